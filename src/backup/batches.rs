@@ -1,5 +1,5 @@
-//! A batch against its own parts: its counts, the bits of its lines, the bytes of
-//! its results and every result in them.
+//! Checks of a batch against its parts: line counts, the bitmap of finished lines, the size of its results file, and
+//! each result in that file.
 
 use super::verify::Verdict;
 use crate::storage::files::{Contents, LineReader};
@@ -11,14 +11,14 @@ use serde::Deserialize;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// What a batch refers to.
+/// Stores and the file folder that a batch refers to.
 pub(super) struct Known<'a> {
     pub(super) files: &'a FileStore,
     pub(super) batches: &'a BatchStore,
     pub(super) folder: &'a Path,
 }
 
-/// What is read of a result.
+/// Fields that are read from a result line.
 #[derive(Deserialize)]
 struct Answered {
     custom_id: String,
@@ -36,9 +36,9 @@ pub(super) fn check(known: &Known<'_>, batch: &BatchRecord, verdict: &mut Verdic
     let done = known.batches.finished_lines(&batch.id)?;
     let bits: u32 = done.iter().flatten().map(|byte| byte.count_ones()).sum();
     match (batch.state.is_final(), &done) {
-        (true, Some(_)) => wrong.push("it is over, and its lines are still noted".to_owned()),
+        (true, Some(_)) => wrong.push("it has ended, and its line bitmap still exists".to_owned()),
         (false, _) if bits != answered => {
-            wrong.push(format!("{bits} lines are noted to be done, and {answered} are counted"));
+            wrong.push(format!("{bits} lines are marked as finished, and {answered} are counted"));
         }
         _ => {}
     }
@@ -48,11 +48,11 @@ pub(super) fn check(known: &Known<'_>, batch: &BatchRecord, verdict: &mut Verdic
     };
     match (&batch.output, output) {
         (_, Some(output)) => results(known, batch, &output, answered, &mut wrong)?,
-        // Its owner may delete it once the batch is over.
+        // The client may delete the file after the batch has ended.
         (Some(_), None) if !batch.state.is_final() => {
             wrong.push("the file of its results is missing".to_owned())
         }
-        (None, None) if answered > 0 => wrong.push("it has results and no file of them".to_owned()),
+        (None, None) if answered > 0 => wrong.push("it has results and no results file".to_owned()),
         _ => {}
     }
     if wrong.is_empty() {
@@ -62,7 +62,7 @@ pub(super) fn check(known: &Known<'_>, batch: &BatchRecord, verdict: &mut Verdic
     Ok(())
 }
 
-/// Every line that is counted has one result, and nothing else has.
+/// Checks that each counted line has exactly one result, and that there are no other results.
 fn results(
     known: &Known<'_>,
     batch: &BatchRecord,
@@ -75,7 +75,7 @@ fn results(
         wrong.push(format!("its results are {file} bytes by their file and {own} by the batch"));
     }
     let Ok(mut lines) = Contents::open(&known.folder.join(&output.id), output).map(LineReader::new) else {
-        // Told of the file already.
+        // The check of the files has reported it already.
         return Ok(());
     };
     let asked = asked(known, batch)?;
@@ -86,7 +86,7 @@ fn results(
             break;
         };
         if asked.as_ref().is_some_and(|asked| !asked.contains(&result.custom_id)) {
-            wrong.push(format!("line {} of its results answers what was not asked", line.number));
+            wrong.push(format!("line {} of its results has an unknown custom_id", line.number));
         }
         if !seen.insert(result.custom_id) {
             wrong.push(format!("line {} of its results answers a line for the second time", line.number));
@@ -98,7 +98,7 @@ fn results(
     Ok(())
 }
 
-/// What the lines of the input are called, while the input is there.
+/// Custom IDs of the input lines; `None` if the input file is missing or unreadable.
 fn asked(known: &Known<'_>, batch: &BatchRecord) -> Result<Option<HashSet<String>>, StoreError> {
     let Some(input) = known.files.get(&batch.input)? else { return Ok(None) };
     let Ok(contents) = Contents::open(&known.folder.join(&input.id), &input) else { return Ok(None) };

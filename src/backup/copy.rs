@@ -1,5 +1,4 @@
-//! Plain files from one place to another: whole, synced, with their SHA-256, for
-//! nobody's eyes but their owner's.
+//! Copies of plain files: complete, synced, hashed with SHA-256, and readable by the owner only (mode 0600).
 
 use super::throttle::Brake;
 use penstock_contract::hex;
@@ -9,17 +8,17 @@ use std::io::{ErrorKind, Read, Result, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Folder of the contents of files, within an archive.
+/// Folder of file contents within an archive.
 pub const FILES: &str = "files";
 
-/// Bytes and SHA-256 of a file.
+/// Size and SHA-256 of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sum {
     pub bytes: u64,
     pub sha256: String,
 }
 
-/// What a writer was given.
+/// Writer that computes the size and the SHA-256 of its bytes.
 pub struct Summing<W> {
     inner: W,
     digest: Sha256,
@@ -50,19 +49,19 @@ impl<W: Write> Write for Summing<W> {
     }
 }
 
-/// The sum of a file, read with a brake.
+/// Computes the digest of a file at the rate of a throttle.
 pub fn sum(path: &Path, brake: &mut Brake<'_>) -> Result<Sum> {
     let mut summing = Summing::new(std::io::sink());
     pour(&mut File::open(path)?, &mut summing, brake)?;
     Ok(summing.finish().1)
 }
 
-/// Copies a file to where none is, with a brake: it appears whole or not at all.
+/// Copies a file to a path that does not exist, at the rate of a throttle. The target appears complete or not at all.
 pub fn copy(from: &Path, to: &Path, brake: &mut Brake<'_>) -> Result<Sum> {
     copy_with(from, to, u64::MAX, brake)
 }
 
-/// The same with the first `most` bytes of a file at most.
+/// Copies at most the first `most` bytes of a file, like [`copy`].
 pub fn copy_with(from: &Path, to: &Path, most: u64, brake: &mut Brake<'_>) -> Result<Sum> {
     let aside = PathBuf::from(format!("{}.part", to.display()));
     let from = File::open(from)?;
@@ -74,7 +73,7 @@ pub fn copy_with(from: &Path, to: &Path, most: u64, brake: &mut Brake<'_>) -> Re
     Ok(sum)
 }
 
-/// A new file for its owner alone.
+/// Creates a file that only its owner can read.
 pub fn create(path: &Path, replace: bool) -> Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
@@ -98,27 +97,27 @@ fn pour(from: &mut impl Read, to: &mut impl Write, brake: &mut Brake<'_>) -> Res
     }
 }
 
-/// A folder for its owner alone, with those above it.
+/// Creates a folder that only its owner can read, with its parents.
 pub fn folder(path: &Path) -> Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// What was made in a folder stays so after a power cut.
+/// Syncs a folder, so that new entries survive a power loss.
 pub fn sync(folder: &Path) -> Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Bytes of all these files together, of those that are there.
+/// Sum of the sizes of the files that exist.
 pub fn sizes<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> u64 {
     paths.into_iter().filter_map(|path| fs::metadata(path).ok()).map(|file| file.len()).sum()
 }
 
-/// Names of the plain files in a folder, in order; none where there is no folder.
+/// Names of the regular files in a folder, sorted; empty if the folder does not exist.
 pub fn names(folder: &Path) -> Result<Vec<String>> {
     listed(folder, |kind| kind.is_file())
 }
 
-/// Names of the folders in a folder, in order; none where there is no folder.
+/// Names of the subfolders of a folder, sorted; empty if the folder does not exist.
 pub fn folders(folder: &Path) -> Result<Vec<String>> {
     listed(folder, |kind| kind.is_dir())
 }
@@ -139,7 +138,7 @@ fn listed(folder: &Path, wanted: impl Fn(FileType) -> bool) -> Result<Vec<String
     Ok(names)
 }
 
-/// Whether nothing is there, or a folder with nothing in it.
+/// Returns true if the path does not exist or is an empty folder.
 pub fn is_empty(folder: &Path) -> Result<bool> {
     match fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),

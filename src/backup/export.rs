@@ -1,5 +1,5 @@
-//! Saves everything to a folder: rows as lines of JSON, the ledger's months and
-//! the contents of files as they are, each with its checksum.
+//! Export of all data to a folder: store rows as JSON lines, ledger month files and file contents unchanged,
+//! each with its checksum.
 
 use super::copy::{self, FILES, Sum, Summing};
 use super::progress::{Progress, Unit};
@@ -15,22 +15,22 @@ use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Saves to the folder `to`, which has to be empty or not there yet, while no gateway runs.
+/// Exports to the folder `to`, which must be empty or absent, while no gateway runs.
 ///
 /// # Errors
-/// One sentence that says what is in the way. A folder without a manifest is no archive.
+/// Returns a sentence for the operator if the export fails. A folder without a manifest is not an archive.
 pub fn export(place: &Place, to: &Path, progress: &Progress) -> Result<Saved, String> {
     let store = place.open()?;
-    // The second copy is brought up to the store first.
+    // Opening the ledger brings its replica files up to date with the store.
     LedgerStore::open(store.clone(), Some(&place.ledger())).map_err(|error| told(&error))?;
     let brake = Brake::reporting(progress);
     Archive { place, to, brake, progress, works: None, files: Vec::new() }.save(&store)
 }
 
-/// The same while the gateway works. What `last`, an earlier archive, has too is one with it on the disk.
+/// Exports while the gateway runs. Contents that the earlier archive `last` has too are hard-linked, not copied.
 ///
 /// # Errors
-/// As [`export`].
+/// The same as those of [`export`].
 pub fn save(
     place: &Place,
     store: &Arc<dyn Store>,
@@ -42,13 +42,13 @@ pub fn save(
     Archive { place, to, brake, progress: &Progress::hidden(), works, files: Vec::new() }.save(store)
 }
 
-/// An archive in the making.
+/// Archive that is being written.
 struct Archive<'a, 'b> {
     place: &'a Place,
     to: &'a Path,
     brake: Brake<'b>,
     progress: &'a Progress,
-    /// The gateway works meanwhile, and perhaps there is an earlier archive.
+    /// `Some` if the gateway runs meanwhile; the inner path is an earlier archive.
     works: Option<Option<PathBuf>>,
     files: Vec<(String, Sum)>,
 }
@@ -69,7 +69,8 @@ impl Archive<'_, '_> {
         let months: Vec<String> = months.into_iter().filter(|name| name.ends_with(".jsonl")).collect();
         let bytes = copy::sizes(months.iter().map(|name| self.place.ledger().join(name)));
         self.progress.begin("Ledger", Unit::Bytes, Some(bytes));
-        // Before the rows: a second copy may lag behind its store, and is brought up; it may not be ahead.
+        // The ledger files come before the rows: a replica may lag behind its store, and is then repaired, but
+        // must not be ahead of it.
         if self.place.storage.pepper.is_none() && self.place.pepper().exists() {
             self.take(&self.place.pepper(), PEPPER.to_owned())?;
         }
@@ -78,7 +79,7 @@ impl Archive<'_, '_> {
         }
         self.progress.begin("Rows", Unit::Bytes, None);
         let rows = self.rows(store)?;
-        // Behind the rows: what they know of is there now, or deleted since.
+        // The file records come after the rows: contents that the rows refer to exist now, or were deleted since.
         let mut records = Vec::new();
         each_file(&FileStore::new(store.clone()), |record| records.push(record.clone())).map_err(said)?;
         let bytes = records.iter().map(|record| record.bytes).sum();
@@ -117,13 +118,13 @@ impl Archive<'_, '_> {
         let Some(last) = self.works.clone() else { return self.take(&from, name) };
         let to = self.to.join(&name);
         let saved = if record.status == FileStatus::Uploaded {
-            // It grows: what counts of it is there for good.
+            // The file still grows, but the bytes counted in its record do not change any more.
             copy::copy_with(&from, &to, record.bytes, &mut self.brake)
         } else {
             self.one_with(&from, last.map(|last| last.join(&name)), &to)
         };
         match saved {
-            // Deleted meanwhile, perhaps while it was copied.
+            // The file was deleted meanwhile, perhaps during the copy.
             Ok(_) if !from.exists() => fs::remove_file(&to).or(Ok(())),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             Ok(sum) => {
@@ -134,7 +135,7 @@ impl Archive<'_, '_> {
         }
     }
 
-    /// Contents that never change any more need no room of their own, unless they are on another disk.
+    /// Hard-links contents that no longer change, or copies them if they are on another disk.
     fn one_with(&mut self, from: &Path, last: Option<PathBuf>, to: &Path) -> std::io::Result<Sum> {
         let size = fs::metadata(from)?.len();
         let linked = fs::hard_link(from, to).or_else(|error| match last {
@@ -154,7 +155,7 @@ fn unsaved(from: &Path, error: &std::io::Error) -> String {
     format!("{} cannot be saved: {error}.", from.display())
 }
 
-/// What an archive holds.
+/// Builds the report of an archive.
 pub(super) fn saved(rows: u64, files: &[(String, Sum)]) -> Saved {
     let plain = || files.iter().filter(|(name, _)| name != manifest::ROWS);
     Saved { rows, files: plain().count() as u64, bytes: plain().map(|(_, sum)| sum.bytes).sum(), gone: 0 }

@@ -1,5 +1,5 @@
-//! Restores an archive into a storage folder that has no store. The store appears
-//! last: until then nothing is there that a gateway would open.
+//! Restore of an archive into a storage folder without a store. The store is renamed to its path last: until then
+//! there is nothing that a gateway would open.
 
 use super::copy::{self, FILES, Sum};
 use super::export::saved;
@@ -15,13 +15,13 @@ use std::fs::{self, File};
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// Bytes of the rows that are read at once.
+/// Read buffer of the rows, in bytes.
 const READ: usize = 256 << 10;
 
-/// Restores the archive in the folder `from`. Doing it again after a crash goes on.
+/// Restores the archive in the folder `from`. A second call after a crash continues the restore.
 ///
 /// # Errors
-/// One sentence that says what is in the way, or what of the archive is damaged: then nothing was written.
+/// Returns a sentence for the operator if the restore fails. If the archive is damaged, nothing was written.
 pub fn import(place: &Place, from: &Path, progress: &Progress) -> Result<Saved, String> {
     let folder = &place.storage.path;
     let failed = |error: std::io::Error| format!("{} cannot be restored to: {error}.", folder.display());
@@ -45,7 +45,7 @@ pub fn import(place: &Place, from: &Path, progress: &Progress) -> Result<Saved, 
     if present > 0 {
         progress.begin("Files that are there", Unit::Bytes, Some(present));
     }
-    // Before anything is written: what is there may be the only copy of something.
+    // Existing files are checked before anything is written: they may be the only copy.
     for (name, sum, to) in plain() {
         match copy::sum(&to, &mut brake) {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -85,7 +85,7 @@ pub fn import(place: &Place, from: &Path, progress: &Progress) -> Result<Saved, 
     Ok(Saved { gone, ..saved(rows, &files) })
 }
 
-/// Reader that reports what is read.
+/// Reader that reports its bytes as progress.
 struct Reported<'a, R> {
     inner: R,
     progress: &'a Progress,
@@ -99,7 +99,7 @@ impl<R: Read> Read for Reported<'_, R> {
     }
 }
 
-/// Files without contents were deleted after the archive was made, or while it was: they are none any more.
+/// Deletes the records of files without contents: these files were deleted during or after the export.
 fn forget(store: &FileStore, files: &[(String, Sum)]) -> Result<u64, StoreError> {
     let there: HashSet<&str> = files.iter().filter_map(|(name, _)| name.strip_prefix("files/")).collect();
     let mut lost = Vec::new();

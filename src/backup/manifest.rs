@@ -1,6 +1,5 @@
-//! What an archive holds: a line of JSON for each file with its size and SHA-256,
-//! and a last one with their number and the SHA-256 of all lines before it. It is
-//! written last, so that an archive with a manifest is a whole one.
+//! Manifest of an archive: one JSON line per file with its size and SHA-256, and a last line with the number of files
+//! and the SHA-256 of all lines before it. It is written last, so that an archive with a manifest is complete.
 
 use super::copy::{self, Sum};
 use super::progress::{Progress, Unit};
@@ -15,9 +14,9 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-/// Its name.
+/// File name of the manifest.
 pub const NAME: &str = "manifest.jsonl";
-/// The rows of the store.
+/// File name of the store's rows.
 pub const ROWS: &str = "store.jsonl";
 const VERSION: u32 = 1;
 
@@ -29,7 +28,7 @@ enum Line {
     End { end: bool, files: u64, sha256: String },
 }
 
-/// Writes it.
+/// Writes the manifest.
 pub fn write(folder: &Path, files: &[(String, Sum)]) -> std::io::Result<()> {
     let head = Line::Head { penstock_archive: VERSION };
     let each = files.iter().map(|(file, sum)| Line::File {
@@ -51,14 +50,14 @@ pub fn write(folder: &Path, files: &[(String, Sum)]) -> std::io::Result<()> {
     copy::sync(folder)
 }
 
-/// Reads it, and holds every file against it. Contents that are missing were deleted since: they are left out.
+/// Reads the manifest and verifies every file. Missing file contents were deleted later: they are left out.
 ///
 /// # Errors
-/// What is missing, damaged or not of this program, in a sentence.
+/// Returns a sentence if a file is missing or damaged, or if this program does not know the archive's version.
 pub fn read(folder: &Path, progress: &Progress) -> Result<Vec<(String, Sum)>, String> {
     let path = folder.join(NAME);
     let text = fs::read_to_string(&path)
-        .map_err(|error| format!("There is no whole archive in {}: {error}.", folder.display()))?;
+        .map_err(|error| format!("There is no complete archive in {}: {error}.", folder.display()))?;
     let damaged = || format!("{} is damaged: the archive cannot be trusted.", path.display());
     let last = text.trim_end().rfind('\n').ok_or_else(damaged)? + 1;
     let (before, end) = text.split_at(last);
@@ -89,7 +88,7 @@ pub fn read(folder: &Path, progress: &Progress) -> Result<Vec<(String, Sum)>, St
     for (file, sum) in files {
         match copy::sum(&folder.join(&file), &mut brake) {
             Ok(found) if found == sum => there.push((file, sum)),
-            Ok(_) => return Err(format!("{file} of the archive is damaged: it is not what was saved.")),
+            Ok(_) => return Err(format!("{file} of the archive is damaged: its checksum differs.")),
             Err(error) if error.kind() == ErrorKind::NotFound && is_contents(&file) => {}
             Err(error) => return Err(format!("{file} of the archive cannot be read: {error}.")),
         }
@@ -97,7 +96,7 @@ pub fn read(folder: &Path, progress: &Progress) -> Result<Vec<(String, Sum)>, St
     Ok(there)
 }
 
-/// Only names that this program writes: none leads out of the folder.
+/// Returns true for names that this program writes, so that no path leads out of the folder.
 fn known(name: &str) -> bool {
     if name == ROWS || name == crate::storage::stores::PEPPER {
         return true;
@@ -110,7 +109,7 @@ fn known(name: &str) -> bool {
     }
 }
 
-/// The contents of a file.
+/// Returns true if a name is that of file contents.
 fn is_contents(name: &str) -> bool {
     name.split_once('/').is_some_and(|(folder, file)| folder == copy::FILES && object_id::is(PREFIX, file))
 }

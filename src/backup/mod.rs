@@ -1,7 +1,6 @@
-//! All that lasts, as one thing: the store's rows, the ledger's second copy, the
-//! contents of files. Proven, saved, restored and salvaged here, while no gateway
-//! has the store open, and saved by the gateway itself while it works. Every call
-//! blocks.
+//! Export, import, verification and repair of all persistent data: the store's rows, the ledger's replica files
+//! and the file contents. They run while no gateway has the store open; the gateway itself exports while it
+//! runs. All calls block.
 
 mod batches;
 mod copy;
@@ -27,25 +26,25 @@ use penstock_storage::{Store, StoreError, StoreOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where everything is.
+/// Paths of all persistent data.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The store, and the folder it is in.
+    /// Settings of the store, with its folder.
     pub storage: StorageSettings,
-    /// Folder of the contents of files.
+    /// Folder of file contents.
     pub files: PathBuf,
 }
 
-/// What was saved or restored.
+/// Counts of an export or an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Saved {
-    /// Rows of the store.
+    /// Number of rows of the store.
     pub rows: u64,
-    /// Plain files: contents, the ledger's months.
+    /// Number of plain files: file contents and ledger months.
     pub files: u64,
-    /// Their bytes.
+    /// Sum of their sizes in bytes.
     pub bytes: u64,
-    /// Files whose contents the archive no longer has, since they were deleted after it was made.
+    /// Number of files that were dropped because their contents were deleted after the export.
     pub gone: u64,
 }
 
@@ -66,7 +65,7 @@ impl Place {
         StoreOptions { ballast_bytes: self.storage.ballast_bytes, ..StoreOptions::default() }
     }
 
-    /// The store, which has to be there.
+    /// Opens the store, which must exist.
     fn open(&self) -> Result<Arc<dyn Store>, String> {
         let store = self.store();
         if !store.is_dir() {
@@ -75,14 +74,14 @@ impl Place {
         penstock_storage::open(&store, self.options()).map_err(|error| told(&error))
     }
 
-    /// The same elsewhere, files and all in one folder.
+    /// Returns the same paths below another folder, with the file contents in it.
     fn moved(&self, to: &Path) -> Self {
         let storage = StorageSettings { path: to.to_owned(), ..self.storage.clone() };
         Self { storage, files: to.join(copy::FILES) }
     }
 }
 
-/// A store's error as a sentence.
+/// Formats a store error as a sentence.
 fn told(error: &StoreError) -> String {
     match error {
         StoreError::Locked { path } => {

@@ -1,4 +1,4 @@
-//! Progress of long commands on standard error: a bar on a terminal, lines elsewhere, nothing where none is wanted.
+//! Progress of long commands on standard error: a bar on a terminal, lines elsewhere, or nothing.
 //! A command is a sequence of stages; each counts rows, entries, batches or bytes, towards a total where one is known.
 
 use rustix::termios::tcgetwinsize;
@@ -31,16 +31,16 @@ pub enum Unit {
     Bytes,
 }
 
-/// Form in which progress appears.
+/// Form of the progress display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// One line that is drawn again and again.
+    /// Progress bar, redrawn in one line.
     Bar,
-    /// A line now and then, and one at the end of each stage.
+    /// Line every five seconds, and one at the end of each stage.
     Lines,
 }
 
-/// Progress of one command; shared by reference with everything that does its work.
+/// Progress of one command; shared by reference with all functions that report to it.
 pub struct Progress(Option<RefCell<Display>>);
 
 struct Display {
@@ -100,7 +100,7 @@ impl Progress {
         display.stage = Some(stage);
     }
 
-    /// Adds to what the stage has done.
+    /// Adds to the progress of the stage.
     pub fn advance(&self, done: u64) {
         let Some(display) = &self.0 else { return };
         let mut display = display.borrow_mut();
@@ -119,7 +119,7 @@ impl Progress {
         display.print(&text);
     }
 
-    /// Ends the stage: a bar goes, a line states what was done.
+    /// Ends the stage: clears the bar, or prints a summary line.
     pub fn finish(&self) {
         let Some(display) = &self.0 else { return };
         let mut display = display.borrow_mut();
@@ -142,14 +142,14 @@ impl Drop for Progress {
 }
 
 impl Display {
-    /// Progress that cannot be shown is no reason to fail.
+    /// Writes to the terminal; errors are ignored.
     fn print(&mut self, text: &str) {
         self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()).ok();
     }
 }
 
 impl Stage {
-    /// `1.5 GiB of 3.0 GiB (50 %)`, `12 rows`.
+    /// Formats the progress as `1.5 GiB of 3.0 GiB (50 %)` or `12 rows`.
     fn amount(&self) -> String {
         match self.share() {
             Some((percent, total)) => {
@@ -174,7 +174,7 @@ impl Stage {
             let cells: String = (0..BAR_CELLS).map(|cell| if cell < full { '#' } else { '-' }).collect();
             let _ = write!(text, "[{cells}] {percent:>3} % ");
             let rest = total.saturating_sub(self.done);
-            // The first second is too short to foretell the others.
+            // An estimate from less than one second is too inaccurate.
             if self.done > 0 && passed.as_secs() > 0 {
                 let left = passed.as_secs_f64() * rest as f64 / self.done as f64;
                 let _ = write!(text, "{left:.0} s left, ");
@@ -185,7 +185,7 @@ impl Stage {
             let each_second = (self.done as f64 / passed.as_secs_f64()) as u64;
             let _ = write!(text, ", {}/s", self.unit.text(each_second));
         }
-        // The last column stays empty: some terminals go to the next line behind it.
+        // The last column stays empty: some terminals wrap after it.
         let text: String = text.chars().take(columns.saturating_sub(1)).collect();
         format!("{CLEAR}{text}")
     }

@@ -1,6 +1,5 @@
-//! Salvages a damaged store: what can still be read moves to another folder. The
-//! ledger is taken from whichever of its two copies is whole. What is damaged is
-//! not changed.
+//! Repair of a damaged store: all readable rows are copied to another folder. The ledger comes from whichever of its
+//! two copies is intact. The damaged store is not changed.
 
 use super::copy;
 use super::progress::{Progress, Unit};
@@ -14,27 +13,27 @@ use penstock_storage::{RepairOutcome, Store, StoreError};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What was saved.
+/// Result of a repair.
 #[derive(Clone, Debug)]
 pub struct Salvaged {
-    /// Rows, and how many were lost.
+    /// Number of rows that were copied and lost.
     pub rows: RepairOutcome,
-    /// Entries of the ledger that were written again from the second copy.
+    /// Number of ledger entries that were rebuilt from the replica files.
     pub rebuilt: Option<u64>,
-    /// Why the ledger is not whole, if it is not.
+    /// Reason why the ledger is incomplete, if it is.
     pub ledger: Option<String>,
-    /// What is still wrong with what was saved.
+    /// Problems that remain in the repaired data.
     pub verdict: Verdict,
 }
 
-/// Salvages to the folder `to`, which has to be empty or not there yet.
+/// Repairs into the folder `to`, which must be empty or absent.
 ///
 /// # Errors
-/// One sentence that says what is in the way; nothing of the store could be read.
+/// Returns a sentence for the operator if nothing of the store could be read or the target cannot be written.
 pub fn repair(place: &Place, to: &Path, progress: &Progress) -> Result<Salvaged, String> {
     let failed = |error: std::io::Error| format!("{} cannot be written: {error}.", to.display());
     if !copy::is_empty(to).map_err(failed)? {
-        return Err(format!("{} is not empty: what is saved needs a folder of its own.", to.display()));
+        return Err(format!("{} is not empty: the repaired data needs a folder of its own.", to.display()));
     }
     let new = place.moved(to);
     for folder in [to.to_owned(), new.ledger(), new.files.clone()] {
@@ -61,7 +60,7 @@ pub fn repair(place: &Place, to: &Path, progress: &Progress) -> Result<Salvaged,
     let bytes = copy::sizes(contents.iter().map(|id| place.files.join(id)));
     progress.begin("File contents", Unit::Bytes, Some(bytes));
     for id in contents {
-        // Damaged ones too: never served, and yet all that is left of them.
+        // Damaged contents are copied too: they are never served, but may be all that remains.
         copy::copy(&place.files.join(&id), &new.files.join(&id), &mut brake).ok();
     }
     copy::sync(&new.ledger()).and_then(|()| copy::sync(&new.files)).map_err(failed)?;
@@ -72,7 +71,7 @@ pub fn repair(place: &Place, to: &Path, progress: &Progress) -> Result<Salvaged,
     Ok(Salvaged { rows, rebuilt, ledger, verdict })
 }
 
-/// The ledger as the store has it, if that is whole, else as the second copy has it.
+/// Keeps the store's ledger if it is intact, else rebuilds it from the replica files.
 fn ledger(store: &Arc<dyn Store>, copies: &Path) -> (Option<u64>, Option<String>) {
     let whole = LedgerStore::open(store.clone(), Some(copies))
         .is_ok_and(|book| report::verify(&book).is_ok_and(|proof| proof.good()));

@@ -1,6 +1,6 @@
-//! Archives that a gateway makes of itself while it works. One is written aside and moved to its place once all of
-//! it is on the disk, so that what has a name is whole; then the oldest go. Contents that the last archive has too
-//! are one with them on the disk. Calls block.
+//! Scheduled archives of a running gateway. An archive is written to a temporary folder and renamed when all of it is
+//! on the disk, so that a named archive is complete; then the oldest are deleted. Contents that the previous archive
+//! has too are hard-linked. All calls block.
 
 use super::throttle::{Bounds, Brake};
 use super::{Place, Saved, copy, export, manifest};
@@ -12,34 +12,34 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-/// Where one is made.
+/// Temporary folder of the archive that is being written.
 const ASIDE: &str = "aside";
-/// Bytes a second: a fraction of any disk, and of one processor.
+/// Byte rate: a fraction of any disk's throughput and of one processor.
 const RATE: u64 = 32 << 20;
 
-/// What is made, and where.
+/// Parameters of one scheduled archive.
 pub struct Job<'a> {
-    /// What is saved.
+    /// Paths of the data to export.
     pub place: Place,
-    /// Its open store.
+    /// Open store of that data.
     pub store: Arc<dyn Store>,
-    /// Folder of the archives.
+    /// Folder of all archives.
     pub folder: PathBuf,
-    /// How many stay.
+    /// Number of archives to retain.
     pub keep: usize,
-    /// Bytes of the disk that stay free.
+    /// Bytes that stay free on the disk.
     pub free: u64,
-    /// Unix seconds.
+    /// Time of the archive, in Unix seconds.
     pub now: u64,
-    /// Whether the house stops.
+    /// Returns true if the gateway is stopping.
     pub stop: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl Job<'_> {
-    /// Makes an archive and lets the oldest go.
+    /// Writes an archive and deletes the oldest.
     ///
     /// # Errors
-    /// One sentence that says what is in the way; nothing is left of what was begun.
+    /// Returns a sentence for the operator if the export fails; the incomplete archive is deleted.
     pub fn run(&self) -> std::result::Result<Saved, String> {
         let failed = |error: std::io::Error| {
             format!("The folder of the archives {} cannot be used: {error}.", self.folder.display())
@@ -62,7 +62,7 @@ impl Job<'_> {
         let saved = placed?;
         let all = archives(&self.folder).map_err(failed)?;
         for old in all.iter().take(all.len().saturating_sub(self.keep.max(1))) {
-            // Without its manifest it is none any more, should the rest not go at once.
+            // Without its manifest it is no longer an archive, even if the deletion is interrupted.
             fs::remove_file(self.folder.join(old).join(manifest::NAME)).ok();
             clear(&self.folder.join(old)).map_err(failed)?;
         }
@@ -70,7 +70,7 @@ impl Job<'_> {
     }
 }
 
-/// `2026-11-22T183000Z`: names that rise with time.
+/// Name of an archive, such as `2026-11-22T183000Z`: sorted by name means sorted by time.
 fn name(now: u64) -> String {
     rfc3339(now).replace(':', "")
 }
@@ -81,24 +81,24 @@ fn is_name(name: &str) -> bool {
     name.len() == shape.len() && name.bytes().zip(shape.bytes()).all(fits)
 }
 
-/// Names of the archives in a folder, the oldest first; none where there is no folder.
+/// Names of the archives in a folder, oldest first; empty if the folder does not exist.
 ///
 /// # Errors
-/// What the disk says.
+/// Returns the I/O error of the folder.
 pub fn archives(folder: &Path) -> Result<Vec<String>> {
     let mut names = copy::folders(folder)?;
     names.retain(|name| is_name(name));
     Ok(names)
 }
 
-/// When the last archive was finished, in Unix seconds; `None` if there is none.
+/// Time at which the last archive was finished, in Unix seconds; `None` if there is none.
 #[must_use]
 pub fn last(folder: &Path) -> Option<u64> {
     let name = archives(folder).ok()?.pop()?;
     written(&folder.join(name).join(manifest::NAME))
 }
 
-/// When a file was written, in Unix seconds.
+/// Time at which a file was last modified, in Unix seconds.
 #[must_use]
 pub fn written(file: &Path) -> Option<u64> {
     let at = fs::metadata(file).and_then(|file| file.modified()).ok()?;
@@ -112,7 +112,7 @@ fn clear(folder: &Path) -> Result<()> {
     }
 }
 
-/// Takes the contents of a deleted file out of every archive, and out of the one that is being made.
+/// Deletes the contents of a deleted file from every archive, and from the one that is being written.
 pub fn purge(folder: &Path, id: &str) {
     for name in copy::folders(folder).into_iter().flatten() {
         if is_name(&name) || name == ASIDE {

@@ -1,5 +1,5 @@
-//! Archives at their times: one is due so long after the last, or after the storage folder was made, whoever
-//! started the gateway in between. One that fails is told, and tried again later; requests never wait for it.
+//! Schedule of backups: a backup is due one interval after the last one, or after the storage folder was created,
+//! however often the gateway restarts. A failed backup is logged and retried later; requests never wait for it.
 
 use crate::backup::Place;
 use crate::backup::rotation::{last, written};
@@ -9,24 +9,24 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Longest pause after one that failed.
+/// Longest pause after a failed backup.
 const AGAIN: Duration = Duration::from_secs(600);
 
-/// What is known of the archives, in Unix seconds.
+/// Times of the backups, in Unix seconds.
 pub struct Exports {
-    /// What is saved, and the folder of the archives: those of the start, as for whoever takes deleted files out of them.
+    /// Saved folders, and the folder of the backups, both as of startup, because deleted files are removed from it too.
     pub(crate) place: Place,
     folder: PathBuf,
-    /// When the last was finished; before the first when the storage folder was made.
+    /// End of the last backup; before the first the creation of the storage folder.
     since: AtomicU64,
-    /// When the last was finished; 0 before the first.
+    /// End of the last backup; 0 before the first.
     last: AtomicU64,
-    /// When one failed; 0 before that.
+    /// Time of the last failure; 0 if there is none.
     failed: AtomicU64,
 }
 
 impl Exports {
-    /// What is there already.
+    /// Reads the times of existing backups.
     pub fn open(settings: &Settings, now: u64) -> Self {
         let last = last(&settings.exports.path).map(|at| at.min(now));
         let made = || written(&settings.storage.path.join(ADMIN_TOKEN)).map_or(now, |at| at.min(now));
@@ -36,12 +36,12 @@ impl Exports {
         Self { place, folder, since, last: AtomicU64::new(last.unwrap_or(0)), failed: AtomicU64::new(0) }
     }
 
-    /// Where they are.
+    /// Returns the folder of the backups.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// When the last was finished; 0 if there is none.
+    /// Returns the end of the last backup; 0 if there is none.
     pub fn last(&self) -> u64 {
         self.last.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! Holds back an archive that is made while the gateway works: so many bytes a second, room left on the disk, and
-//! an end when the house stops. Calls block.
+//! Throttle of an archive that is written while the gateway runs: a byte rate, free disk space to leave, and a stop
+//! signal. All calls block.
 
 use super::progress::Progress;
 use std::io::{Error, ErrorKind, Result, Write};
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Bytes between two looks.
+/// Bytes between two checks of the limits.
 const STRIDE: u64 = 1 << 20;
-/// The longest pause at once: the last rows of a store are copied while writing is held up.
+/// Longest single pause. Writes to the store are blocked while its last rows are copied, so pauses are short.
 const LONGEST: Duration = Duration::from_millis(20);
 
-/// What an archive in the making has to heed.
+/// Throttle of an archive that is being written, with its progress display.
 pub struct Brake<'a> {
     bounds: Option<Bounds<'a>>,
     progress: Option<&'a Progress>,
@@ -21,38 +21,38 @@ pub struct Brake<'a> {
     looked: u64,
 }
 
-/// What holds an archive back.
+/// Limits of a throttle.
 pub struct Bounds<'a> {
-    /// Bytes a second that are read or written.
+    /// Bytes per second that may be read or written.
     pub rate: u64,
-    /// Bytes that stay free …
+    /// Bytes that stay free on the disk of `folder`.
     pub free: u64,
-    /// … of the disk with this folder.
+    /// Folder on the disk that is checked for free space.
     pub folder: PathBuf,
-    /// Whether nothing more is wanted.
+    /// Returns true if the work must stop.
     pub stop: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl<'a> Brake<'a> {
-    /// None: as fast as it goes.
+    /// Returns a throttle without limits.
     pub fn off() -> Self {
         Self { bounds: None, progress: None, begun: Instant::now(), spent: 0, looked: 0 }
     }
 
-    /// None, with each byte reported.
+    /// Returns a throttle without limits that reports each byte to `progress`.
     pub fn reporting(progress: &'a Progress) -> Self {
         Self { progress: Some(progress), ..Self::off() }
     }
 
-    /// One with these bounds.
+    /// Returns a throttle with these limits.
     pub fn new(bounds: Bounds<'a>) -> Self {
         Self { bounds: Some(bounds), ..Self::off() }
     }
 
-    /// Notes bytes that were read or written, and pauses if they were too many.
+    /// Counts bytes that were read or written, and sleeps if the rate was exceeded.
     ///
     /// # Errors
-    /// `Interrupted` when nothing more is wanted, `StorageFull` when the disk would have too little room.
+    /// Returns `Interrupted` if the work must stop, and `StorageFull` if too little disk space would remain.
     pub fn spend(&mut self, bytes: u64) -> Result<()> {
         self.spent += bytes;
         if let Some(progress) = self.progress {
@@ -79,13 +79,13 @@ impl<'a> Brake<'a> {
         Ok(())
     }
 
-    /// The nearest folder that is there, to ask its disk.
+    /// Returns the closest existing ancestor of a folder, for the free-space check.
     pub fn nearest(folder: &Path) -> PathBuf {
         folder.ancestors().find(|folder| folder.exists()).unwrap_or(folder).to_owned()
     }
 }
 
-/// A writer that heeds a brake.
+/// Writer that counts its bytes at a throttle.
 pub struct Braked<'a, 'b, W> {
     pub inner: W,
     pub brake: &'a mut Brake<'b>,

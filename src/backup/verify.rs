@@ -1,6 +1,5 @@
-//! Everything that lasts, looked at once: every row's checksum, the audit log's
-//! and the ledger's chain, every balance, every byte of every file, every batch
-//! against its lines and its results.
+//! Verification of all persistent data: each row's checksum, the hash chains of the audit log and the ledger, each
+//! balance, each byte of each file, and each batch against its lines and results.
 
 use super::progress::{Progress, Unit};
 use super::{Place, batches, told};
@@ -19,34 +18,34 @@ use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Findings that are told one by one.
+/// Maximum number of findings that are listed.
 const MOST: usize = 100;
-/// Bytes of a file read at once.
+/// Bytes of a file per read.
 const STRIDE: usize = 256 << 10;
-/// Records read at once.
+/// Records per page.
 const PAGE: usize = 500;
 
-/// What was found.
+/// Result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Rows of the store that are as they were written.
+    /// Number of intact rows of the store.
     pub rows: u64,
-    /// Entries of the ledger that fit.
+    /// Number of valid ledger entries.
     pub entries: u64,
-    /// Files whose contents are as they were written …
+    /// Number of files with intact contents.
     pub files: u64,
-    /// … and their bytes.
+    /// Sum of their sizes in bytes.
     pub bytes: u64,
-    /// Batches that are in order.
+    /// Number of consistent batches.
     pub batches: u64,
-    /// A sentence for each of the first hundred things that are wrong.
+    /// One sentence for each of the first hundred problems.
     pub wrong: Vec<String>,
-    /// How many are wrong beyond those.
+    /// Number of problems beyond those.
     pub more: u64,
 }
 
 impl Verdict {
-    /// Nothing is wrong.
+    /// Returns true if there is no problem.
     #[must_use]
     pub const fn good(&self) -> bool {
         self.wrong.is_empty()
@@ -60,7 +59,7 @@ impl Verdict {
         }
     }
 
-    /// For machines.
+    /// JSON form of the result.
     #[must_use]
     pub fn told(&self) -> Value {
         json!({
@@ -76,10 +75,10 @@ impl Verdict {
     }
 }
 
-/// Looks at everything.
+/// Verifies all data.
 ///
 /// # Errors
-/// The store cannot be opened, or not be read to its end.
+/// Returns a sentence if the store cannot be opened or read to its end.
 pub fn verify(place: &Place, progress: &Progress) -> Result<Verdict, String> {
     let store = place.open()?;
     let mut verdict = Verdict::default();
@@ -89,7 +88,7 @@ pub fn verify(place: &Place, progress: &Progress) -> Result<Verdict, String> {
     verdict.rows = rows.rows;
     rows.findings.iter().for_each(|finding| verdict.find(format!("rows: {finding}")));
     if rows.damaged > 0 {
-        // What is read below would only stumble over them again.
+        // The checks below would only report the same rows again.
         return Ok(verdict);
     }
     if let Some(number) = AuditLog::new(store.clone()).verify().map_err(said)? {
@@ -121,7 +120,7 @@ fn ledger(
     progress: &Progress,
 ) -> Result<(), String> {
     progress.begin("Ledger", Unit::Entries, None);
-    // Opening it for work would repair what is to be reported.
+    // A writable open would repair what is to be reported.
     let book = LedgerStore::open_for_compare(store.clone(), &place.ledger());
     let proof =
         report::verify_with(&book, &mut |entries| progress.advance(entries)).map_err(|failed| failed.0)?;
@@ -135,7 +134,7 @@ fn ledger(
     Ok(())
 }
 
-/// Gives every record of a file to `each`.
+/// Calls `each` for every file record.
 pub(super) fn each_file(files: &FileStore, mut each: impl FnMut(&FileRecord)) -> Result<(), StoreError> {
     let mut after: Option<String> = None;
     loop {
@@ -163,13 +162,13 @@ impl Verdict {
     }
 }
 
-/// Whether the contents of a file are what its record says, to the last byte.
+/// Compares the contents of a file with its record, byte by byte.
 ///
 /// # Errors
-/// What is wrong, as the end of a sentence.
+/// Returns the problem as the end of a sentence.
 fn whole(folder: &Path, record: &FileRecord, progress: &Progress) -> Result<(), String> {
     if !object_id::is(PREFIX, &record.id) {
-        return Err("its id is none".to_owned());
+        return Err("its id is invalid".to_owned());
     }
     let said = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::InvalidData => "its contents are damaged".to_owned(),
@@ -181,7 +180,7 @@ fn whole(folder: &Path, record: &FileRecord, progress: &Progress) -> Result<(), 
     while at < contents.len() {
         let piece = contents.read(at, STRIDE).map_err(said)?;
         if piece.is_empty() {
-            return Err("its contents end too early".to_owned());
+            return Err("its contents are truncated".to_owned());
         }
         digest.update(&piece);
         progress.advance(piece.len() as u64);

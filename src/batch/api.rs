@@ -1,5 +1,5 @@
-//! Requests about batches: to make one, to see one or all of them, to cancel one. Batches belong to the account, and each
-//! of its keys sees all of them; their files belong to the key that made the batch.
+//! API requests for batches: create, get, list and cancel. Batches belong to the account, and each of its keys sees
+//! all of them; their files belong to the key that created the batch.
 
 use super::context::BatchContext;
 use super::errors::{enough, no_file, none, refused, unkept};
@@ -18,10 +18,11 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 impl Batches {
-    /// Makes a batch of an uploaded file.
+    /// Creates a batch from an uploaded file.
     ///
     /// # Errors
-    /// The file cannot be its input, the account has enough batches, the store takes nothing now.
+    /// Returns a refusal if the file cannot be the input, the account has too many open batches, or the
+    /// store is not writable.
     pub async fn create(
         house: &Arc<BatchContext>,
         grant: &Grant,
@@ -43,7 +44,8 @@ impl Batches {
             state: BatchState::Validating,
             ..BatchRecord::default()
         };
-        // Known before it is kept: from here on a deletion of its input finds it, or is found.
+        // Registered before the insert, so that a concurrent deletion of the input finds the batch,
+        // or the batch finds it.
         let most = house.live().settings.batches.open;
         let (told, seen) = batches.enter(&record, most).ok_or_else(|| enough(most))?;
         if batches.is_deleting(&record.input) {
@@ -68,7 +70,7 @@ impl Batches {
     }
 
     fn may_create(&self, house: &BatchContext) -> Result<(), Refusal> {
-        // A process that hands over keeps the batch for the next one.
+        // A process that hands over creates the batch for the next one.
         let shut = house.lifecycle.is_draining() && !house.lifecycle.is_handed_over();
         match self.engine.health() {
             StoreHealth::Full => Err(Refusal::new(Code::StorageFull)),
@@ -81,10 +83,10 @@ impl Batches {
         self.deleting.lock().get(file).is_some_and(|since| since.elapsed() < DELETING)
     }
 
-    /// A batch of this account.
+    /// Returns a batch of this account.
     ///
     /// # Errors
-    /// 404 if the account has none of this id, even if another has.
+    /// Returns 404 if the account has no batch of this ID, even if another account has.
     pub async fn get(&self, account: &str, id: &str) -> Result<Arc<BatchRecord>, Refusal> {
         let seen = self.running.lock().get(id).map(|running| running.seen.borrow().clone());
         let record = match seen {
@@ -98,10 +100,10 @@ impl Batches {
         record.filter(|record| record.account == account).ok_or_else(none)
     }
 
-    /// Batches of an account, the newest first, behind the one of the id `after`.
+    /// Lists batches of an account, newest first, after the batch `after`.
     ///
     /// # Errors
-    /// `after` names no batch of this account.
+    /// Returns a refusal if `after` is not a batch of this account.
     pub async fn list(&self, account: &str, after: Option<&str>, limit: usize) -> Result<BatchPage, Refusal> {
         let after = match after {
             None => None,
@@ -116,10 +118,10 @@ impl Batches {
         Ok(off_thread(move || Ok(store.list(&account, after.as_deref(), limit)?)).await?)
     }
 
-    /// Calls a batch off. When it returns, nothing of it is at work.
+    /// Cancels a batch. When it returns, no line of the batch is in flight.
     ///
     /// # Errors
-    /// 404 if the account has none of this id, 409 if it has ended otherwise.
+    /// Returns 404 if the account has no batch of this ID, 409 if it has ended otherwise.
     pub async fn cancel(&self, account: &str, id: &str) -> Result<Arc<BatchRecord>, Refusal> {
         let mut record = self.get(account, id).await?;
         if !record.state.is_final() {
@@ -128,12 +130,12 @@ impl Batches {
                 Some(running) => {
                     running.tell.send(Tell::Cancel(asker)).ok();
                 }
-                // Nobody is there to answer.
+                // The batch does not run.
                 None => drop(asker),
             }
             record = match timeout(PATIENCE, ended).await {
                 Ok(Ok(record)) => record,
-                // It ended at this very moment, is not at work yet, or the house stops.
+                // The batch ended at this moment, does not run yet, or the gateway stops.
                 Ok(Err(_)) => self.get(account, id).await?,
                 Err(_) => return Err(unkept()),
             };

@@ -1,10 +1,10 @@
-//! A batch as clients read it, with every member that their libraries know.
+//! Batch object of the API, with every member that client libraries know.
 
 use penstock_batch::state::{BatchLifecycle, LifecycleState, LineCounts, TransitionTimes};
 use penstock_storage::batches::{BatchCounts, BatchRecord, BatchState, BatchUsage};
 use serde_json::{Map, Value, json};
 
-/// The life of a batch as it is kept.
+/// Returns the lifecycle that a record stores.
 pub fn life(record: &BatchRecord) -> BatchLifecycle {
     let counts = &record.counts;
     BatchLifecycle {
@@ -25,7 +25,7 @@ pub fn life(record: &BatchRecord) -> BatchLifecycle {
     }
 }
 
-/// Keeps a life in its record.
+/// Writes a lifecycle to its record.
 pub fn keep(record: &mut BatchRecord, life: &BatchLifecycle) {
     record.state = match life.state {
         LifecycleState::Validating => BatchState::Validating,
@@ -48,7 +48,7 @@ pub fn keep(record: &mut BatchRecord, life: &BatchLifecycle) {
     record.cancelled = life.times.cancelled;
 }
 
-/// The state of a record.
+/// Converts the state of a record.
 pub const fn state(state: BatchState) -> LifecycleState {
     match state {
         BatchState::Validating => LifecycleState::Validating,
@@ -59,7 +59,7 @@ pub const fn state(state: BatchState) -> LifecycleState {
     }
 }
 
-/// The object.
+/// Returns the API object.
 pub fn object(record: &BatchRecord) -> Value {
     let expired = record.errors.iter().any(|error| error.code == "batch_expired");
     let metadata: Map<String, Value> =
@@ -94,7 +94,7 @@ pub fn object(record: &BatchRecord) -> Value {
             "failed": counts.failed,
             "cancelled": counts.cancelled,
             "expired": counts.expired,
-            // The names of the messages dialect for the same lines.
+            // Member names of the Message Batches API for the same counts.
             "processing": open,
             "succeeded": counts.completed,
             "errored": counts.failed,

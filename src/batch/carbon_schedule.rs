@@ -1,5 +1,4 @@
-//! Greener hours: when a batch is begun, by what is known of the grid where the
-//! model's providers are.
+//! Start time of a batch by the carbon forecast of the grid zones where the model's providers are.
 
 use crate::time::clock::Clock;
 use crate::upstream::config_snapshot::Live;
@@ -7,12 +6,12 @@ use penstock_batch::carbon_forecast::{GridZone, StartPlan, plan_start};
 use penstock_storage::batches::BatchRecord;
 use std::time::Duration;
 
-/// What a line is taken to last where nothing is known of its model.
+/// Assumed duration of a line of a model without latency data, in seconds.
 const LINE: f64 = 5.0;
-/// The least that a batch is taken to last, in seconds.
+/// Shortest assumed duration of a batch, in seconds.
 const LEAST: u64 = 600;
 
-/// When the batch is best begun; `None` if that is now, or nothing is known.
+/// Best start time of the batch; `None` if that is now or no forecast is known.
 pub fn planned(live: &Live, record: &BatchRecord, lines: u32, clock: Clock) -> Option<StartPlan> {
     let grid = &live.settings.grid;
     if grid.places.is_empty() {
@@ -29,7 +28,7 @@ pub fn planned(live: &Live, record: &BatchRecord, lines: u32, clock: Clock) -> O
     let latency = model.hour.lock().rates(clock.now()).latency.unwrap_or(LINE).clamp(0.05, 600.0);
     let at_once = live.settings.batches.concurrency.max(1) as f64;
     let takes = Duration::from_secs_f64(f64::from(lines) * latency / at_once).as_secs().max(LEAST);
-    // Half of what is left at the start stays for what goes wrong.
+    // Half of the remaining time is reserved for errors and retries.
     let latest = record.expires.saturating_sub(takes.saturating_mul(2));
     let now = clock.unix();
     plan_start(&places, now, latest, takes, grid.saving).filter(|plan| plan.start > now)

@@ -1,6 +1,5 @@
-//! The commit point: results are on the disk first, then one commit has their
-//! charges, which lines are done, the batch and the size of its output. So they
-//! change together or not at all.
+//! Commit of results: first they are synced to the disk, then one store commit writes their charges, the bitmap of
+//! finished lines, the batch record and the size of the output. So all of these change together or not at all.
 
 use super::api_object;
 use super::runner::{Event, Work};
@@ -19,47 +18,47 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// First pause after the disk failed; it doubles up to the longest.
+/// Pause after the first disk error; it doubles up to `LONGEST_REST`.
 const REST: Duration = Duration::from_millis(500);
 const LONGEST_REST: Duration = Duration::from_secs(15);
 
-/// A line with its result.
+/// Finished line with its result.
 pub(super) struct Finished {
     pub(super) index: u32,
     pub(super) good: bool,
     pub(super) end: Option<Ending>,
     pub(super) usage: Option<Usage>,
     pub(super) text: Vec<u8>,
-    /// Until it is kept: after a crash no more lines are asked again than may be at work.
+    /// Run permit, held until the commit: a crash repeats at most as many lines as may be in flight.
     pub(super) turn: Turn,
 }
 
-/// Lines that are written together.
+/// Finished lines that are written together.
 #[derive(Default)]
 pub(super) struct Group {
     pub(super) lines: Vec<Finished>,
     pub(super) bytes: Vec<u8>,
-    /// None follows.
+    /// True if no further group follows.
     seal: bool,
 }
 
-/// What became of a group.
+/// Result of writing a group.
 pub(super) struct Wrote {
     group: Group,
-    /// The file it is in, to be written to again; `None` once it is sealed.
+    /// File that was written to, for the next append; `None` once it is sealed.
     written: io::Result<Written>,
 }
 
 struct Written {
     output: Option<Output>,
-    /// Its record with the next commit; `None` where nothing was ever written.
+    /// Record of the file for the next commit; `None` if nothing was ever written.
     results: Option<FileRecord>,
-    /// It is a new file.
+    /// True if the file is new.
     fresh: bool,
 }
 
 impl Work {
-    /// Takes the next group to the disk, if there is one and none is on its way.
+    /// Starts writing the next group, if there is one and no write is in flight.
     pub(super) fn commit(&mut self) {
         if self.disk.writing || self.life.state.is_final() {
             return;
@@ -91,7 +90,7 @@ impl Work {
         });
     }
 
-    /// A group is on the disk: it counts with the commit that follows. If it is not, it is tried again.
+    /// Commits a group that is on the disk, or schedules it for another try if the write failed.
     pub(super) fn wrote(&mut self, wrote: Wrote) {
         let Wrote { group, written } = wrote;
         let Written { output, results, fresh } = match written {
@@ -105,7 +104,7 @@ impl Work {
         let (seal, mut ends) = (group.seal, Vec::with_capacity(group.lines.len()));
         self.short.freed(group.lines.len());
         for line in group.lines {
-            // A line counts once, whatever else may go wrong.
+            // A line is counted once, even if it is reported twice.
             if self.done.mark_finished(line.index) && self.life.finish_line(line.good, now) {
                 self.house.metrics.batches.line(if line.good { "completed" } else { "failed" });
             }
@@ -145,13 +144,13 @@ impl Work {
         }
     }
 
-    /// Commits the batch alone, as it is now.
+    /// Commits the batch record alone.
     pub(super) fn keep_row(&mut self) {
         self.disk.writing = true;
         self.enter(Vec::new(), Vec::new());
     }
 
-    /// A line is over without a result: its reserve ends now.
+    /// Ends the reservation of a line that has no result.
     pub(super) fn void(&mut self, end: Option<Ending>) {
         self.short.freed(1);
         if let Some(end) = end {
@@ -184,8 +183,8 @@ impl Work {
         });
     }
 
-    /// Cannot happen with groups and records of this size. All the same: what was charged is charged, and the batch
-    /// ends, without what its owner added to it.
+    /// Commits after a record that exceeds the size of a commit, which should not happen. All charges are written,
+    /// and the batch ends without its metadata.
     fn enter_less(&mut self, ends: Vec<Ending>, mut rows: Vec<RowWrite>) {
         log::event(log::error(), "batch_too_large", &[("batch", &self.record.id)]);
         self.record.model = None;
@@ -199,18 +198,18 @@ impl Work {
         self.end(EndReason::Invalid);
     }
 
-    /// Told all the same. The next start goes on from what was kept.
+    /// Reports a failed commit. The next start continues from the last successful one.
     fn impossible(&self, why: &str) {
         log::event(log::error(), "batch_not_kept", &[("batch", &self.record.id), ("why", why)]);
         self.tell.send(Event::Kept(false)).ok();
     }
 
-    /// The disk did not take a group: it waits, and nothing new is begun until it is there.
+    /// Queues a group again after a disk error; no new line starts until it is written.
     fn unwritten(&mut self, group: Group, error: &io::Error) {
         self.disk.writing = false;
         let lost = matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound);
         if lost && self.record.output.is_some() {
-            // What cannot be given is not charged either: with its end dropped, a line is voided.
+            // Results that cannot be delivered are not charged: dropping its end voids a line.
             self.unwritten.lines.clear();
             self.unwritten.bytes = 0;
             self.end(EndReason::OutputDamaged);
@@ -228,7 +227,7 @@ impl Work {
         self.rest();
     }
 
-    /// Leaves the disk alone for a while.
+    /// Pauses disk access after an error.
     pub(super) fn rest(&mut self) {
         let pause = REST.saturating_mul(1 << self.disk.failures.min(8)).min(LONGEST_REST);
         self.disk.failures = self.disk.failures.saturating_add(1);
@@ -236,13 +235,13 @@ impl Work {
     }
 }
 
-/// A group's way to the disk.
+/// Write of a group to the disk.
 struct Job {
     output: Option<Output>,
     results: Option<FileRecord>,
-    /// Its id, where there is one though it was not opened since the start.
+    /// ID of the output file, if it exists but was not opened since the start.
     known: Option<String>,
-    /// The file is not to be touched.
+    /// True if the file must not be changed.
     damaged: bool,
     key: String,
     account: String,
@@ -252,7 +251,7 @@ struct Job {
 }
 
 impl Job {
-    /// Blocks until it is there for good.
+    /// Writes and syncs the group. Blocks.
     fn write(self, files: &Arc<Files>, group: &Group) -> io::Result<Written> {
         let nothing = || Ok(Written { output: None, results: None, fresh: false });
         if self.damaged {
@@ -281,7 +280,7 @@ impl Job {
         };
         let written = grow(files, self.output, &record, group, self.now);
         if fresh && written.is_err() {
-            // The next try makes another.
+            // The next try creates another file.
             std::fs::remove_file(files.path(&record.id)).ok();
         }
         let (output, results) = written?;
@@ -289,7 +288,7 @@ impl Job {
     }
 }
 
-/// Adds a group. After an error the file is opened again the next time: what was half-written is cut off then.
+/// Appends a group. After an error the next try opens the file again and truncates a partial write.
 fn grow(
     files: &Files,
     open: Option<Output>,
@@ -310,7 +309,7 @@ fn grow(
     Ok((Some(output), results))
 }
 
-/// The rows of the output file; of a new one those that list it too.
+/// Rows of the output file; for a new file also its index rows.
 fn file_rows(results: &FileRecord, fresh: bool) -> Vec<RowWrite> {
     if !fresh {
         let row = FileStore::record_row(results);
@@ -321,7 +320,7 @@ fn file_rows(results: &FileRecord, fresh: bool) -> Vec<RowWrite> {
     }
     let steps: Result<Transaction, StoreError> = FileStore::insert_operations(results);
     let operations = steps.iter().flat_map(Transaction::operations);
-    // Its id is new: what guards against another of the same has nothing to do here.
+    // The ID is new, so the precondition against an existing file is not needed.
     let rows = operations.filter_map(|operation| match &operation.op {
         TransactionOp::Put(value) => Some((operation, Some(value.clone()))),
         TransactionOp::Delete => Some((operation, None)),

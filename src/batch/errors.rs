@@ -1,9 +1,9 @@
-//! Why a batch cannot be had, made or ended, as a client is told.
+//! Errors of batch requests, as sent to the client.
 
 use penstock_contract::{Code, Refusal};
 use penstock_storage::StoreError;
 
-/// How a client hears of what the store said; `None` if it is kept.
+/// Maps a store error to the error of the client; `None` if the insert succeeded.
 pub(super) fn refused(inserted: Result<(), StoreError>) -> Option<Refusal> {
     match inserted {
         Ok(()) => None,
@@ -17,7 +17,7 @@ pub(super) fn none() -> Refusal {
     Refusal::because(Code::NotFound, "There is no batch of this id in this account.")
 }
 
-/// The input is not there for this key.
+/// Error if the input file does not exist for this key.
 #[must_use]
 pub fn no_file() -> Refusal {
     let message = "input_file_id: there is no file of this id for this API key";
@@ -32,6 +32,6 @@ pub(super) fn enough(most: usize) -> Refusal {
 }
 
 pub(super) fn unkept() -> Refusal {
-    let message = "Batches cannot be written down at the moment; try again shortly.";
+    let message = "Batches cannot be stored at the moment; try again shortly.";
     Refusal::because(Code::Unavailable, message).retry_after(5)
 }

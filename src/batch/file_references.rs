@@ -1,4 +1,4 @@
-//! What files ask of batches: whether one needs a file, and its end before its input is deleted.
+//! Batch side of file deletion: reports files that are in use, and ends batches before their input is deleted.
 
 use super::errors::unkept;
 use super::{Batches, DELETING, PATIENCE, Tell};
@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 #[async_trait]
 impl Runs for Batches {
     fn needs(&self, id: &str) -> bool {
-        // At the start and while another process takes over it is not known which batches there are.
+        // At the start and during a handover the running batches are not all known.
         if !self.resumed.load(Ordering::Acquire) || *self.stop.borrow() {
             return true;
         }

@@ -1,39 +1,40 @@
-//! Lines of a batch whose money is held by others at work: how many are begun to see whether it is enough by now.
-//! Refusing takes no time, so without a bound a whole file would be tried and tried again.
+//! Backoff of a batch whose account has no available balance because other lines hold it: limits how many lines start
+//! to test whether the balance is sufficient again. A refusal takes no time, so without a limit a complete file would
+//! be tried again and again.
 //!
-//! Once a line came back, each line that ends lets two begin: what it held covers one, and the other finds out
-//! whether more fit. So for each that is answered about one is refused, and twice as many are at work with each round
-//! for as long as there is money. Where others than this batch hold it, one is tried now and then.
+//! After a line was refused, each line that ends allows two to start: its released balance covers one, and the other
+//! tests whether more fit. So about one line is refused for each that is answered, and the number in flight doubles
+//! per round while there is balance. If other batches or requests hold the balance, one line is tried now and then.
 
-/// Lines that may begin at which there is no want any more.
+/// Number of allowed starts at which the limit is lifted.
 const PLENTY: usize = 256;
 
-/// How many may begin; without limit until one came back.
+/// Number of lines that may start; `None` means no limit, until a line is refused.
 #[derive(Debug, Default)]
 pub(super) struct Short(Option<usize>);
 
 impl Short {
-    /// Whether one may begin.
+    /// Returns true if a line may start.
     pub(super) fn may_begin(&self) -> bool {
         self.0 != Some(0)
     }
 
-    /// One begins.
+    /// Counts a line that starts.
     pub(super) fn begun(&mut self) {
         self.0 = self.0.map(|left| left.saturating_sub(1));
     }
 
-    /// One came back: there was no money for it.
+    /// Records a line that was refused for lack of balance.
     pub(super) fn came_back(&mut self) {
         self.0 = Some(self.0.unwrap_or(0));
     }
 
-    /// So many ended, and what they held is free.
+    /// Counts lines that ended and released their reservations.
     pub(super) fn freed(&mut self, lines: usize) {
         self.0 = self.0.map(|left| left + 2 * lines).filter(|left| *left < PLENTY);
     }
 
-    /// Time passed: others may have ended.
+    /// Allows one line to start on a timer, since other reservations may have ended.
     pub(super) fn look(&mut self) {
         self.0 = self.0.map(|left| left.max(1));
     }
@@ -43,7 +44,7 @@ impl Short {
 mod tests {
     use super::*;
 
-    /// Begins what may be of `lines`; how many.
+    /// Starts as many of `lines` as allowed; returns their number.
     fn begin(short: &mut Short, lines: usize) -> usize {
         let begun = (0..lines).take_while(|_| short.may_begin().then(|| short.begun()).is_some());
         begun.count()

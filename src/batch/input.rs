@@ -1,6 +1,5 @@
-//! The lines of a batch's input that have no result yet, a handful at a time. A
-//! large line is not kept in memory: its place in the file is, and it is read
-//! again when it is asked. Calls block.
+//! Input lines of a batch that have no result yet, read in small groups. The body of a large line is not kept in
+//! memory: its file offset is stored, and it is read again when it is sent. All calls block.
 
 use crate::storage::files::{FileLine, LineReader, Next};
 use bytes::Bytes;
@@ -10,43 +9,43 @@ use penstock_batch::jsonl;
 use std::io::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
-/// Most lines that are read ahead at once.
+/// Maximum number of lines per read.
 const MOST: usize = 256;
 
-/// Lines above this are large, in bytes.
+/// Size in bytes above which a line is large.
 pub const LARGE: usize = 1 << 20;
 
-/// Longest name of a model, in bytes; no catalogue has one as long.
+/// Longest model name in bytes; no catalogue has a longer one.
 const MOST_MODEL: usize = 256;
 
-/// A line to be asked.
+/// Input line without a result.
 pub struct Asked {
-    /// Its place among the lines, from 0 on.
+    /// Index of the line, from 0.
     pub index: u32,
-    /// What its owner calls it.
+    /// The client's ID of the line.
     pub custom_id: Box<str>,
-    /// The request.
+    /// Request body.
     pub body: Body,
-    /// How often it was asked.
+    /// Number of attempts so far.
     pub times: u32,
 }
 
-/// The body of a line.
+/// Body of a line.
 #[derive(Clone)]
 pub enum Body {
-    /// In memory.
+    /// Body in memory.
     Held(Bytes),
-    /// In the file, from this offset on.
+    /// Body in the input file.
     Stored {
-        /// Its first byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// Bytes of it.
+        /// Length in bytes.
         length: usize,
     },
 }
 
 impl Body {
-    /// Its length in bytes, wherever it is.
+    /// Length of the body in bytes.
     pub const fn len(&self) -> usize {
         match self {
             Self::Held(body) => body.len(),
@@ -55,33 +54,33 @@ impl Body {
     }
 }
 
-/// Held while a large line is read, by one batch at a time.
+/// Lock for reading a large line: one batch reads one at a time.
 pub type LargeGate = Arc<Mutex<()>>;
 
-/// The input, being read.
+/// Input file that is being read.
 pub struct Input {
     reader: LineReader,
     gate: LargeGate,
     next: u32,
-    /// The model that the first line names.
+    /// Model named by the first line.
     pub model: Option<String>,
-    /// Met behind lines that were handed out first.
+    /// Read error after lines that are returned first.
     failed: Option<Error>,
-    /// Its end was reached.
+    /// True if the end of the file was reached.
     pub over: bool,
 }
 
 impl Input {
-    /// The input from its beginning.
+    /// Returns the input from its beginning.
     pub const fn new(reader: LineReader, gate: LargeGate) -> Self {
         Self { reader, gate, next: 0, model: None, failed: None, over: false }
     }
 
-    /// The next lines that are not done, about so many bytes of them; none at the end. What cannot be read is told
-    /// once those before it are handed out, and tried again by the call after that.
+    /// Returns the next unfinished lines, about `most` bytes of them; empty at the end. A read error is returned
+    /// after the lines before it, and the following call tries again.
     ///
     /// # Errors
-    /// `InvalidData` if they are damaged; what the disk says.
+    /// Returns `InvalidData` if a line is damaged, and any I/O error.
     pub fn read(&mut self, done: &CompletionBitmap, most: usize) -> Result<Vec<Asked>> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -107,7 +106,7 @@ impl Input {
         Ok(lines)
     }
 
-    /// The next line that is not done, and its length in the file.
+    /// Returns the next unfinished line and its length in the file.
     fn line(&mut self, done: &CompletionBitmap) -> Result<Option<(Asked, usize)>> {
         loop {
             let found = match self.reader.next_within(LARGE)? {
@@ -126,7 +125,7 @@ impl Input {
         }
     }
 
-    /// What a line asks, and its length, unless it is done.
+    /// Parses a line; `None` if it is finished.
     fn asked(&mut self, line: &FileLine, done: &CompletionBitmap) -> Result<Option<(Asked, usize)>> {
         let index = self.next;
         self.next += 1;
@@ -144,14 +143,14 @@ impl Input {
             let offset = line.offset + before.ok_or_else(damaged)? as u64;
             Body::Stored { offset, length: read.body.len() }
         } else {
-            // A copy: it must not hold on to all that was read with it.
+            // A copy, because a slice would retain the complete read buffer.
             Body::Held(Bytes::copy_from_slice(read.body))
         };
         Ok(Some((Asked { index, custom_id, body, times: 0 }, length)))
     }
 }
 
-/// The model that a body names, unless that is too long to be one: it is kept with the batch.
+/// Model named by a body; `None` if it is too long, since the name is stored with the batch.
 fn model(body: &[u8]) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Named {
@@ -197,7 +196,7 @@ mod tests {
         let mut input = Input::new(files.read_lines(&record).unwrap(), LargeGate::default());
         let path = files.path(&record.id);
         let (whole, done) = (fs::read(&path).unwrap(), CompletionBitmap::with_lines(400));
-        // The second stride is not there for a while.
+        // The second read of the file fails for a while.
         fs::write(&path, whole.get(..256 << 10).unwrap()).unwrap();
         let mut all = input.read(&done, usize::MAX).unwrap();
         assert!(!all.is_empty() && all.len() < 100, "{}", all.len());

@@ -1,7 +1,6 @@
-//! Memory of large lines while they are asked: all of them together hold at most
-//! `batches.memory`, or one of them if that is longer. Accounts take turns, and
-//! the next in turn is passed by nobody, so that short lines cannot keep a long
-//! one waiting.
+//! Memory of large lines in flight: together they use at most `batches.memory`, or one line if that is
+//! longer. Accounts are served in fair order, and no line overtakes the first in the queue, so that short
+//! lines cannot starve a long one.
 
 use super::context::BatchContext;
 use super::input::{Body, LargeGate};
@@ -14,7 +13,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-/// Memory that large lines share.
+/// Memory that all large lines share.
 #[derive(Clone, Default)]
 pub(super) struct LargeLines {
     pool: Arc<Mutex<Pool>>,
@@ -23,19 +22,19 @@ pub(super) struct LargeLines {
 
 #[derive(Default)]
 struct Pool {
-    /// Bytes in all, as the configuration says now.
+    /// Limit in bytes, from the current configuration.
     most: usize,
     used: usize,
     waiting: Fair<(usize, oneshot::Sender<LinePermit>)>,
 }
 
-/// Memory for one large line, given back when dropped.
+/// Memory for one large line, released on drop.
 pub(super) struct LinePermit {
     lines: LargeLines,
     bytes: usize,
 }
 
-/// A place in the queue, given up when dropped.
+/// Entry in the queue, removed on drop.
 struct Turn<'l> {
     lines: &'l LargeLines,
     account: &'l Arc<str>,
@@ -43,14 +42,14 @@ struct Turn<'l> {
     permit: oneshot::Receiver<LinePermit>,
 }
 
-/// The file of a line, and the account that pays.
+/// Input file of a line, and the account that pays.
 pub(super) struct Source {
     pub(super) input: String,
     pub(super) account: Arc<str>,
 }
 
-/// The body of a line in memory, with the permit of a large one; `None` if it was cancelled before or cannot be read
-/// for now.
+/// Loads the body of a line into memory, with a permit for a large one; `None` if the line was cancelled or the file
+/// cannot be read at the moment.
 pub(super) async fn load(
     house: &Arc<BatchContext>,
     from: &Source,
@@ -77,7 +76,7 @@ pub(super) async fn load(
     match read {
         Ok(body) => Some((body, Some(permit))),
         Err(error) => {
-            // Of a deleted input its batch hears by itself.
+            // The batch notices a deleted input file itself.
             if error.kind() != ErrorKind::NotFound {
                 let why = error.kind().to_string();
                 log::event(log::error(), "batch_not_read", &[("file", &from.input), ("why", &why)]);
@@ -88,12 +87,12 @@ pub(super) async fn load(
 }
 
 impl LargeLines {
-    /// The lock for reading a large line.
+    /// Returns the lock for reading a large line.
     pub(super) fn gate(&self) -> LargeGate {
         self.gate.clone()
     }
 
-    /// Memory for a line of so many bytes, of `most` in all, after a wait if others hold it.
+    /// Acquires memory for a line of `bytes` out of `most`, after a wait if it is in use.
     async fn acquire(&self, account: &Arc<str>, bytes: usize, most: usize) -> Option<LinePermit> {
         let (hand, permit) = oneshot::channel();
         let number = {
@@ -109,7 +108,7 @@ impl LargeLines {
         (&mut turn.permit).await.ok()
     }
 
-    /// Gives what is free to those who wait. They are told when the lock is gone.
+    /// Grants free memory to the queue. The waiters are notified after the lock is released.
     fn deal(&self) {
         let mut dealt = Vec::new();
         {
@@ -119,14 +118,14 @@ impl LargeLines {
             }
         }
         for (hand, permit) in dealt {
-            // Whoever has gone meanwhile gives it back at once.
+            // A waiter that has gone drops the permit, which releases it.
             hand.send(permit).ok();
         }
     }
 }
 
 impl Pool {
-    /// The next in turn, if its line fits: nobody passes it.
+    /// First line in the queue, if its memory is available; no line overtakes it.
     fn next(&mut self) -> Option<(usize, oneshot::Sender<LinePermit>)> {
         let (used, most, mut first) = (self.used, self.most, true);
         let next = self.waiting.take(|_, (bytes, _)| {
@@ -151,7 +150,7 @@ impl Drop for LinePermit {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.lines.pool.lock().waiting.leave(self.account, self.number);
-        // A permit that was handed over is dropped with the channel; none is from here on.
+        // A permit in the channel is dropped with it; no permit is sent after the close.
         self.permit.close();
         self.lines.deal();
     }

@@ -1,5 +1,4 @@
-//! Lines of a batch at work: begun as its turns allow, asked as requests are,
-//! and then finished, or asked again.
+//! Lines of a batch in flight: started as run permits allow, processed like requests, and then finished or retried.
 
 use super::commit::Finished;
 use super::context::{LineAsk, LineDone};
@@ -15,17 +14,17 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Pause before a line is asked again that gave way to others.
+/// Pause before a line that yielded to online requests is retried.
 const BREATH: Duration = Duration::from_millis(100);
 
 impl Work {
-    /// Begins as many lines as there are turns for.
+    /// Starts as many lines as there are run permits.
     pub(super) fn begin_lines(&mut self) {
         let now = self.house.clock.unix();
         let due = self.life.state == LifecycleState::InProgress
             && self.record.scheduled.is_none_or(|hour| hour <= now)
             && !self.paused.held_up
-            // As long as the disk takes no results, none are asked for.
+            // While the disk rejects results, no line starts.
             && (self.disk.failures == 0 || self.unwritten.lines.is_empty())
             && !self.house.ledger.failing();
         while due && self.short.may_begin() && self.has_room() {
@@ -42,8 +41,8 @@ impl Work {
         self.place.leave();
     }
 
-    /// Whether another line may be begun, by what is in memory and by what else the house has to do. A batch with
-    /// nothing at work goes on whatever that is, one line after the other.
+    /// Returns true if memory and load allow another line. A batch without lines in flight may always start one, so
+    /// that it makes progress, one line after the other.
     fn has_room(&self) -> bool {
         let share = &self.share;
         if self.flying.lines == 0 || self.unwritten.lines.len() >= share.results {
@@ -84,7 +83,7 @@ impl Work {
         self.house.batches.serve(async move {
             let flight = flight;
             let ask = async {
-                // Held until the line has ended.
+                // The memory permit is held until the line has ended.
                 let (body, _memory) = large::load(&house, &from, body, &cancel).await?;
                 let executor = house.executor.get()?;
                 Some(executor.execute(LineAsk { grant, path, body, cancel }).await)
@@ -98,13 +97,13 @@ impl Work {
         });
     }
 
-    /// A line ended, one way or the other.
+    /// Handles the end of a line, with or without a result.
     pub(super) fn landed(&mut self, mut asked: Asked, turn: Turn, done: Option<Box<LineDone>>) {
         self.flying.lines = self.flying.lines.saturating_sub(1);
         self.flying.bytes = self.flying.bytes.saturating_sub(asked.body.len());
         let ends = self.exit.why.is_some() || self.exit.stopping;
         let Some(mut done) = done else {
-            // It broke, or was cut: its reserve was voided when it was dropped.
+            // The task was aborted or panicked: dropping it voided the reservation.
             self.short.freed(1);
             if !ends {
                 asked.times += 1;
@@ -113,19 +112,19 @@ impl Work {
             return;
         };
         if self.exit.why == Some(EndReason::OutputDamaged) {
-            // Its result has no place to go to; with its end dropped, it is voided.
+            // The result cannot be stored; dropping its end voids the reservation.
             return;
         }
         let keyless = done.status == 401 && !self.key_is_good();
         if done.cancelled || keyless || (done.retry.is_some() && ends) {
             if !ends {
-                // Its key is suspended, or about to be found revoked.
+                // The key is suspended, or will soon be found revoked.
                 self.later.push(asked, Instant::now() + LOOK * 2);
             }
             return self.void(done.end.take());
         }
         if done.short {
-            // Before all others: as lines ahead of it end it gets its turn, however much it needs.
+            // Put first in the queue: it starts as soon as earlier lines end, however much credit it needs.
             self.short.came_back();
             self.house.metrics.batches.line("retried");
             return self.put_back(asked);
@@ -170,26 +169,26 @@ impl Work {
         again.next_delay(asked.times, Duration::ZERO, 0, self.left()).is_some()
     }
 
-    /// Asks a line again after a while; at once if it was only in the way of others.
+    /// Schedules a retry; without backoff if the line only yielded to online requests.
     fn again(&mut self, asked: Asked, wanted: Duration, waived: bool) {
         let again = self.house.live().settings.batches.retry;
         let pause = again.next_delay(asked.times, wanted, rand::random(), self.left());
         let pause = match pause {
             _ if waived => wanted.max(BREATH),
             Some(pause) => pause,
-            // One that the window has no room for ends with the window.
+            // A line without time for a retry ends with the completion window.
             None => wanted.max(again.base_delay),
         };
         self.later.push(asked, Instant::now() + pause);
     }
 
-    /// What is left of the window.
+    /// Time left of the completion window.
     fn left(&self) -> Duration {
         Duration::from_secs(self.record.expires).saturating_sub(self.house.clock.date())
     }
 }
 
-/// A line at work: whatever becomes of it, its batch hears of it.
+/// Line in flight. Its end is always reported to the batch, also when the task is dropped.
 struct Flight {
     asked: Option<(Asked, Turn)>,
     tell: mpsc::UnboundedSender<Event>,

@@ -1,36 +1,34 @@
-//! What a batch may hold in memory: its share of what all batches have together,
-//! which is divided by accounts first and then by an account's batches. One that
-//! begins no line for now, its key being suspended or its hour to come, holds
-//! nothing and has no share. Whatever its share, a batch with nothing at work may
-//! always ask one line.
+//! Memory limit of a batch: its share of `batches.memory`, which is divided among the accounts and then among the
+//! batches of an account. A batch that starts no lines for now (suspended key, scheduled hour) holds nothing and has
+//! no share. A batch without lines in flight may always start one, whatever its share.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
 
-/// The bounds of one batch, in bytes where nothing else is said.
+/// Limits of one batch, in bytes unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
-    /// Lines read ahead, at once and in all.
+    /// Prefetched lines, per read and in total.
     pub(super) ahead: usize,
-    /// Lines at work, and those that are asked again.
+    /// Lines in flight and lines that wait for a retry.
     pub(super) held: usize,
-    /// Results that wait for the disk, those expected of lines at work included.
+    /// Results that wait for the disk, including those expected of lines in flight.
     pub(super) finished: usize,
-    /// How many of them.
+    /// Number of these results.
     pub(super) results: usize,
-    /// Results on their way to the disk.
+    /// Results that are being written to the disk.
     pub(super) group: usize,
 }
 
-/// Least and most that is read at once.
+/// Smallest and largest read.
 const LEAST_READ: usize = 16 << 10;
 const MOST_READ: usize = 1 << 20;
-/// What a result is besides its text.
+/// Size of a result without its text.
 const RESULT: usize = 1 << 10;
 const MOST_RESULTS: usize = 2_048;
 
 impl Share {
-    /// The share of one of so many batches of one of so many accounts.
+    /// Computes the share of one batch if `accounts` have batches and its account has `batches`.
     fn of(memory: usize, accounts: usize, batches: usize) -> Self {
         let own = memory / accounts.max(1) / batches.max(1);
         Self {
@@ -38,23 +36,23 @@ impl Share {
             held: own / 4,
             finished: own / 4,
             results: (own / 8 / RESULT).clamp(16, MOST_RESULTS),
-            // It is there twice: as lines, and as one piece.
+            // A group is in memory twice: as lines and as one buffer.
             group: own / 8,
         }
     }
 }
 
-/// How many batches of each account have a share.
+/// Number of batches with a share, by account.
 #[derive(Default)]
 pub(super) struct Sharers(Mutex<HashMap<Box<str>, usize>>);
 
 impl Sharers {
-    /// One more of this account.
+    /// Adds a batch of this account.
     pub(super) fn add(&self, account: &str) {
         *self.0.lock().entry(account.into()).or_default() += 1;
     }
 
-    /// One less.
+    /// Removes a batch of this account.
     pub(super) fn remove(&self, account: &str) {
         let mut all = self.0.lock();
         if let Some(count) = all.get_mut(account) {
@@ -65,7 +63,7 @@ impl Sharers {
         }
     }
 
-    /// The share of a batch of this account.
+    /// Returns the limits of a batch of this account.
     pub(super) fn share(&self, memory: usize, account: &str) -> Share {
         let all = self.0.lock();
         Share::of(memory, all.len(), all.get(account).copied().unwrap_or_default())

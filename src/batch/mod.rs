@@ -1,13 +1,12 @@
-//! Batches: files of requests, worked off in their own time.
+//! Batches: files of requests that run asynchronously.
 //!
 //! ```text
 //! create ─▶ validating ─▶ in_progress ─▶ completed | failed | cancelled
-//!                 a batch: lines read ahead ─▶ turns ─▶ line (as a request) ─▶ group ─▶ output file ─▶ one commit
+//!                 a batch: prefetched lines ─▶ scheduler ─▶ line (as a request) ─▶ group ─▶ output file ─▶ one commit
 //! ```
-//! Each open batch is a task that owns its row: whoever wants something of it
-//! tells it so. What is seen of a batch is what was committed. After a crash the
-//! next start goes on from there: a line has one result and one charge, and only
-//! lines that were at work are asked again.
+//! Each open batch is a task that owns its row; others send it commands. Clients see the last committed state of a
+//! batch. After a crash the next start continues from there: a line has one result and one charge, and only lines
+//! that were in flight are sent again.
 
 mod api;
 pub mod api_object;
@@ -48,59 +47,59 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 
-/// How ids begin.
+/// Prefix of batch IDs.
 pub const PREFIX: &str = "batch_";
-/// How long a caller waits for a batch to end.
+/// Longest time a caller waits for a batch to end.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long a stop waits for batches, beyond what they give their lines.
+/// Longest time a shutdown waits for batches, beyond the grace period of their lines.
 const LAST: Duration = Duration::from_secs(30);
-/// How long a file whose deletion was told of is not taken as an input.
+/// Time for which a file whose deletion was announced is refused as an input.
 const DELETING: Duration = Duration::from_secs(60);
 
-/// What a batch may be told.
+/// Command to a running batch.
 enum Tell {
-    /// Its owner calls it off.
+    /// Cancellation by the client.
     Cancel(oneshot::Sender<Arc<BatchRecord>>),
-    /// Its input is deleted.
+    /// Deletion of the input file.
     InputDeleted(oneshot::Sender<Arc<BatchRecord>>),
 }
 
-/// What a batch at work hears, and how it is seen.
+/// Command receiver and state publisher of a running batch.
 type Entered = (mpsc::UnboundedReceiver<Tell>, watch::Sender<Arc<BatchRecord>>);
 
-/// A batch that is not over.
+/// Batch that has not ended.
 struct Running {
     account: Box<str>,
     input: Box<str>,
     tell: mpsc::UnboundedSender<Tell>,
     seen: watch::Receiver<Arc<BatchRecord>>,
-    /// It begins no line for now and holds nothing.
+    /// True if the batch starts no lines for now and holds no memory.
     parked: bool,
 }
 
-/// All batches.
+/// All batches of the gateway.
 pub struct Batches {
     store: BatchStore,
     engine: Arc<dyn Store>,
     running: Mutex<HashMap<Box<str>, Running>>,
-    /// Inputs that are being deleted, and since when.
+    /// Input files that are being deleted, with the start time of the deletion.
     deleting: Mutex<HashMap<Box<str>, Instant>>,
     turns: Turns,
     sharers: Sharers,
     /// Memory of large lines.
     large: LargeLines,
-    /// Where lines run.
+    /// Threads that run the lines.
     threads: Mutex<Option<Threads>>,
-    /// Where batches run.
+    /// Runtime that runs the batch tasks.
     runtime: OnceLock<Handle>,
     stop: watch::Sender<bool>,
-    /// `running` has every batch that is not over.
+    /// True if `running` contains every batch that has not ended.
     resumed: AtomicBool,
     emptied: Notify,
 }
 
 impl Batches {
-    /// The batches of a store; nothing runs yet.
+    /// Returns the batches of a store; none runs yet.
     #[must_use]
     pub fn new(engine: Arc<dyn Store>) -> Self {
         Self {
@@ -119,10 +118,10 @@ impl Batches {
         }
     }
 
-    /// Goes on with every batch that is not over.
+    /// Starts the threads and resumes every batch that has not ended.
     ///
     /// # Errors
-    /// One sentence that says what is in the way.
+    /// Returns a sentence for the operator if the threads cannot be started or the batches cannot be read.
     pub async fn start(house: &Arc<BatchContext>) -> Result<(), String> {
         let batches = &house.batches;
         let threads = Threads::start(house.live().settings.threads)
@@ -133,10 +132,10 @@ impl Batches {
         Self::resume(house).await
     }
 
-    /// Goes on with every batch that is not over and not at work.
+    /// Resumes every batch that has not ended and is not running.
     ///
     /// # Errors
-    /// One sentence that says what is in the way.
+    /// Returns a sentence for the operator if the batches cannot be read.
     pub async fn resume(house: &Arc<BatchContext>) -> Result<(), String> {
         let batches = &house.batches;
         let store = batches.store.clone();
@@ -162,7 +161,8 @@ impl Batches {
         Ok(())
     }
 
-    /// Stops: no line is begun, those at work get a moment, what is there is kept. False if some did not stop.
+    /// Stops: no line starts, lines in flight get a grace period, and finished results are committed. Returns false
+    /// if some batches did not stop.
     pub async fn close(&self) -> bool {
         self.resumed.store(false, Ordering::Release);
         self.stop.send_replace(true);
@@ -182,7 +182,8 @@ impl Batches {
         stopped
     }
 
-    /// How many hold lines and files: all but those that wait for their hour or their key.
+    /// Number of batches that hold lines and files: all except those that wait for their scheduled hour or
+    /// for a suspended key.
     #[must_use]
     pub fn holding(&self) -> usize {
         self.running.lock().values().filter(|running| !running.parked).count()
@@ -192,21 +193,21 @@ impl Batches {
         self.stop.subscribe()
     }
 
-    /// Runs a line.
+    /// Runs a line on the batch threads.
     fn serve<F: Future<Output = ()> + Send + 'static>(&self, line: F) {
         if let Some(threads) = &*self.threads.lock() {
             threads.serve(line);
         }
     }
 
-    /// A batch is at work from now on; `None` if its account has `most` of them already.
+    /// Registers a running batch; `None` if its account already has `most` of them.
     fn enter(&self, record: &BatchRecord, most: usize) -> Option<Entered> {
         let mut all = self.running.lock();
-        // Two processes that leave may ask for the same one at the same time.
+        // Two processes that shut down may resume the same batch at the same time.
         if all.contains_key(record.id.as_str()) {
             return None;
         }
-        // One that has ended is still here for a moment, when its client may know already.
+        // A batch that has ended is still registered for a moment, while its client may know already.
         let open = |running: &&Running| {
             *running.account == *record.account && !running.seen.borrow().state.is_final()
         };
@@ -242,12 +243,12 @@ impl Batches {
         }
     }
 
-    /// What a batch of this account may hold in memory.
+    /// Memory limits of a batch of this account.
     fn share(&self, house: &BatchContext, account: &str) -> Share {
         self.sharers.share(house.live().settings.batches.memory, account)
     }
 
-    /// Whether a batch holds anything and has a share.
+    /// Marks a batch as parked, which frees its memory share, or as active again.
     fn park(&self, id: &str, parked: bool) {
         if let Some(running) = self.running.lock().get_mut(id)
             && running.parked != parked
@@ -260,7 +261,7 @@ impl Batches {
         }
     }
 
-    /// A batch is no longer at work.
+    /// Removes a batch that no longer runs.
     fn gone(&self, id: &str) {
         let mut running = self.running.lock();
         if let Some(gone) = running.remove(id).filter(|gone| !gone.parked) {

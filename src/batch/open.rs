@@ -1,5 +1,5 @@
-//! Opening what a batch works on: its input from the start, its results cut to
-//! what was committed, which lines are done. Blocks.
+//! Opening of a batch's files: its input from the start, its results truncated to the committed size, and the bitmap
+//! of finished lines. Blocks.
 
 use super::context::BatchContext;
 use super::input::{Asked, Input};
@@ -10,7 +10,7 @@ use penstock_storage::batches::{BatchRecord, BatchState};
 use penstock_storage::files::FileRecord;
 use std::io::{Error, ErrorKind, Result};
 
-/// The files of a batch, open.
+/// Open files of a batch.
 pub(super) struct Opened {
     pub(super) input: Input,
     pub(super) first: Vec<Asked>,
@@ -22,13 +22,13 @@ pub(super) struct Opened {
 /// Opens the files of a batch.
 ///
 /// # Errors
-/// `NotFound`: the input was deleted; `InvalidData`: it is damaged; `UnexpectedEof`: the results are; anything else
-/// may pass.
+/// Returns `NotFound` if the input was deleted, `InvalidData` if it is damaged, and `UnexpectedEof` if the results
+/// are damaged. All other errors may be temporary.
 pub(super) fn open(house: &BatchContext, record: &BatchRecord) -> Result<Opened> {
     let files = &house.files;
     let file = files.store().get(&record.input).map_err(store)?.ok_or(Error::from(ErrorKind::NotFound))?;
     let reader = files.read_lines(&file).map_err(|error| match error.kind() {
-        // The record is there and the contents are not.
+        // The record exists and the contents do not.
         ErrorKind::NotFound => Error::from(ErrorKind::InvalidData),
         _ => error,
     })?;

@@ -1,5 +1,5 @@
-//! What a batch reads: its files, opened once, and its lines, read ahead of their turns. A file that cannot be read
-//! for now is tried again; one that is gone, or no batch, ends it.
+//! Input of a running batch: opens its files once and prefetches its lines. Files that are temporarily unreadable are
+//! opened again later; a missing or invalid file ends the batch.
 
 use super::carbon_schedule;
 use super::input::Asked;
@@ -10,18 +10,18 @@ use penstock_batch::completion_bitmap::CompletionBitmap;
 use penstock_batch::state::{EndReason, LifecycleState};
 use std::io::ErrorKind;
 
-/// Lines read ahead, below which more are read.
+/// Number of prefetched lines below which more are read.
 const AHEAD: usize = 128;
 
 impl Work {
-    /// Opens its files, once.
+    /// Opens the files of the batch, once.
     pub(super) fn open(&mut self) {
         if self.files.input.is_none() && !self.disk.reading {
             self.disk.reading = true;
             let (house, record, tell) = (self.house.clone(), self.record.clone(), self.tell.clone());
             tokio::task::spawn_blocking(move || {
                 let opened = open::open(&house, &record);
-                // Before it is told: when the batch is over, nothing of it holds on to the house.
+                // Dropped before the event is sent: after the batch has ended, no task of it holds the shared state.
                 drop(house);
                 tell.send(match opened {
                     Ok(opened) => Event::Opened(Box::new(opened)),
@@ -84,7 +84,7 @@ impl Work {
         match kind {
             ErrorKind::NotFound => self.end(EndReason::InputDeleted),
             ErrorKind::InvalidData => self.end(EndReason::Invalid),
-            // Said by `open` alone: less of the results is there than was committed.
+            // Sent by `open` only: the results file is shorter than the committed size.
             ErrorKind::UnexpectedEof => self.end(EndReason::OutputDamaged),
             kind => {
                 let why = kind.to_string();

@@ -1,14 +1,14 @@
-//! Lines that are asked again, each at its time.
+//! Queue of lines that are retried, each at its due time.
 
 use super::input::Asked;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use tokio::time::Instant;
 
-/// Lines above which no new one is begun.
+/// Number of queued lines at which no new line starts.
 const MOST: usize = 256;
 
-/// The lines, the next first.
+/// Retry queue of a batch, ordered by due time.
 #[derive(Default)]
 pub struct Later {
     lines: BinaryHeap<Entry>,
@@ -21,13 +21,13 @@ struct Entry {
 }
 
 impl Later {
-    /// Keeps a line until its time.
+    /// Queues a line until its due time.
     pub fn push(&mut self, asked: Asked, due: Instant) {
         self.bytes += asked.body.len();
         self.lines.push(Entry { due, asked });
     }
 
-    /// A line whose time has come.
+    /// Removes and returns a line that is due.
     pub fn pop(&mut self, now: Instant) -> Option<Asked> {
         let due = self.lines.peek().is_some_and(|entry| entry.due <= now);
         let asked = due.then(|| self.lines.pop()).flatten()?.asked;
@@ -35,23 +35,23 @@ impl Later {
         Some(asked)
     }
 
-    /// When the next one's time comes.
+    /// Due time of the next line.
     pub fn due(&self) -> Option<Instant> {
         self.lines.peek().map(|entry| entry.due)
     }
 
-    /// So many wait that no new line is begun: their providers have enough to do.
+    /// Returns true if so many lines wait that no new one starts: their providers are overloaded.
     pub fn is_full(&self) -> bool {
         self.lines.len() >= MOST
     }
 
-    /// Bytes of them.
+    /// Bytes of the queued bodies.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
-/// The earliest is the greatest; of equal ones the first line.
+/// The order is reversed for the max-heap: the earliest due time first, then the lowest line index.
 impl Ord for Entry {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.due, other.asked.index).cmp(&(self.due, self.asked.index))

@@ -1,6 +1,5 @@
-//! One batch at work: lines read ahead, asked as its turns allow, their results
-//! committed in groups. Everything it waits for comes to it as an event, so that
-//! whatever happens meets it in one place and in one order.
+//! Runner of one batch: prefetches lines, sends them as run permits allow, and commits their results in groups. All
+//! results arrive as events on one channel, so that they are handled in one place and in order.
 
 use super::commit::{Group, Wrote};
 use super::context::BatchContext;
@@ -24,31 +23,31 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-/// How often a batch looks around: at its window, its key, the store.
+/// Interval of the checks of the completion window, the key and the store.
 pub(super) const LOOK: Duration = Duration::from_millis(250);
-/// How long started lines may end by themselves after a signal to stop, and then after being called off.
+/// Grace period of started lines after a stop signal, and again after their cancellation.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// What a batch hears of.
+/// Event of a running batch.
 pub(super) enum Event {
-    /// Its files are open.
+    /// Files were opened.
     Opened(Box<Opened>),
-    /// They cannot be.
+    /// Files could not be opened.
     Unopened(ErrorKind),
-    /// Lines were read.
+    /// Input lines were read.
     Read(Input, std::io::Result<Vec<Asked>>),
-    /// A line ended; `None` if it broke.
+    /// A line ended; `None` if its task was aborted or panicked.
     Line(Asked, Turn, Option<Box<LineDone>>),
     /// A group was written.
     Wrote(Box<Wrote>),
-    /// A commit is durable, or will never be.
+    /// A commit is durable (true) or failed for good (false).
     Kept(bool),
 }
 
-/// A batch at work.
+/// Running batch.
 pub(super) struct Work {
     pub(super) house: Arc<BatchContext>,
-    /// As it is with the next commit; what the world sees is what was committed.
+    /// Record for the next commit; clients see the last committed one.
     pub(super) record: BatchRecord,
     pub(super) life: BatchLifecycle,
     pub(super) done: CompletionBitmap,
@@ -59,10 +58,10 @@ pub(super) struct Work {
     pub(super) short: Short,
     pub(super) flying: Flying,
     pub(super) unwritten: Unwritten,
-    /// Turns of the lines that are kept with the commit under way.
+    /// Permits of the lines in the current commit.
     pub(super) kept_soon: Vec<Turn>,
     pub(super) place: Place,
-    /// What it may hold in memory.
+    /// Memory limits.
     pub(super) share: Share,
     pub(super) disk: Disk,
     pub(super) paused: Paused,
@@ -71,7 +70,7 @@ pub(super) struct Work {
     pub(super) tell: mpsc::UnboundedSender<Event>,
 }
 
-/// Runs a batch until it is over or the house stops.
+/// Runs a batch until it has ended or the gateway stops.
 pub(super) async fn run(
     house: Arc<BatchContext>,
     record: BatchRecord,
@@ -145,7 +144,7 @@ impl Work {
             || !self.unwritten.lines.is_empty()
             || self.disk.writing
             || self.disk.reading;
-        // A disk that is full does not keep the process from ending: what was not kept is asked again.
+        // A full disk does not prevent the process from ending: uncommitted lines are sent again after the restart.
         let given_up = self.disk.rest_until.is_some()
             && !self.disk.writing
             && !self.disk.reading
@@ -153,7 +152,7 @@ impl Work {
         self.exit.over || (self.exit.stopping && (!still || given_up))
     }
 
-    /// Does whatever can be done now.
+    /// Does all work that is possible now.
     fn step(&mut self) {
         let rests = self.disk.rest_until.is_some_and(|until| Instant::now() < until);
         if !rests && !self.exit.stopping && self.exit.why.is_none() {
@@ -171,7 +170,7 @@ impl Work {
         }
     }
 
-    /// When there is something to do without an event.
+    /// Time of the next work without an event.
     fn wake(&self, look: Instant) -> Instant {
         self.later.due().map_or(look, |due| due.min(look).max(Instant::now() + Duration::from_millis(1)))
     }
@@ -195,7 +194,7 @@ impl Work {
         }
     }
 
-    /// Looks around.
+    /// Checks the time limits, the completion window, the key and the store.
     fn look(&mut self) {
         let now = Instant::now();
         self.short.look();
@@ -224,14 +223,14 @@ impl Work {
         self.share = self.house.batches.share(&self.house, &self.record.account);
     }
 
-    /// It will begin no line for long: its hour is to come, or its key is suspended.
+    /// Returns true if no line starts for a long time: the batch is scheduled for later, or its key is suspended.
     fn waits(&self) -> bool {
         let hour = self.record.scheduled.is_some_and(|hour| hour > self.house.clock.unix());
         self.life.state == LifecycleState::InProgress && (hour || self.paused.suspended)
     }
 
-    /// While it waits it holds nothing of its files, and its share is that of others. Afterwards it opens them as
-    /// after a restart: by then all that had a result was committed.
+    /// Releases the files and the memory share while the batch waits. Afterwards it opens its files again, as after a
+    /// restart: by then all results were committed.
     fn park(&mut self) {
         let waits = self.waits() && self.exit.why.is_none();
         if waits && self.is_bare() && !self.disk.reading {
@@ -253,7 +252,7 @@ impl Work {
         self.end(why);
     }
 
-    /// It ends before its last line, unless it has ended already.
+    /// Ends the batch before its last line, unless it has ended already.
     pub(super) fn end(&mut self, why: EndReason) {
         if self.exit.why.is_some() || self.life.state.is_final() {
             return;
@@ -270,7 +269,7 @@ impl Work {
         self.exit.calls_off = Some(Instant::now() + GRACE);
     }
 
-    /// Started lines are told that nobody waits for them any more.
+    /// Cancels started lines because their results are no longer needed.
     fn call_off(&mut self) {
         self.exit.calls_off = None;
         self.flying.cancel.cancel();
@@ -279,17 +278,17 @@ impl Work {
         }
     }
 
-    /// Nothing of it is at work, and its files are not being opened.
+    /// Returns true if no line is in flight and no file is being read.
     pub(super) const fn is_idle(&self) -> bool {
         self.flying.lines == 0 && !self.disk.reading
     }
 
-    /// It holds no turn: nothing is at work or waits to be kept.
+    /// Returns true if the batch holds no permit: no line is in flight or waits for a commit.
     pub(super) fn is_bare(&self) -> bool {
         self.flying.lines == 0 && self.unwritten.lines.is_empty() && !self.disk.writing
     }
 
-    /// What was committed is what the world sees.
+    /// Publishes the committed record.
     fn kept(&mut self) {
         self.disk.writing = false;
         self.kept_soon.clear();

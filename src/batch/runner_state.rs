@@ -1,5 +1,5 @@
-//! What a batch at work holds, by what belongs together: its open files, its lines on their way from one of them to
-//! the other, and what keeps it from going on. Nothing here is stored.
+//! State of a running batch in memory, in groups: open files, lines between input and output, and reasons to pause.
+//! None of it is stored.
 
 use super::commit::Finished;
 use super::input::{Asked, Input};
@@ -13,16 +13,16 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Its files, while they are open.
+/// Files of the batch, while they are open.
 #[derive(Default)]
 pub(super) struct OpenFiles {
     pub(super) input: Option<Input>,
     pub(super) output: Option<Output>,
-    /// The record of the output, as it was committed.
+    /// Record of the output file as last committed.
     pub(super) results: Option<FileRecord>,
 }
 
-/// Lines that were read ahead of their turns.
+/// Lines that were prefetched.
 #[derive(Default)]
 pub(super) struct Ahead {
     pub(super) lines: VecDeque<Asked>,
@@ -30,68 +30,68 @@ pub(super) struct Ahead {
     pub(super) bytes: usize,
 }
 
-/// Lines that are being asked.
+/// Lines in flight.
 #[derive(Default)]
 pub(super) struct Flying {
     pub(super) lines: usize,
     /// Bytes of their bodies.
     pub(super) bytes: usize,
-    /// Tells them that nobody waits any more.
+    /// Cancels them because their results are no longer needed.
     pub(super) cancel: CancellationToken,
-    /// Cuts those that go on all the same.
+    /// Aborts those that continue after the cancellation.
     pub(super) abort: watch::Sender<bool>,
 }
 
-/// Lines with a result that no group has yet.
+/// Finished lines that are not in a group yet.
 #[derive(Default)]
 pub(super) struct Unwritten {
     pub(super) lines: VecDeque<Finished>,
     /// Bytes of their results.
     pub(super) bytes: usize,
-    /// Bytes of a result, as they lately were.
+    /// Moving average of a result's size in bytes.
     pub(super) typical: usize,
 }
 
-/// What the disk does for it, and how that goes.
+/// State of the disk accesses.
 #[derive(Default)]
 pub(super) struct Disk {
-    /// Opening or reading.
+    /// True while files are being opened or read.
     pub(super) reading: bool,
-    /// A group is on its way to the disk.
+    /// True while a group is being written.
     pub(super) writing: bool,
-    /// Nothing is tried before: the disk failed.
+    /// Time before which nothing is tried, after a disk error.
     pub(super) rest_until: Option<Instant>,
-    /// How often, one after the other.
+    /// Number of consecutive errors.
     pub(super) failures: u32,
 }
 
-/// Why it begins no line for now.
+/// Reasons to start no lines for now.
 #[derive(Default)]
 pub(super) struct Paused {
-    /// The store fails, or its key is suspended.
+    /// True if the store fails or the key is suspended.
     pub(super) held_up: bool,
-    /// Its key is suspended.
+    /// True if the key is suspended.
     pub(super) suspended: bool,
 }
 
-/// How it comes to rest, at its end or because the house stops.
+/// Shutdown of a batch, at its end or because the gateway stops.
 #[derive(Default)]
 pub(super) struct Exit {
-    /// Why it ends, once it does.
+    /// Reason for the end, once it is known.
     pub(super) why: Option<EndReason>,
-    /// The house stops.
+    /// True if the gateway stops.
     pub(super) stopping: bool,
-    /// When started lines are called off.
+    /// Time at which started lines are cancelled.
     pub(super) calls_off: Option<Instant>,
-    /// When they are cut.
+    /// Time at which they are aborted.
     pub(super) cuts: Option<Instant>,
-    /// Nothing is left to do.
+    /// True if nothing is left to do.
     pub(super) over: bool,
 }
 
-/// Who hears of what was committed.
+/// Receivers of committed states.
 pub(super) struct Watchers {
     pub(super) seen: watch::Sender<Arc<BatchRecord>>,
-    /// Those who wait for its end.
+    /// Requests that wait for the end of the batch.
     pub(super) askers: Vec<oneshot::Sender<Arc<BatchRecord>>>,
 }

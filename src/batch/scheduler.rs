@@ -1,21 +1,21 @@
-//! Whose line is next: so many at work in the whole house, accounts in turn, and
-//! within an account its batches in turn. A batch with nothing at work may always
-//! begin one line, so that none waits for others that wait for a dead provider.
+//! Fair scheduler of batch lines: a limit for the gateway, round robin over accounts, and within an account over its
+//! batches. A batch without lines in flight may always start one, so that no batch waits for others that wait for an
+//! unavailable provider.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// The turns of a house.
+/// Scheduler of all batch lines.
 #[derive(Clone, Default)]
 pub struct Turns(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
 struct Inner {
-    /// Lines at work, and turns given that nobody has begun yet.
+    /// Lines in flight, and granted permits that are not used yet.
     taken: usize,
-    /// The most of them, as it was said last.
+    /// Limit of `taken`, as last configured.
     most: usize,
     /// Accounts that wait, the next first.
     ring: VecDeque<Arc<str>>,
@@ -32,27 +32,27 @@ struct Waiter {
 #[derive(Default)]
 struct Waits {
     queued: bool,
-    /// Turns given and not begun.
+    /// Permits that were granted and not used yet.
     given: usize,
 }
 
-/// A batch's place among the others; given back when it is dropped.
+/// Entry of a batch in the scheduler; removed on drop.
 pub struct Place {
     turns: Turns,
     account: Arc<str>,
     waiter: Arc<Waiter>,
 }
 
-/// Leave for one line; the next in turn has it when it is dropped.
+/// Permit to run one line; on drop it goes to the next batch in the queue.
 pub struct Turn(Turns);
 
 impl Turns {
-    /// A place for a batch of this account.
+    /// Returns an entry for a batch of this account.
     pub fn place(&self, account: &str) -> Place {
         Place { turns: self.clone(), account: account.into(), waiter: Arc::default() }
     }
 
-    /// Lines at work.
+    /// Number of lines in flight.
     pub fn taken(&self) -> usize {
         self.0.lock().taken
     }
@@ -65,7 +65,7 @@ impl Turns {
 }
 
 impl Inner {
-    /// Gives what is free to who is next.
+    /// Grants free permits to the batches in the queue.
     fn deal(&mut self) {
         while self.taken < self.most {
             let Some(account) = self.ring.pop_front() else { return };
@@ -89,8 +89,8 @@ impl Inner {
 }
 
 impl Place {
-    /// A turn, if it is this batch's; else it waits for one, of at most `most` in the house. `idle`: it has
-    /// nothing at work.
+    /// Returns a permit if it is this batch's turn; otherwise queues the batch. At most `most` permits are in use in
+    /// the gateway. `idle` states that the batch has no lines in flight.
     pub fn take(&self, most: usize, idle: bool) -> Option<Turn> {
         let mut inner = self.turns.0.lock();
         inner.most = most;
@@ -120,12 +120,12 @@ impl Place {
         None
     }
 
-    /// Ends when a turn was given, now or since the last call.
+    /// Waits until a permit was granted, now or since the last call.
     pub async fn given_one(&self) {
         self.waiter.given.notified().await;
     }
 
-    /// Waits no longer; what was given goes to others.
+    /// Leaves the queue; unused permits go to other batches.
     pub fn leave(&self) {
         let mut inner = self.turns.0.lock();
         let waits = std::mem::take(&mut *self.waiter.state.lock());
@@ -171,7 +171,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
     use super::*;
 
-    /// Lines that end one after the other, the oldest first; who has how many then.
+    /// Ends lines in the order of their start; returns the permits of each batch.
     fn play(turns: &Turns, places: &[Place], most: usize, ends: usize) -> Vec<usize> {
         let mut at_work: VecDeque<(usize, Turn)> = VecDeque::new();
         let fill = |at_work: &mut VecDeque<(usize, Turn)>| {

@@ -1,4 +1,4 @@
-//! How batches are, as metrics and logs tell it: those that are open, and the line of each that ends.
+//! Statistics of batches for metrics and logs: the open ones, and a log event for each that ends.
 
 use super::context::BatchContext;
 use super::{Batches, api_object};
@@ -7,7 +7,7 @@ use crate::telemetry::log;
 use penstock_storage::batches::{BatchRecord, BatchState};
 
 impl Batches {
-    /// How they are.
+    /// Computes the statistics.
     #[must_use]
     pub fn standing(&self, now: u64) -> Standing {
         let mut standing = Standing { working: self.turns.taken(), ..Standing::default() };
@@ -35,7 +35,7 @@ impl Batches {
         standing
     }
 
-    /// A batch ended: its line and its counts.
+    /// Logs the end of a batch and counts it.
     pub(super) fn told_end(&self, house: &BatchContext, record: &BatchRecord) {
         let state = api_object::state(record.state).name();
         let counts = &record.counts;

@@ -1,14 +1,13 @@
-//! An account's purse in memory: what there is and how much of it is available,
-//! changed without a lock. The difference is held.
+//! Balance of an account in memory: total and available amount, changed without a lock. The difference is held.
 
 use penstock_ledger::{AccountBalances, Wallet, WalletBalance};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// One wallet.
+/// Balance of one wallet.
 #[derive(Default)]
 struct Pocket {
-    /// Holds aside: only a charge, a grant or a correction changes it.
+    /// Total without regard to holds: only a charge, a grant or a correction changes it.
     balance: AtomicI64,
     available: AtomicI64,
 }
@@ -33,8 +32,8 @@ impl Purse {
         }
     }
 
-    /// Holds an amount. With `covered` only as far as it is there; what costs
-    /// nothing is always covered by credits, and by energy if there is any.
+    /// Holds an amount. With `covered`, only if it is available; a zero amount is always covered by credits, and by
+    /// energy if there is any.
     pub(super) fn take(&self, wallet: Wallet, amount: i64, covered: bool) -> Result<(), i64> {
         let take = |available: i64| {
             (!covered || enough(wallet, available, amount)).then(|| available.saturating_sub(amount))
@@ -43,19 +42,19 @@ impl Purse {
         available.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).map(|_| ())
     }
 
-    /// Whether an amount would be covered if nothing were held.
+    /// Returns true if the amount would be covered without any holds.
     pub(super) fn covers(&self, wallet: Wallet, amount: i64) -> bool {
         enough(wallet, self.pocket(wallet).balance.load(Ordering::Acquire), amount)
     }
 
-    /// Ends a hold; `spent` of it, or more, is gone.
+    /// Ends a hold and charges `spent`, which may exceed it.
     pub(super) fn end(&self, wallet: Wallet, held: i64, spent: i64) {
         let pocket = self.pocket(wallet);
         give(&pocket.available, held.saturating_sub(spent));
         give(&pocket.balance, spent.saturating_neg());
     }
 
-    /// Adds a grant, or what a correction gives back.
+    /// Adds a grant or the refund of a correction.
     pub(super) fn add(&self, wallet: Wallet, amount: i64) {
         let pocket = self.pocket(wallet);
         give(&pocket.balance, amount);
@@ -66,7 +65,7 @@ impl Purse {
         self.pocket(wallet).available.load(Ordering::Acquire)
     }
 
-    /// Balances as they are told: what is held counts until it is settled.
+    /// Balances for the API: held amounts count until they are settled.
     pub(super) fn account(&self) -> AccountBalances {
         let balance = |pocket: &Pocket| {
             let available = pocket.available.load(Ordering::Acquire);
@@ -77,7 +76,7 @@ impl Purse {
     }
 }
 
-/// Whether so much covers an amount.
+/// Returns true if a balance covers an amount.
 const fn enough(wallet: Wallet, there: i64, amount: i64) -> bool {
     match (amount, wallet) {
         (0, Wallet::Credits) => true,
@@ -86,7 +85,7 @@ const fn enough(wallet: Wallet, there: i64, amount: i64) -> bool {
     }
 }
 
-/// Adds without ever turning a debt into riches.
+/// Adds an amount, saturating so that a debt never wraps around.
 fn give(to: &AtomicI64, amount: i64) {
     let add = |there: i64| Some(there.saturating_add(amount));
     to.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).ok();

@@ -1,4 +1,4 @@
-//! Amounts as they are told: exact decimals, as JSON numbers and as text.
+//! Amounts in API responses: exact decimals, as JSON numbers and as text.
 
 use penstock_contract::{MicroCredits, NanoKwh};
 use penstock_ledger::{AccountBalances, Wallet, WalletBalance};
@@ -6,13 +6,13 @@ use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde_json::{Number, Value, json};
 
-/// A decimal as a JSON number.
+/// Converts a decimal to a JSON number.
 #[must_use]
 pub fn number(decimal: Decimal) -> Value {
     decimal.to_f64().and_then(Number::from_f64).map_or(Value::Null, Value::Number)
 }
 
-/// An amount of a wallet in credits or kWh.
+/// Converts an amount of a wallet to credits or kWh.
 #[must_use]
 pub fn decimal(wallet: Wallet, amount: i64) -> Decimal {
     let exact = match wallet {
@@ -22,7 +22,7 @@ pub fn decimal(wallet: Wallet, amount: i64) -> Decimal {
     exact.normalize()
 }
 
-/// Credits or kWh as an amount. `None` below the smallest unit and beyond the integer.
+/// Converts credits or kWh to an amount. `None` if it has too many decimal places or overflows.
 #[must_use]
 pub fn amount(wallet: Wallet, decimal: Decimal) -> Option<i64> {
     let places = match wallet {
@@ -33,7 +33,7 @@ pub fn amount(wallet: Wallet, decimal: Decimal) -> Option<i64> {
     scaled.is_integer().then(|| scaled.to_i64())?
 }
 
-/// What an account has.
+/// Balances of an account as JSON.
 #[must_use]
 pub fn account(name: &str, account: &AccountBalances) -> Value {
     let one = |wallet: Wallet| {

@@ -1,5 +1,5 @@
-//! The group that the writer is making, and whether what comes next has room
-//! in it: an op's bytes and rows are bounded before any of it is entered.
+//! Group of entries that the writer builds, and its size limits: the bytes and rows of an operation are estimated
+//! before any of it is added.
 
 use super::op::{Deed, Op, Order};
 use penstock_ledger::{EntryKind, MAX_LINE_BYTES};
@@ -9,12 +9,12 @@ use penstock_storage::ledger::{
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Sheets of a group that end early; those after them are as long as they may be.
+/// Number of sheets per group with the preferred size; all further ones have the maximum size.
 pub(super) const SHORT: usize = 100;
-/// Bytes of an entry beside its names.
+/// Bytes of an entry without its names.
 pub(super) const PLAIN: usize = 1_024;
 
-/// The group in the making.
+/// Group that is being built.
 #[derive(Default)]
 pub(super) struct Draft {
     pub(super) sheets: Vec<EntryBlock>,
@@ -22,10 +22,10 @@ pub(super) struct Draft {
     pub(super) balances: BTreeMap<String, BalanceRecord>,
     pub(super) names: Vec<(String, u64)>,
     pub(super) orders: Vec<(Order, u64)>,
-    /// Orders of what one of these orders already, with its number.
+    /// Adjustments that repeat one of this group, with its entry number.
     pub(super) repeated: Vec<(Order, u64)>,
     pub(super) rows: Vec<RowWrite>,
-    /// How many of them each op has, in order.
+    /// Number of rows of each operation, in order.
     pub(super) row_ops: Vec<usize>,
     pub(super) row_bytes: usize,
     pub(super) weight: u64,
@@ -33,11 +33,11 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Whether all of an op fits; it is never cut in two.
+    /// Returns true if all of an operation fits; operations are never split.
     pub(super) fn has_room(&self, op: &Op) -> bool {
         let (bytes, rows, row_bytes) = room(op);
         let own = self.sheets.len() + self.balances.len() + self.names.len() + self.rows.len();
-        // A sheet ends a line's room before its end, and a last one is begun.
+        // A sheet ends one maximum line before its limit, and a last one is started.
         let sheets = SHORT + bytes / (MAX_BLOCK_BYTES - MAX_LINE_BYTES) + 2;
         self.bytes + bytes <= MAX_COMMIT_BYTES
             && own + rows + sheets <= MAX_COMMIT_ROWS
@@ -45,7 +45,7 @@ impl Draft {
     }
 }
 
-/// What an op takes at most: bytes of entries, rows but for sheets, bytes of further rows.
+/// Upper limits of an operation: bytes of entries, rows without sheets, and bytes of additional rows.
 fn room(op: &Op) -> (usize, usize, usize) {
     match op {
         Op::Act(deed) => (most(deed) + deed.terms.as_ref().map_or(0, |terms| line(terms.text.len())), 2, 0),
@@ -62,7 +62,7 @@ fn room(op: &Op) -> (usize, usize, usize) {
     }
 }
 
-/// Bytes of an act at most, the terms that may go before it aside.
+/// Upper limit of an action in bytes, without the terms that may precede it.
 fn most(deed: &Deed) -> usize {
     let names = match &deed.act {
         EntryKind::Settle { request, key, sale, .. } => {
@@ -76,7 +76,7 @@ fn most(deed: &Deed) -> usize {
     line(deed.account.len() + names)
 }
 
-/// Bytes of an entry with names of this length at most: a letter takes six.
+/// Upper limit of an entry in bytes with names of this length: a character takes up to six bytes.
 const fn line(names: usize) -> usize {
     let bytes = PLAIN + 6 * names;
     if bytes < MAX_LINE_BYTES { bytes } else { MAX_LINE_BYTES }

@@ -1,6 +1,5 @@
-//! The ledger while a process hands over to another: the one that leaves stops
-//! writing and sends what its exchanges still do; the one that has the store
-//! enters it, each end once, and voids what was never ended.
+//! Ledger during an upgrade: the old process stops writing and sends the actions of its remaining exchanges; the new
+//! one, which has the store, records each of them once, and voids what was never ended.
 
 use super::hold::{Hold, Settlement};
 use super::op::{Deed, Op, Refused, TermsText};
@@ -14,46 +13,46 @@ use rust_decimal::Decimal;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Most acts that are sent together.
+/// Maximum number of actions per message.
 const MOST: usize = 1_024;
 
-/// What was charged, for the budgets.
+/// Charge for the budget counters.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Charged {
-    /// Public id of the key.
+    /// Public ID of the key.
     pub key: Arc<str>,
-    /// What was paid with.
+    /// Wallet that paid.
     pub wallet: Wallet,
-    /// Micro-credits or nano-kWh.
+    /// Amount in micro-credits or nano-kWh.
     pub amount: i64,
-    /// The same in EUR.
+    /// Amount in EUR.
     pub eur: Decimal,
 }
 
-/// The open reserves of a process that leaves, by request.
+/// Open reservations of the old process, by request ID.
 #[derive(Default)]
 pub struct Holds(HashMap<Arc<str>, Hold>);
 
 impl Holds {
-    /// How many are open.
+    /// Number of open reservations.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// None is.
+    /// Returns true if none is open.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Their process is gone: nobody pays for what it did not tell.
+    /// Voids them because their process is gone: unreported work is not charged.
     pub fn void(mut self) {
         self.0.drain().for_each(|(_, hold)| hold.void("crash", RequestFootprint::default()));
     }
 }
 
-/// A process that fails before it has taken over leaves them to the one that goes on with them.
+/// A process that fails before it has taken over leaves the reservations to the one that continues.
 impl Drop for Holds {
     fn drop(&mut self) {
         self.0.drain().for_each(|(_, hold)| hold.leave());
@@ -70,7 +69,7 @@ fn sent(deed: Deed, counted: bool) -> Option<Sent> {
 }
 
 impl Ledger {
-    /// The reserves that the store has open, as those of a process that goes on with them.
+    /// Returns the open reservations of the store as holds of this process.
     pub(super) fn holds(self: &Arc<Self>, open: &OpenReserves) -> Holds {
         let hold = |request: &Arc<str>, hold: &penstock_ledger::OpenReserve| {
             self.held(&hold.account, request, &hold.key, hold.wallet, hold.amount)
@@ -87,13 +86,13 @@ impl Ledger {
         amount: i64,
     ) -> Hold {
         let purse = self.purse(account);
-        // It was covered where it was taken.
+        // The old process has checked the balance.
         purse.take(wallet, amount, false).ok();
         Hold::new(self.clone(), purse, request.clone(), key.clone(), wallet, amount, 0)
     }
 
-    /// Enters an act of another process; returns what was charged and is not in the
-    /// noted spends. What does not fit its open reserves is not entered.
+    /// Records an action of another process; returns its charge if the spend counters do not include it. An action
+    /// that does not match the open reservations is not recorded.
     pub fn take(self: &Arc<Self>, holds: &mut Holds, sent: &Sent) -> Option<Charged> {
         let Ok(entry) = HashChain::default().verify_next(sent.line.as_bytes()) else {
             log::event(log::error(), "handover_unread", &[]);
@@ -125,27 +124,27 @@ impl Ledger {
         }
     }
 
-    /// What to wait for until everything entered so far is on the disk.
+    /// Ticket to wait for until everything pushed so far is on the disk.
     #[must_use]
     pub fn ticket(&self) -> u64 {
         self.queue.pushed()
     }
 
-    /// Stops writing at the end of the commit at work; what comes waits. Blocks.
+    /// Stops the writer after the current commit; later operations are queued. Blocks.
     pub fn detach(&self) {
         self.queue.hand_over(true);
         if let Some(writer) = self.writer.lock().take() {
             writer.join().ok();
         }
-        // The next process reads it.
+        // The next process reads the replica.
         self.store.sync_replica();
         self.queue.hand_over(false);
     }
 
-    /// Writes again, after the other process has not taken over.
+    /// Starts the writer again after a failed handover.
     ///
     /// # Errors
-    /// One sentence that says what is in the way.
+    /// Returns a sentence for the operator if the ledger cannot be used.
     pub fn attach(&self) -> Result<(), String> {
         let said = |error: StoreError| format!("The ledger cannot be used: {error}.");
         self.store.update_replica().map_err(said)?;
@@ -157,12 +156,11 @@ impl Ledger {
         Ok(())
     }
 
-    /// Gives what waits and what comes to `send`, which is done once it is on the
-    /// disk, and false if it never will be. What was pushed up to the number `counted`
-    /// is in the spends that were noted.
+    /// Passes queued and later operations to `send`, which returns once they are on the disk, or false if they never
+    /// will be. Operations up to the number `counted` are included in the stored spend counters.
     ///
     /// # Errors
-    /// One sentence that says what is in the way.
+    /// Returns a sentence for the operator if the thread cannot be started.
     pub fn forward(
         &self,
         counted: u64,
@@ -203,7 +201,7 @@ fn unmatched() -> Option<Hold> {
     None
 }
 
-/// Orders of the operator are asked of the process that writes.
+/// Actions of an operation. Administrative adjustments are refused: the writing process accepts them.
 fn deeds(op: Op) -> Vec<Deed> {
     match op {
         Op::Act(deed) => vec![deed],

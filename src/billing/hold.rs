@@ -1,5 +1,5 @@
-//! A hold: what was set aside for one request. It ends once, whatever happens:
-//! at once, or as an [`Ending`] that is entered together with others.
+//! Hold: the reservation of one request. It ends exactly once: immediately, or as an [`Ending`] that is recorded
+//! together with others.
 
 use super::Ledger;
 use super::balance::Purse;
@@ -7,21 +7,21 @@ use super::op::{Deed, Op, TermsText};
 use penstock_ledger::{EntryKind, RequestFootprint, SaleDetails, Wallet};
 use std::sync::Arc;
 
-/// A charge.
+/// Charge of a request.
 pub struct Settlement {
-    /// Micro-credits or nano-kWh, by the hold's wallet.
+    /// Amount in micro-credits or nano-kWh, by the hold's wallet.
     pub amount: i64,
-    /// The same in 1e-8 EUR.
+    /// Amount in 1e-8 EUR.
     pub eur: i64,
-    /// What was sold.
+    /// Billed work.
     pub sale: SaleDetails,
-    /// The terms it was sold under.
+    /// Terms of the sale.
     pub terms: Arc<TermsText>,
-    /// What it drew.
+    /// Footprint of the request.
     pub drawn: RequestFootprint,
 }
 
-/// An open reserve. Dropped without an end it is voided.
+/// Open reservation. It is voided if it is dropped without an end.
 pub struct Hold {
     ledger: Arc<Ledger>,
     purse: Arc<Purse>,
@@ -46,43 +46,42 @@ impl Hold {
         Self { ledger, purse, request, key, wallet, amount, exposed, ended: false }
     }
 
-    /// Writes the reserve down.
+    /// Records the reservation.
     pub(super) fn reserved(&self) {
         let (request, key) = (self.request.clone(), self.key.clone());
         let act = EntryKind::Reserve { request, key, wallet: self.wallet, amount: self.amount };
         self.ledger.queue.push(Op::Act(self.deed(act, None, 0)));
     }
 
-    /// The wallet that pays.
+    /// Wallet that pays.
     #[must_use]
     pub const fn wallet(&self) -> Wallet {
         self.wallet
     }
 
-    /// The request was answered; returns what to wait for if its charge has to
-    /// be on the disk.
+    /// Settles the reservation with a charge; returns the ticket to wait for if the charge must be on the disk.
     pub fn settle(mut self, charge: Settlement) -> u64 {
         let deed = self.settled(charge);
         self.ledger.queue.push(Op::Act(deed))
     }
 
-    /// The request ended without a charge.
+    /// Voids the reservation without a charge.
     pub fn void(mut self, why: &str, drawn: RequestFootprint) {
         self.end(why, drawn);
     }
 
-    /// Another process ends it: nothing is written here.
+    /// Ends the hold without an entry, because another process ends the reservation.
     pub(super) fn leave(mut self) {
         self.ended = true;
     }
 
-    /// The request was answered; its charge is entered later.
+    /// Settles the reservation with a charge that is recorded later.
     #[must_use]
     pub fn settling(self, charge: Settlement) -> Ending {
         Ending { hold: self, how: How::Settled(Box::new(charge)) }
     }
 
-    /// The request ended without a charge, which is entered later.
+    /// Voids the reservation with an entry that is recorded later.
     #[must_use]
     pub const fn voiding(self, why: &'static str, drawn: RequestFootprint) -> Ending {
         Ending { hold: self, how: How::Voided(why, drawn) }
@@ -129,8 +128,8 @@ impl Hold {
     }
 }
 
-/// How a request ended, to be entered with [`Ledger::enter`]; dropped before
-/// that, the request is voided.
+/// End of a reservation, to be recorded by [`Ledger::enter`]; if it is dropped before that, the
+/// reservation is voided.
 pub struct Ending {
     hold: Hold,
     how: How,
@@ -142,7 +141,7 @@ enum How {
 }
 
 impl Ending {
-    /// Whether something is charged.
+    /// Returns true if there is a charge.
     #[must_use]
     pub const fn is_charge(&self) -> bool {
         matches!(self.how, How::Settled(_))

@@ -1,18 +1,16 @@
-//! Credits and billed energy while the house runs: what accounts may spend, in
-//! memory; what they spent, on its way to the disk.
+//! Billing of credits and energy at run time: balances in memory, and a write queue for charges to the disk.
 //!
 //! ```text
 //! request ─▶ reserve ─▶ … ─▶ settle | void          atomics, and a push to the queue
-//!               └──────────────┴──▶ queue ─▶ writer ─▶ store + second copy, one sync for all
+//!               └──────────────┴──▶ queue ─▶ writer ─▶ store + replica files, one sync for all
 //! ```
-//! No request waits for the disk before it is sent. A [`Hold`] ends once: its
-//! methods take it, and dropping it voids it. After a crash:
-//! - a reserve that is on the disk without its end is voided at the next start:
-//!   nothing is charged twice, and nobody pays for an answer that was cut;
-//! - charges that were still in the queue are forgotten: those of the last
-//!   `ledger.window` and of the write after it. With `ledger.sync = "answer"` the
-//!   last bytes of an answer wait for its charge, and none is forgotten whose
-//!   client has the whole answer.
+//! No request waits for the disk before it is sent. A [`Hold`] ends once: its methods consume it, and dropping it
+//! voids the reservation. After a crash:
+//! - a reservation that is on the disk without its end is voided at the next start: nothing is charged twice, and an
+//!   interrupted response is not charged;
+//! - charges that were still in the queue are lost: those of the last `ledger.window` and of the write after it. With
+//! `ledger.sync = "answer"` the last bytes of a response wait for its charge, so no charge of a
+//! complete response is lost.
 
 mod balance;
 pub mod format;
@@ -54,37 +52,38 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use write_queue::Queue;
 
-/// Longest wait of an order for its entry; whether it is made is then not known.
+/// Longest wait of an adjustment for its entry; after that its outcome is unknown.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Most ends of one [`Ledger::enter`].
+/// Maximum number of reservation ends per [`Ledger::enter`].
 pub const MOST_ENDS: usize = 512;
-/// Most rows of one [`Ledger::enter`].
+/// Maximum number of rows per [`Ledger::enter`].
 pub const MOST_ROWS: usize = 128;
-/// Most bytes of its rows, keys included.
+/// Maximum size of these rows in bytes, keys included.
 pub const MOST_ROW_BYTES: usize = MAX_EXTRA_ROW_BYTES;
 
-/// More than one commit or one row can hold; nothing of it was entered.
+/// Error if the data exceeds one commit or one row; nothing of it was recorded.
 pub struct TooMuch(pub Vec<Ending>, pub Vec<RowWrite>);
 
-/// Every account's purse, and the way to the ledger.
+/// Balances of all accounts, and the write queue of the ledger.
 pub struct Ledger {
-    /// What is on the disk.
+    /// Store of the ledger.
     pub store: Arc<LedgerStore>,
     purses: RwLock<HashMap<Box<str>, Arc<Purse>, ahash::RandomState>>,
     queue: Arc<Queue>,
     clock: Clock,
     debt: AtomicI64,
     backlog: AtomicU64,
-    /// A write that takes longer means that the store fails, in milliseconds.
+    /// Duration of a write in milliseconds above which the store counts as failing.
     slow: AtomicU64,
-    /// The last request was refused since too much is unwritten: what is left of the debt is less than a request.
+    /// True if the last request was refused because of the unwritten amount: the rest of the limit is
+    /// less than a request.
     turned_away: AtomicBool,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Ledger {
-    /// What another configuration says of it.
+    /// Applies the settings of a new configuration.
     pub fn configure(&self, settings: &settings::LedgerSettings) {
         self.debt.store(settings.debt, Ordering::Relaxed);
         self.backlog.store(settings.backlog as u64, Ordering::Relaxed);
@@ -100,13 +99,13 @@ impl Ledger {
         purses.entry(account.into()).or_insert_with(|| Arc::new(Purse::new(account, 0, 0))).clone()
     }
 
-    /// Whether too much is unwritten to take another request.
+    /// Returns true if too much is unwritten to accept another request.
     fn pressed(&self) -> bool {
         self.queue.waiting() > self.backlog.load(Ordering::Relaxed)
             || (self.failing() && self.queue.exposed() > self.debt.load(Ordering::Relaxed))
     }
 
-    /// Whether the store does not take entries, or takes too long.
+    /// Returns true if the store rejects entries or is too slow.
     #[must_use]
     pub fn failing(&self) -> bool {
         self.queue.failing() || self.queue.busy() > self.slow()
@@ -116,7 +115,7 @@ impl Ledger {
         Duration::from_millis(self.slow.load(Ordering::Relaxed))
     }
 
-    /// How it is.
+    /// Status of the ledger.
     #[must_use]
     pub fn state(&self) -> State {
         State {
@@ -130,19 +129,19 @@ impl Ledger {
         }
     }
 
-    /// Waits until what was pushed up to `ticket` is on the disk; not while the store fails.
+    /// Waits until everything up to `ticket` is on the disk; returns at once while the store fails.
     pub async fn written(&self, ticket: u64) {
         if !self.failing() {
             tokio::time::timeout(self.slow() * 2, self.queue.written(ticket)).await.ok();
         }
     }
 
-    /// Enters how requests ended, and the rows that belong to that: all of it in
-    /// one commit, in the order of all that is pushed. A store that fails for now
-    /// gets it later. Returns what to wait for, see [`Ledger::kept`].
+    /// Records reservation ends and additional rows in one commit, in queue order. If the store fails temporarily,
+    /// they are written later. Returns the ticket for [`Ledger::kept`].
     ///
     /// # Errors
-    /// Over [`MOST_ENDS`], [`MOST_ROWS`] or [`MOST_ROW_BYTES`], or a row that the store takes from nobody.
+    /// Returns the data if it exceeds [`MOST_ENDS`], [`MOST_ROWS`] or [`MOST_ROW_BYTES`], or if a
+    /// row exceeds its limit.
     pub fn enter(&self, ends: Vec<Ending>, rows: Vec<RowWrite>) -> Result<u64, TooMuch> {
         let bytes: usize = rows.iter().map(RowWrite::bytes).sum();
         let fit = bytes <= MOST_ROW_BYTES && rows.iter().all(RowWrite::is_within_limits);
@@ -153,19 +152,19 @@ impl Ledger {
         Ok(self.queue.push(Op::Lines(Lines { ends, rows })))
     }
 
-    /// Waits until what was pushed up to `ticket` is on the disk, for as long as
-    /// the store takes. False if it is not and will not be: the process ends.
+    /// Waits until everything up to `ticket` is on the disk, however long the store takes. Returns false if it never
+    /// will be, because the process ends.
     pub async fn kept(&self, ticket: u64) -> bool {
         self.queue.kept_up_to(ticket).await
     }
 
-    /// What an account has, and what open reserves hold of it.
+    /// Balance of an account, and the amount held by open reservations.
     #[must_use]
     pub fn balance(&self, account: &str) -> penstock_ledger::AccountBalances {
         self.purses.read().get(account).map(|purse| purse.account()).unwrap_or_default()
     }
 
-    /// The accounts that have a balance, by name.
+    /// Names of the accounts with a balance.
     #[must_use]
     pub fn accounts(&self) -> Vec<Arc<str>> {
         let mut names: Vec<Arc<str>> = self.purses.read().values().map(|purse| purse.name.clone()).collect();
@@ -173,10 +172,10 @@ impl Ledger {
         names
     }
 
-    /// Gives an account credits or energy. Returns the number of the entry when it is on the disk.
+    /// Grants credits or energy to an account. Returns the entry number when it is on the disk.
     ///
     /// # Errors
-    /// See [`Refused`].
+    /// Returns the errors of [`Refused`].
     pub async fn grant(
         &self,
         account: &str,
@@ -189,10 +188,10 @@ impl Ledger {
         self.order(account, act, vec![format!("grant {id}")]).await
     }
 
-    /// Takes a charge or a grant back and puts another amount in its place.
+    /// Corrects a charge or a grant: reverses it and records another amount.
     ///
     /// # Errors
-    /// See [`Refused`].
+    /// Returns the errors of [`Refused`].
     pub async fn correct(&self, account: &str, act: EntryKind) -> Result<u64, Refused> {
         let EntryKind::Correct { id, of, .. } = &act else { return Err(Refused::Impossible) };
         let names = vec![format!("correct {id}"), format!("corrected {of}")];
@@ -206,12 +205,13 @@ impl Ledger {
         let (answer, answered) = mpsc::channel();
         let order = Order { purse: self.purse(account), at: self.clock.unix(), act, names, answer };
         self.queue.push(Op::Order(Box::new(order)));
-        // On a thread: a caller may have no timers, and a disk that hangs must not hold an operator up.
+        // On a blocking thread: the caller may have no timers, and a hanging disk must not block an
+        // operator's request.
         let waited = tokio::task::spawn_blocking(move || answered.recv_timeout(PATIENCE));
         waited.await.ok().and_then(Result::ok).unwrap_or(Err(Refused::Unknown))
     }
 
-    /// Writes what is waiting and ends; blocks.
+    /// Writes the queue and stops the writer. Blocks.
     pub fn close(&self) {
         self.queue.close();
         if let Some(writer) = self.writer.lock().take() {

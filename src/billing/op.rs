@@ -1,70 +1,70 @@
-//! What the one thread that writes the ledger is handed.
+//! Operations that are sent to the ledger's writer thread.
 
 use super::balance::Purse;
 use penstock_ledger::EntryKind;
 use penstock_storage::ledger::RowWrite;
 use std::sync::{Arc, mpsc};
 
-/// The terms that charges refer to.
+/// Terms that charges refer to.
 #[derive(Debug)]
 pub struct TermsText {
-    /// Sixteen hexadecimal digits of the text's SHA-256.
+    /// ID: the first sixteen hexadecimal digits of the text's SHA-256.
     pub id: Arc<str>,
-    /// A JSON object.
+    /// JSON object.
     pub text: Arc<str>,
 }
 
-/// Why a grant or a correction is not made.
+/// Error of a grant or a correction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The store takes nothing now.
+    /// The store rejects writes at the moment.
     Failing,
-    /// Its id was used before, or its entry corrected before: the number of that entry.
+    /// The ID was used, or the entry was corrected, by the entry of this number.
     Already(u64),
-    /// An amount that cannot be.
+    /// Invalid amount.
     Impossible,
-    /// The store failed meanwhile: whether it was made is not known. Asking again with the same id is safe.
+    /// The store failed meanwhile, so the outcome is unknown. A retry with the same ID is safe.
     Unknown,
 }
 
-/// Something to be written.
+/// Write operation.
 pub(super) enum Op {
-    /// An act of a request.
+    /// Action of a request.
     Act(Deed),
-    /// The ends of several requests and the rows that belong to them: one commit, or none.
+    /// Ends of several requests and their rows: one commit, or none.
     Lines(Lines),
-    /// An order of the operator.
+    /// Adjustment by an operator.
     Order(Box<Order>),
 }
 
-/// An act, whose and when.
+/// Ledger action with its account and time.
 pub(super) struct Deed {
     pub(super) at: u64,
     pub(super) account: Arc<str>,
     pub(super) act: EntryKind,
     pub(super) terms: Option<Arc<TermsText>>,
-    /// What it owes, 1e-8 EUR: no more exposed once it is written.
+    /// Amount in 1e-8 EUR that is no longer exposed once the action is written.
     pub(super) exposed: i64,
 }
 
-/// Lines of batches that have ended, and what else is written with them.
+/// Ends of batch lines, and the rows that are written with them.
 pub(super) struct Lines {
     pub(super) ends: Vec<Deed>,
     pub(super) rows: Vec<RowWrite>,
 }
 
-/// A grant or a correction, and who waits for it.
+/// Grant or correction, and the channel for its result.
 pub(super) struct Order {
     pub(super) purse: Arc<Purse>,
     pub(super) at: u64,
     pub(super) act: EntryKind,
-    /// None of these may have been used.
+    /// Names that must be unused.
     pub(super) names: Vec<String>,
     pub(super) answer: mpsc::Sender<Result<u64, Refused>>,
 }
 
 impl Op {
-    /// What it takes on the disk and here, about.
+    /// Approximate size on the disk and in memory, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Act(deed) => deed.bytes(),

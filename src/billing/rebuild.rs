@@ -1,5 +1,5 @@
-//! The store's ledger, written again from its second copy: for a store that
-//! lost entries, or was lost. The files are proven first and never touched.
+//! Rebuild of the store's ledger from its replica files, for a store that lost entries or was lost. The files are
+//! verified first and never changed.
 
 use super::report::Failed;
 use penstock_ledger::{BalanceFold, EntryError, EntryKind, HashChain, LedgerEntry, MAX_LINE_BYTES, Month};
@@ -13,15 +13,15 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Writes the ledger of `store` again from the files in `copies`; returns how
-/// many entries it has. Blocks; nobody else may have the store open.
+/// Rewrites the ledger of `store` from the files in `copies`; returns the number of entries. Blocks; no other process
+/// may have the store open.
 ///
 /// # Errors
-/// The first entry of the files that does not fit, or what the disk says. A
-/// store that was begun to be written is not opened until this is done again.
+/// Returns the first invalid entry of the files, or an I/O error. After an incomplete rebuild the store does not open
+/// until a rebuild succeeds.
 pub fn rebuild(store: &Arc<dyn Store>, copies: &Path) -> Result<u64, Failed> {
     let files = files(copies)?;
-    // Once to prove, once to write: a ledger need not fit the memory.
+    // One pass to verify and one to write, since a ledger may exceed the memory.
     let mut proof = Fold::default();
     each(&files, |_, line| proof.take(line).map(|_| ()))?;
     LedgerStore::clear(&**store)?;
@@ -75,7 +75,7 @@ fn add(draft: &mut LedgerCommit, month: &str, line: &[u8], entry: &LedgerEntry) 
     }
 }
 
-/// The balance that an entry changed, and the names that it used up.
+/// Adds the balance that an entry changed, and the names that it used.
 fn note(draft: &mut LedgerCommit, entry: &LedgerEntry, books: &BalanceFold) {
     match &entry.kind {
         EntryKind::Terms { id, .. } => draft.names.push((format!("terms {id}"), entry.seq)),
@@ -116,7 +116,7 @@ fn write(
     Ok(())
 }
 
-/// The files by month, in order.
+/// Replica files by month, sorted.
 fn files(copies: &Path) -> Result<Vec<(String, PathBuf)>, Failed> {
     let unread = |error: std::io::Error| {
         Failed(format!("The second copy of the ledger in {} cannot be read: {error}.", copies.display()))
@@ -134,7 +134,7 @@ fn files(copies: &Path) -> Result<Vec<(String, PathBuf)>, Failed> {
     Ok(files)
 }
 
-/// Every line of the files, with its month.
+/// Calls `take` for each line of the files, with its month.
 fn each(
     files: &[(String, PathBuf)],
     mut take: impl FnMut(&str, &[u8]) -> Result<(), Failed>,

@@ -1,5 +1,5 @@
-//! The ledger taken up at a start: purses from the store, what a crash left open voided, what a process hands over
-//! gone on with. A store that does not end where it says, or is of the future, is not written to.
+//! Start of the ledger: loads the balances, voids the reservations that a crash left open, or continues those of a
+//! handover. A ledger whose last entry does not match its tip, or is dated in the future, is not written to.
 
 use super::balance::Purse;
 use super::op::{Deed, Op};
@@ -18,15 +18,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::time::Duration;
 
-/// As far ahead as a configuration can say: any date will do.
+/// Value of `ledger.ahead` from which on any date is accepted.
 const ANY: Duration = Duration::from_secs(366 * 86_400);
 
 impl Ledger {
-    /// Takes up the ledger in a store, voids the reserves that a crash left
-    /// open, and starts to write.
+    /// Opens the ledger of a store, voids the reservations that a crash left open, and starts the writer.
     ///
     /// # Errors
-    /// One sentence that says what is in the way.
+    /// Returns a sentence for the operator if the ledger cannot be used.
     pub fn open(
         store: Arc<LedgerStore>,
         settings: &settings::LedgerSettings,
@@ -35,11 +34,10 @@ impl Ledger {
         Self::begin(store, settings, clock, false).map(|(ledger, _)| ledger)
     }
 
-    /// The same for a store that another process has just closed: the reserves
-    /// that are open are its own, and it goes on with them.
+    /// Opens the ledger of a store that another process has just closed, and continues its open reservations.
     ///
     /// # Errors
-    /// As [`Ledger::open`].
+    /// Returns the errors of [`Ledger::open`].
     pub fn take_over(
         store: Arc<LedgerStore>,
         settings: &settings::LedgerSettings,
@@ -103,8 +101,8 @@ impl Ledger {
     }
 }
 
-/// Entries are never dated before the one they follow: behind a last entry of the future, all that come are
-/// of the future too, on statements and invoices.
+/// Checks the date of the last entry. Entries are never dated before their predecessor: after an entry from the
+/// future, all others would be dated in the future, also on statements and invoices.
 fn in_time(tip: Option<LedgerTip>, ahead: Duration, now: u64) -> Result<(), String> {
     if ahead >= ANY {
         return Ok(());
@@ -119,13 +117,13 @@ fn in_time(tip: Option<LedgerTip>, ahead: Duration, now: u64) -> Result<(), Stri
     ))
 }
 
-/// The reserves that have no end on the disk.
+/// Reads the reservations that have no end on the disk.
 pub(super) fn left_open(store: &LedgerStore) -> Result<OpenReserves, StoreError> {
     let mut open = OpenReserves::default();
     let Some(tip) = store.tip()? else { return Ok(open) };
     let damaged = |what: &str| StoreError::Corrupt { what: what.to_owned() };
     let mut last = HashChain::default();
-    // At least the last sheet: it has to end where the tip says.
+    // At least the last sheet is read, since it has to end at the tip.
     store.for_each_block(tip.first_open.min(tip.seq).saturating_sub(1), |sheet| {
         for line in lines(&sheet.text) {
             let (entry, chain) =

@@ -1,13 +1,13 @@
-//! Tells that the ledger's second copy is behind, without a line for each commit.
+//! Rate-limited log of a ledger replica that lags behind.
 
 use crate::telemetry::log;
 use penstock_storage::ledger::LedgerStore;
 use std::time::{Duration, Instant};
 
-/// How often a copy that stays behind is told.
+/// Interval of the log events while the replica lags.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// What was told of it.
+/// State of the log.
 #[derive(Default)]
 pub(super) struct Behind {
     told: Option<Instant>,
@@ -15,7 +15,7 @@ pub(super) struct Behind {
 }
 
 impl Behind {
-    /// After a commit to this ledger.
+    /// Logs a change of the replica's state after a commit.
     pub(super) fn tell(&mut self, copied: bool, ledger: &LedgerStore) {
         match (self.news(copied, Instant::now()), copied) {
             (true, true) => log::event(log::info(), "ledger_copy_whole", &[]),
@@ -27,7 +27,7 @@ impl Behind {
         }
     }
 
-    /// Whether this is told: the change, and once a minute while it lasts or comes and goes.
+    /// Returns true if a log event is due: at a change, and once a minute while the replica lags or flaps.
     fn news(&mut self, copied: bool, now: Instant) -> bool {
         if copied {
             return std::mem::take(&mut self.is);

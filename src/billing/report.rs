@@ -1,5 +1,4 @@
-//! What is read from the ledger on the disk: its proof, statements, pages of
-//! entries. Every call blocks.
+//! Reports from the ledger on the disk: verification, statements, pages of entries. All calls block.
 
 use super::rerate::terms_of;
 use penstock_ledger::{BalanceFold, EntryKind, HashChain, LedgerEntry, Month, Statement, lines};
@@ -9,12 +8,12 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Findings told.
+/// Maximum number of findings.
 const FINDINGS: usize = 100;
-/// How often a balance that changes while it is read is read again.
+/// Tries to read a balance that changes meanwhile.
 const AGAIN: u32 = 1_000;
 
-/// Why a report was not made, in a sentence.
+/// Error of a report, as a sentence.
 #[derive(Debug)]
 pub struct Failed(pub String);
 
@@ -24,31 +23,31 @@ impl From<StoreError> for Failed {
     }
 }
 
-/// What a proof of the whole ledger found.
+/// Result of a ledger verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proof {
-    /// Entries that fit.
+    /// Number of valid entries.
     pub entries: u64,
-    /// Accounts that have any.
+    /// Number of accounts with entries.
     pub accounts: usize,
-    /// Reserves without an end.
+    /// Number of open reservations.
     pub open: usize,
-    /// The first entry that does not fit: its number and why.
+    /// Number of the first invalid entry, and the reason.
     pub misfit: Option<(u64, String)>,
-    /// Balances that are not what the entries add up to.
+    /// Balances that differ from the sum of the entries.
     pub balances: Vec<String>,
-    /// Where the second copy differs.
+    /// Differences between the replica files and the store.
     pub copy: Vec<String>,
 }
 
 impl Proof {
-    /// Whether everything fits.
+    /// Returns true if there is no problem.
     #[must_use]
     pub const fn good(&self) -> bool {
         self.misfit.is_none() && self.balances.is_empty() && self.copy.is_empty()
     }
 
-    /// For machines.
+    /// JSON form of the result.
     #[must_use]
     pub fn told(&self) -> Value {
         json!({
@@ -63,12 +62,12 @@ impl Proof {
     }
 }
 
-/// Folds entries that are proven to follow each other.
+/// Verified hash chain and its balances.
 #[derive(Default)]
 struct Fold<'a> {
     chain: HashChain,
     books: BalanceFold,
-    /// Call with the number of entries of each sheet that fits.
+    /// Callback with the number of entries of each valid sheet.
     read: Option<&'a mut dyn FnMut(u64)>,
 }
 
@@ -81,7 +80,7 @@ impl Fold<'_> {
                 self.chain.verify_next(line).and_then(|entry| self.books.apply(&entry).map(|()| entry.at));
             let at = fits.map_err(|why| (number, why.to_string()))?;
             if Month::of(at).to_string() != *month {
-                return Err((number, format!("it stands in the month {month} and is of another")));
+                return Err((number, format!("it is stored in the month {month} and dated in another")));
             }
         }
         if let Some(read) = &mut self.read {
@@ -90,11 +89,11 @@ impl Fold<'_> {
         if sheet.last == self.chain.seq {
             Ok(())
         } else {
-            Err((sheet.last, "its sheet is not whole".to_owned()))
+            Err((sheet.last, "its sheet is incomplete".to_owned()))
         }
     }
 
-    /// Takes what the store has behind the last entry taken.
+    /// Adds the entries of the store after the last one.
     fn on(&mut self, store: &LedgerStore) -> Result<Option<(u64, String)>, Failed> {
         enum Stop {
             Store(StoreError),
@@ -113,19 +112,19 @@ impl Fold<'_> {
     }
 }
 
-/// Recomputes everything from the first entry on: the chain, every balance, the
-/// second copy. The ledger may be written to meanwhile.
+/// Verifies the ledger from the first entry: the hash chain, each balance, the replica files. It may be
+/// written to meanwhile.
 ///
 /// # Errors
-/// The store cannot be read.
+/// Returns an error if the store cannot be read.
 pub fn verify(store: &LedgerStore) -> Result<Proof, Failed> {
     verify_with(store, &mut |_| {})
 }
 
-/// The same, with a call for each portion of entries that were read.
+/// Verifies like [`verify`], with a callback for each portion of entries.
 ///
 /// # Errors
-/// As [`verify`].
+/// Returns the errors of [`verify`].
 pub fn verify_with(store: &LedgerStore, read: &mut dyn FnMut(u64)) -> Result<Proof, Failed> {
     let mut fold = Fold { read: Some(read), ..Fold::default() };
     let mut proof = Proof { misfit: fold.on(store)?, ..Proof::default() };
@@ -142,7 +141,7 @@ pub fn verify_with(store: &LedgerStore, read: &mut dyn FnMut(u64)) -> Result<Pro
     Ok(proof)
 }
 
-/// The tip has to be the end of the chain.
+/// Checks that the tip is the end of the chain.
 fn ends_at_tip(store: &LedgerStore, fold: &mut Fold<'_>) -> Result<Option<(u64, String)>, Failed> {
     for _ in 0..AGAIN {
         let tip = store.tip()?.unwrap_or_default();
@@ -151,7 +150,7 @@ fn ends_at_tip(store: &LedgerStore, fold: &mut Fold<'_>) -> Result<Option<(u64, 
         }
         if store.tip()?.unwrap_or_default() == tip {
             let same = (fold.chain.seq, fold.chain.hash) == (tip.seq, tip.hash);
-            let missing = || (fold.chain.seq + 1, format!("the ledger should go on to {}", tip.seq));
+            let missing = || (fold.chain.seq + 1, format!("entries up to {} are missing", tip.seq));
             return Ok((!same).then(missing));
         }
     }
@@ -172,7 +171,7 @@ fn balances(store: &LedgerStore, fold: &mut Fold<'_>, proof: &mut Proof) -> Resu
             return Ok(());
         }
         if seq != fold.books.seq() {
-            // Written meanwhile: it was read at a moment that is over.
+            // Skipped, since entries were written between the reads.
             continue;
         }
         let sum = fold.books.account(&name);
@@ -186,7 +185,7 @@ fn balances(store: &LedgerStore, fold: &mut Fold<'_>, proof: &mut Proof) -> Resu
 
 type Steady = Option<(Option<BalanceRecord>, u64)>;
 
-/// A balance, and the entry after which it was so.
+/// Reads a balance, and the number of the entry that it includes.
 fn steady(store: &LedgerStore, name: &str) -> Result<Steady, StoreError> {
     for _ in 0..AGAIN {
         let before = store.tip()?.map_or(0, |tip| tip.seq);
@@ -198,10 +197,10 @@ fn steady(store: &LedgerStore, name: &str) -> Result<Steady, StoreError> {
     Ok(None)
 }
 
-/// An entry by its number.
+/// Finds an entry by its number.
 ///
 /// # Errors
-/// The store cannot be read.
+/// Returns an error if the store cannot be read.
 pub fn find(store: &LedgerStore, number: u64) -> Result<Option<LedgerEntry>, Failed> {
     for month in store.months()? {
         let (mut sheets, _) = store.blocks(&month, number.saturating_sub(1))?;
@@ -222,7 +221,7 @@ fn read(line: &[u8]) -> Result<LedgerEntry, Failed> {
     HashChain::parse_unverified(line).map(|(entry, _)| entry).map_err(unreadable)
 }
 
-/// The entries of a month, one after the other.
+/// Calls `take` for each entry of a month.
 pub(super) fn each(
     store: &LedgerStore,
     month: Month,
@@ -233,13 +232,12 @@ pub(super) fn each(
     })
 }
 
-/// A page of the ledger's text behind an entry, and the number of its last one;
-/// `None` at the end.
+/// Reads a page of the ledger's text after an entry, and the number of its last entry; `None` at the end.
 ///
 /// # Errors
-/// The store cannot be read.
+/// Returns an error if the store cannot be read.
 pub fn page(store: &LedgerStore, after: u64) -> Result<Option<(Vec<u8>, u64)>, Failed> {
-    /// Bytes of a page, about.
+    /// Approximate page size in bytes.
     const PAGE: usize = 512 * 1024;
     for month in store.months()? {
         let (sheets, _) = store.blocks(&month, after)?;
@@ -265,7 +263,7 @@ pub fn page(store: &LedgerStore, after: u64) -> Result<Option<(Vec<u8>, u64)>, F
     Ok(None)
 }
 
-/// The model whose charge an entry corrects.
+/// Model of the charge that an entry corrects.
 fn corrected_model(store: &LedgerStore, entry: &LedgerEntry) -> Result<Option<Arc<str>>, Failed> {
     let EntryKind::Correct { of, .. } = &entry.kind else { return Ok(None) };
     Ok(find(store, *of)?.and_then(|found| match found.kind {
@@ -274,20 +272,20 @@ fn corrected_model(store: &LedgerStore, entry: &LedgerEntry) -> Result<Option<Ar
     }))
 }
 
-/// A month added up, and the terms its charges refer to.
+/// Statement of a month, and the terms of its charges.
 pub struct Monthly {
-    /// Which month.
+    /// Month of the statement.
     pub month: Month,
-    /// The sums.
+    /// Sums of the month.
     pub statement: Statement,
-    /// Terms by id.
+    /// Terms by ID.
     pub terms: BTreeMap<Arc<str>, Value>,
 }
 
-/// Adds a month up, of one account or of all.
+/// Computes the statement of a month, for one account or all.
 ///
 /// # Errors
-/// The store cannot be read.
+/// Returns an error if the store cannot be read.
 pub fn monthly(store: &LedgerStore, month: Month, account: Option<&str>) -> Result<Monthly, Failed> {
     let mut statement = Statement::default();
     each(store, month, |entry| {

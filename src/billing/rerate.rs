@@ -1,5 +1,4 @@
-//! A day of the ledger rated again: every charge computed once more from the usage
-//! and the terms that stand beside it. Every call blocks.
+//! Recalculation of a day's charges from the usage and the terms that the ledger stores with them. All calls block.
 
 use super::report::{Failed, each, find};
 use super::sale::eur8;
@@ -12,25 +11,25 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A day rated again.
+/// Recalculated day.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rerated {
-    /// Charges of the day.
+    /// Number of charges.
     pub charges: u64,
-    /// What they were, in micro-credits.
+    /// Recorded sum in micro-credits.
     pub credits: i128,
-    /// What they were, in nano-kWh.
+    /// Recorded sum in nano-kWh.
     pub energy: i128,
-    /// What they were, in EUR.
+    /// Recorded sum in EUR.
     pub eur: Decimal,
-    /// What they are when computed again: the same three.
+    /// Recalculated sums, in the same units.
     pub again: (i128, i128, Decimal),
-    /// The first entry whose charge comes out different.
+    /// Number of the first entry whose charge differs.
     pub differs: Option<u64>,
 }
 
 impl Rerated {
-    /// For machines.
+    /// JSON form of the result.
     #[must_use]
     pub fn told(&self, day: Day) -> Value {
         let sums = |credits: i128, energy: i128, eur: Decimal| {
@@ -51,11 +50,10 @@ impl Rerated {
     }
 }
 
-/// Computes every charge of a day again, from its usage and its terms as they
-/// stand in the ledger.
+/// Recalculates every charge of a day from its usage and its terms in the ledger.
 ///
 /// # Errors
-/// The store cannot be read, or a charge refers to terms that are not there.
+/// Returns an error if the store cannot be read, or if terms are missing.
 pub fn rerate(store: &LedgerStore, day: Day) -> Result<Rerated, Failed> {
     let mut known: BTreeMap<Arc<str>, (Tariff, Decimal)> = BTreeMap::new();
     let mut sums = Rerated::default();
@@ -103,10 +101,10 @@ pub fn rerate(store: &LedgerStore, day: Day) -> Result<Rerated, Failed> {
     Ok(sums)
 }
 
-/// EUR for a micro-credit or a nano-kWh under the terms of a charge.
+/// Price of a micro-credit or a nano-kWh in EUR, under the terms of a charge.
 ///
 /// # Errors
-/// The store cannot be read, or the terms are not there.
+/// Returns an error if the store cannot be read, or if the terms are missing.
 pub fn unit(store: &LedgerStore, terms: &str, wallet: Wallet) -> Result<Decimal, Failed> {
     let (tariff, eur_per_credit) = tariff(&terms_of(store, terms)?)?;
     Ok(match wallet {
@@ -115,7 +113,7 @@ pub fn unit(store: &LedgerStore, terms: &str, wallet: Wallet) -> Result<Decimal,
     })
 }
 
-/// The tariff that terms state, and what a credit is.
+/// Parses terms: their tariff, and the price of a credit in EUR.
 fn tariff(terms: &Value) -> Result<(Tariff, Decimal), Failed> {
     let price =
         |name: &str| terms.get(name).and_then(Value::as_str).and_then(|text| text.parse::<Decimal>().ok());

@@ -1,5 +1,4 @@
-//! What a request may come to is set aside before it is sent: the wallet that pays, or the refusal that says what is
-//! missing.
+//! Reservation before a request is sent: selects the wallet that pays, or refuses with the missing amount.
 
 use super::balance::Purse;
 use super::{Hold, Ledger, format};
@@ -9,23 +8,23 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What a request may come to.
+/// Highest possible cost of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Need {
-    /// In micro-credits, where credits pay.
+    /// Micro-credits, if credits pay.
     pub credits: i64,
-    /// In nano-kWh, where the energy wallet may pay.
+    /// Nano-kWh, if the energy wallet may pay.
     pub energy: Option<i64>,
-    /// In 1e-8 EUR.
+    /// Amount in 1e-8 EUR.
     pub eur: i64,
 }
 
 impl Ledger {
-    /// Sets aside what a request may come to, before it is sent to a provider.
+    /// Reserves the highest possible cost of a request, before it is sent to a provider.
     ///
     /// # Errors
-    /// 402 with what is required and what there is, and whether it passes as other holds end; 503 while too much is
-    /// unwritten.
+    /// Returns 402 with the required and the available amount, and whether it suffices without the holds of other
+    /// requests; 503 while too much is unwritten.
     pub fn reserve(
         self: &Arc<Self>,
         account: &str,
@@ -54,8 +53,8 @@ impl Ledger {
     }
 }
 
-/// The wallet that pays, and how much it holds: energy where it covers the
-/// need, or need not, else credits.
+/// Selects the wallet that pays, and the amount to hold: energy if it covers the request or need not
+/// (postpaid), else credits.
 fn choose(purse: &Purse, need: Need, prepaid: bool) -> Result<(Wallet, i64), Refusal> {
     if let Some(energy) = need.energy
         && purse.take(Wallet::Energy, energy, prepaid).is_ok()
@@ -76,7 +75,7 @@ fn insufficient(purse: &Purse, need: Need, available: i64) -> Refusal {
         "The account's balance does not cover this request: it may take up to {} credits, and {} are available{}.",
         required.normalize(),
         available.normalize(),
-        if held { " as long as other requests are at work" } else { "" },
+        if held { " while other requests are in flight" } else { "" },
     );
     let refusal = Refusal::because(Code::InsufficientCredits, message)
         .with("wallet", Wallet::Credits.name())
@@ -96,6 +95,6 @@ fn insufficient(purse: &Purse, need: Need, available: i64) -> Refusal {
 }
 
 fn unwritten() -> Refusal {
-    let message = "Charges cannot be written down at the moment, so no request is taken; try again shortly.";
+    let message = "Charges cannot be recorded at the moment, so requests are refused; try again shortly.";
     Refusal::because(Code::Unavailable, message).retry_after(5)
 }

@@ -1,17 +1,16 @@
-//! Rows that go with the ledger's own and are not of it. One that the store
-//! refuses for good must not keep everybody's charges from being written: its
-//! op goes without its rows. Entries stay, all of them, whatever happens.
+//! Additional rows in a ledger commit. A row that the store rejects for good must not block the charges of others:
+//! its operation is committed without its rows. Ledger entries are never dropped.
 
 use penstock_storage::StoreError;
 use penstock_storage::ledger::{LedgerCommit, RowWrite};
 
-/// Whether the store says the same of these bytes each time it is asked.
+/// Returns true if the store rejects these bytes on every try.
 pub(super) const fn is_final(why: &StoreError) -> bool {
     matches!(why, StoreError::TooLarge { .. } | StoreError::Format { .. })
 }
 
-/// Takes rows out of a group that the store will never take: those of each op that has one over its cap; all of
-/// them where none is. `ops` says how many rows each op has. Returns how many went.
+/// Removes rows that the store will never accept from a group: those of each operation with a row over its limit, or
+/// all of them if there is none. `ops` contains the number of rows per operation. Returns the number of removed rows.
 pub(super) fn shed(group: &mut LedgerCommit, ops: &mut Vec<usize>) -> usize {
     let before = group.extra_rows.len();
     let mut rows = std::mem::take(&mut group.extra_rows).into_iter();

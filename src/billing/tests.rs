@@ -1,5 +1,4 @@
-//! The ledger on a store that fails as it is told to: what is bounded, what is
-//! refused, and that nothing is lost or written twice.
+//! Tests of the ledger on a store with injected faults: limits, refusals, and that nothing is lost or written twice.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod flaky;
@@ -71,7 +70,7 @@ fn grant(ledger: &Ledger, id: &str, amount: i64) -> Result<u64, Refused> {
     runtime.block_on(ledger.grant("acme", id, Wallet::Credits, amount, ("test", "me")))
 }
 
-/// Everything that was pushed is in the store, and everything there fits.
+/// Checks that all operations are in the store, and that the ledger is valid.
 fn settled(ledger: &Ledger) -> report::Proof {
     until("the queue to be written", || ledger.state().waiting == 0);
     let proof = report::verify(&ledger.store).unwrap();
@@ -136,7 +135,7 @@ fn while_the_store_is_full_requests_go_on_up_to_the_debt_and_grants_are_refused(
     assert!(served <= 100_000 && served + 1_000 > 100_000, "{served} of 100000");
     let state = ledger.state();
     assert!(state.failing && state.exhausted && state.exposed == served, "{state:?}");
-    // What was served before the disk had room again is written then, and counts once.
+    // Charges from the time of the full disk are written later, each once.
     store.full.store(false, Ordering::Release);
     until("the store to be back", || !ledger.failing());
     settled(&ledger);
@@ -177,7 +176,7 @@ fn a_commit_whose_answer_is_lost_is_not_written_twice() {
     }
     settled(&ledger);
     assert_eq!(ledger.balance("acme").credits.amount, 1_000_000 - 200);
-    // A grant whose answer is lost is unknown to who asked, and made once.
+    // A grant with a lost response is unknown to its caller, and recorded once.
     store.lies.store(1, Ordering::Release);
     assert_eq!(grant(&ledger, "g2", 7), Err(Refused::Unknown));
     until("it to be written", || ledger.state().waiting == 0 && !ledger.failing());

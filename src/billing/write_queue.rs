@@ -1,5 +1,4 @@
-//! Between the requests and the one thread that writes: pushes never wait for
-//! the disk.
+//! Write queue between the requests and the writer thread: a push never waits for the disk.
 
 use super::op::Op;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -7,59 +6,59 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// How long what somebody waits for still waits for others.
+/// Longest time that operations with waiters are collected before a write.
 const HURRY: Duration = Duration::from_millis(5);
 
-/// So many are written at once, however short their wait was: with what comes during the write, it is as much as a
-/// crash forgets.
+/// Number of operations that are written at once, however short their wait was: together with those that arrive
+/// during the write, it is the most that a crash loses.
 const FULL: usize = 4_096;
 
-/// So many are taken as they come, to be written with the others later: made ready all at once they would take the
-/// requests' processors for milliseconds.
+/// Number of operations that are taken at a time, to be written with others later: preparing all of them at once
+/// would occupy the request threads' processors for milliseconds.
 const PIECE: usize = 256;
 
-/// What is taken at a time.
+/// Operations that the writer takes at a time.
 pub(super) struct Piece {
-    /// None if a group ends without more, or if nothing came for long.
+    /// Operations; empty if a group ends without more, or if nothing arrived for a long time.
     pub(super) ops: Vec<Op>,
-    /// The number of the last op that was taken.
+    /// Number of the last operation that was taken.
     pub(super) last: u64,
-    /// The group is to be written now.
+    /// True if the group has to be written now.
     pub(super) whole: bool,
 }
 
 #[derive(Default)]
 struct Waiting {
     ops: Vec<Op>,
-    /// When the group in the making is written at the latest, and how many were taken for it.
+    /// Latest time at which the current group is written, and the number of operations taken for it.
     until: Option<Instant>,
     taken: usize,
-    /// Pushed so far.
+    /// Number of operations pushed so far.
     pushed: u64,
-    /// The writer sleeps until somebody wakes it.
+    /// True if the writer sleeps until it is notified.
     idle: bool,
-    /// It waits for company for what is there or was taken.
+    /// True if the writer waits for more operations before it writes.
     gathering: bool,
-    /// Somebody waits for what was pushed.
+    /// True if a caller waits for the write.
     hurried: bool,
     closing: bool,
-    /// The writer leaves what waits to another.
+    /// True if the writer leaves the queue to another process.
     handing: bool,
 }
 
 impl Waiting {
-    /// What was just pushed completes a piece, or the group.
+    /// Returns true if the last push completes a piece or the group.
     const fn is_enough(&self) -> bool {
         self.ops.len() == PIECE || self.taken + self.ops.len() == FULL
     }
 }
 
-/// What waits to be written.
+/// Write queue of the ledger.
 pub(super) struct Queue {
     waiting: Mutex<Waiting>,
     wake: Condvar,
     written: watch::Sender<u64>,
-    /// Nothing is written any more.
+    /// True if nothing will be written any more.
     over: AtomicBool,
     window_us: AtomicU64,
     bytes: AtomicU64,
@@ -67,7 +66,7 @@ pub(super) struct Queue {
     failing: AtomicBool,
     behind: AtomicBool,
     origin: Instant,
-    /// Milliseconds after the origin, plus one, since when the writer is at its group; 0: it is not.
+    /// Start of the current write in milliseconds after `origin`, plus one; 0 if there is none.
     busy_since: AtomicU64,
     open: AtomicU64,
     entries: AtomicU64,
@@ -94,16 +93,16 @@ impl Queue {
         queue
     }
 
-    /// How long the writer collects what nobody waits for.
+    /// Sets the time for which the writer collects operations without waiters.
     pub(super) fn wait_for(&self, window: Duration) {
         let micros = u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
         self.window_us.store(micros, Ordering::Relaxed);
     }
 
-    /// Hands an op to the writer; returns its number.
+    /// Pushes an operation; returns its number.
     pub(super) fn push(&self, op: Op) -> u64 {
         self.bytes.fetch_add(op.bytes(), Ordering::Relaxed);
-        // Who orders waits for the answer.
+        // The caller of an adjustment waits for the result.
         let ordered = matches!(op, Op::Order(_));
         let mut waiting = self.waiting.lock();
         waiting.ops.push(op);
@@ -118,8 +117,8 @@ impl Queue {
         number
     }
 
-    /// The next ops, at most `most`; none if a group that was begun ends without more, or if nothing comes for as long
-    /// as `patience`; `None` when it is over.
+    /// Takes the next operations, at most `most`. They are empty if the current group ends without more, or if
+    /// nothing arrives for `patience`; `None` after the queue is closed.
     pub(super) fn collect(&self, most: usize, patience: Option<Duration>) -> Option<Piece> {
         let mut waiting = self.waiting.lock();
         while waiting.until.is_none() && (waiting.ops.is_empty() || waiting.handing) {
@@ -152,14 +151,14 @@ impl Queue {
         let whole = over || waiting.taken >= FULL;
         if whole {
             (waiting.until, waiting.taken) = (None, 0);
-            // Who waits may wait for what is left over.
+            // A waiter may wait for the remaining operations.
             waiting.hurried &= left > 0;
         }
         Some(Piece { ops, last: waiting.pushed - left as u64, whole })
     }
 
-    /// Waits for others that the same write can serve: until they are a piece, the group is [`FULL`] or its time is
-    /// over, which is [`HURRY`] from when somebody waits. Whether it is over.
+    /// Collects operations for the same write until they fill a piece, the group is [`FULL`] or its time is up: the
+    /// window, or [`HURRY`] after a caller waits. Returns true if the group is complete.
     fn gather(&self, waiting: &mut MutexGuard<'_, Waiting>) -> bool {
         let window = Duration::from_micros(self.window_us.load(Ordering::Relaxed));
         let mut until = waiting.until.unwrap_or_else(|| Instant::now() + window);
@@ -183,7 +182,7 @@ impl Queue {
         true
     }
 
-    /// Somebody waits for what was pushed.
+    /// Shortens the window because a caller waits.
     fn hurry(&self) {
         let mut waiting = self.waiting.lock();
         let news = !std::mem::replace(&mut waiting.hurried, true) && waiting.gathering;
@@ -193,7 +192,7 @@ impl Queue {
         }
     }
 
-    /// Waits a moment before the next try; false when it is over.
+    /// Waits before the next try; returns false if the queue is closed.
     pub(super) fn pause(&self, pause: Duration) -> bool {
         let mut waiting = self.waiting.lock();
         if !waiting.closing {
@@ -207,25 +206,25 @@ impl Queue {
         self.wake.notify_all();
     }
 
-    /// The writer ends with the group at work, or another may begin.
+    /// Makes the writer stop after the current group, or allows another to start.
     pub(super) fn hand_over(&self, handing: bool) {
         self.waiting.lock().handing = handing;
         self.wake.notify_all();
     }
 
-    /// How many were taken for a group whose writer waits for more.
+    /// Number of operations of a group whose writer waits for more.
     #[cfg(test)]
     pub(super) fn waits_with(&self) -> Option<usize> {
         let waiting = self.waiting.lock();
         waiting.gathering.then_some(waiting.taken)
     }
 
-    /// The number of the last op that was pushed.
+    /// Number of the last operation that was pushed.
     pub(super) fn pushed(&self) -> u64 {
         self.waiting.lock().pushed
     }
 
-    /// The writer has begun a group, or ended it.
+    /// Records the start or the end of a write.
     pub(super) fn at_work(&self, works: bool) {
         let since = if works { self.now() } else { 0 };
         self.busy_since.store(since, Ordering::Release);
@@ -235,7 +234,7 @@ impl Queue {
         u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
     }
 
-    /// How long the writer has been at its group.
+    /// Duration of the current write.
     pub(super) fn busy(&self) -> Duration {
         match self.busy_since.load(Ordering::Acquire) {
             0 => Duration::ZERO,
@@ -243,12 +242,12 @@ impl Queue {
         }
     }
 
-    /// A group could not be written.
+    /// Records a failed write.
     pub(super) fn failed(&self) {
         self.failing.store(true, Ordering::Release);
     }
 
-    /// A group is on the disk.
+    /// Records a group that is on the disk.
     pub(super) fn kept(&self, done: &Kept) {
         self.bytes.fetch_sub(done.bytes, Ordering::Relaxed);
         self.expose(-done.exposed);
@@ -258,12 +257,12 @@ impl Queue {
         self.entries.store(done.entries, Ordering::Release);
     }
 
-    /// Whether the second copy is up to the store.
+    /// Records whether the replica matches the store.
     pub(super) fn copied_now(&self, copied: bool) {
         self.behind.store(!copied, Ordering::Release);
     }
 
-    /// Everything up to this number is on the disk.
+    /// Records that everything up to this number is on the disk.
     pub(super) fn reached(&self, number: u64) {
         self.written.send_replace(number);
     }
@@ -273,7 +272,7 @@ impl Queue {
         self.written.subscribe().wait_for(|reached| *reached >= ticket).await.ok();
     }
 
-    /// The same for as long as it takes; false if the writer has ended without it.
+    /// Waits like [`Self::written`] for any time; returns false if the writer has ended before.
     pub(super) async fn kept_up_to(&self, ticket: u64) -> bool {
         self.hurry();
         let over = || self.over.load(Ordering::Acquire);
@@ -282,7 +281,7 @@ impl Queue {
         reached.is_ok_and(|reached| *reached >= ticket)
     }
 
-    /// The writer has ended, and no other takes its place.
+    /// Records that the writer has ended and none replaces it.
     pub(super) fn over(&self) {
         if self.waiting.lock().handing {
             return;
@@ -320,7 +319,7 @@ impl Queue {
     }
 }
 
-/// What a group that is on the disk changes.
+/// Changes of the counters by a committed group.
 #[derive(Default)]
 pub(super) struct Kept {
     pub(super) bytes: u64,

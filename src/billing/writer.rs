@@ -1,8 +1,6 @@
-//! The one thread that writes the ledger: what waits becomes entries, entries
-//! become sheets, and a group of sheets is one commit. A group that the store
-//! did not take is tried again, the same bytes but for rows that it never takes
-//! (`foreign`), until it is known to be there: so nothing is written twice and
-//! nothing out of order.
+//! Writer thread of the ledger: operations become entries, entries become sheets, and a group of sheets is one
+//! commit. A group that the store rejects is retried with the same bytes, except for rows that it never accepts
+//! (`foreign`), until it is known to be committed: so nothing is written twice or out of order.
 
 use super::group_builder::{Draft, PLAIN, SHORT};
 use super::op::{Deed, Op, Order, Refused};
@@ -22,11 +20,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Most ops taken at a time.
+/// Maximum number of operations per read of the queue.
 const MOST: usize = 4_096;
-/// Pause before a group is tried again.
+/// Pause before a retry.
 const AGAIN: Duration = Duration::from_millis(250);
-/// Tries for a group when the process ends.
+/// Number of retries at the end of the process.
 const LAST_TRIES: u32 = 4;
 
 /// Starts the thread.
@@ -61,10 +59,10 @@ struct Writer {
     store: Arc<LedgerStore>,
     queue: Arc<Queue>,
     chain: HashChain,
-    /// Where the store stands.
+    /// Tip of the store.
     tip: Option<LedgerTip>,
     at: u64,
-    /// The month of the last entry, and its name.
+    /// Month of the last entry, and its name.
     month: (Option<Month>, String),
     balances: HashMap<String, BalanceRecord, ahash::RandomState>,
     open: OpenReserves,
@@ -83,7 +81,7 @@ impl Writer {
     fn work(&mut self) {
         while let Some(Piece { ops, last, whole }) = self.queue.collect(MOST, self.store.replica_sync_due()) {
             if ops.is_empty() && self.draft.weight == 0 {
-                // Nothing came for a while: what the second copy lacks is not left for longer.
+                // Nothing arrived for a while: the replica is synced now.
                 self.queue.copied_now(self.store.sync_replica());
                 continue;
             }
@@ -125,14 +123,14 @@ impl Writer {
         let end = instead(&act);
         if self.enter(at, &account, act).is_none() {
             log::event(log::error(), "ledger_entry_lost", &[("account", &account)]);
-            // The reserve ends on the disk all the same, and the next start has nothing to make up for.
+            // The reservation still ends on the disk, so the next start does not void it.
             if let Some(end) = end {
                 self.enter(at, &account, end);
             }
         }
     }
 
-    /// Terms stand in the ledger before the first charge that refers to them.
+    /// Records terms before the first charge that refers to them.
     fn terms(&mut self, at: u64, id: &Arc<str>, text: &Arc<str>) {
         let name = format!("terms {id}");
         let there = self.store.entry_number(&name).is_ok_and(|number| number.is_some());
@@ -148,7 +146,7 @@ impl Writer {
 
     fn order(&mut self, order: Order) {
         let mut own = self.draft.names.iter().filter(|(known, _)| order.names.contains(known));
-        // It was done before once that is durable.
+        // It counts as repeated once the first one is durable.
         if let Some(seq) = own.next().map(|(_, seq)| *seq) {
             self.draft.repeated.push((order, seq));
             return;
@@ -173,7 +171,7 @@ impl Writer {
         }
     }
 
-    /// Makes the next entry; `None` if it cannot be.
+    /// Appends an entry to the draft; `None` if it is invalid.
     fn enter(&mut self, at: u64, account: &str, act: EntryKind) -> Option<u64> {
         let entry =
             LedgerEntry { seq: self.chain.seq + 1, at: at.max(self.at), account: account.into(), kind: act };
@@ -211,7 +209,7 @@ impl Writer {
         self.at = entry.at;
         self.open.apply(&entry);
         if let Some(after) = after {
-            // An account that is there costs no copy of its name.
+            // An existing account needs no copy of its name.
             match self.balances.get_mut(account) {
                 Some(there) => *there = after,
                 None => {
@@ -228,7 +226,7 @@ impl Writer {
         Some(entry.seq)
     }
 
-    /// Writes the draft; false if that is not possible and the process ends.
+    /// Commits the draft; returns false if that is impossible and the process ends.
     fn commit(&mut self) -> bool {
         let mut draft = std::mem::take(&mut self.draft);
         let after = LedgerTip {
@@ -274,7 +272,7 @@ impl Writer {
         true
     }
 
-    /// Until the store has it; whether the second copy has it too.
+    /// Retries until the store has the group; returns whether the replica has it too.
     fn append(
         &mut self,
         group: &mut LedgerCommit,
@@ -300,7 +298,8 @@ impl Writer {
                 Err(why) => why.to_string(),
             };
             self.queue.failed();
-            // Who ordered is told now; the order stays, and counts once it is written.
+            // Callers of adjustments get an error now; the adjustments stay in the group and count once
+            // it is written.
             for (order, _) in asked.iter_mut().flat_map(|orders| orders.iter_mut()) {
                 let (nobody, _) = std::sync::mpsc::channel();
                 std::mem::replace(&mut order.answer, nobody).send(Err(Refused::Unknown)).ok();
@@ -321,14 +320,14 @@ impl Writer {
     }
 }
 
-/// What ends the reserve of a charge that cannot be entered.
+/// Returns the void that replaces a charge that cannot be recorded.
 fn instead(act: &EntryKind) -> Option<EntryKind> {
     let EntryKind::Settle { request, key, wallet, held, drawn, .. } = act else { return None };
     let (request, key, why) = (request.clone(), key.clone(), "unwritable".into());
     Some(EntryKind::Void { request, key, wallet: *wallet, held: *held, why, drawn: *drawn })
 }
 
-/// What an act makes of a balance; `Some(None)` if it leaves it as it is, `None` if that cannot be.
+/// Balance after an action; `Some(None)` if it is unchanged, `None` if the action is invalid.
 fn changed(balance: BalanceRecord, act: &EntryKind) -> Option<Option<BalanceRecord>> {
     let (wallet, change) = match act {
         EntryKind::Grant { wallet, amount, .. } => (wallet, Some(*amount).filter(|amount| *amount > 0)?),
@@ -343,7 +342,7 @@ fn changed(balance: BalanceRecord, act: &EntryKind) -> Option<Option<BalanceReco
     }))
 }
 
-/// What a correction gives back.
+/// Refund of a correction.
 fn corrected(act: &EntryKind) -> Option<i64> {
     let EntryKind::Correct { what, was, instead, .. } = act else { return None };
     match what {
@@ -352,7 +351,7 @@ fn corrected(act: &EntryKind) -> Option<i64> {
     }
 }
 
-/// An order that is on the disk counts from now on.
+/// Applies a committed adjustment to the balance in memory.
 fn apply(order: &Order) {
     match &order.act {
         EntryKind::Grant { wallet, amount, .. } => order.purse.add(*wallet, *amount),

@@ -1,5 +1,5 @@
-//! One line of a batch as one exchange: the same phases of Pingora's proxy as a client's request, without a socket. Its
-//! charge is not entered here but given back with its response, so that both are written together or neither.
+//! Batch line as one exchange: the same phases of Pingora's proxy as a client's request, without a socket. Its charge
+//! is returned with its response instead of recorded here, so that both are written together or neither.
 
 use crate::batch::{LineAsk, LineDone, LineExecutor};
 use crate::proxy::downstream::{Line, LineReport};
@@ -15,7 +15,7 @@ use std::sync::Weak;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// When a failed line may be asked again, if nobody said.
+/// Default time before a failed line is retried.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Executes lines through the proxy.
@@ -41,7 +41,7 @@ impl LineExecutor for BatchLineExecutor {
 
 async fn execute(proxy: &Proxy, ask: LineAsk) -> LineDone {
     let line = Line::of_batch(ask.grant, ask.cancel);
-    // The batch ends its lines by their signal, not with the listeners.
+    // The batch cancels its lines itself, so the shutdown signal of the listeners is not used.
     let (_stop, stopping) = watch::channel(false);
     if let Ok(session) = LineSession::start(line.clone(), ask.path, ask.body) {
         proxy.process_new_http(session, &stopping).await;
@@ -67,7 +67,7 @@ async fn execute(proxy: &Proxy, ask: LineAsk) -> LineDone {
     }
 }
 
-/// The refusal of a line that ended without a response; `None` if it was cancelled.
+/// Refusal of a line that ended without a response; `None` if it was cancelled.
 pub(crate) fn left(line: &Line, state: &ExchangeState, now: u64) -> Option<Refusal> {
     if line.is_cancelled() {
         None
@@ -80,7 +80,7 @@ pub(crate) fn left(line: &Line, state: &ExchangeState, now: u64) -> Option<Refus
     }
 }
 
-/// Reports the end of a line to the batch, and marks one in the record that gave its permit to others.
+/// Reports the end of a line to the batch, and marks its record if it yielded its permit.
 pub(crate) fn report(line: &Line, state: &mut ExchangeState, refusal: Option<Refusal>, cancelled: bool) {
     let (retry, short) = (refusal.as_ref().and_then(again), refusal.as_ref().is_some_and(|why| why.held));
     let record = &mut state.record;
@@ -99,7 +99,7 @@ pub(crate) fn report(line: &Line, state: &mut ExchangeState, refusal: Option<Ref
     });
 }
 
-/// Whether it is worth asking again, and when.
+/// Returns the time before a retry, if a retry makes sense.
 fn again(refusal: &Refusal) -> Option<Duration> {
     let status = refusal.row().status;
     let after = refusal.retry_after.map_or(AGAIN, |seconds| Duration::from_secs(seconds.into()));

@@ -1,5 +1,5 @@
-//! A form with a sound on its way in: parts in any order, the sound to a spool,
-//! memory the same whatever its size.
+//! Upload of an audio file as a multipart form: parts in any order, the audio to a spool, with constant
+//! memory for any size.
 
 use crate::http::STREAM_WINDOW;
 use crate::proxy::exchange::{Exchange, too_large, unread};
@@ -13,17 +13,17 @@ use std::time::Instant;
 use tokio::time::timeout;
 
 impl Exchange<'_> {
-    /// Reads a whole form within its limits.
+    /// Reads a complete form within its limits.
     ///
     /// # Errors
-    /// No form, too large, too slow, cut short, or what is wrong with a part.
+    /// Returns a refusal if there is no form, it is too large, too slow or truncated, or a part is invalid.
     pub async fn sound(&mut self) -> Result<(Ask, Spooled), Refusal> {
         self.plain_encoding()?;
         let kind = self.caller.field(header::CONTENT_TYPE).unwrap_or_default();
         let upload = Upload::new(std::str::from_utf8(kind).unwrap_or_default())?;
         let limits = &self.live.settings.limits;
         let (cap, within) = (limits.audio_body, limits.upload);
-        // What the spool keeps, and what comes while the disk is slow.
+        // Memory of the spool, and the receive window while the disk is slow.
         let held = self.live.settings.spool.memory + STREAM_WINDOW as usize;
         self.invite(cap, Some(held)).await?;
         let read = timeout(within, self.read_form(upload, cap)).await;
@@ -52,14 +52,14 @@ impl Exchange<'_> {
         Ok((model, Task::Transcribe(task), sound))
     }
 
-    /// The next piece of a body of at most `cap` bytes, `None` at its end.
+    /// Reads the next piece of a body of at most `cap` bytes; `None` at its end.
     ///
     /// # Errors
-    /// Too large, too slow, cut short.
+    /// Returns a refusal if the body is too large, too slow or truncated.
     pub(crate) async fn next_piece(&mut self, cap: usize) -> Result<Option<Bytes>, Refusal> {
         let asked = Instant::now();
         let read = timeout(self.live.settings.limits.body_idle, self.caller.read_request_body()).await;
-        // Waiting for a client is no work of the gateway's.
+        // The wait for a client is not counted as processing time.
         self.record.waited += asked.elapsed();
         let piece = read.map_err(|_| Refusal::new(Code::RequestTimeout))?.map_err(|error| unread(&error))?;
         self.record.bytes_in += piece.as_ref().map_or(0, Bytes::len);

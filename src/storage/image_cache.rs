@@ -1,7 +1,6 @@
-//! Images that wait for their client under an address that nobody can guess, for
-//! a while. What a client does not fetch in time is gone. When there are too many,
-//! the oldest of the account that has most of them goes first: one that draws
-//! many has its own addresses end early, not those of others.
+//! Cache of generated images, each at an unguessable URL for a limited time. An image that is not fetched in time is
+//! deleted. When the cache is full, the oldest image of the account with the most usage is evicted first, so that an
+//! account with many images only shortens the lifetime of its own.
 
 use crate::storage::spool::{Spooled, Spools};
 use parking_lot::Mutex;
@@ -11,38 +10,38 @@ use std::collections::{HashMap, VecDeque};
 use std::io::Result;
 use std::time::Duration;
 
-/// Most images at one time: each may hold a file open.
+/// Maximum number of images; each may hold an open file.
 const MOST: usize = 512;
-/// Letters of an address: 192 random bits.
+/// Characters of a URL: 192 random bits.
 const LETTERS: usize = 48;
 
-/// One image.
+/// Cached image.
 #[derive(Clone)]
 pub struct Kept {
-    /// Its bytes.
+    /// Image data.
     pub image: Spooled,
-    /// Its content type.
+    /// Content type.
     pub kind: &'static str,
-    /// When it is gone, on the house's clock.
+    /// Expiry, on the gateway's clock.
     pub until: Duration,
-    /// Whose it is.
+    /// Account that owns it.
     account: Box<str>,
 }
 
-/// What is put down with an image.
+/// Metadata of a new image.
 #[derive(Clone, Copy)]
 pub struct Label<'a> {
-    /// Whose it is.
+    /// Account that owns it.
     pub account: &'a str,
-    /// Its content type.
+    /// Content type.
     pub kind: &'static str,
-    /// The time on the house's clock.
+    /// Current time on the gateway's clock.
     pub now: Duration,
-    /// How long it stays.
+    /// Lifetime.
     pub life: Duration,
 }
 
-/// What an image needs of the room that all have.
+/// Space that a new image needs.
 #[derive(Clone, Copy)]
 struct Coming<'a> {
     account: &'a str,
@@ -50,7 +49,7 @@ struct Coming<'a> {
     most: u64,
 }
 
-/// The images.
+/// Cache of generated images.
 #[derive(Default)]
 pub struct Shelf {
     inner: Mutex<Inner>,
@@ -59,17 +58,17 @@ pub struct Shelf {
 #[derive(Default)]
 struct Inner {
     images: HashMap<Box<str>, Kept, ahash::RandomState>,
-    /// The oldest first.
+    /// Names, the oldest first.
     order: VecDeque<Box<str>>,
     bytes: u64,
 }
 
 impl Shelf {
-    /// Puts an image down, among others of at most `most` bytes together; returns the last part of its address, and
-    /// how many others had to go before their time.
+    /// Adds an image, and evicts others if all together exceed `most` bytes. Returns the last segment of its URL, and
+    /// the number of images evicted before their expiry.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Returns any I/O error.
     pub async fn put(
         &self,
         spools: &Spools,
@@ -79,14 +78,14 @@ impl Shelf {
     ) -> Result<(String, usize)> {
         let Label { account, kind, now, life } = label;
         let coming = Coming { account, bytes: u64::try_from(image.len()).unwrap_or(u64::MAX), most };
-        // First, since what goes may be the room that this one needs.
+        // Evicted first, since the new image may need their space.
         let gone = self.inner.lock().make_room(coming, now).len();
         let mut spool = spools.open();
         spool.push(image).await?;
         let kept = Kept { image: spool.seal().await?, kind, until: now + life, account: account.into() };
         let name = hex::text(&rand::random::<[u8; LETTERS / 2]>());
         let mut inner = self.inner.lock();
-        // Others may have come meanwhile.
+        // Other images may have been added meanwhile.
         let more = inner.make_room(coming, now);
         inner.bytes += kept.image.len();
         inner.order.push_back(name.as_str().into());
@@ -95,7 +94,7 @@ impl Shelf {
         Ok((name, gone + more.len()))
     }
 
-    /// The image at this address, if it is still there.
+    /// Returns the image at this URL, unless it has expired.
     #[must_use]
     pub fn get(&self, name: &str, now: Duration) -> Option<Kept> {
         let mut inner = self.inner.lock();
@@ -103,18 +102,18 @@ impl Shelf {
         inner.images.get(name).filter(|kept| kept.until > now).cloned()
     }
 
-    /// Lets go of what nobody may fetch any more.
+    /// Drops expired images.
     pub fn clear(&self, now: Duration) {
         self.inner.lock().clear(now);
     }
 
-    /// How many there are.
+    /// Number of images.
     #[must_use]
     pub fn len(&self) -> usize {
         self.inner.lock().images.len()
     }
 
-    /// None.
+    /// Returns true if the cache is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -122,7 +121,7 @@ impl Shelf {
 }
 
 impl Inner {
-    /// Lives may have changed with a reload, so all are looked at.
+    /// Drops expired images. Lifetimes may have changed with a reload, so all are checked.
     fn clear(&mut self, now: Duration) {
         if self.images.values().all(|kept| kept.until > now) {
             return;
@@ -133,7 +132,7 @@ impl Inner {
         self.bytes = images.values().map(|kept| kept.image.len()).sum();
     }
 
-    /// Takes images down until there is room for one more.
+    /// Evicts images until there is space for one more.
     fn make_room(&mut self, coming: Coming<'_>, now: Duration) -> Vec<Kept> {
         self.clear(now);
         let mut gone = Vec::new();
@@ -153,7 +152,7 @@ impl Inner {
         }
     }
 
-    /// The oldest image of the account that has most, with what is coming.
+    /// Index of the oldest image of the account with the most usage, including the new image.
     fn first_to_go(&self, account: &str, coming: u64, weigh: impl Fn(&Kept) -> u64) -> Option<usize> {
         let mut held: HashMap<&str, (u64, Reverse<usize>), ahash::RandomState> = HashMap::default();
         for (place, kept) in self.order.iter().map(|name| self.images.get(name)).enumerate() {
@@ -204,14 +203,14 @@ mod tests {
         let there: Vec<bool> = names.iter().map(|(name, _)| shelf.get(name, LIFE).is_some()).collect();
         assert_eq!(there, [false, false, true, true]);
         assert!(names.iter().map(|(_, gone)| *gone).eq([0, 0, 1, 1]), "those that went early are told");
-        // What goes is the room that the next one needs.
+        // The evicted image frees the space of the next one.
         let narrow = Spools::new(folder.path().to_owned(), 4, 100);
         let shelf = Shelf::default();
         for _ in 0..5 {
             shelf.put(&narrow, &[7; 40], of("a", LIFE), 100).await.unwrap();
         }
         assert_eq!((shelf.len(), narrow.used()), (2, 80));
-        // One that is larger than all the room is there for its client all the same.
+        // An image above the limit is cached nevertheless.
         let (large, _) = shelf.put(&spools, &[7; 400], of("a", LIFE), 100).await.unwrap();
         assert!(shelf.get(&large, LIFE).is_some() && shelf.len() == 1);
     }
@@ -227,7 +226,7 @@ mod tests {
         }
         assert!(shelf.get(&theirs, LIFE).is_some());
         assert_eq!((shelf.len(), gone), (MOST, 601 - MOST));
-        // So it is with bytes.
+        // The same holds for bytes.
         shelf.put(&spools, &[7; 900], of("a", LIFE), 1_000).await.unwrap();
         assert!(shelf.get(&theirs, LIFE).is_some() && shelf.len() < MOST);
     }

@@ -1,17 +1,16 @@
-//! Names of what is kept for clients: files, batches. They rise with the time they were made at, so that lists in
-//! their order are lists in time and a page goes on behind an id that is no more; 120 random bits keep anybody
-//! from guessing one.
+//! IDs of client objects: files and batches. They increase with creation time, so that sorting by ID is sorting by
+//! time and a page can continue after a deleted object; 120 random bits make them unguessable.
 
 use std::time::Duration;
 
-/// 32 letters and digits in the order of their bytes, none like another.
+/// Base-32 alphabet in byte order, without letters that look alike.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-/// Letters of the time: 45 bits of milliseconds, which last a thousand years.
+/// Characters of the time: 45 bits of milliseconds, enough for a thousand years.
 const TIME: usize = 9;
-/// Letters of chance: 120 bits.
+/// Random characters: 120 bits.
 const CHANCE: usize = 24;
 
-/// A new id, such as `file-0k2v…`, of something made at `now`.
+/// Returns a new ID such as `file-0k2v…`, for an object created at `now`.
 #[must_use]
 pub fn new(prefix: &str, now: Duration) -> String {
     let millis = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
@@ -24,7 +23,7 @@ pub fn new(prefix: &str, now: Duration) -> String {
     id
 }
 
-/// Whether this is an id of this kind, perhaps of something that is no more.
+/// Returns true if this is a valid ID with the prefix, even if its object was deleted.
 #[must_use]
 pub fn is(prefix: &str, id: &str) -> bool {
     id.strip_prefix(prefix)

@@ -1,6 +1,5 @@
-//! Bytes set aside while a request needs them: in memory while they are few, in a
-//! file when they are many. A file has no name from its first moment on, so that
-//! nothing is left of it whatever ends this process.
+//! Spool of a request's bytes: small amounts are in memory, larger ones in a file. The file is unlinked from the
+//! start, so that nothing remains of it however the process ends.
 
 use bytes::{Bytes, BytesMut};
 use std::fs::{DirBuilder, File};
@@ -12,30 +11,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::AsyncWriteExt;
 use tokio::task::spawn_blocking;
 
-/// Bytes of a file that are read at once.
+/// Bytes per read of a file.
 pub const SLICE: usize = 64 << 10;
 
-/// Files beyond this are let go of on another thread.
+/// Size in bytes above which a file is closed on a blocking thread.
 const LARGE: u64 = 1 << 20;
 
-/// Where files are made, and how much may be in them together.
+/// Factory of spools: their folder and their common size limit.
 pub struct Spools {
     folder: PathBuf,
-    /// Bytes that are kept in memory before there is a file.
+    /// Bytes that are held in memory before a file is used.
     memory: usize,
-    /// Bytes of all files together.
+    /// Size limit of all files together, in bytes.
     most: u64,
     used: Arc<AtomicU64>,
 }
 
 impl Spools {
-    /// Spools in this folder, which is made when it is first needed.
+    /// Returns a factory for this folder, which is created at its first use.
     #[must_use]
     pub fn new(folder: PathBuf, memory: usize, most: u64) -> Self {
         Self { folder, memory, most, used: Arc::default() }
     }
 
-    /// An empty spool.
+    /// Returns an empty spool.
     #[must_use]
     pub fn open(&self) -> Spool {
         Spool {
@@ -55,7 +54,7 @@ impl Spools {
     }
 }
 
-/// What one spool has taken of the room for all; given back when dropped.
+/// Reserved part of the common size limit; released on drop.
 struct Room {
     used: Arc<AtomicU64>,
     most: u64,
@@ -83,7 +82,7 @@ impl Drop for Room {
     }
 }
 
-/// Lets go of a file. One that is large takes its time, and requests on this thread have none.
+/// Closes a file; a large one on a blocking thread, since that takes time.
 fn let_go<F: Send + 'static>(file: F, bytes: u64) {
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) if bytes > LARGE => drop(runtime.spawn_blocking(move || drop(file))),
@@ -91,7 +90,7 @@ fn let_go<F: Send + 'static>(file: F, bytes: u64) {
     }
 }
 
-/// Bytes that still arrive.
+/// Spool that is being written.
 pub struct Spool {
     folder: PathBuf,
     memory: usize,
@@ -102,10 +101,10 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// Adds bytes.
+    /// Appends bytes.
     ///
     /// # Errors
-    /// `StorageFull`, or what else the disk says.
+    /// Returns `StorageFull` or another I/O error.
     pub async fn push(&mut self, bytes: &[u8]) -> Result<()> {
         self.length += bytes.len() as u64;
         if self.file.is_none() && self.held.len() + bytes.len() <= self.memory {
@@ -133,15 +132,15 @@ impl Spool {
             tempfile::tempfile_in(&folder)
         });
         let mut file = tokio::fs::File::from_std(made.await.map_err(Error::other)??);
-        // What waits for the disk is memory too.
+        // Bytes that wait for the disk use memory too.
         file.set_max_buf_size(SLICE);
         Ok(file)
     }
 
-    /// There is no more; from now on it can be read.
+    /// Completes the spool, which makes it readable.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Returns any I/O error.
     pub async fn seal(mut self) -> Result<Spooled> {
         let length = self.length;
         if let Some(file) = &mut self.file {
@@ -166,7 +165,7 @@ impl Drop for Spool {
     }
 }
 
-/// Bytes that are all there, for as many readers as there are clones.
+/// Complete spool, readable through any number of clones.
 #[derive(Clone)]
 pub struct Spooled {
     held: Arc<Held>,
@@ -178,9 +177,9 @@ enum Held {
     File(OnDisk),
 }
 
-/// A file, and its share of the room for all.
+/// File, and its part of the common size limit.
 struct OnDisk {
-    /// `None` once it is let go of.
+    /// `None` after it was closed.
     file: Option<File>,
     length: u64,
     _room: Room,
@@ -195,28 +194,28 @@ impl Drop for OnDisk {
 }
 
 impl Spooled {
-    /// How many bytes.
+    /// Length in bytes.
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.length
     }
 
-    /// None at all.
+    /// Returns true if it is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// They are in a file.
+    /// Returns true if the bytes are in a file.
     #[must_use]
     pub fn is_file(&self) -> bool {
         matches!(*self.held, Held::File(..))
     }
 
-    /// The bytes from a place on, at most [`SLICE`] of them; none at the end.
+    /// Reads at most [`SLICE`] bytes from an offset; empty at the end.
     ///
     /// # Errors
-    /// What the disk says; a file that became shorter.
+    /// Returns any I/O error, also if the file was truncated.
     pub async fn read(&self, at: u64) -> Result<Bytes> {
         let most = usize::try_from(self.length.saturating_sub(at)).unwrap_or(SLICE).min(SLICE);
         if most == 0 {

@@ -1,5 +1,4 @@
-//! What lasts: the store, and the pepper that key digests are made with. Every
-//! call here blocks; async callers go through [`off_thread`].
+//! Persistent state: the store, and the pepper of the key digests. All calls block; async callers use [`off_thread`].
 
 mod pepper;
 
@@ -21,24 +20,24 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The open store and its secrets.
+/// Open store and its secrets.
 #[derive(Clone)]
 pub struct Vault {
-    /// The store itself.
+    /// Store.
     pub store: Arc<dyn Store>,
-    /// The same, to be handed over; its folder, and how it is opened.
+    /// Same store for a handover; its folder and options.
     handed: (Arc<Handed>, PathBuf, StoreOptions),
-    /// API keys in it.
+    /// API keys.
     pub keys: KeyStore,
-    /// Accounts in it.
+    /// Accounts.
     pub accounts: AccountStore,
-    /// What they and their keys spent.
+    /// Spending of accounts and keys.
     pub spends: SpendStore,
-    /// Speeds as they were measured.
+    /// Measured latency statistics.
     pub figures: MeasurementStore,
-    /// Who changed what.
+    /// Audit log of administrative changes.
     pub audit: AuditLog,
-    /// The ledger in it, and its second copy.
+    /// Ledger and its replica files.
     pub ledger: Arc<LedgerStore>,
     /// HMAC key of the digests.
     pub pepper: Pepper,
@@ -46,7 +45,7 @@ pub struct Vault {
     pub admin_token: Arc<str>,
 }
 
-/// 32 secret bytes; prints as `***`.
+/// Secret of 32 bytes; its debug output is `***`.
 #[derive(Clone, Copy)]
 pub struct Pepper(pub [u8; 32]);
 
@@ -56,24 +55,24 @@ impl std::fmt::Debug for Pepper {
     }
 }
 
-/// The store, in the storage folder.
+/// Name of the store in the storage folder.
 pub const STORE: &str = "store";
-/// The ledger's second copy.
+/// Folder of the ledger's replica files.
 pub const LEDGER: &str = "ledger";
-/// What key digests are made with.
+/// File of the pepper, the secret of the key digests.
 pub const PEPPER: &str = "pepper";
-/// Left by the demo in its storage folder.
+/// File that the demo creates in its storage folder.
 pub const DEMO: &str = "demo";
-/// The admin token's file, which the command line reads too.
+/// File of the admin token, which the command line reads too.
 pub const ADMIN_TOKEN: &str = "admin.token";
-/// Characters of an admin token at least: what was made has 64, and a file that was emptied must not open the door.
+/// Minimum length of an admin token in characters: a generated one has 64, and an emptied file must not grant access.
 const TOKEN: usize = 32;
 
 impl Vault {
-    /// Opens the store, making what is missing at the first start.
+    /// Opens the store, and creates what is missing at the first start.
     ///
     /// # Errors
-    /// One sentence that says what is in the way.
+    /// Returns a sentence for the operator if the storage cannot be used.
     pub fn open(storage: &StorageSettings) -> Result<Self, String> {
         let folder = &storage.path;
         fs::DirBuilder::new()
@@ -109,10 +108,10 @@ impl Vault {
 }
 
 impl Vault {
-    /// Closes the store and waits for another process to take it; opens it again if that does not. Blocks.
+    /// Closes the store and waits for another process to take it; opens it again if that fails. Blocks.
     ///
     /// # Errors
-    /// Why it was not taken.
+    /// Returns the reason of the failure.
     pub fn hand_over(&self, taken: impl FnOnce() -> Result<Arc<Link>, String>) -> Result<Arc<Link>, String> {
         let (handed, place, options) = &self.handed;
         handed
@@ -120,24 +119,24 @@ impl Vault {
     }
 }
 
-/// Proves the admin token that is there; one that is not is made at the start.
+/// Checks an existing admin token; a missing one is created at the start.
 ///
 /// # Errors
-/// One sentence that says what to do.
+/// Returns a sentence that tells the operator what to do.
 pub fn prove_token(storage: &StorageSettings) -> Result<(), String> {
     let path = storage.path.join(ADMIN_TOKEN);
     match fs::read_to_string(&path) {
         Ok(token) => long(&path, token.trim().to_owned()).map(|_| ()),
-        // It is made at the start; or it is another user's, who is told then.
+        // A missing file is created at the start; a permission error of another user is reported then.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => Ok(()),
         Err(_) => read(&path).map(|_| ()),
     }
 }
 
-/// The store alone, if there is one, to be looked at; nothing is made.
+/// Opens the store if it exists, and creates nothing.
 ///
 /// # Errors
-/// One sentence that says what is in the way.
+/// Returns a sentence for the operator if the store cannot be opened.
 pub fn look(storage: &StorageSettings) -> Result<Option<Arc<dyn Store>>, String> {
     let folder = storage.path.join(STORE);
     if !folder.is_dir() {
@@ -147,10 +146,10 @@ pub fn look(storage: &StorageSettings) -> Result<Option<Arc<dyn Store>>, String>
     penstock_storage::open(&folder, options).map(Some).map_err(|error| told(&folder, &error))
 }
 
-/// Writes again what the second copy of the ledger lacks of the store; returns a sentence for each month.
+/// Restores missing parts of the replica files from the store; returns a sentence for each month.
 ///
 /// # Errors
-/// One sentence that says what is in the way.
+/// Returns a sentence for the operator if the ledger cannot be opened.
 pub fn heal_ledger(storage: &StorageSettings) -> Result<Vec<String>, String> {
     let store = look(storage)?;
     let store = store.ok_or_else(|| format!("There is no store in {}.", storage.path.display()))?;
@@ -159,20 +158,20 @@ pub fn heal_ledger(storage: &StorageSettings) -> Result<Vec<String>, String> {
     Ok(ledger.take_repairs())
 }
 
-/// Accepts another pepper than the one that the keys were made with; returns how many keys have to be replaced.
+/// Accepts another pepper than that of the existing keys; returns the number of keys that have to be replaced.
 ///
 /// # Errors
-/// One sentence that says what is in the way.
+/// Returns a sentence for the operator if the store is missing or cannot be written.
 pub fn renew_pepper(storage: &StorageSettings) -> Result<u64, String> {
     let store = look(storage)?;
     let store = store.ok_or_else(|| format!("There is no store in {}.", storage.path.display()))?;
     pepper::renew(storage, &store)
 }
 
-/// Runs a blocking call of the store away from the async threads.
+/// Runs a blocking call of the store on a blocking thread.
 ///
 /// # Errors
-/// The call's own, as a sentence.
+/// Returns the error of the call as text.
 pub async fn off_thread<T, E>(call: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, String>
 where
     T: Send + 'static,
@@ -184,7 +183,7 @@ where
         .map_err(|error| error.to_string())
 }
 
-/// Why a store cannot be opened, as one sentence that says which: a disk's refusal names no folder by itself.
+/// Formats the error of opening a store as a sentence, with its path, since I/O errors do not name it.
 pub(crate) fn told(store: &Path, error: &StoreError) -> String {
     match error {
         StoreError::Io { .. } => sentence(&format!("{error}, at {}", store.display())),
@@ -192,15 +191,15 @@ pub(crate) fn told(store: &Path, error: &StoreError) -> String {
     }
 }
 
-/// A cause as one sentence.
+/// Formats a cause as a sentence.
 pub fn sentence(cause: &str) -> String {
     let mut letters = cause.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
     format!("{first}{}.", letters.as_str())
 }
 
-/// What lasts is its owner's alone, also where an earlier version made it, or the store's engine, which asks for no mode.
-/// The folder itself stays as it is: whoever made it may want others to get at archives in it.
+/// Restricts all files to their owner, including those that an earlier version or the store's engine created with a
+/// wider mode. The folder itself keeps its mode, since others may need access to archives in it.
 fn restrict(folder: &Path) {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     let files =
@@ -213,8 +212,8 @@ fn restrict(folder: &Path) {
     }
 }
 
-/// Reads a secret file, or makes it, readable by its owner alone. It appears
-/// whole or not at all, so that a crash cannot leave half a pepper.
+/// Reads a secret file, or creates it, readable by its owner only. It appears complete or not at all, so that a crash
+/// cannot leave a partial secret.
 fn made(path: &Path, make: fn() -> String) -> Result<String, String> {
     if let Some(text) = read(path)? {
         return Ok(text);
@@ -224,7 +223,7 @@ fn made(path: &Path, make: fn() -> String) -> Result<String, String> {
     Ok(text)
 }
 
-/// Writes a secret file, over an old one if there is one.
+/// Writes a secret file, and replaces an existing one.
 fn replace(path: &Path, text: &str) -> Result<(), String> {
     let failed = |error: std::io::Error| unusable(path, &error);
     let aside: PathBuf = path.with_extension("new");
@@ -243,7 +242,7 @@ fn replace(path: &Path, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What a secret file says, if it is there.
+/// Reads a secret file, if it exists.
 fn read(path: &Path) -> Result<Option<String>, String> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text.trim().to_owned())),
@@ -256,7 +255,7 @@ fn unusable(path: &Path, error: &std::io::Error) -> String {
     format!("The file {} cannot be used: {error}.", path.display())
 }
 
-/// An admin token that cannot be guessed.
+/// Checks the length of an admin token.
 fn long(path: &Path, token: String) -> Result<String, String> {
     let length = token.chars().count();
     if length >= TOKEN {
@@ -269,7 +268,7 @@ fn long(path: &Path, token: String) -> Result<String, String> {
     ))
 }
 
-/// 32 random bytes in hexadecimal.
+/// Returns 32 random bytes in hexadecimal.
 fn hex_secret() -> String {
     hex::text(&rand::random::<[u8; 32]>())
 }
@@ -311,7 +310,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let storage = StorageSettings { path: folder.path().to_owned(), ballast_bytes: 0, pepper: None };
         let store = folder.path().join(STORE);
-        // No disk gives a folder where a file has to be; a file without rights would be one for root.
+        // A folder in place of the file is unreadable; a file without permissions would be readable for root.
         fs::create_dir_all(store.join("lock")).unwrap();
         let said = look(&storage).map(|_| ()).unwrap_err();
         assert!(said.ends_with(&format!(", at {}.", store.display())), "{said}");

@@ -1,4 +1,4 @@
-//! The line of a process that leaves to the one that took over.
+//! Connection of the old process to the one that took over.
 
 use super::messages::Sent;
 use super::messages::{self, ToNew, ToOld};
@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
-/// The line.
+/// Control channel to the new process.
 pub struct Link {
     out: Mutex<UnixStream>,
     waiting: Mutex<HashMap<u64, mpsc::Sender<Option<Answer>>>>,
@@ -18,19 +18,19 @@ pub struct Link {
     lost: AtomicBool,
 }
 
-/// What the other process tells of by itself.
+/// Event that the other process sends unasked.
 pub enum News {
-    /// A key changed.
+    /// Change of a key.
     Key(String),
-    /// An account changed.
+    /// Change of an account.
     Account(String),
 }
 
 impl Link {
-    /// Takes the line up; `news` is called with what comes unasked.
+    /// Starts the reader thread; it calls `news` for each event.
     ///
     /// # Errors
-    /// The system has no thread to give.
+    /// Returns an error if the thread cannot be started.
     pub fn start(stream: UnixStream, mut news: impl FnMut(News) + Send + 'static) -> Result<Arc<Self>> {
         let mut from = stream.try_clone()?;
         let link = Arc::new(Self {
@@ -62,7 +62,7 @@ impl Link {
         }
     }
 
-    /// Asks and waits; `None` if nobody answers any more.
+    /// Sends a request and waits for its response; `None` if the connection is lost.
     fn ask(&self, frame: impl FnOnce(u64) -> ToNew) -> Option<Option<Answer>> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (asker, answer) = mpsc::channel();
@@ -74,22 +74,22 @@ impl Link {
         answer.recv().ok()
     }
 
-    /// Wants something of the store; blocks.
+    /// Sends a request to the store. Blocks.
     pub fn call(&self, call: Call) -> Option<Answer> {
         self.ask(|number| ToNew::Call { number, call }).flatten()
     }
 
-    /// Sends acts and waits until they are on the disk; false if they never will be.
+    /// Sends ledger actions and waits until they are on the disk; false if they never will be.
     pub fn send(&self, acts: Vec<Sent>) -> bool {
         self.ask(|number| ToNew::Acts { number, acts }).is_some()
     }
 
-    /// Nothing more comes.
+    /// Announces the end of the connection.
     pub fn bye(&self) {
         messages::write(&mut *self.out.lock(), &ToNew::Bye).ok();
     }
 
-    /// The other process is gone.
+    /// Returns true if the other process is gone.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)

@@ -1,4 +1,4 @@
-//! Listening sockets on their way from one process to the next.
+//! Transfer of listening sockets between processes (`SCM_RIGHTS`).
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -10,15 +10,15 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// Most sockets that are handed over.
+/// Maximum number of sockets.
 pub const MOST: usize = 64;
-/// What a socket rides on.
+/// Data byte that carries a descriptor.
 const CARRIER: &[u8] = b"s";
 
-/// Sends them all, each with a byte of its own.
+/// Sends the sockets, each with one data byte.
 ///
 /// # Errors
-/// Nobody is there.
+/// Returns an error if the other process is gone.
 pub fn send(over: &UnixStream, sockets: &[TcpListener]) -> Result<()> {
     for socket in sockets {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -32,10 +32,10 @@ pub fn send(over: &UnixStream, sockets: &[TcpListener]) -> Result<()> {
     Ok(())
 }
 
-/// Receives so many.
+/// Receives `count` sockets.
 ///
 /// # Errors
-/// Nobody is there, or something else came.
+/// Returns an error if the other process is gone, or the message has no descriptor.
 pub fn receive(over: &UnixStream, count: usize) -> Result<Vec<TcpListener>> {
     (0..count.min(MOST)).map(|_| one(over)).collect()
 }

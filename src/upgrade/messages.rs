@@ -1,11 +1,11 @@
-//! What the two processes say to each other: JSON, each frame behind its length.
+//! Messages between the two processes: JSON, each with its length before it (4 bytes, little-endian).
 
 use crate::upgrade::remote::{Answer, Call};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{Error, ErrorKind, Read, Result, Write};
 
-/// Bytes of a frame at most: a page of rows is the largest thing in one.
+/// Maximum message size in bytes; a page of rows is the largest.
 const MOST: usize = 64 << 20;
 
 /// An act on its way to the process that writes.
@@ -22,52 +22,52 @@ pub struct Sent {
     pub counted: bool,
 }
 
-/// From the process that leaves.
+/// Message from the old process.
 #[derive(Serialize, Deserialize)]
 pub enum ToNew {
-    /// The sockets that come along, by the addresses they have.
+    /// Addresses of the sockets that follow.
     Sockets(Vec<std::net::SocketAddr>),
-    /// The store is closed: it is the reader's.
+    /// Notice that the store is closed and belongs to the new process.
     Yours,
-    /// What its exchanges did, in order.
+    /// Ledger actions of its exchanges, in order.
     Acts {
-        /// Named in the answer.
+        /// Number to acknowledge.
         number: u64,
-        /// The acts.
+        /// Ledger actions.
         acts: Vec<Sent>,
     },
-    /// Something it wants of the store.
+    /// Request to the store.
     Call {
-        /// Named in the answer.
+        /// Number of the response.
         number: u64,
-        /// What.
+        /// Request.
         call: Call,
     },
-    /// Nothing more comes.
+    /// End of the connection.
     Bye,
 }
 
-/// To the process that leaves.
+/// Message to the old process.
 #[derive(Serialize, Deserialize)]
 pub enum ToOld {
-    /// Its configuration is good and its sockets are there; it needs the store.
+    /// Notice that the configuration is valid and the sockets are bound; only the store is missing.
     Prepared,
-    /// It serves.
+    /// Notice that the new process serves.
     Ready,
-    /// Acts are on the disk.
+    /// Acknowledgement of actions that are on the disk.
     Kept(u64),
-    /// What the store said.
+    /// Response of the store.
     Answer(u64, Answer),
-    /// A key is not what it was.
+    /// Change of a key.
     Key(String),
-    /// An account is not what it was.
+    /// Change of an account.
     Account(String),
 }
 
-/// Writes a frame.
+/// Writes a message.
 ///
 /// # Errors
-/// Nobody reads.
+/// Returns an error if the other process has closed the connection.
 pub fn write(out: &mut impl Write, frame: &impl Serialize) -> Result<()> {
     let mut text = vec![0; 4];
     serde_json::to_writer(&mut text, frame)?;
@@ -78,10 +78,10 @@ pub fn write(out: &mut impl Write, frame: &impl Serialize) -> Result<()> {
     out.write_all(&text)
 }
 
-/// Reads the next frame.
+/// Reads the next message.
 ///
 /// # Errors
-/// Nobody writes any more, or not this.
+/// Returns an error if the connection is closed or the message is invalid.
 pub fn read<T: DeserializeOwned>(from: &mut impl Read) -> Result<T> {
     let mut length = [0; 4];
     from.read_exact(&mut length)?;

@@ -1,4 +1,4 @@
-//! The process that leaves: it starts its successor and waits for its word.
+//! Old process of an upgrade: starts its successor and waits until it serves.
 
 use super::control_channel::{Link, News};
 use super::messages::{self, ToNew, ToOld};
@@ -12,10 +12,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the new process may take for a step.
+/// Longest time of the new process for each step.
 const STEP: Duration = Duration::from_secs(120);
 
-/// How this process was started.
+/// Program path and arguments of this process.
 #[derive(Clone, Debug)]
 pub struct Program {
     path: PathBuf,
@@ -23,13 +23,13 @@ pub struct Program {
 }
 
 impl Program {
-    /// As it is known now: later there may be another file in its place.
+    /// Reads them now, since the file may be replaced later.
     ///
     /// # Errors
-    /// The system does not tell.
+    /// Returns a sentence if the path is unknown.
     pub fn this() -> Result<Self, String> {
         let mut arguments = std::env::args_os();
-        // The path it was called by may be a link, which leads to the new one then.
+        // The path may be a symbolic link, which leads to the new binary later.
         let called = arguments.next().map(PathBuf::from).filter(|path| path.components().count() > 1);
         let path = called.map_or_else(std::env::current_exe, std::path::absolute);
         let path = path.map_err(|error| format!("The path of this program is not known: {error}."))?;
@@ -37,17 +37,17 @@ impl Program {
     }
 }
 
-/// A successor that has been started.
+/// Started successor.
 pub struct Successor {
     child: Child,
     line: UnixStream,
 }
 
 impl Successor {
-    /// Starts it, gives it the sockets, and waits until it needs the store; blocks.
+    /// Starts the process, sends it the sockets, and waits until it needs the store. Blocks.
     ///
     /// # Errors
-    /// One sentence that says what is in the way; it has ended then.
+    /// Returns a sentence for the operator; the new process has ended then.
     pub fn prepare(program: &Program, listeners: &[TcpListener]) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("The new process cannot be started: {error}.");
         let (line, theirs) = UnixStream::pair().map_err(failed)?;
@@ -72,16 +72,16 @@ impl Successor {
         fd_passing::send(&self.line, listeners)
     }
 
-    /// Its process.
+    /// Process ID.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The store is its own; waits until it serves. Blocks.
+    /// Gives up the store and waits until the new process serves. Blocks.
     ///
     /// # Errors
-    /// One sentence that says what is in the way; it has ended then.
+    /// Returns a sentence for the operator; the new process has ended then.
     pub fn take_over(mut self, news: impl FnMut(News) + Send + 'static) -> Result<Arc<Link>, String> {
         let told = messages::write(&mut self.line, &ToNew::Yours);
         if told.is_err() || !matches!(messages::read(&mut self.line), Ok(ToOld::Ready)) {
@@ -91,19 +91,19 @@ impl Successor {
             line.set_read_timeout(None)?;
             Link::start(line, news)
         });
-        line.map_err(|error| format!("{} ({error})", self.end("cannot be talked to")))
+        line.map_err(|error| format!("{} ({error})", self.end("cannot be reached")))
     }
 
-    /// Ends it, so that nobody has the store.
+    /// Kills the process, so that it does not hold the store.
     fn end(mut self, what: &str) -> String {
         let ended = self.child.try_wait().ok().flatten();
         self.child.kill().ok();
         let ended = ended.or_else(|| self.child.wait().ok());
         let how = ended.map(|status| format!(" ({status})")).unwrap_or_default();
-        format!("The new process {what}{how}; this one goes on.")
+        format!("The new process {what}{how}; the old process continues.")
     }
 
-    /// Ends it, because this process goes on.
+    /// Kills the process, because this one continues.
     pub fn call_off(self) {
         self.end("is not needed");
     }

@@ -1,5 +1,4 @@
-//! The store as the house sees it: in this process, or in the one that it was
-//! handed over to. Whoever calls while it is on its way waits.
+//! Store that may be in this process or in the one that took it over. Calls during the handover wait.
 
 use crate::upgrade::control_channel::Link;
 use parking_lot::RwLock;
@@ -11,18 +10,18 @@ use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-/// Where the store is.
+/// Location of the store.
 enum Whereabouts {
     Here(Arc<dyn Store>),
     There(Arc<Link>),
-    /// It could not be taken back.
+    /// State after a failed handover, if the store could not be opened again.
     Nowhere,
 }
 
-/// A store that can be handed over.
+/// Store that can be handed over to another process.
 pub struct Handed(RwLock<Whereabouts>);
 
-/// What may be wanted of a store in another process.
+/// Request to the store of the other process.
 #[derive(Serialize, Deserialize)]
 pub enum Call {
     /// See [`Store::get`].
@@ -35,7 +34,7 @@ pub enum Call {
     Apply(Vec<Change>),
 }
 
-/// A step of a batch.
+/// Operation of a transaction.
 #[derive(Serialize, Deserialize)]
 pub struct Change(u8, Vec<u8>, Kind);
 
@@ -48,37 +47,37 @@ enum Kind {
     Delete,
 }
 
-/// What the store says to it.
+/// Response of the store in the other process.
 #[derive(Serialize, Deserialize)]
 pub enum Answer {
-    /// A row, if there is one.
+    /// Row, if it exists.
     Row(Option<Vec<u8>>),
-    /// Rows, and whether there are more.
+    /// Rows, and true if there are more.
     Page(Vec<(Vec<u8>, Vec<u8>)>, bool),
-    /// It is done.
+    /// Success.
     Done,
-    /// A guard did not hold.
+    /// Failed precondition, with the index of its operation.
     Guard(usize),
-    /// The disk is full.
+    /// Full disk.
     Full,
-    /// Something is damaged.
+    /// Damaged data.
     Corrupt(String),
-    /// Anything else; whether a batch was kept is unknown.
+    /// Any other error; the result of a transaction is then unknown.
     Failed,
 }
 
 impl Handed {
-    /// A store of this process.
+    /// Returns a store of this process.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self(RwLock::new(Whereabouts::Here(store)))
     }
 
-    /// Closes the store and waits for `taken`: where it is from then on, or, if
-    /// it was not taken, what `back` opens again. Blocks, and so does every call meanwhile.
+    /// Closes the store and waits for `taken`, which returns the connection to its new process; if that fails, `back`
+    /// opens it again. This call and all others block meanwhile.
     ///
     /// # Errors
-    /// Why it was not taken, and why it could not be opened again if that is so.
+    /// Returns the reason of the failure, and the error of `back` if the store could not be opened again.
     pub fn hand_over(
         &self,
         taken: impl FnOnce() -> Result<Arc<Link>, String>,
@@ -196,7 +195,7 @@ impl Store for Handed {
         }
     }
 
-    /// Never waits: it is asked from everywhere.
+    /// Health of the store. Never blocks, because it is called from async tasks.
     fn health(&self) -> StoreHealth {
         match self.0.try_read().as_deref() {
             Some(Whereabouts::Here(store)) => store.health(),
@@ -242,7 +241,7 @@ fn space(tag: u8) -> Option<StoreTable> {
 }
 
 impl Call {
-    /// Whether it writes batches: somebody has to run them.
+    /// Returns true if the request writes a batch, which this process then has to run.
     #[must_use]
     pub fn is_of_batches(&self) -> bool {
         let batches =
@@ -250,7 +249,7 @@ impl Call {
         matches!(self, Self::Apply(changes) if changes.iter().any(batches))
     }
 
-    /// Does it.
+    /// Executes the request.
     #[must_use]
     pub fn answer(self, store: &dyn Store) -> Answer {
         self.ask(store).unwrap_or_else(|error| match error {

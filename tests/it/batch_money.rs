@@ -119,7 +119,7 @@ async fn a_line_waits_for_what_a_request_holds() {
     provider.until_calls(1).await;
     let second = running.client.post("/v1/chat/completions", &ask).await;
     assert_eq!((second.status, second.header("retry-after")), (402, Some("1")), "{}", second.text());
-    assert!(second.text().contains("as long as other requests are at work"), "{}", second.text());
+    assert!(second.text().contains("while other requests are in flight"), "{}", second.text());
     let made = batch(&running.client, &lines(2)).await;
     within("the lines to come back", async { while retried(&running).await < 2 {} }).await;
     assert_eq!(provider.calls(), 1);

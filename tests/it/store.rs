@@ -175,14 +175,14 @@ async fn everything_is_proven_and_what_is_wrong_is_named() {
     fs::write(&all.output, [result("a"), result("a")].concat()).unwrap();
     refused(&all.store(&["verify"]), "for the second time");
     fs::write(&all.output, [result("a"), result("d")].concat()).unwrap();
-    refused(&all.store(&["verify"]), "what was not asked");
+    refused(&all.store(&["verify"]), "unknown custom_id");
     fs::write(&all.output, &kept).unwrap();
     let aside = all.input.with_extension("gone");
     fs::rename(&all.input, &aside).unwrap();
     refused(&all.store(&["verify"]), "its contents are missing");
     fs::rename(&aside, &all.input).unwrap();
     for (why, counts) in [
-        ("2 lines are noted to be done, and 1 are counted", BatchCounts { failed: 0, ..all.batch.counts }),
+        ("2 lines are marked as finished, and 1 are counted", BatchCounts { failed: 0, ..all.batch.counts }),
         ("add up to 4 of 3 lines", BatchCounts { cancelled: 2, ..all.batch.counts }),
     ] {
         all.change_batch(|batch| batch.counts = counts);

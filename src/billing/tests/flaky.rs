@@ -1,4 +1,4 @@
-//! A store in memory that can be told to fail: to be full, to hang, or to keep what it is given and say it did not.
+//! Store in memory with injected faults: a full disk, a hang, or a commit that is reported as failed.
 
 use parking_lot::Mutex;
 use penstock_storage::{
@@ -8,20 +8,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A store in memory that can be told to fail.
+/// Store in memory with injected faults.
 #[derive(Debug)]
 pub(super) struct Flaky {
     inner: Arc<dyn Store>,
     pub(super) full: AtomicBool,
-    /// So many batches are kept, and answered with an error.
+    /// Number of transactions that are committed and reported as failed.
     pub(super) lies: AtomicU32,
-    /// So many batches before those are kept and answered with the truth.
+    /// Number of transactions before those that are reported correctly.
     pub(super) passes: AtomicU32,
-    /// Batches that were begun.
+    /// Number of transactions that were started.
     pub(super) begun: AtomicU32,
-    /// Batches wait as long as this.
+    /// True while transactions block.
     pub(super) stalls: AtomicBool,
-    /// What was kept.
+    /// Committed transactions.
     pub(super) kept: Mutex<Vec<Transaction>>,
 }
 
@@ -93,7 +93,7 @@ impl Store for Flaky {
     }
 }
 
-/// Whether there was one left; there is one less now.
+/// Decrements a counter; returns true if it was positive.
 fn one_less(count: &AtomicU32) -> bool {
     count.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1)).is_ok()
 }

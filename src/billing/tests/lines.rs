@@ -1,4 +1,4 @@
-//! How lines of batches end in the ledger: together with their rows, or not at all.
+//! Tests of batch lines in the ledger: their ends are committed with their rows, or not at all.
 
 use super::*;
 use penstock_storage::ledger::decompress;
@@ -22,7 +22,7 @@ fn ends_and_their_rows_are_one_commit_whatever_waits_beside_them() {
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 10_000_000).unwrap();
     store.stalls.store(true, Ordering::Release);
-    // More than one commit holds.
+    // More than fits in one commit.
     let hold = |name: String| reserve(&ledger, &name, 100).unwrap();
     (0..4_000).for_each(|n| {
         hold(format!("before{n}")).settle(charge(1));
@@ -98,7 +98,7 @@ fn more_than_a_commit_holds_is_given_back() {
     let TooMuch(ends, back) = ledger.enter(vec![], rows(MOST_ROWS + 1, 10)).err().unwrap();
     assert_eq!((ends.len(), back.len()), (0, MOST_ROWS + 1));
     assert!(ledger.enter(vec![], rows(17, 64 * 1024)).is_err());
-    // One row that the store takes from nobody.
+    // A row that exceeds the store's limit.
     assert!(ledger.enter(vec![], rows(1, 64 * 1024)).is_ok());
     assert!(ledger.enter(vec![], rows(1, 64 * 1024 + 1)).is_err());
     assert!(ledger.enter(vec![], vec![row(&"k".repeat(513), None)]).is_err());
@@ -110,7 +110,7 @@ fn rows_that_the_store_never_takes_keep_nobody_elses_charge_from_it() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 10_000).unwrap();
-    // Past the check that keeps them out, and all in one commit.
+    // Pushed without the size check, all in one commit.
     let push = |end: Ending, rows| ledger.queue.push(Op::Lines(Lines { ends: vec![end.deed()], rows }));
     let end = |name: &str| reserve(&ledger, name, 100).unwrap().settling(charge(10));
     store.stalls.store(true, Ordering::Release);

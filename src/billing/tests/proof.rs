@@ -1,4 +1,4 @@
-//! The proof names what was changed by hand, and has nothing to say of what was corrected.
+//! Tests of the verification: it reports manual changes, and accepts corrections.
 
 use super::*;
 

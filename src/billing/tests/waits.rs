@@ -1,15 +1,15 @@
-//! Who waits for a write is not kept waiting for others; what nobody waits for is.
+//! Tests of the write window: an operation with a waiter is written soon, others are collected.
 
 use super::*;
 
-/// A window that no test waits for.
+/// Window that is longer than any test.
 const LONG: &str = "[ledger]\nwindow = \"1h\"\n";
 
 #[test]
 fn what_nobody_waits_for_waits_for_others() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
-    // Written at once, since whoever grants waits for it; and the writer is known to be at work.
+    // Written at once, since the caller of a grant waits for it; the writer is active then.
     grant(&ledger, "g1", 1_000).unwrap();
     let groups = store.kept.lock().len();
     let tickets: Vec<u64> =
@@ -68,7 +68,7 @@ fn a_line_of_a_batch_does_not_wait_for_the_window() {
 fn who_waits_for_what_one_group_had_no_room_for_does_not_wait_for_the_window_either() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
-    // Two each, the first group's and more than the second has room for, while the first is being written.
+    // Two operations each: those of the first group, and more than fit in the second, during the first write.
     store.stalls.store(true, Ordering::Release);
     (0..2_048 + 3_000).for_each(|n| {
         reserve(&ledger, &format!("before{n}"), 0).unwrap().settle(charge(0));
@@ -78,7 +78,7 @@ fn who_waits_for_what_one_group_had_no_room_for_does_not_wait_for_the_window_eit
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let kept = async {
         let mut kept = std::pin::pin!(ledger.kept(ticket));
-        // It has said that it waits before the writer goes on.
+        // It has registered as a waiter before the writer continues.
         assert!(
             std::future::poll_fn(|context| std::task::Poll::Ready(kept.as_mut().poll(context)))
                 .await
@@ -123,7 +123,7 @@ fn two_thousand_wait_for_nobody() {
     until("all are written", || ledger.state().waiting == 0);
 }
 
-/// Asks twice at once for the same grant while the store is at work, so that both are one commit.
+/// Requests the same grant twice during a write, so that both are in one commit.
 fn twice_at_once(ledger: &Arc<Ledger>, store: &Flaky, id: &str) -> Vec<Result<u64, Refused>> {
     let begun = store.begun.load(Ordering::Acquire);
     store.stalls.store(true, Ordering::Release);
@@ -146,7 +146,7 @@ fn a_grant_asked_for_twice_at_once_is_made_once_and_both_are_told_when_it_is_on_
     let told = twice_at_once(&ledger, &store, "g1");
     let made = told.iter().find_map(|told| told.ok()).unwrap();
     assert!(told.contains(&Err(Refused::Already(made))), "{told:?}");
-    // A store that takes it and says it did not: neither is kept waiting, and neither is told that it was made.
+    // The store commits and reports a failure: neither caller waits, and neither receives a success.
     store.passes.store(1, Ordering::Release);
     store.lies.store(1, Ordering::Release);
     assert_eq!(twice_at_once(&ledger, &store, "g2"), [Err(Refused::Unknown), Err(Refused::Unknown)]);

@@ -1,16 +1,16 @@
-//! What stands in an address, undone once: ids in its path, parameters behind its `?`.
+//! Percent-decoding of the URL: IDs in the path, and query parameters.
 //!
-//! Promises: what is no UTF-8 afterwards is empty, so that it names nothing.
+//! Guarantee: text that is not valid UTF-8 after decoding becomes empty, so that it matches nothing.
 
 use penstock_contract::percent;
 use std::borrow::Cow;
 
-/// A part of a path.
+/// Decodes a part of a path.
 pub fn decoded(tail: &str) -> Cow<'_, str> {
     percent::decoded(tail).unwrap_or_default()
 }
 
-/// Names and values of a query; one without `=` has an empty value.
+/// Names and values of a query; a name without `=` has an empty value.
 pub fn parameters(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
     let undone = |text| percent::form(text).unwrap_or_default();
     percent::parameters(query).map(move |(name, value)| (undone(name), undone(value)))

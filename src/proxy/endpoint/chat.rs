@@ -1,4 +1,4 @@
-//! `POST /v1/chat/completions`: a chat ask goes to the relay.
+//! `POST /v1/chat/completions`: a chat request, handled by the relay.
 
 use super::Endpoint;
 use crate::proxy::exchange::{Ended, Exchange};
@@ -8,7 +8,7 @@ use http::Method;
 use penstock_auth::KeyScope;
 use penstock_contract::Refusal;
 
-/// The endpoint.
+/// Endpoint of chat completions.
 pub struct Chat;
 
 #[async_trait]

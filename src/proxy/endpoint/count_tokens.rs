@@ -1,4 +1,4 @@
-//! `POST /v1/messages/count_tokens`: counts, and bills nothing.
+//! `POST /v1/messages/count_tokens`: counts tokens without a charge.
 
 use super::Endpoint;
 use crate::proxy::context_window;
@@ -11,7 +11,7 @@ use penstock_auth::KeyScope;
 use penstock_contract::Refusal;
 use penstock_limits::Cost;
 
-/// The endpoint.
+/// Endpoint of token counts.
 pub struct CountTokens;
 
 #[async_trait]
@@ -42,7 +42,7 @@ impl Endpoint for CountTokens {
         let (entry, _) = x.come_in()?;
         let (name, _) = penstock_routing::split(&ask.model);
         let model = model_of(x, &ask, name)?;
-        // A request like any other for the limits of its key and account; it uses no tokens of theirs.
+        // It counts for the request limits of its key and account, and uses none of their tokens.
         x.pass(entry, &Cost::default())?;
         let counting = x.counting();
         let count = tokio::select! {

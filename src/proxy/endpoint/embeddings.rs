@@ -1,4 +1,4 @@
-//! `POST /v1/embeddings`: texts become vectors. Token ids become text first.
+//! `POST /v1/embeddings`: embeddings of texts. Token IDs are decoded to text first.
 
 use super::Endpoint;
 use crate::config::settings::TokenIdPolicy;
@@ -11,10 +11,10 @@ use penstock_auth::KeyScope;
 use penstock_contract::{Ask, Embed, Inputs, Refusal, Task};
 use penstock_tokens::Encoding;
 
-/// Bodies up to this size are decoded where they are.
+/// Size in bytes up to which bodies are decoded on the current thread.
 const QUICK: usize = 256 * 1024;
 
-/// The endpoint.
+/// Endpoint of embeddings.
 pub struct Embeddings;
 
 #[async_trait]
@@ -47,7 +47,7 @@ impl Endpoint for Embeddings {
     }
 }
 
-/// The ask with texts instead of token ids, as its model's setting says.
+/// Replaces token IDs with their texts, if the model's configuration says so.
 async fn in_texts(x: &mut Exchange<'_>, ask: Ask) -> Result<Ask, Refusal> {
     let Task::Embed(Embed { inputs: Inputs::Ids(_) | Inputs::Mixed(_), .. }) = &ask.task else {
         return Ok(ask);
@@ -60,8 +60,8 @@ async fn in_texts(x: &mut Exchange<'_>, ask: Ask) -> Result<Ask, Refusal> {
         }
         TokenIdPolicy::Text(encoding) if ask.body.len() <= QUICK => decoded(ask, encoding),
         TokenIdPolicy::Text(encoding) => {
-            // An id of a few digits may stand for 128 bytes: one account writes one such text at a time, and the text
-            // counts as a body does.
+            // An ID of a few digits may decode to 128 bytes: an account decodes one such text at a time, and the text
+            // counts as body memory.
             let ask = x.counting().in_turn(move |_| decoded(ask, encoding)).await??;
             x.hold(ask.prompt_bytes)?;
             Ok(ask)
@@ -69,11 +69,11 @@ async fn in_texts(x: &mut Exchange<'_>, ask: Ask) -> Result<Ask, Refusal> {
     }
 }
 
-/// Writes the text of each array of ids. What is a text already stays as it is.
+/// Decodes each array of token IDs. Inputs that are texts already do not change.
 fn decoded(mut ask: Ask, encoding: Encoding) -> Result<Ask, Refusal> {
     let Task::Embed(embed) = &mut ask.task else { return Ok(ask) };
     let arrays = embed.inputs.values();
-    // One array may be the input itself, or the only one in a list.
+    // A single array may be the input itself, or the only array of a list.
     let nested =
         ask.fields.get("input").is_some_and(|input| arrays.iter().all(|ids| ids.len() < input.value.len()));
     let mut texts = Vec::with_capacity(arrays.len());

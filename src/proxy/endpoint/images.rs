@@ -1,5 +1,5 @@
-//! `POST /v1/images/generations`: a drawing's ask goes to the relay.
-//! `GET /v1/images/content/…`: a drawing goes to whoever knows its address.
+//! `POST /v1/images/generations`: an image request, handled by the relay.
+//! `GET /v1/images/content/…`: a generated image, for every client that knows its URL.
 
 use super::Endpoint;
 use crate::config::settings::ImageFormat;
@@ -13,7 +13,7 @@ use penstock_auth::KeyScope;
 use penstock_contract::{Code, Refusal, Task};
 use std::time::Duration;
 
-/// The endpoint.
+/// Endpoint of image generation.
 pub struct Generations;
 
 #[async_trait]
@@ -55,8 +55,7 @@ impl Endpoint for Generations {
     }
 }
 
-/// An image under its address. Whoever knows that may have it: clients fetch it
-/// like any other image, without their key.
+/// Endpoint of a generated image. The URL is the only credential: clients fetch images without their API key.
 pub struct Content;
 
 #[async_trait]
@@ -83,9 +82,9 @@ impl Endpoint for Content {
 
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<Ended, Refusal> {
         let now = x.house.clock.now();
-        let gone = || Refusal::because(Code::NotFound, "There is no image here, or not any more.");
+        let gone = || Refusal::because(Code::NotFound, "There is no image at this URL, or it has expired.");
         let kept = x.house.shelf.get(tail, now).ok_or_else(gone)?;
-        // Read once before the head goes out, so that a failing disk is an error and not half an image.
+        // Read before the response head is sent, so that a disk error is an error and not a truncated image.
         let first = kept.image.read(0).await.map_err(|error| crate::storage::files::disk(&error))?;
         x.hold(first.len())?;
         x.record.status = 200;
@@ -100,7 +99,7 @@ impl Endpoint for Content {
     }
 }
 
-/// What keeps a browser from taking an image for anything else.
+/// Headers that keep a browser from interpreting an image as anything else.
 fn head(x: &Exchange<'_>, left: Duration) -> Head {
     let age = format!("private, max-age={}", left.as_secs());
     x.head(200)

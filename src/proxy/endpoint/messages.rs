@@ -1,4 +1,4 @@
-//! `POST /v1/messages`: a messages ask goes to the relay.
+//! `POST /v1/messages`: a request in the messages dialect, handled by the relay.
 
 use super::Endpoint;
 use crate::proxy::exchange::{Ended, Exchange};
@@ -9,7 +9,7 @@ use penstock_admission::Purpose;
 use penstock_auth::KeyScope;
 use penstock_contract::Refusal;
 
-/// The endpoint.
+/// Endpoint of messages.
 pub struct Messages;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! What the gateway answers. A newcomer adds a file here and a line in [`ENDPOINTS`].
+//! Endpoints of the public listener. A new endpoint needs a file here and an entry in [`ENDPOINTS`].
 
 mod address;
 mod batches;
@@ -26,33 +26,33 @@ use penstock_contract::{Code, Dialect, Refusal};
 /// One method on one path.
 #[async_trait]
 pub trait Endpoint: Sync {
-    /// Its name in metrics and logs.
+    /// Name in metrics and logs.
     fn name(&self) -> &'static str;
 
-    /// The method it takes.
+    /// HTTP method.
     fn method(&self) -> Method;
 
-    /// Its path below the host; a `*` takes anything that is not nothing.
+    /// Path pattern below the host; a `*` matches any non-empty text.
     fn path(&self) -> &'static str;
 
-    /// The scope that a key needs.
+    /// Scope that a key needs.
     fn scope(&self) -> KeyScope;
 
-    /// It asks for no key.
+    /// Returns true if the endpoint needs no key.
     fn is_open(&self) -> bool {
         false
     }
 
-    /// Lines of batches may ask it, by its path as it stands.
+    /// Returns true if batch lines may use the endpoint, by its literal path.
     fn takes_lines(&self) -> bool {
         false
     }
 
-    /// Answers, or hands the ask to the relay. `tail` is what `*` matched, still encoded.
+    /// Responds, or passes the request to the relay. `tail` is the text that `*` matched, still percent-encoded.
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<Ended, Refusal>;
 }
 
-/// Every endpoint. Mistakes name those that take lines in this order.
+/// Every endpoint. Error messages list those that accept batch lines in this order.
 const ENDPOINTS: &[&dyn Endpoint] = &[
     &chat::Chat,
     &messages::Messages,
@@ -80,9 +80,9 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
     &root::Document,
 ];
 
-/// The dialect of a path's errors: `/v1/messages*`, and the catalogue for clients
-/// that send `anthropic-version`, speak messages; all else speaks chat. Where no
-/// endpoint has the path, the client's header decides, or the path that it meant.
+/// Dialect of a path's errors: the messages dialect for `/v1/messages*` and, for clients that send
+/// `anthropic-version`, for the model list; otherwise the chat dialect. On unknown paths the header of the client
+/// decides, or the path that it probably meant.
 #[must_use]
 pub fn dialect(path: &str, anthropic: bool) -> Dialect {
     let path = versioned(path);
@@ -99,10 +99,10 @@ pub fn dialect(path: &str, anthropic: bool) -> Dialect {
     Dialect::Chat
 }
 
-/// The endpoint of a method and a path, and what its `*` matched.
+/// Finds the endpoint of a method and a path, and the text that its `*` matched.
 ///
 /// # Errors
-/// Nothing at this path, or not with this method.
+/// Returns a refusal if the path is unknown or does not support the method.
 pub fn find<'p>(method: &Method, path: &'p str) -> Result<(&'static dyn Endpoint, &'p str), Refusal> {
     let path = versioned(path);
     let mut allowed = Vec::new();
@@ -121,7 +121,7 @@ pub fn find<'p>(method: &Method, path: &'p str) -> Result<(&'static dyn Endpoint
     Err(unknown::refusal(path))
 }
 
-/// The endpoints at a path, and what their `*` matched: of `/v1/files/*` and `/v1/files/*/content` the longer one.
+/// Endpoints at a path, and the text that `*` matched: of `/v1/files/*` and `/v1/files/*/content` the longer match.
 fn at(path: &str) -> impl Iterator<Item = (&'static dyn Endpoint, &str)> {
     let all =
         || ENDPOINTS.iter().filter_map(move |endpoint| Some((*endpoint, matches(endpoint.path(), path)?)));
@@ -129,8 +129,8 @@ fn at(path: &str) -> impl Iterator<Item = (&'static dyn Endpoint, &str)> {
     all().filter(move |(endpoint, _)| Some(endpoint.path().len()) == longest)
 }
 
-/// Base addresses are written with and without `/v1`; a doubled one is forgiven,
-/// and so is a slash at the end.
+/// Normalizes the path: base URLs are configured with and without `/v1`, so a doubled prefix and a
+/// trailing slash are removed.
 fn versioned(path: &str) -> &str {
     let path = match path.strip_prefix("/v1") {
         Some(rest) if rest.starts_with("/v1/") || rest.starts_with("/v2/") => rest,
@@ -230,7 +230,7 @@ mod tests {
             let create = CreateBatchRequest::parse(body.as_bytes(), BATCH_PATHS);
             assert_eq!(create.is_ok(), endpoint.takes_lines(), "{}", endpoint.path());
         }
-        // A batch finds its endpoint by this path, and lines are posted.
+        // A batch finds its endpoint by this path with the method POST.
         for path in BATCH_PATHS {
             let (endpoint, _) = find(&Method::POST, path).unwrap();
             assert!(endpoint.takes_lines() && endpoint.path() == *path, "{path}");

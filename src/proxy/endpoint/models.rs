@@ -1,5 +1,4 @@
-//! `GET /v1/models` and `GET /v1/models/{id}`: the catalogue, in the shape that
-//! serves both dialects.
+//! `GET /v1/models` and `GET /v1/models/{id}`: the catalogue, in a form that both dialects understand.
 
 use super::{Endpoint, decoded};
 use crate::auth::key_cache::Grant;
@@ -11,8 +10,8 @@ use penstock_auth::KeyScope;
 use penstock_catalog::{CatalogModel, CatalogQuery, LiveFigures};
 use penstock_contract::{Kind, Refusal};
 
-/// Whether a key sees a model: it may use it. A key that has no scope for any model has the catalogue to read, and sees
-/// what its list of models allows.
+/// Returns true if a key may list a model, that is, use it. A key without any inference scope lists all models that
+/// its model list allows.
 fn may_see(grant: &Grant, model: &CatalogModel) -> bool {
     let scope = match model.kind {
         Kind::Chat => KeyScope::Chat,
@@ -25,11 +24,11 @@ fn may_see(grant: &Grant, model: &CatalogModel) -> bool {
     grant.may_use(&model.id) && (grant.allows(scope) || reader())
 }
 
-/// The scopes that let a key ask a model.
+/// Scopes that allow inference.
 const INFERENCE: [KeyScope; 5] =
     [KeyScope::Chat, KeyScope::Embeddings, KeyScope::Rerank, KeyScope::Images, KeyScope::Audio];
 
-/// The list.
+/// Endpoint of the model list.
 pub struct List;
 
 #[async_trait]
@@ -53,7 +52,7 @@ impl Endpoint for List {
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
         let mut query = CatalogQuery::parse(x.caller.query().unwrap_or_default())?;
         if x.caller.field("anthropic-version").is_some() {
-            // Clients of that family only show the names of their own family: the aliases.
+            // Anthropic clients only show model names of their own family, which are the aliases.
             query = query.with_aliases();
         }
         let now = x.house.clock.now();
@@ -74,7 +73,7 @@ impl Endpoint for List {
     }
 }
 
-/// One of them.
+/// Endpoint of one model.
 pub struct One;
 
 #[async_trait]

@@ -1,5 +1,5 @@
-//! `POST /v1/rerank`: documents in the order of a query. Clients made for
-//! Cohere's second API find it at `/v2/rerank` too.
+//! `POST /v1/rerank`: documents sorted by their relevance to a query. Clients of Cohere's API v2 find it at
+//! `/v2/rerank` too.
 
 use super::Endpoint;
 use crate::proxy::exchange::{Ended, Exchange};
@@ -9,7 +9,7 @@ use http::Method;
 use penstock_auth::KeyScope;
 use penstock_contract::Refusal;
 
-/// The endpoint, at one of its paths.
+/// Endpoint of reranking, at one of its paths.
 pub struct Rerank(pub &'static str);
 
 #[async_trait]
@@ -30,7 +30,7 @@ impl Endpoint for Rerank {
         KeyScope::Rerank
     }
 
-    /// At its second path it is for clients that cannot ask elsewhere; a file of lines can.
+    /// The second path is only for clients with a fixed path; batch lines use the first.
     fn takes_lines(&self) -> bool {
         self.0 == "/v1/rerank"
     }

@@ -1,5 +1,5 @@
-//! `GET /`: what this is, and where its description stands. `GET /health`, `/healthz`: 200 while requests are taken.
-//! `GET /openapi.json`: the description of every endpoint. None of them asks for a key.
+//! `GET /`: name of the service and links to its description. `GET /health`, `/healthz`: 200 while requests are
+//! accepted. `GET /openapi.json`: the description of every endpoint. None of them needs a key.
 
 use super::{Endpoint, openapi};
 use crate::proxy::exchange::{Ended, Exchange, ended};
@@ -11,7 +11,7 @@ use penstock_auth::KeyScope;
 use penstock_contract::{Code, Refusal};
 use serde_json::json;
 
-/// The first page.
+/// Endpoint of the index page.
 pub struct Root;
 
 #[async_trait]
@@ -51,7 +51,7 @@ impl Endpoint for Root {
     }
 }
 
-/// Whether requests are taken, without any detail; at one of its paths.
+/// Endpoint of the health status, without details, at one of its paths.
 pub struct Health(pub &'static str);
 
 #[async_trait]
@@ -86,7 +86,7 @@ impl Endpoint for Health {
     }
 }
 
-/// The description of every endpoint.
+/// Endpoint of the OpenAPI document.
 pub struct Document;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! `POST /v1/audio/transcriptions`: a form with a sound goes to the relay.
+//! `POST /v1/audio/transcriptions`: a multipart form with an audio file, handled by the relay.
 
 use super::Endpoint;
 use crate::proxy::exchange::{Ended, Exchange};
@@ -8,7 +8,7 @@ use http::Method;
 use penstock_auth::KeyScope;
 use penstock_contract::Refusal;
 
-/// The endpoint.
+/// Endpoint of transcriptions.
 pub struct Transcriptions;
 
 #[async_trait]

@@ -1,16 +1,16 @@
-//! Paths without an endpoint: the error names the path that the client probably meant, or says that the feature is not
-//! offered. Sentences hold only names from the tables below, never the client's own text.
+//! Errors of unknown paths: the message names the path that the client probably meant, or states that the feature is
+//! not offered. Messages contain only text from the tables below, never the client's input.
 
 use super::{ENDPOINTS, Endpoint};
 use penstock_contract::{Code, Refusal};
 
-/// Most segments of a path that are compared.
+/// Maximum number of path segments that are compared.
 const MOST: usize = 8;
-/// First segments that say a version or a service, and nothing of the endpoint.
+/// Leading segments that only name a version or a service.
 const PREFIXES: &[&str] =
     &["v1", "v2", "v3", "v1beta", "api", "openai", "anthropic", "compat", "compatible-mode"];
 
-/// Other services' names of endpoints that are here, and what to say besides.
+/// Names that other services use for endpoints, the path here, and an additional sentence.
 const RENAMED: &[(&str, &str, &str)] = &[
     ("responses", "/v1/chat/completions", ""),
     ("completions", "/v1/chat/completions", ""),
@@ -60,7 +60,7 @@ const NOT_OFFERED: &[(&str, &str)] = &[
     ("organization", "Administration is not offered at this address."),
 ];
 
-/// The 404 of a path that no endpoint has.
+/// Returns the 404 of an unknown path.
 pub(super) fn refusal(path: &str) -> Refusal {
     let segments = segments(path);
     if let Some(sentence) = not_offered(&segments) {
@@ -80,13 +80,13 @@ pub(super) fn refusal(path: &str) -> Refusal {
     Refusal::because(Code::NotFound, message).with("path", right.as_str())
 }
 
-/// The path that a client meant by one that no endpoint has.
+/// Returns the path that a client probably meant by an unknown path.
 pub(super) fn right_path(path: &str) -> Option<&'static str> {
     meant(&segments(path)).map(|(right, _)| right)
 }
 
 fn meant(segments: &[&str]) -> Option<(&'static str, &'static str)> {
-    // From the most segments to the last one: what stands before may be a doubled path.
+    // From all segments down to the last: the first segments may be a repeated base path.
     for from in 0..segments.len() {
         let rest = segments.get(from..)?;
         let endpoint = ENDPOINTS.iter().map(|endpoint| endpoint.path()).find(|path| is_pattern(path, rest));
@@ -109,7 +109,7 @@ fn not_offered(segments: &[&str]) -> Option<&'static str> {
     NOT_OFFERED.iter().find(|(name, _)| starts(name)).map(|(_, sentence)| *sentence)
 }
 
-/// The last segments of a path, without those that only say a version or a service.
+/// Last segments of a path, without leading version or service names.
 fn segments(path: &str) -> Vec<&str> {
     let mut segments: Vec<&str> = path.rsplit('/').filter(|segment| !segment.is_empty()).take(MOST).collect();
     segments.reverse();
@@ -125,7 +125,7 @@ fn first_is_no_prefix(path: &str) -> bool {
     path.split('/').find(|segment| !segment.is_empty()).is_some_and(|segment| !is_prefix(segment))
 }
 
-/// Whether these segments are those of an endpoint's path behind its version. A `*` is one segment.
+/// Returns true if these segments match an endpoint's path after its version. A `*` matches one segment.
 fn is_pattern(path: &str, segments: &[&str]) -> bool {
     let Some(pattern) = path.strip_prefix("/v1/").or_else(|| path.strip_prefix("/v2/")) else { return false };
     pattern.split('/').count() == segments.len()
@@ -140,7 +140,7 @@ fn is_named(name: &str, segments: &[&str]) -> bool {
         && name.split('/').zip(segments).all(|(part, segment)| segment.eq_ignore_ascii_case(part))
 }
 
-/// Whether an endpoint has this path, whatever the method.
+/// Returns true if an endpoint has this path, with any method.
 pub(super) fn is_known(path: &str) -> bool {
     ENDPOINTS.iter().any(|endpoint: &&dyn Endpoint| super::matches(endpoint.path(), path).is_some())
 }

@@ -1,28 +1,28 @@
-//! How a whole file lies on the disk, so that damaged bytes are found before they are served:
-//! `contents | a CRC32C for each 64 KiB of them | footer`. The record holds the checksum of the table, so that
-//! another file under this name is found out too.
+//! File format of a complete file, which detects damaged bytes before they are served:
+//! `contents | a CRC32C per 64 KiB block | footer`. The record stores the checksum of the table, which detects a
+//! file that was replaced.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
 use std::os::unix::fs::FileExt;
 
-/// Bytes that one checksum stands for.
+/// Size of a block with its own checksum, in bytes.
 pub const BLOCK: usize = 64 << 10;
-/// How a footer begins: what follows is length (8 bytes), block (4) and the table's checksum (4), little-endian.
+/// Start of the footer; then length (8 bytes), block size (4) and checksum of the table (4), little-endian.
 const MAGIC: &[u8; 8] = b"penstkF1";
 const FOOTER: usize = 24;
 
-/// Checksums in the making.
+/// Checksums of a file that is being written.
 #[derive(Debug, Default)]
 pub struct Sums {
     done: Vec<u32>,
-    /// Of the block that is not full.
+    /// Checksum of the incomplete block.
     open: u32,
     length: u64,
 }
 
 impl Sums {
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub fn push(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let filled = usize::try_from(self.length % BLOCK as u64).unwrap_or(0);
@@ -41,16 +41,16 @@ impl Sums {
         self.done.iter().copied().chain(open)
     }
 
-    /// The checksum of the table as it is now.
+    /// Checksum of the table in its current state.
     #[must_use]
     pub fn sum(&self) -> u32 {
         self.all().fold(0, |sum, block| crc32c::crc32c_append(sum, &block.to_le_bytes()))
     }
 
-    /// The checksums of the first bytes of a file that grows: it has no table yet, so all of them are read.
+    /// Computes the checksums of a growing file from its first `bytes`, since it has no table yet.
     ///
     /// # Errors
-    /// `InvalidData` if they are not those that this checksum of the table stands for; what the disk says.
+    /// Returns `InvalidData` if the table does not have the checksum `sum`, and any I/O error.
     pub fn of(file: &File, bytes: u64, sum: Option<u32>, mut read: impl FnMut(&[u8])) -> Result<Self> {
         let mut sums = Self::default();
         let mut piece = vec![0; 4 * BLOCK];
@@ -68,13 +68,13 @@ impl Sums {
         if sum.is_none_or(|sum| sum == sums.sum()) { Ok(sums) } else { Err(damaged()) }
     }
 
-    /// The checksums of the blocks.
+    /// Checksums of the blocks.
     #[must_use]
     pub fn table(self) -> Vec<u32> {
         self.all().collect()
     }
 
-    /// What stands behind the contents, and the checksum of the table in it.
+    /// Table and footer to append to the contents, and the checksum of the table.
     #[must_use]
     pub fn finish(self) -> (Vec<u8>, u32) {
         let mut tail: Vec<u8> = self.all().flat_map(u32::to_le_bytes).collect();
@@ -87,10 +87,10 @@ impl Sums {
     }
 }
 
-/// The checksums of a file whose record says so many bytes and this checksum of the table.
+/// Reads the checksum table of a file with this length and this checksum of the table.
 ///
 /// # Errors
-/// `InvalidData` if the file is not that.
+/// Returns `InvalidData` if the file differs from that.
 pub fn table(file: &File, bytes: u64, sum: u32) -> Result<Vec<u32>> {
     let blocks = usize::try_from(bytes.div_ceil(BLOCK as u64)).map_err(|_| damaged())?;
     let mut tail = vec![0; blocks * 4 + FOOTER];
@@ -106,7 +106,7 @@ pub fn table(file: &File, bytes: u64, sum: u32) -> Result<Vec<u32>> {
     Ok(sums.iter().map(|sum| u32::from_le_bytes(*sum)).collect())
 }
 
-/// The bytes are not those that were written.
+/// Error of bytes that differ from those that were written.
 #[must_use]
 pub fn damaged() -> Error {
     Error::from(ErrorKind::InvalidData)

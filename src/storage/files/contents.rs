@@ -1,5 +1,5 @@
-//! Contents of a file as they were written, or an error: every block is held against its checksum before a byte
-//! of it is given. Calls block.
+//! Verified contents of a file: every block is compared with its checksum before its bytes are
+//! returned. All calls block.
 
 use super::block_checksums::{BLOCK, Sums, damaged, table};
 use bytes::{Bytes, BytesMut};
@@ -10,12 +10,12 @@ use std::io::{Error, ErrorKind, Result};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Bytes that a line reader takes at once.
+/// Bytes per read of a line reader.
 const STRIDE: usize = 4 * BLOCK;
-/// What some editors put before a text in UTF-8.
+/// Byte order mark, which some editors write at the start of UTF-8 text.
 const MARK: &str = "\u{feff}";
 
-/// The contents of one file, open.
+/// Open contents of one file.
 #[derive(Debug)]
 pub struct Contents {
     file: File,
@@ -24,10 +24,10 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Opens the contents that a record tells of. Those of a file that grows are all read for it.
+    /// Opens the contents of a record. A growing file is read completely for it.
     ///
     /// # Errors
-    /// `InvalidData` if they are not those; what the disk says.
+    /// Returns `InvalidData` if they do not match the record, and any I/O error.
     pub fn open(path: &Path, record: &FileRecord) -> Result<Self> {
         let file = File::open(path)?;
         let sums = match (record.status, record.sums) {
@@ -38,22 +38,22 @@ impl Contents {
         Ok(Self { file, bytes: record.bytes, sums })
     }
 
-    /// How many bytes there are.
+    /// Length in bytes.
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.bytes
     }
 
-    /// There are none.
+    /// Returns true if the contents are empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// The bytes from a place on: `most` of them, fewer at the end.
+    /// Reads up to `most` bytes from an offset; fewer at the end.
     ///
     /// # Errors
-    /// `InvalidData` if a block of them is damaged; what the disk says.
+    /// Returns `InvalidData` if a block is damaged, and any I/O error.
     pub fn read(&self, at: u64, most: usize) -> Result<Bytes> {
         let end = at.saturating_add(most as u64).min(self.bytes);
         if at >= end {
@@ -77,41 +77,41 @@ impl Contents {
     }
 }
 
-/// One line of a file.
+/// Line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileLine {
-    /// Its number in the file, from 1 on.
+    /// Line number, from 1.
     pub number: u64,
-    /// Where it begins.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Its bytes, without its end.
+    /// Bytes without the line break.
     pub bytes: Bytes,
 }
 
-/// What a line reader found.
+/// Result of a line reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// A line.
+    /// Complete line.
     Line(FileLine),
-    /// The beginning of one that is longer than was asked for; the next call goes on with it.
+    /// Start of a line that is longer than the limit; the next call continues with it.
     Long,
-    /// The end of the file.
+    /// End of the file.
     End,
 }
 
-/// Reads a file line by line, holding one stride and one line of it.
+/// Line reader that keeps one read and one line in memory.
 #[derive(Debug)]
 pub struct LineReader {
     contents: Contents,
-    /// Up to where it has read.
+    /// Offset of the next read.
     at: u64,
     held: BytesMut,
-    /// Bytes of `held` without a line's end in them.
+    /// Number of bytes of `held` that contain no line break.
     looked: usize,
     number: u64,
 }
 
-/// A line with its end.
+/// Line with its line break.
 enum Raw {
     Line(Bytes),
     Long,
@@ -119,16 +119,16 @@ enum Raw {
 }
 
 impl LineReader {
-    /// A reader from the beginning.
+    /// Returns a reader from the beginning.
     #[must_use]
     pub fn new(contents: Contents) -> Self {
         Self { contents, at: 0, held: BytesMut::new(), looked: 0, number: 0 }
     }
 
-    /// The next line that is not blank; `None` at the end.
+    /// Returns the next non-blank line; `None` at the end.
     ///
     /// # Errors
-    /// As [`Contents::read`]; a line longer than any that is taken.
+    /// Returns the errors of [`Contents::read`], and `InvalidData` if a line exceeds the limit.
     pub fn next_line(&mut self) -> Result<Option<FileLine>> {
         match self.next_within(jsonl::MAX_LINE_LIMIT)? {
             Next::Line(line) => Ok(Some(line)),
@@ -137,10 +137,10 @@ impl LineReader {
         }
     }
 
-    /// The next line that is not blank, as long as about `most` bytes of it are enough to find its end.
+    /// Returns the next non-blank line, if its end is found within about `most` bytes.
     ///
     /// # Errors
-    /// As [`Contents::read`].
+    /// Returns the errors of [`Contents::read`].
     pub fn next_within(&mut self, most: usize) -> Result<Next> {
         loop {
             let line = match self.raw_line(most)? {
@@ -160,7 +160,7 @@ impl LineReader {
         }
     }
 
-    /// The next line with its end.
+    /// Returns the next line with its line break.
     fn raw_line(&mut self, most: usize) -> Result<Raw> {
         loop {
             let fresh = self.held.get(self.looked..).unwrap_or_default();
@@ -168,7 +168,7 @@ impl LineReader {
                 let line = self.held.split_to(self.looked + end + 1);
                 self.looked = 0;
                 if line.len() > STRIDE {
-                    // What follows must not hold on to the room of a long line.
+                    // The remaining bytes must not retain the buffer of a long line.
                     self.held = BytesMut::from(&*self.held);
                 }
                 return Ok(Raw::Line(line.freeze()));

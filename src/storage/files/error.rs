@@ -1,4 +1,4 @@
-//! Why a file could not be had or kept, and how a client is told.
+//! Errors of file operations, and their responses to the client.
 
 use super::quota::Full;
 use penstock_batch::jsonl::FileErrors;
@@ -6,23 +6,23 @@ use penstock_contract::{Code, Refusal};
 use penstock_storage::StoreError;
 use std::io;
 
-/// Why not.
+/// Error of a file operation.
 #[derive(Debug)]
 pub enum Failed {
-    /// There is no room.
+    /// Not enough space.
     Full(Full),
-    /// Its lines are not what they should be.
+    /// Invalid lines.
     Lines(FileErrors),
-    /// The disk says no.
+    /// Error of the disk.
     Disk(io::Error),
-    /// The store says no.
+    /// Error of the store.
     Store(StoreError),
-    /// The thread that did it is gone.
+    /// Panic of the worker thread.
     Gone,
 }
 
 impl Failed {
-    /// As a client is told.
+    /// Converts the error to the error of the client.
     #[must_use]
     pub fn refusal(&self) -> Refusal {
         match self {
@@ -30,7 +30,7 @@ impl Failed {
             Self::Lines(mistakes) => mistakes.to_refusal("file"),
             Self::Disk(error) if error.kind() == io::ErrorKind::InvalidData => Refusal::because(
                 Code::Internal,
-                "The contents of this file are damaged, and damaged bytes are not given.",
+                "The contents of this file are damaged, and damaged bytes are not served.",
             ),
             Self::Disk(error) => disk(error),
             Self::Store(StoreError::Full) => Refusal::new(Code::StorageFull),
@@ -40,7 +40,7 @@ impl Failed {
     }
 }
 
-/// The store's disk fails at the moment.
+/// Error while the store's disk fails.
 pub fn unread() -> Refusal {
     let message = "The store cannot be read or written at the moment; try again shortly.";
     Refusal::because(Code::Unavailable, message).retry_after(5)

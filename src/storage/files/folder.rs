@@ -1,7 +1,6 @@
-//! The folder of the contents and the store of their records belong together: each
-//! has the same id. With another folder, or one that is not mounted, every file
-//! would be damaged; with another store, every content would be removed as a
-//! leftover of a crash.
+//! Match between the folder of file contents and the store of their records: both contain the same ID. With another
+//! or an unmounted folder every file would look damaged; with another store all contents would be deleted as
+//! leftovers of a crash.
 
 use super::{Files, PREFIX};
 use crate::storage::object_id;
@@ -13,14 +12,14 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The file with the id.
+/// Name of the file with the ID.
 pub(super) const STAMP: &str = ".store";
 
 impl Files {
-    /// Proves that the folder is that of the store, and notes the id where it is missing.
+    /// Checks that the folder belongs to the store, and writes the ID where it is missing.
     ///
     /// # Errors
-    /// One sentence that says what to do.
+    /// Returns a sentence that tells the operator what to do.
     pub(super) fn belongs(&self) -> Result<(), String> {
         let said = |error: StoreError| format!("The records of files cannot be read: {error}.");
         let stamp = read(&self.folder.join(STAMP))?;
@@ -53,7 +52,7 @@ impl Files {
         }
     }
 
-    /// Notes the id in the store; what a full disk does not take now, a later start notes.
+    /// Writes the ID to the store; if the disk is full, a later start writes it.
     fn note(&self, id: &str) {
         if let Err(error) = self.store.set_directory_id(id) {
             log::event(log::warn(), "files_folder_not_noted", &[("why", &error.to_string())]);
@@ -70,7 +69,7 @@ impl Files {
             .open(&path)
             .and_then(|mut file| file.write_all(id.as_bytes()).and_then(|()| file.sync_all()));
         if let Err(error) = written {
-            // Half of an id would be that of another store.
+            // A partial ID would look like that of another store.
             fs::remove_file(&path).ok();
             log::event(log::warn(), "files_folder_not_noted", &[("why", &error.kind().to_string())]);
         }
@@ -93,7 +92,7 @@ fn read(path: &Path) -> Result<Option<String>, String> {
     }
 }
 
-/// There are contents of at least one file.
+/// Returns true if the folder has contents of at least one file.
 fn contents(folder: &Path) -> Result<bool, String> {
     let failed = |error: std::io::Error| {
         format!("The folder of the files {} cannot be read: {error}.", folder.display())

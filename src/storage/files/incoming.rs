@@ -1,5 +1,5 @@
-//! A file on its way in: proven line by line and written aside, then moved to its place in one step. Whatever
-//! ends it before that leaves nothing behind. Calls block.
+//! Upload of a file: validated line by line and written to a temporary file, which is renamed at the end. An upload
+//! that ends earlier leaves nothing behind. All calls block.
 
 use super::block_checksums::Sums;
 use super::quota::{Bounds, Full, Taken, fits};
@@ -11,12 +11,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::{NamedTempFile, TempPath};
 
-/// After so many bytes the disk is asked again how much is free.
+/// Bytes between two checks of the free disk space.
 const ASK: u64 = 4 << 20;
 
-/// Bytes that still arrive.
+/// Upload in progress.
 pub struct Incoming {
-    /// `None` once a line is wrong: what follows is proven only.
+    /// `None` after an invalid line: the rest is validated only.
     aside: Option<Aside>,
     lines: FileValidator,
     folder: PathBuf,
@@ -31,21 +31,21 @@ struct Aside {
     taken: Taken,
 }
 
-/// Bytes that are all on the disk, still aside.
+/// Complete upload in a temporary file, synced.
 pub(super) struct Settled {
     path: TempPath,
     taken: Taken,
-    /// What is in the lines.
+    /// Result of the validation.
     pub checked: FileSummary,
-    /// How many bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Their SHA-256 in hex.
+    /// SHA-256 in hex.
     pub sha256: String,
-    /// The checksum of their blocks' checksums.
+    /// Checksum of the table of block checksums.
     pub sums: u32,
 }
 
-/// The check of a file of which nothing has come.
+/// Returns a validator without input.
 fn none_yet(longest: usize) -> FileValidator {
     FileValidator::new(penstock_batch::jsonl::BATCH_PATHS, longest)
 }
@@ -66,10 +66,10 @@ impl Incoming {
         })
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     ///
     /// # Errors
-    /// There is no room for them; a line does not end; what the disk says.
+    /// Returns an error if there is no space, a line is too long, or the disk fails.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), Failed> {
         let before = self.bytes;
         self.bytes += bytes.len() as u64;
@@ -91,19 +91,19 @@ impl Incoming {
         aside.file.as_file_mut().write_all(bytes).map_err(Failed::Disk)
     }
 
-    /// Bytes of memory that a line holds whose end has not come.
+    /// Bytes of memory that the incomplete line uses.
     #[must_use]
     pub const fn held_bytes(&self) -> usize {
         self.lines.buffered_bytes()
     }
 
-    /// There is no more.
+    /// Completes the upload.
     ///
     /// # Errors
-    /// What is wrong with the lines; what the disk says.
+    /// Returns an error if lines are invalid or the disk fails.
     pub(super) fn settle(self) -> Result<Settled, Failed> {
         let checked = self.lines.end().map_err(Failed::Lines)?;
-        // Sound lines were all written aside.
+        // Valid lines were all written to the temporary file.
         let Some(aside) = self.aside else { return Err(Failed::Disk(std::io::ErrorKind::NotFound.into())) };
         let Aside { mut file, sums, digest, taken } = aside;
         let (tail, sums) = sums.finish();
@@ -115,9 +115,10 @@ impl Incoming {
 }
 
 impl Settled {
-    /// Moves the bytes to their place, for good once the folder says so.
+    /// Renames the file to its path and syncs the folder.
     pub(super) fn place(self, folder: &Path, path: &Path) -> Result<Taken, Failed> {
-        // Its id is new, so nothing is replaced. A call of the standard library, for the power-cut test to see.
+        // The ID is new, so nothing is replaced. The standard library is used so that the power-loss
+        // test sees the call.
         std::fs::rename(&self.path, path).map_err(Failed::Disk)?;
         if let Err(error) = sync_folder(folder) {
             std::fs::remove_file(path).ok();

@@ -1,8 +1,8 @@
-//! Files of clients: what is known of them in the store, their contents beside it.
+//! Files of clients: their records in the store, their contents in a folder.
 //!
-//! A file is there once its record is committed, which is after its contents are on the disk for good; it is gone
-//! once its record is, which is before its contents are. So a crash leaves contents without a record at most, and
-//! those are swept at the next start. Calls block but for those that are `async`.
+//! A file exists once its record is committed, which happens after its contents are synced; it is gone once its
+//! record is deleted, which happens before its contents are. So a crash leaves at most contents without a record,
+//! which the next start deletes. Calls block unless they are `async`.
 
 mod block_checksums;
 mod contents;
@@ -36,53 +36,53 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::task::spawn_blocking;
 
-/// How ids begin.
+/// Prefix of file IDs.
 pub const PREFIX: &str = "file-";
-/// Uploads that are not whole.
+/// Folder of incomplete uploads.
 const ASIDE: &str = "aside";
 
-/// What runs on files.
+/// Users of files, such as batches.
 #[async_trait]
 pub trait Runs: Send + Sync {
-    /// Whether something that is not over still reads this file or writes to it: it is not swept meanwhile.
+    /// Returns true if a running user still reads or writes this file, which protects it from expiry.
     fn needs(&self, id: &str) -> bool;
 
-    /// The owner deletes this file: what runs on it ends before this does.
+    /// Ends all users of a file that its client deletes.
     ///
     /// # Errors
-    /// The file cannot be deleted now.
+    /// Returns a refusal if the file cannot be deleted now.
     async fn deleted(&self, id: &str) -> Result<(), Refusal>;
 }
 
-/// Whose file.
+/// Owner of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Owner<'a> {
-    /// Public id of the key.
+    /// Public ID of the key.
     pub key: &'a str,
-    /// Its account.
+    /// Account of the key.
     pub account: &'a str,
 }
 
 /// Removes the contents of a file, by its id, from all archives of a folder.
 pub type PurgeArchives = fn(&Path, &str);
 
-/// The files of the house.
+/// All files of the gateway.
 pub struct Files {
     folder: PathBuf,
     aside: PathBuf,
     store: FileStore,
     room: Arc<Room>,
     runs: OnceLock<Arc<dyn Runs>>,
-    /// Where archives of the house are: what is deleted is taken out of them too.
+    /// Folder of the gateway's archives: deleted files are removed from them too.
     archives: OnceLock<(PathBuf, PurgeArchives)>,
 }
 
 impl Files {
-    /// Opens the folder, makes it if it is not there, and sweeps what a crash left; not what a process that
-    /// still drains has `in_hand`.
+    /// Opens or creates the folder, and deletes leftovers of a crash, unless a process that still drains
+    /// uses them (`in_hand`).
     ///
     /// # Errors
-    /// One sentence that says what is in the way.
+    /// Returns a sentence for the operator if the folder cannot be used.
     pub fn open(settings: &settings::FileSettings, store: FileStore, in_hand: bool) -> Result<Self, String> {
         let folder = settings.path.clone();
         let aside = folder.join(ASIDE);
@@ -107,17 +107,17 @@ impl Files {
         Ok(files)
     }
 
-    /// Tells who runs on files; the first to say so is believed.
+    /// Sets the users of files; only the first call has an effect.
     pub fn run_by(&self, runs: Arc<dyn Runs>) {
         self.runs.set(runs).ok();
     }
 
-    /// Tells where archives are; the first to say so is believed.
+    /// Sets the folder of the archives; only the first call has an effect.
     pub fn archived_in(&self, folder: PathBuf, purge: PurgeArchives) {
         self.archives.set((folder, purge)).ok();
     }
 
-    /// The records.
+    /// Store of the records.
     #[must_use]
     pub const fn store(&self) -> &FileStore {
         &self.store
@@ -129,17 +129,17 @@ impl Files {
         self.room.used()
     }
 
-    /// Where the contents of an id lie.
+    /// Path of the contents of a file.
     #[must_use]
     pub fn path(&self, id: &str) -> PathBuf {
-        // Records hold ids of ours only; should one not, it must not name another place.
+        // Records only contain IDs of the gateway; any other ID must not lead to another path.
         if object_id::is(PREFIX, id) { self.folder.join(id) } else { self.aside.join("none") }
     }
 
-    /// A file of this key, unless it is over.
+    /// Returns a file of this key, unless it has expired.
     ///
     /// # Errors
-    /// 404 if there is none, whoever else has one of this id.
+    /// Returns 404 if the key has no file of this ID, even if another key has.
     pub async fn get(&self, key: &str, id: &str, at: When) -> Result<FileRecord, Refusal> {
         if !object_id::is(PREFIX, id) {
             return Err(none());
@@ -149,10 +149,10 @@ impl Files {
         found.filter(|file| file.key == key && !at.is_over(file)).ok_or_else(none)
     }
 
-    /// Some of a key's files, those that are over left out.
+    /// Lists a page of a key's files, without expired ones.
     ///
     /// # Errors
-    /// What the store says.
+    /// Returns the store's error.
     pub async fn list(&self, query: ListQuery, at: When) -> Result<FilePage, Refusal> {
         let store = self.store.clone();
         let page = off_thread(move || {
@@ -178,18 +178,18 @@ impl Files {
         Ok(page.await?)
     }
 
-    /// Room for a file of this key that is about to arrive.
+    /// Starts an upload for this key.
     ///
     /// # Errors
-    /// There is none; what the disk says.
+    /// Returns an error if there is no space or the disk fails.
     pub fn incoming(&self, key: &str, bounds: Bounds) -> Result<Incoming, Failed> {
         Incoming::new(&self.aside, &self.folder, Taken::new(self.room.clone(), key), bounds)
     }
 
-    /// Keeps a file that has arrived.
+    /// Stores an uploaded file.
     ///
     /// # Errors
-    /// What is wrong with its lines; what the disk and the store say. Nothing is left of it then.
+    /// Returns an error if lines are invalid or the disk or the store fails. Nothing of the file remains then.
     pub fn keep(
         &self,
         incoming: Incoming,
@@ -211,8 +211,8 @@ impl Files {
         let path = self.path(&record.id);
         let taken = settled.place(&self.folder, &path)?;
         if let Err(error) = self.store.add(&record) {
-            // On a full disk every byte counts. After other failures the record may be kept all the same, and
-            // needs its contents; if it is not, the next start sweeps them.
+            // On a full disk the space is needed at once. After other errors the record may be stored nevertheless,
+            // and needs its contents; if it is not, the next start deletes them.
             if error == StoreError::Full {
                 std::fs::remove_file(&path).ok();
             }
@@ -222,26 +222,26 @@ impl Files {
         Ok(record)
     }
 
-    /// The contents of a file.
+    /// Opens the contents of a file.
     ///
     /// # Errors
-    /// `InvalidData` if they are not what its record says; what the disk says.
+    /// Returns `InvalidData` if they do not match the record, and any I/O error.
     pub fn contents(&self, record: &FileRecord) -> std::io::Result<Contents> {
         Contents::open(&self.path(&record.id), record)
     }
 
-    /// The lines of a file, one by one.
+    /// Reads the lines of a file one by one.
     ///
     /// # Errors
-    /// As [`Files::contents`].
+    /// Returns the errors of [`Files::contents`].
     pub fn read_lines(&self, record: &FileRecord) -> std::io::Result<LineReader> {
         Ok(LineReader::new(self.contents(record)?))
     }
 
-    /// Bytes of a file, as long as it is there: those of one that is deleted meanwhile are no longer given.
+    /// Reads bytes of a file while it exists: once it is deleted, an open download ends.
     ///
     /// # Errors
-    /// 404 if it is gone; damaged bytes; what the disk says.
+    /// Returns 404 if the file was deleted, and an error if bytes are damaged or the disk fails.
     pub async fn read(
         &self,
         open: &Arc<(FileRecord, Contents)>,
@@ -259,11 +259,11 @@ impl Files {
         .await
     }
 
-    /// An empty file for results, on the disk for good. Its record is the caller's to commit
-    /// ([`FileStore::insert`]); without one the file is swept at the next start.
+    /// Creates and syncs an empty file for results. The caller commits its record ([`FileStore::insert`]); a file
+    /// without a record is deleted at the next start.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Returns any I/O error.
     pub fn new_output(
         &self,
         owner: Owner<'_>,
@@ -279,23 +279,23 @@ impl Files {
         Ok(FileRecord { url: Some(url.to_owned()), ..record })
     }
 
-    /// A growing file of results; what its record does not count is cut off.
+    /// Opens a growing file of results and truncates it to the size in its record.
     ///
     /// # Errors
-    /// As [`Output`].
+    /// Returns the errors of [`Output`].
     pub fn open_output(&self, record: &FileRecord) -> std::io::Result<Output> {
         Output::open(&self.path(&record.id), record)
     }
 
-    /// Counts bytes of results that were added.
+    /// Adds results to the used bytes of a key.
     pub fn grown(&self, key: &str, bytes: u64) {
         self.room.note(key, bytes);
     }
 
-    /// Deletes a file: unreadable once this returns. What runs on it ends first.
+    /// Deletes a file: it is unreadable once this returns. Its users end first.
     ///
     /// # Errors
-    /// 404 if there is none of this key; 409 while a batch writes to it.
+    /// Returns 404 if this key has no such file, and 409 while a batch writes to it.
     pub async fn delete(self: &Arc<Self>, key: &str, id: &str, at: When) -> Result<(), Refusal> {
         let record = self.get(key, id, at).await?;
         if record.status == FileStatus::Uploaded {
@@ -311,17 +311,17 @@ impl Files {
     }
 }
 
-/// A moment, and how long files stay: what makes a file one that is over.
+/// Time and retention period, which determine the files that have expired.
 #[derive(Clone, Copy, Debug)]
 pub struct When {
-    /// Unix seconds.
+    /// Current time in Unix seconds.
     pub now: u64,
-    /// Seconds that files are kept; `None` for ever.
+    /// Retention period in seconds; `None` without a limit.
     pub retention: Option<u64>,
 }
 
 impl When {
-    /// Unix seconds at which a file goes: results are kept from when the last of them was there.
+    /// Expiry of a file in Unix seconds: results expire relative to the time of the last one.
     #[must_use]
     pub fn ends(&self, file: &FileRecord) -> Option<u64> {
         let whole = file.finished_at.unwrap_or(file.created_at);
@@ -332,25 +332,25 @@ impl When {
         }
     }
 
-    /// Whether a file is over. One that grows is not.
+    /// Returns true if a file has expired. A growing file never has.
     #[must_use]
     pub fn is_over(&self, file: &FileRecord) -> bool {
         file.status != FileStatus::Uploaded && self.ends(file).is_some_and(|end| end <= self.now)
     }
 }
 
-/// Which files are asked for.
+/// Query of the file list.
 #[derive(Clone, Debug)]
 pub struct ListQuery {
-    /// Public id of the key.
+    /// Public ID of the key.
     pub key: Box<str>,
-    /// For this alone, if said.
+    /// Filter by purpose.
     pub purpose: Option<FilePurpose>,
-    /// Behind this id.
+    /// ID of the file before the page.
     pub after: Option<String>,
-    /// The oldest first.
+    /// True for the oldest first.
     pub rising: bool,
-    /// At most so many, at least one.
+    /// Maximum number of files, at least 1.
     pub limit: usize,
 }
 
@@ -378,14 +378,14 @@ fn none() -> Refusal {
     Refusal::because(Code::NotFound, "There is no file of this id for this API key.")
 }
 
-/// Runs a blocking call away from the async threads.
+/// Runs a blocking call on a blocking thread.
 pub async fn off_thread<T: Send + 'static>(
     call: impl FnOnce() -> Result<T, Failed> + Send + 'static,
 ) -> Result<T, Failed> {
     spawn_blocking(call).await.unwrap_or(Err(Failed::Gone))
 }
 
-/// What was moved in or out of a folder stays so after a power cut.
+/// Syncs a folder, so that renames in it survive a power loss.
 fn sync_folder(folder: &Path) -> std::io::Result<()> {
     File::open(folder)?.sync_all()
 }

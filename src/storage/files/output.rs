@@ -1,6 +1,6 @@
-//! The growing file of a batch's results. Bytes are appended and synced here; which of them count is said by the
-//! record, in the commit that also has their charges. Bytes beyond that are no results: they are cut off when the
-//! file is opened again. Calls block.
+//! Growing output file of a batch. Bytes are appended and synced here; the record states how many of them are
+//! committed, in the same commit as their charges. Bytes beyond that are not results: they are truncated when the
+//! file is opened again. All calls block.
 
 use super::block_checksums::Sums;
 use penstock_contract::hex;
@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// A file of results that grows.
+/// Output file of a running batch.
 #[derive(Debug)]
 pub struct Output {
     file: File,
@@ -22,10 +22,10 @@ pub struct Output {
 }
 
 impl Output {
-    /// Goes on where the record says.
+    /// Opens the file at the committed length.
     ///
     /// # Errors
-    /// `InvalidData` if not all that counts is there as it was written; what the disk says.
+    /// Returns `InvalidData` if committed bytes are missing or damaged, and any I/O error.
     pub(super) fn open(path: &Path, record: &FileRecord) -> Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let mut digest = Sha256::new();
@@ -40,47 +40,47 @@ impl Output {
         self.bytes += bytes.len() as u64;
     }
 
-    /// Adds bytes, not yet for good. After an error it is as if nothing had been asked.
+    /// Appends bytes without a sync. After an error the length is unchanged.
     ///
     /// # Errors
-    /// `StorageFull`, or what else the disk says.
+    /// Returns `StorageFull` or another I/O error.
     pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all_at(bytes, self.bytes)?;
         self.count(bytes);
         Ok(())
     }
 
-    /// All that was added survives a power cut.
+    /// Syncs the appended bytes, so that they survive a power loss.
     ///
     /// # Errors
-    /// What the disk says; whether it was kept is unknown then, and the file is to be opened again.
+    /// Returns any I/O error. The state on the disk is then unknown, and the file must be opened again.
     pub fn sync(&self) -> Result<()> {
         self.file.sync_data()
     }
 
-    /// The record with all that was added so far, to be committed once that is synced.
+    /// Record with all bytes so far, to commit after a sync.
     #[must_use]
     pub fn counted(&self, record: &FileRecord) -> FileRecord {
         FileRecord { bytes: self.bytes, sums: Some(self.sums.sum()), ..record.clone() }
     }
 
-    /// Bytes that were added, those of earlier starts included.
+    /// Length in bytes, including those of earlier processes.
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.bytes
     }
 
-    /// There are none.
+    /// Returns true if the file is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Nothing more comes, from `now` on: returns the record of the whole file, to be committed. Until it is, the
-    /// file can be opened again as the growing one it was.
+    /// Completes the file at the time `now` and returns its record to commit. Until the commit, the file can be
+    /// opened again as a growing one.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Returns any I/O error.
     pub fn seal(self, record: &FileRecord, now: Duration) -> Result<FileRecord> {
         let (tail, sums) = self.sums.finish();
         self.file.write_all_at(&tail, self.bytes)?;

@@ -1,5 +1,5 @@
-//! How much room files may take: all together, those of one key, and what stays free of the disk. Counted in
-//! memory; what a failed upload took is given back.
+//! Disk quota of files: a limit for all files, a limit per key, and the space that stays free on the disk. Usage is
+//! counted in memory; a failed upload releases what it reserved.
 
 use parking_lot::Mutex;
 use penstock_contract::{Code, Refusal};
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How much there may be.
+/// Limits of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Bytes of all files.
@@ -16,21 +16,21 @@ pub struct Bounds {
     pub key: u64,
     /// Bytes of the disk that uploads leave free.
     pub free: u64,
-    /// Bytes of one line of a file that is uploaded.
+    /// Bytes of one line of an uploaded file.
     pub line: usize,
 }
 
-/// Which bound is reached.
+/// Limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// That of all files, or of the disk: the owner of a key cannot tell them apart.
+    /// Limit of all files or of the disk: clients cannot distinguish them.
     House,
-    /// That of the key's files.
+    /// Limit of the key's files, in bytes.
     Key(u64),
 }
 
 impl Full {
-    /// As a client is told.
+    /// Converts the limit to the error of the client.
     #[must_use]
     pub fn refusal(self) -> Refusal {
         match self {
@@ -45,7 +45,7 @@ impl Full {
     }
 }
 
-/// What is taken.
+/// Disk usage of all files and of each key.
 #[derive(Debug, Default)]
 pub struct Room(Mutex<Inner>);
 
@@ -56,7 +56,7 @@ struct Inner {
 }
 
 impl Room {
-    /// Counts bytes that are there, whatever the bounds say.
+    /// Counts existing bytes, whatever the limits are.
     pub fn note(&self, key: &str, bytes: u64) {
         let mut inner = self.0.lock();
         inner.all += bytes;
@@ -68,7 +68,7 @@ impl Room {
         }
     }
 
-    /// Bytes are gone.
+    /// Subtracts deleted bytes.
     pub fn give(&self, key: &str, bytes: u64) {
         let mut inner = self.0.lock();
         inner.all = inner.all.saturating_sub(bytes);
@@ -101,7 +101,7 @@ impl Room {
     }
 }
 
-/// What one upload has taken; given back when dropped.
+/// Quota reservation of one upload; released on drop.
 #[derive(Debug)]
 pub struct Taken {
     room: Arc<Room>,
@@ -110,23 +110,23 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Nothing yet, for a file of this key.
+    /// Returns an empty reservation for a file of this key.
     #[must_use]
     pub fn new(room: Arc<Room>, key: &str) -> Self {
         Self { room, key: key.into(), bytes: 0 }
     }
 
-    /// Takes more.
+    /// Reserves more bytes.
     ///
     /// # Errors
-    /// It does not fit.
+    /// Returns the limit that would be exceeded.
     pub fn grow(&mut self, bytes: u64, bounds: &Bounds) -> Result<(), Full> {
         self.room.take(&self.key, bytes, bounds)?;
         self.bytes += bytes;
         Ok(())
     }
 
-    /// The file stays.
+    /// Keeps the bytes reserved, because the file is stored.
     pub fn keep(mut self) {
         self.bytes = 0;
     }
@@ -140,10 +140,10 @@ impl Drop for Taken {
     }
 }
 
-/// Whether so many bytes more leave the disk under `folder` what should stay free of it.
+/// Returns true if `bytes` more leave `free` bytes on the disk of `folder`.
 #[must_use]
 pub fn fits(folder: &Path, bytes: u64, free: u64) -> bool {
-    // A disk that cannot be asked says so when it is written to.
+    // If the disk cannot be queried, the write will report the error.
     rustix::fs::statvfs(folder)
         .map_or(true, |disk| disk.f_bavail.saturating_mul(disk.f_frsize) >= bytes.saturating_add(free))
 }

@@ -1,4 +1,4 @@
-//! What has to go: what a crash left, at the start; what is over, again and again.
+//! Deletion of leftovers after a crash, and of expired files.
 
 use super::{Files, PREFIX, When};
 use crate::storage::object_id;
@@ -7,12 +7,12 @@ use penstock_storage::StoreError;
 use penstock_storage::files::FileRecord;
 use std::fs;
 
-/// Records that are looked at together.
+/// Records per page.
 const PAGE: usize = 500;
 
 impl Files {
-    /// Removes uploads that never were whole and contents without a record, unless somebody has them in hand,
-    /// and counts what there is.
+    /// Deletes incomplete uploads and contents without a record, unless another process uses them, and
+    /// counts the existing bytes.
     pub(super) fn start(&self, in_hand: bool) -> Result<(), String> {
         let failed = |error: &dyn std::fmt::Display| {
             format!("The folder of the files {} cannot be used: {error}.", self.folder.display())
@@ -52,10 +52,10 @@ impl Files {
         }
     }
 
-    /// Deletes the files that are over, but for those that something still runs on. Returns how many.
+    /// Deletes expired files that no running batch uses. Returns their number.
     ///
     /// # Errors
-    /// What the store says; the next time goes on.
+    /// Returns the store's error; the next call continues.
     pub fn sweep(&self, at: When) -> Result<u64, StoreError> {
         let mut swept = 0;
         for id in self.store.ended(at.now, PAGE)? {
@@ -64,7 +64,7 @@ impl Files {
             }
         }
         let mut after: Option<String> = None;
-        // Ids rise with time: those behind the first young one are young too.
+        // IDs increase with time: all after the first young file are young too.
         while at.retention.is_some() {
             let page = self.store.all(after.as_deref(), PAGE)?;
             for file in &page.files {
@@ -86,13 +86,13 @@ impl Files {
         Ok(u64::from(at.is_over(file) && !needed() && self.remove(file)?))
     }
 
-    /// Removes a record and then its contents; false if it was gone.
+    /// Deletes a record and then its contents; returns false if it was deleted before.
     pub(super) fn remove(&self, file: &FileRecord) -> Result<bool, StoreError> {
         let gone = self.store.delete(file)?;
         if gone {
-            // Before and after: an archive that is made at this moment may take it in between.
+            // Before and after: an export at this moment may copy the file in between.
             self.unarchive(&file.id);
-            // What the disk does not let go of is swept at the next start.
+            // Contents that cannot be deleted now are deleted at the next start.
             fs::remove_file(self.path(&file.id)).ok();
             self.unarchive(&file.id);
             self.room.give(&file.key, file.bytes);

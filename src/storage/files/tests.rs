@@ -1,4 +1,4 @@
-//! Tests only: what a file is after every way that it can end, and that no byte is given that was not written.
+//! Tests of a file after every way that it can end, and of reads that only return written bytes.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::block_checksums::BLOCK;
@@ -21,7 +21,7 @@ impl Place {
         Self { folder: tempfile::tempdir().unwrap(), store: open_in_memory() }
     }
 
-    /// The files as a new start finds them.
+    /// Opens the files again, as a new process does.
     fn open(&self) -> Arc<Files> {
         Arc::new(self.try_open().unwrap())
     }
@@ -201,7 +201,7 @@ fn a_folder_of_another_store_is_neither_used_nor_swept() {
     let record = kept(&place.open(), &lines(3));
     let folder = place.folder.path().join("files");
     let id = fs::read_to_string(folder.join(folder::STAMP)).unwrap();
-    // The store was lost, and an empty one is in its place: with the stamp, and of a version without stamps.
+    // The store was lost and replaced by an empty one: with the ID file, and by a version without it.
     let lost = Place { folder: place.folder, store: open_in_memory() };
     for stamp in [Some(&id), None] {
         match stamp {
@@ -266,7 +266,7 @@ fn results_grow_and_are_cut_to_what_counts() {
     output.append(b"2\n").unwrap();
     let whole = output.seal(&record, NOW).unwrap();
     assert_eq!((whole.bytes, whole.status), (6, FileStatus::Processed));
-    // A crash before the record says so: it grows as before, and comes to the same end.
+    // After a crash before the commit, the file grows again and ends with the same contents.
     let mut output = files.open_output(&record).unwrap();
     output.append(b"2\n").unwrap();
     assert_eq!(output.seal(&record, NOW).unwrap(), whole);
@@ -309,7 +309,7 @@ impl Files {
     }
 }
 
-/// Says what runs on which file.
+/// Test user of the listed files.
 struct Running(parking_lot::Mutex<Vec<String>>);
 
 #[async_trait]
@@ -377,7 +377,7 @@ fn results_are_kept_from_their_last_line_on() {
     let files = place.open();
     let record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
     place.store.apply(FileStore::insert_operations(&record).unwrap()).unwrap();
-    // The batch took longer than files are kept.
+    // The batch took longer than the retention period.
     let (end, kept) = (NOW.as_secs() + 90_000, 3_600);
     let whole = files.open_output(&record).unwrap().seal(&record, Duration::from_secs(end)).unwrap();
     assert!(files.store().compare_and_swap(&record, &whole).unwrap());

@@ -1,6 +1,5 @@
-//! The pepper that key digests are made with. The store keeps a check value of it,
-//! so that another pepper, or a new one in the place of one that was lost, is
-//! noticed before every key is refused.
+//! Pepper of the key digests. The store has a check value of it, so that a changed or regenerated pepper is noticed
+//! before every key is refused.
 
 use super::{PEPPER, Pepper, hex_secret, made, read, replace, sentence, unhex};
 use crate::config::settings::StorageSettings;
@@ -11,13 +10,13 @@ use std::sync::Arc;
 
 /// Row of the check value.
 const ROW: &[u8] = b"pepper";
-/// Keys read at once.
+/// Keys per page.
 const PAGE: usize = 1_000;
 
-/// The pepper of a store: given, read, or made where no key needs an earlier one.
+/// Finds the pepper of a store: configured, read, or created if no key depends on an earlier one.
 ///
 /// # Errors
-/// One sentence that says what to do: it is missing, malformed, or not the one that the keys were made with.
+/// Returns a sentence that tells the operator what to do: the pepper is missing, malformed, or not that of the keys.
 pub(super) fn find(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<Pepper, String> {
     let path = storage.path.join(PEPPER);
     let text = match &storage.pepper {
@@ -50,16 +49,16 @@ pub(super) fn find(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<
             return Err(other(&place, count));
         }
     }
-    // What a full disk does not take is written at a later start.
+    // If a full disk rejects it, a later start writes it.
     store.apply(Transaction::new().put(StoreTable::Meta, ROW, check)).ok();
     Ok(pepper)
 }
 
-/// Accepts the configured pepper, or makes a new one in the file, although keys were made with another; returns how many
-/// keys have to be replaced.
+/// Accepts the configured pepper, or creates a new file, although keys exist that were made with another; returns the
+/// number of keys that have to be replaced.
 ///
 /// # Errors
-/// One sentence that says what is in the way.
+/// Returns a sentence for the operator if it cannot be written.
 pub(super) fn renew(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<u64, String> {
     let text = match &storage.pepper {
         Some(secret) => given(secret.reveal())?,
@@ -76,7 +75,7 @@ pub(super) fn renew(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result
     keys(store)
 }
 
-/// Reads a configured pepper.
+/// Parses a configured pepper.
 pub(super) fn given(text: &str) -> Result<String, String> {
     let text = text.trim();
     if unhex(text).is_none() {
@@ -85,7 +84,7 @@ pub(super) fn given(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Keys that are not revoked.
+/// Number of keys that are not revoked.
 fn keys(store: &Arc<dyn Store>) -> Result<u64, String> {
     let keys = KeyStore::new(store.clone());
     let (mut count, mut after) = (0, None::<String>);
@@ -103,7 +102,7 @@ fn said(error: &StoreError) -> String {
     sentence(&error.to_string())
 }
 
-/// The remedies, the second for a pepper that is lost for good.
+/// Remedies, the second for a pepper that is lost for good.
 const RESTORE: &str = "Restore it from a backup (an archive of `penstock store export` has it). If it is lost, \
                        `penstock store new-pepper` makes another one; every key then has to be rotated.";
 
@@ -199,7 +198,7 @@ mod tests {
         assert!(open(&storage).is_err());
         assert_eq!(renew_pepper(&storage).unwrap(), 1);
         let renewed = open(&storage).unwrap();
-        // Another one that is configured is noticed, too.
+        // A different configured pepper is noticed too.
         storage.pepper = Some(SecretText::new(&"0f".repeat(32)));
         assert!(open(&storage).unwrap_err().contains("storage.pepper"));
         storage.pepper = None;

@@ -1,5 +1,5 @@
-//! `/v1/batches`: files of requests worked off in their own time. Batches belong
-//! to the account, their files to the key that made them.
+//! `/v1/batches`: files of requests that run asynchronously. Batches belong to the account, their files to the
+//! key that created them.
 
 mod query;
 
@@ -55,20 +55,20 @@ impl Endpoint for Post {
     }
 }
 
-/// Whether a file can be the input of what is asked.
+/// Checks that a file can be the input of the requested batch.
 fn fits(file: &FileRecord, asked: &CreateBatchRequest) -> Result<(), Refusal> {
     if file.purpose != FilePurpose::Batch {
         let expected = "input_file_id: expected a file that was uploaded with purpose \"batch\"";
         return Err(Refusal::invalid("input_file_id", expected));
     }
     if file.status != FileStatus::Processed {
-        return Err(Refusal::invalid("input_file_id", "input_file_id: expected a file without mistakes"));
+        return Err(Refusal::invalid("input_file_id", "input_file_id: expected a file without errors"));
     }
     match file.url.as_deref() {
         Some(url) if url == asked.endpoint => Ok(()),
         url => {
             let url = url.unwrap_or("nothing");
-            let expected = format!("endpoint: expected {url}, where the lines of the file go");
+            let expected = format!("endpoint: expected {url}, the url of the file's lines");
             Err(Refusal::invalid("endpoint", expected))
         }
     }
@@ -161,7 +161,7 @@ impl Endpoint for Cancel {
     async fn handle(&self, x: &mut Exchange<'_>, id: &str) -> Result<Ended, Refusal> {
         let batches = &x.house.batches;
         let record = batches.get(&x.grant.account.id, id).await?;
-        // To end a batch takes what it takes to make one; `inference.batches` allows it for each endpoint.
+        // Cancelling needs the same scopes as creating; `inference.batches` allows both for each endpoint.
         if !x.grant.holds(KeyScope::Batches)
             && let Ok((lines, _)) = find(&Method::POST, &record.endpoint)
         {

@@ -1,26 +1,26 @@
-//! Which batches of a list: `after` and `limit`. What it does not know is left alone.
+//! Query of the batch list: `after` and `limit`. Unknown parameters are ignored.
 
 use crate::proxy::endpoint::parameters;
 use penstock_contract::Refusal;
 
-/// Batches of a page where none is said, and the most.
+/// Default and largest page size.
 const USUAL: usize = 20;
 const MOST: usize = 100;
 
-/// A page of the list.
+/// Page of the list.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Query {
-    /// Behind this id.
+    /// ID of the batch before the page.
     pub after: Option<String>,
-    /// At most so many.
+    /// Maximum number of batches.
     pub limit: usize,
 }
 
 impl Query {
-    /// Reads the query of an address.
+    /// Parses the query of a URL.
     ///
     /// # Errors
-    /// A limit that is none.
+    /// Returns a refusal if `limit` is not a number from 1 to 100.
     pub fn parse(text: &str) -> Result<Self, Refusal> {
         let mut query = Self { after: None, limit: USUAL };
         for (name, value) in parameters(text) {

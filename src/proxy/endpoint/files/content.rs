@@ -1,4 +1,4 @@
-//! `GET /v1/files/{id}/content`: the bytes, all or a range of them, each block held against its checksum first.
+//! `GET /v1/files/{id}/content`: all bytes or a range, each block verified against its checksum first.
 
 use super::range::{Wanted, wanted};
 use crate::proxy::endpoint::{Endpoint, decoded};
@@ -15,10 +15,10 @@ use penstock_storage::files::FileRecord;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const SLICE: usize = 256 << 10;
 
-/// The endpoint.
+/// Endpoint of file contents.
 pub struct Content;
 
 type Opened = Arc<(FileRecord, Contents)>;
@@ -49,7 +49,7 @@ impl Endpoint for Content {
             Wanted::Whole => (200, 0..file.bytes),
             Wanted::Part(range) => (206, range),
             Wanted::Nothing => {
-                let message = format!("range: expected bytes of the {} that there are.", file.bytes);
+                let message = format!("range: expected bytes within the file's {} bytes.", file.bytes);
                 let refusal = Refusal::because(Code::RangeNotSatisfiable, message).at("range");
                 return Err(refusal.with("bytes", file.bytes));
             }
@@ -58,7 +58,7 @@ impl Endpoint for Content {
         let opened = open(x, file).await;
         let opened = opened.map_err(|failed| told(&id, failed))?;
         x.hold(SLICE.min(usize::try_from(range.end - range.start).unwrap_or(SLICE)))?;
-        // Before the head goes out, so that damage is an error and not half a file.
+        // Read before the response head is sent, so that damage is an error and not a truncated file.
         let first = read(x, &opened, &range).await.map_err(|failed| told(&id, failed))?;
         x.record.status = status;
         let head = head(x, status, &opened.0, &etag, &range);
@@ -71,7 +71,7 @@ impl Endpoint for Content {
     }
 }
 
-/// A range counts only for the contents that its client has the beginning of.
+/// Evaluates `Range`; it is ignored if `If-Range` names other contents.
 fn wanted_of(x: &Exchange<'_>, etag: &str, bytes: u64) -> Wanted {
     let only = x.caller.field(header::IF_RANGE).unwrap_or_default();
     if !only.is_empty() && only != etag.as_bytes() {
@@ -80,7 +80,7 @@ fn wanted_of(x: &Exchange<'_>, etag: &str, bytes: u64) -> Wanted {
     wanted(x.caller.field(header::RANGE).unwrap_or_default(), bytes)
 }
 
-/// A whole file by its contents; one that grows is another with each byte.
+/// A complete file is identified by its SHA-256, a growing one by its ID and size.
 fn etag(file: &FileRecord) -> String {
     match &file.sha256 {
         Some(sum) => format!("\"{sum}\""),
@@ -97,13 +97,13 @@ async fn open(x: &Exchange<'_>, file: FileRecord) -> Result<Opened, Failed> {
     opened.await.unwrap_or(Err(Failed::Gone))
 }
 
-/// The first bytes of a range.
+/// Reads the first bytes of a range.
 async fn read(x: &Exchange<'_>, opened: &Opened, range: &Range<u64>) -> Result<Bytes, Failed> {
     let left = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
     x.house.files.read(opened, range.start, left.min(SLICE)).await
 }
 
-/// Damage is the operator's to hear of, by the file's id alone.
+/// Logs damage for the operator, with the file's ID only.
 fn told(id: &str, failed: Failed) -> Refusal {
     if let Failed::Disk(error) = &failed {
         log::event(log::error(), "file_unreadable", &[("file", id), ("why", &error.kind().to_string())]);
@@ -126,7 +126,7 @@ fn head(x: &Exchange<'_>, status: u16, file: &FileRecord, etag: &str, range: &Ra
     head.with(header::CONTENT_RANGE, part)
 }
 
-/// The name twice: plain for old clients, whole for the others.
+/// `Content-Disposition` with the name twice: ASCII for old clients, UTF-8 for the others.
 fn disposition(name: &str) -> String {
     let plain = |letter: char| (letter.is_ascii_graphic() || letter == ' ') && !"\"\\%".contains(letter);
     let ascii: String = name.chars().map(|letter| if plain(letter) { letter } else { '_' }).collect();

@@ -1,5 +1,5 @@
-//! `GET /v1/files`: a key's files in pages, by the time they were made at. A page goes on behind an id, whether
-//! that file is still there or not, so that pages hold through deletions.
+//! `GET /v1/files`: a key's files in pages, sorted by creation time. A page continues after an ID, even if that file
+//! was deleted, so that deletions do not break pagination.
 
 use super::object::object;
 use crate::proxy::endpoint::{Endpoint, parameters};
@@ -13,10 +13,10 @@ use penstock_contract::Refusal;
 use penstock_storage::files::FilePurpose;
 use serde_json::{Value, json};
 
-/// Most files of a page, and as many as there are unless told otherwise.
+/// Largest page size, and the default.
 const MOST: usize = 10_000;
 
-/// The list.
+/// Endpoint of the file list.
 pub struct List;
 
 #[async_trait]
@@ -54,7 +54,7 @@ impl Endpoint for List {
     }
 }
 
-/// What is asked for; parameters of other names are passed over, empty ones are absent.
+/// Parses the query. Unknown parameters are ignored, and empty ones count as absent.
 fn query(key: &str, text: &str) -> Result<ListQuery, Refusal> {
     let mut query = ListQuery { key: key.into(), purpose: None, after: None, rising: false, limit: MOST };
     for (name, value) in parameters(text) {

@@ -1,4 +1,4 @@
-//! Files of a key: uploaded, listed, told of, given, deleted.
+//! Endpoints of a key's files: upload, list, metadata, contents and deletion.
 
 mod content;
 mod list;

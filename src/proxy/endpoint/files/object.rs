@@ -1,10 +1,10 @@
-//! A file as clients are told of it.
+//! File object of the API.
 
 use crate::storage::files::When;
 use penstock_storage::files::FileRecord;
 use serde_json::{Value, json};
 
-/// The file object.
+/// Returns the file object.
 pub fn object(file: &FileRecord, at: When) -> Value {
     json!({
         "id": file.id,

@@ -9,7 +9,7 @@ use penstock_auth::KeyScope;
 use penstock_contract::Refusal;
 use serde_json::json;
 
-/// What is known of a file.
+/// Endpoint of a file's metadata.
 pub struct One;
 
 #[async_trait]
@@ -38,7 +38,8 @@ impl Endpoint for One {
     }
 }
 
-/// Deletes a file: unreadable once the answer is there. A batch that still runs on it fails first.
+/// Endpoint that deletes a file; the file is unreadable once the response is sent. A batch that still
+/// reads it fails first.
 pub struct Delete;
 
 #[async_trait]

@@ -1,20 +1,19 @@
-//! Which bytes a client asks for: one range, or all of them.
+//! `Range` header (RFC 9110): one range or all bytes.
 
 use std::ops::Range;
 
-/// What a `range` header comes to.
+/// Result of a `Range` header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Everything: there is no range, or none that is understood.
+    /// All bytes: there is no range, or it is invalid.
     Whole,
-    /// Some of it.
+    /// Range of bytes.
     Part(Range<u64>),
-    /// Bytes that are not there.
+    /// Range outside of the contents, which is not satisfiable.
     Nothing,
 }
 
-/// Reads the header for contents of this length. Several ranges at once are answered with everything, as the
-/// standard allows.
+/// Parses the header for contents of this length. Several ranges are answered with all bytes, as RFC 9110 allows.
 pub fn wanted(header: &[u8], length: u64) -> Wanted {
     let parsed = std::str::from_utf8(header).ok().and_then(|text| {
         let (unit, range) = text.trim().split_once('=')?;

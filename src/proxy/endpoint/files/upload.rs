@@ -1,6 +1,6 @@
-//! `POST /v1/files`: a form with a file, whose bytes go to the disk while they arrive and are proven on the way.
-//! A file with wrong lines is read to its end all the same, for the other mistakes in it; of what is refused for
-//! anything else, or for a line without an end, only a little more is read.
+//! `POST /v1/files`: a multipart form with a file, which is validated and written to the disk while it arrives. A
+//! file with invalid lines is read to its end, to report all errors in it. After any other error, or a line that is
+//! too long, only a little more is read.
 
 use super::object::object;
 use crate::http::STREAM_WINDOW;
@@ -20,20 +20,20 @@ use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
-/// Room for what a form holds besides the file.
+/// Allowance for the other parts of the form, in bytes.
 const AROUND: u64 = 1 << 20;
-/// Bytes that are given to the disk at once.
+/// Bytes per write to the disk.
 const SLICE: usize = 256 << 10;
-/// Of a file in memory at most: a slice that is filled, one that the disk takes, the beginning of a line, and what comes
-/// meanwhile. More of a longer line counts as it comes.
+/// Memory per upload: a slice that is filled, a slice that is written, the start of a line, and the receive window.
+/// Longer lines are counted as they arrive.
 const HELD: usize = 3 * SLICE + STREAM_WINDOW as usize;
-/// Bytes that are read of a form after it was refused: a short one is whole then, and its connection serves another
-/// request. Of a longer one the front door reads on while its client hears why.
+/// Bytes that are read of a form after an error: a short form is then complete, and its connection can serve another
+/// request. The server drains a longer one while the client receives the error.
 const REST: usize = 1 << 20;
-/// How long that may take.
+/// Longest time to read these bytes.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The endpoint.
+/// Endpoint of uploads.
 pub struct Create;
 
 #[async_trait]
@@ -85,7 +85,7 @@ async fn arrived(
         (files.upload, Bounds { all: files.disk, key: files.per_key, free: files.keep_free, line });
     let mut writer = Writer::open(&x.house.files, &x.grant.public_id, bounds);
     let mut contents = Vec::new();
-    // Of a long line; what a short one takes is in `HELD`.
+    // Memory of a long line; a short line is included in `HELD`.
     let mut counted = SLICE;
     while let Some(piece) = x.next_piece(cap).await? {
         let taken = async {
@@ -108,7 +108,7 @@ async fn arrived(
     Ok((writer, form.end()?))
 }
 
-/// Reads a little more of what nobody wants.
+/// Drains a little more of a rejected form.
 async fn rest(x: &mut Exchange<'_>, cap: usize) {
     let most = x.record.bytes_in + REST;
     while x.record.bytes_in < most && matches!(x.next_piece(cap).await, Ok(Some(_))) {}
@@ -125,12 +125,12 @@ async fn kept(x: &Exchange<'_>, mut writer: Writer, said: Uploaded) -> Result<Fi
     Ok(kept.await.unwrap_or(Err(Failed::Gone))?)
 }
 
-/// Writes behind the reading: one slice is filled while another goes to the disk.
+/// Writer that fills one slice while another is written to the disk.
 struct Writer {
     busy: Option<JoinHandle<Result<Incoming, Failed>>>,
     slice: Vec<u8>,
     bytes: u64,
-    /// Most bytes that an unfinished line has held.
+    /// Most bytes that an incomplete line has used.
     held: usize,
 }
 
@@ -147,7 +147,7 @@ impl Writer {
             let message = format!("file: expected at most {largest} bytes, got more.");
             return Err(Refusal::because(Code::TooLarge, message).at("file").with("limit_bytes", largest));
         }
-        // Copied: a small piece may keep a large buffer alive.
+        // Copied, because a small slice may retain a large buffer.
         self.slice.extend_from_slice(piece);
         if self.slice.len() >= SLICE {
             self.flush().await?;
@@ -166,7 +166,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The file, once the disk has taken what it was given.
+    /// Waits for the pending write and returns the file.
     async fn idle(&mut self) -> Result<Incoming, Failed> {
         match self.busy.take() {
             Some(busy) => busy.await.unwrap_or(Err(Failed::Gone)),
@@ -174,7 +174,7 @@ impl Writer {
         }
     }
 
-    /// Nothing of it is wanted any more.
+    /// Discards the upload.
     async fn give_up(&mut self) {
         self.slice = Vec::new();
         if let Ok(incoming) = self.idle().await {
@@ -195,7 +195,7 @@ impl Drop for Writer {
     }
 }
 
-/// Removing a large file takes its time, and requests on this thread have none.
+/// Removes the file on a blocking thread, since the removal of a large file takes time.
 async fn let_go(incoming: Incoming) {
     spawn_blocking(move || drop(incoming)).await.ok();
 }

@@ -1,5 +1,5 @@
-//! The OpenAPI document of the public listener, made from the table of endpoints, the table of errors, and one row and
-//! one schema for each endpoint. `GET /openapi.json` answers with it; `docs/openapi.json` is the same.
+//! OpenAPI document of the public listener, built from the endpoint table, the error table, and a row and a schema
+//! per endpoint. `GET /openapi.json` returns it; `docs/openapi.json` is the same text.
 
 mod operations;
 
@@ -9,12 +9,12 @@ use penstock_contract::{Code, Dialect};
 use serde_json::{Map, Value, json};
 use std::sync::OnceLock;
 
-/// Where it is served.
+/// Path of the document.
 pub const PATH: &str = "/openapi.json";
-/// Schemas of requests and answers, by name.
+/// Schemas of requests and responses, by name.
 const SCHEMAS: &str = include_str!("schemas.json");
 
-/// The document, OpenAPI 3.1.
+/// Builds the OpenAPI 3.1 document.
 #[must_use]
 pub fn document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
@@ -48,7 +48,7 @@ pub fn document() -> Value {
                 "api_key": { "type": "apiKey", "in": "header", "name": "x-api-key" },
             },
             "headers": { "RequestId": {
-                "description": "The name of the exchange, also in the body of an error and in the operator's log.",
+                "description": "The ID of the request, also in the body of an error and in the operator's log.",
                 "schema": { "type": "string" },
             } },
             "responses": Map::from_iter(errors.0),
@@ -57,7 +57,7 @@ pub fn document() -> Value {
     })
 }
 
-/// The document as it is served and kept.
+/// Text of the document, as served and as stored in `docs/`.
 #[must_use]
 pub fn text() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
@@ -74,7 +74,7 @@ fn reference(name: &str) -> Value {
 
 fn operation(endpoint: &dyn Endpoint, row: &Row, path: &str, errors: &mut Errors) -> Value {
     let mut operation = Map::new();
-    // Two paths of one endpoint need two names.
+    // One endpoint at two paths needs two operation IDs.
     let name = path.trim_matches('/').replace(['/', '{', '}', '.'], "_");
     let method = endpoint.method().as_str().to_ascii_lowercase();
     operation.insert("operationId".to_owned(), format!("{method}_{name}").trim_end_matches('_').into());
@@ -113,7 +113,7 @@ fn responses(endpoint: &dyn Endpoint, row: &Row, path: &str, errors: &mut Errors
             .iter()
             .map(|(kind, schema)| ((*kind).to_owned(), json!({ "schema": reference(schema) })));
         let content: Map<String, Value> = contents.collect();
-        let answer = json!({ "description": "Done", "headers": request_id, "content": content });
+        let answer = json!({ "description": "Success", "headers": request_id, "content": content });
         responses.insert(status.to_string(), answer);
     }
     let schema = error_schema(path);
@@ -132,12 +132,12 @@ fn responses(endpoint: &dyn Endpoint, row: &Row, path: &str, errors: &mut Errors
     responses
 }
 
-/// Error answers of all endpoints, each once, by name.
+/// Error responses of all endpoints, each once, by name.
 #[derive(Default)]
 struct Errors(Vec<(String, Value)>);
 
 impl Errors {
-    /// A reference to an answer.
+    /// Returns a reference to a response, and adds the response if it is new.
     fn reference(&mut self, status: u16, answer: Value) -> Value {
         let known = self.0.iter().find(|(_, known)| *known == answer).map(|(name, _)| name.clone());
         let name = known.unwrap_or_else(|| {
@@ -151,13 +151,13 @@ impl Errors {
     }
 }
 
-/// A code and its name, as a response describes them.
+/// Description of an error code in a response.
 fn said(code: Code) -> String {
     let row = code.row();
     format!("`{}` ({}): {}", row.code, row.chat_type, row.sentence)
 }
 
-/// The envelope of a path's errors.
+/// Schema of a path's error body.
 fn error_schema(path: &str) -> Value {
     match (dialect(path, false), dialect(path, true)) {
         (Dialect::Messages, _) => reference("MessagesError"),

@@ -1,35 +1,35 @@
-//! What the document says of each endpoint besides its method and path. A new endpoint has to have a row.
+//! Operation metadata of each endpoint, besides its method and path. A new endpoint needs a row.
 
 use penstock_contract::Code;
 use serde_json::{Value, json};
 
-/// What an endpoint does with a request: which errors it may answer with.
+/// Kind of work of an endpoint, which determines its possible errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Answers by itself.
+    /// Response without a model or the store.
     Own,
-    /// Asks a model.
+    /// Request to a model.
     Model,
-    /// Reads or writes files or batches.
+    /// Read or write of files or batches.
     Store,
 }
 
-/// A row.
+/// Operation metadata of one endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// The endpoint's name.
+    /// Name of the endpoint.
     pub name: &'static str,
-    /// One line.
+    /// Summary of one line.
     pub summary: &'static str,
-    /// Its group.
+    /// OpenAPI tag.
     pub tag: &'static str,
-    /// What it does.
+    /// Kind of work.
     pub work: Work,
-    /// Content type and schema of its request body.
+    /// Content type and schema of the request body.
     pub body: Option<(&'static str, &'static str)>,
-    /// Status of a good answer, its content types and their schemas.
+    /// Success status, content types and their schemas.
     pub answers: &'static [(u16, &'static [(&'static str, &'static str)])],
-    /// Names of its query parameters.
+    /// Names of the query parameters.
     pub query: &'static [&'static str],
 }
 
@@ -38,7 +38,7 @@ const FORM: &str = "multipart/form-data";
 const EVENTS: (&str, &str) = ("text/event-stream", "Events");
 const BYTES: &[(&str, &str)] = &[("application/octet-stream", "Bytes"), ("application/jsonl", "Bytes")];
 
-/// A row without a body and without parameters.
+/// Returns a row without a body and without parameters.
 const fn row(
     name: &'static str,
     tag: &'static str,
@@ -61,17 +61,17 @@ impl Row {
     }
 }
 
-/// Every row.
+/// Rows of all endpoints.
 #[rustfmt::skip]
 pub const ROWS: &[Row] = &[
     row("chat", "Chat", Work::Model, "Answers a conversation", &[(200, &[(JSON, "ChatCompletion"), EVENTS])]).takes(JSON, "ChatRequest"),
     row("messages", "Messages", Work::Model, "Answers a conversation, in the messages dialect", &[(200, &[(JSON, "MessagesResponse"), EVENTS])]).takes(JSON, "MessagesRequest"),
-    row("count_tokens", "Messages", Work::Model, "Counts the tokens of a conversation; costs nothing", &[(200, &[(JSON, "TokenCount")])]).takes(JSON, "CountTokensRequest"),
+    row("count_tokens", "Messages", Work::Model, "Counts the tokens of a conversation without charge", &[(200, &[(JSON, "TokenCount")])]).takes(JSON, "CountTokensRequest"),
     row("embeddings", "Embeddings", Work::Model, "Embeds texts", &[(200, &[(JSON, "Embeddings")])]).takes(JSON, "EmbeddingsRequest"),
     row("rerank", "Rerank", Work::Model, "Sorts documents by their relevance to a query", &[(200, &[(JSON, "Ranking")])]).takes(JSON, "RerankRequest"),
-    row("images", "Images", Work::Model, "Draws images", &[(200, &[(JSON, "Images")])]).takes(JSON, "ImagesRequest"),
-    row("image_content", "Images", Work::Own, "An image, by the address that its request was answered with", &[(200, &[("image/png", "Bytes"), ("image/jpeg", "Bytes"), ("image/webp", "Bytes"), ("image/gif", "Bytes"), ("application/octet-stream", "Bytes")])]),
-    row("transcriptions", "Audio", Work::Model, "Writes speech down", &[(200, &[(JSON, "Transcription"), ("text/plain", "Text"), ("application/x-subrip", "Text"), ("text/vtt", "Text")])]).takes(FORM, "TranscriptionRequest"),
+    row("images", "Images", Work::Model, "Generates images", &[(200, &[(JSON, "Images")])]).takes(JSON, "ImagesRequest"),
+    row("image_content", "Images", Work::Own, "A generated image, by the URL of its response", &[(200, &[("image/png", "Bytes"), ("image/jpeg", "Bytes"), ("image/webp", "Bytes"), ("image/gif", "Bytes"), ("application/octet-stream", "Bytes")])]),
+    row("transcriptions", "Audio", Work::Model, "Transcribes speech", &[(200, &[(JSON, "Transcription"), ("text/plain", "Text"), ("application/x-subrip", "Text"), ("text/vtt", "Text")])]).takes(FORM, "TranscriptionRequest"),
     row("batches_create", "Batches", Work::Store, "Creates a batch", &[(200, &[(JSON, "Batch")])]).takes(JSON, "BatchRequest"),
     row("batches", "Batches", Work::Store, "Lists the batches of the account", &[(200, &[(JSON, "BatchList")])]).asks(&["after", "limit 1 100 20"]),
     row("batch", "Batches", Work::Store, "A batch", &[(200, &[(JSON, "Batch")])]),
@@ -83,12 +83,12 @@ pub const ROWS: &[Row] = &[
     row("file_delete", "Files", Work::Store, "Deletes a file", &[(200, &[(JSON, "FileDeletion")])]),
     row("models", "Models", Work::Own, "Lists the models that the key may use", &[(200, &[(JSON, "ModelList")])]).asks(&["output_modalities", "supported_parameters", "lifecycle", "sort", "offset", "limit 1 1000 100", "after_id", "before_id", "include_aliases", "include_meta"]),
     row("model", "Models", Work::Own, "A model", &[(200, &[(JSON, "Model")])]).asks(&["include_meta"]),
-    row("root", "Service", Work::Own, "What this is", &[(200, &[(JSON, "Root")])]),
-    row("health", "Service", Work::Own, "200 while requests are taken", &[(200, &[(JSON, "Health")])]),
+    row("root", "Service", Work::Own, "Name and links of the service", &[(200, &[(JSON, "Root")])]),
+    row("health", "Service", Work::Own, "200 while requests are accepted", &[(200, &[(JSON, "Health")])]),
     row("openapi", "Service", Work::Own, "This document", &[(200, &[(JSON, "Document")])]),
 ];
 
-/// A query parameter: its name, or `name least most default` of a whole number.
+/// Query parameter from its name, or from `name minimum maximum default` for an integer.
 pub fn parameter(written: &str) -> Value {
     let mut words = written.split(' ');
     let name = words.next().unwrap_or_default();
@@ -114,7 +114,7 @@ pub fn parameter(written: &str) -> Value {
     json!({ "name": name, "in": "query", "schema": schema })
 }
 
-/// The errors that an endpoint may answer with.
+/// Error codes that an endpoint may return.
 pub fn codes(row: &Row, open: bool, has_id: bool) -> Vec<Code> {
     let mut codes = vec![
         Code::InvalidRequest,

@@ -1,4 +1,4 @@
-//! The document says of every endpoint what it does, and of no other.
+//! Test that the document describes every endpoint and no other.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::*;
@@ -73,13 +73,13 @@ fn every_reference_has_its_schema_and_every_schema_its_use() {
 #[test]
 fn every_code_of_the_table_is_described() {
     let all = text();
-    // Of the admin listener alone.
+    // Codes of the admin listener only.
     for code in Code::ALL.into_iter().filter(|code| *code != Code::Misdirected) {
         assert!(all.contains(code.row().code), "{code:?}");
     }
 }
 
-/// A request with one member set to a value, as admission judges it.
+/// Returns true if admission accepts a request with one member set to a value.
 fn admitted(schema: &str, name: &str, value: &Value) -> bool {
     let mut body = document()["components"]["schemas"][schema]["example"].clone();
     body[name] = value.clone();
@@ -96,7 +96,7 @@ fn admitted(schema: &str, name: &str, value: &Value) -> bool {
     .is_ok()
 }
 
-/// The schemas of JSON requests that ask a model.
+/// Schemas of JSON requests to a model.
 const ASKS: [&str; 6] = [
     "ChatRequest",
     "MessagesRequest",
