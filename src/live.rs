@@ -6,14 +6,14 @@ use crate::config::settings::{BaseUrl, Model, Offer, Settings};
 use crate::upstream::connection_pool::ConnectionPools;
 use crate::upstream::live::{Before, ProviderLive};
 use crate::upstream::offer::OfferLive;
-use crate::upstream::pools::ModelPool;
+use crate::upstream::pools::{self, ModelPool};
 use parking_lot::Mutex;
 use penstock_catalog::{Catalog, Model as Card};
 use penstock_routing::{Breaker, Explorations, Hour};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use tokio::task::JoinSet;
+use tokio::task::spawn_blocking;
 
 /// One whole configuration at work.
 pub struct Live {
@@ -69,7 +69,7 @@ impl Live {
     pub fn build(
         settings: Settings,
         old: Option<&Self>,
-        pools: &ConnectionPools,
+        connections: &ConnectionPools,
         now: u64,
     ) -> Result<Self, String> {
         let cards = settings.models.iter().map(|model| dated(model.card(), old, now)).collect();
@@ -79,7 +79,7 @@ impl Live {
         let providers: Vec<Arc<ProviderLive>> = settings
             .providers
             .iter()
-            .map(|provider| Arc::new(ProviderLive::new(provider.clone(), pools, lines, &before)))
+            .map(|provider| Arc::new(ProviderLive::new(provider.clone(), connections, lines, &before)))
             .collect();
         let old_offers = old.map(Self::by_identity).unwrap_or_default();
         let mut offers = Vec::with_capacity(settings.offers.len());
@@ -149,13 +149,13 @@ impl Live {
 
     /// Publishes the pool of each model: from then on requests find its offers.
     pub async fn publish(&self) {
-        // All at once: each waits for its selectors, which other tasks rebuild.
-        let mut publications: JoinSet<()> = JoinSet::new();
-        for model in self.models() {
-            let pool = model.pool.clone();
-            publications.spawn(async move { pool.publish().await });
+        let all: Vec<Arc<ModelPool>> = self.models().map(|model| model.pool.clone()).collect();
+        let own = all.clone();
+        if !matches!(spawn_blocking(move || pools::publish(&own)).await, Ok(Ok(()))) {
+            for pool in all {
+                pool.publish().await;
+            }
         }
-        publications.join_all().await;
     }
 
     /// From now on it counts, also for what is shared with the one before.
