@@ -1,7 +1,8 @@
 //! What one configuration changes of another: the keys, with their values before and after. Secrets are `***`.
 
 use super::settings::{Provider, Settings};
-use serde_json::{Map, Value};
+use super::tree::Tree;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -20,8 +21,8 @@ impl Document {
         Self(text.into())
     }
 
-    fn read(&self) -> Value {
-        serde_json::from_slice(&self.0).unwrap_or_default()
+    fn read(&self) -> Tree<'_> {
+        serde_json::from_slice(&self.0).unwrap_or(Tree::Null)
     }
 }
 
@@ -55,7 +56,8 @@ impl Change {
 pub fn changes(old: &Settings, new: &Settings) -> Vec<Change> {
     let mut found = Vec::new();
     if old.document != new.document {
-        differ("", Some(&old.document.read()), Some(&new.document.read()), &mut found);
+        let (before, after) = (old.document.read(), new.document.read());
+        differ("", Some(&before), Some(&after), &mut found);
     }
     rotated(old, new, &mut found);
     found
@@ -88,59 +90,67 @@ fn rotated(old: &Settings, new: &Settings, found: &mut Vec<Change>) {
     }
 }
 
-fn differ(path: &str, old: Option<&Value>, new: Option<&Value>, found: &mut Vec<Change>) {
-    let (old, new) = (old.filter(|value| !value.is_null()), new.filter(|value| !value.is_null()));
-    if old == new {
-        return;
-    }
+fn differ(path: &str, old: Option<&Tree<'_>>, new: Option<&Tree<'_>>, found: &mut Vec<Change>) {
     match (old, new) {
-        (Some(Value::Object(before)), Some(Value::Object(after))) if !is_secret(path, before, after) => {
-            each(path, members(before), members(after), found);
+        (Some(Tree::Table(before)), Some(Tree::Table(after))) if !is_secret(path, old, new) => {
+            each(path, &members(before), &members(after), found);
         }
-        (Some(Value::Array(before)), Some(Value::Array(after))) => match (named(before), named(after)) {
-            (Some(before), Some(after)) => each(path, before, after, found),
+        (Some(Tree::List(before)), Some(Tree::List(after))) => match (named(before), named(after)) {
+            (Some(before), Some(after)) => each(path, &before, &after, found),
             _ => found.push(change(path, old, new)),
         },
         _ => found.push(change(path, old, new)),
     }
 }
 
-type Members<'v> = Vec<(String, &'v Value)>;
+type Members<'t, 'd> = Vec<(Cow<'t, str>, &'t Tree<'d>)>;
 
-fn each(path: &str, old: Members<'_>, new: Members<'_>, found: &mut Vec<Change>) {
-    let before: BTreeMap<&str, &Value> = old.iter().map(|(name, value)| (name.as_str(), *value)).collect();
-    let names: BTreeSet<&str> = new.iter().map(|(name, _)| name.as_str()).collect();
-    let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
-    for (name, value) in &new {
-        differ(&below(name), before.get(name.as_str()).copied(), Some(value), found);
+/// Compares members of the same name. Names are mostly the same, in the same order.
+fn each(path: &str, old: &Members<'_, '_>, new: &Members<'_, '_>, found: &mut Vec<Change>) {
+    let mut compare = |name: &str, old: Option<&Tree<'_>>, new: Option<&Tree<'_>>| {
+        if old != new {
+            let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+            differ(&path, old, new, found);
+        }
+    };
+    if old.len() == new.len() && old.iter().zip(new).all(|(old, new)| old.0 == new.0) {
+        for ((name, before), (_, after)) in old.iter().zip(new) {
+            compare(name, Some(before), Some(after));
+        }
+        return;
     }
-    for (name, value) in old.iter().filter(|(name, _)| !names.contains(name.as_str())) {
-        differ(&below(name), Some(value), None, found);
+    let before: BTreeMap<&str, &Tree<'_>> = old.iter().map(|(name, value)| (&**name, *value)).collect();
+    let names: BTreeSet<&str> = new.iter().map(|(name, _)| &**name).collect();
+    for (name, value) in new {
+        compare(name, before.get(&**name).copied(), Some(value));
+    }
+    for (name, value) in old.iter().filter(|(name, _)| !names.contains(&**name)) {
+        compare(name, Some(value), None);
     }
 }
 
-fn members(table: &Map<String, Value>) -> Members<'_> {
-    table.iter().map(|(name, value)| (name.clone(), value)).collect()
+fn members<'t, 'd>(table: &'t [(Cow<'d, str>, Tree<'d>)]) -> Members<'t, 'd> {
+    table.iter().map(|(name, value)| (Cow::Borrowed(&**name), value)).collect()
 }
 
 /// The elements of a list of blocks by what they are called; `None` if one has no name, or two have the same.
-fn named(list: &[Value]) -> Option<Members<'_>> {
-    let name = |block: &Value| {
-        let text = |key: &str| block.get(key).and_then(Value::as_str);
+fn named<'t, 'd>(list: &'t [Tree<'d>]) -> Option<Members<'t, 'd>> {
+    let name = |block: &'t Tree<'d>| {
+        let text = |key: &str| block.get(key).and_then(Tree::text);
         match (text("id"), text("model"), text("name").or_else(|| text("from"))) {
-            (Some(id), _, _) => Some(id.to_owned()),
-            (None, Some(model), Some(name)) => Some(format!("{model}[{name}]")),
-            (None, model, name) => model.or(name).map(str::to_owned),
+            (Some(id), _, _) => Some(Cow::Borrowed(id)),
+            (None, Some(model), Some(name)) => Some(Cow::Owned(format!("{model}[{name}]"))),
+            (None, model, name) => model.or(name).map(Cow::Borrowed),
         }
     };
-    let all: Members<'_> = list.iter().map(|block| Some((name(block)?, block))).collect::<Option<_>>()?;
-    let distinct: BTreeSet<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+    let all: Members<'_, '_> = list.iter().map(|block| Some((name(block)?, block))).collect::<Option<_>>()?;
+    let distinct: BTreeSet<&str> = all.iter().map(|(name, _)| &**name).collect();
     (distinct.len() == all.len()).then_some(all)
 }
 
 /// A reference to a secret is one value.
-fn is_secret(path: &str, old: &Map<String, Value>, new: &Map<String, Value>) -> bool {
-    let reference = |table: &Map<String, Value>| table.contains_key("env") && table.contains_key("file");
+fn is_secret(path: &str, old: Option<&Tree<'_>>, new: Option<&Tree<'_>>) -> bool {
+    let reference = |table: Option<&Tree<'_>>| matches!(table, Some(Tree::Table(members)) if matches!(&**members, [(name, _)] if name == "env" || name == "file"));
     hides(path) || (reference(old) && reference(new))
 }
 
@@ -149,17 +159,19 @@ fn hides(path: &str) -> bool {
     ["api_key", "pepper"].contains(&last) || path.contains(".headers.")
 }
 
-fn change(path: &str, old: Option<&Value>, new: Option<&Value>) -> Change {
-    let shown = |value: &Value| if hides(path) { SECRET.to_owned() } else { shown(value) };
+fn change(path: &str, old: Option<&Tree<'_>>, new: Option<&Tree<'_>>) -> Change {
+    let shown = |value: &Tree<'_>| if hides(path) { SECRET.to_owned() } else { shown(value) };
     Change { key: path.to_owned(), old: old.map(shown), new: new.map(shown) }
 }
 
 /// A value as people read it; of a block only that there is one, since it may hold secrets.
-fn shown(value: &Value) -> String {
+fn shown(value: &Tree<'_>) -> String {
     let text = match value {
-        Value::Object(_) => "{…}".to_owned(),
-        Value::Array(list) if list.iter().any(Value::is_object) => format!("[{} blocks]", list.len()),
-        other => other.to_string(),
+        Tree::Table(_) => "{…}".to_owned(),
+        Tree::List(list) if list.iter().any(|one| matches!(one, Tree::Table(_))) => {
+            format!("[{} blocks]", list.len())
+        }
+        other => serde_json::to_string(other).unwrap_or_default(),
     };
     if text.chars().count() <= MOST {
         return text;

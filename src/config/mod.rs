@@ -14,6 +14,7 @@ mod schema;
 mod secret;
 pub mod settings;
 mod single;
+mod tree;
 
 pub use changes::{Change, Document, changes};
 pub use form::{duration, write_duration};
