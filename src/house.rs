@@ -219,24 +219,29 @@ impl House {
     ) -> Result<Vec<Change>, String> {
         // One after the other: what was read last has to be what stays.
         let _turn = self.reloading.lock();
+        self.drop_retired();
         let settings = read()?;
         let tls = certified(&settings, self.clock)?;
         let old = self.live();
-        let changed = changes(&old.settings, &settings);
         let fresh = Live::build(settings, Some(&old), &self.connection_pools, self.clock.unix())?;
         let unknown = |provider: &&Arc<ProviderLive>| provider.routes().any(|route| !route.is_known());
-        runtime.block_on(async {
-            worker::look_up(fresh.providers.iter().filter(unknown)).await;
-            fresh.publish().await;
-        });
+        // With thousands of offers each of the two takes a good part of a second.
+        let changed = std::thread::scope(|scope| {
+            let compared = scope.spawn(|| changes(&old.settings, &fresh.settings));
+            runtime.block_on(async {
+                worker::look_up(fresh.providers.iter().filter(unknown)).await;
+                fresh.publish().await;
+            });
+            compared.join().map_err(|_| "The configurations could not be compared.".to_owned())
+        })?;
         fresh.begin();
         self.ledger.configure(&fresh.settings.ledger);
         self.overload.configure(&fresh.settings.overload);
         self.counting.configure(fresh.settings.overload.counting);
         self.live.store(Arc::new(fresh));
         runtime.block_on(self.health_checks.publish(self));
+        // Thousands of offers take a while to drop, which nobody has to wait for: a worker does it.
         self.retired.lock().push(old);
-        self.drop_retired();
         // A listener that the new configuration lacks stays until the next start, and what it does.
         if tls.is_some() {
             self.tls.store(tls);
