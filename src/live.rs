@@ -11,9 +11,14 @@ use parking_lot::Mutex;
 use penstock_catalog::{Catalog, Model as Card};
 use penstock_routing::{Breaker, Explorations, Hour};
 use std::collections::HashMap;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::thread::available_parallelism;
 use tokio::task::spawn_blocking;
+
+/// Fewest offers that a thread is worth.
+const FEWEST_OFFERS: usize = 1024;
 
 /// One whole configuration at work.
 pub struct Live {
@@ -81,20 +86,7 @@ impl Live {
             .iter()
             .map(|provider| Arc::new(ProviderLive::new(provider.clone(), connections, lines, &before)))
             .collect();
-        let old_offers = old.map(Self::by_identity).unwrap_or_default();
-        let mut offers = Vec::with_capacity(settings.offers.len());
-        for offer in &settings.offers {
-            let provider = providers
-                .get(offer.provider.index)
-                .ok_or_else(|| format!("The offer of provider {} is nobody's.", offer.provider.id))?;
-            let breaker = Breaker::new(settings.routing.breaker.settings());
-            let fresh = OfferLive::new(offer.clone(), provider.clone(), breaker, &settings.billing)?;
-            let known = old_offers.get(&identity(offer));
-            offers.push(Arc::new(match known {
-                Some(known) => fresh.after(known),
-                None => fresh,
-            }));
-        }
+        let offers = offers(&settings, &providers, old)?;
         let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
         let mut by_provider = vec![Vec::new(); providers.len()];
         for offer in &settings.offers {
@@ -174,6 +166,40 @@ impl Live {
         // The first one counts.
         self.offers.iter().rev().map(|live| (identity(&live.offer), live)).collect()
     }
+}
+
+/// Offers of a configuration, in order. Thousands are made on several threads.
+fn offers(
+    settings: &Settings,
+    providers: &[Arc<ProviderLive>],
+    old: Option<&Live>,
+) -> Result<Vec<Arc<OfferLive>>, String> {
+    let known = old.map(Live::by_identity).unwrap_or_default();
+    let make = |offer: &Arc<Offer>| {
+        let provider = providers
+            .get(offer.provider.index)
+            .ok_or_else(|| format!("The offer of provider {} is nobody's.", offer.provider.id))?;
+        let breaker = Breaker::new(settings.routing.breaker.settings());
+        let fresh = OfferLive::new(offer.clone(), provider.clone(), breaker, &settings.billing)?;
+        Ok(Arc::new(match known.get(&identity(offer)) {
+            Some(known) => fresh.after(known),
+            None => fresh,
+        }))
+    };
+    let threads = available_parallelism().map_or(1, NonZero::get);
+    let share = settings.offers.len().div_ceil(threads).max(FEWEST_OFFERS);
+    let mut parts = settings.offers.chunks(share);
+    let first = parts.next().unwrap_or_default();
+    std::thread::scope(|scope| {
+        let others: Vec<_> = parts
+            .map(|part| scope.spawn(|| part.iter().map(make).collect::<Result<Vec<_>, String>>()))
+            .collect();
+        let mut all = first.iter().map(make).collect::<Result<Vec<_>, String>>()?;
+        for other in others {
+            all.extend(other.join().map_err(|_| "The offers could not be made.".to_owned())??);
+        }
+        Ok(all)
+    })
 }
 
 /// Provider, its base URL, model, and the name of the model there.
