@@ -124,8 +124,8 @@ impl ModelPool {
 
 /// Publishes pools, all at once. Blocks.
 ///
-/// The crate builds each selector on a blocking worker. On a runtime of their own, with one worker that always has work,
-/// thousands of builds take a tenth of the time that they take where each of them wakes a worker.
+/// The crate builds each selector on a blocking worker, and drops the one before it on another. A runtime of their own has
+/// one worker, which always has work while there are thousands of selectors, so that none of them wakes a thread.
 ///
 /// # Errors
 /// The runtime cannot be made; no pool is published.
