@@ -1,7 +1,8 @@
 //! Differences between two configurations: keys with their old and new values. Secrets are shown as `***`.
 
 use super::settings::{Provider, Settings};
-use serde_json::{Map, Value};
+use super::tree::Tree;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -20,8 +21,8 @@ impl ConfigDocument {
         Self(text.into())
     }
 
-    fn parse(&self) -> Value {
-        serde_json::from_slice(&self.0).unwrap_or_default()
+    fn parse(&self) -> Tree<'_> {
+        serde_json::from_slice(&self.0).unwrap_or(Tree::Null)
     }
 }
 
@@ -55,7 +56,8 @@ impl ConfigChange {
 pub fn diff_settings(old: &Settings, new: &Settings) -> Vec<ConfigChange> {
     let mut found = Vec::new();
     if old.document != new.document {
-        diff_values("", Some(&old.document.parse()), Some(&new.document.parse()), &mut found);
+        let (before, after) = (old.document.parse(), new.document.parse());
+        diff_values("", Some(&before), Some(&after), &mut found);
     }
     push_rotated_secrets(old, new, &mut found);
     found
@@ -88,20 +90,14 @@ fn push_rotated_secrets(old: &Settings, new: &Settings, found: &mut Vec<ConfigCh
     }
 }
 
-fn diff_values(path: &str, old: Option<&Value>, new: Option<&Value>, found: &mut Vec<ConfigChange>) {
-    let (old, new) = (old.filter(|value| !value.is_null()), new.filter(|value| !value.is_null()));
-    if old == new {
-        return;
-    }
+fn diff_values(path: &str, old: Option<&Tree<'_>>, new: Option<&Tree<'_>>, found: &mut Vec<ConfigChange>) {
     match (old, new) {
-        (Some(Value::Object(before)), Some(Value::Object(after)))
-            if !is_secret_reference(path, before, after) =>
-        {
-            diff_members(path, object_members(before), object_members(after), found);
+        (Some(Tree::Table(before)), Some(Tree::Table(after))) if !is_secret_reference(path, old, new) => {
+            diff_members(path, &object_members(before), &object_members(after), found);
         }
-        (Some(Value::Array(before)), Some(Value::Array(after))) => {
+        (Some(Tree::List(before)), Some(Tree::List(after))) => {
             match (named_elements(before), named_elements(after)) {
-                (Some(before), Some(after)) => diff_members(path, before, after, found),
+                (Some(before), Some(after)) => diff_members(path, &before, &after, found),
                 _ => found.push(redacted_change(path, old, new)),
             }
         }
@@ -109,43 +105,61 @@ fn diff_values(path: &str, old: Option<&Value>, new: Option<&Value>, found: &mut
     }
 }
 
-type NamedValues<'v> = Vec<(String, &'v Value)>;
+type NamedValues<'t, 'd> = Vec<(Cow<'t, str>, &'t Tree<'d>)>;
 
-fn diff_members(path: &str, old: NamedValues<'_>, new: NamedValues<'_>, found: &mut Vec<ConfigChange>) {
-    let before: BTreeMap<&str, &Value> = old.iter().map(|(name, value)| (name.as_str(), *value)).collect();
-    let names: BTreeSet<&str> = new.iter().map(|(name, _)| name.as_str()).collect();
-    let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
-    for (name, value) in &new {
-        diff_values(&below(name), before.get(name.as_str()).copied(), Some(value), found);
-    }
-    for (name, value) in old.iter().filter(|(name, _)| !names.contains(name.as_str())) {
-        diff_values(&below(name), Some(value), None, found);
-    }
-}
-
-fn object_members(table: &Map<String, Value>) -> NamedValues<'_> {
-    table.iter().map(|(name, value)| (name.clone(), value)).collect()
-}
-
-/// Returns the elements of a list of blocks with their names. `None` if an element has no name, or if two have the
-/// same.
-fn named_elements(list: &[Value]) -> Option<NamedValues<'_>> {
-    let name = |block: &Value| {
-        let text = |key: &str| block.get(key).and_then(Value::as_str);
-        match (text("id"), text("model"), text("name").or_else(|| text("from"))) {
-            (Some(id), _, _) => Some(id.to_owned()),
-            (None, Some(model), Some(name)) => Some(format!("{model}[{name}]")),
-            (None, model, name) => model.or(name).map(str::to_owned),
+/// Compares members of the same name. Names are mostly equal and in the same order.
+fn diff_members(
+    path: &str,
+    old: &NamedValues<'_, '_>,
+    new: &NamedValues<'_, '_>,
+    found: &mut Vec<ConfigChange>,
+) {
+    let mut compare = |name: &str, old: Option<&Tree<'_>>, new: Option<&Tree<'_>>| {
+        if old != new {
+            let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+            diff_values(&path, old, new, found);
         }
     };
-    let all: NamedValues<'_> = list.iter().map(|block| Some((name(block)?, block))).collect::<Option<_>>()?;
-    let distinct: BTreeSet<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+    if old.len() == new.len() && old.iter().zip(new).all(|(old, new)| old.0 == new.0) {
+        for ((name, before), (_, after)) in old.iter().zip(new) {
+            compare(name, Some(before), Some(after));
+        }
+        return;
+    }
+    let before: BTreeMap<&str, &Tree<'_>> = old.iter().map(|(name, value)| (&**name, *value)).collect();
+    let names: BTreeSet<&str> = new.iter().map(|(name, _)| &**name).collect();
+    for (name, value) in new {
+        compare(name, before.get(&**name).copied(), Some(value));
+    }
+    for (name, value) in old.iter().filter(|(name, _)| !names.contains(&**name)) {
+        compare(name, Some(value), None);
+    }
+}
+
+fn object_members<'t, 'd>(table: &'t [(Cow<'d, str>, Tree<'d>)]) -> NamedValues<'t, 'd> {
+    table.iter().map(|(name, value)| (Cow::Borrowed(&**name), value)).collect()
+}
+
+/// Returns the elements of a list of blocks with their names. `None` if an element has no name, or two have the
+/// same.
+fn named_elements<'t, 'd>(list: &'t [Tree<'d>]) -> Option<NamedValues<'t, 'd>> {
+    let name = |block: &'t Tree<'d>| {
+        let text = |key: &str| block.get(key).and_then(Tree::text);
+        match (text("id"), text("model"), text("name").or_else(|| text("from"))) {
+            (Some(id), _, _) => Some(Cow::Borrowed(id)),
+            (None, Some(model), Some(name)) => Some(Cow::Owned(format!("{model}[{name}]"))),
+            (None, model, name) => model.or(name).map(Cow::Borrowed),
+        }
+    };
+    let all: NamedValues<'_, '_> =
+        list.iter().map(|block| Some((name(block)?, block))).collect::<Option<_>>()?;
+    let distinct: BTreeSet<&str> = all.iter().map(|(name, _)| &**name).collect();
     (distinct.len() == all.len()).then_some(all)
 }
 
 /// Returns true if the value is a reference to a secret, which is compared as one value.
-fn is_secret_reference(path: &str, old: &Map<String, Value>, new: &Map<String, Value>) -> bool {
-    let reference = |table: &Map<String, Value>| table.contains_key("env") && table.contains_key("file");
+fn is_secret_reference(path: &str, old: Option<&Tree<'_>>, new: Option<&Tree<'_>>) -> bool {
+    let reference = |table: Option<&Tree<'_>>| matches!(table, Some(Tree::Table(members)) if matches!(&**members, [(name, _)] if name == "env" || name == "file"));
     is_secret_path(path) || (reference(old) && reference(new))
 }
 
@@ -154,17 +168,19 @@ fn is_secret_path(path: &str) -> bool {
     ["api_key", "pepper"].contains(&last) || path.contains(".headers.")
 }
 
-fn redacted_change(path: &str, old: Option<&Value>, new: Option<&Value>) -> ConfigChange {
-    let shown = |value: &Value| if is_secret_path(path) { SECRET.to_owned() } else { format_value(value) };
+fn redacted_change(path: &str, old: Option<&Tree<'_>>, new: Option<&Tree<'_>>) -> ConfigChange {
+    let shown = |value: &Tree<'_>| if is_secret_path(path) { SECRET.to_owned() } else { format_value(value) };
     ConfigChange { key: path.to_owned(), old: old.map(shown), new: new.map(shown) }
 }
 
 /// Formats a value for people. The content of a block is left out, since it may hold secrets.
-fn format_value(value: &Value) -> String {
+fn format_value(value: &Tree<'_>) -> String {
     let text = match value {
-        Value::Object(_) => "{…}".to_owned(),
-        Value::Array(list) if list.iter().any(Value::is_object) => format!("[{} blocks]", list.len()),
-        other => other.to_string(),
+        Tree::Table(_) => "{…}".to_owned(),
+        Tree::List(list) if list.iter().any(|one| matches!(one, Tree::Table(_))) => {
+            format!("[{} blocks]", list.len())
+        }
+        other => serde_json::to_string(other).unwrap_or_default(),
     };
     if text.chars().count() <= MAX_SHOWN_CHARS {
         return text;

@@ -13,6 +13,7 @@ mod secret;
 pub mod settings;
 mod spanned_toml;
 mod suggest;
+mod tree;
 mod units;
 
 pub use changes::{ConfigChange, ConfigDocument, diff_settings};

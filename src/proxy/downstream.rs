@@ -13,6 +13,7 @@ use crate::proxy::RequestOrigin;
 use crate::proxy::failover::Part;
 use crate::proxy::response::head::Head;
 use bytes::{Bytes, BytesMut};
+use http::header::AsHeaderName;
 use http::{HeaderValue, Method, Version, header};
 use penstock_contract::Finish;
 use pingora_core::protocols::http::ServerSession;
@@ -81,8 +82,8 @@ impl Caller<'_> {
 
     /// The first header field of this name, in lower case.
     #[must_use]
-    pub fn field(&self, name: impl AsRef<str>) -> Option<&[u8]> {
-        self.session.req_header().headers.get(name.as_ref()).map(HeaderValue::as_bytes)
+    pub fn field(&self, name: impl AsHeaderName) -> Option<&[u8]> {
+        self.session.req_header().headers.get(name).map(HeaderValue::as_bytes)
     }
 
     /// Returns true for a request over TLS.

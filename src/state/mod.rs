@@ -241,24 +241,29 @@ impl House {
     ) -> Result<Vec<ConfigChange>, String> {
         // One reload at a time: the configuration that was read last must be the one that stays.
         let _turn = self.reloading.lock();
+        self.drop_retired();
         let settings = read()?;
         let tls = certified(&settings, self.clock)?;
         let old = self.live();
-        let changed = diff_settings(&old.settings, &settings);
         let fresh = Live::build(settings, Some(&old), &self.connection_pools, self.clock.unix())?;
         let unknown = |provider: &&Arc<ProviderLive>| provider.routes().any(|route| !route.is_known());
-        runtime.block_on(async {
-            resolve_all(fresh.providers.iter().filter(unknown)).await;
-            fresh.publish().await;
-        });
+        // With thousands of offers each of the two takes a good part of a second.
+        let changed = std::thread::scope(|scope| {
+            let compared = scope.spawn(|| diff_settings(&old.settings, &fresh.settings));
+            runtime.block_on(async {
+                resolve_all(fresh.providers.iter().filter(unknown)).await;
+                fresh.publish().await;
+            });
+            compared.join().map_err(|_| "The configurations could not be compared.".to_owned())
+        })?;
         fresh.begin();
         self.ledger.configure(&fresh.settings.ledger);
         self.overload.configure(&fresh.settings.overload);
         self.counting.configure(fresh.settings.overload.counting);
         self.live.store(Arc::new(fresh));
         runtime.block_on(self.health_checks.publish(&self.live()));
+        // Dropping thousands of offers takes a while; a background task does it.
         self.retired.lock().push(old);
-        self.drop_retired();
         // A listener that is not in the new configuration stays until the next start, with its TLS configuration.
         if tls.is_some() {
             self.tls.store(tls);

@@ -5,15 +5,20 @@
 use crate::config::settings::{BaseUrl, ModelSettings, OfferSettings, Settings};
 use crate::upstream::connection_pool::ConnectionPools;
 use crate::upstream::offer::OfferLive;
-use crate::upstream::pools::ModelPool;
+use crate::upstream::pools::{self, ModelPool};
 use crate::upstream::provider_state::{Before, ProviderLive};
 use parking_lot::Mutex;
 use penstock_catalog::{Catalog, CatalogModel as Card};
 use penstock_routing::{Breaker, Explorations, Hour};
 use std::collections::HashMap;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use tokio::task::JoinSet;
+use std::thread::available_parallelism;
+use tokio::task::spawn_blocking;
+
+/// Fewest offers that a thread is worth.
+const FEWEST_OFFERS: usize = 1024;
 
 /// One whole configuration at work.
 pub struct Live {
@@ -69,7 +74,7 @@ impl Live {
     pub fn build(
         settings: Settings,
         old: Option<&Self>,
-        pools: &ConnectionPools,
+        connections: &ConnectionPools,
         now: u64,
     ) -> Result<Self, String> {
         let cards = settings.models.iter().map(|model| dated(model.card(), old, now)).collect();
@@ -79,22 +84,9 @@ impl Live {
         let providers: Vec<Arc<ProviderLive>> = settings
             .providers
             .iter()
-            .map(|provider| Arc::new(ProviderLive::new(provider.clone(), pools, lines, &before)))
+            .map(|provider| Arc::new(ProviderLive::new(provider.clone(), connections, lines, &before)))
             .collect();
-        let old_offers = old.map(Self::by_identity).unwrap_or_default();
-        let mut offers = Vec::with_capacity(settings.offers.len());
-        for offer in &settings.offers {
-            let provider = providers
-                .get(offer.provider.index)
-                .ok_or_else(|| format!("The offer of provider {} is nobody's.", offer.provider.id))?;
-            let breaker = Breaker::new(settings.routing.breaker.settings());
-            let fresh = OfferLive::new(offer.clone(), provider.clone(), breaker, &settings.billing)?;
-            let known = old_offers.get(&identity(offer));
-            offers.push(Arc::new(match known {
-                Some(known) => fresh.after(known),
-                None => fresh,
-            }));
-        }
+        let offers = offers(&settings, &providers, old)?;
         let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
         let mut by_provider = vec![Vec::new(); providers.len()];
         for offer in &settings.offers {
@@ -149,13 +141,13 @@ impl Live {
 
     /// Publishes the pool of each model: from then on requests find its offers.
     pub async fn publish(&self) {
-        // All at once: each waits for its selectors, which other tasks rebuild.
-        let mut publications: JoinSet<()> = JoinSet::new();
-        for model in self.models() {
-            let pool = model.pool.clone();
-            publications.spawn(async move { pool.publish().await });
+        let all: Vec<Arc<ModelPool>> = self.models().map(|model| model.pool.clone()).collect();
+        let own = all.clone();
+        if !matches!(spawn_blocking(move || pools::publish(&own)).await, Ok(Ok(()))) {
+            for pool in all {
+                pool.publish().await;
+            }
         }
-        publications.join_all().await;
     }
 
     /// From now on it counts, also for what is shared with the one before.
@@ -174,6 +166,40 @@ impl Live {
         // The first one counts.
         self.offers.iter().rev().map(|live| (identity(&live.offer), live)).collect()
     }
+}
+
+/// Offers of a configuration, in order. Thousands are made on several threads.
+fn offers(
+    settings: &Settings,
+    providers: &[Arc<ProviderLive>],
+    old: Option<&Live>,
+) -> Result<Vec<Arc<OfferLive>>, String> {
+    let known = old.map(Live::by_identity).unwrap_or_default();
+    let make = |offer: &Arc<OfferSettings>| {
+        let provider = providers
+            .get(offer.provider.index)
+            .ok_or_else(|| format!("The offer of provider {} is nobody's.", offer.provider.id))?;
+        let breaker = Breaker::new(settings.routing.breaker.settings());
+        let fresh = OfferLive::new(offer.clone(), provider.clone(), breaker, &settings.billing)?;
+        Ok(Arc::new(match known.get(&identity(offer)) {
+            Some(known) => fresh.after(known),
+            None => fresh,
+        }))
+    };
+    let threads = available_parallelism().map_or(1, NonZero::get);
+    let share = settings.offers.len().div_ceil(threads).max(FEWEST_OFFERS);
+    let mut parts = settings.offers.chunks(share);
+    let first = parts.next().unwrap_or_default();
+    std::thread::scope(|scope| {
+        let others: Vec<_> = parts
+            .map(|part| scope.spawn(|| part.iter().map(make).collect::<Result<Vec<_>, String>>()))
+            .collect();
+        let mut all = first.iter().map(make).collect::<Result<Vec<_>, String>>()?;
+        for other in others {
+            all.extend(other.join().map_err(|_| "The offers could not be made.".to_owned())??);
+        }
+        Ok(all)
+    })
 }
 
 /// Provider, its base URL, model, and the name of the model there.

@@ -105,6 +105,11 @@ pub fn dialect(path: &str, anthropic: bool) -> Dialect {
 /// Returns a refusal if the path is unknown or does not support the method.
 pub fn find<'p>(method: &Method, path: &'p str) -> Result<(&'static dyn Endpoint, &'p str), Refusal> {
     let path = versioned(path);
+    // Most requests are for a path without `*`.
+    let exact = |endpoint: &&&dyn Endpoint| endpoint.path() == path && endpoint.method() == *method;
+    if let Some(endpoint) = ENDPOINTS.iter().find(exact).filter(|_| !path.contains('*')) {
+        return Ok((*endpoint, ""));
+    }
     let mut allowed = Vec::new();
     for (endpoint, tail) in at(path) {
         let head = *method == Method::HEAD && endpoint.method() == Method::GET;

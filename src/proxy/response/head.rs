@@ -2,6 +2,7 @@
 
 use crate::telemetry::request_id::RequestId;
 use crate::time::format::{moment, span};
+use http::response::Parts;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use penstock_contract::Dialect;
 use penstock_limits::Standing;
@@ -55,9 +56,10 @@ impl FieldName for &'static str {
     }
 }
 
-/// A response head.
+/// A response head. Fields are added to the map of the `http` crate: Pingora's own functions copy each name for the case
+/// that it is to be sent as it was written.
 pub struct Head {
-    head: Box<ResponseHeader>,
+    parts: Box<Parts>,
 }
 
 impl Head {
@@ -68,9 +70,7 @@ impl Head {
         let (mut parts, ()) = http::Response::new(()).into_parts();
         parts.status = status;
         parts.headers.reserve(USUAL);
-        // Without the case of names, which HTTP does not have: each costs an allocation.
-        let head = Box::new(ResponseHeader::from(parts));
-        Self { head }.with("x-request-id", id.as_str()).with("request-id", id.as_str())
+        Self { parts: Box::new(parts) }.with("x-request-id", id.as_str()).with("request-id", id.as_str())
     }
 
     /// Adds a field. One whose value cannot be a field's is left out: it would be the end of the head, or another
@@ -91,7 +91,7 @@ impl Head {
     }
 
     fn put(&mut self, name: impl FieldName, value: HeaderValue) {
-        self.head.append_header(name.into_name(), value).ok();
+        self.parts.headers.try_append(name.into_name(), value).ok();
     }
 
     /// Tells client libraries not to try again where no wait helps, or it would be too long: by themselves they wait
@@ -138,7 +138,7 @@ impl Head {
     /// Says what the body is and how long.
     #[must_use]
     pub fn of_length(self, kind: &str, length: u64) -> Self {
-        if self.head.status == StatusCode::NO_CONTENT {
+        if self.parts.status == StatusCode::NO_CONTENT {
             return self;
         }
         self.with(header::CONTENT_TYPE, kind).number(header::CONTENT_LENGTH, length)
@@ -157,6 +157,6 @@ impl Head {
     /// As Pingora takes it.
     #[must_use]
     pub fn into_response(self) -> Box<ResponseHeader> {
-        self.head
+        Box::new(ResponseHeader::from(*self.parts))
     }
 }

@@ -65,6 +65,7 @@ fn work(offers: usize, providers: usize) -> [u64; 3] {
         assert!(
             fresh.offers.iter().zip(&old.offers).all(|(new, old)| Arc::ptr_eq(&new.figures, &old.figures))
         );
+        assert!(fresh.offers.iter().enumerate().all(|(at, live)| live.offer.index == at));
         assert_eq!(fresh.model("m7").unwrap().offers.len(), 1);
     });
     [check, start, reload]

@@ -25,7 +25,9 @@ use selection::{FlavorConfig, FlavorSelection, entries};
 use std::cell::OnceCell;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use tokio::runtime::Builder;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 /// Offers of one model, ready to be ordered.
 pub struct ModelPool {
@@ -69,9 +71,12 @@ impl ModelPool {
         // Without a frequency the group runs once: until its selectors are rebuilt.
         self.group.run(shutdown, Some(ServiceReadyNotifier::new(ready))).await;
         // A breaker may have changed after discovery read it.
-        for offer in &self.offers {
-            let breaker = offer.breaker.lock();
-            self.set_enabled(offer.offer.index, is_closed(&breaker));
+        let backends = self.group.backends();
+        for backend in backends.get_backend().iter() {
+            if let Some(offer) = self.offer(backend) {
+                let breaker = offer.breaker.lock();
+                backends.set_enable(backend, is_closed(&breaker));
+            }
         }
     }
 
@@ -115,6 +120,26 @@ impl ModelPool {
             backends.set_enable(backend, enabled);
         }
     }
+}
+
+/// Publishes pools, all at once. Blocks.
+///
+/// The crate builds each selector on a blocking worker, and drops the one before it on another. A runtime of their own has
+/// one worker, which always has work while there are thousands of selectors, so that none of them wakes a thread.
+///
+/// # Errors
+/// The runtime cannot be made; no pool is published.
+pub fn publish(pools: &[Arc<ModelPool>]) -> std::io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_time().max_blocking_threads(1).build()?;
+    runtime.block_on(async {
+        let mut publications: JoinSet<()> = JoinSet::new();
+        for pool in pools {
+            let pool = pool.clone();
+            publications.spawn(async move { pool.publish().await });
+        }
+        publications.join_all().await;
+    });
+    Ok(())
 }
 
 /// Pools that have an offer, of this configuration and of those before it that are still in use.

@@ -1,0 +1,112 @@
+//! JSON document in memory that borrows its names and texts, which `serde_json::Value` would copy: a configuration
+//! of 32,000 offers has some millions of them.
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
+use serde_json::Number;
+use std::borrow::Cow;
+use std::fmt;
+
+/// A value of a document.
+#[derive(Debug, PartialEq)]
+pub(super) enum Tree<'d> {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(Cow<'d, str>),
+    List(Vec<Tree<'d>>),
+    /// Members in the order of the document.
+    Table(Vec<(Cow<'d, str>, Tree<'d>)>),
+}
+
+impl Tree<'_> {
+    /// The member of a table.
+    pub(super) fn get(&self, name: &str) -> Option<&Self> {
+        let Self::Table(members) = self else { return None };
+        members.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    /// The text of a text.
+    pub(super) fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+impl<'de: 'd, 'd> Deserialize<'de> for Tree<'d> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TreeVisitor)
+    }
+}
+
+struct TreeVisitor;
+
+impl<'de> Visitor<'de> for TreeVisitor {
+    type Value = Tree<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Tree<'de>, E> {
+        Ok(Tree::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Tree<'de>, E> {
+        Ok(Tree::Bool(value))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Tree<'de>, E> {
+        Ok(Tree::Number(value.into()))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Tree<'de>, E> {
+        Ok(Tree::Number(value.into()))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Tree<'de>, E> {
+        Ok(Number::from_f64(value).map_or(Tree::Null, Tree::Number))
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Tree<'de>, E> {
+        Ok(Tree::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Tree<'de>, E> {
+        Ok(Tree::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Tree<'de>, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = list.next_element()? {
+            values.push(value);
+        }
+        Ok(Tree::List(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<Tree<'de>, A::Error> {
+        let mut members = Vec::new();
+        while let Some((name, value)) = table.next_entry::<Tree<'de>, Tree<'de>>()? {
+            // Members without a value count as absent.
+            if let (Tree::Text(name), false) = (name, value == Tree::Null) {
+                members.push((name, value));
+            }
+        }
+        Ok(Tree::Table(members))
+    }
+}
+
+impl Serialize for Tree<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null => serializer.serialize_unit(),
+            Self::Bool(value) => serializer.serialize_bool(*value),
+            Self::Number(number) => number.serialize(serializer),
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::List(values) => serializer.collect_seq(values),
+            Self::Table(members) => serializer.collect_map(members.iter().map(|(name, value)| (name, value))),
+        }
+    }
+}
