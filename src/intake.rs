@@ -6,7 +6,7 @@ use crate::front::http2::STREAM_WINDOW;
 use crate::spool::Spooled;
 use bytes::Bytes;
 use http::header;
-use penstock_contract::{Ask, Code, Fields, Kind, Refusal, Task};
+use penstock_contract::{Code, Refusal, Task};
 use penstock_media::speech::Upload;
 use std::io::ErrorKind;
 use std::time::Instant;
@@ -21,11 +21,11 @@ pub fn disk(error: &std::io::Error) -> Refusal {
 }
 
 impl Exchange<'_> {
-    /// Reads a whole form within its limits.
+    /// Reads a form within its limits: the model, the task and the file.
     ///
     /// # Errors
     /// No form, too large, too slow, cut short, or what is wrong with a part.
-    pub async fn sound(&mut self) -> Result<(Ask, Spooled), Refusal> {
+    pub async fn sound(&mut self) -> Result<(Box<str>, Task, Spooled), Refusal> {
         self.plain_encoding()?;
         let kind = self.caller.field(header::CONTENT_TYPE).unwrap_or_default();
         let upload = Upload::new(std::str::from_utf8(kind).unwrap_or_default())?;
@@ -37,9 +37,7 @@ impl Exchange<'_> {
         let read = timeout(within, self.read_form(upload, cap)).await;
         let read = read.unwrap_or_else(|_| Err(Refusal::new(Code::RequestTimeout)));
         self.invited(read.is_ok());
-        let (model, task, sound) = read?;
-        let ask = Ask::plain(Kind::Transcription, Bytes::new(), Fields::default(), model, task);
-        Ok((ask, sound))
+        read
     }
 
     async fn read_form(

@@ -3,7 +3,7 @@
 use super::Endpoint;
 use crate::count::{self, Counting};
 use crate::exchange::{Ended, Exchange, ended};
-use crate::relay::model_of;
+use crate::proxy::filters::model_of;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;

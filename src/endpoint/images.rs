@@ -4,13 +4,16 @@
 use super::Endpoint;
 use crate::config::settings::ImageFormat;
 use crate::exchange::{Ended, Exchange};
+use crate::live::Live;
+use crate::proxy::filters::RequestBody;
 use crate::relay;
 use crate::reply::head::Head;
 use crate::spool::Spooled;
 use async_trait::async_trait;
+use bytes::Bytes;
 use http::{Method, header};
 use penstock_auth::Scope;
-use penstock_contract::{Code, Refusal, Task};
+use penstock_contract::{Ask, Code, Refusal, Task};
 use std::time::Duration;
 
 /// The endpoint.
@@ -40,19 +43,21 @@ impl Endpoint for Generations {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
         let body = x.json_body().await?;
-        let mut ask = penstock_admission::images_with(
-            body,
-            &x.live.admission,
-            x.live.settings.default_models.images.as_deref(),
-        )?;
-        let unsaid = ask.value("response_format").is_none_or(|format| format == b"null");
-        if let Task::Draw(draw) = &mut ask.task
-            && unsaid
-        {
-            draw.base64 |= x.live.settings.compatibility.images == ImageFormat::B64Json;
-        }
-        relay::run(x, &ask).await
+        relay::run(x, RequestBody::Json(body, parse)).await
     }
+}
+
+/// Parses the body; the configuration fills in the model and the format where the client names none.
+fn parse(body: Bytes, live: &Live) -> Result<Ask, Refusal> {
+    let default = live.settings.default_models.images.as_deref();
+    let mut ask = penstock_admission::images_with(body, &live.admission, default)?;
+    let unsaid = ask.value("response_format").is_none_or(|format| format == b"null");
+    if let Task::Draw(draw) = &mut ask.task
+        && unsaid
+    {
+        draw.base64 |= live.settings.compatibility.images == ImageFormat::B64Json;
+    }
+    Ok(ask)
 }
 
 /// An image under its address. Whoever knows that may have it: clients fetch it
@@ -110,7 +115,7 @@ fn head(x: &Exchange<'_>, left: Duration) -> Head {
         .with("cross-origin-resource-policy", "cross-origin")
 }
 
-async fn send(x: &mut Exchange<'_>, image: &Spooled, mut piece: bytes::Bytes) -> Ended {
+async fn send(x: &mut Exchange<'_>, image: &Spooled, mut piece: Bytes) -> Ended {
     let mut at = 0;
     loop {
         at += piece.len() as u64;

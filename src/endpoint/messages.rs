@@ -2,6 +2,8 @@
 
 use super::Endpoint;
 use crate::exchange::{Ended, Exchange};
+use crate::live::Live;
+use crate::proxy::filters::RequestBody;
 use crate::relay;
 use async_trait::async_trait;
 use http::Method;
@@ -36,7 +38,8 @@ impl Endpoint for Messages {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
         let body = x.json_body().await?;
-        let ask = penstock_admission::messages(body, &x.live.admission, Purpose::Generate)?;
-        relay::run(x, &ask).await
+        let parse =
+            |body, live: &Live| penstock_admission::messages(body, &live.admission, Purpose::Generate);
+        relay::run(x, RequestBody::Json(body, parse)).await
     }
 }

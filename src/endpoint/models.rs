@@ -4,7 +4,7 @@
 use super::{Endpoint, decoded};
 use crate::exchange::{Ended, Exchange};
 use crate::keyring::Grant;
-use crate::relay::no_model;
+use crate::proxy::filters::no_model;
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::Scope;

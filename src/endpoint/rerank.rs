@@ -3,6 +3,8 @@
 
 use super::Endpoint;
 use crate::exchange::{Ended, Exchange};
+use crate::live::Live;
+use crate::proxy::filters::RequestBody;
 use crate::relay;
 use async_trait::async_trait;
 use http::Method;
@@ -37,7 +39,7 @@ impl Endpoint for Rerank {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
         let body = x.json_body().await?;
-        let ask = penstock_admission::rerank(body, &x.live.admission)?;
-        relay::run(x, &ask).await
+        let parse = |body, live: &Live| penstock_admission::rerank(body, &live.admission);
+        relay::run(x, RequestBody::Json(body, parse)).await
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Endpoint;
 use crate::exchange::{Ended, Exchange};
+use crate::proxy::filters::RequestBody;
 use crate::relay;
 use async_trait::async_trait;
 use http::Method;
@@ -30,7 +31,7 @@ impl Endpoint for Transcriptions {
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
-        let (ask, sound) = x.sound().await?;
-        relay::run_with(x, &ask, Some(sound)).await
+        let (model, task, sound) = x.sound().await?;
+        relay::run(x, RequestBody::Form(model, task, sound)).await
     }
 }

@@ -17,7 +17,7 @@ use crate::reply::{self, cors::CrossOrigin, head::Head};
 use crate::request_id::RequestId;
 use bytes::Bytes;
 use http::header;
-use penstock_contract::{Code, Dialect, Refusal};
+use penstock_contract::{Dialect, Refusal};
 use penstock_limits::{Cost, Used, Work};
 use penstock_wire::host::Named;
 use std::net::{IpAddr, UdpSocket};
@@ -156,10 +156,10 @@ impl Exchange<'_> {
         self.caller.hurry(within);
     }
 
-    /// Finds what answers the request, and checks its key and scope.
+    /// Finds the endpoint of the request.
     ///
     /// # Errors
-    /// No such path or method, no good key, a scope that it lacks.
+    /// No such path or method.
     pub(crate) fn find_route(&mut self) -> Result<Route, Refusal> {
         #[cfg(feature = "inject")]
         self.house.inject.at(crate::inject::At::Route);
@@ -170,15 +170,6 @@ impl Exchange<'_> {
         let found = endpoint::find(&method, self.caller.path()).map(|(found, tail)| (found, Box::from(tail)));
         let (found, tail) = found.inspect_err(|_| self.recognise())?;
         self.record.endpoint = found.name();
-        if self.caller.line().is_some() {
-            self.record.key = Some(self.grant.public_id.clone());
-            if !self.grant.good(self.house.clock.unix()) {
-                return Err(Refusal::new(Code::InvalidKey));
-            }
-            self.grant.require(found.scope())?;
-        } else if !found.is_open() {
-            self.authenticate(found)?;
-        }
         Ok(Route::Endpoint(found, tail))
     }
 
@@ -214,17 +205,13 @@ impl Exchange<'_> {
     }
 
     /// The grant of the request's headers.
-    fn admit(&self) -> Result<Arc<Grant>, Refusal> {
+    ///
+    /// # Errors
+    /// No API key, or none that is valid.
+    pub(crate) fn admit(&self) -> Result<Arc<Grant>, Refusal> {
         let (authorization, api_key) =
             (self.caller.field(header::AUTHORIZATION), self.caller.field("x-api-key"));
         self.house.keyring.admit(authorization, api_key)
-    }
-
-    /// Finds the key and checks its scope.
-    fn authenticate(&mut self, endpoint: &dyn Endpoint) -> Result<(), Refusal> {
-        self.grant = self.admit()?;
-        self.record.key = Some(self.grant.public_id.clone());
-        self.grant.require(endpoint.scope())
     }
 
     /// Takes what the ask may use from the limits of its key and account, before anything is sent: instead of what it

@@ -1,27 +1,34 @@
-//! The phases of a request, in Pingora's names and order.
+//! Phases of a request, in Pingora's names and order.
 //!
-//! Endpoints answer inside `request_filter`, and those of inference call the failover driver (`crate::relay`) there. The
-//! driver runs the attempts itself, because the loop of pingora-proxy 0.9 replays no request body over 64 KiB and sends
-//! the response head before the first token is known.
+//! Endpoints answer inside `request_filter`, and those of inference call the failover driver (`crate::relay`) there.
+//! The driver connects to providers itself, for two reasons: the loop of pingora-proxy 0.9 replays no request body above
+//! 64 KiB, and it sends the response head before the first token is known, after which no other provider can answer.
+//! It calls the hooks of a response in Pingora's order, by the same functions as [`Gateway`]: [`filters::response_filter`]
+//! for the head, then [`filters::response_body_filter`] for each piece of the body, with `end_of_stream` at its end.
+//! Its `upstream_peer`, `fail_to_connect` and `error_while_proxy` do what Pingora's hooks of these names decide.
 
 use super::RequestOrigin;
+use super::filters::{self, Metered, RequestFilterChain, RequestFilters, ResponseContext};
 use crate::caller::Caller;
 use crate::exchange::{After, Ended, Exchange, ExchangeState, Route};
 use crate::house::House;
 use crate::line;
 use crate::observe::panics;
 use async_trait::async_trait;
-use penstock_contract::{Code, Refusal};
+use bytes::Bytes;
+use penstock_contract::{Answer, Code, Fault, FaultKind, Out, Refusal, Reply, Usage, Whole};
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora_core::modules::http::HttpModules;
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_error::{Error, ErrorType, Result};
+use pingora_http::ResponseHeader;
 use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
+use std::time::Duration;
 
 /// The gateway as Pingora's proxy runs it.
 pub struct Gateway {
@@ -106,7 +113,11 @@ impl ProxyHttp for Gateway {
         let mut exchange = ctx.exchange(session);
         let found = panics::caught(pin!(async {
             exchange.read_head();
-            early.map_or_else(|| exchange.find_route(), Err)
+            let route = early.map_or_else(|| exchange.find_route(), Err)?;
+            if let Route::Endpoint(endpoint, _) = &route {
+                RequestFilters::early_check(&mut exchange, *endpoint)?;
+            }
+            Ok(route)
         }))
         .await;
         match found.unwrap_or_else(|| Err(exchange.panicked())) {
@@ -151,9 +162,36 @@ impl ProxyHttp for Gateway {
         }
     }
 
-    /// Never asked: the failover driver connects to providers inside `request_filter`.
+    /// Returns an error: the failover driver connects to providers inside `request_filter`, so that Pingora's own loop
+    /// is never entered. The hooks below would let nothing of a provider pass there.
     async fn upstream_peer(&self, _: &mut Session, _: &mut Self::CTX) -> Result<Box<HttpPeer>> {
         Err(Error::new(ErrorType::InternalError))
+    }
+
+    /// Removes the fields of a provider from a response head. The driver calls the same function.
+    async fn response_filter(
+        &self,
+        _: &mut Session,
+        head: &mut ResponseHeader,
+        _: &mut Self::CTX,
+    ) -> Result<()> {
+        filters::response_filter(head);
+        Ok(())
+    }
+
+    /// Runs the response body filters. The driver calls the same function for each piece of a stream.
+    fn response_body_filter(
+        &self,
+        _: &mut Session,
+        body: &mut Option<Bytes>,
+        end_of_stream: bool,
+        ctx: &mut Self::CTX,
+    ) -> Result<Option<Duration>> {
+        let ctx = ctx.as_mut().ok_or_else(stopped)?;
+        let mut downstream = Out::default();
+        let filtered = filters::response_body_filter(&mut **ctx, body.take(), end_of_stream, &mut downstream);
+        *body = (!downstream.is_empty()).then(|| downstream.0.concat().into());
+        filtered.map(|()| None).map_err(|_| ctx.refuse(Refusal::new(Code::Internal)))
     }
 
     /// Writes the refusal in the dialect of the caller.
@@ -193,6 +231,29 @@ impl ProxyHttp for Gateway {
 
     fn suppress_error_log(&self, _: &Session, _: &Self::CTX, _: &Error) -> bool {
         true
+    }
+}
+
+/// Response of Pingora's own loop. It has no translation and no reservation, so the filters let nothing pass.
+impl ResponseContext for RequestContext {
+    type Error = Fault;
+
+    fn translation(&mut self) -> Option<&mut (dyn Reply + 'static)> {
+        None
+    }
+
+    fn note(&mut self, _bytes: usize) {}
+
+    async fn translate(&mut self, _: Vec<Answer>) -> std::result::Result<Whole, Fault> {
+        Err(Fault::new(FaultKind::Malformed))
+    }
+
+    fn counted(&self, _output_bytes: usize) -> Usage {
+        Usage::default()
+    }
+
+    fn settle(&mut self, _: Metered) -> Vec<u8> {
+        Vec::new()
     }
 }
 

@@ -4,6 +4,7 @@
 //!
 //! [`HttpProxy::process_new_http`]: pingora_core::apps::HttpServerApp::process_new_http
 
+pub mod filters;
 mod gateway;
 mod line_session;
 mod origin;

@@ -11,8 +11,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Run<'_, '_> {
-    /// What follows an attempt that did not answer; `None` when nobody listens any more.
-    pub(super) fn stopped(
+    /// Chooses the next step after an attempt that had no connection to its provider, as Pingora's `fail_to_connect`
+    /// decides on a retry.
+    pub(super) fn fail_to_connect(
+        &mut self,
+        offer: &Arc<OfferLive>,
+        fault: &Fault,
+        rescue: bool,
+        course: &mut Course,
+    ) -> Next {
+        if fault.kind != FaultKind::Descriptors {
+            return self.after_fault(offer, fault, rescue, course);
+        }
+        // The process has too many open files: another provider may have an idle connection.
+        let now = self.now();
+        offer.learn(now, Outcome::Neutral, None, None);
+        self.missed = true;
+        if !rescue {
+            self.refusal = Some(Refusal::new(Code::Overloaded).retry_after(1));
+        }
+        course.pass(now)
+    }
+
+    /// Chooses the next step after an attempt that failed on its connection, as Pingora's `error_while_proxy` decides
+    /// on a retry; `None` if the client has left.
+    pub(super) fn error_while_proxy(
         &mut self,
         offer: &Arc<OfferLive>,
         stop: Stop,
@@ -46,15 +69,6 @@ impl Run<'_, '_> {
                 self.refusal = Some(refusal);
                 Some(Next::Refuse)
             }
-            // The house's own fault; another may have a connection that is kept.
-            Stop::Fault(fault) if fault.kind == FaultKind::Descriptors => {
-                offer.learn(now, Outcome::Neutral, None, None);
-                self.missed = true;
-                if !rescue {
-                    self.refusal = Some(Refusal::new(Code::Overloaded).retry_after(1));
-                }
-                Some(course.pass(now))
-            }
             // The caller's fault where all windows are as small; another of the model, or a fallback, may have a larger.
             Stop::Fault(Fault { refusal: Some(refusal), .. })
                 if !self.begun && refusal.code == Code::ContextLength =>
@@ -69,22 +83,32 @@ impl Run<'_, '_> {
                 self.unsaid = Some(*refusal);
                 Some(course.pass(now))
             }
-            Stop::Fault(fault) => {
-                self.learn(offer, &fault, now);
-                self.remember(offer, &fault, rescue, now);
-                if fault.kind == FaultKind::ModelOutput {
-                    // It was delivered, and no other provider would have to say it.
-                    settle::left(self);
-                }
-                let budget = &mut self.x.house.budget.lock();
-                Some(if !self.begun {
-                    course.after(&fault, now, budget)
-                } else if self.chosen.rescue {
-                    course.rescue(&fault, now, budget)
-                } else {
-                    Next::GiveUp { retry_after: 1 }
-                })
-            }
+            Stop::Fault(fault) => Some(self.after_fault(offer, &fault, rescue, course)),
+        }
+    }
+
+    /// Records a fault, and chooses between another attempt, a rescue and the end.
+    fn after_fault(
+        &mut self,
+        offer: &Arc<OfferLive>,
+        fault: &Fault,
+        rescue: bool,
+        course: &mut Course,
+    ) -> Next {
+        let now = self.now();
+        self.learn(offer, fault, now);
+        self.remember(offer, fault, rescue, now);
+        if fault.kind == FaultKind::ModelOutput {
+            // It was delivered, and no other provider could write it either.
+            settle::left(self);
+        }
+        let budget = &mut self.x.house.budget.lock();
+        if !self.begun {
+            course.after(fault, now, budget)
+        } else if self.chosen.rescue {
+            course.rescue(fault, now, budget)
+        } else {
+            Next::GiveUp { retry_after: 1 }
         }
     }
 

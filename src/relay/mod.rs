@@ -9,38 +9,36 @@
 //! is invisible. After it the answer is rescued, or ends with an error event.
 
 mod attempt;
-mod cost;
 mod failed;
 mod fan;
 mod filtered;
 mod mismatch;
-mod nothing;
 mod pictures;
 mod plain;
 mod pump;
-mod reserve;
 mod seat;
 mod select;
 mod settle;
 mod watch;
 mod weight;
 
+pub(crate) use attempt::Stop;
 pub(crate) use fan::Part;
-pub use select::{model_named, model_of, no_model};
+pub use select::{Moment, Selection};
+pub use settle::{FLAVOR, images};
 
 use crate::clock;
 use crate::exchange::{Ended, Exchange};
 use crate::ledger::Hold;
 use crate::observe::AttemptNote;
+use crate::proxy::filters::{InferenceRequest, RequestBody, RequestFilterChain, RequestFilters};
 use crate::spool::Spooled;
 use crate::upstream::offer::{OfferLive, Seat};
-use attempt::Stop;
 use fan::OneByOne;
-use penstock_contract::{Ask, Choices, Code, Extras, FaultKind, Refusal, Reply, Rescue};
-use penstock_limits::{Cost, Work};
+use penstock_contract::{Ask, Choices, Code, Extras, Fault, FaultKind, Refusal, Reply, Rescue};
 use penstock_routing::{Course, Next, Policy};
 use seat::Sat;
-use select::Selection;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use watch::Watch;
@@ -96,48 +94,32 @@ struct Run<'r, 'a> {
     crowded: bool,
 }
 
-/// Answers an ask with the help of the providers.
-///
-/// # Errors
-/// The refusal, as long as nothing has been sent.
-pub async fn run(x: &mut Exchange<'_>, ask: &Ask) -> Result<Ended, Refusal> {
-    run_with(x, ask, None).await
+/// Returns true for an attempt that had no connection to its provider.
+fn is_before_connection(fault: &Fault) -> bool {
+    fault.kind.is_of_connection() || fault.kind == FaultKind::Descriptors
 }
 
-/// The same for an ask that came with a file.
+/// Answers an inference request: runs the request filters, then asks one candidate after another.
 ///
 /// # Errors
 /// The refusal, as long as nothing has been sent.
-pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) -> Result<Ended, Refusal> {
-    if ask.stream && x.work == Work::BatchLine {
-        return Err(Refusal::invalid("stream", "stream: expected false in a line of a batch."));
+pub async fn run(x: &mut Exchange<'_>, body: RequestBody) -> Result<Ended, Refusal> {
+    let mut request = InferenceRequest::new(x, body);
+    if let ControlFlow::Break(ended) = RequestFilters::check(&mut request).await? {
+        return Ok(ended);
     }
-    x.record.stream = ask.stream;
-    if ask.max_tokens == Some(0) {
-        return nothing::answer(x, ask).await;
-    }
-    let (entry, habits) = x.come_in()?;
-    let chosen = match select::select(x, ask).await {
-        // It took counting to know that it is too long: that is a request as good as any.
-        Err(refusal) if refusal.code == Code::ContextLength => {
-            x.pass(entry, &Cost::default())?;
-            return Err(refusal);
-        }
-        chosen => chosen?,
+    let InferenceRequest { x, ask: Some(ask), candidates: Some(chosen), upload, at, hold, .. } = request
+    else {
+        return Err(Refusal::new(Code::Internal));
     };
-    let Some(chosen) = chosen else { return Ok(Ended::Left) };
-    let at = x.house.clock.unix();
-    let cost = cost::most(x, &chosen, ask, habits, at);
-    x.pass(entry, &cost)?;
-    let hold = reserve::reserve(x, ask, &chosen, at)?;
     x.house.budget.lock().on_request(x.house.clock.now());
     let total = x.live.settings.routing.total;
     let mut run = Run {
         watch: Watch::new(x.grant.clone(), x.live.settings.limits.heartbeat),
-        // From here on: what the client took to send its body is not the providers' time.
+        // From here on: the time in which the client sent its body is not the providers' time.
         deadline: clock::now() + total,
         x,
-        ask,
+        ask: &ask,
         upload,
         chosen,
         reply: None,
@@ -147,7 +129,7 @@ pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) 
         begun: false,
         weight: Weight::new(),
         spent: settle::Spent::default(),
-        hold: Some(hold),
+        hold,
         at,
         ticket: None,
         refusal: None,
@@ -197,29 +179,49 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Asks one offer, from a seat that was kept for it or another; the error is the end of it all.
+    /// Makes an attempt at one candidate; an error ends the request.
     async fn try_it(&mut self, index: usize, kept: Option<Seat>, course: &mut Course) -> Result<Next, Ended> {
         let Some(offer) = self.x.live.offers.get(index).cloned() else {
             return Ok(course.pass(self.now()));
         };
-        // A seat is good at its own offer alone.
-        let kept = kept.filter(|seat| seat.offer().offer.index == index);
-        let seat = self.seat(&offer, kept, course).await;
-        let _seat = match seat {
-            Ok(Sat::Seat(seat)) => seat,
-            Ok(Sat::Full) => return Ok(course.passed_full(self.now())),
-            Ok(Sat::Not) => {
-                self.missed = true;
-                return Ok(course.pass(self.now()));
-            }
-            Ok(Sat::Rests(until)) => return Ok(course.rests(until, self.now())),
-            Err(_) => return Err(self.left()),
+        let _seat = match self.upstream_peer(&offer, kept, course).await? {
+            Ok(seat) => seat,
+            Err(next) => return Ok(next),
         };
         let rescue = self.begun;
-        match self.attempt(&offer, course.asked()).await {
-            Ok(ended) => Err(ended),
-            Err(stop) => self.stopped(&offer, stop, rescue, course).ok_or_else(|| self.left()),
-        }
+        let stop = match self.attempt(&offer, course.asked()).await {
+            Ok(ended) => return Err(ended),
+            Err(stop) => stop,
+        };
+        let next = match stop {
+            Stop::Fault(fault) if is_before_connection(&fault) => {
+                Some(self.fail_to_connect(&offer, &fault, rescue, course))
+            }
+            stop => self.error_while_proxy(&offer, stop, rescue, course),
+        };
+        next.ok_or_else(|| self.left())
+    }
+
+    /// Acquires the permit of a candidate, as Pingora's `upstream_peer` returns a peer: the one that is `kept` for it,
+    /// or another. Without a permit it returns the next step; an error ends the request.
+    async fn upstream_peer(
+        &mut self,
+        offer: &Arc<OfferLive>,
+        kept: Option<Seat>,
+        course: &mut Course,
+    ) -> Result<Result<Seat, Next>, Ended> {
+        // A permit is valid at its own offer only.
+        let kept = kept.filter(|seat| seat.offer().offer.index == offer.offer.index);
+        Ok(match self.seat(offer, kept, course).await {
+            Ok(Sat::Seat(seat)) => Ok(seat),
+            Ok(Sat::Full) => Err(course.passed_full(self.now())),
+            Ok(Sat::Not) => {
+                self.missed = true;
+                Err(course.pass(self.now()))
+            }
+            Ok(Sat::Rests(until)) => Err(course.rests(until, self.now())),
+            Err(_) => return Err(self.left()),
+        })
     }
 
     fn course(&self) -> Course {

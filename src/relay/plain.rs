@@ -7,11 +7,14 @@ use super::{pictures, settle};
 use crate::clock;
 use crate::exchange::{Ended, ended};
 use crate::observe::panics;
+use crate::proxy::filters::{
+    Metered, ResponseBodyFilterChain, ResponseBodyFilters, ResponseContext, response_filter,
+};
+use crate::reply::head::Head;
 use crate::upstream::offer::OfferLive;
 use crate::upstream::speech::Speech;
 use bytes::{Bytes, BytesMut};
-use penstock_contract::{Answer, Call, Done, Fault, FaultKind, Target, Task, Whole};
-use penstock_routing::{Outcome, Sample};
+use penstock_contract::{Answer, Call, Fault, FaultKind, Reply, Target, Task, Usage, Whole};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,46 +22,84 @@ use std::time::{Duration, Instant};
 /// ones on a thread that may take its time.
 const QUICK: usize = 256 * 1024;
 
-/// One attempt at a plain answer.
+/// Makes one attempt at a buffered response.
 pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32) -> Result<Ended, Stop> {
-    // Read itself: what went before is not the provider's time.
+    // Time before the attempt is not the provider's.
     let asked = Instant::now();
     let created = run.at;
     let speech = attempt::speech(run, offer)?;
     let target = attempt::target(run, offer, speech.dialect(), created);
     let calls = speech.calls(run.ask, &target).map_err(Stop::Pass)?;
     let answers = ask(run, offer, speech, &calls).await?;
-    let mut whole = translate(run, offer, speech, created, answers).await?;
-    if let Task::Draw(draw) = &run.ask.task {
-        whole.done = Some(settle::images(pictures::count(&whole), draw, run.ask, offer));
-        whole.body = pictures::finish(run, offer, draw, std::mem::take(&mut whole.pictures), created).await?;
+    let mut response = BufferedResponse { run, offer, speech, asked, number };
+    let body = ResponseBodyFilters::buffered(&mut response, answers).await?;
+    run.x.record.status = 200;
+    let mut head = settle::head(run, offer, number);
+    if !body.head_members.is_empty() {
+        head = settle::in_headers(head, &body.head_members);
+    }
+    settle::written(run).await;
+    let kind = content_type(run);
+    Ok(send(run, head, kind.unwrap_or("application/json"), body.downstream).await)
+}
+
+/// Sends a buffered response to the client.
+pub async fn send(run: &mut Run<'_, '_>, mut head: Head, kind: &str, body: Vec<Bytes>) -> Ended {
+    response_filter(&mut head);
+    ended(head.whole(&mut run.x.caller, kind, body).await)
+}
+
+/// Type of a response that is no JSON.
+fn content_type(run: &Run<'_, '_>) -> Option<&'static str> {
+    match &run.ask.task {
+        Task::Transcribe(task) => penstock_media::speech::content_type(task.script),
+        Task::Talk | Task::Embed(_) | Task::Rerank(_) | Task::Draw(_) => None,
+    }
+}
+
+/// Buffered response of an attempt, as the response body filters see it.
+struct BufferedResponse<'c, 'r, 'a> {
+    run: &'c mut Run<'r, 'a>,
+    offer: &'c Arc<OfferLive>,
+    speech: Speech,
+    asked: Instant,
+    number: u32,
+}
+
+impl ResponseContext for BufferedResponse<'_, '_, '_> {
+    type Error = Stop;
+
+    fn translation(&mut self) -> Option<&mut (dyn Reply + 'static)> {
+        None
     }
 
-    let now = run.now();
-    let took = clock::now().saturating_duration_since(asked);
-    let done = whole.done.unwrap_or_else(|| Done::Tokens(run.ask.counted(whole.output_bytes)));
-    let sample = Sample {
-        prompt_tokens: done.usage().map_or(0, |usage| usage.input),
-        output_tokens: done.usage().map_or(0, |usage| usage.output),
-        first_token: None,
-        total: took,
-    };
-    offer.learn(now, Outcome::Good, Some(run.x.grant.client), Some(sample));
-    run.noticed(offer, whole.noticed);
-    run.x.caller.note_finish(Some(whole.finish));
-    run.x.caller.note_provider(&offer.offer.provider.id, number);
-    let objects = settle::served(run, offer, done, done, whole.measured, took, Some(sample));
-    run.x.record.status = 200;
-    let head = settle::head(run, offer, number);
-    settle::written(run).await;
-    if let Task::Transcribe(task) = &run.ask.task
-        && let Some(kind) = penstock_media::speech::content_type(task.script)
-    {
-        let head = settle::in_headers(head, &objects);
-        return Ok(ended(head.whole(&mut run.x.caller, kind, whole.body).await));
+    fn note(&mut self, _bytes: usize) {}
+
+    async fn translate(&mut self, upstream: Vec<Answer>) -> Result<Whole, Stop> {
+        let (run, offer) = (&mut *self.run, self.offer);
+        let created = run.at;
+        let mut whole = translate(run, offer, self.speech, created, upstream).await?;
+        if let Task::Draw(draw) = &run.ask.task {
+            whole.done = Some(settle::images(pictures::count(&whole), draw, run.ask, offer));
+            let pictures = std::mem::take(&mut whole.pictures);
+            whole.body = pictures::finish(run, offer, draw, pictures, created).await?;
+        }
+        Ok(whole)
     }
-    let body = penstock_annotate::splice(whole.body, &objects);
-    Ok(ended(head.json(&mut run.x.caller, body).await))
+
+    fn counted(&self, output_bytes: usize) -> Usage {
+        self.run.ask.counted(output_bytes)
+    }
+
+    fn settle(&mut self, metered: Metered) -> Vec<u8> {
+        let took = clock::now().saturating_duration_since(self.asked);
+        self.run.x.caller.note_provider(&self.offer.offer.provider.id, self.number);
+        settle::succeeded(self.run, self.offer, metered, None, took)
+    }
+
+    fn is_json(&self) -> bool {
+        content_type(self.run).is_none()
+    }
 }
 
 /// Makes the calls one after the other: an attempt has one seat.

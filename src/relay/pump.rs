@@ -7,12 +7,17 @@ use super::watch::{HEARTBEAT, Woken};
 use super::{Run, settle};
 use crate::clock;
 use crate::exchange::{Ended, ended};
+use crate::proxy::filters::{
+    Metered, ResponseBodyFilterChain, ResponseBodyFilters, ResponseContext, StreamEnd, response_body_filter,
+    response_filter,
+};
 use crate::reply::head::Head;
 use crate::upstream::offer::OfferLive;
 use crate::upstream::speech::Speech;
 use bytes::{Bytes, BytesMut};
-use penstock_contract::{Call, Code, Done, Fault, FaultKind, Out, Progress, Refusal, Reply, Rescue};
-use penstock_routing::{Outcome, Sample};
+use penstock_contract::{
+    Answer, Call, Code, Fault, FaultKind, Out, Progress, Refusal, Reply, Rescue, Usage, Whole,
+};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -121,7 +126,7 @@ pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32)
     run.asked = Some(asked);
     let mut times = Times::new(asked, timeouts.first_token, run.reply.as_deref());
     pump(run, offer, &mut answering, &mut times, number).await?;
-    close(run, offer, answering, &times).await
+    close(run, offer, answering, &mut times).await
 }
 
 /// Reads, translates and writes until the provider has said its last word.
@@ -139,15 +144,11 @@ async fn pump(
             return Ok(());
         }
         let heard = hear(run, offer, answering, times, progress).await?;
-        let Some(reply) = run.reply.as_mut() else { return Ok(()) };
-        let bytes = heard.as_ref().map_or(0, Bytes::len);
-        let (fault, over) = match heard {
-            Some(piece) => (reply.push(piece, &mut out).err(), false),
-            None => (reply.end(&mut out).err(), true),
-        };
-        let kept = reply.kept();
-        times.note(&**reply, bytes);
-        let committed = reply.progress() >= Progress::Committed;
+        let over = heard.is_none();
+        let mut response = StreamResponse { run, offer, times };
+        let fault = response_body_filter(&mut response, heard, over, &mut out).err();
+        let Some(reply) = run.reply.as_deref() else { return Ok(()) };
+        let (kept, committed) = (reply.kept(), reply.progress() >= Progress::Committed);
         if run.begun || (committed && fault.is_none()) {
             let before = clock::now();
             tell(run, offer, &mut out, number).await?;
@@ -156,21 +157,26 @@ async fn pump(
         match fault.or_else(|| weigh(run, kept).err()) {
             Some(fault) => return Err(Stop::Fault(fault)),
             None if over => return Ok(()),
-            None if times.barren > kept.saturating_add(BARREN) => return barren(run, out).await,
+            None if times.barren > kept.saturating_add(BARREN) => {
+                return barren(run, offer, times, out).await;
+            }
             None => {}
         }
     }
 }
 
-/// A provider that goes on without a word. An answer that was finished before is over; any other was none.
-async fn barren(run: &mut Run<'_, '_>, mut out: Out) -> Result<(), Stop> {
-    match run.reply.as_mut() {
-        Some(reply) if reply.progress() >= Progress::Finished => {
-            reply.end(&mut out).map_err(Stop::Fault)?;
-            if out.is_empty() { Ok(()) } else { write(run, joined(&mut out), false).await }
-        }
-        _ => Err(Stop::Fault(Fault::new(FaultKind::Malformed))),
+/// Ends a stream whose provider sends much without progress. It is complete if it was finished before.
+async fn barren(
+    run: &mut Run<'_, '_>,
+    offer: &Arc<OfferLive>,
+    times: &mut Times,
+    mut out: Out,
+) -> Result<(), Stop> {
+    if run.reply.as_ref().is_none_or(|reply| reply.progress() < Progress::Finished) {
+        return Err(Stop::Fault(Fault::new(FaultKind::Malformed)));
     }
+    response_body_filter(&mut StreamResponse { run, offer, times }, None, true, &mut out)?;
+    if out.is_empty() { Ok(()) } else { write(run, joined(&mut out), false).await }
 }
 
 /// What a stream keeps is bounded like a plain answer, and counted like one.
@@ -247,6 +253,8 @@ pub(super) async fn open(run: &mut Run<'_, '_>, head: Head) -> Result<(), Stop> 
     run.headed = true;
     run.watch.told(Instant::now());
     run.x.record.status = 200;
+    let mut head = head;
+    response_filter(&mut head);
     head.stream(&mut run.x.caller).await.map_err(|_| Stop::Left)
 }
 
@@ -275,37 +283,63 @@ pub(super) fn joined(out: &mut Out) -> Bytes {
     whole.freeze()
 }
 
-/// The good end: usage, both objects, the dialect's last event.
+/// Ends a good stream: the response body filters settle it, and the last event carries usage and both objects.
 async fn close(
     run: &mut Run<'_, '_>,
     offer: &Arc<OfferLive>,
     answering: Answering,
-    times: &Times,
+    times: &mut Times,
 ) -> Result<Ended, Stop> {
-    let Some(mut reply) = run.reply.take() else { return Ok(Ended::Left) };
-    let usage = reply.usage().unwrap_or_else(|| reply.counted());
-    // Of an answer that it carried on the beginning was another's work.
-    let own = reply.worked();
-    let sample = Sample {
-        prompt_tokens: own.input,
-        output_tokens: own.output,
-        first_token: times.first_token,
-        total: times.asked.elapsed(),
-    };
-    offer.learn(run.now(), Outcome::Good, Some(run.x.grant.client), Some(sample));
-    run.noticed(offer, reply.noticed());
-    run.x.caller.note_finish(reply.finish());
-    let took = times.asked.elapsed();
-    let (done, own) = (Done::Tokens(usage), Done::Tokens(own));
-    let objects = settle::served(run, offer, done, own, reply.measured(), took, Some(sample));
-    if reply.is_spoilt() {
-        run.x.record.broke(&Refusal::new(Code::Unavailable));
-    }
-    let mut out = Out::default();
-    reply.close(&usage, &objects, &mut out);
+    let end = ResponseBodyFilters::finish(&mut StreamResponse { run, offer, times });
     answering.way.release_soon();
     settle::written(run).await;
-    Ok(ended(run.x.caller.write_response_body(joined(&mut out), true).await))
+    Ok(write_end(run, &end).await)
+}
+
+/// Writes the last events of a stream.
+pub(super) async fn write_end(run: &mut Run<'_, '_>, end: &StreamEnd) -> Ended {
+    let Some(mut reply) = run.reply.take() else { return Ended::Left };
+    let usage = end.usage.unwrap_or_else(|| reply.counted());
+    let mut out = Out::default();
+    reply.close(&usage, &end.members, &mut out);
+    ended(run.x.caller.write_response_body(joined(&mut out), true).await)
+}
+
+/// Streamed response of an attempt, as the response body filters see it.
+struct StreamResponse<'c, 'r, 'a> {
+    run: &'c mut Run<'r, 'a>,
+    offer: &'c Arc<OfferLive>,
+    times: &'c mut Times,
+}
+
+impl ResponseContext for StreamResponse<'_, '_, '_> {
+    type Error = Stop;
+
+    fn translation(&mut self) -> Option<&mut (dyn Reply + 'static)> {
+        self.run.reply.as_deref_mut()
+    }
+
+    fn note(&mut self, bytes: usize) {
+        if let Some(reply) = self.run.reply.as_deref() {
+            self.times.note(reply, bytes);
+        }
+    }
+
+    async fn translate(&mut self, _: Vec<Answer>) -> Result<Whole, Stop> {
+        Err(Fault::new(FaultKind::Malformed).into())
+    }
+
+    fn counted(&self, output_bytes: usize) -> Usage {
+        self.run.ask.counted(output_bytes)
+    }
+
+    fn settle(&mut self, metered: Metered) -> Vec<u8> {
+        let took = self.times.asked.elapsed();
+        if metered.spoilt {
+            self.run.x.record.broke(&Refusal::new(Code::Unavailable));
+        }
+        settle::succeeded(self.run, self.offer, metered, self.times.first_token, took)
+    }
 }
 
 /// A reply that knows only the client's dialect, to say that nobody answered.

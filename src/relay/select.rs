@@ -1,14 +1,12 @@
-//! Who may be asked: the model behind a name, its able offers, their order.
+//! Candidates of a request: the offers that can serve it, in the order in which they are asked.
 
 use super::filtered;
-use crate::count::{self, Counting, Fit, Room};
-use crate::exchange::Exchange;
+use crate::count::{self, Fit, Room};
 use crate::live::{Live, ModelLive};
 use crate::upstream::offer::OfferLive;
 use crate::upstream::pools::{Exploration, Plan, PlanRequest};
 use penstock_contract::{Ask, Code, Dialect, Facts, Filters, Kind, Refusal, Task};
-use penstock_limits::Work;
-use penstock_routing::{BALANCED, BATCH, Entry, FLAVORS, Flavor, MAX_PROMPT, SPEED, default_for, split};
+use penstock_routing::{BALANCED, BATCH, Entry, Flavor, MAX_PROMPT, split};
 use penstock_tokens::Count;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +16,6 @@ const BYTES_PER_TOKEN: usize = 4;
 
 /// Bytes of a sound that is small.
 const SMALL_SOUND: u64 = 1 << 20;
-/// Characters of a client's name of a model that an error repeats.
-const SHOWN: usize = 100;
 
 /// Tokens of an answer of which nothing is known yet.
 const OUTPUT: u64 = 256;
@@ -48,139 +44,13 @@ pub struct Selection {
     narrow: bool,
 }
 
-/// When the ask came: by the steady clock, and in Unix seconds.
+/// Time of a selection.
 #[derive(Clone, Copy)]
-struct Moment {
-    now: Duration,
-    at: u64,
-}
-
-/// Chooses; `None` if the client left before that was done.
-///
-/// # Errors
-/// No such model, none that this key may use, or none that can do what is asked.
-pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Option<Selection>, Refusal> {
-    let counting = Counting::of(x);
-    let live = &counting.live;
-    let (name, flavor) = split(&ask.model);
-    let model = model_of(x, ask, name)?;
-    let line = x.work == Work::BatchLine;
-    let given = flavor.is_some();
-    let flavor = flavor.unwrap_or_else(|| match ask.preset.as_deref() {
-        _ if line => BATCH,
-        Some("non_reasoning") if live.settings.compatibility.preset_flavor => SPEED,
-        _ => default_for(ask.kind),
-    });
-    x.record.flavor = Some(flavor.name());
-    let mut selection = Selection {
-        entries: Vec::new(),
-        all_ejected: true,
-        batch: line || flavor.name() == BATCH.name(),
-        rescue: model.model.rescue,
-        // Messages clients compare the name with the one they sent, flavor and all.
-        asked_for: match ask.dialect {
-            Dialect::Chat => name.into(),
-            Dialect::Messages => ask.model.clone(),
-        },
-        counts: Vec::new(),
-        lowered: Vec::new(),
-        preset: ask.preset.clone(),
-        // What a batch gives its lines by itself is nobody's choice.
-        narrow: flavor != BALANCED && (given || !line),
-        model: model.clone(),
-    };
-    let moment = Moment { now: x.house.clock.now(), at: x.house.clock.unix() };
-    let mut refusal = None;
-    let fallbacks = model.model.fallbacks.iter().filter_map(|id| live.model(id).cloned());
-    for candidate in std::iter::once(model.clone()).chain(fallbacks) {
-        if !x.grant.may_use(&candidate.model.card.id) {
-            continue;
-        }
-        let fits = tokio::select! {
-            biased;
-            fits = count::fits(&counting, &candidate, ask) => fits,
-            () = x.caller.gone() => return Ok(None),
-        };
-        match fits {
-            Ok(count) => {
-                if let Some(count) = count {
-                    selection.counts.push((candidate.model.card.id.as_str().into(), count));
-                }
-                if let Err(lacks) = selection.add(live, &candidate, flavor, ask, moment) {
-                    refusal.get_or_insert(lacks);
-                }
-            }
-            // Nobody knows yet whether it fits: that is no word on this model.
-            Err(unknown) if matches!(unknown.code, Code::Overloaded | Code::Internal) => return Err(unknown),
-            Err(too_long) => {
-                refusal.get_or_insert(too_long);
-            }
-        }
-    }
-    if selection.entries.is_empty() {
-        return Err(refusal.unwrap_or_else(|| selection.unavailable().retry_after(5)));
-    }
-    Ok(Some(selection))
-}
-
-/// The model of an ask, by the name in it, for a key that may use it.
-///
-/// # Errors
-/// No such model, one for other work, or one that this key may not use.
-pub fn model_of(x: &mut Exchange<'_>, ask: &Ask, name: &str) -> Result<Arc<ModelLive>, Refusal> {
-    let model = model_named(&x.live, name)?;
-    if model.model.kind != ask.kind {
-        return Err(wrong_kind(&model));
-    }
-    if !x.grant.may_use(&model.model.card.id) {
-        let message = "This API key may not use this model.";
-        return Err(Refusal::because(Code::InsufficientScope, message).at("model"));
-    }
-    x.record.model = Some(model.model.card.id.as_str().into());
-    Ok(model)
-}
-
-/// The model with this id or alias.
-///
-/// # Errors
-/// There is none.
-pub fn model_named(live: &Live, name: &str) -> Result<Arc<ModelLive>, Refusal> {
-    let found = live.catalog.resolve(name).and_then(|card| live.model(&card.id));
-    found.cloned().ok_or_else(|| no_model(live, name))
-}
-
-/// There is no model of this name. One with a suffix that is no flavor, behind a name that is a model's, is told the
-/// flavors.
-pub fn no_model(live: &Live, name: &str) -> Refusal {
-    let shown = |text: &str| text.chars().take(SHOWN).collect::<String>();
-    let suffixed = name.rsplit_once(':').filter(|(base, _)| live.catalog.resolve(base).is_some());
-    let Some((base, suffix)) = suffixed else {
-        let message = format!("The model '{}' does not exist.", shown(name));
-        return Refusal::because(Code::ModelNotFound, message).at("model");
-    };
-    let flavors: Vec<&str> = FLAVORS.iter().map(|flavor| flavor.name()).collect();
-    let message = if flavors.contains(&suffix) {
-        format!("The model '{}' takes one flavor, not several.", shown(base))
-    } else {
-        format!(
-            "The model '{}' has no flavor '{}'; the flavors are :{}.",
-            shown(base),
-            shown(suffix),
-            flavors.join(", :")
-        )
-    };
-    Refusal::because(Code::ModelNotFound, message).at("model").with("flavors", flavors)
-}
-
-fn wrong_kind(model: &ModelLive) -> Refusal {
-    let path = match model.model.kind {
-        Kind::Chat => "/v1/chat/completions or /v1/messages",
-        Kind::Embedding => "/v1/embeddings",
-        Kind::Rerank => "/v1/rerank",
-        Kind::Image => "/v1/images/generations",
-        Kind::Transcription => "/v1/audio/transcriptions",
-    };
-    Refusal::unsupported("model", format!("This model is used at {path}."))
+pub struct Moment {
+    /// Time of the steady clock.
+    pub now: Duration,
+    /// Unix seconds.
+    pub at: u64,
 }
 
 /// Tokens that an answer of this model will probably have: the same number for
@@ -215,8 +85,43 @@ struct Able<'l> {
 }
 
 impl Selection {
+    /// Creates a selection without offers yet. A `line` of a batch may be `given` a flavor by its client too.
+    pub fn new(
+        model: Arc<ModelLive>,
+        ask: &Ask,
+        flavor: &'static dyn Flavor,
+        line: bool,
+        given: bool,
+    ) -> Self {
+        Self {
+            entries: Vec::new(),
+            all_ejected: true,
+            batch: line || flavor.name() == BATCH.name(),
+            rescue: model.model.rescue,
+            // Clients of the messages dialect compare the name with the one that they sent, flavor included.
+            asked_for: match ask.dialect {
+                Dialect::Chat => split(&ask.model).0.into(),
+                Dialect::Messages => ask.model.clone(),
+            },
+            counts: Vec::new(),
+            lowered: Vec::new(),
+            preset: ask.preset.clone(),
+            // The default flavor of a batch's lines is no choice of the client.
+            narrow: flavor != BALANCED && (given || !line),
+            model,
+        }
+    }
+
+    /// Adds the tokens of the prompt for a model of the catalogue.
+    pub fn add_count(&mut self, model: &str, count: Count) {
+        self.counts.push((model.into(), count));
+    }
+
     /// Adds a model's able offers in the flavor's order: those with room for all that is wanted first.
-    fn add(
+    ///
+    /// # Errors
+    /// None of them can do what the request asks for.
+    pub fn add(
         &mut self,
         live: &Live,
         model: &ModelLive,

@@ -7,6 +7,7 @@ use crate::clock;
 use crate::ledger::Hold;
 use crate::observe::log;
 use crate::observe::seldom::Seldom;
+use crate::proxy::filters::Metered;
 use crate::reply::head::Head;
 use crate::upstream::bill::{Terms, drawn, worth};
 use crate::upstream::offer::OfferLive;
@@ -20,7 +21,7 @@ use penstock_ledger::Wallet;
 use penstock_limits::Used;
 use penstock_media::picture::steps_name;
 use penstock_pricing::PaidWith;
-use penstock_routing::Sample;
+use penstock_routing::{Outcome, Sample};
 use rust_decimal::Decimal;
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,6 +86,27 @@ pub fn images(count: u32, draw: &Draw, ask: &Ask, offer: &OfferLive) -> Done {
     let takes = |shape| steps_name(shape, &offer.offer.abilities).is_some();
     let steps = ask.steps().filter(|_| offer.offer.shape.is_some_and(takes)).or(offer.offer.image_steps);
     Done::Images { count, steps, pixels: size.map(Size::pixels) }
+}
+
+/// Settles a response that has ended well, and records it for its offer. Returns the members that go into it.
+pub fn succeeded(
+    run: &mut Run<'_, '_>,
+    offer: &Arc<OfferLive>,
+    metered: Metered,
+    first_token: Option<Duration>,
+    took: Duration,
+) -> Vec<u8> {
+    let own = metered.own.usage();
+    let sample = Sample {
+        prompt_tokens: own.map_or(0, |usage| usage.input),
+        output_tokens: own.map_or(0, |usage| usage.output),
+        first_token,
+        total: took,
+    };
+    offer.learn(run.now(), Outcome::Good, Some(run.x.grant.client), Some(sample));
+    run.noticed(offer, metered.noticed);
+    run.x.caller.note_finish(metered.finish);
+    served(run, offer, metered.done, metered.own, metered.measured, took, Some(sample))
 }
 
 /// Settles a good answer: `done` is what is paid, `own` what this offer did for it, where others did the rest. Returns

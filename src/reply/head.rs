@@ -6,6 +6,7 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use penstock_contract::Dialect;
 use penstock_limits::Standing;
 use pingora_http::ResponseHeader;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 /// Fields that most heads have at most.
@@ -58,6 +59,20 @@ impl FieldName for &'static str {
 /// A response head.
 pub struct Head {
     head: Box<ResponseHeader>,
+}
+
+impl Deref for Head {
+    type Target = ResponseHeader;
+
+    fn deref(&self) -> &ResponseHeader {
+        &self.head
+    }
+}
+
+impl DerefMut for Head {
+    fn deref_mut(&mut self) -> &mut ResponseHeader {
+        &mut self.head
+    }
 }
 
 impl Head {

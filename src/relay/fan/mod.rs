@@ -6,15 +6,18 @@
 //! What was used is the sum, so the prompt counts once for each choice, as it was computed.
 
 mod choice;
+mod joined;
 mod sum;
 
 use super::attempt::Stop;
 use super::watch::HEARTBEAT;
-use super::{Run, pump, settle};
-use crate::exchange::{Ended, ended};
+use super::{Run, plain, pump, settle};
+use crate::exchange::Ended;
+use crate::proxy::filters::{ResponseBodyFilterChain, ResponseBodyFilters};
 use crate::upstream::offer::OfferLive;
 use bytes::Bytes;
 use choice::{End, Seed};
+use joined::JoinedResponse;
 use penstock_contract::{Code, Extra, Extras, MicroCredits, Out, Refusal, Usage};
 use penstock_limits::Used;
 use penstock_routing::Course;
@@ -220,17 +223,19 @@ async fn finish(
         return Ok(close(run, &primary, ends, parts, total).await);
     }
     let bodies: Vec<Bytes> = ends.iter().map(|end| end.body.clone()).collect();
-    let body = penstock_dialect::join(&bodies, &total).ok_or_else(broken)?;
-    let objects = sum::settle(run, parts);
+    let joined = penstock_dialect::join(&bodies, &total).ok_or_else(broken)?;
+    let body = {
+        let mut response = JoinedResponse { run: &mut *run, total, parts, joined };
+        ResponseBodyFilters::buffered(&mut response, Vec::new()).await.map_err(|_| broken())?
+    };
     run.x.record.status = 200;
     let number = seed.before + seed.told.get().map_or(1, |(_, number)| u64::from(*number));
     let head = settle::head(run, &primary, u32::try_from(number).unwrap_or(u32::MAX));
     settle::written(run).await;
-    let body = penstock_annotate::splice(body, &objects);
-    Ok(ended(head.json(&mut run.x.caller, body).await))
+    Ok(plain::send(run, head, "application/json", body.downstream).await)
 }
 
-/// The end of a stream: the finish reasons of all, usage, both objects, the last event.
+/// Ends a stream: the finish reasons of all choices, usage, both objects, the last event.
 async fn close(
     run: &mut Run<'_, '_>,
     primary: &Arc<OfferLive>,
@@ -238,23 +243,21 @@ async fn close(
     parts: Vec<Part>,
     total: Usage,
 ) -> Ended {
-    let reply = run.reply.take();
-    let objects = sum::settle(run, parts);
-    let mut out = Out::default();
-    if let Some(mut reply) = reply {
+    if let Some(reply) = run.reply.as_mut() {
         let finishes = ends.iter().filter_map(|end| Some((end.index, end.finish?)));
         finishes.for_each(|(choice, finish)| reply.adopt(choice, finish));
-        reply.close(&total, &objects, &mut out);
     }
+    let mut response = JoinedResponse { run: &mut *run, total, parts, joined: Vec::new() };
+    let end = ResponseBodyFilters::finish(&mut response);
     if !run.headed {
-        // Nothing was said in any of them.
+        // No choice has sent anything.
         let head = settle::head(run, primary, 1);
         if pump::open(run, head).await.is_err() {
             return Ended::Left;
         }
     }
     settle::written(run).await;
-    ended(run.x.caller.write_response_body(pump::joined(&mut out), true).await)
+    pump::write_end(run, &end).await
 }
 
 /// The bad end: nothing is charged, and what was drawn counts.

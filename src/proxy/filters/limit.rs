@@ -1,20 +1,37 @@
-//! What an ask may use at most, for the limits: known before anything is sent.
+//! Limits of tokens and money: takes the most that a request may use, before anything is sent.
 
+use super::request::{InferenceRequest, RequestFilter};
 use super::reserve;
-use super::select::Selection;
-use crate::exchange::Exchange;
+use crate::exchange::{Ended, Exchange};
 use crate::gate::Habits;
+use crate::relay::Selection;
 use crate::upstream::offer::OfferLive;
-use penstock_contract::{Ask, Done, Kind, MicroCredits, Task, Usage};
+use penstock_contract::{Ask, Done, Kind, MicroCredits, Refusal, Task, Usage};
 use penstock_limits::Cost;
+use std::ops::ControlFlow;
 
-/// Tokens that an image is taken for until the provider says.
+/// Tokens that an image counts as until the provider reports its usage.
 const IMAGE: u64 = 1_024;
 
-/// The prompt as far as its bytes tell, the answer as long as the client
-/// allows or as this key's answers usually are, and the price of both at the
-/// dearest of the offers that may be asked.
-pub fn most(x: &Exchange<'_>, chosen: &Selection, ask: &Ask, habits: Habits, at: u64) -> Cost {
+/// Filter that reserves the limits of the key and its account, in place of the provisional permit.
+pub struct ReserveLimits;
+
+impl RequestFilter for ReserveLimits {
+    const NAME: &'static str = "limit";
+
+    async fn check(request: &mut InferenceRequest<'_, '_>) -> Result<ControlFlow<Ended>, Refusal> {
+        let taken = (request.entry.take(), &request.candidates, &request.ask);
+        if let (Some((entry, habits)), Some(candidates), Some(ask)) = taken {
+            let cost = most(request.x, candidates, ask, habits, request.at);
+            request.x.pass(entry, &cost)?;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// Returns the most that a request may use: the prompt as its bytes suggest, the response as long as the client allows
+/// or as this key's responses usually are, and the price of both at the most expensive candidate.
+fn most(x: &Exchange<'_>, chosen: &Selection, ask: &Ask, habits: Habits, at: u64) -> Cost {
     let (input, output) = tokens(ask, habits.output);
     if !habits.budgeted {
         return Cost { input, output, money: MicroCredits(0) };

@@ -1,22 +1,36 @@
-//! What a request may come to, set aside before anybody is asked.
+//! Reservation of credits: the highest possible price of a request is held before a provider is connected to.
 //!
-//! A bound where there is one: bytes of text are no fewer than its tokens, and
-//! `max_tokens` caps the rest. Without `max_tokens` the output is an estimate
-//! (`billing.reserve_output_tokens`); should an answer come to more, the excess
-//! is charged all the same and may leave the account in debt.
+//! The input is bounded by its bytes, which are at least as many as its tokens, and `max_tokens` bounds the output.
+//! Without `max_tokens` the output is an estimate (`billing.reserve_output_tokens`); the excess of a longer response
+//! is charged too and may leave the account in debt.
 
-use super::select::Selection;
-use super::settle;
-use crate::exchange::Exchange;
+use super::request::{InferenceRequest, RequestFilter};
+use crate::exchange::{Ended, Exchange};
 use crate::ledger::{Hold, Need};
+use crate::relay::{Selection, images};
 use crate::upstream::offer::OfferLive;
 use penstock_contract::{Ask, Done, Kind, Refusal, Task, Usage};
+use std::ops::ControlFlow;
 
-/// Sets aside what the dearest of the chosen offers may cost.
+/// Filter that reserves the price of the most expensive candidate.
+pub struct ReserveCredits;
+
+impl RequestFilter for ReserveCredits {
+    const NAME: &'static str = "reserve";
+
+    async fn check(request: &mut InferenceRequest<'_, '_>) -> Result<ControlFlow<Ended>, Refusal> {
+        if let (Some(ask), Some(candidates)) = (&request.ask, &request.candidates) {
+            request.hold = Some(reserve(request.x, ask, candidates, request.at)?);
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// Reserves the price of the most expensive candidate.
 ///
 /// # Errors
-/// The account does not have it, or too much is unwritten.
-pub fn reserve(x: &Exchange<'_>, ask: &Ask, chosen: &Selection, at: u64) -> Result<Hold, Refusal> {
+/// The account has too few credits, or too much of the ledger is unwritten.
+fn reserve(x: &Exchange<'_>, ask: &Ask, chosen: &Selection, at: u64) -> Result<Hold, Refusal> {
     let billing = &x.live.settings.billing;
     let mut most: Option<Need> = None;
     for offer in chosen.entries.iter().filter_map(|entry| x.live.offers.get(entry.offer)) {
@@ -57,7 +71,7 @@ fn done(offer: &OfferLive, ask: &Ask, usual: u64) -> Done {
 /// So many images; so much sound as its file holds by measure, or as its bytes can hold.
 pub(super) fn media(offer: &OfferLive, ask: &Ask) -> Done {
     match &ask.task {
-        Task::Draw(draw) => settle::images(draw.n, draw, ask, offer),
+        Task::Draw(draw) => images(draw.n, draw, ask, offer),
         Task::Transcribe(task) => Done::Audio { seconds: task.sound.most_seconds() },
         Task::Talk | Task::Embed(_) | Task::Rerank(_) => Done::Unknown,
     }
