@@ -71,7 +71,7 @@ impl Run<'_, '_> {
             }
             // The caller's fault where all windows are as small; another of the model, or a fallback, may have a larger.
             Stop::Fault(Fault { refusal: Some(refusal), .. })
-                if !self.begun && refusal.code == Code::ContextLength =>
+                if !self.progress.has_content() && refusal.code == Code::ContextLength =>
             {
                 offer.learn(now, Outcome::Neutral, None, None);
                 let too_small = offer.offer.context_length;
@@ -103,7 +103,7 @@ impl Run<'_, '_> {
             settle::left(self);
         }
         let budget = &mut self.x.house.budget.lock();
-        if !self.begun {
+        if !self.progress.has_content() {
             course.after(fault, now, budget)
         } else if self.chosen.rescue {
             course.rescue(fault, now, budget)

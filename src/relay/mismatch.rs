@@ -40,7 +40,9 @@ impl Run<'_, '_> {
         done: Result<Ended, Stop>,
     ) -> Result<Ended, Stop> {
         let (room, most) = match &done {
-            Err(Stop::Fault(fault)) if !self.begun && fault.is_for_length() => (fault.room, fault.max_output),
+            Err(Stop::Fault(fault)) if !self.progress.has_content() && fault.is_for_length() => {
+                (fault.room, fault.max_output)
+            }
             _ => return done,
         };
         if !self.chosen.lower(offer, self.ask, room.or(most)) {
@@ -89,7 +91,9 @@ impl Run<'_, '_> {
             self.left_out = Extras::NONE;
         }
         match done {
-            Err(Stop::Fault(fault)) if self.ask.n > 1 && !self.begun && may_be_for_number(&fault) => {
+            Err(Stop::Fault(fault))
+                if self.ask.n > 1 && !self.progress.has_content() && may_be_for_number(&fault) =>
+            {
                 Err(Stop::OneByOne)
             }
             done => done,
@@ -106,7 +110,8 @@ impl Run<'_, '_> {
         }
         let before = self.calls(offer, Extras::NONE);
         let leaves = |extra: &Extra| {
-            let continues = self.begun && matches!(extra, Extra::ContinueFinal | Extra::Prefix);
+            let continues =
+                self.progress.has_content() && matches!(extra, Extra::ContinueFinal | Extra::Prefix);
             let is_header = || self.sends_header(offer, *extra);
             continues || is_header() || self.calls(offer, Extras::of(*extra)) != before
         };
@@ -169,7 +174,7 @@ impl Run<'_, '_> {
 
     /// Turns to asking one by one; a stream of several that has begun is not carried on that way.
     pub(super) fn split(&mut self, course: &mut Course) -> Next {
-        if self.begun {
+        if self.progress.has_content() {
             return course.pass(self.now());
         }
         self.one_by_one = Some(OneByOne::all(None));
@@ -179,7 +184,7 @@ impl Run<'_, '_> {
     /// An offer gave fewer choices than it was asked for: a stream keeps them, and a plain answer is asked for anew.
     pub(super) fn fewer(&mut self, offer: &OfferLive, whole: u32) {
         self.gives_one_from_now(offer);
-        if self.begun {
+        if self.progress.has_content() {
             self.one_by_one = Some(OneByOne::from(whole));
         } else {
             self.drew(offer);

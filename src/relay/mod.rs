@@ -48,6 +48,27 @@ use weight::Weight;
 /// What is said when all providers of a model are full.
 const FULL: &str = "Every provider of this model is at its limit; try again shortly.";
 
+/// Progress of a streamed response towards the client.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum ResponseProgress {
+    /// No byte has been sent: a failure leads to a status or to another provider.
+    Waiting,
+    /// The head has been sent: a failure leads to an error event or to another provider.
+    HeadSent,
+    /// Content has been sent: only a rescue may follow a failure.
+    ContentSent,
+}
+
+impl ResponseProgress {
+    fn has_head(self) -> bool {
+        self >= Self::HeadSent
+    }
+
+    fn has_content(self) -> bool {
+        self >= Self::ContentSent
+    }
+}
+
 /// One request on its way through the attempts.
 struct Run<'r, 'a> {
     x: &'r mut Exchange<'a>,
@@ -64,10 +85,8 @@ struct Run<'r, 'a> {
     current: Option<Arc<OfferLive>>,
     /// When that was asked, as long as it is at work: what it draws may be known by its time alone.
     asked: Option<Instant>,
-    /// The head of a stream has been sent.
-    headed: bool,
-    /// Content has been sent: from here on only a rescue may follow.
-    begun: bool,
+    /// Progress of a streamed response towards the client.
+    progress: ResponseProgress,
     /// Bytes of the answer that are in memory.
     weight: Weight,
     /// Energy of failed attempts.
@@ -125,8 +144,7 @@ pub async fn run(x: &mut Exchange<'_>, body: RequestBody) -> Result<Ended, Refus
         reply: None,
         current: None,
         asked: None,
-        headed: false,
-        begun: false,
+        progress: ResponseProgress::Waiting,
         weight: Weight::new(),
         spent: settle::Spent::default(),
         hold,
@@ -188,7 +206,7 @@ impl Run<'_, '_> {
             Ok(seat) => seat,
             Err(next) => return Ok(next),
         };
-        let rescue = self.begun;
+        let rescue = self.progress.has_content();
         let stop = match self.attempt(&offer, course.asked()).await {
             Ok(ended) => return Err(ended),
             Err(stop) => stop,
@@ -313,7 +331,7 @@ impl Run<'_, '_> {
             refusal.with("attempts", course.details(name)).retry_after(retry_after)
         });
         // Of one choice the request for all of them tells the client.
-        if !self.headed || self.choices != Choices::All {
+        if !self.progress.has_head() || self.choices != Choices::All {
             return Err(refusal);
         }
         Ok(pump::fail(self, &refusal).await)

@@ -4,7 +4,7 @@
 
 use super::attempt::{self, Answering, Stop};
 use super::watch::{HEARTBEAT, Woken};
-use super::{Run, settle};
+use super::{ResponseProgress, Run, settle};
 use crate::clock;
 use crate::exchange::{Ended, ended};
 use crate::proxy::filters::{
@@ -94,7 +94,8 @@ pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32)
     let created = run.at;
     let translator = attempt::translator(run, offer)?;
     let dialect = translator.provider();
-    let (how, delivered) = if run.begun { run.rescue_with(offer) } else { (Rescue::StartOver, None) };
+    let (how, delivered) =
+        if run.progress.has_content() { run.rescue_with(offer) } else { (Rescue::StartOver, None) };
     let mut target = attempt::target(run, offer, dialect, created);
     if let Some(text) = &delivered {
         // What the client has already is a part of what it allows.
@@ -107,12 +108,12 @@ pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32)
         None => translator.request(run.ask, &target),
     };
     let call = Call::json(body.map_err(Stop::Pass)?);
-    let mut reply = match run.reply.take().filter(|_| run.begun) {
+    let mut reply = match run.reply.take().filter(|_| run.progress.has_content()) {
         Some(reply) => reply,
         None => translator.reply(run.ask, &attempt::target(run, offer, dialect, created)),
     };
     // What nobody could tell from what the client has is asked of nobody.
-    if run.begun && !reply.rescue(&attempt::target(run, offer, dialect, created), how) {
+    if run.progress.has_content() && !reply.rescue(&attempt::target(run, offer, dialect, created), how) {
         run.reply = Some(reply);
         return Err(Stop::Pass(Refusal::new(Code::Unavailable)));
     }
@@ -149,7 +150,7 @@ async fn pump(
         let fault = response_body_filter(&mut response, heard, over, &mut out).err();
         let Some(reply) = run.reply.as_deref() else { return Ok(()) };
         let (kept, committed) = (reply.kept(), reply.progress() >= Progress::Committed);
-        if run.begun || (committed && fault.is_none()) {
+        if run.progress.has_content() || (committed && fault.is_none()) {
             let before = clock::now();
             tell(run, offer, &mut out, number).await?;
             times.delay(clock::now().saturating_duration_since(before));
@@ -231,12 +232,13 @@ fn unpacked(answering: &mut Answering, piece: Option<Bytes>) -> Result<Option<By
 
 /// Sends what there is to send, the head first if it has not gone out yet.
 async fn tell(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, out: &mut Out, number: u32) -> Result<(), Stop> {
-    if !run.begun {
-        run.begun = true;
+    let had_head = run.progress.has_head();
+    if !run.progress.has_content() {
+        run.progress = ResponseProgress::ContentSent;
         run.x.caller.note_provider(&offer.offer.provider.id, number);
         run.x.record.first_token = Some(run.x.started.elapsed());
     }
-    if !run.headed {
+    if !had_head {
         open(run, settle::head(run, offer, number)).await?;
     }
     if out.is_empty() {
@@ -249,11 +251,10 @@ async fn tell(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, out: &mut Out, numb
     Ok(())
 }
 
-pub(super) async fn open(run: &mut Run<'_, '_>, head: Head) -> Result<(), Stop> {
-    run.headed = true;
+pub(super) async fn open(run: &mut Run<'_, '_>, mut head: Head) -> Result<(), Stop> {
+    run.progress = run.progress.max(ResponseProgress::HeadSent);
     run.watch.told(Instant::now());
     run.x.record.status = 200;
-    let mut head = head;
     response_filter(&mut head);
     head.stream(&mut run.x.caller).await.map_err(|_| Stop::Left)
 }

@@ -139,7 +139,7 @@ impl Run<'_, '_> {
             }
             let end = until.unwrap_or_else(|| Instant::now() + LONG);
             // From its head on a stream is kept alive by whatever waits.
-            let unheard = self.ask.stream && !self.headed;
+            let unheard = self.ask.stream && !self.progress.has_head();
             let alarm = if unheard { end.min(beat) } else { end };
             let alarm = if in_the_way { alarm.min(Instant::now() + LOOK) } else { alarm };
             let seat = pin!(waiting.seat());

@@ -186,7 +186,7 @@ fn overstated(run: &Run<'_, '_>, offer: &OfferLive, figure: &'static str) {
 /// Settles what a client received before it left, or before the model wrote what cannot be passed on.
 pub fn left(run: &mut Run<'_, '_>) {
     let (Some(offer), Some(reply)) = (run.current.clone(), run.reply.take()) else { return };
-    if !run.begun {
+    if !run.progress.has_content() {
         return;
     }
     let count = reply.counted();
@@ -207,7 +207,7 @@ pub fn left(run: &mut Run<'_, '_>) {
 
 /// Counts what a client received of a stream that was then broken: it is not charged, and yet it was used.
 pub fn broken(run: &mut Run<'_, '_>) {
-    if let (true, Some(reply)) = (run.begun, &run.reply) {
+    if let (true, Some(reply)) = (run.progress.has_content(), &run.reply) {
         let count = reply.counted();
         run.x.used(&Used { input: count.input, output: count.output, money: MicroCredits(0) });
     }

@@ -3,7 +3,7 @@
 
 use super::super::select::Selection;
 use super::super::watch::Watch;
-use super::super::{Run, Weight, settle};
+use super::super::{ResponseProgress, Run, Weight, settle};
 use super::{Asking, Halt, Part};
 use crate::caller::{Caller, CancelLine, Line};
 use crate::exchange::{Ended, Exchange, ExchangeState};
@@ -35,8 +35,8 @@ pub(super) struct Seed<'a> {
     chosen: Selection,
     deadline: Instant,
     at: u64,
-    /// The client reads a stream already.
-    headed: bool,
+    /// Progress of the client's stream: the head alone may have been sent.
+    progress: ResponseProgress,
     /// The parent is a line of a batch, which may be asked to leave.
     back: Option<CancelLine>,
     /// Ends all of them.
@@ -81,7 +81,7 @@ impl<'a> Seed<'a> {
             chosen,
             deadline: run.deadline,
             at: run.at,
-            headed: run.headed,
+            progress: run.progress.min(ResponseProgress::HeadSent),
             back: x.caller.asked_back(),
             cancel: CancelLine::default(),
             told: Arc::default(),
@@ -139,7 +139,7 @@ pub(super) fn ask<'s>(seed: &'s Seed<'_>, index: u32, pieces: Sender<Bytes>) -> 
         x.record = Record::new(seed.id, seed.dialect);
         x.record.flavor = seed.flavor;
         let mut watch = Watch::new(seed.grant.clone(), seed.live.settings.limits.heartbeat);
-        if seed.headed {
+        if seed.progress.has_head() {
             watch.told(Instant::now());
         }
         let mut run = Run {
@@ -151,8 +151,7 @@ pub(super) fn ask<'s>(seed: &'s Seed<'_>, index: u32, pieces: Sender<Bytes>) -> 
             reply: None,
             current: None,
             asked: None,
-            headed: seed.headed,
-            begun: false,
+            progress: seed.progress,
             weight: Weight::new(),
             spent: settle::Spent::default(),
             hold: None,

@@ -11,7 +11,7 @@ mod sum;
 
 use super::attempt::Stop;
 use super::watch::HEARTBEAT;
-use super::{Run, plain, pump, settle};
+use super::{ResponseProgress, Run, plain, pump, settle};
 use crate::exchange::Ended;
 use crate::proxy::filters::{ResponseBodyFilterChain, ResponseBodyFilters};
 use crate::upstream::offer::OfferLive;
@@ -76,7 +76,7 @@ pub(super) async fn run(run: &mut Run<'_, '_>, wanted: OneByOne, course: &Course
     let seed = Seed::of(run, failed);
     let mut parts: Vec<Part> =
         run.reply.as_deref().and_then(|reply| Part::begun(run, reply)).into_iter().collect();
-    if !run.begun {
+    if !run.progress.has_content() {
         (run.reply, run.asked) = (pump::unasked(run).filter(|_| run.ask.stream), None);
     }
     let waiting = (wanted.from..run.ask.n).collect();
@@ -91,7 +91,7 @@ pub(super) async fn run(run: &mut Run<'_, '_>, wanted: OneByOne, course: &Course
             finish(run, &seed, ends, parts).await
         }
         Some(Halt::Left) => {
-            if run.begun && !parts.is_empty() {
+            if run.progress.has_content() && !parts.is_empty() {
                 sum::settle(run, parts);
             }
             settle::void(run, "left");
@@ -186,7 +186,7 @@ async fn tell(run: &mut Run<'_, '_>, seed: &Seed<'_>, piece: Bytes) -> Result<()
     if piece.is_empty() {
         return Ok(());
     }
-    if !run.headed {
+    if !run.progress.has_head() {
         let head = match seed.told.get() {
             Some((provider, number)) => {
                 let head = run.x.head(200).with("x-penstock-provider", &**provider);
@@ -197,8 +197,8 @@ async fn tell(run: &mut Run<'_, '_>, seed: &Seed<'_>, piece: Bytes) -> Result<()
         };
         pump::open(run, head).await?;
     }
-    if piece != HEARTBEAT && !run.begun {
-        run.begun = true;
+    if piece != HEARTBEAT && !run.progress.has_content() {
+        run.progress = ResponseProgress::ContentSent;
         run.x.record.first_token = Some(run.x.started.elapsed());
         let mut out = Out::default();
         if let Some(reply) = run.reply.as_mut() {
@@ -249,7 +249,7 @@ async fn close(
     }
     let mut response = JoinedResponse { run: &mut *run, total, parts, joined: Vec::new() };
     let end = ResponseBodyFilters::finish(&mut response);
-    if !run.headed {
+    if !run.progress.has_head() {
         // No choice has sent anything.
         let head = settle::head(run, primary, 1);
         if pump::open(run, head).await.is_err() {
@@ -265,10 +265,10 @@ async fn fail(run: &mut Run<'_, '_>, parts: Vec<Part>, refusal: Refusal) -> Resu
     let total = sum::usage(&parts);
     parts.iter().for_each(|part| run.spent.add_part(part));
     settle::void(run, "failed");
-    if !run.headed {
+    if !run.progress.has_head() {
         return Err(refusal);
     }
-    if run.begun {
+    if run.progress.has_content() {
         let (input, output) = (total.input, total.output);
         run.x.used(&Used { input, output, money: MicroCredits(0) });
     }

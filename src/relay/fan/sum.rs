@@ -24,7 +24,7 @@ pub(crate) struct Part {
 impl Part {
     /// What a stream has given that ended before all of its choices came.
     pub(super) fn begun(run: &Run<'_, '_>, reply: &dyn Reply) -> Option<Self> {
-        let offer = run.current.clone().filter(|_| run.begun)?;
+        let offer = run.current.clone().filter(|_| run.progress.has_content())?;
         let own = reply.worked();
         let done = reply.usage().unwrap_or_else(|| run.ask.counted(reply.output_bytes()));
         let took = run.x.record.attempts.last().map_or(Duration::ZERO, |note| note.took);
