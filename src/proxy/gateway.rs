@@ -1,11 +1,12 @@
 //! Phases of a request, in Pingora's names and order.
 //!
 //! Endpoints answer inside `request_filter`, and those of inference call the failover driver (`crate::relay`) there.
-//! The driver connects to providers itself, for two reasons: the loop of pingora-proxy 0.9 replays no request body above
-//! 64 KiB, and it sends the response head before the first token is known, after which no other provider can answer.
-//! It calls the hooks of a response in Pingora's order, by the same functions as [`Gateway`]: [`filters::response_filter`]
-//! for the head, then [`filters::response_body_filter`] for each piece of the body, with `end_of_stream` at its end.
-//! Its `upstream_peer`, `fail_to_connect` and `error_while_proxy` do what Pingora's hooks of these names decide.
+//! The driver connects to providers itself, for two reasons: the loop of pingora-proxy 0.9 replays no request body
+//! above 64 KiB, and it sends the response head before the first token is known, after which no other provider can
+//! answer. It calls the hooks of a response in Pingora's order, by the same functions as [`Gateway`]:
+//! [`filters::response_filter`] for the head, then [`filters::response_body_filter`] for each piece of the body, with
+//! `end_of_stream` at its end. Its `upstream_peer`, `fail_to_connect` and `error_while_proxy` do what Pingora's hooks
+//! of these names decide.
 
 use super::RequestOrigin;
 use super::filters::{self, Metered, RequestFilterChain, RequestFilters, ResponseContext};
@@ -30,7 +31,7 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
-/// The gateway as Pingora's proxy runs it.
+/// Gateway, as Pingora's proxy runs it.
 pub struct Gateway {
     house: Weak<House>,
 }
@@ -41,7 +42,7 @@ pub struct RequestContext {
     origin: Option<RequestOrigin>,
     state: ExchangeState,
     route: Option<Route>,
-    /// Refusal that is still to be written, or was.
+    /// Refusal of the request, written or to be written.
     refusal: Option<Refusal>,
     ended: Option<Ended>,
 }
@@ -71,7 +72,7 @@ impl RequestContext {
         error
     }
 
-    /// Ends the phases of a request whose client is gone.
+    /// Ends the phases of a request whose client has left.
     fn leave(&mut self) -> Box<Error> {
         self.ended = Some(Ended::Left);
         Error::new_down(ErrorType::ConnectionClosed)
@@ -90,14 +91,14 @@ impl ProxyHttp for Gateway {
     /// Pingora's compression of responses is not used.
     fn init_downstream_modules(&self, _: &mut HttpModules) {}
 
-    /// Takes over the connection, on the first request too: the guard hands it to the session.
+    /// Takes over the connection, also on its first request: the guard hands it to the session.
     fn on_connection_reuse(&self, _: &mut Session, ctx: &mut Self::CTX, origin: Box<dyn Any + Send + Sync>) {
         if let (Some(ctx), Ok(origin)) = (ctx, origin.downcast::<RequestOrigin>()) {
             ctx.origin = Some(*origin);
         }
     }
 
-    /// Finds the request id, the route, the API key and its scope.
+    /// Finds the request id and the route, and runs the early checks of the request filters.
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Self::CTX) -> Result<()> {
         let ctx = ctx.as_mut().ok_or_else(stopped)?;
         let session = session.as_downstream_mut();
@@ -129,7 +130,7 @@ impl ProxyHttp for Gateway {
         }
     }
 
-    /// Reads the body, asks the limits, reserves credits, and answers.
+    /// Answers by the endpoint; an inference request passes the request filters and the failover driver.
     async fn request_filter(&self, session: &mut Session, ctx: &mut Self::CTX) -> Result<bool> {
         let ctx = ctx.as_mut().ok_or_else(stopped)?;
         let Some(route) = ctx.route.take() else { return Err(ctx.refuse(Refusal::new(Code::Internal))) };
@@ -153,7 +154,7 @@ impl ProxyHttp for Gateway {
                 }
             }
             Err(refusal) if answered => {
-                // A stream that has begun is cut: nothing else can be said.
+                // A stream that has begun is cut: no refusal can be sent any more.
                 ctx.state.record.refused(&refusal);
                 ctx.refusal = Some(refusal);
                 Err(ctx.leave())
@@ -258,7 +259,7 @@ impl ResponseContext for RequestContext {
 }
 
 impl RequestContext {
-    /// Notes how the response ended, and what becomes of the connection.
+    /// Records the end of the response and the action on the connection.
     fn end(&mut self, ended: Ended, after: After) {
         self.ended = Some(ended);
         if let Some(origin) = &self.origin {

@@ -1,4 +1,4 @@
-//! What follows an attempt that did not answer: whose fault it was, who is asked next, and what it drew.
+//! Failure of an attempt: its cause, the next step, and the energy that it used.
 
 use super::attempt::{self, Stop};
 use super::fan::OneByOne;
@@ -69,7 +69,7 @@ impl Run<'_, '_> {
                 self.refusal = Some(refusal);
                 Some(Next::Refuse)
             }
-            // The caller's fault where all windows are as small; another of the model, or a fallback, may have a larger.
+            // An error of the caller if no context window is larger; another offer or a fallback may have a larger one.
             Stop::Fault(Fault { refusal: Some(refusal), .. })
                 if !self.progress.has_content() && refusal.code == Code::ContextLength =>
             {
@@ -112,9 +112,9 @@ impl Run<'_, '_> {
         }
     }
 
-    /// What a failure says of the offer, and of others of its provider.
+    /// Records a failure for the offer, and for others of its provider.
     fn learn(&self, offer: &Arc<OfferLive>, fault: &Fault, now: Duration) {
-        // No request can be to blame for a connection, or for our key.
+        // A failed connection or a refused provider key is not due to a request.
         let client = Some(self.x.grant.client).filter(|_| !fault.kind.is_of_provider());
         offer.learn(now, Outcome::from(fault), client, None);
         if fault.kind.is_of_connection() {
@@ -125,14 +125,14 @@ impl Run<'_, '_> {
 
     fn remember(&mut self, offer: &Arc<OfferLive>, fault: &Fault, rescue: bool, now: Duration) {
         self.missed = true;
-        // What has been said was worked for, however it ended.
+        // Output used energy, whatever followed it.
         let said = self.reply.as_deref().is_some_and(|reply| reply.worked().output > 0);
         if said || (fault.refusal.is_none() && settle::worked(fault.kind)) {
             self.drew(offer);
         }
         if let Some(refusal) = &fault.refusal {
             attempt::tell_refused(self, offer, refusal);
-            // What a rescuer says never hides what broke.
+            // The error of a rescuer does not replace that of the broken stream.
             if !rescue {
                 self.refusal = Some((**refusal).clone());
             }
@@ -142,7 +142,7 @@ impl Run<'_, '_> {
         notice::failed(offer, fault.kind);
     }
 
-    /// What the last attempt drew counts, though nobody is answered with it.
+    /// Records the energy of the last attempt, which led to no response.
     pub(super) fn drew(&mut self, offer: &OfferLive) {
         let took = self.x.record.attempts.last().map_or(Duration::ZERO, |note| note.took);
         self.spent.failed(offer, self.ask, self.reply.as_deref(), took);

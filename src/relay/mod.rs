@@ -1,12 +1,15 @@
-//! The relay: one loop that asks one provider after another until one answers.
+//! Failover driver: a loop that asks one provider after another until one answers.
 //!
 //! ```text
-//! select ─▶ limits ─▶ reserve ─▶ course ─▶ attempt ─▶ (plain | pump) ─▶ settle
-//!                                   ▲          │ fault       │ broke after the first token
-//!                                   └──────────┴─────────────┘ rescue: the same reply, another provider
+//! request filters ─▶ course ─▶ upstream_peer ─▶ attempt ─▶ (plain | pump: response filters) ─▶ settle
+//!                       ▲                          │ fail_to_connect       │ error_while_proxy
+//!                       └──────────────────────────┴───────────────────────┘ another provider, or a rescue
 //! ```
-//! Until the first content token nothing has reached the client, and a failure
-//! is invisible. After it the answer is rescued, or ends with an error event.
+//! Before the first content token the client has received no content, and a failure is invisible. After it, a stream is
+//! rescued, or ends with an error event.
+//!
+//! The driver calls the hooks of Pingora's response phases itself, in Pingora's order: the loop of pingora-proxy 0.9
+//! replays no request body above 64 KiB, and sends the response head before the first token.
 
 mod attempt;
 mod failed;
@@ -45,7 +48,7 @@ use watch::Watch;
 pub use weight::FREE;
 use weight::Weight;
 
-/// What is said when all providers of a model are full.
+/// Message of a refusal if all providers of a model are at their limit.
 const FULL: &str = "Every provider of this model is at its limit; try again shortly.";
 
 /// Progress of a streamed response towards the client.
@@ -69,47 +72,47 @@ impl ResponseProgress {
     }
 }
 
-/// One request on its way through the attempts.
+/// State of an inference request during its attempts.
 struct Run<'r, 'a> {
     x: &'r mut Exchange<'a>,
     ask: &'r Ask,
-    /// The file that came with it.
+    /// File of a form.
     upload: Option<Spooled>,
     chosen: Selection,
     watch: Watch,
-    /// The end of the request's time.
+    /// Deadline of the request.
     deadline: Instant,
-    /// The stream's reply, kept from one provider to the next.
+    /// Translation of the stream, which lasts from one provider to the next.
     reply: Option<Box<dyn Reply>>,
-    /// Whose stream the client is reading.
+    /// Offer whose stream the client is reading.
     current: Option<Arc<OfferLive>>,
-    /// When that was asked, as long as it is at work: what it draws may be known by its time alone.
+    /// Start of its attempt while that runs: the energy may only be known by the time.
     asked: Option<Instant>,
     /// Progress of a streamed response towards the client.
     progress: ResponseProgress,
-    /// Bytes of the answer that are in memory.
+    /// Memory of the response.
     weight: Weight,
     /// Energy of failed attempts.
     spent: settle::Spent,
-    /// What is set aside for it, until it is settled or voided.
+    /// Reserved credits, until they are settled or voided.
     hold: Option<Hold>,
-    /// When it came, Unix seconds: the prices of then count.
+    /// Time of the request, Unix seconds: its prices apply.
     at: u64,
-    /// What to wait for if the charge has to be on the disk.
+    /// Ledger entry to wait for if the charge has to be on the disk.
     ticket: Option<u64>,
-    /// What the client is told if nobody answers: the caller's own fault, once seen.
+    /// Refusal if no provider answers: an error of the caller, once a provider reported one.
     refusal: Option<Refusal>,
-    /// The same, if nobody could have answered: what providers could not be told, or had no window for.
+    /// Refusal if no provider could have answered: an incompatible request, or one too long for all windows.
     unsaid: Option<Refusal>,
-    /// A provider failed, or could not be asked now: another time it might have answered.
+    /// True if a provider failed or was not available: a later request might succeed.
     missed: bool,
-    /// Which choices of the client's it is for.
+    /// Choices of the client's request that this run serves.
     choices: Choices,
-    /// Members that the offer at work refused, though no client sent them.
+    /// Members of the gateway's own that the current offer refused.
     left_out: Extras,
-    /// Choices are to be asked for one by one from here on.
+    /// Choices that are to be requested one by one.
     one_by_one: Option<OneByOne>,
-    /// All who could have been asked were full.
+    /// True if all candidates were at their limit.
     crowded: bool,
 }
 
@@ -162,7 +165,7 @@ pub async fn run(x: &mut Exchange<'_>, body: RequestBody) -> Result<Ended, Refus
 }
 
 impl Run<'_, '_> {
-    /// The attempt loop.
+    /// Runs the attempt loop.
     async fn drive(&mut self) -> Result<Ended, Refusal> {
         let mut course = self.course();
         let mut next = course.start(self.now());
@@ -257,7 +260,7 @@ impl Run<'_, '_> {
         self.x.house.clock.now()
     }
 
-    /// One attempt with one offer, from the request's bytes to the last byte for the client.
+    /// Makes one attempt at an offer, from the bytes of the request to the last byte for the client.
     async fn attempt(&mut self, offer: &Arc<OfferLive>, number: u32) -> Result<Ended, Stop> {
         let begun = Instant::now();
         #[cfg(feature = "inject")]
@@ -295,7 +298,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Sleeps for a provider's sake, then goes on; the error is the end of it all.
+    /// Waits for a provider, then continues; an error ends the request.
     async fn pause(&mut self, span: Duration, course: &mut Course) -> Result<Next, Ended> {
         let began = clock::now();
         let never = std::pin::pin!(std::future::pending::<()>());
@@ -307,16 +310,16 @@ impl Run<'_, '_> {
         }
     }
 
-    /// The client left, or may no longer listen. It pays for what it received.
+    /// Ends the request of a client that left or whose key was revoked. It pays for the part that it received.
     fn left(&mut self) -> Ended {
         settle::left(self);
         settle::void(self, "left");
         Ended::Left
     }
 
-    /// Nobody answered, or nobody could take a broken answer further.
+    /// Ends a request that no provider answered, or whose broken stream no provider continued.
     async fn give_up(&mut self, course: &Course, retry_after: u32) -> Result<Ended, Refusal> {
-        // What of a broken answer was delivered is not charged either.
+        // The delivered part of a broken response is not charged either.
         settle::void(self, "failed");
         self.missed |= course.has_others();
         self.crowded = course.was_crowded();
@@ -330,15 +333,14 @@ impl Run<'_, '_> {
             };
             refusal.with("attempts", course.details(name)).retry_after(retry_after)
         });
-        // Of one choice the request for all of them tells the client.
+        // The refusal of one choice is written by the request for all of them.
         if !self.progress.has_head() || self.choices != Choices::All {
             return Err(refusal);
         }
         Ok(pump::fail(self, &refusal).await)
     }
 
-    /// How a provider takes the answer over: it continues the text if it can,
-    /// else it starts over.
+    /// Returns the rescue by a provider: it continues the text if it can, else it starts over.
     fn rescue_with(&mut self, offer: &OfferLive) -> (Rescue, Option<String>) {
         if attempt::target(self, offer, penstock_contract::Dialect::Chat, self.at).continuation().is_none() {
             return (Rescue::StartOver, None);

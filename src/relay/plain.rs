@@ -1,5 +1,5 @@
-//! A plain answer: read whole, translated, completed with both objects, sent
-//! with its exact length. Long lists may take several calls to one provider.
+//! Buffered response: it is read to its end, passes the response body filters, and is sent with its exact length. Long
+//! lists may take several calls to one provider.
 
 use super::Run;
 use super::attempt::{self, Answering, Stop};
@@ -18,8 +18,8 @@ use penstock_contract::{Answer, Call, Fault, FaultKind, Reply, Target, Task, Usa
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Answers of a shape up to this size are translated where they are; longer
-/// ones on a thread that may take its time.
+/// Largest response of a shape that is translated on the thread of its request, bytes; longer ones are translated on
+/// another.
 const QUICK: usize = 256 * 1024;
 
 /// Makes one attempt at a buffered response.
@@ -102,7 +102,7 @@ impl ResponseContext for BufferedResponse<'_, '_, '_> {
     }
 }
 
-/// Makes the calls one after the other: an attempt has one seat.
+/// Makes the calls one after the other: an attempt has one permit.
 async fn ask(
     run: &mut Run<'_, '_>,
     offer: &Arc<OfferLive>,
@@ -113,7 +113,7 @@ async fn ask(
     let mut answers = Vec::with_capacity(calls.len());
     let mut room = run.x.live.settings.limits.response_buffer;
     for call in calls {
-        // A plain answer's head comes when all of it is generated; with some providers only white space does until then.
+        // The head comes when the response is complete; some providers send white space until then.
         let due = clock::now() + timeouts.plain;
         let mut answering = attempt::open(run, offer, speech, call, timeouts.plain).await?;
         let body = whole(run, &mut answering, (due, timeouts.idle), room).await?;
@@ -125,14 +125,14 @@ async fn ask(
     Ok(answers)
 }
 
-/// The headers that the answer is read with.
+/// Returns the response headers that the translation needs.
 fn heard(answering: &Answering, speech: Speech) -> Vec<Option<Box<str>>> {
     let value = |name: &&str| answering.way.field(name).and_then(attempt::text).map(Into::into);
     speech.heeds().iter().map(value).collect()
 }
 
-/// The whole body, within its cap. Its first byte other than white space is waited for until `due`; after that
-/// white space does not count as progress.
+/// Reads the body, at most `cap` bytes. The first byte other than white space must come before `due`; after that white
+/// space does not count as progress.
 pub async fn whole(
     run: &mut Run<'_, '_>,
     answering: &mut Answering,
@@ -142,7 +142,7 @@ pub async fn whole(
     let mut body = BytesMut::new();
     let mut only: Option<Bytes> = None;
     let (mut begun, mut alarm) = (false, clock::now() + idle);
-    // What has waited for its head as long as it may is given a moment for its body.
+    // After a long wait for the head, the body still has the idle timeout.
     let due = due.max(alarm);
     loop {
         let until = if begun { alarm } else { alarm.min(due) };
@@ -156,7 +156,7 @@ pub async fn whole(
             return Err(Stop::Fault(Fault::new(FaultKind::Malformed)));
         }
         run.weight.add(run.x, piece.len())?;
-        // An answer that comes in one piece is not copied.
+        // A body that arrives in one piece is not copied.
         match only.take() {
             None if body.is_empty() => only = Some(piece),
             first => {
@@ -168,8 +168,7 @@ pub async fn whole(
     Ok(only.unwrap_or_else(|| body.freeze()))
 }
 
-/// The answer for the client. Millions of numbers are read away from the async
-/// threads, which have streams to serve.
+/// Translates the response. Long vectors are read on a thread outside the async runtime, which has streams to serve.
 async fn translate(
     run: &mut Run<'_, '_>,
     offer: &Arc<OfferLive>,

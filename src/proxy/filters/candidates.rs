@@ -80,7 +80,7 @@ pub(super) async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Option<Sel
                     refusal.get_or_insert(lacks);
                 }
             }
-            // Nobody knows yet whether it fits: that is no word on this model.
+            // The prompt was not counted, so other models are not tried either.
             Err(unknown) if matches!(unknown.code, Code::Overloaded | Code::Internal) => return Err(unknown),
             Err(too_long) => {
                 refusal.get_or_insert(too_long);
@@ -93,7 +93,7 @@ pub(super) async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Option<Sel
     Ok(Some(selection))
 }
 
-/// The model of an ask, by the name in it, for a key that may use it.
+/// Returns the model with this name, if the key may use it for the request.
 ///
 /// # Errors
 /// No such model, one for other work, or one that this key may not use.
@@ -110,7 +110,7 @@ pub fn model_of(x: &mut Exchange<'_>, ask: &Ask, name: &str) -> Result<Arc<Model
     Ok(model)
 }
 
-/// The model with this id or alias.
+/// Returns the model with this id or alias.
 ///
 /// # Errors
 /// There is none.
@@ -119,8 +119,7 @@ pub fn model_named(live: &Live, name: &str) -> Result<Arc<ModelLive>, Refusal> {
     found.cloned().ok_or_else(|| no_model(live, name))
 }
 
-/// There is no model of this name. One with a suffix that is no flavor, behind a name that is a model's, is told the
-/// flavors.
+/// Refusal of an unknown model. If the name is that of a model with an unknown suffix, it lists the flavors.
 pub fn no_model(live: &Live, name: &str) -> Refusal {
     let shown = |text: &str| text.chars().take(SHOWN).collect::<String>();
     let suffixed = name.rsplit_once(':').filter(|(base, _)| live.catalog.resolve(base).is_some());

@@ -37,7 +37,7 @@ fn most(x: &Exchange<'_>, chosen: &Selection, ask: &Ask, habits: Habits, at: u64
         return Cost { input, output, money: MicroCredits(0) };
     }
     let billing = &x.live.settings.billing;
-    // Money is held with more care than tokens: as much as the reserve takes for an answer without a cap.
+    // Money is reserved more carefully than tokens: as much as the reservation for a response without a cap.
     let usual = habits.output.max(billing.reserve_output_tokens);
     let offers = || chosen.entries.iter().filter_map(|entry| x.live.offers.get(entry.offer));
     let with_credits = billing.prepaid || !offers().all(|offer| offer.bill.in_energy(at));
@@ -48,8 +48,7 @@ fn most(x: &Exchange<'_>, chosen: &Selection, ask: &Ask, habits: Habits, at: u64
     Cost { input, output, money: worth.max().unwrap_or_default() }
 }
 
-/// Tokens of all answers together that an offer may give: what the client allows or else as usual, as far as the
-/// offer can.
+/// Returns the most tokens of all choices of an offer: the client's cap or else the usual number, at most the offer's.
 fn longest(offer: &OfferLive, chosen: &Selection, ask: &Ask, usual: u64) -> u64 {
     if ask.kind != Kind::Chat {
         return 0;
@@ -60,7 +59,7 @@ fn longest(offer: &OfferLive, chosen: &Selection, ask: &Ask, usual: u64) -> u64 
     ask.max_tokens.unwrap_or(usual).min(most).min(window).saturating_mul(u64::from(ask.n))
 }
 
-/// Tokens in and out. Work that is not counted in tokens uses none of them.
+/// Returns the tokens of input and output. Work that is not counted in tokens uses none.
 fn tokens(ask: &Ask, usual: u64) -> (u64, u64) {
     let input = ask.counted(0).input.max(1);
     match ask.kind {
@@ -75,7 +74,7 @@ fn tokens(ask: &Ask, usual: u64) -> (u64, u64) {
     }
 }
 
-/// What is done, at most.
+/// Returns the most work of an offer.
 fn work(offer: &OfferLive, ask: &Ask, input: u64, output: u64) -> Done {
     match &ask.task {
         Task::Talk | Task::Embed(_) | Task::Rerank(_) => {

@@ -40,7 +40,7 @@ fn reserve(x: &Exchange<'_>, ask: &Ask, chosen: &Selection, at: u64) -> Result<H
             None => need,
             Some(most) => Need {
                 credits: most.credits.max(need.credits),
-                // The energy wallet pays only where it may pay whoever answers.
+                // The energy wallet pays only if it may pay for each candidate.
                 energy: most.energy.zip(need.energy).map(|(one, other)| one.max(other)),
                 eur: most.eur.max(need.eur),
             },
@@ -50,13 +50,13 @@ fn reserve(x: &Exchange<'_>, ask: &Ask, chosen: &Selection, at: u64) -> Result<H
     x.house.ledger.reserve(&grant.account.id, &grant.public_id, id, most.unwrap_or_default(), billing.prepaid)
 }
 
-/// The most work that an offer may do for an ask.
+/// Returns the most work that an offer may do for a request.
 fn done(offer: &OfferLive, ask: &Ask, usual: u64) -> Done {
     let input = ask.most_input();
     match ask.kind {
         Kind::Chat => {
             let window = offer.offer.context_length;
-            // Choices that are asked for one by one have the prompt each.
+            // Choices that are requested separately have the prompt each.
             let input = input.min(window).saturating_mul(u64::from(ask.n));
             let cap =
                 ask.max_tokens.unwrap_or(usual).min(offer.offer.max_output.unwrap_or(window)).min(window);
@@ -68,7 +68,7 @@ fn done(offer: &OfferLive, ask: &Ask, usual: u64) -> Done {
     }
 }
 
-/// So many images; so much sound as its file holds by measure, or as its bytes can hold.
+/// Returns the most work of an image or audio request: images, or the measured or possible seconds of the file.
 pub(super) fn media(offer: &OfferLive, ask: &Ask) -> Done {
     match &ask.task {
         Task::Draw(draw) => images(draw.n, draw, ask, offer),

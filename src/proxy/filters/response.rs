@@ -7,8 +7,8 @@ use std::future::{Future, ready};
 
 /// Step that a response body passes on its way to the client.
 ///
-/// The output does not depend on how the bytes of the provider were cut. Events that need no translation pass as the
-/// bytes that came.
+/// The output does not depend on how the bytes of the provider were cut. Events that need no translation keep
+/// their bytes.
 pub trait ResponseBodyFilter {
     /// Name of the filter in the documentation of the list.
     const NAME: &'static str;
@@ -53,7 +53,7 @@ pub struct StreamPiece<'p> {
 /// End of a streamed body.
 #[derive(Default)]
 pub struct StreamEnd {
-    /// Usage that the client is told.
+    /// Usage that the client receives.
     pub usage: Option<Usage>,
     /// Objects of the settlement, JSON members without braces.
     pub settled: Vec<u8>,

@@ -1,5 +1,5 @@
-//! One choice of several: an exchange of its own with the attempts of a whole request, whose answer goes to the
-//! client's exchange and not to the client.
+//! One choice of several: an exchange of its own with all attempts of a request, whose response goes to the client's
+//! exchange and not to the client.
 
 use super::super::select::Selection;
 use super::super::watch::Watch;
@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio::sync::mpsc::Sender;
 
-/// All that the choices of one request have in common.
+/// State that the choices of one request share.
 pub(super) struct Seed<'a> {
     house: &'a Arc<House>,
     live: Arc<Live>,
@@ -30,40 +30,40 @@ pub(super) struct Seed<'a> {
     work: Work,
     started: Instant,
     flavor: Option<&'static str>,
-    /// The request with one choice.
+    /// Request with one choice.
     ask: Ask,
     chosen: Selection,
     deadline: Instant,
     at: u64,
     /// Progress of the client's stream: the head alone may have been sent.
     progress: ResponseProgress,
-    /// The parent is a line of a batch, which may be asked to leave.
+    /// Signal of a parent that is a line of a batch and may be asked to give up its permit.
     back: Option<CancelLine>,
-    /// Ends all of them.
+    /// Cancels all choices.
     pub(super) cancel: CancelLine,
-    /// Who sends the first content, and at which attempt.
+    /// Provider of the first content, and the number of its attempt.
     pub(super) told: Arc<OnceLock<(Box<str>, u32)>>,
-    /// Attempts before.
+    /// Attempts before the choices.
     pub(super) before: u64,
 }
 
-/// How a choice ended.
+/// End of a choice.
 pub(super) struct End {
     pub(super) index: u32,
     ended: Result<Ended, Refusal>,
-    /// All who could have been asked were full.
+    /// True if all candidates were at their limit.
     pub(super) crowded: bool,
-    /// What it used, and of whom.
+    /// Usage of the choice, and its offer.
     pub(super) part: Option<Part>,
     pub(super) finish: Option<Finish>,
-    /// The completion, if it is no stream.
+    /// Completion, if it is no stream.
     pub(super) body: Bytes,
     spent: settle::Spent,
     record: Record,
 }
 
 impl<'a> Seed<'a> {
-    /// The seed of a request's choices; offers that failed it are not asked again.
+    /// Creates the shared state of a request's choices; offers that failed are not asked again.
     pub(super) fn of(run: &Run<'_, 'a>, failed: impl Fn(usize) -> bool) -> Self {
         let mut chosen = run.chosen.clone();
         chosen.entries.retain(|entry| !failed(entry.offer));
@@ -89,7 +89,7 @@ impl<'a> Seed<'a> {
         }
     }
 
-    /// How many choices are asked for at the same time.
+    /// Returns the number of choices that are requested at the same time.
     pub(super) fn width(&self) -> usize {
         let offers = self.chosen.entries.iter().filter_map(|entry| self.live.offers.get(entry.offer));
         let seats = offers.map(|offer| offer.offer.provider.seats);
@@ -101,17 +101,17 @@ impl<'a> Seed<'a> {
 }
 
 impl End {
-    /// Leaves what it spent and noted to the client's request.
+    /// Adds the energy and the record of the choice to the client's request.
     pub(super) fn leave(&mut self, run: &mut Run<'_, '_>) {
         run.spent.merge(std::mem::take(&mut self.spent));
         let (mine, all) = (&mut self.record, &mut run.x.record);
         all.attempts.append(&mut mine.attempts);
-        // They ran at the same time.
+        // Choices run at the same time.
         all.waited = all.waited.max(mine.waited);
         all.queued = all.queued.max(mine.queued);
     }
 
-    /// Why no other choice is worth asking for.
+    /// Returns the reason why no other choice is requested.
     pub(super) fn halts(&self) -> Option<Halt> {
         match &self.ended {
             Ok(Ended::Written) => None,
@@ -121,7 +121,7 @@ impl End {
     }
 }
 
-/// Asks for one choice. Boxed here: a request for several holds those for one.
+/// Requests one choice. The future is boxed, since a request for several choices contains those for one.
 pub(super) fn ask<'s>(seed: &'s Seed<'_>, index: u32, pieces: Sender<Bytes>) -> Asking<'s> {
     Box::pin(async move {
         let pieces = seed.ask.stream.then_some(pieces);
