@@ -1,10 +1,15 @@
-//! The phases of a request, in Pingora's names and order.
+//! Phases of a request, in Pingora's names and order.
 //!
-//! Endpoints answer inside `request_filter`, and those of inference call the failover driver (`crate::relay`) there. The
-//! driver runs the attempts itself, because the loop of pingora-proxy 0.9 replays no request body over 64 KiB and sends
-//! the response head before the first token is known.
+//! Endpoints answer inside `request_filter`, and those of inference call the failover driver (`crate::proxy::failover`) there.
+//! The driver connects to providers itself, for two reasons: the loop of pingora-proxy 0.9 replays no request body
+//! above 64 KiB, and it sends the response head before the first token is known, after which no other provider can
+//! answer. It calls the hooks of a response in Pingora's order, by the same functions as [`Gateway`]:
+//! [`filters::response_filter`] for the head, then [`filters::response_body_filter`] for each piece of the body, with
+//! `end_of_stream` at its end. Its `upstream_peer`, `fail_to_connect` and `error_while_proxy` do what Pingora's hooks
+//! of these names decide.
 
 use super::RequestOrigin;
+use super::filters::{self, Metered, RequestFilterChain, RequestFilters, ResponseContext};
 use crate::http::After;
 use crate::proxy::batch_line;
 use crate::proxy::downstream::Caller;
@@ -12,19 +17,22 @@ use crate::proxy::exchange::{Ended, Exchange, ExchangeState, Route};
 use crate::state::House;
 use crate::telemetry::panics;
 use async_trait::async_trait;
-use penstock_contract::{Code, Refusal};
+use bytes::Bytes;
+use penstock_contract::{Answer, Code, Fault, FaultKind, Out, Refusal, Reply, Usage, Whole};
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora_core::modules::http::HttpModules;
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_error::{Error, ErrorType, Result};
+use pingora_http::ResponseHeader;
 use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
+use std::time::Duration;
 
-/// The gateway as Pingora's proxy runs it.
+/// Gateway, as Pingora's proxy runs it.
 pub struct Gateway {
     house: Weak<House>,
 }
@@ -35,7 +43,7 @@ pub struct RequestContext {
     origin: Option<RequestOrigin>,
     state: ExchangeState,
     route: Option<Route>,
-    /// Refusal that is still to be written, or was.
+    /// Refusal of the request, written or to be written.
     refusal: Option<Refusal>,
     ended: Option<Ended>,
 }
@@ -65,7 +73,7 @@ impl RequestContext {
         error
     }
 
-    /// Ends the phases of a request whose client is gone.
+    /// Ends the phases of a request whose client has left.
     fn leave(&mut self) -> Box<Error> {
         self.ended = Some(Ended::Left);
         Error::new_down(ErrorType::ConnectionClosed)
@@ -84,14 +92,14 @@ impl ProxyHttp for Gateway {
     /// Pingora's compression of responses is not used.
     fn init_downstream_modules(&self, _: &mut HttpModules) {}
 
-    /// Takes over the connection, on the first request too: the guard hands it to the session.
+    /// Takes over the connection, also on its first request: the guard hands it to the session.
     fn on_connection_reuse(&self, _: &mut Session, ctx: &mut Self::CTX, origin: Box<dyn Any + Send + Sync>) {
         if let (Some(ctx), Ok(origin)) = (ctx, origin.downcast::<RequestOrigin>()) {
             ctx.origin = Some(*origin);
         }
     }
 
-    /// Finds the request id, the route, the API key and its scope.
+    /// Finds the request id and the route, and runs the early checks of the request filters.
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Self::CTX) -> Result<()> {
         let ctx = ctx.as_mut().ok_or_else(stopped)?;
         let session = session.as_downstream_mut();
@@ -107,7 +115,11 @@ impl ProxyHttp for Gateway {
         let mut exchange = ctx.exchange(session);
         let found = panics::caught(pin!(async {
             exchange.read_head();
-            early.map_or_else(|| exchange.find_route(), Err)
+            let route = early.map_or_else(|| exchange.find_route(), Err)?;
+            if let Route::Endpoint(endpoint, _) = &route {
+                RequestFilters::early_check(&mut exchange, *endpoint)?;
+            }
+            Ok(route)
         }))
         .await;
         match found.unwrap_or_else(|| Err(exchange.panicked())) {
@@ -119,7 +131,7 @@ impl ProxyHttp for Gateway {
         }
     }
 
-    /// Reads the body, asks the limits, reserves credits, and answers.
+    /// Answers by the endpoint; an inference request passes the request filters and the failover driver.
     async fn request_filter(&self, session: &mut Session, ctx: &mut Self::CTX) -> Result<bool> {
         let ctx = ctx.as_mut().ok_or_else(stopped)?;
         let Some(route) = ctx.route.take() else { return Err(ctx.refuse(Refusal::new(Code::Internal))) };
@@ -143,7 +155,7 @@ impl ProxyHttp for Gateway {
                 }
             }
             Err(refusal) if answered => {
-                // A stream that has begun is cut: nothing else can be said.
+                // A stream that has begun is cut: no refusal can be sent any more.
                 ctx.state.record.refused(&refusal);
                 ctx.refusal = Some(refusal);
                 Err(ctx.leave())
@@ -152,9 +164,36 @@ impl ProxyHttp for Gateway {
         }
     }
 
-    /// Never asked: the failover driver connects to providers inside `request_filter`.
+    /// Returns an error: the failover driver connects to providers inside `request_filter`, so that Pingora's own loop
+    /// is never entered. The hooks below would let nothing of a provider pass there.
     async fn upstream_peer(&self, _: &mut Session, _: &mut Self::CTX) -> Result<Box<HttpPeer>> {
         Err(Error::new(ErrorType::InternalError))
+    }
+
+    /// Removes the fields of a provider from a response head. The driver calls the same function.
+    async fn response_filter(
+        &self,
+        _: &mut Session,
+        head: &mut ResponseHeader,
+        _: &mut Self::CTX,
+    ) -> Result<()> {
+        filters::response_filter(head);
+        Ok(())
+    }
+
+    /// Runs the response body filters. The driver calls the same function for each piece of a stream.
+    fn response_body_filter(
+        &self,
+        _: &mut Session,
+        body: &mut Option<Bytes>,
+        end_of_stream: bool,
+        ctx: &mut Self::CTX,
+    ) -> Result<Option<Duration>> {
+        let ctx = ctx.as_mut().ok_or_else(stopped)?;
+        let mut downstream = Out::default();
+        let filtered = filters::response_body_filter(&mut **ctx, body.take(), end_of_stream, &mut downstream);
+        *body = (!downstream.is_empty()).then(|| downstream.0.concat().into());
+        filtered.map(|()| None).map_err(|_| ctx.refuse(Refusal::new(Code::Internal)))
     }
 
     /// Writes the refusal in the dialect of the caller.
@@ -197,8 +236,31 @@ impl ProxyHttp for Gateway {
     }
 }
 
+/// Response of Pingora's own loop. It has no translation and no reservation, so the filters let nothing pass.
+impl ResponseContext for RequestContext {
+    type Error = Fault;
+
+    fn translation(&mut self) -> Option<&mut (dyn Reply + 'static)> {
+        None
+    }
+
+    fn note(&mut self, _bytes: usize) {}
+
+    async fn translate(&mut self, _: Vec<Answer>) -> std::result::Result<Whole, Fault> {
+        Err(Fault::new(FaultKind::Malformed))
+    }
+
+    fn counted(&self, _output_bytes: usize) -> Usage {
+        Usage::default()
+    }
+
+    fn settle(&mut self, _: Metered) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
 impl RequestContext {
-    /// Notes how the response ended, and what becomes of the connection.
+    /// Records the end of the response and the action on the connection.
     fn end(&mut self, ended: Ended, after: After) {
         self.ended = Some(ended);
         if let Some(origin) = &self.origin {

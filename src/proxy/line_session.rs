@@ -1,4 +1,4 @@
-//! A line of a batch as a Pingora session: its body is there already, and its response is kept instead of sent.
+//! Pingora session of a batch line: its body is known from the start, and its response is stored instead of sent.
 
 use super::RequestOrigin;
 use crate::proxy::downstream::Line;
@@ -27,7 +27,7 @@ pub struct LineSession {
 }
 
 impl LineSession {
-    /// A session that posts `body` to `path`.
+    /// Creates a session that posts `body` to `path`.
     ///
     /// # Errors
     /// The path is not a request target.
@@ -39,7 +39,7 @@ impl LineSession {
         Ok(ServerSession::new_custom(Box::new(session)))
     }
 
-    /// The session of one choice, whose request was read with that for all of them.
+    /// Creates the session of one choice, whose request was parsed with that for all choices.
     #[must_use]
     pub fn of_choice(line: Arc<Line>) -> ServerSession {
         let (mut parts, ()) = http::Request::new(()).into_parts();
@@ -109,7 +109,7 @@ impl Session for LineSession {
         Ok(ended)
     }
 
-    // A line has no socket: nothing of it times out here.
+    // A line has no socket, so that no timeout applies here.
     fn set_read_timeout(&mut self, _timeout: Option<Duration>) {}
 
     fn get_read_timeout(&self) -> Option<Duration> {
@@ -150,7 +150,7 @@ impl Session for LineSession {
         self.read == 0 && self.body.is_none()
     }
 
-    /// Ends when the batch or a request at once wants the line to end.
+    /// Ends when the batch or an interactive request ends the line.
     async fn read_body_or_idle(&mut self, no_body_expected: bool) -> Result<Option<Bytes>> {
         if !no_body_expected && self.body.is_some() {
             return self.read_body_bytes().await;

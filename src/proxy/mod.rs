@@ -1,5 +1,5 @@
 //! Pingora's proxy as this gateway uses it: [`Gateway`] implements its phases, and every request of a client and
-//! every line of a batch enters through [`HttpProxy::process_new_http`]. The guard (`crate::front`) reads and checks
+//! every line of a batch enters through [`HttpProxy::process_new_http`]. The guard (`crate::server`) reads and checks
 //! heads before that, and `crate::proxy::batch_line` wraps lines as sessions.
 //!
 //! [`HttpProxy::process_new_http`]: pingora_core::apps::HttpServerApp::process_new_http
@@ -10,6 +10,7 @@ pub mod downstream;
 pub mod endpoint;
 pub mod exchange;
 pub mod failover;
+pub mod filters;
 mod gateway;
 mod line_session;
 pub mod multipart;

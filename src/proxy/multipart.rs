@@ -7,7 +7,7 @@ use crate::storage::files::disk;
 use crate::storage::spool::Spooled;
 use bytes::Bytes;
 use http::header;
-use penstock_contract::{Ask, Code, Fields, Kind, Refusal, Task};
+use penstock_contract::{Code, Refusal, Task};
 use penstock_media::speech::Upload;
 use std::time::Instant;
 use tokio::time::timeout;
@@ -16,8 +16,8 @@ impl Exchange<'_> {
     /// Reads a complete form within its limits.
     ///
     /// # Errors
-    /// Returns a refusal if there is no form, it is too large, too slow or truncated, or a part is invalid.
-    pub async fn sound(&mut self) -> Result<(Ask, Spooled), Refusal> {
+    /// No form, too large, too slow, cut short, or what is wrong with a part.
+    pub async fn sound(&mut self) -> Result<(Box<str>, Task, Spooled), Refusal> {
         self.plain_encoding()?;
         let kind = self.caller.field(header::CONTENT_TYPE).unwrap_or_default();
         let upload = Upload::new(std::str::from_utf8(kind).unwrap_or_default())?;
@@ -29,9 +29,7 @@ impl Exchange<'_> {
         let read = timeout(within, self.read_form(upload, cap)).await;
         let read = read.unwrap_or_else(|_| Err(Refusal::new(Code::RequestTimeout)));
         self.invited(read.is_ok());
-        let (model, task, sound) = read?;
-        let ask = Ask::plain(Kind::Transcription, Bytes::new(), Fields::default(), model, task);
-        Ok((ask, sound))
+        read
     }
 
     async fn read_form(

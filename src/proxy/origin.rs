@@ -1,4 +1,4 @@
-//! The origin of a request: the connection, the stream or the batch line that it came from.
+//! Origin of a request: the connection, the stream or the batch line that it came from.
 
 use crate::http::After;
 use crate::http::receive_window::Body;
@@ -11,17 +11,17 @@ use std::sync::Arc;
 /// Origin of a request.
 #[derive(Clone)]
 pub enum RequestOrigin {
-    /// A connection over HTTP/1.1 or 1.0.
+    /// Connection over HTTP/1.1 or 1.0.
     Http1(Arc<Connection>),
-    /// A stream of a connection over HTTP/2.
+    /// Stream of an HTTP/2 connection.
     Http2(Arc<Http2Stream>),
-    /// A line of a batch, or one choice of a request for several.
+    /// Line of a batch, or one choice of a request for several.
     Line(Arc<Line>),
 }
 
 /// State that an HTTP/2 stream shares with the guard.
 pub struct Http2Stream {
-    /// Share of the body in the window of the connection.
+    /// Share of the body in the flow-control window of the connection.
     body: Mutex<Body>,
     /// Refusal of a head that Pingora accepts.
     refusal: Option<Refusal>,
@@ -29,7 +29,7 @@ pub struct Http2Stream {
 }
 
 impl Http2Stream {
-    /// A stream with its share of the connection's window, and the refusal of its head if that is wrong.
+    /// Creates a stream with its share of the connection's window, and the refusal of its head if that is invalid.
     #[must_use]
     pub fn new(body: Body, refusal: Option<Refusal>) -> Arc<Self> {
         Arc::new(Self { body: Mutex::new(body), refusal, given_up: Mutex::new(false) })
@@ -40,7 +40,7 @@ impl Http2Stream {
         self.body.lock().reads(read);
     }
 
-    /// Notes whether the client reset the stream.
+    /// Records whether the client reset the stream.
     pub fn set_given_up(&self, given_up: bool) {
         *self.given_up.lock() = given_up;
     }
@@ -53,7 +53,7 @@ impl Http2Stream {
 }
 
 impl RequestOrigin {
-    /// The refusal of a head that Pingora accepts.
+    /// Returns the refusal of a head that Pingora accepts.
     #[must_use]
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
@@ -62,7 +62,7 @@ impl RequestOrigin {
         }
     }
 
-    /// The line of a batch.
+    /// Returns the line of a batch.
     #[must_use]
     pub const fn line(&self) -> Option<&Arc<Line>> {
         match self {
@@ -71,7 +71,7 @@ impl RequestOrigin {
         }
     }
 
-    /// Notes what becomes of the connection.
+    /// Sets the action on the connection after the exchange.
     pub fn set_after(&self, after: After) {
         if let Self::Http1(connection) = self {
             connection.set_after(after);

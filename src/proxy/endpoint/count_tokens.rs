@@ -3,7 +3,7 @@
 use super::Endpoint;
 use crate::proxy::context_window;
 use crate::proxy::exchange::{Ended, Exchange, ended};
-use crate::proxy::failover::model_of;
+use crate::proxy::filters::model_of;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;

@@ -5,12 +5,15 @@ use super::Endpoint;
 use crate::config::settings::ImageFormat;
 use crate::proxy::exchange::{Ended, Exchange};
 use crate::proxy::failover;
+use crate::proxy::filters::RequestBody;
 use crate::proxy::response::head::Head;
 use crate::storage::spool::Spooled;
+use crate::upstream::config_snapshot::Live;
 use async_trait::async_trait;
+use bytes::Bytes;
 use http::{Method, header};
 use penstock_auth::KeyScope;
-use penstock_contract::{Code, Refusal, Task};
+use penstock_contract::{Ask, Code, Refusal, Task};
 use std::time::Duration;
 
 /// Endpoint of image generation.
@@ -40,19 +43,21 @@ impl Endpoint for Generations {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
         let body = x.json_body().await?;
-        let mut ask = penstock_admission::images_with(
-            body,
-            &x.live.admission,
-            x.live.settings.default_models.images.as_deref(),
-        )?;
-        let unsaid = ask.value("response_format").is_none_or(|format| format == b"null");
-        if let Task::Draw(draw) = &mut ask.task
-            && unsaid
-        {
-            draw.base64 |= x.live.settings.compatibility.images == ImageFormat::B64Json;
-        }
-        failover::run(x, &ask).await
+        failover::run(x, RequestBody::Json(body, parse)).await
     }
+}
+
+/// Parses the body; the configuration fills in the model and the format where the client names none.
+fn parse(body: Bytes, live: &Live) -> Result<Ask, Refusal> {
+    let default = live.settings.default_models.images.as_deref();
+    let mut ask = penstock_admission::images_with(body, &live.admission, default)?;
+    let unsaid = ask.value("response_format").is_none_or(|format| format == b"null");
+    if let Task::Draw(draw) = &mut ask.task
+        && unsaid
+    {
+        draw.base64 |= live.settings.compatibility.images == ImageFormat::B64Json;
+    }
+    Ok(ask)
 }
 
 /// Endpoint of a generated image. The URL is the only credential: clients fetch images without their API key.
@@ -109,7 +114,7 @@ fn head(x: &Exchange<'_>, left: Duration) -> Head {
         .with("cross-origin-resource-policy", "cross-origin")
 }
 
-async fn send(x: &mut Exchange<'_>, image: &Spooled, mut piece: bytes::Bytes) -> Ended {
+async fn send(x: &mut Exchange<'_>, image: &Spooled, mut piece: Bytes) -> Ended {
     let mut at = 0;
     loop {
         at += piece.len() as u64;

@@ -3,6 +3,8 @@
 use super::Endpoint;
 use crate::proxy::exchange::{Ended, Exchange};
 use crate::proxy::failover;
+use crate::proxy::filters::RequestBody;
+use crate::upstream::config_snapshot::Live;
 use async_trait::async_trait;
 use http::Method;
 use penstock_admission::Purpose;
@@ -36,7 +38,8 @@ impl Endpoint for Messages {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
         let body = x.json_body().await?;
-        let ask = penstock_admission::messages(body, &x.live.admission, Purpose::Generate)?;
-        failover::run(x, &ask).await
+        let parse =
+            |body, live: &Live| penstock_admission::messages(body, &live.admission, Purpose::Generate);
+        failover::run(x, RequestBody::Json(body, parse)).await
     }
 }

@@ -3,7 +3,7 @@
 use super::{Endpoint, decoded};
 use crate::auth::key_cache::Grant;
 use crate::proxy::exchange::{Ended, Exchange};
-use crate::proxy::failover::no_model;
+use crate::proxy::filters::no_model;
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;

@@ -4,6 +4,8 @@
 use super::Endpoint;
 use crate::proxy::exchange::{Ended, Exchange};
 use crate::proxy::failover;
+use crate::proxy::filters::RequestBody;
+use crate::upstream::config_snapshot::Live;
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
@@ -37,7 +39,7 @@ impl Endpoint for Rerank {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
         let body = x.json_body().await?;
-        let ask = penstock_admission::rerank(body, &x.live.admission)?;
-        failover::run(x, &ask).await
+        let parse = |body, live: &Live| penstock_admission::rerank(body, &live.admission);
+        failover::run(x, RequestBody::Json(body, parse)).await
     }
 }

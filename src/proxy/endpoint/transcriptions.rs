@@ -3,6 +3,7 @@
 use super::Endpoint;
 use crate::proxy::exchange::{Ended, Exchange};
 use crate::proxy::failover;
+use crate::proxy::filters::RequestBody;
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
@@ -30,7 +31,7 @@ impl Endpoint for Transcriptions {
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
-        let (ask, sound) = x.sound().await?;
-        failover::run_with(x, &ask, Some(sound)).await
+        let (model, task, sound) = x.sound().await?;
+        failover::run(x, RequestBody::Form(model, task, sound)).await
     }
 }

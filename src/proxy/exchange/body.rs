@@ -1,5 +1,4 @@
-//! The body of a request: whether it may come, within which limits, and how it
-//! is gathered.
+//! Request body: admission of it, its limits, and reading it into one buffer.
 
 use super::Exchange;
 use crate::http::buffer_pool::Buffers;
@@ -16,15 +15,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{timeout, timeout_at};
 
-/// The longest body that is read to its end although it is refused.
+/// Longest refused body that is read to its end, bytes.
 const SHORT: usize = 1 << 20;
-/// How long that may take.
+/// Timeout of that read.
 const SWALLOW: Duration = Duration::from_millis(500);
-/// A body of more needs room of its own in the window of its connection.
+/// Longest body that needs no wider window of its HTTP/2 connection, bytes.
 const BRIEF: usize = 4 << 10;
 
 impl Exchange<'_> {
-    /// Reads the whole JSON body within its limits.
+    /// Reads the JSON body within its limits.
     ///
     /// # Errors
     /// Wrong content type, too large, too slow, cut short.
@@ -47,12 +46,11 @@ impl Exchange<'_> {
         Ok(body)
     }
 
-    /// Lets a client that waits for it send its body, unless that is too large or the
-    /// house has enough to do; returns the announced length. Of a body that goes to the disk
-    /// at most `held` bytes are in memory; they count from the beginning.
+    /// Admits the body and sends `100 Continue` to a client that waits for it; returns the announced length. Of a body
+    /// that goes to the disk at most `held` bytes are in memory; they count from the start.
     ///
     /// # Errors
-    /// Larger than `cap`; no place in the house.
+    /// A body larger than `cap`, or no permit of admission control.
     pub(crate) async fn invite(&mut self, cap: usize, held: Option<usize>) -> Result<Option<usize>, Refusal> {
         let announced = self.content_length()?;
         if announced.is_some_and(|length| length > cap) {
@@ -69,7 +67,7 @@ impl Exchange<'_> {
         Ok(announced)
     }
 
-    /// Takes a place in the house, or waits a moment for one. A line of a batch takes none.
+    /// Takes a permit of admission control, or waits a moment for one. A line of a batch takes none.
     async fn enter(&mut self, bytes: usize) -> Result<(), Refusal> {
         if self.work == Work::BatchLine {
             return Ok(());
@@ -84,23 +82,23 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// Holds so many bytes more until it is over.
+    /// Counts more bytes of memory until the end of the exchange.
     ///
     /// # Errors
-    /// 503: all requests together hold too many.
+    /// 503 if all requests together hold too many.
     pub fn hold(&mut self, bytes: usize) -> Result<(), Refusal> {
         let overload = &self.house.overload;
         self.place.get_or_insert_with(|| overload.line()).grow(bytes)
     }
 
-    /// It met a mistake of the gateway's own: the connection, in whatever state it is, serves no other.
+    /// Records a panic: the connection, whose state is unknown, serves no other request.
     pub(crate) fn panicked(&mut self) -> Refusal {
         self.house.metrics.panicked();
         self.keep = false;
         Refusal::new(Code::Internal)
     }
 
-    /// The body is read, or will not be.
+    /// Ends the read of a body; `whole` is true if it is complete.
     pub(crate) fn invited(&mut self, whole: bool) {
         self.caller.reads(false);
         // The interim response marks the connection for closing while a body is unread.
@@ -146,8 +144,8 @@ impl Exchange<'_> {
             .ok_or_else(|| Refusal::because(Code::InvalidRequest, "content-length is not a number."))
     }
 
-    /// Reads what is left of a short body: a connection that is closed over unread
-    /// bytes is reset, and may take the refusal with it.
+    /// Reads the rest of a short body: a connection that is closed with unread bytes is reset, and the client may lose
+    /// the refusal.
     pub(super) async fn swallow(&mut self) {
         let awaits = !self.caller.field(header::EXPECT).unwrap_or_default().is_empty();
         let short = self.content_length().ok().flatten().is_some_and(|length| length <= SHORT);
@@ -158,10 +156,10 @@ impl Exchange<'_> {
     }
 }
 
-/// The byte order mark that some editors and libraries write before a text, in UTF-8.
+/// Byte order mark in UTF-8, which some editors and libraries write before a text.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// The body behind its byte order mark, which JSON does not have and readers may ignore (RFC 8259 §8.1).
+/// Removes a byte order mark, which is not part of JSON and which readers may ignore (RFC 8259 §8.1).
 fn without_mark(mut body: Bytes) -> Bytes {
     if body.starts_with(MARK) {
         body.advance(MARK.len());
@@ -174,7 +172,7 @@ pub(crate) fn too_large(cap: usize) -> Refusal {
         .with("limit_bytes", cap)
 }
 
-/// A body that could not be read to its end: too slow, or cut short.
+/// Refusal of a body that was not read to its end: too slow, or cut short.
 pub(crate) fn unread(error: &std::io::Error) -> Refusal {
     match error.kind() {
         ErrorKind::TimedOut => Refusal::new(Code::RequestTimeout),
@@ -185,8 +183,8 @@ pub(crate) fn unread(error: &std::io::Error) -> Refusal {
     }
 }
 
-/// Gathers a body in one buffer, never more than `cap`. A body that comes in one
-/// piece is not copied; the rest of a longer one is read to where it belongs.
+/// Reads a body of at most `cap` bytes into one buffer. A body that arrives in one piece is not copied; the rest of a
+/// longer one is read into the buffer directly.
 async fn gather(
     caller: &mut Caller<'_>,
     buffers: &Arc<Buffers>,
@@ -217,7 +215,7 @@ async fn gather(
     Ok(body.freeze())
 }
 
-/// A read within the silence that a client may keep.
+/// Awaits a read within the idle timeout of the client.
 async fn within<T>(idle: Duration, read: impl Future<Output = std::io::Result<T>>) -> Result<T, Refusal> {
     match timeout_at((clock::now() + idle).into(), read).await {
         Ok(read) => read.map_err(|error| unread(&error)),

@@ -1,5 +1,5 @@
-//! One request and its response: what the phases of the proxy (`crate::proxy`) do with it. Whatever ends it, the client
-//! hears its own dialect and the record is written once.
+//! Exchange: one request and its response, as the phases of the proxy (`crate::proxy`) handle them. Errors are written
+//! in the client's dialect, and the access record is written once.
 
 mod body;
 
@@ -19,7 +19,7 @@ use crate::upstream::config_snapshot::Live;
 use crate::upstream::count_queue::Counting;
 use bytes::Bytes;
 use http::header;
-use penstock_contract::{Code, Dialect, Refusal};
+use penstock_contract::{Dialect, Refusal};
 use penstock_limits::{Cost, Used, Work};
 use penstock_wire::host::Named;
 use std::net::{IpAddr, UdpSocket};
@@ -27,69 +27,69 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The status of a request that did not arrive in time.
+/// Status of a request that did not arrive in time.
 const LATE: u16 = 408;
-/// Bytes of an answer of our own that need no room: what is done is not refused for want of it.
+/// Bytes of an own response that are not counted as memory: finished work is not refused for lack of memory.
 const FEW: usize = 16 << 10;
-/// How long a refusal waits for its client to make room for it.
+/// Write timeout of a refusal.
 const REFUSED: Duration = Duration::from_secs(2);
 
-/// One request and its response, as a phase of the proxy sees it: the state of the exchange, and its caller.
+/// Request and response in one phase of the proxy: the state of the exchange and its caller.
 pub struct Exchange<'a> {
-    /// The house it happens in.
+    /// State of the process.
     pub house: &'a Arc<House>,
-    /// Who asks.
+    /// Caller of the request.
     pub caller: Caller<'a>,
-    /// State that is kept from phase to phase.
+    /// State that lasts from phase to phase.
     pub state: &'a mut ExchangeState,
 }
 
 /// State of an exchange from its first phase to its last.
 pub struct ExchangeState {
-    /// The configuration it began with; a reload does not touch it.
+    /// Configuration snapshot at the start of the request; a reload does not change it.
     pub live: Arc<Live>,
-    /// Its id.
+    /// Request id.
     pub id: RequestId,
-    /// When its head was there.
+    /// Time at which the head had arrived.
     pub started: Instant,
-    /// The dialect that errors are spoken in.
+    /// Dialect in which errors are written.
     pub dialect: Dialect,
-    /// Who asks; set before any endpoint runs.
+    /// Principal of the API key; set before any endpoint runs.
     pub grant: Arc<Grant>,
-    /// Which limits it meets; a line of a batch meets the budgets alone.
+    /// Class of work, which selects the limits: a line of a batch is only subject to the budgets.
     pub work: Work,
-    /// Its place in the house, once it has sent more than a head, and the bytes that it holds there.
+    /// Permit of admission control, once a body is expected, with the memory that the request holds.
     place: Option<Place>,
-    /// What was taken from its limits; `None` before an endpoint asked, and for those that never do.
+    /// Reservation in the limits; `None` until an endpoint makes one.
     pass: Option<Pass>,
-    /// What is told of it afterwards.
+    /// Access record, which is logged at the end.
     pub record: Record,
-    /// The connection may serve another request.
+    /// True if the connection may serve another request.
     pub keep: bool,
-    /// The origin of the page whose script asks, if one does.
+    /// Origin of the web page that sends the request, if one does.
     pub origin: CrossOrigin,
 }
 
-/// What became of the answer.
+/// Outcome of writing a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It was written to its end.
+    /// Complete response.
     Written,
-    /// The client left, or can no longer be written to.
+    /// Client that has left or can no longer be written to.
     Left,
 }
 
 /// Handler of a request.
 #[derive(Clone)]
 pub enum Route {
-    /// The preflight of a page's script.
+    /// CORS preflight of a web page.
     Preflight,
-    /// An endpoint, and what the `*` of its path matched.
+    /// Endpoint, and the part of the path that its `*` matched.
     Endpoint(&'static dyn Endpoint, Box<str>),
 }
 
 impl ExchangeState {
-    /// The state of an exchange that begins now.
+    /// Creates the state of an exchange that starts now.
     #[must_use]
     pub fn new(house: &House) -> Self {
         let id = RequestId::random();
@@ -124,13 +124,13 @@ impl DerefMut for Exchange<'_> {
 }
 
 impl Exchange<'_> {
-    /// Reads what the head says: the dialect of errors, the page that asks, the client's own names for the request.
+    /// Reads the request head: the dialect of errors, the origin of a web page, the client's trace ids.
     pub(crate) fn read_head(&mut self) {
         let caller = &self.caller;
         let dialect = endpoint::dialect(caller.path(), caller.field("anthropic-version").is_some());
         let state = &mut *self.state;
         state.origin = CrossOrigin::of(caller.field(header::ORIGIN), &state.live.settings.listen.cors);
-        // Behind a refused CONNECT may be bytes that were meant for a tunnel.
+        // Bytes after a refused CONNECT may be meant for a tunnel.
         state.keep = caller.may_keep() && caller.method() != http::Method::CONNECT;
         state.dialect = dialect;
         state.record.dialect = dialect;
@@ -145,10 +145,10 @@ impl Exchange<'_> {
         self.caller.hurry(within);
     }
 
-    /// Finds what answers the request, and checks its key and scope.
+    /// Finds the endpoint of the request.
     ///
     /// # Errors
-    /// No such path or method, no good key, a scope that it lacks.
+    /// No such path or method.
     pub(crate) fn find_route(&mut self) -> Result<Route, Refusal> {
         #[cfg(feature = "inject")]
         self.house.inject.at(crate::net::fault_injection::At::Route);
@@ -159,15 +159,6 @@ impl Exchange<'_> {
         let found = endpoint::find(&method, self.caller.path()).map(|(found, tail)| (found, Box::from(tail)));
         let (found, tail) = found.inspect_err(|_| self.recognise())?;
         self.record.endpoint = found.name();
-        if self.caller.line().is_some() {
-            self.record.key = Some(self.grant.public_id.clone());
-            if !self.grant.good(self.house.clock.unix()) {
-                return Err(Refusal::new(Code::InvalidKey));
-            }
-            self.grant.require(found.scope())?;
-        } else if !found.is_open() {
-            self.authenticate(found)?;
-        }
         Ok(Route::Endpoint(found, tail))
     }
 
@@ -194,7 +185,7 @@ impl Exchange<'_> {
 }
 
 impl Exchange<'_> {
-    /// Finds the key of a request that is refused without need of one: its answer tells how the limits stand.
+    /// Finds the key of a request whose refusal needs none, so that its response carries the state of the limits.
     fn recognise(&mut self) {
         if let Ok(grant) = self.admit() {
             self.record.key = Some(grant.public_id.clone());
@@ -203,22 +194,18 @@ impl Exchange<'_> {
     }
 
     /// The grant of the request's headers.
-    fn admit(&self) -> Result<Arc<Grant>, Refusal> {
+    ///
+    /// # Errors
+    /// No API key, or none that is valid.
+    pub(crate) fn admit(&self) -> Result<Arc<Grant>, Refusal> {
         let (authorization, api_key) =
             (self.caller.field(header::AUTHORIZATION), self.caller.field("x-api-key"));
         self.house.keyring.admit(authorization, api_key)
     }
 
-    /// Finds the key and checks its scope.
-    fn authenticate(&mut self, endpoint: &dyn Endpoint) -> Result<(), Refusal> {
-        self.grant = self.admit()?;
-        self.record.key = Some(self.grant.public_id.clone());
-        self.grant.require(endpoint.scope())
-    }
-
-    /// Takes what the ask may use from the limits of its key and account, before anything is sent: instead of what it
-    /// took by coming in.
-    /// What was taken goes back with the end of the exchange, but for what [`Exchange::used`] says.
+    /// Reserves the most that a request may use in the limits of its key and account, in place of the provisional
+    /// permit and before anything is sent. At the end of the exchange the reservation is released, except for the usage
+    /// that [`Exchange::used`] reports.
     ///
     /// # Errors
     /// 429 for a limit, 402 for a budget.
@@ -228,7 +215,8 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// Comes in, before any work is put into the ask: refused is what none could pass. With what is known of the key.
+    /// Takes a provisional permit of the limits before any work; a request that no cost could pass is refused. Also
+    /// returns the usual usage of the key.
     ///
     /// # Errors
     /// As [`Exchange::pass`].
@@ -241,7 +229,7 @@ impl Exchange<'_> {
         refusal
     }
 
-    /// What the answer used counts from now on, instead of what it might have.
+    /// Settles the limits with the actual usage, in place of the reservation.
     pub fn used(&mut self, used: &Used) {
         let Some(pass) = &mut self.pass else { return };
         pass.settle(used);
@@ -266,8 +254,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// Scheme and host by which this client reaches the gateway: as configured, else what it asked itself if that is
-    /// known to be the gateway. Empty otherwise: an address is a path then.
+    /// Returns the scheme and host of the gateway as this client reaches it: as configured, else the host of the
+    /// request if that is known to be the gateway, else an empty string, so that an address is a path.
     pub fn public_url(&self) -> String {
         let listen = &self.live.settings.listen;
         if let Some(url) = &listen.public_url {
@@ -282,12 +270,12 @@ impl Exchange<'_> {
         host.map_or_else(String::new, |host| format!("{scheme}://{host}"))
     }
 
-    /// Whether its answer tells how the limits of its key stand.
+    /// Returns true if the response head carries the state of the key's limits.
     fn is_limited(&self) -> bool {
         self.work == Work::Request && self.record.key.is_some()
     }
 
-    /// A response head of this exchange, with how the limits of its key stand.
+    /// Creates a response head of this exchange, with the state of the key's limits.
     pub fn head(&self, status: u16) -> Head {
         let mut head = Head::new(status, &self.id);
         if self.is_limited() {
@@ -297,7 +285,7 @@ impl Exchange<'_> {
         head.for_origin(&self.origin)
     }
 
-    /// Answers with a JSON body of the gateway's own. A long one counts until its client has read it.
+    /// Answers with a JSON body of the gateway itself. A long one counts as memory until the client has read it.
     pub async fn answer(&mut self, status: u16, body: Vec<u8>) -> Ended {
         if body.len() > FEW
             && let Err(refusal) = self.hold(body.len())
@@ -309,7 +297,7 @@ impl Exchange<'_> {
         ended(head.json(&mut self.caller, vec![Bytes::from(body)]).await)
     }
 
-    /// Speaks a refusal; after a stream has begun there is nothing left to say.
+    /// Writes a refusal, unless a response has begun.
     pub(crate) async fn refuse(&mut self, refusal: &Refusal) -> Ended {
         self.record.refused(refusal);
         if self.caller.answered() {
@@ -319,13 +307,13 @@ impl Exchange<'_> {
             self.swallow().await;
         }
         if !self.keep || !self.caller.is_body_done() {
-            // Unread bytes of a refused body are not worth reading.
+            // The rest of a refused body is not read.
             self.caller.keep(false);
             self.keep = false;
         }
-        // What it holds is not counted any more, and few words fit any window.
+        // Its memory is no longer counted, and a short refusal fits any window.
         self.caller.hurry(REFUSED);
-        // Before the client hears of it: whoever asks again at once finds the place free.
+        // Before the client gets the refusal, so that a retry finds the permit free.
         self.pass = None;
         self.place = None;
         let now = self.house.clock.date();
@@ -344,12 +332,12 @@ impl Exchange<'_> {
     }
 }
 
-/// Whether an address is one of this machine's: only those can be bound.
+/// Returns true for an address of this machine: only those can be bound.
 fn is_own(address: IpAddr) -> bool {
     !address.is_unspecified() && UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// Whether a write reached its end.
+/// Converts the result of the last write.
 pub fn ended(written: std::io::Result<()>) -> Ended {
     if written.is_ok() { Ended::Written } else { Ended::Left }
 }

@@ -1,5 +1,4 @@
-//! A seat at the provider that is to be asked: at once, after a wait, or given up
-//! by a line of a batch.
+//! Permit of the provider that is to be asked: it is free, waited for, or given up by a line of a batch.
 
 use super::attempt::Stop;
 use super::wait::Woken;
@@ -12,28 +11,28 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest wait of a request at once for the seat of a line that was asked to leave.
+/// Longest wait of an interactive request for the permit of a line that was asked to give it up.
 const ASKED_BACK: Duration = Duration::from_secs(1);
-/// An alarm for who waits without an end.
+/// Timer of a wait without a deadline.
 const LONG: Duration = Duration::from_secs(3_600);
-/// How often who waits without hurry looks whether the house needs its place.
+/// Interval at which a waiting batch request checks whether the gateway needs its admission permit.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Whether there is a seat.
+/// Outcome of acquiring a permit.
 pub(super) enum Sat {
-    /// There is.
+    /// Permit.
     Seat(Seat),
-    /// The provider is not to be asked, or batch work has waited long enough.
+    /// Provider that must not be asked, or batch work that has waited too long.
     Not,
-    /// The provider is not to be asked before then.
+    /// Provider that must not be asked before this time.
     Rests(Duration),
-    /// It is full.
+    /// Provider at its limit.
     Full,
 }
 
 impl Run<'_, '_> {
-    /// A seat at the provider, if its breaker lets one ask: the one that is kept already, or another. Batch work
-    /// waits for its turn; others are given the seat of a line, or move on from a provider that is full.
+    /// Acquires a permit of the provider if its breaker allows a request: the one that is `kept` already, or another.
+    /// Batch work waits in the queue; other requests get the permit of a line, or move on from a provider that is full.
     pub(super) async fn seat(
         &mut self,
         offer: &Arc<OfferLive>,
@@ -57,7 +56,7 @@ impl Run<'_, '_> {
             Some(Ok(seat)) => return Ok(Sat::Seat(seat)),
             Some(Err(waiting)) => Some(waiting),
         };
-        // A probe that is not made gives its place back.
+        // A probe that is not made is given back.
         offer.learn(self.now(), Outcome::Neutral, None, None);
         let Some(waiting) = waiting else { return Ok(Sat::Full) };
         let began = Instant::now();
@@ -65,7 +64,7 @@ impl Run<'_, '_> {
         let waited = began.elapsed();
         self.x.record.queued += waited;
         if batch {
-            // The queue of who has time is no provider's time.
+            // The queue of batch work is not the provider's time.
             self.deadline += waited;
             course.delayed(waited);
         }
@@ -76,7 +75,7 @@ impl Run<'_, '_> {
         })
     }
 
-    /// Waits a moment for a seat at any of the providers that are full, in turn with other accounts.
+    /// Waits a moment for a permit of any of the providers that are full, in turn with other accounts.
     pub(super) async fn queue(&mut self, course: &Course) -> Result<Option<Seat>, Stop> {
         let overload = self.x.live.settings.overload;
         self.missed = true;
@@ -98,8 +97,8 @@ impl Run<'_, '_> {
         Ok(seat)
     }
 
-    /// Why the provider must not be asked now, whoever has a seat there: what it said while this one waited counts
-    /// too. `None` lets one ask, and is a probe's place if it is on trial.
+    /// Returns the reason why the provider must not be asked now, permit or not: its failures during the wait count
+    /// too. `None` allows a request, which is a probe if the breaker is half open.
     fn may_not_ask(&self, offer: &OfferLive) -> Option<Sat> {
         let (now, mut breaker) = (self.now(), offer.breaker.lock());
         if let Some(until) = breaker.resting_until(now) {
@@ -108,7 +107,7 @@ impl Run<'_, '_> {
         (!breaker.try_probe(now) && !self.chosen.all_ejected).then_some(Sat::Not)
     }
 
-    /// How long a seat is waited for. A line that nobody else can take waits until it is cancelled.
+    /// Returns the longest wait for a permit. A line with a single candidate waits until it is cancelled.
     fn patience(&self) -> Duration {
         match (self.chosen.batch, self.x.work) {
             (true, Work::BatchLine) if self.chosen.entries.len() == 1 => Duration::MAX,
@@ -117,9 +116,8 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Waits until a seat is handed over, at most `patience`. A stream that waits
-    /// long is opened and kept alive meanwhile; should it fail then, it ends with
-    /// an error event instead of a status.
+    /// Waits for a permit, at most `patience`. A stream that waits long is opened and kept alive meanwhile; if it fails
+    /// then, it ends with an error event instead of a status.
     async fn wait_for_seat(
         &mut self,
         mut waiting: Waiting,
@@ -138,8 +136,8 @@ impl Run<'_, '_> {
                 return Ok(None);
             }
             let end = until.unwrap_or_else(|| Instant::now() + LONG);
-            // From its head on a stream is kept alive by whatever waits.
-            let unheard = self.ask.stream && !self.headed;
+            // After its head, each wait of a stream sends heartbeats.
+            let unheard = self.ask.stream && !self.progress.has_head();
             let alarm = if unheard { end.min(beat) } else { end };
             let alarm = if in_the_way { alarm.min(Instant::now() + LOOK) } else { alarm };
             let seat = pin!(waiting.seat());

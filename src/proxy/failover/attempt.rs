@@ -1,4 +1,4 @@
-//! One attempt up to the provider's response head: connection, request, status.
+//! Attempt at a provider up to its response head: connection, request, status.
 
 use super::Run;
 use super::wait::Woken;
@@ -20,19 +20,19 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Why an attempt did not answer.
+/// Failure of an attempt.
 pub enum Stop {
-    /// The provider failed, or blames the caller.
+    /// Fault of the provider, or of the caller as the provider reports it.
     Fault(Fault),
-    /// The request cannot be said to this offer; another may do.
+    /// Request that cannot be sent to this offer; another may take it.
     Pass(Refusal),
-    /// The number of choices may be refused, or what is wrong with all of them: each is asked for by itself.
+    /// Refusal that may be due to the number of choices: each choice is requested separately.
     OneByOne,
-    /// The gateway made a mistake with what the provider said: no other is asked to give occasion for it again.
+    /// Error of the gateway with the response: no other provider is asked, since it would occur again.
     Own(Refusal),
-    /// The client left.
+    /// Client that has left.
     Left,
-    /// The client's key was revoked.
+    /// API key that was revoked.
     Revoked,
 }
 
@@ -42,22 +42,22 @@ impl From<Fault> for Stop {
     }
 }
 
-/// A provider that has begun to answer with 200.
+/// Response of a provider after its head with status 200.
 pub struct Answering {
-    /// The connection.
+    /// Connection and response head.
     pub way: Way,
-    /// Undoes its content encoding.
+    /// Decoder of the content encoding.
     pub decoder: Decoder,
-    /// Latest end of this attempt.
+    /// Deadline of this attempt.
     pub until: Instant,
 }
 
-/// Bytes of an error body that are read to learn what is wrong.
+/// Most bytes of an error body that are read.
 const ERROR_BODY: usize = 64 * 1024;
-/// How long they are waited for.
+/// Timeout of reading an error body.
 const ERROR_WAIT: Duration = Duration::from_secs(2);
 
-/// The translator for an offer that is asked for a stream.
+/// Returns the translator of an offer that is asked for a stream.
 pub fn translator(run: &Run<'_, '_>, offer: &OfferLive) -> Result<&'static dyn Translator, Stop> {
     match speech(run, offer)? {
         Speech::Dialects(translator) => Ok(translator),
@@ -65,12 +65,12 @@ pub fn translator(run: &Run<'_, '_>, offer: &OfferLive) -> Result<&'static dyn T
     }
 }
 
-/// How an offer is asked.
+/// Returns the wire format of an offer: a dialect, or a provider's shape.
 pub fn speech(run: &Run<'_, '_>, offer: &OfferLive) -> Result<Speech, Stop> {
     Speech::of(offer, run.ask).ok_or_else(malformed)
 }
 
-/// What a translator needs to know of an offer.
+/// Returns the parameters of an offer for its translator.
 pub fn target<'t>(run: &'t Run<'_, '_>, offer: &'t OfferLive, dialect: Dialect, created: u64) -> Target<'t> {
     Target {
         model: &offer.offer.name,
@@ -85,7 +85,7 @@ pub fn target<'t>(run: &'t Run<'_, '_>, offer: &'t OfferLive, dialect: Dialect, 
     }
 }
 
-/// Sends the request and waits for a head that says 200.
+/// Sends the request and waits for a response head with status 200.
 pub async fn open(
     run: &mut Run<'_, '_>,
     offer: &Arc<OfferLive>,
@@ -97,7 +97,7 @@ pub async fn open(
     let mut again = 0;
     loop {
         match once(run, offer, speech, call, first_byte, until).await {
-            // The connection was closed at the very moment it was used.
+            // The provider closed the idle connection while it was taken from the pool.
             Err((_, most)) if again < most => again += 1,
             Err((stop, _)) => return Err(stop),
             Ok(answering) => return Ok(answering),
@@ -105,7 +105,7 @@ pub async fn open(
     }
 }
 
-/// One try on one connection; with an error, how often in all another connection may be tried for it.
+/// Sends the request on one connection. An error comes with the number of other connections that may be tried.
 async fn once(
     run: &mut Run<'_, '_>,
     offer: &Arc<OfferLive>,
@@ -143,9 +143,8 @@ fn malformed() -> Stop {
     Stop::Fault(Fault::new(FaultKind::Malformed))
 }
 
-/// Writes head and body, then reads the response head. A provider may answer
-/// early and stop reading, so a failed write still looks for its answer. With
-/// an error, how often in all another connection may be tried for it.
+/// Writes head and body, then reads the response head. A provider may answer early and stop reading, so the head is
+/// read after a failed write too. An error comes with the number of other connections that may be tried.
 async fn send(
     mut way: Way,
     offer: &OfferLive,
@@ -164,7 +163,7 @@ async fn send(
         Err(Unsent::Unread(error)) => return Err((Fault::caller(crate::storage::files::disk(&error)), 0)),
     };
     match way.read_head().await {
-        // After a failed write the answer counts only if it says why.
+        // After a failed write only an error status counts.
         Ok(200) if !written => Err(reset(0)),
         Ok(status) => Ok((way, status)),
         Err(Broken::Malformed) => Err((Fault::new(FaultKind::Malformed), 0)),
@@ -172,8 +171,7 @@ async fn send(
     }
 }
 
-/// Reads what a status other than 200 has to say, and gives it its kind. In an encoding that is not read here only the
-/// status speaks.
+/// Reads the body of a status other than 200 and classifies the fault. In an unknown encoding only the status counts.
 async fn refused(
     run: &mut Run<'_, '_>,
     offer: &Arc<OfferLive>,
@@ -219,8 +217,8 @@ async fn refused(
     Stop::Fault(fault)
 }
 
-/// Cuts the provider's key and the values of its configured headers out of a sentence that the provider wrote: some
-/// providers repeat what they were asked with.
+/// Removes the provider's key and the values of its configured headers from the provider's error message: some
+/// providers repeat the request there.
 fn hide_secrets(provider: &Provider, refusal: &mut Refusal) {
     let headers = provider.headers.iter().map(|(_, value)| value);
     for secret in provider.api_key.iter().chain(headers) {
@@ -231,7 +229,7 @@ fn hide_secrets(provider: &Provider, refusal: &mut Refusal) {
     }
 }
 
-/// A line of its own with what a provider says of a request, which has nothing of the request in it.
+/// Logs the error message of a provider, without any part of the request.
 pub fn tell_refused(run: &Run<'_, '_>, offer: &OfferLive, refusal: &Refusal) {
     let fields = [
         ("id", run.x.id.as_str()),
@@ -244,17 +242,17 @@ pub fn tell_refused(run: &Run<'_, '_>, offer: &OfferLive, refusal: &Refusal) {
     log::event(LogLevel::Info, "refused_by_provider", &fields);
 }
 
-/// A `Retry-After` in seconds: a date is told as the time until then, for rooms have no clock.
+/// Returns a `Retry-After` in seconds: a date becomes the time until then, since the plugins have no clock.
 fn rest(said: String, now: Duration) -> String {
     format::until(&said, now).map_or(said, |seconds| seconds.to_string())
 }
 
-/// The value of a field, if it is text.
+/// Returns the value of a header field, if it is text.
 pub fn text(value: &[u8]) -> Option<String> {
     std::str::from_utf8(value).ok().map(|value| value.trim().to_owned())
 }
 
-/// Reads the next bytes of an answer until `alarm`; `None` at its end.
+/// Reads the next bytes of a response body until `alarm`; `None` at its end.
 pub async fn read(
     run: &mut Run<'_, '_>,
     answering: &mut Answering,
@@ -277,7 +275,7 @@ pub async fn read(
 }
 
 impl<T> Woken<T> {
-    /// A wait that brought nothing, as the end of an attempt.
+    /// Converts a wait without a result to the failure of an attempt.
     pub fn stop(self, silent: FaultKind, deadline: Instant) -> Stop {
         match self {
             Self::Left => Stop::Left,

@@ -1,67 +1,108 @@
-//! A plain answer: read whole, translated, completed with both objects, sent
-//! with its exact length. Long lists may take several calls to one provider.
+//! Buffered response: it is read to its end, passes the response body filters, and is sent with its exact length. Long
+//! lists may take several calls to one provider.
 
 use super::Run;
 use super::attempt::{self, Answering, Stop};
 use super::{images, settle};
 use crate::proxy::exchange::{Ended, ended};
+use crate::proxy::filters::{
+    Metered, ResponseBodyFilterChain, ResponseBodyFilters, ResponseContext, response_filter,
+};
+use crate::proxy::response::head::Head;
 use crate::telemetry::off_thread::off_thread;
 use crate::time::clock;
 use crate::upstream::offer::OfferLive;
 use crate::upstream::wire_format::Speech;
 use bytes::{Bytes, BytesMut};
-use penstock_contract::{Answer, Call, Done, Fault, FaultKind, Target, Task, Whole};
-use penstock_routing::{Outcome, Sample};
+use penstock_contract::{Answer, Call, Fault, FaultKind, Reply, Target, Task, Usage, Whole};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Answers of a shape up to this size are translated where they are; longer
-/// ones on a thread that may take its time.
+/// Largest response of a shape that is translated on the thread of its request, bytes; longer ones are translated on
+/// another.
 const QUICK: usize = 256 * 1024;
 
-/// One attempt at a plain answer.
+/// Makes one attempt at a buffered response.
 pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32) -> Result<Ended, Stop> {
-    // Read itself: what went before is not the provider's time.
+    // Time before the attempt is not the provider's.
     let asked = Instant::now();
     let created = run.at;
     let speech = attempt::speech(run, offer)?;
     let target = attempt::target(run, offer, speech.dialect(), created);
     let calls = speech.calls(run.ask, &target).map_err(Stop::Pass)?;
     let answers = ask(run, offer, speech, &calls).await?;
-    let mut whole = translate(run, offer, speech, created, answers).await?;
-    if let Task::Draw(draw) = &run.ask.task {
-        whole.done = Some(settle::images(images::count(&whole), draw, run.ask, offer));
-        whole.body = images::finish(run, offer, draw, std::mem::take(&mut whole.pictures), created).await?;
-    }
-
-    let now = run.now();
-    let took = clock::now().saturating_duration_since(asked);
-    let done = whole.done.unwrap_or_else(|| Done::Tokens(run.ask.counted(whole.output_bytes)));
-    let sample = Sample {
-        prompt_tokens: done.usage().map_or(0, |usage| usage.input),
-        output_tokens: done.usage().map_or(0, |usage| usage.output),
-        first_token: None,
-        total: took,
-    };
-    offer.learn(now, Outcome::Good, Some(run.x.grant.client), Some(sample));
-    run.noticed(offer, whole.noticed);
-    run.x.caller.note_finish(Some(whole.finish));
-    run.x.caller.note_provider(&offer.offer.provider.id, number);
-    let objects = settle::served(run, offer, done, done, whole.measured, took, Some(sample));
+    let mut response = BufferedResponse { run, offer, speech, asked, number };
+    let body = ResponseBodyFilters::buffered(&mut response, answers).await?;
     run.x.record.status = 200;
-    let head = settle::head(run, offer, number);
-    settle::written(run).await;
-    if let Task::Transcribe(task) = &run.ask.task
-        && let Some(kind) = penstock_media::speech::content_type(task.script)
-    {
-        let head = settle::in_headers(head, &objects);
-        return Ok(ended(head.whole(&mut run.x.caller, kind, whole.body).await));
+    let mut head = settle::head(run, offer, number);
+    if !body.head_members.is_empty() {
+        head = settle::in_headers(head, &body.head_members);
     }
-    let body = penstock_annotate::splice(whole.body, &objects);
-    Ok(ended(head.json(&mut run.x.caller, body).await))
+    settle::written(run).await;
+    let kind = content_type(run);
+    Ok(send(run, head, kind.unwrap_or("application/json"), body.downstream).await)
 }
 
-/// Makes the calls one after the other: an attempt has one seat.
+/// Sends a buffered response to the client.
+pub async fn send(run: &mut Run<'_, '_>, mut head: Head, kind: &str, body: Vec<Bytes>) -> Ended {
+    response_filter(&mut head);
+    ended(head.whole(&mut run.x.caller, kind, body).await)
+}
+
+/// Type of a response that is no JSON.
+fn content_type(run: &Run<'_, '_>) -> Option<&'static str> {
+    match &run.ask.task {
+        Task::Transcribe(task) => penstock_media::speech::content_type(task.script),
+        Task::Talk | Task::Embed(_) | Task::Rerank(_) | Task::Draw(_) => None,
+    }
+}
+
+/// Buffered response of an attempt, as the response body filters see it.
+struct BufferedResponse<'c, 'r, 'a> {
+    run: &'c mut Run<'r, 'a>,
+    offer: &'c Arc<OfferLive>,
+    speech: Speech,
+    asked: Instant,
+    number: u32,
+}
+
+impl ResponseContext for BufferedResponse<'_, '_, '_> {
+    type Error = Stop;
+
+    fn translation(&mut self) -> Option<&mut (dyn Reply + 'static)> {
+        None
+    }
+
+    fn note(&mut self, _bytes: usize) {}
+
+    async fn translate(&mut self, upstream: Vec<Answer>) -> Result<Whole, Stop> {
+        let (run, offer) = (&mut *self.run, self.offer);
+        let created = run.at;
+        let mut whole = translate(run, offer, self.speech, created, upstream).await?;
+        if let Task::Draw(draw) = &run.ask.task {
+            whole.done = Some(settle::images(images::count(&whole), draw, run.ask, offer));
+            let pictures = std::mem::take(&mut whole.pictures);
+            whole.body = images::finish(run, offer, draw, pictures, created).await?;
+        }
+        Ok(whole)
+    }
+
+    fn counted(&self, output_bytes: usize) -> Usage {
+        self.run.ask.counted(output_bytes)
+    }
+
+    fn settle(&mut self, metered: Metered) -> Vec<u8> {
+        let took = clock::now().saturating_duration_since(self.asked);
+        self.run.x.caller.note_provider(&self.offer.offer.provider.id, self.number);
+        settle::succeeded(self.run, self.offer, metered, None, took)
+    }
+
+    fn is_json(&self) -> bool {
+        content_type(self.run).is_none()
+    }
+}
+
+/// Makes the calls one after the other: an attempt has one permit.
 async fn ask(
     run: &mut Run<'_, '_>,
     offer: &Arc<OfferLive>,
@@ -72,7 +113,7 @@ async fn ask(
     let mut answers = Vec::with_capacity(calls.len());
     let mut room = run.x.live.settings.limits.response_buffer;
     for call in calls {
-        // A plain answer's head comes when all of it is generated; with some providers only white space does until then.
+        // The head comes when the response is complete; some providers send white space until then.
         let due = clock::now() + timeouts.plain;
         let mut answering = attempt::open(run, offer, speech, call, timeouts.plain).await?;
         let body = whole(run, &mut answering, (due, timeouts.idle), room).await?;
@@ -84,14 +125,14 @@ async fn ask(
     Ok(answers)
 }
 
-/// The headers that the answer is read with.
+/// Returns the response headers that the translation needs.
 fn heard(answering: &Answering, speech: Speech) -> Vec<Option<Box<str>>> {
     let value = |name: &&str| answering.way.field(name).and_then(attempt::text).map(Into::into);
     speech.heeds().iter().map(value).collect()
 }
 
-/// The whole body, within its cap. Its first byte other than white space is waited for until `due`; after that
-/// white space does not count as progress.
+/// Reads the body, at most `cap` bytes. The first byte other than white space must come before `due`; after that white
+/// space does not count as progress.
 pub async fn whole(
     run: &mut Run<'_, '_>,
     answering: &mut Answering,
@@ -101,7 +142,7 @@ pub async fn whole(
     let mut body = BytesMut::new();
     let mut only: Option<Bytes> = None;
     let (mut begun, mut alarm) = (false, clock::now() + idle);
-    // What has waited for its head as long as it may is given a moment for its body.
+    // After a long wait for the head, the body still has the idle timeout.
     let due = due.max(alarm);
     loop {
         let until = if begun { alarm } else { alarm.min(due) };
@@ -115,7 +156,7 @@ pub async fn whole(
             return Err(Stop::Fault(Fault::new(FaultKind::Malformed)));
         }
         run.weight.add(run.x, piece.len())?;
-        // An answer that comes in one piece is not copied.
+        // A body that arrives in one piece is not copied.
         match only.take() {
             None if body.is_empty() => only = Some(piece),
             first => {
@@ -127,8 +168,7 @@ pub async fn whole(
     Ok(only.unwrap_or_else(|| body.freeze()))
 }
 
-/// The answer for the client. Millions of numbers are read away from the async
-/// threads, which have streams to serve.
+/// Translates the response. Long vectors are read on a thread outside the async runtime, which has streams to serve.
 async fn translate(
     run: &mut Run<'_, '_>,
     offer: &Arc<OfferLive>,

@@ -1,4 +1,4 @@
-//! What follows an attempt that did not answer: whose fault it was, who is asked next, and what it drew.
+//! Failure of an attempt: its cause, the next step, and the energy that it used.
 
 use super::attempt::{self, Stop};
 use super::fan::OneByOne;
@@ -11,8 +11,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Run<'_, '_> {
-    /// What follows an attempt that did not answer; `None` when nobody listens any more.
-    pub(super) fn stopped(
+    /// Chooses the next step after an attempt that had no connection to its provider, as Pingora's `fail_to_connect`
+    /// decides on a retry.
+    pub(super) fn fail_to_connect(
+        &mut self,
+        offer: &Arc<OfferLive>,
+        fault: &Fault,
+        rescue: bool,
+        course: &mut Course,
+    ) -> Next {
+        if fault.kind != FaultKind::Descriptors {
+            return self.after_fault(offer, fault, rescue, course);
+        }
+        // The process has too many open files: another provider may have an idle connection.
+        let now = self.now();
+        offer.learn(now, Outcome::Neutral, None, None);
+        self.missed = true;
+        if !rescue {
+            self.refusal = Some(Refusal::new(Code::Overloaded).retry_after(1));
+        }
+        course.pass(now)
+    }
+
+    /// Chooses the next step after an attempt that failed on its connection, as Pingora's `error_while_proxy` decides
+    /// on a retry; `None` if the client has left.
+    pub(super) fn error_while_proxy(
         &mut self,
         offer: &Arc<OfferLive>,
         stop: Stop,
@@ -46,18 +69,9 @@ impl Run<'_, '_> {
                 self.refusal = Some(refusal);
                 Some(Next::Refuse)
             }
-            // The house's own fault; another may have a connection that is kept.
-            Stop::Fault(fault) if fault.kind == FaultKind::Descriptors => {
-                offer.learn(now, Outcome::Neutral, None, None);
-                self.missed = true;
-                if !rescue {
-                    self.refusal = Some(Refusal::new(Code::Overloaded).retry_after(1));
-                }
-                Some(course.pass(now))
-            }
-            // The caller's fault where all windows are as small; another of the model, or a fallback, may have a larger.
+            // An error of the caller if no context window is larger; another offer or a fallback may have a larger one.
             Stop::Fault(Fault { refusal: Some(refusal), .. })
-                if !self.begun && refusal.code == Code::ContextLength =>
+                if !self.progress.has_content() && refusal.code == Code::ContextLength =>
             {
                 offer.learn(now, Outcome::Neutral, None, None);
                 let too_small = offer.offer.context_length;
@@ -69,28 +83,38 @@ impl Run<'_, '_> {
                 self.unsaid = Some(*refusal);
                 Some(course.pass(now))
             }
-            Stop::Fault(fault) => {
-                self.learn(offer, &fault, now);
-                self.remember(offer, &fault, rescue, now);
-                if fault.kind == FaultKind::ModelOutput {
-                    // It was delivered, and no other provider would have to say it.
-                    settle::left(self);
-                }
-                let budget = &mut self.x.house.budget.lock();
-                Some(if !self.begun {
-                    course.after(&fault, now, budget)
-                } else if self.chosen.rescue {
-                    course.rescue(&fault, now, budget)
-                } else {
-                    Next::GiveUp { retry_after: 1 }
-                })
-            }
+            Stop::Fault(fault) => Some(self.after_fault(offer, &fault, rescue, course)),
         }
     }
 
-    /// What a failure says of the offer, and of others of its provider.
+    /// Records a fault, and chooses between another attempt, a rescue and the end.
+    fn after_fault(
+        &mut self,
+        offer: &Arc<OfferLive>,
+        fault: &Fault,
+        rescue: bool,
+        course: &mut Course,
+    ) -> Next {
+        let now = self.now();
+        self.learn(offer, fault, now);
+        self.remember(offer, fault, rescue, now);
+        if fault.kind == FaultKind::ModelOutput {
+            // It was delivered, and no other provider could write it either.
+            settle::left(self);
+        }
+        let budget = &mut self.x.house.budget.lock();
+        if !self.progress.has_content() {
+            course.after(fault, now, budget)
+        } else if self.chosen.rescue {
+            course.rescue(fault, now, budget)
+        } else {
+            Next::GiveUp { retry_after: 1 }
+        }
+    }
+
+    /// Records a failure for the offer, and for others of its provider.
     fn learn(&self, offer: &Arc<OfferLive>, fault: &Fault, now: Duration) {
-        // No request can be to blame for a connection, or for our key.
+        // A failed connection or a refused provider key is not due to a request.
         let client = Some(self.x.grant.client).filter(|_| !fault.kind.is_of_provider());
         offer.learn(now, Outcome::from(fault), client, None);
         if fault.kind.is_of_connection() {
@@ -101,14 +125,14 @@ impl Run<'_, '_> {
 
     fn remember(&mut self, offer: &Arc<OfferLive>, fault: &Fault, rescue: bool, now: Duration) {
         self.missed = true;
-        // What has been said was worked for, however it ended.
+        // Output used energy, whatever followed it.
         let said = self.reply.as_deref().is_some_and(|reply| reply.worked().output > 0);
         if said || (fault.refusal.is_none() && settle::worked(fault.kind)) {
             self.drew(offer);
         }
         if let Some(refusal) = &fault.refusal {
             attempt::tell_refused(self, offer, refusal);
-            // What a rescuer says never hides what broke.
+            // The error of a rescuer does not replace that of the broken stream.
             if !rescue {
                 self.refusal = Some((**refusal).clone());
             }
@@ -118,7 +142,7 @@ impl Run<'_, '_> {
         notice::failed(offer, fault.kind);
     }
 
-    /// What the last attempt drew counts, though nobody is answered with it.
+    /// Records the energy of the last attempt, which led to no response.
     pub(super) fn drew(&mut self, offer: &OfferLive) {
         let took = self.x.record.attempts.last().map_or(Duration::ZERO, |note| note.took);
         self.spent.failed(offer, self.ask, self.reply.as_deref(), took);

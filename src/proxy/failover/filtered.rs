@@ -1,11 +1,11 @@
-//! The refusal where no offer of a model meets a request's filters: it names the filter, and what there is.
+//! Refusal of a request whose filters no offer of the model meets: it names the filter and the available values.
 
 use penstock_contract::{Facts, Filter, Filters, Refusal};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde_json::Value;
 
-/// No offer with these facts meets all of the filters.
+/// Returns the refusal for offers with these facts, none of which meets all filters.
 pub fn nobody(filters: &Filters, facts: &[Facts<'_>]) -> Refusal {
     let hopeless = |filter: &&Filter| !facts.iter().any(|facts| filters.allows(**filter, facts));
     if let Some(filter) = Filter::ALL.iter().find(hopeless) {
@@ -20,7 +20,7 @@ pub fn nobody(filters: &Filters, facts: &[Facts<'_>]) -> Refusal {
     Refusal::unsupported("filters", sentence)
 }
 
-/// What no offer is or has, and what they are or have.
+/// Describes the property that no offer has, and the values that they have.
 fn available(filter: Filter, facts: &[Facts<'_>]) -> (&'static str, Value) {
     match filter {
         Filter::Countries => {

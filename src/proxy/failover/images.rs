@@ -1,7 +1,6 @@
-//! What a provider drew becomes the client's answer: images in it, or kept under
-//! an address of the gateway's own. An address of the provider's never reaches a
-//! client. It is followed to the hosts that the configuration names and nowhere
-//! else: of what the provider says only the path is used.
+//! Generated images: they are embedded in the response, or stored under an address of the gateway. An address of a
+//! provider never reaches a client. Images are fetched only from hosts that the configuration names; of the provider's
+//! address only the path is used.
 
 use super::attempt::{Answering, Stop};
 use super::wait::Woken;
@@ -24,15 +23,15 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Where images are fetched, below the host.
+/// Path of stored images below the host.
 pub const CONTENT: &str = "/v1/images/content/";
 
-/// How many there are.
+/// Number of images.
 pub fn count(whole: &Whole) -> u32 {
     u32::try_from(whole.pictures.len()).unwrap_or(u32::MAX)
 }
 
-/// The answer's body, objects aside.
+/// Builds the response body, without the objects of the settlement.
 pub async fn finish(
     run: &mut Run<'_, '_>,
     offer: &Arc<OfferLive>,
@@ -41,7 +40,7 @@ pub async fn finish(
     created: u64,
 ) -> Result<Vec<Bytes>, Stop> {
     let mut room = run.x.live.settings.limits.response_buffer;
-    // A batch is read when an address would long be gone.
+    // The response of a batch is read after an address has expired.
     let inside = draw.base64 || run.x.work == Work::BatchLine;
     let mut shown = Vec::with_capacity(pictures.len());
     for picture in pictures {
@@ -72,7 +71,7 @@ fn malformed() -> Stop {
     Stop::Fault(Fault::new(FaultKind::Malformed))
 }
 
-/// Megabytes are converted away from the async threads.
+/// Converts megabytes on a thread outside the async runtime.
 async fn off_thread<T: Send + 'static>(
     handles: &BlockingHandles,
     work: impl FnOnce() -> T + Send + 'static,
@@ -80,7 +79,7 @@ async fn off_thread<T: Send + 'static>(
     off_thread::off_thread(handles, work).await.map_err(Stop::Own)
 }
 
-/// Puts an image down for its client.
+/// Stores an image for its client.
 async fn keep(run: &mut Run<'_, '_>, image: &[u8]) -> Result<Shown, Stop> {
     let house = run.x.house;
     let images = run.x.live.settings.images;
@@ -88,14 +87,14 @@ async fn keep(run: &mut Run<'_, '_>, image: &[u8]) -> Result<Shown, Stop> {
     let kind = picture::content_type(image);
     let label = Label { account, kind, now: house.clock.now(), life: images.lifetime };
     let kept = house.shelf.put(&house.spools, image, label, images.keep).await;
-    // A disk that is full is no provider's fault, and another provider does not help.
+    // A full disk is not the provider's fault, and another provider would not help.
     let (name, gone) =
         kept.map_err(|error| Stop::Fault(Fault::caller(crate::storage::files::disk(&error))))?;
     house.metrics.images_gone(gone);
     Ok(Shown::At(format!("{}{CONTENT}{name}", run.x.public_url())))
 }
 
-/// Fetches an image from where its provider put it.
+/// Fetches an image from the address of its provider.
 async fn fetch(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, url: &str, room: usize) -> Result<Bytes, Stop> {
     let provider = &offer.provider;
     let (route, path) = route(&provider.route, &provider.image_routes, url).ok_or_else(malformed)?;
@@ -111,7 +110,7 @@ async fn fetch(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, url: &str, room: u
         };
         match asked {
             Woken::Done(Ok(answering)) => break answering,
-            // The provider closed an idle connection at the very moment it was used.
+            // The provider closed the idle connection while it was taken from the pool.
             Woken::Done(Err((fault, true))) if fault.kind == FaultKind::Reset && stale < STALE => stale += 1,
             Woken::Done(Err((fault, _))) => return Err(fault.into()),
             woken => return Err(woken.stop(FaultKind::FirstByte, run.deadline)),
@@ -124,7 +123,7 @@ async fn fetch(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, url: &str, room: u
     if image.is_empty() { Err(malformed()) } else { Ok(image) }
 }
 
-/// The way to an address, and its path: only where the configuration leads.
+/// Returns the route to an address, and its path, if the configuration allows the host.
 fn route<'r>(own: &'r Route, others: &'r [Route], url: &str) -> Option<(&'r Route, String)> {
     if url.starts_with('/') && !url.starts_with("//") {
         let path: Uri = url.parse().ok()?;
@@ -149,10 +148,10 @@ fn route<'r>(own: &'r Route, others: &'r [Route], url: &str) -> Option<(&'r Rout
     Some((found, path.to_owned()))
 }
 
-/// The request. What the provider knows us by goes to its own host alone.
+/// Builds the request. The credentials of a provider go to its own host only.
 fn request(base: &BaseUrl, path: &str, own: Option<&Arc<Provider>>) -> pingora_error::Result<RequestHeader> {
     let mut head = match own {
-        // Shapes are asked as chat is.
+        // Shapes use the headers of the chat dialect.
         Some(provider) => request_head::signed("GET", provider, Dialect::Chat, path)?,
         None => request_head::bare("GET", base, path)?,
     };
@@ -160,8 +159,8 @@ fn request(base: &BaseUrl, path: &str, own: Option<&Arc<Provider>>) -> pingora_e
     Ok(head)
 }
 
-/// Asks, and takes nothing but a good answer: no detour to elsewhere either. With an error, whether the connection
-/// was a pooled one.
+/// Sends the request; any status other than 200, a redirect too, is a fault. An error comes with true if the connection
+/// was from the pool.
 async fn ask(
     route: &Route,
     head: RequestHeader,

@@ -1,6 +1,6 @@
-//! Parts of a request that a provider does not take though no client sent them: members and headers of the gateway's
-//! own, several choices at once, and more tokens than it gives. The provider is asked once more without them, and the
-//! refusal is remembered for its offer.
+//! Parts of a request that a provider refuses though no client sent them: members and headers of the gateway's own,
+//! several choices at once, and too high a cap on tokens. The provider is asked again without them, and the refusal is
+//! remembered for its offer.
 
 use super::Run;
 use super::attempt::{self, Stop};
@@ -15,7 +15,7 @@ use penstock_routing::{Course, Next};
 use std::sync::Arc;
 
 impl Run<'_, '_> {
-    /// How a request to an offer differs from what is configured.
+    /// Returns the differences of a request from the configuration of its offer.
     pub(super) fn adjust(&self, offer: &OfferLive) -> Adjust {
         let named = offer.offer.abilities.reasoning_name.is_some();
         let mut adjust = offer.learned.adjust(|| self.now(), named);
@@ -31,8 +31,8 @@ impl Run<'_, '_> {
         offer.learned.max_output(|| self.now()).filter(|most| *most < asked).or(fits)
     }
 
-    /// Asks again for fewer tokens where the provider refused their number, and remembers the most that it takes, where
-    /// it named them for any input, once it has answered.
+    /// Retries with fewer tokens if the provider refused their number. If the provider named its maximum for any input,
+    /// that is remembered after a response.
     pub(super) async fn asked_for_less(
         &mut self,
         offer: &Arc<OfferLive>,
@@ -40,7 +40,9 @@ impl Run<'_, '_> {
         done: Result<Ended, Stop>,
     ) -> Result<Ended, Stop> {
         let (room, most) = match &done {
-            Err(Stop::Fault(fault)) if !self.begun && fault.is_for_length() => (fault.room, fault.max_output),
+            Err(Stop::Fault(fault)) if !self.progress.has_content() && fault.is_for_length() => {
+                (fault.room, fault.max_output)
+            }
             _ => return done,
         };
         if !self.chosen.lower(offer, self.ask, room.or(most)) {
@@ -61,8 +63,8 @@ impl Run<'_, '_> {
         log::event(LogLevel::Info, "member_refused", &members);
     }
 
-    /// Asks again without the members of the gateway's own that the provider refused, as often as it names others, and
-    /// remembers them once it has answered.
+    /// Retries without the own members that the provider refused, as often as it names others, and remembers them after
+    /// a response.
     pub(super) async fn asked_without(
         &mut self,
         offer: &Arc<OfferLive>,
@@ -78,7 +80,7 @@ impl Run<'_, '_> {
         if let Some(first) = first {
             match &done {
                 Ok(_) => self.remember_refused(offer),
-                // It names again what was not sent any more: that was not it.
+                // The provider names a member that was not sent again: the cause is another.
                 Err(Stop::Fault(Fault { kind: FaultKind::Caller, named, .. }))
                     if !named.both(self.left_out).is_empty() =>
                 {
@@ -89,14 +91,16 @@ impl Run<'_, '_> {
             self.left_out = Extras::NONE;
         }
         match done {
-            Err(Stop::Fault(fault)) if self.ask.n > 1 && !self.begun && may_be_for_number(&fault) => {
+            Err(Stop::Fault(fault))
+                if self.ask.n > 1 && !self.progress.has_content() && may_be_for_number(&fault) =>
+            {
                 Err(Stop::OneByOne)
             }
             done => done,
         }
     }
 
-    /// Members that a provider refused and that leave with a request without them.
+    /// Returns the members that a provider refused and that the request can be sent without.
     fn refused(&self, offer: &OfferLive, done: &Result<Ended, Stop>) -> Option<Extras> {
         let Err(Stop::Fault(Fault { kind: FaultKind::Caller, named, .. })) = done else { return None };
         let known = self.adjust(offer).without;
@@ -106,7 +110,8 @@ impl Run<'_, '_> {
         }
         let before = self.calls(offer, Extras::NONE);
         let leaves = |extra: &Extra| {
-            let continues = self.begun && matches!(extra, Extra::ContinueFinal | Extra::Prefix);
+            let continues =
+                self.progress.has_content() && matches!(extra, Extra::ContinueFinal | Extra::Prefix);
             let is_header = || self.sends_header(offer, *extra);
             continues || is_header() || self.calls(offer, Extras::of(*extra)) != before
         };
@@ -116,7 +121,7 @@ impl Run<'_, '_> {
         (!mine.is_empty()).then_some(mine)
     }
 
-    /// Returns true for a header that the gateway adds by itself; one of the configuration is the operator's.
+    /// Returns true for a header that the gateway adds itself; a configured one belongs to the operator.
     fn sends_header(&self, offer: &OfferLive, extra: Extra) -> bool {
         if extra == Extra::TraceContext {
             return self.x.record.trace.as_deref().is_some_and(|trace| trace.headers().next().is_some());
@@ -130,7 +135,7 @@ impl Run<'_, '_> {
         extra.headers().iter().any(|name| headers.contains_key(*name) && !is_configured(name))
     }
 
-    /// What the offer is sent without these as well.
+    /// Returns the calls to the offer without these members too.
     fn calls(&self, offer: &OfferLive, without: Extras) -> Result<Vec<Call>, Refusal> {
         let unsaid = || Refusal::new(Code::Unsupported);
         let speech = attempt::speech(self, offer).map_err(|_| unsaid())?;
@@ -139,14 +144,14 @@ impl Run<'_, '_> {
         speech.calls(self.ask, &target)
     }
 
-    /// The offer has answered without these.
+    /// Remembers the members without which the offer has answered.
     fn remember_refused(&self, offer: &OfferLive) {
         let name = attempt::target(self, offer, penstock_contract::Dialect::Chat, self.at).reasoning();
         let news = offer.learned.refuses(self.left_out, name, self.now());
         news.words().for_each(|member| self.tell_learned(offer, member));
     }
 
-    /// Remembers what an answer showed of its offer.
+    /// Remembers the abilities that a response showed of its offer.
     pub(super) fn noticed(&self, offer: &OfferLive, noticed: Noticed) {
         offer.learned.notice(noticed);
         if noticed.miscounted {
@@ -161,25 +166,26 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Whether the choices of this request are asked of the offer one by one.
+    /// Returns true if the choices of this request are requested from the offer one by one.
     pub(super) fn gives_one(&self, index: usize) -> bool {
         self.ask.n > 1
             && self.x.live.offers.get(index).is_some_and(|offer| offer.gives_one(self.ask, || self.now()))
     }
 
-    /// Turns to asking one by one; a stream of several that has begun is not carried on that way.
+    /// Switches to requests of one choice each; a stream of several that has begun is not continued so.
     pub(super) fn split(&mut self, course: &mut Course) -> Next {
-        if self.begun {
+        if self.progress.has_content() {
             return course.pass(self.now());
         }
         self.one_by_one = Some(OneByOne::all(None));
         Next::Refuse
     }
 
-    /// An offer gave fewer choices than it was asked for: a stream keeps them, and a plain answer is asked for anew.
+    /// Handles an offer that gave fewer choices than requested: a stream keeps them, and a buffered response is
+    /// requested again.
     pub(super) fn fewer(&mut self, offer: &OfferLive, whole: u32) {
         self.gives_one_from_now(offer);
-        if self.begun {
+        if self.progress.has_content() {
             self.one_by_one = Some(OneByOne::from(whole));
         } else {
             self.drew(offer);
@@ -188,7 +194,7 @@ impl Run<'_, '_> {
     }
 }
 
-/// Whether a refusal may be for the number of choices: it says so, or says nothing of what is wrong.
+/// Returns true for a refusal that may be due to the number of choices: it names them, or names no cause.
 fn may_be_for_number(fault: &Fault) -> bool {
     let nameless = |refusal: &Refusal| refusal.code == Code::InvalidRequest && refusal.param.is_none();
     fault.kind == FaultKind::Caller

@@ -1,12 +1,15 @@
-//! The relay: one loop that asks one provider after another until one answers.
+//! Failover driver: a loop that asks one provider after another until one answers.
 //!
 //! ```text
-//! select ─▶ limits ─▶ reserve ─▶ course ─▶ attempt ─▶ (plain | pump) ─▶ settle
-//!                                   ▲          │ fault       │ broke after the first token
-//!                                   └──────────┴─────────────┘ rescue: the same reply, another provider
+//! request filters ─▶ course ─▶ upstream_peer ─▶ attempt ─▶ (plain | pump: response filters) ─▶ settle
+//!                       ▲                          │ fail_to_connect       │ error_while_proxy
+//!                       └──────────────────────────┴───────────────────────┘ another provider, or a rescue
 //! ```
-//! Until the first content token nothing has reached the client, and a failure
-//! is invisible. After it the answer is rescued, or ends with an error event.
+//! Before the first content token the client has received no content, and a failure is invisible. After it, a stream is
+//! rescued, or ends with an error event.
+//!
+//! The driver calls the hooks of Pingora's response phases itself, in Pingora's order: the loop of pingora-proxy 0.9
+//! replays no request body above 64 KiB, and sends the response head before the first token.
 
 mod acquire;
 mod attempt;
@@ -15,139 +18,139 @@ mod failed;
 mod fan;
 mod filtered;
 mod images;
-mod max_cost;
 mod mismatch;
-mod reserve;
 mod response_memory;
 mod select;
 mod settle;
 mod streaming;
 mod wait;
-mod zero_tokens;
 
+pub(crate) use attempt::Stop;
 pub(crate) use fan::Part;
-pub use select::{model_named, model_of, no_model};
+pub use select::{Moment, Selection};
+pub use settle::{FLAVOR, images};
 
 use crate::billing::Hold;
 use crate::proxy::exchange::{Ended, Exchange};
+use crate::proxy::filters::{InferenceRequest, RequestBody, RequestFilterChain, RequestFilters};
 use crate::storage::spool::Spooled;
 use crate::telemetry::AttemptNote;
 use crate::time::clock;
 use crate::upstream::offer::{OfferLive, Seat};
 use acquire::Sat;
-use attempt::Stop;
 use fan::OneByOne;
-use penstock_contract::{Ask, Choices, Code, Extras, FaultKind, Refusal, Reply, Rescue};
-use penstock_limits::{Cost, Work};
+use penstock_contract::{Ask, Choices, Code, Extras, Fault, FaultKind, Refusal, Reply, Rescue};
 use penstock_routing::{Course, Next, Policy};
 pub use response_memory::FREE;
 use response_memory::Weight;
-use select::Selection;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wait::Watch;
 
-/// What is said when all providers of a model are full.
+/// Message of a refusal if all providers of a model are at their limit.
 const FULL: &str = "Every provider of this model is at its limit; try again shortly.";
 
-/// One request on its way through the attempts.
+/// Progress of a streamed response towards the client.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum ResponseProgress {
+    /// No byte has been sent: a failure leads to a status or to another provider.
+    Waiting,
+    /// The head has been sent: a failure leads to an error event or to another provider.
+    HeadSent,
+    /// Content has been sent: only a rescue may follow a failure.
+    ContentSent,
+}
+
+impl ResponseProgress {
+    fn has_head(self) -> bool {
+        self >= Self::HeadSent
+    }
+
+    fn has_content(self) -> bool {
+        self >= Self::ContentSent
+    }
+}
+
+/// State of an inference request during its attempts.
 struct Run<'r, 'a> {
     x: &'r mut Exchange<'a>,
     ask: &'r Ask,
-    /// The file that came with it.
+    /// File of a form.
     upload: Option<Spooled>,
     chosen: Selection,
     watch: Watch,
-    /// The end of the request's time.
+    /// Deadline of the request.
     deadline: Instant,
-    /// The stream's reply, kept from one provider to the next.
+    /// Translation of the stream, which lasts from one provider to the next.
     reply: Option<Box<dyn Reply>>,
-    /// Whose stream the client is reading.
+    /// Offer whose stream the client is reading.
     current: Option<Arc<OfferLive>>,
-    /// When that was asked, as long as it is at work: what it draws may be known by its time alone.
+    /// Start of its attempt while that runs: the energy may only be known by the time.
     asked: Option<Instant>,
-    /// The head of a stream has been sent.
-    headed: bool,
-    /// Content has been sent: from here on only a rescue may follow.
-    begun: bool,
-    /// Bytes of the answer that are in memory.
+    /// Progress of a streamed response towards the client.
+    progress: ResponseProgress,
+    /// Memory of the response.
     weight: Weight,
     /// Energy of failed attempts.
     spent: settle::Spent,
-    /// What is set aside for it, until it is settled or voided.
+    /// Reserved credits, until they are settled or voided.
     hold: Option<Hold>,
-    /// When it came, Unix seconds: the prices of then count.
+    /// Time of the request, Unix seconds: its prices apply.
     at: u64,
-    /// What to wait for if the charge has to be on the disk.
+    /// Ledger entry to wait for if the charge has to be on the disk.
     ticket: Option<u64>,
-    /// What the client is told if nobody answers: the caller's own fault, once seen.
+    /// Refusal if no provider answers: an error of the caller, once a provider reported one.
     refusal: Option<Refusal>,
-    /// The same, if nobody could have answered: what providers could not be told, or had no window for.
+    /// Refusal if no provider could have answered: an incompatible request, or one too long for all windows.
     unsaid: Option<Refusal>,
-    /// A provider failed, or could not be asked now: another time it might have answered.
+    /// True if a provider failed or was not available: a later request might succeed.
     missed: bool,
-    /// Which choices of the client's it is for.
+    /// Choices of the client's request that this run serves.
     choices: Choices,
-    /// Members that the offer at work refused, though no client sent them.
+    /// Members of the gateway's own that the current offer refused.
     left_out: Extras,
-    /// Choices are to be asked for one by one from here on.
+    /// Choices that are to be requested one by one.
     one_by_one: Option<OneByOne>,
-    /// All who could have been asked were full.
+    /// True if all candidates were at their limit.
     crowded: bool,
 }
 
-/// Answers an ask with the help of the providers.
-///
-/// # Errors
-/// The refusal, as long as nothing has been sent.
-pub async fn run(x: &mut Exchange<'_>, ask: &Ask) -> Result<Ended, Refusal> {
-    run_with(x, ask, None).await
+/// Returns true for an attempt that had no connection to its provider.
+fn is_before_connection(fault: &Fault) -> bool {
+    fault.kind.is_of_connection() || fault.kind == FaultKind::Descriptors
 }
 
-/// The same for an ask that came with a file.
+/// Answers an inference request: runs the request filters, then asks one candidate after another.
 ///
 /// # Errors
 /// The refusal, as long as nothing has been sent.
-pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) -> Result<Ended, Refusal> {
-    if ask.stream && x.work == Work::BatchLine {
-        return Err(Refusal::invalid("stream", "stream: expected false in a line of a batch."));
+pub async fn run(x: &mut Exchange<'_>, body: RequestBody) -> Result<Ended, Refusal> {
+    let mut request = InferenceRequest::new(x, body);
+    if let ControlFlow::Break(ended) = RequestFilters::check(&mut request).await? {
+        return Ok(ended);
     }
-    x.record.stream = ask.stream;
-    if ask.max_tokens == Some(0) {
-        return zero_tokens::answer(x, ask).await;
-    }
-    let (entry, habits) = x.come_in()?;
-    let chosen = match select::select(x, ask).await {
-        // It took counting to know that it is too long: that is a request as good as any.
-        Err(refusal) if refusal.code == Code::ContextLength => {
-            x.pass(entry, &Cost::default())?;
-            return Err(refusal);
-        }
-        chosen => chosen?,
+    let InferenceRequest { x, ask: Some(ask), candidates: Some(chosen), upload, at, hold, .. } = request
+    else {
+        return Err(Refusal::new(Code::Internal));
     };
-    let Some(chosen) = chosen else { return Ok(Ended::Left) };
-    let at = x.house.clock.unix();
-    let cost = max_cost::most(x, &chosen, ask, habits, at);
-    x.pass(entry, &cost)?;
-    let hold = reserve::reserve(x, ask, &chosen, at)?;
     x.house.budget.lock().on_request(x.house.clock.now());
     let total = x.live.settings.routing.total;
     let mut run = Run {
         watch: Watch::new(x.grant.clone(), x.live.settings.limits.heartbeat),
-        // From here on: what the client took to send its body is not the providers' time.
+        // From here on: the time in which the client sent its body is not the providers' time.
         deadline: clock::now() + total,
         x,
-        ask,
+        ask: &ask,
         upload,
         chosen,
         reply: None,
         current: None,
         asked: None,
-        headed: false,
-        begun: false,
+        progress: ResponseProgress::Waiting,
         weight: Weight::new(),
         spent: settle::Spent::default(),
-        hold: Some(hold),
+        hold,
         at,
         ticket: None,
         refusal: None,
@@ -162,7 +165,7 @@ pub async fn run_with(x: &mut Exchange<'_>, ask: &Ask, upload: Option<Spooled>) 
 }
 
 impl Run<'_, '_> {
-    /// The attempt loop.
+    /// Runs the attempt loop.
     async fn drive(&mut self) -> Result<Ended, Refusal> {
         let mut course = self.course();
         let mut next = course.start(self.now());
@@ -197,29 +200,49 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Asks one offer, from a seat that was kept for it or another; the error is the end of it all.
+    /// Makes an attempt at one candidate; an error ends the request.
     async fn try_it(&mut self, index: usize, kept: Option<Seat>, course: &mut Course) -> Result<Next, Ended> {
         let Some(offer) = self.x.live.offers.get(index).cloned() else {
             return Ok(course.pass(self.now()));
         };
-        // A seat is good at its own offer alone.
-        let kept = kept.filter(|seat| seat.offer().offer.index == index);
-        let seat = self.seat(&offer, kept, course).await;
-        let _seat = match seat {
-            Ok(Sat::Seat(seat)) => seat,
-            Ok(Sat::Full) => return Ok(course.passed_full(self.now())),
+        let _seat = match self.upstream_peer(&offer, kept, course).await? {
+            Ok(seat) => seat,
+            Err(next) => return Ok(next),
+        };
+        let rescue = self.progress.has_content();
+        let stop = match self.attempt(&offer, course.asked()).await {
+            Ok(ended) => return Err(ended),
+            Err(stop) => stop,
+        };
+        let next = match stop {
+            Stop::Fault(fault) if is_before_connection(&fault) => {
+                Some(self.fail_to_connect(&offer, &fault, rescue, course))
+            }
+            stop => self.error_while_proxy(&offer, stop, rescue, course),
+        };
+        next.ok_or_else(|| self.left())
+    }
+
+    /// Acquires the permit of a candidate, as Pingora's `upstream_peer` returns a peer: the one that is `kept` for it,
+    /// or another. Without a permit it returns the next step; an error ends the request.
+    async fn upstream_peer(
+        &mut self,
+        offer: &Arc<OfferLive>,
+        kept: Option<Seat>,
+        course: &mut Course,
+    ) -> Result<Result<Seat, Next>, Ended> {
+        // A permit is valid at its own offer only.
+        let kept = kept.filter(|seat| seat.offer().offer.index == offer.offer.index);
+        Ok(match self.seat(offer, kept, course).await {
+            Ok(Sat::Seat(seat)) => Ok(seat),
+            Ok(Sat::Full) => Err(course.passed_full(self.now())),
             Ok(Sat::Not) => {
                 self.missed = true;
-                return Ok(course.pass(self.now()));
+                Err(course.pass(self.now()))
             }
-            Ok(Sat::Rests(until)) => return Ok(course.rests(until, self.now())),
+            Ok(Sat::Rests(until)) => Err(course.rests(until, self.now())),
             Err(_) => return Err(self.left()),
-        };
-        let rescue = self.begun;
-        match self.attempt(&offer, course.asked()).await {
-            Ok(ended) => Err(ended),
-            Err(stop) => self.stopped(&offer, stop, rescue, course).ok_or_else(|| self.left()),
-        }
+        })
     }
 
     fn course(&self) -> Course {
@@ -237,7 +260,7 @@ impl Run<'_, '_> {
         self.x.house.clock.now()
     }
 
-    /// One attempt with one offer, from the request's bytes to the last byte for the client.
+    /// Makes one attempt at an offer, from the bytes of the request to the last byte for the client.
     async fn attempt(&mut self, offer: &Arc<OfferLive>, number: u32) -> Result<Ended, Stop> {
         let begun = Instant::now();
         #[cfg(feature = "inject")]
@@ -275,7 +298,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Sleeps for a provider's sake, then goes on; the error is the end of it all.
+    /// Waits for a provider, then continues; an error ends the request.
     async fn pause(&mut self, span: Duration, course: &mut Course) -> Result<Next, Ended> {
         let began = clock::now();
         let never = std::pin::pin!(std::future::pending::<()>());
@@ -287,16 +310,16 @@ impl Run<'_, '_> {
         }
     }
 
-    /// The client left, or may no longer listen. It pays for what it received.
+    /// Ends the request of a client that left or whose key was revoked. It pays for the part that it received.
     fn left(&mut self) -> Ended {
         settle::left(self);
         settle::void(self, "left");
         Ended::Left
     }
 
-    /// Nobody answered, or nobody could take a broken answer further.
+    /// Ends a request that no provider answered, or whose broken stream no provider continued.
     async fn give_up(&mut self, course: &Course, retry_after: u32) -> Result<Ended, Refusal> {
-        // What of a broken answer was delivered is not charged either.
+        // The delivered part of a broken response is not charged either.
         settle::void(self, "failed");
         self.missed |= course.has_others();
         self.crowded = course.was_crowded();
@@ -310,15 +333,14 @@ impl Run<'_, '_> {
             };
             refusal.with("attempts", course.details(name)).retry_after(retry_after)
         });
-        // Of one choice the request for all of them tells the client.
-        if !self.headed || self.choices != Choices::All {
+        // The refusal of one choice is written by the request for all of them.
+        if !self.progress.has_head() || self.choices != Choices::All {
             return Err(refusal);
         }
         Ok(streaming::fail(self, &refusal).await)
     }
 
-    /// How a provider takes the answer over: it continues the text if it can,
-    /// else it starts over.
+    /// Returns the rescue by a provider: it continues the text if it can, else it starts over.
     fn rescue_with(&mut self, offer: &OfferLive) -> (Rescue, Option<String>) {
         if attempt::target(self, offer, penstock_contract::Dialect::Chat, self.at).continuation().is_none() {
             return (Rescue::StartOver, None);

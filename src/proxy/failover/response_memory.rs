@@ -1,14 +1,14 @@
-//! What an answer weighs: its bytes in memory, counted against what all requests may hold (`overload.bytes`).
+//! Memory of a response, counted against the limit of all requests (`overload.bytes`).
 
 use crate::proxy::exchange::Exchange;
 use penstock_contract::Fault;
 
-/// Bytes of an answer that are not counted …
+/// Bytes of a response that are not counted.
 pub const FREE: usize = 64 << 10;
-/// … and how many more are taken at once.
+/// Bytes by which the counted memory grows.
 const STEP: usize = 256 << 10;
 
-/// The answer of one request, whoever gives it. What was counted stays so until the request is over.
+/// Memory of the response of one request, over all attempts. Counted bytes stay so until the end of the request.
 #[derive(Debug)]
 pub struct Weight {
     now: usize,
@@ -16,17 +16,17 @@ pub struct Weight {
 }
 
 impl Weight {
-    /// Nothing so far.
+    /// Creates the memory of a response without bytes.
     pub const fn new() -> Self {
         Self { now: 0, counted: FREE }
     }
 
-    /// Another attempt begins, and nothing is left of the one before.
+    /// Drops the bytes of an attempt before the next one.
     pub const fn drop_all(&mut self) {
         self.now = 0;
     }
 
-    /// So many bytes more.
+    /// Adds bytes.
     ///
     /// # Errors
     /// All requests together hold too many.
@@ -34,7 +34,7 @@ impl Weight {
         self.set(x, self.now.saturating_add(bytes))
     }
 
-    /// So many bytes in all.
+    /// Sets the number of bytes.
     ///
     /// # Errors
     /// All requests together hold too many.

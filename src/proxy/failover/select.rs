@@ -1,195 +1,65 @@
-//! Who may be asked: the model behind a name, its able offers, their order.
+//! Candidates of a request: the offers that can serve it, in the order in which they are asked.
 
 use super::filtered;
 use crate::proxy::context_window::{self, Fit, Room};
-use crate::proxy::exchange::Exchange;
 use crate::upstream::config_snapshot::{Live, ModelLive};
 use crate::upstream::offer::OfferLive;
 use crate::upstream::pools::{Exploration, Plan, PlanRequest};
 use penstock_contract::{Ask, Code, Dialect, Facts, Filters, Kind, Refusal, Task};
-use penstock_limits::Work;
-use penstock_routing::{BALANCED, BATCH, Entry, FLAVORS, Flavor, MAX_PROMPT, SPEED, default_for, split};
+use penstock_routing::{BALANCED, BATCH, Entry, Flavor, MAX_PROMPT, split};
 use penstock_tokens::Count;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A prompt's bytes per token, for choosing among offers only.
+/// Bytes per token of a prompt, for choosing among offers only.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// Bytes of a sound that is small.
+/// Largest audio file that counts as small, bytes.
 const SMALL_SOUND: u64 = 1 << 20;
-/// Characters of a client's name of a model that an error repeats.
-const SHOWN: usize = 100;
 
-/// Tokens of an answer of which nothing is known yet.
+/// Expected tokens of a response of a model without figures.
 const OUTPUT: u64 = 256;
 
-/// What was chosen for one ask.
+/// Candidates of one request.
 #[derive(Clone)]
 pub struct Selection {
-    /// The offers, best first, those of fallback models behind.
+    /// Offers, best first; those of fallback models come last.
     pub entries: Vec<Entry>,
-    /// None of them is fit: the least bad is asked all the same.
+    /// True if all are ejected: the best of them is asked anyway.
     pub all_ejected: bool,
-    /// It is batch work: cheap, and in no hurry.
+    /// True for batch work, which is cheap and may wait.
     pub batch: bool,
-    /// A broken stream is rescued.
+    /// True if a broken stream is rescued.
     pub rescue: bool,
-    /// The model as the answer names it.
+    /// Name of the model in the response.
     asked_for: Box<str>,
-    /// The model that was asked for.
+    /// Requested model.
     model: Arc<ModelLive>,
-    /// Tokens of the prompt where they may be too many for a window, by model of the catalogue.
+    /// Tokens of a prompt that may be too long for a window, by model of the catalogue.
     counts: Vec<(Box<str>, Count)>,
-    /// What an offer was found to have room for, by its index: another of the same model may have more.
+    /// Lowered caps on tokens by index of the offer: another of the same model may take more.
     lowered: Vec<(usize, u64)>,
     preset: Option<Box<str>>,
-    /// It was asked under another flavor than `:balanced`.
+    /// True for another flavor than `:balanced`.
     narrow: bool,
 }
 
-/// When the ask came: by the steady clock, and in Unix seconds.
+/// Time of a selection.
 #[derive(Clone, Copy)]
-struct Moment {
-    now: Duration,
-    at: u64,
+pub struct Moment {
+    /// Time of the steady clock.
+    pub now: Duration,
+    /// Unix seconds.
+    pub at: u64,
 }
 
-/// Chooses; `None` if the client left before that was done.
-///
-/// # Errors
-/// No such model, none that this key may use, or none that can do what is asked.
-pub async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Option<Selection>, Refusal> {
-    let counting = x.counting();
-    let live = &counting.live;
-    let (name, flavor) = split(&ask.model);
-    let model = model_of(x, ask, name)?;
-    let line = x.work == Work::BatchLine;
-    let given = flavor.is_some();
-    let flavor = flavor.unwrap_or_else(|| match ask.preset.as_deref() {
-        _ if line => BATCH,
-        Some("non_reasoning") if live.settings.compatibility.preset_flavor => SPEED,
-        _ => default_for(ask.kind),
-    });
-    x.record.flavor = Some(flavor.name());
-    let mut selection = Selection {
-        entries: Vec::new(),
-        all_ejected: true,
-        batch: line || flavor.name() == BATCH.name(),
-        rescue: model.model.rescue,
-        // Messages clients compare the name with the one they sent, flavor and all.
-        asked_for: match ask.dialect {
-            Dialect::Chat => name.into(),
-            Dialect::Messages => ask.model.clone(),
-        },
-        counts: Vec::new(),
-        lowered: Vec::new(),
-        preset: ask.preset.clone(),
-        // What a batch gives its lines by itself is nobody's choice.
-        narrow: flavor != BALANCED && (given || !line),
-        model: model.clone(),
-    };
-    let moment = Moment { now: x.house.clock.now(), at: x.house.clock.unix() };
-    let mut refusal = None;
-    let fallbacks = model.model.fallbacks.iter().filter_map(|id| live.model(id).cloned());
-    for candidate in std::iter::once(model.clone()).chain(fallbacks) {
-        if !x.grant.may_use(&candidate.model.card.id) {
-            continue;
-        }
-        let fits = tokio::select! {
-            biased;
-            fits = context_window::fits(&counting, &candidate, ask) => fits,
-            () = x.caller.gone() => return Ok(None),
-        };
-        match fits {
-            Ok(count) => {
-                if let Some(count) = count {
-                    selection.counts.push((candidate.model.card.id.as_str().into(), count));
-                }
-                if let Err(lacks) = selection.add(live, &candidate, flavor, ask, moment) {
-                    refusal.get_or_insert(lacks);
-                }
-            }
-            // Nobody knows yet whether it fits: that is no word on this model.
-            Err(unknown) if matches!(unknown.code, Code::Overloaded | Code::Internal) => return Err(unknown),
-            Err(too_long) => {
-                refusal.get_or_insert(too_long);
-            }
-        }
-    }
-    if selection.entries.is_empty() {
-        return Err(refusal.unwrap_or_else(|| selection.unavailable().retry_after(5)));
-    }
-    Ok(Some(selection))
-}
-
-/// The model of an ask, by the name in it, for a key that may use it.
-///
-/// # Errors
-/// No such model, one for other work, or one that this key may not use.
-pub fn model_of(x: &mut Exchange<'_>, ask: &Ask, name: &str) -> Result<Arc<ModelLive>, Refusal> {
-    let model = model_named(&x.live, name)?;
-    if model.model.kind != ask.kind {
-        return Err(wrong_kind(&model));
-    }
-    if !x.grant.may_use(&model.model.card.id) {
-        let message = "This API key may not use this model.";
-        return Err(Refusal::because(Code::InsufficientScope, message).at("model"));
-    }
-    x.record.model = Some(model.model.card.id.as_str().into());
-    Ok(model)
-}
-
-/// The model with this id or alias.
-///
-/// # Errors
-/// There is none.
-pub fn model_named(live: &Live, name: &str) -> Result<Arc<ModelLive>, Refusal> {
-    let found = live.catalog.resolve(name).and_then(|card| live.model(&card.id));
-    found.cloned().ok_or_else(|| no_model(live, name))
-}
-
-/// There is no model of this name. One with a suffix that is no flavor, behind a name that is a model's, is told the
-/// flavors.
-pub fn no_model(live: &Live, name: &str) -> Refusal {
-    let shown = |text: &str| text.chars().take(SHOWN).collect::<String>();
-    let suffixed = name.rsplit_once(':').filter(|(base, _)| live.catalog.resolve(base).is_some());
-    let Some((base, suffix)) = suffixed else {
-        let message = format!("The model '{}' does not exist.", shown(name));
-        return Refusal::because(Code::ModelNotFound, message).at("model");
-    };
-    let flavors: Vec<&str> = FLAVORS.iter().map(|flavor| flavor.name()).collect();
-    let message = if flavors.contains(&suffix) {
-        format!("The model '{}' takes one flavor, not several.", shown(base))
-    } else {
-        format!(
-            "The model '{}' has no flavor '{}'; the flavors are :{}.",
-            shown(base),
-            shown(suffix),
-            flavors.join(", :")
-        )
-    };
-    Refusal::because(Code::ModelNotFound, message).at("model").with("flavors", flavors)
-}
-
-fn wrong_kind(model: &ModelLive) -> Refusal {
-    let path = match model.model.kind {
-        Kind::Chat => "/v1/chat/completions or /v1/messages",
-        Kind::Embedding => "/v1/embeddings",
-        Kind::Rerank => "/v1/rerank",
-        Kind::Image => "/v1/images/generations",
-        Kind::Transcription => "/v1/audio/transcriptions",
-    };
-    Refusal::unsupported("model", format!("This model is used at {path}."))
-}
-
-/// Tokens that an answer of this model will probably have: the same number for
-/// every offer, so that prices are compared and not the luck of their last answers.
+/// Returns the expected tokens of a response of this model: the same number for each offer, so that prices are compared
+/// and not the lengths of their last responses.
 fn expected_output(live: &Live, model: &ModelLive, ask: &Ask, now: Duration) -> u64 {
     match ask.kind {
         Kind::Chat => {}
         Kind::Embedding | Kind::Rerank => return 0,
-        // One image or minute as good as another: it is prices that are compared.
+        // Only the prices per image or minute are compared.
         Kind::Image | Kind::Transcription => return 1,
     }
     let offers = model.offers.iter().filter_map(|index| live.offers.get(*index));
@@ -198,7 +68,7 @@ fn expected_output(live: &Live, model: &ModelLive, ask: &Ask, now: Duration) -> 
     ask.max_tokens.map_or(typical, |cap| typical.min(cap))
 }
 
-/// Whether a request is small enough to explore with.
+/// Returns true for a request that is small enough to explore with.
 fn is_small(ask: &Ask, prompt: u64) -> bool {
     match &ask.task {
         Task::Transcribe(task) => task.sound.bytes <= SMALL_SOUND,
@@ -206,17 +76,52 @@ fn is_small(ask: &Ask, prompt: u64) -> bool {
     }
 }
 
-/// An offer that can do what is asked.
+/// Offer that can serve the request.
 struct Able<'l> {
     offer: &'l Arc<OfferLive>,
     fit: Fit,
-    /// It passes the filters only because its speed is not known.
+    /// True if it passes the filters only because its speed is unknown.
     unsure: bool,
 }
 
 impl Selection {
-    /// Adds a model's able offers in the flavor's order: those with room for all that is wanted first.
-    fn add(
+    /// Creates a selection without offers yet. A `line` of a batch may be `given` a flavor by its client too.
+    pub fn new(
+        model: Arc<ModelLive>,
+        ask: &Ask,
+        flavor: &'static dyn Flavor,
+        line: bool,
+        given: bool,
+    ) -> Self {
+        Self {
+            entries: Vec::new(),
+            all_ejected: true,
+            batch: line || flavor.name() == BATCH.name(),
+            rescue: model.model.rescue,
+            // Clients of the messages dialect compare the name with the one that they sent, flavor included.
+            asked_for: match ask.dialect {
+                Dialect::Chat => split(&ask.model).0.into(),
+                Dialect::Messages => ask.model.clone(),
+            },
+            counts: Vec::new(),
+            lowered: Vec::new(),
+            preset: ask.preset.clone(),
+            // The default flavor of a batch's lines is no choice of the client.
+            narrow: flavor != BALANCED && (given || !line),
+            model,
+        }
+    }
+
+    /// Adds the tokens of the prompt for a model of the catalogue.
+    pub fn add_count(&mut self, model: &str, count: Count) {
+        self.counts.push((model.into(), count));
+    }
+
+    /// Adds a model's able offers in the flavor's order: those with room for the whole output first.
+    ///
+    /// # Errors
+    /// None of them can do what the request asks for.
+    pub fn add(
         &mut self,
         live: &Live,
         model: &ModelLive,
@@ -225,14 +130,14 @@ impl Selection {
         moment: Moment,
     ) -> Result<(), Refusal> {
         let now = moment.now;
-        // Never nothing, or the shortest of asks would find all prices alike.
+        // At least one token, or all prices of the shortest request would be equal.
         let prompt = u64::try_from(ask.prompt_bytes.div_ceil(BYTES_PER_TOKEN).max(1)).unwrap_or(u64::MAX);
         let output = expected_output(live, model, ask, now);
         let able = self.able(live, model, ask, moment)?;
-        // Without counts and filters all are alike.
+        // Without counts and filters all offers are equal.
         let alike = able.iter().all(|one| !one.unsure && one.fit == Fit::Whole);
         let explores = alike && self.entries.is_empty() && !self.batch && flavor.explores();
-        // In the order of the model's offers, which is that of their numbers.
+        // In the order of the model's offers, which is that of their indices.
         let offers: Vec<usize> = able.iter().map(|one| one.offer.offer.index).collect();
         let Plan { mut entries, all_ejected } = model.pool.plan(
             flavor,
@@ -252,7 +157,7 @@ impl Selection {
         self.all_ejected &= all_ejected;
         let known = |entry: &Entry| offers.binary_search(&entry.offer).ok().and_then(|at| able.get(at));
         let fit = |entry: &Entry| known(entry).map_or(Fit::Whole, |one| one.fit);
-        // Where the input fits none for certain, they are all asked, and say so.
+        // If the input surely fits no offer, all are asked, and their errors say so.
         if able.iter().any(|one| one.fit != Fit::Not) {
             entries.retain(|entry| fit(entry) != Fit::Not);
         }
@@ -263,7 +168,7 @@ impl Selection {
         Ok(())
     }
 
-    /// The offers of a model that can do what is asked, and may.
+    /// Returns the offers of a model that can serve the request.
     fn able<'l>(
         &self,
         live: &'l Live,
@@ -294,7 +199,7 @@ impl Selection {
         Ok(able)
     }
 
-    /// Leaves out the offers that do not meet the filters.
+    /// Removes the offers that do not meet the filters.
     fn filter(&self, filters: &Filters, able: &mut Vec<Able<'_>>, moment: Moment) -> Result<(), Refusal> {
         let facts: Vec<Facts<'_>> =
             able.iter().map(|one| one.offer.facts(moment.now, moment.at, self.batch)).collect();
@@ -309,7 +214,7 @@ impl Selection {
         Ok(())
     }
 
-    /// Nobody can answer now.
+    /// Returns the refusal if no provider can answer now.
     pub fn unavailable(&self) -> Refusal {
         let refusal = Refusal::new(Code::Unavailable);
         if !self.narrow {
@@ -319,13 +224,13 @@ impl Selection {
         Refusal::because(Code::Unavailable, sentence)
     }
 
-    /// `model` in the answer: what the client asked for, or the fallback that answered.
+    /// Returns `model` of the response: the name in the request, or the fallback that answered.
     pub fn answer_model<'s>(&'s self, offer: &'s OfferLive) -> &'s str {
         let answering = &offer.offer.model.card.id;
         if *answering == self.model.model.card.id { &self.asked_for } else { answering }
     }
 
-    /// Sampling parameters of the ask's preset.
+    /// Returns the sampling parameters of the request's preset.
     pub fn preset<'s>(&self, offer: &'s OfferLive) -> &'s [(Box<str>, Box<str>)] {
         let Some(name) = &self.preset else { return &[] };
         offer.offer.model.presets.get(name).map_or(&[], Vec::as_slice)
@@ -349,8 +254,8 @@ impl Selection {
         self.counts.iter().find(|(id, _)| &**id == model).map(|(_, count)| count)
     }
 
-    /// A provider took less than it was asked for: `said` tokens by its own count, if it told. Whether it can be
-    /// asked for less.
+    /// Lowers the cap of a provider that refused it, to `said` tokens if it named a number. Returns true if it can be
+    /// asked again.
     pub fn lower(&mut self, offer: &OfferLive, ask: &Ask, said: Option<u64>) -> bool {
         let certain = self.room(offer, ask).and_then(|room| room.certain);
         let asked = self.max_tokens(offer, ask).or_else(|| context_window::wanted(ask, offer));
@@ -359,7 +264,7 @@ impl Selection {
         left.is_some()
     }
 
-    /// The model that was asked for, for the figures of its last hour.
+    /// Returns the requested model, for the figures of its last hour.
     pub fn model(&self) -> &ModelLive {
         &self.model
     }

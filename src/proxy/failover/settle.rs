@@ -1,9 +1,9 @@
-//! The bill of an answer: what it used, what that drew, what it costs. Nothing
-//! delivered is nothing charged; the client pays one answer, once. A line's bill
-//! is entered later, together with its answer.
+//! Settlement of a response: its usage, energy and price. Nothing is charged if nothing was delivered, and a client pays
+//! for one response once. The charge of a batch line is entered later, together with its response.
 
 use super::{Part, Run};
 use crate::billing::Hold;
+use crate::proxy::filters::Metered;
 use crate::proxy::response::head::Head;
 use crate::telemetry::log;
 use crate::telemetry::throttle::Seldom;
@@ -20,7 +20,7 @@ use penstock_ledger::Wallet;
 use penstock_limits::Used;
 use penstock_media::picture::steps_name;
 use penstock_pricing::PaymentSource;
-use penstock_routing::Sample;
+use penstock_routing::{Outcome, Sample};
 use rust_decimal::Decimal;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,12 +28,12 @@ use std::time::Duration;
 /// The header that names the flavor.
 pub const FLAVOR: &str = "x-penstock-flavor";
 
-/// What failed attempts of one request drew.
+/// Energy of the failed attempts of one request.
 #[derive(Default)]
 pub struct Spent(Option<Attempt>);
 
 impl Spent {
-    /// What failed attempts of a choice drew.
+    /// Adds the energy of the failed attempts of a choice.
     pub fn merge(&mut self, other: Self) {
         match (&mut self.0, other.0) {
             (Some(sum), Some(more)) => sum.add(&more),
@@ -41,12 +41,12 @@ impl Spent {
         }
     }
 
-    /// Work that is not paid by itself.
+    /// Adds the energy of work that is not charged separately.
     pub fn add_part(&mut self, part: &Part) {
         self.merge(Self(Some(part.offer.bill.failed(part.own, part.took))));
     }
 
-    /// A provider worked on the prompt, and on what it sent, for nothing.
+    /// Adds the energy of a failed attempt: of the prompt, and of the output that the provider sent.
     pub fn failed(&mut self, offer: &OfferLive, ask: &Ask, reply: Option<&dyn Reply>, took: Duration) {
         let attempt = match &ask.task {
             Task::Draw(draw) => offer.bill.failed_within(images(draw.n, draw, ask, offer), took),
@@ -66,7 +66,7 @@ impl Spent {
     }
 }
 
-/// Whether a provider that failed like this has worked on the prompt.
+/// Returns true if a provider with this fault has worked on the prompt.
 pub const fn worked(kind: FaultKind) -> bool {
     !matches!(
         kind,
@@ -78,8 +78,8 @@ pub const fn worked(kind: FaultKind) -> bool {
     )
 }
 
-/// So many images in the size that was asked for, or in the model's own, with the steps that the request sets where the
-/// offer takes them, or those of the offer.
+/// Returns the work of `count` images: in the requested size or the model's own, with the steps of the request where
+/// the offer takes them, or those of the offer.
 pub fn images(count: u32, draw: &Draw, ask: &Ask, offer: &OfferLive) -> Done {
     let size = draw.size.or_else(|| offer.offer.model.image_sizes.first().copied());
     let takes = |shape| steps_name(shape, &offer.offer.abilities).is_some();
@@ -87,8 +87,29 @@ pub fn images(count: u32, draw: &Draw, ask: &Ask, offer: &OfferLive) -> Done {
     Done::Images { count, steps, pixels: size.map(Size::pixels) }
 }
 
-/// Settles a good answer: `done` is what is paid, `own` what this offer did for it, where others did the rest. Returns
-/// the members that go into it.
+/// Settles a response that has ended well, and records it for its offer. Returns the members that go into it.
+pub fn succeeded(
+    run: &mut Run<'_, '_>,
+    offer: &Arc<OfferLive>,
+    metered: Metered,
+    first_token: Option<Duration>,
+    took: Duration,
+) -> Vec<u8> {
+    let own = metered.own.usage();
+    let sample = Sample {
+        prompt_tokens: own.map_or(0, |usage| usage.input),
+        output_tokens: own.map_or(0, |usage| usage.output),
+        first_token,
+        total: took,
+    };
+    offer.learn(run.now(), Outcome::Good, Some(run.x.grant.client), Some(sample));
+    run.noticed(offer, metered.noticed);
+    run.x.caller.note_finish(metered.finish);
+    served(run, offer, metered.done, metered.own, metered.measured, took, Some(sample))
+}
+
+/// Settles a complete response: `done` is the work that is charged, `own` the work of this offer, where others did the
+/// rest. Returns the members that go into it.
 pub fn served(
     run: &mut Run<'_, '_>,
     offer: &Arc<OfferLive>,
@@ -101,7 +122,7 @@ pub fn served(
     if let Some(sample) = sample {
         run.chosen.model().hour.lock().observe(run.x.house.clock.now(), sample);
     }
-    // One choice of several is settled with the others.
+    // One choice of several is settled together with the others.
     if let (Done::Tokens(paid), Done::Tokens(worked), Choices::One(_)) = (done, own, run.choices) {
         let part = Part { offer: offer.clone(), done: paid, own: worked, measured, took };
         if run.x.caller.keep_part(part).is_ok() {
@@ -150,7 +171,7 @@ pub fn served(
     settled.members
 }
 
-/// Tells that an offer stated more than can be, once a second at most for the whole process.
+/// Logs that an offer reported more than is possible, at most once a second for the process.
 fn overstated(run: &Run<'_, '_>, offer: &OfferLive, figure: &'static str) {
     static LINES: Seldom = Seldom::new();
     let (provider, model) = (&*offer.offer.provider.id, offer.offer.model.card.id.as_str());
@@ -161,14 +182,14 @@ fn overstated(run: &Run<'_, '_>, offer: &OfferLive, figure: &'static str) {
     });
 }
 
-/// Settles what a client received before it left, or before the model wrote what cannot be passed on.
+/// Settles the part that a client received before it left, or before output that cannot be translated.
 pub fn left(run: &mut Run<'_, '_>) {
     let (Some(offer), Some(reply)) = (run.current.clone(), run.reply.take()) else { return };
-    if !run.begun {
+    if !run.progress.has_content() {
         return;
     }
     let count = reply.counted();
-    // What a provider has said so far may be behind what was delivered, or ahead of it.
+    // The provider's usage so far may be less or more than the delivered part.
     let delivered = UsageBounds::delivered(0, reply.output_bytes(), 0).max(count.output);
     let usage = match reply.usage() {
         Some(said) if (count.output..=delivered).contains(&said.output) => said,
@@ -177,21 +198,21 @@ pub fn left(run: &mut Run<'_, '_>) {
     };
     let (own, measured, took) = match run.asked {
         Some(asked) => (reply.worked(), reply.measured(), asked.elapsed()),
-        // Its stream broke: what it drew is with the failed attempts.
+        // The stream broke: its energy is counted with the failed attempts.
         None => (Usage::default(), None, Duration::ZERO),
     };
     served(run, &offer, Done::Tokens(usage), Done::Tokens(own), measured, took, None);
 }
 
-/// Counts what a client received of a stream that was then broken: it is not charged, and yet it was used.
+/// Counts the delivered part of a broken stream in the limits; it is not charged.
 pub fn broken(run: &mut Run<'_, '_>) {
-    if let (true, Some(reply)) = (run.begun, &run.reply) {
+    if let (true, Some(reply)) = (run.progress.has_content(), &run.reply) {
         let count = reply.counted();
         run.x.used(&Used { input: count.input, output: count.output, money: MicroCredits(0) });
     }
 }
 
-/// The request ends without a charge, if it has not ended yet.
+/// Voids the reservation, if the request has not been settled: nothing is charged.
 pub fn void(run: &mut Run<'_, '_>, why: &'static str) {
     if let Some(hold) = run.hold.take() {
         let footprint = run.spent.0.as_ref().map(Attempt::footprint);
@@ -203,14 +224,14 @@ pub fn void(run: &mut Run<'_, '_>, why: &'static str) {
     }
 }
 
-/// Waits for the charge, where an answer has to.
+/// Waits until the charge is on the disk, if the configuration says so.
 pub async fn written(run: &mut Run<'_, '_>) {
     if let Some(ticket) = run.ticket.filter(|_| run.x.live.settings.ledger.answers_wait_for_disk) {
         run.x.house.ledger.written(ticket).await;
     }
 }
 
-/// The head of an inference answer: who answered, under which flavor, at which attempt.
+/// Returns the head of an inference response: its provider, flavor and number of attempts.
 pub fn head(run: &Run<'_, '_>, offer: &OfferLive, number: u32) -> Head {
     run.x
         .head(200)
@@ -219,7 +240,7 @@ pub fn head(run: &Run<'_, '_>, offer: &OfferLive, number: u32) -> Head {
         .number("x-penstock-attempts", number.into())
 }
 
-/// Both objects as headers, for answers that are not JSON. Their text is ASCII.
+/// Adds both objects as headers, for responses that are not JSON. Their text is ASCII.
 pub fn in_headers(head: Head, members: &[u8]) -> Head {
     let object = [b"{", members, b"}"].concat();
     let mut found = penstock_wire::json::members(&object);

@@ -1,7 +1,6 @@
-//! Waiting: for a provider's bytes, while the client may leave, its key may be
-//! revoked, and one alarm may go off. A client that reads a stream is kept
-//! company, whatever is waited for. One timer serves the whole request and is
-//! moved only when an earlier alarm needs it.
+//! Waits for a provider's bytes while the client may leave, its key may be revoked, or a timer may fire. A client that
+//! reads a stream gets heartbeats during any wait. One timer serves the whole request and is reset only for an earlier
+//! deadline.
 
 use crate::auth::key_cache::Grant;
 use crate::proxy::downstream::Caller;
@@ -13,50 +12,47 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
-/// What a client hears while it waits; a comment that every client skips.
+/// Heartbeat of a stream: a comment that every client skips.
 pub const HEARTBEAT: Bytes = Bytes::from_static(b": keep-alive\n\n");
 
-/// What ended a wait.
+/// Outcome of a wait.
 pub enum Woken<T> {
-    /// What was waited for.
+    /// Result of the work.
     Done(T),
-    /// The alarm.
+    /// Deadline of the wait.
     Alarm,
-    /// The client is gone.
+    /// Client that has left.
     Left,
-    /// The key is no longer good.
+    /// API key that is no longer valid.
     Revoked,
 }
 
-/// A request's one timer, and the watch over its key.
+/// Timer of a request, and the watch over its client and key.
 pub struct Watch {
     timer: Option<Pin<Box<Sleep>>>,
     armed: Instant,
     revoked: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// Longest silence towards a client that reads a stream.
+    /// Interval of heartbeats to a client that reads a stream.
     heartbeat: Duration,
-    /// The last byte to it, from the head on.
+    /// Time of the last byte to the client, from the head on.
     told: Option<Instant>,
 }
 
 impl Watch {
-    /// A watch over this key.
+    /// Creates the watch over a key.
     pub fn new(grant: Arc<Grant>, heartbeat: Duration) -> Self {
         let revoked = Box::pin(async move { grant.ended().await });
         Self { timer: None, armed: clock::now(), revoked, heartbeat, told: None }
     }
 
-    /// The client was sent a part of its stream: from here on it is kept company.
+    /// Records that the client was sent a part of its stream: from now on it gets heartbeats.
     pub const fn told(&mut self, at: Instant) {
         self.told = Some(at);
     }
 
-    /// Waits for `work`, at most until `alarm`. After an alarm the same work can
-    /// be waited for again. The clock is compared and the client looked at on
-    /// every call, also when the work is always ready. Work that is ready when
-    /// the alarm is due is taken once more: a thread that was busy elsewhere is no
-    /// silence of the provider's. Whoever calls in a loop has to compare the time
-    /// between two calls.
+    /// Waits for `work`, at most until `alarm`; the same work can be awaited again afterwards. Each call checks the
+    /// clock and the client, even if the work is always ready. Work that is ready when the deadline has passed is still
+    /// returned: a busy thread is not silence of the provider. A caller in a loop has to check the time between calls.
     pub async fn race<T>(
         &mut self,
         caller: &mut Caller<'_>,
@@ -83,14 +79,14 @@ impl Watch {
                 () = self.revoked.as_mut() => return Woken::Revoked,
                 done = work.as_mut() => return Woken::Done(done),
                 () = ready(()), if late => return Woken::Alarm,
-                // It may have been set for something that is over.
+                // The timer may have been set for an earlier wait.
                 () = timer => self.timer = None,
             }
         }
     }
 }
 
-/// The timer, set so that it fires at `alarm` or earlier.
+/// Returns the timer, set to fire at `alarm` or earlier.
 fn arm<'t>(
     timer: &'t mut Option<Pin<Box<Sleep>>>,
     armed: &mut Instant,

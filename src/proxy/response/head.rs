@@ -1,9 +1,10 @@
 //! A response head in the making. Only fields of the gateway's own are ever put here.
 
+use crate::proxy::filters::ResponseFields;
 use crate::telemetry::request_id::RequestId;
 use crate::time::format::{moment, span};
 use http::response::Parts;
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use penstock_contract::Dialect;
 use penstock_limits::Standing;
 use pingora_http::ResponseHeader;
@@ -60,6 +61,16 @@ impl FieldName for &'static str {
 /// that it is to be sent as it was written.
 pub struct Head {
     parts: Box<Parts>,
+}
+
+impl ResponseFields for Head {
+    fn fields(&self) -> &HeaderMap {
+        &self.parts.headers
+    }
+
+    fn remove_field(&mut self, name: &HeaderName) {
+        self.parts.headers.remove(name);
+    }
 }
 
 impl Head {

@@ -1,9 +1,9 @@
-//! One choice of several: an exchange of its own with the attempts of a whole request, whose answer goes to the
-//! client's exchange and not to the client.
+//! One choice of several: an exchange of its own with all attempts of a request, whose response goes to the client's
+//! exchange and not to the client.
 
 use super::super::select::Selection;
 use super::super::wait::Watch;
-use super::super::{Run, Weight, settle};
+use super::super::{ResponseProgress, Run, Weight, settle};
 use super::{Asking, Halt, Part};
 use crate::auth::key_cache::Grant;
 use crate::proxy::downstream::{Caller, Line};
@@ -21,7 +21,7 @@ use std::time::Instant;
 use tokio::sync::mpsc::Sender;
 use tokio_util::sync::CancellationToken;
 
-/// All that the choices of one request have in common.
+/// State that the choices of one request share.
 pub(super) struct Seed<'a> {
     house: &'a Arc<House>,
     live: Arc<Live>,
@@ -31,40 +31,40 @@ pub(super) struct Seed<'a> {
     work: Work,
     started: Instant,
     flavor: Option<&'static str>,
-    /// The request with one choice.
+    /// Request with one choice.
     ask: Ask,
     chosen: Selection,
     deadline: Instant,
     at: u64,
-    /// The client reads a stream already.
-    headed: bool,
-    /// The parent is a line of a batch, which may be asked to leave.
+    /// Progress of the client's stream: the head alone may have been sent.
+    progress: ResponseProgress,
+    /// Signal of a parent that is a line of a batch and may be asked to give up its permit.
     back: Option<CancellationToken>,
-    /// Ends all of them.
+    /// Cancels all choices.
     pub(super) cancel: CancellationToken,
-    /// Who sends the first content, and at which attempt.
+    /// Provider of the first content, and the number of its attempt.
     pub(super) told: Arc<OnceLock<(Box<str>, u32)>>,
-    /// Attempts before.
+    /// Attempts before the choices.
     pub(super) before: u64,
 }
 
-/// How a choice ended.
+/// End of a choice.
 pub(super) struct End {
     pub(super) index: u32,
     ended: Result<Ended, Refusal>,
-    /// All who could have been asked were full.
+    /// True if all candidates were at their limit.
     pub(super) crowded: bool,
-    /// What it used, and of whom.
+    /// Usage of the choice, and its offer.
     pub(super) part: Option<Part>,
     pub(super) finish: Option<Finish>,
-    /// The completion, if it is no stream.
+    /// Completion, if it is no stream.
     pub(super) body: Bytes,
     spent: settle::Spent,
     record: Record,
 }
 
 impl<'a> Seed<'a> {
-    /// The seed of a request's choices; offers that failed it are not asked again.
+    /// Creates the shared state of a request's choices; offers that failed are not asked again.
     pub(super) fn of(run: &Run<'_, 'a>, failed: impl Fn(usize) -> bool) -> Self {
         let mut chosen = run.chosen.clone();
         chosen.entries.retain(|entry| !failed(entry.offer));
@@ -82,7 +82,7 @@ impl<'a> Seed<'a> {
             chosen,
             deadline: run.deadline,
             at: run.at,
-            headed: run.headed,
+            progress: run.progress.min(ResponseProgress::HeadSent),
             back: x.caller.asked_back(),
             cancel: CancellationToken::default(),
             told: Arc::default(),
@@ -90,7 +90,7 @@ impl<'a> Seed<'a> {
         }
     }
 
-    /// How many choices are asked for at the same time.
+    /// Returns the number of choices that are requested at the same time.
     pub(super) fn width(&self) -> usize {
         let offers = self.chosen.entries.iter().filter_map(|entry| self.live.offers.get(entry.offer));
         let seats = offers.map(|offer| offer.offer.provider.max_in_flight);
@@ -102,17 +102,17 @@ impl<'a> Seed<'a> {
 }
 
 impl End {
-    /// Leaves what it spent and noted to the client's request.
+    /// Adds the energy and the record of the choice to the client's request.
     pub(super) fn leave(&mut self, run: &mut Run<'_, '_>) {
         run.spent.merge(std::mem::take(&mut self.spent));
         let (mine, all) = (&mut self.record, &mut run.x.record);
         all.attempts.append(&mut mine.attempts);
-        // They ran at the same time.
+        // Choices run at the same time.
         all.waited = all.waited.max(mine.waited);
         all.queued = all.queued.max(mine.queued);
     }
 
-    /// Why no other choice is worth asking for.
+    /// Returns the reason why no other choice is requested.
     pub(super) fn halts(&self) -> Option<Halt> {
         match &self.ended {
             Ok(Ended::Written) => None,
@@ -122,7 +122,7 @@ impl End {
     }
 }
 
-/// Asks for one choice. Boxed here: a request for several holds those for one.
+/// Requests one choice. The future is boxed, since a request for several choices contains those for one.
 pub(super) fn ask<'s>(seed: &'s Seed<'_>, index: u32, pieces: Sender<Bytes>) -> Asking<'s> {
     Box::pin(async move {
         let pieces = seed.ask.stream.then_some(pieces);
@@ -140,7 +140,7 @@ pub(super) fn ask<'s>(seed: &'s Seed<'_>, index: u32, pieces: Sender<Bytes>) -> 
         x.record = Record::new(seed.id, seed.dialect);
         x.record.flavor = seed.flavor;
         let mut watch = Watch::new(seed.grant.clone(), seed.live.settings.limits.heartbeat);
-        if seed.headed {
+        if seed.progress.has_head() {
             watch.told(Instant::now());
         }
         let mut run = Run {
@@ -152,8 +152,7 @@ pub(super) fn ask<'s>(seed: &'s Seed<'_>, index: u32, pieces: Sender<Bytes>) -> 
             reply: None,
             current: None,
             asked: None,
-            headed: seed.headed,
-            begun: false,
+            progress: seed.progress,
             weight: Weight::new(),
             spent: settle::Spent::default(),
             hold: None,

@@ -1,20 +1,23 @@
-//! Several choices at an offer that gives one at a time: each is a request of its own, with its own attempts, seats and
-//! rescue, under the one reserve and the one place in the limits of the client's request.
+//! Several choices at an offer that gives one at a time: each is a request of its own, with its own attempts, permits
+//! and rescue, under the one reservation of credits and limits of the client's request.
 //!
-//! Streams come out interleaved, each event with the number of its choice; what ends the answer (finish reasons, usage,
-//! both objects) comes once, when all choices are whole. A choice that nobody answers fails the request as a whole.
-//! What was used is the sum, so the prompt counts once for each choice, as it was computed.
+//! Streams are interleaved, each event with the number of its choice; the end (finish reasons, usage, both objects)
+//! comes once, when all choices are complete. A choice that no provider answers fails the request. The usage is the
+//! sum, so the prompt counts once for each choice, as it was computed.
 
 mod choice;
+mod joined;
 mod sum;
 
 use super::attempt::Stop;
 use super::wait::HEARTBEAT;
-use super::{Run, settle, streaming};
-use crate::proxy::exchange::{Ended, ended};
+use super::{ResponseProgress, Run, buffered, settle, streaming};
+use crate::proxy::exchange::Ended;
+use crate::proxy::filters::{ResponseBodyFilterChain, ResponseBodyFilters};
 use crate::upstream::offer::OfferLive;
 use bytes::Bytes;
 use choice::{End, Seed};
+use joined::JoinedResponse;
 use penstock_contract::{Code, Extra, Extras, MicroCredits, Out, Refusal, Usage};
 use penstock_limits::Used;
 use penstock_routing::Course;
@@ -27,53 +30,53 @@ use std::time::Instant;
 pub(crate) use sum::Part;
 use tokio::sync::mpsc;
 
-/// Pieces of all choices that wait for the client.
+/// Most pieces of all choices that wait for the client.
 const PIECES: usize = 8;
 
-/// Choices that are to be asked for one by one.
+/// Choices that are to be requested one by one.
 pub(super) struct OneByOne {
-    /// The first of them; those before it are whole.
+    /// First of them; those before it are complete.
     from: u32,
-    /// The offer that refused to give several, if it is not known for that yet.
+    /// Offer that refused several choices, if that is not yet known of it.
     suspect: Option<Arc<OfferLive>>,
 }
 
 impl OneByOne {
-    /// All choices; `suspect` may have refused them for their number.
+    /// Returns all choices; `suspect` may have refused them due to their number.
     pub(super) const fn all(suspect: Option<Arc<OfferLive>>) -> Self {
         Self { from: 0, suspect }
     }
 
-    /// Those from this one on.
+    /// Returns the choices from this one on.
     pub(super) const fn from(from: u32) -> Self {
         Self { from, suspect: None }
     }
 }
 
-/// Why choices are no longer asked for.
+/// Reason to request no more choices.
 enum Halt {
-    /// The client left.
+    /// Client that has left.
     Left,
-    /// One of them is answered by nobody.
+    /// Choice that no provider answers.
     Refused(Refusal),
 }
 
 type Asking<'s> = Pin<Box<dyn Future<Output = End> + Send + 's>>;
 
-/// What comes of choices that are asked for.
+/// Event of the running choices.
 enum Heard {
     Piece(Bytes),
     End(Box<End>),
     Gone,
 }
 
-/// Asks for choices one by one, answers with all of them, and settles.
+/// Requests choices one by one, answers with all of them, and settles.
 pub(super) async fn run(run: &mut Run<'_, '_>, wanted: OneByOne, course: &Course) -> Result<Ended, Refusal> {
     let failed = |offer: usize| course.attempts().iter().any(|attempt| attempt.offer == offer);
     let seed = Seed::of(run, failed);
     let mut parts: Vec<Part> =
         run.reply.as_deref().and_then(|reply| Part::begun(run, reply)).into_iter().collect();
-    if !run.begun {
+    if !run.progress.has_content() {
         (run.reply, run.asked) = (streaming::unasked(run).filter(|_| run.ask.stream), None);
     }
     let waiting = (wanted.from..run.ask.n).collect();
@@ -88,7 +91,7 @@ pub(super) async fn run(run: &mut Run<'_, '_>, wanted: OneByOne, course: &Course
             finish(run, &seed, ends, parts).await
         }
         Some(Halt::Left) => {
-            if run.begun && !parts.is_empty() {
+            if run.progress.has_content() && !parts.is_empty() {
                 sum::settle(run, parts);
             }
             settle::void(run, "left");
@@ -98,8 +101,8 @@ pub(super) async fn run(run: &mut Run<'_, '_>, wanted: OneByOne, course: &Course
     }
 }
 
-/// Asks for the choices, as many at a time as there are seats, and sends what comes of them. Returns those that ended.
-/// With `first_alone` the others follow once one has begun to answer.
+/// Requests the choices, as many at a time as there are permits, and sends their pieces. Returns those that ended. With
+/// `first_alone` the others follow once one has begun to answer.
 async fn gather(
     run: &mut Run<'_, '_>,
     seed: &Seed<'_>,
@@ -135,14 +138,14 @@ async fn gather(
             }
             Heard::Gone => halt = Some(Halt::Left),
             Heard::End(mut end) => {
-                // It may have said its last in the same breath.
+                // The choice may have sent its last pieces just before its end.
                 while let (None, Ok(piece)) = (&halt, pieces.try_recv()) {
                     if tell(run, seed, piece).await.is_err() {
                         halt = Some(Halt::Left);
                     }
                 }
                 end.leave(run);
-                // Its own siblings have the seats: it takes the next one that is free.
+                // The other choices have the permits: it takes the next that is free.
                 if end.crowded && halt.is_none() && !active.is_empty() {
                     width = active.len();
                     waiting.push_front(end.index);
@@ -163,7 +166,7 @@ async fn gather(
     }
 }
 
-/// The first choice that ends.
+/// Waits for the first choice that ends.
 async fn next(active: &mut Vec<Asking<'_>>) -> End {
     poll_fn(|cx| {
         for at in 0..active.len() {
@@ -178,12 +181,12 @@ async fn next(active: &mut Vec<Asking<'_>>) -> End {
     .await
 }
 
-/// Sends a piece of a choice, the head of the stream before the first one.
+/// Sends a piece of a choice, and the head of the stream before the first one.
 async fn tell(run: &mut Run<'_, '_>, seed: &Seed<'_>, piece: Bytes) -> Result<(), Stop> {
     if piece.is_empty() {
         return Ok(());
     }
-    if !run.headed {
+    if !run.progress.has_head() {
         let head = match seed.told.get() {
             Some((provider, number)) => {
                 let head = run.x.head(200).with("x-penstock-provider", &**provider);
@@ -194,8 +197,8 @@ async fn tell(run: &mut Run<'_, '_>, seed: &Seed<'_>, piece: Bytes) -> Result<()
         };
         streaming::open(run, head).await?;
     }
-    if piece != HEARTBEAT && !run.begun {
-        run.begun = true;
+    if piece != HEARTBEAT && !run.progress.has_content() {
+        run.progress = ResponseProgress::ContentSent;
         run.x.record.first_token = Some(run.x.started.elapsed());
         let mut out = Out::default();
         if let Some(reply) = run.reply.as_mut() {
@@ -206,7 +209,7 @@ async fn tell(run: &mut Run<'_, '_>, seed: &Seed<'_>, piece: Bytes) -> Result<()
     streaming::write(run, piece, false).await
 }
 
-/// The good end: all choices are whole.
+/// Ends a request whose choices are all complete.
 async fn finish(
     run: &mut Run<'_, '_>,
     seed: &Seed<'_>,
@@ -220,17 +223,19 @@ async fn finish(
         return Ok(close(run, &primary, ends, parts, total).await);
     }
     let bodies: Vec<Bytes> = ends.iter().map(|end| end.body.clone()).collect();
-    let body = penstock_dialect::join(&bodies, &total).ok_or_else(broken)?;
-    let objects = sum::settle(run, parts);
+    let joined = penstock_dialect::join(&bodies, &total).ok_or_else(broken)?;
+    let body = {
+        let mut response = JoinedResponse { run: &mut *run, total, parts, joined };
+        ResponseBodyFilters::buffered(&mut response, Vec::new()).await.map_err(|_| broken())?
+    };
     run.x.record.status = 200;
     let number = seed.before + seed.told.get().map_or(1, |(_, number)| u64::from(*number));
     let head = settle::head(run, &primary, u32::try_from(number).unwrap_or(u32::MAX));
     settle::written(run).await;
-    let body = penstock_annotate::splice(body, &objects);
-    Ok(ended(head.json(&mut run.x.caller, body).await))
+    Ok(buffered::send(run, head, "application/json", body.downstream).await)
 }
 
-/// The end of a stream: the finish reasons of all, usage, both objects, the last event.
+/// Ends a stream: the finish reasons of all choices, usage, both objects, the last event.
 async fn close(
     run: &mut Run<'_, '_>,
     primary: &Arc<OfferLive>,
@@ -238,34 +243,32 @@ async fn close(
     parts: Vec<Part>,
     total: Usage,
 ) -> Ended {
-    let reply = run.reply.take();
-    let objects = sum::settle(run, parts);
-    let mut out = Out::default();
-    if let Some(mut reply) = reply {
+    if let Some(reply) = run.reply.as_mut() {
         let finishes = ends.iter().filter_map(|end| Some((end.index, end.finish?)));
         finishes.for_each(|(choice, finish)| reply.adopt(choice, finish));
-        reply.close(&total, &objects, &mut out);
     }
-    if !run.headed {
-        // Nothing was said in any of them.
+    let mut response = JoinedResponse { run: &mut *run, total, parts, joined: Vec::new() };
+    let end = ResponseBodyFilters::finish(&mut response);
+    if !run.progress.has_head() {
+        // No choice has sent anything.
         let head = settle::head(run, primary, 1);
         if streaming::open(run, head).await.is_err() {
             return Ended::Left;
         }
     }
     settle::written(run).await;
-    ended(run.x.caller.write_response_body(streaming::joined(&mut out), true).await)
+    streaming::write_end(run, &end).await
 }
 
-/// The bad end: nothing is charged, and what was drawn counts.
+/// Ends a failed request: nothing is charged, and the energy is recorded.
 async fn fail(run: &mut Run<'_, '_>, parts: Vec<Part>, refusal: Refusal) -> Result<Ended, Refusal> {
     let total = sum::usage(&parts);
     parts.iter().for_each(|part| run.spent.add_part(part));
     settle::void(run, "failed");
-    if !run.headed {
+    if !run.progress.has_head() {
         return Err(refusal);
     }
-    if run.begun {
+    if run.progress.has_content() {
         let (input, output) = (total.input, total.output);
         run.x.used(&Used { input, output, money: MicroCredits(0) });
     }

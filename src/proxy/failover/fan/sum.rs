@@ -1,5 +1,5 @@
-//! What choices used that were asked for one by one, as one bill. All of it is charged at the price of the offer that
-//! gave the first choice; what each offer drew is counted by its own figures.
+//! Usage of choices that were requested one by one, as one charge. All of it is charged at the price of the offer of
+//! the first choice; the energy of each offer is counted by its own figures.
 
 use super::super::{Run, settle};
 use crate::upstream::offer::OfferLive;
@@ -7,24 +7,24 @@ use penstock_contract::{Done, Measured, Reply, Usage, UsageSource};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One choice, or several of one answer: what is paid and what its offer did for it.
+/// Usage of one choice, or of several in one response.
 pub(crate) struct Part {
-    /// Who gave it.
+    /// Offer of the choice.
     pub(crate) offer: Arc<OfferLive>,
-    /// What is paid.
+    /// Usage that is charged.
     pub(crate) done: Usage,
-    /// What this offer did, where others did the rest.
+    /// Usage of this offer, where others did the rest.
     pub(crate) own: Usage,
-    /// Energy that it measured.
+    /// Energy that the provider measured.
     pub(crate) measured: Option<Measured>,
-    /// How long it worked.
+    /// Duration of the work.
     pub(crate) took: Duration,
 }
 
 impl Part {
-    /// What a stream has given that ended before all of its choices came.
+    /// Returns the usage of a stream that ended before all choices were complete.
     pub(super) fn begun(run: &Run<'_, '_>, reply: &dyn Reply) -> Option<Self> {
-        let offer = run.current.clone().filter(|_| run.begun)?;
+        let offer = run.current.clone().filter(|_| run.progress.has_content())?;
         let own = reply.worked();
         let done = reply.usage().unwrap_or_else(|| run.ask.counted(reply.output_bytes()));
         let took = run.x.record.attempts.last().map_or(Duration::ZERO, |note| note.took);
@@ -32,7 +32,7 @@ impl Part {
     }
 }
 
-/// All that is paid.
+/// Returns the sum of the charged usage.
 pub(super) fn usage(parts: &[Part]) -> Usage {
     parts.iter().fold(Usage::default(), |sum, part| plus(sum, part.done))
 }
@@ -48,7 +48,7 @@ fn plus(sum: Usage, more: Usage) -> Usage {
     }
 }
 
-/// Settles all of them; returns the members that go into the answer.
+/// Settles all parts; returns the members that go into the response.
 pub(super) fn settle(run: &mut Run<'_, '_>, parts: Vec<Part>) -> Vec<u8> {
     let done = usage(&parts);
     let Some(primary) = parts.first().map(|part| part.offer.clone()) else { return Vec::new() };
@@ -66,7 +66,7 @@ pub(super) fn settle(run: &mut Run<'_, '_>, parts: Vec<Part>) -> Vec<u8> {
     settle::served(run, &primary, Done::Tokens(done), Done::Tokens(own), measured, took, None)
 }
 
-/// Energy that was measured for all of them, at one boundary.
+/// Returns the energy, if it was measured for all parts at one boundary.
 fn measured(parts: &[Part]) -> Option<Measured> {
     let mut all = parts.iter().map(|part| part.measured);
     let first = all.next()??;

@@ -1,26 +1,43 @@
-//! What an ask may use at most, for the limits: known before anything is sent.
+//! Limits of tokens and money: takes the most that a request may use, before anything is sent.
 
+use super::request::{InferenceRequest, RequestFilter};
 use super::reserve;
-use super::select::Selection;
 use crate::limits::rate_limit::Habits;
-use crate::proxy::exchange::Exchange;
+use crate::proxy::exchange::{Ended, Exchange};
+use crate::proxy::failover::Selection;
 use crate::upstream::offer::OfferLive;
-use penstock_contract::{Ask, Done, Kind, MicroCredits, Task, Usage};
+use penstock_contract::{Ask, Done, Kind, MicroCredits, Refusal, Task, Usage};
 use penstock_limits::Cost;
+use std::ops::ControlFlow;
 
-/// Tokens that an image is taken for until the provider says.
+/// Tokens that an image counts as until the provider reports its usage.
 const IMAGE: u64 = 1_024;
 
-/// The prompt as far as its bytes tell, the answer as long as the client
-/// allows or as this key's answers usually are, and the price of both at the
-/// dearest of the offers that may be asked.
-pub fn most(x: &Exchange<'_>, chosen: &Selection, ask: &Ask, habits: Habits, at: u64) -> Cost {
+/// Filter that reserves the limits of the key and its account, in place of the provisional permit.
+pub struct ReserveLimits;
+
+impl RequestFilter for ReserveLimits {
+    const NAME: &'static str = "limit";
+
+    async fn check(request: &mut InferenceRequest<'_, '_>) -> Result<ControlFlow<Ended>, Refusal> {
+        let taken = (request.entry.take(), &request.candidates, &request.ask);
+        if let (Some((entry, habits)), Some(candidates), Some(ask)) = taken {
+            let cost = most(request.x, candidates, ask, habits, request.at);
+            request.x.pass(entry, &cost)?;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// Returns the most that a request may use: the prompt as its bytes suggest, the response as long as the client allows
+/// or as this key's responses usually are, and the price of both at the most expensive candidate.
+fn most(x: &Exchange<'_>, chosen: &Selection, ask: &Ask, habits: Habits, at: u64) -> Cost {
     let (input, output) = tokens(ask, habits.output);
     if !habits.budgeted {
         return Cost { input, output, money: MicroCredits(0) };
     }
     let billing = &x.live.settings.billing;
-    // Money is held with more care than tokens: as much as the reserve takes for an answer without a cap.
+    // Money is reserved more carefully than tokens: as much as the reservation for a response without a cap.
     let usual = habits.output.max(billing.reserve_output_tokens);
     let offers = || chosen.entries.iter().filter_map(|entry| x.live.offers.get(entry.offer));
     let with_credits = billing.prepaid || !offers().all(|offer| offer.bill.in_energy(at));
@@ -31,8 +48,7 @@ pub fn most(x: &Exchange<'_>, chosen: &Selection, ask: &Ask, habits: Habits, at:
     Cost { input, output, money: worth.max().unwrap_or_default() }
 }
 
-/// Tokens of all answers together that an offer may give: what the client allows or else as usual, as far as the
-/// offer can.
+/// Returns the most tokens of all choices of an offer: the client's cap or else the usual number, at most the offer's.
 fn longest(offer: &OfferLive, chosen: &Selection, ask: &Ask, usual: u64) -> u64 {
     if ask.kind != Kind::Chat {
         return 0;
@@ -43,7 +59,7 @@ fn longest(offer: &OfferLive, chosen: &Selection, ask: &Ask, usual: u64) -> u64 
     ask.max_tokens.unwrap_or(usual).min(most).min(window).saturating_mul(u64::from(ask.n))
 }
 
-/// Tokens in and out. Work that is not counted in tokens uses none of them.
+/// Returns the tokens of input and output. Work that is not counted in tokens uses none.
 fn tokens(ask: &Ask, usual: u64) -> (u64, u64) {
     let input = ask.counted(0).input.max(1);
     match ask.kind {
@@ -58,7 +74,7 @@ fn tokens(ask: &Ask, usual: u64) -> (u64, u64) {
     }
 }
 
-/// What is done, at most.
+/// Returns the most work of an offer.
 fn work(offer: &OfferLive, ask: &Ask, input: u64, output: u64) -> Done {
     match &ask.task {
         Task::Talk | Task::Embed(_) | Task::Rerank(_) => {

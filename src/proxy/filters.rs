@@ -1,0 +1,65 @@
+//! Request filters and response body filters, each kind in one ordered list: the steps that a request passes before a
+//! provider is connected to, and those that a response passes on its way to the client.
+//!
+//! The lists are types, so that each filter is called statically and a request costs no allocation for them. A filter
+//! is added by its file in `src/proxy/filters/` and its row in one of the lists below; `docs/architecture.md` has an
+//! example. A filter that is left out takes its behaviour with it.
+
+mod admit;
+mod annotate;
+mod authenticate;
+mod candidates;
+mod limit;
+mod meter;
+mod parse;
+mod request;
+mod reserve;
+mod response;
+mod response_head;
+#[cfg(test)]
+mod tests;
+mod token_ids;
+mod translate;
+mod zero_tokens;
+
+pub use admit::AdmitRequest;
+pub use annotate::Annotate;
+pub use authenticate::Authenticate;
+pub use candidates::{SelectCandidates, model_named, model_of, no_model};
+pub use limit::ReserveLimits;
+pub use meter::Meter;
+pub use parse::Parse;
+pub use request::{InferenceRequest, RequestBody, RequestFilter, RequestFilterChain};
+pub use reserve::ReserveCredits;
+pub use response::{
+    BufferedBody, Metered, ResponseBodyFilter, ResponseBodyFilterChain, ResponseContext, StreamEnd,
+    StreamPiece, response_body_filter,
+};
+pub use response_head::{ResponseFields, response_filter};
+pub use token_ids::DecodeTokenIds;
+pub use translate::Translate;
+pub use zero_tokens::AnswerZeroTokens;
+
+/// Request filters in the order in which they run.
+///
+/// [`RequestFilterChain::early_check`] runs in `early_request_filter`, for the requests of all endpoints;
+/// [`RequestFilterChain::check`] runs in `request_filter`, for inference requests whose body has been read.
+#[rustfmt::skip]
+pub type RequestFilters = (
+    Authenticate,
+    Parse,
+    DecodeTokenIds,
+    AnswerZeroTokens,
+    AdmitRequest,
+    SelectCandidates,
+    ReserveLimits,
+    ReserveCredits,
+);
+
+/// Response body filters in the order in which they run, from the provider to the client.
+#[rustfmt::skip]
+pub type ResponseBodyFilters = (
+    Translate,
+    Meter,
+    Annotate,
+);

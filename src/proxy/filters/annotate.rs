@@ -1,0 +1,26 @@
+//! Annotation: injects `environment_impact` and `billing_cost` into a response.
+
+use super::response::{BufferedBody, ResponseBodyFilter, ResponseContext, StreamEnd};
+use std::mem::take;
+
+/// Filter that injects the objects of the settlement: into the last event of a stream, at the end of a JSON object,
+/// and into the head where the body is no JSON.
+pub struct Annotate;
+
+impl ResponseBodyFilter for Annotate {
+    const NAME: &'static str = "annotate";
+
+    fn finish<C: ResponseContext>(_context: &mut C, end: &mut StreamEnd) {
+        end.members = take(&mut end.settled);
+    }
+
+    async fn buffered<C: ResponseContext>(context: &mut C, body: &mut BufferedBody) -> Result<(), C::Error> {
+        let members = take(&mut body.settled);
+        if context.is_json() {
+            body.downstream = penstock_annotate::splice(take(&mut body.downstream), &members);
+        } else {
+            body.head_members = members;
+        }
+        Ok(())
+    }
+}

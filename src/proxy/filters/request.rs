@@ -1,0 +1,138 @@
+//! Request filters: the trait, the state of an inference request between them, and the chain that runs a list.
+
+use crate::billing::Hold;
+use crate::limits::rate_limit::{Entry, Habits};
+use crate::proxy::endpoint::Endpoint;
+use crate::proxy::exchange::{Ended, Exchange};
+use crate::proxy::failover::Selection;
+use crate::storage::spool::Spooled;
+use crate::upstream::config_snapshot::Live;
+use bytes::Bytes;
+use penstock_contract::{Ask, Refusal, Task};
+use std::future::{Future, ready};
+use std::ops::ControlFlow;
+
+/// Step that a request passes before a provider is connected to.
+///
+/// A filter does no I/O, and its refusal leaves nothing behind: what it takes (a permit, a reservation) is held by the
+/// request and given back when that is dropped. [`RequestFilter::check`] is async because tokens are counted on other
+/// threads; a filter that awaits nothing costs nothing for it.
+pub trait RequestFilter {
+    /// Name of the filter in the documentation of the list.
+    const NAME: &'static str;
+
+    /// Checks the head of a request of any endpoint, before its body is read.
+    ///
+    /// # Errors
+    /// The refusal of the request.
+    fn early_check(_x: &mut Exchange<'_>, _endpoint: &dyn Endpoint) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// Checks an inference request, whose body has been read. `Break` ends it without a provider: the filter has
+    /// answered it, or its client has left.
+    ///
+    /// # Errors
+    /// The refusal of the request.
+    fn check(
+        _request: &mut InferenceRequest<'_, '_>,
+    ) -> impl Future<Output = Result<ControlFlow<Ended>, Refusal>> + Send {
+        ready(Ok(ControlFlow::Continue(())))
+    }
+}
+
+/// Body of an inference request, as its endpoint reads it.
+pub enum RequestBody {
+    /// JSON, with the parser of the endpoint.
+    Json(Bytes, JsonParser),
+    /// Members of a form, with its file.
+    Form(Box<str>, Task, Spooled),
+}
+
+/// Parser of an endpoint's JSON body.
+type JsonParser = fn(Bytes, &Live) -> Result<Ask, Refusal>;
+
+/// Inference request on its way through the filters: each adds what it has found.
+pub struct InferenceRequest<'r, 'a> {
+    /// Exchange of the request.
+    pub x: &'r mut Exchange<'a>,
+    /// Body, until it is parsed.
+    pub body: Option<RequestBody>,
+    /// Parsed request.
+    pub ask: Option<Ask>,
+    /// File of a form.
+    pub upload: Option<Spooled>,
+    /// Provisional permit of the limits, until their reservation.
+    pub entry: Option<(Entry, Habits)>,
+    /// Offers that may be asked.
+    pub candidates: Option<Selection>,
+    /// Time of the selection, Unix seconds: its prices apply.
+    pub at: u64,
+    /// Reserved credits.
+    pub hold: Option<Hold>,
+}
+
+impl<'r, 'a> InferenceRequest<'r, 'a> {
+    /// Creates the request of a body that no filter has seen yet.
+    pub const fn new(x: &'r mut Exchange<'a>, body: RequestBody) -> Self {
+        Self {
+            x,
+            body: Some(body),
+            ask: None,
+            upload: None,
+            entry: None,
+            candidates: None,
+            at: 0,
+            hold: None,
+        }
+    }
+}
+
+/// List of request filters.
+pub trait RequestFilterChain {
+    /// Names of the filters, in their order.
+    const NAMES: &'static [&'static str];
+
+    /// Calls [`RequestFilter::early_check`] of each filter, up to the first refusal.
+    ///
+    /// # Errors
+    /// The refusal of the request.
+    fn early_check(x: &mut Exchange<'_>, endpoint: &dyn Endpoint) -> Result<(), Refusal>;
+
+    /// Calls [`RequestFilter::check`] of each filter, up to the first refusal or break.
+    ///
+    /// # Errors
+    /// The refusal of the request.
+    fn check(
+        request: &mut InferenceRequest<'_, '_>,
+    ) -> impl Future<Output = Result<ControlFlow<Ended>, Refusal>> + Send;
+}
+
+/// Implements [`RequestFilterChain`] for tuples of one filter up to the number of names.
+macro_rules! chains {
+    () => {};
+    ($first:ident $($filter:ident)*) => {
+        impl<$first: RequestFilter, $($filter: RequestFilter),*> RequestFilterChain for ($first, $($filter,)*) {
+            const NAMES: &'static [&'static str] = &[$first::NAME, $($filter::NAME),*];
+
+            fn early_check(x: &mut Exchange<'_>, endpoint: &dyn Endpoint) -> Result<(), Refusal> {
+                $first::early_check(x, endpoint)?;
+                $($filter::early_check(x, endpoint)?;)*
+                Ok(())
+            }
+
+            async fn check(request: &mut InferenceRequest<'_, '_>) -> Result<ControlFlow<Ended>, Refusal> {
+                if let ControlFlow::Break(ended) = $first::check(request).await? {
+                    return Ok(ControlFlow::Break(ended));
+                }
+                $(if let ControlFlow::Break(ended) = $filter::check(request).await? {
+                    return Ok(ControlFlow::Break(ended));
+                })*
+                Ok(ControlFlow::Continue(()))
+            }
+        }
+        chains!($($filter)*);
+    };
+}
+
+chains!(A B C D E F G H I J K L);

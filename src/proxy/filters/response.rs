@@ -1,0 +1,208 @@
+//! Response body filters: the trait, the state of a response between them, and the chain that runs a list.
+
+use super::ResponseBodyFilters;
+use bytes::Bytes;
+use penstock_contract::{Answer, Done, Fault, Finish, Measured, Noticed, Out, Reply, Usage, Whole};
+use std::future::{Future, ready};
+
+/// Step that a response body passes on its way to the client.
+///
+/// The output does not depend on how the bytes of the provider were cut. Events that need no translation keep
+/// their bytes.
+pub trait ResponseBodyFilter {
+    /// Name of the filter in the documentation of the list.
+    const NAME: &'static str;
+
+    /// Filters a piece of a streamed body. After an error the filters behind run too, since the events before it still
+    /// go to the client.
+    ///
+    /// # Errors
+    /// Fault of the provider.
+    fn piece<C: ResponseContext>(_context: &mut C, _piece: &mut StreamPiece<'_>) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// Ends a streamed body, once the provider has ended it well.
+    fn finish<C: ResponseContext>(_context: &mut C, _end: &mut StreamEnd) {}
+
+    /// Filters a body that is buffered, since it is sent with its length. Async because long ones are translated on
+    /// another thread.
+    ///
+    /// # Errors
+    /// Failure of the attempt.
+    fn buffered<C: ResponseContext>(
+        _context: &mut C,
+        _body: &mut BufferedBody,
+    ) -> impl Future<Output = Result<(), C::Error>> + Send {
+        ready(Ok(()))
+    }
+}
+
+/// Piece of a streamed body.
+pub struct StreamPiece<'p> {
+    /// Bytes of the provider, until a filter has taken them.
+    pub upstream: Option<Bytes>,
+    /// Number of bytes that the provider sent.
+    pub length: usize,
+    /// True if the provider has ended its stream.
+    pub end_of_stream: bool,
+    /// Events for the client.
+    pub downstream: &'p mut Out,
+}
+
+/// End of a streamed body.
+#[derive(Default)]
+pub struct StreamEnd {
+    /// Usage that the client receives.
+    pub usage: Option<Usage>,
+    /// Objects of the settlement, JSON members without braces.
+    pub settled: Vec<u8>,
+    /// Members that the last event carries.
+    pub members: Vec<u8>,
+}
+
+/// Body of a response that is sent with its length.
+#[derive(Default)]
+pub struct BufferedBody {
+    /// Responses of the provider, until a filter has taken them.
+    pub upstream: Vec<Answer>,
+    /// Translated response, until it is metered.
+    pub translated: Option<Whole>,
+    /// Objects of the settlement, JSON members without braces.
+    pub settled: Vec<u8>,
+    /// Body for the client.
+    pub downstream: Vec<Bytes>,
+    /// Members that the head carries, since the body is no JSON.
+    pub head_members: Vec<u8>,
+}
+
+/// Usage of a response that has ended well.
+pub struct Metered {
+    /// Work that is charged.
+    pub done: Done,
+    /// Work of this provider, where others did the rest.
+    pub own: Done,
+    /// Energy that the provider measured.
+    pub measured: Option<Measured>,
+    /// Abilities of the offer that the response showed.
+    pub noticed: Noticed,
+    /// Reason of the end.
+    pub finish: Option<Finish>,
+    /// True if the model wrote something that cannot be translated.
+    pub spoilt: bool,
+}
+
+/// Response that the filters work on: an attempt of the failover driver, choices that were asked for one by one, or
+/// the context of Pingora's own proxy loop.
+pub trait ResponseContext: Send {
+    /// Failure of an attempt.
+    type Error: From<Fault> + Send;
+
+    /// Translation of a streamed body, `None` where nothing may pass.
+    fn translation(&mut self) -> Option<&mut (dyn Reply + 'static)>;
+
+    /// Notes time and progress of a stream after so many bytes of the provider.
+    fn note(&mut self, bytes: usize);
+
+    /// Usage where the translation saw only a part of it.
+    fn total_usage(&self) -> Option<Usage> {
+        None
+    }
+
+    /// Translates a buffered body.
+    fn translate(&mut self, upstream: Vec<Answer>)
+    -> impl Future<Output = Result<Whole, Self::Error>> + Send;
+
+    /// Counts the tokens of a response without a usage of the provider, by the bytes of its text.
+    fn counted(&self, output_bytes: usize) -> Usage;
+
+    /// Charges a response; returns the members `environment_impact` and `billing_cost`.
+    fn settle(&mut self, metered: Metered) -> Vec<u8>;
+
+    /// True if the body is a JSON object.
+    fn is_json(&self) -> bool {
+        true
+    }
+}
+
+/// Filters a piece of a streamed body: [`ProxyHttp::response_body_filter`] and the failover driver call this for each
+/// piece of the provider, and with `end_of_stream` at its end. Events for the client are added to `downstream`.
+///
+/// # Errors
+/// Fault of the provider; `downstream` has the events before it.
+///
+/// [`ProxyHttp::response_body_filter`]: pingora::proxy::ProxyHttp::response_body_filter
+pub fn response_body_filter<C: ResponseContext>(
+    context: &mut C,
+    body: Option<Bytes>,
+    end_of_stream: bool,
+    downstream: &mut Out,
+) -> Result<(), Fault> {
+    let length = body.as_ref().map_or(0, Bytes::len);
+    ResponseBodyFilters::piece(
+        context,
+        &mut StreamPiece { upstream: body, length, end_of_stream, downstream },
+    )
+}
+
+/// List of response body filters.
+pub trait ResponseBodyFilterChain {
+    /// Names of the filters, in their order.
+    const NAMES: &'static [&'static str];
+
+    /// Calls [`ResponseBodyFilter::piece`] of each filter.
+    ///
+    /// # Errors
+    /// The first fault.
+    fn piece<C: ResponseContext>(context: &mut C, piece: &mut StreamPiece<'_>) -> Result<(), Fault>;
+
+    /// Calls [`ResponseBodyFilter::finish`] of each filter.
+    fn finish<C: ResponseContext>(context: &mut C) -> StreamEnd;
+
+    /// Calls [`ResponseBodyFilter::buffered`] of each filter, up to the first failure.
+    ///
+    /// # Errors
+    /// Failure of the attempt.
+    fn buffered<C: ResponseContext>(
+        context: &mut C,
+        upstream: Vec<Answer>,
+    ) -> impl Future<Output = Result<BufferedBody, C::Error>> + Send;
+}
+
+/// Implements [`ResponseBodyFilterChain`] for tuples of one filter up to the number of names.
+macro_rules! chains {
+    () => {};
+    ($first:ident $($filter:ident)*) => {
+        impl<$first: ResponseBodyFilter, $($filter: ResponseBodyFilter),*> ResponseBodyFilterChain
+            for ($first, $($filter,)*)
+        {
+            const NAMES: &'static [&'static str] = &[$first::NAME, $($filter::NAME),*];
+
+            fn piece<Z: ResponseContext>(context: &mut Z, piece: &mut StreamPiece<'_>) -> Result<(), Fault> {
+                let result = $first::piece(context, piece);
+                $(let result = result.and($filter::piece(context, piece));)*
+                result
+            }
+
+            fn finish<Z: ResponseContext>(context: &mut Z) -> StreamEnd {
+                let mut end = StreamEnd::default();
+                $first::finish(context, &mut end);
+                $($filter::finish(context, &mut end);)*
+                end
+            }
+
+            async fn buffered<Z: ResponseContext>(
+                context: &mut Z,
+                upstream: Vec<Answer>,
+            ) -> Result<BufferedBody, Z::Error> {
+                let mut body = BufferedBody { upstream, ..BufferedBody::default() };
+                $first::buffered(context, &mut body).await?;
+                $($filter::buffered(context, &mut body).await?;)*
+                Ok(body)
+            }
+        }
+        chains!($($filter)*);
+    };
+}
+
+chains!(A B C D E F G H);

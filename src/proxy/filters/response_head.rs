@@ -1,0 +1,52 @@
+//! Allow-list of the response head: a field of a provider does not reach a client.
+
+use http::{HeaderMap, HeaderName};
+use pingora_http::ResponseHeader;
+
+/// Fields of such a response, without those that frame its body.
+const ALLOWED: &[&str] = &[
+    "access-control-allow-origin",
+    "access-control-expose-headers",
+    "request-id",
+    "vary",
+    "x-billing-cost",
+    "x-environment-impact",
+    "x-request-id",
+];
+/// Prefixes of groups of fields.
+const ALLOWED_GROUPS: &[&str] = &["x-penstock-", "x-ratelimit-", "anthropic-ratelimit-"];
+
+/// Removes the fields that are not on the allow-list: [`ProxyHttp::response_filter`] and the failover driver call this
+/// for the head of each response of a provider, before its framing is set.
+///
+/// [`ProxyHttp::response_filter`]: pingora::proxy::ProxyHttp::response_filter
+pub fn response_filter(head: &mut impl ResponseFields) {
+    let refused: Vec<HeaderName> = head.fields().keys().filter(|name| !is_allowed(name)).cloned().collect();
+    for name in &refused {
+        head.remove_field(name);
+    }
+}
+
+/// Fields of a response head, of ours or of Pingora's.
+pub trait ResponseFields {
+    /// Returns the fields.
+    fn fields(&self) -> &HeaderMap;
+
+    /// Removes a field.
+    fn remove_field(&mut self, name: &HeaderName);
+}
+
+impl ResponseFields for ResponseHeader {
+    fn fields(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    fn remove_field(&mut self, name: &HeaderName) {
+        self.remove_header(name);
+    }
+}
+
+fn is_allowed(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    ALLOWED.contains(&name) || ALLOWED_GROUPS.iter().any(|group| name.starts_with(group))
+}

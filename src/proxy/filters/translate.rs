@@ -1,0 +1,28 @@
+//! Translation of response bodies from the dialect of the provider to that of the client.
+
+use super::response::{BufferedBody, ResponseBodyFilter, ResponseContext, StreamPiece};
+use penstock_contract::{Fault, FaultKind};
+
+/// Filter that translates. Without a translation no byte of a provider passes.
+pub struct Translate;
+
+impl ResponseBodyFilter for Translate {
+    const NAME: &'static str = "translate";
+
+    fn piece<C: ResponseContext>(context: &mut C, piece: &mut StreamPiece<'_>) -> Result<(), Fault> {
+        let upstream = piece.upstream.take();
+        let Some(reply) = context.translation() else { return Err(Fault::new(FaultKind::Malformed)) };
+        if let Some(upstream) = upstream {
+            reply.push(upstream, piece.downstream)?;
+        }
+        if piece.end_of_stream { reply.end(piece.downstream) } else { Ok(()) }
+    }
+
+    async fn buffered<C: ResponseContext>(context: &mut C, body: &mut BufferedBody) -> Result<(), C::Error> {
+        let upstream = std::mem::take(&mut body.upstream);
+        let mut translated = context.translate(upstream).await?;
+        body.downstream = std::mem::take(&mut translated.body);
+        body.translated = Some(translated);
+        Ok(())
+    }
+}
