@@ -105,30 +105,30 @@ pub struct Transcribe {
 pub struct Heard {
     /// The extension by which a provider knows its format.
     pub extension: &'static str,
-    /// Its content type.
+    /// Content type of the file.
     pub content_type: &'static str,
-    /// How long it sounds, by the file itself; `None` where that does not tell.
+    /// Duration in seconds as stated in the file; `None` if the file states none.
     pub seconds: Option<Decimal>,
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
 impl Heard {
-    /// Bytes of a second of sound at least, where a file does not tell its length: 8 kbit/s.
+    /// Minimum bytes per second of audio, for a file that states no duration: 8 kbit/s.
     const LEAST_RATE: u64 = 1_000;
-    /// Bytes of a second of sound, where nobody tells the length: 128 kbit/s.
+    /// Typical bytes per second of audio, if the duration is unknown: 128 kbit/s.
     const USUAL_RATE: u64 = 16_000;
-    /// Bytes of a second at most: uncompressed, 32 bits, eight channels at 192 kHz.
+    /// Maximum bytes per second of audio: uncompressed, 32 bits, eight channels at 192 kHz.
     const MOST_RATE: u64 = 6_144_000;
 
-    /// Seconds that are reserved: the file's own length, or the longest that its bytes can hold.
+    /// Seconds to reserve: the file's own duration, or the longest that its bytes can hold.
     #[must_use]
     pub fn most_seconds(&self) -> Decimal {
         self.seconds.unwrap_or_else(|| Decimal::from(self.bytes / Self::LEAST_RATE + 1))
     }
 
-    /// Seconds that are charged: the file's own length. Where it tells none, the length that the provider claims,
-    /// within what the file's bytes can hold; without a claim, an estimate from the bytes. Never zero.
+    /// Seconds to charge: the file's own duration. If it states none, the duration reported by the provider, limited to
+    /// what the file's bytes can hold; without a report, an estimate from the bytes. Never zero.
     #[must_use]
     pub fn charged_seconds(&self, claimed: Option<Decimal>) -> Decimal {
         let of = |rate: u64| Decimal::from(self.bytes).checked_div(Decimal::from(rate)).unwrap_or_default();
@@ -139,21 +139,21 @@ impl Heard {
     }
 }
 
-/// One image as a provider gave it.
+/// Image returned by a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Picture {
-    /// The image.
+    /// Image data or URL.
     pub source: PictureSource,
-    /// The prompt as the provider changed it, a JSON string with its quotes.
+    /// Prompt as revised by the provider, a JSON string with its quotes.
     pub revised_prompt: Option<Bytes>,
 }
 
-/// Where an image is.
+/// Location of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PictureSource {
-    /// Here, in base64.
+    /// Base64 data in the response.
     Base64(Bytes),
-    /// At this address of the provider's.
+    /// URL at the provider.
     Url(Box<str>),
 }
 

@@ -132,10 +132,10 @@ impl Code {
             Self::Misdirected => row(421, "RESOURCE_5010", "misdirected_request", "invalid_request_error", "This listener does not answer under that host."),
             Self::RateLimited => row(429, "RATE_2001", "rate_limit_exceeded", "rate_limit_error", "The rate limit is reached; try again later."),
             Self::RequestTimeout => row(408, "INFERENCE_3204", "request_timeout", "timeout_error", "The request did not arrive in time."),
-            Self::Internal => row(500, "SERVER_9001", "server_error", "api_error", "Something went wrong in the gateway."),
+            Self::Internal => row(500, "SERVER_9001", "server_error", "api_error", "The gateway failed with an internal error."),
             Self::Unavailable => row(503, "INFERENCE_3103", "service_unavailable", "overloaded_error", "All eligible providers failed or are unavailable; try again shortly."),
-            Self::Overloaded => row(503, "SERVER_9002", "service_unavailable", "overloaded_error", "The gateway has more to do than it takes on at the same time; try again shortly."),
-            Self::StorageFull => row(507, "RESOURCE_5006", "storage_full", "api_error", "The gateway has no room to store this."),
+            Self::Overloaded => row(503, "SERVER_9002", "service_unavailable", "overloaded_error", "The gateway is at its capacity; try again shortly."),
+            Self::StorageFull => row(507, "RESOURCE_5006", "storage_full", "api_error", "The gateway has no space left to store this."),
         }
     }
 }
