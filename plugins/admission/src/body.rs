@@ -30,7 +30,7 @@ pub(crate) fn prove<'b>(
 
 fn not_utf8(body: &[u8]) -> Refusal {
     let valid = std::str::from_utf8(body).map_or_else(|error| error.valid_up_to(), str::len);
-    Refusal::because(Code::InvalidRequest, format!("The request body is not UTF-8: byte {valid} is wrong."))
+    Refusal::because(Code::InvalidRequest, format!("The request body is not UTF-8: byte {valid} is invalid."))
 }
 
 /// Error for invalid JSON, with the path of the innermost value that was reached.

@@ -159,7 +159,7 @@ impl Scan {
             (line.get(..colon).unwrap_or_default(), line.get(colon + 1..).unwrap_or_default());
         if !is_token(name) {
             // Includes folded fields and fields with a space before the colon.
-            return Err(Wrong::Malformed("the name of a field is not one"));
+            return Err(Wrong::Malformed("the name of a field is not a token"));
         }
         let start = from + colon + 1 + (value.len() - value.trim_ascii_start().len());
         let value = value.trim_ascii();
@@ -176,7 +176,7 @@ impl Scan {
                 if value.contains(&b'@') {
                     Err(Wrong::Malformed("there is a user in its Host"))
                 } else if !is_host(value) {
-                    Err(Wrong::Malformed("its Host is no host and port"))
+                    Err(Wrong::Malformed("its Host is not a host and port"))
                 } else {
                     Ok(())
                 }

@@ -87,7 +87,7 @@ impl Scan<'_> {
 
     /// Reads a value, or the start of an object or array that is not empty. Returns true if the value is complete.
     fn value(&mut self) -> Result<bool, Broken> {
-        let Some(first) = self.peek() else { return Err(self.broken("the end where a value should be")) };
+        let Some(first) = self.peek() else { return Err(self.broken("the end instead of a value")) };
         let from = self.at;
         let veiled = std::mem::take(&mut self.veiled);
         let kind = match first {
@@ -104,7 +104,7 @@ impl Scan<'_> {
             b't' => self.word(b"true", Kind::True)?,
             b'f' => self.word(b"false", Kind::False)?,
             b'n' => self.word(b"null", Kind::Null)?,
-            _ => return Err(self.broken("something that is no value")),
+            _ => return Err(self.broken("an invalid value")),
         };
         self.record(kind, from)?;
         Ok(true)
@@ -112,7 +112,7 @@ impl Scan<'_> {
 
     fn word(&mut self, word: &[u8], kind: Kind) -> Result<Kind, Broken> {
         if !self.bytes.get(self.at..).unwrap_or_default().starts_with(word) {
-            return Err(self.broken("something that is no value"));
+            return Err(self.broken("an invalid value"));
         }
         self.at += word.len();
         Ok(kind)
@@ -128,7 +128,7 @@ impl Scan<'_> {
 
     fn enter(&mut self, object: bool, veiled: bool) -> Result<bool, Broken> {
         if self.open.len() >= self.bounds.depth {
-            return Err(self.broken("more objects and arrays inside each other than allowed"));
+            return Err(self.broken("objects and arrays nested deeper than allowed"));
         }
         let opaque_within = self.open.last().is_some_and(|open| open.opaque);
         let node = self.nodes.len();
@@ -187,8 +187,8 @@ impl Scan<'_> {
     fn key(&mut self) -> Result<(), Broken> {
         match self.peek() {
             Some(b'"') => {}
-            None => return Err(self.broken("the end where a key should be")),
-            Some(_) => return Err(self.broken("something else where a key should be")),
+            None => return Err(self.broken("the end instead of a key")),
+            Some(_) => return Err(self.broken("something else instead of a key")),
         }
         let from = self.at;
         self.string()?;

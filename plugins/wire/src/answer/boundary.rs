@@ -81,9 +81,9 @@ impl ChunkBoundary {
                 length => State::Data(length),
             },
             State::DataEnd if line.is_empty() => State::Size,
-            State::DataEnd => return Err(Malformed("a chunk is longer than it says")),
+            State::DataEnd => return Err(Malformed("a chunk is longer than its size")),
             State::Trailers if line.is_empty() => State::Complete,
-            State::Trailers if !is_field(line) => return Err(Malformed("a trailer is no field")),
+            State::Trailers if !is_field(line) => return Err(Malformed("a trailer is not a field")),
             State::Trailers => {
                 self.trailers += line.len();
                 if self.trailers > TRAILERS {

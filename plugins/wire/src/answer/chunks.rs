@@ -67,12 +67,14 @@ impl Chunks {
                 }
                 At::Behind => match line(buffer)? {
                     Some(end) if end.is_empty() => self.at = At::Size,
-                    Some(_) => return Err(Malformed("a chunk is longer than it says")),
+                    Some(_) => return Err(Malformed("a chunk is longer than its size")),
                     None => return Ok(Step::More),
                 },
                 At::Trailers => match line(buffer)? {
                     Some(end) if end.is_empty() => self.at = At::Over,
-                    Some(trailer) if !is_field(&trailer) => return Err(Malformed("a trailer is no field")),
+                    Some(trailer) if !is_field(&trailer) => {
+                        return Err(Malformed("a trailer is not a field"));
+                    }
                     Some(trailer) => {
                         self.trailers += trailer.len();
                         if self.trailers > TRAILERS {
@@ -121,7 +123,7 @@ pub(super) fn length(line: &[u8]) -> Result<u64, Malformed> {
         return Err(Malformed("a chunk has no size"));
     }
     digits.iter().try_fold(0_u64, |sum, digit| {
-        let value = char::from(*digit).to_digit(16).ok_or(Malformed("a chunk's size is no number"))?;
+        let value = char::from(*digit).to_digit(16).ok_or(Malformed("a chunk's size is not a number"))?;
         Ok(sum << 4 | u64::from(value))
     })
 }

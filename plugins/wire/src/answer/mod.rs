@@ -58,7 +58,7 @@ impl Head {
             Ok(httparse::Status::Complete(size)) if size <= HEAD => size,
             Ok(httparse::Status::Partial) if bytes.len() <= HEAD => return Ok(None),
             Ok(_) => return Err(Malformed("its head is too large")),
-            Err(_) => return Err(Malformed("its head is none of HTTP/1.1")),
+            Err(_) => return Err(Malformed("its head is not HTTP/1.1")),
         };
         let status = answer.code.filter(|code| *code >= 100).ok_or(Malformed("it has no status"))?;
         let old = answer.version != Some(1);
@@ -67,7 +67,7 @@ impl Head {
             told.field(field.name, field.value)?;
         }
         let framing = match (status, told.coded, told.length) {
-            (101, ..) => return Err(Malformed("it changes the protocol, which nobody asked for")),
+            (101, ..) => return Err(Malformed("it switches the protocol without a request")),
             (100..=199 | 204 | 304, ..) => Framing::Length(0),
             (_, true, _) => Framing::Chunked,
             (_, false, Some(length)) => Framing::Length(length),
@@ -140,7 +140,7 @@ impl Told {
     fn field(&mut self, name: &str, value: &[u8]) -> Result<(), Malformed> {
         if name.eq_ignore_ascii_case("content-length") {
             for length in tokens(value) {
-                let length = number(length).ok_or(Malformed("its length is no number"))?;
+                let length = number(length).ok_or(Malformed("its length is not a number"))?;
                 if self.length.is_some_and(|other| other != length) {
                     return Err(Malformed("it has two lengths"));
                 }
@@ -148,7 +148,7 @@ impl Told {
             }
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
             if self.coded || !value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
-                return Err(Malformed("its body is coded in a way nobody asked for"));
+                return Err(Malformed("its body has an unexpected transfer coding"));
             }
             self.coded = true;
         } else if name.eq_ignore_ascii_case("connection") {

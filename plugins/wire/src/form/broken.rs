@@ -29,7 +29,7 @@ impl Broken {
             (Self::Head, _) => "expected content-disposition: form-data with a name in the head of each part",
             (Self::HeadTooLong, _) => "expected shorter heads of its parts",
             (Self::TooManyParts, _) => "expected fewer parts",
-            (Self::Delimiter, _) => "expected its parts to be delimited as the content type says",
+            (Self::Delimiter, _) => "expected its parts to be delimited by the boundary of the content type",
             (Self::Truncated, None) => "expected its closing delimiter, but it ends before",
         };
         Refusal::because(Code::InvalidRequest, format!("The form: {sentence}.")).at("body")

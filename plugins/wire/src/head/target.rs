@@ -23,7 +23,7 @@ impl Target {
             Some(b'/') => (None, from),
             _ if connect || target == b"*" => (None, from),
             _ => {
-                let start = scheme(target).ok_or(Wrong::Malformed("its target is no path"))?;
+                let start = scheme(target).ok_or(Wrong::Malformed("its target is not a path"))?;
                 let rest = target.get(start..).unwrap_or_default();
                 let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
                 let authority = rest.get(..end).unwrap_or_default();
