@@ -13,7 +13,7 @@
 //! Failures of a single client's requests do not open the breaker while other clients are answered; see `clients.rs`.
 //!
 //! A cooldown differs from an ejection: an offer that returned `Retry-After` or 429 is not used until that time, and
-//! this does not count as a failure. Errors of the caller do not count either.
+//! this does not count toward an ejection. Errors of the caller do not count either.
 //!
 //! Each attempt must report a result, also if the client disconnected ([`Outcome::Neutral`]); otherwise a probe's
 //! permit stays taken for [`Settings::probe_limit`].
@@ -354,7 +354,7 @@ impl Breaker {
         bad.saturating_sub(self.clients.excused(now, self.window.number(now)))
     }
 
-    /// Records a 429: not a failure, but a reason for a cooldown.
+    /// Records a 429, which counts in the failure ratio but not toward an ejection, and starts a cooldown.
     fn on_limited(&mut self, now: Duration, rest: Option<Duration>) {
         self.window.add(now, Seen { limited: 1, ..Seen::default() });
         let backoff = doubled(self.settings.limited_rest, self.limited, self.settings.limited_rest_max);

@@ -83,7 +83,7 @@ impl ChunkBoundary {
             State::DataEnd if line.is_empty() => State::Size,
             State::DataEnd => return Err(Malformed("a chunk is longer than its size")),
             State::Trailers if line.is_empty() => State::Complete,
-            State::Trailers if !is_field(line) => return Err(Malformed("a trailer is not a field")),
+            State::Trailers if !is_field(line) => return Err(Malformed("a trailer is invalid")),
             State::Trailers => {
                 self.trailers += line.len();
                 if self.trailers > TRAILERS {

@@ -72,9 +72,7 @@ impl Chunks {
                 },
                 At::Trailers => match line(buffer)? {
                     Some(end) if end.is_empty() => self.at = At::Over,
-                    Some(trailer) if !is_field(&trailer) => {
-                        return Err(Malformed("a trailer is not a field"));
-                    }
+                    Some(trailer) if !is_field(&trailer) => return Err(Malformed("a trailer is invalid")),
                     Some(trailer) => {
                         self.trailers += trailer.len();
                         if self.trailers > TRAILERS {
