@@ -288,9 +288,9 @@ fn wrong(session: &HttpSession, limits: &LimitSettings) -> Option<Refusal> {
     let named = head.uri.authority().map(|authority| authority.as_str().as_bytes());
     let fields = head.headers.get_all(http::header::HOST).iter().map(http::HeaderValue::as_bytes);
     let wrong = if named.into_iter().chain(fields).any(no_host) {
-        Wrong::Malformed("its Host is no host and port")
+        Wrong::Malformed("its Host is not a host and port")
     } else if head.uri.scheme_str().is_some_and(foreign) {
-        Wrong::Malformed("its scheme is none of HTTP's")
+        Wrong::Malformed("its scheme is not http or https")
     } else if target > limits.target {
         Wrong::LongTarget
     } else if header_budget::bytes(head) > limits.head {

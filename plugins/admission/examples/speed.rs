@@ -1,5 +1,5 @@
-//! How fast requests are proven, by size and by what they hold:
-//! `cargo run --release -p penstock-admission --example speed`.
+//! Measures the validation speed by size and content of the request: `cargo run --release -p penstock-admission
+//! --example speed`.
 #![allow(clippy::print_stdout)]
 
 use bytes::Bytes;
@@ -13,7 +13,7 @@ const SOURCE: &str = "fn main() {\n    let name = \"world\";\n    if !name.is_em
 const GREEK: &str =
     "Η πύλη δρομολογεί κάθε αίτημα σε έναν επιλέξιμο πάροχο· 如果该提供商失败，请求会转到另一个。😀 ";
 
-/// A chat request of about `size` bytes, in messages of 4 KiB or one picture.
+/// Chat request of about `size` bytes, in messages of 4 KiB or one image.
 fn request(kind: &str, size: usize) -> Bytes {
     let mut turns = vec![serde_json::json!({"role": "system", "content": "You are helpful."})];
     let mut left = size.saturating_sub(300);
@@ -43,7 +43,7 @@ fn request(kind: &str, size: usize) -> Bytes {
     let body = serde_json::json!({"model": "org/model:eco", "messages": turns, "temperature": 0.7,
         "max_tokens": 512, "stream": true, "stream_options": {"include_usage": true}});
     let text = body.to_string();
-    // As Python's `json.dumps` writes it.
+    // Escaped like the output of Python's `json.dumps`.
     let escape = |character: char| match character {
         ' '..='~' => character.to_string(),
         other => other.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect(),
@@ -52,12 +52,12 @@ fn request(kind: &str, size: usize) -> Bytes {
 }
 
 fn measure(name: &str, body: &Bytes, prove: impl Fn(Bytes) -> bool) {
-    // Arguments choose: only names that contain one of them.
+    // Arguments select the samples whose names contain one of them.
     let mut wanted = std::env::args().skip(1).peekable();
     if wanted.peek().is_some() && !wanted.any(|word| name.contains(&word)) {
         return;
     }
-    // Short samples and the best of many: a busy machine slows most of them.
+    // The best of many short samples, because other load slows most of them.
     let rounds = (1_000_000 / body.len().max(5_000)).max(1);
     let mut best = f64::MAX;
     for _ in 0..300 {
@@ -82,7 +82,7 @@ fn main() {
             let body = request(kind, size);
             measure(&format!("chat {kind} {}K", size >> 10), &body, |body| chat(body, &limits).is_ok());
             if kind == "prose" {
-                // The same fields but for two: the other dialect's rules.
+                // The same request without two fields, under the rules of the other dialect.
                 let body =
                     Bytes::from(String::from_utf8_lossy(&body).replace("\"stream_options\"", "\"unknown\""));
                 measure("messages prose", &body, |body| messages(body, &limits, Purpose::Generate).is_ok());

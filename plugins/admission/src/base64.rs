@@ -1,6 +1,6 @@
-//! Base64 proven, not decoded: alphabet, padding and length, at memory speed.
+//! Validation of base64 without decoding: alphabet, padding and length, at memory speed.
 
-/// Proves base64 that comes in pieces.
+/// Validator of base64 that arrives in pieces.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Base64 {
     characters: usize,
@@ -9,27 +9,27 @@ pub(crate) struct Base64 {
 }
 
 impl Base64 {
-    /// Takes the next piece.
+    /// Validates the next piece.
     pub(crate) fn push(&mut self, piece: &[u8]) {
         let padding = piece.iter().rev().take_while(|byte| **byte == b'=').count();
         let letters = piece.get(..piece.len() - padding).unwrap_or_default();
-        // Nothing but padding may follow padding.
+        // Only padding may follow padding.
         self.broken |= self.padding > 0 && !letters.is_empty();
         self.broken |= !is_alphabet(letters);
         self.characters += piece.len();
         self.padding += padding;
     }
 
-    /// Whether all of it was base64 of at least one byte, in whole groups of four.
+    /// True if the data was base64 of at least one byte, in complete groups of four.
     pub(crate) const fn is_whole(&self) -> bool {
         !self.broken && self.padding <= 2 && self.characters > 0 && self.characters.is_multiple_of(4)
     }
 }
 
-/// Letters, digits, `+` and `/` only.
+/// True if there are only letters, digits, `+` and `/`.
 fn is_alphabet(bytes: &[u8]) -> bool {
     let (blocks, rest) = bytes.as_chunks::<64>();
-    // No branch inside a block, so that the compiler does sixteen bytes at a time.
+    // Without branches inside a block, the compiler vectorises the loop to sixteen bytes at a time.
     let foreign = |bytes: &[u8]| bytes.iter().fold(false, |foreign, byte| foreign | !is_letter(*byte));
     !blocks.iter().any(|block| foreign(block)) && !foreign(rest)
 }

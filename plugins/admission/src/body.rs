@@ -1,4 +1,4 @@
-//! The body as a whole: its size, its encoding, its JSON, its top-level members.
+//! Validation of the body: size, encoding, JSON syntax and top-level members.
 
 use crate::json::{Bounds, Broken, Kind, Node, Tape, Value, scan};
 use crate::limits::Limits;
@@ -6,7 +6,7 @@ use crate::path::{Path, Style, speakable};
 use penstock_contract::{Code, Field, Fields, Refusal};
 use std::borrow::Cow;
 
-/// Proves that the body is JSON in UTF-8 within its limits.
+/// Validates that the body is JSON in UTF-8 within its limits.
 pub(crate) fn prove<'b>(
     body: &'b [u8],
     limits: &Limits,
@@ -30,10 +30,10 @@ pub(crate) fn prove<'b>(
 
 fn not_utf8(body: &[u8]) -> Refusal {
     let valid = std::str::from_utf8(body).map_or_else(|error| error.valid_up_to(), str::len);
-    Refusal::because(Code::InvalidRequest, format!("The request body is not UTF-8: byte {valid} is wrong."))
+    Refusal::because(Code::InvalidRequest, format!("The request body is not UTF-8: byte {valid} is invalid."))
 }
 
-/// The sentence for broken JSON, with the path of the innermost value that was reached.
+/// Error for invalid JSON, with the path of the innermost value that was reached.
 fn not_json(text: &str, broken: Broken, nodes: &[Node], style: Style) -> Refusal {
     let Broken { at, what } = broken;
     let tape = Tape { text, nodes };
@@ -47,14 +47,14 @@ fn not_json(text: &str, broken: Broken, nodes: &[Node], style: Style) -> Refusal
     refusal.with("byte", at)
 }
 
-/// The path to the value that was being read when the document broke. Stops
-/// before a key that might be the client's own text, and after a few steps.
+/// Path to the value at which parsing failed. Stops before a key that may be text of the client, and after
+/// [`MAX_STEPS`] steps.
 fn way(root: Value<'_>, style: Style) -> String {
     let mut path = String::new();
     let mut open = root.is_unfinished().then_some(root);
     for _ in 0..MAX_STEPS {
         let Some(container) = open else { break };
-        // The first part that has no value, or one without an end, is the last one read.
+        // The failure is in the first part without a value, or with an unfinished one.
         let unfinished = |value: Option<Value<'_>>| value.is_none_or(|value| value.is_unfinished());
         let mut parts = container.broken_parts().enumerate();
         let Some((count, (key, value))) = parts.find(|(_, (_, value))| unfinished(*value)) else { break };
@@ -72,10 +72,10 @@ fn way(root: Value<'_>, style: Style) -> String {
     path
 }
 
-/// Steps of a path into a broken document.
+/// Maximum number of path steps into an invalid document.
 const MAX_STEPS: usize = 8;
 
-/// One top-level member.
+/// Top-level member of the body.
 #[derive(Debug)]
 struct Member<'d> {
     name: Cow<'d, str>,
@@ -83,7 +83,7 @@ struct Member<'d> {
     value: Value<'d>,
 }
 
-/// The top-level members.
+/// Top-level members of the body.
 #[derive(Debug)]
 pub(crate) struct Top<'d> {
     members: Vec<Member<'d>>,
@@ -91,7 +91,7 @@ pub(crate) struct Top<'d> {
 }
 
 impl<'d> Top<'d> {
-    /// Proves that the document is an object whose keys are unique.
+    /// Validates that the document is an object with unique keys.
     pub(crate) fn new(tape: &'d Tape<'d>, limits: &Limits, style: Style) -> Result<Self, Refusal> {
         let got = tape.root().map_or(Kind::Null, |root| root.kind());
         let Some(root) = tape.root().filter(Value::is_object) else {
@@ -119,7 +119,7 @@ impl<'d> Top<'d> {
         Ok(Self { members, style })
     }
 
-    /// The path of a top-level member.
+    /// Path of a top-level member.
     pub(crate) const fn path<'p>(&self, name: &'p str) -> Path<'p> {
         Path::top(self.style, name)
     }
@@ -128,7 +128,7 @@ impl<'d> Top<'d> {
         self.members.iter().find(|member| member.name == name)
     }
 
-    /// A member; `null` counts as absent.
+    /// Value of a member; `null` counts as absent.
     #[inline]
     pub(crate) fn get(&self, name: &str) -> Option<Value<'d>> {
         self.member(name).map(|member| member.value).filter(|value| !value.is_null())
@@ -140,17 +140,17 @@ impl<'d> Top<'d> {
         members.map(|member| (&*member.name, member.value))
     }
 
-    /// The key of a member, `null` or not.
+    /// Key of a member, which may be `null`.
     pub(crate) fn key(&self, name: &str) -> Option<Value<'d>> {
         self.member(name).map(|member| member.key)
     }
 
-    /// Bytes of the values of these members.
+    /// Total bytes of the values of these members.
     pub(crate) fn bytes(&self, names: &[&str]) -> usize {
         names.iter().filter_map(|name| self.get(name)).map(|value| value.range().len()).sum()
     }
 
-    /// The members as the contract knows them.
+    /// Members in the form of the contract crate.
     pub(crate) fn fields(&self) -> Fields {
         let field = |member: &Member<'d>| Field {
             name: member.name.as_ref().into(),

@@ -1,43 +1,43 @@
-//! Changes to a body that leave everything else where it stands.
+//! Edits of a body that leave all other bytes in place.
 
 use crate::json::Value;
 use bytes::Bytes;
 use penstock_contract::Edit;
 use std::ops::Range;
 
-/// Edits being collected, in any order.
+/// Edits in any order, while they are collected.
 #[derive(Debug, Default)]
 pub(crate) struct Edits(Vec<Edit>);
 
 impl Edits {
-    /// Puts `with` where `range` stands.
+    /// Replaces `range` by `with`.
     pub(crate) fn replace(&mut self, range: Range<usize>, with: impl Into<Bytes>) {
         self.0.push(Edit { range, with: with.into() });
     }
 
-    /// Inserts before the byte at `at`.
+    /// Inserts bytes before the byte at `at`.
     pub(crate) fn insert(&mut self, at: usize, with: impl Into<Bytes>) {
         self.replace(at..at, with);
     }
 
-    /// Puts text around a value.
+    /// Inserts text before and after a value.
     pub(crate) fn wrap(&mut self, value: Value<'_>, before: impl Into<Bytes>, after: impl Into<Bytes>) {
         self.insert(value.range().start, before);
         self.insert(value.range().end, after);
     }
 
-    /// Inserts members (`"a":1,`) at the start of an object of which something stays.
+    /// Inserts members (`"a":1,`) at the start of an object that keeps at least one member.
     pub(crate) fn prepend(&mut self, object: Value<'_>, members: impl Into<Bytes>) {
         self.insert(object.range().start + 1, members);
     }
 
-    /// Drops the members of an object that are not kept.
+    /// Removes the members of an object for which `keep` is false.
     pub(crate) fn keep_members<'d>(
         &mut self,
         object: Value<'d>,
         keep: impl Fn(Value<'d>, Value<'d>) -> bool,
     ) {
-        // Nearly every object is kept whole.
+        // Most objects keep all members.
         if object.members().all(|(key, value)| keep(key, value)) {
             return;
         }
@@ -48,16 +48,16 @@ impl Edits {
         self.keep(parts);
     }
 
-    /// Drops the items of an array that are not kept; returns how many stay.
+    /// Removes the items of an array for which `keep` is false; returns the number of remaining items.
     pub(crate) fn keep_items<'d>(&mut self, array: Value<'d>, keep: impl Fn(Value<'d>) -> bool) -> usize {
         self.keep(array.items().map(|item| (item.range(), keep(item))))
     }
 
-    /// Drops parts of a list together with one comma each.
+    /// Removes parts of a list, each with one comma.
     fn keep(&mut self, parts: impl Iterator<Item = (Range<usize>, bool)>) -> usize {
         let mut kept = 0;
         let mut previous_end = None;
-        // Start of parts dropped before the first that stays.
+        // Range of removed parts before the first remaining one.
         let mut leading: Option<Range<usize>> = None;
         for (part, keep) in parts {
             match (keep, kept) {
@@ -83,7 +83,7 @@ impl Edits {
         kept
     }
 
-    /// The edits in order. One inside a part that another takes away is dropped.
+    /// Returns the edits in order. An edit inside a part that another edit removes is dropped.
     pub(crate) fn finish(mut self) -> Vec<Edit> {
         self.0.sort_by_key(|edit| (edit.range.start, edit.range.end));
         let mut end = 0;

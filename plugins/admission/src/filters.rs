@@ -1,6 +1,7 @@
-//! Members that choose the provider: `filters`, and those of other services that mean nothing here.
+//! Members that select the provider: `filters`, and members of other services that are not supported.
 //!
-//! Constraints are honoured or refused by name, never dropped: whoever names a country does not want another.
+//! Constraints are honoured or refused by name and never dropped: a request for one country must not be served in
+//! another.
 
 use crate::body::Top;
 use crate::path::{Path, speakable};
@@ -9,20 +10,20 @@ use penstock_contract::{Filter, Filters, Kind, Refusal};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::FromPrimitive;
 
-/// Members of other services that steer routing, with what to use instead.
+/// Routing members of other services, each with the alternative to use.
 const REFUSED: &[(&str, &str)] = &[
     ("mode", "is not supported; name a flavor behind the model instead, such as \"m:eco\""),
     ("custom_weights", "are not supported; name a flavor behind the model instead, such as \"m:speed\""),
 ];
-/// Countries at most: there are fewer codes.
+/// Maximum number of countries, above the number of existing codes.
 const COUNTRIES: usize = 256;
-/// The largest bound that makes sense.
+/// Largest plausible bound.
 const MOST: f64 = 1e9;
 
-/// The filters of a request, if it has any.
+/// Returns the filters of a request, if it has any.
 ///
 /// # Errors
-/// A member that cannot be honoured, or a filter of another form.
+/// Returns an error for an unsupported member or an invalid filter.
 pub(crate) fn filters(top: &Top<'_>, kind: Kind) -> Result<Option<Box<Filters>>, Refusal> {
     for (name, instead) in REFUSED {
         if top.get(name).is_some() {
@@ -60,7 +61,7 @@ pub(crate) fn filters(top: &Top<'_>, kind: Kind) -> Result<Option<Box<Filters>>,
     Ok((filters != Filters::default()).then(|| Box::new(filters)))
 }
 
-/// A filter on what this kind of work does not have cannot be honoured.
+/// Refuses filters that do not apply to this kind of model.
 fn fits(filters: &Filters, kind: Kind, path: &Path<'_>) -> Result<(), Refusal> {
     if filters.min_speed_tps.is_some() && kind != Kind::Chat {
         return Err(path.key("min_speed_tps").unsupported("this endpoint generates no tokens"));
@@ -71,7 +72,7 @@ fn fits(filters: &Filters, kind: Kind, path: &Path<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The digits as they stand, since prices are compared exactly; `rounded` where they are too many.
+/// Exact decimal of the number as written, since prices are compared exactly; `rounded` if it has too many digits.
 fn exact(value: Option<crate::json::Value<'_>>, rounded: f64) -> Decimal {
     let raw = value.map(|value| value.raw()).unwrap_or_default();
     let exact = Decimal::from_str_exact(raw).or_else(|_| Decimal::from_scientific(raw));

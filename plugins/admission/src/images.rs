@@ -1,4 +1,4 @@
-//! Requests for drawings.
+//! Validation of image generation requests.
 
 use crate::body::{Top, prove};
 use crate::filters::filters;
@@ -9,29 +9,27 @@ use crate::{plain, read};
 use bytes::Bytes;
 use penstock_contract::{Ask, Draw, Kind, Refusal, Size, Task};
 
-/// The most images of one request.
+/// Maximum number of images per request.
 const MOST: i64 = 10;
-/// The most diffusion steps of an image.
+/// Maximum number of diffusion steps per image.
 const MOST_STEPS: i64 = 150;
 
-/// Proves a request of `/v1/images/generations`. Whether the model draws in this
-/// size is not known here.
+/// Validates a request of `/v1/images/generations`, except that the size may not be supported by the model.
 ///
-/// Without `response_format` names like `gpt-image-1` are answered in base64, all
-/// others with a URL. `size: "auto"` is the model's own; `width` and `height` say the same as `size`.
-/// `num_inference_steps` (or `steps`) is passed on where the offer takes it. Fields of other services (`quality`,
-/// `style`, `user` …) are ignored; `stream` is refused.
+/// Without `response_format`, models with names like `gpt-image-1` return base64, all others a URL. `size: "auto"` is
+/// the model's default; `width` and `height` are equivalent to `size`. `num_inference_steps` (or `steps`) is forwarded
+/// if the offer accepts it. Fields of other services (`quality`, `style`, `user` …) are ignored; `stream` is refused.
 ///
 /// # Errors
-/// `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
+/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
 pub fn images(body: Bytes, limits: &Limits) -> Result<Ask, Refusal> {
     images_with(body, limits, None)
 }
 
-/// The same, for this model if the request names none.
+/// Validates an image request, with a default model.
 ///
 /// # Errors
-/// As [`images`].
+/// Same as [`images`].
 pub fn images_with(body: Bytes, limits: &Limits, default: Option<&str>) -> Result<Ask, Refusal> {
     let (text, nodes) = prove(&body, limits, Style::Brackets)?;
     let tape = Tape { text, nodes: &nodes };
@@ -62,7 +60,7 @@ pub fn images_with(body: Bytes, limits: &Limits, default: Option<&str>) -> Resul
     Ok(Ask { prompt_bytes, filters, ..ask })
 }
 
-/// Names whose clients read `b64_json` without asking for it: OpenAI's GPT Image models know no other form.
+/// Model name prefixes whose clients expect `b64_json` by default: OpenAI's GPT Image models have no other format.
 const BASE64_NAMES: &[&str] = &["gpt-image-", "chatgpt-image-"];
 
 fn expects_base64(model: &str) -> bool {
@@ -72,7 +70,7 @@ fn expects_base64(model: &str) -> bool {
         .any(|start| name.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start.as_bytes())))
 }
 
-/// `size`, or `width` and `height` together, which may both be there if they agree.
+/// Reads `size`, or `width` and `height` together; both forms are allowed if they agree.
 fn size(top: &Top<'_>) -> Result<Option<Size>, Refusal> {
     let named = named_size(top)?;
     let side = |name: &str| -> Result<Option<u32>, Refusal> {

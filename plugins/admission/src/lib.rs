@@ -1,15 +1,11 @@
-//! The admission room: a request's bytes in, an [`Ask`](penstock_contract::Ask)
-//! or a refusal that names the field out.
+//! Validation of request bodies: returns an [`Ask`](penstock_contract::Ask), or an error that names the invalid field.
 //!
-//! One pass proves the JSON (validity, UTF-8, depth, number of values) and notes
-//! where each value stands; the rules of the dialect are then checked on those
-//! notes. Content is never deserialised and never copied, and no sentence of a
-//! refusal repeats it: sentences name fields, types and bounds.
+//! One pass validates the JSON (syntax, UTF-8, depth, number of values) and records the position of each value; the
+//! rules of the dialect are then checked on these positions. Content is never deserialised or copied, and no error
+//! message repeats it: messages name fields, types and bounds.
 //!
-//! Rules of reading, in both dialects: `null` is absent for every optional
-//! field; unknown fields are ignored, but for those that would choose the
-//! provider; no key may come twice in the body or in an
-//! object that is read.
+//! Rules in both dialects: `null` counts as absent for every optional field; unknown fields are ignored, except those
+//! that would choose the provider; keys must be unique in the body and in each object that is read.
 
 mod base64;
 mod body;

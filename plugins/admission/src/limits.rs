@@ -1,27 +1,26 @@
-//! How much a request may hold.
+//! Size limits of a request.
 
-/// Caps on a request. Sizes in bytes.
+/// Limits of a request. Sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of the body; never more than `u32::MAX`.
+    /// Maximum bytes of the body; at most `u32::MAX`.
     pub max_body: usize,
-    /// Objects and arrays inside each other.
+    /// Maximum nesting depth of objects and arrays.
     pub max_depth: usize,
-    /// Top-level members.
+    /// Maximum number of top-level members.
     pub max_fields: usize,
-    /// Keys and values that the gateway reads (JSON schemas and tool arguments
-    /// count as one). Bounds the memory that a body costs besides itself, at
-    /// 16 bytes each.
+    /// Maximum number of keys and values that the gateway reads (a JSON schema or tool arguments count as one). Limits
+    /// the memory used besides the body, at 16 bytes per value.
     pub max_values: usize,
-    /// Stop sequences.
+    /// Maximum number of stop sequences.
     pub max_stop: usize,
-    /// Bytes of one stop sequence.
+    /// Maximum bytes of one stop sequence.
     pub max_stop_bytes: usize,
-    /// Tools.
+    /// Maximum number of tools.
     pub max_tools: usize,
-    /// Inputs of one request for embeddings.
+    /// Maximum number of inputs of an embedding request.
     pub max_inputs: usize,
-    /// Documents of one request for rerank.
+    /// Maximum number of documents of a rerank request.
     pub max_documents: usize,
 }
 

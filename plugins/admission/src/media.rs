@@ -1,5 +1,5 @@
-//! Media inside a request: `data:` addresses, links, base64. Proven here so that
-//! a provider is not asked with what it cannot read.
+//! Validation of media in a request: `data:` URLs, links, base64. Invalid media is refused before a provider receives
+//! it.
 
 use crate::base64::Base64;
 use crate::json::{Kind, Piece, Value, pieces, unescape};
@@ -7,19 +7,19 @@ use crate::path::Path;
 use penstock_contract::Refusal;
 use std::borrow::Cow;
 
-/// Where a picture is.
+/// Location of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Picture {
-    /// In the request; so many bytes of it.
+    /// Image in the request, with its bytes of base64.
     Inline(usize),
-    /// Behind a link.
+    /// Image at a URL.
     Linked,
 }
 
-/// The longest link, in bytes.
+/// Maximum length of a URL, in bytes.
 const MAX_LINK: usize = 8 << 10;
 
-/// The address of a picture: `data:image/…;base64,…`, `https://…` or `http://…`.
+/// Validates the URL of an image: `data:image/…;base64,…`, `https://…` or `http://…`.
 pub(crate) fn picture(url: Value<'_>, at: &Path<'_>) -> Result<Picture, Refusal> {
     let expected = "a data: URL of an image or an https: URL";
     if !url.is_string() {
@@ -36,23 +36,23 @@ pub(crate) fn picture(url: Value<'_>, at: &Path<'_>) -> Result<Picture, Refusal>
     Err(at.wrong(format_args!("expected {expected}, got a string that is neither")))
 }
 
-/// The beginning of a string, unescaped: enough for a scheme and a media type.
+/// Start of a string, unescaped: enough for a scheme and a media type.
 fn head<'d>(value: &Value<'d>) -> Cow<'d, str> {
     let body = value.quoted();
-    // Whole escapes or not, what is cut off at the end is not looked at.
+    // An escape cut at the end does no harm: the last bytes are not read.
     let start = (0..4).find_map(|back| body.get(..HEAD.min(body.len()) - back.min(body.len())));
     let start = start.unwrap_or_default();
     if value.kind() == Kind::Escaped { Cow::Owned(unescape(start)) } else { Cow::Borrowed(start) }
 }
 
-/// Bytes of a string that may hold its scheme and media type.
+/// Maximum bytes of a string that may contain its scheme and media type.
 const HEAD: usize = 256;
 
 fn is_scheme(head: &str, scheme: &str) -> bool {
     head.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
 }
 
-/// A link with a host, without spaces.
+/// Validates an HTTP URL with a host and without spaces.
 pub(crate) fn link(url: Value<'_>, at: &Path<'_>) -> Result<(), Refusal> {
     if url.body().len() > MAX_LINK {
         return Err(at.wrong(format_args!("expected a URL of at most {MAX_LINK} bytes")));
@@ -68,7 +68,7 @@ pub(crate) fn link(url: Value<'_>, at: &Path<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A `data:` URL of one of these media types (their beginnings); returns the bytes of base64.
+/// Validates a `data:` URL of one of these media types (given by prefix); returns the bytes of base64.
 pub(crate) fn data(url: Value<'_>, at: &Path<'_>, types: &[&str]) -> Result<usize, Refusal> {
     let head = head(&url);
     let Some((meta, _)) = head.split_once(',') else {
@@ -92,14 +92,14 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$&-^_.+/".contains(&byte)
 }
 
-/// A string that is base64 after its first `skip` characters (all ASCII); returns its bytes.
+/// Validates a string that is base64 after its first `skip` characters (all ASCII); returns its bytes.
 pub(crate) fn base64(value: Value<'_>, at: &Path<'_>, skip: usize) -> Result<usize, Refusal> {
     let mut proof = Base64::default();
     let body = value.quoted();
     if value.kind() == Kind::String {
         proof.push(body.as_bytes().get(skip..).unwrap_or_default());
     } else {
-        // Some clients escape `/` and `+`; the bytes stay where they are.
+        // Some clients escape `/` and `+`; the body is not modified.
         let mut skip = skip;
         for piece in pieces(body) {
             let mut buffer = [0; 4];

@@ -1,55 +1,55 @@
-//! Members of a request that move state to the server, or ask a server for more than an answer: what happens to each.
+//! Treatment of request members that move state to the server or need more than an answer.
 //!
-//! The table lists every top-level member of the newest client libraries, and those of other services that change
-//! what a request means. A member that it does not list passes or is dropped as its dialect says, so that clients
-//! with a new beta go on working. `testdata/sdk_members.txt` is the list of the libraries, and `tests/sdk/run members`
-//! compares it with them.
+//! The table lists every top-level member of the current client libraries, and members of other services that change
+//! the meaning of a request. A member outside the table is forwarded or dropped by the rules of its dialect, so that
+//! clients with a new beta continue to work. `testdata/sdk_members.txt` lists the members of the libraries, and
+//! `tests/sdk/run members` compares it with them.
 
 use crate::body::Top;
 use crate::json::{Kind, Value};
 use crate::path::Path;
 use penstock_contract::{Dialect, Refusal};
 
-/// Fate of a member.
+/// Treatment of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treatment {
-    /// Reaches the provider, or is enforced by the gateway.
+    /// Forwarded to the provider, or enforced by the gateway.
     Honoured,
-    /// Refused with its name wherever it asks for something.
+    /// Refused by name for the values that request the feature.
     Refused(Asks),
-    /// Dropped, or passed to a provider that knows it: the answer is the same without it.
+    /// Dropped, or forwarded to a provider that knows it: the answer is the same without it.
     Harmless,
-    /// Read or dropped by the table of engine parameters in the crate of the dialects.
+    /// Handled by the table of engine parameters in the dialect crate.
     Engine,
 }
 
-/// Values of a refused member that ask for something.
+/// Values of a refused member that request the feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asks {
     /// Any value but `null`.
     Given,
     /// Any value but `null`, `false`, `""`, `{}` and `[]`.
     Filled,
-    /// A place outside of the European Union.
+    /// Region outside the European Union.
     Elsewhere,
-    /// A list of context edits with one that summarises or removes what the model would read.
+    /// List of context edits that contains an edit which summarises or removes content that the model would read.
     Edits,
-    /// Payment by somebody else than the holder of the key.
+    /// Payment by another party than the holder of the key.
     OthersPay,
-    /// An object whose `mode` is not `off`.
+    /// Object whose `mode` is not `off`.
     Mode,
 }
 
-/// One member.
+/// Known top-level member.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
-    /// Its name at the top of the body.
+    /// Name in the body.
     pub name: &'static str,
-    /// The dialect that it belongs to.
+    /// Dialect of the member.
     pub dialect: Dialect,
-    /// What happens to it.
+    /// Treatment of the member.
     pub treatment: Treatment,
-    /// What it does, or why it cannot be done: the end of a sentence.
+    /// Purpose of the member, or the reason for refusing it: the end of a sentence.
     pub about: &'static str,
 }
 
@@ -64,7 +64,7 @@ const fn messages(name: &'static str, treatment: Treatment, about: &'static str)
 use Asks::{Edits, Elsewhere, Filled, Given, Mode, OthersPay};
 use Treatment::{Engine, Harmless, Honoured, Refused};
 
-/// Every listed member, sorted by dialect and name.
+/// All listed members, sorted by dialect and name.
 #[rustfmt::skip]
 pub const MEMBERS: &[Member] = &[
     chat("access_programs", Harmless, "a programme of the vendor"),
@@ -158,17 +158,17 @@ pub const MEMBERS: &[Member] = &[
     messages("workspace_id", Harmless, "sent as a header"),
 ];
 
-/// The row of a member.
+/// Returns the table row of a member.
 fn row(dialect: Dialect, name: &str) -> Option<&'static Member> {
     let at =
         MEMBERS.binary_search_by(|row| (row.dialect as u8, row.name).cmp(&(dialect as u8, name))).ok()?;
     MEMBERS.get(at)
 }
 
-/// Refuses members whose silent loss would change what the request means.
+/// Refuses members that would change the meaning of the request if they were dropped.
 ///
 /// # Errors
-/// `Unsupported`, with the member's name; `thread` in the words that its client library falls back on.
+/// Returns `Unsupported` with the member's name; for `thread`, in the form that its client library recognises.
 pub(crate) fn refuse(top: &Top<'_>, dialect: Dialect) -> Result<(), Refusal> {
     if dialect == Dialect::Messages && top.get("thread").is_some() {
         return Err(thread(&top.path("thread")));
@@ -182,7 +182,8 @@ pub(crate) fn refuse(top: &Top<'_>, dialect: Dialect) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A refused thread. The client library knows it by `error_code` and `unsupported`, and sends the whole history then.
+/// Error for `thread`. The client library recognises it by `error_code` and `unsupported`, and then sends the complete
+/// history.
 fn thread(path: &Path<'_>) -> Refusal {
     let refusal =
         path.unsupported("the gateway keeps no conversations; send the whole history without `thread`");
@@ -193,11 +194,12 @@ fn thread(path: &Path<'_>) -> Refusal {
         .with("code", code)
 }
 
-/// Context edits that leave what the model reads as it is: thinking of earlier turns is read by the models that need it.
+/// Prefix of context edits that can be ignored: models that need the thinking of earlier turns read it anyway.
+/// it.
 const IDLE_EDITS: &str = "clear_thinking_";
 
 impl Asks {
-    /// The refusal of a value that asks for something.
+    /// Returns the error if the value requests the refused feature.
     fn refusal(self, value: Value<'_>, path: &Path<'_>, about: &str) -> Option<Refusal> {
         let asks = match self {
             Given => true,
@@ -211,7 +213,7 @@ impl Asks {
     }
 }
 
-/// Whether a value is not one of those that ask for nothing.
+/// True if the value is not empty, `null` or `false`.
 fn is_filled(value: Value<'_>) -> bool {
     match value.kind() {
         Kind::Null | Kind::False => false,
@@ -220,14 +222,14 @@ fn is_filled(value: Value<'_>) -> bool {
     }
 }
 
-/// Names of regions with at least one of the providers, all of which are in the European Union.
+/// True for names of regions that include the European Union, where all providers are.
 fn is_here(region: &str) -> bool {
     let region = region.trim().to_ascii_lowercase();
     let whole = ["", "eu", "europe", "global", "auto", "any", "default", "not_available"];
     whole.contains(&&*region) || region.starts_with("eu-") || region.starts_with("eu_")
 }
 
-/// Whether a member is absent or one of these words.
+/// True if the member is absent or one of these words.
 fn is_word(value: Option<Value<'_>>, words: &[&str]) -> bool {
     value.is_none_or(|value| words.iter().any(|word| value.is(word)))
 }
@@ -237,7 +239,7 @@ fn member<'d>(object: Value<'d>, name: &str) -> Option<Value<'d>> {
     found.filter(|value| !value.is_null())
 }
 
-/// The refusal of the first edit that changes what the model reads.
+/// Returns an error for the first edit that changes what the model reads.
 fn edits(value: Value<'_>, path: &Path<'_>, about: &str) -> Option<Refusal> {
     let list = path.key("edits");
     let edits = member(value, "edits");

@@ -1,4 +1,5 @@
-//! Every member of the newest client libraries has a fate, and those that ask for more than an answer are refused.
+//! Tests that every member of the current client libraries has a treatment, and that members beyond an answer are
+//! refused.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::*;

@@ -1,16 +1,16 @@
-//! Where in the request something stands, as the dialect's users write it, and
-//! the sentences that name it. A path costs nothing until it is spoken.
+//! Path of a field in the request, in the notation of the dialect, and the error messages that name it. A path is
+//! formatted only if an error needs it.
 
 use crate::json::{Kind, Value};
 use penstock_contract::Refusal;
 use std::fmt;
 
-/// How steps are joined.
+/// Notation of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// `messages[2].content[0].text`, the chat dialect's.
+    /// `messages[2].content[0].text`, in the chat dialect.
     Brackets,
-    /// `messages.2.content.0.text`, the messages dialect's.
+    /// `messages.2.content.0.text`, in the messages dialect.
     Dots,
 }
 
@@ -20,7 +20,7 @@ enum Step<'p> {
     Index(usize),
 }
 
-/// A path from the top of the body.
+/// Path from the root of the body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path<'p> {
     up: Option<&'p Path<'p>>,
@@ -29,42 +29,42 @@ pub(crate) struct Path<'p> {
 }
 
 impl<'p> Path<'p> {
-    /// A top-level member.
+    /// Path of a top-level member.
     pub(crate) const fn top(style: Style, name: &'p str) -> Self {
         Self { up: None, step: Step::Key(name), style }
     }
 
-    /// A member of the object here.
+    /// Path of a member of this object.
     pub(crate) const fn key(&'p self, name: &'p str) -> Self {
         Self { up: Some(self), step: Step::Key(name), style: self.style }
     }
 
-    /// An item of the array here.
+    /// Path of an item of this array.
     pub(crate) const fn index(&'p self, index: usize) -> Self {
         Self { up: Some(self), step: Step::Index(index), style: self.style }
     }
 
-    /// A value of another type than expected. Names types, never contents.
+    /// Error for a value of an unexpected type. Names types, never contents.
     pub(crate) fn expected(&self, expected: impl fmt::Display, got: Kind) -> Refusal {
         self.wrong(format_args!("expected {expected}, got {}", got.name()))
     }
 
-    /// A string that is none of those expected.
+    /// Error for a string that is not one of the expected ones.
     pub(crate) fn other_string(&self, expected: impl fmt::Display) -> Refusal {
         self.wrong(format_args!("expected {expected}, got another string"))
     }
 
-    /// A member that must be there.
+    /// Error for a missing required member.
     pub(crate) fn missing(&self, expected: impl fmt::Display) -> Refusal {
         self.wrong(format_args!("expected {expected}, but it is missing"))
     }
 
-    /// Anything else that is wrong with it, in words that go on after the path and a colon.
+    /// Error with a message, which follows the path and a colon.
     pub(crate) fn wrong(&self, sentence: impl fmt::Display) -> Refusal {
         Refusal::invalid(self.to_string(), format!("{self}: {sentence}."))
     }
 
-    /// Something that cannot be honoured and is not dropped in silence.
+    /// Error for an unsupported feature that must not be dropped silently.
     pub(crate) fn unsupported(&self, sentence: impl fmt::Display) -> Refusal {
         Refusal::unsupported(self.to_string(), format!("{self}: {sentence}."))
     }
@@ -84,8 +84,8 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// A word of the client's own that may be repeated to it: short and an
-/// identifier, so that no prompt can be in it.
+/// Text of the client that may be repeated in an error message: short and an identifier, so that it cannot contain a
+/// prompt.
 pub(crate) fn speakable(value: &Value<'_>) -> Option<String> {
     let text = value.text();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');

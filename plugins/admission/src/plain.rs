@@ -1,16 +1,16 @@
-//! Top-level members that are plain values: the same reading in both dialects.
+//! Validation of top-level scalar members, the same in both dialects.
 
 use crate::body::Top;
 use crate::limits::Limits;
 use crate::read;
 use penstock_contract::Refusal;
 
-/// Numbers with their bounds, both included.
+/// Numbers with their inclusive bounds.
 pub(crate) type Numbers = &'static [(&'static str, f64, f64)];
-/// Integers with their bounds, both included.
+/// Integers with their inclusive bounds.
 pub(crate) type Integers = &'static [(&'static str, i64, i64)];
 
-/// Proves all of a dialect's plain members.
+/// Validates the scalar members of a dialect.
 pub(crate) fn prove(
     top: &Top<'_>,
     numbers: Numbers,
@@ -29,10 +29,10 @@ pub(crate) fn prove(
     Ok(())
 }
 
-/// The longest model name, in bytes.
+/// Maximum length of a model name, in bytes.
 const MAX_MODEL: usize = 256;
 
-/// `model`, unescaped, or this one if the request names none.
+/// Reads `model`, unescaped, with a default model.
 pub(crate) fn model_or(top: &Top<'_>, default: Option<&str>) -> Result<Box<str>, Refusal> {
     match default {
         Some(default) if top.get("model").is_none() => Ok(default.into()),
@@ -40,7 +40,7 @@ pub(crate) fn model_or(top: &Top<'_>, default: Option<&str>) -> Result<Box<str>,
     }
 }
 
-/// `model`, unescaped.
+/// Reads `model`, unescaped.
 pub(crate) fn model(top: &Top<'_>) -> Result<Box<str>, Refusal> {
     let path = top.path("model");
     let value = read::filled(read::required(top.get("model"), &path, "the name of a model")?, &path)?;
@@ -50,12 +50,12 @@ pub(crate) fn model(top: &Top<'_>) -> Result<Box<str>, Refusal> {
     Ok(value.text().into())
 }
 
-/// A boolean that is false unless it is given.
+/// Reads a boolean, false by default.
 pub(crate) fn switch(top: &Top<'_>, name: &str) -> Result<bool, Refusal> {
     Ok(read::flag(top.get(name), &top.path(name))?.unwrap_or(false))
 }
 
-/// A cap on tokens, at least 1. Clients of llama.cpp and others write -1 for no cap.
+/// Reads a cap on tokens, at least 1. Clients of llama.cpp and others send -1 for no cap.
 pub(crate) fn cap(top: &Top<'_>, name: &str) -> Result<Option<u64>, Refusal> {
     if top.get(name).is_some_and(|value| value.raw() == "-1") {
         return Ok(None);
@@ -63,14 +63,14 @@ pub(crate) fn cap(top: &Top<'_>, name: &str) -> Result<Option<u64>, Refusal> {
     tokens(top, name, 1)
 }
 
-/// A count of tokens, at least `low`.
+/// Reads a number of tokens, at least `low`.
 pub(crate) fn tokens(top: &Top<'_>, name: &str, low: i64) -> Result<Option<u64>, Refusal> {
     let Some(value) = top.get(name) else { return Ok(None) };
     let count = read::integer(value, &top.path(name), low, i64::MAX)?;
     Ok(u64::try_from(count).ok())
 }
 
-/// One of a few words, if given.
+/// Reads an optional keyword.
 pub(crate) fn word(
     top: &Top<'_>,
     name: &str,
@@ -79,7 +79,7 @@ pub(crate) fn word(
     top.get(name).map(|value| read::one_of(value, &top.path(name), words)).transpose()
 }
 
-/// Stop sequences: an array of strings, or (`or_string`) one string.
+/// Reads stop sequences: an array of strings, or (`or_string`) one string.
 pub(crate) fn stop(
     top: &Top<'_>,
     name: &str,

@@ -1,4 +1,4 @@
-//! Typed reading of values, each failure naming the field, what was expected and what came.
+//! Typed reading of values; each error names the field, the expected and the actual type.
 
 use crate::json::{Kind, Value};
 use crate::path::{Path, speakable};
@@ -6,8 +6,7 @@ use penstock_contract::Refusal;
 use std::borrow::Cow;
 use std::fmt;
 
-/// The members of an object that are known; `null` counts as absent, others are
-/// ignored, and none may come twice.
+/// Returns the known members of an object; `null` counts as absent, other members are ignored, and keys must be unique.
 pub(crate) fn object<'d, const N: usize>(
     value: Value<'d>,
     at: &Path<'_>,
@@ -39,7 +38,7 @@ fn twice(at: &Path<'_>, name: &str) -> Refusal {
     at.key(name).wrong("the key comes more than once")
 }
 
-/// No two of these keys say the same.
+/// Checks that the keys are unique.
 pub(crate) fn unique<'d>(keys: &[Value<'d>]) -> Result<(), Value<'d>> {
     if keys.len() < 12 {
         for (count, key) in keys.iter().enumerate() {
@@ -56,7 +55,7 @@ pub(crate) fn unique<'d>(keys: &[Value<'d>]) -> Result<(), Value<'d>> {
     pairs.find(|((one, _), (other, _))| one == other).map_or(Ok(()), |(_, (_, key))| Err(*key))
 }
 
-/// A member that must be there.
+/// Returns a required member.
 pub(crate) fn required<'d>(
     member: Option<Value<'d>>,
     at: &Path<'_>,
@@ -65,12 +64,12 @@ pub(crate) fn required<'d>(
     member.ok_or_else(|| at.missing(expected))
 }
 
-/// Any string.
+/// Checks for a string.
 pub(crate) fn string<'d>(value: Value<'d>, at: &Path<'_>) -> Result<Value<'d>, Refusal> {
     if value.is_string() { Ok(value) } else { Err(at.expected("a string", value.kind())) }
 }
 
-/// A string with something in it.
+/// Checks for a string that is not empty.
 pub(crate) fn filled<'d>(value: Value<'d>, at: &Path<'_>) -> Result<Value<'d>, Refusal> {
     match string(value, at)?.body() {
         [] => Err(at.wrong("expected a string that is not empty")),
@@ -78,22 +77,22 @@ pub(crate) fn filled<'d>(value: Value<'d>, at: &Path<'_>) -> Result<Value<'d>, R
     }
 }
 
-/// A string with something in it that must be there.
+/// Returns a required string that is not empty.
 pub(crate) fn name<'d>(member: Option<Value<'d>>, at: &Path<'_>) -> Result<Value<'d>, Refusal> {
     filled(required(member, at, "a string")?, at)
 }
 
-/// An array.
+/// Checks for an array.
 pub(crate) fn array<'d>(value: Value<'d>, at: &Path<'_>) -> Result<Value<'d>, Refusal> {
     if value.is_array() { Ok(value) } else { Err(at.expected("an array", value.kind())) }
 }
 
-/// An object of which nothing more is asked.
+/// Checks for an object with any members.
 pub(crate) fn any_object(value: Value<'_>, at: &Path<'_>) -> Result<(), Refusal> {
     if value.is_object() { Ok(()) } else { Err(at.expected("an object", value.kind())) }
 }
 
-/// A boolean.
+/// Reads a boolean.
 pub(crate) fn boolean(value: Value<'_>, at: &Path<'_>) -> Result<bool, Refusal> {
     match value.kind() {
         Kind::True => Ok(true),
@@ -102,12 +101,12 @@ pub(crate) fn boolean(value: Value<'_>, at: &Path<'_>) -> Result<bool, Refusal> 
     }
 }
 
-/// A boolean that may be absent.
+/// Reads an optional boolean.
 pub(crate) fn flag(member: Option<Value<'_>>, at: &Path<'_>) -> Result<Option<bool>, Refusal> {
     member.map(|value| boolean(value, at)).transpose()
 }
 
-/// One of a few words.
+/// Reads one of these keywords.
 pub(crate) fn one_of(
     value: Value<'_>,
     at: &Path<'_>,
@@ -120,7 +119,7 @@ pub(crate) fn one_of(
     Err(if value.is_string() { at.other_string(expected) } else { at.expected(expected, value.kind()) })
 }
 
-/// Words as `"a", "b" or "c"`.
+/// Keywords formatted as `"a", "b" or "c"`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Alternatives<'w>(pub(crate) &'w [&'static str]);
 
@@ -138,7 +137,7 @@ impl fmt::Display for Alternatives<'_> {
     }
 }
 
-/// An integer within bounds, both included.
+/// Reads an integer within inclusive bounds.
 pub(crate) fn integer(value: Value<'_>, at: &Path<'_>, low: i64, high: i64) -> Result<i64, Refusal> {
     let expected = || match (low, high) {
         (i64::MIN, i64::MAX) => "an integer of at most 64 bits".to_owned(),
@@ -157,7 +156,7 @@ pub(crate) fn integer(value: Value<'_>, at: &Path<'_>, low: i64, high: i64) -> R
     }
 }
 
-/// A number within bounds, both included.
+/// Reads a number within inclusive bounds.
 pub(crate) fn number(value: Value<'_>, at: &Path<'_>, low: f64, high: f64) -> Result<f64, Refusal> {
     if value.kind() != Kind::Number {
         return Err(at.expected(format_args!("a number from {low} to {high}"), value.kind()));

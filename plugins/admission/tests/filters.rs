@@ -1,4 +1,4 @@
-//! Constraints on the provider, on every path.
+//! Tests of constraints on the provider, on every path.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_admission::{Limits, Purpose, chat, embeddings, images, messages, rerank};
@@ -13,7 +13,7 @@ fn with(mut body: Value, members: &Value) -> bytes::Bytes {
     body.to_string().into_bytes().into()
 }
 
-/// The same members on each path, by name.
+/// Bodies of each path with the same members, by name.
 fn all(members: &Value) -> Vec<(&'static str, Result<Ask, Refusal>)> {
     let limits = Limits::default();
     let talk = json!({"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}]});

@@ -1,4 +1,4 @@
-//! Requests for drawings: what passes, and what is refused by name.
+//! Tests of image generation requests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod support;

@@ -1,4 +1,4 @@
-//! The messages dialect: what is taken, what is refused and how.
+//! Tests of the messages dialect: accepted and refused requests.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod support;
@@ -199,7 +199,7 @@ fn max_tokens_is_required_to_generate_and_not_to_count() {
     let count = |body: &str| messages(Bytes::from(body.to_owned()), &Limits::default(), Purpose::Count);
     assert_eq!(count(body).unwrap().max_tokens, None);
     assert_eq!(taken(&body.replace("\"model\"", "\"max_tokens\":0,\"model\"")).max_tokens, Some(0));
-    // A count may be asked for while a tool still runs.
+    // Tokens may be counted while a tool is still running.
     assert!(count(&conversation(CALL)).is_ok());
     let wrong = body.replace("\"model\"", "\"max_tokens\":-1,\"model\"");
     let says = "expected an integer of at least 0, got a number out of range.";

@@ -1,4 +1,4 @@
-//! Broken bodies: a clear refusal, at once, whatever the damage.
+//! Tests that damaged bodies are refused at once with a clear error.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod support;
@@ -64,24 +64,24 @@ fn each_byte_replaced_by_any_other_gives_an_answer() {
 #[test]
 fn broken_json_is_told_with_its_place() {
     for (body, field, says) in [
-        (r#"{"model":"m",}"#, None, "something else where a key should be, at byte 13."),
+        (r#"{"model":"m",}"#, None, "something else instead of a key, at byte 13."),
         (r#"{"model":"m"} x"#, None, "more bytes after the end of the document, at byte 14."),
-        (r#"{"model":"#, Some("model"), "the end where a value should be, at byte 9 inside model."),
+        (r#"{"model":"#, Some("model"), "the end instead of a value, at byte 9 inside model."),
         (
             r#"{"messages":[{"role":"user","content":[{"text":"a\qb"}]}]}"#,
             Some("messages[0].content[0].text"),
             "an unknown escape inside a string, at byte 49 inside messages[0].content[0].text.",
         ),
-        (r#"{"my secret plan":[1,}"#, None, "something that is no value, at byte 21."),
+        (r#"{"my secret plan":[1,}"#, None, "an invalid value, at byte 21."),
         (r#"{"n":01}"#, None, "neither a comma nor the end of the object, at byte 6."),
-        (r#"nope"#, None, "something that is no value, at byte 0."),
+        (r#"nope"#, None, "an invalid value, at byte 0."),
     ] {
         let refusal = ask_chat(body).unwrap_err();
         assert_eq!(refusal.message, format!("The request body is not valid JSON: {says}"), "{body}");
         assert_eq!((refusal.code, refusal.param.as_deref()), (Code::InvalidRequest, field), "{body}");
     }
     let refusal = chat(Bytes::from_static(b"{\"model\":\"\xff\"}"), &Limits::default()).unwrap_err();
-    assert_eq!(refusal.message, "The request body is not UTF-8: byte 10 is wrong.");
+    assert_eq!(refusal.message, "The request body is not UTF-8: byte 10 is invalid.");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn depth_size_and_number_are_bounded() {
             for refusal in [ask_chat(&body).unwrap_err(), ask_messages(&body).unwrap_err()] {
                 assert_eq!(refusal.code, Code::InvalidRequest);
                 assert!(
-                    refusal.message.contains("more objects and arrays inside each other than allowed"),
+                    refusal.message.contains("objects and arrays nested deeper than allowed"),
                     "{refusal:?}"
                 );
                 assert!(refusal.message.len() < 300);

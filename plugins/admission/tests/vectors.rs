@@ -64,7 +64,7 @@ fn lists_may_mix_the_forms_of_their_elements() {
         let (_, task) = rank(&json!({"model": "r", "query": "q", "documents": documents})).unwrap();
         assert_eq!(strings(&task.documents), texts);
     }
-    // What fits neither form is named.
+    // An input that has neither form is named in the error.
     for (input, param) in [
         (json!(["x", 5]), "input[1]"),
         (json!(["x", null]), "input[1]"),

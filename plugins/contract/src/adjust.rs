@@ -1,35 +1,35 @@
-//! What an offer's own answers have shown of it, and how a request to it is adjusted.
+//! Properties of an offer observed in its own responses, and the adjustments of a request to it.
 //!
-//! A provider may refuse a member that no client sent: the gateway's own mismatch. One table names
-//! those members and the words by which a provider's sentence is recognised.
+//! A provider may reject a member that the gateway added and no client sent. One table lists these members with the
+//! words by which they are recognised in a provider's error message.
 
-/// Member of a request that is the gateway's to add, to rename or to leave out.
+/// Request member or header that the gateway adds, renames or may omit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Extra {
-    /// `stream_options`; without it the gateway counts the usage.
+    /// `stream_options`. If it is omitted, the gateway counts the usage.
     StreamOptions,
-    /// `n` above 1; without it each choice is a request of its own.
+    /// `n` above 1. If it is omitted, each choice is requested separately.
     Many,
-    /// The name of the cap on generated tokens; without the usual one it is the other one.
+    /// Name of the cap on generated tokens. If this is omitted, the alternative name is used.
     CapName,
-    /// The name of replayed reasoning; without the usual one it is the other one.
+    /// Name of replayed reasoning. If this is omitted, the alternative name is used.
     ReasoningName,
     /// Replayed reasoning under any name.
     Reasoning,
     /// `chat_template_kwargs` that switches thinking.
     ThinkingSwitch,
-    /// `reasoning_effort` out of another dialect's words or a preset.
+    /// `reasoning_effort`, derived from another dialect or a preset.
     Effort,
-    /// `thinking` and `output_config.effort` out of another dialect's words.
+    /// `thinking` and `output_config.effort`, derived from another dialect.
     Thinking,
-    /// `tool_choice` that says what is meant anyway.
+    /// `tool_choice` with the value that is the default anyway.
     ToolChoice,
-    /// `parallel_tool_calls` out of another dialect's words; the gateway enforces it.
+    /// `parallel_tool_calls`, derived from another dialect; the gateway enforces it.
     ParallelTools,
     /// `strict` of a schema.
     Strict,
-    /// Stop sequences under another dialect's name; the gateway enforces them.
+    /// Stop sequences, derived from another dialect; the gateway enforces them.
     Stop,
     /// `continue_final_message` and `add_generation_prompt`.
     ContinueFinal,
@@ -67,13 +67,13 @@ pub enum Extra {
     AcceptEncoding,
     /// The header `user-agent`.
     UserAgent,
-    /// The headers `traceparent` and `tracestate`, which are passed on.
+    /// The forwarded headers `traceparent` and `tracestate`.
     TraceContext,
 }
 
 use Extra as E;
 
-/// Each member with the words that name it in a provider's sentence or path, in lower case.
+/// Members and headers, each with the lower-case words that identify it in a provider's error message or path.
 pub const EXTRAS: &[(Extra, &[&str])] = &[
     (E::StreamOptions, &["stream_options", "stream options", "include_usage"]),
     (E::Many, &["n", "n_cmpl", "best_of", "num_choices", "multiple choices", "number of choices"]),
@@ -108,7 +108,7 @@ pub const EXTRAS: &[(Extra, &[&str])] = &[
 ];
 
 impl Extra {
-    /// Names of the headers that it stands for; none if it is a member of the body.
+    /// Names of the headers; empty for a member of the body.
     #[must_use]
     pub const fn headers(self) -> &'static [&'static str] {
         match self {
@@ -126,66 +126,66 @@ impl Extra {
 pub struct Extras(u32);
 
 impl Extras {
-    /// None of them.
+    /// Empty set.
     pub const NONE: Self = Self(0);
 
-    /// Set from the number that [`Extras::bits`] gave.
+    /// Set from the bits returned by [`Extras::bits`].
     #[must_use]
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 
-    /// The set as a number.
+    /// Bits of the set.
     #[must_use]
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// Set of one.
+    /// Set with one element.
     #[must_use]
     pub const fn of(extra: Extra) -> Self {
         Self(1 << extra as u32)
     }
 
-    /// Those that the words of a sentence name; `names` tells of one word.
+    /// Set of the members that an error message names; `names` returns true if the message contains a word.
     #[must_use]
     pub fn named(mut names: impl FnMut(&str) -> bool) -> Self {
         let rows = EXTRAS.iter().filter(|(_, words)| words.iter().any(|word| names(word)));
         rows.fold(Self::NONE, |all, (extra, _)| all.with(Self::of(*extra)))
     }
 
-    /// Whether one is in it.
+    /// True if the set contains this element.
     #[must_use]
     pub const fn has(self, extra: Extra) -> bool {
         self.0 & Self::of(extra).0 != 0
     }
 
-    /// Whether there is none in it.
+    /// True if the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Both sets together.
+    /// Union of both sets.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Those in both sets.
+    /// Intersection of both sets.
     #[must_use]
     pub const fn both(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Those that are not in the other set.
+    /// Elements of this set that are not in the other set.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// What more is left out when a provider names these: a name that was exchanged already means that the engine
-    /// takes the reasoning under neither.
+    /// Members to omit in addition when an error message names these. If the reasoning name was already replaced, the
+    /// engine accepts reasoning under neither name, and the reasoning itself is omitted.
     #[must_use]
     pub const fn beyond(self, left_out: Self) -> Self {
         let fresh = self.without(left_out).without(Self::of(E::Many));
@@ -195,20 +195,20 @@ impl Extras {
         fresh
     }
 
-    /// Names of the headers among them.
+    /// Header names of all elements.
     pub fn headers(self) -> impl Iterator<Item = &'static str> {
         let rows = EXTRAS.iter().filter(move |(extra, _)| self.has(*extra));
         rows.flat_map(|(extra, _)| extra.headers().iter().copied())
     }
 
-    /// The word of each in a log.
+    /// Log name of each element.
     pub fn words(self) -> impl Iterator<Item = &'static str> {
         let rows = EXTRAS.iter().filter(move |(extra, _)| self.has(*extra));
         rows.filter_map(|(_, words)| words.first().copied())
     }
 }
 
-/// Name under which an engine takes and gives reasoning.
+/// Member name under which an engine accepts and returns reasoning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReasoningName {
     /// `reasoning_content`: DeepSeek, SGLang, llama.cpp and most others.
@@ -219,7 +219,7 @@ pub enum ReasoningName {
 }
 
 impl ReasoningName {
-    /// The member's name.
+    /// Name of the JSON member.
     #[must_use]
     pub const fn member(self) -> &'static str {
         match self {
@@ -228,7 +228,7 @@ impl ReasoningName {
         }
     }
 
-    /// The other name.
+    /// The alternative name.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -238,34 +238,34 @@ impl ReasoningName {
     }
 }
 
-/// Which of the client's choices a request is for.
+/// Choices of the client that a request covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choices {
-    /// All of them.
+    /// All choices.
     #[default]
     All,
-    /// One of several that are asked for one by one, by its number from 0. What is said once for all of them, such as
-    /// roles and usage, is not in its answer.
+    /// One of several choices that are requested separately, by its index from 0. Output that occurs once for all
+    /// choices, such as the role and the usage, is left out.
     One(u32),
 }
 
-/// How a request to an offer differs from what the configuration alone says.
+/// Differences between a request to an offer and the request that the configuration alone would give.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Adjust {
-    /// Members that are left out.
+    /// Members to omit.
     pub without: Extras,
-    /// The name of reasoning in the offer's answers.
+    /// Name of reasoning in the offer's responses.
     pub reasoning: Option<ReasoningName>,
-    /// Which choices are asked for.
+    /// Requested choices.
     pub choices: Choices,
 }
 
-/// What an answer showed of its offer.
+/// Properties of an offer observed in a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Noticed {
-    /// The name of its reasoning.
+    /// Name of reasoning in the response.
     pub reasoning: Option<ReasoningName>,
-    /// Its usage is of one choice, though it gave several; the gateway's own count stands instead.
+    /// True if the reported usage covers only one of several choices; the gateway's own count replaces it.
     pub miscounted: bool,
 }
 

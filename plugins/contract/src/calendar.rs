@@ -1,64 +1,64 @@
-//! Days, months and moments of the Gregorian calendar in UTC, counted from 1970 and written as RFC 3339 writes them.
+//! Days, months and timestamps of the Gregorian calendar in UTC, from 1970 on, in the format of RFC 3339.
 //!
-//! Promises: of every moment since 1970 that a `u64` counts in seconds there is a day and a month; a text is read only
-//! if the calendar has what it says, so no 31st of February, no hour 24 and no second 60; what is read prints the same.
+//! Guarantees: each Unix timestamp in a `u64` has a day and a month. Parsing accepts only existing dates and times: no
+//! 31st of February, no hour 24, no second 60. A parsed value prints as the same text.
 //!
-//! Nothing before 1970 is known here: nobody who asks has such a time. Nothing allocates but the texts handed out.
+//! Times before 1970 are not supported. Only the returned strings allocate memory.
 
 use std::fmt;
 
-/// Seconds of a day.
+/// Seconds per day.
 const DAY: u64 = 86_400;
-/// The last second that four digits of a year can write: 9999-12-31T23:59:59Z.
+/// Last second with a four-digit year: 9999-12-31T23:59:59Z.
 const LAST: u64 = 253_402_300_799;
 /// Days from 0000-03-01 to 1970-01-01.
 const EPOCH: u64 = 719_468;
-/// Days of 400 years, after which the calendar repeats.
+/// Days per 400 years, after which the calendar repeats.
 const ERA: u64 = 146_097;
 
-/// A day since 1970.
+/// Calendar day, as days since 1970-01-01.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day(u64);
 
-/// A month since January 1970.
+/// Calendar month, from January 1970 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Month {
     year: u64,
-    /// 1 to 12.
+    /// Number from 1 to 12.
     month: u64,
 }
 
 impl Day {
-    /// The day of a moment, Unix seconds.
+    /// Day of a timestamp in Unix seconds.
     #[must_use]
     pub const fn of(unix: u64) -> Self {
         Self(unix / DAY)
     }
 
-    /// Reads `2026-11-22`; `None` if the calendar has no such day, or it is before 1970.
+    /// Parses a day such as `2026-11-22`; `None` if it does not exist or is before 1970.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (month, day) = text.rsplit_once('-')?;
         let month = Month::parse(month)?;
         let found = Self(month.first().0 + number(day, 2)?.checked_sub(1)?);
-        // A day too many would be one of the next month.
+        // Rejects a day number beyond the end of the month.
         (Month::of(found.start()) == month).then_some(found)
     }
 
-    /// Its first second.
+    /// First second of the day, in Unix seconds.
     #[must_use]
     pub const fn start(self) -> u64 {
         self.0.saturating_mul(DAY)
     }
 
-    /// The day after it.
+    /// Following day.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
     }
 
-    /// Year, month and day of the month. Years begin in March here, so that the leap day is last (after H. Hinnant's
-    /// `civil_from_days`, public domain).
+    /// Year, month and day of the month. The calculation starts years in March, so that the leap day is last (after H.
+    /// Hinnant's `civil_from_days`, public domain).
     const fn date(self) -> (u64, u64, u64) {
         let days = self.0 + EPOCH;
         let (era, of_era) = (days / ERA, days % ERA);
@@ -73,14 +73,14 @@ impl Day {
 }
 
 impl Month {
-    /// The month of a moment, Unix seconds.
+    /// Month of a timestamp in Unix seconds.
     #[must_use]
     pub const fn of(unix: u64) -> Self {
         let (year, month, _) = Day::of(unix).date();
         Self { year, month }
     }
 
-    /// Reads `2026-11`; `None` if it is no month, or one before 1970.
+    /// Parses a month such as `2026-11`; `None` if it does not exist or is before 1970.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (year, month) = text.split_once('-')?;
@@ -88,7 +88,7 @@ impl Month {
         (year >= 1970 && (1..=12).contains(&month)).then_some(Self { year, month })
     }
 
-    /// Its first day (`days_from_civil`, the same source).
+    /// First day of the month (`days_from_civil`, the same source).
     #[must_use]
     pub const fn first(self) -> Day {
         let year = if self.month <= 2 { self.year - 1 } else { self.year };
@@ -98,7 +98,7 @@ impl Month {
         Day(era * ERA + of_era * 365 + of_era / 4 - of_era / 100 + of_year - EPOCH)
     }
 
-    /// The month after it.
+    /// Following month.
     #[must_use]
     pub const fn next(self) -> Self {
         match self.month {
@@ -121,14 +121,16 @@ impl fmt::Display for Month {
     }
 }
 
-/// Unix seconds in RFC 3339: `2025-11-22T12:00:00Z`. Beyond the year 9999, which that does not know, its last second.
+/// Formats Unix seconds as RFC 3339: `2025-11-22T12:00:00Z`. Times after the year 9999, which RFC 3339 cannot express,
+/// become its last second.
 #[must_use]
 pub fn rfc3339(unix: u64) -> String {
     let unix = if unix > LAST { LAST } else { unix };
     let (year, month, day) = Day::of(unix).date();
     let rest = unix % DAY;
     let mut text = String::with_capacity(24);
-    // By hand: it stands on every answer of a key with limits, and `format!` takes ten times as long.
+    // Written without `format!`, which takes ten times as long: each response to a key with limits has such a
+    // timestamp.
     let parts = [
         (year / 100, ""),
         (year % 100, "-"),
@@ -147,8 +149,8 @@ pub fn rfc3339(unix: u64) -> String {
     text
 }
 
-/// Unix seconds of `2026-11-22T14:00:00Z`, of which the seconds may be left out; `None` if there is no such moment, or
-/// it is before 1970.
+/// Parses a timestamp such as `2026-11-22T14:00:00Z`, with optional seconds, to Unix seconds; `None` if it does not
+/// exist or is before 1970.
 #[must_use]
 pub fn moment(text: &str) -> Option<u64> {
     let (day, time) = text.strip_suffix('Z')?.split_once('T')?;
@@ -160,7 +162,7 @@ pub fn moment(text: &str) -> Option<u64> {
     Some(Day::parse(day).filter(|_| real)?.start() + hour * 3_600 + minute * 60 + second)
 }
 
-/// A number of exactly so many digits: no sign, which `parse` would take.
+/// Parses a number with exactly this many digits and without a sign, which `parse` would accept.
 fn number(text: &str, digits: usize) -> Option<u64> {
     let only_digits = text.bytes().all(|byte| byte.is_ascii_digit());
     if text.len() == digits && only_digits { text.parse().ok() } else { None }

@@ -1,49 +1,50 @@
-//! How a provider fails, as the attempt loop needs to know it.
+//! Provider failures, classified for the retry loop.
 
 use crate::adjust::Extras;
 use crate::refusal::Refusal;
 use crate::table::Code;
 use std::time::Duration;
 
-/// The kind of a failure; its name is a metric label, and stands in the log.
+/// Kind of a failure. Its name is a metric label and a log value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
-    /// No connection.
+    /// Connection failed.
     Connect,
-    /// The house has no descriptor for a connection: nobody was asked, and no provider is to blame.
+    /// Gateway out of file descriptors for a connection: nothing was sent, and the provider is not at fault.
     Descriptors,
-    /// No TLS session.
+    /// TLS handshake failed.
     Tls,
-    /// The connection broke before a whole answer.
+    /// Connection closed before the response was complete.
     Reset,
-    /// No response head in time.
+    /// Timeout before the response head.
     FirstByte,
-    /// A head, but no content token in time.
+    /// Timeout between the response head and the first content token.
     FirstToken,
-    /// Content, then silence.
+    /// Timeout of a stream that had started.
     Idle,
-    /// The total deadline.
+    /// Deadline of the whole request exceeded.
     Deadline,
-    /// A status that another provider may not repeat (408 409 425 429 5xx).
+    /// Status that another provider may not return (408 409 425 429 5xx).
     Status(u16),
-    /// 401, 403, 404: the operator's key or model name is wrong.
+    /// Status 401, 403 or 404: the operator's key or model name is invalid.
     Credentials(u16),
-    /// A body that is no answer of the dialect.
+    /// Body that is not a response of the dialect.
     Malformed,
-    /// An error object inside a 200.
+    /// Error object inside a response with status 200.
     InBand,
-    /// The stream ended without a finish reason.
+    /// Stream ended without a finish reason.
     Truncated,
-    /// The model wrote what no client can be given: the provider did its work, and another would do no better.
+    /// Model output that cannot be passed to any client: the provider worked correctly, and another provider would give
+    /// no better result.
     ModelOutput,
-    /// A rescue whose text is not what the client already has.
+    /// Rescue whose text differs from the text that the client has received.
     Diverged,
-    /// The caller is to blame; every provider would say the same.
+    /// Error of the caller; each provider would reject the request.
     Caller,
 }
 
 impl FaultKind {
-    /// Its name in logs and metrics, for the operator.
+    /// Name in logs and metrics, for the operator.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -67,20 +68,21 @@ impl FaultKind {
         }
     }
 
-    /// Whether every offer of the provider would fail alike: there is no way to it, or it does not take our key.
+    /// True if all offers of the provider would fail the same way: the connection failed, or the provider rejects the
+    /// operator's key.
     #[must_use]
     pub const fn is_of_provider(self) -> bool {
         self.is_of_connection() || matches!(self, Self::Credentials(401))
     }
 
-    /// Whether there is no way to the provider.
+    /// True if the connection to the provider failed.
     #[must_use]
     pub const fn is_of_connection(self) -> bool {
         matches!(self, Self::Connect | Self::Tls)
     }
 
-    /// Reason in `details.attempts`, for customers: one of four words. How a provider fails, and above all that it does
-    /// not take the operator's key, is the operator's affair.
+    /// Reason in `details.attempts`, for customers: one of four words. Details, above all a rejected operator key, are
+    /// reported to the operator only.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
@@ -102,28 +104,28 @@ impl FaultKind {
     }
 }
 
-/// One failure of one attempt.
+/// Error of one attempt at a provider.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
-    /// What kind.
+    /// Kind of the failure.
     pub kind: FaultKind,
-    /// What the client is told if the fault is the caller's own; such a fault
-    /// is never retried and never counts against the provider.
+    /// Error for the client if the caller is at fault; such a failure is never retried and never counts against the
+    /// provider.
     pub refusal: Option<Box<Refusal>>,
-    /// The provider asked not to be asked again for this long.
+    /// Delay that the provider requested before the next request.
     pub retry_after: Option<Duration>,
-    /// Tokens that the window leaves for the answer, by the provider's own count, where more was asked for.
+    /// Tokens of the context window left for the answer, as counted by the provider, if the request asked for more.
     pub room: Option<u64>,
-    /// The most tokens of an answer that the provider takes in `max_tokens`, where more was asked for, whatever the input.
+    /// Maximum that the provider accepts as `max_tokens`, regardless of the input, if the request asked for more.
     pub max_output: Option<u64>,
-    /// Members that the provider's sentence names, of those that may be the gateway's own.
+    /// Members named in the provider's error message, of those that the gateway may have added.
     pub named: Extras,
-    /// How many choices are whole, of an answer that has fewer than were asked for: no fault of the provider's.
+    /// Number of complete choices, if the response has fewer than requested; not a failure of the provider.
     pub answered: Option<u32>,
 }
 
 impl Fault {
-    /// A failure of the provider.
+    /// Returns a failure of the provider.
     #[must_use]
     pub const fn new(kind: FaultKind) -> Self {
         Self {
@@ -137,7 +139,8 @@ impl Fault {
         }
     }
 
-    /// Whether less would do: the answer that was asked for is too long beside the input.
+    /// True if a shorter answer could succeed: the requested length does not fit the context window together with the
+    /// input.
     #[must_use]
     pub fn is_for_length(&self) -> bool {
         let about = |refusal: &Refusal| {
@@ -147,8 +150,8 @@ impl Fault {
         self.room.is_some() || self.max_output.is_some() || self.refusal.as_deref().is_some_and(about)
     }
 
-    /// The model's own words are at fault. Such a fault is never retried or rescued and never counts against the
-    /// provider; what was delivered is charged.
+    /// Failure caused by the model's output. It is never retried or rescued and never counts against the provider; the
+    /// delivered output is charged.
     #[must_use]
     pub fn model_output() -> Self {
         let sentence = "The model wrote more or longer tool calls than can be passed on.";
@@ -156,7 +159,7 @@ impl Fault {
         Self { refusal, ..Self::new(FaultKind::ModelOutput) }
     }
 
-    /// The caller's own fault, in the provider's eyes.
+    /// Failure that the provider attributes to the caller.
     #[must_use]
     pub fn caller(refusal: Refusal) -> Self {
         Self { refusal: Some(Box::new(refusal)), ..Self::new(FaultKind::Caller) }

@@ -3,37 +3,37 @@
 use rust_decimal::Decimal;
 use std::fmt;
 
-/// Constraints on the offers that may serve a request; each that is there has to hold.
+/// Constraints on the offers that may serve a request; all set constraints must hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filters {
-    /// Countries, ISO 3166-1 alpha-2 in upper case; empty: any.
+    /// Allowed countries, ISO 3166-1 alpha-2 in upper case; empty allows all.
     pub countries: Vec<Box<str>>,
-    /// Highest price of input, EUR per million tokens.
+    /// Maximum price of input, EUR per million tokens.
     pub max_input_cost: Option<Decimal>,
-    /// Highest intensity of the grid, grams of CO2e per kWh.
+    /// Maximum carbon intensity of the grid, grams of CO2e per kWh.
     pub max_carbon_intensity: Option<Decimal>,
-    /// Lowest speed of generation, tokens per second.
+    /// Minimum generation speed, tokens per second.
     pub min_speed_tps: Option<f64>,
 }
 
-/// One of the filters.
+/// Kind of filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Filter {
-    /// Where the machines are.
+    /// Country of the machines.
     Countries,
-    /// The price of input.
+    /// Price of input.
     InputCost,
-    /// The grid of the place.
+    /// Carbon intensity of the local grid.
     CarbonIntensity,
-    /// The speed of generation.
+    /// Generation speed.
     Speed,
 }
 
 impl Filter {
-    /// All of them, in the order in which they are named.
+    /// All filters, in the order of error messages.
     pub const ALL: [Self; 4] = [Self::Countries, Self::InputCost, Self::CarbonIntensity, Self::Speed];
 
-    /// The member of `filters` that sets it.
+    /// Member of `filters` in the request.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,22 +51,22 @@ impl fmt::Display for Filter {
     }
 }
 
-/// Properties of an offer that filters look at; unknown ones meet no filter, but for the speed.
+/// Properties of an offer that filters compare. An unknown value fails its filter, except for the speed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Facts<'f> {
     /// Country, ISO 3166-1 alpha-2 in upper case.
     pub country: &'f str,
-    /// Price of input for this request, EUR per million tokens; `None` where tokens are not what is paid for.
+    /// Price of input for this request, EUR per million tokens; `None` if tokens are not the billed unit.
     pub input_cost: Option<Decimal>,
-    /// Intensity of the grid, grams of CO2e per kWh.
+    /// Carbon intensity of the grid, grams of CO2e per kWh.
     pub carbon_intensity: Decimal,
-    /// Tokens per second as lately measured. An offer that was not measured may be fast enough: it is let through, to
-    /// be asked after those that are known to be.
+    /// Recently measured tokens per second. An offer without a measurement passes the filter, and is tried after the
+    /// offers that are known to be fast enough.
     pub speed: Option<f64>,
 }
 
 impl Filters {
-    /// Whether an offer meets one of the filters.
+    /// True if an offer meets this filter.
     #[must_use]
     pub fn allows(&self, filter: Filter, facts: &Facts<'_>) -> bool {
         match filter {
@@ -85,13 +85,13 @@ impl Filters {
         }
     }
 
-    /// Whether an offer meets all of them.
+    /// True if an offer meets all filters.
     #[must_use]
     pub fn allow(&self, facts: &Facts<'_>) -> bool {
         Filter::ALL.iter().all(|filter| self.allows(*filter, facts))
     }
 
-    /// Whether an offer is let through only because its speed is not known.
+    /// True if an offer passes only because its speed is unknown.
     #[must_use]
     pub fn is_unsure_of(&self, facts: &Facts<'_>) -> bool {
         self.min_speed_tps.is_some() && facts.speed.is_none()

@@ -1,8 +1,8 @@
-//! Bytes as hexadecimal digits, and back.
+//! Hexadecimal encoding and decoding of bytes.
 //!
-//! Promises: digits are written in lower case and read in either; a sign, a blank or a digit too many is no byte.
+//! Encoding writes lower-case digits; decoding reads both cases and rejects signs, blanks and surplus digits.
 
-/// The two digits of a byte.
+/// Encodes a byte as two digits.
 #[must_use]
 pub const fn pair(byte: u8) -> [u8; 2] {
     [digit(byte >> 4), digit(byte & 15)]
@@ -15,7 +15,7 @@ const fn digit(nibble: u8) -> u8 {
     }
 }
 
-/// The digits of some bytes.
+/// Encodes bytes as a string.
 pub fn text<'b>(bytes: impl IntoIterator<Item = &'b u8>) -> String {
     let bytes = bytes.into_iter();
     let mut text = String::with_capacity(bytes.size_hint().0 * 2);
@@ -25,15 +25,15 @@ pub fn text<'b>(bytes: impl IntoIterator<Item = &'b u8>) -> String {
     text
 }
 
-/// The byte of two digits.
+/// Decodes two digits to a byte.
 #[must_use]
 pub fn byte([high, low]: [u8; 2]) -> Option<u8> {
-    // `from_str_radix` would take `+f`.
+    // `from_str_radix` would accept `+f`.
     let value = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
     Some(value(high)? << 4 | value(low)?)
 }
 
-/// The bytes of exactly as many digits as they need.
+/// Decodes a fixed number of bytes; `None` if the number of digits differs.
 #[must_use]
 pub fn bytes<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
     let (pairs, []) = digits.as_chunks::<2>() else { return None };

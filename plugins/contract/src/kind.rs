@@ -1,6 +1,6 @@
-//! The two dialects and the five kinds of work.
+//! Dialects and kinds of models.
 
-/// The language of a request on the wire: the client's, or the provider's.
+/// Request format on the wire, of the client or of the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Dialect {
     /// Chat completions (`/v1/chat/completions`).
@@ -10,7 +10,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// The name that configuration, logs and metrics use.
+    /// Name in the configuration, logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -20,7 +20,7 @@ impl Dialect {
     }
 }
 
-/// What a model does. A request of one kind never goes to a model of another.
+/// Kind of model. A request of one kind is never sent to a model of another kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// Generates text from messages, in either dialect.
@@ -29,14 +29,14 @@ pub enum Kind {
     Embedding,
     /// Scores documents against a query.
     Rerank,
-    /// Draws images.
+    /// Generates images.
     Image,
-    /// Writes down speech.
+    /// Transcribes speech.
     Transcription,
 }
 
 impl Kind {
-    /// The name that configuration, logs and metrics use.
+    /// Name in the configuration, logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,9 +1,8 @@
-//! The words that every room and the house share: what a request asks, what an
-//! answer used, how a refusal is spoken, how a provider fails; and the notations that
-//! more than one of them reads or writes.
+//! Types shared by the gateway and all plugin crates: requests, usage, errors, provider failures, and the text formats
+//! that several crates read or write.
 //!
-//! Nothing here does work beyond its own arithmetic. A room may depend on this
-//! crate (and on `wire` where it touches bytes) and on no other room.
+//! The code here is limited to the arithmetic of these types. A plugin crate may depend on this crate (and on `wire`
+//! where it handles bytes) and on no other plugin crate.
 
 mod adjust;
 mod ask;

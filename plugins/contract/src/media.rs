@@ -1,5 +1,4 @@
-//! What is drawn and what is written down: the tasks of models that draw and of
-//! models that listen, and a drawing before the client has it.
+//! Tasks of image and transcription models, and generated images before they are sent to the client.
 
 use bytes::Bytes;
 use rust_decimal::Decimal;
@@ -9,17 +8,17 @@ use std::str::FromStr;
 /// Width and height of an image in pixels, each 1 to 16384.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Size {
-    /// Pixels from left to right.
+    /// Horizontal pixels.
     pub width: u32,
-    /// Pixels from top to bottom.
+    /// Vertical pixels.
     pub height: u32,
 }
 
 impl Size {
-    /// The longest side.
+    /// Maximum width and height, in pixels.
     pub const MOST: u32 = 16_384;
 
-    /// Pixels of the whole image.
+    /// Number of pixels of the image.
     #[must_use]
     pub fn pixels(self) -> u64 {
         u64::from(self.width) * u64::from(self.height)
@@ -29,7 +28,7 @@ impl Size {
 impl FromStr for Size {
     type Err = ();
 
-    /// Reads `<width>x<height>`, as in `1024x768`.
+    /// Parses `<width>x<height>`, as in `1024x768`.
     fn from_str(text: &str) -> Result<Self, ()> {
         let side = |text: &str| {
             let digits =
@@ -47,28 +46,28 @@ impl fmt::Display for Size {
     }
 }
 
-/// What is to be drawn.
+/// Parameters of an image generation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draw {
-    /// What it shows, a JSON string with its quotes.
+    /// Prompt, a JSON string with its quotes.
     pub prompt: Bytes,
-    /// How many images, 1 to 10.
+    /// Number of images, 1 to 10.
     pub n: u32,
-    /// How large; the model's own size when left out.
+    /// Image size; `None` for the model's default.
     pub size: Option<Size>,
-    /// The client wants the images in the answer, not their addresses.
+    /// True if the client wants the images in the response instead of their URLs.
     pub base64: bool,
 }
 
-/// How a transcript is written.
+/// Format of a transcript.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Script {
     /// JSON with the text.
     #[default]
     Json,
-    /// JSON with the text, its segments and, if asked, its words.
+    /// JSON with the text, its segments and, if requested, its words.
     Verbose,
-    /// The text.
+    /// Plain text.
     Text,
     /// Subtitles, `SubRip`.
     Srt,
@@ -77,59 +76,59 @@ pub enum Script {
 }
 
 impl Script {
-    /// Whether it tells when what was said.
+    /// True if the format has timestamps.
     #[must_use]
     pub const fn has_times(self) -> bool {
         matches!(self, Self::Verbose | Self::Srt | Self::Vtt)
     }
 }
 
-/// What is to be written down.
+/// Parameters of a transcription.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transcribe {
-    /// The language that is spoken, ISO 639-1; detected when left out.
+    /// Language of the speech, ISO 639-1; detected if absent.
     pub language: Option<Box<str>>,
     /// Context for the vocabulary.
     pub prompt: Option<Box<str>>,
     /// Sampling temperature as it was sent, 0 to 1.
     pub temperature: Option<Box<str>>,
-    /// How the transcript is written.
+    /// Format of the transcript.
     pub script: Script,
-    /// The client wants the time of each word ([`Script::Verbose`]).
+    /// True if the client wants a timestamp for each word ([`Script::Verbose`]).
     pub words: bool,
-    /// What is heard.
+    /// Metadata of the uploaded audio file.
     pub sound: Heard,
 }
 
-/// An uploaded sound, without its bytes.
+/// Metadata of an uploaded audio file, without its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heard {
     /// The extension by which a provider knows its format.
     pub extension: &'static str,
-    /// Its content type.
+    /// Content type of the file.
     pub content_type: &'static str,
-    /// How long it sounds, by the file itself; `None` where that does not tell.
+    /// Duration in seconds as stated in the file; `None` if the file states none.
     pub seconds: Option<Decimal>,
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
 impl Heard {
-    /// Bytes of a second of sound at least, where a file does not tell its length: 8 kbit/s.
+    /// Minimum bytes per second of audio, for a file that states no duration: 8 kbit/s.
     const LEAST_RATE: u64 = 1_000;
-    /// Bytes of a second of sound, where nobody tells the length: 128 kbit/s.
+    /// Typical bytes per second of audio, if the duration is unknown: 128 kbit/s.
     const USUAL_RATE: u64 = 16_000;
-    /// Bytes of a second at most: uncompressed, 32 bits, eight channels at 192 kHz.
+    /// Maximum bytes per second of audio: uncompressed, 32 bits, eight channels at 192 kHz.
     const MOST_RATE: u64 = 6_144_000;
 
-    /// Seconds that are reserved: the file's own length, or the longest that its bytes can hold.
+    /// Seconds to reserve: the file's own duration, or the longest that its bytes can hold.
     #[must_use]
     pub fn most_seconds(&self) -> Decimal {
         self.seconds.unwrap_or_else(|| Decimal::from(self.bytes / Self::LEAST_RATE + 1))
     }
 
-    /// Seconds that are charged: the file's own length. Where it tells none, the length that the provider claims,
-    /// within what the file's bytes can hold; without a claim, an estimate from the bytes. Never zero.
+    /// Seconds to charge: the file's own duration. If it states none, the duration reported by the provider, limited to
+    /// what the file's bytes can hold; without a report, an estimate from the bytes. Never zero.
     #[must_use]
     pub fn charged_seconds(&self, claimed: Option<Decimal>) -> Decimal {
         let of = |rate: u64| Decimal::from(self.bytes).checked_div(Decimal::from(rate)).unwrap_or_default();
@@ -140,21 +139,21 @@ impl Heard {
     }
 }
 
-/// One image as a provider gave it.
+/// Image returned by a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Picture {
-    /// The image.
+    /// Image data or URL.
     pub source: PictureSource,
-    /// The prompt as the provider changed it, a JSON string with its quotes.
+    /// Prompt as revised by the provider, a JSON string with its quotes.
     pub revised_prompt: Option<Bytes>,
 }
 
-/// Where an image is.
+/// Location of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PictureSource {
-    /// Here, in base64.
+    /// Base64 data in the response.
     Base64(Bytes),
-    /// At this address of the provider's.
+    /// URL at the provider.
     Url(Box<str>),
 }
 

@@ -1,18 +1,18 @@
-//! Percent codes of addresses and headers, and the parameters of a query.
+//! Percent encoding of URLs and headers, and parsing of query parameters.
 //!
-//! Promises: `%` and two hexadecimal digits, in either case, are one byte, undone once; a `%` that begins no code stands
-//! for itself; a text without codes is handed back as it is, without a copy.
+//! Guarantees: `%` with two hexadecimal digits, in either case, is one byte and is decoded once; any other `%` is kept
+//! literally; a text without percent codes is returned without a copy.
 
 use crate::hex;
 use std::borrow::Cow;
 
-/// A text with its codes undone; `None` if it is no UTF-8 then.
+/// Decodes percent codes; `None` if the result is not UTF-8.
 #[must_use]
 pub fn decoded(text: &str) -> Option<Cow<'_, str>> {
     if text.contains('%') { undone(text, b'+').map(Cow::Owned) } else { Some(Cow::Borrowed(text)) }
 }
 
-/// A name or a value of a query undone, where a plus is a blank; `None` if it is no UTF-8 then.
+/// Decodes a name or value of a query, where a plus is a blank; `None` if the result is not UTF-8.
 #[must_use]
 pub fn form(text: &str) -> Option<Cow<'_, str>> {
     if text.contains(['%', '+']) { undone(text, b' ').map(Cow::Owned) } else { Some(Cow::Borrowed(text)) }
@@ -34,13 +34,13 @@ fn undone(text: &str, plus: u8) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Names and values of a query (without `?`), as they are written; one without `=` has an empty value.
+/// Splits a query (without `?`) into undecoded names and values; a parameter without `=` has an empty value.
 pub fn parameters(query: &str) -> impl Iterator<Item = (&str, &str)> {
     let parts = query.split('&').filter(|part| !part.is_empty());
     parts.map(|part| part.split_once('=').unwrap_or((part, "")))
 }
 
-/// A text with codes for all but ASCII letters, digits and the `plain` ones.
+/// Encodes all bytes except ASCII letters, digits and those in `plain`.
 #[must_use]
 pub fn encoded(text: &str, plain: &[u8]) -> String {
     let mut out = String::with_capacity(text.len());

@@ -1,9 +1,9 @@
-//! The seam between the house and providers of the kinds that are always
-//! answered whole: embeddings, rerank, images, transcriptions.
+//! Interface between the gateway and the providers of models whose answers are not streamed: embeddings, rerank,
+//! images, transcriptions.
 //!
-//! A [`Shape`] is how one family of providers is asked for one kind of work. To
-//! add one: a file in the kind's room that implements it, and a line in the
-//! room's table. The house does the rest (route, fail over, bill, log).
+//! A [`Shape`] implements the API of one family of providers for one kind of model. To add one, implement the trait in
+//! a file of the kind's crate and add a line to the crate's table. The gateway does the rest (routing, failover,
+//! billing, logging).
 
 use crate::ask::Ask;
 use crate::fault::Fault;
@@ -14,55 +14,54 @@ use bytes::Bytes;
 use std::borrow::Cow;
 use std::fmt;
 
-/// One request to a provider.
+/// Request to a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Type of the body.
+    /// Content type of the body.
     pub content_type: Cow<'static, str>,
-    /// The body in pieces; what is unchanged is a slice of the ask's own bytes.
+    /// Body in chunks; unchanged parts are slices of the client's body.
     pub body: Vec<Bytes>,
-    /// The piece in front of which the client's upload goes, where there is one:
-    /// it is read from where it was spooled to, each time anew.
+    /// Index of the chunk before which the client's upload is inserted, if there is one. The upload is read from the
+    /// spool for each attempt.
     pub upload: Option<usize>,
 }
 
 impl Call {
-    /// A request with a JSON body.
+    /// Returns a request with a JSON body.
     #[must_use]
     pub const fn json(body: Vec<Bytes>) -> Self {
         Self { content_type: Cow::Borrowed("application/json"), body, upload: None }
     }
 }
 
-/// A provider's whole answer to one [`Call`], status 200.
+/// Complete response of a provider to one [`Call`], with status 200.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// The body.
+    /// Response body.
     pub body: Bytes,
-    /// Values of the headers that [`Shape::heeds`] names, in its order.
+    /// Values of the headers named by [`Shape::heeds`], in its order.
     pub headers: Vec<Option<Box<str>>>,
 }
 
 impl Answer {
-    /// A header's value, by its place in [`Shape::heeds`], as a number.
+    /// Returns the value of a header, by its index in [`Shape::heeds`], as a number.
     #[must_use]
     pub fn number(&self, header: usize) -> Option<u64> {
         self.headers.get(header)?.as_deref()?.trim().parse().ok()
     }
 }
 
-/// How one family of providers is asked for one kind of work.
+/// API of one family of providers for one kind of model.
 ///
-/// Same ask and target, same calls. Nothing is known of time, and nothing is
-/// kept from one ask to the next.
+/// The same request and target give the same calls. Implementations have no clock and no state.
 pub trait Shape: Sync + Send {
-    /// The kind of work.
+    /// Kind of model.
     fn kind(&self) -> Kind;
 
-    /// Its name in the configuration, lower case.
+    /// Name in the configuration, lower case.
     fn name(&self) -> &'static str;
 
-    /// The path below the provider's base URL.
+    /// Path below the provider's base URL.
     fn path(&self) -> &'static str;
 
     /// Names of the response headers that [`Shape::whole`] reads, lower case.
@@ -70,19 +69,17 @@ pub trait Shape: Sync + Send {
         &[]
     }
 
-    /// What the provider is sent, at least one call. Several are made one after
-    /// the other at the same provider, and all of them again at the next one
-    /// should one fail.
+    /// Builds the requests to the provider, at least one. Several requests are sent one after the other to the same
+    /// provider; if one fails, all of them are sent to the next provider.
     ///
     /// # Errors
-    /// What this provider cannot be asked, naming the field; another may do.
+    /// Returns an error that names the field if this provider's API cannot express it; another provider may.
     fn calls(&self, ask: &Ask, target: &Target<'_>) -> Result<Vec<Call>, Refusal>;
 
-    /// The answer for the client from as many answers as there were calls, in
-    /// their order.
+    /// Builds the answer for the client from the responses, which are in the order of the requests.
     ///
     /// # Errors
-    /// What the provider did wrong; the next one is asked.
+    /// Returns the provider's failure if a response is invalid; the next provider is tried.
     fn whole(&self, ask: &Ask, target: &Target<'_>, answers: Vec<Answer>) -> Result<Whole, Fault>;
 }
 

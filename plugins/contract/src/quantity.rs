@@ -3,7 +3,7 @@
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 
-/// Credits in millionths: 1 is a 1e-6 credit, 1e-8 EUR at the default rate.
+/// Millionths of a credit: 1 is a 1e-6 credit, 1e-8 EUR at the default rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MicroCredits(pub i64);
 
@@ -12,13 +12,13 @@ pub struct MicroCredits(pub i64);
 pub struct NanoKwh(pub i64);
 
 impl MicroCredits {
-    /// Credits as an exact decimal with six places.
+    /// Credits as an exact decimal with six decimal places.
     #[must_use]
     pub fn credits(self) -> Decimal {
         Decimal::new(self.0, 6)
     }
 
-    /// From credits, half-even to the sixth place. `None` beyond an `i64`.
+    /// Converts credits, rounded half-even to the sixth decimal place. `None` if the value exceeds an `i64`.
     #[must_use]
     pub fn from_credits(credits: Decimal) -> Option<Self> {
         let scaled = credits.checked_mul(Decimal::from(1_000_000))?;
@@ -27,7 +27,7 @@ impl MicroCredits {
 }
 
 impl NanoKwh {
-    /// Kilowatt-hours as an exact decimal with nine places.
+    /// Kilowatt-hours as an exact decimal with nine decimal places.
     #[must_use]
     pub fn kwh(self) -> Decimal {
         Decimal::new(self.0, 9)

@@ -1,29 +1,28 @@
-//! A refusal: an error before it has been spoken in a dialect.
+//! API error, independent of the dialect in which it is written.
 
 use crate::table::{Code, Row};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
-/// Why a request is not answered. Holds nothing that a stranger may not read:
-/// no key, prompt, provider address or cause.
+/// API error of a request. Contains only public data: no key, prompt, provider address or internal cause.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
-    /// The row of the table.
+    /// Entry of the error table.
     pub code: Code,
-    /// The public sentence; the row's own when nothing more exact is known.
+    /// Public message; the default message of the table if no more exact one is known.
     pub message: Cow<'static, str>,
-    /// The field that is to blame, as a path such as `messages[2].content`.
+    /// Invalid field, as a path such as `messages[2].content`.
     pub param: Option<String>,
-    /// Structured context; `details` on the wire.
+    /// Structured context; `details` in the response.
     pub details: Map<String, Value>,
-    /// Whole seconds for `Retry-After`.
+    /// Value of `Retry-After`, in seconds.
     pub retry_after: Option<u32>,
-    /// Only what requests at work hold is in the way: the same request passes as they end.
+    /// True if only requests in flight cause the error: the same request passes once they end.
     pub held: bool,
 }
 
 impl Refusal {
-    /// A refusal with its row's own sentence.
+    /// Returns an error with the default message of its code.
     #[must_use]
     pub fn new(code: Code) -> Self {
         Self {
@@ -36,26 +35,26 @@ impl Refusal {
         }
     }
 
-    /// A refusal with a sentence of its own.
+    /// Returns an error with this message.
     #[must_use]
     pub fn because(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), ..Self::new(code) }
     }
 
-    /// An invalid request that names its field.
+    /// Returns an invalid-request error for this field.
     #[must_use]
     pub fn invalid(param: impl Into<String>, message: impl Into<Cow<'static, str>>) -> Self {
         Self::because(Code::InvalidRequest, message).at(param)
     }
 
-    /// A feature that is not there, naming the field.
+    /// Returns an unsupported-feature error for this field.
     #[must_use]
     pub fn unsupported(param: impl Into<String>, message: impl Into<Cow<'static, str>>) -> Self {
         Self::because(Code::Unsupported, message).at(param)
     }
 
-    /// More input than fits: both numbers, and no sentence yet (each dialect
-    /// has its own, because frameworks search for it).
+    /// Returns a context-length error with both numbers. Its message is chosen by each dialect, because client
+    /// frameworks search for specific wording.
     #[must_use]
     pub fn context(context_length: u64, input_tokens: u64) -> Self {
         Self::new(Code::ContextLength)
@@ -63,35 +62,35 @@ impl Refusal {
             .with("input_tokens", input_tokens)
     }
 
-    /// Names the field.
+    /// Sets the invalid field.
     #[must_use]
     pub fn at(mut self, param: impl Into<String>) -> Self {
         self.param = Some(param.into());
         self
     }
 
-    /// Adds one detail.
+    /// Adds a member to the details.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.details.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Sets `Retry-After`, in whole seconds.
+    /// Sets `Retry-After`, in seconds.
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
         self
     }
 
-    /// Says that it passes as requests at work end: worth another try in a second.
+    /// Marks the error as caused by requests in flight, with a retry after one second.
     #[must_use]
     pub fn held(mut self) -> Self {
         self.held = true;
         self.retry_after(1)
     }
 
-    /// The table's row.
+    /// Entry of the error table for this code.
     #[must_use]
     pub const fn row(&self) -> Row {
         self.code.row()

@@ -1,4 +1,4 @@
-//! The seams between the house and the dialects.
+//! Interfaces between the gateway and the dialect translators.
 
 use crate::adjust::{Adjust, Extra, Noticed, ReasoningName};
 use crate::ask::Ask;
@@ -9,79 +9,79 @@ use crate::refusal::Refusal;
 use crate::usage::{Done, Finish, Measured, Usage};
 use bytes::Bytes;
 
-/// How a provider continues a broken answer, if it can at all.
+/// Method by which a provider continues an interrupted answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Continuation {
     /// `continue_final_message: true` with `add_generation_prompt: false` (vLLM, SGLang).
     ContinueFinalMessage,
-    /// A last assistant message marked `prefix: true`, or the messages dialect's own prefill.
+    /// Last assistant message marked `prefix: true`, or the messages dialect's own prefill.
     Prefill,
 }
 
-/// How a provider takes a last message by the assistant that the client wants continued.
+/// Method by which a provider continues a last message of the assistant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prefill {
-    /// It does not: such an ask goes elsewhere.
+    /// Not supported: such a request is sent to another provider.
     #[default]
     None,
     /// `continue_final_message` (vLLM, SGLang).
     ContinueFinalMessage,
     /// `prefix: true` on the message (Mistral, DeepSeek).
     Prefix,
-    /// By itself (llama.cpp, the messages dialect).
+    /// Automatic (llama.cpp, the messages dialect).
     Automatic,
 }
 
-/// What the scores of a reranking model are. It is configured, because no
-/// answer tells it: logits may happen to lie between 0 and 1.
+/// Transformation of a reranking model's scores. Configured, because a response does not show it: logits can lie
+/// between 0 and 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Score {
-    /// From 0 to 1 already.
+    /// Scores from 0 to 1 already.
     #[default]
     AsIs,
-    /// Logits: `1 / (1 + exp(-x))` makes them scores.
+    /// Logits, converted to scores by `1 / (1 + exp(-x))`.
     Sigmoid,
 }
 
-/// What an offer takes on the wire beyond the dialect's core.
+/// Features that an offer accepts on the wire beyond the dialect's core.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Abilities {
-    /// The catalogue's `supported_parameters`: what the model accepts.
+    /// `supported_parameters` of the catalogue: request parameters that the model accepts.
     pub parameters: Vec<Box<str>>,
-    /// Continues a broken stream.
+    /// Method of continuing an interrupted stream.
     pub continuation: Option<Continuation>,
-    /// Takes a prefill.
+    /// Method of accepting a prefill.
     pub prefill: Prefill,
-    /// Reasoning of earlier turns goes back into the prompt (interleaved thinking).
+    /// True if reasoning of earlier turns is sent back in the prompt (interleaved thinking).
     pub replay_reasoning: bool,
-    /// The name of reasoning on the wire; as in the offer's answers where it is not configured.
+    /// Configured name of reasoning on the wire; if absent, the name found in the offer's responses.
     pub reasoning_name: Option<ReasoningName>,
-    /// Thinking is switched by `chat_template_kwargs.enable_thinking`.
+    /// True if `chat_template_kwargs.enable_thinking` switches thinking.
     pub thinking_switch: bool,
-    /// Tool call ids must be nine letters or digits (Mistral).
+    /// True if tool call ids must have nine letters or digits (Mistral).
     pub short_tool_ids: bool,
-    /// Images may stand in `tool` messages.
+    /// True if `tool` messages may contain images.
     pub tool_images: bool,
-    /// A `system` message may stand anywhere.
+    /// True if a `system` message may have any position.
     pub system_anywhere: bool,
-    /// The most stop sequences it takes; more are enforced by the gateway.
+    /// Maximum number of stop sequences; the gateway enforces further ones.
     pub max_stop: Option<usize>,
-    /// The most choices of one request; `parameters` decides where it is not configured.
+    /// Maximum number of choices per request; if absent, `parameters` decides.
     pub max_n: Option<u32>,
-    /// The most images of one call; more take several.
+    /// Maximum number of images per request; more images take several requests.
     pub max_images: Option<u32>,
-    /// The most inputs or documents of one call; longer lists take several.
+    /// Maximum number of inputs or documents per request; longer lists take several requests.
     pub max_inputs: Option<usize>,
-    /// What its scores are.
+    /// Transformation of its reranking scores.
     pub score: Score,
-    /// Tokens of its window.
+    /// Size of the context window, in tokens.
     pub context_length: Option<u64>,
-    /// The most tokens that it generates for one candidate.
+    /// Maximum number of tokens generated for one candidate.
     pub max_output: Option<u64>,
 }
 
 impl Abilities {
-    /// Whether a request may ask for so many choices: by `max_n`, or else by the catalogue's list, if there is one.
+    /// True if a request may ask for this many choices, by `max_n` or else by the catalogue's parameters.
     #[must_use]
     pub fn gives(&self, choices: u32) -> bool {
         match self.max_n {
@@ -90,49 +90,49 @@ impl Abilities {
         }
     }
 
-    /// Whether the catalogue lists this parameter.
+    /// True if the catalogue lists this parameter.
     #[must_use]
     pub fn accepts(&self, parameter: &str) -> bool {
         self.parameters.iter().any(|name| &**name == parameter)
     }
 }
 
-/// The provider's side of one attempt, and the face the answer wears.
+/// Provider side of one attempt, and the identity of the response to the client.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// What the provider calls the model.
+    /// Model name at the provider.
     pub model: &'a str,
-    /// The dialect it is asked in.
+    /// Dialect of the request to the provider.
     pub dialect: Dialect,
-    /// What it takes.
+    /// Capabilities of the offer.
     pub abilities: &'a Abilities,
-    /// Sampling parameters of the model's preset, as JSON members (`"top_p":0.9,…`),
-    /// for those that the client left out. Empty when there is none.
+    /// Sampling parameters of the model's preset, as JSON members (`"top_p":0.9,…`), for those that the client left
+    /// out; may be empty.
     pub preset: &'a [(Box<str>, Box<str>)],
-    /// The cap on generated tokens to send instead of the client's, if it was clamped.
+    /// Cap on generated tokens that replaces the client's, if it was clamped.
     pub max_tokens: Option<u64>,
-    /// How it differs from what is configured.
+    /// Adjustments of the request to the offer.
     pub adjust: Adjust,
-    /// `model` in the answer: the name that the client sent.
+    /// `model` in the response: the name that the client sent.
     pub answer_model: &'a str,
-    /// Unique part of the answer's id, letters and digits.
+    /// Unique part of the response id, letters and digits.
     pub id: &'a str,
-    /// Unix seconds for `created`.
+    /// Value of `created`, in Unix seconds.
     pub created: u64,
 }
 
-/// Bytes on their way to the client, in order. Never joined by the dialects.
+/// Output bytes for the client, in order. Translators never join the chunks.
 #[derive(Clone, Debug, Default)]
 pub struct Out(pub Vec<Bytes>);
 
 impl Target<'_> {
-    /// Whether a member of the gateway's own is said.
+    /// True if the gateway sends this member.
     #[must_use]
     pub const fn says(&self, extra: Extra) -> bool {
         !self.adjust.without.has(extra)
     }
 
-    /// How it continues a broken answer, unless it refused what that is asked with.
+    /// Method of continuing an interrupted answer, unless the provider rejected its members.
     #[must_use]
     pub fn continuation(&self) -> Option<Continuation> {
         let by = |way: &Continuation| match (way, self.abilities.prefill) {
@@ -143,7 +143,7 @@ impl Target<'_> {
         self.abilities.continuation.filter(by)
     }
 
-    /// How it takes a prefill, unless it refused what that is asked with.
+    /// Method of accepting a prefill, unless the provider rejected its members.
     #[must_use]
     pub const fn prefill(&self) -> Prefill {
         match self.abilities.prefill {
@@ -153,7 +153,7 @@ impl Target<'_> {
         }
     }
 
-    /// The name under which reasoning is sent back; `None` where the engine takes none.
+    /// Name under which reasoning is sent back; `None` if the engine accepts none.
     #[must_use]
     pub fn reasoning(&self) -> Option<ReasoningName> {
         if !self.abilities.replay_reasoning || !self.says(Extra::Reasoning) {
@@ -165,189 +165,187 @@ impl Target<'_> {
 }
 
 impl Out {
-    /// Adds a piece; empty ones are dropped.
+    /// Adds a chunk; an empty chunk is dropped.
     pub fn push(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
             self.0.push(bytes);
         }
     }
 
-    /// Bytes waiting.
+    /// Number of buffered bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.iter().map(Bytes::len).sum()
     }
 
-    /// Nothing waiting.
+    /// True if no bytes are buffered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// How far a streamed answer has come.
+/// Progress of a streamed answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Progress {
-    /// No content token yet: nothing may reach the client, failover is invisible.
+    /// No content token yet: nothing is sent to the client, and a failover is invisible.
     Waiting,
-    /// At least one content token (text, reasoning or tool call).
+    /// At least one content token received (text, reasoning or tool call).
     Committed,
-    /// A finish reason for every candidate; what is still to come is usage.
+    /// Finish reason received for every candidate; only usage may follow.
     Finished,
-    /// The provider has said its last word: close at once.
+    /// Last event received: the connection can be closed at once.
     Ended,
 }
 
-/// How a broken stream goes on with another provider.
+/// Method of resuming a broken stream at another provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rescue {
-    /// It starts over; its output is held back while it equals what the client has.
+    /// Starts over; output is held back while it equals the text that the client has.
     StartOver,
-    /// It continues the text that [`Reply::delivered`] told.
+    /// Continues the text returned by [`Reply::delivered`].
     Continue,
 }
 
-/// A whole plain answer, translated, before the Penstock objects are in it.
+/// Translated answer of a request that is not streamed, without the Penstock objects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Whole {
-    /// A JSON object in the client's dialect; its last byte is `}`.
+    /// JSON object in the client's dialect; its last byte is `}`.
     pub body: Vec<Bytes>,
-    /// What the provider says it did.
+    /// Work reported by the provider.
     pub done: Option<Done>,
-    /// Energy it measured.
+    /// Energy measured by the provider.
     pub measured: Option<Measured>,
-    /// Why it ended (the first candidate's).
+    /// Finish reason of the first candidate.
     pub finish: Finish,
-    /// Bytes of generated text, for a count where usage is missing.
+    /// Bytes of generated text, used to count tokens if usage is missing.
     pub output_bytes: usize,
-    /// Images, from models that draw: the house writes their answer itself, once
-    /// it has fetched and kept what the client's form asks for.
+    /// Images generated by the model. The gateway writes their response after it has fetched and stored them as the
+    /// requested format needs.
     pub pictures: Vec<Picture>,
-    /// What it showed of its offer.
+    /// Properties of the offer observed in the response.
     pub noticed: Noticed,
 }
 
 impl Whole {
-    /// The tokens that the provider says it used.
+    /// Token usage reported by the provider.
     #[must_use]
     pub fn usage(&self) -> Option<Usage> {
         self.done.as_ref().and_then(Done::usage).copied()
     }
 }
 
-/// One streamed answer on its way from a provider's dialect to the client's.
+/// Translation of one streamed answer from the provider's dialect to the client's.
 ///
-/// Its output does not depend on how the provider's bytes were cut.
+/// The output does not depend on the boundaries of the provider's chunks.
 pub trait Reply: Send {
-    /// Takes bytes of the provider. While [`Progress::Waiting`], what it would
-    /// send is kept inside and comes out with the first content token.
+    /// Translates bytes of the provider. While [`Progress::Waiting`], output is buffered; it is released with the first
+    /// content token.
     ///
     /// # Errors
-    /// What the provider did wrong. The reply may go on after [`Reply::rescue`].
+    /// Returns the provider's failure. The translation may go on after [`Reply::rescue`].
     fn push(&mut self, bytes: Bytes, out: &mut Out) -> Result<(), Fault>;
 
-    /// The provider closed its stream.
+    /// Handles the end of the provider's stream.
     ///
     /// # Errors
-    /// `Truncated` when no finish reason was seen.
+    /// Returns `Truncated` if there was no finish reason.
     fn end(&mut self, out: &mut Out) -> Result<(), Fault>;
 
-    /// How far it has come.
+    /// Progress of the answer.
     fn progress(&self) -> Progress;
 
-    /// What the provider says it used so far; a half of which it says nothing is
-    /// the gateway's own count, and all of it is marked as that.
+    /// Usage reported by the provider so far. A missing half is filled with the gateway's own count, and the usage is
+    /// marked accordingly.
     fn usage(&self) -> Option<Usage>;
 
-    /// Bytes of generated text passed to the client, for a count where usage is missing.
+    /// Bytes of generated text passed to the client, used to count tokens if usage is missing.
     fn output_bytes(&self) -> usize;
 
-    /// Bytes of generated text that the provider at work has sent: text, reasoning and tool calls, with what the client
-    /// had already. While they do not grow the answer makes no progress, whatever else is sent.
+    /// Bytes of generated text received from the current provider (text, reasoning and tool calls), plus the text that
+    /// the client had before. While this number does not grow, the answer makes no progress, whatever else is received.
     fn generated(&self) -> usize;
 
-    /// The gateway's own count of what was passed to the client, no more than the ask allows.
+    /// Gateway's count of the output passed to the client, at most the amount that the request allows.
     fn counted(&self) -> Usage;
 
-    /// What the provider at work has used, whatever another did before: as it says, else by the text that it has sent
-    /// itself, with what the client had already.
+    /// Usage of the current provider alone: as reported, or else counted from its text, plus the text that the client
+    /// had before.
     fn worked(&self) -> Usage;
 
-    /// Bytes that it keeps in memory now besides its record of what was passed: an event that is not whole, what may
-    /// not leave yet, arguments of calls. Asked after each [`Reply::push`].
+    /// Bytes of memory in use besides the record of the delivered text: an incomplete event, output that must wait,
+    /// arguments of calls. Read after each [`Reply::push`].
     fn kept(&self) -> usize;
 
-    /// Energy that the provider measured.
+    /// Energy measured by the provider.
     fn measured(&self) -> Option<Measured>;
 
-    /// Whether what the model wrote cannot be said in the client's dialect, so that [`Reply::close`] ends it with an
-    /// error: nobody but the model is at fault, and what was delivered is charged.
+    /// True if the model's output cannot be written in the client's dialect, so that [`Reply::close`] ends it with an
+    /// error. Only the model is at fault, and the delivered output is charged.
     fn is_spoilt(&self) -> bool {
         false
     }
 
-    /// Why it ended, once known.
+    /// Finish reason, once known.
     fn finish(&self) -> Option<Finish>;
 
-    /// What it has shown of its offer.
+    /// Properties of the offer observed in the stream.
     fn noticed(&self) -> Noticed {
         Noticed::default()
     }
 
-    /// Writes what stands before the content of all choices, where other requests answer them.
+    /// Writes the output before the content of all choices, for choices that are requested separately.
     fn open(&mut self, _out: &mut Out) {}
 
-    /// A choice that another request answered has ended: [`Reply::close`] says so with its own.
+    /// Records the finish reason of a choice that another request answered; [`Reply::close`] writes it.
     fn adopt(&mut self, _choice: u32, _finish: Finish) {}
 
-    /// The text that the client already has, if the answer so far can be
-    /// continued: one candidate, text only, all of it kept.
+    /// Returns the text that the client has received, if the answer can be continued: one candidate, text only,
+    /// completely recorded.
     fn delivered(&mut self) -> Option<String>;
 
-    /// Goes on with another provider. False when it cannot be done (too much
-    /// was delivered to compare, or something that cannot be compared).
+    /// Resumes the answer at another provider. Returns false if that is impossible: too much was delivered, or the
+    /// content cannot be compared.
     fn rescue(&mut self, target: &Target<'_>, how: Rescue) -> bool;
 
-    /// Writes the end of a good answer: the held last event with usage, and
-    /// `objects` (JSON members without braces, such as
-    /// `"environment_impact":{…},"billing_cost":{…}`; may be empty).
+    /// Writes the end of a successful answer: the last event, held back until now, with the usage and `objects` (JSON
+    /// members without braces, such as `"environment_impact":{…},"billing_cost":{…}`; may be empty).
     fn close(&mut self, usage: &Usage, objects: &[u8], out: &mut Out);
 
-    /// Writes the end of a failed answer: the dialect's error event, nothing
-    /// that looks like success.
+    /// Writes the end of a failed answer: the dialect's error event, and no event that marks success.
     fn fail(&mut self, refusal: &Refusal, request_id: &str, out: &mut Out);
 }
 
-/// One pair of dialects, client's and provider's.
+/// Translator for one pair of client and provider dialects.
 pub trait Translator: Sync + Send {
-    /// The client's dialect.
+    /// Dialect of the client.
     fn client(&self) -> Dialect;
 
-    /// The provider's dialect.
+    /// Dialect of the provider.
     fn provider(&self) -> Dialect;
 
-    /// The path below the provider's base URL.
+    /// Path below the provider's base URL.
     fn path(&self) -> &'static str;
 
-    /// The provider's request body in pieces; unchanged parts are slices of the ask's own bytes.
-    /// The same ask and target give the same bytes.
+    /// Builds the request body for the provider in chunks; unchanged parts are slices of the client's body. The same
+    /// request and target give the same bytes.
     ///
     /// # Errors
-    /// What cannot be said in the provider's dialect, naming the field.
+    /// Returns an error that names the field if the provider's dialect cannot express it.
     fn request(&self, ask: &Ask, target: &Target<'_>) -> Result<Vec<Bytes>, Refusal>;
 
-    /// The body that asks a provider to continue `delivered`.
+    /// Builds the request body that asks a provider to continue `delivered`.
     ///
     /// # Errors
-    /// As [`Translator::request`]; also when the target cannot continue.
+    /// Same as [`Translator::request`]; also if the target cannot continue an answer.
     fn continuation(&self, ask: &Ask, target: &Target<'_>, delivered: &str) -> Result<Vec<Bytes>, Refusal>;
 
-    /// A whole plain answer.
+    /// Translates an answer that was not streamed.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the provider's failure if the answer is invalid.
     fn whole(&self, ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole, Fault>;
 
-    /// A streamed answer.
+    /// Starts the translation of a streamed answer.
     fn reply(&self, ask: &Ask, target: &Target<'_>) -> Box<dyn Reply>;
 }

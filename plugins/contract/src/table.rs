@@ -1,70 +1,70 @@
-//! The one table of errors: status, stable code, and the type each dialect gives it.
+//! Table of API errors: HTTP status, stable code, and error type in each dialect.
 
-/// A row's name. The stable code of the contract is [`Row::code`].
+/// Entry of the error table. Its stable public code is [`Row::code`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
-    /// Malformed JSON, wrong type, out of range.
+    /// Malformed JSON, wrong type, or value out of range.
     InvalidRequest,
-    /// A feature that the model or its providers do not have.
+    /// Feature that the model or its providers do not have.
     Unsupported,
-    /// More input than the model's context window.
+    /// Input larger than the model's context window.
     ContextLength,
-    /// A provider's own refusal of the content, passed on.
+    /// Content rejected by a provider.
     ContentRefused,
-    /// No key, a malformed one, or a revoked one.
+    /// API key missing, malformed or revoked.
     InvalidKey,
-    /// The balance does not cover the reserve.
+    /// Balance lower than the reserve.
     InsufficientCredits,
-    /// The key's money budget is used up.
+    /// Money budget of the key used up.
     BudgetExceeded,
-    /// A valid key without the scope.
+    /// Valid key without the required scope.
     InsufficientScope,
     /// Unknown model, alias or flavor.
     ModelNotFound,
     /// Unknown file, batch or route.
     NotFound,
-    /// A known route, another method.
+    /// Known route, unsupported method.
     MethodNotAllowed,
-    /// Something else is in the way, e.g. a running request with the same idempotency key.
+    /// Conflict with another operation, e.g. a running request with the same idempotency key.
     Conflict,
-    /// A body over its limit.
+    /// Body over its size limit.
     TooLarge,
-    /// A content type that the endpoint does not read.
+    /// Content type that the endpoint does not read.
     UnsupportedMediaType,
-    /// A range of bytes that a file does not have.
+    /// Byte range outside the file.
     RangeNotSatisfiable,
-    /// A request target over its limit.
+    /// Request target over its length limit.
     TargetTooLong,
-    /// A request head over one of its limits.
+    /// Request head over one of its limits.
     HeadTooLarge,
-    /// A host that the listener does not answer under.
+    /// Host that the listener does not serve.
     Misdirected,
-    /// A limit of requests or tokens.
+    /// Limit of requests or tokens reached.
     RateLimited,
-    /// The client took too long to send its request.
+    /// Timeout while the request was received.
     RequestTimeout,
-    /// Our own fault.
+    /// Internal error of the gateway.
     Internal,
-    /// No provider could answer.
+    /// All providers failed or are unavailable.
     Unavailable,
-    /// The gateway has more to do than it takes on.
+    /// Gateway at its capacity.
     Overloaded,
-    /// The disk is full.
+    /// Disk full.
     StorageFull,
 }
 
-/// One error as the wire knows it.
+/// HTTP representation of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// HTTP status.
     pub status: u16,
-    /// Stable code.
+    /// Stable public code.
     pub code: &'static str,
     /// `error.type` in the chat envelope.
     pub chat_type: &'static str,
     /// `error.type` in the messages envelope.
     pub messages_type: &'static str,
-    /// What is said where nothing more exact is known.
+    /// Default message, used if no more exact one is known.
     pub sentence: &'static str,
 }
 
@@ -79,7 +79,7 @@ const fn row(
 }
 
 impl Code {
-    /// Every code, as they stand above.
+    /// All codes, in the order above.
     pub const ALL: [Self; 24] = [
         Self::InvalidRequest,
         Self::Unsupported,
@@ -107,7 +107,7 @@ impl Code {
         Self::StorageFull,
     ];
 
-    /// The row of this code.
+    /// Entry of this code.
     #[must_use]
     #[rustfmt::skip]
     pub const fn row(self) -> Row {
@@ -132,10 +132,10 @@ impl Code {
             Self::Misdirected => row(421, "RESOURCE_5010", "misdirected_request", "invalid_request_error", "This listener does not answer under that host."),
             Self::RateLimited => row(429, "RATE_2001", "rate_limit_exceeded", "rate_limit_error", "The rate limit is reached; try again later."),
             Self::RequestTimeout => row(408, "INFERENCE_3204", "request_timeout", "timeout_error", "The request did not arrive in time."),
-            Self::Internal => row(500, "SERVER_9001", "server_error", "api_error", "Something went wrong in the gateway."),
+            Self::Internal => row(500, "SERVER_9001", "server_error", "api_error", "The gateway failed with an internal error."),
             Self::Unavailable => row(503, "INFERENCE_3103", "service_unavailable", "overloaded_error", "All eligible providers failed or are unavailable; try again shortly."),
-            Self::Overloaded => row(503, "SERVER_9002", "service_unavailable", "overloaded_error", "The gateway has more to do than it takes on at the same time; try again shortly."),
-            Self::StorageFull => row(507, "RESOURCE_5006", "storage_full", "api_error", "The gateway has no room to store this."),
+            Self::Overloaded => row(503, "SERVER_9002", "service_unavailable", "overloaded_error", "The gateway is at its capacity; try again shortly."),
+            Self::StorageFull => row(507, "RESOURCE_5006", "storage_full", "api_error", "The gateway has no space left to store this."),
         }
     }
 }

@@ -1,42 +1,41 @@
-//! What is asked for, beyond the members that every kind of work has: read out
-//! once by admission, in slices of the body.
+//! Task of a request: the parameters of one kind of work, read once by admission as slices of the body.
 
 use crate::media::{Draw, Transcribe};
 use bytes::Bytes;
 
-/// The task of an ask, by kind.
+/// Task of a request, by kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Task {
-    /// An answer to messages; translators read them from the body.
+    /// Chat answer; translators read the messages from the body.
     #[default]
     Talk,
-    /// Vectors of texts.
+    /// Embedding vectors of texts.
     Embed(Embed),
-    /// Scores of documents against a query.
+    /// Relevance scores of documents for a query.
     Rerank(Rerank),
-    /// Images.
+    /// Generated images.
     Draw(Draw),
-    /// Speech written down.
+    /// Transcribed speech.
     Transcribe(Transcribe),
 }
 
-/// What becomes vectors.
+/// Parameters of an embedding request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embed {
-    /// One for each vector, in order; never empty.
+    /// Inputs in order, one for each vector; never empty.
     pub inputs: Inputs,
-    /// The body's own `input` says the same, so it may be sent as it came.
+    /// True if the body's own `input` is equivalent and can be forwarded unchanged.
     pub verbatim: bool,
-    /// The client wants base64 of little-endian `f32` instead of arrays of numbers.
+    /// True if the client wants base64 of little-endian `f32` instead of arrays of numbers.
     pub base64: bool,
-    /// Length of the vectors, where the client wants another than the model's own.
+    /// Vector length; `None` for the model's default.
     pub dimensions: Option<u32>,
 }
 
-/// The inputs of an [`Embed`], each as a JSON value.
+/// Inputs of an [`Embed`], each as a JSON value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Inputs {
-    /// JSON strings, quotes included.
+    /// JSON strings with their quotes.
     Texts(Vec<Bytes>),
     /// JSON arrays of token ids.
     Ids(Vec<Bytes>),
@@ -45,7 +44,7 @@ pub enum Inputs {
 }
 
 impl Inputs {
-    /// The JSON values.
+    /// JSON values in order.
     #[must_use]
     pub fn values(&self) -> &[Bytes] {
         match self {
@@ -53,28 +52,28 @@ impl Inputs {
         }
     }
 
-    /// How many.
+    /// Number of inputs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.values().len()
     }
 
-    /// None; admission lets that not pass.
+    /// True if there are no inputs, which admission refuses.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.values().is_empty()
     }
 }
 
-/// What is scored against what.
+/// Parameters of a rerank request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rerank {
-    /// The query, a JSON string with its quotes.
+    /// Query, a JSON string with its quotes.
     pub query: Bytes,
-    /// The text of each document, JSON strings with their quotes; never empty.
+    /// Texts of the documents, JSON strings with their quotes; never empty.
     pub documents: Vec<Bytes>,
-    /// Results to return, at least 1; all when left out.
+    /// Maximum number of results, at least 1; `None` for all.
     pub top_n: Option<usize>,
-    /// Each result repeats its document's text.
+    /// True if each result repeats its document's text.
     pub return_documents: bool,
 }

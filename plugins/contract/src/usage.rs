@@ -1,51 +1,51 @@
-//! What an answer used: tokens or other units, and the energy a provider says it measured.
+//! Usage of an answer in tokens or other units, and energy measured by the provider.
 
 use rust_decimal::Decimal;
 
-/// Whose count a [`Usage`] is.
+/// Source of the numbers in a [`Usage`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UsageSource {
-    /// The provider said so.
+    /// Reported by the provider.
     #[default]
     Provider,
-    /// The gateway counted what passed through; marked wherever it is shown.
+    /// Counted by the gateway from the data passed through; marked as such in all output.
     Gateway,
-    /// The gateway counted, because the provider stated more than [`UsageBounds`] allow.
+    /// Counted by the gateway, because the provider reported more than [`UsageBounds`] allow.
     Overstated,
 }
 
 impl UsageSource {
-    /// Whether the gateway counted, for whatever reason.
+    /// True if the gateway counted, for any reason.
     #[must_use]
     pub const fn is_gateway(self) -> bool {
         matches!(self, Self::Gateway | Self::Overstated)
     }
 }
 
-/// Upper bounds of what a provider may state for one answer, from what was sent, asked for and delivered.
+/// Upper bounds of the usage that a provider may report for one answer, from the request and the delivered data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsageBounds {
     /// Prompt tokens.
     pub input: u64,
-    /// Generated tokens that the ask allows, all candidates together.
+    /// Generated tokens that the request allows, all candidates together.
     pub output: u64,
-    /// Generated tokens that the delivered bytes can hold.
+    /// Generated tokens that the delivered bytes can contain.
     pub delivered: u64,
 }
 
 impl UsageBounds {
     /// Tokens of a chat template around the messages.
     pub const TEMPLATE: u64 = 1_024;
-    /// Tokens of an image.
+    /// Tokens of one image.
     pub const IMAGE: u64 = 16_384;
-    /// Tokens that a model reads beside each input of an embedding or document of a reranking.
+    /// Tokens that a model adds to each embedding input or reranked document.
     pub const EACH: u64 = 128;
-    /// Generated tokens without text: of each candidate (end of text, marks of reasoning) …
+    /// Generated tokens without text per candidate (end of text, reasoning marks).
     pub const CANDIDATE: u64 = 64;
-    /// … and of each tool call (the marks around it).
+    /// Generated tokens without text per tool call (marks around it).
     pub const CALL: u64 = 32;
 
-    /// Generated tokens that so many bytes of text can hold: a token has at least one byte.
+    /// Maximum number of generated tokens in this many bytes of text: a token has at least one byte.
     #[must_use]
     pub fn delivered(candidates: usize, bytes: usize, calls: usize) -> u64 {
         let of = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
@@ -55,10 +55,10 @@ impl UsageBounds {
     }
 }
 
-/// Tokens of one answer.
+/// Token usage of one answer.
 ///
-/// `input` includes `cached`; `output` includes `reasoning`. The messages
-/// dialect, whose `input_tokens` leaves cached tokens out, converts at its edge.
+/// `input` includes `cached`; `output` includes `reasoning`. The messages dialect, whose `input_tokens` excludes cached
+/// tokens, is converted when it is read and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Prompt tokens, cached ones included.
@@ -67,22 +67,21 @@ pub struct Usage {
     pub cached: u64,
     /// Generated tokens, reasoning included.
     pub output: u64,
-    /// Generated tokens that were reasoning.
+    /// Generated reasoning tokens.
     pub reasoning: u64,
-    /// Who counted.
+    /// Source of the numbers.
     pub source: UsageSource,
 }
 
-/// Bytes of text per token where nobody counted: more than most tokenizers
-/// reach on prose, so that the guess does not charge too much.
+/// Bytes of text per token for estimates: more than most tokenizers need for prose, so that an estimate does not
+/// overcharge.
 const BYTES_PER_TOKEN: usize = 4;
 
 impl Usage {
-    /// More tokens than any window holds or any answer has: who says so has
-    /// counted wrong, and is taken to have said nothing.
+    /// Plausible maximum of tokens, above any context window or answer. A larger reported number is treated as missing.
     pub const MOST: u64 = 1 << 31;
 
-    /// The gateway's own count, and marked as that: any text is at least one token.
+    /// Gateway's estimate from bytes of text, marked as such: any non-empty text has at least one token.
     #[must_use]
     pub fn counted(prompt_bytes: usize, output_bytes: usize) -> Self {
         let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX);
@@ -96,7 +95,7 @@ impl Usage {
 }
 
 impl Usage {
-    /// No more than an ask allows: what a provider sent beyond it is nobody's to pay.
+    /// Limits the usage to what the request allows; the customer does not pay for more.
     #[must_use]
     pub fn within(self, bounds: &UsageBounds) -> Self {
         let (input, output) = (self.input.min(bounds.input), self.output.min(bounds.output));
@@ -104,28 +103,28 @@ impl Usage {
     }
 }
 
-/// What a provider says was used, of which it may leave out a half. Zero is a
-/// word too; what is left out is the gateway's to count.
+/// Usage reported by a provider, which may omit either half. Zero counts as reported; the gateway counts a missing
+/// half.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stated {
     /// Prompt tokens, cached ones included.
     pub input: Option<u64>,
-    /// Those read from the provider's cache; of the prompt's half.
+    /// Prompt tokens read from the provider's cache; part of the input half.
     pub cached: u64,
     /// Generated tokens, reasoning included.
     pub output: Option<u64>,
-    /// Those that were reasoning; of the output's half.
+    /// Generated reasoning tokens; part of the output half.
     pub reasoning: u64,
 }
 
 impl Stated {
-    /// The same, or `None` where neither half is stated.
+    /// Returns itself, or `None` if neither half is reported.
     #[must_use]
     pub fn some(self) -> Option<Self> {
         (self.input.is_some() || self.output.is_some()).then_some(self)
     }
 
-    /// With what is stated later: each half of it replaces the earlier one.
+    /// Merges a later report: each half that it has replaces the earlier half.
     #[must_use]
     pub fn then(self, later: Self) -> Self {
         let (input, cached) = match later.input {
@@ -139,7 +138,7 @@ impl Stated {
         Self { input, cached, output, reasoning }
     }
 
-    /// With the gateway's own count, marked as that, for a half that is missing or beyond its bound.
+    /// Replaces a half that is missing or beyond its bound by the gateway's count, and marks the source.
     #[must_use]
     pub fn within(self, bounds: &UsageBounds, counted: &Usage) -> Usage {
         let most = bounds.output.min(bounds.delivered);
@@ -152,7 +151,7 @@ impl Stated {
             _ => counted.source,
         };
         let counted = counted.within(bounds);
-        // A half that is not believed is not believed in its details either.
+        // The details of a rejected half are rejected too.
         let cached = if input == self.input { self.cached } else { 0 };
         let reasoning = if output == self.output { self.reasoning } else { 0 };
         let (input, output) = (input.unwrap_or(counted.input), output.unwrap_or(counted.output));
@@ -160,31 +159,31 @@ impl Stated {
     }
 }
 
-/// What was done, in the units that energy and money are counted in.
+/// Work done by a provider, in the units of energy and billing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// Tokens in and out (chat), or in alone (embedding, rerank).
+    /// Tokens in and out (chat), or in only (embedding, rerank).
     Tokens(Usage),
-    /// Images drawn.
+    /// Generated images.
     Images {
-        /// How many.
+        /// Number of images.
         count: u32,
-        /// Steps of each, where known.
+        /// Diffusion steps per image, if known.
         steps: Option<u32>,
-        /// Pixels of each, where known; else those of the reference.
+        /// Pixels per image, if known; else those of the reference size.
         pixels: Option<u64>,
     },
-    /// Speech written down.
+    /// Transcribed audio.
     Audio {
-        /// Its length in seconds.
+        /// Length in seconds.
         seconds: Decimal,
     },
-    /// Something, and nobody says how much: only its time is known.
+    /// Unknown amount of work: only its duration is known.
     Unknown,
 }
 
 impl Done {
-    /// The tokens, where it is counted in tokens.
+    /// Token usage, if the work is counted in tokens.
     #[must_use]
     pub const fn usage(&self) -> Option<&Usage> {
         match self {
@@ -194,39 +193,38 @@ impl Done {
     }
 }
 
-/// Where a provider's energy meter sits; what it leaves out is added by formula.
+/// Boundary of a provider's energy meter; consumption outside of it is added by formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Boundary {
     /// Accelerators only.
     Gpu,
-    /// The whole server.
+    /// Complete server.
     It,
-    /// The whole building.
+    /// Complete building.
     Facility,
 }
 
-/// Energy that a provider measured for this answer.
+/// Energy that a provider measured for one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured {
-    /// Joules, at the boundary below.
+    /// Joules within the boundary below.
     pub joules: Decimal,
-    /// What the provider itself says of its boundary; `None` when it is silent
-    /// (the provider's configuration decides then).
+    /// Boundary stated by the provider; `None` if it states none (the provider's configuration then decides).
     pub boundary: Option<Boundary>,
 }
 
-/// Why a generation ended, in neither dialect's spelling.
+/// Finish reason of a generation, independent of the dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// The model was done, or a stop sequence was met.
+    /// End of the answer, or a stop sequence.
     Stop,
-    /// `max_tokens` was reached.
+    /// Limit `max_tokens` reached.
     Length,
-    /// The context window was full before `max_tokens`.
+    /// Context window full before `max_tokens`.
     Window,
-    /// The model asks for tools.
+    /// Tool calls requested by the model.
     ToolCalls,
-    /// A content filter cut it.
+    /// Answer cut by a content filter.
     ContentFilter,
 }
 
@@ -272,7 +270,7 @@ mod tests {
         let bounds = UsageBounds { output: 39, ..bounds };
         assert_eq!(usage(bounds, 100, 39), (100, 100, 39, 39, UsageSource::Provider));
         assert_eq!(usage(bounds, u64::MAX, u64::MAX), (10, 0, 2, 0, UsageSource::Overstated));
-        // The gateway's own count keeps to what was allowed too.
+        // The gateway's own count is limited to the allowed amount too.
         let bounds = UsageBounds { input: 9, output: 1, delivered: u64::MAX };
         assert_eq!(usage(bounds, 10, 2), (9, 0, 1, 0, UsageSource::Overstated));
         assert_eq!(UsageBounds::delivered(2, 5, 3), 5 + 128 + 96);

@@ -1,4 +1,4 @@
-//! What limits add to a request: reserve and settle with every limit set, key and account.
+//! Benchmark of reserve and settle with every limit set, for key and account.
 #![allow(missing_docs, reason = "the macros of the harness make items without docs")]
 
 use criterion::{Criterion, criterion_group, criterion_main};

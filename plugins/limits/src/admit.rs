@@ -1,37 +1,37 @@
-//! A key and its account at once: both let an ask through, or neither is touched.
+//! Reservation from a key and its account together: both admit a request, or neither is changed.
 
 use crate::meter::{Cost, Denied, Held, Limits, Meter, Work};
 use std::time::Duration;
 
-/// A meter and the limits that it is measured by.
+/// Meter with the limits that apply to it.
 #[derive(Debug)]
 pub struct Metered<'m> {
-    /// The use.
+    /// Recorded usage.
     pub meter: &'m mut Meter,
-    /// The limits.
+    /// Applicable limits.
     pub limits: &'m Limits,
 }
 
-/// What was taken.
+/// Reservations of one request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Admitted {
-    /// From the key.
+    /// Reservation from the key.
     pub key: Held,
-    /// From the account.
+    /// Reservation from the account.
     pub account: Held,
 }
 
-/// Whose limit is in the way.
+/// Owner of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// The key's own.
+    /// Limit of the key itself.
     Key,
-    /// The account's, which all its keys share.
+    /// Limit of the account, shared by all its keys.
     Account,
 }
 
 impl Whose {
-    /// The word for refusals and metrics.
+    /// Name in errors and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -41,11 +41,11 @@ impl Whose {
     }
 }
 
-/// Takes what an ask may use from a key and its account, or from neither.
+/// Reserves the maximum usage of a request from a key and its account, or from neither.
 ///
 /// # Errors
-/// The limit that is longest in the way, and whose it is: after that wait the same ask passes if
-/// nobody else asks meanwhile.
+/// Returns the limit with the longest wait and its owner. After that wait the same request passes, if no other requests
+/// come meanwhile.
 pub fn admit(
     key: Metered<'_>,
     account: Metered<'_>,

@@ -1,51 +1,48 @@
-//! So many a minute: a bucket that fills evenly, and may be in debt.
+//! Token bucket for a limit per minute, which fills evenly and may be in debt.
 //!
-//! With a limit of `L` a minute the bucket holds at most `L`, gains `L / 60 s`
-//! all the time, and begins full. Its level is kept in units of a token times a
-//! nanosecond of a minute, so that nothing is ever rounded:
+//! With a limit of `L` per minute the bucket holds at most `L`, gains `L / 60 s` continuously, and starts full. Its
+//! level is stored in tokens times nanoseconds of a minute, so that nothing is rounded:
 //! ```text
 //! level(now) = min(L · M, level(then) + L · (now − then))        M = 60 · 10⁹ ns
 //! taking n      : level − n · M, once level ≥ n · M
 //! waiting for n: ⌈(n · M − level) / L⌉ ns
 //! ```
-//! In any span of `t` seconds at most `L · (1 + t / 60)` pass, and never fewer
-//! than that if so many ask.
+//! In any span of `t` seconds at most `L · (1 + t / 60)` pass, and that many do pass if there is enough demand.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// Nanoseconds of a minute.
+/// Nanoseconds per minute.
 const MINUTE: i128 = 60_000_000_000;
 
-/// The level of one limit. The limit itself is an argument, so that it can be
-/// changed while the debt stays.
+/// Level of one limit. The limit itself is an argument, so that it can change while the debt stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// In tokens times nanoseconds of a minute; `i128::MAX` for full.
+    /// Level in tokens times nanoseconds of a minute; `i128::MAX` if full.
     level: i128,
-    /// When it was that, nanoseconds since 1970.
+    /// Time of that level, nanoseconds since 1970.
     then: u64,
 }
 
-/// How long something is in the way; later variants are longer.
+/// Time until a limit no longer blocks a request; later variants are longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wait {
-    /// Until another request ends.
+    /// Blocked until another request ends.
     Seat,
-    /// This long, if nobody else asks meanwhile.
+    /// Blocked for this duration, if no other requests come meanwhile.
     For(Duration),
-    /// For ever: what is asked is more than the limit itself.
+    /// Blocked forever: the request exceeds the limit itself.
     Never,
 }
 
-/// How a limit stands.
+/// Status of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gauge {
-    /// So many a minute.
+    /// Limit per minute.
     pub limit: u64,
-    /// So many may be taken now; 0 in debt.
+    /// Amount that can be taken now; 0 in debt.
     pub remaining: u64,
-    /// Until it is full again.
+    /// Time until the bucket is full.
     pub reset: Duration,
 }
 
@@ -56,13 +53,13 @@ impl Default for Bucket {
 }
 
 impl Bucket {
-    /// A bucket of which nothing has been taken.
+    /// Returns a full bucket.
     #[must_use]
     pub const fn full() -> Self {
         Self { level: i128::MAX, then: 0 }
     }
 
-    /// How long until `amount` could be taken; nothing if it can be now.
+    /// Time until `amount` can be taken; `None` if it can be taken now.
     #[must_use]
     pub fn wait(&self, limit: NonZeroU64, amount: u64, now: Duration) -> Option<Wait> {
         let lacking = units(amount) - self.level(limit, now);
@@ -72,20 +69,19 @@ impl Bucket {
         Some(if amount > limit.get() { Wait::Never } else { Wait::For(duration(lacking, limit)) })
     }
 
-    /// Takes `amount`, into debt if there is not as much.
+    /// Takes `amount`, going into debt if the level is too low.
     pub fn take(&mut self, limit: NonZeroU64, amount: u64, now: Duration) {
         self.settle(limit, 0, amount, now);
     }
 
-    /// Corrects what was taken to what was used: gives back, or takes more,
-    /// into debt if need be.
+    /// Replaces the amount taken by the amount used: returns the difference, or takes more, going into debt if needed.
     pub fn settle(&mut self, limit: NonZeroU64, taken: u64, used: u64, now: Duration) {
         let back = units(taken) - units(used);
         self.level = self.level(limit, now).saturating_add(back).min(full(limit));
         self.then = self.then.max(nanoseconds(now));
     }
 
-    /// How it stands.
+    /// Status at `now`.
     #[must_use]
     pub fn gauge(&self, limit: NonZeroU64, now: Duration) -> Gauge {
         let level = self.level(limit, now);
@@ -93,14 +89,14 @@ impl Bucket {
         Gauge { limit: limit.get(), remaining, reset: duration(full(limit) - level, limit) }
     }
 
-    /// What is owed, in whole tokens rounded up; 0 while there is something left.
+    /// Debt in whole tokens, rounded up; 0 if there is none.
     #[must_use]
     pub fn debt(&self, limit: NonZeroU64, now: Duration) -> u64 {
         let owed = self.level(limit, now).min(0).unsigned_abs().div_ceil(MINUTE.unsigned_abs());
         u64::try_from(owed).unwrap_or(u64::MAX)
     }
 
-    /// What is in it at `now`.
+    /// Level at `now`.
     fn level(&self, limit: NonZeroU64, now: Duration) -> i128 {
         let passed = i128::from(nanoseconds(now).saturating_sub(self.then));
         let gained = i128::from(limit.get()).saturating_mul(passed);
@@ -120,7 +116,7 @@ fn nanoseconds(now: Duration) -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// How long a limit takes to gain so many units, rounded up.
+/// Time in which a limit gains this many units, rounded up.
 fn duration(units: i128, limit: NonZeroU64) -> Duration {
     let wait = units.max(0).unsigned_abs().div_ceil(u128::from(limit.get()));
     Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX))

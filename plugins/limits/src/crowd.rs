@@ -1,82 +1,83 @@
-//! The requests of a whole house: so many at work and so many bytes held at the
-//! same time, and a short fair queue for those that come when there is no room.
+//! Admission control of the gateway: maximum numbers of in-flight requests and of bytes held, with a short fair queue
+//! for requests over the capacity.
 //!
-//! - The last eighth of the places is for accounts that have less than an eighth
-//!   of them: who takes everything leaves a way in for everybody else.
-//! - The last quarter of the bytes is for small bodies: long ones cannot keep
-//!   them out, however slowly they come.
-//! - Whoever waits does not fit at that moment; who comes and fits passes nobody
-//!   that could have gone.
+//! - The last eighth of the permits is reserved for accounts that hold less than an eighth: one account cannot block
+//!   the others.
+//! - The last quarter of the bytes is reserved for small bodies: large bodies cannot block them, however slowly they
+//!   arrive.
+//! - A queued request does not fit at that moment; a new request that fits does not overtake a queued request that
+//!   would fit.
 
 use crate::fair::{Fair, Joined};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Bodies above this are long, in bytes.
+/// Size above which a body is large, in bytes.
 pub const LONG: usize = 256 << 10;
 
-/// How much a house takes on.
+/// Capacity of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ceiling {
-    /// Requests at the same time.
+    /// Maximum number of requests in flight.
     pub requests: usize,
-    /// Bytes that they hold together.
+    /// Maximum number of bytes held by all requests.
     pub bytes: usize,
-    /// Requests that wait.
+    /// Maximum number of queued requests.
     pub queue: usize,
 }
 
-/// Who is in, and who waits.
+/// State of admission: requests in flight and queued requests.
 #[derive(Debug)]
 pub struct Crowd<W> {
     ceiling: Ceiling,
     requests: usize,
     bytes: usize,
-    /// Requests at work by account.
+    /// Number of requests in flight by account.
     own: HashMap<Arc<str>, usize>,
     queue: Fair<(usize, W)>,
 }
 
-/// What a request is told that did not fit.
+/// Result of queueing a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Queued<W> {
-    /// It waits, under this number. Whoever had to go for it is told so.
+    /// Queued under this number, with the waiter evicted from the queue for it, which must be notified.
     Waits(u64, Option<W>),
-    /// Too many wait already.
+    /// Queue full.
     Full,
 }
 
 impl<W> Crowd<W> {
-    /// An empty house.
+    /// Returns an empty state with this capacity.
     #[must_use]
     pub fn new(ceiling: Ceiling) -> Self {
         Self { ceiling, requests: 0, bytes: 0, own: HashMap::new(), queue: Fair::default() }
     }
 
-    /// Another ceiling from now on; who is in stays.
+    /// Sets another capacity; requests in flight stay.
     pub const fn configure(&mut self, ceiling: Ceiling) {
         self.ceiling = ceiling;
     }
 
-    /// Requests at work.
+    /// Number of requests in flight.
     #[must_use]
     pub const fn requests(&self) -> usize {
         self.requests
     }
 
-    /// Bytes that are held.
+    /// Number of bytes held.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Requests that wait.
+    /// Number of queued requests.
     #[must_use]
     pub const fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// Seven eighths of the places or of the bytes are taken, or somebody waits: what is in no hurry gives way.
+    /// True if seven eighths of the permits or bytes are in use, or if requests are queued: low-priority work must
+    /// yield.
     #[must_use]
     pub fn is_crowded(&self) -> bool {
         let near = |taken: usize, most: usize| taken >= most - most / 8;
@@ -85,7 +86,7 @@ impl<W> Crowd<W> {
             || near(self.bytes, self.ceiling.bytes)
     }
 
-    /// A request with a body of so many bytes comes in, if it fits.
+    /// Admits a request with a body of this many bytes if it fits; returns true if so.
     pub fn enter(&mut self, whose: &Arc<str>, bytes: usize) -> bool {
         let fits = self.fits(whose, bytes);
         if fits {
@@ -94,7 +95,7 @@ impl<W> Crowd<W> {
         fits
     }
 
-    /// It waits, as it did not fit.
+    /// Queues a request that did not fit.
     pub fn join(&mut self, whose: &Arc<str>, bytes: usize, waiter: W) -> Queued<W> {
         match self.queue.join(whose, (bytes, waiter), self.ceiling.queue) {
             Joined::Waits(number, gone) => Queued::Waits(number, gone.map(|(_, waiter)| waiter)),
@@ -102,12 +103,12 @@ impl<W> Crowd<W> {
         }
     }
 
-    /// It waits no longer, whether or not it still did.
+    /// Removes a request from the queue, if it is still queued.
     pub fn forget(&mut self, whose: &Arc<str>, number: u64) {
         self.queue.leave(whose, number);
     }
 
-    /// The next of those who wait that fits; it is in from now on. To be asked until nobody is left.
+    /// Admits the next queued request that fits. Callers repeat this until it returns `None`.
     pub fn admit(&mut self) -> Option<(Arc<str>, usize, W)> {
         let mut found = None;
         let (ceiling, requests, held, own) = (self.ceiling, self.requests, self.bytes, &self.own);
@@ -123,7 +124,7 @@ impl<W> Crowd<W> {
         Some((whose, bytes, waiter))
     }
 
-    /// Who is in holds so many bytes more, if they fit.
+    /// Adds bytes to an admitted request if they fit; returns true if so.
     pub const fn grow(&mut self, bytes: usize) -> bool {
         let fits = self.bytes.saturating_add(bytes) <= self.ceiling.bytes;
         if fits {
@@ -132,12 +133,12 @@ impl<W> Crowd<W> {
         fits
     }
 
-    /// So many bytes are held no longer.
+    /// Releases bytes of a request.
     pub const fn shrink(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
-    /// A request is over, with all that it held.
+    /// Releases an admitted request with all its bytes.
     pub fn leave(&mut self, whose: &Arc<str>, bytes: usize) {
         self.requests = self.requests.saturating_sub(1);
         self.shrink(bytes);
@@ -164,7 +165,7 @@ impl<W> Crowd<W> {
     }
 }
 
-/// Whether a request fits beside `requests` that hold so many bytes, `own` of them of its account.
+/// True if a request fits besides `requests` that hold `held` bytes, `own` of which belong to its account.
 const fn room(ceiling: Ceiling, requests: usize, held: usize, own: usize, bytes: usize) -> bool {
     let eighth = ceiling.requests / 8;
     let places = requests < ceiling.requests - eighth || (requests < ceiling.requests && own < eighth);

@@ -1,13 +1,13 @@
-//! A queue in which accounts take turns, however many of its own each has
-//! waiting, and from which the greediest is the first to be sent away.
+//! Queue that serves accounts round-robin, regardless of their number of waiters, and evicts from the account with the
+//! most waiters first.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Who waits.
+/// Fair queue of waiters.
 #[derive(Debug)]
 pub struct Fair<W> {
-    /// Accounts that wait, the next first.
+    /// Accounts with waiters, the next first.
     ring: VecDeque<Arc<str>>,
     lines: HashMap<Arc<str>, VecDeque<(u64, W)>>,
     waiting: usize,
@@ -20,30 +20,30 @@ impl<W> Default for Fair<W> {
     }
 }
 
-/// What a newcomer is told.
+/// Result of queueing a waiter.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Joined<W> {
-    /// It waits, under this number. Whoever had to go for it is told so.
+    /// Queued under this number, with the waiter evicted for it, which must be notified.
     Waits(u64, Option<W>),
-    /// There is no room, and nobody has more waiting than it would have.
+    /// Queue full, and no account has more waiters than this account would have.
     Full,
 }
 
 impl<W> Fair<W> {
-    /// How many wait.
+    /// Number of waiters.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.waiting
     }
 
-    /// Nobody waits.
+    /// True if there are no waiters.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.waiting == 0
     }
 
-    /// Waits behind those of its own account. Where `most` wait already, the youngest of the account that
-    /// has the most waiting goes, if that leaves both alike or nearer to it.
+    /// Queues a waiter behind those of its account. If the queue has `most` waiters, the newest of the account with the
+    /// most waiters is evicted, provided that this account still has at least as many as the new waiter's.
     pub fn join(&mut self, whose: &Arc<str>, waiter: W, most: usize) -> Joined<W> {
         let mut gone = None;
         if self.waiting >= most {
@@ -62,8 +62,8 @@ impl<W> Fair<W> {
         Joined::Waits(self.number, gone)
     }
 
-    /// The next that may go: accounts in turn, within an account first come first served. Of an account
-    /// whose first may not go, nobody does.
+    /// Removes the next waiter for which `may` returns true: accounts round-robin, within an account first in, first
+    /// out. If the first waiter of an account may not proceed, its other waiters are skipped.
     pub fn take(&mut self, mut may: impl FnMut(&Arc<str>, &W) -> bool) -> Option<W> {
         let lines = &self.lines;
         let at = self.ring.iter().position(|whose| {
@@ -81,7 +81,7 @@ impl<W> Fair<W> {
         Some(waiter)
     }
 
-    /// Waits no longer; `None` if it does not wait any more.
+    /// Removes a waiter; `None` if it is no longer queued.
     pub fn leave(&mut self, whose: &Arc<str>, number: u64) -> Option<W> {
         let line = self.lines.get_mut(whose)?;
         let at = line.binary_search_by_key(&number, |(known, _)| *known).ok()?;
@@ -100,7 +100,7 @@ impl<W> Fair<W> {
         Some(waiter)
     }
 
-    /// Somebody of an account is no longer in its line.
+    /// Updates the counts after a waiter of an account was removed.
     fn left(&mut self, whose: &Arc<str>) {
         self.waiting -= 1;
         if self.lines.get(whose).is_some_and(VecDeque::is_empty) {

@@ -1,21 +1,19 @@
-//! Limits: what a key or an account may use up in a minute, at once, in a day
-//! and in a month. Pure: no clock, no lock, no float.
+//! Usage limits of a key or an account: per minute, in flight, per day and per month. Pure functions of their
+//! arguments: no clock, no lock, no floating point.
 //!
-//! - [`Meter`]: one key's or one account's use; [`admit`] takes from both before the work;
-//! - [`Bucket`]: requests or tokens per minute, exact to the billionth of a second;
-//! - [`Spend`]: money in the running day and month;
-//! - [`Outputs`]: the ninetieth percentile of a key's own answers, for asks without a cap;
-//! - [`Crowd`]: the requests and bytes of the whole house, and who waits for room in it;
-//! - [`Fair`]: a queue in which accounts take turns.
+//! - [`Meter`]: usage of one key or account; [`admit`] reserves from both before the request is sent;
+//! - [`Bucket`]: token bucket for requests or tokens per minute, exact to the nanosecond;
+//! - [`Spend`]: money spent in the current day and month;
+//! - [`Outputs`]: the 90th percentile of a key's answer lengths, for requests without a cap;
+//! - [`Crowd`]: in-flight requests and bytes of the gateway, with a queue for admission;
+//! - [`Fair`]: a queue that serves accounts round-robin.
 //!
-//! **Reserve, then settle.** Before the work a meter takes what the ask may
-//! use at most; afterwards the difference to what it did use goes back, or is
-//! taken too. While it is not known yet what it may use, it has its seat and its
-//! request alone. What is over the limit then is debt: the level is negative, and
-//! nothing passes until the minutes have paid for it. Nothing is forgiven.
+//! **Reserve, then settle.** Before a request is sent, a meter reserves the maximum that it may use; afterwards the
+//! difference to the actual usage is returned, or taken too. While the maximum is not known yet, the request holds only
+//! its concurrency permit and its request count. Usage over the limit becomes debt: the level is negative, and no
+//! request passes until it has refilled. Debt is never forgiven.
 //!
-//! **Time.** Every `now` is a `Duration` since 1970, UTC. A `now` that goes back
-//! is read as no time having passed.
+//! **Time.** Every `now` is a `Duration` since 1970, UTC. If `now` goes back, no time has passed.
 
 mod admit;
 mod bucket;

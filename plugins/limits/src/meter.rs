@@ -1,4 +1,4 @@
-//! One key's or one account's use of its limits: an ask meets all of them or takes from none.
+//! Usage of one key or account: a request passes all limits or changes none.
 
 use crate::bucket::{Bucket, Gauge, Wait};
 use crate::outputs::Outputs;
@@ -7,14 +7,14 @@ use penstock_contract::MicroCredits;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
-/// What may be used up. `None` is without limit.
+/// Limits of a key or account. `None` is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Requests per minute.
     pub requests: Option<NonZeroU64>,
     /// Tokens per minute, input and output together.
     pub tokens: Option<NonZeroU64>,
-    /// Requests at the same time.
+    /// Requests in flight.
     pub concurrent: Option<NonZeroU32>,
     /// Micro-credits per day.
     pub day: Option<NonZeroU64>,
@@ -22,21 +22,21 @@ pub struct Limits {
     pub month: Option<NonZeroU64>,
 }
 
-/// A limit's name.
+/// Kind of limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// Requests per minute.
     Requests,
     /// Tokens per minute.
     Tokens,
-    /// Requests at the same time.
+    /// Requests in flight.
     Concurrent,
-    /// The money budget of a day or a month.
+    /// Money budget of a day or a month.
     Budget(Period),
 }
 
 impl Limit {
-    /// Its name in refusals, lists and metrics.
+    /// Name in errors, lists and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -49,77 +49,77 @@ impl Limit {
     }
 }
 
-/// Which limits a piece of work meets.
+/// Class of work, which determines the limits that apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Work {
-    /// A request whose client waits for the answer: all limits.
+    /// Request of a waiting client: all limits apply.
     #[default]
     Request,
-    /// A line of a batch: the budgets alone.
+    /// Line of a batch: only the budgets apply.
     BatchLine,
 }
 
-/// What an ask may use at most.
+/// Maximum usage of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Tokens of the prompt, as far as known.
     pub input: u64,
-    /// Tokens of the answer, at most or as usual.
+    /// Tokens of the answer: the maximum, or an estimate.
     pub output: u64,
-    /// Micro-credits for both.
+    /// Cost of both in micro-credits.
     pub money: MicroCredits,
 }
 
-/// What an ask did use.
+/// Actual usage of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// Tokens of the prompt.
     pub input: u64,
     /// Tokens of the answer.
     pub output: u64,
-    /// Micro-credits that were charged.
+    /// Charged micro-credits.
     pub money: MicroCredits,
 }
 
-/// What was taken for an ask; goes back into [`Meter::settle`] or [`Meter::void`], once.
+/// Reservation of one request; passed to [`Meter::settle`] or [`Meter::void`] exactly once.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "what is held has to be settled or voided"]
+#[must_use = "a reservation must be settled or voided"]
 pub struct Held {
     tokens: Option<u64>,
     money: u64,
     seat: bool,
 }
 
-/// What a request takes by coming, before it is known what it may use; goes back into [`Meter::leave`], once.
+/// Provisional charge of a request whose maximum usage is not known yet; passed to [`Meter::leave`] exactly once.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "who has come in has to leave"]
+#[must_use = "a provisional charge must be released"]
 pub struct Entered {
     request: bool,
     seat: bool,
 }
 
-/// The limit that is longest in the way.
+/// Exceeded limit with the longest wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Denied {
-    /// Which one.
+    /// Kind of the limit.
     pub limit: Limit,
-    /// What it is: requests, tokens or micro-credits.
+    /// Value of the limit: requests, tokens or micro-credits.
     pub most: u64,
-    /// Until the same ask would pass.
+    /// Time until the same request would pass.
     pub wait: Wait,
 }
 
-/// How the limits per minute stand.
+/// Status of the limits per minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Requests.
+    /// Requests per minute.
     pub requests: Option<Gauge>,
-    /// Tokens.
+    /// Tokens per minute.
     pub tokens: Option<Gauge>,
 }
 
 impl Standing {
-    /// Of each limit the one of which less is left.
+    /// Combines two statuses: of each limit, the one with less remaining.
     #[must_use]
     pub fn tighter(self, other: Self) -> Self {
         let of = |a: Option<Gauge>, b: Option<Gauge>| match (a, b) {
@@ -130,46 +130,45 @@ impl Standing {
     }
 }
 
-/// What is taken of a minute's tokens for an ask: never more than there is in a full bucket.
+/// Tokens taken from the bucket for a request: at most the capacity of the bucket.
 fn tokens(limit: NonZeroU64, cost: &Cost) -> u64 {
     cost.input.saturating_add(cost.output).clamp(1, limit.get())
 }
 
-/// A charge or an estimate; neither is ever below zero.
+/// Converts a charge or an estimate to micro-credits; negative amounts become zero.
 fn micro(money: MicroCredits) -> u64 {
     u64::try_from(money.0).unwrap_or(0)
 }
 
-/// The use of one set of limits. The limits are an argument of every call:
-/// changed ones count at once, and what was used stays used.
+/// Usage of one set of limits. The limits are an argument of every call: changes take effect at once, and recorded
+/// usage stays.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     requests: Bucket,
     tokens: Bucket,
     spend: Spend,
-    /// Micro-credits held for work that is not settled.
+    /// Micro-credits reserved for work that is not settled.
     held: u64,
     working: u32,
-    /// Requests that were let through.
+    /// Number of admitted requests.
     passed: u64,
     outputs: Option<Box<Outputs>>,
 }
 
 impl Meter {
-    /// A meter that goes on from what was spent before.
+    /// Returns a meter that continues from stored spending.
     #[must_use]
     pub fn restored(spend: Spend) -> Self {
         Self { spend, ..Self::default() }
     }
 
-    /// Whether an ask would pass.
+    /// Checks whether a request would pass.
     ///
-    /// One whose prompt and longest answer are over the tokens of a minute
-    /// passes when the bucket is full, and its over-use becomes debt; one whose
-    /// prompt alone is over them never passes.
+    /// A request passes a full bucket if its prompt and longest answer together exceed the tokens per minute, and the
+    /// excess becomes debt. A request whose prompt alone exceeds them never passes.
     ///
     /// # Errors
-    /// Of the limits that are in the way the one that is so for longest.
+    /// Returns the exceeded limit with the longest wait.
     pub fn check(&self, limits: &Limits, cost: &Cost, work: Work, now: Duration) -> Result<(), Denied> {
         let mut worst = self.over_budget(limits, cost, now);
         let mut add = |limit, most, wait: Option<Wait>| {
@@ -197,13 +196,13 @@ impl Meter {
         worst.map_or(Ok(()), Err)
     }
 
-    /// The budget that does not cover so much more.
+    /// Returns the exceeded budget with the longest wait.
     fn over_budget(&self, limits: &Limits, cost: &Cost, now: Duration) -> Option<Denied> {
         let money = micro(cost.money);
         let budgets = [(Period::Day, limits.day), (Period::Month, limits.month)];
         let over = budgets.into_iter().filter_map(|(period, budget)| {
             let budget = budget?.get();
-            // An ask that costs nothing is no reason to let work through once all is spent.
+            // A request without cost is refused too once the budget is spent.
             let spent = self.spend.within(period, now).saturating_add(money.max(1));
             if spent.saturating_add(self.held) <= budget {
                 return None;
@@ -211,7 +210,7 @@ impl Meter {
             let wait = if money > budget {
                 Wait::Never
             } else if spent <= budget {
-                // It may come to less than is held for it, so nobody knows more than that it ends.
+                // The final cost may be lower than the reservation, so the wait ends with another request.
                 Wait::Seat
             } else {
                 Wait::For(period.end(now).saturating_sub(now))
@@ -221,8 +220,8 @@ impl Meter {
         over.max_by_key(|denied| denied.wait)
     }
 
-    /// Takes a request and a seat for an ask that is still to be looked at, so that no others are looked at beyond the
-    /// limits meanwhile; for asks that pass [`Meter::check`] at no cost.
+    /// Takes a request count and a permit for a request whose cost is not known yet, so that concurrent requests stay
+    /// within the limits meanwhile; the caller has checked [`Meter::check`] at zero cost.
     pub fn enter(&mut self, limits: &Limits, work: Work, now: Duration) -> Entered {
         if work == Work::BatchLine {
             return Entered { request: false, seat: false };
@@ -234,7 +233,7 @@ impl Meter {
         Entered { request: limits.requests.is_some(), seat: true }
     }
 
-    /// It has been looked at: all that it took by coming is there again, for [`Meter::take`] or for others.
+    /// Releases a provisional charge, before [`Meter::take`] or if the request was refused.
     pub fn leave(&mut self, entered: Entered, limits: &Limits, now: Duration) {
         if let Some(limit) = limits.requests.filter(|_| entered.request) {
             self.requests.settle(limit, 1, 0, now);
@@ -242,7 +241,7 @@ impl Meter {
         self.working = self.working.saturating_sub(u32::from(entered.seat));
     }
 
-    /// Takes what an ask may use from every limit; for asks that [`Meter::check`] lets through.
+    /// Reserves the maximum usage of a request from every limit; the caller has checked [`Meter::check`].
     pub fn take(&mut self, limits: &Limits, cost: &Cost, work: Work, now: Duration) -> Held {
         let money = micro(cost.money);
         self.held = self.held.saturating_add(money);
@@ -262,18 +261,18 @@ impl Meter {
         Held { tokens, money, seat: true }
     }
 
-    /// The work is done: what it used counts, and no longer what it might have.
+    /// Settles a reservation: replaces the reserved by the actual usage.
     pub fn settle(&mut self, held: Held, limits: &Limits, used: &Used, now: Duration) {
         self.give_back(&held, limits, used.input.saturating_add(used.output), now);
         self.spend.add(micro(used.money), now);
     }
 
-    /// Remembers how long an answer was, for asks without a cap.
+    /// Records the length of an answer, for requests without a cap.
     pub fn observe(&mut self, output: u64) {
         self.outputs.get_or_insert_default().observe(output);
     }
 
-    /// The work came to nothing: nothing was used but the request itself.
+    /// Voids a reservation: only the request itself counts as used.
     pub fn void(&mut self, held: Held, limits: &Limits, now: Duration) {
         self.give_back(&held, limits, 0, now);
     }
@@ -286,13 +285,13 @@ impl Meter {
         self.working = self.working.saturating_sub(u32::from(held.seat));
     }
 
-    /// What an answer without a cap will probably have, in tokens: the key's own ninetieth percentile.
+    /// Expected tokens of an answer without a cap: the 90th percentile of the key's own answers.
     #[must_use]
     pub fn usual_output(&self) -> u64 {
         self.outputs.as_ref().map_or_else(|| Outputs::default().p90(), |outputs| outputs.p90())
     }
 
-    /// How the limits per minute stand.
+    /// Status of the limits per minute.
     #[must_use]
     pub fn standing(&self, limits: &Limits, now: Duration) -> Standing {
         Standing {
@@ -301,25 +300,25 @@ impl Meter {
         }
     }
 
-    /// What is owed of the tokens per minute.
+    /// Debt of the tokens per minute.
     #[must_use]
     pub fn debt(&self, limits: &Limits, now: Duration) -> u64 {
         limits.tokens.map_or(0, |limit| self.tokens.debt(limit, now))
     }
 
-    /// Micro-credits spent in the running day and month.
+    /// Micro-credits spent in the current day and month.
     #[must_use]
     pub const fn spend(&self) -> &Spend {
         &self.spend
     }
 
-    /// Requests at work.
+    /// Number of requests in flight.
     #[must_use]
     pub const fn working(&self) -> u32 {
         self.working
     }
 
-    /// Requests that were let through since the meter was made.
+    /// Number of requests admitted since the meter was created.
     #[must_use]
     pub const fn passed(&self) -> u64 {
         self.passed

@@ -1,18 +1,18 @@
-//! How long a key's answers are: the ninetieth percentile of its last ones.
+//! Statistics of a key's answer lengths: the 90th percentile of its last answers.
 
-/// Answers that are remembered.
+/// Number of recorded answers.
 const KEPT: usize = 64;
-/// Answers below which there is no percentile worth the name.
+/// Minimum number of answers for a meaningful percentile.
 const FEW: usize = 8;
-/// What is assumed until then, in tokens.
+/// Assumed percentile until then, in tokens.
 const UNKNOWN: u64 = 1_024;
 
-/// The lengths of the last 64 answers, in tokens.
+/// Lengths of the last 64 answers, in tokens.
 #[derive(Clone, Debug)]
 pub struct Outputs {
-    /// As they came, the oldest replaced by the next.
+    /// Ring buffer in order of arrival.
     last: [u32; KEPT],
-    /// The same by size, so that a new one moves a few others and sorts nothing.
+    /// Same lengths in ascending order, updated by moving a few elements instead of sorting.
     sorted: [u32; KEPT],
     count: u8,
     next: u8,
@@ -25,18 +25,18 @@ impl Default for Outputs {
 }
 
 impl Outputs {
-    /// Remembers an answer's length.
+    /// Records the length of an answer.
     pub fn observe(&mut self, tokens: u64) {
         let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
         let (place, count) = (usize::from(self.next), usize::from(self.count));
         let Some(oldest) = self.last.get_mut(place) else { return };
         let oldest = std::mem::replace(oldest, tokens);
-        // The end of those that stay: the new one goes in below it, the oldest goes out.
+        // Index of the oldest length, which is removed; the new one is inserted at `into`.
         let out = if count < KEPT { count } else { self.sorted.partition_point(|known| *known < oldest) };
         let known = self.sorted.get(..count).unwrap_or_default();
         let into = known.partition_point(|known| *known < tokens);
         let into = if into > out {
-            // What lies between moves down by one.
+            // The lengths between the two indices move down by one.
             self.sorted.copy_within(out + 1..into, out);
             into - 1
         } else {
@@ -50,8 +50,8 @@ impl Outputs {
         self.count = self.count.saturating_add(1).min(KEPT as u8);
     }
 
-    /// The ninetieth percentile by nearest rank, the smallest that at least 90 % do not exceed; 1,024 until
-    /// eight answers are known.
+    /// 90th percentile by nearest rank: the smallest length that at least 90 % do not exceed; 1,024 until eight answers
+    /// are recorded.
     #[must_use]
     pub fn p90(&self) -> u64 {
         let count = usize::from(self.count);

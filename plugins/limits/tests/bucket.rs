@@ -1,4 +1,4 @@
-//! A bucket against one that is filled by hand, a millisecond at a time.
+//! Comparison of the bucket with a reference that fills millisecond by millisecond.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_limits::{Bucket, Wait};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const START: u64 = 1_763_800_000_000;
 
-/// In sixty-thousandths of a token, so that a millisecond gains exactly the limit.
+/// Level in sixty-thousandths of a token, so that a millisecond gains exactly the limit.
 struct ByHand {
     limit: i128,
     level: i128,
@@ -41,7 +41,7 @@ fn at(milliseconds: u64) -> Duration {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Any order of waiting, taking and settling: the same level, the same debt, the same wait.
+    /// Any order of waiting, taking and settling gives the same level, debt and wait as the reference.
     #[test]
     fn it_agrees_with_one_filled_by_hand(
         most in 1..5_000_u64,
@@ -61,7 +61,7 @@ proptest! {
                 bucket.settle(most, amount, used, at(now));
                 hand.level = (hand.level + (i128::from(amount) - i128::from(used)) * 60_000).min(hand.limit * 60_000);
             } else if let Some(Wait::For(wait)) = wait {
-                // True to the nanosecond: then it passes, and just before it does not.
+                // The wait is exact to the nanosecond: the request passes then, and not just before.
                 let then = at(now) + wait;
                 prop_assert_eq!(bucket.wait(most, amount, then), None);
                 prop_assert!(bucket.wait(most, amount, then - Duration::from_nanos(1)).is_some());
@@ -76,7 +76,7 @@ proptest! {
         }
     }
 
-    /// However many ask and however they are spread: never more pass than may.
+    /// The number of passing requests never exceeds the limit, for any number and timing of requests.
     #[test]
     fn a_limit_lets_through_what_it_says(
         most in 1..600_u64,
@@ -86,7 +86,7 @@ proptest! {
         let (mut now, mut passed) = (START, 0_u128);
         for pause in pauses {
             now += pause;
-            // Ask until it refuses, so that never a token lies unused.
+            // Requests continue until one is refused, so that no token is unused.
             while bucket.wait(most, 1, at(now)).is_none() {
                 bucket.take(most, 1, at(now));
                 passed += 1;
@@ -121,7 +121,7 @@ fn debt_is_paid_by_the_minutes_and_not_forgiven() {
     assert_eq!(bucket.debt(most, at(START)), 350);
     assert_eq!(bucket.debt(most, at(START + 60_000)), 250);
     assert_eq!(bucket.wait(most, 1, at(START)), Some(Wait::For(Duration::from_millis(351 * 600))));
-    // A higher limit pays faster; what is owed stays owed.
+    // A higher limit refills faster; the debt stays.
     assert_eq!(bucket.debt(limit(350), at(START)), 350);
     assert_eq!(bucket.gauge(limit(350), at(START + 60_000)).remaining, 0);
 }

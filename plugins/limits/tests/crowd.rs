@@ -1,4 +1,4 @@
-//! Many clients of one key at the same time: what passes is what may, exactly.
+//! Tests of many concurrent clients of one key: the number of admitted requests is exact.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_contract::MicroCredits;
@@ -11,9 +11,10 @@ use std::time::Duration;
 const CLIENTS: usize = 64;
 const NOW: Duration = Duration::from_secs(1_763_812_800);
 
-/// 64 clients ask `asks` times each, at one instant; how many passed. Each holds its pass while `during` runs.
+/// Number of admitted requests when 64 clients send `asks` requests each at the same time. Each request holds its
+/// reservation while `during` runs.
 fn crowd(limits: &Limits, shared: &Limits, cost: &Cost, asks: usize, during: impl Fn() + Sync) -> u64 {
-    // The account's lock first, then the key's, as the house does it.
+    // The account is locked before the key, as in the gateway.
     let (account, key) = (Mutex::new(Meter::default()), Mutex::new(Meter::default()));
     let (passed, start) = (AtomicU64::new(0), Barrier::new(CLIENTS));
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Whoever waits gets a turn: accounts alike, nobody lost, never more than fits.
+//! Tests of fairness: accounts are treated alike, no waiter is lost, and the capacity is respected.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_limits::{Ceiling, Crowd, Fair, Joined, LONG, Queued};
@@ -97,8 +97,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Against a plain list of who is in and who waits: never above the ceiling, every waiter is told exactly one
-    /// thing, and nobody waits who would fit.
+    /// Comparison with a plain list of admitted and waiting requests: the capacity is respected, every waiter gets
+    /// exactly one result, and no request that fits stays queued.
     #[test]
     fn nobody_is_lost_and_nothing_is_over_the_ceiling(steps in prop::collection::vec(step(), 1..300)) {
         let mut house: Crowd<u64> = Crowd::new(SMALL);

@@ -1,4 +1,4 @@
-//! Meters against a simple model: any order of asking, settling and giving up.
+//! Comparison of meters with a simple model, for any order of requests, settling and voiding.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_contract::MicroCredits;
@@ -37,17 +37,17 @@ fn ask_as(
     admit(Metered { meter: key, limits }, account, cost, work, now)
 }
 
-/// Tokens and money as plain sums; requests and time are the bucket's own tests.
+/// Tokens and money as plain sums; requests and time are tested with the bucket.
 #[derive(Default)]
 struct Sums {
     open: Vec<(Admitted, Cost)>,
     spent: u64,
-    /// Tokens taken and not given back.
+    /// Tokens reserved and not released.
     tokens: i128,
 }
 
 proptest! {
-    /// In a moment without time: tokens, seats and money are conserved, and a limit holds exactly.
+    /// While no time passes, tokens, permits and money are conserved, and limits hold exactly.
     #[test]
     fn sums_are_conserved(
         steps in proptest::collection::vec((0..4_u8, 0..400_u64, 0..400_u64, 0..50_i64, any::<prop::sample::Index>()), 1..120),
@@ -77,7 +77,7 @@ proptest! {
                 let (admitted, cost) = sums.open.swap_remove(which.index(sums.open.len()));
                 sums.tokens -= i128::from((cost.input + cost.output).clamp(1, tokens));
                 if what == 2 {
-                    // Used is not what was asked for: less, or more.
+                    // The actual usage is lower or higher than the reservation.
                     let used = Used { input: cost.input, output, money: MicroCredits(money) };
                     meter.settle(admitted.key, &limits, &used, NOON);
                     sums.tokens += i128::from(cost.input + output);
@@ -93,7 +93,7 @@ proptest! {
         }
     }
 
-    /// The wait that is told is true: then the ask passes, and not a nanosecond before.
+    /// The returned wait is exact: the request passes after it, and not a nanosecond before.
     #[test]
     fn the_wait_is_true(
         asks in proptest::collection::vec((1..300_u64, 0..300_u64, 0..700_u64, 0..40_i64, 0..20_u64), 1..60),
@@ -143,7 +143,7 @@ proptest! {
         }
     }
 
-    /// The ninetieth percentile is what sorting says.
+    /// The 90th percentile equals the result of sorting.
     #[test]
     fn the_percentile_is_that_of_the_last_answers(lengths in proptest::collection::vec(0..9_000_u64, 0..200)) {
         let mut outputs = Outputs::default();
@@ -181,7 +181,7 @@ fn a_refused_ask_takes_from_neither_the_key_nor_the_account() {
     assert_eq!((standing.requests.unwrap().remaining, standing.tokens.unwrap().remaining), (9, 900));
     assert_eq!((key.working(), key.passed(), account.passed()), (1, 1, 1));
     key.void(first.key, &own, NOON);
-    // The request was made, though nothing came of it.
+    // The request counts, although it was voided.
     let standing = key.standing(&own, NOON);
     assert_eq!((standing.requests.unwrap().remaining, standing.tokens.unwrap().remaining), (9, 1_000));
 }
@@ -199,7 +199,7 @@ fn who_is_looked_at_has_a_seat_and_a_request_and_gives_both_back() {
     assert_eq!((key.working(), remaining(&key)), (0, 2));
     let taken = ask(&mut key, &limits, &cost(1, 1, 0), NOON).unwrap();
     key.void(taken.key, &limits, NOON);
-    // A limit that came meanwhile gets nothing that was not taken from it, and one that went is not missed.
+    // A limit that was added meanwhile gets nothing back that was not taken from it, and a removed one is ignored.
     let entered = key.enter(&Limits::default(), Work::Request, NOON);
     key.leave(entered, &limits, NOON);
     assert_eq!((key.working(), remaining(&key)), (0, 1));
@@ -264,7 +264,7 @@ fn a_budget_that_only_open_work_holds_is_no_wait_until_midnight() {
     assert_eq!(wait(&key, 70).1, Wait::Seat);
     assert_eq!(wait(&key, 71).1, Wait::For(Duration::from_secs(43_200)), "what is spent is spent");
     assert_eq!(wait(&key, 0).1, Wait::Seat);
-    // The longest is told: the day would only have to wait for the open work.
+    // The longest wait is returned: the day's budget would only wait for open requests.
     let spent = Limits { month: some(40), ..limits };
     let denied = ask(&mut key.clone(), &spent, &cost(1, 1, 20), NOON).unwrap_err().1;
     assert!(
@@ -292,7 +292,7 @@ fn a_budget_begins_anew_when_its_window_ends() {
     );
     let tomorrow = NOON + Duration::from_secs(43_200);
     spend(&mut key, 50, tomorrow).unwrap();
-    // Eight days of November are left: the month is longer in the way than the day would be.
+    // Eight days of November are left, so the month's budget has a longer wait than the day's.
     let (_, denied) = spend(&mut key, 1, tomorrow).unwrap_err();
     assert_eq!(
         (denied.limit, denied.wait),
@@ -315,7 +315,7 @@ fn what_was_spent_before_a_restart_counts_within_its_window_only() {
     assert_eq!(spend.within(Period::Month, december), 0);
     let mut spend = spend;
     spend.add(5, december);
-    // A clock that goes back finds no old window.
+    // If the clock goes back, there is no earlier window.
     spend.add(5, NOON);
     assert_eq!((spend.within(Period::Day, december), spend.within(Period::Month, december)), (10, 10));
 }

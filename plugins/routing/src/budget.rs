@@ -1,20 +1,19 @@
-//! The retry budget of the house: retries must not become a storm.
+//! Retry budget of the gateway, which prevents retry storms.
 
 use std::time::Duration;
 
 const SLICES: usize = 10;
-/// Thousandths of a retry that each request earns.
+/// Thousandths of a retry earned by each request.
 const EARNED: u64 = 200;
-/// Thousandths of a retry that each second earns.
+/// Thousandths of a retry earned per second.
 const DRIP: u64 = 3_000;
 
-/// A retry is granted while, in the ten seconds up to it (the current second
-/// and the nine before), it included,
-/// `retries <= 0.2 * requests + 30`.
+/// Retry budget over the last ten seconds (the current second and the nine before). A retry is granted while, itself
+/// included, `retries <= 0.2 * requests + 30`.
 ///
-/// So, when everything fails, providers see at most 1.2 times the requests
-/// plus 3 a second, and a quiet house still affords its few. Ten seconds let a
-/// provider that goes silent under load be routed around in one piece.
+/// If everything fails, providers therefore receive at most 1.2 times the requests plus 3 per second, and a gateway
+/// with few requests can still retry. A window of ten seconds allows one burst of retries when a provider stops
+/// responding under load.
 #[derive(Clone, Debug, Default)]
 pub struct RetryBudget {
     slices: [Slice; SLICES],
@@ -22,27 +21,27 @@ pub struct RetryBudget {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Slice {
-    /// Which second since the origin.
+    /// Second since the origin of time.
     second: u64,
     requests: u64,
     spent: u64,
 }
 
 impl RetryBudget {
-    /// Nothing earned but the drip.
+    /// Returns a budget without recorded requests.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A request (not a retry) begins.
+    /// Records the start of a request (not of a retry).
     pub fn on_request(&mut self, now: Duration) {
         if let Some(slice) = self.current(now) {
             slice.requests = slice.requests.saturating_add(1);
         }
     }
 
-    /// Takes one retry. False when there is none left: do not retry.
+    /// Takes one retry. Returns false if none is left; the caller must not retry then.
     pub fn try_spend(&mut self, now: Duration) -> bool {
         let granted = self.left(now) > 0;
         if granted && let Some(slice) = self.current(now) {
@@ -51,7 +50,7 @@ impl RetryBudget {
         granted
     }
 
-    /// Whole retries left at `now`.
+    /// Number of whole retries left at `now`.
     #[must_use]
     pub fn left(&self, now: Duration) -> u64 {
         let window = SLICES as u64;

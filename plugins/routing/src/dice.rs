@@ -1,4 +1,4 @@
-//! Chance from a seed: splitmix64 (Steele, Lea, Flood 2014). Not for secrets.
+//! Pseudo-random numbers from a seed: splitmix64 (Steele, Lea, Flood 2014). Not for secrets.
 
 #[derive(Debug)]
 pub(crate) struct Dice(u64);
@@ -16,7 +16,7 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`; 0 when `bound` is 0. Its bias is under `bound` / 2^64.
+    /// Random number below `bound`; 0 if `bound` is 0. The bias is less than `bound` / 2^64.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         let wide = u128::from(self.roll()) * u128::from(bound);
         u64::try_from(wide >> 64).unwrap_or(0)

@@ -1,42 +1,43 @@
-//! Exploration: now and then a request goes first to an offer of which too little is known, so that a faster one is
-//! found even where its price keeps it from being asked.
+//! Exploration: a small share of the requests goes first to an offer without recent measurements, so that a faster
+//! offer is found even if its price ranks it low.
 //!
-//! What it may cost is bounded. One request in [`ONE_IN`] at most, and only under a flavor that
-//! [explores](crate::Flavor::explores); an offer that is well, idle and has not just failed; a price of at most
-//! [`MOST_TIMES_THE_PRICE`] that of the offer that would have been asked. One good answer ends it for
-//! [`FRESH`]. The request itself is safe: if the explored offer fails, the plan goes on as it would have.
+//! The cost is bounded: at most one request in [`ONE_IN`], only under a flavor that
+//! [explores](crate::Flavor::explores), only to a healthy idle offer that has not just failed, at a price of at most
+//! [`MOST_TIMES_THE_PRICE`] times that of the regular choice. One good answer ends the exploration of an offer for
+//! [`FRESH`]. The request itself is safe: if the explored offer fails, the plan continues with its regular order.
 
 use crate::breaker::Health;
 use crate::dice::Dice;
 use crate::plan::Candidate;
 use std::time::Duration;
 
-/// Figures older than this are to be renewed.
+/// Maximum age of measurements; older ones are renewed.
 pub const FRESH: Duration = Duration::from_secs(600);
 
-/// Requests of which one may explore.
+/// Number of requests per exploration.
 pub const ONE_IN: u64 = 50;
 
-/// The dearest offer that is explored, by the price of the one that would be asked.
+/// Maximum price of an explored offer, as a multiple of the price of the regular choice.
 pub const MOST_TIMES_THE_PRICE: f64 = 2.0;
 
-/// The largest prompt that explores, in tokens.
+/// Maximum prompt size of an exploring request, in tokens.
 pub const MAX_PROMPT: u64 = 1_000;
 
-/// A share of failures above this is too fresh a failure: one alone is a third ([`Breaker::failing`](crate::Breaker::failing)).
+/// Failure ratio above which an offer is not explored; a single recent failure gives one third
+/// ([`Breaker::failing`](crate::Breaker::failing)).
 const FAILING: f64 = 0.3;
 
-/// Explorations that a model's requests have earned: at any time at most one, or one in [`ONE_IN`] if that is more.
-/// Unused ones are not saved up.
+/// Exploration budget of a model: at any time at most one exploration, or one in [`ONE_IN`] requests if that is more.
+/// Unused explorations are not saved.
 #[derive(Clone, Debug, Default)]
 pub struct Explorations {
-    /// Requests that could have explored, as far as they count.
+    /// Number of requests that could have explored, limited so that nothing is saved.
     requests: u64,
     explored: u64,
 }
 
 impl Explorations {
-    /// None so far; the first is granted at once.
+    /// Returns a new budget; the first exploration is granted at once.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -48,7 +49,7 @@ impl Explorations {
         self.requests = self.requests.saturating_add(1).min(most);
     }
 
-    /// Takes one exploration. False if too few requests came since the last.
+    /// Takes one exploration. Returns false if too few requests came since the last one.
     pub fn try_explore(&mut self) -> bool {
         let granted = self.explored < (self.requests / ONE_IN).max(1);
         self.explored = self.explored.saturating_add(u64::from(granted));
@@ -56,12 +57,12 @@ impl Explorations {
     }
 }
 
-/// The offer that is to be explored instead of `first`, the one that the plan would ask; `None` if there is none. Of
-/// several the one that was never measured, or whose figures are oldest; equals by chance.
+/// Selects the offer to explore instead of `first`, the regular choice of the plan; `None` if there is none. Prefers an
+/// offer without measurements, then the oldest measurements; ties are broken at random.
 #[must_use]
 pub fn explore(candidates: &[Candidate], first: usize, seed: u64) -> Option<usize> {
     let first = candidates.iter().find(|one| one.offer == first)?;
-    // In an outage nobody experiments.
+    // No exploration during an outage.
     if first.health != Health::Healthy {
         return None;
     }

@@ -1,25 +1,21 @@
-//! Routing: which offer is asked first, what is asked next when it fails, and
-//! who is fit to be asked at all. Pure: nothing here reads a clock, rolls real
-//! dice or opens a socket.
+//! Routing: ranking of the offers for a request, retries after failures, and circuit breakers. Pure functions of their
+//! arguments: no clock, no random source, no I/O.
 //!
-//! - [`split`] and [`FLAVORS`]: the suffix of a model's name and what it weighs;
-//! - [`plan`]: candidates in, offers out, best first;
-//! - [`explore()`]: the small share of requests that measures what nobody would ask;
-//! - [`figures`]: how fast an offer has lately been, and what a model's last hour was like;
-//! - [`breaker`]: who is ejected, who rests, who may be probed;
-//! - [`budget`]: how many retries the house can afford;
-//! - [`course`]: the attempt planner of one request.
+//! - [`split`] and [`FLAVORS`]: flavor suffix of a model name and its weights;
+//! - [`plan`]: ranks candidates, best first;
+//! - [`explore()`]: directs a small share of the requests to offers without recent measurements;
+//! - [`figures`]: recent latency of an offer, and statistics of a model's last hour;
+//! - [`breaker`]: ejection, cooldown and probing of offers;
+//! - [`budget`]: retry budget of the gateway;
+//! - [`course`]: retry planner of one request.
 //!
-//! **Time.** Every `now` is a `Duration` since one origin that the house picks
-//! and keeps for all calls. The Unix epoch, read once at start, plus monotonic
-//! time since then is the right one: it never goes back while the process
-//! lives, and figures kept across a restart still know their age. A `now` that
-//! does go back is read as no time having passed.
+//! **Time.** Every `now` is a `Duration` since one origin that the gateway chooses once. The Unix epoch, read at start,
+//! plus monotonic time since then is suitable: it never goes back while the process lives, and statistics stored across
+//! a restart keep their age. If `now` does go back, no time has passed.
 //!
-//! **Chance.** Every `seed` is a random number by the house; the same seed
-//! gives the same result.
+//! **Randomness.** Every `seed` is a random number from the gateway; the same seed gives the same result.
 //!
-//! **Floats** order offers here. They never become money or billed energy.
+//! **Floating point** is used to rank offers only, never for money or billed energy.
 
 pub mod breaker;
 pub mod budget;

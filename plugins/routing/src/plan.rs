@@ -1,13 +1,12 @@
-//! The plan: able candidates in, their offers out, best first.
+//! Plan of a request: ranks the candidates, best first.
 //!
-//! Order: usable offers by score; under a flavor with an intensity limit the
-//! dirty ones after the clean; then those that rest, soonest first; then the
-//! ejected, least bad first. Nobody is dropped.
+//! Order: usable offers by score, where a flavor with an intensity limit puts the offers above it after the others;
+//! then offers in cooldown, the earliest end first; then ejected offers, the fewest failures first. No offer is
+//! dropped.
 //!
-//! Near-equal offers share the load by the power of two choices: of those
-//! within [`NEAR`] of the best score left, two are drawn and the less busy one
-//! comes first. So no flavor sends everything to one provider because it is a
-//! hair better, and two gateways with the same figures do not march in step.
+//! Offers with similar scores share the load by the power of two choices: of those within [`NEAR`] of the best
+//! remaining score, two are drawn at random and the less loaded one comes first. So a flavor does not send everything
+//! to one provider for a tiny advantage, and two gateways with the same statistics do not act in step.
 
 use crate::breaker::Health;
 use crate::dice::Dice;
@@ -15,42 +14,41 @@ use crate::flavor::Flavor;
 use crate::score::{self, CLEAN, DIRTY, Scored};
 use std::time::Duration;
 
-/// Scores (0 best, 1 worst) that differ by no more than this are equal: about
-/// 7 % of time or price for a flavor that weighs it 0.7.
+/// Maximum difference of scores (0 best, 1 worst) that count as equal: about 7 % of time or price for a flavor that
+/// weighs it 0.7.
 pub const NEAR: f64 = 0.05;
 
-/// An offer that is able and allowed to serve this request.
+/// Offer that can serve this request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
-    /// What [`plan`] calls it: an index of the house's own.
+    /// Gateway's index of the offer, returned by [`plan`].
     pub offer: usize,
     /// Expected price of this request in EUR, for comparison only; see [`price_hint`].
     pub price: f64,
-    /// Predicted seconds to the whole answer on an idle provider
-    /// ([`Figures::predict`](crate::Figures::predict)); `None` if unmeasured: it then
-    /// starts at the best of its peers, decays to their median, and has one seat.
+    /// Predicted seconds to the complete answer on an idle provider ([`Figures::predict`](crate::Figures::predict)).
+    /// `None` if unmeasured: the prediction then starts at the best of the other offers, decays to their median, and
+    /// the offer has capacity for one request.
     pub seconds: Option<f64>,
-    /// Time since its last good answer ([`Figures::age`](crate::Figures::age)); `None` without one.
+    /// Time since the last successful answer ([`Figures::age`](crate::Figures::age)); `None` without one.
     pub measured: Option<Duration>,
-    /// Time for which it could have been asked ([`Figures::known_for`](crate::Figures::known_for)).
+    /// Time since the offer became available ([`Figures::known_for`](crate::Figures::known_for)).
     pub known: Duration,
-    /// Requests that the offer is working on now.
+    /// Number of requests in flight at the offer.
     pub in_flight: u32,
-    /// Requests that it works on at once before they slow each other down;
-    /// 0 when unknown (then 32).
+    /// Number of concurrent requests that the offer serves without slowing down; 0 if unknown (then 32).
     pub seats: u32,
     /// Share of recent attempts that failed, 0 to 1 ([`Breaker::failing`](crate::Breaker::failing)).
     pub failing: f64,
-    /// Grams of CO2e per kWh of its grid; `NAN` when unknown, which counts as worst.
+    /// Grams of CO2e per kWh of its grid; `NAN` if unknown, which counts as worst.
     pub ci_g_per_kwh: f64,
     /// Renewable share of its grid, 0 to 1.
     pub renewable: f64,
-    /// What its breaker says ([`Breaker::health`](crate::Breaker::health)).
+    /// Health according to its breaker ([`Breaker::health`](crate::Breaker::health)).
     pub health: Health,
 }
 
 impl Candidate {
-    /// A healthy, idle newcomer; the rest by struct update.
+    /// Returns a healthy, idle offer without measurements; other fields are set by struct update.
     #[must_use]
     pub const fn new(offer: usize) -> Self {
         Self {
@@ -69,15 +67,15 @@ impl Candidate {
     }
 }
 
-/// EUR that a request would cost, for comparison only:
-/// `(prompt_tokens * input + output_tokens * output) / 1e6`, prices in EUR per million tokens.
+/// Price of a request in EUR, for comparison only: `(prompt_tokens * input + output_tokens * output) / 1e6`, prices in
+/// EUR per million tokens.
 #[must_use]
 pub fn price_hint(input: f64, output: f64, prompt_tokens: u64, output_tokens: u64) -> f64 {
     // Token counts are far below 2^53, where the conversion is exact.
     (prompt_tokens as f64 * input + output_tokens as f64 * output) / 1e6
 }
 
-/// All offers of `candidates`, best first.
+/// Returns all offers of `candidates`, best first.
 #[must_use]
 pub fn plan(flavor: &dyn Flavor, candidates: &[Candidate], seed: u64) -> Vec<usize> {
     let mut ranked = score::scores(flavor, candidates);
@@ -94,13 +92,13 @@ pub fn plan(flavor: &dyn Flavor, candidates: &[Candidate], seed: u64) -> Vec<usi
     ranked.iter().map(|one| one.offer).collect()
 }
 
-/// Reorders a sorted run so that near-equals come in drawn order.
+/// Reorders a sorted slice so that offers with similar scores come in random order.
 fn spread(mut run: &mut [Scored], dice: &mut Dice) {
     while let Some(best) = run.first() {
         let limit = best.score + NEAR;
         let near = run.iter().take_while(|one| one.score <= limit).count();
         let chosen = if near > 1 { less_busy(run, near, dice) } else { 0 };
-        // Keeps the others in order of score.
+        // The other offers keep their order by score.
         if let Some(head) = run.get_mut(..=chosen) {
             head.rotate_right(1);
         }
@@ -109,12 +107,12 @@ fn spread(mut run: &mut [Scored], dice: &mut Dice) {
     }
 }
 
-/// Two of the first `near`, the less busy of them.
+/// Index of the less loaded of two random offers among the first `near`.
 fn less_busy(run: &[Scored], near: usize, dice: &mut Dice) -> usize {
     let bound = u64::try_from(near).unwrap_or(u64::MAX);
     let first = dice.below(bound);
     let second = dice.below(bound.saturating_sub(1));
-    // Two different ones.
+    // The two indices differ.
     let second = if second >= first { second + 1 } else { second };
     let first = usize::try_from(first).unwrap_or(0);
     let second = usize::try_from(second).unwrap_or(0);

@@ -1,17 +1,16 @@
-//! The score of a candidate: 0 is best in every respect, 1 is worst.
+//! Score of a candidate: 0 is the best in every respect, 1 is the worst.
 //!
 //! `score = w_price * price + w_speed * time + w_environment * environment`, where
 //!
 //! - `price = 1 - best / own`, the expected price of this request;
-//! - `time = 1 - best / own`, of `seconds * (1 + in_flight / seats) / (1 - failing)`:
-//!   predicted seconds (and a grain of 50 ms), times queue depth, times the tries
-//!   that a good answer takes.
-//!   (A provider that fails fast is not a fast provider.)
+//! - `time = 1 - best / own`, of `seconds * (1 + in_flight / seats) / (1 - failing)`: predicted seconds (plus an offset
+//!   of 50 ms), times queue depth, times the number of attempts per successful answer. (A provider that fails fast is
+//!   not a fast provider.)
 //! - `environment = (1 - best / own of g/kWh) / 2 + (best renewable share - own) / 2`.
 //!
-//! Ratios to the best, not ranks: two offers that are one percent apart score
-//! one percent apart. "Best" is the best of those that may be asked now, so
-//! that a dead bargain does not make the living ones look alike.
+//! The terms are ratios to the best offer, not ranks: two offers that differ by one percent get scores that differ by
+//! one percent. "Best" covers the usable offers only, so that a cheap but unavailable offer does not make the others
+//! look equal.
 
 use crate::breaker::Health;
 use crate::figures::HALF_LIFE;
@@ -19,33 +18,33 @@ use crate::flavor::Flavor;
 use crate::plan::Candidate;
 use std::time::Duration;
 
-/// Seats of an offer that does not tell.
+/// Assumed capacity of an offer without a configured one.
 const SEATS: u32 = 32;
-/// More failures than this do not make an offer look slower still.
+/// Upper limit of the failure ratio in a score.
 const MOST_FAILING: f64 = 0.9;
 
-/// Seconds added to every prediction: a few milliseconds more or less, such as
-/// one connection that had to be opened, say nothing about a provider.
+/// Seconds added to every prediction, because differences of a few milliseconds, such as one new connection, carry no
+/// information about a provider.
 const GRAIN: f64 = 0.05;
 
-/// The rank of those that may be asked.
+/// Rank of usable offers.
 pub(crate) const CLEAN: u128 = 0;
-/// The rank of those that may be asked and are beyond the flavor's intensity limit.
+/// Rank of usable offers above the flavor's intensity limit.
 pub(crate) const DIRTY: u128 = 1;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scored {
     pub(crate) offer: usize,
-    /// Lower ranks come first, whatever the score.
+    /// Rank of the offer; lower ranks come first, regardless of the score.
     pub(crate) rank: u128,
     pub(crate) score: f64,
-    /// In flight by seats.
+    /// Requests in flight divided by the capacity.
     pub(crate) load: f64,
 }
 
 pub(crate) fn scores(flavor: &dyn Flavor, candidates: &[Candidate]) -> Vec<Scored> {
     let peers = Peers::of(candidates);
-    // The score's place holds the time until the best is known.
+    // `score` holds the expected time until the best time is known.
     let mut scored: Vec<Scored> = candidates
         .iter()
         .map(|one| {
@@ -70,7 +69,7 @@ pub(crate) fn scores(flavor: &dyn Flavor, candidates: &[Candidate]) -> Vec<Score
     scored
 }
 
-/// Usable, then resting (soonest first), then ejected (fewest failures, then soonest).
+/// Rank by health: usable, then in cooldown (earliest end first), then ejected (fewest failures, then earliest end).
 fn rank(health: &Health) -> u128 {
     let millis = |until: &Duration| u128::from(u64::try_from(until.as_millis()).unwrap_or(u64::MAX));
     match health {
@@ -80,7 +79,7 @@ fn rank(health: &Health) -> u128 {
     }
 }
 
-/// The best of each term.
+/// Best value of each term.
 struct Best {
     price: f64,
     time: f64,
@@ -89,13 +88,13 @@ struct Best {
 }
 
 impl Best {
-    /// Of those that may be asked, or of all if none may.
+    /// Best values of the usable offers, or of all if none is usable.
     fn of(candidates: &[Candidate], times: &[Scored]) -> Self {
         let none = times.iter().all(|one| one.rank != CLEAN);
         let start = Self { price: f64::INFINITY, time: f64::INFINITY, ci: f64::INFINITY, renewable: 0.0 };
         let counted = candidates.iter().zip(times).filter(|(_, one)| none || one.rank == CLEAN);
         counted.fold(start, |best, (one, timed)| Self {
-            // `min` and `max` pass over NaN.
+            // `min` and `max` ignore NaN.
             price: best.price.min(one.price),
             time: best.time.min(timed.score),
             ci: best.ci.min(one.ci_g_per_kwh),
@@ -104,7 +103,7 @@ impl Best {
     }
 }
 
-/// How far above the best, 0 to 1. What is no number is worst.
+/// Distance from the best value, 0 to 1. NaN counts as worst.
 fn above(best: f64, own: f64) -> f64 {
     if own <= best {
         0.0
@@ -119,8 +118,8 @@ fn share(one: &Candidate) -> f64 {
     if one.renewable.is_nan() { 0.0 } else { one.renewable.clamp(0.0, 1.0) }
 }
 
-/// Requests in flight by seats. A newcomer has one seat until its first answer
-/// is in: a median is a guess, and half of the traffic is too much to learn from.
+/// Requests in flight divided by the capacity. An unmeasured offer has capacity for one request until its first answer:
+/// its predicted time is a guess, and half of the traffic would be too much to test it.
 fn load(one: &Candidate) -> f64 {
     let seats = match (one.seconds, one.seats) {
         (None, _) => 1,
@@ -137,7 +136,7 @@ fn time(one: &Candidate, load: f64, peers: &Peers) -> f64 {
     seconds * (1.0 + load) / (1.0 - failing)
 }
 
-/// Predicted seconds of those that were measured.
+/// Predicted seconds of the measured offers.
 struct Peers {
     best: f64,
     median: f64,
@@ -148,7 +147,7 @@ impl Peers {
         let known = candidates.iter().filter_map(|one| one.seconds).filter(|seconds| seconds.is_finite());
         let mut known: Vec<f64> = known.collect();
         known.sort_unstable_by(f64::total_cmp);
-        // The mean of the middle two for an even number.
+        // For an even number, the median is the mean of the middle two.
         let upper = known.get(known.len() / 2);
         let lower = known.get(known.len().saturating_sub(1) / 2);
         match (known.first(), lower, upper) {
@@ -159,8 +158,8 @@ impl Peers {
         }
     }
 
-    /// The seconds that an unmeasured offer is taken for: the best of its peers, so that it is tried, and ever closer
-    /// to their median while nothing is learnt of it.
+    /// Assumed seconds of an unmeasured offer: first the best of the others, so that it is tried, then closer and
+    /// closer to their median as long as nothing is measured.
     fn start(&self, known: Duration) -> f64 {
         let hope = (-known.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2();
         self.median + (self.best - self.median) * hope

@@ -1,4 +1,4 @@
-//! Attempts as customers read them in `details.attempts`.
+//! Tests of the attempts in `details.attempts`, as customers read them.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use penstock_contract::{Fault, FaultKind};

@@ -1,4 +1,4 @@
-//! Ejection, rest and trial.
+//! Tests of ejection, cooldown and probes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_contract::{Code, Fault, FaultKind, Refusal};
@@ -264,7 +264,7 @@ fn a_longer_rest_is_not_cut_short_by_a_shorter_one_and_none_lasts_for_ever() {
     assert_eq!(breaker.resting_until(NOW), Some(NOW + Settings::default().longest_rest));
 }
 
-/// The client of a key, and the account that is `key / 10`.
+/// Client with this key, in the account `key / 10`.
 fn client(key: u64) -> Option<Client> {
     Some(Client { key, account: key / 10 })
 }
@@ -273,7 +273,7 @@ fn client(key: u64) -> Option<Client> {
 fn one_client_s_repeated_request_ejects_nobody_while_others_are_answered() {
     for (poison, other) in [(10, 20), (10, 11)] {
         let mut breaker = Breaker::default();
-        // A hundred failures a second for a minute; somebody else is answered every nine seconds.
+        // A hundred failures a second for a minute; another client succeeds every nine seconds.
         for tick in 0..6_000 {
             if tick % 900 == 0 {
                 breaker.on_result_of(at(tick * 10), Outcome::Good, client(other));

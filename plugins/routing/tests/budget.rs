@@ -1,4 +1,4 @@
-//! Retries are a fifth of the requests, plus three a second.
+//! Tests of the retry budget: a fifth of the requests, plus three per second.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_routing::RetryBudget;

@@ -1,4 +1,4 @@
-//! The rules of failover, one test each.
+//! Tests of the failover rules, one per rule.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_contract::{Code, Fault, FaultKind, Refusal};

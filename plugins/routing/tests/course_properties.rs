@@ -1,4 +1,4 @@
-//! What holds of every course, whatever faults it is fed.
+//! Properties of every retry planner, for any sequence of failures.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_contract::{Fault, FaultKind};

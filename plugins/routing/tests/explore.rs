@@ -1,4 +1,4 @@
-//! A small share of the requests measures what nobody would ask.
+//! Tests of exploration: a small share of the requests measures offers that would not be used otherwise.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_routing::{
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const NOW: Duration = Duration::from_secs(1_800_000_000);
 
-/// An offer of a simulated model: its price, and how it really is.
+/// Offer of a simulated model, with its price and its true speed.
 struct Offer {
     price: f64,
     first: f64,
@@ -40,7 +40,7 @@ impl Offer {
     }
 }
 
-/// How often each offer is asked by so many requests, one after the other; every request takes `pace`.
+/// Number of requests per offer, for this many requests one after the other, each of duration `pace`.
 fn asked(flavor: &dyn Flavor, offers: &mut [Offer], requests: u64, pace: Duration) -> Vec<u64> {
     let mut counts = vec![0; offers.len()];
     let mut explorations = Explorations::new();
@@ -63,11 +63,12 @@ fn asked(flavor: &dyn Flavor, offers: &mut [Offer], requests: u64, pace: Duratio
     counts
 }
 
-/// 400 ms and 200 tokens/s, which is known; beside it 20 ms and 2,000 tokens/s at not quite twice the price, which is not.
+/// Measured offer with 400 ms and 200 tokens/s, beside an unmeasured one with 20 ms and 2,000 tokens/s at not quite
+/// twice the price.
 fn slow_and_fast() -> Vec<Offer> {
     let mut offers = vec![Offer::new(1.0, 0.4, 200.0), Offer::new(1.9, 0.02, 2_000.0)];
     offers[0].answers(NOW);
-    // So long that its optimistic start is over: only exploration can find it.
+    // The initial optimistic estimate has expired, so only exploration can find the offer.
     offers[1].figures.known_for(NOW - Duration::from_secs(86_400));
     offers
 }
@@ -101,14 +102,14 @@ fn an_offer_of_more_than_twice_the_price_is_never_explored() {
 fn one_that_turns_out_to_be_slower_is_asked_again_every_ten_minutes_and_no_more_often() {
     let mut offers = vec![Offer::new(1.0, 0.02, 2_000.0), Offer::new(1.5, 0.4, 200.0)];
     offers[1].figures.known_for(NOW - Duration::from_secs(86_400));
-    // An hour at one request a second.
+    // Requests at one per second for an hour.
     let counts = asked(SPEED, &mut offers, 3_600, Duration::from_secs(1));
     assert!((5..=6).contains(&counts[1]), "{counts:?}");
 }
 
 #[test]
 fn whatever_fails_to_answer_at_most_one_request_in_fifty_explores() {
-    // None of the many others ever answers, so that all of them stay unmeasured.
+    // The other offers never answer, so all of them stay unmeasured.
     let mut known = Offer::new(1.0, 0.1, 100.0);
     known.answers(NOW);
     let candidates: Vec<Candidate> = std::iter::once(known.candidate(0, NOW))

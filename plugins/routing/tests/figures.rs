@@ -1,4 +1,4 @@
-//! What is remembered of speed, and for how long.
+//! Tests of the recorded latency and its expiry.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_routing::figures::{HALF_LIFE, STALE};

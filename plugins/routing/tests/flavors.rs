@@ -1,4 +1,4 @@
-//! Suffixes and what they weigh.
+//! Tests of flavor suffixes and their weights.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_contract::Kind;

@@ -1,4 +1,4 @@
-//! Who comes first.
+//! Tests of the order of a plan.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_routing::{
@@ -7,7 +7,7 @@ use penstock_routing::{
 use proptest::prelude::*;
 use std::time::Duration;
 
-/// Three places: a cheap and slow one, a dear and fast one, a clean one in between.
+/// Three offers: cheap and slow, expensive and fast, and clean in between.
 fn three() -> [Candidate; 3] {
     let place = |offer, price, seconds, ci_g_per_kwh, renewable| Candidate {
         price,
@@ -70,7 +70,7 @@ fn queue_depth_multiplies_the_predicted_time() {
         seats: 4,
         ..Candidate::new(offer)
     };
-    // 1 s at a queue of three times its seats is worse than 2 s at none.
+    // An offer with 1 s and a queue of three times its capacity is worse than one with 2 s and no queue.
     assert_eq!(plan(SPEED, &[queue(0, 1.0, 12), queue(1, 2.0, 0)], 7), [1, 0]);
     assert_eq!(plan(SPEED, &[queue(0, 1.0, 0), queue(1, 2.0, 0)], 7), [0, 1]);
 }
@@ -91,7 +91,7 @@ fn eco_puts_more_than_twice_the_best_intensity_last_whatever_its_renewable_share
         seconds: Some(1.0),
         ..Candidate::new(offer)
     };
-    // Nuclear and little wind; much wind and coal; in between and dear.
+    // Grids: nuclear with little wind; much wind with coal; an expensive one in between.
     let candidates = [grid(0, 30.0, 0.25, 9.0), grid(1, 330.0, 1.0, 1.0), grid(2, 59.0, 0.3, 50.0)];
     for seed in 0..50 {
         assert_eq!(plan(ECO, &candidates, seed)[2], 1);
@@ -142,7 +142,7 @@ fn the_power_of_two_choices_still_asks_the_middle_and_never_the_busiest() {
     for seed in 0..3_000 {
         first[plan(PRICE, &candidates, seed)[0]] += 1;
     }
-    // Of three pairs the idlest wins two, the middle one.
+    // Of the three pairs, the least loaded offer wins two, the middle one wins one.
     assert!((1_800..2_200).contains(&first[0]) && (800..1_200).contains(&first[1]), "{first:?}");
     assert_eq!(first[2], 0);
 }

@@ -1,14 +1,11 @@
-//! The error envelopes of both dialects.
-//!
-//! Shapes as the dialects' client libraries read them: `code` is always a
-//! string, `param` a string or null, and text that frameworks search for stands
-//! inside `message`.
+//! Error envelopes of both dialects, in the form that client libraries expect: `code` is always a string, `param` a
+//! string or null, and wording that frameworks search for is inside `message`.
 
 use penstock_contract::{Code, Dialect, Refusal};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
-/// The envelope of a dialect.
+/// Returns the error envelope of a dialect.
 #[must_use]
 pub fn envelope(dialect: Dialect, refusal: &Refusal, request_id: &str) -> Vec<u8> {
     match dialect {
@@ -36,8 +33,8 @@ pub fn chat_envelope(refusal: &Refusal, request_id: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// `{"type":"error","error":{"type","message","code","details":{"error_code","name"}},"request_id"}`;
-/// a field that is to blame stands in `details.param`.
+/// `{"type":"error","error":{"type","message","code","details":{"error_code","name"}},"request_id"}`; an invalid field
+/// is named in `details.param`.
 #[must_use]
 pub fn messages_envelope(refusal: &Refusal, request_id: &str) -> Vec<u8> {
     let row = refusal.row();
@@ -61,16 +58,16 @@ pub fn messages_envelope(refusal: &Refusal, request_id: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The members of `details`: those given, the error's name, which is the same in both dialects, and the context of the
-/// refusal.
+/// Members of `details`: the given ones, the error's name, which is the same in both dialects, and the context of the
+/// error.
 fn details(refusal: &Refusal, mut members: Map<String, Value>) -> Map<String, Value> {
     members.insert("name".to_owned(), Value::from(refusal.row().chat_type));
     members.extend(refusal.details.iter().map(|(name, value)| (name.clone(), value.clone())));
     members
 }
 
-/// The public sentence. Each dialect's frameworks recognise a full context
-/// window by words of their own, and only in `message`.
+/// Public error message. The frameworks of each dialect recognise a full context window by specific wording, and only
+/// in `message`.
 fn sentence(dialect: Dialect, refusal: &Refusal) -> Cow<'_, str> {
     let number = |name: &str| refusal.details.get(name).and_then(Value::as_u64);
     let numbers = number("context_length").zip(number("input_tokens"));

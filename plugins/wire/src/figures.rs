@@ -1,12 +1,11 @@
-//! Tokens and joules, wherever and however a provider states them.
+//! Parsing of token usage and energy in the formats of various providers.
 
 use crate::json;
 use penstock_contract::{Boundary, Measured, Stated, Usage};
 use rust_decimal::Decimal;
 
-/// Reads a `usage` object: the dialect's own names, and the places where
-/// engines put cached and reasoning tokens instead. `None` where no number of
-/// either half is stated.
+/// Parses a `usage` object: the dialect's own names, and the members in which engines report cached and reasoning
+/// tokens instead. `None` if there is no number for either half.
 #[must_use]
 pub fn usage(object: &[u8]) -> Option<Stated> {
     let (mut input, mut output, mut total) = (None, None, None);
@@ -30,7 +29,7 @@ pub fn usage(object: &[u8]) -> Option<Stated> {
             _ => {}
         }
     }
-    // Of two numbers and their sum one may be missing.
+    // If two numbers and their sum are expected, one of them may be missing.
     let input: Option<u64> = input.or_else(|| total?.checked_sub(output?));
     let mut output: Option<u64> = output.or_else(|| total?.checked_sub(input?));
     let (cached, reasoning): (u64, u64) = (cached.unwrap_or_default(), reasoning.unwrap_or_default());
@@ -39,7 +38,7 @@ pub fn usage(object: &[u8]) -> Option<Stated> {
         && total.is_some()
         && total == input.zip(output).and_then(|(input, output)| sum(input, output))
     {
-        // This engine counts reasoning beside the completion, not within it.
+        // This engine counts reasoning in addition to the completion, not as a part of it.
         output = output.map(|output| output.saturating_add(reasoning));
     }
     let sane = |half: Option<u64>| half.is_none_or(|tokens| tokens <= Usage::MOST);
@@ -47,15 +46,14 @@ pub fn usage(object: &[u8]) -> Option<Stated> {
     stated.some().filter(|_| sane(input) && sane(output))
 }
 
-/// A whole number, also one that came as a string or as `12.0`.
+/// Parses an integer, also written as a string or as `12.0`.
 #[must_use]
 pub fn whole_number(value: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(value).ok()?.trim_matches('"');
     text.strip_suffix(".0").unwrap_or(text).parse().ok()
 }
 
-/// Reads an `energy` object: `{"energy_joules":…}` or `{"energy_kwh":…}`,
-/// perhaps with a `boundary`.
+/// Parses an `energy` object: `{"energy_joules":…}` or `{"energy_kwh":…}`, with an optional `boundary`.
 #[must_use]
 pub fn energy(object: &[u8]) -> Option<Measured> {
     let names = [("gpu", Boundary::Gpu), ("it", Boundary::It), ("facility", Boundary::Facility)];
@@ -70,8 +68,8 @@ pub fn energy(object: &[u8]) -> Option<Measured> {
     Some(Measured { joules, boundary })
 }
 
-/// Reads an `impact` object: `{"energy":{"total":…,"unit":"Wms"}}`.
-/// 1 Wms is a watt for a millisecond, a thousandth of a joule.
+/// Parses an `impact` object: `{"energy":{"total":…,"unit":"Wms"}}`. 1 Wms is a watt for a millisecond, a thousandth of
+/// a joule.
 #[must_use]
 pub fn impact(object: &[u8]) -> Option<Measured> {
     let energy = member(object, "energy")?;
@@ -87,14 +85,14 @@ pub fn impact(object: &[u8]) -> Option<Measured> {
     Some(Measured { joules, boundary: None })
 }
 
-/// Reads an SSE comment: `energy {…}`.
+/// Parses an SSE comment of the form `energy {…}`.
 #[must_use]
 pub fn comment(comment: &[u8]) -> Option<Measured> {
     let mut lines = comment.split(|byte| *byte == b'\n');
     lines.find_map(|line| energy(json::trim(json::trim(line).strip_prefix(b"energy")?)))
 }
 
-/// The value of a member, with its quotes if it has any.
+/// Returns the raw value of a member; strings include their quotes.
 #[must_use]
 pub fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut members = json::members(object);
@@ -106,11 +104,11 @@ pub fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
     }
 }
 
-/// An exact decimal that is not negative; numbers in exponent form too.
+/// Parses an exact decimal that is not negative, also in exponent form.
 fn decimal(number: &[u8]) -> Option<Decimal> {
     let text = std::str::from_utf8(number).ok()?;
     let decimal = Decimal::from_str_exact(text).or_else(|_| Decimal::from_scientific(text)).ok();
-    // More digits than a decimal holds: rounded, as any meter's would be.
+    // A number with more digits than a decimal holds is rounded.
     let decimal = decimal.or_else(|| text.parse().ok())?;
     (!decimal.is_sign_negative()).then_some(decimal)
 }

@@ -1,47 +1,47 @@
-//! The heads of HTTP/2 frames (RFC 9113 §4.1) in a row of bytes that is cut
-//! anywhere. Payloads are passed over without a look.
+//! Parser of HTTP/2 frame heads (RFC 9113 §4.1) in a byte stream that arrives in arbitrary pieces. Payloads are
+//! skipped.
 
-/// Bytes of a frame's head.
+/// Bytes of a frame head.
 const HEAD: usize = 9;
-/// Bytes that a client sends before its first frame (RFC 9113 §3.4).
+/// Bytes of the connection preface, which a client sends before its first frame (RFC 9113 §3.4).
 const PREFACE: usize = 24;
 
-/// The head of a frame.
+/// Head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
-    /// Bytes of its payload.
+    /// Length of the payload in bytes.
     pub length: u32,
-    /// Its type.
+    /// Frame type.
     pub kind: u8,
-    /// Its flags.
+    /// Flags of the frame.
     pub flags: u8,
-    /// Its stream; 0 is the connection.
+    /// Stream identifier; 0 is the connection.
     pub stream: u32,
 }
 
-/// Reads the heads of one direction of a connection.
+/// Parser of the frame heads in one direction of a connection.
 #[derive(Debug, Default)]
 pub struct FrameHeads {
-    /// Bytes before the next head.
+    /// Bytes to skip before the next head.
     skip: usize,
     head: [u8; HEAD],
     filled: usize,
 }
 
 impl FrameHeads {
-    /// Of what a client sends, its preface included.
+    /// Returns a parser for the bytes of a client, which start with the preface.
     #[must_use]
     pub fn of_client() -> Self {
         Self { skip: PREFACE, ..Self::default() }
     }
 
-    /// Of what a server sends.
+    /// Returns a parser for the bytes of a server.
     #[must_use]
     pub fn of_server() -> Self {
         Self::default()
     }
 
-    /// Takes the next bytes, and tells each head that they complete.
+    /// Parses the next bytes, and calls `tell` for each complete head.
     pub fn push(&mut self, mut bytes: &[u8], mut tell: impl FnMut(FrameHead)) {
         while !bytes.is_empty() {
             if self.skip > 0 {
@@ -68,7 +68,7 @@ impl FrameHeads {
         }
     }
 
-    /// Whether the bytes so far end with a whole frame.
+    /// True if the bytes so far end with a complete frame.
     #[must_use]
     pub const fn is_between(&self) -> bool {
         self.skip == 0 && self.filled == 0

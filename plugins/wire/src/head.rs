@@ -1,6 +1,5 @@
-//! The head of an HTTP/1.1 request, looked at before anything acts on it: whole,
-//! within its limits, and of one meaning. What two servers could read in two
-//! ways is refused, above all where a body ends.
+//! Parser of HTTP/1.1 request heads, which runs before any other processing. It checks completeness, limits and
+//! ambiguity: a head that two servers could interpret differently is rejected, above all in the framing of the body.
 
 mod request;
 mod target;
@@ -8,52 +7,52 @@ mod target;
 pub use request::Request;
 use target::Target;
 
-/// Longest of what stands around the target in a request line.
+/// Maximum bytes of a request line besides the target.
 const AROUND: usize = 64;
 
-/// What a head may be at most.
+/// Limits of a request head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
-    /// Bytes in all.
+    /// Maximum bytes of the head.
     pub bytes: usize,
-    /// Bytes of the request target.
+    /// Maximum bytes of the request target.
     pub target: usize,
-    /// Header fields.
+    /// Maximum number of header fields.
     pub fields: usize,
 }
 
-/// Why a head is refused.
+/// Reason for rejecting a request head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// It breaks a rule, or could be read in two ways.
+    /// Violation of a rule, or an ambiguity.
     Malformed(&'static str),
-    /// Its target is too long.
+    /// Request target over its limit.
     LongTarget,
-    /// It is too large.
+    /// Head over its limit of bytes.
     Large,
-    /// It has too many fields.
+    /// Too many fields.
     ManyFields,
 }
 
-/// Where something stands in a head.
+/// Byte range in a head, as start and end.
 type Span = (usize, usize);
 
-/// Fields that most heads have at most.
+/// Initial capacity for fields, enough for most heads.
 const USUAL: usize = 20;
 
-/// A head that arrives in pieces.
+/// Parser of a head that arrives in pieces.
 #[derive(Debug, Default)]
 pub struct Scan {
-    /// Where the next line begins.
+    /// Offset of the next line.
     at: usize,
-    /// Bytes that hold no end of it, so that a line that trickles in is not searched anew with each byte.
+    /// Number of bytes without a line end, so that a line that arrives slowly is not searched again with each byte.
     searched: usize,
     begun: bool,
     blank: bool,
     old: bool,
     method: Span,
     target: Target,
-    /// Names and values, without the blanks around them.
+    /// Names and values, without surrounding blanks.
     fields: Vec<(Span, Span)>,
     host: Option<Span>,
     length: Option<u64>,
@@ -63,11 +62,11 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Goes on where the last call stopped; the length of the head once it is whole. `bytes` are always those of
-    /// the last call and what came since.
+    /// Continues parsing; returns the length of the head once it is complete. `bytes` always start with the bytes of
+    /// the last call.
     ///
     /// # Errors
-    /// The first thing that is wrong with it.
+    /// Returns the first violation.
     pub fn push(&mut self, bytes: &[u8], caps: Caps) -> Result<Option<usize>, Wrong> {
         loop {
             let from = self.at;
@@ -77,8 +76,8 @@ impl Scan {
             let Some(end) = found.map(|end| searched + end) else { break };
             let line = rest.get(..end).unwrap_or_default();
             self.at += end + 1;
-            // A request line that was given up before its end came is given up with it too: what a client hears must not
-            // depend on how its bytes were cut.
+            // A request line that is too long is rejected before and after its end arrives, so that the error does not
+            // depend on the pieces in which the bytes arrive.
             let longest = if self.begun { usize::MAX } else { caps.target.saturating_add(AROUND) };
             if self.at > caps.bytes || line.len() > longest {
                 return Err(self.large(line, caps));
@@ -103,7 +102,7 @@ impl Scan {
         Ok(None)
     }
 
-    /// Length of the body behind a whole head, in bytes; `None` for a chunked one.
+    /// Length of the body after a complete head, in bytes; `None` for a chunked one.
     #[must_use]
     pub const fn body_length(&self) -> Option<u64> {
         match (self.coded, self.length) {
@@ -119,7 +118,7 @@ impl Scan {
         self.old
     }
 
-    /// Which limit a line is over, or the last of many.
+    /// Error for the limit that a line exceeds, or the last line of a large head.
     fn large(&self, line: &[u8], caps: Caps) -> Wrong {
         if !self.begun && line.len() > caps.target { Wrong::LongTarget } else { Wrong::Large }
     }
@@ -159,8 +158,8 @@ impl Scan {
         let (name, value) =
             (line.get(..colon).unwrap_or_default(), line.get(colon + 1..).unwrap_or_default());
         if !is_token(name) {
-            // Here are those that go on in a second line, and those with a space before the colon.
-            return Err(Wrong::Malformed("the name of a field is not one"));
+            // Includes folded fields and fields with a space before the colon.
+            return Err(Wrong::Malformed("the name of a field is not a token"));
         }
         let start = from + colon + 1 + (value.len() - value.trim_ascii_start().len());
         let value = value.trim_ascii();
@@ -177,7 +176,7 @@ impl Scan {
                 if value.contains(&b'@') {
                     Err(Wrong::Malformed("there is a user in its Host"))
                 } else if !is_host(value) {
-                    Err(Wrong::Malformed("its Host is no host and port"))
+                    Err(Wrong::Malformed("its Host is not a host and port"))
                 } else {
                     Ok(())
                 }
@@ -199,7 +198,7 @@ impl Scan {
     }
 
     fn length(&mut self, value: &[u8]) -> Result<(), Wrong> {
-        // Eighteen digits are always a number of 64 bits.
+        // A number of eighteen digits always fits in 64 bits.
         if !(1..=18).contains(&value.len()) || !value.iter().all(u8::is_ascii_digit) {
             return Err(Wrong::Malformed("Content-Length is not a number"));
         }
@@ -229,12 +228,12 @@ impl Scan {
     }
 }
 
-/// What stands there.
+/// Bytes of a span.
 fn part(bytes: &[u8], (from, to): Span) -> &[u8] {
     bytes.get(from..to).unwrap_or_default()
 }
 
-/// The target of a head that may be wrong otherwise, for what is said of it.
+/// Returns the target of a head that may be invalid otherwise, for logging.
 #[must_use]
 pub fn target(bytes: &[u8]) -> &str {
     let line = bytes.trim_ascii_start().split(|byte| *byte == b'\r' || *byte == b'\n').next();
@@ -246,8 +245,8 @@ pub(crate) const fn control(byte: u8) -> bool {
     (byte < b' ' && byte != b'\t') || byte == 0x7f
 }
 
-/// Whether it is a host, and perhaps a port, in the characters that RFC 3986 §3.2.2 has for them. An empty one is what
-/// a target without a host has (RFC 9112 §3.2).
+/// True for a host with an optional port, in the characters of RFC 3986 §3.2.2. An empty host is valid, for a target
+/// without a host (RFC 9112 §3.2).
 #[must_use]
 pub fn is_host(authority: &[u8]) -> bool {
     let (host, rest) = match authority.strip_prefix(b"[") {
@@ -273,7 +272,7 @@ pub fn is_host(authority: &[u8]) -> bool {
     host.iter().all(of_host) && port
 }
 
-/// Whether it is a token, as names of methods and fields are (RFC 9110 §5.6.2).
+/// True for a token, as in names of methods and fields (RFC 9110 §5.6.2).
 pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().fold(true, |all, byte| all & of_token(*byte))
 }

@@ -1,41 +1,40 @@
-//! Names of hosts in `Host` fields and `:authority`. A name that somebody else
-//! controls may lead to this machine (DNS rebinding); an IP address or a loopback
-//! name cannot be made to.
+//! Host names in `Host` fields and `:authority`. A name under foreign control may resolve to this machine (DNS
+//! rebinding); an IP address or a loopback name cannot.
 
 use crate::head::is_host;
 use core::net::IpAddr;
 
-/// Names under which a listener may be asked.
+/// Host names that a listener serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hosts {
-    /// In lower case, without port.
+    /// Names in lower case, without port.
     names: Vec<Box<str>>,
 }
 
-/// The kinds of hosts.
+/// Kind of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
-    /// None is named.
+    /// Missing host.
     Nothing,
-    /// `localhost`, a name below it, or an address of the loopback.
+    /// Name `localhost`, a name below it, or a loopback address.
     Loopback,
     /// Another IP address.
     Address(IpAddr),
-    /// One of the names.
+    /// Configured name.
     Known,
-    /// Another name.
+    /// Other name.
     Unknown,
 }
 
 impl Hosts {
-    /// Hosts with these names, whatever their case.
+    /// Returns a set of these names (case-insensitive).
     #[must_use]
     pub fn new<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
         let name = |name: &str| name.trim_end_matches('.').to_ascii_lowercase().into_boxed_str();
         Self { names: names.into_iter().map(name).filter(|name| !name.is_empty()).collect() }
     }
 
-    /// The kind of the host of an authority, with or without a port.
+    /// Classifies the host of an authority, with or without a port.
     #[must_use]
     pub fn named(&self, authority: &str) -> Named {
         if authority.is_empty() {
@@ -62,7 +61,7 @@ impl Hosts {
     }
 }
 
-/// The host of an authority, without port, brackets and the dot at its end.
+/// Host of an authority, without port, brackets and trailing dot.
 #[must_use]
 pub fn name(authority: &str) -> &str {
     let name = match authority.strip_prefix('[') {

@@ -1,7 +1,7 @@
-//! JSON handled in place: strings, members and splices without a tree.
+//! JSON processing on bytes: strings, members and insertions, without a tree.
 //!
-//! The scanner is strict (RFC 8259): what it accepts, every parser accepts. It
-//! checks structure and escapes; UTF-8 is checked where text is taken out.
+//! The scanner is strict (RFC 8259): every parser accepts what it accepts. It checks structure and escapes; UTF-8 is
+//! checked when text is read.
 
 mod scan;
 mod splice;

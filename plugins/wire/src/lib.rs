@@ -1,8 +1,8 @@
-//! Bytes on the wire: heads of requests and answers, server-sent events, forms, JSON handled in place, error envelopes.
+//! Wire formats: HTTP/1.1 request and response heads, HTTP/2 frame heads, server-sent events, multipart forms, JSON
+//! without parsing into a tree, and error envelopes.
 //!
-//! Everything here works on bytes as they come and copies as little as it can.
-//! It knows the shapes of the two dialects' errors, the places where providers
-//! state tokens and joules, and nothing else of them.
+//! The parsers work on received bytes and copy as little as possible. This crate knows the error format of the two
+//! dialects and the members in which providers report tokens and energy, and no other parts of the dialects.
 
 pub mod answer;
 pub mod error;

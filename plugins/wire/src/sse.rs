@@ -1,4 +1,4 @@
-//! Server-sent events: decoding however the bytes were cut, and framing.
+//! Server-sent events: incremental decoding, and encoding.
 
 mod decode;
 #[cfg(test)]
@@ -8,7 +8,7 @@ pub use decode::{Decoder, Event, TooLong};
 
 use bytes::Bytes;
 
-/// `data: <json>` and a blank line. `json` must hold no line break.
+/// Encodes `data: <json>` and a blank line. `json` must not contain a line break.
 #[must_use]
 pub fn data_event(json: &[u8]) -> Bytes {
     let mut event = Vec::with_capacity(json.len() + 8);
@@ -18,7 +18,7 @@ pub fn data_event(json: &[u8]) -> Bytes {
     Bytes::from(event)
 }
 
-/// `event: <name>`, `data: <json>` and a blank line. Neither may hold a line break.
+/// Encodes `event: <name>`, `data: <json>` and a blank line. Neither may contain a line break.
 #[must_use]
 pub fn named_event(name: &str, json: &[u8]) -> Bytes {
     let mut event = Vec::with_capacity(name.len() + json.len() + 16);

@@ -1,5 +1,5 @@
-//! `docs/errors.md` lists every error as the table has it, in both dialects, and its examples are what is really sent.
-//! With `PENSTOCK_BLESS` set, this test writes the page anew.
+//! Test that `docs/errors.md` lists every error of the table in both dialects, with the envelopes that are really sent
+//! as examples. With `PENSTOCK_BLESS` set, the test rewrites the page.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_contract::{Code, Refusal};
@@ -65,7 +65,7 @@ For clients that were written for another service: what it usually answers, and 
 There is no 502, 504 or 529 here. What is not offered at all is listed in [scope.md](scope.md).
 ";
 
-/// Whether the same request may pass later. A new code has to say so.
+/// Hint on whether a retry may succeed. A new code needs an entry.
 fn again(code: Code) -> &'static str {
     match code {
         Code::RateLimited | Code::Unavailable | Code::Overloaded => "yes, after `Retry-After`",

@@ -1,11 +1,11 @@
-//! Forms as clients send them, cut anywhere, and bytes that are none.
+//! Tests of forms as clients send them, for any split, and of invalid forms.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use bytes::Bytes;
 use penstock_wire::form::{Broken, Event, Form, MOST_HEAD, MOST_PARTS};
 use proptest::prelude::*;
 
-/// Names, whether files, contents.
+/// Name, file flag and content of each part.
 type Parts = Vec<(String, bool, Vec<u8>)>;
 
 fn read(pieces: &[&[u8]]) -> Result<Parts, Broken> {

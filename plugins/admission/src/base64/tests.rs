@@ -1,4 +1,4 @@
-//! Base64 is judged by its letters, padding and length.
+//! Tests of base64 validation: alphabet, padding and length.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::Base64;

@@ -1,4 +1,4 @@
-//! Calls of tools in the conversation, and the results that answer them.
+//! Tool calls in the conversation, and the results that answer them.
 
 use super::Findings;
 use crate::json::Value;
@@ -8,17 +8,17 @@ use penstock_contract::Refusal;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-/// The calls so far.
+/// Tool calls found so far.
 #[derive(Default)]
 pub(super) struct Calls<'d> {
     ids: HashSet<Cow<'d, str>>,
-    /// Legacy calls have no id: the last call's number, by the function's name.
+    /// Number of the last legacy call by function name; legacy calls have no id.
     legacy: HashMap<Cow<'d, str>, usize>,
     count: usize,
 }
 
 impl<'d> Calls<'d> {
-    /// `tool_calls` of an assistant message.
+    /// Validates `tool_calls` of an assistant message.
     pub(super) fn tool_calls(
         &mut self,
         calls: Value<'d>,
@@ -55,7 +55,7 @@ impl<'d> Calls<'d> {
         Ok(())
     }
 
-    /// `tool_call_id` of a `tool` message.
+    /// Validates `tool_call_id` of a `tool` message.
     pub(super) fn answered(&mut self, id: Option<Value<'d>>, at: &Path<'_>) -> Result<(), Refusal> {
         if self.ids.contains(&read::name(id, at)?.text()) {
             return Ok(());
@@ -63,7 +63,7 @@ impl<'d> Calls<'d> {
         Err(at.wrong("expected the id of a tool call of an earlier assistant message"))
     }
 
-    /// The legacy `function_call` of an assistant message becomes `tool_calls`.
+    /// Converts the legacy `function_call` of an assistant message to `tool_calls`.
     pub(super) fn function_call(
         &mut self,
         key: Option<Value<'d>>,
@@ -83,7 +83,7 @@ impl<'d> Calls<'d> {
         Ok(())
     }
 
-    /// The id for a legacy `function` message: that of the last call of this name.
+    /// Id for a legacy `function` message: the id of the last call of this name.
     pub(super) fn function_answered(
         &self,
         name: Option<Value<'d>>,
@@ -100,8 +100,8 @@ fn legacy_id(count: usize) -> String {
     format!("call_legacy_{count}")
 }
 
-/// `{name, arguments}` of a call; returns the name. A call without arguments gets an empty object of them: engines fail
-/// over nothing.
+/// Validates `{name, arguments}` of a call; returns the name. A call without arguments gets an empty object, because
+/// engines fail without it.
 fn function<'d>(function: Value<'d>, at: &Path<'_>, found: &mut Findings) -> Result<Value<'d>, Refusal> {
     let [name, arguments] = read::object(function, at, ["name", "arguments"])?;
     match arguments {
@@ -117,5 +117,5 @@ fn function<'d>(function: Value<'d>, at: &Path<'_>, found: &mut Findings) -> Res
     read::name(name, &at.key("name"))
 }
 
-/// The arguments of a call without any.
+/// Arguments of a call without any.
 const NOTHING: &str = r#""{}""#;

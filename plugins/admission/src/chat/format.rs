@@ -1,4 +1,4 @@
-//! `response_format`: text, any JSON, or JSON of a schema.
+//! Validation of `response_format`: text, any JSON, or JSON of a schema.
 
 use super::Findings;
 use crate::body::Top;

@@ -1,4 +1,4 @@
-//! The conversation, message by message.
+//! Validation of the messages of a conversation.
 
 use super::Findings;
 use super::calls::Calls;
@@ -11,7 +11,7 @@ use penstock_contract::{Refusal, Said};
 
 const ROLES: &[&str] = &["system", "developer", "user", "assistant", "tool", "function"];
 
-/// Proves `messages`; edits make each message one that every engine takes.
+/// Validates `messages`; edits convert each message to a form that every engine accepts.
 pub(super) fn messages(messages: Value<'_>, top: &Top<'_>, found: &mut Findings) -> Result<(), Refusal> {
     let path = top.path("messages");
     if read::array(messages, &path)?.is_hollow() {
@@ -31,14 +31,14 @@ pub(super) fn messages(messages: Value<'_>, top: &Top<'_>, found: &mut Findings)
     Ok(())
 }
 
-/// What matters of a message if it is the last one.
+/// Properties of the last message.
 #[derive(Clone, Copy, Default)]
 struct Last {
     assistant: bool,
     prefix: bool,
 }
 
-/// The members of a message that are read.
+/// Members of a message that are read.
 struct Message<'d> {
     whole: Value<'d>,
     content: Option<Value<'d>>,
@@ -47,7 +47,7 @@ struct Message<'d> {
     tool_call_id: Option<Value<'d>>,
     function_call: Option<Value<'d>>,
     refusal: Option<Value<'d>>,
-    /// `reasoning` and `reasoning_content`.
+    /// Members `reasoning` and `reasoning_content`.
     reasoning: (Option<Value<'d>>, Option<Value<'d>>),
     prefix: Option<Value<'d>>,
 }
@@ -109,7 +109,7 @@ fn message<'d>(
 }
 
 impl<'d> Message<'d> {
-    /// Notes what some providers do not take as it is.
+    /// Records features that some providers do not accept unchanged.
     fn note(&self, role: &str, index: usize, said: &mut Said) {
         said.later_system |= index > 0 && matches!(role, "system" | "developer");
         said.results |= matches!(role, "tool" | "function");
@@ -118,7 +118,7 @@ impl<'d> Message<'d> {
         said.reasoning |= self.reasoning.0.or(self.reasoning.1).is_some();
     }
 
-    /// The content of a system or user message: it must be there.
+    /// Validates the content of a system or user message, which is required.
     fn said(&self, at: &Path<'_>, allowed: Parts, found: &mut Findings) -> Result<(), Refusal> {
         let path = at.key("content");
         let content = read::required(self.content, &path, "a string or an array of content parts")?;
@@ -130,7 +130,7 @@ impl<'d> Message<'d> {
         Ok(())
     }
 
-    /// The content of a tool's result: nothing is an empty string.
+    /// Validates the content of a tool result; missing content becomes an empty string.
     fn result(&self, at: &Path<'_>, found: &mut Findings) -> Result<(), Refusal> {
         match self.substance() {
             Some(content) => parts(content, &at.key("content"), Parts::Pictures, found),
@@ -141,7 +141,7 @@ impl<'d> Message<'d> {
         }
     }
 
-    /// What the model said before, as it may come back from any client library.
+    /// Validates an earlier answer of the model, as sent back by various client libraries.
     fn assistant(&self, at: &Path<'_>, calls: &mut Calls<'d>, found: &mut Findings) -> Result<Last, Refusal> {
         for (name, text) in [
             ("reasoning", self.reasoning.0),
@@ -165,7 +165,7 @@ impl<'d> Message<'d> {
         Ok(Last { assistant: true, prefix })
     }
 
-    /// Calls of tools; returns the member that holds them, if there are any.
+    /// Validates tool calls; returns the member that holds them, if there are any.
     fn called(
         &self,
         at: &Path<'_>,
@@ -183,17 +183,17 @@ impl<'d> Message<'d> {
         Ok(Some("function_call"))
     }
 
-    /// The content, unless it is absent, `null` or an array of nothing.
+    /// Content, unless it is absent, `null` or an empty array.
     fn substance(&self) -> Option<Value<'d>> {
         self.content.filter(|content| !(content.is_array() && content.is_hollow()))
     }
 
-    /// The key of a member, `null` or not.
+    /// Key of a member, which may be `null`.
     fn key(&self, name: &str) -> Option<Value<'d>> {
         self.whole.members().find(|(key, _)| key.is(name)).map(|(key, _)| key)
     }
 
-    /// Gives the message this content instead of none.
+    /// Sets the content of a message that has none.
     fn put_content(&self, json: &str, found: &mut Findings) {
         match self.whole.members().find(|(key, _)| key.is("content")) {
             Some((_, value)) if value.raw() == json => {}
@@ -202,7 +202,7 @@ impl<'d> Message<'d> {
         }
     }
 
-    /// Drops what no engine expects: unknown members, and `null` ones but for the content.
+    /// Drops members that no engine expects: unknown ones, and `null` ones except the content.
     fn keep(&self, names: &[&str], found: &mut Findings) {
         found.edits.keep_members(self.whole, |key, value| {
             let key = key.text();

@@ -1,4 +1,4 @@
-//! Requests of the chat-completions dialect.
+//! Validation of chat-completions requests.
 
 mod calls;
 mod format;
@@ -32,21 +32,20 @@ const BOOLEANS: &[&str] = &["stream", "logprobs", "parallel_tool_calls", "contin
 const THINKING: &[&str] = &["enabled", "disabled", "adaptive", "auto"];
 const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
-/// Proves a request of `/v1/chat/completions`.
+/// Validates a request of `/v1/chat/completions`.
 ///
-/// `max_completion_tokens` wins over `max_tokens`; -1 is no cap in either. Efforts are left to the
-/// translators. `functions` and `function_call` become `tools` and
-/// `tool_choice`, in `fields` and by edits.
+/// `max_completion_tokens` takes precedence over `max_tokens`; -1 means no cap in either. Reasoning efforts are left to
+/// the translators. `functions` and `function_call` become `tools` and `tool_choice`, in `fields` and by edits.
 ///
 /// # Errors
-/// `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
+/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
 pub fn chat(body: Bytes, limits: &Limits) -> Result<Ask, Refusal> {
     let mut ask = admit(&body, limits)?;
     ask.body = body;
     Ok(ask)
 }
 
-/// What is gathered on the way through a request.
+/// Results collected during validation.
 #[derive(Default)]
 struct Findings {
     edits: Edits,
@@ -104,7 +103,7 @@ fn admit(body: &[u8], limits: &Limits) -> Result<Ask, Refusal> {
     })
 }
 
-/// `n`, proven before to be 1 to 10.
+/// Value of `n`, already validated to be 1 to 10.
 fn candidates(top: &Top<'_>) -> u32 {
     top.get("n").and_then(|n| n.raw().parse().ok()).unwrap_or(1)
 }
@@ -116,7 +115,7 @@ fn include_usage(top: &Top<'_>) -> Result<bool, Refusal> {
     Ok(read::flag(include_usage, &path.key("include_usage"))?.unwrap_or(false))
 }
 
-/// Answers in anything but text.
+/// Refuses answer modalities other than text.
 fn modalities(top: &Top<'_>) -> Result<(), Refusal> {
     let path = top.path("modalities");
     let Some(modalities) = top.get("modalities") else { return Ok(()) };
@@ -129,7 +128,7 @@ fn modalities(top: &Top<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// How much the model is to think, in the words of each vendor; translators read it.
+/// Validates the reasoning effort, in the members of several vendors; translators read it.
 fn effort(top: &Top<'_>) -> Result<(), Refusal> {
     plain::word(top, "reasoning_effort", EFFORTS)?;
     if let Some(reasoning) = top.get("reasoning") {

@@ -1,4 +1,4 @@
-//! Content: a string, or parts of text, pictures, sound and files.
+//! Validation of message content: a string, or parts of text, images, audio and files.
 
 use super::Findings;
 use crate::json::Value;
@@ -7,16 +7,16 @@ use crate::path::Path;
 use crate::read;
 use penstock_contract::Refusal;
 
-/// Which parts may stand in a message.
+/// Content parts allowed in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parts {
-    /// Text: system messages.
+    /// Text, in system messages.
     Text,
-    /// Text and refusals: the assistant's messages.
+    /// Text and refusals, in assistant messages.
     Spoken,
-    /// Text and pictures: results of tools.
+    /// Text and images, in tool results.
     Pictures,
-    /// Everything: the user's messages.
+    /// All parts, in user messages.
     Media,
 }
 
@@ -31,7 +31,7 @@ impl Parts {
     }
 }
 
-/// Proves content that is there.
+/// Validates content that is present.
 pub(super) fn parts(
     content: Value<'_>,
     at: &Path<'_>,
@@ -64,7 +64,7 @@ fn part(part: Value<'_>, at: &Path<'_>, allowed: Parts, found: &mut Findings) ->
         "text" => read::string(read::required(text, &path, "a string")?, &path).map(|_| ())?,
         "refusal" => {
             read::string(read::required(refusal, &path, "a string")?, &path)?;
-            // To a model, a refusal is what was said.
+            // For a model, a refusal is normal text.
             found.edits.replace(kind.range(), r#""text""#);
             let key = part.members().find(|(key, _)| key.is("refusal")).map(|(key, _)| key);
             key.map(|key| found.edits.replace(key.range(), r#""text""#)).unwrap_or_default();
@@ -77,7 +77,7 @@ fn part(part: Value<'_>, at: &Path<'_>, allowed: Parts, found: &mut Findings) ->
     Ok(())
 }
 
-/// `{url, detail}`, or the URL alone.
+/// Validates `{url, detail}`, or a URL alone.
 fn picture(image: Value<'_>, at: &Path<'_>, found: &mut Findings) -> Result<(), Refusal> {
     let picture = if image.is_string() {
         found.edits.wrap(image, r#"{"url":"#, "}");
@@ -114,7 +114,7 @@ fn audio(audio: Value<'_>, at: &Path<'_>, found: &mut Findings) -> Result<(), Re
     Ok(())
 }
 
-/// `{file_data, filename}`: a `data:` URL, or base64 alone.
+/// Validates `{file_data, filename}`, where the data is a `data:` URL or base64 alone.
 fn file(file: Value<'_>, at: &Path<'_>, found: &mut Findings) -> Result<(), Refusal> {
     let [content, filename, id] = read::object(file, at, ["file_data", "filename", "file_id"])?;
     if id.is_some() {

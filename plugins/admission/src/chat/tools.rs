@@ -1,4 +1,4 @@
-//! `tools` and `tool_choice`, and what they were called before.
+//! Validation of `tools` and `tool_choice`, and of their legacy names.
 
 use super::Findings;
 use crate::body::Top;
@@ -10,7 +10,7 @@ use penstock_contract::{Fields, Refusal};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// Proves the tools; returns the top-level members with legacy names replaced.
+/// Validates the tools; returns the top-level members with legacy names replaced.
 pub(super) fn tools(top: &Top<'_>, limits: &Limits, found: &mut Findings) -> Result<Fields, Refusal> {
     let mut fields = top.fields();
     let declared = top.get("tools").map(|tools| read::array(tools, &top.path("tools"))).transpose()?;
@@ -45,8 +45,8 @@ pub(super) fn tools(top: &Top<'_>, limits: &Limits, found: &mut Findings) -> Res
     Ok(fields)
 }
 
-/// Gives a legacy member its name of today, in `fields` and on the wire. A
-/// member that has that name already can only be `null` or empty: they swap.
+/// Renames a legacy member, in `fields` and in the body. A member that already has the new name can only be `null` or
+/// empty; the two names are swapped.
 fn rename(top: &Top<'_>, fields: &mut Fields, names: [&'static str; 2], found: &mut Findings) {
     let [old, new] = names;
     for (from, to) in [(old, new), (new, old)] {
@@ -76,7 +76,7 @@ fn each<'d>(
     Ok(())
 }
 
-/// `{type: "function", function: {…}}`.
+/// Validates `{type: "function", function: {…}}`.
 fn tool(tool: Value<'_>, at: &Path<'_>, found: &mut Findings) -> Result<(), Refusal> {
     let [kind, function] = read::object(tool, at, ["type", "function"])?;
     match kind {
@@ -99,7 +99,7 @@ fn only_functions(kind: Value<'_>, at: &Path<'_>) -> Result<(), Refusal> {
     })
 }
 
-/// The longest name of a tool, in bytes.
+/// Maximum length of a tool name, in bytes.
 const MAX_NAME: usize = 256;
 
 fn function(function: Value<'_>, at: &Path<'_>, found: &mut Findings) -> Result<(), Refusal> {
@@ -151,7 +151,7 @@ fn tool_choice<'d>(
     is_declared(read::name(name, &path)?, &path, declared.or(functions))
 }
 
-/// The legacy `function_call`: a word, or `{name}`.
+/// Validates the legacy `function_call`: a keyword, or `{name}`.
 fn function_call<'d>(
     choice: Value<'d>,
     at: &Path<'_>,
@@ -172,7 +172,7 @@ fn function_call<'d>(
     Ok(())
 }
 
-/// The name of a tool in either form; proven before to be there.
+/// Name of a validated tool in either form.
 fn name_of<'d>(tool: Value<'d>) -> Option<Value<'d>> {
     let member = |object: Value<'d>, name| {
         object.members().find(|(key, _): &(Value<'d>, Value<'d>)| key.is(name)).map(|(_, value)| value)
@@ -186,7 +186,7 @@ fn is_declared(name: Value<'_>, at: &Path<'_>, tools: Option<Value<'_>>) -> Resu
     if is_declared { Ok(()) } else { Err(at.wrong("expected the name of one of the declared tools")) }
 }
 
-/// Leaves only the allowed tools, then lets the mode decide.
+/// Removes the tools that are not allowed, and replaces the choice by its mode.
 fn allowed_tools<'d>(
     choice: Value<'d>,
     allowed: Value<'d>,

@@ -1,4 +1,4 @@
-//! Whatever is dropped, what stays is the rest.
+//! Tests that removing parts leaves the remaining parts intact.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::Edits;

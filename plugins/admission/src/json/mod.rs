@@ -1,6 +1,5 @@
-//! JSON proven in one pass: full validity, a bounded depth and a bounded number
-//! of values, and a tape that says where each value of interest stands.
-//! Nothing is deserialised; strings stay in the body.
+//! JSON validation in one pass: complete syntax, limited depth and number of values, and a tape with the position of
+//! each value of interest. Nothing is deserialised; strings stay in the body.
 
 mod number;
 mod scan;
@@ -13,12 +12,12 @@ pub(crate) use string::code_unit;
 pub(crate) use tape::{Kind, Node, Tape, Value};
 pub(crate) use unescape::{Piece, pieces, unescape};
 
-/// Why bytes are not JSON, and where.
+/// Syntax error or exceeded limit in a JSON document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Broken {
-    /// The byte.
+    /// Offset of the error in bytes.
     pub(crate) at: usize,
-    /// What is there.
+    /// Description of the error.
     pub(crate) what: &'static str,
 }
 

@@ -1,8 +1,8 @@
-//! Numbers, by JSON's grammar and within what a double can hold.
+//! Validation of numbers, by the JSON grammar and the range of a double.
 
 use super::Broken;
 
-/// Reads a number at `from`; returns where it ends.
+/// Validates a number at `from`; returns its end.
 pub(crate) fn number(bytes: &[u8], from: usize) -> Result<usize, Broken> {
     let mut at = from;
     if bytes.get(at) == Some(&b'-') {

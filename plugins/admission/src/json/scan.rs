@@ -1,23 +1,23 @@
-//! The one pass: a loop with a stack of its own, so depth costs no machine stack.
+//! JSON scanner with its own stack, so that nesting needs no recursion.
 
 use super::number::number;
 use super::string::string;
 use super::{Broken, Kind, Node};
 
-/// How much structure a document may have.
+/// Limits of the document structure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Objects and arrays inside each other.
+    /// Maximum nesting depth of objects and arrays.
     pub(crate) depth: usize,
-    /// Keys and values that are recorded.
+    /// Maximum number of recorded keys and values.
     pub(crate) nodes: usize,
 }
 
-/// Members whose inside nobody here reads: JSON schemas, arguments, metadata.
-/// They are proven like the rest, and recorded as one value.
+/// True for members whose content the gateway does not read: JSON schemas, arguments, metadata. Their content is
+/// validated, and recorded as one value.
 #[inline]
 fn is_opaque(name: &[u8]) -> bool {
-    // By length first: this is asked of every key.
+    // The length is compared first, because this runs for each key.
     match name.len() {
         5 => name == b"input",
         6 => name == b"schema",
@@ -29,7 +29,7 @@ fn is_opaque(name: &[u8]) -> bool {
     }
 }
 
-/// An object or array that has not ended.
+/// Object or array that has not ended.
 #[derive(Clone, Copy)]
 struct Open {
     node: usize,
@@ -43,11 +43,11 @@ struct Scan<'b> {
     bounds: Bounds,
     open: Vec<Open>,
     nodes: Vec<Node>,
-    /// The next value is the value of an opaque member.
+    /// True if the next value belongs to an opaque member.
     veiled: bool,
 }
 
-/// Proves the whole document. On failure the nodes so far tell where it happened.
+/// Validates the document. On failure, the nodes recorded so far show the position.
 pub(crate) fn scan(bytes: &[u8], bounds: Bounds) -> Result<Vec<Node>, (Broken, Vec<Node>)> {
     let mut scan = Scan {
         bytes,
@@ -74,7 +74,7 @@ impl Scan<'_> {
         }
     }
 
-    /// The first byte that is no space.
+    /// Skips white space and returns the next byte.
     #[inline]
     fn peek(&mut self) -> Option<u8> {
         loop {
@@ -85,10 +85,9 @@ impl Scan<'_> {
         }
     }
 
-    /// Reads a value, or the start of an object or array that is not empty.
-    /// True when it is complete.
+    /// Reads a value, or the start of an object or array that is not empty. Returns true if the value is complete.
     fn value(&mut self) -> Result<bool, Broken> {
-        let Some(first) = self.peek() else { return Err(self.broken("the end where a value should be")) };
+        let Some(first) = self.peek() else { return Err(self.broken("the end instead of a value")) };
         let from = self.at;
         let veiled = std::mem::take(&mut self.veiled);
         let kind = match first {
@@ -105,7 +104,7 @@ impl Scan<'_> {
             b't' => self.word(b"true", Kind::True)?,
             b'f' => self.word(b"false", Kind::False)?,
             b'n' => self.word(b"null", Kind::Null)?,
-            _ => return Err(self.broken("something that is no value")),
+            _ => return Err(self.broken("an invalid value")),
         };
         self.record(kind, from)?;
         Ok(true)
@@ -113,13 +112,13 @@ impl Scan<'_> {
 
     fn word(&mut self, word: &[u8], kind: Kind) -> Result<Kind, Broken> {
         if !self.bytes.get(self.at..).unwrap_or_default().starts_with(word) {
-            return Err(self.broken("something that is no value"));
+            return Err(self.broken("an invalid value"));
         }
         self.at += word.len();
         Ok(kind)
     }
 
-    /// A string, with the quote at the cursor.
+    /// Reads a string whose opening quote is at the cursor.
     fn string(&mut self) -> Result<(), Broken> {
         let from = self.at;
         let ended = string(self.bytes, from + 1)?;
@@ -129,7 +128,7 @@ impl Scan<'_> {
 
     fn enter(&mut self, object: bool, veiled: bool) -> Result<bool, Broken> {
         if self.open.len() >= self.bounds.depth {
-            return Err(self.broken("more objects and arrays inside each other than allowed"));
+            return Err(self.broken("objects and arrays nested deeper than allowed"));
         }
         let opaque_within = self.open.last().is_some_and(|open| open.opaque);
         let node = self.nodes.len();
@@ -148,7 +147,7 @@ impl Scan<'_> {
         Ok(false)
     }
 
-    /// After a complete value inside `open`: a comma and what follows, or the end.
+    /// Reads the comma and the start of the next entry, or the end of `open`, after a complete value.
     fn after(&mut self, open: Open) -> Result<bool, Broken> {
         match (self.peek(), open.object) {
             (Some(b','), true) => {
@@ -173,7 +172,7 @@ impl Scan<'_> {
     fn leave(&mut self) {
         self.at += 1;
         let Some(open) = self.open.pop() else { return };
-        // Inside an opaque value nothing was recorded: only its own node ends here.
+        // Content of an opaque value is not recorded: only the end of its own node is set.
         if self.open.last().is_some_and(|outer| outer.opaque) {
             return;
         }
@@ -184,17 +183,17 @@ impl Scan<'_> {
         }
     }
 
-    /// A key and its colon.
+    /// Reads a key and its colon.
     fn key(&mut self) -> Result<(), Broken> {
         match self.peek() {
             Some(b'"') => {}
-            None => return Err(self.broken("the end where a key should be")),
-            Some(_) => return Err(self.broken("something else where a key should be")),
+            None => return Err(self.broken("the end instead of a key")),
+            Some(_) => return Err(self.broken("something else instead of a key")),
         }
         let from = self.at;
         self.string()?;
         let name = self.bytes.get(from + 1..self.at - 1).unwrap_or_default();
-        // At the top `input` is what an embedding is made of; deeper it is a tool's arguments.
+        // A top-level `input` is the input of an embedding; a nested one has the arguments of a tool.
         self.veiled = is_opaque(name) && !(self.open.len() == 1 && name == b"input");
         if self.peek() != Some(b':') {
             return Err(self.broken("a key without a colon"));
@@ -210,7 +209,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Records a value that ends at the cursor (objects and arrays are given their end later).
+    /// Records a value that ends at the cursor (the end of objects and arrays is set later).
     #[inline]
     fn record(&mut self, kind: Kind, from: usize) -> Result<(), Broken> {
         if self.open.last().is_some_and(|open| open.opaque) {

@@ -1,22 +1,22 @@
-//! String bodies, 64 bytes at a time. A body is proven, never copied: where it
-//! ends and whether it has escapes is all that is learnt.
+//! Scanner of JSON strings in blocks of 64 bytes. A string is validated without a copy; the result is its end and
+//! whether it has escapes.
 
 use super::Broken;
 use wide::u8x16;
 
-/// A string body that has ended.
+/// End of a validated string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
-    /// Where the closing quote stands.
+    /// Position of the closing quote.
     pub(crate) quote: usize,
-    /// There are escapes in it.
+    /// True if the string has escapes.
     pub(crate) escaped: bool,
 }
 
-/// Reads on from the byte after the opening quote.
+/// Validates a string from the byte after its opening quote.
 pub(crate) fn string(bytes: &[u8], from: usize) -> Result<Ended, Broken> {
     let mut at = from;
-    // Keys and short values end here, without a look at a whole block.
+    // Keys and short values end in the first 16 bytes, before the block loop.
     if let Some(start) = bytes.get(from..).and_then(<[u8]>::first_chunk::<16>) {
         let first = special(u8x16::new(*start)).to_bitmask().trailing_zeros() as usize;
         match start.get(first) {
@@ -28,7 +28,7 @@ pub(crate) fn string(bytes: &[u8], from: usize) -> Result<Ended, Broken> {
     let mut escaped = false;
     while let Some(block) = bytes.get(at..).and_then(<[u8]>::first_chunk::<64>) {
         let quarters = quarters(block);
-        // Most blocks of a prompt have nothing special: one look at all four quarters.
+        // Most blocks of a prompt have no special bytes: one test covers all four quarters.
         if !any_special(quarters) {
             at += 64;
             continue;
@@ -37,7 +37,7 @@ pub(crate) fn string(bytes: &[u8], from: usize) -> Result<Ended, Broken> {
         let backslashes = mask(quarters, |bytes| bytes.simd_eq(BACKSLASH));
         let controls = mask(quarters, |bytes| bytes.min(LAST_CONTROL).simd_eq(bytes));
         let second = if backslashes == 0 { 0 } else { escaped_by(backslashes) };
-        // What follows the closing quote is no part of the string.
+        // Bytes after the closing quote do not belong to the string.
         let end = quotes & !second;
         let inside = end.wrapping_sub(1) & !end;
         let mut broken = controls & inside;
@@ -47,7 +47,7 @@ pub(crate) fn string(bytes: &[u8], from: usize) -> Result<Ended, Broken> {
             let simple = quotes | backslashes | mask(quarters, is_simple);
             let unicode = mask(quarters, |bytes| bytes.simd_eq(U)) & second & inside;
             broken |= second & inside & !simple & !unicode;
-            // The last byte begins an escape: it is judged with the next block.
+            // The last byte starts an escape, which is validated with the next block.
             if backslashes & !second & inside & LAST != 0 {
                 next = at + 63;
             }
@@ -70,32 +70,32 @@ const QUOTE: u8x16 = u8x16::new([b'"'; 16]);
 const BACKSLASH: u8x16 = u8x16::new([b'\\'; 16]);
 const U: u8x16 = u8x16::new([b'u'; 16]);
 const LAST_CONTROL: u8x16 = u8x16::new([0x1f; 16]);
-/// The bit of a block's last byte.
+/// Bit of a block's last byte.
 const LAST: u64 = 1 << 63;
 
 #[inline]
 fn quarters(block: &[u8; 64]) -> [u8x16; 4] {
     match block.as_chunks::<16>() {
         ([a, b, c, d], []) => [u8x16::new(*a), u8x16::new(*b), u8x16::new(*c), u8x16::new(*d)],
-        // 64 bytes are four times 16.
+        // 64 bytes always split into four times 16.
         _ => [QUOTE; 4],
     }
 }
 
 #[inline]
 fn any_special(quarters: [u8x16; 4]) -> bool {
-    // Written out: a closure over an array is not always inlined.
+    // Written without a closure over an array, which is not always inlined.
     let [a, b, c, d] = quarters;
     (special(a) | special(b) | special(c) | special(d)).any()
 }
 
-/// Bytes that cannot simply be passed over.
+/// Mask of quotes, backslashes and control characters.
 #[inline]
 fn special(bytes: u8x16) -> u8x16 {
     bytes.simd_eq(QUOTE) | bytes.simd_eq(BACKSLASH) | bytes.min(LAST_CONTROL).simd_eq(bytes)
 }
 
-/// One bit for each byte that is as asked.
+/// Bit mask with one bit for each matching byte.
 #[inline]
 fn mask(quarters: [u8x16; 4], is: impl Fn(u8x16) -> u8x16) -> u64 {
     let [a, b, c, d] = quarters;
@@ -103,16 +103,16 @@ fn mask(quarters: [u8x16; 4], is: impl Fn(u8x16) -> u8x16) -> u64 {
     bits(a) | bits(b) << 16 | bits(c) << 32 | bits(d) << 48
 }
 
-/// What may follow a backslash, besides `"`, `\` and `u`.
+/// Mask of the bytes that may follow a backslash, besides `"`, `\` and `u`.
 #[inline]
 fn is_simple(bytes: u8x16) -> u8x16 {
     let is = |byte: u8| bytes.simd_eq(u8x16::new([byte; 16]));
     is(b'n') | is(b't') | is(b'r') | is(b'/') | is(b'b') | is(b'f')
 }
 
-/// The bytes that a backslash before them escapes. The first byte of the block is
-/// not one; of a run of backslashes every second is. A subtraction's borrow runs
-/// through each run, so that its end shows whether its length is odd (as simdjson does).
+/// Mask of the bytes that a preceding backslash escapes. The first byte of the block is not escaped; in a run of
+/// backslashes every second is. The borrow of a subtraction passes through each run, so that its end shows whether the
+/// length is odd (as in simdjson).
 #[inline]
 fn escaped_by(backslashes: u64) -> u64 {
     const ODD: u64 = 0xaaaa_aaaa_aaaa_aaaa;
@@ -120,8 +120,7 @@ fn escaped_by(backslashes: u64) -> u64 {
     (series ^ ODD) ^ backslashes
 }
 
-/// Proves the `\uXXXX` whose `u`s are these bits of the block at `at`; returns where
-/// the last of them ends.
+/// Validates the `\uXXXX` escapes whose `u`s are these bits of the block at `at`; returns the end of the last one.
 fn unicodes(bytes: &[u8], at: usize, mut letters: u64) -> Result<usize, Broken> {
     let mut end = at;
     while letters != 0 {
@@ -134,7 +133,7 @@ fn unicodes(bytes: &[u8], at: usize, mut letters: u64) -> Result<usize, Broken> 
 
 const CONTROL: &str = "a control character inside a string (it must be escaped)";
 
-/// The last bytes of a document, one by one.
+/// Validates the last bytes of a document one by one.
 fn tail(bytes: &[u8], from: usize, mut escaped: bool) -> Result<Ended, Broken> {
     let mut at = from;
     loop {
@@ -151,7 +150,7 @@ fn tail(bytes: &[u8], from: usize, mut escaped: bool) -> Result<Ended, Broken> {
     }
 }
 
-/// How many bytes the escape at `at` has, together with escapes of its kind right after it.
+/// Length of the escape at `at`; for `\uXXXX`, including directly following escapes of this kind.
 #[inline]
 fn escape(bytes: &[u8], at: usize) -> Result<usize, Broken> {
     match bytes.get(at + 1) {
@@ -162,7 +161,7 @@ fn escape(bytes: &[u8], at: usize) -> Result<usize, Broken> {
     }
 }
 
-/// A run of `\uXXXX`: text of other scripts is often written in nothing else.
+/// Length of a run of `\uXXXX`: non-Latin text is often completely escaped.
 fn unicode(bytes: &[u8], from: usize) -> Result<usize, Broken> {
     let mut at = from;
     loop {
@@ -181,12 +180,12 @@ fn unicode(bytes: &[u8], from: usize) -> Result<usize, Broken> {
     }
 }
 
-/// The code unit of `\uXXXX` at `at`, if that is what stands there.
+/// Code unit of a `\uXXXX` at `at`; `None` for other bytes.
 #[inline]
 pub(crate) fn code_unit(bytes: &[u8], at: usize) -> Option<u16> {
     let &[b'\\', b'u', a, b, c, d] = bytes.get(at..)?.first_chunk::<6>()? else { return None };
     let [a, b, c, d] = [a, b, c, d].map(|digit| HEX.get(usize::from(digit)).copied().unwrap_or(0xff));
-    // A byte that is no digit has its upper half set.
+    // An invalid digit has its upper half set.
     ((a | b | c | d) & 0xf0 == 0)
         .then(|| u16::from(a) << 12 | u16::from(b) << 8 | u16::from(c) << 4 | u16::from(d))
 }

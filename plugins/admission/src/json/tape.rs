@@ -1,17 +1,17 @@
-//! A proven document: values in the order of their first byte, and views on them.
+//! Validated document: nodes in the order of their first byte, and views of them.
 
 use super::unescape;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// What a value is.
+/// Type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Object,
     Array,
-    /// A string whose bytes are its text.
+    /// String without escapes.
     String,
-    /// A string with escapes.
+    /// String with escapes.
     Escaped,
     Number,
     True,
@@ -20,7 +20,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// With its article, for sentences.
+    /// Name with its article, for error messages.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Object => "an object",
@@ -33,26 +33,26 @@ impl Kind {
     }
 }
 
-/// One value of the tape. Sixteen bytes, because there may be many.
+/// Node of the tape; 16 bytes, because there may be many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
-    /// Its first byte in the body.
+    /// Offset of the first byte in the body.
     pub(crate) start: u32,
-    /// The byte after its last.
+    /// Offset after the last byte.
     pub(crate) end: u32,
-    /// The node after it and all that is inside it.
+    /// Index of the next node after this one and its children.
     pub(crate) next: u32,
     pub(crate) kind: Kind,
 }
 
-/// The document.
+/// Validated document.
 #[derive(Debug)]
 pub(crate) struct Tape<'d> {
     pub(crate) text: &'d str,
     pub(crate) nodes: &'d [Node],
 }
 
-/// A view on one value.
+/// View of one value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Value<'d> {
     tape: &'d Tape<'d>,
@@ -61,7 +61,7 @@ pub(crate) struct Value<'d> {
 }
 
 impl<'d> Tape<'d> {
-    /// The value of the whole document.
+    /// Root value of the document.
     pub(crate) fn root(&'d self) -> Option<Value<'d>> {
         self.value(0)
     }
@@ -94,23 +94,23 @@ impl<'d> Value<'d> {
         matches!(self.node.kind, Kind::String | Kind::Escaped)
     }
 
-    /// Where it stands in the body; strings with their quotes.
+    /// Byte range in the body; strings include their quotes.
     #[inline]
     pub(crate) fn range(&self) -> Range<usize> {
         self.node.start as usize..self.node.end as usize
     }
 
-    /// Its bytes as they came; strings with their quotes.
+    /// Raw text; strings include their quotes.
     pub(crate) fn raw(&self) -> &'d str {
         self.tape.text.get(self.range()).unwrap_or_default()
     }
 
-    /// A string's bytes between the quotes, escapes as they came; empty for anything else.
+    /// Raw bytes of a string between its quotes, with escapes; empty for other types.
     pub(crate) fn body(&self) -> &'d [u8] {
         if self.is_string() { self.quoted().as_bytes() } else { &[] }
     }
 
-    /// A string's text; empty for anything else. Copies only where there are escapes.
+    /// Unescaped text of a string; empty for other types. Copies only if there are escapes.
     #[inline]
     pub(crate) fn text(&self) -> Cow<'d, str> {
         match self.node.kind {
@@ -120,14 +120,14 @@ impl<'d> Value<'d> {
         }
     }
 
-    /// What stands between the first and the last byte: a string without its quotes.
+    /// Raw text between the first and the last byte: a string without its quotes.
     #[inline]
     pub(crate) fn quoted(&self) -> &'d str {
         let inside = self.node.start as usize + 1..(self.node.end as usize).saturating_sub(1);
         self.tape.text.get(inside).unwrap_or_default()
     }
 
-    /// Whether it is this string.
+    /// True if the value is this string.
     #[inline]
     pub(crate) fn is(&self, text: &str) -> bool {
         match self.node.kind {
@@ -137,7 +137,7 @@ impl<'d> Value<'d> {
         }
     }
 
-    /// A string of white space alone, or of nothing.
+    /// True for a string that is empty or only white space.
     pub(crate) fn is_blank(&self) -> bool {
         let mut rest = self.body();
         while let [b' ', after @ ..] | [b'\\', b'n' | b'r' | b't', after @ ..] = rest {
@@ -146,25 +146,24 @@ impl<'d> Value<'d> {
         self.is_string() && rest.is_empty()
     }
 
-    /// The values of an array in order; nothing for anything else.
+    /// Values of an array in order; empty for other types.
     pub(crate) fn items(&self) -> Items<'d> {
         let end = if self.is_array() { self.node.next } else { self.index + 1 };
         Items { tape: self.tape, at: self.index + 1, end }
     }
 
-    /// Keys and values of an object in order; nothing for anything else.
+    /// Keys and values of an object in order; empty for other types.
     pub(crate) fn members(&self) -> Members<'d> {
         let end = if self.is_object() { self.node.next } else { self.index + 1 };
         Members(Items { tape: self.tape, at: self.index + 1, end })
     }
 
-    /// An object or array that had not ended when the document broke.
+    /// True for an object or array that had not ended when parsing failed.
     pub(crate) fn is_unfinished(&self) -> bool {
         matches!(self.node.kind, Kind::Object | Kind::Array) && self.node.start == self.node.end
     }
 
-    /// The parts of an object or array that had not ended when the document
-    /// broke: keys (of an object) and values, as far as they were read.
+    /// Parts of an unfinished object or array: keys (of an object) and values, as far as they were read.
     pub(crate) fn broken_parts(
         &self,
     ) -> impl Iterator<Item = (Option<Value<'d>>, Option<Value<'d>>)> + use<'d> {
@@ -179,13 +178,13 @@ impl<'d> Value<'d> {
         })
     }
 
-    /// An object or array with nothing in it.
+    /// True if an object or array has no entries.
     pub(crate) fn is_hollow(&self) -> bool {
         self.quoted().bytes().all(|byte| byte.is_ascii_whitespace())
     }
 }
 
-/// The values of an array.
+/// Iterator over the values of an array.
 #[derive(Clone, Debug)]
 pub(crate) struct Items<'d> {
     tape: &'d Tape<'d>,
@@ -207,7 +206,7 @@ impl<'d> Iterator for Items<'d> {
     }
 }
 
-/// Keys and values of an object.
+/// Iterator over the keys and values of an object.
 #[derive(Clone, Debug)]
 pub(crate) struct Members<'d>(Items<'d>);
 

@@ -1,4 +1,4 @@
-//! The scanner against `serde_json`, byte for byte.
+//! Comparison of the scanner with `serde_json`, byte for byte.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::{Bounds, Kind, Tape, Value, scan};
@@ -10,7 +10,7 @@ fn accepts(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_ok() && scan(bytes, BOUNDS).is_ok()
 }
 
-/// The document as `serde_json` would have it, built from the tape.
+/// Document rebuilt from the tape as a `serde_json` value.
 fn rebuilt(value: Value<'_>) -> serde_json::Value {
     match value.kind() {
         Kind::Object if value.members().next().is_some() => {
@@ -122,7 +122,7 @@ fn it_accepts_exactly_what_serde_json_accepts() {
     ];
     for case in cases {
         agrees(case.as_bytes());
-        // The same where it stands further in and crosses blocks of 64 bytes.
+        // The same string at a later offset, across blocks of 64 bytes.
         for pad in [0, 1, 3, 30, 50, 58, 60, 61, 62, 63, 64, 65] {
             let lead = long.get(..pad).unwrap();
             agrees(format!("[\"{lead}\",{case},\"{long}\"]").as_bytes());
@@ -162,8 +162,8 @@ fn depth(open: &str, close: &str, depth: usize, bound: usize) -> Result<(), &'st
 #[test]
 fn depth_is_bounded_and_costs_no_machine_stack() {
     assert_eq!(depth("[", "]", 128, 128), Ok(()));
-    assert_eq!(depth("[", "]", 129, 128), Err("more objects and arrays inside each other than allowed"));
-    assert_eq!(depth("[", "]", 10_000, 128), Err("more objects and arrays inside each other than allowed"));
+    assert_eq!(depth("[", "]", 129, 128), Err("objects and arrays nested deeper than allowed"));
+    assert_eq!(depth("[", "]", 10_000, 128), Err("objects and arrays nested deeper than allowed"));
     assert_eq!(depth("[", "]", 2_000_000, 3_000_000), Ok(()));
     // Values that are not recorded count as well.
     let inside = format!("{{\"input\":{}{}}}", "[".repeat(128), "]".repeat(128));

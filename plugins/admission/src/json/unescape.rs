@@ -1,18 +1,17 @@
-//! What the escapes of a proven string say. Used for short strings only: names,
-//! stop sequences, addresses.
+//! Decoding of the escapes of a validated string. Used for short strings only: names, stop sequences, URLs.
 
 use super::code_unit;
 
-/// A part of a string body.
+/// Piece of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Piece<'s> {
-    /// Bytes that are their own text.
+    /// Text without escapes.
     Plain(&'s str),
-    /// One escape.
+    /// Decoded escape.
     Char(char),
 }
 
-/// The parts of a proven string body, without copying any.
+/// Pieces of a validated string, without copies.
 pub(crate) fn pieces(body: &str) -> impl Iterator<Item = Piece<'_>> {
     let mut rest = body;
     std::iter::from_fn(move || {
@@ -34,7 +33,7 @@ pub(crate) fn pieces(body: &str) -> impl Iterator<Item = Piece<'_>> {
     })
 }
 
-/// The text of a proven string body.
+/// Unescaped text of a validated string.
 pub(crate) fn unescape(body: &str) -> String {
     let mut text = String::with_capacity(body.len());
     for piece in pieces(body) {
@@ -46,7 +45,7 @@ pub(crate) fn unescape(body: &str) -> String {
     text
 }
 
-/// The escape that `body` begins with, and its length.
+/// Decodes the escape at the start of `body`; returns the character and the length of the escape.
 fn escape(body: &str) -> (char, usize) {
     let simple = match body.as_bytes().get(1) {
         Some(b'n') => '\n',

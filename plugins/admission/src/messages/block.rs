@@ -1,4 +1,4 @@
-//! Content blocks.
+//! Validation of content blocks.
 
 use super::Findings;
 use super::source;
@@ -7,22 +7,22 @@ use crate::path::Path;
 use crate::read;
 use penstock_contract::Refusal;
 
-/// Coding agents put a hash of each request here, which would defeat every prefix cache.
+/// Prefix of a text that coding agents insert with a hash of each request, which would defeat every prefix cache.
 const BILLING_HEADER: &[u8] = b"x-anthropic-billing-header";
 
-/// Where a block stands.
+/// Position of a block in the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     User,
     Assistant,
-    /// Inside a `tool_result`.
+    /// Block inside a `tool_result`.
     Result,
-    /// Inside a `document`.
+    /// Block inside a `document`.
     Document,
 }
 
 impl Place {
-    /// The blocks that are read here; [`vendor`] ones are let through besides.
+    /// Block types that are validated; blocks of [`vendor`] tools are accepted in addition.
     const fn words(self) -> &'static [&'static str] {
         match self {
             Self::User => &["text", "image", "tool_result", "document", "search_result"],
@@ -33,26 +33,26 @@ impl Place {
     }
 }
 
-/// What a block means for the turn.
+/// Meaning of a block for the turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Block<'d> {
-    /// Empty text: it says nothing.
+    /// Empty text.
     Nothing,
-    /// Anything that is said.
+    /// Other content.
     Said,
-    /// A call of a tool, with its id.
+    /// Tool call, with its id.
     Call(Value<'d>),
-    /// A result of a call, with the call's id.
+    /// Tool result, with the id of its call.
     Result(Value<'d>),
 }
 
-/// Blocks of the vendor's own tools, in a history from elsewhere.
+/// True for blocks of the vendor's own tools, from a conversation with another service.
 fn vendor(kind: &str) -> bool {
     matches!(kind, "server_tool_use" | "mcp_tool_use" | "container_upload" | "tool_reference")
         || kind.ends_with("_tool_result")
 }
 
-/// Proves one block.
+/// Validates a block.
 pub(super) fn block<'d>(
     block: Value<'d>,
     at: &Path<'_>,
@@ -118,12 +118,12 @@ pub(super) fn block<'d>(
     Ok(Block::Said)
 }
 
-/// Whether an id is one that every provider of the dialect takes.
+/// True if every provider of the dialect accepts the id.
 fn is_plain(id: Value<'_>) -> bool {
     id.body().iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
-/// The content of a block: a string, or blocks; may be empty.
+/// Validates the content of a block: a string, or blocks, possibly empty.
 pub(super) fn inner(
     content: Value<'_>,
     at: &Path<'_>,
@@ -142,7 +142,7 @@ pub(super) fn inner(
     Ok(())
 }
 
-/// A string, or an array of text blocks: `system`, messages of that role.
+/// Validates a string or an array of text blocks, as in `system` and messages of that role.
 pub(super) fn texts(content: Value<'_>, at: &Path<'_>, found: &mut Findings) -> Result<(), Refusal> {
     if content.is_string() {
         found.said.idle_text |= content.is_blank();

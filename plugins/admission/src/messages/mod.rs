@@ -1,4 +1,4 @@
-//! Requests of the messages dialect.
+//! Validation of messages requests.
 
 mod block;
 mod settings;
@@ -21,40 +21,38 @@ const NUMBERS: Numbers = &[("temperature", 0.0, 1.0), ("top_p", 0.0, 1.0)];
 const INTEGERS: Integers = &[("top_k", 0, i64::MAX)];
 const BOOLEANS: &[&str] = &["stream"];
 
-/// What the request is for.
+/// Purpose of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// `/v1/messages`: `max_tokens` is required.
     Generate,
-    /// `/v1/messages/count_tokens`: it is not, and the conversation may stop
-    /// where tools are still to be answered.
+    /// `/v1/messages/count_tokens`: `max_tokens` is optional, and the conversation may end with unanswered tool calls.
     Count,
 }
 
-/// Proves a request of `/v1/messages` or `/v1/messages/count_tokens`.
+/// Validates a request of `/v1/messages` or `/v1/messages/count_tokens`.
 ///
-/// Nothing of it is edited. Consecutive messages of one role count as one turn;
-/// `system` messages may stand anywhere.
+/// The body is not edited. Consecutive messages of one role count as one turn; `system` messages may have any position.
 ///
 /// # Errors
-/// `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
+/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
 pub fn messages(body: Bytes, limits: &Limits, purpose: Purpose) -> Result<Ask, Refusal> {
     let mut ask = admit(&body, limits, purpose, None)?;
     ask.body = body;
     Ok(ask)
 }
 
-/// Proves a request of `/v1/messages/count_tokens`, for this model if it names none.
+/// Validates a request of `/v1/messages/count_tokens`, with a default model.
 ///
 /// # Errors
-/// As [`messages`].
+/// Same as [`messages`].
 pub fn count(body: Bytes, limits: &Limits, default: Option<&str>) -> Result<Ask, Refusal> {
     let mut ask = admit(&body, limits, Purpose::Count, default)?;
     ask.body = body;
     Ok(ask)
 }
 
-/// What is gathered on the way through a request.
+/// Results collected during validation.
 #[derive(Default)]
 struct Findings {
     needs: Needs,
@@ -69,7 +67,7 @@ fn admit(body: &[u8], limits: &Limits, purpose: Purpose, default: Option<&str>) 
     let tape = Tape { text, nodes: &nodes };
     let top = Top::new(&tape, limits, Style::Dots)?;
     let mut found = Findings::default();
-    // First of all: what else is wrong with it may come of a history that is not there.
+    // Checked first, because other errors may result from a missing history.
     members::refuse(&top, Dialect::Messages)?;
     let model = plain::model_or(&top, default)?;
     let list = read::required(top.get("messages"), &top.path("messages"), "an array of messages")?;

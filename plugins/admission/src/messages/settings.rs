@@ -1,4 +1,4 @@
-//! Top-level objects that steer the answer: `thinking`, `output_config`.
+//! Validation of top-level objects that control the answer: `thinking`, `output_config`.
 
 use super::Findings;
 use crate::body::Top;
@@ -7,7 +7,7 @@ use crate::path::Path;
 use crate::read;
 use penstock_contract::{Refusal, Thinking};
 
-/// The least budget of thinking, in tokens.
+/// Minimum thinking budget, in tokens.
 const MIN_BUDGET: i64 = 1024;
 
 pub(super) fn thinking(top: &Top<'_>) -> Result<Thinking, Refusal> {
@@ -48,14 +48,14 @@ pub(super) fn output_config(top: &Top<'_>, found: &mut Findings) -> Result<(), R
     if let Some(format) = form {
         return self::format(format, &path.key("format"), found);
     }
-    // Its older name.
+    // Older name of `output_config.format`.
     match top.get("output_format") {
         Some(format) => self::format(format, &top.path("output_format"), found),
         None => Ok(()),
     }
 }
 
-/// A form that the answer is to have.
+/// Validates the requested format of the answer.
 fn format(format: Value<'_>, path: &Path<'_>, found: &mut Findings) -> Result<(), Refusal> {
     let [kind, schema] = read::object(format, path, ["type", "schema"])?;
     let kind_path = path.key("type");

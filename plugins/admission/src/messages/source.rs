@@ -1,4 +1,4 @@
-//! Blocks with a source: images, documents, search results.
+//! Validation of blocks with a source: images, documents, search results.
 
 use super::Findings;
 use super::block::{Place, inner, texts};
@@ -10,7 +10,7 @@ use penstock_contract::Refusal;
 
 const IMAGES: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/webp"];
 
-/// The members of a `source` object.
+/// Members of a `source` object.
 struct Source<'d> {
     kind: &'static str,
     media_type: Option<Value<'d>>,
@@ -34,7 +34,7 @@ fn source<'d>(block: Value<'d>, at: &Path<'_>, kinds: &[&'static str]) -> Result
 }
 
 impl Source<'_> {
-    /// Base64 of one of these media types; returns its bytes.
+    /// Validates base64 of one of these media types; returns its bytes.
     fn base64(&self, at: &Path<'_>, types: &[&'static str]) -> Result<usize, Refusal> {
         let path = at.key("media_type");
         read::one_of(read::required(self.media_type, &path, read::Alternatives(types))?, &path, types)?;

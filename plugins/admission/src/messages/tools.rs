@@ -1,4 +1,4 @@
-//! `tools` and `tool_choice`.
+//! Validation of `tools` and `tool_choice`.
 
 use super::Findings;
 use crate::body::Top;
@@ -8,10 +8,10 @@ use crate::path::{Path, speakable};
 use crate::read;
 use penstock_contract::Refusal;
 
-/// The longest name of a tool, in bytes.
+/// Maximum length of a tool name, in bytes.
 const MAX_NAME: usize = 256;
 
-/// Proves both; returns whether calls may come in parallel.
+/// Validates both members; returns true if parallel calls are allowed.
 pub(super) fn tools(top: &Top<'_>, limits: &Limits, found: &mut Findings) -> Result<bool, Refusal> {
     let path = top.path("tools");
     let declared = top.get("tools").map(|tools| read::array(tools, &path)).transpose()?;

@@ -1,4 +1,4 @@
-//! The conversation: roles, turns, and tool results that answer tool calls.
+//! Validation of the conversation: roles, turns, and tool results that answer tool calls.
 
 use super::block::{self, Block, Place};
 use super::{Findings, Purpose};
@@ -12,7 +12,7 @@ use std::collections::HashSet;
 
 const ROLES: &[&str] = &["user", "assistant", "system"];
 
-/// Proves `messages`.
+/// Validates `messages`.
 pub(super) fn messages(
     list: Value<'_>,
     top: &Top<'_>,
@@ -35,19 +35,19 @@ pub(super) fn messages(
     Ok(())
 }
 
-/// Calls that wait for their results. A turn of the user answers all calls of
-/// the assistant's turn before it; `system` messages in between do not matter.
+/// Tool calls without results. A turn of the user answers all calls of the preceding assistant turn; `system` messages
+/// in between are ignored.
 #[derive(Default)]
 struct Turns<'d> {
     waiting: HashSet<Cow<'d, str>>,
-    /// The message with the last call.
+    /// Index of the message with the last call.
     asked_in: usize,
-    /// The user has spoken since.
+    /// True if a user message has followed.
     user_spoke: bool,
 }
 
 impl<'d> Turns<'d> {
-    /// One message; returns its role.
+    /// Validates a message; returns its role.
     fn message(
         &mut self,
         message: Value<'d>,
@@ -99,7 +99,7 @@ impl<'d> Turns<'d> {
         if is_empty { Err(at.wrong("expected content that is not empty")) } else { Ok(()) }
     }
 
-    /// May be empty: so was the answer, and clients send it back.
+    /// Validates an assistant message, which may be empty: clients send back an empty answer.
     fn assistant(
         &mut self,
         content: Value<'d>,

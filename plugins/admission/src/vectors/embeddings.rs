@@ -1,4 +1,4 @@
-//! Requests of `/v1/embeddings`.
+//! Validation of embedding requests.
 
 use super::{few, text};
 use crate::body::{Top, prove};
@@ -11,19 +11,19 @@ use bytes::Bytes;
 use penstock_contract::{Ask, Embed, Inputs, Kind, Refusal, Task};
 use std::ops::Range;
 
-/// Longest vectors that may be asked for.
+/// Maximum vector length that may be requested.
 const MAX_DIMENSIONS: i64 = 65_536;
-/// Bytes of text that a token id stands for, where its text is not known yet.
+/// Assumed bytes of text per token id, while its text is unknown.
 const BYTES_PER_ID: usize = 4;
 
-/// Inputs as they stand in the body.
+/// Inputs as ranges of the body.
 enum Found {
     Texts(Vec<Range<usize>>),
     Ids {
         arrays: Vec<Range<usize>>,
         count: usize,
     },
-    /// Texts of so many bytes, and arrays of so many token ids.
+    /// Texts, with their total bytes, and arrays, with their total number of token ids.
     Mixed {
         values: Vec<Range<usize>>,
         bytes: usize,
@@ -31,13 +31,12 @@ enum Found {
     },
 }
 
-/// Proves a request of `/v1/embeddings`.
+/// Validates a request of `/v1/embeddings`.
 ///
-/// Besides the contract's strings, `input` may be token ids: one array of them,
-/// or an array of such arrays, between which texts may stand.
+/// Besides strings, `input` may have token ids: one array of them, or an array of such arrays and strings.
 ///
 /// # Errors
-/// `InvalidRequest` or `TooLarge`, with the field's path in `param`.
+/// Returns `InvalidRequest` or `TooLarge`, with the field's path in `param`.
 pub fn embeddings(body: Bytes, limits: &Limits) -> Result<Ask, Refusal> {
     let (text, nodes) = prove(&body, limits, Style::Brackets)?;
     let tape = Tape { text, nodes: &nodes };
@@ -89,7 +88,7 @@ fn inputs(input: Value<'_>, at: &Path<'_>, limits: &Limits) -> Result<Found, Ref
     }
 }
 
-/// A list of texts and arrays of token ids.
+/// Reads a list of texts and arrays of token ids.
 fn list(input: Value<'_>, at: &Path<'_>, limits: &Limits) -> Result<Found, Refusal> {
     let mut values = Vec::new();
     let (mut texts, mut bytes, mut count) = (0, 0, 0);
@@ -114,7 +113,7 @@ fn list(input: Value<'_>, at: &Path<'_>, limits: &Limits) -> Result<Found, Refus
     })
 }
 
-/// Token ids, at least one; how many.
+/// Validates an array of at least one token id; returns their number.
 fn ids(array: Value<'_>, at: &Path<'_>) -> Result<usize, Refusal> {
     let mut count = 0;
     for (index, id) in array.items().enumerate() {

@@ -1,4 +1,4 @@
-//! Requests of `/v1/embeddings` and `/v1/rerank`.
+//! Validation of requests of `/v1/embeddings` and `/v1/rerank`.
 
 mod embeddings;
 mod rerank;
@@ -12,12 +12,12 @@ use crate::read;
 use penstock_contract::Refusal;
 use std::ops::Range;
 
-/// Where a text stands that has something in it.
+/// Range of a text that is not empty.
 fn text(value: Value<'_>, at: &Path<'_>) -> Result<Range<usize>, Refusal> {
     read::filled(value, at).map(|value| value.range())
 }
 
-/// An array that has something in it, and not too much.
+/// Checks that an array has 1 to `most` items.
 fn few<'d>(value: Value<'d>, at: &Path<'_>, most: usize, what: &str) -> Result<Value<'d>, Refusal> {
     let count = value.items().take(most + 1).count();
     if count == 0 {

@@ -1,4 +1,4 @@
-//! Requests of `/v1/rerank`.
+//! Validation of rerank requests.
 
 use super::{few, text};
 use crate::body::{Top, prove};
@@ -11,10 +11,10 @@ use bytes::Bytes;
 use penstock_contract::{Ask, Kind, Refusal, Rerank, Task};
 use std::ops::Range;
 
-/// Proves a request of `/v1/rerank`.
+/// Validates a request of `/v1/rerank`.
 ///
 /// # Errors
-/// `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
+/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
 pub fn rerank(body: Bytes, limits: &Limits) -> Result<Ask, Refusal> {
     let (json, nodes) = prove(&body, limits, Style::Brackets)?;
     let tape = Tape { text: json, nodes: &nodes };
@@ -31,7 +31,7 @@ pub fn rerank(body: Bytes, limits: &Limits) -> Result<Ask, Refusal> {
     }
     let documents = texts(few(documents, &path, limits.max_documents, "document")?, &path)?;
     let top_n = most(&top, "top_n")?;
-    // Its older name.
+    // Older name of `top_n`.
     let top_k = most(&top, "top_k")?;
     only_text(&top)?;
     let return_documents = plain::switch(&top, "return_documents")?;
@@ -48,13 +48,13 @@ pub fn rerank(body: Bytes, limits: &Limits) -> Result<Ask, Refusal> {
     Ok(Ask { prompt_bytes, filters, ..Ask::plain(Kind::Rerank, body.clone(), fields, model, task) })
 }
 
-/// How many results at most.
+/// Reads the maximum number of results.
 fn most(top: &Top<'_>, name: &str) -> Result<Option<usize>, Refusal> {
     let most = top.get(name).map(|value| read::integer(value, &top.path(name), 1, i64::MAX));
     Ok(most.transpose()?.map(|most| usize::try_from(most).unwrap_or(usize::MAX)))
 }
 
-/// The text of each document: a string, or an object with a `text`. Both may stand in one list.
+/// Text range of each document, which is a string or an object with a `text`; a list may mix both.
 fn texts(documents: Value<'_>, at: &Path<'_>) -> Result<Vec<Range<usize>>, Refusal> {
     let mut texts = Vec::new();
     for (index, document) in documents.items().enumerate() {
@@ -73,7 +73,7 @@ fn texts(documents: Value<'_>, at: &Path<'_>) -> Result<Vec<Range<usize>>, Refus
     Ok(texts)
 }
 
-/// `rank_fields` of another field than `text` would rank by what is not read here.
+/// Refuses `rank_fields` other than `text`, because other fields are not read.
 fn only_text(top: &Top<'_>) -> Result<(), Refusal> {
     let path = top.path("rank_fields");
     let Some(fields) = top.get("rank_fields") else { return Ok(()) };

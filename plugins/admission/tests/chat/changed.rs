@@ -1,10 +1,10 @@
-//! What is changed: a provider gets the shape that every engine takes, whatever older or looser one came.
+//! Tests of the edits that convert older or looser requests to the form that every engine accepts.
 
 use crate::support::{ask_chat, assert_refused, edited};
 use crate::{CALL, conversation, taken, with};
 use serde_json::{Value, json};
 
-/// The messages as a provider gets them.
+/// Messages after the edits, as sent to a provider.
 pub fn canonical(messages: &str) -> Value {
     edited(&taken(&conversation(messages)))["messages"].clone()
 }
@@ -73,7 +73,7 @@ fn functions_of_old_become_tools() {
     assert_eq!(
         edited(&ask),
         json!({"model": "m",
-            // A null member of the new name takes the old one.
+            // A null member with the new name is renamed to the old one.
             "functions": null,
             "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}, {"type": "function", "function": {"name": "g"}}],
             "tool_choice": {"type": "function", "function": {"name": "g"}},

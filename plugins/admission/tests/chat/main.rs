@@ -1,4 +1,4 @@
-//! The chat dialect: what is taken, what is changed, what is refused and how.
+//! Tests of the chat dialect: accepted, edited and refused requests.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod changed;
@@ -11,7 +11,7 @@ use penstock_contract::{Ask, Dialect, Kind, Said};
 use serde_json::json;
 use support::ask_chat;
 
-/// A request with these members besides the required ones.
+/// Request with these members besides the required ones.
 fn with(members: &str) -> String {
     format!(r#"{{"model":"m","messages":[{{"role":"user","content":"hi"}}],{members}}}"#)
 }

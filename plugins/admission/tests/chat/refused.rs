@@ -1,4 +1,4 @@
-//! What is refused: each field and each message by its path, with what was expected and what came.
+//! Tests of refusals: each names the path of the field, the expected and the actual value.
 
 use crate::support::{ask_chat, assert_refused};
 use crate::{CALL, conversation, with};

@@ -1,11 +1,11 @@
-//! What the tests of both dialects share.
+//! Helpers shared by the tests of both dialects.
 #![allow(dead_code, clippy::unwrap_used, clippy::indexing_slicing)]
 
 use bytes::Bytes;
 use penstock_admission::{Limits, Purpose, chat, messages};
 use penstock_contract::{Ask, Refusal};
 
-/// Deeper than `max_depth` and than any machine stack would like.
+/// Nesting deeper than `max_depth` and than a recursive parser's stack.
 pub const DEEP: usize = 10_000;
 
 pub fn ask_chat(body: &str) -> Result<Ask, Refusal> {
@@ -16,7 +16,7 @@ pub fn ask_messages(body: &str) -> Result<Ask, Refusal> {
     messages(Bytes::from(body.to_owned()), &Limits::default(), Purpose::Generate)
 }
 
-/// The body with its edits made.
+/// Body after its edits.
 pub fn edited(ask: &Ask) -> serde_json::Value {
     let mut out = Vec::new();
     let mut at = 0;
@@ -34,7 +34,7 @@ pub fn edited(ask: &Ask) -> serde_json::Value {
     serde_json::from_slice(&out).unwrap()
 }
 
-/// A refusal that names this field and says this, beginning with the field.
+/// Checks a refusal that names this field and starts its message with it.
 pub fn assert_refused(result: Result<Ask, Refusal>, field: &str, says: &str, body: &str) {
     let refusal = match result {
         Ok(_) => unreachable_body(body),

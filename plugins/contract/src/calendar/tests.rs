@@ -1,9 +1,9 @@
-//! The calendar against a plain count of days, and what it refuses.
+//! Comparison of the calendar with a plain count of days, and tests of invalid dates.
 
 #![allow(clippy::unwrap_used)]
 use super::*;
 
-/// Days of the twelve months, counted the way people do.
+/// Lengths of the twelve months, calculated independently.
 fn lengths(year: u64) -> [u64; 12] {
     let leap = year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
     [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]

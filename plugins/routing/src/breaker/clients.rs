@@ -1,37 +1,40 @@
-//! Clients behind an offer's results: one client's repeated request must not take an offer away from everybody.
+//! Clients behind the results of an offer: repeated failing requests of one client must not eject an offer for all
+//! others.
 //!
-//! Of the failures of one account in the window only the first counts while the offer is known to serve others: while,
-//! within the last [`VOUCHED`], it answered another account well, or another key where all of these failures come from
-//! one key. Nobody vouches for an offer that has one client only, so an outage is found as fast as without this rule;
-//! where there are more, it is found when a second account fails, or when the last good answer of another is that old.
-//! Failures that no request can cause, such as a connection that fails, have no client and always count.
+//! Of the failures of one account in the window only the first counts while the offer is known to serve other clients:
+//! within the last [`VOUCHED`] it answered another account successfully, or another key if all these failures come from
+//! one key. An offer with a single client has no such evidence, so its outage is detected as fast as without this rule.
+//! With several clients, an outage is detected when a second account fails, or when the last success of another client
+//! is older than that. Failures that no request can cause, such as a failed connection, have no client and always
+//! count.
 
 use super::window::SLICES;
 use std::time::Duration;
 
-/// Age up to which a good answer to somebody else shows that an offer is well.
+/// Maximum age of a success of another client that shows that the offer works.
 pub(super) const VOUCHED: Duration = Duration::from_secs(10);
 
-/// Accounts whose failures are told apart in a slice of the window; those of others count in full.
+/// Number of accounts whose failures are counted separately in a slice of the window; failures of further accounts
+/// count in full.
 const ACCOUNTS: usize = 2;
 
-/// Client of an attempt, as hashes that tell clients apart.
+/// Client of an attempt, identified by hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client {
-    /// Its key.
+    /// Hash of the API key.
     pub key: u64,
-    /// The account of the key.
+    /// Hash of the key's account.
     pub account: u64,
 }
 
-/// Clients of one run of results.
+/// Origin of a series of failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Culprit {
     #[default]
     Nobody,
-    /// All of them come from this account, and from this key if there is one.
+    /// All from this account, and from this key if there is one.
     One { account: u64, key: Option<u64> },
-    /// Of several accounts, or of nobody's doing.
+    /// Several accounts, or no client.
     Several,
 }
 
@@ -54,7 +57,7 @@ impl Culprit {
     }
 }
 
-/// The last good answers of two different clients.
+/// Last successes of two different clients.
 #[derive(Clone, Copy, Debug, Default)]
 struct LastTwo([Option<(u64, Duration)>; 2]);
 
@@ -67,7 +70,7 @@ impl LastTwo {
         *last = Some((client, now));
     }
 
-    /// When somebody else than this client was answered last.
+    /// Time of the last success of a client other than this one.
     fn other_than(&self, client: u64) -> Option<Duration> {
         self.0.iter().flatten().filter(|(known, _)| *known != client).map(|(_, at)| *at).max()
     }
@@ -86,8 +89,7 @@ struct Slice {
     accounts: [Option<Failures>; ACCOUNTS],
 }
 
-/// Results of an offer by client, as far as the rule needs them. Of bounded size; most of it is only there once a
-/// request has failed.
+/// Results of an offer by client. Bounded in size; the failure counts are allocated with the first failure.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clients {
     good_keys: LastTwo,
@@ -125,8 +127,8 @@ impl Clients {
         }
     }
 
-    /// Failures of the window up to this slice that do not count: all but the first of the account with the most, if
-    /// the offer serves others.
+    /// Number of failures in the window that do not count: all but the first of the account with the most failures, if
+    /// the offer serves other clients.
     pub(super) fn excused(&self, now: Duration, slice: u64) -> u32 {
         let Some(slices) = &self.failures else { return 0 };
         let young = || slices.iter().filter(move |one| slice.saturating_sub(one.number) < SLICES);
@@ -143,7 +145,7 @@ impl Clients {
             .map_or(0, |most| most.count.saturating_sub(1))
     }
 
-    /// Whether the offer answered somebody else well of late.
+    /// True if the offer recently answered a client other than this one.
     pub(super) fn serves_others(&self, now: Duration, than: Culprit) -> bool {
         let Culprit::One { account, key } = than else { return false };
         let accounts = self.good_accounts.other_than(account);

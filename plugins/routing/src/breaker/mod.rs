@@ -1,4 +1,4 @@
-//! The breaker of one offer: is it fit to be asked?
+//! Circuit breaker of one offer.
 //!
 //! ```text
 //! Closed ──5 in a row, or half of ≥ 20 in 30 s, or 3 failed checks──▶ Open
@@ -6,20 +6,17 @@
 //! HalfOpen ──2 good probes──▶ Closed        HalfOpen ──1 bad probe──▶ Open, twice as long
 //! ```
 //!
-//! It lives on the results of real attempts; active checks only help. A check
-//! that passes never closes it by itself: a provider can list its models and
-//! still fail every request. But it is enough to call the offer well again
-//! ([`Breaker::is_well`]), unless the checks were found to say nothing.
+//! The state depends on the results of real attempts; active health checks are only additional input. A passing check
+//! never closes the breaker by itself: a provider can list its models and still fail every request. But it marks the
+//! offer as responding again ([`Breaker::is_well`]), unless earlier checks proved unreliable.
 //!
-//! Failures that come from one client's requests while others are answered do
-//! not open it: see `clients.rs`.
+//! Failures of a single client's requests do not open the breaker while other clients are answered; see `clients.rs`.
 //!
-//! Resting is apart from ejection: an offer that said `Retry-After`, or 429,
-//! is left alone until then and loses no standing. The caller's faults count
-//! for nothing.
+//! A cooldown differs from an ejection: an offer that returned `Retry-After` or 429 is not used until that time, and
+//! this does not count toward an ejection. Errors of the caller do not count either.
 //!
-//! Results must be told in every case, also when the client left
-//! ([`Outcome::Neutral`]), or a probe's seat stays taken for [`Settings::probe_limit`].
+//! Each attempt must report a result, also if the client disconnected ([`Outcome::Neutral`]); otherwise a probe's
+//! permit stays taken for [`Settings::probe_limit`].
 
 mod clients;
 mod outcome;
@@ -34,25 +31,25 @@ use clients::{Clients, Culprit};
 use std::time::Duration;
 use window::{Seen, Window};
 
-/// Checks that pass while requests fail say nothing for so long, or for the longest ejection if that is shorter.
+/// Time for which checks are ignored after they passed while requests failed; at most the longest ejection.
 const DISTRUST: Duration = Duration::from_secs(10);
 
-/// The three states of a breaker.
+/// State of a circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Fit: results are watched.
+    /// Normal operation.
     Closed,
-    /// Ejected: only asked when there is nobody else.
+    /// Ejected: used only if no other offer is available.
     Open {
-        /// When probes begin.
+        /// Time of the first probe.
         until: Duration,
     },
-    /// On trial: a few probes at a time.
+    /// Limited to a few probes at a time.
     HalfOpen,
 }
 
 impl State {
-    /// Its name in logs and metrics.
+    /// Name in logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -63,62 +60,62 @@ impl State {
     }
 }
 
-/// What a plan needs to know of an offer's breaker.
+/// Health of an offer, for the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// Ask it.
+    /// Available.
     Healthy,
-    /// On trial, with a free seat for a probe: ask it if [`Breaker::try_probe`] lets you.
+    /// Half open with a free probe permit: available if [`Breaker::try_probe`] succeeds.
     HalfOpen,
-    /// It asked not to be asked before then.
+    /// In cooldown, as the provider requested.
     Resting {
-        /// When the rest is over.
+        /// End of the cooldown.
         until: Duration,
     },
-    /// Not to be asked unless all others are worse.
+    /// Ejected: used only if all other offers are worse.
     Ejected {
-        /// Failures in a row: how bad it is.
+        /// Number of consecutive failures.
         failures: u32,
-        /// When probes begin.
+        /// Time of the first probe.
         until: Duration,
     },
 }
 
-/// One offer's breaker. A state machine; the house locks it.
+/// Circuit breaker of one offer. A state machine; the gateway holds it in a lock.
 #[derive(Clone, Debug)]
 pub struct Breaker {
     settings: Settings,
     phase: Phase,
-    /// Failures in a row; ends with a success.
+    /// Number of consecutive failures; reset by a success.
     failures: u32,
-    /// Whose they are.
+    /// Origin of the consecutive failures.
     culprit: Culprit,
     clients: Clients,
-    /// Failed active checks in a row.
+    /// Number of consecutive failed active checks.
     failed_checks: u32,
-    /// A check has passed since the last failure, at a time when checks counted.
+    /// Result of the active checks since the last failure.
     checked: Checked,
-    /// Checks say nothing until then: requests failed although they passed.
+    /// Time until which checks are ignored, because requests failed although checks passed.
     distrust: Duration,
-    /// 429s in a row, for the backoff of those without `Retry-After`.
+    /// Number of consecutive 429 responses, for the backoff of those without `Retry-After`.
     limited: u32,
     rest_until: Duration,
     window: Window,
 }
 
-/// Word of the active checks since the last failure of a request.
+/// Result of the active checks since the last failure of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Checked {
-    /// None that counts.
+    /// No check that counts.
     Nothing,
-    /// One has passed.
+    /// At least one check passed.
     Well,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     Closed,
-    /// `round` counts openings without a closing in between.
+    /// Open; `round` is the number of openings since the breaker was last closed.
     Open {
         until: Duration,
         round: u32,
@@ -138,7 +135,7 @@ impl Default for Breaker {
 }
 
 impl Breaker {
-    /// Closed, without a past.
+    /// Returns a closed breaker without recorded results.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {
@@ -156,7 +153,7 @@ impl Breaker {
         }
     }
 
-    /// Other thresholds from now on. What has happened stays, but for the window if it has another length.
+    /// Sets new thresholds. Recorded results stay, except for the window if its length changes.
     pub fn configure(&mut self, settings: Settings) {
         if settings.window != self.settings.window {
             self.window = Window::new(settings.window);
@@ -164,7 +161,7 @@ impl Breaker {
         self.settings = settings;
     }
 
-    /// The state at `now`.
+    /// State at `now`.
     #[must_use]
     pub fn state(&self, now: Duration) -> State {
         match self.phase {
@@ -174,21 +171,21 @@ impl Breaker {
         }
     }
 
-    /// Whether it answers, as far as is known: it is not ejected, or an active check has passed since its last failure
-    /// and nobody has asked it yet. Checks that passed while requests failed are not believed for ten seconds.
+    /// True if the offer is believed to respond: it is not ejected, or an active check has passed since its last
+    /// failure and no request has used it yet. Checks that passed while requests failed are ignored for ten seconds.
     #[must_use]
     pub const fn is_well(&self) -> bool {
         matches!((self.phase, self.checked), (Phase::Closed, _) | (_, Checked::Well))
     }
 
-    /// The end of a rest that is not over at `now`.
+    /// End of the cooldown, if it is not over at `now`.
     #[must_use]
     pub fn resting_until(&self, now: Duration) -> Option<Duration> {
         (now < self.rest_until).then_some(self.rest_until)
     }
 
-    /// What a plan at `now` should think of the offer. Ejection beats rest;
-    /// an offer on trial whose probe seats are taken counts as ejected.
+    /// Health at `now`, for a plan. Ejection takes precedence over cooldown; a half-open offer whose probe permits are
+    /// taken counts as ejected.
     #[must_use]
     pub fn health(&self, now: Duration) -> Health {
         match (self.state(now), self.resting_until(now)) {
@@ -202,15 +199,15 @@ impl Breaker {
         }
     }
 
-    /// Closed, not resting, and the last attempt was good: worth a quick retry.
+    /// True if the breaker is closed, there is no cooldown and the last attempt succeeded: an immediate retry is
+    /// useful.
     #[must_use]
     pub fn in_good_standing(&self, now: Duration) -> bool {
         self.failures == 0 && self.health(now) == Health::Healthy
     }
 
-    /// Share of failed (429 included) attempts in the window, 0 to 1; 0 when
-    /// there were none. One attempt alone says little, so
-    /// `failing = failed / (attempts + 2)`.
+    /// Share of failed attempts (429 included) in the window, 0 to 1; 0 without attempts. Damped, because a single
+    /// attempt proves little: `failing = failed / (attempts + 2)`.
     #[must_use]
     pub fn failing(&self, now: Duration) -> f64 {
         let seen = self.window.totals(now);
@@ -218,9 +215,8 @@ impl Breaker {
         failed / (f64::from(seen.good) + failed + 2.0)
     }
 
-    /// Asks for leave to attempt. Always granted when closed. On trial it takes
-    /// a probe's seat, to be given back by [`Breaker::on_result`]. False when
-    /// open or when the seats are taken.
+    /// Requests permission for an attempt. Always granted if closed. If half open, takes a probe permit, which
+    /// [`Breaker::on_result`] releases. Returns false if open or if all permits are taken.
     pub fn try_probe(&mut self, now: Duration) -> bool {
         let taken = self.probes(now);
         match self.phase {
@@ -240,12 +236,12 @@ impl Breaker {
         }
     }
 
-    /// An attempt is over, of nobody in particular.
+    /// Records the result of an attempt without a client.
     pub fn on_result(&mut self, now: Duration, outcome: Outcome) {
         self.on_result_of(now, outcome, None);
     }
 
-    /// An attempt is over. A failure that the client's request may have caused names the client.
+    /// Records the result of an attempt. `client` is set if the client's request may have caused the failure.
     pub fn on_result_of(&mut self, now: Duration, outcome: Outcome, client: Option<Client>) {
         self.give_back();
         match outcome {
@@ -261,13 +257,13 @@ impl Breaker {
         }
     }
 
-    /// A connection to the provider failed, for an attempt at another of its offers.
+    /// Records a failed connection to the provider, for an attempt at another of its offers.
     pub fn on_unreachable(&mut self, now: Duration) {
         self.on_bad(now, None);
     }
 
-    /// An active check is over. One that passes ends an ejection's waiting
-    /// time, one that fails too often in a row begins an ejection or prolongs it.
+    /// Records the result of an active check. A passing check ends the waiting time of an ejection; too many
+    /// consecutive failed checks start or prolong an ejection.
     pub fn on_check(&mut self, now: Duration, passed: bool) {
         if passed {
             self.failed_checks = 0;
@@ -294,12 +290,12 @@ impl Breaker {
         self.failures = 0;
         self.culprit = Culprit::Nobody;
         self.limited = 0;
-        // Real work outranks checks: a wrong health path must not eject an offer that answers.
+        // Real requests outrank checks: an invalid health path must not eject an offer that answers.
         self.failed_checks = 0;
         self.window.add(now, Seen { good: 1, ..Seen::default() });
         let (good, round, probing, last_probe) = match self.phase {
             Phase::Closed => return,
-            // Asked because nobody was better, and it worked: as good as a probe.
+            // Success of an ejected offer, used because no other was better: counts as a probe.
             Phase::Open { round, .. } => (1, round, 0, now),
             Phase::HalfOpen { good, round, probing, last_probe } => (good + 1, round, probing, last_probe),
         };
@@ -320,7 +316,7 @@ impl Breaker {
             self.clients.bad(self.window.number(now), client);
         }
         match self.phase {
-            // It was asked before it was ejected, or because nobody was better.
+            // Failure of an ejected offer, sent before the ejection or because no other was better.
             Phase::Open { .. } => self.distrust_checks(now),
             Phase::HalfOpen { .. } if self.clients.serves_others(now, Culprit::of(client)) => {}
             Phase::HalfOpen { .. } => {
@@ -343,13 +339,14 @@ impl Breaker {
         }
     }
 
-    /// A request failed while it was ejected or on trial: what checks said before was wrong.
+    /// Ignores checks for a while: a request failed while the offer was ejected or half open, so earlier passing checks
+    /// were unreliable.
     fn distrust_checks(&mut self, now: Duration) {
         self.checked = Checked::Nothing;
         self.distrust = now.saturating_add(DISTRUST.min(self.settings.open_max));
     }
 
-    /// Of this many failures in the window, those that count.
+    /// Number of these failures in the window that count.
     fn counted(&self, now: Duration, bad: u32) -> u32 {
         if bad < 2 {
             return bad;
@@ -357,7 +354,7 @@ impl Breaker {
         bad.saturating_sub(self.clients.excused(now, self.window.number(now)))
     }
 
-    /// Not a failure of its health, but slower than it looks.
+    /// Records a 429, which counts in the failure ratio but not toward an ejection, and starts a cooldown.
     fn on_limited(&mut self, now: Duration, rest: Option<Duration>) {
         self.window.add(now, Seen { limited: 1, ..Seen::default() });
         let backoff = doubled(self.settings.limited_rest, self.limited, self.settings.limited_rest_max);
@@ -370,11 +367,11 @@ impl Breaker {
         self.rest_until = self.rest_until.max(until);
     }
 
-    /// Opens, each time without a closing in between for twice as long.
+    /// Opens the breaker, twice as long for each opening since it was last closed.
     fn open(&mut self, now: Duration) {
         let round = match self.phase {
             Phase::Closed => 0,
-            // Only a failed check comes here while it is open: same round.
+            // Reached by a failed check only: the round stays the same.
             Phase::Open { round, until } if now < until => round,
             Phase::Open { round, .. } | Phase::HalfOpen { round, .. } => round.saturating_add(1),
         };
@@ -388,7 +385,7 @@ impl Breaker {
         }
     }
 
-    /// Seats taken by probes; those of a lost probe come back after a while.
+    /// Number of probe permits in use; the permits of lost probes expire.
     fn probes(&self, now: Duration) -> u32 {
         match self.phase {
             Phase::HalfOpen { probing, last_probe, .. }

@@ -1,25 +1,25 @@
-//! What an attempt's result says about the offer.
+//! Outcome of an attempt, as evidence about the offer.
 
 use penstock_contract::{Fault, FaultKind};
 use std::time::Duration;
 
-/// What an attempt's result says about the offer that was asked.
+/// Outcome of an attempt, as evidence about the offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A whole answer; for a stream, one that ended well.
+    /// Complete answer; for a stream, a regular end.
     Good,
-    /// The offer failed.
+    /// Failure of the offer.
     Bad {
-        /// It said `Retry-After`.
+        /// Value of `Retry-After`.
         rest: Option<Duration>,
     },
-    /// 429: it is well, and busy.
+    /// Status 429: working but at its limit.
     Limited {
-        /// It said `Retry-After`.
+        /// Value of `Retry-After`.
         rest: Option<Duration>,
     },
-    /// Nothing: the caller's fault or the model's own words, the caller left, the request's own deadline,
-    /// a rescue whose sampling differed, or the house had no descriptor left.
+    /// No evidence: an error of the caller or in the model's output, a disconnected client, the request's own deadline,
+    /// a rescue with different text, or no file descriptor left in the gateway.
     Neutral,
 }
 

@@ -1,37 +1,37 @@
-//! The numbers of a breaker.
+//! Thresholds of a circuit breaker.
 
 use std::time::Duration;
 
-/// The numbers of a breaker. The defaults eject a dead offer with its fifth
-/// failure and have it back at most ten seconds after it recovers.
+/// Thresholds of a circuit breaker. With the defaults, a dead offer is ejected by its fifth failure and used again at
+/// most ten seconds after it recovers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// Failures in a row that open it. Default 5.
+    /// Consecutive failures that open the breaker. Default 5.
     pub consecutive: u32,
-    /// Share of failures in the window that opens it. Default 0.5.
+    /// Share of failures in the window that opens the breaker. Default 0.5.
     pub error_share: f64,
-    /// Attempts in the window below which the share says nothing. Default 20.
+    /// Minimum number of attempts in the window for the share to count. Default 20.
     pub minimum: u32,
-    /// How far back the share looks. Default 30 s.
+    /// Length of the window. Default 30 s.
     pub window: Duration,
-    /// The first ejection. Default 1 s; each further one lasts twice as long.
+    /// First ejection time. Default 1 s; doubled for each further ejection.
     pub open: Duration,
-    /// The longest ejection. Default 10 s.
+    /// Maximum ejection time. Default 10 s.
     pub open_max: Duration,
-    /// Probes at a time while half open. Default 1.
+    /// Maximum number of concurrent probes while half open. Default 1.
     pub probes: u32,
-    /// Good probes that close it. Default 2.
+    /// Number of successful probes that close the breaker. Default 2.
     pub good_probes: u32,
-    /// After this long without a new one, a probe's seat is free again. Default 60 s.
+    /// Time after which the permit of a lost probe is free again. Default 60 s.
     pub probe_limit: Duration,
-    /// Failed active checks in a row that open it. Default 3.
+    /// Consecutive failed active checks that open the breaker. Default 3.
     pub failed_checks: u32,
-    /// Rest after a 429 without `Retry-After`. Default 1 s, doubled by each further one in a row.
+    /// Cooldown after a 429 without `Retry-After`. Default 1 s, doubled for each further consecutive one.
     pub limited_rest: Duration,
-    /// The longest of these. Default 30 s.
+    /// Maximum cooldown after a 429 without `Retry-After`. Default 30 s.
     pub limited_rest_max: Duration,
-    /// A `Retry-After` beyond this is cut down to it: a typing mistake over
-    /// there must not take an offer away for a year. Default 1 h.
+    /// Maximum cooldown; a longer `Retry-After` is cut to it, so that a provider's mistake cannot disable an offer for
+    /// a year. Default 1 h.
     pub longest_rest: Duration,
 }
 

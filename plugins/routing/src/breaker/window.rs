@@ -1,11 +1,11 @@
-//! Attempts of the last while by how they ended, in six slices.
+//! Sliding window of attempt outcomes, in six slices.
 
 use std::time::Duration;
 
-/// Slices of a window.
+/// Number of slices of a window.
 pub(super) const SLICES: u64 = 6;
 
-/// Counts of the last `span`, coarse to a sixth of it.
+/// Outcome counts of the last `span`, with a resolution of one sixth of it.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     /// Milliseconds of a slice, at least 1.
@@ -13,12 +13,12 @@ pub(super) struct Window {
     slices: [Slice; SLICES as usize],
 }
 
-/// Attempts by how they ended.
+/// Number of attempts by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) good: u32,
     pub(super) bad: u32,
-    /// 429.
+    /// Responses with status 429.
     pub(super) limited: u32,
 }
 
@@ -34,7 +34,7 @@ impl Seen {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Slice {
-    /// Which slice of time since the origin this is.
+    /// Index of the slice since the origin of time.
     number: u64,
     seen: Seen,
 }
@@ -55,7 +55,7 @@ impl Window {
         slice.seen = slice.seen.plus(seen);
     }
 
-    /// What the slices that are young enough have seen.
+    /// Sum of the slices inside the window.
     pub(super) fn totals(&self, now: Duration) -> Seen {
         let number = self.number(now);
         let young = self.slices.iter().filter(|slice| number.saturating_sub(slice.number) < SLICES);
@@ -66,7 +66,7 @@ impl Window {
         self.slices = Default::default();
     }
 
-    /// The slice of time that this moment is in.
+    /// Index of the slice that contains this time.
     pub(super) fn number(&self, now: Duration) -> u64 {
         u64::try_from(now.as_millis()).unwrap_or(u64::MAX) / self.slice
     }

@@ -1,23 +1,23 @@
-//! A failed attempt, for `details.attempts`, logs and metrics.
+//! Failed attempt, for `details.attempts`, logs and metrics.
 
 use penstock_contract::FaultKind;
 use serde_json::{Value, json};
 
-/// A failed attempt.
+/// Failed attempt at an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// The house's index of the offer.
+    /// Gateway's index of the offer.
     pub offer: usize,
-    /// The house's index of its provider.
+    /// Gateway's index of its provider.
     pub provider: usize,
-    /// Why it failed.
+    /// Kind of the failure.
     pub kind: FaultKind,
-    /// From asking to failing.
+    /// Milliseconds from the request to the failure.
     pub millis: u64,
 }
 
 impl Attempt {
-    /// `{"provider","reason","ms"}`, with a reason for customers ([`FaultKind::reason`]).
+    /// JSON object `{"provider","reason","ms"}`, with a reason for customers ([`FaultKind::reason`]).
     #[must_use]
     pub fn to_json(&self, provider: &str) -> Value {
         json!({ "provider": provider, "reason": self.kind.reason(), "ms": self.millis })

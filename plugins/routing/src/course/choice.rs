@@ -1,12 +1,12 @@
-//! Whom to ask next: newcomers first, then those who named a time, then offers of a provider that was silent at
-//! another, then the one whose rest ends soonest. A provider in
-//! good standing may be asked again at once, and one whose rest is short is waited for.
+//! Selection of the next offer: first untried offers, then those that may be retried after a delay they named, then
+//! offers of a provider that timed out at another offer, then the offer whose cooldown ends first. A stable provider
+//! may be retried at once, and a short cooldown is waited for.
 
 use super::Course;
 use penstock_contract::{Fault, FaultKind};
 use std::time::Duration;
 
-/// A decision not yet taken: the seat, and how.
+/// Decision that is not applied yet, with the index of the offer.
 pub(super) enum Step {
     Ask(usize),
     Quick(usize, Duration),
@@ -16,7 +16,7 @@ pub(super) enum Step {
 }
 
 impl Course {
-    /// What follows a fault, if the budget allows.
+    /// Decides the step after a failure, before the retry budget is checked.
     pub(super) fn next(
         &mut self,
         index: usize,
@@ -39,7 +39,7 @@ impl Course {
         self.quick_retry(index, provider, fault.kind, now).unwrap_or(best)
     }
 
-    /// Once per provider and request, for a passing failure in good standing.
+    /// Immediate retry after a transient failure of a stable provider, once per provider and request.
     fn quick_retry(&mut self, index: usize, provider: usize, kind: FaultKind, now: Duration) -> Option<Step> {
         let earned = earns_quick_retry(kind) && self.seats.get(index)?.quick;
         let after = self.jitter();
@@ -50,9 +50,8 @@ impl Course {
         Some(Step::Quick(index, after))
     }
 
-    /// The first in order of those never asked, then the first of those that
-    /// may be asked again, both of providers that were not silent before others;
-    /// then the one whose rest ends soonest.
+    /// Best offer: the first untried one, then the first that may be retried, both of providers without a timeout
+    /// before others; then the one whose cooldown ends first.
     pub(super) fn best(&self, now: Duration) -> Step {
         let open = || self.seats.iter().enumerate().filter(|(_, seat)| seat.open);
         let ready =
@@ -73,14 +72,14 @@ impl Course {
         self.seats.get(index).is_some_and(|seat| seat.open && seat.ready < self.policy.deadline)
     }
 
-    /// Half to one and a half of `quick_retry`.
+    /// Random delay, half to one and a half of `quick_retry`.
     fn jitter(&mut self) -> Duration {
         let span = u64::try_from(self.policy.quick_retry.as_micros()).unwrap_or(u64::MAX);
         Duration::from_micros((span / 2).saturating_add(self.dice.below(span.saturating_add(1))))
     }
 }
 
-/// A passing failure at a provider whose prefix cache is warm now.
+/// True for a transient failure at a provider whose prefix cache is now warm.
 const fn earns_quick_retry(kind: FaultKind) -> bool {
     matches!(kind, FaultKind::Status(500 | 502) | FaultKind::Reset)
 }

@@ -1,4 +1,4 @@
-//! The attempt planner: one for streamed and plain requests and every endpoint.
+//! Retry planner of one request, for all endpoints, streamed or not.
 //!
 //! ```text
 //! let mut next = course.start(now);
@@ -18,21 +18,20 @@
 //! } }
 //! ```
 //!
-//! Promises, whatever faults it is fed:
+//! Guarantees, for any sequence of failures:
 //!
-//! - at most `attempts` tries, none after the deadline;
-//! - an offer that failed is asked again only for a quick retry (500, 502, a
-//!   reset; once per provider and request) or after the `Retry-After` it named;
-//! - a provider is never asked before its `Retry-After`;
-//! - an offer that was silent (no head, no token, or stalled) is never asked again, and other offers of its
-//!   provider come after those of others;
-//! - a provider to which a connection failed, or that does not take our key, is never asked again;
-//! - after the caller's own fault, the total deadline, or a rescue whose text
-//!   differs, nobody is asked;
-//! - every try but the first is paid from the retry budget.
+//! - at most `attempts` attempts, none after the deadline;
+//! - a failed offer is retried only as a quick retry (500, 502, a reset; once per provider and request) or after the
+//!   `Retry-After` it returned;
+//! - no request to a provider before its `Retry-After`;
+//! - an offer that timed out (no head, no token, or a stalled stream) is not retried, and other offers of its provider
+//!   come after those of other providers;
+//! - a provider whose connection failed, or that rejects the operator's key, is not retried;
+//! - no attempt follows an error of the caller, the total deadline, or a rescue with different text;
+//! - every attempt but the first is taken from the retry budget.
 //!
-//! A rescue after the first token is a try like any other: feed the fault that
-//! broke the stream to [`Course::rescue`], and ask whom `Next` names.
+//! A rescue after the first token is an attempt like any other: pass the failure of the stream to [`Course::rescue`]
+//! and follow the returned `Next`.
 
 mod attempt;
 mod choice;
@@ -48,32 +47,32 @@ use penstock_contract::{Fault, FaultKind};
 use serde_json::Value;
 use std::time::Duration;
 
-/// What to do now.
+/// Next step of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Ask this offer.
+    /// Send the request to this offer.
     Try(usize),
-    /// Sleep, then [`Course::resume`]: it will name the same offer again.
+    /// Sleep, then call [`Course::resume`], which returns the same offer again.
     RetrySame {
-        /// The offer.
+        /// Index of the offer.
         offer: usize,
-        /// For how long.
+        /// Time to sleep.
         after: Duration,
     },
-    /// Sleep until this instant, then [`Course::resume`].
+    /// Sleep until this time, then call [`Course::resume`].
     WaitUntil(Duration),
-    /// Those who may be asked are full: wait for a place at one of [`Course::full`].
+    /// Providers of the usable offers are full: wait for a permit at one of [`Course::full`].
     Queue,
-    /// The caller is to blame: answer with the fault's refusal.
+    /// Error of the caller: return the error of the failure.
     Refuse,
-    /// Nobody is left: 503.
+    /// No offer is left: return a 503.
     GiveUp {
-        /// Whole seconds for `Retry-After`, 1 to 5.
+        /// Value of `Retry-After`, 1 to 5 seconds.
         retry_after: u32,
     },
 }
 
-/// The attempts of one request, done and to come.
+/// State of the attempts of one request.
 #[derive(Debug)]
 pub struct Course {
     policy: Policy,
@@ -81,34 +80,34 @@ pub struct Course {
     dice: Dice,
     done: Vec<Attempt>,
     asked: u32,
-    /// The seat that is being asked, and since when.
+    /// Offer of the running attempt, and its start time.
     running: Option<(usize, Duration)>,
-    /// The seat that a sleep is for.
+    /// Offer for which the caller sleeps.
     reserved: Option<usize>,
-    /// A place was waited for in vain.
+    /// True if a wait for a permit timed out.
     crowded: bool,
 }
 
-/// One offer's place in the plan.
+/// State of one planned offer.
 #[derive(Debug)]
 struct Seat {
     entry: Entry,
-    /// It may be asked: never was, or named a time for the next try.
+    /// True if the offer may be used: it is untried, or named a time for a retry.
     open: bool,
-    /// It was asked before; newcomers come first.
+    /// True if the offer was tried; untried offers come first.
     asked: bool,
-    /// Not before then.
+    /// Earliest time of the next attempt.
     ready: Duration,
-    /// Its provider may have its one quick retry.
+    /// True if its provider may still have its one quick retry.
     quick: bool,
-    /// It could be asked if its provider were not full.
+    /// True if only the full provider prevents an attempt.
     full: bool,
-    /// Another offer of its provider was silent.
+    /// True if another offer of its provider timed out.
     doubted: bool,
 }
 
 impl Course {
-    /// A course along `plan`, best first. Offers of fallback models stand behind the model's own.
+    /// Returns a planner for the offers of `plan`, best first. Offers of fallback models follow the model's own.
     #[must_use]
     pub fn new(plan: impl IntoIterator<Item = Entry>, policy: Policy, seed: u64) -> Self {
         let seat = |entry: Entry| Seat {
@@ -132,12 +131,12 @@ impl Course {
         }
     }
 
-    /// The first step. Costs no budget.
+    /// First step. Takes nothing from the retry budget.
     pub fn start(&mut self, now: Duration) -> Next {
         self.choose(now)
     }
 
-    /// The step after a sleep.
+    /// Step after a sleep.
     pub fn resume(&mut self, now: Duration) -> Next {
         match self.reserved.take() {
             Some(seat) if self.is_ready(seat, now) && now < self.policy.deadline => self.ask(seat, now),
@@ -145,35 +144,35 @@ impl Course {
         }
     }
 
-    /// The step when the offer that was to be asked cannot be after all, for a
-    /// reason of the house's own: its breaker refused, or the request cannot be
-    /// said in its dialect. Nothing was sent, so it counts as no attempt.
+    /// Step if the selected offer cannot be used for a reason inside the gateway: its breaker is open, or its dialect
+    /// cannot express the request. Nothing was sent, so this does not count as an attempt.
     pub fn pass(&mut self, now: Duration) -> Next {
         self.unasked(false);
         self.choose(now)
     }
 
-    /// The step when the provider of the offer that was to be asked is full. Others come first; when there are
-    /// none, a place is waited for.
+    /// Step if the provider of the selected offer is full. Other offers come first; without any, the caller waits for a
+    /// permit.
     pub fn passed_full(&mut self, now: Duration) -> Next {
         self.unasked(true);
         self.choose(now)
     }
 
-    /// Leaves these offers out from now on, full and resting ones too: they would answer as another did.
+    /// Excludes these offers from now on, including full offers and offers in cooldown, because they would answer as
+    /// another did.
     pub fn leave_out(&mut self, which: impl Fn(usize) -> bool) {
         let seats = self.seats.iter_mut().filter(|seat| which(seat.entry.offer));
         seats.for_each(|seat| (seat.open, seat.full) = (false, false));
     }
 
-    /// Somebody who could not be asked in time might answer at another.
+    /// True if another offer may still answer.
     #[must_use]
     pub fn has_others(&self) -> bool {
         self.seats.iter().any(|seat| seat.open || seat.full)
     }
 
-    /// The step when the offer that was to be asked rests until `ready`, as others have learnt since the plan was
-    /// made. It may be waited for like one that asked this request for the rest.
+    /// Step if the selected offer is in cooldown until `ready`, learnt from other requests after the plan was made. The
+    /// planner may wait for it as for a `Retry-After` of this request.
     pub fn rests(&mut self, ready: Duration, now: Duration) -> Next {
         if let Some(seat) = self.unasked(false) {
             seat.open = true;
@@ -191,12 +190,12 @@ impl Course {
         Some(seat)
     }
 
-    /// Offers that could be asked now, but that their providers are full.
+    /// Offers that could be used now if their providers were not full.
     pub fn full(&self, now: Duration) -> impl Iterator<Item = usize> {
         self.seats.iter().filter(move |seat| seat.full && seat.ready <= now).map(|seat| seat.entry.offer)
     }
 
-    /// The step when there is a place at one of them.
+    /// Step after a permit was acquired at one of the full offers.
     pub fn seated(&mut self, offer: usize, now: Duration) -> Next {
         let at =
             self.seats.iter().position(|seat| seat.full && seat.ready <= now && seat.entry.offer == offer);
@@ -211,27 +210,26 @@ impl Course {
         }
     }
 
-    /// The step when nobody made a place in time.
+    /// Step after no permit was acquired in time.
     pub fn unseated(&mut self, now: Duration) -> Next {
         self.seats.iter_mut().for_each(|seat| seat.full = false);
         self.crowded = true;
         self.choose(now)
     }
 
-    /// Nobody was asked, since those who might have been were full.
+    /// True if no attempt was made because all usable offers were full.
     #[must_use]
     pub const fn was_crowded(&self) -> bool {
         self.crowded && self.done.is_empty()
     }
 
-    /// The step after a failed attempt, which is recorded.
+    /// Step after a failed attempt, which is recorded.
     pub fn after(&mut self, fault: &Fault, now: Duration, budget: &mut RetryBudget) -> Next {
         self.step(fault, now, budget, false)
     }
 
-    /// The step after an attempt that failed when the client already had some
-    /// of its answer. As [`Course::after`], but a quick retry comes only when
-    /// nobody else is ready: the provider just dropped a stream half way.
+    /// Step after an attempt failed when the client already had a part of its answer. Same as [`Course::after`], but a
+    /// quick retry comes only if no other offer is ready, because the provider just broke a stream.
     pub fn rescue(&mut self, fault: &Fault, now: Duration, budget: &mut RetryBudget) -> Next {
         self.step(fault, now, budget, true)
     }
@@ -242,7 +240,7 @@ impl Course {
         if matches!(fault.kind, FaultKind::Caller | FaultKind::ModelOutput) {
             return Next::Refuse;
         }
-        // A rescue that differs from what the client has is the end: another might differ elsewhere.
+        // A rescue with different text ends the request: another attempt might differ too.
         if matches!(fault.kind, FaultKind::Deadline | FaultKind::Diverged) {
             return self.give_up(now);
         }
@@ -264,7 +262,7 @@ impl Course {
         self.take(next, now)
     }
 
-    /// The request waited for its turn: that long the deadline is later.
+    /// Extends the deadline by the time that the request was queued.
     pub fn delayed(&mut self, by: Duration) {
         self.policy.deadline = self.policy.deadline.saturating_add(by);
     }
@@ -275,19 +273,19 @@ impl Course {
         &self.done
     }
 
-    /// Attempts begun so far, the running or good one included (`x-penstock-attempts`).
+    /// Number of attempts started, including the running or successful one (`x-penstock-attempts`).
     #[must_use]
     pub const fn asked(&self) -> u32 {
         self.asked
     }
 
-    /// `details.attempts` of a 503: an array of `{"provider","reason","ms"}`.
-    /// `provider` names a provider by the index its [`Entry`] had.
+    /// Value of `details.attempts` in a 503: an array of `{"provider","reason","ms"}`. `provider` returns the name of a
+    /// provider by the index of its [`Entry`].
     pub fn details<'a>(&self, provider: impl Fn(usize) -> &'a str) -> Value {
         self.done.iter().map(|attempt| attempt.to_json(provider(attempt.provider))).collect()
     }
 
-    /// Marks the attempt as over; tells whose it was.
+    /// Records a failed attempt; returns its provider.
     fn record(&mut self, index: usize, fault: &Fault, since: Duration, now: Duration) -> Option<usize> {
         let seat = self.seats.get_mut(index)?;
         seat.open = false;
@@ -334,8 +332,8 @@ impl Course {
         Next::Try(seat.entry.offer)
     }
 
-    /// The soonest end of a rest if there is one, else 1 to 3 by chance, so
-    /// that clients who failed together do not come back together.
+    /// Gives up. `Retry-After` is the earliest end of a cooldown if there is one, else a random 1 to 3 seconds, so that
+    /// clients do not retry in step.
     fn give_up(&mut self, now: Duration) -> Next {
         let soonest =
             self.seats.iter().filter(|seat| seat.open && seat.ready > now).map(|seat| seat.ready).min();
@@ -359,7 +357,8 @@ impl Course {
     }
 }
 
-/// It had the time and said nothing: asking again would only lose more. One model's silence says little of others.
+/// True for a timeout: a retry would lose more time. The timeout of one model proves little about others of the
+/// provider.
 const fn is_silence(kind: FaultKind) -> bool {
     matches!(kind, FaultKind::FirstByte | FaultKind::FirstToken | FaultKind::Idle)
 }

@@ -1,17 +1,17 @@
-//! What an attempt planner may do, and whom it may ask.
+//! Limits and input of the retry planner.
 
 use std::time::Duration;
 
-/// The limits of one request's attempts.
+/// Limits of one request's attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Attempts at most, retries and rescues included. Default 4.
+    /// Maximum number of attempts, retries and rescues included. Default 4.
     pub attempts: u32,
-    /// The end of the request's time: an instant, not a span. Default never.
+    /// Deadline of the request, as a point in time. Default never.
     pub deadline: Duration,
-    /// A rest no longer than this is waited for rather than moved on from. Default 0.
+    /// Longest cooldown that is waited for instead of a failover. Default 0.
     pub patience: Duration,
-    /// Around this long before a quick retry, half of it less or more. Default 50 ms.
+    /// Mean delay before a quick retry, varied by half of it. Default 50 ms.
     pub quick_retry: Duration,
 }
 
@@ -26,22 +26,22 @@ impl Default for Policy {
     }
 }
 
-/// One offer of the plan, as the attempt planner sees it.
+/// Planned offer, as input of the retry planner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The house's index of the offer.
+    /// Gateway's index of the offer.
     pub offer: usize,
-    /// The house's index of its provider: a failed connection, a refused key
-    /// and a `Retry-After` hold for all its offers.
+    /// Gateway's index of its provider: a failed connection, a rejected key and a `Retry-After` apply to all its
+    /// offers.
     pub provider: usize,
-    /// Not to be asked before ([`Breaker::resting_until`](crate::Breaker::resting_until)).
+    /// End of the cooldown ([`Breaker::resting_until`](crate::Breaker::resting_until)).
     pub resting_until: Option<Duration>,
-    /// Worth a quick retry ([`Breaker::in_good_standing`](crate::Breaker::in_good_standing)).
+    /// True if a quick retry is useful ([`Breaker::in_good_standing`](crate::Breaker::in_good_standing)).
     pub good_standing: bool,
 }
 
 impl Entry {
-    /// An offer in good standing that does not rest.
+    /// Returns a stable offer without cooldown.
     #[must_use]
     pub const fn new(offer: usize, provider: usize) -> Self {
         Self { offer, provider, resting_until: None, good_standing: true }

@@ -1,4 +1,4 @@
-//! A model's last hour, for the catalogue's sorts.
+//! Statistics of a model's last hour, used to sort the catalogue.
 
 use super::Sample;
 use serde::{Deserialize, Serialize};
@@ -7,46 +7,45 @@ use std::time::Duration;
 const SLICES: usize = 12;
 const SLICE_SECONDS: u64 = 300;
 
-/// A model's last hour over all its offers, in slices of five minutes.
-/// Serialises as plain numbers.
+/// Statistics of a model's last hour over all its offers, in slices of five minutes. Serialised as plain numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Hour {
     slices: [Slice; SLICES],
 }
 
-/// What the catalogue sorts by.
+/// Rates by which the catalogue is sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
     /// Generated tokens per second of generation.
     pub throughput: Option<f64>,
-    /// Mean seconds to the first token (to the whole answer if it is plain).
+    /// Mean seconds to the first token (to the complete answer if it is not streamed).
     pub latency: Option<f64>,
-    /// Good answers.
+    /// Number of successful answers.
     pub popularity: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct Slice {
-    /// Which five minutes since the origin.
+    /// Index of the five minutes since the origin of time.
     number: u64,
     answers: u64,
-    /// Seconds to the first token, summed.
+    /// Sum of the seconds to the first token.
     waiting: f64,
     tokens: u64,
-    /// Seconds of generation, summed.
+    /// Sum of the seconds of generation.
     generating: f64,
 }
 
 impl Hour {
-    /// Nothing yet.
+    /// Returns empty statistics.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes a good answer into account.
+    /// Records a successful answer.
     pub fn observe(&mut self, now: Duration, sample: Sample) {
         let number = now.as_secs() / SLICE_SECONDS;
         let index = usize::try_from(number % SLICES as u64).unwrap_or(0);
@@ -65,19 +64,19 @@ impl Hour {
         slice.generating += generating.as_secs_f64();
     }
 
-    /// Whether there is nothing in it.
+    /// True if no answer is recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.slices.iter().all(|slice| slice.answers == 0)
     }
 
-    /// Number that is another after each answer, for whoever keeps them.
+    /// Version number that changes with each answer, used to detect changes to store.
     #[must_use]
     pub fn stamp(&self) -> u64 {
         self.slices.iter().fold(0, |sum, slice| sum.wrapping_add(slice.answers).wrapping_add(slice.number))
     }
 
-    /// The same hour on another clock, on which `from` is called `to`. Slices that no answers can have made are dropped.
+    /// Converts the statistics to another clock, on which `from` is called `to`. Impossible slices are dropped.
     #[must_use]
     pub fn moved(&self, from: Duration, to: Duration) -> Self {
         let (from, to) = (from.as_secs() / SLICE_SECONDS, to.as_secs() / SLICE_SECONDS);
@@ -93,7 +92,7 @@ impl Hour {
         moved
     }
 
-    /// The last hour's rates, coarse to five minutes. Without answers there are none.
+    /// Rates of the last hour, with a resolution of five minutes; `None` values without answers.
     #[must_use]
     pub fn rates(&self, now: Duration) -> Rates {
         let number = now.as_secs() / SLICE_SECONDS;

@@ -1,9 +1,8 @@
-//! How fast an offer has lately been: what a prediction is made of.
+//! Recent latency and speed of an offer, from which durations are predicted.
 //!
-//! Time to first token (by size of the prompt) and tokens per second are kept
-//! apart, because they answer to different causes. Both are averages whose
-//! weights halve every [`HALF_LIFE`]; what has not been seen for [`STALE`] is
-//! forgotten, and the offer is unmeasured again.
+//! Time to first token (by prompt size) and tokens per second are separate, because they have different causes. Both
+//! are averages whose weights halve every [`HALF_LIFE`]; an average without an observation for [`STALE`] is dropped,
+//! and the offer counts as unmeasured again.
 
 mod decayed;
 mod hour;
@@ -14,58 +13,58 @@ use decayed::{Decayed, millis, moved};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// After this long an observation counts half.
+/// Time after which the weight of an observation halves.
 pub const HALF_LIFE: Duration = Duration::from_secs(300);
 
-/// After this long without an observation nothing is known.
+/// Time without an observation after which an average is dropped.
 pub const STALE: Duration = Duration::from_secs(1800);
 
-/// The longest first token, and the longest time for one token, that a kept record may claim, in seconds.
+/// Maximum plausible value for the first token, and for one token, in a stored record, in seconds.
 const LONGEST: f64 = 86_400.0;
 
-/// The longest answer that a kept record may claim, in tokens.
+/// Maximum plausible answer length in a stored record, in tokens.
 const MOST_TOKENS: f64 = 1e9;
 
-/// Upper ends of the prompt-size classes, in tokens; the last class is open.
+/// Upper limits of the prompt-size classes, in tokens; the last class has none.
 const CLASSES: [u64; 4] = [1_000, 4_000, 16_000, 64_000];
 
-/// One good answer.
+/// Measurements of one successful answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Prompt tokens.
     pub prompt_tokens: u64,
-    /// Generated tokens; 0 for kinds that generate none.
+    /// Generated tokens; 0 for kinds of models that generate none.
     pub output_tokens: u64,
-    /// From asking to the first content token; `None` for a plain answer.
+    /// Time from the request to the first content token; `None` for an answer that is not streamed.
     pub first_token: Option<Duration>,
-    /// From asking to the end.
+    /// Time from the request to the end.
     pub total: Duration,
 }
 
-/// The figures of one offer. Serialises as plain numbers, a few hundred bytes.
+/// Latency statistics of one offer. Serialised as plain numbers, a few hundred bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
-    /// Seconds to the first token, by class of prompt size.
+    /// Seconds to the first token, by prompt-size class.
     first_token: [Decayed; CLASSES.len() + 1],
     /// Seconds per generated token, weighted by tokens.
     per_token: Decayed,
     /// Generated tokens per answer.
     output: Decayed,
-    /// Milliseconds of the first time that the offer could have been asked; 0 before that.
+    /// Time since which the offer is available, in milliseconds; 0 if it never was.
     known: u64,
-    /// Milliseconds of the last observation; 0 without one.
+    /// Time of the last observation in milliseconds; 0 without one.
     observed: u64,
 }
 
 impl Figures {
-    /// A newcomer.
+    /// Returns statistics without observations.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Notes that the offer can be asked; returns for how long that has been so.
+    /// Marks the offer as available; returns for how long it has been so.
     pub fn known_for(&mut self, now: Duration) -> Duration {
         if self.known == 0 {
             self.known = millis(now).max(1);
@@ -79,14 +78,14 @@ impl Figures {
         (self.observed > 0).then(|| now.saturating_sub(Duration::from_millis(self.observed)))
     }
 
-    /// Number that is another after each observation, for whoever keeps them.
+    /// Version number that changes with each observation, used to detect changes to store.
     #[must_use]
     pub const fn stamp(&self) -> u64 {
         self.observed
     }
 
-    /// The same figures on another clock, on which `from` is called `to`: those of a process that wrote them down at
-    /// `from`, for one that reads them. Numbers that no answer can have given are dropped, and nothing is newer than `to`.
+    /// Converts the statistics to another clock, on which `from` is called `to`, for a process that loads statistics
+    /// stored by another. Impossible values are dropped, and no time is later than `to`.
     #[must_use]
     pub fn moved(&self, from: Duration, to: Duration) -> Self {
         let time = |at: u64| if at == 0 { 0 } else { moved(at, from, to).max(1) };
@@ -99,10 +98,10 @@ impl Figures {
         }
     }
 
-    /// Takes a good answer into account. Failures are the breaker's to judge.
+    /// Records a successful answer. Failures are recorded by the breaker.
     ///
-    /// A plain answer tells only its total: what is known of the first token is
-    /// taken off, but at least a tenth of the total is generation.
+    /// An answer that is not streamed has only a total time: the known time to the first token is subtracted, but at
+    /// least a tenth of the total counts as generation.
     pub fn observe(&mut self, now: Duration, sample: Sample) {
         self.observed = self.observed.max(millis(now));
         let total = sample.total.as_secs_f64();
@@ -114,7 +113,7 @@ impl Figures {
         if let (Some(first), Some(class)) = (first, self.first_token.get_mut(class(sample.prompt_tokens))) {
             class.add(now, first, 1.0);
         }
-        // The first token itself is not generated in what comes after it.
+        // The first token is not part of the generation time after it.
         let after = sample.output_tokens.saturating_sub(u64::from(sample.first_token.is_some()));
         if after > 0 {
             let spent = match first {
@@ -129,9 +128,8 @@ impl Figures {
         }
     }
 
-    /// Predicted seconds to the whole answer on an idle provider:
-    /// `first token (class of the prompt) + output_tokens / (tokens per second)`.
-    /// `None` for a newcomer.
+    /// Predicted seconds to the complete answer on an idle provider: `first token (class of the prompt) + output_tokens
+    /// / (tokens per second)`. `None` for an offer without measurements.
     #[must_use]
     pub fn predict(&self, now: Duration, prompt_tokens: u64, output_tokens: u64) -> Option<f64> {
         let first = self.first_token(now, prompt_tokens);
@@ -142,8 +140,8 @@ impl Figures {
         Some(first.unwrap_or(0.0) + per_token.unwrap_or(0.0) * output_tokens as f64)
     }
 
-    /// Seconds to the first token for a prompt of this size; of the nearest
-    /// class (the smaller of two) if its own has not been seen.
+    /// Seconds to the first token for a prompt of this size; from the nearest class (the smaller of two) if its own has
+    /// no observations.
     #[must_use]
     pub fn first_token(&self, now: Duration, prompt_tokens: u64) -> Option<f64> {
         let own = class(prompt_tokens);
@@ -158,17 +156,16 @@ impl Figures {
         known.min_by_key(|(distance, _)| *distance).map(|(_, seconds)| seconds)
     }
 
-    /// Tokens per second while generating.
+    /// Tokens per second during generation.
     #[must_use]
     pub fn tokens_per_second(&self, now: Duration) -> Option<f64> {
         self.per_token.mean(now).filter(|seconds| *seconds > 0.0).map(f64::recip)
     }
 
-    /// Generated tokens of a typical answer: the expected output of a request
-    /// that sets no limit.
+    /// Generated tokens of a typical answer: the expected output of a request without a limit.
     #[must_use]
     pub fn typical_output(&self, now: Duration) -> Option<u64> {
-        // A mean of u64 values: within range, and the fraction does not matter.
+        // The mean of u64 values is in range, and the fraction does not matter.
         self.output.mean(now).map(|tokens| tokens as u64)
     }
 }

@@ -1,4 +1,4 @@
-//! `:balanced`: cost and speed alike, the environment where they hardly differ.
+//! `:balanced`: price and speed weigh the same, the environment half as much.
 
 use super::{Flavor, Weights};
 

@@ -1,4 +1,4 @@
-//! `:batch`: the cheapest offer, whenever it has room.
+//! `:batch`: the cheapest offer, as soon as it has capacity.
 
 use super::{Flavor, Weights};
 

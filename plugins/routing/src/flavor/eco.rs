@@ -1,10 +1,9 @@
-//! `:eco`: the cleanest electricity.
+//! `:eco`: the offer with the cleanest electricity.
 //!
-//! Criterion: the grid's carbon intensity and its physical renewable share,
-//! both of one source and year (the grid table names them). Renewable share
-//! alone can mislead: a place with much wind power and coal for the rest may
-//! emit many times what a nuclear grid does, so an offer at more than twice the
-//! best candidate's intensity is last, whatever its renewable share.
+//! Criterion: the grid's carbon intensity and its physical renewable share, both from the same source and year (named
+//! in the grid table). The renewable share alone can mislead: a region with much wind power and otherwise coal may emit
+//! many times as much as a nuclear grid. An offer at more than twice the best candidate's intensity is therefore ranked
+//! last, whatever its renewable share.
 
 use super::{Flavor, Weights};
 

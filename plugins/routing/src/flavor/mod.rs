@@ -1,6 +1,6 @@
-//! The flavors: one file each, one line in [`FLAVORS`] each.
+//! Routing flavors, each in a file of its own with a line in [`FLAVORS`].
 //!
-//! A flavor orders offers and never drops one: the worst is still better than a 503.
+//! A flavor ranks offers and never drops one, because any offer is better than a 503.
 
 mod balanced;
 mod batch;
@@ -11,52 +11,53 @@ mod speed;
 use penstock_contract::Kind;
 use std::fmt;
 
-/// The default: price and speed alike, the environment half as much.
+/// Default flavor: price and speed weigh the same, the environment half as much.
 pub static BALANCED: &dyn Flavor = &balanced::Balanced;
-/// The fastest offer.
+/// Flavor that prefers the fastest offer.
 pub static SPEED: &dyn Flavor = &speed::Speed;
-/// The cheapest offer.
+/// Flavor that prefers the cheapest offer.
 pub static PRICE: &dyn Flavor = &price::Price;
-/// The cleanest electricity.
+/// Flavor that prefers the cleanest electricity.
 pub static ECO: &dyn Flavor = &eco::Eco;
-/// Cheapest, and it may wait.
+/// Flavor that prefers the cheapest offer and may wait.
 pub static BATCH: &dyn Flavor = &batch::Batch;
 
-/// Every flavor that a client may name.
+/// All flavors that a client may name.
 pub static FLAVORS: &[&dyn Flavor] =
     &[&balanced::Balanced, &speed::Speed, &price::Price, &eco::Eco, &batch::Batch];
 
-/// What each normalised term counts; the three add up to 1.
+/// Weights of the normalised terms of a score; the three add up to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weights {
-    /// The expected price of the request.
+    /// Weight of the expected price of the request.
     pub price: f64,
-    /// The predicted time to the whole answer.
+    /// Weight of the predicted time to the complete answer.
     pub speed: f64,
-    /// Carbon and renewable share of the place.
+    /// Weight of the carbon intensity and renewable share of the location.
     pub environment: f64,
 }
 
-/// A taste in offers.
+/// Routing preference that ranks offers.
 pub trait Flavor: Send + Sync {
-    /// The suffix that selects it, without the colon.
+    /// Suffix of the model name, without the colon.
     fn name(&self) -> &'static str;
 
-    /// What it cares for.
+    /// Weights of the score.
     fn weights(&self) -> Weights;
 
-    /// An offer whose grid emits more than this many times what the cleanest
-    /// usable candidate's does is asked after all others. `None`: no such rule.
+    /// Maximum carbon intensity as a multiple of the cleanest usable candidate's; offers above it are ranked after all
+    /// others. `None`: no limit.
     fn intensity_limit(&self) -> Option<f64> {
         None
     }
 
-    /// A few requests may go to an offer of which too little is known, though it costs more ([`explore`](crate::explore())).
+    /// True if a few requests may go to an offer without recent measurements, though it costs more
+    /// ([`explore`](crate::explore())).
     fn explores(&self) -> bool {
         false
     }
 
-    /// Requests wait in the low-priority queue and are billed at batch price.
+    /// True if requests wait in the low-priority queue and are billed at batch price.
     fn queued(&self) -> bool {
         false
     }
@@ -74,8 +75,8 @@ impl PartialEq for dyn Flavor {
     }
 }
 
-/// Splits `model:flavor`. The text after the last colon counts only if it is
-/// exactly a flavor's name; any other colon belongs to the model's id.
+/// Splits `model:flavor`. The text after the last colon counts only if it is exactly a flavor's name; any other colon
+/// belongs to the model's id.
 #[must_use]
 pub fn split(name: &str) -> (&str, Option<&'static dyn Flavor>) {
     let found = name.rsplit_once(':').and_then(|(model, suffix)| {
@@ -85,7 +86,7 @@ pub fn split(name: &str) -> (&str, Option<&'static dyn Flavor>) {
     found.unwrap_or((name, None))
 }
 
-/// The flavor of a request that names none: `price` for embeddings, else `balanced`.
+/// Flavor of a request that names none: `price` for embeddings, else `balanced`.
 #[must_use]
 pub fn default_for(kind: Kind) -> &'static dyn Flavor {
     match kind {

@@ -1,4 +1,4 @@
-//! `:price`: the cheapest; the default of embeddings.
+//! `:price`: the cheapest offer; the default for embeddings.
 
 use super::{Flavor, Weights};
 

@@ -1,4 +1,4 @@
-//! `:speed`: the whole answer soonest.
+//! `:speed`: the offer with the shortest predicted time to the complete answer.
 
 use super::{Flavor, Weights};
 

@@ -1,5 +1,5 @@
-//! The end of a chunked body in the bytes of a connection. The scanner removes nothing: it says how many of the bytes
-//! at hand belong to the body, and refuses framing that two parsers could read in two ways.
+//! Detection of the end of a chunked body in the bytes of a connection. The scanner removes nothing: it returns how
+//! many of the bytes belong to the body, and rejects framing that two parsers could interpret differently.
 
 use super::Malformed;
 use super::chunks::{LINE, TRAILERS, is_field, length};
@@ -22,9 +22,9 @@ enum State {
     Size,
     /// In a chunk with this many bytes left.
     Data(u64),
-    /// Behind a chunk, before the end of its line.
+    /// After a chunk, before the end of its line.
     DataEnd,
-    /// Behind the last chunk.
+    /// After the last chunk.
     Trailers,
     Complete,
 }
@@ -81,9 +81,9 @@ impl ChunkBoundary {
                 length => State::Data(length),
             },
             State::DataEnd if line.is_empty() => State::Size,
-            State::DataEnd => return Err(Malformed("a chunk is longer than it says")),
+            State::DataEnd => return Err(Malformed("a chunk is longer than its size")),
             State::Trailers if line.is_empty() => State::Complete,
-            State::Trailers if !is_field(line) => return Err(Malformed("a trailer is no field")),
+            State::Trailers if !is_field(line) => return Err(Malformed("a trailer is invalid")),
             State::Trailers => {
                 self.trailers += line.len();
                 if self.trailers > TRAILERS {

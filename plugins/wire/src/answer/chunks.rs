@@ -1,15 +1,15 @@
-//! A body in chunks, however its bytes are cut.
+//! Decoder of a chunked body that arrives in pieces.
 
 use super::Malformed;
 use crate::head::{control, is_token};
 use bytes::{Bytes, BytesMut};
 
-/// Longest line that gives a chunk's size, its extensions included, or that is a trailer.
+/// Maximum length of a line with a chunk size and its extensions, or of a trailer, in bytes.
 pub(super) const LINE: usize = 4 * 1024;
-/// Most bytes of all trailers.
+/// Maximum bytes of all trailers.
 pub(super) const TRAILERS: usize = 16 * 1024;
 
-/// Where the reading of a body in chunks is.
+/// Decoder of a chunked body.
 #[derive(Debug, Default)]
 pub struct Chunks {
     at: At,
@@ -18,34 +18,34 @@ pub struct Chunks {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum At {
-    /// Before a chunk's size.
+    /// Before the size of a chunk.
     #[default]
     Size,
-    /// In a chunk of which so much is left.
+    /// In a chunk with this many bytes left.
     Data(u64),
-    /// Behind it, before its line's end.
+    /// After a chunk, before the end of its line.
     Behind,
     /// After the last chunk.
     Trailers,
     Over,
 }
 
-/// What the bytes at hand are.
+/// Result of one decoding step.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Some of the body.
+    /// Part of the body.
     Data(Bytes),
-    /// Not enough to go on.
+    /// More bytes needed.
     More,
-    /// The body has ended; what is left in the buffer does not belong to it.
+    /// End of the body; remaining bytes in the buffer do not belong to it.
     End,
 }
 
 impl Chunks {
-    /// Takes what can be read off the front of the buffer.
+    /// Decodes bytes from the front of the buffer.
     ///
     /// # Errors
-    /// It breaks a rule; nothing after it can be trusted.
+    /// Returns the violated rule; the bytes after it cannot be interpreted.
     pub fn take(&mut self, buffer: &mut BytesMut) -> Result<Step, Malformed> {
         loop {
             match self.at {
@@ -67,12 +67,12 @@ impl Chunks {
                 }
                 At::Behind => match line(buffer)? {
                     Some(end) if end.is_empty() => self.at = At::Size,
-                    Some(_) => return Err(Malformed("a chunk is longer than it says")),
+                    Some(_) => return Err(Malformed("a chunk is longer than its size")),
                     None => return Ok(Step::More),
                 },
                 At::Trailers => match line(buffer)? {
                     Some(end) if end.is_empty() => self.at = At::Over,
-                    Some(trailer) if !is_field(&trailer) => return Err(Malformed("a trailer is no field")),
+                    Some(trailer) if !is_field(&trailer) => return Err(Malformed("a trailer is invalid")),
                     Some(trailer) => {
                         self.trailers += trailer.len();
                         if self.trailers > TRAILERS {
@@ -87,7 +87,7 @@ impl Chunks {
     }
 }
 
-/// The next line, without its end.
+/// Returns the next line without its end.
 fn line(buffer: &mut BytesMut) -> Result<Option<BytesMut>, Malformed> {
     let Some(end) = memchr::memchr(b'\n', buffer) else {
         let long = buffer.len() > LINE;
@@ -101,27 +101,27 @@ fn line(buffer: &mut BytesMut) -> Result<Option<BytesMut>, Malformed> {
         return Err(Malformed("a line of its chunks ends without CR LF"));
     }
     line.truncate(end - 1);
-    // Where others may see the end of a line, or none.
+    // Other parsers may interpret a control character as the end of a line.
     if line.iter().any(|byte| control(*byte)) {
         return Err(Malformed("a line of its chunks holds a control character"));
     }
     Ok(Some(line))
 }
 
-/// Whether a line is a name, a colon and a value (RFC 9112 §5), as trailers are too.
+/// True if a line is a name, a colon and a value (RFC 9112 §5), as trailers are too.
 pub(super) fn is_field(line: &[u8]) -> bool {
     let name = memchr::memchr(b':', line).and_then(|colon| line.get(..colon));
     name.is_some_and(is_token)
 }
 
-/// The length of a chunk: hexadecimal digits, then perhaps extensions, which say nothing to us.
+/// Parses the length of a chunk: hexadecimal digits, optionally followed by extensions, which are ignored.
 pub(super) fn length(line: &[u8]) -> Result<u64, Malformed> {
     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     if digits.is_empty() || digits.len() > 15 {
         return Err(Malformed("a chunk has no size"));
     }
     digits.iter().try_fold(0_u64, |sum, digit| {
-        let value = char::from(*digit).to_digit(16).ok_or(Malformed("a chunk's size is no number"))?;
+        let value = char::from(*digit).to_digit(16).ok_or(Malformed("a chunk's size is not a number"))?;
         Ok(sum << 4 | u64::from(value))
     })
 }

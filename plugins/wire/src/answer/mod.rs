@@ -1,9 +1,8 @@
-//! A provider's answer over HTTP/1.1: its head, and where its body ends. Nothing is
-//! built for what nobody asks: a head stays the bytes it came in, and fields are
-//! looked up in them.
+//! HTTP/1.1 response heads, and the end of the response body. The head stays in its original bytes, and fields are
+//! looked up on demand.
 //!
-//! Rules: RFC 9112 §6.3 and §7.1. What is ambiguous is either refused or ends the
-//! connection with this answer, so that its bytes are never read as another's.
+//! Rules: RFC 9112 §6.3 and §7.1. An ambiguous response is rejected, or its connection is closed after it, so that its
+//! bytes are never read as another response.
 
 mod boundary;
 mod chunks;
@@ -13,45 +12,45 @@ mod tests;
 pub use boundary::ChunkBoundary;
 pub use chunks::{Chunks, Step};
 
-/// Most bytes of a head.
+/// Maximum bytes of a head.
 pub const HEAD: usize = 64 * 1024;
-/// Most fields of a head.
+/// Maximum number of fields in a head.
 const FIELDS: usize = 128;
 
-/// It is no HTTP/1.1 answer: why.
+/// Reason why bytes are not an HTTP/1.1 response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
-/// How the end of a body is told.
+/// Framing of a body, which determines its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// So many bytes, none included.
+    /// Body of this many bytes, possibly zero.
     Length(u64),
-    /// In chunks.
+    /// Chunked body.
     Chunked,
-    /// By the end of the connection.
+    /// Body that ends with the connection.
     Close,
 }
 
-/// What a head says of its answer.
+/// Parsed response head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Bytes of the head, its blank line included.
+    /// Bytes of the head, including its blank line.
     pub size: usize,
     /// Status code, 100 to 999.
     pub status: u16,
-    /// Where the body ends.
+    /// Framing of the body.
     pub framing: Framing,
-    /// The connection serves no other request.
+    /// True if the connection cannot be reused.
     pub last: bool,
 }
 
 impl Head {
-    /// Reads the head at the beginning of `bytes`; `None` while it is not whole. `bytes` are those of an answer to
-    /// a request that is not HEAD.
+    /// Parses the head at the start of `bytes`; `None` while it is incomplete. The response must belong to a request
+    /// other than HEAD.
     ///
     /// # Errors
-    /// It is none, or it is over [`HEAD`] or 128 fields.
+    /// Returns the reason if the head is invalid, larger than [`HEAD`] or has more than 128 fields.
     pub fn read(bytes: &[u8]) -> Result<Option<Self>, Malformed> {
         let mut fields = [httparse::EMPTY_HEADER; FIELDS];
         let mut answer = httparse::Response::new(&mut fields);
@@ -59,7 +58,7 @@ impl Head {
             Ok(httparse::Status::Complete(size)) if size <= HEAD => size,
             Ok(httparse::Status::Partial) if bytes.len() <= HEAD => return Ok(None),
             Ok(_) => return Err(Malformed("its head is too large")),
-            Err(_) => return Err(Malformed("its head is none of HTTP/1.1")),
+            Err(_) => return Err(Malformed("its head is not HTTP/1.1")),
         };
         let status = answer.code.filter(|code| *code >= 100).ok_or(Malformed("it has no status"))?;
         let old = answer.version != Some(1);
@@ -68,7 +67,7 @@ impl Head {
             told.field(field.name, field.value)?;
         }
         let framing = match (status, told.coded, told.length) {
-            (101, ..) => return Err(Malformed("it changes the protocol, which nobody asked for")),
+            (101, ..) => return Err(Malformed("it switches the protocol without a request")),
             (100..=199 | 204 | 304, ..) => Framing::Length(0),
             (_, true, _) => Framing::Chunked,
             (_, false, Some(length)) => Framing::Length(length),
@@ -81,22 +80,21 @@ impl Head {
     }
 }
 
-/// A search for the end of a head that comes in pieces. Reading it anew with each byte would cost the square of its
-/// length: it is read when its blank line may be there, and whenever it has doubled, so that what is no head is refused
+/// Search for the end of a head that arrives in pieces. To parse it with every byte would take quadratic time: it is
+/// parsed when its blank line may have arrived, and whenever its length has doubled, so that invalid heads are rejected
 /// early.
 #[derive(Debug, Default)]
 pub struct HeadScan {
-    /// Bytes that have been searched for a blank line.
+    /// Number of bytes searched for a blank line.
     searched: usize,
-    /// Bytes when it was last read.
+    /// Number of bytes at the last parse.
     read: usize,
 }
 
 impl HeadScan {
-    /// Whether [`Head::read`] may find something new in these bytes, which are those of the last call and what came
-    /// since.
+    /// True if [`Head::read`] may find something new in these bytes, which start with the bytes of the last call.
     pub fn is_due(&mut self, bytes: &[u8]) -> bool {
-        // A blank line is the end of a line and at most two bytes before it.
+        // A blank line is a line end preceded by at most two bytes of it.
         let from = self.searched.saturating_sub(2);
         self.searched = bytes.len();
         let rest = bytes.get(from..).unwrap_or_default();
@@ -111,8 +109,8 @@ impl HeadScan {
     }
 }
 
-/// What providers are forgiven: values that go on in another line and blanks before a colon, of which nothing that
-/// is read here gets another meaning.
+/// Parser settings that tolerate folded values and blanks before a colon, which do not change the meaning of any field
+/// that is read here.
 fn lenient() -> httparse::ParserConfig {
     let mut config = httparse::ParserConfig::default();
     config.allow_spaces_after_header_name_in_responses(true);
@@ -120,7 +118,7 @@ fn lenient() -> httparse::ParserConfig {
     config
 }
 
-/// The value of the first field of this name in a whole head.
+/// Returns the value of the first field with this name in a complete head.
 #[must_use]
 pub fn field<'h>(head: &'h [u8], name: &str) -> Option<&'h [u8]> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
@@ -129,7 +127,7 @@ pub fn field<'h>(head: &'h [u8], name: &str) -> Option<&'h [u8]> {
     answer.headers.iter().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
 }
 
-/// What the fields say about the end.
+/// Fields that determine the framing.
 #[derive(Default)]
 struct Told {
     length: Option<u64>,
@@ -142,7 +140,7 @@ impl Told {
     fn field(&mut self, name: &str, value: &[u8]) -> Result<(), Malformed> {
         if name.eq_ignore_ascii_case("content-length") {
             for length in tokens(value) {
-                let length = number(length).ok_or(Malformed("its length is no number"))?;
+                let length = number(length).ok_or(Malformed("its length is not a number"))?;
                 if self.length.is_some_and(|other| other != length) {
                     return Err(Malformed("it has two lengths"));
                 }
@@ -150,7 +148,7 @@ impl Told {
             }
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
             if self.coded || !value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
-                return Err(Malformed("its body is coded in a way nobody asked for"));
+                return Err(Malformed("its body has an unexpected transfer coding"));
             }
             self.coded = true;
         } else if name.eq_ignore_ascii_case("connection") {
@@ -161,12 +159,12 @@ impl Told {
     }
 }
 
-/// The parts of a list.
+/// Elements of a comma-separated list.
 fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
-/// Digits alone, at most nineteen of them.
+/// Parses a number of at most nineteen digits.
 fn number(digits: &[u8]) -> Option<u64> {
     let sound = (1..=19).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
     sound.then(|| digits.iter().fold(0_u64, |sum, digit| sum * 10 + u64::from(digit - b'0')))

@@ -1,4 +1,4 @@
-//! Answers as providers write them, whole and cut, and what is refused.
+//! Tests of provider responses, complete and truncated, and of rejected ones.
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
 use bytes::BytesMut;
@@ -78,7 +78,7 @@ fn a_head_is_the_same_however_it_is_cut() {
     assert_eq!(field(text.as_bytes(), "none"), None);
 }
 
-/// How often a head is read that comes byte by byte, and with how many bytes it was whole.
+/// Number of parses of a head that arrives byte by byte, and its length when complete.
 fn arrived(text: &[u8]) -> (usize, Option<usize>) {
     let (mut scan, mut reads) = (HeadScan::default(), 0);
     for end in 0..=text.len() {
@@ -103,7 +103,7 @@ fn a_head_that_trickles_in_is_read_a_few_times_and_found_at_its_last_byte() {
         assert!(reads <= 18, "{reads}");
         assert_eq!(arrived(text.get(..text.len() - 1).unwrap().as_bytes()).1, None);
     }
-    // Cut anywhere, it is due when it is whole.
+    // For any split, a parse is due when the head is complete.
     let text = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
     for cut in 0..text.len() {
         let mut scan = HeadScan::default();
@@ -113,7 +113,7 @@ fn a_head_that_trickles_in_is_read_a_few_times_and_found_at_its_last_byte() {
     assert!(!HeadScan::default().is_due(b""));
 }
 
-/// The body that pieces give, or what is wrong with them; what is left over.
+/// Body decoded from the pieces, or the error, and the remaining bytes.
 fn body(pieces: &[&[u8]]) -> Result<(Vec<u8>, bool, usize), Malformed> {
     let (mut chunks, mut buffer, mut body) = (Chunks::default(), BytesMut::new(), Vec::new());
     let mut over = false;

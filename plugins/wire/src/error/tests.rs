@@ -1,4 +1,4 @@
-//! Envelopes as client libraries read them.
+//! Tests of the error envelopes as client libraries read them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::*;
@@ -69,7 +69,7 @@ fn every_error_has_its_name_in_both_dialects() {
             assert_eq!(name, code.row().chat_type, "{code:?} {dialect:?}");
         }
     }
-    // The names of the contract.
+    // Error names of the public contract.
     assert_eq!(Code::InvalidKey.row().chat_type, "invalid_api_key");
     assert_eq!(Code::InsufficientScope.row().chat_type, "insufficient_scope");
 }

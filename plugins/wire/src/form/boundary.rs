@@ -1,10 +1,10 @@
-//! The boundary that a `content-type` names.
+//! Boundary parameter of a `content-type`.
 
-/// Longest boundary that the standard allows.
+/// Maximum length of a boundary by RFC 2046, in bytes.
 const MOST: usize = 70;
 
-/// The boundary of a `multipart/form-data` content type. `None`: another type;
-/// `Some(None)`: that type without a boundary that can be one.
+/// Parses the boundary of a `multipart/form-data` content type. `None`: another type; `Some(None)`: that type without a
+/// valid boundary.
 #[must_use]
 pub fn boundary(content_type: &str) -> Option<Option<String>> {
     let (essence, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));

@@ -1,24 +1,24 @@
-//! Why bytes are no form, and how a client is told.
+//! Errors of a multipart form, and their messages for clients.
 
 use penstock_contract::{Code, Refusal};
 
-/// Why it is no form.
+/// Reason why bytes are not a valid multipart form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// A part's head that cannot be read, or has no name.
+    /// Part head that is invalid or has no name.
     Head,
-    /// A part's head of more than [`super::MOST_HEAD`] bytes.
+    /// Part head of more than [`super::MOST_HEAD`] bytes.
     HeadTooLong,
     /// More than [`super::MOST_PARTS`] parts.
     TooManyParts,
-    /// Something else behind a delimiter than a line's end or the form's.
+    /// Invalid bytes after a delimiter: neither a line end nor the end of the form.
     Delimiter,
-    /// It ends before its closing delimiter.
+    /// End of the body before the closing delimiter.
     Truncated,
 }
 
 impl Broken {
-    /// The refusal; `part` names the part that was being read, if its name may be repeated.
+    /// API error for the client; `part` is the name of the current part, if it may be repeated.
     #[must_use]
     pub fn refusal(self, part: Option<&str>) -> Refusal {
         let sentence = match (self, part) {
@@ -29,7 +29,7 @@ impl Broken {
             (Self::Head, _) => "expected content-disposition: form-data with a name in the head of each part",
             (Self::HeadTooLong, _) => "expected shorter heads of its parts",
             (Self::TooManyParts, _) => "expected fewer parts",
-            (Self::Delimiter, _) => "expected its parts to be delimited as the content type says",
+            (Self::Delimiter, _) => "expected its parts to be delimited by the boundary of the content type",
             (Self::Truncated, None) => "expected its closing delimiter, but it ends before",
         };
         Refusal::because(Code::InvalidRequest, format!("The form: {sentence}.")).at("body")

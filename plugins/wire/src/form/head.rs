@@ -1,25 +1,25 @@
-//! The head of a part: what it is called, and whether it is a file.
+//! Head of a form part: its name and file name.
 
 use penstock_contract::percent;
 use std::borrow::Cow;
 
-/// Most headers of one part.
+/// Maximum number of headers per part.
 const MOST_HEADERS: usize = 16;
 
-/// A part, by its head.
+/// Parsed head of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Its name.
+    /// Name of the part.
     pub name: String,
-    /// It names a file: sent as `filename` or `filename*`, whatever that says.
+    /// True for a file, which has a `filename` or `filename*`, even an empty one.
     pub is_file: bool,
-    /// What the file is called, as the client wrote it.
+    /// File name as the client wrote it.
     pub filename: Option<String>,
 }
 
 impl Part {
-    /// Reads the lines between a delimiter and the content. `None`: they cannot
-    /// be read, or no `content-disposition` names the part.
+    /// Parses the lines between a delimiter and the content. `None` if they are invalid, or no `content-disposition`
+    /// names the part.
     pub(super) fn read(head: &[u8]) -> Option<Self> {
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
         let Ok(httparse::Status::Complete((_, headers))) = httparse::parse_headers(head, &mut headers) else {
@@ -40,7 +40,7 @@ impl Part {
     }
 }
 
-/// A value such as `UTF-8''na%C3%AFve.txt`; `None` if it is in another encoding.
+/// Decodes a value such as `UTF-8''na%C3%AFve.txt`; `None` for other encodings.
 fn decoded(value: &str) -> Option<String> {
     let (charset, rest) = value.split_once('\'')?;
     let (_, text) = rest.split_once('\'')?;
@@ -50,7 +50,7 @@ fn decoded(value: &str) -> Option<String> {
     percent::decoded(text).map(Cow::into_owned)
 }
 
-/// One of the parameters of a header: `a=b; c="d\"e"`.
+/// Returns a parameter of a header such as `a=b; c="d\"e"`.
 pub(super) fn parameter(mut text: &str, name: &str) -> Option<String> {
     loop {
         text = text.trim_start_matches([' ', '\t', ';']);
@@ -69,8 +69,8 @@ pub(super) fn parameter(mut text: &str, name: &str) -> Option<String> {
     }
 }
 
-/// What stands before the closing quote, and what follows it. A backslash goes
-/// before a quote or itself only: file names of one system are full of them.
+/// Reads a quoted string up to the closing quote; returns it with the remaining text. A backslash escapes only a quote
+/// or itself, because Windows file names contain others.
 fn unquoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut letters = text.char_indices().peekable();

@@ -1,8 +1,7 @@
-//! `multipart/form-data`, pushed through piece by piece.
+//! Incremental parser of `multipart/form-data`.
 //!
-//! What comes out does not depend on how the bytes were cut. Contents are slices
-//! of what was pushed, copied only where a delimiter may begin at a piece's end;
-//! no more than one part's head is ever held.
+//! The events do not depend on the boundaries of the pushed chunks. Contents are slices of these chunks, copied only if
+//! a delimiter may start at the end of one; at most the head of one part is buffered.
 
 mod boundary;
 mod broken;
@@ -17,19 +16,19 @@ use bytes::{Bytes, BytesMut};
 use memchr::memmem::Finder;
 use std::collections::VecDeque;
 
-/// Most parts of one form.
+/// Maximum number of parts per form.
 pub const MOST_PARTS: usize = 64;
-/// Most bytes of one part's head.
+/// Maximum bytes of a part head.
 pub const MOST_HEAD: usize = 8 << 10;
 
-/// What a form consists of, in order.
+/// Parser event, in the order of the form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A part begins.
+    /// Start of a part.
     Part(Part),
-    /// Bytes of its content; never empty.
+    /// Bytes of the part's content; never empty.
     Content(Bytes),
-    /// The part is whole.
+    /// End of the part.
     Whole,
 }
 
@@ -37,46 +36,46 @@ pub enum Event {
 enum State {
     /// Before the first delimiter.
     Preamble,
-    /// Right behind a delimiter.
+    /// After a delimiter.
     Delimited,
     /// In a part's head.
     Head,
     /// In a part's content.
     Content,
-    /// Behind the last delimiter.
+    /// After the closing delimiter.
     Over,
 }
 
-/// A form on its way through.
+/// Parser of one form.
 #[derive(Debug)]
 pub struct Form {
     delimiter: Finder<'static>,
     state: State,
-    /// Bytes that were pushed and cannot be told yet.
+    /// Bytes of incomplete elements.
     held: BytesMut,
     events: VecDeque<Event>,
     parts: usize,
 }
 
 impl Form {
-    /// A form with this boundary (see [`boundary`]).
+    /// Returns a parser for this boundary (see [`boundary`]).
     #[must_use]
     pub fn new(boundary: &str) -> Self {
         let delimiter = format!("\r\n--{boundary}");
         Self {
             delimiter: Finder::new(delimiter.as_bytes()).into_owned(),
             state: State::Preamble,
-            // The first delimiter has no line before it: as if there were one.
+            // The first delimiter has no preceding line, so one is assumed.
             held: BytesMut::from("\r\n"),
             events: VecDeque::new(),
             parts: 0,
         }
     }
 
-    /// Takes the next bytes.
+    /// Parses the next bytes.
     ///
     /// # Errors
-    /// It is no form.
+    /// Returns the error if the form is invalid.
     pub fn push(&mut self, bytes: Bytes) -> Result<(), Broken> {
         let mut rest = if self.held.is_empty() {
             bytes
@@ -93,20 +92,20 @@ impl Form {
         Ok(())
     }
 
-    /// What has been told since.
+    /// Returns the next event.
     pub fn told(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// The body is over.
+    /// Checks that the form has ended.
     ///
     /// # Errors
-    /// `Truncated`.
+    /// Returns `Truncated` if it has not.
     pub fn end(&self) -> Result<(), Broken> {
         if self.state == State::Over { Ok(()) } else { Err(Broken::Truncated) }
     }
 
-    /// Goes on by one element; false if there is not enough to tell.
+    /// Parses the next element; returns false if more bytes are needed.
     fn step(&mut self, rest: &mut Bytes) -> Result<bool, Broken> {
         match self.state {
             State::Preamble | State::Content => Ok(self.content(rest)),
@@ -119,7 +118,7 @@ impl Form {
         }
     }
 
-    /// Up to the next delimiter, or as far as none can begin.
+    /// Reads content up to the next delimiter, or to the last byte that cannot belong to one.
     fn content(&mut self, rest: &mut Bytes) -> bool {
         let (upto, found) = match self.delimiter.find(rest) {
             Some(at) => (at, true),
@@ -141,7 +140,7 @@ impl Form {
         found
     }
 
-    /// Bytes at the end that may be the beginning of a delimiter.
+    /// Number of bytes at the end that may be the start of a delimiter.
     fn begun(&self, bytes: &[u8]) -> usize {
         let needle = self.delimiter.needle();
         let tail = bytes.len().saturating_sub(needle.len() - 1);
@@ -150,7 +149,7 @@ impl Form {
         memchr::memchr_iter(b'\r', tail).find(begins).map_or(0, |at| tail.len() - at)
     }
 
-    /// `--` ends the form; else the line ends, and a head follows.
+    /// Reads the rest of a delimiter line: `--` ends the form; otherwise a part head follows.
     fn delimited(&mut self, rest: &mut Bytes) -> Result<bool, Broken> {
         if rest.starts_with(b"--") {
             self.state = State::Over;
@@ -169,7 +168,7 @@ impl Form {
         if self.parts > MOST_PARTS {
             return Err(Broken::TooManyParts);
         }
-        // The line's end stays: it ends a head without headers too.
+        // The line end stays in the input, because it also ends a head without headers.
         *rest = rest.split_off(padding);
         self.state = State::Head;
         Ok(true)
@@ -186,7 +185,7 @@ impl Form {
         let part = Part::read(head.get(2..).unwrap_or_default()).ok_or(Broken::Head)?;
         self.events.push_back(Event::Part(part));
         self.state = State::Content;
-        // An empty content's delimiter shares no byte with the head: it begins with a line's end of its own.
+        // If the content is empty, its delimiter starts with a line end of its own after the head.
         Ok(true)
     }
 }

@@ -1,22 +1,22 @@
-//! A form that brings one file, in a part that is called `file`, among fields in any order. Fields are held until
-//! they are whole; the file goes on as it comes.
+//! Form with one file, in the part named `file`, and fields in any order. Fields are buffered until they are complete;
+//! the file is passed on as it arrives.
 
 use super::{Broken, Event, Form, Part, boundary};
 use bytes::Bytes;
 use penstock_contract::{Code, Refusal};
 use std::fmt::Display;
 
-/// The part that is the file.
+/// Name of the file part.
 pub const FILE: &str = "file";
 
-/// What an upload consists of.
+/// Element of an upload form.
 #[derive(Debug)]
 pub enum Piece {
-    /// The file begins.
+    /// Start of the file.
     File(Part),
     /// Bytes of the file; never empty.
     Content(Bytes),
-    /// A field and its whole value.
+    /// Field with its complete value.
     Field(String, Vec<u8>),
 }
 
@@ -27,24 +27,24 @@ enum File {
     Read,
 }
 
-/// Such a form on its way through.
+/// Parser of an upload form.
 #[derive(Debug)]
 pub struct Upload {
     form: Form,
-    /// What the file is called in refusals.
+    /// Noun for the file in error messages.
     noun: &'static str,
-    /// Longest value of a field, in bytes.
+    /// Maximum length of a field value, in bytes.
     most_field: usize,
     file: File,
-    /// The part that is being read; its value, unless it is the file.
+    /// Name of the current part, with its value unless it is the file.
     part: Option<(String, Vec<u8>)>,
 }
 
 impl Upload {
-    /// A form of this content type, its file called by a noun in refusals.
+    /// Returns a parser for this content type; `noun` names the file in error messages.
     ///
     /// # Errors
-    /// It is no form, or nothing says where its parts end.
+    /// Returns an error for another content type or a missing boundary.
     pub fn new(content_type: &str, noun: &'static str, most_field: usize) -> Result<Self, Refusal> {
         let sentence = "This path reads forms; send content-type: multipart/form-data.";
         let boundary = boundary(content_type)
@@ -55,10 +55,10 @@ impl Upload {
         Ok(Self { form: Form::new(&boundary), noun, most_field, file: File::Awaited, part: None })
     }
 
-    /// Takes the next bytes and gives on what they complete.
+    /// Parses the next bytes and passes the resulting elements to `take`.
     ///
     /// # Errors
-    /// What is wrong, naming the part; what `take` finds wrong.
+    /// Returns an error that names the invalid part, or the error of `take`.
     pub fn push(
         &mut self,
         bytes: Bytes,
@@ -78,10 +78,11 @@ impl Upload {
         broken.map_or(Ok(()), |broken| Err(self.broken(broken)))
     }
 
-    /// The form is over, and its file was in it.
+    /// Checks that the form has ended and had a file.
     ///
     /// # Errors
-    /// It is cut short, naming the part, or the file is missing, in which case `missing` says what was expected.
+    /// Returns an error if the form is truncated, which names the part, or if the file is missing; `missing` then
+    /// describes the expected file.
     pub fn end(self, missing: &str) -> Result<(), Refusal> {
         self.form.end().map_err(|broken| self.broken(broken))?;
         if self.file != File::Read {
@@ -133,12 +134,12 @@ impl Upload {
     }
 }
 
-/// A refusal that names a part and says what is wrong with it.
+/// Error that names a part and describes the mistake.
 pub fn wrong(name: &str, sentence: impl Display) -> Refusal {
     Refusal::invalid(name, format!("{name}: {sentence}."))
 }
 
-/// A word of the client's own that may be repeated to it: short and plain.
+/// Text of the client that may be repeated in an error message: short and plain.
 #[must_use]
 pub fn shown(name: &str) -> Option<&str> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'[' | b']');

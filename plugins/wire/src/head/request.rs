@@ -1,9 +1,9 @@
-//! A head that is whole and proven: the bytes it came in, and where things stand.
+//! Complete, validated request head: its bytes, and the positions of its elements.
 
 use super::{Scan, Span, part};
 use bytes::Bytes;
 
-/// The head of a request. Fields are looked up where they stand; nothing is copied.
+/// Validated request head. Fields are looked up in the original bytes; nothing is copied.
 #[derive(Debug)]
 pub struct Request {
     bytes: Bytes,
@@ -11,7 +11,7 @@ pub struct Request {
 }
 
 impl Scan {
-    /// What was read, of the bytes that it was read from.
+    /// Combines the parsed positions with the bytes that were parsed.
     #[must_use]
     pub const fn request(self, bytes: Bytes) -> Request {
         Request { bytes, scan: self }
@@ -19,32 +19,32 @@ impl Scan {
 }
 
 impl Request {
-    /// The method as it was sent.
+    /// Method as sent.
     #[must_use]
     pub fn method(&self) -> &[u8] {
         part(&self.bytes, self.scan.method)
     }
 
-    /// The path, without the query.
+    /// Path without the query.
     #[must_use]
     pub fn path(&self) -> &str {
         let path = self.text(self.scan.target.path);
         if path.is_empty() { "/" } else { path }
     }
 
-    /// What stands behind the question mark, if there is one.
+    /// Query after the question mark, if there is one.
     #[must_use]
     pub fn query(&self) -> Option<&str> {
         self.scan.target.query.map(|span| self.text(span))
     }
 
-    /// The host, and perhaps the port, that was asked.
+    /// Requested host, with the port if it was sent.
     #[must_use]
     pub fn authority(&self) -> Option<&str> {
         self.scan.target.authority.or(self.scan.host).map(|span| self.text(span))
     }
 
-    /// The value of the first field of this name, whatever its case, without the blanks around it.
+    /// Value of the first field with this name (case-insensitive), without surrounding blanks.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         let name = name.as_bytes();
@@ -53,25 +53,25 @@ impl Request {
         self.scan.fields.iter().find(|(name, _)| is(*name)).map(|(_, value)| part(&self.bytes, *value))
     }
 
-    /// Bytes of the head.
+    /// Length of the head in bytes.
     #[must_use]
     pub const fn size(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Bytes of the body; `None` where it comes in chunks.
+    /// Length of the body in bytes; `None` if it is chunked.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
         self.scan.body_length()
     }
 
-    /// Whether it is of HTTP/1.0.
+    /// True for a request of HTTP/1.0.
     #[must_use]
     pub const fn is_old(&self) -> bool {
         self.scan.old
     }
 
-    /// Whether its client wants no other request on this connection.
+    /// True if the client sends no further request on this connection.
     #[must_use]
     pub const fn is_last(&self) -> bool {
         self.scan.closes || (self.scan.old && !self.scan.keeps)

@@ -1,8 +1,8 @@
-//! What a request asks for: a path, in one of the forms that RFC 9112 §3.2 has.
+//! Request target, in one of the forms of RFC 9112 §3.2.
 
 use super::{Span, Wrong, is_host, part};
 
-/// Where path, query and authority of a target stand in the head.
+/// Byte ranges of path, query and authority of a target in the head.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Target {
     pub(super) path: Span,
@@ -11,10 +11,10 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Reads a target that begins at `from`.
+    /// Parses a target that starts at `from`.
     ///
     /// # Errors
-    /// It is in none of the forms, or holds what a target may not.
+    /// Returns an error if the target has none of the forms, or an invalid character.
     pub(super) fn read(target: &[u8], from: usize, connect: bool) -> Result<Self, Wrong> {
         if !target.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'#') {
             return Err(Wrong::Malformed("its target holds a character that has to be written as %XX"));
@@ -23,7 +23,7 @@ impl Target {
             Some(b'/') => (None, from),
             _ if connect || target == b"*" => (None, from),
             _ => {
-                let start = scheme(target).ok_or(Wrong::Malformed("its target is no path"))?;
+                let start = scheme(target).ok_or(Wrong::Malformed("its target is not a path"))?;
                 let rest = target.get(start..).unwrap_or_default();
                 let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
                 let authority = rest.get(..end).unwrap_or_default();
@@ -39,10 +39,10 @@ impl Target {
         Ok(Self { path, query, authority })
     }
 
-    /// Whether the host that it names is the one of the field.
+    /// Checks that the host in the target equals the one in the `Host` field.
     ///
     /// # Errors
-    /// It is another.
+    /// Returns an error if they differ.
     pub(super) fn agrees(&self, bytes: &[u8], host: Option<Span>) -> Result<(), Wrong> {
         match (self.authority, host) {
             (Some(named), Some(host)) if part(bytes, named) != part(bytes, host) => {
@@ -53,7 +53,7 @@ impl Target {
     }
 }
 
-/// Bytes of the scheme and what stands behind it, if it is one of HTTP's.
+/// Length of an HTTP scheme with its `://`; `None` for other schemes.
 fn scheme(target: &[u8]) -> Option<usize> {
     let is =
         |scheme: &[u8]| target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));

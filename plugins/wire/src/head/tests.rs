@@ -1,4 +1,4 @@
-//! Tests only: heads whole and in pieces, at their limits, and of two meanings.
+//! Tests of request heads: complete and in pieces, at their limits, and ambiguous.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::*;

@@ -1,12 +1,12 @@
-//! Finding members and elements without reading what is in them.
+//! Scanner for members and elements, which skips their content.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Nesting beyond this is not JSON to us.
+/// Maximum nesting depth.
 pub const MAX_DEPTH: u32 = 128;
 
-/// The first position at or after `at` that is not JSON white space.
+/// Position of the first byte at or after `at` that is not JSON white space.
 #[must_use]
 pub fn skip_space(json: &[u8], mut at: usize) -> usize {
     while let Some(b' ' | b'\t' | b'\n' | b'\r') = json.get(at) {
@@ -15,7 +15,7 @@ pub fn skip_space(json: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The bytes without white space around them.
+/// Bytes without surrounding white space.
 #[must_use]
 pub fn trim(json: &[u8]) -> &[u8] {
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
@@ -24,10 +24,10 @@ pub fn trim(json: &[u8]) -> &[u8] {
     json.get(start..end).unwrap_or_default()
 }
 
-/// The position after the closing quote of the string that opens at `at`.
+/// Position after the closing quote of the string that opens at `at`.
 ///
-/// `None` if there is no string, an escape is wrong, or a control character
-/// stands in it. A lone surrogate escape is accepted here.
+/// `None` if there is no string, an escape is invalid, or the string contains a control character. A lone surrogate
+/// escape is accepted.
 #[must_use]
 pub fn string_end(json: &[u8], at: usize) -> Option<usize> {
     if json.get(at) != Some(&b'"') {
@@ -47,7 +47,7 @@ pub fn string_end(json: &[u8], at: usize) -> Option<usize> {
 /// Length of the run without quote, backslash and control characters.
 #[inline]
 pub(super) fn plain_run(bytes: &[u8]) -> usize {
-    // Eight bytes at a time: a byte is special if it is below 0x20, a quote or a backslash.
+    // Processes eight bytes at a time: a byte is special if it is below 0x20, a quote or a backslash.
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGHS: u64 = 0x8080_8080_8080_8080;
     let mut run = 0;
@@ -60,7 +60,7 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
         let control = word.wrapping_sub(ONES * 0x20) & !word;
         let special = (quote | slash | control) & HIGHS;
         if special != 0 {
-            // The lowest marked byte is exact: borrows only run upwards.
+            // The lowest marked byte is exact, because borrows only run upwards.
             return run + (special.trailing_zeros() / 8) as usize;
         }
         run += 8;
@@ -69,7 +69,7 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
     run + rest.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\').unwrap_or(rest.len())
 }
 
-/// The position after the escape whose backslash stands at `at`.
+/// Position after the escape whose backslash is at `at`.
 pub(super) fn escape_end(json: &[u8], at: usize) -> Option<usize> {
     match json.get(at + 1)? {
         b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(at + 2),
@@ -81,9 +81,9 @@ pub(super) fn escape_end(json: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// The position after the value that starts at `at` (no white space before it).
+/// Position after the value that starts at `at` (without leading white space).
 ///
-/// `None` if it is no JSON value or nests deeper than [`MAX_DEPTH`].
+/// `None` if it is not a JSON value or is nested deeper than [`MAX_DEPTH`].
 #[must_use]
 pub fn value_end(json: &[u8], at: usize) -> Option<usize> {
     value_end_within(json, at, MAX_DEPTH)
@@ -165,16 +165,16 @@ fn number_end(json: &[u8], mut at: usize) -> Option<usize> {
     Some(at)
 }
 
-/// One member of an object: where its key (with quotes) and its value stand.
+/// Member of an object, as ranges of its key (with quotes) and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// The key with its quotes, as written.
+    /// Range of the key with its quotes.
     pub key: Range<usize>,
-    /// The value without white space around it.
+    /// Range of the value without surrounding white space.
     pub value: Range<usize>,
 }
 
-/// The members of an object, one by one. See [`members`].
+/// Iterator over the members of an object. See [`members`].
 #[derive(Clone, Debug)]
 pub struct Members<'a> {
     json: &'a [u8],
@@ -190,11 +190,10 @@ enum State {
     Broken,
 }
 
-/// The members of the object that `json` is (white space around it is fine).
+/// Returns an iterator over the members of the object `json`, which may have surrounding white space.
 ///
-/// Lazy: what comes after the last asked member is not looked at. After the
-/// iterator has ended, [`Members::is_whole`] tells whether all of `json` was
-/// one well-formed object. Names may repeat.
+/// Lazy: bytes after the last returned member are not scanned. After the end of the iteration, [`Members::is_whole`]
+/// returns true if all of `json` was one well-formed object. Names may repeat.
 #[must_use]
 pub fn members(json: &[u8]) -> Members<'_> {
     Members { json, at: skip_space(json, 0), state: State::Start }
@@ -207,14 +206,14 @@ impl<'a> Members<'a> {
         self.state == State::Done && skip_space(self.json, self.at) == self.json.len()
     }
 
-    /// The next member as (key without quotes as written, value).
+    /// Returns the next member as (raw key without quotes, value).
     pub fn next_pair(&mut self) -> Option<(&'a [u8], &'a [u8])> {
         let member = self.next()?;
         let key = self.json.get(member.key.start + 1..member.key.end - 1)?;
         Some((key, self.json.get(member.value)?))
     }
 
-    /// The next member as (key unescaped, value); an unsound key is none that is known.
+    /// Returns the next member as (unescaped key, value); an invalid key becomes an empty string.
     pub fn next_named(&mut self) -> Option<(Cow<'a, str>, &'a [u8])> {
         let (key, value) = self.next_pair()?;
         Some((super::unescape_lossy(key).unwrap_or_default(), value))
@@ -272,7 +271,7 @@ impl Iterator for Members<'_> {
     }
 }
 
-/// The elements of an array, one by one. See [`elements`].
+/// Iterator over the elements of an array. See [`elements`].
 #[derive(Clone, Debug)]
 pub struct Elements<'a> {
     json: &'a [u8],
@@ -280,7 +279,7 @@ pub struct Elements<'a> {
     state: State,
 }
 
-/// The elements of the array that `json` is, as ranges; lazy like [`members`].
+/// Returns an iterator over the ranges of the elements of the array `json`; lazy like [`members`].
 #[must_use]
 pub fn elements(json: &[u8]) -> Elements<'_> {
     Elements { json, at: skip_space(json, 0), state: State::Start }

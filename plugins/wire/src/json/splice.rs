@@ -1,12 +1,12 @@
-//! Putting members into an object that is already written.
+//! Insertion of members into a serialised object.
 
 use super::scan::skip_space;
 use bytes::Bytes;
 
-/// Inserts `members` (`"a":1,"b":2`, no braces) before the last `}` of `json`:
-/// the object's beginning, the members with the comma they need, its end.
+/// Inserts `members` (`"a":1,"b":2`, no braces) before the last `}` of `json`. Returns the start of the object, the
+/// members with the comma they need, and the end.
 ///
-/// Without a closing brace, or without members, `json` comes back unchanged.
+/// Without a closing brace, or without members, `json` is returned unchanged.
 #[must_use]
 pub fn insert_members(json: Bytes, members: &[u8]) -> [Bytes; 3] {
     let Some(brace) = memchr::memrchr(b'}', &json).filter(|_| !members.is_empty()) else {

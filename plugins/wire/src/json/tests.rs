@@ -1,4 +1,4 @@
-//! The scanner agrees with a parser; strings and splices come out as they should.
+//! Comparison of the scanner with a parser, and tests of strings and insertions.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::*;
@@ -143,7 +143,7 @@ fn halves_anywhere_in_a_document_are_mended_and_nothing_else() {
     ] {
         assert_eq!(mend_surrogates(half.as_bytes()).unwrap(), whole.as_bytes(), "{half}");
     }
-    // What is no JSON is left as it is.
+    // Invalid JSON is left unchanged.
     assert_eq!(mend_surrogates(br#"["\ud8"]"#), None);
 }
 

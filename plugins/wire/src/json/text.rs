@@ -1,4 +1,4 @@
-//! Strings: writing them escaped, reading them back.
+//! Escaping and unescaping of JSON strings.
 
 use super::scan::{escape_end, plain_run};
 use std::borrow::Cow;
@@ -36,10 +36,10 @@ pub fn write_escaped(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// Reads what stands between the quotes of a JSON string.
+/// Unescapes the text between the quotes of a JSON string.
 ///
-/// `None` if it is not UTF-8, an escape is wrong, a control character or a
-/// quote stands in it, or half of a surrogate pair is missing.
+/// `None` if it is not UTF-8, an escape is invalid, it contains a control character or a quote, or half of a surrogate
+/// pair is missing.
 #[must_use]
 pub fn unescape(escaped: &[u8]) -> Option<Cow<'_, str>> {
     let text = std::str::from_utf8(escaped).ok()?;
@@ -82,19 +82,19 @@ pub fn unescape(escaped: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
-/// What stands between the quotes of a JSON string, judged without reading it out.
+/// Class of the text between the quotes of a JSON string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inside {
-    /// Sound, and nothing is escaped: the bytes are the text.
+    /// Valid without escapes: the bytes are the text.
     Plain,
-    /// Sound, with escapes.
+    /// Valid with escapes.
     Escaped,
-    /// Not UTF-8, a wrong escape, a bare quote or control character, or half a surrogate pair.
+    /// Invalid: not UTF-8, an invalid escape, a bare quote or control character, or half a surrogate pair.
     Unsound,
 }
 
-/// Judges what stands between the quotes of a JSON string; [`unescape`] takes
-/// exactly what is not [`Inside::Unsound`].
+/// Classifies the text between the quotes of a JSON string without unescaping it; [`unescape`] accepts exactly the
+/// classes other than [`Inside::Unsound`].
 #[must_use]
 pub fn inside(escaped: &[u8]) -> Inside {
     let run = plain_run(escaped);
@@ -125,18 +125,18 @@ pub fn inside(escaped: &[u8]) -> Inside {
     Inside::Escaped
 }
 
-/// Which half of a surrogate pair an escape such as `\ud83d` is.
+/// Half of a surrogate pair in an escape such as `\ud83d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Surrogate {
-    /// No half: a character of its own.
+    /// Not a surrogate: a complete character.
     None,
-    /// The first half.
+    /// High (first) surrogate.
     High,
-    /// The second half.
+    /// Low (second) surrogate.
     Low,
 }
 
-/// Judges one escape, given whole.
+/// Classifies one complete escape.
 #[must_use]
 pub fn surrogate(escape: &[u8]) -> Surrogate {
     match escape {
@@ -146,21 +146,21 @@ pub fn surrogate(escape: &[u8]) -> Surrogate {
     }
 }
 
-/// Whether what stands between the quotes of a JSON string says this text, however it is escaped.
+/// True if the raw text between the quotes of a JSON string equals `text` when unescaped.
 #[must_use]
 pub fn says(escaped: &[u8], text: &str) -> bool {
-    // Escapes are never shorter than what they say.
+    // An escape is never shorter than its text.
     escaped == text.as_bytes()
         || (escaped.len() > text.len() && unescape(escaped).is_some_and(|said| said == text))
 }
 
-/// Whether a JSON value is the string of this text, however it is escaped.
+/// True if a JSON value is a string that equals `text` when unescaped.
 #[must_use]
 pub fn is_string(value: &[u8], text: &str) -> bool {
     matches!(value, [b'"', escaped @ .., b'"'] if says(escaped, text))
 }
 
-/// Reads like [`unescape`], with U+FFFD for each missing half of a surrogate pair.
+/// Unescapes like [`unescape`], with U+FFFD for each missing half of a surrogate pair.
 #[must_use]
 pub fn unescape_lossy(escaped: &[u8]) -> Option<Cow<'_, str>> {
     if let Some(text) = unescape(escaped) {
@@ -192,8 +192,8 @@ pub fn unescape_lossy(escaped: &[u8]) -> Option<Cow<'_, str>> {
     unescape(&mended).map(|text| Cow::Owned(text.into_owned()))
 }
 
-/// The same JSON with the escape of U+FFFD for each missing half of a surrogate pair; `None` where none is missing.
-/// Any JSON will do: a backslash stands in its strings alone.
+/// Replaces each missing half of a surrogate pair by the escape of U+FFFD; `None` if none is missing. Accepts any JSON,
+/// since backslashes occur only in strings.
 #[must_use]
 pub fn mend_surrogates(json: &[u8]) -> Option<Vec<u8>> {
     let (mut mended, mut kept, mut at) = (Vec::new(), 0, 0);

@@ -1,46 +1,46 @@
-//! The decoder: bytes in, events out, the same ones for any cut.
+//! Decoder whose events do not depend on the boundaries of the pushed chunks.
 
 use bytes::{Buf, Bytes, BytesMut};
 use std::ops::Range;
 
-/// One event, or a comment that stands by itself.
+/// Event, or a comment without an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event {
-    /// The `event:` field, if there was one.
+    /// Value of the `event:` field, if there was one.
     pub event: Option<Bytes>,
-    /// The `data:` lines, joined by line feeds. Empty for a lone comment.
+    /// Values of the `data:` lines, joined by line feeds. Empty for a lone comment.
     pub data: Bytes,
     /// Comment lines of this event without their colons, joined by line feeds.
     pub comment: Option<Bytes>,
 }
 
-/// An event longer than the decoder's cap. The decoder stays silent after it.
+/// Error of an event longer than the decoder's cap. The decoder returns nothing after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
 
-/// Decodes a stream of events. LF, CRLF and CR end lines; a leading BOM is skipped.
+/// Decoder of server-sent events. LF, CRLF and CR end lines; a leading BOM is skipped.
 ///
-/// Data that lies in one pushed piece is handed on without a copy.
+/// Data inside one pushed chunk is returned without a copy.
 #[derive(Debug)]
 pub struct Decoder {
     cap: usize,
-    /// The piece being read, while nothing of an earlier one is left.
+    /// Current chunk, if no bytes of an earlier one are left.
     piece: Bytes,
-    /// What is left of earlier pieces, and all that came after.
+    /// Remaining bytes of earlier chunks, and all later bytes.
     carry: BytesMut,
-    /// Bytes of the buffer that are already looked at: whole lines of the event under way.
+    /// Number of buffered bytes that are parsed: complete lines of the current event.
     line: usize,
-    /// Bytes of the line under way without a line end.
+    /// Number of bytes of the current line that contain no line end.
     scanned: usize,
     fields: Fields,
-    /// The last line ended in CR: an LF that follows belongs to it.
+    /// True if the last line ended in CR: a following LF belongs to it.
     after_cr: bool,
-    /// Where the stream stands: a BOM counts only at its beginning.
+    /// Length of a BOM once the start of the stream is checked for one, 0 before.
     bom: usize,
     dead: bool,
 }
 
-/// What the lines of the event under way said; ranges into the buffer.
+/// Fields of the current event, as ranges of the buffer.
 #[derive(Debug, Default)]
 struct Fields {
     event: Option<Range<usize>>,
@@ -53,7 +53,7 @@ struct Fields {
 const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 impl Decoder {
-    /// A decoder that refuses events of more than `cap` bytes.
+    /// Returns a decoder that rejects events of more than `cap` bytes.
     #[must_use]
     pub fn new(cap: usize) -> Self {
         Self {
@@ -69,7 +69,7 @@ impl Decoder {
         }
     }
 
-    /// Takes bytes. Ask [`Decoder::next`] until it has no more before the next push.
+    /// Adds bytes. Call [`Decoder::next`] until it returns `None` before the next push.
     pub fn push(&mut self, bytes: Bytes) {
         if self.dead {
             return;
@@ -85,7 +85,7 @@ impl Decoder {
         self.carry.extend_from_slice(&bytes);
     }
 
-    /// The next whole event; `None` until more bytes come.
+    /// Returns the next complete event; `None` if more bytes are needed.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<Result<Event, TooLong>> {
         if self.dead {
@@ -121,14 +121,14 @@ impl Decoder {
         }
     }
 
-    /// Bytes of an event that is not whole yet.
+    /// Number of buffered bytes of an incomplete event.
     #[must_use]
     pub fn kept(&self) -> usize {
         let joined = |lines: &Option<Vec<u8>>| lines.as_ref().map_or(0, Vec::len);
         self.buffer().len() + joined(&self.fields.joined_data) + joined(&self.fields.joined_comment)
     }
 
-    /// The stream is over: what stands there without a blank line after it.
+    /// Ends the stream; returns a last event that has no blank line after it.
     pub fn end(&mut self) -> Option<Event> {
         if self.dead {
             return None;
@@ -154,7 +154,7 @@ impl Decoder {
         }
     }
 
-    /// `None` while the first bytes may still become a BOM.
+    /// Skips a BOM; `None` while the first bytes may still become one.
     fn skip_bom(&mut self) -> Option<()> {
         if self.bom == BOM.len() {
             return Some(());
@@ -169,7 +169,7 @@ impl Decoder {
         Some(())
     }
 
-    /// Takes the LF of a CRLF out of the way.
+    /// Skips the LF of a CRLF.
     fn drop_line_feed(&mut self) {
         if self.line == 0 {
             self.advance(1);
@@ -201,12 +201,12 @@ impl Decoder {
             b"data" => join(buffer, &mut fields.data, &mut fields.joined_data, value),
             b"event" => fields.event = Some(value),
             b"" => join(buffer, &mut fields.comment, &mut fields.joined_comment, value),
-            // `id:`, `retry:` and what nobody knows.
+            // Ignores `id:`, `retry:` and unknown fields.
             _ => {}
         }
     }
 
-    /// The event that ends before the line under way, if its lines said anything.
+    /// Returns the event that ends before the current line, if it has data or a comment.
     fn take_event(&mut self) -> Option<Event> {
         let size = std::mem::take(&mut self.line);
         let fields = std::mem::take(&mut self.fields);
@@ -233,7 +233,7 @@ impl Decoder {
     }
 }
 
-/// Adds a line to a field: the first by its place, further ones by copy.
+/// Adds a line to a field: the first line as a range, further lines by copy.
 fn join(buffer: &[u8], first: &mut Option<Range<usize>>, joined: &mut Option<Vec<u8>>, value: Range<usize>) {
     let Some(range) = first else {
         *first = Some(value);

@@ -1,4 +1,4 @@
-//! The decoder gives the same events for any cut.
+//! Tests that the decoder gives the same events for any split.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::*;
