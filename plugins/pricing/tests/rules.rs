@@ -3,7 +3,7 @@
 
 use penstock_contract::{Kind, MicroCredits, NanoKwh, Usage};
 use penstock_pricing::{
-    BilledWork, BillingUnit, DEFAULT_EUR_PER_CREDIT, PaymentSource, RequestCharge, Tariff, charge,
+    BilledWork, BillingUnit, DEFAULT_EUR_PER_CREDIT, PaymentSource, RequestCharge, Tariff, compute_charge,
 };
 use proptest::prelude::*;
 use rust_decimal::Decimal;
