@@ -1,7 +1,6 @@
-//! Buffers for large bodies. A megabyte of fresh memory costs more than reading
-//! into it: the system clears and maps each of its pages. So the buffers of
-//! large bodies are kept for a moment after their request, a few MiB of them in
-//! all, and the next large body is read into one of those.
+//! Pool of buffers for large bodies. A megabyte of fresh memory costs more than reading into it, because the system
+//! clears and maps each of its pages. So the pool retains the buffers of large bodies for a moment after their request,
+//! a few MiB in all, and the next large body reuses one of them.
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
@@ -9,23 +8,23 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bodies shorter than this get memory of their own, which the allocator has at hand.
+/// Size below which a body gets fresh memory, which the allocator has at hand.
 const LARGE: usize = 128 << 10;
-/// Bytes kept in all.
+/// Limit on retained bytes in all.
 pub const KEPT: usize = 8 << 20;
-/// How long a buffer is kept that nobody needs.
+/// Time for which an unused buffer is retained.
 pub const IDLE: Duration = Duration::from_secs(1);
-/// A buffer may be longer than what it is taken for, up to so many times.
+/// Maximum ratio of a buffer's capacity to the requested size.
 const ROOMY: usize = 4;
 
-/// The buffers that are kept.
+/// Pool of unused buffers.
 #[derive(Debug, Default)]
 pub struct Buffers {
-    /// Each with the moment since which nobody needs it; the latest is last.
+    /// Unused buffers, each with the time of its return; the latest is last.
     free: Mutex<Vec<(Instant, BytesMut)>>,
 }
 
-/// A buffer in use. It goes back where it came from when the last who reads it is done.
+/// Buffer in use. It returns to its pool when the last reader drops it.
 #[derive(Debug, Default)]
 pub struct Buffer {
     bytes: BytesMut,
@@ -33,7 +32,7 @@ pub struct Buffer {
 }
 
 impl Buffers {
-    /// An empty buffer with room for so many bytes.
+    /// Takes an empty buffer with capacity for `room` bytes.
     #[must_use]
     pub fn take(self: &Arc<Self>, room: usize) -> Buffer {
         if room < LARGE {
@@ -47,7 +46,7 @@ impl Buffers {
         Buffer { bytes, home: Some(self.clone()) }
     }
 
-    /// Lets go of what nobody has needed for [`IDLE`].
+    /// Drops buffers that have been unused for [`IDLE`].
     pub fn tidy(&self, now: Instant) {
         let idle = |since: Instant| now.saturating_duration_since(since) >= IDLE;
         let over: Vec<_> = self.free.lock().extract_if(.., |(since, _)| idle(*since)).collect();
@@ -69,7 +68,7 @@ fn kept(free: &[(Instant, BytesMut)]) -> usize {
 }
 
 impl Buffer {
-    /// Its bytes, to be read by anybody.
+    /// Converts into shared immutable bytes.
     #[must_use]
     pub fn freeze(mut self) -> Bytes {
         if self.home.is_some() { Bytes::from_owner(self) } else { std::mem::take(&mut self.bytes).freeze() }

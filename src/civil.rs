@@ -1,23 +1,23 @@
-//! Times as people and headers write them.
+//! Formats of dates and times for people and headers.
 
 pub use penstock_contract::calendar::rfc3339;
 
 use penstock_contract::calendar::Day;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// A Unix time as a day, UTC: `2025-11-22`.
+/// Formats a Unix time as a day in UTC: `2025-11-22`.
 #[must_use]
 pub fn day(seconds: u64) -> String {
     Day::of(seconds).to_string()
 }
 
-/// A time since 1970 in RFC 3339, to the next whole second.
+/// Formats a time since 1970 in RFC 3339, rounded up to whole seconds.
 #[must_use]
 pub fn moment(at: Duration) -> String {
     rfc3339(at.as_secs() + u64::from(at.subsec_nanos() > 0))
 }
 
-/// A span as Go writes it, rounded up: `0s`, `12ms`, `1s`, `6m0s`, `1h0m0s`.
+/// Formats a duration as Go does, rounded up: `0s`, `12ms`, `1s`, `6m0s`, `1h0m0s`.
 #[must_use]
 pub fn span(span: Duration) -> String {
     if span.is_zero() {
@@ -44,8 +44,8 @@ pub fn span(span: Duration) -> String {
     text
 }
 
-/// Whole seconds from `now`, since 1970, to a date of HTTP (RFC 9110 §5.6.7), rounded up; none are left to one that is
-/// past. `None` if it is no such date.
+/// Returns the seconds from `now` (since 1970) to an HTTP date (RFC 9110 §5.6.7), rounded up; 0 if the date is past,
+/// `None` if it is invalid.
 #[must_use]
 pub fn until(date: &str, now: Duration) -> Option<u64> {
     let date = httpdate::parse_http_date(date).ok()?.duration_since(UNIX_EPOCH).ok()?;

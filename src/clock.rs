@@ -1,10 +1,8 @@
-//! The one place that reads the clock: rooms get time as an argument.
+//! Clock of the gateway, read only here: other modules get the time as an argument.
 //!
-//! A request asks for the time some forty times, and each reading of the clock
-//! costs it tens of nanoseconds. What a task does between two waits takes no
-//! time worth a new reading, so for tasks under [`hold`] the clock is read once
-//! each time they go on. What measures the house's own work reads
-//! [`Instant::now`] itself.
+//! A request needs the time some forty times, and each reading of the clock costs tens of nanoseconds. The time that a
+//! task takes between two waits is not worth a new reading, so for tasks under [`hold`] the clock is read once each
+//! time they are polled. Measurements of the gateway's own work read [`Instant::now`] directly.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,17 +12,17 @@ thread_local! {
     static HELD: Cell<Held> = const { Cell::new(Held::No) };
 }
 
-/// The time of the task that runs on this thread.
+/// Time of the task that runs on this thread.
 #[derive(Clone, Copy)]
 enum Held {
-    /// It is read whenever it is asked for.
+    /// Clock is read at each call.
     No,
-    /// It will be read when it is first asked for.
+    /// Clock will be read at the next call.
     Unread,
     At(Instant),
 }
 
-/// Now, or when the task under [`hold`] that asks first asked since it last waited.
+/// Returns the current time; for a task under [`hold`], the time of its first call since it was last polled.
 #[must_use]
 pub fn now() -> Instant {
     HELD.with(|held| match held.get() {
@@ -38,13 +36,13 @@ pub fn now() -> Instant {
     })
 }
 
-/// Holds the clock while a task goes on, until it waits again.
+/// Holds the time constant while a task is polled.
 pub fn hold<T>(go_on: impl FnOnce() -> T) -> T {
     let _release = Release(HELD.replace(Held::Unread));
     go_on()
 }
 
-/// Gives the clock back as it was, also when the task panics.
+/// Guard that restores the previous state of the clock, also when the task panics.
 struct Release(Held);
 
 impl Drop for Release {
@@ -53,12 +51,12 @@ impl Drop for Release {
     }
 }
 
-/// How far the house's calendar may be from the system's.
+/// Accepted difference between the gateway's calendar and the system's clock.
 const CLOSE: Duration = Duration::from_secs(2);
 
-/// Two clocks that never go back, both in time since 1970. The steady one is read once at the start and runs evenly
-/// from then on: for pauses, deadlines and rates. The calendar is for dates: it follows the system's clock where
-/// that is set forward, or ran on while the machine slept, see [`Clock::follow`].
+/// Two clocks that never go back, both in time since 1970. The steady clock is read once at the start and runs evenly
+/// from then on: for pauses, deadlines and rates. The calendar is for dates: it follows the system's clock when that is
+/// set forward, or advanced while the machine slept, see [`Clock::follow`].
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Duration,
@@ -66,36 +64,36 @@ pub struct Clock {
     calendar: &'static Calendar,
 }
 
-/// What all copies of a clock share of its calendar.
+/// Calendar state that all copies of a clock share.
 #[derive(Debug, Default)]
 struct Calendar {
-    /// How far it is before the steady clock, in nanoseconds.
+    /// Nanoseconds by which the calendar is ahead of the steady clock.
     forward: AtomicU64,
-    /// How far it is before the system's clock, in seconds; 0 if it is close.
+    /// Seconds by which the calendar is ahead of the system's clock; 0 if the difference is small.
     ahead: AtomicU64,
 }
 
-/// What became of a look at the system's clock.
+/// Result of a comparison with the system's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Followed {
-    /// Nothing is to be told.
+    /// No change worth a report.
     Same,
-    /// The calendar was behind by so much, and is not any more.
+    /// Calendar was moved forward by this much.
     Moved(Duration),
-    /// The calendar is ahead by so much, and waits; it was not when it was last looked.
+    /// Calendar is ahead by this much and waits; it was not ahead at the last comparison.
     Ahead(Duration),
 }
 
 impl Clock {
-    /// A clock that starts now.
+    /// Starts a clock now.
     #[must_use]
     pub fn start() -> Self {
-        // As long as the process, for whoever has a copy; a process starts one.
+        // Leaked for the whole process, because any code may have a copy; a process starts one clock.
         let calendar = Box::leak(Box::default());
         Self { origin: system(), start: Instant::now(), calendar }
     }
 
-    /// One that is ahead.
+    /// Returns a clock that is ahead by `by`.
     #[cfg(test)]
     #[must_use]
     pub fn ahead(by: Duration) -> Self {
@@ -103,32 +101,33 @@ impl Clock {
         Self { origin: clock.origin + by, ..clock }
     }
 
-    /// Now, steadily.
+    /// Returns the steady time.
     #[must_use]
     pub fn now(&self) -> Duration {
         self.at(now())
     }
 
-    /// The same scale for an instant taken earlier.
+    /// Returns the steady time of an earlier instant.
     #[must_use]
     pub fn at(&self, instant: Instant) -> Duration {
         self.origin + instant.saturating_duration_since(self.start)
     }
 
-    /// Now, by the calendar.
+    /// Returns the calendar time.
     #[must_use]
     pub fn date(&self) -> Duration {
         self.now().saturating_add(Duration::from_nanos(self.calendar.forward.load(Ordering::Relaxed)))
     }
 
-    /// Whole seconds since 1970, by the calendar.
+    /// Returns whole seconds since 1970, by the calendar.
     #[must_use]
     pub fn unix(&self) -> u64 {
         self.date().as_secs()
     }
 
-    /// Looks at the system's clock: the calendar moves forward to it. It does not move back, where the same hour would
-    /// be counted twice and entries of the ledger would be older than those before them; it waits to be told right.
+    /// Compares the calendar with the system's clock and moves it forward to it. It never moves back, because the same
+    /// hour would be counted twice and ledger entries would be older than those before them; instead it waits until the
+    /// system's clock has caught up.
     pub fn follow(&self, system: Duration) -> Followed {
         let date = self.date();
         let (behind, ahead) = (system.saturating_sub(date), date.saturating_sub(system));
@@ -142,14 +141,15 @@ impl Clock {
         if told > 0 && before == 0 { Followed::Ahead(ahead) } else { Followed::Same }
     }
 
-    /// How far the calendar is ahead of the system's clock, in seconds, as it was last looked; 0 if it is close.
+    /// Returns the seconds by which the calendar was ahead of the system's clock at the last comparison; 0 if the
+    /// difference is small.
     #[must_use]
     pub fn seconds_ahead(&self) -> u64 {
         self.calendar.ahead.load(Ordering::Relaxed)
     }
 }
 
-/// Time since 1970 by the system's clock, which may be set.
+/// Returns the time since 1970 by the system's clock, which may be set.
 #[must_use]
 pub fn system() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! Descriptors: every connection takes one, and the system lets a process have so many. As many as it may have are
-//! taken at the start, too few are told, and when there is none left it is nobody's fault but the house's.
+//! File descriptors: every connection takes one, and the system limits them for each process. The gateway raises its
+//! limit to the maximum at the start, logs a warning if it is too low, and treats exhaustion as its own failure.
 
 use crate::config::settings::Settings;
 use crate::observe::log;
@@ -9,11 +9,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::time::Instant;
 
-/// What is open beside connections of clients and requests: the store, files under way, listeners, and connections to
-/// providers that idle.
+/// Number of descriptors for everything except clients and requests: the store, open files, listeners, and idle
+/// connections to providers.
 const BESIDE: usize = 1024;
 
-/// Raises what the process may have to the most that the system allows it.
+/// Raises the limit of the process to the maximum that the system allows.
 pub fn raise() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current == maximum {
@@ -24,20 +24,20 @@ pub fn raise() {
     }
 }
 
-/// Tells at the start if the configuration may need more than there are now.
+/// Logs a warning at the start if the configuration may need more descriptors than the limit.
 pub fn tell(settings: &Settings) {
     if let Some(why) = few(settings, getrlimit(Resource::Nofile).current) {
         log::event(log::warn(), "few_descriptors", &[("why", &why)]);
     }
 }
 
-/// The most that a process may have here once it has started.
+/// Returns the maximum number of descriptors of the process once it has started.
 #[must_use]
 pub fn most() -> Option<u64> {
     getrlimit(Resource::Nofile).maximum
 }
 
-/// Why so many are too few for a configuration, and what to do, if they are.
+/// Returns why `most` descriptors are too few for a configuration and what to do, or `None` if they suffice.
 #[must_use]
 pub fn few(settings: &Settings, most: Option<u64>) -> Option<String> {
     let most = most.filter(|most| *most < wanted(settings))?;
@@ -49,7 +49,7 @@ pub fn few(settings: &Settings, most: Option<u64>) -> Option<String> {
     ))
 }
 
-/// How many it may need, and why.
+/// Returns the number of descriptors that the configuration may need, with its parts.
 #[must_use]
 pub fn summary(settings: &Settings) -> String {
     format!(
@@ -61,14 +61,14 @@ pub fn summary(settings: &Settings) -> String {
     )
 }
 
-/// One for each client's connection, and one for each request that a provider works on.
+/// Returns the needed descriptors: one for each client connection, and one for each request at a provider.
 fn wanted(settings: &Settings) -> u64 {
     let parts =
         [settings.limits.connections, settings.overload.requests, settings.batches.concurrency, BESIDE];
     parts.iter().fold(0, |sum: u64, part| sum.saturating_add(u64::try_from(*part).unwrap_or(u64::MAX)))
 }
 
-/// Whether this failed because the process or the system has none left. Then it is told, with its cause.
+/// Returns true if the error means that the process or the system has no descriptor left, and logs it with its cause.
 pub fn are_gone(error: &io::Error) -> bool {
     static TOLD: Seldom = Seldom::new();
     let codes = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(rustix::io::Errno::raw_os_error);
@@ -82,7 +82,7 @@ pub fn are_gone(error: &io::Error) -> bool {
     gone
 }
 
-/// The same for what Pingora says of a connection that it could not make.
+/// Same as [`are_gone`], for the error of a connection attempt by Pingora.
 pub fn are_gone_for(error: &Error) -> bool {
     error.root_cause().downcast_ref::<io::Error>().is_some_and(are_gone)
 }

@@ -1,8 +1,8 @@
-//! Measured speeds across restarts: written down beside the requests, read at the start, older by the time away.
+//! Measured speeds across restarts: written in the background, read at the start, and aged by the downtime.
 //!
-//! A row for each offer that was measured, and one for the last hour of each model that was asked. Only those that
-//! changed are written, a bounded number at a time. Rows of offers and models that are no longer configured, and rows
-//! that cannot be read, are deleted at the start.
+//! The store has a row for each measured offer, and one for the last hour of each requested model. Only changed rows
+//! are written, a bounded number at a time. Rows of offers and models that are no longer configured, and unreadable
+//! rows, are deleted at the start.
 
 use crate::clock::Clock;
 use crate::house::House;
@@ -19,28 +19,28 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Rows written in one round beside requests: about half a megabyte.
+/// Limit on rows written in one round in the background: about half a megabyte.
 const ROUND: usize = 1_000;
-/// Names of the rows of offers, and of models.
+/// Prefixes of the row names of offers, and of models.
 const OFFERS: &str = "o";
 const MODELS: &str = "m";
 
-/// Figures and the moment when they were written down, by both clocks of the process, in milliseconds.
+/// Stored figures with the time of writing by both clocks of the process, in milliseconds.
 #[derive(Debug, Serialize, Deserialize)]
 struct Row<T> {
-    /// The clock that the figures are by.
+    /// Steady clock, on which the figures are based.
     steady: u64,
-    /// The calendar.
+    /// Calendar time.
     date: u64,
     figures: T,
 }
 
-/// How many rows may be written.
+/// Limit on the number of rows written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// A bounded number, beside requests.
+    /// Bounded number of rows, while requests are served.
     Round,
-    /// All that changed, before the process ends.
+    /// All changed rows, before the process ends.
     Everything,
 }
 
@@ -53,15 +53,15 @@ impl<T> Row<T> {
         Self { steady: millis(clock.now()), date: millis(clock.date()), figures }
     }
 
-    /// The moment of writing by the clock of the process that wrote it, and by that of this one.
+    /// Returns the time of writing on the writer's steady clock, and on that of this process.
     fn moments(&self, clock: Clock) -> (Duration, Duration) {
-        // A clock that was set back meanwhile is no time away.
+        // A calendar that was set back meanwhile counts as no downtime.
         let away = clock.date().saturating_sub(Duration::from_millis(self.date));
         (Duration::from_millis(self.steady), clock.now().saturating_sub(away))
     }
 }
 
-/// The name of an offer's row: another address or another name of the model is another offer.
+/// Returns the row name of an offer: another address or another upstream model name is another offer.
 fn name(offer: &OfferLive) -> String {
     let (offer, base) = (&offer.offer, &offer.offer.provider.base);
     let address = format!("{}{}{}", base.tls, base.authority, base.path_prefix);
@@ -70,7 +70,7 @@ fn name(offer: &OfferLive) -> String {
     format!("{OFFERS}{}", hex::text(hash.finalize().iter().take(16)))
 }
 
-/// Takes up what was measured before the start. A store that cannot be read now is no reason not to start.
+/// Restores the measurements of earlier runs. A store that cannot be read does not prevent the start.
 pub fn restore(live: &Live, store: &FigureStore, clock: Clock) {
     let mut unknown = Vec::new();
     let restored =
@@ -132,7 +132,7 @@ fn read<T: DeserializeOwned>(
     Ok(kept)
 }
 
-/// Writes down what was measured since it was last written; blocks.
+/// Writes the measurements that changed since the last write; blocks.
 pub fn note(house: &House, extent: Extent) {
     let live = house.live();
     let most = match extent {
@@ -140,7 +140,7 @@ pub fn note(house: &House, extent: Extent) {
         Extent::Everything => usize::MAX,
     };
     let mut offers = Vec::new();
-    // Each round begins elsewhere: where many change, all of them have their turn.
+    // Each round starts at another offer: if many change, all are written in time.
     let count = live.offers.len().max(1);
     let first = usize::try_from(house.clock.unix()).unwrap_or(0).wrapping_mul(ROUND) % count;
     for offer in live.offers.iter().cycle().skip(first).take(live.offers.len()) {
@@ -166,8 +166,8 @@ pub fn note(house: &House, extent: Extent) {
     }
 }
 
-/// Whether this is another stamp than that which was last written down; it is then taken for written. Rows that were
-/// not, because the store failed, are written when they next change.
+/// Returns true if the stamp differs from the last one written, and records it as written. If the store fails, the row
+/// is written at its next change.
 fn is_news(kept: &AtomicU64, stamp: u64) -> bool {
     stamp != 0 && kept.swap(stamp, Ordering::Relaxed) != stamp
 }

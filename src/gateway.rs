@@ -1,5 +1,5 @@
-//! A running gateway: every listener and every worker, until it is told to
-//! stop. The binary runs one; tests run many in one process.
+//! Running gateway: all its listeners and background tasks, until it is stopped. The binary runs one; tests run many in
+//! one process.
 
 use crate::admin;
 use crate::batch::Batches;
@@ -25,51 +25,51 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep};
 
-/// How long idle connections get to close after they could last begin a request.
+/// Time for idle connections to close after the last moment at which they could begin a request.
 const LINGER: Duration = Duration::from_millis(200);
-/// How often it is looked whether something has ended.
+/// Polling interval while waiting for the end of requests and connections.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// A gateway at work.
+/// Running gateway with its listeners, tasks and threads.
 pub struct Gateway {
-    /// What it is made of.
+    /// State shared by all tasks of the gateway.
     pub house: Arc<House>,
-    /// Where it listens for plain HTTP.
+    /// Addresses of the plain HTTP listeners.
     pub http: Vec<SocketAddr>,
-    /// Where it listens for TLS.
+    /// Address of the HTTPS listener.
     pub https: Option<SocketAddr>,
-    /// Where it is administered.
+    /// Address of the admin listener.
     pub admin: SocketAddr,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
-    /// Stopped last: open requests are still answered.
+    /// Simulated providers; stopped last, because requests in flight are still answered.
     simulators: Simulators,
     threads: Arc<Threads>,
     source: Source,
-    /// The admin listener, and what stops it alone.
+    /// Task of the admin listener; `desk_stop` stops it alone.
     desk: Option<JoinHandle<()>>,
     desk_stop: watch::Sender<bool>,
-    /// Its sockets, the admin listener's last: for the process after this one.
+    /// Listening sockets for the next process, the admin listener's last.
     sockets: Vec<TcpListener>,
     link: Option<Arc<Link>>,
 }
 
-/// Where a reload reads the configuration from.
+/// Function that reads the configuration for a reload.
 pub type Source = Arc<dyn Fn() -> Result<Loaded, String> + Send + Sync>;
 
 impl Gateway {
-    /// Binds every socket, opens the store, starts.
+    /// Binds every socket, opens the store and starts the gateway.
     ///
     /// # Errors
-    /// One sentence that says what is in the way; nothing is left running.
+    /// Returns one sentence that names the obstacle; nothing is left running.
     pub async fn start(settings: Settings, source: Source) -> Result<Self, String> {
         Self::begin(settings, source, None).await
     }
 
-    /// The same in the place of a process that runs, if one hands over.
+    /// Starts the gateway and, if `arrival` is given, takes over from the process that hands over.
     ///
     /// # Errors
-    /// As [`Gateway::start`]; the other process goes on then.
+    /// Same as for [`Gateway::start`]; the other process then continues.
     pub async fn begin(
         mut settings: Settings,
         source: Source,
@@ -86,7 +86,7 @@ impl Gateway {
                 House::take_over(settings).map(|(house, holds)| (house, holds, Some(arrival)))
             }
         };
-        let built = spawn_blocking(build).await.map_err(|_| "The house could not be built.".to_owned())?;
+        let built = spawn_blocking(build).await.map_err(|_| "The gateway could not be built.".to_owned())?;
         let (house, holds, arrival) = built?;
         let (http, https, admin_address) = (public.http(), public.https(), admin.address);
         let mut sockets = public.sockets()?;
@@ -120,11 +120,11 @@ impl Gateway {
         })
     }
 
-    /// Starts the program again and hands everything over to it. When this returns, this process only has to
-    /// [`Gateway::stop`]. Returns the number of the other.
+    /// Starts the program again and hands everything over to it. After this returns, this process only has to
+    /// [`Gateway::stop`]. Returns the process ID of the new process.
     ///
     /// # Errors
-    /// One sentence that says why this process goes on.
+    /// Returns one sentence that says why this process continues.
     pub async fn upgrade(&mut self, program: &Program) -> Result<u32, String> {
         if !self.house.live().settings.simulators.is_empty() {
             return Err("A gateway with simulated providers cannot be upgraded.".to_owned());
@@ -152,7 +152,7 @@ impl Gateway {
             spawn_blocking(move || successor.call_off()).await.ok();
             return Err("The batches or the ledger did not stop; this process goes on.".to_owned());
         }
-        // Administration waits for the other process from here on, what has begun ends.
+        // From here on admin requests wait for the other process; those in flight finish.
         self.desk_stop.send_replace(true);
         if let Some(desk) = self.desk.take() {
             desk.await.ok();
@@ -163,7 +163,7 @@ impl Gateway {
         self.house.leave(true);
         let (house, runtime) = (self.house.clone(), Handle::current());
         let work = move || {
-            // A row for each key: before charges begin to wait.
+            // Writes one row per key; done before charges begin to wait.
             house.keyring.note_uses(&house.vault.keys);
             figures::note(&house, Extent::Everything);
             house.ledger.detach();
@@ -178,7 +178,7 @@ impl Gateway {
         spawn_blocking(work).await.unwrap_or_else(|_| Err("The hand-over broke off.".to_owned()))
     }
 
-    /// Takes up again what was laid down for an upgrade that is not.
+    /// Resumes what was stopped for an upgrade that failed.
     async fn go_on(&mut self) -> Result<(), String> {
         if self.house.has_left() {
             let house = self.house.clone();
@@ -195,25 +195,25 @@ impl Gateway {
         Batches::start(&self.house).await
     }
 
-    /// Stops in order: not ready, no new connection, the open exchanges end or
-    /// `within` is over, then everything else. Returns how many were cut.
+    /// Stops in order: readiness is withdrawn, no new connection is accepted, exchanges in flight finish or the time
+    /// `within` passes, then everything else stops. Returns the number of exchanges that were cut off.
     pub async fn stop(mut self, within: Duration) -> usize {
         self.house.drain();
         self.sockets.clear();
         self.stop.send_replace(true);
-        // Batches do not take as long as requests may: what they have not done they go on with at the next start.
+        // Batches may take less time than requests: the next start continues the lines that were not finished.
         let emptied = tokio::time::timeout(within, self.emptied());
         tokio::join!(emptied, self.house.batches.close()).0.ok();
         let cut = self.house.exchanges();
-        // Until now it told that the house drains.
+        // Up to here the admin listener has reported that the gateway drains.
         self.desk_stop.send_replace(true);
         for task in self.tasks.into_iter().chain(self.desk) {
             task.abort();
             task.await.ok();
         }
-        // What is cut voids its reserve.
+        // Exchanges that are cut off void their reservation.
         drop(self.threads);
-        // Until now open requests had their providers.
+        // Up to here requests in flight could reach their simulated providers.
         self.simulators.stop().await;
         let (house, link) = (self.house, self.link);
         let noted = move || {
@@ -231,9 +231,9 @@ impl Gateway {
         cut
     }
 
-    /// Ends when the last exchange has, and every connection that might still begin one. The answer of an exchange
-    /// that was open at the signal may have said that its connection goes on: idle connections have their moment
-    /// from the end of the last one.
+    /// Completes when the last exchange has ended and every connection that might still begin one has closed. The
+    /// response of an exchange in flight at the signal may have announced keep-alive, so idle connections get their
+    /// grace period from the end of the last exchange.
     async fn emptied(&self) {
         loop {
             self.house.emptied().await;
@@ -248,8 +248,8 @@ impl Gateway {
     }
 }
 
-/// What the process after this one tells: keys and accounts are as they are there. Each is read and set in one turn:
-/// what is set last was read last, whatever order the threads come in.
+/// Applies news from the next process: sets keys and accounts to the state in the store. Each is read and set under one
+/// lock, so that the value set last is the one read last, in whatever order the threads run.
 fn hear(house: &Arc<House>, runtime: &Handle, news: News) {
     let house = house.clone();
     runtime.spawn_blocking(move || {

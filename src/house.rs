@@ -1,6 +1,5 @@
-//! The composition root: every room is built once, here. A reload builds a new
-//! [`Live`] beside the old one and swaps it in whole; exchanges that began with
-//! the old one end with it.
+//! Composition root: builds every component once and owns it. A reload builds a new [`Live`] and swaps it in as a
+//! whole; exchanges that began with the previous one finish with it.
 
 use crate::batch::Batches;
 use crate::buffers::Buffers;
@@ -40,88 +39,88 @@ use std::time::Instant;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-/// Everything that lives as long as the process.
+/// State shared by the whole process, from start to exit.
 pub struct House {
     live: ArcSwap<Live>,
-    /// What no reload changes.
+    /// Settings that a reload does not change.
     pub fixed: Fixed,
-    /// What its TLS listener does, if it has one.
+    /// TLS acceptor of the HTTPS listener, if the configuration has one.
     tls: ArcSwapOption<Tls>,
-    /// What lasts.
+    /// Durable stores.
     pub vault: Vault,
-    /// Who may ask.
+    /// API keys and accounts, cached in memory.
     pub keyring: Keyring,
-    /// Held while accounts and keys are changed, in the store and then in memory.
+    /// Lock held while accounts and keys are changed, first in the store and then in memory.
     pub desk: Mutex<()>,
-    /// Credits and billed energy.
+    /// Ledger of credits and billed energy.
     pub ledger: Arc<Ledger>,
-    /// What time it is.
+    /// Steady clock and calendar.
     pub clock: Clock,
-    /// Connections to providers.
+    /// Pooled connections to providers.
     pub connection_pools: ConnectionPools,
-    /// Active checks of providers.
+    /// Active health checks of providers.
     pub health_checks: HealthChecks,
-    /// How much it takes on.
+    /// Admission control: limits on requests in flight and on memory.
     pub overload: Arc<Overload>,
-    /// Permits to count long prompts.
+    /// Permits for counting the tokens of long prompts.
     pub counting: Arc<CountingPermits>,
-    /// Retries that the house can afford.
+    /// Retry budget of the whole gateway.
     pub budget: Mutex<RetryBudget>,
-    /// Counters for Prometheus.
+    /// Prometheus metrics.
     pub metrics: Metrics,
-    /// Uploads and images while they are needed.
+    /// Spools that hold uploads and images while they are needed.
     pub spools: Spools,
-    /// Images that wait for their client.
+    /// Generated images that wait for their client to fetch them.
     pub shelf: Shelf,
-    /// Memory for large bodies.
+    /// Pool of buffers for large bodies.
     pub buffers: Arc<Buffers>,
-    /// What clients keep.
+    /// Files that clients have uploaded.
     pub files: Arc<Files>,
-    /// Files of requests, worked off in their own time.
+    /// Batches: files of requests that are processed in the background.
     pub batches: Arc<Batches>,
-    /// When the next archive is due.
+    /// Schedule of archives.
     pub exports: Exports,
-    /// Configurations that were replaced, while exchanges still use them: dropping one of many offers takes
-    /// milliseconds, and is no exchange's work.
+    /// Previous configurations that exchanges still use. Dropping a configuration with many offers takes milliseconds,
+    /// so no exchange does it.
     retired: Mutex<Vec<Arc<Live>>>,
-    /// Held while another configuration is read and swapped in.
+    /// Lock held while another configuration is read and swapped in.
     reloading: Mutex<()>,
-    /// Told when it was.
+    /// Notified after each reload.
     pub reloaded: Notify,
-    /// Shared while a charge gets into the budgets and the ledger's queue, so that it is in both or in neither for
-    /// whoever has it alone.
+    /// Shared while a charge enters the budgets and the ledger's queue: the holder of the exclusive lock sees each
+    /// charge in both or in neither.
     pub charging: RwLock<()>,
-    /// Held while spends are written down: what is written last was read last.
+    /// Lock held while spends are written, so that the last write has the latest figures.
     noting: Mutex<()>,
     draining: AtomicBool,
-    /// Another process has the store, or is about to.
+    /// True if another process has the store, or is about to take it.
     left: AtomicBool,
-    /// Processes before this one that still drain.
+    /// Earlier processes that still drain.
     predecessors: Mutex<Vec<Predecessor>>,
-    /// Administrators being served.
+    /// Number of admin requests in flight.
     pub desks: AtomicUsize,
     open: AtomicUsize,
     emptied: Notify,
-    /// Pingora's proxy, which serves requests and lines of batches.
+    /// Pingora proxy that serves requests and lines of batches.
     proxy: OnceLock<Proxy>,
-    /// Mistakes on purpose.
+    /// Faults injected on purpose, for tests.
     #[cfg(feature = "inject")]
     pub inject: crate::inject::Inject,
 }
 
 impl House {
-    /// Builds the house.
+    /// Builds the state of a gateway.
     ///
     /// # Errors
-    /// One sentence that says what is in the way.
+    /// Returns one sentence that names the obstacle.
     pub fn build(settings: Settings) -> Result<Arc<Self>, String> {
         Self::begin(settings, false).map(|(house, _)| house)
     }
 
-    /// Builds it on the store of a process that still drains; returns what that has reserved.
+    /// Builds the state on the store of a process that still drains; also returns the holds of that process.
     ///
     /// # Errors
-    /// One sentence that says what is in the way.
+    /// Returns one sentence that names the obstacle.
     pub fn take_over(settings: Settings) -> Result<(Arc<Self>, Holds), String> {
         Self::begin(settings, true)
     }
@@ -188,36 +187,36 @@ impl House {
         Ok((house, holds))
     }
 
-    /// Pingora's proxy, which serves requests and lines of batches.
+    /// Returns the Pingora proxy that serves requests and lines of batches.
     pub fn proxy(self: &Arc<Self>) -> &Proxy {
         self.proxy.get_or_init(|| proxy::start(Arc::downgrade(self)))
     }
 
-    /// The configuration at work now.
+    /// Returns the current configuration.
     pub fn live(&self) -> Arc<Live> {
         self.live.load_full()
     }
 
-    /// What the TLS listener does now.
+    /// Returns the current TLS acceptor of the HTTPS listener.
     pub fn tls(&self) -> Option<Arc<Tls>> {
         self.tls.load_full()
     }
 
-    /// This moment, for files that may be over by it.
+    /// Returns the current time and the retention of files, to decide which files have expired.
     pub fn when(&self) -> When {
         When { now: self.clock.unix(), retention: self.live().settings.files.retention }
     }
 
-    /// Swaps another configuration in, once the names that are new in it were looked up; returns what it changes. Blocks.
+    /// Swaps in another configuration once the new host names in it are resolved; returns the changes. Blocks.
     ///
     /// # Errors
-    /// One sentence; the old one stays.
+    /// Returns one sentence; the previous configuration stays.
     pub fn reload(
         &self,
         read: impl FnOnce() -> Result<Settings, String>,
         runtime: &Handle,
     ) -> Result<Vec<Change>, String> {
-        // One after the other: what was read last has to be what stays.
+        // Reloads run one at a time: the configuration that was read last must be the one that stays.
         let _turn = self.reloading.lock();
         let settings = read()?;
         let tls = certified(&settings, self.clock)?;
@@ -237,7 +236,7 @@ impl House {
         runtime.block_on(self.health_checks.publish(self));
         self.retired.lock().push(old);
         self.drop_retired();
-        // A listener that the new configuration lacks stays until the next start, and what it does.
+        // A listener that the new configuration lacks stays until the next start, with its certificate.
         if tls.is_some() {
             self.tls.store(tls);
         }
@@ -245,7 +244,7 @@ impl House {
         Ok(changed)
     }
 
-    /// Drops the configurations that nobody uses any more. Blocks.
+    /// Drops the replaced configurations that are no longer used. Blocks.
     pub fn drop_retired(&self) {
         let (used, unused): (Vec<_>, Vec<_>) = {
             let mut retired = self.retired.lock();
@@ -255,59 +254,59 @@ impl House {
         drop(unused);
     }
 
-    /// Notes that an exchange has begun, until the guard is dropped.
+    /// Counts an exchange as in flight until the guard is dropped.
     pub fn open_exchange(&self) -> OpenExchange<'_> {
         self.open.fetch_add(1, Ordering::AcqRel);
         OpenExchange { house: self }
     }
 
-    /// Exchanges that have begun and not ended.
+    /// Returns the number of exchanges in flight.
     pub fn exchanges(&self) -> usize {
         self.open.load(Ordering::Acquire)
     }
 
-    /// From now on the house is not ready, and takes no new connection.
+    /// Starts draining: the gateway is no longer ready and accepts no new connection.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Release);
     }
 
-    /// Whether it drains.
+    /// Returns true if the gateway drains.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }
 
-    /// Another process has the store, or not after all.
+    /// Records that another process has the store, or that a hand-over failed.
     pub fn leave(&self, left: bool) {
         self.left.store(left, Ordering::Release);
     }
 
-    /// Whether another process has the store, or is about to.
+    /// Returns true if another process has the store, or is about to take it.
     pub fn has_left(&self) -> bool {
         self.left.load(Ordering::Acquire)
     }
 
-    /// A process before this one drains.
+    /// Registers an earlier process that drains.
     pub fn follow(&self, predecessor: Predecessor) {
         self.predecessors.lock().push(predecessor);
     }
 
-    /// It has ended.
+    /// Removes an earlier process that has ended.
     pub fn alone(&self, predecessor: &Predecessor) {
         self.predecessors.lock().retain(|known| !known.is(predecessor));
         self.emptied.notify_waiters();
     }
 
-    /// A key is not what it was; whoever drains before this process is told.
+    /// Reports a changed key to every earlier process that drains.
     pub fn key_changed(&self, id: &str) {
         self.predecessors.lock().iter().for_each(|predecessor| predecessor.key(id));
     }
 
-    /// The same for an account.
+    /// Reports a changed account to every earlier process that drains.
     pub fn account_changed(&self, id: &str) {
         self.predecessors.lock().iter().for_each(|predecessor| predecessor.account(id));
     }
 
-    /// Writes down what was spent since, unless another process counts it now; blocks.
+    /// Writes the spends since the last write, unless another process counts them now. Blocks.
     pub fn note_spends(&self) {
         let _turn = self.noting.lock();
         if !self.has_left() {
@@ -315,8 +314,8 @@ impl House {
         }
     }
 
-    /// Writes down what was spent for the process that takes over, and returns up to which number the ledger's queue
-    /// is in that; blocks. The rest of the queue is still to be counted there.
+    /// Writes the spends for the process that takes over; blocks. Returns the sequence number in the ledger's queue up
+    /// to which they are included; the other process still has to count the rest of the queue.
     pub fn note_last_spends(&self) -> u64 {
         let _turn = self.noting.lock();
         let (spent, upto) = {
@@ -326,7 +325,7 @@ impl House {
         if self.keyring.write(spent, &self.vault.spends) { upto } else { 0 }
     }
 
-    /// A process that drains has charged something: it counts in the budgets here.
+    /// Adds a charge of a draining process to the budgets here.
     pub fn charged(&self, charged: &Charged) {
         let Some(grant) = self.keyring.grant(&charged.key) else { return };
         let money = match charged.wallet {
@@ -341,7 +340,7 @@ impl House {
         self.keyring.charged(&grant);
     }
 
-    /// Ends when the last exchange has, and every process before this one.
+    /// Completes when no exchange is in flight and every earlier process has ended.
     pub async fn emptied(&self) {
         loop {
             let emptied = self.emptied.notified();
@@ -354,7 +353,7 @@ impl House {
         }
     }
 
-    /// Tells an ended exchange once: its log line and its metrics.
+    /// Writes the log line and the metrics of an ended exchange; called once for each.
     pub fn observe(&self, record: &Record, started: Instant) {
         let took = started.elapsed();
         self.metrics.exchange(record, took);
@@ -362,7 +361,8 @@ impl House {
     }
 }
 
-/// What the TLS listener does; every file of a certificate is proven, and one that is over told.
+/// Returns the TLS acceptor of the HTTPS listener. Checks every certificate file and logs a warning for each expired
+/// certificate.
 fn certified(settings: &Settings, clock: Clock) -> Result<Option<Arc<Tls>>, String> {
     for why in tls::prove(settings, clock.unix()).map_err(|mistakes| mistakes.join(" "))? {
         log::event(log::warn(), "certificate_over", &[("why", &why)]);
@@ -370,7 +370,7 @@ fn certified(settings: &Settings, clock: Clock) -> Result<Option<Arc<Tls>>, Stri
     tls::of(settings)
 }
 
-/// An exchange that has begun.
+/// Guard that counts an exchange as in flight.
 pub struct OpenExchange<'a> {
     house: &'a House,
 }

@@ -1,44 +1,43 @@
-//! Tests only: mistakes on purpose. Without the feature `inject`, which no
-//! release has, nothing of this is compiled.
+//! Fault injection for tests. Without the feature `inject`, which no release has, none of this is compiled.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where a request may be made to panic.
+/// Point in the life of a request at which it can be made to panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// Its body is there, and nothing is reserved.
+    /// Request body is read, and no credits are reserved.
     Body,
-    /// Its reserve, its pass and a seat are taken, and the provider is about to be asked.
+    /// Reservation, limits and an upstream permit are taken, and the request to the provider is about to start.
     Attempt,
-    /// Some of its stream is on its way.
+    /// Part of the response stream is sent.
     Stream,
-    /// A part of its work is on a thread that may take its time.
+    /// Part of the work runs on a blocking thread.
     OffThread,
-    /// Its head was read, and its endpoint is not known.
+    /// Request head is read, and the endpoint is not known.
     Route,
 }
 
 impl At {
-    /// Those that every stream comes by.
+    /// Points that every streamed request passes.
     pub const OF_A_STREAM: [Self; 3] = [Self::Body, Self::Attempt, Self::Stream];
 }
 
-/// How many requests are to panic where.
+/// Number of requests that are to panic, for each point.
 #[derive(Debug, Default)]
 pub struct Inject([AtomicU64; At::Route as usize + 1]);
 
 impl Inject {
-    /// The next so many requests that come by panic there.
+    /// Makes the next `count` requests that pass this point panic.
     pub fn next(&self, at: At, count: u64) {
         if let Some(left) = self.0.get(at as usize) {
             left.store(count, Ordering::SeqCst);
         }
     }
 
-    /// Panics if it was told to.
+    /// Panics if a panic is due at this point.
     ///
     /// # Panics
-    /// On purpose.
+    /// If [`Inject::next`] has requested it.
     #[allow(clippy::panic)]
     pub fn at(&self, at: At) {
         let Some(left) = self.0.get(at as usize) else { return };

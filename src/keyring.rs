@@ -1,6 +1,5 @@
-//! Who may ask: every key and account in memory, so that a request never waits
-//! for the disk. A change counts from the next request on; a revocation also
-//! ends open streams.
+//! Cache of all keys and accounts in memory, so that a request never waits for the disk. A change applies from the next
+//! request on; a revocation also ends open streams.
 
 mod grant;
 
@@ -23,26 +22,26 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Rows read from the store at once.
+/// Number of rows read from the store at once.
 const PAGE: usize = 1_000;
-/// A key's last use is written down when it is older than this, in seconds.
+/// Seconds after which the last use of a key is written again.
 const TOUCH: u64 = 60;
 
 type Map<K, V> = HashMap<K, V, ahash::RandomState>;
-/// A public id as the map's key.
+/// Public id of a key, used as map key.
 type Id = [u8; 16];
 
 /// All keys and accounts.
 pub struct Keyring {
     grants: RwLock<Map<Id, Arc<Grant>>>,
     accounts: RwLock<Map<Box<str>, Arc<Account>>>,
-    /// Keys whose spend is to be written down.
+    /// Keys whose spend has to be written.
     spenders: Mutex<Vec<Arc<Grant>>>,
     pepper: Pepper,
     clock: Clock,
 }
 
-/// What keys and their accounts have spent.
+/// Spends of keys and their accounts, ready to be written.
 pub struct Spent {
     due: Vec<Arc<Grant>>,
     rows: Vec<(Spender, SpendRecord)>,
@@ -52,7 +51,7 @@ impl Keyring {
     /// Reads every account and every key of the store.
     ///
     /// # Errors
-    /// What the store says.
+    /// Returns the store's error.
     pub fn load(vault: &Vault, clock: Clock) -> Result<Self, String> {
         let told = |error: penstock_storage::StoreError| error.to_string();
         let mut spends: HashMap<Spender, SpendRecord, ahash::RandomState> = HashMap::default();
@@ -97,8 +96,8 @@ impl Keyring {
         Ok(ring)
     }
 
-    /// Writes down the accounts that only keys of earlier versions name. A store that cannot be written to
-    /// now is no reason not to start: the next start does it.
+    /// Writes the accounts that only keys of earlier versions refer to. A store that cannot be written does not prevent
+    /// the start: the next start tries again.
     fn adopt(&self, vault: &Vault, written: &[Box<str>]) {
         let now = self.clock.unix();
         for id in self.accounts.read().keys().filter(|id| !written.contains(id)) {
@@ -126,20 +125,20 @@ impl Keyring {
         }
     }
 
-    /// The grant of a request's headers. Of several keys the first good one counts.
+    /// Authenticates the keys in a request's headers and returns the grant of the first valid key.
     ///
     /// # Errors
-    /// None of them is good; which way is not told.
+    /// Returns a refusal if no key is valid; it does not say why.
     pub fn admit(&self, authorization: Option<&[u8]>, api_key: Option<&[u8]>) -> Result<Arc<Grant>, Refusal> {
         let now = self.clock.unix();
         let mut offered = false;
         for text in penstock_auth::presented(authorization, api_key) {
             offered = true;
             let Ok(key) = Key::parse(text) else { continue };
-            // An id that nobody has takes as long as a wrong secret: who guesses learns nothing by the clock.
+            // An unknown id takes as long as a wrong secret, against guessing by timing.
             let grant = self.grant(key.public_id()).unwrap_or_else(Grant::nobody);
             let digest = penstock_auth::digest(&self.pepper.0, &key);
-            // Nobody is never good.
+            // `Grant::nobody` is never valid.
             if grant.knows(&digest, now) && grant.good(now) {
                 grant.live.used.store(now, Ordering::Relaxed);
                 return Ok(grant);
@@ -148,26 +147,26 @@ impl Keyring {
         Err(if offered { Refusal::new(Code::InvalidKey) } else { missing() })
     }
 
-    /// The grant of a public id.
+    /// Returns the grant of a public id.
     #[must_use]
     pub fn grant(&self, public_id: &str) -> Option<Arc<Grant>> {
         let id: Id = public_id.as_bytes().try_into().ok()?;
         self.grants.read().get(&id).cloned()
     }
 
-    /// The account of an id.
+    /// Returns the account with this id.
     #[must_use]
     pub fn account(&self, id: &str) -> Option<Arc<Account>> {
         self.accounts.read().get(id).cloned()
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     #[must_use]
     pub fn keys(&self) -> usize {
         self.grants.read().len()
     }
 
-    /// A key as it is from now on: new, changed or revoked.
+    /// Sets the current state of a key: new, changed or revoked.
     pub fn set_key(&self, record: &KeyRecord) {
         self.put(record, None);
     }
@@ -194,7 +193,7 @@ impl Keyring {
         grants.insert(id, Arc::new(Grant::of(record, account, live)));
     }
 
-    /// The account that a key names. Keys of earlier versions may name one that was never made.
+    /// Returns the account that a key names. Keys of earlier versions may name one that was never created.
     fn account_of(&self, id: &str) -> Arc<Account> {
         if let Some(account) = self.account(id) {
             return account;
@@ -203,7 +202,7 @@ impl Keyring {
         self.accounts.write().entry(id.into()).or_insert_with(fresh).clone()
     }
 
-    /// An account as it is from now on: new, changed, suspended or active again.
+    /// Sets the current state of an account: new, changed, suspended or active again.
     pub fn set_account(&self, record: &AccountRecord) {
         let account = self.account_of(&record.id);
         account.tally.set(&record.limits);
@@ -214,7 +213,7 @@ impl Keyring {
         }
     }
 
-    /// Money was charged: the spend of the key and its account is to be written down.
+    /// Marks the spend of a key and its account as due for writing, after a charge.
     pub fn charged(&self, grant: &Arc<Grant>) {
         let key = grant.live.spent.swap(true, Ordering::AcqRel);
         let account = grant.account.spent.swap(true, Ordering::AcqRel);
@@ -223,19 +222,19 @@ impl Keyring {
         }
     }
 
-    /// Writes down what was spent since; blocks.
+    /// Writes the spends since the last write; blocks.
     pub fn note_spends(&self, spends: &SpendStore) {
         self.write(self.spent(), spends);
     }
 
-    /// What was spent since it was last asked for, to be written down.
+    /// Takes the spends since the last call, to be written.
     #[must_use]
     pub fn spent(&self) -> Spent {
         let due = std::mem::take(&mut *self.spenders.lock());
         let now = self.clock.date();
         let mut rows: Map<Spender, SpendRecord> = HashMap::default();
         for grant in &due {
-            // Before looking: what comes after is due again.
+            // Reset before reading: a later charge is due again.
             grant.live.spent.store(false, Ordering::Release);
             grant.account.spent.store(false, Ordering::Release);
             rows.insert(Spender::Key(grant.public_id.to_string()), grant.tally().spent(now));
@@ -244,7 +243,7 @@ impl Keyring {
         Spent { due, rows: rows.into_iter().collect() }
     }
 
-    /// Writes it down; blocks. What could not be written is due again, and false.
+    /// Writes spends; blocks. Returns false if the store failed; the spends are then due again.
     pub fn write(&self, spent: Spent, spends: &SpendStore) -> bool {
         if spent.due.is_empty() {
             return true;
@@ -255,7 +254,7 @@ impl Keyring {
         false
     }
 
-    /// Writes down the last use of keys used since; blocks.
+    /// Writes the last use of keys used since the last write; blocks.
     pub fn note_uses(&self, keys: &KeyStore) {
         let due: Vec<Arc<Grant>> = {
             let grants = self.grants.read();

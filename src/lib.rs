@@ -1,63 +1,62 @@
-//! Penstock: the gateway in front of EU providers of open-weight models.
+//! Penstock: a gateway in front of EU providers of open-weight models.
 //!
-//! # One way through
+//! # Path of a request
 //! ```text
 //! bytes → key → model:flavor → Ask → limits, reserve → Plan → Attempt → events → bytes
 //!                                                                └→ Usage → footprint + price → settle → log, metrics
 //! ```
-//! No arrow goes back. A room (a crate under `plugins/`) never calls another
-//! room: this crate carries values between them, and is the only one that names
-//! sockets, threads, clocks, the command line and Prometheus.
+//! No arrow goes back. The crates under `plugins/` never call each other's logic: this crate carries values between
+//! them, and is the only one that uses sockets, threads, clocks, the command line and Prometheus.
 //!
-//! # Where things are
-//! | module | what it is for |
+//! # Modules
+//! | module | purpose |
 //! |---|---|
-//! | [`cli`], [`start`] | the command line; starting, signals, stopping |
-//! | [`config`] | what users write → what the house uses; all mistakes at once |
-//! | [`gateway`], [`server`], [`tls`], [`socket`], [`threads`], [`front`] | listeners; a connection's requests one by one |
-//! | [`house`] | composition root; everything that lives as long as the process |
-//! | [`live`] | the configuration at work, swapped whole by a reload |
-//! | [`exchange`], [`caller`], [`mod@line`] | the life of one request, top to bottom; who asks: a client, or a line of a batch |
-//! | [`endpoint`] | `ENDPOINTS`: a file and a line each |
-//! | [`relay`] | the attempt loop: select, attempt, plain, pump, settle |
-//! | [`overload`] | requests and bytes of the whole house; who waits for a place |
-//! | [`gate`] | limits and budgets of a key and its account: taken before, settled after |
-//! | [`intake`] | forms with a file, read past memory |
-//! | [`count`] | token counts, where a window might be exceeded |
-//! | [`upstream`] | providers: pools of offers on Pingora's load balancer, health checks, routes, seats, bills |
-//! | [`descriptors`] | how many connections the system allows |
-//! | [`civil`] | times as people and headers write them |
-//! | [`buffers`] | memory for large bodies, kept for a moment |
-//! | [`pace`] | turns of tasks that read, so that no peer keeps a thread to itself |
+//! | [`cli`], [`start`] | command line; start, signals, stop |
+//! | [`config`] | configuration files, converted into checked settings; all mistakes are reported at once |
+//! | [`gateway`], [`server`], [`tls`], [`socket`], [`threads`], [`front`] | listeners; the requests of a connection |
+//! | [`house`] | composition root; state shared by the whole process |
+//! | [`live`] | current configuration, swapped atomically by a reload |
+//! | [`exchange`], [`caller`], [`mod@line`] | life of one request; its origin: a client, or a line of a batch |
+//! | [`endpoint`] | `ENDPOINTS`: one file and one line per endpoint |
+//! | [`relay`] | attempt loop: selection, attempt, buffered and streamed responses, settlement |
+//! | [`overload`] | admission control: requests and bytes of the whole gateway; the wait queue |
+//! | [`gate`] | limits and budgets of a key and its account: reserved before, settled after |
+//! | [`intake`] | multipart forms with a file, streamed to the spool |
+//! | [`count`] | token counts, if a context window might be exceeded |
+//! | [`upstream`] | providers: offer pools on Pingora's load balancer, health checks, routes, concurrency limits, prices |
+//! | [`descriptors`] | file descriptor limit of the process |
+//! | [`civil`] | formats of dates and times |
+//! | [`buffers`] | pool of buffers for large bodies |
+//! | [`pace`] | cooperative budget of tasks that read, so that no peer occupies a thread |
 //! | [`proxy`] | Pingora's phases: from the session of a client or of a batch line to an exchange |
-//! | [`reply`], [`observe`] | heads and refusals out; each event's line and metric |
-//! | [`keyring`], [`vault`] | keys and accounts in memory; the store behind them |
-//! | [`spool`], [`shelf`] | uploads on disk; images that wait for their client |
-//! | [`files`], [`object_id`] | what clients keep, and what it is called |
-//! | [`batch`] | files of requests, worked off in their own time |
-//! | [`archive`] | all that lasts, proven, saved, restored, salvaged |
-//! | [`handover`], [`notify`] | an upgrade: sockets and store go to the next process; what systemd is told |
+//! | [`reply`], [`observe`] | response heads and refusals; log lines and metrics |
+//! | [`keyring`], [`vault`] | keys and accounts in memory; the stores behind them |
+//! | [`spool`], [`shelf`] | uploads on disk; generated images that wait for their client |
+//! | [`files`], [`object_id`] | uploaded files and their ids |
+//! | [`batch`] | batches: files of requests, processed in the background |
+//! | [`archive`] | archives of all durable state: saved, verified, restored, salvaged |
+//! | [`handover`], [`notify`] | upgrade: sockets and store pass to the next process; notifications to systemd |
 //! | [`figures`] | measured speeds across restarts |
-//! | [`ledger`] | credits and billed energy: reserved in memory, written behind the request |
-//! | [`watched`] | secrets and certificates that change in their files |
-//! | [`admin`], [`worker`] | the second listener; what goes on beside requests |
+//! | [`ledger`] | credits and billed energy: reserved in memory, written after the request |
+//! | [`watched`] | watcher of secret and certificate files |
+//! | [`admin`], [`worker`] | admin listener; background tasks |
 //! | [`simulate`], [`simulators`] | simulated providers |
 //!
 //! # Invariants
 //! 1. Only this crate touches sockets.
-//! 2. A room gets time as an argument.
-//! 3. No float in money; none in energy that is billed.
+//! 2. The crates under `plugins/` get the time as an argument.
+//! 3. Money has no floats; neither has energy that is billed.
 //! 4. `Usage.input` includes cached tokens.
-//! 5. Same dialect: bytes pass, nothing is serialised again.
-//! 6. A reserve ends once: settled with its answer or when its client left, else
+//! 5. Between equal dialects bytes pass unchanged; nothing is serialised again.
+//! 6. A reservation ends once: settled with its answer or when its client left, else
 //!    voided; what was taken from limits ends with the exchange, however that ends.
-//! 7. Every buffer has a cap from the configuration, in bytes.
-//! 8. Every refusal is spoken in the caller's dialect and leaks no cause.
+//! 7. Every buffer has a limit in bytes from the configuration.
+//! 8. Every refusal uses the caller's dialect and leaks no cause.
 //! 9. Secrets have no Display and print as `***`.
 //! 10. After the first content token nothing is retried; a broken stream is
 //!     rescued without a byte sent twice, or ends with an error.
-//! 11. `conf/penstock.toml` is the defaults.
-//! 12. No request content is logged or stored, files and batches aside.
+//! 11. `conf/penstock.toml` contains the defaults.
+//! 12. No request content is logged or stored, except in files and batches.
 
 pub mod admin;
 pub mod archive;

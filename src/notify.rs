@@ -1,21 +1,20 @@
-//! What the service manager is told, if one listens: `NOTIFY_SOCKET`, as of
-//! systemd. Nobody listening is no failure.
+//! Notifications to the service manager over `NOTIFY_SOCKET`, as defined by systemd. A missing socket is no failure.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// The process serves.
+/// Reports that the process serves.
 pub fn ready() {
     tell("READY=1");
 }
 
-/// Another process is the service from now on, and serves.
+/// Reports that another process is the main process of the service from now on, and serves.
 pub fn successor(id: u32) {
     tell(&format!("MAINPID={id}\nREADY=1\nSTATUS=Upgraded; the process before it drains."));
 }
 
-/// The process ends as soon as its exchanges have.
+/// Reports that the process ends as soon as its exchanges have.
 pub fn stopping() {
     tell("STOPPING=1");
 }

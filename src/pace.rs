@@ -1,28 +1,27 @@
-//! The turns of a task that reads. A peer that never lets a read run dry would
-//! keep its task at work for as long as it sends: other tasks of the thread,
-//! timers and the leaving of a client would wait. So bytes and steps are counted
-//! against the budget that the runtime gives a task for one turn (128 units); a
-//! task that has used it up goes on behind the others.
+//! Cooperative budget of tasks that read. A peer whose data never runs out would keep its task running for as long as
+//! it sends: other tasks of the thread, timers and the detection of a client's disconnect would wait. So bytes and
+//! steps are charged against the budget that tokio gives a task for one poll (128 units); a task without budget yields
+//! and continues after the others.
 
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use tokio::task::coop::{consume_budget, has_budget_remaining};
 
-/// Bytes that one unit stands for: a turn reads about 32 KiB.
+/// Bytes per unit of the budget: one poll reads about 32 KiB.
 const UNIT: usize = 256;
 
-/// Takes one unit; ends the turn when none is left.
+/// Takes one unit; yields if none is left.
 pub async fn step() {
     consume_budget().await;
 }
 
-/// The same for a poll function: pending when no unit is left, and woken in the next turn. Takes none.
+/// Returns ready while the budget has units left, and takes none. Else returns pending and wakes the task again.
 pub fn poll_turn(context: &mut Context<'_>) -> Poll<()> {
     if has_budget_remaining() { Poll::Ready(()) } else { pin!(consume_budget()).poll(context) }
 }
 
-/// Counts bytes that were read; the turn ends with the next step when they have used it up.
+/// Charges bytes that were read; the task yields at the next step once the budget is used up.
 pub fn charge(bytes: usize) {
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..bytes / UNIT {

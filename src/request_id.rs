@@ -1,18 +1,18 @@
-//! The name of one exchange: on every response as `x-request-id` and `request-id`, in every log line.
+//! Request id of an exchange: on every response as `x-request-id` and `request-id`, and in every log line.
 
 use http::HeaderValue;
 use std::fmt;
 
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-/// Letters and digits after the prefix: 24 × 5 bits of randomness.
+/// Number of letters and digits after the prefix: 24 × 5 bits of randomness.
 const LENGTH: usize = 24;
 
-/// A request id: `req_` and 24 letters and digits.
+/// Request id: `req_` and 24 letters and digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RequestId([u8; 4 + LENGTH]);
 
 impl RequestId {
-    /// A new id from the thread's random source.
+    /// Creates an id from the thread's random source.
     #[must_use]
     pub fn random() -> Self {
         let mut id = *b"req_aaaaaaaaaaaaaaaaaaaaaaaa";
@@ -24,19 +24,19 @@ impl RequestId {
         Self(id)
     }
 
-    /// The whole id.
+    /// Returns the id with its prefix.
     #[must_use]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or("req_")
     }
 
-    /// The random part alone, which also names the answer (`chatcmpl-…`, `msg_…`).
+    /// Returns the random part alone, which also identifies the answer (`chatcmpl-…`, `msg_…`).
     #[must_use]
     pub fn unique(&self) -> &str {
         self.as_str().get(4..).unwrap_or_default()
     }
 
-    /// As a header value.
+    /// Returns the id as a header value.
     #[must_use]
     pub fn header(&self) -> HeaderValue {
         HeaderValue::from_bytes(&self.0).unwrap_or_else(|_| HeaderValue::from_static("req_"))

@@ -1,11 +1,11 @@
-//! The simulated providers of a configuration, in the gateway's own process.
+//! Simulated providers of a configuration, run in the gateway's own process.
 
 use crate::config::settings::Settings;
 use crate::simulate::{Options, Server};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// The simulated providers that run.
+/// Running simulated providers.
 #[derive(Debug)]
 pub struct Simulators {
     stop: watch::Sender<bool>,
@@ -13,7 +13,7 @@ pub struct Simulators {
 }
 
 impl Simulators {
-    /// Stops them, which is for after the last request that they may answer.
+    /// Stops all servers; called after the last request that they may answer.
     pub async fn stop(self) {
         self.stop.send_replace(true);
         for task in self.tasks {
@@ -23,13 +23,13 @@ impl Simulators {
     }
 }
 
-/// Starts every simulated provider that the settings name; each runs until it is stopped.
+/// Starts every simulated provider of the settings; each runs until it is stopped.
 ///
-/// An address with port 0 is replaced by the one that was bound. Base URLs are not changed: providers that
-/// name a simulated one need its port written out.
+/// Replaces port 0 of an address by the port that was bound. Base URLs are not changed: providers that refer to a
+/// simulated one need its port written out.
 ///
 /// # Errors
-/// One sentence on the first that cannot be started; those before it end.
+/// Returns one sentence on the first server that cannot be started; those before it are stopped.
 pub async fn start(settings: &mut Settings) -> Result<Simulators, String> {
     let (stop, stopped) = watch::channel(false);
     let mut servers = Vec::with_capacity(settings.simulators.len());
@@ -52,9 +52,9 @@ pub async fn start(settings: &mut Settings) -> Result<Simulators, String> {
     Ok(Simulators { stop, tasks })
 }
 
-/// Keeps a server until the stop, or until its task is aborted.
+/// Runs a server until the stop, or until its task is aborted.
 async fn run(server: Server, mut stop: watch::Receiver<bool>) {
-    // A sender that is gone means the stop as well.
+    // A dropped sender means the stop as well.
     stop.wait_for(|stop| *stop).await.ok();
     server.stop().await;
 }

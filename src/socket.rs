@@ -1,7 +1,5 @@
-//! A connection in clear text or beneath TLS, as Pingora reads and writes it: a
-//! socket whose small writes leave together beneath TLS, so that a head and a short
-//! body are one packet, and whose other end may leave no write waiting for longer
-//! than it is allowed.
+//! TCP connection in clear text or beneath TLS, as Pingora reads and writes it. Beneath TLS small writes are buffered,
+//! so that a head and a short body are one packet. A write that the peer does not accept fails after a time limit.
 
 use async_trait::async_trait;
 use pingora_core::protocols::raw_connect::ProxyDigest;
@@ -20,30 +18,30 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, BufWriter, Read
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-/// Bytes that wait for company under TLS, whose records come piece by piece. In clear text nothing waits: what is
-/// written is put together before.
+/// Size of the write buffer under TLS, whose records come piece by piece. In clear text there is no buffer: writes are
+/// combined before.
 const WRITE_TLS: usize = 4 * 1024;
-/// Bytes read ahead in clear text: hardly any, because readers bring buffers of
-/// their own, and a read longer than this goes past it.
+/// Size of the read buffer in clear text: small, because readers bring buffers of their own, and a longer read bypasses
+/// it.
 const READ_PLAIN: usize = 512;
-/// Bytes read ahead under TLS, whose records are asked for piece by piece.
+/// Size of the read buffer under TLS, whose records are read piece by piece.
 const READ_TLS: usize = 16 * 1024;
 
-/// A connected socket.
+/// Connected TCP socket.
 #[derive(Debug)]
 pub struct Socket {
     io: BufReader<BufWriter<TcpStream>>,
     patience: Duration,
-    /// Until when the write that waits may wait; none while nothing waits.
+    /// Deadline of the pending write; none if no write is pending.
     waits: Option<Pin<Box<Sleep>>>,
 }
 
 impl Socket {
-    /// Takes over a socket that was accepted on any thread; this thread waits for it from now on, and for a client
-    /// that reads nothing as long as `patience` says.
+    /// Wraps a socket that was accepted on any thread and registers it with this thread. `patience` is the time limit
+    /// on a write that the client does not read.
     ///
     /// # Errors
-    /// The client is gone already.
+    /// Returns an error if the client is gone already.
     pub fn new(accepted: std::net::TcpStream, tls: bool, patience: Duration) -> Result<Self> {
         accepted.set_nonblocking(true)?;
         accepted.set_nodelay(true)?;
@@ -52,43 +50,43 @@ impl Socket {
         Ok(Self { io: BufReader::with_capacity(read, writer), patience, waits: None })
     }
 
-    /// A connection to a provider, who reads all that is written to it, within `patience` each time. Nothing waits
-    /// for company: requests are written whole.
+    /// Wraps a connection to a provider, which reads all that is written to it; `patience` is the time limit on each
+    /// write. Writes are not buffered: requests are written in one piece.
     ///
     /// # Errors
-    /// The provider is gone already.
+    /// Returns an error if the provider is gone already.
     pub fn towards(connected: TcpStream, patience: Duration) -> Result<Self> {
         connected.set_nodelay(true)?;
         let writer = BufWriter::with_capacity(0, connected);
         Ok(Self { io: BufReader::with_capacity(READ_PLAIN, writer), patience, waits: None })
     }
 
-    /// Whether a connection is a socket in clear text on which nothing is under way.
+    /// Returns true if the connection is a socket in clear text without buffered data.
     #[must_use]
     pub fn can_move(stream: &Stream) -> bool {
         let at_rest = |Self { io, .. }: &Self| io.buffer().is_empty() && io.get_ref().buffer().is_empty();
         (**stream).as_any().downcast_ref::<Self>().is_some_and(at_rest)
     }
 
-    /// Whether a connection is a socket in clear text that was reset, which reads do not tell once its other end has
-    /// said that it sends no more. `None` where that cannot be known.
+    /// Returns true if the connection is a socket in clear text that was reset, which reads do not report once the peer
+    /// has closed its sending side. `None` if this cannot be known.
     #[must_use]
     pub fn was_reset(stream: &Stream) -> Option<bool> {
         let socket = (**stream).as_any().downcast_ref::<Self>()?;
         Some(!matches!(socket.io.get_ref().get_ref().take_error(), Ok(None)))
     }
 
-    /// A connection that can move, on the thread to which it has moved: this thread waits for it from now on.
+    /// Registers a connection that can move with the thread to which it has moved.
     ///
     /// # Errors
-    /// It could not move, or its client is gone.
+    /// Returns an error if the connection cannot move, or if its client is gone.
     pub fn moved(stream: Stream) -> Result<Stream> {
         let socket = stream.into_any().downcast::<Self>().map_err(|_| ErrorKind::InvalidInput)?;
         let Self { io, patience, .. } = *socket;
         Ok(Box::new(Self::new(io.into_inner().into_inner().into_std()?, false, patience)?))
     }
 
-    /// What became of a write: an error, if it waits for too long.
+    /// Fails a pending write with [`ErrorKind::TimedOut`] after the time limit.
     fn within<T>(&mut self, cx: &mut Context<'_>, wrote: Poll<Result<T>>) -> Poll<Result<T>> {
         if wrote.is_ready() {
             self.waits = None;
@@ -153,7 +151,7 @@ impl Ssl for Socket {}
 
 impl Peek for Socket {}
 
-// What Pingora would log of a connection; this house keeps its own records.
+// Pingora would log these digests of a connection; the gateway has its own records.
 
 impl GetTimingDigest for Socket {
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {

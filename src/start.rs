@@ -1,4 +1,4 @@
-//! Starting and stopping the process: threads, signals, the demo's greeting.
+//! Start and stop of the process: runtime threads, signals, output of the demo.
 
 use crate::config::Loaded;
 use crate::config::settings::Settings;
@@ -17,13 +17,13 @@ use std::sync::Arc;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Threads for what goes on beside requests: those have threads of their own.
+/// Number of runtime threads for background tasks: requests have threads of their own.
 const HOUSE: usize = 1;
 
-/// Runs a gateway until it is told to stop.
+/// Runs a gateway until it is stopped by a signal.
 ///
 /// # Errors
-/// One sentence that says what is in the way.
+/// Returns one sentence that names the obstacle.
 pub fn run(settings: Settings, source: Source) -> Result<(), String> {
     runtime(HOUSE)?.block_on(async move {
         let drain = settings.drain;
@@ -58,10 +58,10 @@ pub fn run(settings: Settings, source: Source) -> Result<(), String> {
     })
 }
 
-/// Runs the demo: a gateway with simulated providers, a key, and a line to try it with.
+/// Runs the demo: a gateway with simulated providers, a key, and a command line to try it.
 ///
 /// # Errors
-/// One sentence that says what is in the way.
+/// Returns one sentence that names the obstacle.
 pub fn demo(settings: Settings, source: Source) -> Result<(), String> {
     runtime(settings.threads)?.block_on(async move {
         let drain = settings.drain;
@@ -89,7 +89,7 @@ pub fn demo(settings: Settings, source: Source) -> Result<(), String> {
 /// Runs one simulated provider as a server of its own.
 ///
 /// # Errors
-/// One sentence that says what is in the way.
+/// Returns one sentence that names the obstacle.
 pub fn simulate(options: simulate::Options) -> Result<(), String> {
     runtime(options.threads)?.block_on(async move {
         descriptors::raise();
@@ -102,7 +102,7 @@ pub fn simulate(options: simulate::Options) -> Result<(), String> {
     })
 }
 
-/// Notes that a storage folder is the demo's: commands without a configuration work on no other.
+/// Marks a storage folder as the demo's: commands without a configuration use no other folder.
 fn mark(folder: &Path) -> Result<(), String> {
     let path = folder.join(DEMO);
     let text = "This folder was made by the demo (`penstock` without a command).\n";
@@ -118,8 +118,8 @@ fn runtime(threads: usize) -> Result<Runtime, String> {
         .map_err(|error| format!("The worker threads cannot be started: {error}."))
 }
 
-/// Sees to it that what is in memory stays there: no core dump, no debugger of the same user. Prompts, answers and
-/// keys would be in them.
+/// Protects the memory of the process: no core dump, no debugger of the same user. Prompts, answers and keys would be
+/// visible in them.
 fn keep_to_itself(core_dumps: bool) -> Result<(), String> {
     if core_dumps {
         return Ok(());
@@ -132,7 +132,7 @@ fn keep_to_itself(core_dumps: bool) -> Result<(), String> {
         })
 }
 
-/// What the process listens to from outside.
+/// Signals that the process handles.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -140,7 +140,7 @@ struct Signals {
     upgrade: Signal,
 }
 
-/// What the process was told.
+/// Action requested by a signal.
 #[derive(PartialEq, Eq)]
 enum Order {
     Stop,
@@ -158,7 +158,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the end, or for an upgrade; reloads meanwhile when asked to.
+    /// Waits for a signal to stop or to upgrade; handles reload signals meanwhile.
     async fn until_told(&mut self, gateway: &Gateway, source: &Source) -> Order {
         loop {
             tokio::select! {
@@ -222,7 +222,7 @@ fn say(text: &str) -> Result<(), String> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| error.to_string())
 }
 
-/// A source that never changes, for gateways without a file.
+/// Returns a configuration source that never changes, for gateways without a file.
 #[must_use]
 pub fn fixed(settings: Settings) -> Source {
     Arc::new(move || Ok(Loaded { settings: settings.clone(), warnings: Vec::new() }))

@@ -1,8 +1,8 @@
-//! TLS towards clients: certificates that can be swapped while connections are
-//! made, clients' own certificates where they are asked for, versions.
+//! TLS for clients: certificates that can be replaced while connections are open, client certificates where the
+//! configuration requires them, protocol versions.
 //!
-//! A pair is proven before it is put to work: the key has to be the
-//! certificate's. Handshakes that have begun end with what they began with.
+//! A certificate and its key are checked before use: the key must belong to the certificate. Handshakes in progress end
+//! with the certificate they began with.
 
 use crate::config::settings::{ClientCertificates, Https, Settings, TlsVersion};
 use pingora_core::listeners::tls::Acceptor;
@@ -17,19 +17,19 @@ use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{RootCertStore, SupportedProtocolVersion};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// What a listener does with TLS.
+/// TLS configuration of a listener.
 pub struct Tls {
-    /// Makes connections.
+    /// Acceptor of handshakes.
     pub acceptor: Acceptor,
-    /// When its certificate is over, Unix seconds.
+    /// Expiry of the certificate, in Unix seconds.
     pub expires: i64,
 }
 
 impl Tls {
-    /// Reads the files and proves them.
+    /// Reads the files and checks them.
     ///
     /// # Errors
-    /// One sentence that says which of them cannot be used.
+    /// Returns one sentence that names the file that cannot be used.
     pub fn read(https: &Https) -> Result<Self, String> {
         let certified = pair(&https.certificate, &https.key)?;
         let expires = expires(&certified).unwrap_or(0);
@@ -58,20 +58,20 @@ impl Tls {
     }
 }
 
-/// What the TLS listener of a configuration does, if it has one.
+/// Returns the TLS configuration of the HTTPS listener, if the settings have one.
 ///
 /// # Errors
-/// One sentence that says which of its files cannot be used.
+/// Returns one sentence that names the file that cannot be used.
 pub fn of(settings: &Settings) -> Result<Option<Arc<Tls>>, String> {
     let read = |https| Tls::read(https).map(Arc::new).map_err(|why| format!("listen.https: {why}"));
     settings.listen.https.as_ref().map(read).transpose()
 }
 
-/// Proves what is in the files of certificates and keys; returns a warning for each certificate that is over, which
-/// is no mistake of the configuration's.
+/// Checks the files of certificates and keys; returns a warning for each expired certificate, which is no mistake in
+/// the configuration.
 ///
 /// # Errors
-/// One sentence on each that cannot be used.
+/// Returns one sentence on each file that cannot be used.
 pub fn prove(settings: &Settings, now: u64) -> Result<Vec<String>, Vec<String>> {
     let (mut warnings, mut mistakes) = (Vec::new(), Vec::new());
     let mut look = |place: &str, path: &Path, expires: Option<i64>| {
@@ -83,7 +83,7 @@ pub fn prove(settings: &Settings, now: u64) -> Result<Vec<String>, Vec<String>> 
     if let Some(https) = &settings.listen.https {
         let own = pair(&https.certificate, &https.key).map(|pair| expires(&pair));
         let clients = https.client_ca.as_deref().map_or(Ok(()), |ca| roots(ca).map(drop));
-        // What else is wrong shows only with good files.
+        // Other mistakes show only with good files.
         let whole = if own.is_ok() && clients.is_ok() { Tls::read(https).map(drop) } else { Ok(()) };
         let place = "listen.https";
         if let Ok(end) = &own {
@@ -108,7 +108,7 @@ pub fn prove(settings: &Settings, now: u64) -> Result<Vec<String>, Vec<String>> 
     if mistakes.is_empty() { Ok(warnings) } else { Err(mistakes) }
 }
 
-/// One certificate for every name.
+/// Resolver that returns one certificate for every server name.
 #[derive(Debug)]
 struct One(Arc<CertifiedKey>);
 
@@ -125,10 +125,10 @@ fn versions(least: TlsVersion) -> Vec<&'static SupportedProtocolVersion> {
     }
 }
 
-/// A certificate chain and the key that belongs to it.
+/// Reads a certificate chain and the key that belongs to it.
 ///
 /// # Errors
-/// One sentence that says why they are none.
+/// Returns one sentence that says why they cannot be used.
 pub fn pair(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
     let unusable =
         |path: &Path, why: &dyn std::fmt::Display| format!("{} cannot be used: {why}.", path.display());
@@ -150,10 +150,10 @@ pub fn pair(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
     Ok(certified)
 }
 
-/// Certificates that others are measured by.
+/// Reads the root certificates that verify other certificates.
 ///
 /// # Errors
-/// One sentence that says why they are none.
+/// Returns one sentence that says why they cannot be used.
 pub fn roots(path: &Path) -> Result<RootCertStore, String> {
     let unusable = |why: &dyn std::fmt::Display| format!("{} cannot be used: {why}.", path.display());
     let mut roots = RootCertStore::empty();

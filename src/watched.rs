@@ -1,7 +1,6 @@
-//! Secrets and certificates in files: when one of them changes, the
-//! configuration is read again as by a reload, all of it checked. What does not
-//! hold together changes nothing, and is not tried again before the next change.
-//! What cannot be read now is no change: it is told, and looked at again.
+//! Watcher of secret and certificate files: when one of them changes, the configuration is read again as by a reload,
+//! with all its checks. An invalid configuration changes nothing, and is not tried again before the next change. An
+//! unreadable file is no change: a warning is logged, and the file is read again later.
 
 use crate::admin;
 use crate::gateway::Source;
@@ -15,10 +14,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// Bytes of a file that are looked at.
+/// Bytes of a file that are compared.
 const MOST: usize = 1 << 20;
 
-/// Starts to look, until told to stop.
+/// Starts the watcher, which runs until stopped.
 pub fn start(house: &Arc<House>, source: &Source, stop: &watch::Receiver<bool>) -> JoinHandle<()> {
     let (house, source, mut stop) = (house.clone(), source.clone(), stop.clone());
     tokio::spawn(async move {
@@ -28,7 +27,7 @@ pub fn start(house: &Arc<House>, source: &Source, stop: &watch::Receiver<bool>) 
             let pause = house.live().settings.watch;
             tokio::select! {
                 () = rest(pause) => {}
-                // It may say another pause.
+                // A reload may change the interval.
                 () = reloaded => continue,
                 _ = stop.wait_for(|stop| *stop) => return,
             }
@@ -43,18 +42,18 @@ pub fn start(house: &Arc<House>, source: &Source, stop: &watch::Receiver<bool>) 
                 }
             };
             told = false;
-            // Other files are no change: a reload has read them.
+            // A different list of files is no change: a reload has read them.
             let changed = known.as_ref().is_some_and(|known| known.0 == now.0 && known.1 != now.1);
             if changed && !house.has_left() {
                 admin::reload::reload(&house, &source).await.ok();
             }
-            // As they were before the reload: what changed meanwhile is found the next time.
+            // The state before the reload: a change during the reload is found next time.
             known = Some(now);
         }
     })
 }
 
-/// Never, if the pause is none.
+/// Sleeps for the interval; never completes if it is zero.
 async fn rest(pause: Duration) {
     match pause {
         Duration::ZERO => std::future::pending().await,
@@ -62,7 +61,7 @@ async fn rest(pause: Duration) {
     }
 }
 
-/// The files that the configuration at work names, and what is in them, or why that is not known.
+/// Returns the files that the current configuration names and a digest of their contents, or why they cannot be read.
 async fn seen(house: &House) -> Result<(Vec<PathBuf>, [u8; 32]), String> {
     let paths = house.live().settings.watched.clone();
     let look = move || contents(&paths).map(|contents| (paths, contents));
@@ -72,14 +71,14 @@ async fn seen(house: &House) -> Result<(Vec<PathBuf>, [u8; 32]), String> {
 fn contents(paths: &[PathBuf]) -> Result<[u8; 32], String> {
     let mut digest = Sha256::new();
     for path in paths {
-        // One that is not there differs from one that is empty.
+        // A missing file differs from an empty one.
         match std::fs::read(path) {
             Ok(bytes) => {
                 digest.update((bytes.len() as u64).to_le_bytes());
                 digest.update(bytes.get(..bytes.len().min(MOST)).unwrap_or_default());
             }
             Err(error) if error.kind() == ErrorKind::NotFound => digest.update(u64::MAX.to_le_bytes()),
-            // The process may be out of descriptors: what is in the file may be as it was.
+            // The process may be out of descriptors: the file may be unchanged.
             Err(error) => return Err(format!("{}: {error}", path.display())),
         }
     }

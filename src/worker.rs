@@ -1,5 +1,5 @@
-//! What goes on beside the requests: names looked up again, providers checked,
-//! the last use of keys, what they spent and measured speeds written down, the system's clock followed.
+//! Background tasks: resolving host names, health checks, writing the last use of keys, their spends and the measured
+//! speeds, following the system's clock.
 
 use crate::buffers;
 use crate::clock::{self, Clock, Followed};
@@ -14,29 +14,29 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// How often names are looked up again.
+/// Interval between lookups of host names.
 const RESOLVE: Duration = Duration::from_secs(30);
-/// How often the last use of keys and measured speeds are written down.
+/// Interval between writes of the last use of keys and of measured speeds.
 const NOTE: Duration = Duration::from_secs(30);
-/// How often spends are written down: what a crash may forget of a budget.
+/// Interval between writes of spends: a crash may lose this much of a budget.
 const SPENDS: Duration = Duration::from_secs(1);
-/// How often images that are over are let go.
+/// Interval between removals of expired images.
 const TIDY: Duration = Duration::from_secs(10);
-/// How often idle connections are looked at.
+/// Interval between sweeps of idle connections.
 const SWEEP: Duration = Duration::from_secs(5);
-/// How often files that are over are deleted.
+/// Interval between deletions of expired files.
 const OLD: Duration = Duration::from_secs(60);
-/// How often it is looked whether an archive is due.
+/// Interval between checks for a due archive.
 const EXPORT: Duration = Duration::from_secs(1);
-/// Interval between measurements of what is stored.
+/// Interval between measurements of disk usage.
 const MEASURE: Duration = Duration::from_secs(60);
-/// Interval between looks at the store.
+/// Interval between health checks of the store.
 const STORE: Duration = Duration::from_millis(250);
 
-/// How often the system's clock is looked at.
+/// Interval between readings of the system's clock.
 const CLOCK: Duration = Duration::from_secs(1);
 
-/// Starts them all.
+/// Starts all background tasks.
 pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
     vec![
         every(RESOLVE, stop, house, |house| async move { refresh(&house).await }),
@@ -50,7 +50,7 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
             }
         }),
         every(SPENDS, stop, house, |house| async move {
-            // The process that has the store counts what this one still charges.
+            // Charges of this process are counted by the process that has the store.
             let work = move || {
                 house.note_spends();
                 house.drop_retired();
@@ -77,12 +77,12 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
     ]
 }
 
-/// A store that is stuck for this long does not come back by itself. A slow disk may take some seconds, and
-/// requests go on meanwhile within what may be unwritten.
+/// Milliseconds after which a stuck store does not recover by itself. A slow disk may take some seconds; meanwhile
+/// requests continue within the limit on unwritten data.
 const HOPELESS: u64 = 30_000;
 
-/// Waiting on a store that is locked up may lose what it still acknowledges: the process ends, and the next start
-/// recovers.
+/// Aborts the process if the store is stuck. Waiting would risk losing writes that the store still acknowledges; the
+/// next start recovers.
 fn watch_store(house: &House) {
     if let Health::Stuck { milliseconds: milliseconds @ HOPELESS.. } = house.vault.store.health() {
         let since = milliseconds.to_string();
@@ -92,7 +92,7 @@ fn watch_store(house: &House) {
     }
 }
 
-/// A clock that is set while the house runs: by NTP after the start, or after the machine slept.
+/// Follows the system's clock if it is set while the gateway runs: by NTP after the start, or after the machine slept.
 fn follow_clock(clock: Clock) {
     let told =
         |name: &str, by: Duration| log::event(log::warn(), name, &[("seconds", &by.as_secs().to_string())]);
@@ -103,7 +103,7 @@ fn follow_clock(clock: Clock) {
     }
 }
 
-/// Deletes the files that are over.
+/// Deletes expired files.
 async fn sweep_files(house: &House) {
     let (files, at) = (house.files.clone(), house.when());
     let swept = tokio::task::spawn_blocking(move || files.sweep(at)).await;
@@ -115,7 +115,7 @@ async fn sweep_files(house: &House) {
     }
 }
 
-/// Looks every provider's name up, and publishes the addresses to the pools and to the health checks.
+/// Resolves the host name of every provider, and publishes the addresses to the pools and to the health checks.
 pub async fn resolve(house: &House) {
     let live = house.live();
     look_up(live.providers.iter()).await;
@@ -123,7 +123,7 @@ pub async fn resolve(house: &House) {
     house.health_checks.publish(house).await;
 }
 
-/// Looks every provider's name up again, and publishes the addresses if one has changed.
+/// Resolves the host name of every provider again, and publishes the addresses if one has changed.
 async fn refresh(house: &House) {
     let live = house.live();
     let addresses = || live.providers.iter().map(|provider| provider.route.address()).collect::<Vec<_>>();
@@ -135,19 +135,19 @@ async fn refresh(house: &House) {
     }
 }
 
-/// Looks the names of these up, all at once: one that takes its time keeps nobody waiting but those who need it.
+/// Resolves the host names of these providers concurrently: a slow lookup delays only the requests that need it.
 pub async fn look_up(providers: impl Iterator<Item = &Arc<ProviderLive>>) {
     let mut all: JoinSet<()> =
         providers.cloned().map(|provider| async move { provider.resolve().await }).collect();
     while all.join_next().await.is_some() {}
 }
 
-/// Ends when told to stop, or when nobody is left to tell.
+/// Completes when `stop` turns true, or when its sender is dropped.
 async fn told(stop: &mut watch::Receiver<bool>) {
     stop.wait_for(|stop| *stop).await.ok();
 }
 
-/// Does something again and again until told to stop.
+/// Repeats an action until stopped.
 fn every<F>(
     pause: Duration,
     stop: &watch::Receiver<bool>,

@@ -1,7 +1,7 @@
-//! Permits to count a long prompt: so many counts run at the same time, and at most one of each account.
+//! Permits for counting long prompts: a limited number of counts run at the same time, at most one for each account.
 //!
-//! Requests wait with accounts in turn, lines of batches behind all of them. A permit that is given back goes to the
-//! next that waits and whose account has none.
+//! Requests wait in a queue that is fair among accounts, lines of batches behind all of them. A returned permit goes to
+//! the next waiter whose account has none.
 
 use crate::overload::Why;
 use parking_lot::Mutex;
@@ -12,23 +12,23 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// All permits of the process.
+/// All permits of the process, with their wait queue.
 #[derive(Debug)]
 pub struct CountingPermits(Mutex<Desk>);
 
 #[derive(Debug)]
 struct Desk {
-    /// Most counts at the same time.
+    /// Maximum number of concurrent counts.
     limit: usize,
-    /// Accounts that have a permit.
+    /// Accounts that hold a permit.
     counting: Vec<Arc<str>>,
     requests: Fair<oneshot::Sender<CountingPermit>>,
     lines: VecDeque<Line>,
-    /// The last number given to a line.
+    /// Last number given to a line.
     number: u64,
 }
 
-/// A line of a batch that waits.
+/// Waiting line of a batch.
 #[derive(Debug)]
 struct Line {
     number: u64,
@@ -36,28 +36,28 @@ struct Line {
     hand: oneshot::Sender<CountingPermit>,
 }
 
-/// Leave to count, until this is dropped.
+/// Permit for one count, released on drop.
 #[derive(Debug)]
 pub struct CountingPermit {
     permits: Arc<CountingPermits>,
     account: Arc<str>,
 }
 
-/// A place in the queue, given up when this is dropped.
+/// Queue entry, removed on drop.
 struct Waiting<'p> {
     permits: &'p Arc<CountingPermits>,
     account: &'p Arc<str>,
     number: u64,
-    /// The class that waits.
+    /// True for a line of a batch.
     line: bool,
     hand: oneshot::Receiver<CountingPermit>,
 }
 
-/// Permits on their way to those who waited for them.
+/// Permits with the waiters that will receive them.
 type Handed = Vec<(oneshot::Sender<CountingPermit>, CountingPermit)>;
 
 impl CountingPermits {
-    /// So many permits.
+    /// Creates a set of `limit` permits.
     #[must_use]
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(Desk {
@@ -69,7 +69,7 @@ impl CountingPermits {
         })))
     }
 
-    /// Another number of permits from now on; counts that run go on.
+    /// Changes the number of permits; running counts continue.
     pub fn configure(self: &Arc<Self>, limit: usize) {
         let handed = {
             let mut desk = self.0.lock();
@@ -79,18 +79,18 @@ impl CountingPermits {
         hand_over(handed);
     }
 
-    /// Counts that run, and those that wait for a permit.
+    /// Returns the number of running counts, and of those that wait for a permit.
     #[must_use]
     pub fn standing(&self) -> (usize, usize) {
         let desk = self.0.lock();
         (desk.counting.len(), desk.requests.len() + desk.lines.len())
     }
 
-    /// A permit for this account: at once, or after a wait of at most `wait` among at most `most` others. A line of
-    /// a batch, which has no `wait`, waits behind all requests, without an end.
+    /// Acquires a permit for this account: at once, or after at most `wait` in a queue of at most `most` others. A line
+    /// of a batch, which has no `wait`, waits behind all requests, without a time limit.
     ///
     /// # Errors
-    /// The reason for which there is none.
+    /// Returns the reason for which no permit was available.
     pub(super) async fn acquire(
         self: &Arc<Self>,
         account: &Arc<str>,
@@ -111,7 +111,7 @@ impl CountingPermits {
                 },
             };
             drop(desk);
-            // Told without the lock.
+            // Dropped without the lock, because this wakes the waiter.
             drop(gone);
             Waiting { permits: self, account, number, line: wait.is_none(), hand: turn }
         };
@@ -129,7 +129,7 @@ impl CountingPermits {
         CountingPermit { permits: self.clone(), account }
     }
 
-    /// Gives free permits to those who wait.
+    /// Assigns free permits to waiters.
     fn serve(self: &Arc<Self>, desk: &mut Desk) -> Handed {
         let mut handed = Vec::new();
         while desk.counting.len() < desk.limit {
@@ -156,7 +156,8 @@ impl CountingPermits {
 }
 
 impl Desk {
-    /// Whether an account that comes now may count at once. Those who wait could not, each for its own account.
+    /// Returns true if a new request of this account may count at once. Those in the queue could not, each for its own
+    /// account.
     fn may(&self, account: &Arc<str>) -> bool {
         self.counting.len() < self.limit && !self.counting.contains(account)
     }
@@ -168,7 +169,7 @@ impl Desk {
     }
 }
 
-/// Who has gone meanwhile gives its permit back at once.
+/// Sends permits to their waiters; the permit of a waiter that is gone is released at once.
 fn hand_over(handed: Handed) {
     for (hand, permit) in handed {
         hand.send(permit).ok();

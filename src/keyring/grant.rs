@@ -1,5 +1,5 @@
-//! What one key may do, and the account it draws on, as exchanges hold them. A grant does not change under an
-//! exchange, but that its key is revoked, its account suspended, or what they have is used up.
+//! Permissions of one key and its account, as exchanges hold them. A grant does not change during an exchange, except
+//! that its key is revoked, its account suspended, or its limits used up.
 
 use crate::gate::Tally;
 use penstock_auth::{Scope, Scopes};
@@ -13,17 +13,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
 
-/// What one key may do, as it was when the exchange began.
+/// Permissions of one key, as they were when the exchange began.
 #[derive(Debug)]
 pub struct Grant {
-    /// Its public id, for records.
+    /// Public id of the key, for records.
     pub public_id: Arc<str>,
-    /// The account it draws on.
+    /// Account that pays for the key.
     pub account: Arc<Account>,
-    /// Both, as breakers tell clients apart.
+    /// Hashes of key and account, by which breakers distinguish clients.
     pub client: Client,
     digest: [u8; 32],
-    /// The secret before the last rotation, and until when it is good.
+    /// Digest of the secret before the last rotation, and its expiry.
     previous: Option<Box<([u8; 32], u64)>>,
     scopes: Scopes,
     models: Option<Box<[Box<str>]>>,
@@ -31,7 +31,7 @@ pub struct Grant {
     pub(super) live: Arc<Live>,
 }
 
-/// What stays the same key's through all its changes.
+/// State of a key that survives changes of its record.
 #[derive(Debug, Default)]
 pub(super) struct Live {
     pub(super) tally: Tally,
@@ -39,16 +39,16 @@ pub(super) struct Live {
     pub(super) ended: Notify,
     pub(super) used: AtomicU64,
     pub(super) noted: AtomicU64,
-    /// Its spend is to be written down.
+    /// True if the spend has to be written.
     pub(super) spent: AtomicBool,
 }
 
-/// An account at work.
+/// Account with its limits and their use.
 #[derive(Debug, Default)]
 pub struct Account {
-    /// Its id.
+    /// Id of the account.
     pub id: Arc<str>,
-    /// What its keys may use up together, and have.
+    /// Limits shared by its keys, and their use.
     pub tally: Tally,
     pub(super) suspended: AtomicBool,
     pub(super) ended: Notify,
@@ -66,13 +66,13 @@ impl Account {
     }
 }
 
-/// The same for the same name as long as the process lives.
+/// Hashes a name; the result is stable for the life of the process.
 fn hash(name: &str) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(name)
 }
 
 impl Grant {
-    /// A grant that allows nothing, for an exchange whose key is not known yet.
+    /// Returns a grant that allows nothing, for an exchange whose key is not known yet.
     #[must_use]
     pub fn nobody() -> Arc<Self> {
         static NOBODY: OnceLock<Arc<Grant>> = OnceLock::new();
@@ -109,51 +109,51 @@ impl Grant {
         }
     }
 
-    /// Its limits and their use.
+    /// Returns the limits of the key and their use.
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.live.tally
     }
 
-    /// When it was last used, Unix seconds.
+    /// Returns the time of the last use, in Unix seconds.
     #[must_use]
     pub fn last_used(&self) -> Option<u64> {
         Some(self.live.used.load(Ordering::Relaxed)).filter(|used| *used > 0)
     }
 
-    /// Checks a scope.
+    /// Checks that the key has a scope.
     ///
     /// # Errors
-    /// The scope that is missing.
+    /// Returns a refusal that names the missing scope.
     pub fn require(&self, scope: Scope) -> Result<(), Refusal> {
         self.scopes.require(scope)
     }
 
-    /// The key has the scope by its own name or by a wildcard, not because another scope includes it.
+    /// Returns true if the key has the scope by its own name or by a wildcard, not because another scope includes it.
     #[must_use]
     pub const fn holds(&self, scope: Scope) -> bool {
         self.scopes.holds(scope)
     }
 
-    /// Whether the key has a scope.
+    /// Returns true if the key has a scope.
     #[must_use]
     pub fn allows(&self, scope: Scope) -> bool {
         self.scopes.allows(scope)
     }
 
-    /// Whether the key may use a model of the catalogue.
+    /// Returns true if the key may use a model of the catalogue.
     #[must_use]
     pub fn may_use(&self, model: &str) -> bool {
         self.models.as_ref().is_none_or(|models| models.iter().any(|allowed| **allowed == *model))
     }
 
-    /// Whether it is still good.
+    /// Returns true if the key is valid: not revoked, suspended or expired.
     #[must_use]
     pub fn good(&self, now: u64) -> bool {
         !self.stopped() && self.expires.is_none_or(|end| now < end)
     }
 
-    /// Whether its account is suspended, which may pass.
+    /// Returns true if the account is suspended, which may be temporary.
     #[must_use]
     pub fn is_suspended(&self) -> bool {
         let revoked = self.live.revoked.load(Ordering::Acquire);
@@ -164,14 +164,14 @@ impl Grant {
         self.live.revoked.load(Ordering::Acquire) || self.account.suspended.load(Ordering::Acquire)
     }
 
-    /// Whether this is its secret, or the one before while that is good.
+    /// Returns true if the digest is of the current secret, or of the previous one before its expiry.
     pub(super) fn knows(&self, digest: &[u8; 32], now: u64) -> bool {
         let before = self.previous.as_ref().filter(|previous| now < previous.1);
         let now = penstock_auth::verify(&self.digest, digest);
         before.map_or(now, |previous| now | penstock_auth::verify(&previous.0, digest))
     }
 
-    /// Ends when the key is revoked, or its account suspended.
+    /// Completes when the key is revoked, or its account suspended.
     pub async fn ended(&self) {
         let (key, account) = (self.live.ended.notified(), self.account.ended.notified());
         tokio::pin!(key, account);
