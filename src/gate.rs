@@ -1,8 +1,8 @@
-//! What is let through: the limits of a key and of its account, taken before
-//! the work and settled after it. All in memory, under two short locks.
+//! Rate limits and budgets of a key and its account, reserved before the work and settled after it. All state is in
+//! memory, under two short locks.
 //!
-//! Time here is the calendar's, since budgets end at midnight. Where that is set
-//! forward, a limit per minute is whole again a little early, once.
+//! Time here is the calendar's, since budgets end at midnight. If the calendar is set forward, a limit per minute is
+//! restored a little early, once.
 
 use crate::civil::moment;
 use crate::clock::Clock;
@@ -19,7 +19,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Limits and the use of them, of one key or one account.
+/// Limits of one key or one account, and their use.
 #[derive(Debug, Default)]
 pub struct Tally(Mutex<Inner>);
 
@@ -30,7 +30,7 @@ struct Inner {
 }
 
 impl Tally {
-    /// A tally that goes on from what was spent.
+    /// Creates a tally that continues from the stored spend.
     #[must_use]
     pub fn new(limits: &KeyLimits, spent: Option<&SpendRecord>) -> Self {
         let spend = spent.map(|spent| Spend::restored(spent.day, spent.month, Duration::from_secs(spent.at)));
@@ -40,12 +40,12 @@ impl Tally {
         }))
     }
 
-    /// Other limits; what was used stays used.
+    /// Replaces the limits; the recorded use remains.
     pub fn set(&self, limits: &KeyLimits) {
         self.0.lock().limits = limits_of(limits);
     }
 
-    /// Micro-credits spent in the running day and month.
+    /// Returns the micro-credits spent in the current day and month.
     #[must_use]
     pub fn spent(&self, now: Duration) -> SpendRecord {
         let inner = self.0.lock();
@@ -53,13 +53,13 @@ impl Tally {
         SpendRecord { day: within(Period::Day), month: within(Period::Month), at: now.as_secs() }
     }
 
-    /// Requests that were let through since the start.
+    /// Returns the number of requests admitted since the start.
     #[must_use]
     pub fn passed(&self) -> u64 {
         self.0.lock().meter.passed()
     }
 
-    /// Requests at work, tokens owed, and how the limits per minute stand.
+    /// Returns the requests in flight, the tokens owed, and the status of the limits per minute.
     #[must_use]
     pub fn now(&self, now: Duration) -> (u32, u64, Standing) {
         let inner = self.0.lock();
@@ -68,7 +68,7 @@ impl Tally {
     }
 }
 
-/// A limit of zero is refused where limits are read; one that lies in the store all the same is none.
+/// Converts stored limits. A limit of zero is refused where limits are read; a stored zero means no limit.
 fn limits_of(limits: &KeyLimits) -> Limits {
     let some = |limit: Option<u64>| limit.and_then(NonZeroU64::new);
     Limits {
@@ -80,18 +80,18 @@ fn limits_of(limits: &KeyLimits) -> Limits {
     }
 }
 
-/// A request that has come in: nobody else has its seat while it is looked at, which may take long. All of it goes back
-/// at its end, or when it passes.
+/// Provisional permit of a request that has arrived: it holds a slot while the request is examined, which may take
+/// long. Released on drop, or when [`pass`] replaces it.
 #[derive(Debug)]
 pub struct Entry {
     grant: Arc<Grant>,
     work: Work,
-    /// Of the key and of the account.
+    /// Provisional charges of the key and of the account.
     held: Option<(Entered, Entered)>,
     clock: Clock,
 }
 
-/// Leave to work; ends with the exchange, settled or not.
+/// Reservation of limits for one exchange; ends with it, settled or not.
 #[derive(Debug)]
 pub struct Pass {
     grant: Arc<Grant>,
@@ -99,20 +99,20 @@ pub struct Pass {
     clock: Clock,
 }
 
-/// Which limit refused.
+/// Limit that refused a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
-    /// Its name.
+    /// Name of the limit.
     pub limit: Limit,
-    /// Whose it is.
+    /// Owner of the limit: key or account.
     pub whose: Whose,
 }
 
-/// Takes what an ask may use from a key and its account, instead of what it took by coming in; or nothing.
+/// Reserves the cost of a request from a key and its account, in exchange for the provisional permit; or nothing.
 ///
 /// # Errors
-/// The refusal: 429 for limits, 402 for budgets, with the wait after which the
-/// same ask passes if nobody else asks meanwhile.
+/// Returns the refusal: 429 for limits, 402 for budgets, with the wait after which the same request would be admitted
+/// if no other requests arrive.
 pub fn pass(mut entry: Entry, cost: &Cost) -> Result<Pass, (Hit, Refusal)> {
     let (now, entered) = (entry.clock.date(), entry.held.take());
     let (mut account, mut key) = locked(&entry.grant);
@@ -134,7 +134,7 @@ pub fn pass(mut entry: Entry, cost: &Cost) -> Result<Pass, (Hit, Refusal)> {
     }
 }
 
-/// Gives back what was taken by coming in.
+/// Releases provisional charges.
 fn leave(entered: Option<(Entered, Entered)>, account: &mut Inner, key: &mut Inner, now: Duration) {
     let Some((own, shared)) = entered else { return };
     key.meter.leave(own, &key.limits, now);
@@ -145,16 +145,16 @@ fn refused((whose, denied): (Whose, Denied), now: Duration) -> (Hit, Refusal) {
     (Hit { limit: denied.limit, whose }, refusal(whose, &denied, now))
 }
 
-/// What is known of a key before it asks.
+/// Usage profile of a key before its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Habits {
-    /// Tokens of an answer without a cap: the ninetieth percentile of its own.
+    /// Expected tokens of an answer without a limit: the ninetieth percentile of the key's answers.
     pub output: u64,
-    /// It or its account has a budget, so that the price matters.
+    /// True if the key or its account has a budget, so that the price matters.
     pub budgeted: bool,
 }
 
-/// What another process let through and charged counts here too.
+/// Counts a charge of another process in the limits of this one.
 pub fn charge(grant: &Grant, money: MicroCredits, clock: Clock) {
     let (now, used) = (clock.date(), Used { money, ..Used::default() });
     let (mut account, mut key) = locked(grant);
@@ -165,11 +165,11 @@ pub fn charge(grant: &Grant, money: MicroCredits, clock: Clock) {
     }
 }
 
-/// Lets a request in, or refuses what no ask could pass, so that a key that is over its limits costs little. With
-/// what is known of the key.
+/// Admits a request provisionally, or refuses it if no request could be admitted, so that a key that is over its limits
+/// costs little. Also returns the usage profile of the key.
 ///
 /// # Errors
-/// As [`pass`].
+/// Same as for [`pass`].
 pub fn enter(grant: &Arc<Grant>, work: Work, clock: Clock) -> Result<(Entry, Habits), (Hit, Refusal)> {
     let now = clock.date();
     let (mut account, mut key) = locked(grant);
@@ -189,31 +189,31 @@ pub fn enter(grant: &Arc<Grant>, work: Work, clock: Clock) -> Result<(Entry, Hab
     Ok((Entry { grant: grant.clone(), work, held, clock }, habits))
 }
 
-/// Whether money counts.
+/// Returns true if a budget is set.
 const fn budgeted(limits: &Limits) -> bool {
     limits.day.is_some() || limits.month.is_some()
 }
 
-/// Whether it matters how long answers are that nobody caps.
+/// Returns true if the length of answers without a limit matters.
 const fn learns(limits: &Limits) -> bool {
     limits.tokens.is_some() || budgeted(limits)
 }
 
-/// How a key and its account stand: of each limit the tighter one.
+/// Returns the limit status of a key and its account: for each limit the tighter of the two.
 #[must_use]
 pub fn standing(grant: &Grant, now: Duration) -> Standing {
     let (account, key) = locked(grant);
     key.meter.standing(&key.limits, now).tighter(account.meter.standing(&account.limits, now))
 }
 
-/// Both locks, always in this order.
+/// Locks account and key, always in this order.
 fn locked(grant: &Grant) -> (MutexGuard<'_, Inner>, MutexGuard<'_, Inner>) {
     let account = grant.account.tally.0.lock();
     (account, grant.tally().0.lock())
 }
 
 impl Pass {
-    /// The work is done: what it used counts. Only the first call does anything.
+    /// Settles the reservation with the actual use. Only the first call has an effect.
     pub fn settle(&mut self, used: &Used) {
         let Some(held) = self.held.take() else { return };
         let now = self.clock.date();
@@ -249,7 +249,7 @@ impl Drop for Entry {
     }
 }
 
-/// Whole seconds until a limit lets the same through: a little late rather than too early.
+/// Returns the whole seconds until a limit admits the same request, rounded up.
 fn seconds(wait: Wait) -> Option<u32> {
     match wait {
         Wait::Seat => Some(1),
@@ -261,16 +261,16 @@ fn seconds(wait: Wait) -> Option<u32> {
     }
 }
 
-/// Longest wait that is told in seconds; of a longer one the end is told.
+/// Longest wait that is stated in seconds; of a longer one the end time is stated.
 const SHORT: u32 = 60;
 
-/// The end of a wait, RFC 3339. `None` where there is no such time.
+/// Returns the end of a wait in RFC 3339, or `None` if there is none.
 fn resets_at(wait: Wait, now: Duration) -> Option<String> {
     let Wait::For(wait) = wait else { return None };
     Some(moment(now.saturating_add(wait.min(Duration::from_secs(u64::from(u32::MAX))))))
 }
 
-/// What a client can do about it, in words.
+/// Returns advice for the client as a sentence.
 fn when(denied: &Denied, seconds: Option<u32>, resets_at: Option<&str>) -> String {
     match (denied.limit, resets_at, seconds) {
         (_, None, _) | (_, _, None) => String::new(),
@@ -312,7 +312,7 @@ fn refusal(whose: Whose, denied: &Denied, now: Duration) -> Refusal {
         (Limit::Budget(period), Wait::Seat) => (
             Code::BudgetExceeded,
             format!(
-                "The budget of {} credits per {} of {of} does not cover this request beside those at work; \
+                "The budget of {} credits per {} of {of} does not cover this request with those in flight; \
                  wait for one to end.",
                 credits(),
                 period.name()

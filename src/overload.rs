@@ -1,7 +1,6 @@
-//! How much the house takes on: requests at the same time and bytes that they
-//! hold. Who comes when it is full waits a moment, accounts in turn, and is then
-//! refused at once with a time to come back. One short lock for a request that
-//! comes in and one when it is over.
+//! Admission control: limits on concurrent requests and on the bytes that they hold. A request beyond the limit waits a
+//! moment in a queue that is fair among accounts, and is then refused with a time to retry. Each request takes one
+//! short lock on arrival and one at its end.
 
 use crate::config::settings;
 use parking_lot::{Mutex, MutexGuard};
@@ -13,33 +12,33 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// The requests of the house.
+/// Admission control of the gateway.
 #[derive(Debug)]
 pub struct Overload {
     crowd: Mutex<Crowd<oneshot::Sender<Place>>>,
     refused: [AtomicU64; Why::ALL.len()],
 }
 
-/// Why a request was refused that could have been served at another time.
+/// Reason for a refusal of a request that could have been served at another time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Too many wait already.
+    /// Queue is full.
     Queue,
-    /// It waited for the house in vain.
+    /// Wait for admission timed out.
     House,
-    /// It waited for a provider in vain.
+    /// Wait for a provider timed out.
     Provider,
-    /// It held too much while others do.
+    /// Request held too many bytes under memory pressure.
     Bytes,
-    /// It was in no hurry and in the way of others.
+    /// Line of a batch gave way to requests.
     Batch,
 }
 
 impl Why {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 5] = [Self::Queue, Self::House, Self::Provider, Self::Bytes, Self::Batch];
 
-    /// Its name in metrics.
+    /// Returns the name in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -52,16 +51,16 @@ impl Why {
     }
 }
 
-/// A request's place in the house, and the bytes it holds; given back when dropped.
+/// Admission permit of a request, with the bytes it holds; released on drop.
 #[derive(Debug)]
 pub struct Place {
     overload: Arc<Overload>,
-    /// Its account; `None` for a line of a batch, which takes no place from others.
+    /// Account of the request; `None` for a line of a batch, which takes no slot from requests.
     whose: Option<Arc<str>>,
     bytes: usize,
 }
 
-/// How full it is.
+/// Current load of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Requests at work.
@@ -73,24 +72,24 @@ pub struct Standing {
 }
 
 impl Overload {
-    /// An empty house.
+    /// Creates an admission control without load.
     #[must_use]
     pub fn new(settings: &settings::Overload) -> Arc<Self> {
         Arc::new(Self { crowd: Mutex::new(Crowd::new(ceiling(settings))), refused: Default::default() })
     }
 
-    /// Other bounds from now on; who is in stays.
+    /// Changes the limits; admitted requests stay.
     pub fn configure(self: &Arc<Self>, settings: &settings::Overload) {
         let mut crowd = self.crowd.lock();
         crowd.configure(ceiling(settings));
         self.hand_on(crowd);
     }
 
-    /// A place for a request of this account with a body of so many bytes; where there is none, it waits at most
-    /// `wait`. The wait is told too, if there was one.
+    /// Acquires a permit for a request of this account with a body of `bytes`; waits at most `wait` if none is free.
+    /// Also returns the time waited, if it had to wait.
     ///
     /// # Errors
-    /// 503 with the time to come back.
+    /// Returns 503 with a time to retry.
     pub async fn enter(
         self: &Arc<Self>,
         whose: &Arc<str>,
@@ -116,26 +115,26 @@ impl Overload {
         let began = Instant::now();
         let place = match timeout(wait, &mut turn.hand).await {
             Ok(Ok(place)) => Ok(place),
-            // Sent away for somebody who had less waiting.
+            // Evicted from the queue for an account with fewer waiting requests.
             Ok(Err(_)) => Err(self.full(Why::Queue)),
             Err(_) => Err(self.full(Why::House)),
         };
         (place, Some(began.elapsed()))
     }
 
-    /// A line of a batch, which holds bytes and takes no place.
+    /// Returns a permit for a line of a batch, which holds bytes and takes no slot.
     #[must_use]
     pub fn line(self: &Arc<Self>) -> Place {
         Place { overload: self.clone(), whose: None, bytes: 0 }
     }
 
-    /// Seven eighths of it are taken, or somebody waits: what is in no hurry gives way.
+    /// Returns true if seven eighths of the capacity are used, or a request waits: low-priority work then gives way.
     #[must_use]
     pub fn is_crowded(&self) -> bool {
         self.crowd.lock().is_crowded()
     }
 
-    /// How full it is.
+    /// Returns the current load.
     #[must_use]
     pub fn standing(&self) -> Standing {
         let crowd = self.crowd.lock();
@@ -149,19 +148,19 @@ impl Overload {
         }
     }
 
-    /// Refusals so far, by reason.
+    /// Returns the number of refusals since the start, by reason.
     pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Why::ALL.iter().zip(&self.refused).map(|(why, count)| (why.name(), count.load(Ordering::Relaxed)))
     }
 
-    /// Refuses for now, and counts that.
+    /// Returns a temporary refusal, and counts it.
     pub fn full(&self, why: Why) -> Refusal {
         self.refused(why);
-        // Who was refused together does not come back together.
+        // Clients that were refused together should not retry together.
         Refusal::new(Code::Overloaded).retry_after(rand::random_range(1..=3))
     }
 
-    /// Somebody has left: who waits and fits now comes in. They are told when the lock is gone.
+    /// Admits waiting requests that fit now, after a release. They are notified without the lock.
     fn hand_on(self: &Arc<Self>, mut crowd: MutexGuard<'_, Crowd<oneshot::Sender<Place>>>) {
         if crowd.waiting() == 0 {
             return;
@@ -172,7 +171,7 @@ impl Overload {
         }
         drop(crowd);
         for (hand, place) in handed {
-            // Who has gone meanwhile gives it back at once.
+            // The permit of a waiter that is gone is released at once.
             hand.send(place).ok();
         }
     }
@@ -183,10 +182,10 @@ const fn ceiling(settings: &settings::Overload) -> Ceiling {
 }
 
 impl Place {
-    /// Holds so many bytes more.
+    /// Reserves `bytes` more for the request.
     ///
     /// # Errors
-    /// 503: others hold too many.
+    /// Returns 503 if other requests hold too many bytes.
     pub fn grow(&mut self, bytes: usize) -> Result<(), Refusal> {
         if !self.overload.crowd.lock().grow(bytes) {
             return Err(self.overload.full(Why::Bytes));
@@ -195,7 +194,7 @@ impl Place {
         Ok(())
     }
 
-    /// Bytes that it holds.
+    /// Returns the bytes held by the request.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
@@ -213,7 +212,7 @@ impl Drop for Place {
     }
 }
 
-/// A turn in the queue, given up when this is dropped.
+/// Queue entry, removed on drop.
 struct Turn<'o> {
     overload: &'o Arc<Overload>,
     whose: &'o Arc<str>,
@@ -224,7 +223,7 @@ struct Turn<'o> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.overload.crowd.lock().forget(self.whose, self.number);
-        // A place that was handed over is dropped with the channel; none is from here on.
+        // A permit that was already sent is dropped with the channel; none is sent after the close.
         self.hand.close();
     }
 }

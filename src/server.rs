@@ -200,7 +200,7 @@ struct Door {
 }
 
 impl Door {
-    /// Takes connections until told to stop, and keeps the threads until aborted.
+    /// Accepts connections until stopped, and holds the threads until aborted.
     async fn accept(mut self, listener: tokio::net::TcpListener, threads: Arc<Threads>) {
         loop {
             let accepted = tokio::select! {
@@ -213,8 +213,8 @@ impl Door {
                 // A client without a connection permit gets no answer: the socket closes here.
                 let Some(place) = self.front.place(client.ip()) else { return Ok(None) };
                 let patience = self.front.limits().client_write;
-                // Drawing may take a minute, in which nothing is sent: probes keep the way open. What was sent has
-                // to be taken, or the client is gone without a word.
+                // Image generation may take a minute in which nothing is sent: probes keep the connection open. A
+                // client that does not acknowledge sent data within `patience` counts as gone.
                 set_tcp_keepalive(&socket, &probes(patience)).ok();
                 Ok(Some((socket.into_std()?, place, patience)))
             });

@@ -1,5 +1,5 @@
-//! Turns of those who have a long prompt counted: counting is all processor work, and must not take the machine from
-//! the streams. Accounts take turns, a wait has an end, and a count ends when its client leaves.
+//! Scheduling of counts of long prompts: counting is pure processor work, and must not slow the streams down. Accounts
+//! share the permits fairly, waits have a time limit, and a count ends when its client leaves.
 
 use super::permits::CountingPermits;
 use crate::exchange::Exchange;
@@ -12,18 +12,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// For whom something is counted, and how long that may wait for its turn.
+/// Account that counts tokens, and the time limit on its wait for a permit.
 pub struct Counting<'c> {
     house: &'c Arc<House>,
-    /// The configuration that it happens under.
+    /// Configuration under which the tokens are counted.
     pub live: Arc<Live>,
     whose: Arc<str>,
-    /// None for a line of a batch, which has time.
+    /// Time limit on the wait; none for a line of a batch.
     wait: Option<Duration>,
 }
 
 impl<'c> Counting<'c> {
-    /// For whoever asks here: as long as for a place in the house, or without an end for who has time.
+    /// Creates the context of an exchange. A request waits as long as for admission; a line of a batch without a limit.
     pub fn of(x: &Exchange<'c>) -> Self {
         let wait = match x.work {
             Work::Request => Some(x.live.settings.overload.wait),
@@ -36,11 +36,12 @@ impl<'c> Counting<'c> {
         &self.house.counting
     }
 
-    /// Works on a thread that may take its time. The work is given a signal, which is set when nobody waits for the
-    /// result any more; it keeps its permit until it has ended.
+    /// Runs work on a blocking thread. The work gets a flag that is set when its result is no longer awaited; it holds
+    /// its permit until it ends.
     ///
     /// # Errors
-    /// Too many others count; or a mistake of our own, which must not look like a prompt without tokens.
+    /// Returns a refusal if too many other counts are waiting, or on an internal error, which must not look like a
+    /// prompt without tokens.
     pub(crate) async fn in_turn<T: Send + 'static>(
         &self,
         work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
@@ -58,7 +59,7 @@ impl<'c> Counting<'c> {
     }
 }
 
-/// Tells work to end when this is dropped.
+/// Guard that sets the stop flag of the work on drop.
 struct StopGuard(Arc<AtomicBool>);
 
 impl Drop for StopGuard {

@@ -1,13 +1,13 @@
-//! Connections of clients and the certificate that they are shown, for Prometheus.
+//! Prometheus metrics of client connections and of the TLS certificate.
 
 use super::metrics::{counter, gauge, registered};
 use crate::house::House;
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 
-/// Why clients are turned away.
+/// Reasons for which connections are refused.
 const REASONS: [&str; 5] = ["house", "client", "heads", "h2_abuse", "h2_malformed"];
 
-/// Their counters and gauges.
+/// Counters and gauges of connections.
 pub(super) struct Doors {
     pub(super) connections: IntGauge,
     turned_away: IntCounterVec,
@@ -22,7 +22,7 @@ impl Doors {
             turned_away: counter(
                 r,
                 "penstock_connections_refused_total",
-                "Client connections that were closed for what is full (house, client) or for too much HTTP/2 (h2_abuse), and HTTP/2 requests that were refused unread: malformed (h2_malformed), or too many heads in memory (heads).",
+                "Client connections that were closed at a limit (house: all connections, client: those of one address) or for an HTTP/2 flood (h2_abuse), and HTTP/2 requests that were refused unread: malformed (h2_malformed), or too many request heads in memory (heads).",
                 &["reason"],
             )?,
             certificate: gauge(
@@ -32,7 +32,7 @@ impl Doors {
                 &[],
             )?,
         };
-        // There before they happen: the first of a series that was not there is no rise to Prometheus.
+        // Prometheus sees no increase if a series appears with its first event.
         for reason in REASONS {
             doors.turned_away.with_label_values(&[reason]).inc_by(0);
         }

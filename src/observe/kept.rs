@@ -1,11 +1,11 @@
-//! What lasts, for Prometheus: how charges get to the disk, and when all of it was last saved elsewhere.
+//! Prometheus metrics of durability: the writing of charges to disk, and the time of the last archive.
 
 use super::metrics::{counter, gauge, registered};
 use crate::house::House;
 use crate::ledger::State;
 use prometheus::{Gauge, IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 
-/// Archives, and the ledger.
+/// Metrics of archives and of the ledger.
 pub(super) struct Kept {
     exports: IntCounterVec,
     exported: IntGaugeVec,
@@ -18,7 +18,7 @@ impl Kept {
             exports: counter(
                 r,
                 "penstock_exports_total",
-                "Archives that the gateway made of what lasts, by result.",
+                "Archives of the durable state that the gateway made, by result.",
                 &["result"],
             )?,
             exported: gauge(
@@ -29,7 +29,7 @@ impl Kept {
             )?,
             ledger: Ledger::new(r)?,
         };
-        // The first one is no increase of a series that was not there before.
+        // Prometheus sees no increase if a series appears with its first event.
         for result in ["ok", "failed"] {
             kept.exports.with_label_values(&[result]).inc_by(0);
         }
@@ -50,7 +50,7 @@ impl Kept {
     }
 }
 
-/// How charges get to the disk.
+/// Metrics of the ledger's writes.
 struct Ledger {
     failing: IntGauge,
     copied: IntGauge,
@@ -64,12 +64,12 @@ impl Ledger {
     fn new(r: &Registry) -> Result<Self> {
         let gauge = |name: &str, help: &str| registered(r, IntGauge::new(name, help)?);
         Ok(Self {
-            failing: gauge("penstock_ledger_failing", "1 while the store does not take charges.")?,
+            failing: gauge("penstock_ledger_failing", "1 while the store does not accept charges.")?,
             copied: gauge(
                 "penstock_ledger_copied",
-                "1 if the ledger's second copy is up to the store, 0 if it is behind.",
+                "1 if the ledger's second copy is up to date with the store, 0 if it is behind.",
             )?,
-            open: gauge("penstock_ledger_open_reserves", "Reserves that have not ended yet.")?,
+            open: gauge("penstock_ledger_open_reserves", "Reservations that have not ended yet.")?,
             entries: gauge("penstock_ledger_entries", "Entries of the ledger on the disk.")?,
             waiting: gauge("penstock_ledger_unwritten_bytes", "Bytes of entries that wait to be written.")?,
             exposed: registered(

@@ -1,6 +1,5 @@
-//! Counters for Prometheus. Names of OpenTelemetry's GenAI conventions where
-//! they exist, `penstock_…` for the rest. No label has unbounded values: models,
-//! providers, flavors and endpoints come from the configuration and from this
+//! Prometheus metrics. Names follow OpenTelemetry's GenAI conventions where they exist, `penstock_…` otherwise. No
+//! label has unbounded values: models, providers, flavors and endpoints come from the configuration and from this
 //! program.
 
 use super::Record;
@@ -21,10 +20,10 @@ use prometheus::{
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// What a label says when there is nothing to say.
+/// Label value for an absent model or provider.
 pub(super) const NONE: &str = "none";
 
-/// Every metric.
+/// All metrics with their registry.
 pub struct Metrics {
     registry: Registry,
     requests: Requests,
@@ -41,16 +40,16 @@ pub struct Metrics {
     clock_ahead: IntGauge,
     overload: Overload,
     process: Process,
-    /// Batches and their lines.
+    /// Metrics of batches and their lines.
     pub batches: Batches,
     keeper: Keeper,
 }
 
 impl Metrics {
-    /// All metrics at zero.
+    /// Creates all metrics at zero.
     ///
     /// # Errors
-    /// A name that is taken twice, a mistake in this file.
+    /// Returns an error if a name is registered twice, which is a bug in this file.
     pub fn new() -> Result<Self> {
         let r = Registry::new();
         let one = |name: &str, help: &str| registered(&r, IntGauge::new(name, help)?);
@@ -68,11 +67,11 @@ impl Metrics {
             in_flight: gauge(
                 &r,
                 "penstock_provider_requests_in_flight",
-                "Requests that a provider works on (its queue depth).",
+                "Requests in flight at a provider (its queue depth).",
                 &["provider"],
             )?,
             open: one("penstock_requests_open", "Requests begun and not ended, streams included.")?,
-            retries_left: one("penstock_retry_budget_left", "Retries that the house can afford now.")?,
+            retries_left: one("penstock_retry_budget_left", "Retries that the retry budget allows now.")?,
             reloads: counter(
                 &r,
                 "penstock_config_reloads_total",
@@ -82,19 +81,19 @@ impl Metrics {
             overstated: counter(
                 &r,
                 "penstock_usage_overstated_total",
-                "Answers whose provider reported more than can be (figure: tokens or energy); the gateway's own figure counts.",
+                "Answers whose provider reported an impossible figure (tokens or energy); the gateway's own figure counts.",
                 &["provider", "model", "figure"],
             )?,
             images_gone: registered(
                 &r,
                 IntCounter::new(
                     "penstock_images_dropped_total",
-                    "Images whose address ended before its time, since too many were kept.",
+                    "Images dropped before their expiry, because too many were stored.",
                 )?,
             )?,
             clock_ahead: one(
                 "penstock_clock_ahead_seconds",
-                "How far dates here are ahead of the system's clock, which was set back; 0 if they are close.",
+                "Seconds by which the gateway's dates are ahead of the system's clock, which was set back; 0 if the difference is small.",
             )?,
             overload: Overload::new(&r)?,
             process: Process::new(&r)?,
@@ -102,19 +101,19 @@ impl Metrics {
             keeper: Keeper::new(&r)?,
             registry: r,
         };
-        // The first one is no increase of a series that was not there before.
+        // Prometheus sees no increase if a series appears with its first event.
         for result in ["ok", "refused"] {
             metrics.reloads.with_label_values(&[result]).inc_by(0);
         }
         Ok(metrics)
     }
 
-    /// Counts the client connections that are open.
+    /// Returns the gauge of open client connections.
     pub fn connections(&self) -> IntGauge {
         self.doors.connections.clone()
     }
 
-    /// A client connection was closed for this.
+    /// Counts a refused client connection.
     pub fn turned_away(&self, reason: &str) {
         self.doors.turned_away(reason);
     }
@@ -123,7 +122,7 @@ impl Metrics {
     pub fn exchange(&self, record: &Record, took: Duration) {
         self.requests.ended(record, took);
         let series: std::sync::Arc<Series> = self.keeper.of(record);
-        // How long batch work queued is no figure of a model.
+        // The queue time of batch lines is not part of a model's figures.
         series.observe(&self.keeper, record, took.saturating_sub(record.queued));
     }
 
@@ -142,7 +141,7 @@ impl Metrics {
         self.requests.limited(limit, of);
     }
 
-    /// Counts the wait of a request that found no place at once.
+    /// Counts the wait of a request that got no permit at once.
     pub fn queued(&self, queue: &str, waited: Duration) {
         self.overload.waited(queue, waited);
     }
@@ -152,12 +151,12 @@ impl Metrics {
         self.overload.panicked();
     }
 
-    /// Counts an answer whose provider reported more tokens or energy than can be.
+    /// Counts an answer whose provider reported an impossible number of tokens or amount of energy.
     pub fn overstated(&self, provider: &str, model: &str, figure: &str) {
         self.overstated.with_label_values(&[provider, model, figure]).inc();
     }
 
-    /// Counts images that went before their time.
+    /// Counts images that were dropped before their expiry.
     pub fn images_gone(&self, images: usize) {
         self.images_gone.inc_by(u64::try_from(images).unwrap_or(u64::MAX));
     }
@@ -167,12 +166,12 @@ impl Metrics {
         self.kept.exported(good);
     }
 
-    /// Measures the sizes of what is stored; blocks.
+    /// Measures the stored bytes; blocks.
     pub fn measure_disk(&self, house: &House) {
         self.process.measure(house);
     }
 
-    /// Everything, in Prometheus' text format.
+    /// Returns all metrics in Prometheus' text format.
     #[must_use]
     pub fn text(&self, house: &House) -> Vec<u8> {
         self.gauge_house(house);
@@ -185,12 +184,12 @@ impl Metrics {
         text
     }
 
-    /// A provider's series that an alert waits for, before anything happened.
+    /// Creates the series of a provider that an alert reads, before their first event.
     pub(super) fn known(&self, provider: &str) {
         self.requests.known(provider);
     }
 
-    /// What is not counted but looked at when it is asked for.
+    /// Sets the gauges that are read only at a scrape.
     fn gauge_house(&self, house: &House) {
         let now = house.clock.now();
         let live = house.live();

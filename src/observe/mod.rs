@@ -1,4 +1,4 @@
-//! What is told of the house: each event once, as its log line and its metric.
+//! Telemetry of the gateway: logs each event once and counts it in its metric.
 
 pub mod batches;
 mod doors;

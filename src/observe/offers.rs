@@ -1,4 +1,4 @@
-//! How offers are, for Prometheus.
+//! Prometheus metrics of the health of offers.
 
 use super::metrics::{gauge, registered};
 use penstock_routing::Breaker;
@@ -7,20 +7,20 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-/// Their gauges.
+/// Gauges of offers.
 pub struct Offers {
     health: IntGaugeVec,
     failing: GaugeVec,
 }
 
-/// How one offer is.
+/// Health of one offer.
 pub(super) struct Standing<'a> {
     pub provider: &'a str,
     pub model: &'a str,
-    /// It has been asked since the start.
+    /// True if it had an attempt since the start.
     pub asked: bool,
-    /// It has answered since it last failed too often, or an active check has passed since: where nobody asks, that is
-    /// all there is to know.
+    /// True if it has answered since it last failed too often, or passed an active check since: without attempts there
+    /// is no other information.
     pub healthy: bool,
     pub failing: f64,
 }
@@ -43,15 +43,15 @@ impl Offers {
             health: gauge(
                 r,
                 "penstock_offer_healthy",
-                "1 if the provider's answers for the model, or its checks since, are good; 0 if each of its offers of it is ejected or on trial.",
+                "1 if the provider's answers for the model, or its checks since, succeed; 0 if all its offers of the model are ejected or on trial.",
                 &labels,
             )?,
             failing: registered(r, GaugeVec::new(failing, &labels)?)?,
         })
     }
 
-    /// A provider may offer a model under two names: one that works is enough. Told are offers that were asked, and
-    /// beside one that is not healthy the others of its model, so that an alert sees them.
+    /// Sets the gauges. A provider may offer a model under two names: one healthy offer is enough. Shown are offers
+    /// that had attempts and, for an unhealthy offer, the others of its model, so that an alert sees them.
     pub(super) fn look<'a>(&self, offers: impl Iterator<Item = Standing<'a>>) {
         let offers: Vec<Standing<'a>> = offers.collect();
         let broken: HashSet<&str> =

@@ -1,14 +1,14 @@
-//! How full the house is, for Prometheus.
+//! Prometheus metrics of admission control.
 
 use super::metrics::{counter, gauge, histogram, registered};
 use crate::house::House;
 use prometheus::{HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 use std::time::Duration;
 
-/// Seconds in a queue that is short.
+/// Bucket limits in seconds of wait; waits are short.
 const SECONDS: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0];
 
-/// Its counters and gauges.
+/// Counters and gauges of admission control.
 pub struct Overload {
     admitted: IntGauge,
     held: IntGauge,
@@ -33,28 +33,28 @@ impl Overload {
             waiting: gauge(
                 r,
                 "penstock_queue_waiting",
-                "Requests that wait for a place, by queue (house, provider; batch work at a provider included).",
+                "Requests that wait for a permit, by queue (house, provider; batch work at a provider included).",
                 &["queue"],
             )?,
             waits: histogram(
                 r,
                 "penstock_queue_wait_seconds",
-                "Time of requests that had to wait for a place, by queue; the others are not counted.",
+                "Time of requests that had to wait for a permit, by queue; the others are not counted.",
                 &SECONDS,
                 &["queue"],
             )?,
             refused: counter(
                 r,
                 "penstock_overload_refused_total",
-                "Requests refused because there was too much to do: too many waited (queue), no place came (house, \
-                 provider), too many bytes (bytes), in no hurry and in the way (batch).",
+                "Requests refused under overload: queue full (queue), wait timed out (house, \
+                 provider), too many bytes (bytes), batch line gave way to requests (batch).",
                 &["reason"],
             )?,
             panics: registered(
                 r,
                 IntCounter::new(
                     "penstock_panics_total",
-                    "Requests that ended in a mistake of the gateway's own.",
+                    "Requests that ended in a bug of the gateway.",
                 )?,
             )?,
         })

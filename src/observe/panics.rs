@@ -1,5 +1,5 @@
-//! A mistake of the gateway's own costs the request that met it, and no other.
-//! What a panic says may be somebody's text, so only its place is told.
+//! Panic handling: a bug in the gateway fails the request that met it, and no other. A panic message may contain user
+//! data, so only its source location is logged.
 
 use super::log;
 use crate::house::House;
@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-/// From now on a panic is a line of the log with the place in the program.
+/// Installs a panic hook that logs the source location.
 pub fn tell() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(|at| format!("{}:{}", at.file(), at.line())).unwrap_or_default();
@@ -19,7 +19,7 @@ pub fn tell() {
     }));
 }
 
-/// Does some work to its end; `None` if it panicked. Work that is handed over is kept twice, so it stays where it is.
+/// Runs a future until it completes; `None` if it panicked. It is pinned, because a moved future would be stored twice.
 pub async fn caught<T>(mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
         Ok(poll) => poll.map(Some),
@@ -28,10 +28,10 @@ pub async fn caught<T>(mut work: Pin<&mut impl Future<Output = T>>) -> Option<T>
     .await
 }
 
-/// Does a part of a request's work on a thread that may take its time.
+/// Runs a part of a request's work on a blocking thread.
 ///
 /// # Errors
-/// It panicked: a mistake of the gateway's own, whosever answer it was working on.
+/// Returns an internal error if the work panicked, whichever provider's answer it processed.
 pub async fn off_thread<T: Send + 'static>(
     house: &Arc<House>,
     work: impl FnOnce() -> T + Send + 'static,
@@ -45,7 +45,7 @@ pub async fn off_thread<T: Send + 'static>(
         }
     };
     spawn_blocking(work).await.map_err(|error| {
-        // Else the process is about to end, and began nothing.
+        // Otherwise the runtime is shutting down, and the work did not start.
         if error.is_panic() {
             house.metrics.panicked();
         }

@@ -1,4 +1,4 @@
-//! The process and its disk for Prometheus: build, processor time, memory, descriptors, sizes of what is stored.
+//! Prometheus metrics of the process and its disk: build, processor time, memory, descriptors, stored bytes.
 
 use super::metrics::registered;
 use crate::house::House;
@@ -54,7 +54,7 @@ impl Process {
             self.stored.with_label_values(&[kind]).set(clamped(bytes));
         }
         for (name, folder) in [("storage", storage), ("files", settings.files.path.as_path())] {
-            // The folder of the files appears with the first of them.
+            // The folder of uploaded files is created with the first file.
             let Ok(disk) = rustix::fs::statvfs(folder) else { continue };
             self.free.with_label_values(&[name]).set(clamped(disk.f_bavail.saturating_mul(disk.f_frsize)));
             self.size.with_label_values(&[name]).set(clamped(disk.f_blocks.saturating_mul(disk.f_frsize)));
@@ -66,7 +66,7 @@ fn clamped(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// Bytes of the files in a folder and in those below it. Files that vanish meanwhile count as nothing.
+/// Returns the bytes of the files in a folder and its subfolders. Files that disappear meanwhile count as zero.
 fn folder_bytes(folder: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
     let bytes = |entry: std::fs::DirEntry| match entry.metadata() {

@@ -1,6 +1,5 @@
-//! The record of one exchange: what its log line, its metrics and its bill are
-//! made from. Nothing in it was written by a client or a provider, but for the
-//! names that the client gave its request.
+//! Access record of one exchange: the source of its log line, its metrics and its bill. It contains no text of a client
+//! or a provider, except the identifiers that the client gave its request.
 
 use super::{Trace, log};
 use crate::config::settings::LogLevel;
@@ -11,26 +10,26 @@ use penstock_pricing::Charge;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The endpoint of health checks.
+/// Name of the health check endpoint.
 pub const HEALTH: &str = "health";
 
-/// How an exchange ended.
+/// Outcome of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Answered to the end.
+    /// Answered completely.
     Ok,
     /// Refused with an error of the table.
     Refused,
-    /// A stream that was begun and could not be ended well.
+    /// Stream that began and ended with an error.
     Broken,
-    /// The client left first.
+    /// Client disconnected first.
     Left,
-    /// A line of a batch that gave its seat up; it is asked again.
+    /// Line of a batch that released its permit; it is sent again.
     Yielded,
 }
 
 impl Outcome {
-    /// Its name in logs and metrics.
+    /// Returns the name in logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,20 +42,20 @@ impl Outcome {
     }
 }
 
-/// One attempt, as the log and `details.attempts` tell it.
+/// Record of one attempt, for the log and `details.attempts`.
 #[derive(Clone, Debug)]
 pub struct AttemptNote {
-    /// The provider's id.
+    /// Id of the provider.
     pub provider: Box<str>,
-    /// `ok`, or the name of its fault.
+    /// Outcome: `ok`, or the name of the fault.
     pub outcome: &'static str,
-    /// How long it took.
+    /// Duration of the attempt.
     pub took: Duration,
 }
 
 impl AttemptNote {
-    /// A line of its own at the level `debug`, for whoever looks for what went where: the request, the provider, the
-    /// model as the catalogue has it, which attempt it was, how it ended.
+    /// Writes a log line at the level `debug`, for tracing requests: the request id, the provider, the catalogue's
+    /// model id, the number of the attempt and its outcome.
     pub fn tell(&self, id: &RequestId, model: &str, number: u32) {
         if !log::wanted(LogLevel::Debug) {
             return;
@@ -77,57 +76,57 @@ impl AttemptNote {
     }
 }
 
-/// What is told of one exchange.
+/// Record of one exchange.
 #[derive(Debug)]
 pub struct Record {
-    /// Its name.
+    /// Request id.
     pub id: RequestId,
-    /// The client's own names for it.
+    /// Client identifiers of the request.
     pub trace: Option<Box<Trace>>,
-    /// The dialect of its path.
+    /// Dialect of the path.
     pub dialect: Dialect,
-    /// The endpoint's name; `unknown` before one was found.
+    /// Name of the endpoint; `unknown` before it is found.
     pub endpoint: &'static str,
-    /// Public id of its key.
+    /// Public id of the key.
     pub key: Option<Arc<str>>,
-    /// The catalogue's id of the model that was asked for, or of the fallback that answered.
+    /// Catalogue id of the requested model, or of the fallback that answered.
     pub model: Option<Box<str>>,
-    /// The flavor's name.
+    /// Name of the flavor.
     pub flavor: Option<&'static str>,
-    /// It was answered as a stream.
+    /// True if the answer was a stream.
     pub stream: bool,
-    /// HTTP status that was sent.
+    /// HTTP status sent.
     pub status: u16,
-    /// The stable code, if it was refused.
+    /// Stable error code, if it was refused.
     pub code: Option<&'static str>,
-    /// How it ended.
+    /// Outcome of the exchange.
     pub outcome: Outcome,
-    /// The attempts, in order.
+    /// Attempts, in order.
     pub attempts: Vec<AttemptNote>,
-    /// The provider that answered.
+    /// Provider that answered.
     pub provider: Option<Box<str>>,
-    /// From the head of the request to the first content token sent on.
+    /// Time from the request head to the first content token sent to the client.
     pub first_token: Option<Duration>,
     /// Time spent waiting for providers; the rest is the gateway's own.
     pub waited: Duration,
-    /// Time spent waiting for a seat.
+    /// Time spent waiting for a permit.
     pub queued: Duration,
-    /// It is a line of a batch.
+    /// True for a line of a batch.
     pub line: bool,
     /// Size of the request body.
     pub bytes_in: usize,
     /// Size of the response body.
     pub bytes_out: usize,
-    /// What was done for the answer.
+    /// Work done for the answer.
     pub done: Option<Done>,
-    /// Its footprint.
+    /// Footprint of the answer.
     pub footprint: Option<Footprint>,
-    /// Its charge.
+    /// Charge for the answer.
     pub charge: Option<Charge>,
 }
 
 impl Record {
-    /// An exchange of which nothing is known yet.
+    /// Creates an empty record.
     #[must_use]
     pub fn new(id: RequestId, dialect: Dialect) -> Self {
         Self {
@@ -156,14 +155,14 @@ impl Record {
         }
     }
 
-    /// How much of it was neither in a queue nor in an attempt. What an attempt does itself, encoding and translating,
-    /// is not told from waiting.
+    /// Returns the time spent neither in a queue nor in an attempt. The gateway's work within an attempt, encoding and
+    /// translating, is not distinguished from waiting.
     #[must_use]
     pub fn own(&self, took: Duration) -> Duration {
         took.saturating_sub(self.waited).saturating_sub(self.queued)
     }
 
-    /// It was refused.
+    /// Records a refusal.
     pub fn refused(&mut self, refusal: &Refusal) {
         let row = refusal.row();
         self.status = row.status;
@@ -171,13 +170,13 @@ impl Record {
         self.outcome = Outcome::Refused;
     }
 
-    /// A stream that had begun was ended with an error.
+    /// Records a stream that began and ended with an error.
     pub fn broke(&mut self, refusal: &Refusal) {
         self.code = Some(refusal.row().code);
         self.outcome = Outcome::Broken;
     }
 
-    /// It is over.
+    /// Records the end of the exchange.
     pub fn end(&mut self, left: bool, bytes_out: usize) {
         self.bytes_out = bytes_out;
         if left && self.outcome == Outcome::Ok {

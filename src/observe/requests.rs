@@ -1,15 +1,15 @@
-//! What became of requests and of their attempts, for Prometheus.
+//! Prometheus metrics of the outcomes of requests and their attempts.
 
 use super::Record;
 use super::metrics::{NONE, counter, histogram};
 use prometheus::{HistogramVec, IntCounterVec, Registry, Result};
 use std::time::Duration;
 
-/// Seconds inside the gateway.
+/// Bucket limits in seconds spent inside the gateway.
 const OVERHEAD: [f64; 11] =
     [0.000_025, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.05, 0.5];
 
-/// Their counters.
+/// Counters of requests and attempts.
 pub(super) struct Requests {
     ended: IntCounterVec,
     lines: IntCounterVec,
@@ -30,7 +30,7 @@ impl Requests {
             lines: counter(
                 r,
                 "penstock_batch_lines_total",
-                "Those of the requests that were lines of batches, by endpoint and outcome; yielded ones are asked again.",
+                "Requests that were lines of batches, by endpoint and outcome; yielded lines are sent again.",
                 &["endpoint", "outcome"],
             )?,
             overhead: histogram(
@@ -49,7 +49,7 @@ impl Requests {
             limited: counter(
                 r,
                 "penstock_limited_total",
-                "Requests refused by a limit or a budget, by its name and whose it is.",
+                "Requests refused by a limit or a budget, by its name and its owner.",
                 &["limit", "of"],
             )?,
         })
@@ -75,7 +75,7 @@ impl Requests {
         self.limited.with_label_values(&[limit, of]).inc();
     }
 
-    /// A provider's series that an alert waits for, before anything happened.
+    /// Creates the series of a provider that an alert reads, before their first event.
     pub(super) fn known(&self, provider: &str) {
         for outcome in ["ok", "credentials"] {
             self.attempts.with_label_values(&[provider, outcome]).inc_by(0);

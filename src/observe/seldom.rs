@@ -1,12 +1,13 @@
-//! What may happen hundreds of times a second is told once a second, with how often it has happened since.
+//! Throttled log: an event that may occur hundreds of times a second is logged once a second, with its number of
+//! occurrences.
 
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
-/// The shortest time between two lines, unless told otherwise.
+/// Default interval between two lines.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// One kind of line.
+/// Throttle of one kind of line.
 #[derive(Debug)]
 pub struct Seldom {
     pause: Duration,
@@ -20,19 +21,19 @@ struct State {
 }
 
 impl Seldom {
-    /// Nothing has happened yet.
+    /// Creates a throttle with the default interval.
     #[must_use]
     pub const fn new() -> Self {
         Self::every(PAUSE)
     }
 
-    /// The same with another shortest time between two lines.
+    /// Creates a throttle with another interval.
     #[must_use]
     pub const fn every(pause: Duration) -> Self {
         Self { pause, state: Mutex::new(State { last: None, untold: 0 }) }
     }
 
-    /// It has happened again; the line is written if it is time for one, with the number of times since the last.
+    /// Counts an occurrence. Writes the line if the interval has passed, with the number of occurrences since the last.
     pub fn tell(&self, now: Instant, line: impl FnOnce(&str)) {
         let mut state = self.state.lock();
         state.untold = state.untold.saturating_add(1);

@@ -1,5 +1,4 @@
-//! The series of one endpoint, model and provider, found once and kept, so that
-//! a request does not look each of its labels up again.
+//! Cache of metric series by endpoint, model and provider, so that a request does not look up each of its labels again.
 
 use super::Record;
 use super::metrics::{NONE, counter, histogram, registered};
@@ -12,15 +11,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Seconds, from a small embedding to a long generation.
+/// Bucket limits in seconds, from a small embedding to a long generation.
 const SECONDS: [f64; 14] =
     [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0, 600.0];
-/// Seconds a token.
+/// Bucket limits in seconds per token.
 const PER_TOKEN: [f64; 10] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 2.0];
-/// Tokens.
+/// Bucket limits in tokens.
 const TOKENS: [f64; 9] = [1.0, 16.0, 64.0, 256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0, 262_144.0];
 
-/// Powers of ten that are exact.
+/// Powers of ten that a float represents exactly.
 const SCALES: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
     1e19, 1e20, 1e21, 1e22,
@@ -44,13 +43,13 @@ pub struct Keeper {
     known: RwLock<HashMap<u64, Vec<Known>, ahash::RandomState>>,
 }
 
-/// A counter of an amount.
+/// Counter of an amount.
 type Sum = GenericCounter<AtomicF64>;
 
-/// A series with its labels: endpoint, model, provider.
+/// Series with its labels: endpoint, model, provider.
 type Known = (&'static str, Box<str>, Box<str>, Arc<Series>);
 
-/// The series of one endpoint, model and provider.
+/// Series of one endpoint, model and provider.
 pub struct Series {
     duration: Histogram,
     first_token: OnceLock<Histogram>,
@@ -68,7 +67,7 @@ pub struct Series {
 }
 
 impl Keeper {
-    /// Registers its metrics.
+    /// Registers the metrics.
     pub(super) fn new(r: &Registry) -> Result<Self> {
         let by_model = ["gen_ai_operation_name", "gen_ai_request_model", "gen_ai_provider_name"];
         let by_kind =
@@ -113,12 +112,12 @@ impl Keeper {
             water: sum("penstock_water_liters_total", "Water of answers, litres.")?,
             credits: sum("penstock_credits_total", "Credits charged.")?,
             images: sum("penstock_images_total", "Images delivered.")?,
-            audio: sum("penstock_audio_seconds_total", "Seconds of sound written down.")?,
+            audio: sum("penstock_audio_seconds_total", "Seconds of audio transcribed.")?,
             charged_kwh: sum("penstock_energy_charged_kwh_total", "Energy charged to energy wallets, kWh.")?,
             counted: counter(
                 r,
                 "penstock_usage_counted_by_gateway_total",
-                "Answers whose usage the gateway counted, because the provider reported none, or more than can be.",
+                "Answers whose usage the gateway counted, because the provider reported none, or an impossible amount.",
                 &by_provider,
             )?,
             hasher: ahash::RandomState::new(),
@@ -126,7 +125,7 @@ impl Keeper {
         })
     }
 
-    /// The series of a record.
+    /// Returns the series of a record.
     pub(super) fn of(&self, record: &Record) -> Arc<Series> {
         let model = record.model.as_deref().unwrap_or(NONE);
         let provider = record.provider.as_deref().unwrap_or(NONE);
@@ -163,7 +162,7 @@ impl Keeper {
 }
 
 impl Series {
-    /// Counts an ended exchange. A series appears with its first value: a chat model never has one of images.
+    /// Counts an ended exchange. A series appears with its first value: a chat model never has a series of images.
     pub(super) fn observe(&self, keeper: &Keeper, record: &Record, took: Duration) {
         let labels = Labels::of(record);
         self.duration.observe(took.as_secs_f64());
@@ -212,7 +211,7 @@ impl Series {
     }
 }
 
-/// Values of the labels of a record's series.
+/// Label values of a record's series.
 struct Labels<'a> {
     endpoint: &'a str,
     model: &'a str,
@@ -241,10 +240,10 @@ impl<'a> Labels<'a> {
     }
 }
 
-/// Prometheus knows floats only; the exact sums are elsewhere.
+/// Adds an amount. Prometheus has only floats; the exact sums are stored elsewhere.
 fn add(counter: &Sum, amount: rust_decimal::Decimal) {
     let float = match (i32::try_from(amount.mantissa()), SCALES.get(amount.scale() as usize)) {
-        // Both are exact, and so what they give is the nearest there is.
+        // Both are exact, so the quotient is the closest float.
         (Ok(short), Some(scale)) => f64::from(short) / scale,
         _ => amount.to_f64().unwrap_or(0.0),
     };

@@ -1,30 +1,30 @@
-//! A client's own names for its request: its trace context (W3C Trace Context, level 1), which goes on to the provider,
-//! and its `x-request-id`. Both stand in the log. What is not well-formed is left out, and lengths are bounded.
+//! Identifiers that a client gives its request: its trace context (W3C Trace Context, level 1), which is passed on to
+//! the provider, and its `x-request-id`. Both are logged. Malformed values are left out, and lengths are limited.
 
-/// Bytes of a `traceparent` of version 00.
+/// Length in bytes of a `traceparent` of version 00.
 const PARENT: usize = 55;
-/// Most bytes of a `tracestate` that are passed on: as many as the standard asks for.
+/// Limit on the bytes of a `tracestate` that are passed on: the minimum that the standard requires.
 const MOST_STATE: usize = 512;
-/// Most members of a `tracestate`.
+/// Limit on the members of a `tracestate`.
 const MOST_MEMBERS: usize = 32;
-/// Most characters of a client's `x-request-id` that are logged.
+/// Limit on the characters of a client's `x-request-id` that are logged.
 const MOST_ID: usize = 128;
-/// What keys begin with: one that was sent as an id is not logged.
+/// Prefix of API keys: a key that was sent as an id is not logged.
 const KEY: &str = "sk-svc-";
 
-/// The names of one request. At least one is there.
+/// Client identifiers of one request, at least one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// `traceparent`, in version 00.
+    /// Value of `traceparent`, in version 00.
     pub parent: Option<Box<str>>,
-    /// `tracestate`; never without a parent.
+    /// Value of `tracestate`; never without a parent.
     pub state: Option<Box<str>>,
-    /// The client's `x-request-id`, cleaned.
+    /// Client's `x-request-id`, without unsafe characters.
     pub client_id: Option<Box<str>>,
 }
 
 impl Trace {
-    /// The names in a request's headers, if there are any.
+    /// Reads the identifiers from a request's headers, if there are any.
     #[must_use]
     pub fn of<'h>(header: impl Fn(&'static str) -> Option<&'h [u8]>) -> Option<Box<Self>> {
         let parent = header("traceparent").and_then(parent);
@@ -36,15 +36,15 @@ impl Trace {
         Some(Box::new(Self { parent, state, client_id }))
     }
 
-    /// The headers that go to the provider.
+    /// Returns the headers that go to the provider.
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let parent = self.parent.as_deref().map(|value| ("traceparent", value));
         parent.into_iter().chain(self.state.as_deref().map(|value| ("tracestate", value)))
     }
 }
 
-/// A `traceparent`: version, 16 bytes of trace id, 8 of parent id and flags, in hexadecimal. One of a later version is
-/// read as far as version 00 goes, and passed on as that.
+/// Parses a `traceparent`: version, 16 bytes of trace id, 8 of parent id and flags, in hexadecimal. A later version is
+/// read up to the end of version 00, and passed on as version 00.
 fn parent(value: &[u8]) -> Option<Box<str>> {
     let text = std::str::from_utf8(value).ok()?.trim();
     let (known, more) = text.split_at_checked(PARENT)?;
@@ -62,7 +62,7 @@ fn parent(value: &[u8]) -> Option<Box<str>> {
     Some(format!("00-{trace}-{span}-{flags}").into())
 }
 
-/// A `tracestate`: members `key=value`, divided by commas. One wrong member makes all of it wrong.
+/// Parses a `tracestate`: members `key=value`, separated by commas. One invalid member makes the whole header invalid.
 fn state(value: &[u8]) -> Option<Box<str>> {
     let text = std::str::from_utf8(value).ok()?.trim();
     if text.is_empty() || text.len() > MOST_STATE || text.split(',').count() > MOST_MEMBERS {
@@ -80,7 +80,7 @@ fn state(value: &[u8]) -> Option<Box<str>> {
     text.split(',').all(is_member).then(|| text.into())
 }
 
-/// An id with nothing in it that a log might stumble over.
+/// Filters the characters of an id that are safe in a log.
 fn client_id(value: &[u8]) -> Option<Box<str>> {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@~".contains(byte);
     let text: String = value.iter().copied().filter(is_plain).take(MOST_ID).map(char::from).collect();

@@ -1,4 +1,5 @@
-//! What a thread has to do: how many connections, for what share of its time it is busy, and how many may leave it.
+//! Load of a worker thread: number of connections, share of time it is busy, and number of connections that may move
+//! away.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -6,40 +7,40 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-/// How often a thread that has connections looks at the time, and at its load. Whoever sets an alarm that is earlier
-/// than all others of its thread pays for a system call; none of a request's alarms is earlier than this.
+/// Interval at which a thread with connections measures its load. A timer that is earlier than all others of its thread
+/// costs a system call; no timer of a request is earlier than this.
 const TICK: Duration = Duration::from_millis(100);
-/// All of a thread's time: shares of it are thousandths.
+/// Full share of a thread's time: shares are in thousandths.
 const WHOLE: u32 = 1_000;
-/// The share of its time for which a thread may be busy and still be given connections before another.
+/// Busy share up to which a thread gets connections before another thread.
 const EASY: u32 = 500;
-/// Busy for more than this, it lets connections go …
+/// Busy share above which a thread gives connections away …
 const CROWDED: u32 = 850;
-/// … to one that is busy for so much less.
+/// … to a thread whose busy share is lower by this much.
 const APART: u32 = 300;
-/// Connections that a thread may have more than another while it is not busy. They may all be busy at once later, and
-/// a connection leaves only between two requests.
+/// Maximum excess of connections over the least loaded thread, while the thread is not busy. They may all become busy
+/// at once later, and a connection moves only between two requests.
 const FEW: usize = 64;
-/// Of its connections a crowded thread lets one of so many go in a tick.
+/// Divisor of the connections that an overloaded thread gives away in a tick.
 const SHARE: usize = 8;
 
-/// A thread, as others see it.
+/// Worker thread, as seen by the others.
 pub(super) struct Worker {
     pub(super) handle: Handle,
     pub(super) load: Load,
 }
 
-/// All of them.
+/// All worker threads.
 pub(super) type Workers = Arc<[Worker]>;
 
 #[derive(Default)]
 pub(super) struct Load {
-    /// Connections.
+    /// Number of connections.
     pub(super) open: AtomicUsize,
     first: Notify,
-    /// Its share of the last tick.
+    /// Busy share in the last tick.
     pub(super) busy: AtomicU32,
-    /// Connections that may still leave in this tick.
+    /// Number of connections that may still move away in this tick.
     leave: AtomicUsize,
 }
 
@@ -52,9 +53,9 @@ impl Load {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// Whether there is a connection left to let go.
+    /// Returns true if a connection may move away, and counts it.
     fn let_go(&self) -> bool {
-        // Hardly ever more than a look.
+        // Usually only a load.
         self.leave.load(Ordering::Relaxed) > 0
             && self
                 .leave
@@ -62,27 +63,27 @@ impl Load {
                 .is_ok()
     }
 
-    /// What it is told at the end of a tick: its share, and that of the calmest other thread.
+    /// Records a tick: the own busy share, and that of the least busy other thread.
     pub(super) fn measured(&self, busy: u32, calmest: u32) {
         self.busy.store(busy, Ordering::Relaxed);
-        // One alone would be as crowded elsewhere.
+        // A single connection would overload the other thread as much.
         let crowded = busy > CROWDED && calmest + APART <= busy && self.open() > 1;
         self.leave.store(if crowded { (self.open() / SHARE).max(1) } else { 0 }, Ordering::Relaxed);
     }
 }
 
-/// The thread that has the fewest connections.
+/// Returns the thread with the fewest connections.
 pub(super) fn emptiest(workers: &[Worker]) -> usize {
     let all = workers.iter().enumerate();
     all.min_by_key(|(_, worker)| (worker.load.open(), worker.load.busy())).map_or(0, |(place, _)| place)
 }
 
-/// Where one of the connections of a thread goes on instead, if it may leave.
+/// Returns the thread to which one connection of a thread should move, if it may.
 pub(super) fn leave(workers: &[Worker], own: usize) -> Option<usize> {
     let load = workers.get(own).map(|worker| &worker.load).filter(|load| load.let_go())?;
     let others = workers.iter().enumerate().filter(|(place, _)| *place != own);
     let (to, calm) = others.min_by_key(|(_, worker)| (worker.load.busy(), worker.load.open()))?;
-    // Others may have gone there since it was measured: what each brings counts at once.
+    // Other connections may have moved there since the measurement: their expected load is added at once.
     if calm.load.busy() + APART > load.busy() {
         return None;
     }
@@ -91,14 +92,14 @@ pub(super) fn leave(workers: &[Worker], own: usize) -> Option<usize> {
     Some(to)
 }
 
-/// The first thread that has time, as long as it has few more connections than others; else the emptiest.
+/// Returns the first thread that is not busy, as long as it has few more connections than others; else the emptiest.
 pub(super) fn first_with_time(workers: &[Worker]) -> usize {
     let least = workers.iter().map(|worker| worker.load.open()).min().unwrap_or_default();
     let has_time = |worker: &Worker| worker.load.busy() < EASY && worker.load.open() < least + FEW;
     workers.iter().position(has_time).unwrap_or_else(|| emptiest(workers))
 }
 
-/// Measures a thread's load on itself, each tick while it has connections; never ends.
+/// Measures the load of the own thread, each tick while it has connections; never ends.
 pub(super) async fn watch(workers: Workers, own: usize) {
     let Some(Worker { handle, load }) = workers.get(own) else { return };
     let metrics = handle.metrics();
@@ -124,7 +125,7 @@ pub(super) async fn watch(workers: Workers, own: usize) {
     }
 }
 
-/// One connection of a thread.
+/// Guard that counts a connection of a thread.
 pub(super) struct Counted {
     pub(super) workers: Workers,
     pub(super) at: usize,

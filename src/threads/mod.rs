@@ -1,12 +1,10 @@
-//! The threads that serve requests. Each has a scheduler of its own: a connection
-//! stays on its thread, with the connections to providers that it uses, so that
-//! nothing wakes another processor in the course of a request.
+//! Worker threads that serve requests. Each has a runtime of its own: a connection stays on its thread, with the
+//! connections to providers that it uses, so that a request wakes no other processor.
 //!
-//! Few threads with much to do need less time for it than many with little: each
-//! finds more done when it looks, and what else runs on the machine is left a
-//! processor. So connections that can move are given to the first thread until it
-//! is half busy, and leave it, between two requests, when it is busy most of the
-//! time and another is not (`load.rs` has the figures). Others are dealt out evenly.
+//! Few busy threads need less time than many idle ones: each finds more work done at each wake-up, and a processor is
+//! left for other programs. So connections that can move go to the first thread until it is half busy, and leave it,
+//! between two requests, when it is busy most of the time and another is not (`load.rs` has the figures). Other
+//! connections are distributed evenly.
 
 mod load;
 mod task;
@@ -19,18 +17,18 @@ pub use task::ease;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
-/// Threads at work; they end, and what runs on them, when this is dropped.
+/// Running worker threads; dropping this ends them, with the tasks on them.
 pub struct Threads {
     workers: Workers,
-    /// Dropped to end them.
+    /// Senders whose drop ends the threads.
     _ends: Vec<oneshot::Sender<()>>,
 }
 
 impl Threads {
-    /// Starts so many, at least one.
+    /// Starts `count` threads, at least one.
     ///
     /// # Errors
-    /// The system has no thread to give.
+    /// Returns the error of the system if a thread cannot be created.
     pub fn start(count: usize) -> io::Result<Self> {
         Self::watched(count, load::watch)
     }
@@ -49,13 +47,13 @@ impl Threads {
         Ok(Self { workers, _ends: ends })
     }
 
-    /// Connections that are open.
+    /// Returns the number of open connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.workers.iter().map(|worker| worker.load.open()).sum()
     }
 
-    /// Runs a connection to its end on the thread that has the fewest.
+    /// Runs a connection until it closes, on the thread with the fewest connections.
     pub fn serve<F>(&self, connection: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -63,7 +61,7 @@ impl Threads {
         task::run(&self.workers, load::emptiest(&self.workers), Box::pin(connection));
     }
 
-    /// Runs a connection to its end that can move, see [`ease`]: on the first thread that has time for it.
+    /// Runs a connection that can move, see [`ease`], until it closes: on the first thread that is not busy.
     pub fn gather<F>(&self, connection: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -72,7 +70,7 @@ impl Threads {
     }
 }
 
-/// Starts one; what ends it when dropped.
+/// Starts one thread; dropping the sender ends it.
 fn begin<W>(
     runtime: Runtime,
     workers: Workers,
@@ -91,7 +89,7 @@ where
                 () = watch(workers, own) => {}
             }
         });
-        // What still blocks is not waited for.
+        // Blocking tasks are not awaited.
         runtime.shutdown_background();
     })?;
     Ok(end)

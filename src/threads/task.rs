@@ -1,4 +1,4 @@
-//! A connection at work on a thread, which may go on on another between two requests.
+//! Task of a connection on a worker thread, which may move to another thread between two requests.
 
 use super::load::{Counted, Workers, leave};
 use crate::clock;
@@ -8,28 +8,28 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 thread_local! {
-    /// The thread's place among all.
+    /// Index of this thread among all workers.
     static OWN: OnceCell<(Workers, usize)> = const { OnceCell::new() };
     static AT_WORK: Cell<AtWork> = const { Cell::new(AtWork::Other) };
 }
 
-/// What this thread is at.
+/// Current activity of the thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AtWork {
-    /// No connection.
+    /// Something other than a connection.
     Other,
     Connection,
-    /// A connection that goes on on this one.
+    /// Connection that moves to the thread with this index.
     Leaving(usize),
 }
 
-/// This thread is one of those that serve.
+/// Registers this thread as a worker.
 pub(super) fn register(workers: &Workers, own: usize) {
     OWN.with(|place| place.set((workers.clone(), own)).ok());
 }
 
-/// A connection leaves its thread here, if that has more to do than others: it goes on on another one, where its
-/// socket has to be taken up anew. Whether it did. To be awaited by the connection's own task.
+/// Moves the connection to another thread if its own is busier; its socket must then be registered again. Returns true
+/// if it has moved. Must be awaited by the connection's own task.
 pub async fn ease() -> bool {
     if AT_WORK.get() != AtWork::Connection {
         return false;
@@ -50,14 +50,14 @@ pub async fn ease() -> bool {
     true
 }
 
-/// A connection, the clock held for it whenever it goes on.
+/// Task of a connection, with the clock held at each poll.
 struct Task<F> {
-    // Boxed: a future that is handed another keeps it twice. It moves as it is.
+    // Boxed: a future that is moved into another would be stored twice. The box moves as it is.
     connection: Option<Pin<Box<F>>>,
     counted: Counted,
 }
 
-/// Lets a connection run on a thread.
+/// Spawns a connection on a thread.
 pub(super) fn run<F>(workers: &Workers, at: usize, connection: Pin<Box<F>>)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -89,11 +89,11 @@ where
     }
 }
 
-/// Tells again what the thread was at before, also when the connection panics.
+/// Guard that restores the previous activity of the thread, also when the connection panics.
 struct Restore(AtWork);
 
 impl Restore {
-    /// What it was at until now.
+    /// Returns the activity at the end of the poll.
     fn end(self) -> AtWork {
         AT_WORK.get()
     }

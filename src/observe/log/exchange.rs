@@ -1,4 +1,4 @@
-//! The line of an ended exchange: who asked for what, who answered, what it took and what it cost.
+//! Log line of an ended exchange: key, model, provider, times, usage and cost.
 
 use super::line::Line;
 use super::wanted;
@@ -7,9 +7,9 @@ use crate::observe::{HEALTH, Record};
 use penstock_contract::Done;
 use std::time::Duration;
 
-/// The line of an ended exchange.
+/// Writes the log line of an ended exchange.
 pub fn exchange(record: &Record, took: Duration) {
-    // Load balancers ask every second.
+    // Load balancers send a health check every second.
     let is_check = record.endpoint == HEALTH && record.status == 200;
     let level = if is_check { LogLevel::Debug } else { LogLevel::Info };
     if !wanted(level) {

@@ -1,4 +1,4 @@
-//! A line in the making: one JSON object, or `key=value`, whatever a value holds.
+//! Builder of a log line: one JSON object, or `key=value` pairs, safe for any value.
 
 use super::{KEPT, writer};
 use crate::config::settings::{LogFormat, LogLevel};
@@ -6,24 +6,24 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Bytes that most lines fit in.
+/// Capacity in bytes that fits most lines.
 const USUAL: usize = 512;
 
 thread_local! {
-    /// A second and its text.
+    /// Current second and its text.
     static SECOND: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
-    /// What the thread's last line was made in, for the next.
+    /// Buffer of the thread's last line, reused for the next.
     static MADE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 static JSON: AtomicBool = AtomicBool::new(true);
 
-/// Sets the shape of the lines that follow.
+/// Sets the format of the following lines.
 pub(super) fn shape(format: LogFormat) {
     JSON.store(format == LogFormat::Json, Ordering::Relaxed);
 }
 
-/// A line in the making.
+/// Log line under construction.
 pub(super) struct Line {
     text: Vec<u8>,
     json: bool,
@@ -51,7 +51,7 @@ impl Line {
         line
     }
 
-    /// In RFC 3339 with milliseconds, UTC. Each thread writes a second's text once.
+    /// Adds the time in RFC 3339 with milliseconds, UTC. Each thread formats a second once.
     fn time(&mut self, since: Duration) {
         SECOND.with_borrow_mut(|(of, text)| {
             if *of != since.as_secs() || text.is_empty() {
@@ -65,14 +65,14 @@ impl Line {
         self.text.extend_from_slice(if self.json { b"Z\"" } else { b"Z" });
     }
 
-    /// A member: its key, and a value between these marks.
+    /// Adds a member: its key, and a value with or without quotes.
     fn put(&mut self, key: &str, quoted: bool, value: &[u8]) {
         let (before, between, quote): (&[u8], &[u8], &[u8]) = match (self.json, quoted) {
             (true, true) => (b",\"", b"\":\"", b"\""),
             (true, false) => (b",\"", b"\":", b""),
             (false, _) => (b" ", b"=", b""),
         };
-        // The first has nothing before it.
+        // The first member has no separator.
         let before = before.get(usize::from(self.text.len() <= 1)..).unwrap_or_default();
         self.text.reserve(key.len() + value.len() + 8);
         for part in [before, key.as_bytes(), between, value, quote] {
@@ -80,14 +80,14 @@ impl Line {
         }
     }
 
-    /// A name of ours.
+    /// Adds a constant name that needs no escaping.
     pub(super) fn name(&mut self, key: &str, value: &'static str) {
         self.put(key, true, value.as_bytes());
     }
 
-    /// Values are names of the operator's; whatever else comes is made harmless.
+    /// Adds an operator's name; unsafe characters are replaced.
     pub(super) fn text(&mut self, key: &str, value: &str) {
-        // To the end, whatever is found: so it is done for many bytes at once.
+        // Scans to the end without an early exit, so that many bytes are checked at once.
         let plain =
             value.bytes().fold(true, |plain, b| plain & b.is_ascii_graphic() & (b != b'"') & (b != b'\\'));
         if plain {

@@ -1,7 +1,6 @@
-//! Lines on standard error, one for each event, without a prompt, a completion
-//! or a key. Lines are gathered in one place and written by a thread of their
-//! own, so that a slow terminal never slows a request; when it cannot keep up,
-//! lines are dropped and their number is told.
+//! Log on standard error, one line per event, without prompts, completions or keys. Lines are collected in a buffer and
+//! written by a thread of their own, so that a slow terminal never slows a request; if the thread cannot keep up, lines
+//! are dropped and their number is logged.
 
 mod exchange;
 mod line;
@@ -14,41 +13,41 @@ use crate::config::settings::{Log, LogLevel};
 use line::Line;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Bytes that buffers keep once they are empty.
+/// Capacity that empty buffers retain, in bytes.
 const KEPT: usize = 64 * 1024;
 
 static LEVEL: AtomicU8 = AtomicU8::new(LogLevel::Info as u8);
 
-/// Sets level and shape.
+/// Sets level and format.
 pub fn set(log: Log) {
     LEVEL.store(log.level as u8, Ordering::Relaxed);
     line::shape(log.format);
 }
 
-/// The level of ordinary lines.
+/// Returns the level of ordinary lines.
 #[must_use]
 pub const fn info() -> LogLevel {
     LogLevel::Info
 }
 
-/// The level of lines that somebody may want to know of.
+/// Returns the level of warnings.
 #[must_use]
 pub const fn warn() -> LogLevel {
     LogLevel::Warn
 }
 
-/// The level of lines that need somebody.
+/// Returns the level of errors that need an operator.
 #[must_use]
 pub const fn error() -> LogLevel {
     LogLevel::Error
 }
 
-/// Whether a line of this level is written.
+/// Returns true if lines of this level are written.
 pub(super) fn wanted(level: LogLevel) -> bool {
     level as u8 <= LEVEL.load(Ordering::Relaxed)
 }
 
-/// A line about the house itself.
+/// Writes a line about the gateway itself.
 pub fn event(level: LogLevel, name: &str, members: &[(&str, &str)]) {
     if !wanted(level) {
         return;

@@ -1,6 +1,6 @@
-//! Lines wait in memory, and a thread of their own writes them. It is started with the first line; where the system has
-//! no thread to give, that is told, each line is written by whoever made it, who waits for the terminal then, and the
-//! next line tries again.
+//! Writer thread of the log: lines wait in a buffer until it writes them. The thread is started with the first line. If
+//! the system cannot create it, this is logged, each line is written by its own thread, which then waits for the
+//! terminal, and the next line tries again.
 
 use super::KEPT;
 use super::line::Line;
@@ -9,36 +9,36 @@ use parking_lot::{Condvar, Mutex};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-/// Bytes of lines that may wait for the writer.
+/// Limit on the bytes of lines that wait for the writer.
 const MOST: usize = 4 << 20;
-/// How long lines are gathered.
+/// Time for which lines are collected.
 const GATHERING: Duration = Duration::from_millis(100);
-/// How long the end of the process waits for its last lines.
+/// Time that the end of the process waits for the last lines.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 static WAITING: Mutex<Waiting> = Mutex::new(Waiting::NOTHING);
-/// Something is there for the writer, or it is to write at once.
+/// Signals new lines, or a flush, to the writer.
 static NEWS: Condvar = Condvar::new();
-/// The writer has written all there was.
+/// Signals that the writer has written all lines.
 static DONE: Condvar = Condvar::new();
 
-/// The thread that writes.
+/// State of the writer thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Writer {
     Unstarted,
-    /// The system had none, and that was told.
+    /// The system could not create it, and this was logged.
     Refused,
     Runs,
 }
 
-/// What waits for the writer.
+/// Buffer of lines for the writer.
 struct Waiting {
     text: Vec<u8>,
-    /// Lines that found no room.
+    /// Number of lines dropped because the buffer was full.
     dropped: u64,
-    /// The writer sleeps until somebody wakes it.
+    /// True if the writer sleeps until it is notified.
     idle: bool,
-    /// Somebody waits until all is written.
+    /// True if a flush waits for all lines.
     hurried: bool,
     writing: bool,
     writer: Writer,
@@ -54,7 +54,7 @@ impl Waiting {
         writer: Writer::Unstarted,
     };
 
-    /// Takes a line, or counts it where there is no room; whether the writer is to be woken.
+    /// Adds a line, or counts it as dropped if the buffer is full; returns true if the writer must be notified.
     fn take(&mut self, line: &[u8]) -> bool {
         if self.text.len() + line.len() > MOST {
             self.dropped += 1;
@@ -64,7 +64,7 @@ impl Waiting {
         std::mem::take(&mut self.idle)
     }
 
-    /// Whether there is a thread that writes, or one could be started now.
+    /// Returns true if the writer thread runs or could be started now.
     fn has_writer(&mut self, start: impl FnOnce() -> io::Result<()>) -> bool {
         if self.writer == Writer::Runs {
             return true;
@@ -82,14 +82,14 @@ impl Waiting {
         self.writer == Writer::Runs
     }
 
-    /// Writes without the thread.
+    /// Writes the buffer without the thread.
     fn write(&mut self, out: &mut impl Write) {
         out.write_all(&self.text).ok();
         self.text.clear();
     }
 }
 
-/// Waits until the lines so far are written; for the end of the process.
+/// Waits until the lines so far are written; called at the end of the process.
 pub fn flush() {
     let until = Instant::now() + PATIENCE;
     let mut waiting = WAITING.lock();
@@ -102,7 +102,7 @@ pub fn flush() {
     }
 }
 
-/// Hands a line over.
+/// Passes a line to the writer.
 pub(super) fn send(line: &[u8]) {
     let mut waiting = WAITING.lock();
     let wake = waiting.take(line);
@@ -119,7 +119,7 @@ fn start() -> io::Result<()> {
     std::thread::Builder::new().name("log".to_owned()).spawn(write_lines).map(drop)
 }
 
-/// Writes what waits, all at once.
+/// Writes all waiting lines, in a loop.
 fn write_lines() {
     let mut text = Vec::new();
     let mut waiting = WAITING.lock();
@@ -144,7 +144,7 @@ fn write_lines() {
         text.shrink_to(KEPT);
         waiting = WAITING.lock();
         waiting.writing = false;
-        // A rest lets many lines become one write, and spares a thread's waking for each.
+        // The pause combines many lines into one write, and saves a wake-up for each line.
         if !waiting.hurried {
             NEWS.wait_for(&mut waiting, GATHERING);
         }
