@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn an_estimate_near_the_end_of_a_window_takes_nothing_from_the_answer() {
-        // A short prompt: what an estimate is too high by is little beside the room.
+        // A short prompt: the error of the estimate is small compared to the window.
         assert_eq!(room_of(32_768, 2_400, Method::Estimate, 64_000), Some((30_368, None)));
         // 83,695, 87,347 and 88,717 tokens by the tokenizer.
         assert_eq!(room_of(131_072, 124_905, Method::Estimate, 32_000), Some((32_000, Some(6_167))));

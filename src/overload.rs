@@ -63,11 +63,11 @@ pub struct Place {
 /// Current load of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Requests at work.
+    /// Number of requests in flight.
     pub requests: usize,
-    /// Bytes they hold.
+    /// Bytes held by requests.
     pub bytes: usize,
-    /// Requests that wait.
+    /// Number of requests that wait.
     pub waiting: usize,
 }
 
@@ -295,7 +295,7 @@ mod tests {
             let turn = house.enter(&account, 0, WAIT);
             tokio::pin!(turn);
             assert!(timeout(Duration::from_millis(1), turn.as_mut()).await.is_err());
-            // Handed over, and never taken.
+            // Sent, and never received.
             drop(first);
             assert_eq!(house.standing().requests, 1);
         }

@@ -198,7 +198,7 @@ impl Drop for Waiting<'_> {
             desk.requests.leave(self.account, self.number);
         }
         drop(desk);
-        // A permit that was handed over is dropped with the channel; none is from here on.
+        // A permit that was already sent is dropped with the channel; none is sent after the close.
         self.hand.close();
     }
 }
@@ -214,7 +214,7 @@ mod tests {
         name.into()
     }
 
-    /// Somebody who waits for a permit.
+    /// Task that waits for a permit.
     fn wanted(
         permits: &Arc<CountingPermits>,
         whose: &str,
@@ -245,7 +245,7 @@ mod tests {
         drop(own.remove(0).await.unwrap().unwrap());
         let theirs = theirs.await.unwrap().unwrap();
         assert_eq!(permits.standing(), (1, 9), "one of its own was before it, not ten");
-        // It goes on longer than they wait.
+        // The count takes longer than they wait.
         for one in own {
             assert_eq!(one.await.unwrap().err(), Some(Why::House));
         }
@@ -279,7 +279,7 @@ mod tests {
         let (gone, line) = (wanted(&permits, "b", WAIT), wanted(&permits, "c", None));
         until_waiting(&permits, 2).await;
         drop(first);
-        // Handed over, and never taken.
+        // Sent, and never received.
         gone.abort();
         drop(line.await.unwrap().unwrap());
         assert!(gone.await.is_err());
