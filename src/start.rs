@@ -95,7 +95,7 @@ pub fn simulate(options: simulate::Options) -> Result<(), String> {
         descriptors::raise();
         let mut signals = Signals::listen()?;
         let server = simulate::Server::start(options).await?;
-        say(&format!("A simulated provider answers at http://{}/v1 (control: /control).\n", server.address))?;
+        say(&format!("A simulated provider listens at http://{}/v1 (control: /control).\n", server.address))?;
         signals.stop().await;
         server.stop().await;
         Ok(())

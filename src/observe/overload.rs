@@ -52,10 +52,7 @@ impl Overload {
             )?,
             panics: registered(
                 r,
-                IntCounter::new(
-                    "penstock_panics_total",
-                    "Requests that ended in a bug of the gateway.",
-                )?,
+                IntCounter::new("penstock_panics_total", "Requests that ended in a bug of the gateway.")?,
             )?,
         })
     }
