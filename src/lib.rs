@@ -23,7 +23,7 @@
 //! | [`gate`] | limits and budgets of a key and its account: reserved before, settled after |
 //! | [`intake`] | multipart forms with a file, streamed to the spool |
 //! | [`count`] | token counts, if a context window might be exceeded |
-//! | [`upstream`] | providers: offer pools on Pingora's load balancer, health checks, routes, concurrency limits, prices |
+//! | [`upstream`] | offer pools on Pingora's load balancer, health checks, routes, concurrency limits, prices |
 //! | [`descriptors`] | file descriptor limit of the process |
 //! | [`civil`] | formats of dates and times |
 //! | [`buffers`] | pool of buffers for large bodies |

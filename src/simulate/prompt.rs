@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// Tokens of the markers of a turn.
+/// Tokens of the markers of a message.
 const TURN: u64 = 4;
 /// Bytes of a simulated token.
 const TOKEN: u64 = 4;
@@ -23,7 +23,7 @@ pub(super) struct Prompt {
     pub tokens: u64,
     /// Number of tokens in the prefix cache.
     pub cached: u64,
-    /// Hash of the turns and tools.
+    /// Hash of the messages and tools.
     pub hash: u64,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Measures tools and turns, in this order, and stores their prefixes.
+    /// Measures tools and messages, in this order, and stores their prefixes.
     pub(super) fn weigh(&self, tools: &[Value], turns: &[&Value]) -> Prompt {
         let mut prompt = Prompt::default();
         let mut known = self.known.lock();
@@ -78,7 +78,7 @@ fn add(value: &Value, prompt: &mut Prompt) {
             for (name, one) in all {
                 prompt.hash = fold(prompt.hash, name.as_bytes());
                 match (name.as_str(), one) {
-                    // Names of types and roles belong to the turn's markers; `data` is base64.
+                    // Names of types and roles belong to the message's markers; `data` is base64.
                     ("type" | "role" | "id" | "data", Value::String(text)) => {
                         prompt.hash = fold(prompt.hash, text.as_bytes());
                         prompt.tokens += if name == "data" { MEDIUM } else { 0 };

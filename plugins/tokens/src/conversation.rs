@@ -18,7 +18,7 @@ use std::fmt;
 /// Prompt of a chat or messages request.
 #[derive(Clone, Default, PartialEq)]
 pub struct Conversation {
-    /// Turns, oldest first, with leading system turns.
+    /// Messages, oldest first, with leading system messages.
     pub turns: Vec<Turn>,
     /// Functions that the model may call.
     pub tools: Vec<Tool>,
@@ -26,28 +26,28 @@ pub struct Conversation {
     pub effort: Option<Effort>,
     /// Further variables for the chat template (`chat_template_kwargs`).
     pub arguments: Map<String, Value>,
-    /// True if the last turn is the model's own and has to be continued (prefill).
+    /// True if the last message is the model's own and has to be continued (prefill).
     pub continues: bool,
     /// Seconds since 1970 (UTC), for templates that write the date. 0 when not set.
     pub unix_seconds: i64,
 }
 
-/// Turn of a conversation.
+/// Message of a conversation.
 #[derive(Clone, Default, PartialEq)]
 pub struct Turn {
     /// Role of the speaker.
     pub role: Role,
-    /// Content of the turn, in order.
+    /// Content of the message, in order.
     pub parts: Vec<Part>,
     /// True if the client sent a list of parts, not a string.
     pub listed: bool,
-    /// Reasoning text of an assistant turn.
+    /// Reasoning text of an assistant message.
     pub reasoning: Option<String>,
-    /// Calls of an assistant turn.
+    /// Calls of an assistant message.
     pub calls: Vec<Call>,
-    /// Id of the call that a tool turn answers.
+    /// Id of the call that a tool message answers.
     pub answers: Option<String>,
-    /// Name of the speaker, or of the function of a tool turn if it is known.
+    /// Name of the speaker, or of the function of a tool message if it is known.
     pub name: Option<String>,
 }
 
@@ -78,7 +78,7 @@ impl Role {
     }
 }
 
-/// Part of a turn.
+/// Part of a message.
 #[derive(Clone, PartialEq)]
 pub enum Part {
     /// Text part.
@@ -160,8 +160,8 @@ impl Conversation {
         chat::read(body)
     }
 
-    /// Parses the body of a messages request (`max_tokens` is not needed). Tool results precede the rest of their turn,
-    /// as providers get them.
+    /// Parses the body of a messages request (`max_tokens` is not needed). Tool results precede the rest of their
+    /// message, as providers get them.
     ///
     /// # Errors
     /// Returns an error if the body is not JSON, or a field of the prompt has the wrong type.
@@ -201,13 +201,13 @@ impl Conversation {
 }
 
 impl Turn {
-    /// Creates a turn of plain text.
+    /// Creates a message of plain text.
     #[must_use]
     pub fn text(role: Role, text: impl Into<String>) -> Self {
         Self { role, parts: vec![Part::Text(text.into())], ..Self::default() }
     }
 
-    /// Joins the texts of the turn.
+    /// Joins the texts of the message.
     pub(crate) fn joined(&self, separator: &str) -> String {
         let mut out = String::new();
         for (at, text) in self.texts().enumerate() {
@@ -219,7 +219,7 @@ impl Turn {
         out
     }
 
-    /// Returns the texts of the turn.
+    /// Returns the texts of the message.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             Part::Text(text) => Some(text.as_str()),

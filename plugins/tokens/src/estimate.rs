@@ -27,9 +27,9 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 /// Weights of the tokens: four bits per token, the even one low; 15 means its bytes. See `assets/README.md`.
 static WEIGHTS: &[u8] = include_bytes!("../assets/o200k.weights");
 
-/// Tokens that templates add around a conversation: begin, default system text, dates, the next turn.
+/// Tokens that templates add around a conversation: begin, default system text, dates, the next message.
 const FRAME: u64 = 128;
-/// Tokens that templates add around a turn.
+/// Tokens that templates add around a message.
 const TURN: u64 = 12;
 /// Tokens that templates add around a call.
 const CALL: u64 = 24;

@@ -4,12 +4,12 @@
 //! Mapping of a request:
 //!
 //! - the system message is the library's own (identity, cut-off, date, effort, channels);
-//! - leading system turns are the developer's instructions, tools its `functions` namespace; without both there is no
-//!   developer message. Later system turns are developer messages of their text;
-//! - reasoning goes to `analysis`, text to `final` (`commentary` in a turn with calls), each call to
+//! - leading system messages are the developer's instructions, tools its `functions` namespace; without both there is
+//!   no developer message. Later system messages are developer messages of their text;
+//! - reasoning goes to `analysis`, text to `final` (`commentary` in a message with calls), each call to
 //!   `functions.<name>`, each result comes back from it;
 //! - if the last assistant message is in `final`, reasoning before the first `final` message is dropped;
-//! - the prompt ends with `<|start|>assistant`, or with the turn to be continued.
+//! - the prompt ends with `<|start|>assistant`, or with the message to be continued.
 
 mod schema;
 

@@ -1,8 +1,8 @@
 //! Chat templates: Jinja, as `transformers` renders it.
 //!
 //! Promises: the prompt that an engine builds from the same messages and tools. If a template refuses a conversation,
-//! it gets the fallback forms that gateways use: later system turns as user turns, then also the first. A system text
-//! never silently disappears from the count.
+//! it gets the fallback forms that gateways use: later system messages as user messages, then also the first. A system
+//! text never silently disappears from the count.
 
 mod fold;
 mod json;
@@ -28,12 +28,12 @@ thread_local! {
     static NOW: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Limit on the instructions of a rendering: some 200 for each of 100 000 turns, and two seconds of work at most.
+/// Limit on the instructions of a rendering: some 200 for each of 100 000 messages, and two seconds of work at most.
 const FUEL: u64 = 20_000_000;
-/// Limit on the bytes that a template copies by appending each system text to those before it, as some do: turns times
-/// bytes …
+/// Limit on the bytes that a template copies by appending each system text to those before it, as some do: messages
+/// times bytes …
 const SYSTEM_COPIES: u64 = 1 << 30;
-/// … and the same for all turns, if a template does it with those.
+/// … and the same for all messages, if a template does it with those.
 const COPIES: u64 = 32 << 30;
 
 /// Reason for which there is no prompt.
@@ -191,7 +191,7 @@ impl Template {
     }
 }
 
-/// Returns true if a template that appends turn after turn to one text would copy too many bytes.
+/// Returns true if a template that appends message after message to one text would copy too many bytes.
 fn is_too_large(turns: &[Turn]) -> bool {
     let copies = |system: bool| {
         let turns = turns.iter().filter(|turn| !system || turn.role == Role::System);

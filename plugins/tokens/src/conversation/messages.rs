@@ -75,7 +75,7 @@ fn function(value: Value, path: &str) -> Result<Tool, ReadError> {
     Ok(Tool { name, description, parameters, strict })
 }
 
-/// Converts one message into turns: first its tool results, then the rest.
+/// Splits one message into its tool results and the rest, in this order.
 fn message_turns(message: Value, path: &str, turns: &mut Vec<Turn>) -> Result<(), ReadError> {
     let mut map = object(message, path)?;
     let role = match take_text(&mut map, "role", path)?.as_deref() {
@@ -109,7 +109,7 @@ fn message_turns(message: Value, path: &str, turns: &mut Vec<Turn>) -> Result<()
     Ok(())
 }
 
-/// Merges consecutive turns of one speaker, which are one turn in this dialect.
+/// Merges consecutive messages of one speaker, as this dialect does.
 fn merge(turns: &mut Vec<Turn>, turn: Turn) {
     match turns.last_mut() {
         Some(last) if last.role == turn.role => {

@@ -19,8 +19,8 @@ impl ReadError {
 }
 
 /// Limit on the sum of the depths of all JSON values in a body that is parsed. Real prompts have a few values for each
-/// turn and tool, at depths of three to eight; values in great numbers or at great depth take many times their bytes in
-/// memory, and indentation in the tools section of a prompt.
+/// message and tool, at depths of three to eight; values in great numbers or at great depth take many times their bytes
+/// in memory, and indentation in the tools section of a prompt.
 const MOST_DEPTHS: u64 = 1 << 20;
 
 /// Returns true if a body can be parsed in memory of a few times its size. Checks brackets and commas only.

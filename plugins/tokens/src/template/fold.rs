@@ -8,13 +8,13 @@ use std::borrow::Cow;
 pub(super) enum Fold {
     /// No change.
     None,
-    /// System turns after the leading ones become user turns, and neighbours of one role are merged.
+    /// System messages after the leading ones become user messages, and neighbours of one role are merged.
     Later,
-    /// All system turns become user turns.
+    /// All system messages become user messages.
     All,
 }
 
-/// Returns the changed turns; `None` if nothing changes, so that another attempt would fail as well.
+/// Returns the changed messages; `None` if nothing changes, so that another attempt would fail as well.
 pub(super) fn folded(turns: &[Turn], fold: Fold) -> Option<Cow<'_, [Turn]>> {
     if fold == Fold::None {
         return Some(Cow::Borrowed(turns));
