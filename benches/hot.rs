@@ -19,7 +19,7 @@ use penstock_annotate::{Cost, Grid, Impact, Provenance, Served, Site};
 use penstock_contract::{Abilities, Ask, Dialect, Done, Kind, Out, Target, Usage};
 use penstock_dialect::translator;
 use penstock_footprint::{EnergyCard, METHODOLOGY, Place, Prepared, Work, boundary_name, grid};
-use penstock_pricing::{BilledWork, PaymentSource, Tariff, charge};
+use penstock_pricing::{BilledWork, PaymentSource, Tariff, compute_charge};
 use penstock_routing::{BALANCED, Candidate, ECO, SPEED, plan, price_hint};
 use penstock_storage::ledger::LedgerStore;
 use penstock_tokens::{Conversation, Counter};

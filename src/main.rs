@@ -1,11 +1,10 @@
-//! The binary: everything is in the library.
+//! Binary of the gateway: all code is in the library.
 
 use std::process::ExitCode;
 
-/// A request makes some hundred small allocations on one thread: this allocator
-/// keeps them apart by thread and size, where the system's takes twice the time.
-/// What is free goes back to the system after a second (`.cargo/config.toml`), so
-/// that a burst of requests is not remembered.
+/// Allocator of the process. A request makes some hundred small allocations on one thread: jemalloc separates them by
+/// thread and size, and takes half the time of the system's allocator. Free memory returns to the system after a second
+/// (`.cargo/config.toml`), so that a burst of requests does not stay resident.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -1,5 +1,4 @@
-//! What is said to a request: simulated tokens, a pure function of the provider's
-//! name, the seeds and the prompt.
+//! Simulated answers as tokens: a pure function of the provider's name, the seeds and the prompt.
 
 use super::ask::{Ask, Form};
 use super::schema;
@@ -7,49 +6,49 @@ use super::text::{self, Draw, crumbs, fold, words};
 use super::tools::{self, Invocation};
 use serde_json::json;
 
-/// Tokens of an answer that is not bounded: at least this many, and up to [`SPREAD`] more.
+/// Minimum number of tokens of an answer without a limit; it has up to [`SPREAD`] more.
 const LEAST: usize = 24;
 const SPREAD: u64 = 72;
-/// Tokens of reasoning.
+/// Number of reasoning tokens.
 const THOUGHT: usize = 16;
-/// Most tokens that are ever made for one answer.
+/// Limit on the tokens of one answer.
 const MOST: usize = 1 << 18;
 
-/// Why an answer ended.
+/// Finish reason of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Finish {
-    /// It had nothing more to say.
+    /// End of the text.
     Stop,
-    /// This stop string came up.
+    /// Stop string that occurred.
     Sequence(String),
-    /// The bound of its length.
+    /// Limit on the length.
     Length,
-    /// It calls tools.
+    /// Tool calls.
     Calls,
 }
 
-/// One answer in tokens.
+/// Tokens of one answer.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
-    /// Reasoning.
+    /// Reasoning tokens.
     pub reasoning: Vec<String>,
-    /// Text.
+    /// Text tokens.
     pub text: Vec<String>,
-    /// Calls of tools.
+    /// Tool calls.
     pub calls: Vec<Invocation>,
-    /// Why it ended.
+    /// Finish reason.
     pub finish: Finish,
 }
 
 impl Answer {
-    /// Tokens of it all.
+    /// Returns the total number of tokens.
     pub(super) fn tokens(&self) -> u64 {
         let arguments: usize = self.calls.iter().map(|call| call.arguments.len()).sum();
         (self.reasoning.len() + self.text.len() + arguments) as u64
     }
 }
 
-/// All answers to a request.
+/// Returns all answers to a request.
 pub(super) fn answers(ask: &Ask, name: &str, seed: u64) -> Vec<Answer> {
     let base = fold(fold(ask.prompt.hash, &seed.to_le_bytes()), &ask.seed.to_le_bytes());
     (0..ask.n as u64).map(|index| answer(ask, name, Draw::new(base.wrapping_add(index)))).collect()
@@ -90,8 +89,8 @@ fn written(ask: &Ask, name: &str, draw: &mut Draw, wanted: usize) -> Vec<String>
     }
 }
 
-/// The rest of an answer that was begun: word for word if it is this provider's own, else as many words
-/// fewer as it has already.
+/// Returns the rest of an answer that was begun: the exact continuation if the beginning is this provider's own, else
+/// the answer without as many words as were given.
 fn continued(whole: &[String], begun: &str, before: usize, name: &str) -> Vec<String> {
     let text = whole.concat();
     let rest = match text.strip_prefix(begun) {
@@ -101,7 +100,7 @@ fn continued(whole: &[String], begun: &str, before: usize, name: &str) -> Vec<St
     if rest.is_empty() { words(&format!(" (The simulation by {name} ends here.)")) } else { rest }
 }
 
-/// Cuts the text before the first stop string; tells which one it was.
+/// Cuts the text before the first stop string, and returns that string.
 fn cut_at_stop(text: &mut Vec<String>, stops: &[String]) -> Option<String> {
     let whole = text.concat();
     let found =
@@ -111,7 +110,7 @@ fn cut_at_stop(text: &mut Vec<String>, stops: &[String]) -> Option<String> {
     Some(stop.clone())
 }
 
-/// Bounds an answer to so many tokens, in the order they are said.
+/// Truncates an answer to `most` tokens, in their order in the answer.
 fn shorten(answer: &mut Answer, most: usize) {
     if answer.tokens() <= most as u64 {
         return;

@@ -1,4 +1,4 @@
-//! What a request asks for, in either dialect.
+//! Parsed request, in either dialect.
 
 mod chat;
 mod messages;
@@ -7,7 +7,7 @@ use super::prompt::{Memory, Prompt};
 use super::tools::{Choice, Tool};
 use serde_json::Value;
 
-/// The form of an answer's text.
+/// Format of an answer's text.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Form {
     /// Sentences.
@@ -19,71 +19,71 @@ pub(super) enum Form {
     Schema(Value),
 }
 
-/// A request, whatever dialect it came in.
+/// Request in a form independent of its dialect.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ask {
-    /// The model's name as asked, behaviour left out.
+    /// Model name without its suffix.
     pub model: String,
-    /// Behaviour that the model's name asks for: what follows its first `#`.
+    /// Suffix of the model name: the part after its first `#`.
     pub suffix: Option<String>,
-    /// Whether the answer is a stream.
+    /// True if the answer is a stream.
     pub stream: bool,
-    /// Whether a stream tells its usage (chat).
+    /// True if a stream reports its usage (chat).
     pub usage: bool,
     /// Number of answers, at least one.
     pub n: usize,
-    /// Most tokens of one answer.
+    /// Maximum number of tokens of one answer.
     pub most: Option<usize>,
-    /// Least tokens of one answer.
+    /// Minimum number of tokens of one answer.
     pub least: usize,
-    /// Goes on until [`Ask::most`], whatever it has to say.
+    /// True if the answer continues until [`Ask::most`].
     pub endless: bool,
     /// Strings that end an answer.
     pub stops: Vec<String>,
-    /// The seed of the request.
+    /// Seed of the request.
     pub seed: u64,
-    /// Whether it reasons first.
+    /// True if the answer begins with reasoning.
     pub reasons: bool,
-    /// Alternatives to tell with each token's probability.
+    /// Number of alternatives reported with each token's probability.
     pub logprobs: Option<usize>,
-    /// The form of the text.
+    /// Format of the text.
     pub form: Form,
-    /// The tools.
+    /// Declared tools.
     pub tools: Vec<Tool>,
-    /// Their use.
+    /// Tool choice.
     pub choice: Choice,
-    /// Whether several may be called at once.
+    /// True if several tools may be called at once.
     pub parallel: bool,
-    /// The last words of the user; empty after a tool's result.
+    /// Last words of the user; empty after a tool's result.
     pub asked: String,
-    /// The beginning of an answer that is to be continued.
+    /// Beginning of an answer to be continued.
     pub begun: Option<String>,
-    /// What the prompt weighs.
+    /// Token counts and hash of the prompt.
     pub prompt: Prompt,
 }
 
-/// A request that is none: a sentence, and the field that is wrong.
+/// Parse error of a request: a sentence, and the invalid field.
 #[derive(Debug)]
 pub(super) struct Wrong {
-    /// What is wrong.
+    /// Description of the mistake.
     pub message: String,
-    /// Where.
+    /// Name of the invalid field.
     pub field: Option<&'static str>,
 }
 
 impl Ask {
-    /// Reads a chat completions request.
+    /// Parses a chat completions request.
     pub(super) fn chat(body: &[u8], memory: &Memory) -> Result<Self, Wrong> {
         chat::read(body, memory)
     }
 
-    /// Reads a native messages request; `max_tokens` may be absent when only tokens are counted.
+    /// Parses a native messages request; `max_tokens` may be absent if only tokens are counted.
     pub(super) fn messages(body: &[u8], memory: &Memory, counts: bool) -> Result<Self, Wrong> {
         messages::read(body, memory, counts)
     }
 }
 
-/// A model's name and the behaviour behind its first `#`.
+/// Splits a model name at its first `#`.
 fn split(model: &str) -> (String, Option<String>) {
     match model.split_once('#') {
         Some((name, suffix)) => (name.to_owned(), Some(suffix.to_owned())),
@@ -91,7 +91,7 @@ fn split(model: &str) -> (String, Option<String>) {
     }
 }
 
-/// Whether a model of this name reasons unless it is told not to.
+/// Returns true if a model of this name reasons by default.
 fn reasoner(model: &str) -> bool {
     let model = model.to_lowercase();
     ["thinking", "reason", "gpt-oss", "deepseek-r1", "qwq", "magistral"]
@@ -99,7 +99,7 @@ fn reasoner(model: &str) -> bool {
         .any(|word| model.contains(word))
 }
 
-/// The text of a message's content: the string, or its text parts.
+/// Returns the text of a message's content: the string, or its text parts.
 fn words_of(content: Option<&Value>) -> String {
     match content {
         Some(Value::String(text)) => text.clone(),

@@ -1,4 +1,4 @@
-//! The chat completions dialect as vLLM-like engines speak it.
+//! Writer of the chat completions dialect, in the format of vLLM-like engines.
 
 use super::answer::{Answer, Finish};
 use super::ask::Ask;
@@ -6,10 +6,10 @@ use super::shaping::{Event, Kind, Voice};
 use super::tools::Invocation;
 use serde_json::{Map, Value, json};
 
-/// When every simulated answer was made: the same request gets the same bytes.
+/// Creation time of every simulated answer: the same request gets the same bytes.
 pub(super) const CREATED: u64 = 1_763_650_000;
 
-/// Usage of all answers together.
+/// Returns the usage of all answers together.
 fn usage(ask: &Ask, answers: &[Answer]) -> Value {
     let completion: u64 = answers.iter().map(Answer::tokens).sum();
     let reasoning: usize = answers.iter().map(|answer| answer.reasoning.len()).sum();
@@ -35,7 +35,7 @@ fn reason(finish: &Finish, voice: Voice) -> Value {
     }
 }
 
-/// The stop string that was met: vLLM's own member.
+/// Returns the stop string that occurred: vLLM's own member.
 fn met(finish: &Finish) -> Value {
     match finish {
         Finish::Sequence(stop) => json!(stop),
@@ -43,7 +43,7 @@ fn met(finish: &Finish) -> Value {
     }
 }
 
-/// The whole answer.
+/// Writes an unstreamed answer.
 pub(super) fn plain(ask: &Ask, answers: &[Answer], voice: Voice) -> String {
     let choices: Vec<Value> =
         answers.iter().enumerate().map(|(index, one)| choice(ask, index, one, voice)).collect();
@@ -93,7 +93,7 @@ fn whole_call(call: &Invocation) -> Value {
     })
 }
 
-/// Made-up probabilities: the token's own, and `top` that are less likely.
+/// Returns invented probabilities: the token's own, and `top` that are less likely.
 fn logprob(token: &str, top: usize) -> Value {
     let likely = -0.01 * f64::from(u32::try_from(token.len() % 64).unwrap_or(0)) - 0.01;
     let rank = |rank: usize| {
@@ -105,7 +105,7 @@ fn logprob(token: &str, top: usize) -> Value {
     json!({ "token": token, "logprob": likely, "bytes": token.as_bytes(), "top_logprobs": alternatives })
 }
 
-/// The answer in events: a role for each choice, tokens, reasons of the end, usage where it was asked for.
+/// Writes the answer as events: a role for each choice, tokens, finish reasons, usage if requested.
 pub(super) fn stream(ask: &Ask, answers: &[Answer], voice: Voice) -> Vec<Event> {
     let writer = Writer::new(ask);
     let mut events = Vec::new();
@@ -118,7 +118,7 @@ pub(super) fn stream(ask: &Ask, answers: &[Answer], voice: Voice) -> Vec<Event> 
         .enumerate()
         .map(|(index, answer)| writer.deltas(ask, index, answer, voice).into_iter())
         .collect();
-    // Choices are made at the same time, a token each.
+    // Choices are generated concurrently, one token each.
     loop {
         let before = events.len();
         for list in &mut lists {
@@ -139,7 +139,7 @@ pub(super) fn stream(ask: &Ask, answers: &[Answer], voice: Voice) -> Vec<Event> 
 }
 
 struct Writer {
-    /// The members that all chunks begin with.
+    /// Members that all chunks begin with.
     start: String,
 }
 
@@ -198,7 +198,7 @@ impl Writer {
     }
 }
 
-/// The name first, then the arguments in pieces; with `repeats` everything in every piece.
+/// Returns the name first, then the arguments in pieces; with `repeats` all fields in every piece.
 fn call_deltas(at: usize, call: &Invocation, repeats: bool) -> Vec<Value> {
     let first = json!({
         "index": at, "id": call.id, "type": "function", "function": { "name": call.name, "arguments": "" },

@@ -1,4 +1,4 @@
-//! The other side of a simulated provider: what tests switch and what they read.
+//! Control interface of a simulated provider: tests set faults and read counters here.
 
 use super::fault::Fault;
 use super::head::Request;
@@ -13,78 +13,78 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Calls that are remembered, and bytes of their bodies.
+/// Limits on stored calls, and on the bytes of their bodies.
 const REMEMBERED: usize = 64;
 const REMEMBERED_BYTES: usize = 64 << 20;
-/// Bytes of a body in the control endpoint's answer.
+/// Bytes of a body shown in the answer of the control endpoint.
 const SHOWN: usize = 64 << 10;
 
-/// What has happened. Calls of the control endpoint do not count.
+/// Counters of a simulated provider. Requests to the control endpoint do not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Requests that were read.
+    /// Number of requests that were read.
     pub calls: u64,
-    /// Those by path.
+    /// Number of requests by path.
     pub by_path: BTreeMap<String, u64>,
-    /// Those that generate tokens.
+    /// Number of requests that generate tokens.
     pub generations: u64,
-    /// Requests in hand.
+    /// Number of requests in flight.
     pub open: u64,
-    /// The most there were at once.
+    /// Maximum number of concurrent requests.
     pub most_open: u64,
-    /// Answered to the end.
+    /// Number of requests answered completely.
     pub finished: u64,
-    /// Broken off by a fault.
+    /// Number of requests cut off by a fault.
     pub cut: u64,
-    /// Left by the client before the end.
+    /// Number of requests whose client disconnected before the end.
     pub cancelled: u64,
-    /// Waiting in a fault until the client leaves or [`Control::release`] is called.
+    /// Number of requests that wait in a fault until the client disconnects or [`Control::release`] is called.
     pub held: u64,
-    /// Connections that were accepted.
+    /// Number of accepted connections.
     pub connections: u64,
 }
 
-/// One request.
+/// Recorded request.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Its method.
+    /// Method of the request.
     pub method: String,
-    /// Its path, query included.
+    /// Path with its query.
     pub path: String,
-    /// Whether it came over HTTP/2.
+    /// True if the request came over HTTP/2.
     pub h2: bool,
-    /// Its headers.
+    /// Headers of the request.
     pub headers: HeaderMap,
-    /// Its body.
+    /// Body of the request.
     pub body: Bytes,
 }
 
 impl Call {
-    /// The body as JSON; `null` if it is none.
+    /// Parses the body as JSON; `null` if it is invalid.
     #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
-    /// Value of a header, if it is text.
+    /// Returns the value of a header, if it is text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 }
 
-/// How a request ended.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Answered to the end.
+    /// Answered completely.
     Finished,
-    /// Broken off by a fault.
+    /// Cut off by a fault.
     Cut,
-    /// Left by the client.
+    /// Client disconnected.
     Gone,
 }
 
-/// Handle on a provider in this process. Clones are the same one.
+/// Handle on a provider in this process. Clones share its state.
 #[derive(Clone, Debug)]
 pub struct Control {
     shared: Arc<Shared>,
@@ -119,18 +119,17 @@ impl Control {
         }
     }
 
-    /// Adds a rule behind the others. A call takes the first rule with `times` that fits, and every
-    /// standing rule that fits.
+    /// Appends a rule. A call takes the first matching rule with `times`, and every matching permanent rule.
     pub fn fault(&self, rule: impl Into<Rule>) {
         self.shared.state.lock().rules.push(rule.into());
     }
 
-    /// Forgets all rules.
+    /// Removes all rules.
     pub fn clear(&self) {
         self.shared.state.lock().rules.clear();
     }
 
-    /// Forgets counters and calls; what is open stays counted.
+    /// Resets counters and recorded calls; requests in flight stay counted.
     pub fn forget(&self) {
         let mut state = self.shared.state.lock();
         let Counts { open, held, .. } = state.counts;
@@ -139,35 +138,35 @@ impl Control {
         state.bytes = 0;
     }
 
-    /// Lets everything that waits in a fault go on.
+    /// Lets all requests that wait in a fault continue.
     pub fn release(&self) {
         self.shared.released.send_replace(());
     }
 
-    /// Changes the pace of calls to come: delay of the first token, tokens a second (0: all at once).
+    /// Changes the pace of later calls: delay of the first token, tokens per second (0: all at once).
     pub fn pace(&self, first_token: Duration, tokens_per_second: f64) {
         self.shared.state.lock().pace = Pace::new(first_token, tokens_per_second);
     }
 
-    /// What has happened.
+    /// Returns the counters.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.shared.state.lock().counts.clone()
     }
 
-    /// The last requests, the oldest first: 64 of them, and at most 64 MiB of bodies.
+    /// Returns the last requests, the oldest first: 64 of them, and at most 64 MiB of bodies.
     #[must_use]
     pub fn calls(&self) -> Vec<Call> {
         self.shared.state.lock().calls.iter().cloned().collect()
     }
 
-    /// The last request.
+    /// Returns the last request.
     #[must_use]
     pub fn last(&self) -> Option<Call> {
         self.shared.state.lock().calls.back().cloned()
     }
 
-    /// Waits until the counters are so.
+    /// Waits until the counters satisfy a condition.
     pub async fn until(&self, so: impl Fn(&Counts) -> bool) -> Counts {
         let mut changed = self.shared.changed.subscribe();
         loop {
@@ -189,7 +188,7 @@ impl Control {
         self.change(|counts| counts.connections += 1);
     }
 
-    /// Counts a request in.
+    /// Counts a request as in flight.
     pub(super) fn begin(&self, request: &Request, generates: bool) -> Open {
         let mut state = self.shared.state.lock();
         let counts = &mut state.counts;
@@ -197,7 +196,7 @@ impl Control {
         counts.generations += u64::from(generates);
         counts.open += 1;
         counts.most_open = counts.most_open.max(counts.open);
-        // Paths are the client's: as many as that are counted, the others together.
+        // Paths come from the client: a limited number is counted separately, the others together.
         let path = if counts.by_path.len() < REMEMBERED { request.route() } else { "*" };
         match counts.by_path.get_mut(path) {
             Some(count) => *count += 1,
@@ -214,7 +213,7 @@ impl Control {
         Open { control: self.clone(), outcome: Outcome::Gone }
     }
 
-    /// The faults of this call.
+    /// Returns the faults of this call.
     pub(super) fn faults(&self, path: &str, generates: bool, model: &str) -> Vec<Fault> {
         let mut state = self.shared.state.lock();
         let mut faults = Vec::new();
@@ -242,8 +241,8 @@ impl Control {
         self.shared.changed.send_replace(());
     }
 
-    /// Reads an order of the control endpoint: a rule, a list of rules, or an object with any of `rules`,
-    /// `clear`, `forget`, `release` and `pace` (`first_token_ms`, `tokens_per_second`).
+    /// Executes a command of the control endpoint: a rule, a list of rules, or an object with any of `rules`, `clear`,
+    /// `forget`, `release` and `pace` (`first_token_ms`, `tokens_per_second`).
     pub(super) fn order(&self, order: Value) -> Result<(), String> {
         let rules = match order {
             Value::Array(rules) => rules,
@@ -274,7 +273,7 @@ impl Control {
         Ok(())
     }
 
-    /// The counters and the last calls; of headers the names only, they may hold secrets.
+    /// Returns the counters and the last calls; only the names of headers, because values may be secrets.
     pub(super) fn report(&self) -> Value {
         let state = self.shared.state.lock();
         let counts = &state.counts;
@@ -297,10 +296,10 @@ fn shown(call: &Call) -> Value {
     })
 }
 
-/// A request in hand; counted out when dropped.
+/// Guard of a request in flight, counted out on drop.
 pub(super) struct Open {
     control: Control,
-    /// How it ended; [`Outcome::Gone`] until it is known.
+    /// Outcome of the request; [`Outcome::Gone`] until it is known.
     pub outcome: Outcome,
 }
 

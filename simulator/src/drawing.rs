@@ -1,5 +1,5 @@
-//! Simulated drawings: real PNG files in bands of colour, the same for the same
-//! seed and prompt. Nothing on them shows what was asked.
+//! Simulated images: valid PNG files in bands of colour, the same for the same seed and prompt. They do not show what
+//! the prompt describes.
 
 use super::ask::Wrong;
 use super::text::{Draw, fold};
@@ -10,17 +10,17 @@ use flate2::{Compression, Crc};
 use serde_json::{Value, json};
 use std::io::Write;
 
-/// The longest side that is drawn.
+/// Longest side of an image, in pixels.
 const MOST: u32 = 4096;
-/// Pixels of a tile's side.
+/// Side of a tile in pixels.
 const TILE: u32 = 32;
 
-/// What is to be drawn.
+/// Image generation request.
 #[derive(Debug)]
 pub(super) struct Wish {
-    /// The model, its suffix included.
+    /// Model name with its suffix.
     pub model: String,
-    /// The same for the same prompt.
+    /// Hash of the prompt.
     pub hash: u64,
     count: u64,
     width: u32,
@@ -28,7 +28,7 @@ pub(super) struct Wish {
     base64: bool,
 }
 
-/// Reads a request of the usual shape: `size`, or `width` and `height`.
+/// Reads a request of the usual form: `size`, or `width` and `height`.
 pub(super) fn read(body: &[u8]) -> Result<Wish, Wrong> {
     let body: Value = serde_json::from_slice(body)?;
     let wrong = |message: &str, field| Wrong { message: message.to_owned(), field: Some(field) };
@@ -60,7 +60,7 @@ pub(super) fn read(body: &[u8]) -> Result<Wish, Wrong> {
 }
 
 impl Wish {
-    /// The answer; images by address are at this host.
+    /// Returns the answer; image URLs have this host.
     pub(super) fn answer(&self, seed: u64, host: &str) -> Value {
         let one = |index: u64| {
             let seed = fold(self.hash, &seed.wrapping_add(index).to_le_bytes());
@@ -75,7 +75,7 @@ impl Wish {
     }
 }
 
-/// The image that [`Wish::answer`] named by its address.
+/// Returns the image of a URL from [`Wish::answer`].
 pub(super) fn at(path: &str) -> Option<Vec<u8>> {
     let (size, name) = path.strip_prefix("/simulated-images/")?.split_once('/')?;
     let (width, height) = size.split_once('x')?;
@@ -84,7 +84,7 @@ pub(super) fn at(path: &str) -> Option<Vec<u8>> {
     Some(png(side(width)?, side(height)?, seed))
 }
 
-/// A PNG file with a palette: tiles of colours that run from corner to corner.
+/// Encodes a PNG file with a palette: diagonal tiles of colours.
 fn png(width: u32, height: u32, seed: u64) -> Vec<u8> {
     let mut draw = Draw::new(seed);
     let [red, green, blue] = [(); 3].map(|()| (draw.below(256) as u8, draw.below(3) as u8 + 1));
@@ -96,7 +96,7 @@ fn png(width: u32, height: u32, seed: u64) -> Vec<u8> {
     let mut row = Vec::with_capacity(width as usize + 1);
     for y in 0..height {
         row.clear();
-        // No filter: rows of a tile are equal, which is all the compression needs.
+        // No filter: the rows of a tile are equal, so they compress well.
         row.push(0);
         row.extend((0..width).map(|x| ((x / TILE) * slant + (y / TILE) * twist) as u8));
         // Writing to memory does not fail.

@@ -1,18 +1,18 @@
-//! Measured energy, in the forms of those who tell it.
+//! Measured energy in the formats of several vendors.
 
 use super::fault::Energy;
 use serde_json::{Value, json};
 
-/// Where measured energy goes.
+/// Part of an answer that reports measured energy.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Told {
-    /// A member of the last object: name and value.
+    /// Member of the last object: name and value.
     Member(&'static str, Value),
-    /// A comment before the end of a stream.
+    /// Comment before the end of a stream.
     Comment(String),
 }
 
-/// So many joules as this vendor tells them in a stream or a plain answer.
+/// Formats an energy in joules as this vendor reports it in a stream or a plain answer.
 pub(super) fn told(shape: Energy, joules: f64, stream: bool) -> Told {
     match shape {
         Energy::Greenpt => Told::Member(
@@ -40,7 +40,7 @@ fn object(joules: f64) -> Value {
     })
 }
 
-/// Adds a member to the end of a JSON object's text.
+/// Appends a member to the text of a JSON object.
 pub(super) fn append(object: &mut String, name: &str, value: &Value) {
     if object.pop() == Some('}') {
         object.push_str(&format!(",\"{name}\":{value}}}"));

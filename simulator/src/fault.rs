@@ -1,150 +1,150 @@
-//! What a simulated provider can do wrong, and how it is written in JSON.
+//! Faults of a simulated provider, and their JSON format.
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// One way to answer otherwise than a good provider. In JSON the name is the member `fault`, in snake
-/// case: `{"fault":"stall","after":3}`. `after` counts tokens; a plain answer breaks in its middle.
+/// Deviation from a good answer. In JSON the name is the member `fault`, in snake case: `{"fault":"stall","after":3}`.
+/// `after` counts tokens; a plain answer breaks in its middle.
 ///
-/// Faults that answer by themselves (a status, a refusal …) come before those that shape a good answer.
-/// What waits ([`Silent`](Fault::Silent), [`Stall`](Fault::Stall)) does so until the client leaves or
+/// Faults that replace the answer (a status, a refusal …) take precedence over those that change a good answer. Faults
+/// that wait ([`Silent`](Fault::Silent), [`Stall`](Fault::Stall)) do so until the client disconnects or
 /// [`Control::release`](super::Control::release) is called.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "fault", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Fault {
-    /// An error answer.
+    /// Error answer.
     Status {
-        /// Its status.
+        /// Status code.
         #[serde(default = "internal_error")]
         status: u16,
         /// Value of `Retry-After`: seconds, or a date.
         #[serde(default)]
         retry_after: Option<Later>,
-        /// Its body; `None`: the engine's usual one.
+        /// Body; `None`: the engine's usual one.
         #[serde(default)]
         body: Option<String>,
     },
-    /// Reads the request and closes without a byte.
+    /// Reads the request and closes without sending a byte.
     CutBeforeHead {},
     /// Sends the head and closes.
     CutAfterHead {},
     /// Reads the request and sends nothing.
     Silent {},
-    /// Sends the first token later by so many milliseconds.
+    /// Delays the first token by a number of milliseconds.
     SlowFirstToken {
-        /// Milliseconds.
+        /// Delay in milliseconds.
         ms: u64,
     },
-    /// Sends a stream's head at once, then so many tokens, then nothing.
+    /// Sends a stream's head at once, then a number of tokens, then nothing.
     Stall {
-        /// Tokens before.
+        /// Number of tokens before the stall.
         #[serde(default)]
         after: u32,
     },
-    /// Closes in the middle.
+    /// Closes the connection in the middle of the answer.
     Cut {
-        /// Tokens before.
+        /// Number of tokens before the close.
         #[serde(default)]
         after: u32,
     },
-    /// Puts an event in that is broken JSON.
+    /// Inserts an event with invalid JSON.
     Malformed {
-        /// Tokens before.
+        /// Number of tokens before the event.
         #[serde(default)]
         after: u32,
     },
-    /// Ends a good answer with an error event, the status being 200.
+    /// Ends a good answer with an error event, although the status is 200.
     ErrorEvent {
-        /// Tokens before.
+        /// Number of tokens before the event.
         #[serde(default)]
         after: u32,
-        /// The error's sentence.
+        /// Error message.
         #[serde(default = "in_band")]
         message: String,
     },
-    /// Leaves `[DONE]` or `message_stop` out.
+    /// Omits `[DONE]` or `message_stop`.
     NoDone {},
-    /// Leaves the usage out.
+    /// Omits the usage.
     NoUsage {},
-    /// Leaves the reason of the end out.
+    /// Omits the finish reason.
     NoFinish {},
-    /// Compresses although nobody asked for it.
+    /// Compresses the answer although the request does not accept it.
     Gzip {},
     /// Ends lines with CRLF.
     Crlf {},
-    /// Puts comments between events.
+    /// Inserts comments between events.
     Comments {},
-    /// Sends so many bytes at a time.
+    /// Sends a number of bytes at a time.
     Split {
-        /// Bytes, at least 1.
+        /// Number of bytes, at least 1.
         #[serde(default = "one")]
         bytes: usize,
     },
-    /// Sends so many events at a time.
+    /// Sends a number of events at a time.
     Merge {
-        /// Events, at least 1.
+        /// Number of events, at least 1.
         #[serde(default = "many")]
         events: usize,
     },
     /// Refuses the content, status 400.
     Refusal {
-        /// Whose words.
+        /// Format of the error.
         #[serde(default)]
         shape: Shape,
     },
-    /// Says that the prompt is longer than the context window, status 400.
+    /// Reports that the prompt is longer than the context window, status 400.
     Overflow {
-        /// Whose words.
+        /// Format of the error.
         #[serde(default)]
         shape: Shape,
     },
     /// Sends another content type with a good answer.
     ContentType {
-        /// The header's value.
+        /// Value of the header.
         value: String,
     },
     /// Sends an HTML page, as a proxy in front of a provider does.
     Html {
-        /// Its status.
+        /// Status code.
         #[serde(default = "bad_gateway")]
         status: u16,
     },
-    /// Sends the head a byte at a time (HTTP/1.1).
+    /// Sends the head one byte at a time (HTTP/1.1).
     DripHead {
         /// Milliseconds between two bytes.
         ms: u64,
     },
-    /// Puts a content event of so many bytes in front of the others.
+    /// Inserts a content event of a number of bytes before the others.
     Huge {
         /// Bytes of its text.
         bytes: usize,
     },
-    /// Tells measured energy.
+    /// Reports measured energy.
     Energy {
-        /// Whose form.
+        /// Format of the report.
         #[serde(default)]
         shape: Energy,
-        /// How much, in joules.
+        /// Energy in joules.
         #[serde(default = "joules")]
         joules: f64,
     },
-    /// Sends reasoning as `reasoning`, as vLLM does now, instead of `reasoning_content`.
+    /// Sends reasoning as `reasoning`, as current vLLM does, instead of `reasoning_content`.
     ReasoningField {},
     /// Repeats a tool's name, its id and null fields in every piece of a call.
     RepeatedToolFields {},
 }
 
-/// A `Retry-After`: a number of seconds or any text.
+/// Value of `Retry-After`: a number of seconds or any text.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum Later {
     /// Seconds.
     Seconds(u64),
-    /// As written.
+    /// Literal text.
     Text(String),
 }
 
-/// Whose words an error is in.
+/// Format of an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
@@ -153,13 +153,13 @@ pub enum Shape {
     Vllm,
     /// llama.cpp's server.
     LlamaCpp,
-    /// The chat completions vendor's, which many imitate.
+    /// Format of the chat completions vendor, which many imitate.
     Generic,
-    /// The messages vendor's.
+    /// Format of the messages vendor.
     Messages,
 }
 
-/// Whose form measured energy is in.
+/// Format of measured energy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Energy {
@@ -173,7 +173,7 @@ pub enum Energy {
 }
 
 impl Fault {
-    /// An error answer of this status with the engine's usual body.
+    /// Creates an error answer with this status and the engine's usual body.
     #[must_use]
     pub fn status(status: u16) -> Self {
         Self::Status { status, retry_after: None, body: None }
@@ -182,7 +182,7 @@ impl Fault {
     /// Reads a fault from its JSON object.
     ///
     /// # Errors
-    /// One sentence: an unknown name, an unknown member, a wrong type.
+    /// Returns one sentence: an unknown name, an unknown member, a wrong type.
     pub fn read(value: Value) -> Result<Self, String> {
         serde_json::from_value(value).map_err(|error| format!("This fault cannot be read: {error}."))
     }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand: requests read whole, answers written byte by byte where a fault wants it.
+//! HTTP/1.1 server: buffered requests, responses written byte by byte if a fault requires it.
 
 use super::control::Outcome;
 use super::head::{MOST_BODY, Request};
@@ -12,13 +12,13 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::sleep;
 
-/// Largest head, most headers.
+/// Limits on the bytes of a head and on its headers.
 const MOST_HEAD: usize = 64 << 10;
 const MOST_HEADERS: usize = 128;
-/// Bytes of pipelined requests that wait.
+/// Limit on the bytes of pipelined requests.
 const MOST_AHEAD: usize = 1 << 20;
 
-/// Serves a connection until either side ends it.
+/// Serves a connection until either side closes it.
 pub(super) async fn serve<S>(stream: S, provider: &Provider)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
@@ -33,12 +33,12 @@ where
     line.stream.shutdown().await.ok();
 }
 
-/// One connection.
+/// Connection of a client.
 struct H1<S> {
     stream: S,
-    /// Bytes that were read and not used.
+    /// Bytes that were read and not yet parsed.
     ahead: BytesMut,
-    /// Bytes to write in front of `body`.
+    /// Bytes to write before `body`.
     out: Vec<u8>,
     /// Bytes of the body to write.
     body: Vec<u8>,
@@ -49,7 +49,7 @@ fn broken(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// A head that was read.
+/// Parsed request head.
 struct Begun {
     request: Request,
     keep: bool,
@@ -59,7 +59,7 @@ struct Begun {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> H1<S> {
-    /// Reads the next request, and whether another may follow. `None`: the client is done.
+    /// Reads the next request, and whether another may follow. `None`: the client has closed.
     async fn read(&mut self) -> io::Result<Option<(Request, bool)>> {
         let mut begun = loop {
             if let Some((length, begun)) = parse(&self.ahead)? {
@@ -117,7 +117,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> H1<S> {
         }
     }
 
-    /// A line of a chunked body without its end.
+    /// Reads a line of a chunked body without its end.
     async fn text_line(&mut self) -> io::Result<String> {
         loop {
             if let Some(at) = self.ahead.windows(2).position(|two| two == b"\r\n") {
@@ -145,7 +145,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> H1<S> {
     }
 }
 
-/// Reads a head, if it is there as a whole: its length and what it says.
+/// Parses a head if it is complete; returns its length and its content.
 fn parse(bytes: &[u8]) -> io::Result<Option<(usize, Begun)>> {
     let mut found = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut head = httparse::Request::new(&mut found);
@@ -233,7 +233,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Line for H1<S> {
     }
 
     async fn cut(&mut self) {
-        // The connection is closed by its loop.
+        // The connection loop closes the connection.
     }
 
     async fn gone(&mut self) {

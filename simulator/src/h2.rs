@@ -1,4 +1,4 @@
-//! HTTP/2: a task for each stream of a connection.
+//! HTTP/2 server: one task for each stream of a connection.
 
 use super::head::{MOST_BODY, Request};
 use super::line::Line;
@@ -16,12 +16,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// Windows that no test waits for.
+/// Flow control windows large enough to block no test.
 const STREAM_WINDOW: u32 = 8 << 20;
 const CONNECTION_WINDOW: u32 = 64 << 20;
 const STREAMS: u32 = 1024;
 
-/// Serves a connection until either side ends it.
+/// Serves a connection until either side closes it.
 pub(super) async fn serve<S>(stream: S, provider: Arc<Provider>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -63,11 +63,11 @@ async fn read(incoming: &mut RecvStream) -> Option<Bytes> {
     Some(body.freeze())
 }
 
-/// One stream.
+/// Response stream of one request.
 struct H2 {
     respond: SendResponse<Bytes>,
     body: Option<SendStream<Bytes>>,
-    /// A head that is queued.
+    /// Head that is queued.
     head: Option<Response<()>>,
     queued: BytesMut,
 }
@@ -77,7 +77,7 @@ fn lost(error: ::h2::Error) -> io::Error {
 }
 
 impl H2 {
-    /// Sends the head and what the peer's window takes, until all is sent.
+    /// Sends the head and the queued body as the peer's window allows, until all is sent.
     async fn send(&mut self, end: bool) -> io::Result<()> {
         if let Some(head) = self.head.take() {
             self.body = Some(self.respond.send_response(head, false).map_err(lost)?);
@@ -128,7 +128,7 @@ impl Line for H2 {
     }
 
     async fn drip(&mut self, pause: Duration) -> io::Result<()> {
-        // A head is one frame here; it comes as late as if it dripped.
+        // A head is one frame here; it is delayed as long as if it were sent byte by byte.
         sleep(pause.saturating_mul(256)).await;
         self.send(false).await
     }
@@ -138,7 +138,7 @@ impl Line for H2 {
     }
 
     async fn cut(&mut self) {
-        // A reset overtakes data that waits; what was flushed gets a chance to leave first.
+        // A reset overtakes queued data; the pause lets flushed data leave first.
         sleep(Duration::from_millis(2)).await;
         match self.body.as_mut() {
             Some(body) => body.send_reset(Reason::INTERNAL_ERROR),

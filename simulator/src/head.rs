@@ -1,34 +1,34 @@
-//! A request as it was read, in either HTTP version.
+//! Parsed request of either HTTP version.
 
 use super::control::Call;
 use bytes::Bytes;
 use http::HeaderMap;
 
-/// Largest body that is read: more than any gateway should send on.
+/// Limit on the body of a request: more than any gateway should send.
 pub(super) const MOST_BODY: usize = 256 << 20;
 
-/// One request, its body whole.
+/// Request with its buffered body.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
-    /// Its method.
+    /// Method of the request.
     pub method: String,
-    /// Its path, query included.
+    /// Path with its query.
     pub path: String,
-    /// Whether it came over HTTP/2.
+    /// True if the request came over HTTP/2.
     pub h2: bool,
-    /// Its headers.
+    /// Headers of the request.
     pub headers: HeaderMap,
-    /// Its body.
+    /// Body of the request.
     pub body: Bytes,
 }
 
 impl Request {
-    /// The path without query.
+    /// Returns the path without query.
     pub(super) fn route(&self) -> &str {
         self.path.split_once('?').map_or(self.path.as_str(), |(path, _)| path)
     }
 
-    /// As it is remembered.
+    /// Returns the request as it is recorded.
     pub(super) fn call(&self) -> Call {
         Call {
             method: self.method.clone(),

@@ -1,5 +1,5 @@
-//! Simulated transcripts: as long as the sound is, in segments, the same for the
-//! same bytes. Nobody has listened.
+//! Simulated transcripts: as long as the audio, in segments, the same for the same bytes. They do not contain the
+//! spoken words.
 
 use super::ask::Wrong;
 use super::text::{self, Draw, fold};
@@ -7,18 +7,18 @@ use penstock_media::sound::Meter;
 use rust_decimal::prelude::ToPrimitive;
 use serde_json::{Value, json};
 
-/// Seconds of a segment, and words in it.
+/// Seconds of a segment, and number of its words.
 const SEGMENT: f64 = 4.0;
 const WORDS: usize = 10;
-/// Most segments that are made.
+/// Limit on the number of segments.
 const MOST: usize = 20_000;
 
-/// What is to be written down.
+/// Transcription request.
 #[derive(Debug)]
 pub(super) struct Heard {
-    /// The model, its suffix included.
+    /// Model name with its suffix.
     pub model: String,
-    /// The same for the same sound.
+    /// Hash of the audio file.
     pub hash: u64,
     format: String,
     language: Option<String>,
@@ -26,8 +26,7 @@ pub(super) struct Heard {
     seconds: f64,
 }
 
-/// Reads a form. It is taken apart here in the plainest way, apart from the
-/// gateway's own reader, so that neither hides the other's mistakes.
+/// Parses a form. The parser is minimal and independent of the gateway's, so that neither hides bugs of the other.
 pub(super) fn read(content_type: &str, body: &[u8]) -> Result<Heard, Wrong> {
     let wrong = |message: &str, field| Wrong { message: message.to_owned(), field: Some(field) };
     let boundary = content_type
@@ -76,7 +75,7 @@ pub(super) fn read(content_type: &str, body: &[u8]) -> Result<Heard, Wrong> {
 }
 
 impl Heard {
-    /// The answer in the form that was asked for; `Err` is one that is not JSON.
+    /// Returns the answer in the requested format; `Err` is an answer that is not JSON.
     pub(super) fn answer(&self, name: &str, seed: u64) -> Result<Value, String> {
         let mut draw = Draw::new(fold(self.hash, &seed.to_le_bytes()));
         let count = ((self.seconds / SEGMENT).ceil() as usize).clamp(1, MOST);
@@ -118,7 +117,7 @@ impl Heard {
         Ok(answer)
     }
 
-    /// Simulated tokens of the answer, for its pace.
+    /// Returns the simulated tokens of the answer, for its pace.
     pub(super) fn tokens(&self) -> u32 {
         ((self.seconds / SEGMENT).ceil() as u32).saturating_mul(2).min(200)
     }

@@ -1,10 +1,9 @@
-//! Simulated providers: servers that speak the providers' side of both dialects,
-//! of embeddings and of rerank, for the demo, for load tests and for every test that needs a provider to fail.
+//! Simulated providers: servers of both dialects, embeddings and rerank, for the demo, for load tests and for tests
+//! that need a provider to fail.
 //!
-//! No model is behind them, and each text says so. The same seed and request give
-//! the same answer. HTTP/1.1 is written by hand and HTTP/2 by the `h2` crate, apart
-//! from the gateway's own stack, so that a fault can break a message at any byte and
-//! the gateway never talks to its own mistakes.
+//! They use no model, and each text says so. The same seed and request give the same answer. HTTP/1.1 is implemented
+//! here and HTTP/2 by the `h2` crate, independently of the gateway's own stack, so that a fault can break a message at
+//! any byte and bugs of the gateway's stack do not cancel out.
 
 mod answer;
 mod ask;
@@ -46,26 +45,26 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// What a simulated provider is like.
+/// Options of a simulated provider.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Its name in its own texts.
+    /// Name of the provider in its texts.
     pub name: String,
-    /// Where it listens; port 0 takes any that is free.
+    /// Address to listen on; port 0 selects any free port.
     pub address: SocketAddr,
-    /// The same seed and request give the same answer.
+    /// Seed of the answers: the same seed and request give the same answer.
     pub seed: u64,
-    /// Time from a request to its first token.
+    /// Delay between a request and its first token.
     pub first_token: Duration,
-    /// Tokens a second after it; 0: all at once.
+    /// Tokens per second after the first; 0: all at once.
     pub tokens_per_second: f64,
-    /// Threads of the process that runs nothing else (see `penstock simulate`).
+    /// Number of runtime threads of a separate process (see `penstock simulate`).
     pub threads: usize,
-    /// Certificate chain and private key, PEM files; `None`: plain TCP.
+    /// Certificate chain and private key as PEM files; `None`: plain TCP.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// Whether HTTP/2 is spoken too: by ALPN over TLS, by prior knowledge without.
+    /// True if HTTP/2 is supported: by ALPN over TLS, by prior knowledge without.
     pub h2: bool,
-    /// Input and output tokens together; more is refused as vLLM refuses it.
+    /// Limit on input and output tokens together; a longer request is refused as by vLLM.
     pub context_length: u64,
     /// Names in the list of models; any other name is answered as well.
     pub models: Vec<String>,
@@ -88,20 +87,20 @@ impl Default for Options {
     }
 }
 
-/// A simulated provider at work; ends when dropped.
+/// Running simulated provider; stops on drop.
 #[derive(Debug)]
 pub struct Server {
-    /// Where it listens, port included.
+    /// Bound address, with the actual port.
     pub address: SocketAddr,
     control: Control,
     task: JoinHandle<()>,
 }
 
 impl Server {
-    /// Binds and serves in the background of the current runtime.
+    /// Binds the address and serves in the background of the current runtime.
     ///
     /// # Errors
-    /// One sentence: the address cannot be had, or the certificate cannot be used.
+    /// Returns one sentence if the address cannot be bound, or the certificate cannot be used.
     pub async fn start(options: Options) -> Result<Self, String> {
         let control = Control::new(pace::Pace::new(options.first_token, options.tokens_per_second));
         let listener = Listener::bind(&options).await?;
@@ -110,7 +109,7 @@ impl Server {
         Ok(Self { address, control, task: tokio::spawn(listener.run(provider)) })
     }
 
-    /// Its faults and counters.
+    /// Returns the handle on the faults and counters.
     #[must_use]
     pub fn control(&self) -> Control {
         self.control.clone()

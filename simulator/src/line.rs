@@ -1,11 +1,11 @@
-//! The way back to the client, whatever HTTP version it is.
+//! Response channel to the client, for either HTTP version.
 
 use super::script::Head;
 use std::future::Future;
 use std::io;
 use std::time::Duration;
 
-/// Where an answer is written.
+/// Writer of a response.
 pub(super) trait Line: Send {
     /// Queues the head.
     fn head(&mut self, head: &Head);
@@ -13,21 +13,21 @@ pub(super) trait Line: Send {
     /// Queues bytes of the body.
     fn put(&mut self, bytes: &[u8]);
 
-    /// Bytes that are queued.
+    /// Returns the number of queued bytes.
     fn queued(&self) -> usize;
 
-    /// Sends what is queued.
+    /// Sends the queued bytes.
     fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send;
 
-    /// Sends what is queued a byte at a time, where bytes are its own to send.
+    /// Sends the queued bytes one at a time, if the protocol allows.
     fn drip(&mut self, pause: Duration) -> impl Future<Output = io::Result<()>> + Send;
 
-    /// Sends what is queued and ends the body.
+    /// Sends the queued bytes and ends the body.
     fn end(&mut self) -> impl Future<Output = io::Result<()>> + Send;
 
-    /// Breaks off. What was sent stays sent.
+    /// Cuts the response off. Bytes that were sent stay sent.
     fn cut(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// Returns when the client has left. May be dropped and called again.
+    /// Completes when the client has disconnected. May be dropped and called again.
     fn gone(&mut self) -> impl Future<Output = ()> + Send;
 }

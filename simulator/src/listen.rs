@@ -1,4 +1,4 @@
-//! The socket: plain or TLS, HTTP/1.1 or HTTP/2.
+//! Listener of a simulated provider: plain or TLS, HTTP/1.1 or HTTP/2.
 
 use super::serve::Provider;
 use super::{Options, h1, h2};
@@ -15,12 +15,12 @@ use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// What an HTTP/2 connection begins with, as far as no HTTP/1.1 request does.
+/// Start of an HTTP/2 connection preface, which no HTTP/1.1 request begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0";
 
-/// A bound socket.
+/// Bound socket.
 pub(super) struct Listener {
-    /// Where it is, port included.
+    /// Bound address, with the actual port.
     pub address: SocketAddr,
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -28,7 +28,7 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Binds what the options say.
+    /// Binds the address of the options.
     pub(super) async fn bind(options: &Options) -> Result<Self, String> {
         let tls = match &options.tls {
             Some((certificate, key)) => Some(acceptor(certificate, key, options.h2)?),
@@ -48,7 +48,7 @@ impl Listener {
         Ok(Self { address, listener, tls, h2: options.h2 })
     }
 
-    /// Accepts until it is aborted; its connections end with it.
+    /// Accepts connections until it is aborted; its connections end with it.
     pub(super) async fn run(self, provider: Provider) {
         let provider = Arc::new(provider);
         let mut connections = JoinSet::new();
@@ -82,7 +82,7 @@ async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, with_h2: bool, 
     }
 }
 
-/// Looks at the first bytes without taking them.
+/// Peeks at the first bytes without consuming them.
 async fn begins_as_h2(stream: &TcpStream) -> bool {
     let mut bytes = [0; PREFACE.len()];
     loop {

@@ -1,11 +1,11 @@
-//! The messages dialect in its full grammar.
+//! Writer of the messages dialect with its full grammar.
 
 use super::answer::{Answer, Finish};
 use super::ask::Ask;
 use super::shaping::{Event, Kind, Voice};
 use serde_json::{Value, json};
 
-/// Proves nothing; clients want one that is not empty.
+/// Signature of simulated thinking: invalid, but not empty, as clients require.
 const SIGNATURE: &str = "c2ltdWxhdGVk";
 
 fn id(ask: &Ask) -> String {
@@ -30,7 +30,7 @@ fn reason(finish: &Finish) -> (Value, Value) {
     }
 }
 
-/// The whole answer.
+/// Writes an unstreamed answer.
 pub(super) fn plain(ask: &Ask, answer: &Answer, voice: Voice) -> String {
     let mut content = Vec::new();
     if !answer.reasoning.is_empty() {
@@ -42,7 +42,7 @@ pub(super) fn plain(ask: &Ask, answer: &Answer, voice: Voice) -> String {
         content.push(json!({ "type": "text", "text": answer.text.concat() }));
     }
     for call in &answer.calls {
-        // Arguments that were cut short do not parse; the vendor sends what there is.
+        // Truncated arguments are no valid JSON; the vendor sends the parsed part.
         let input: Value = serde_json::from_str(&call.arguments.concat()).unwrap_or_else(|_| json!({}));
         content.push(json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input }));
     }
@@ -60,7 +60,7 @@ pub(super) fn plain(ask: &Ask, answer: &Answer, voice: Voice) -> String {
     body.to_string()
 }
 
-/// The answer in events.
+/// Writes the answer as events.
 pub(super) fn stream(ask: &Ask, answer: &Answer, voice: Voice) -> Vec<Event> {
     let mut writer = Writer { events: Vec::new(), tokens: 0, blocks: 0 };
     let mut message = json!({

@@ -1,5 +1,5 @@
-//! Performing a script: waiting for what is due, sending it in as few writes as the
-//! pace allows, noticing a client that leaves.
+//! Playback of a script: waits until each piece is due, sends it in as few writes as the pace allows, and detects a
+//! client that disconnects.
 
 use super::control::{Control, Outcome};
 use super::line::Line;
@@ -10,12 +10,12 @@ use std::io;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// Queued bytes from which on a write is due.
+/// Number of queued bytes that causes a write.
 const WRITE: usize = 64 << 10;
-/// Pause behind what travels alone, long enough to leave as a packet of its own.
+/// Pause after a piece that is sent alone, long enough for a packet of its own.
 const ALONE: Duration = Duration::from_micros(200);
 
-/// Why a performance ends early.
+/// Reason for which a playback ends early.
 enum Stop {
     Gone,
     Cut,
@@ -27,7 +27,7 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// Performs a script and tells how it ended.
+/// Plays a script and returns its outcome.
 pub(super) async fn play<L: Line>(script: Script, line: &mut L, pace: Pace, control: &Control) -> Outcome {
     match perform(script, line, pace, control).await {
         Ok(()) => Outcome::Finished,
@@ -65,7 +65,7 @@ async fn perform<L: Line>(script: Script, line: &mut L, pace: Pace, control: &Co
         }
         let due = begin + pace.due(piece.tokens);
         if due > now {
-            // The clock is asked only when the last look at it does not do.
+            // The clock is read only if the last reading is too old.
             now = Instant::now();
             if due > now {
                 line.flush().await?;
@@ -88,7 +88,7 @@ async fn perform<L: Line>(script: Script, line: &mut L, pace: Pace, control: &Co
     Ok(line.end().await?)
 }
 
-/// Waits, unless the client leaves first.
+/// Waits, unless the client disconnects first.
 async fn stay<L: Line>(line: &mut L, wait: impl Future<Output = ()>) -> Result<(), Stop> {
     tokio::select! {
         biased;

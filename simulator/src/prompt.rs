@@ -1,46 +1,45 @@
-//! What a prompt weighs: simulated tokens, a hash that decides the answer, and the
-//! part of it that was asked before.
+//! Size of a prompt: simulated tokens, a hash that determines the answer, and the cached part.
 
 use super::text::fold;
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// Tokens of a turn's own markers.
+/// Tokens of the markers of a message.
 const TURN: u64 = 4;
 /// Bytes of a simulated token.
 const TOKEN: u64 = 4;
-/// Tokens of a picture, a sound or a file.
+/// Tokens of an image, an audio clip or a file.
 const MEDIUM: u64 = 256;
-/// Prefixes are cached in blocks of so many tokens, as vLLM does.
+/// Block size of the prefix cache in tokens, as in vLLM.
 const BLOCK: u64 = 16;
-/// Remembered prefixes.
+/// Limit on stored prefixes.
 const REMEMBERED: usize = 1 << 16;
 
-/// A weighed prompt.
+/// Token counts and hash of a prompt.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Prompt {
-    /// Tokens of it all.
+    /// Total number of tokens.
     pub tokens: u64,
-    /// Tokens of it that were asked before.
+    /// Number of tokens in the prefix cache.
     pub cached: u64,
-    /// The same for the same turns and tools.
+    /// Hash of the messages and tools.
     pub hash: u64,
 }
 
-/// Tokens of a text: a quarter of its bytes, rounded up.
+/// Returns the tokens of a text: a quarter of its bytes, rounded up.
 pub(super) fn tokens(text: &str) -> u64 {
     (text.len() as u64).div_ceil(TOKEN)
 }
 
-/// Prefixes that were asked before.
+/// Prefix cache: the prefixes of earlier requests.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     known: Mutex<HashSet<u64>>,
 }
 
 impl Memory {
-    /// Weighs tools and turns, in this order, and remembers them.
+    /// Measures tools and messages, in this order, and stores their prefixes.
     pub(super) fn weigh(&self, tools: &[Value], turns: &[&Value]) -> Prompt {
         let mut prompt = Prompt::default();
         let mut known = self.known.lock();
@@ -65,7 +64,7 @@ impl Memory {
     }
 }
 
-/// Adds one value: its strings count, its shape decides the hash only.
+/// Adds one value: its strings count as tokens, its structure affects only the hash.
 fn add(value: &Value, prompt: &mut Prompt) {
     match value {
         Value::Null => {}
@@ -79,12 +78,12 @@ fn add(value: &Value, prompt: &mut Prompt) {
             for (name, one) in all {
                 prompt.hash = fold(prompt.hash, name.as_bytes());
                 match (name.as_str(), one) {
-                    // Names of kinds and of roles belong to the turn's markers; the rest is base64.
+                    // Names of types and roles belong to the message's markers; `data` is base64.
                     ("type" | "role" | "id" | "data", Value::String(text)) => {
                         prompt.hash = fold(prompt.hash, text.as_bytes());
                         prompt.tokens += if name == "data" { MEDIUM } else { 0 };
                     }
-                    // The arguments of a call, which the other dialect writes as a text.
+                    // Arguments of a call, which the other dialect sends as a text.
                     ("input", Value::Object(_)) => add(&Value::String(one.to_string()), prompt),
                     _ => add(one, prompt),
                 }

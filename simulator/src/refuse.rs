@@ -1,20 +1,20 @@
-//! Error bodies as engines and vendors write them.
+//! Error bodies in the formats of engines and vendors.
 
 use super::ask::Wrong;
 use super::fault::Shape;
 use serde_json::{Value, json};
 
-/// vLLM's error object.
+/// Returns vLLM's error object.
 pub(super) fn vllm(status: u16, kind: &str, message: &str, field: Option<&str>) -> Value {
     json!({ "error": { "message": message, "type": kind, "param": field, "code": status } })
 }
 
-/// The messages vendor's error object.
+/// Returns the messages vendor's error object.
 pub(super) fn messages(kind: &str, message: &str) -> Value {
     json!({ "type": "error", "error": { "type": kind, "message": message }, "request_id": "req_simulated" })
 }
 
-/// An error of this status in the words of the dialect's usual engine.
+/// Returns an error with this status, in the format of the dialect's usual engine.
 pub(super) fn status(native: bool, status: u16) -> Value {
     let (vllm_kind, native_kind, message) = match status {
         400 => ("BadRequestError", "invalid_request_error", "The simulated engine does not accept this."),
@@ -31,7 +31,7 @@ pub(super) fn status(native: bool, status: u16) -> Value {
     if native { messages(native_kind, message) } else { vllm(status, vllm_kind, message, None) }
 }
 
-/// A request that cannot be read.
+/// Returns the error of a request that cannot be parsed.
 pub(super) fn wrong(native: bool, wrong: &Wrong) -> Value {
     if native {
         messages("invalid_request_error", &wrong.message)
@@ -40,7 +40,7 @@ pub(super) fn wrong(native: bool, wrong: &Wrong) -> Value {
     }
 }
 
-/// The prompt is longer than the window.
+/// Returns the error of a prompt that is longer than the window.
 pub(super) fn overflow(shape: Shape, prompt: u64, window: u64) -> Value {
     match shape {
         Shape::Vllm => vllm(
@@ -77,7 +77,7 @@ pub(super) fn overflow(shape: Shape, prompt: u64, window: u64) -> Value {
     }
 }
 
-/// The prompt fits, with the answer it does not (vLLM).
+/// Returns vLLM's error of a prompt that fits the window, but not with its answer.
 pub(super) fn no_room(prompt: u64, most: u64, window: u64) -> Value {
     let message = format!(
         "'max_tokens' or 'max_completion_tokens' is too large: {most}. This model's maximum context length is \
@@ -86,7 +86,7 @@ pub(super) fn no_room(prompt: u64, most: u64, window: u64) -> Value {
     vllm(400, "BadRequestError", &message, Some("max_tokens"))
 }
 
-/// The content is refused.
+/// Returns the error of refused content.
 pub(super) fn refusal(shape: Shape) -> Value {
     match shape {
         Shape::Vllm => {

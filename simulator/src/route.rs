@@ -1,6 +1,6 @@
-//! Which path asks for what, below any prefix.
+//! Routes of a simulated provider, below any path prefix.
 
-/// What is asked.
+/// Endpoint of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     /// `POST …/chat/completions`
@@ -19,7 +19,7 @@ pub(super) enum Route {
     Images,
     /// `POST …/audio/transcriptions`, `POST …/inference`
     Transcriptions,
-    /// `GET /simulated-images/…`: an image that an answer named.
+    /// `GET /simulated-images/…`: an image from an answer's URL.
     Image,
     /// `GET …/models`
     Models,
@@ -27,14 +27,14 @@ pub(super) enum Route {
     Health,
     /// `GET`, `POST`, `DELETE /control`
     Control,
-    /// A path that is known, with another method.
+    /// Known path with another method.
     WrongMethod,
-    /// Anything else.
+    /// Any other path.
     Unknown,
 }
 
 impl Route {
-    /// The route of this method and path (without query).
+    /// Returns the route of a method and a path (without query).
     pub(super) fn of(method: &str, path: &str) -> Self {
         if path == "/control" {
             return Self::Control;
@@ -65,7 +65,7 @@ impl Route {
         }
     }
 
-    /// Whether a model works for it: rules without a path are for these.
+    /// Returns true if the route generates output: rules without a path apply to these routes.
     pub(super) fn generates(self) -> bool {
         matches!(
             self,
@@ -78,7 +78,7 @@ impl Route {
         )
     }
 
-    /// Whether errors are in the messages dialect's envelope.
+    /// Returns true if errors are in the messages dialect's envelope.
     pub(super) fn native(self) -> bool {
         matches!(self, Self::Messages | Self::CountTokens)
     }

@@ -1,26 +1,26 @@
-//! When a fault happens: a rule of the control endpoint, or the suffix of a model's name.
+//! Conditions of faults: rules of the control endpoint, or the suffix of a model's name.
 
 use super::fault::Fault;
 use serde_json::{Map, Value, json};
 
-/// Faults with a condition. A rule with [`times`](Rule::times) waits in a queue, one without stands.
+/// Faults with a condition. A rule with [`times`](Rule::times) waits in a queue; a rule without is permanent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// What happens, all of it at once.
+    /// Faults that occur together.
     pub faults: Vec<Fault>,
-    /// For how many calls; `None`: for all.
+    /// Number of calls affected; `None`: all.
     pub times: Option<u32>,
-    /// Matching calls that are left alone first.
+    /// Number of matching calls that are skipped first.
     pub skip: u32,
-    /// Happens on each so-manieth matching call, 1 for all: 2 makes a provider flap.
+    /// Interval in matching calls, 1 for all: 2 makes a provider alternate.
     pub every: u32,
     /// End of the path; `None`: paths that generate; `*`: all.
     pub path: Option<String>,
     /// Name of the model; `None`: any.
     pub model: Option<String>,
-    /// Matching calls so far.
+    /// Number of matching calls so far.
     seen: u32,
-    /// Calls it happened to.
+    /// Number of calls affected so far.
     used: u32,
 }
 
@@ -31,47 +31,47 @@ impl From<Fault> for Rule {
 }
 
 impl Rule {
-    /// A standing rule for all calls that generate.
+    /// Creates a permanent rule for all calls that generate.
     #[must_use]
     pub fn new(faults: Vec<Fault>) -> Self {
         Self { faults, times: None, skip: 0, every: 1, path: None, model: None, seen: 0, used: 0 }
     }
 
-    /// The same for so many calls.
+    /// Limits the rule to a number of calls.
     #[must_use]
     pub fn times(self, times: u32) -> Self {
         Self { times: Some(times), ..self }
     }
 
-    /// The same after so many calls.
+    /// Skips a number of calls first.
     #[must_use]
     pub fn skip(self, skip: u32) -> Self {
         Self { skip, ..self }
     }
 
-    /// The same on each so-manieth call.
+    /// Applies the rule to every n-th call.
     #[must_use]
     pub fn every(self, every: u32) -> Self {
         Self { every, ..self }
     }
 
-    /// The same for paths with this end.
+    /// Limits the rule to paths with this end.
     #[must_use]
     pub fn path(self, path: &str) -> Self {
         Self { path: Some(path.to_owned()), ..self }
     }
 
-    /// The same for this model.
+    /// Limits the rule to this model.
     #[must_use]
     pub fn model(self, model: &str) -> Self {
         Self { model: Some(model.to_owned()), ..self }
     }
 
-    /// Reads a rule: the members of a fault, and `times`, `skip`, `every`, `path`, `model`, `also` (more
-    /// faults). `{"fault":"flap",…}` is a status on every second call.
+    /// Reads a rule: the members of a fault, and `times`, `skip`, `every`, `path`, `model`, `also` (more faults).
+    /// `{"fault":"flap",…}` is a status on every second call.
     ///
     /// # Errors
-    /// One sentence that says what is wrong.
+    /// Returns one sentence on the mistake.
     pub fn read(value: Value) -> Result<Self, String> {
         let Value::Object(mut object) = value else {
             return Err("A rule is an object with a member `fault`.".to_owned());
@@ -99,17 +99,17 @@ impl Rule {
         Ok(rule)
     }
 
-    /// Whether it stands, or waits for its calls.
+    /// Returns true if the rule is permanent.
     pub(super) fn stands(&self) -> bool {
         self.times.is_none()
     }
 
-    /// Whether all its calls have been.
+    /// Returns true if the rule has affected all its calls.
     pub(super) fn is_over(&self) -> bool {
         self.times.is_some_and(|times| self.used >= times)
     }
 
-    /// Counts a call; true if it happens to it.
+    /// Counts a matching call; returns true if the rule affects it.
     pub(super) fn takes(&mut self, path: &str, generates: bool, model: &str) -> bool {
         let here = match self.path.as_deref() {
             None => generates,
@@ -127,13 +127,13 @@ impl Rule {
     }
 }
 
-/// Behaviour behind the first `#` of a model's name: `fault=stall&after=3#fault=crlf` and, for load tests,
-/// `tokens=500`: an answer of so many tokens.
+/// Suffix after the first `#` of a model's name: `fault=stall&after=3#fault=crlf` and, for load tests, `tokens=500`: an
+/// answer of that many tokens.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Suffix {
     /// Faults of this call.
     pub faults: Vec<Fault>,
-    /// Length of the answer.
+    /// Length of the answer in tokens.
     pub tokens: Option<usize>,
 }
 
@@ -145,7 +145,7 @@ impl Suffix {
             let mut object = Map::new();
             for pair in part.split('&') {
                 let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-                // Numbers and booleans are written as they are, anything else is a text.
+                // Numbers and booleans are JSON, anything else is a text.
                 let value = serde_json::from_str(value).ok().filter(|value: &Value| !value.is_object());
                 let text = || json!(pair.split_once('=').map_or("", |(_, text)| text));
                 object.insert(name.to_owned(), value.unwrap_or_else(text));

@@ -1,15 +1,15 @@
-//! Values that satisfy a JSON Schema: what is required, in the fewest words.
+//! Minimal example values that satisfy a JSON Schema.
 
 use serde_json::{Map, Value, json};
 
-/// Deeper schemas get `null`; recursive ones end here.
+/// Maximum depth; deeper schemas get `null`, which ends recursive ones.
 const DEPTH: usize = 24;
-/// What every string says that may say anything.
+/// Value of every string without constraints.
 const WORD: &str = "simulated";
 
-/// A value that satisfies the schema: types, `enum`, `const`, required properties, bounds of numbers,
-/// strings and arrays, `format`s, `$ref` within the document, the first branch of `anyOf` and `oneOf`,
-/// all branches of `allOf`. Patterns are not looked at.
+/// Returns a value that satisfies the schema: types, `enum`, `const`, required properties, limits of numbers, strings
+/// and arrays, `format`s, `$ref` within the document, the first branch of `anyOf` and `oneOf`, all branches of `allOf`.
+/// Patterns are ignored.
 pub(super) fn example(schema: &Value) -> Value {
     Walk { root: schema }.value(schema, 0)
 }
@@ -79,7 +79,7 @@ impl Walk<'_> {
     }
 }
 
-/// One schema with the properties and the required names of all.
+/// Merges schemas: the properties and the required names of all.
 fn merged<'s>(own: &Map<String, Value>, all: &'s [Value], resolve: impl Fn(&'s Value) -> &'s Value) -> Value {
     let mut sum = own.clone();
     sum.remove("allOf");

@@ -1,4 +1,4 @@
-//! An answer as it is performed: a head, pieces with the time each is due, an end.
+//! Script of an answer: a head, pieces with their due times, an end.
 
 use bytes::Bytes;
 use std::time::Duration;
@@ -6,67 +6,67 @@ use std::time::Duration;
 /// Status and headers.
 #[derive(Clone, Debug)]
 pub(super) struct Head {
-    /// The status.
+    /// Status code.
     pub status: u16,
-    /// Header names in lower case, values.
+    /// Header names in lower case, with values.
     pub headers: Vec<(&'static str, String)>,
-    /// Length of the body; `None`: not known before.
+    /// Length of the body; `None` if it is not known before.
     pub length: Option<usize>,
 }
 
-/// What comes before the head.
+/// Action before the head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Before {
-    /// Nothing.
+    /// None.
     #[default]
     Nothing,
-    /// The end of the connection.
+    /// Connection is closed.
     Cut,
     /// Silence.
     Hold,
 }
 
-/// A part of the body.
+/// Part of the body.
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
-    /// Its bytes.
+    /// Bytes of the piece.
     pub bytes: Bytes,
-    /// It leaves when so many tokens are due.
+    /// Number of tokens after which the piece is sent.
     pub tokens: u32,
-    /// Silence comes before it.
+    /// True if silence precedes it.
     pub hold: bool,
-    /// It travels alone.
+    /// True if it is sent in a packet of its own.
     pub alone: bool,
 }
 
 impl Piece {
-    /// A piece that leaves with so many tokens.
+    /// Creates a piece that is sent after `tokens` tokens.
     pub(super) fn new(bytes: impl Into<Bytes>, tokens: u32) -> Self {
         Self { bytes: bytes.into(), tokens, hold: false, alone: false }
     }
 }
 
-/// All of it.
+/// Scripted answer.
 #[derive(Clone, Debug)]
 pub(super) struct Script {
-    /// What comes before the head.
+    /// Action before the head.
     pub before: Before,
-    /// The head.
+    /// Response head.
     pub head: Head,
-    /// The head leaves at once, not with the first piece.
+    /// True if the head is sent at once, not with the first piece.
     pub early: bool,
     /// Pause after each byte of the head.
     pub drip: Option<Duration>,
-    /// The body.
+    /// Pieces of the body.
     pub pieces: Vec<Piece>,
-    /// The first token comes later by this.
+    /// Extra delay of the first token.
     pub later: Duration,
-    /// The connection is cut at the end.
+    /// True if the connection is cut at the end.
     pub cut: bool,
 }
 
 impl Script {
-    /// A plain answer at once.
+    /// Creates a plain answer without delay.
     pub(super) fn plain(status: u16, content_type: &str, body: impl Into<Bytes>) -> Self {
         let body = body.into();
         Self {
@@ -84,7 +84,7 @@ impl Script {
         }
     }
 
-    /// A plain JSON answer at once.
+    /// Creates a plain JSON answer without delay.
     pub(super) fn json(status: u16, body: &serde_json::Value) -> Self {
         Self::plain(status, "application/json", body.to_string())
     }

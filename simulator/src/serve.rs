@@ -1,4 +1,4 @@
-//! One request from what it asks to how it ended.
+//! Processing of one request from its parsing to its outcome.
 
 use super::answer::answers;
 use super::ask::{Ask, Wrong};
@@ -17,14 +17,14 @@ use super::{Options, chat, drawing, hearing, messages, refuse, vectors};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Simulated tokens of a drawing, for its pace.
+/// Simulated tokens of an image, for its pace.
 const DRAWN: u32 = 40;
 
-/// A simulated provider without its socket.
+/// Simulated provider without its socket.
 pub(super) struct Provider {
     options: Options,
     memory: Memory,
-    /// Its faults and counters.
+    /// Handle on the faults and counters.
     pub control: Control,
 }
 
@@ -33,7 +33,7 @@ impl Provider {
         Self { options, memory: Memory::default(), control }
     }
 
-    /// Answers a request; tells how that ended.
+    /// Answers a request and returns its outcome.
     pub(super) async fn serve<L: Line>(&self, request: Request, line: &mut L) -> Outcome {
         let route = Route::of(&request.method, request.route());
         if route == Route::Control {
@@ -75,7 +75,7 @@ impl Provider {
         let asked = match route {
             Route::Chat => Some(Ask::chat(&request.body, &self.memory)),
             Route::Messages => Some(Ask::messages(&request.body, &self.memory, false)),
-            // What is only counted is in no cache afterwards.
+            // Requests that only count tokens do not enter the prompt cache.
             Route::CountTokens => Some(Ask::messages(&request.body, &Memory::default(), true)),
             _ => None,
         };
@@ -93,7 +93,7 @@ impl Provider {
         shaping::break_up(script, &faults)
     }
 
-    /// Drawings and transcripts, with the same faults as all else.
+    /// Answers image and transcription requests, with the same faults as all others.
     fn media(&self, route: Route, request: &Request) -> Script {
         let header = |name: &str| request.headers.get(name).and_then(|value| value.to_str().ok());
         let made = if route == Route::Images {
@@ -126,7 +126,7 @@ impl Provider {
         shaping::break_up(script, &faults)
     }
 
-    /// Embeddings and rerank.
+    /// Answers embedding and rerank requests.
     fn vectors(&self, route: Route, request: &Request) -> Script {
         let body: Value = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
         let model = body.get("model").and_then(Value::as_str).unwrap_or_default();
@@ -191,7 +191,7 @@ impl Provider {
         }
     }
 
-    /// Answers that need no prompt.
+    /// Answers requests without a prompt.
     fn told(&self, route: Route, request: &Request) -> Script {
         match route {
             Route::Models => Script::json(200, &self.models()),
@@ -221,7 +221,7 @@ impl Provider {
         json!({ "object": "list", "data": names.iter().map(one).collect::<Vec<_>>() })
     }
 
-    /// vLLM's `/tokenize`: of a prompt, or of a conversation.
+    /// Answers vLLM's `/tokenize` for a prompt or a conversation.
     fn tokenized(&self, request: &Request) -> Script {
         let body: Value = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
         let count = match body.get("prompt").and_then(Value::as_str) {
@@ -245,7 +245,7 @@ fn refused(route: Route, wrong: &Wrong) -> Script {
     Script::json(400, &refuse::wrong(route.native(), wrong))
 }
 
-/// The answer of a fault that answers by itself.
+/// Returns the answer of a fault that replaces the good answer.
 fn instead(fault: &Fault, route: Route) -> Option<Script> {
     let before = |before| Some(Script { before, ..Script::plain(200, "text/plain", "") });
     match fault {

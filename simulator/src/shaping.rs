@@ -1,4 +1,4 @@
-//! From events to pieces: the faults that shape a good answer.
+//! Conversion of events into pieces, with the faults that change a good answer.
 
 use super::energy::{self, Told};
 use super::fault::Fault;
@@ -10,55 +10,55 @@ use serde_json::json;
 use std::io::Write;
 use std::time::Duration;
 
-/// What an event is for.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Begins the answer.
+    /// First event of the answer.
     Start,
-    /// Carries tokens.
+    /// Event with tokens.
     Content,
-    /// Belongs to the grammar.
+    /// Other event of the grammar.
     Other,
-    /// Tells why it ended.
+    /// Event with the finish reason.
     Finish,
-    /// Tells the usage and nothing else.
+    /// Event with only the usage.
     Usage,
-    /// Ends the stream.
+    /// Last event of the stream.
     Done,
-    /// Is no event but a comment.
+    /// Comment instead of an event.
     Comment,
-    /// Tells an error; ends the stream.
+    /// Error event that ends the stream.
     Error,
 }
 
-/// One event of a stream.
+/// Event of a stream.
 #[derive(Clone, Debug)]
 pub(super) struct Event {
-    /// Its type, in the messages dialect.
+    /// Event type, in the messages dialect.
     pub name: Option<&'static str>,
-    /// Its text.
+    /// Data of the event.
     pub body: String,
-    /// Tokens of the answer up to here.
+    /// Number of tokens of the answer up to this event.
     pub tokens: u32,
-    /// What it is for.
+    /// Kind of the event.
     pub kind: Kind,
 }
 
-/// What builders of answers leave out or say otherwise.
+/// Options of the answer writers, changed by faults.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Voice {
-    /// Whether usage is told.
+    /// True if usage is reported.
     pub usage: bool,
-    /// Whether the reason of the end is told.
+    /// True if the finish reason is reported.
     pub finish: bool,
-    /// The member that carries reasoning (chat).
+    /// Name of the member with reasoning (chat).
     pub reasoning: &'static str,
-    /// Whether tool fields are repeated (chat).
+    /// True if tool fields are repeated (chat).
     pub repeats: bool,
 }
 
 impl Voice {
-    /// The voice that these faults leave.
+    /// Returns the options under these faults.
     pub(super) fn of(faults: &[Fault]) -> Self {
         let vllm_now = faults.contains(&Fault::ReasoningField {});
         Self {
@@ -70,7 +70,7 @@ impl Voice {
     }
 }
 
-/// A stream of these events.
+/// Builds a stream of these events.
 pub(super) fn stream(mut events: Vec<Event>, faults: &[Fault], native: bool) -> Script {
     for fault in faults {
         edit(&mut events, fault, native);
@@ -98,7 +98,7 @@ pub(super) fn stream(mut events: Vec<Event>, faults: &[Fault], native: bool) -> 
     script
 }
 
-/// Leaves events out, puts others in.
+/// Removes and inserts events for a fault.
 fn edit(events: &mut Vec<Event>, fault: &Fault, native: bool) {
     let event = |body: String, name, tokens, kind| Event { name, body, tokens, kind };
     match fault {
@@ -132,7 +132,7 @@ fn edit(events: &mut Vec<Event>, fault: &Fault, native: bool) {
                 let body: Option<serde_json::Value> = serde_json::from_str(&event.body).ok();
                 body.filter(|body| event.kind == Kind::Content && body.pointer(place).is_some())
             };
-            // It is like the first event with text; an answer without text has none.
+            // It copies the first event with text; an answer without text has none.
             let model = events.iter().find_map(|event| Some((event.name, event.tokens, words(event)?)));
             let Some((name, tokens, mut body)) = model else { return };
             let text = "simulated ".repeat(bytes.div_ceil(10));
@@ -160,7 +160,7 @@ fn edit(events: &mut Vec<Event>, fault: &Fault, native: bool) {
     }
 }
 
-/// The place behind the event that carries the `tokens`-th token; with 0, in front of the first token.
+/// Returns the index after the event with the `tokens`-th token; for 0, before the first token.
 fn behind(events: &[Event], tokens: u32) -> usize {
     let late = |event: &Event| event.kind == Kind::Content && event.tokens > tokens;
     let first = events.iter().position(late);
@@ -169,7 +169,7 @@ fn behind(events: &[Event], tokens: u32) -> usize {
     first.or_else(end).unwrap_or(events.len())
 }
 
-/// A plain answer of this body, which takes the time of its tokens.
+/// Builds a plain answer with this body, delayed by its tokens.
 pub(super) fn plain(mut body: String, tokens: u32, faults: &[Fault], native: bool) -> Script {
     for fault in faults {
         match fault {
@@ -202,8 +202,8 @@ fn middle(text: &str) -> usize {
     (0..=text.len() / 2).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// Faults of the bytes and of the connection, for an answer of any kind. `tokens` are those in front of
-/// each event, `None` for a plain answer, which breaks in its middle.
+/// Applies the faults of bytes and connections to any answer. `tokens` are those before each event, `None` for a plain
+/// answer, which breaks in its middle.
 pub(super) fn break_up(mut script: Script, faults: &[Fault]) -> Script {
     let streams = script.head.length.is_none();
     for fault in faults {
@@ -244,7 +244,7 @@ pub(super) fn break_up(mut script: Script, faults: &[Fault]) -> Script {
     script
 }
 
-/// The first piece that leaves after so many tokens.
+/// Returns the index of the first piece after this number of tokens.
 fn point(pieces: &[Piece], after: u32, streams: bool) -> usize {
     if !streams {
         return 1;
@@ -292,7 +292,7 @@ fn split(pieces: &[Piece], bytes: usize) -> Vec<Piece> {
     all
 }
 
-/// Compresses piece by piece, so that a stream keeps flowing.
+/// Compresses each piece separately, so that a stream is not delayed.
 fn compress(script: &mut Script) {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     for piece in &mut script.pieces {

@@ -1,6 +1,6 @@
-//! Words of simulated answers: deterministic, and plainly not a model's.
+//! Text of simulated answers: deterministic, and clearly not written by a model.
 
-/// Sentences that an answer is filled with. Some leave ASCII, so that streams cut characters apart.
+/// Sentences of an answer. Some have non-ASCII characters, so that streams split characters.
 const SENTENCES: &[&str] = &[
     "No language model took part in writing it.",
     "Its sentences come from a short table, picked by a seed.",
@@ -26,16 +26,16 @@ const THOUGHTS: &[&str] = &[
     "That will do for a simulation.",
 ];
 
-/// A small deterministic generator (SplitMix64, Steele et al. 2014).
+/// Deterministic random number generator (SplitMix64, Steele et al. 2014).
 pub(super) struct Draw(u64);
 
 impl Draw {
-    /// A generator of this seed.
+    /// Creates a generator from a seed.
     pub(super) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -44,12 +44,12 @@ impl Draw {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, 0 for 0.
+    /// Returns a number below `bound`, 0 for 0.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.next().checked_rem(bound).unwrap_or(0)
     }
 
-    /// All of them without end, from a drawn one on with a drawn step, so that neighbours differ.
+    /// Cycles through all entries without end, with a random start and a random step, so that neighbours differ.
     fn cycle(&mut self, from: &'static [&'static str]) -> impl Iterator<Item = &'static str> {
         let at = usize::try_from(self.below(from.len() as u64)).unwrap_or(0);
         let step = usize::try_from(self.below(from.len() as u64 / 2)).unwrap_or(0);
@@ -57,7 +57,7 @@ impl Draw {
     }
 }
 
-/// Folds bytes into a hash, eight at a time; the same on every machine.
+/// Folds bytes into a hash, eight at a time; the result is the same on every machine.
 pub(super) fn fold(mut hash: u64, bytes: &[u8]) -> u64 {
     const MULTIPLIER: u64 = 0x517c_c1b7_2722_0a95;
     let mut words = bytes.chunks_exact(8);
@@ -72,7 +72,7 @@ pub(super) fn fold(mut hash: u64, bytes: &[u8]) -> u64 {
     (hash.rotate_left(23) ^ bytes.len() as u64).wrapping_mul(MULTIPLIER)
 }
 
-/// The answer of the provider `name`: at least `tokens` tokens of whole sentences.
+/// Returns the answer of the provider `name`: at least `tokens` tokens in complete sentences.
 pub(super) fn answer(name: &str, draw: &mut Draw, tokens: usize) -> Vec<String> {
     let mut all = words(&format!("This is a simulated answer from {name}."));
     let mut sentences = draw.cycle(SENTENCES);
@@ -82,7 +82,7 @@ pub(super) fn answer(name: &str, draw: &mut Draw, tokens: usize) -> Vec<String> 
     all
 }
 
-/// Simulated reasoning of about so many tokens.
+/// Returns simulated reasoning of about `tokens` tokens.
 pub(super) fn reasoning(draw: &mut Draw, tokens: usize) -> Vec<String> {
     let mut all = words("Simulated reasoning, by no model:");
     let mut thoughts = draw.cycle(THOUGHTS);
@@ -92,7 +92,7 @@ pub(super) fn reasoning(draw: &mut Draw, tokens: usize) -> Vec<String> {
     all
 }
 
-/// Cuts a text into simulated tokens: words, each with the blank before it.
+/// Splits a text into simulated tokens: words, each with the preceding blank.
 pub(super) fn words(text: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let mut word = String::new();
@@ -109,7 +109,7 @@ pub(super) fn words(text: &str) -> Vec<String> {
     all
 }
 
-/// Cuts JSON text into simulated tokens of four characters.
+/// Splits JSON text into simulated tokens of four characters.
 pub(super) fn crumbs(text: &str) -> Vec<String> {
     let letters: Vec<char> = text.chars().collect();
     letters.chunks(4).map(|four| four.iter().collect()).collect()

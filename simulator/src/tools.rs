@@ -1,47 +1,47 @@
-//! Calls of tools: when a request gets some, and with which arguments.
+//! Simulated tool calls: their conditions and their arguments.
 
 use super::schema;
 use super::text::{Draw, crumbs};
 use serde_json::Value;
 
-/// Most calls in one answer.
+/// Limit on the calls in one answer.
 const MOST: usize = 8;
 
-/// A tool that a request declares.
+/// Tool declared by a request.
 #[derive(Clone, Debug)]
 pub(super) struct Tool {
-    /// Its name.
+    /// Name of the tool.
     pub name: String,
     /// Schema of its arguments.
     pub schema: Value,
 }
 
-/// What a request says about the use of its tools.
+/// Tool choice of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// The words of the prompt decide.
+    /// Words of the prompt decide.
     #[default]
     Auto,
-    /// None is called.
+    /// No tool is called.
     None,
-    /// One is called.
+    /// One tool is called.
     Required,
-    /// This one is called.
+    /// Named tool is called.
     Named(String),
 }
 
-/// One call.
+/// Tool call of an answer.
 #[derive(Clone, Debug)]
 pub(super) struct Invocation {
-    /// Its id.
+    /// Id of the call.
     pub id: String,
-    /// The tool's name.
+    /// Name of the tool.
     pub name: String,
     /// Arguments as JSON text, cut into tokens.
     pub arguments: Vec<String>,
 }
 
-/// The calls of an answer. With [`Choice::Auto`] a tool is called if the last words of the user contain
+/// Returns the tool calls of an answer. With [`Choice::Auto`] a tool is called if the last words of the user contain
 /// "use the tool" (the tool that is named there, else the first), all of them for "use the tools".
 pub(super) fn calls(
     tools: &[Tool],

@@ -1,7 +1,6 @@
-//! Embeddings and rerank, in the shapes of vLLM (which most speak) and of
-//! text-embeddings-inference. A text's vector is the sum of its words' vectors,
-//! so texts that share words are near each other; no model is behind it. Every
-//! simulated provider gives the same, as every host of one model does.
+//! Simulated embeddings and rerank, in the formats of vLLM (the most common) and of text-embeddings-inference. The
+//! vector of a text is the sum of its words' vectors, so texts that share words are similar; there is no model. All
+//! simulated providers give the same vectors, as all hosts of one model do.
 
 use super::ask::Wrong;
 use super::prompt::tokens;
@@ -10,24 +9,24 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-/// Length of a vector, unless another is asked for.
+/// Default length of a vector.
 const LENGTH: usize = 1024;
-/// The longest that is made.
+/// Maximum length of a vector.
 const LONGEST: u64 = 8192;
 
-/// What is answered, and what it took.
+/// Answer with its token counts.
 pub(super) struct Made {
-    /// The body.
+    /// Body of the answer.
     pub body: Value,
-    /// Tokens read.
+    /// Number of tokens read.
     pub tokens: u64,
     /// Tokens of the longest text that had to fit the window.
     pub longest: u64,
-    /// The tokens are told in a header, not in the body.
+    /// True if the tokens are reported in a header, not in the body.
     pub header: bool,
 }
 
-/// `POST …/embeddings`, and `POST …/embed` with `inputs`.
+/// Answers `POST …/embeddings`, and `POST …/embed` with `inputs`.
 pub(super) fn embeddings(body: &Value, usage: bool) -> Result<Made, Wrong> {
     let native = body.get("inputs").is_some();
     let texts = texts(body, if native { "inputs" } else { "input" })?;
@@ -51,7 +50,7 @@ pub(super) fn embeddings(body: &Value, usage: bool) -> Result<Made, Wrong> {
     Ok(Made { body: answer, tokens: all, longest, header: false })
 }
 
-/// The length that is asked for. As engines do, one that cannot be made is refused, and nothing else is made instead.
+/// Returns the requested length. As in engines, an invalid length is refused, not replaced.
 fn length(body: &Value) -> Result<usize, Wrong> {
     let Some(asked) = body.get("dimensions").filter(|asked| !asked.is_null()) else { return Ok(LENGTH) };
     let length = asked.as_u64().filter(|length| (1..=LONGEST).contains(length));
@@ -59,7 +58,7 @@ fn length(body: &Value) -> Result<usize, Wrong> {
     length.ok_or_else(|| wrong("expected a length from 1 to 8192", "dimensions"))
 }
 
-/// `POST …/rerank`: documents, or `texts`.
+/// Answers `POST …/rerank` with `documents`, or `texts`.
 pub(super) fn rerank(body: &Value, usage: bool) -> Result<Made, Wrong> {
     let native = body.get("texts").is_some();
     let documents = texts(body, if native { "texts" } else { "documents" })?;
@@ -99,7 +98,7 @@ fn tell(answer: &mut Value, all: u64, usage: bool) {
     }
 }
 
-/// Texts of a member: one, or a list of strings, of token ids, or of objects with a text.
+/// Reads the texts of a member: one text, or a list of strings, of token ids, or of objects with a text.
 fn texts(body: &Value, name: &'static str) -> Result<Vec<String>, Wrong> {
     let text = |value: &Value| match value {
         Value::String(text) => Some(text.clone()),
@@ -122,7 +121,7 @@ fn wrong(message: &str, field: &'static str) -> Wrong {
     Wrong { message: format!("{field}: {message} (simulated)."), field: Some(field) }
 }
 
-/// Letters and digits in lower case, by word.
+/// Splits a text into words of letters and digits in lower case.
 fn words(text: &str) -> Vec<String> {
     let lower = text.to_lowercase();
     let words = lower.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
@@ -130,7 +129,7 @@ fn words(text: &str) -> Vec<String> {
     if found.is_empty() { vec![lower] } else { found }
 }
 
-/// A vector of length 1.
+/// Returns the unit vector of a text.
 fn vector(text: &str, length: usize) -> Vec<f32> {
     let mut sum = vec![0.0_f64; length];
     for word in words(text) {
@@ -143,7 +142,7 @@ fn vector(text: &str, length: usize) -> Vec<f32> {
     sum.iter().map(|value| (value / norm) as f32).collect()
 }
 
-/// As engines in Python write them: the `f64` of each `f32`.
+/// Converts as engines in Python do: to the `f64` of each `f32`.
 fn numbers(vector: &[f32]) -> Value {
     vector.iter().map(|value| f64::from(*value)).collect()
 }
@@ -153,7 +152,7 @@ fn pack(vector: &[f32]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// More for each word of the query that the document has; never twice the same.
+/// Returns a score that grows with each word of the query in the document; never equal for two documents.
 fn logit(query: &str, document: &str) -> f64 {
     let (asked, there) = (words(query), words(document));
     let met = asked.iter().filter(|word| there.contains(word)).count();

@@ -50,7 +50,7 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
             }
         }),
         every(SPENDS, stop, house, |house| async move {
-            // The process that has the store counts what this one still charges.
+            // Charges of this process are counted by the process that has the store.
             let work = move || {
                 house.note_spends();
                 house.drop_retired();

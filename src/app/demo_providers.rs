@@ -30,7 +30,7 @@ impl Simulators {
 ///
 /// # Errors
 /// Returns a sentence on the first one that cannot be started; those before it end.
-/// One sentence on the first that cannot be started; those before it end.
+/// Returns one sentence on the first server that cannot be started; those before it are stopped.
 pub async fn start(settings: &mut Settings) -> Result<Simulators, String> {
     let (stop, stopped) = watch::channel(false);
     let mut servers = Vec::with_capacity(settings.simulators.len());

@@ -70,7 +70,7 @@ impl Gateway {
     /// Variant that takes over from a running process, if one hands over.
     ///
     /// # Errors
-    /// As [`Gateway::start`]; the other process goes on then.
+    /// Same as for [`Gateway::start`]; the other process then continues.
     pub async fn begin(
         mut settings: Settings,
         source: ConfigReader,
@@ -87,7 +87,7 @@ impl Gateway {
                 House::take_over(settings).map(|(house, holds)| (house, holds, Some(arrival)))
             }
         };
-        let built = spawn_blocking(build).await.map_err(|_| "The house could not be built.".to_owned())?;
+        let built = spawn_blocking(build).await.map_err(|_| "The gateway could not be built.".to_owned())?;
         let (house, holds, arrival) = built?;
         let (http, https, admin_address) = (public.http(), public.https(), admin.address);
         let mut sockets = public.sockets()?;

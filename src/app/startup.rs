@@ -98,7 +98,7 @@ pub fn simulate(options: penstock_simulator::Options) -> Result<(), String> {
         fd_limit::raise();
         let mut signals = Signals::listen()?;
         let server = penstock_simulator::Server::start(options).await?;
-        say(&format!("A simulated provider answers at http://{}/v1 (control: /control).\n", server.address))?;
+        say(&format!("A simulated provider listens at http://{}/v1 (control: /control).\n", server.address))?;
         signals.stop().await;
         server.stop().await;
         Ok(())

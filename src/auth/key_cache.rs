@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Rows read from the store at once.
+/// Number of rows read from the store at once.
 const PAGE: usize = 1_000;
 /// Age in seconds beyond which the last use of a key is written again.
 const TOUCH: u64 = 60;

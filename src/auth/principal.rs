@@ -121,7 +121,7 @@ impl Grant {
         Some(self.live.used.load(Ordering::Relaxed)).filter(|used| *used > 0)
     }
 
-    /// Checks a scope.
+    /// Checks that the key has a scope.
     ///
     /// # Errors
     /// Names the missing scope.

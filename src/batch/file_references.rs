@@ -51,7 +51,7 @@ mod tests {
     use crate::config::settings;
     use crate::storage::files::{Files, Owner, When};
     use penstock_storage::files::{FileRecord, FileStatus, FileStore};
-    use penstock_storage::memory;
+    use penstock_storage::open_in_memory;
     use std::sync::Arc;
     use std::time::Duration;
 

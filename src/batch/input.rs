@@ -166,7 +166,7 @@ mod tests {
     use crate::config::settings;
     use crate::storage::files::{Files, Owner, quota::Bounds};
     use penstock_batch::upload_form::Uploaded;
-    use penstock_storage::{files::FileStore, memory};
+    use penstock_storage::{files::FileStore, open_in_memory};
     use std::fs;
     use std::time::Duration;
 

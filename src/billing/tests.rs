@@ -13,7 +13,7 @@ use crate::config::{ResolveEnv, load_text};
 use flaky::Flaky;
 use penstock_contract::{Code, Refusal, Usage};
 use penstock_ledger::{RequestFootprint, SaleDetails};
-use penstock_storage::{Store, StoreTable, Transaction, memory};
+use penstock_storage::{Store, StoreTable, Transaction, open_in_memory};
 use rust_decimal::Decimal;
 use std::time::Instant;
 

@@ -184,7 +184,7 @@ impl Place {
         Ok(())
     }
 
-    /// Bytes that it holds.
+    /// Returns the bytes held by the request.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
@@ -291,7 +291,7 @@ mod tests {
             let turn = house.enter(&account, 0, WAIT);
             tokio::pin!(turn);
             assert!(timeout(Duration::from_millis(1), turn.as_mut()).await.is_err());
-            // Handed over, and never taken.
+            // Sent, and never received.
             drop(first);
             assert_eq!(house.standing().requests, 1);
         }

@@ -105,7 +105,7 @@ pub fn charge(grant: &Grant, money: MicroCredits, clock: Clock) {
 /// Returns the usage of the key too.
 ///
 /// # Errors
-/// As [`pass`].
+/// Same as for [`pass`].
 pub fn enter(grant: &Arc<Grant>, work: Work, clock: Clock) -> Result<(Entry, Habits), (Hit, Refusal)> {
     let now = clock.date();
     let (mut account, mut key) = locked(grant);
@@ -248,7 +248,7 @@ fn refusal(whose: Whose, denied: &Denied, now: Duration) -> Refusal {
         (Limit::Budget(period), Wait::Seat) => (
             Code::BudgetExceeded,
             format!(
-                "The budget of {} credits per {} of {of} does not cover this request beside those at work; \
+                "The budget of {} credits per {} of {of} does not cover this request with those in flight; \
                  wait for one to end.",
                 credits(),
                 period.name()

@@ -20,7 +20,7 @@ pub struct CountingPermits(Mutex<Desk>);
 struct Desk {
     /// Maximum number of concurrent counts.
     limit: usize,
-    /// Accounts that have a permit.
+    /// Accounts that hold a permit.
     counting: Vec<Arc<str>>,
     requests: Fair<oneshot::Sender<CountingPermit>>,
     lines: VecDeque<Line>,
@@ -214,7 +214,7 @@ mod tests {
         name.into()
     }
 
-    /// Somebody who waits for a permit.
+    /// Task that waits for a permit.
     fn wanted(
         permits: &Arc<CountingPermits>,
         whose: &str,
@@ -245,7 +245,7 @@ mod tests {
         drop(own.remove(0).await.unwrap().unwrap());
         let theirs = theirs.await.unwrap().unwrap();
         assert_eq!(permits.standing(), (1, 9), "one of its own was before it, not ten");
-        // It goes on longer than they wait.
+        // The count takes longer than they wait.
         for one in own {
             assert_eq!(one.await.unwrap().err(), Some(Why::House));
         }
@@ -279,7 +279,7 @@ mod tests {
         let (gone, line) = (wanted(&permits, "b", WAIT), wanted(&permits, "c", None));
         until_waiting(&permits, 2).await;
         drop(first);
-        // Handed over, and never taken.
+        // Sent, and never received.
         gone.abort();
         drop(line.await.unwrap().unwrap());
         assert!(gone.await.is_err());

@@ -1,6 +1,5 @@
-//! Token counts on the request's way: whether an ask fits the windows of a model's
-//! offers, and what they leave for the answer. An ask whose bytes cannot reach the window is
-//! never tokenised.
+//! Token counts of requests: checks if a request fits the context windows of a model's offers, and computes the tokens
+//! left for the answer. A request whose bytes cannot reach the window is never tokenised.
 
 pub use crate::limits::tokenizer_permits::CountingPermits;
 pub use crate::upstream::count_queue::Counting;
@@ -18,49 +17,49 @@ use penstock_tokens::{
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// The most tokens that one image may cost where no rule says.
+/// Maximum number of tokens of one image without an image rule.
 const IMAGE: u64 = 16_384;
 /// Tokens that are counted in any case, so that a refusal at a small window has the exact number: tens of milliseconds
-/// of work at most. Beyond them and the window a count ends.
+/// of work at most. A count ends at the larger of this number and the window.
 const EXACT: u64 = 32_768;
 
-/// What a window leaves for an answer that may be longer than that.
+/// Tokens that a window leaves for an answer that may be longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// So many tokens may be asked for.
+    /// Number of tokens that may be requested.
     pub left: u64,
-    /// So many fit for certain, where `left` rests on an estimate: for a provider that takes no more.
+    /// Number of tokens that certainly fit, if `left` is an estimate: for a provider that takes no more.
     pub certain: Option<u64>,
 }
 
-/// How an ask fits an offer's window.
+/// Fit of a request into an offer's context window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fit {
-    /// With all of the answer that is wanted.
+    /// Fits with the full answer length requested.
     Whole,
-    /// With less of it.
+    /// Fits with a shorter answer.
     Short,
-    /// Not even the input.
+    /// Input alone does not fit.
     Not,
 }
 
-/// Checks an ask against the windows of a model's offers. `Some` are the tokens of its prompt, where it may not fit
-/// all of them with the answer that is wanted.
+/// Checks a request against the windows of a model's offers. Returns the token count of the prompt if it may not fit
+/// all of them with the answer length requested.
 ///
-/// An estimate never refuses, for it may be too high, and the provider knows better.
+/// An estimate never refuses a request, because it may be too high, and the provider knows better.
 ///
 /// # Errors
-/// The input alone fits none, too many others count, or a mistake of our own.
+/// Returns a refusal if the input alone fits no window, if too many other counts are waiting, or on an internal error.
 pub async fn fits(counting: &Counting, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<Count>, Refusal> {
     match &ask.task {
         Task::Talk => talk_fits(counting, model, ask).await,
         Task::Embed(_) | Task::Rerank(_) => Box::pin(texts_fit(counting, model, ask)).await.map(|()| None),
-        // A prompt that is too long to draw from is cut by the engine; sound has no window.
+        // The engine truncates an image prompt that is too long; audio has no window.
         Task::Draw(_) | Task::Transcribe(_) => Ok(None),
     }
 }
 
-/// Each text has the window to itself. Where no tokenizer knows, the provider says.
+/// Checks each text against the window. Without a tokenizer the provider decides.
 async fn texts_fit(counting: &Counting, model: &Arc<ModelLive>, ask: &Ask) -> Result<(), Refusal> {
     let window = model.model.card.context_length;
     let long = longest(&ask.task);
@@ -77,7 +76,7 @@ async fn texts_fit(counting: &Counting, model: &Arc<ModelLive>, ask: &Ask) -> Re
     if tokens > window { Err(too_long(window, tokens)) } else { Ok(()) }
 }
 
-/// Bytes of the longest text that has to fit.
+/// Returns the bytes of the longest text that has to fit.
 fn longest(task: &Task) -> usize {
     let most = |texts: &[Bytes]| texts.iter().map(Bytes::len).max().unwrap_or(0);
     match task {
@@ -87,18 +86,18 @@ fn longest(task: &Task) -> usize {
     }
 }
 
-/// Most tokens that are counted exactly where this window is the widest.
+/// Returns the number of tokens up to which counts are exact if `window` is the widest.
 const fn exact(window: u64) -> u64 {
     if window > EXACT { window } else { EXACT }
 }
 
-/// The refusal of an input that fits no window.
+/// Returns the refusal of an input that fits no window.
 fn too_long(window: u64, tokens: u64) -> Refusal {
     let refusal = Refusal::context(window, tokens);
     if tokens > exact(window) { refusal.with("input_tokens_at_least", true) } else { refusal }
 }
 
-/// Tokens of the longest text, of those that might not fit; the first that does not fit ends the work.
+/// Returns the tokens of the longest text among those that might not fit; the first that does not fit ends the count.
 fn most(counter: &Counter, task: &Task, window: u64, stop: &AtomicBool) -> u64 {
     let budget = Budget { most: exact(window), stop };
     let count = |json: &Bytes| {
@@ -119,7 +118,7 @@ fn most(counter: &Counter, task: &Task, window: u64, stop: &AtomicBool) -> u64 {
     match task {
         Task::Talk | Task::Draw(_) | Task::Transcribe(_) => 0,
         Task::Embed(Embed { inputs: Inputs::Ids(_), .. }) => 0,
-        // Arrays of token ids are no strings, and count as nothing.
+        // Arrays of token ids are no strings, and count as zero.
         Task::Embed(embed) => longest(embed.inputs.values(), 0, 0),
         Task::Rerank(rerank) => {
             let query = count(&rerank.query);
@@ -128,7 +127,7 @@ fn most(counter: &Counter, task: &Task, window: u64, stop: &AtomicBool) -> u64 {
     }
 }
 
-/// A conversation and its answer share the window.
+/// Checks a conversation, which shares the window with its answer.
 async fn talk_fits(counting: &Counting, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<Count>, Refusal> {
     let offers = || model.offers.iter().filter_map(|index| counting.live.offers.get(*index));
     let window = model.model.card.context_length;
@@ -139,17 +138,17 @@ async fn talk_fits(counting: &Counting, model: &Arc<ModelLive>, ask: &Ask) -> Re
     if bound.saturating_add(wanted.unwrap_or(1)) <= narrow {
         return Ok(None);
     }
-    // Boxed: few requests come this far, and its state would be a part of every one's.
+    // Boxed: few requests need it, and its state would be part of every request's future.
     match Box::pin(known(counting, model, ask, wide)).await? {
         Some(count) if count.tokens >= wide => Err(too_long(wide, count.tokens)),
         Some(count) => Ok(Some(count)),
-        // The provider takes what is left, and one is as good as another.
+        // Offers have equal windows, and the provider limits the answer to what is left.
         None if wanted.is_none() && narrow == wide => Ok(None),
         None => Box::pin(guess(counting, ask, wide)).await.map(Some),
     }
 }
 
-/// How an ask with a prompt of so many tokens fits an offer's window.
+/// Returns the fit of a request with this token count into an offer's window.
 pub fn fit(count: &Count, offer: &OfferLive, ask: &Ask) -> Fit {
     let window = offer.offer.context_length;
     if least(count) >= window {
@@ -161,8 +160,8 @@ pub fn fit(count: &Count, offer: &OfferLive, ask: &Ask) -> Fit {
     }
 }
 
-/// Tokens that a prompt has at least: an estimate is 1.2 times the count of prose and 1.5 times that of code, JSON
-/// and logs.
+/// Returns the minimum number of tokens of a prompt: an estimate is 1.2 times the count of prose and 1.5 times that of
+/// code, JSON and logs.
 fn least(count: &Count) -> u64 {
     match count.method {
         Method::Estimate => count.tokens / 8 * 5,
@@ -170,16 +169,16 @@ fn least(count: &Count) -> u64 {
     }
 }
 
-/// Most tokens that an offer is asked for, if there is room: the client's own number, or the one that the offer's
-/// dialect has to have.
+/// Returns the maximum answer length requested from an offer, if it has one: the client's own number, or the default
+/// that the offer's dialect requires.
 pub fn wanted(ask: &Ask, offer: &OfferLive) -> Option<u64> {
     let needs = || offer.dialect_for(ask.dialect) == Some(Dialect::Messages);
     ask.max_tokens.or_else(|| needs().then_some(MAX_TOKENS))
 }
 
-/// What a window leaves beside a prompt, where that is less than what is wanted. Near the end of a window an estimate
-/// would leave a tenth of the room that there is, or none, and cut the answer off: there the provider is asked for as
-/// much as there may be, and says if that is too much.
+/// Returns the tokens that a window leaves after the prompt, if they are fewer than requested. Near the end of a window
+/// an estimate would leave a tenth of the actual tokens, or none, and cut the answer off: there the request asks for as
+/// many as there may be, and the provider refuses if that is too much.
 pub fn room(window: u64, count: &Count, wanted: u64) -> Option<Room> {
     let left = window.saturating_sub(count.tokens);
     if wanted <= left {
@@ -196,16 +195,16 @@ pub fn room(window: u64, count: &Count, wanted: u64) -> Option<Room> {
         }
         Method::Exact | Method::Engine => Room { left, certain: None },
     };
-    // Without any, the provider is asked as it stands, and says what is wrong.
+    // If no tokens are left, the request is sent unchanged, and the provider reports the mistake.
     Some(room).filter(|room| room.left > 0)
 }
 
-/// The tokens of an ask's prompt: by the model's own tokenizer, else by an
-/// engine that serves it, else a number that is not too low.
+/// Counts the tokens of a request's prompt: by the model's own tokenizer, else by an engine that serves it, else by an
+/// estimate that is not too low.
 ///
 /// # Errors
-/// A body that is no conversation, a prompt that is so far beyond the window that its count was not ended, too many
-/// others count, or a mistake of our own.
+/// Returns a refusal if the body is no conversation, if the prompt is so far beyond the window that counting was
+/// stopped, if too many other counts are waiting, or on an internal error.
 pub async fn count(counting: &Counting, model: &Arc<ModelLive>, ask: &Ask) -> Result<Count, Refusal> {
     let offers = model.offers.iter().filter_map(|index| counting.live.offers.get(*index));
     let wide = offers.map(|offer| offer.offer.context_length).max();
@@ -222,7 +221,7 @@ pub async fn count(counting: &Counting, model: &Arc<ModelLive>, ask: &Ask) -> Re
     if complete { Ok(count) } else { Err(too_long(wide, least(&count))) }
 }
 
-/// What the tokenizer or an engine says.
+/// Counts by the tokenizer or an engine.
 async fn known(
     counting: &Counting,
     model: &Arc<ModelLive>,
@@ -238,12 +237,13 @@ async fn known(
     Ok(tokens.map(|tokens| Count { tokens, method: Method::Engine }))
 }
 
-/// Where an estimate ends: there are more tokens than any window then, also if the estimate is far too high.
+/// Returns the number at which an estimate stops: beyond it the tokens exceed any window, even if the estimate is far
+/// too high.
 const fn guessed(wide: u64) -> u64 {
     (exact(wide) / 5).saturating_add(1).saturating_mul(8)
 }
 
-/// A number that is not too low.
+/// Estimates the tokens; the result is not too low.
 async fn guess(counting: &Counting, ask: &Ask, wide: u64) -> Result<Count, Refusal> {
     let count = move |conversation: Conversation, stop: &AtomicBool| {
         estimate_within(&conversation, None, &Budget { most: guessed(wide), stop })
@@ -255,7 +255,7 @@ async fn guess(counting: &Counting, ask: &Ask, wide: u64) -> Result<Count, Refus
     })
 }
 
-/// The exact count, unless the conversation holds what cannot be counted.
+/// Counts exactly, unless the conversation has parts that cannot be counted.
 async fn local(
     counting: &Counting,
     model: &Arc<ModelLive>,
@@ -270,8 +270,8 @@ async fn local(
     off_the_way(counting, ask, count).await
 }
 
-/// Reads the conversation and counts it, away from the async threads if it is long. Nothing where the conversation
-/// cannot be read in memory of a few times its size.
+/// Reads the conversation and counts it, on a blocking thread if it is long. Returns nothing if the conversation cannot
+/// be read in memory of a few times its size.
 async fn off_the_way(
     counting: &Counting,
     ask: &Ask,
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn an_estimate_near_the_end_of_a_window_takes_nothing_from_the_answer() {
-        // A short prompt: what an estimate is too high by is little beside the room.
+        // A short prompt: the error of the estimate is small compared to the window.
         assert_eq!(room_of(32_768, 2_400, Method::Estimate, 64_000), Some((30_368, None)));
         // 83,695, 87,347 and 88,717 tokens by the tokenizer.
         assert_eq!(room_of(131_072, 124_905, Method::Estimate, 32_000), Some((32_000, Some(6_167))));

@@ -1,5 +1,5 @@
-//! Sockets: bound here, so that a taken port is one clear sentence. Connections of
-//! the public side are taken here too and dealt out to the threads that serve them.
+//! Listening sockets of the gateway. Binding them here makes a port in use one clear sentence. Connections of the
+//! public listeners are accepted here and distributed to the threads that serve them.
 
 use crate::config::settings::Settings;
 use crate::net::KEEP_ALIVE;
@@ -28,14 +28,15 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Pause after a connection could not be taken.
+/// Pause after accepting a connection failed.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// Connections that may wait to be taken; the system has a limit of its own.
+/// Backlog of connections that wait to be accepted; the system has a limit of its own.
 const BACKLOG: i32 = 4096;
 
-/// Probes of a silent client, and when one is gone that acknowledges nothing. The system lets go at the first probe
-/// that is due when its patience is over, however many there were: so they are due while it lasts, and at its end.
+/// Returns the TCP keep-alive of a client, with `patience` as the limit on unacknowledged data. The system closes at
+/// the first probe that is due after this limit, whatever the number of probes: so probes are due both before the limit
+/// and at it.
 fn probes(patience: Duration) -> TcpKeepalive {
     let least = Duration::from_secs(1);
     TcpKeepalive {
@@ -46,17 +47,17 @@ fn probes(patience: Duration) -> TcpKeepalive {
     }
 }
 
-/// A socket that listens.
+/// Listening TCP socket.
 pub struct Bound {
-    /// The address it has, port included.
+    /// Bound address, with the actual port.
     pub address: SocketAddr,
     listener: TcpListener,
 }
 
-/// Binds an address; port 0 takes any that is free.
+/// Binds an address; port 0 selects any free port.
 ///
 /// # Errors
-/// One sentence that names the address and its key in the configuration.
+/// Returns one sentence that names the address and its configuration key.
 pub fn bind(key: &str, address: SocketAddr) -> Result<Bound, String> {
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::AddrInUse => {
@@ -68,15 +69,15 @@ pub fn bind(key: &str, address: SocketAddr) -> Result<Bound, String> {
         _ => format!("listen.{key}: {address} cannot be listened on: {error}."),
     };
     let listener = TcpListener::bind(address).map_err(failed)?;
-    // Those that come while nobody takes any wait: the standard library lets 128 of them.
+    // Connections that are not yet accepted wait in the backlog; the standard library allows 128 of them.
     rustix::net::listen(&listener, BACKLOG).map_err(|error| failed(error.into()))?;
     Bound::of(listener).map_err(failed)
 }
 
-/// The socket of an address that the process before this one has, or one of its own.
+/// Returns the socket of an address that the previous process has handed over, or binds a new one.
 ///
 /// # Errors
-/// As [`bind`].
+/// Same as for [`bind`].
 pub fn bind_or_take(key: &str, address: SocketAddr, arrival: &mut Option<Arrival>) -> Result<Bound, String> {
     match arrival.as_mut().and_then(|arrival| arrival.take(address)) {
         Some(listener) => Bound::of(listener)
@@ -85,7 +86,7 @@ pub fn bind_or_take(key: &str, address: SocketAddr, arrival: &mut Option<Arrival
     }
 }
 
-/// The sockets of the public side.
+/// Sockets of the public listeners.
 pub struct Public {
     plain: Vec<Bound>,
     tls: Option<Bound>,
@@ -97,24 +98,24 @@ impl Bound {
         Ok(Self { address: listener.local_addr()?, listener })
     }
 
-    /// The same socket once more, for whoever serves it later.
+    /// Duplicates the socket, for a later server of the same address.
     ///
     /// # Errors
-    /// Out of descriptors.
+    /// Returns one sentence if the process has no file descriptor left.
     pub fn socket(&self) -> Result<TcpListener, String> {
-        self.listener.try_clone().map_err(|error| format!("{} cannot be kept: {error}.", self.address))
+        self.listener.try_clone().map_err(|error| format!("{} cannot be duplicated: {error}.", self.address))
     }
 
-    /// Takes the socket up again.
+    /// Serves a duplicated socket again.
     ///
     /// # Errors
-    /// Out of descriptors.
+    /// Returns one sentence if the process has no file descriptor left.
     pub fn again(listener: &TcpListener) -> Result<Self, String> {
         let again = listener.try_clone().and_then(Self::of);
         again.map_err(|error| format!("A socket cannot be served again: {error}."))
     }
 
-    /// The socket, watched by the scheduler of this thread.
+    /// Converts into a tokio listener that is registered with the runtime of this thread.
     fn watched(self) -> Result<tokio::net::TcpListener, String> {
         tokio::net::TcpListener::from_std(self.listener)
             .map_err(|error| format!("{} cannot be listened on: {error}.", self.address))
@@ -122,10 +123,10 @@ impl Bound {
 }
 
 impl Public {
-    /// Binds what the configuration names, but for what came along.
+    /// Binds the configured addresses, except those handed over by the previous process.
     ///
     /// # Errors
-    /// The first address that cannot be had.
+    /// Returns one sentence on the first address that cannot be bound.
     pub fn bind(settings: &Settings, arrival: &mut Option<Arrival>) -> Result<Self, String> {
         let addresses = settings.listen.http.iter();
         let plain =
@@ -137,29 +138,29 @@ impl Public {
         Ok(Self { plain, tls })
     }
 
-    /// Addresses of the plain listeners.
+    /// Returns the addresses of the plain listeners.
     pub fn http(&self) -> Vec<SocketAddr> {
         self.plain.iter().map(|bound| bound.address).collect()
     }
 
-    /// Address of the TLS listener.
+    /// Returns the address of the TLS listener.
     pub fn https(&self) -> Option<SocketAddr> {
         self.tls.as_ref().map(|bound| bound.address)
     }
 
-    /// The sockets once more, for the next process.
+    /// Duplicates the sockets, for the next process.
     ///
     /// # Errors
-    /// Out of descriptors.
+    /// Returns one sentence if the process has no file descriptor left.
     pub fn sockets(&self) -> Result<Vec<TcpListener>, String> {
         self.plain.iter().chain(&self.tls).map(Bound::socket).collect()
     }
 
-    /// Serves until `stop` turns true; then no new connection is taken, and open
-    /// ones end with their exchange. When the tasks are aborted, what is left is cut.
+    /// Serves until `stop` turns true; then no new connection is accepted, and open connections end with their
+    /// exchange. Aborting the tasks cuts the rest.
     ///
     /// # Errors
-    /// A certificate that cannot be used, a socket or a thread that cannot be had.
+    /// Returns one sentence if a certificate is unusable, or if a socket or a thread cannot be created.
     pub fn serve(
         self,
         house: &Arc<House>,
@@ -184,7 +185,7 @@ impl Public {
     }
 }
 
-/// Where connections come in.
+/// Accept loop of one listener.
 #[derive(Clone)]
 struct Door {
     house: Arc<House>,
@@ -194,7 +195,7 @@ struct Door {
 }
 
 impl Door {
-    /// Takes connections until told to stop, and keeps the threads until aborted.
+    /// Accepts connections until stopped, and holds the threads until aborted.
     async fn accept(mut self, listener: tokio::net::TcpListener, threads: Arc<Threads>) {
         loop {
             let accepted = tokio::select! {
@@ -202,13 +203,13 @@ impl Door {
                 _ = self.stop.wait_for(|stop| *stop) => break,
                 accepted = listener.accept() => accepted,
             };
-            // The thread that serves it watches the socket, not this one.
+            // The socket is registered with the thread that serves it, not with this one.
             let probed = accepted.and_then(|(socket, client)| {
-                // Who has no place is not heard: the socket closes here.
+                // A client without a connection permit gets no answer: the socket closes here.
                 let Some(place) = self.front.place(client.ip()) else { return Ok(None) };
                 let patience = self.front.limits().client_write;
-                // Drawing may take a minute, in which nothing is sent: probes keep the way open. What was sent has
-                // to be taken, or the client is gone without a word.
+                // Image generation may take a minute in which nothing is sent: probes keep the connection open. A
+                // client that does not acknowledge sent data within `patience` counts as gone.
                 set_tcp_keepalive(&socket, &probes(patience)).ok();
                 Ok(Some((socket.into_std()?, place, patience)))
             });
@@ -216,7 +217,7 @@ impl Door {
                 Ok(None) => {}
                 Ok(Some((socket, place, patience))) => {
                     let connection = self.clone().serve(socket, patience, place);
-                    // Beneath TLS a connection stays where it began.
+                    // A TLS connection stays on its first thread.
                     if self.tls { threads.serve(connection) } else { threads.gather(connection) }
                 }
                 Err(error) => {
@@ -225,7 +226,7 @@ impl Door {
                         let members = [("reason", &*error.to_string()), ("times", times)];
                         log::event(log::error(), "accept_failed", &members);
                     });
-                    // Out of descriptors: it would fail again at once.
+                    // Without a free file descriptor, the next accept would fail at once.
                     tokio::time::sleep(BREATH).await;
                 }
             }
@@ -234,11 +235,11 @@ impl Door {
         std::future::pending::<()>().await;
     }
 
-    /// One connection to its end.
+    /// Serves one connection until it closes.
     async fn serve(self, socket: std::net::TcpStream, patience: Duration, _place: Place) {
         let Ok(socket) = Socket::new(socket, self.tls, patience) else { return };
         let stream: Stream = if self.tls {
-            // As long as the head of a request may take.
+            // The handshake gets the same time as a request head.
             let (within, Some(tls)) = (self.front.limits().request_head, self.house.tls()) else { return };
             let Ok(Ok(stream)) = timeout(within, Box::pin(tls.acceptor.tls_handshake(socket))).await else {
                 return;
@@ -251,7 +252,7 @@ impl Door {
     }
 }
 
-/// Serves another application on one plain socket until `stop`.
+/// Serves another application on one plain socket until `stop` turns true.
 pub fn serve<A>(bound: Bound, name: &str, app: A, stop: watch::Receiver<bool>) -> JoinHandle<()>
 where
     A: ServerApp + Send + Sync + 'static,

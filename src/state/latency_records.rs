@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Rows written in one round beside requests: about half a megabyte.
+/// Limit on rows written in one round in the background: about half a megabyte.
 const ROUND: usize = 1_000;
 /// Row name prefixes of offers and of models.
 const OFFERS: &str = "o";

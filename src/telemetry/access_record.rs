@@ -94,7 +94,7 @@ pub struct Record {
     pub flavor: Option<&'static str>,
     /// True if it was answered as a stream.
     pub stream: bool,
-    /// HTTP status that was sent.
+    /// HTTP status sent.
     pub status: u16,
     /// Stable error code, if it was refused.
     pub code: Option<&'static str>,

@@ -1,5 +1,5 @@
-//! The alert rules that are shipped ask for what `/metrics` has: a rule with a
-//! label that is not there never fires, and nobody notices.
+//! Tests of the shipped alert rules: every metric and label in them exists in `/metrics`. A rule with a missing label
+//! never fires, without any error.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, clippy::expect_used)]
 
 use super::metrics::{METRICS, Metrics};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const PAGE: &str = include_str!("../../docs/operations.md");
 const RULES: &str = include_str!("../../conf/prometheus/penstock.yml");
-/// What every Prometheus adds to a series.
+/// Labels that Prometheus adds to each series.
 const ADDED: [&str; 2] = ["job", "instance"];
 
 type Known = BTreeMap<String, Vec<String>>;
@@ -28,7 +28,7 @@ fn known() -> Known {
     METRICS.take().into_iter().chain([("up".to_owned(), Vec::new())]).collect()
 }
 
-/// Every `expr` of the rules, the deeper lines after a `|` included.
+/// Returns every `expr` of the rules, with the indented lines after a `|`.
 fn expressions(rules: &str) -> Vec<String> {
     let deep = |line: &str| line.len() - line.trim_start().len();
     let lines: Vec<&str> = rules.lines().collect();
@@ -45,7 +45,7 @@ fn expressions(rules: &str) -> Vec<String> {
     found
 }
 
-/// Names and signs; strings and numbers with their units are left out.
+/// Returns names and signs; strings and numbers with their units are left out.
 fn tokens(expression: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut rest = expression;
@@ -67,7 +67,7 @@ fn tokens(expression: &str) -> Vec<Token> {
     tokens
 }
 
-/// What stands between the bracket at the start and its end.
+/// Returns the tokens between the bracket at the start and its end.
 fn inside(tokens: &[Token], open: char, close: char) -> &[Token] {
     let mut depth = 0;
     for (at, token) in tokens.iter().enumerate() {
@@ -97,7 +97,7 @@ fn is_metric(word: &str) -> bool {
         || word.starts_with("gen_ai_client_")
 }
 
-/// Labels of a metric, or of the histogram that it is a part of.
+/// Returns the labels of a metric, or of the histogram that it is a part of.
 fn labels(known: &Known, name: &str) -> Option<Vec<String>> {
     let part = |end: &str| known.get(name.strip_suffix(end)?).cloned();
     let mut labels = known.get(name).cloned().or_else(|| part("_sum")).or_else(|| part("_count"));
@@ -107,7 +107,7 @@ fn labels(known: &Known, name: &str) -> Option<Vec<String>> {
     labels.map(|labels| labels.into_iter().chain(ADDED.map(str::to_owned)).collect())
 }
 
-/// What an expression asks for that is not there.
+/// Returns the metrics and labels of an expression that do not exist.
 fn wrong(known: &Known, expression: &str) -> Vec<String> {
     let all = tokens(expression);
     let mut wrong = Vec::new();
@@ -167,7 +167,7 @@ fn the_alert_rules_ask_for_what_is_there() {
 
 #[test]
 fn what_the_page_for_operators_says_to_watch_has_an_alert() {
-    // Who stops a gateway looks at it then.
+    // An operator who stops a gateway reads it by hand.
     const BY_HAND: &str = "penstock_requests_open";
     let asked: Vec<Token> = expressions(RULES).iter().flat_map(|expression| tokens(expression)).collect();
     let watched = PAGE.split("## What to monitor").nth(1).unwrap().split("| Log line |").next().unwrap();

@@ -36,21 +36,21 @@ impl Batches {
             open: gauge(
                 r,
                 "penstock_batches_open",
-                "Batches that are not over, by state (scheduled: waiting for a greener hour).",
+                "Batches that have not ended, by state (scheduled: waiting for a greener hour).",
                 &["state"],
             )?,
             ended: counter(r, "penstock_batches_ended_total", "Batches that ended, by state.", &["state"])?,
             lines: counter(
                 r,
                 "penstock_batch_results_total",
-                "Lines of batches by what became of them (completed, failed, retried, cancelled, expired).",
+                "Lines of batches by outcome (completed, failed, retried, cancelled, expired).",
                 &["outcome"],
             )?,
             left: one("penstock_batch_lines_left", "Lines of open batches without a result.")?,
-            working: one("penstock_batch_lines_working", "Lines of batches at work.")?,
+            working: one("penstock_batch_lines_working", "Lines of batches in flight.")?,
             oldest: one(
                 "penstock_batch_oldest_seconds",
-                "Age of the oldest open batch, from its hour on if it was given one.",
+                "Age of the oldest open batch, from its scheduled hour on if it has one.",
             )?,
         };
         for outcome in ["completed", "failed", "retried", "cancelled", "expired"] {

@@ -21,7 +21,7 @@ impl Doors {
             turned_away: counter(
                 r,
                 "penstock_connections_refused_total",
-                "Client connections that were closed for what is full (house, client) or for too much HTTP/2 (h2_abuse), and HTTP/2 requests that were refused unread: malformed (h2_malformed), or too many heads in memory (heads).",
+                "Client connections that were closed at a limit (house: all connections, client: those of one address) or for an HTTP/2 flood (h2_abuse), and HTTP/2 requests that were refused unread: malformed (h2_malformed), or too many request heads in memory (heads).",
                 &["reason"],
             )?,
             certificate: gauge(

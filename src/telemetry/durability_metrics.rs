@@ -35,7 +35,7 @@ impl Kept {
             exports: counter(
                 r,
                 "penstock_exports_total",
-                "Archives that the gateway made of what lasts, by result.",
+                "Archives of the durable state that the gateway made, by result.",
                 &["result"],
             )?,
             exported: gauge(
@@ -81,12 +81,12 @@ impl Ledger {
     fn new(r: &Registry) -> Result<Self> {
         let gauge = |name: &str, help: &str| registered(r, IntGauge::new(name, help)?);
         Ok(Self {
-            failing: gauge("penstock_ledger_failing", "1 while the store does not take charges.")?,
+            failing: gauge("penstock_ledger_failing", "1 while the store does not accept charges.")?,
             copied: gauge(
                 "penstock_ledger_copied",
-                "1 if the ledger's second copy is up to the store, 0 if it is behind.",
+                "1 if the ledger's second copy is up to date with the store, 0 if it is behind.",
             )?,
-            open: gauge("penstock_ledger_open_reserves", "Reserves that have not ended yet.")?,
+            open: gauge("penstock_ledger_open_reserves", "Reservations that have not ended yet.")?,
             entries: gauge("penstock_ledger_entries", "Entries of the ledger on the disk.")?,
             waiting: gauge("penstock_ledger_unwritten_bytes", "Bytes of entries that wait to be written.")?,
             exposed: registered(

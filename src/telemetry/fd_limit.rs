@@ -53,7 +53,7 @@ pub fn few(settings: &Settings, most: Option<u64>) -> Option<String> {
 #[must_use]
 pub fn summary(settings: &Settings) -> String {
     format!(
-        "{} descriptors: limits.connections = {}, overload.requests = {}, batches.concurrency = {}, and {BESIDE} beside",
+        "{} descriptors: limits.connections = {}, overload.requests = {}, batches.concurrency = {}, and {BESIDE} others",
         wanted(settings),
         settings.limits.connections,
         settings.overload.requests,

@@ -95,11 +95,11 @@ impl Metrics {
             in_flight: gauge(
                 &r,
                 "penstock_provider_requests_in_flight",
-                "Requests that a provider works on (its queue depth).",
+                "Requests in flight at a provider (its queue depth).",
                 &["provider"],
             )?,
             open: one("penstock_requests_open", "Requests begun and not ended, streams included.")?,
-            retries_left: one("penstock_retry_budget_left", "Retries that the house can afford now.")?,
+            retries_left: one("penstock_retry_budget_left", "Retries that the retry budget allows now.")?,
             reloads: counter(
                 &r,
                 "penstock_config_reloads_total",
@@ -109,19 +109,19 @@ impl Metrics {
             overstated: counter(
                 &r,
                 "penstock_usage_overstated_total",
-                "Answers whose provider reported more than can be (figure: tokens or energy); the gateway's own figure counts.",
+                "Answers whose provider reported an impossible figure (tokens or energy); the gateway's own figure counts.",
                 &["provider", "model", "figure"],
             )?,
             images_gone: registered(
                 &r,
                 IntCounter::new(
                     "penstock_images_dropped_total",
-                    "Images whose address ended before its time, since too many were kept.",
+                    "Images dropped before their expiry, because too many were stored.",
                 )?,
             )?,
             clock_ahead: one(
                 "penstock_clock_ahead_seconds",
-                "How far dates here are ahead of the system's clock, which was set back; 0 if they are close.",
+                "Seconds by which the gateway's dates are ahead of the system's clock, which was set back; 0 if the difference is small.",
             )?,
             overload: Overload::new(&r)?,
             process: Process::new(&r)?,

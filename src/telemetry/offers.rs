@@ -47,7 +47,7 @@ impl Offers {
             health: gauge(
                 r,
                 "penstock_offer_healthy",
-                "1 if the provider's answers for the model, or its checks since, are good; 0 if each of its offers of it is ejected or on trial.",
+                "1 if the provider's answers for the model, or its checks since, succeed; 0 if all its offers of the model are ejected or on trial.",
                 &labels,
             )?,
             failing: registered(r, GaugeVec::new(failing, &labels)?)?,

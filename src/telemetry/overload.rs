@@ -43,29 +43,26 @@ impl Overload {
             waiting: gauge(
                 r,
                 "penstock_queue_waiting",
-                "Requests that wait for a place, by queue (house, provider; batch work at a provider included).",
+                "Requests that wait for a permit, by queue (house, provider; batch work at a provider included).",
                 &["queue"],
             )?,
             waits: histogram(
                 r,
                 "penstock_queue_wait_seconds",
-                "Time of requests that had to wait for a place, by queue; the others are not counted.",
+                "Time of requests that had to wait for a permit, by queue; the others are not counted.",
                 &SECONDS,
                 &["queue"],
             )?,
             refused: counter(
                 r,
                 "penstock_overload_refused_total",
-                "Requests refused because there was too much to do: too many waited (queue), no place came (house, \
-                 provider), too many bytes (bytes), in no hurry and in the way (batch).",
+                "Requests refused under overload: queue full (queue), wait timed out (house, \
+                 provider), too many bytes (bytes), batch line gave way to requests (batch).",
                 &["reason"],
             )?,
             panics: registered(
                 r,
-                IntCounter::new(
-                    "penstock_panics_total",
-                    "Requests that ended in a mistake of the gateway's own.",
-                )?,
+                IntCounter::new("penstock_panics_total", "Requests that ended in a bug of the gateway.")?,
             )?,
         })
     }

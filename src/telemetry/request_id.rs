@@ -4,7 +4,7 @@ use http::HeaderValue;
 use std::fmt;
 
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-/// Letters and digits after the prefix: 24 × 5 bits of randomness.
+/// Number of letters and digits after the prefix: 24 × 5 bits of randomness.
 const LENGTH: usize = 24;
 
 /// Request id: `req_` and 24 letters and digits.

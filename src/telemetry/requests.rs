@@ -30,7 +30,7 @@ impl Requests {
             lines: counter(
                 r,
                 "penstock_batch_lines_total",
-                "Those of the requests that were lines of batches, by endpoint and outcome; yielded ones are asked again.",
+                "Requests that were lines of batches, by endpoint and outcome; yielded lines are sent again.",
                 &["endpoint", "outcome"],
             )?,
             overhead: histogram(
@@ -49,7 +49,7 @@ impl Requests {
             limited: counter(
                 r,
                 "penstock_limited_total",
-                "Requests refused by a limit or a budget, by its name and whose it is.",
+                "Requests refused by a limit or a budget, by its name and its owner.",
                 &["limit", "of"],
             )?,
         })

@@ -1,7 +1,7 @@
 //! Ids that a client gave its request: its trace context (W3C Trace Context, level 1), which is sent on to the
 //! provider, and its `x-request-id`. Both are logged. Malformed values are ignored, and lengths are bounded.
 
-/// Bytes of a `traceparent` of version 00.
+/// Length in bytes of a `traceparent` of version 00.
 const PARENT: usize = 55;
 /// Maximum bytes of a `tracestate` that are sent on, as the standard requires.
 const MOST_STATE: usize = 512;
@@ -15,7 +15,7 @@ const KEY: &str = "sk-svc-";
 /// Ids of one request; at least one is present.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// `traceparent`, in version 00.
+    /// Value of `traceparent`, in version 00.
     pub parent: Option<Box<str>>,
     /// `tracestate`; only with a parent.
     pub state: Option<Box<str>>,

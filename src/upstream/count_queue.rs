@@ -1,5 +1,5 @@
-//! Turns of those who have a long prompt counted: counting is all processor work, and must not take the machine from
-//! the streams. Accounts take turns, a wait has an end, and a count ends when its client leaves.
+//! Scheduling of counts of long prompts: counting is pure processor work, and must not slow the streams down. Accounts
+//! share the permits fairly, waits have a time limit, and a count ends when its client leaves.
 
 use crate::limits::admission_control::Overload;
 use crate::limits::tokenizer_permits::CountingPermits;
@@ -30,11 +30,12 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Works on a thread that may take its time. The work is given a signal, which is set when nobody waits for the
-    /// result any more; it keeps its permit until it has ended.
+    /// Runs work on a blocking thread. The work gets a flag that is set when its result is no longer awaited; it holds
+    /// its permit until it ends.
     ///
     /// # Errors
-    /// Too many others count; or a mistake of our own, which must not look like a prompt without tokens.
+    /// Returns a refusal if too many other counts are waiting, or on an internal error, which must not look like a
+    /// prompt without tokens.
     pub(crate) async fn in_turn<T: Send + 'static>(
         &self,
         work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
@@ -52,7 +53,7 @@ impl Counting {
     }
 }
 
-/// Tells work to end when this is dropped.
+/// Guard that sets the stop flag of the work on drop.
 struct StopGuard(Arc<AtomicBool>);
 
 impl Drop for StopGuard {

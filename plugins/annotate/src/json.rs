@@ -1,9 +1,8 @@
-//! JSON numbers and strings as bytes.
+//! Writers of JSON numbers and strings.
 
 use rust_decimal::Decimal;
 
-/// Writes a decimal as a JSON number: plain digits, no exponent, no zeros at
-/// the end of its fraction.
+/// Writes a decimal as a JSON number: plain digits, no exponent, no trailing zeros.
 pub fn number(out: &mut Vec<u8>, number: Decimal) {
     if number.is_sign_negative() && !number.is_zero() {
         out.push(b'-');
@@ -17,7 +16,7 @@ pub fn number(out: &mut Vec<u8>, number: Decimal) {
     point(out, digits.as_bytes(), number.scale() as usize);
 }
 
-/// Sets the point before the last `scale` digits.
+/// Writes digits with the decimal point before the last `scale` of them.
 fn point(out: &mut Vec<u8>, digits: &[u8], scale: usize) {
     let (whole, fraction) = digits.split_at(digits.len().saturating_sub(scale));
     out.extend_from_slice(if whole.is_empty() { b"0" } else { whole });
@@ -53,7 +52,7 @@ fn escape(out: &mut Vec<u8>, unit: u16) {
     }
 }
 
-/// Writes `"name":` with a comma before it unless it opens an object.
+/// Writes `"name":`, with a comma before it unless it opens an object.
 pub(crate) fn key(out: &mut Vec<u8>, name: &str) {
     if out.last().is_some_and(|last| *last != b'{') {
         out.push(b',');

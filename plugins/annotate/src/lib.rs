@@ -1,12 +1,11 @@
-//! The two objects that every inference answer carries, `environment_impact` and
-//! `billing_cost`: their bytes, and how they get into an answer.
+//! Annotation objects of every inference answer, `environment_impact` and `billing_cost`: their serialisation, and
+//! their insertion into an answer.
 //!
-//! Numbers are exact decimals written as JSON numbers: no exponent, no zeros at
-//! the end. Amounts of money can be written as strings of the same digits. Text is ASCII (`é` becomes `\u00e9`), so the same bytes also stand in
-//! a header. What is not known is left out, never zero.
+//! Numbers are exact decimals written as JSON numbers: no exponent, no trailing zeros. Amounts of money can be written
+//! as strings of the same digits. Text is ASCII (`é` becomes `\u00e9`), so the same bytes are valid in a header.
+//! Unknown values are omitted, never zero.
 //!
-//! What does not change between requests (the place) is written once, in
-//! [`Served::new`].
+//! Parts that are the same for all requests (the site) are serialised once, in [`Served::new`].
 
 mod json;
 mod objects;

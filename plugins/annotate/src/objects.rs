@@ -1,45 +1,45 @@
-//! The two objects, in the contract's order of fields.
+//! Annotation objects, in the contract's order of fields.
 
 use crate::json::{key, number, string};
 use rust_decimal::Decimal;
 
-/// The header that carries `environment_impact` where the body is plain text.
+/// Header with `environment_impact` if the body is plain text.
 pub const IMPACT_HEADER: &str = "x-environment-impact";
 
-/// The header that carries `billing_cost` where the body is plain text.
+/// Header with `billing_cost` if the body is plain text.
 pub const BILLING_HEADER: &str = "x-billing-cost";
 
-/// The grid that the carbon figure stands on.
+/// Grid behind the carbon figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid<'a> {
-    /// Who publishes it, with its licence.
+    /// Publisher of the figures, with the licence.
     pub source: &'a str,
-    /// The year it describes.
+    /// Year of the figures.
     pub year: u16,
     /// Grams of CO2 equivalent per kWh.
     pub g_per_kwh: Decimal,
 }
 
-/// What is told of a provider's data centre.
+/// Published facts of a provider's data centre.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site<'a> {
     /// Physical share of renewable electricity on its grid, percent.
     pub renewable_percent: Decimal,
     /// Power usage effectiveness.
     pub pue: Decimal,
-    /// The provider's id.
+    /// Id of the provider.
     pub provider_id: &'a str,
-    /// `City, Country`.
+    /// Location as `City, Country`.
     pub location: &'a str,
-    /// The country's code, ISO 3166-1 alpha-2.
+    /// Country code, ISO 3166-1 alpha-2.
     pub country: &'a str,
-    /// The grid.
+    /// Grid of the data centre.
     pub grid: Grid<'a>,
-    /// The version of the method.
+    /// Version of the method.
     pub methodology: &'a str,
 }
 
-/// A [`Site`], written once.
+/// Serialised [`Site`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Served {
     site: Box<[u8]>,
@@ -47,7 +47,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// Writes what no request changes.
+    /// Serialises the members that are the same for all requests.
     #[must_use]
     pub fn new(site: &Site<'_>) -> Self {
         let mut fixed = Vec::new();
@@ -75,27 +75,26 @@ impl Served {
     }
 }
 
-/// Where an energy figure comes from and how far off it may be.
+/// Origin of an energy figure, with its error range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Provenance<'a> {
-    /// `measured`, `benchmark` …
+    /// Name of the method: `measured`, `benchmark` …
     pub method: &'a str,
-    /// What the method saw: `gpu`, `it` or `facility`.
+    /// Boundary of the method: `gpu`, `it` or `facility`.
     pub boundary: Option<&'a str>,
-    /// The least that the energy may be, kWh.
+    /// Lower limit of the energy, kWh.
     pub energy_kwh_low: Decimal,
-    /// The most that the energy may be, kWh.
+    /// Upper limit of the energy, kWh.
     pub energy_kwh_high: Decimal,
-    /// The hardware's share, grams, not in the operational figure.
+    /// Embodied carbon of the hardware, grams, not in the operational figure.
     pub embodied_g_co2: Option<Decimal>,
-    /// What had to be assumed (`pue`, `wue`, `boundary`); nothing is said when
-    /// nothing was.
+    /// Assumptions (`pue`, `wue`, `boundary`); omitted if empty.
     pub assumed: &'a [&'a str],
-    /// The gateway counted the tokens, because the provider did not.
+    /// True if the gateway counted the tokens, because the provider did not.
     pub counted_by_gateway: bool,
 }
 
-/// The footprint of one answer.
+/// Footprint of one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Impact<'a> {
     /// Energy, kWh.
@@ -104,37 +103,37 @@ pub struct Impact<'a> {
     pub carbon_g_co2: Decimal,
     /// Water, litres.
     pub water_liters: Decimal,
-    /// Who served it, where.
+    /// Site that served the answer.
     pub served: &'a Served,
-    /// Where the figures come from.
+    /// Origin of the figures.
     pub provenance: Provenance<'a>,
 }
 
-/// The charge of one answer.
+/// Charge of one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost<'a> {
-    /// The energy component, EUR.
+    /// Energy component, EUR.
     pub energy: Decimal,
     /// Credits deducted.
     pub credits: Decimal,
-    /// `credits` or `energy`.
+    /// Wallet: `credits` or `energy`.
     pub paid_with: &'a str,
-    /// How the two amounts are written.
+    /// Format of the two amounts.
     pub amounts: Amounts,
 }
 
-/// How amounts of money are written.
+/// Format of amounts of money.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Amounts {
-    /// As JSON numbers.
+    /// JSON numbers.
     #[default]
     Numbers,
-    /// The same digits as JSON strings.
+    /// JSON strings with the same digits.
     Strings,
 }
 
-/// `"environment_impact":{…},"billing_cost":{…}`: two members without braces
-/// around them. `provenance` false leaves that one object out.
+/// Writes `"environment_impact":{…},"billing_cost":{…}`: two members without enclosing braces. `provenance` false omits
+/// that object.
 #[must_use]
 pub fn members(impact: &Impact<'_>, cost: &Cost<'_>, provenance: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(800);
@@ -145,8 +144,8 @@ pub fn members(impact: &Impact<'_>, cost: &Cost<'_>, provenance: bool) -> Vec<u8
     out
 }
 
-/// The two members of an answer that no model was run for: nothing was drawn, nothing is charged. The place is that of
-/// the provider that would have been asked.
+/// Writes the two members of an answer for which no model ran: no energy, no charge. The site is that of the provider
+/// that would have served it.
 #[must_use]
 pub fn nothing(served: &Served, paid_with: &str, amounts: Amounts) -> Vec<u8> {
     let mut out = br#""environment_impact":{"energy_kwh":0,"carbon_g_co2":0,"water_liters":0"#.to_vec();
@@ -156,8 +155,7 @@ pub fn nothing(served: &Served, paid_with: &str, amounts: Amounts) -> Vec<u8> {
     out
 }
 
-/// The same two objects as headers (name, value), for plain-text answers. The
-/// values are visible ASCII.
+/// Returns the same two objects as headers (name, value), for plain-text answers. The values are visible ASCII.
 #[must_use]
 pub fn headers(impact: &Impact<'_>, cost: &Cost<'_>, provenance: bool) -> [(&'static str, Vec<u8>); 2] {
     let (mut first, mut second) = (Vec::with_capacity(700), Vec::with_capacity(96));

@@ -1,10 +1,10 @@
-//! Members put into an answer that is already bytes.
+//! Insertion of members into a serialised answer.
 
 use bytes::Bytes;
 
-/// Puts `members` (`"a":…,"b":…`, no braces) before the last `}` of a JSON object
-/// that comes in pieces. The pieces are sliced, not copied; white space after
-/// the object is dropped. A body that does not end with `}` comes back as it is.
+/// Inserts `members` (`"a":…,"b":…`, no braces) before the last `}` of a JSON object that comes in pieces. The pieces
+/// are sliced, not copied; white space after the object is dropped. A body that does not end with `}` is returned
+/// unchanged.
 #[must_use]
 pub fn splice(mut body: Vec<Bytes>, members: &[u8]) -> Vec<Bytes> {
     let Some((piece, at)) = last_mark(&body) else { return body };
@@ -27,7 +27,7 @@ pub fn splice(mut body: Vec<Bytes>, members: &[u8]) -> Vec<Bytes> {
     body
 }
 
-/// Piece and place of the last byte that is not JSON white space.
+/// Returns piece and offset of the last byte that is not JSON white space.
 fn last_mark(body: &[Bytes]) -> Option<(usize, usize)> {
     body.iter().enumerate().rev().find_map(|(piece, bytes)| {
         let at = bytes.iter().rposition(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n'))?;

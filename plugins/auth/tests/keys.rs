@@ -7,7 +7,7 @@
     clippy::print_stdout
 )]
 
-use penstock_auth::{ApiKey, MalformedKey, digest, digests_equal, presented};
+use penstock_auth::{ApiKey, MalformedKey, digests_equal, key_digest, presented_keys};
 
 /// Bytes that differ from call to call. They are not random, which is sufficient here.
 fn source(start: u64) -> impl FnMut(&mut [u8]) {

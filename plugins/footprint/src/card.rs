@@ -1,21 +1,20 @@
-//! The energy card of a model: what is known of the energy it takes, and the
-//! coefficients that follow from it.
+//! Energy card of a model: its known energy figures, and the coefficients derived from them.
 
 use crate::{ecologits, law, method::Method};
 use penstock_contract::Kind;
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 
-/// What is known of a model. What is `None` is derived, or stays unknown.
+/// Known energy figures of a model. A `None` is derived, or stays unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnergyCard {
-    /// What the model does.
+    /// Kind of the model.
     pub kind: Kind,
-    /// Parameters that work on each token, in billions.
+    /// Active parameters per token, in billions.
     pub active_params_b: Option<Decimal>,
-    /// All parameters, in billions; as many as active ones, where not said.
+    /// All parameters, in billions; equal to the active ones if absent.
     pub total_params_b: Option<Decimal>,
-    /// Bits per weight; 16 where not said.
+    /// Bits per weight; 16 if absent.
     pub weight_bits: Option<u32>,
     /// Joules of GPU energy per input token.
     pub joules_per_input_token: Option<Decimal>,
@@ -23,20 +22,20 @@ pub struct EnergyCard {
     pub joules_per_output_token: Option<Decimal>,
     /// Joules of GPU energy per image of a mebipixel, at `image_steps`.
     pub joules_per_image: Option<Decimal>,
-    /// The steps that `joules_per_image` is stated for.
+    /// Number of steps that `joules_per_image` refers to.
     pub image_steps: Option<u32>,
     /// Joules of GPU energy per second of audio.
     pub joules_per_audio_second: Option<Decimal>,
-    /// Where the joules come from; `benchmark` where not said.
+    /// Origin of the joules; `benchmark` if absent.
     pub method: Option<Method>,
 }
 
-/// A field of a card or a place that cannot be right.
+/// Invalid field of a card or a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// The field.
+    /// Name of the field.
     pub field: &'static str,
-    /// What it must be.
+    /// Expected value.
     pub expected: String,
 }
 
@@ -45,14 +44,14 @@ pub struct Mistake {
 pub(crate) enum Coefficients {
     /// Per token; encoders have no output and no context term.
     Tokens { input: Decimal, output: Decimal, context: bool },
-    /// Per image of a mebipixel; scaled by steps where both are known.
+    /// Per image of a mebipixel; scaled by steps if both are known.
     Images { each: Decimal, steps: Option<u32> },
     /// Per second of audio.
     Audio { second: Decimal },
 }
 
 impl EnergyCard {
-    /// A card on which nothing stands.
+    /// Creates an empty card.
     #[must_use]
     pub const fn new(kind: Kind) -> Self {
         Self {
@@ -69,7 +68,7 @@ impl EnergyCard {
         }
     }
 
-    /// GPUs of 80 GB that the model needs; one where its size is not known.
+    /// Returns the number of GPUs of 80 GB that the model needs; one if its size is unknown.
     #[must_use]
     pub fn gpus(&self) -> u32 {
         let total = self.total_params_b.or(self.active_params_b).and_then(|total| total.to_f64());
@@ -80,7 +79,7 @@ impl EnergyCard {
         self.weight_bits.map_or(ecologits::WEIGHT_BITS, f64::from)
     }
 
-    /// Everything on the card that is out of its range.
+    /// Returns every field of the card that is out of its range.
     pub(crate) fn mistakes(&self) -> Vec<Mistake> {
         let numbers = [
             ("active_params_b", self.active_params_b, 100_000),
@@ -111,7 +110,7 @@ impl EnergyCard {
         mistakes
     }
 
-    /// The coefficients and where they come from. `None`: time alone must do.
+    /// Returns the coefficients and their origin. `None`: energy can only be derived from time.
     pub(crate) fn coefficients(&self) -> Option<(Coefficients, Method)> {
         let stated = self.method.unwrap_or(Method::Benchmark);
         match self.kind {

@@ -1,4 +1,4 @@
-//! The 27 member states of the European Union. Whoever is not here is not served from.
+//! Member states of the European Union, all 27. The gateway serves from no other country.
 
 /// ISO 3166-1 alpha-2 codes in order, with English names.
 const MEMBERS: [(&str, &str); 27] = [
@@ -31,14 +31,14 @@ const MEMBERS: [(&str, &str); 27] = [
     ("SK", "Slovakia"),
 ];
 
-/// The English name of a member state by its ISO 3166-1 alpha-2 code, in
-/// capitals (Greece is `GR`). `None` for everybody else.
+/// Returns the English name of a member state by its ISO 3166-1 alpha-2 code, in capitals (Greece is `GR`). `None` for
+/// any other code.
 #[must_use]
 pub fn member(code: &str) -> Option<&'static str> {
     MEMBERS.iter().find(|(known, _)| *known == code).map(|(_, name)| *name)
 }
 
-/// All member states as (code, English name), by code.
+/// Returns all member states as (code, English name), by code.
 pub fn members() -> impl ExactSizeIterator<Item = (&'static str, &'static str)> {
     MEMBERS.iter().copied()
 }

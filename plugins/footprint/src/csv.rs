@@ -1,7 +1,7 @@
-//! Comma-separated lines as the shipped tables write them: quotes around a cell
-//! that holds a comma, a doubled quote inside. No line breaks in cells.
+//! Parser of comma-separated lines in the format of the shipped tables: quotes around a cell with a comma, a doubled
+//! quote inside. No line breaks in cells.
 
-/// The cells of one line.
+/// Splits one line into its cells.
 pub(crate) fn cells(line: &str) -> Vec<String> {
     let mut cells = vec![String::new()];
     let mut quoted = false;
@@ -26,10 +26,10 @@ fn add(cells: &mut [String], mark: char) {
     }
 }
 
-/// The rows below the header, each with its line number (from 1), header excluded.
+/// Returns the rows below the header, each with its line number (from 1).
 ///
 /// # Errors
-/// The header is another one than expected.
+/// Returns a sentence if the header differs from the expected one.
 pub(crate) fn rows(csv: &str, header: &str) -> Result<Vec<(usize, Vec<String>)>, String> {
     let csv = csv.strip_prefix('\u{feff}').unwrap_or(csv);
     let mut lines = csv.lines().zip(1..);

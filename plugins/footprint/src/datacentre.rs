@@ -1,36 +1,35 @@
-//! Published efficiency figures of data centres, for providers whose
-//! configuration names a site and no figure of its own.
+//! Published efficiency figures of data centres, for providers whose configuration names a site but no figures.
 
 use crate::csv;
 use rust_decimal::Decimal;
 
-/// The first line of a table of data centres.
+/// First line of a table of data centres.
 pub const HEADER: &str = "operator,site,country_code,pue,wue_l_per_kwh,renewable_claim,basis,source";
 
-/// What an operator publishes about one site. `None` where it publishes
-/// nothing, or only a bound or a span (`<1.1`, `1.1-1.3`).
+/// Published figures of one site. `None` if the operator publishes nothing, or only a limit or a range (`<1.1`,
+/// `1.1-1.3`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// Who runs it.
+    /// Operator of the site.
     pub operator: String,
-    /// What the operator calls it.
+    /// Name of the site, as the operator writes it.
     pub site: String,
-    /// As the table has it; not proven to be a member state.
+    /// Country code from the table; not checked to be a member state.
     pub country_code: String,
     /// Power usage effectiveness.
     pub pue: Option<Decimal>,
     /// Water on site, litres per kWh of IT energy.
     pub wue: Option<Decimal>,
-    /// Where and when it was published.
+    /// Place and date of the publication.
     pub basis: String,
-    /// Origin.
+    /// Source of the figures.
     pub source: String,
 }
 
-/// Reads a table of [`HEADER`]'s columns.
+/// Reads a table with the columns of [`HEADER`].
 ///
 /// # Errors
-/// Every line that does not have eight cells, or the header.
+/// Returns every line that does not have eight cells, or the header if it differs.
 pub fn table(csv: &str) -> Result<Vec<Site>, Vec<String>> {
     let mut sites = Vec::new();
     let mut mistakes = Vec::new();
@@ -52,7 +51,7 @@ pub fn table(csv: &str) -> Result<Vec<Site>, Vec<String>> {
     if mistakes.is_empty() { Ok(sites) } else { Err(mistakes) }
 }
 
-/// The site of this name, letter for letter.
+/// Returns the site with exactly this name.
 #[must_use]
 pub fn find<'a>(sites: &'a [Site], site: &str) -> Option<&'a Site> {
     sites.iter().find(|known| known.site == site)

@@ -1,11 +1,9 @@
-//! The law of `EcoLogits` 0.11.3 for text generation: from the size of a model
-//! to the energy, carbon and water of an answer.
+//! Model of `EcoLogits` 0.11.3 for text generation: from the size of a model to the energy, carbon and water of an
+//! answer.
 //!
-//! The gateway uses it once, when it reads its configuration, to find the joules
-//! per output token of a model that nobody measured
-//! ([`joules_per_output_token`]); the rest stands here so that the law can be
-//! held against the published results. It is the only place with floats: it
-//! needs an exponential, and its output is rounded to a `Decimal`.
+//! The gateway uses it once, when it reads its configuration, to compute the joules per output token of a model without
+//! measurements ([`joules_per_output_token`]); the rest serves to compare the model with the published results. This is
+//! the only module with floats: it needs an exponential, and its output is rounded to a `Decimal`.
 //!
 //! Sizes in billions of parameters (`P_a` active, `P_t` total), `T` output
 //! tokens, `B` requests at a time, `Q` bits per weight:
@@ -33,28 +31,28 @@ const SERVER_KG: f64 = 5700.0;
 const GPU_KG: f64 = 273.0;
 const LIFE_SECONDS: f64 = 94_608_000.0;
 
-/// Requests that are served at a time, where nobody says.
+/// Default number of concurrent requests.
 pub const BATCH: f64 = 64.0;
-/// Bits per weight, where nobody says.
+/// Default bits per weight.
 pub const WEIGHT_BITS: f64 = 16.0;
 
-/// A model as it is served.
+/// Served model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Model {
-    /// Parameters that work on each token, in billions.
+    /// Active parameters per token, in billions.
     pub active_b: f64,
     /// All parameters, in billions.
     pub total_b: f64,
     /// Bits per weight.
     pub weight_bits: f64,
-    /// Requests that are served at a time.
+    /// Number of concurrent requests.
     pub batch: f64,
 }
 
-/// What is known of the time that an answer takes.
+/// Known time of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Timing {
-    /// The answer did not take longer than this, seconds.
+    /// Upper limit on the duration of the answer, in seconds.
     pub cap: Option<f64>,
     /// Output tokens per second.
     pub tokens_per_second: Option<f64>,
@@ -62,23 +60,23 @@ pub struct Timing {
     pub first_token: f64,
 }
 
-/// Where it is served.
+/// Site that serves the model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Site {
     /// Power usage effectiveness.
     pub pue: f64,
-    /// Litres per kWh on site.
+    /// Water on site, litres per kWh.
     pub water_on_site: f64,
-    /// Litres per kWh where the electricity is made.
+    /// Water of electricity generation, litres per kWh.
     pub water_off_site: f64,
     /// Kilograms of CO2 equivalent per kWh.
     pub kg_per_kwh: f64,
 }
 
-/// What an answer costs by this law.
+/// Impacts of an answer by this model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Impacts {
-    /// GPUs that hold the model.
+    /// Number of GPUs that hold the model.
     pub gpus: f64,
     /// Energy with the building's share, kWh.
     pub energy_kwh: f64,
@@ -90,20 +88,20 @@ pub struct Impacts {
     pub water_l: f64,
 }
 
-/// GPUs of 80 GB that hold a model, a power of two.
+/// Returns the number of GPUs of 80 GB that hold a model, a power of two.
 #[must_use]
 pub fn gpus(total_b: f64, weight_bits: f64) -> f64 {
     let needed = (1.2 * total_b * weight_bits / 8.0 / GPU_GB).ceil().max(1.0);
     needed.log2().ceil().exp2()
 }
 
-/// Watt-hours per output token and GPU.
+/// Returns the watt-hours per output token and GPU.
 fn watt_hours_per_token(model: &Model) -> f64 {
     ALPHA * (BETA * model.batch).exp() * model.active_b + GAMMA
 }
 
-/// Joules of GPU energy per output token, `N·f_E·3600`, to the sixth place.
-/// `None` when a size is not a positive finite number.
+/// Returns the joules of GPU energy per output token, `N·f_E·3600`, to the sixth place. `None` if a size is not a
+/// positive finite number.
 #[must_use]
 pub fn joules_per_output_token(model: &Model) -> Option<Decimal> {
     let sizes = [model.active_b, model.total_b, model.weight_bits, model.batch];
@@ -114,7 +112,7 @@ pub fn joules_per_output_token(model: &Model) -> Option<Decimal> {
     Decimal::from_f64(joules).map(|joules| joules.round_dp(6))
 }
 
-/// The whole law for one answer.
+/// Returns all impacts of one answer.
 #[must_use]
 pub fn impacts(model: &Model, output_tokens: f64, timing: &Timing, site: &Site) -> Impacts {
     let gpus = gpus(model.total_b, model.weight_bits);

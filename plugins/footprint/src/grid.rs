@@ -1,15 +1,14 @@
-//! The grid table: what a kilowatt-hour taken from a member state's grid costs
-//! the climate and the rivers, by year.
+//! Grid table: carbon and water of a kilowatt-hour from a member state's grid, by year.
 
 use crate::{country, csv};
 use rust_decimal::Decimal;
 use std::collections::BTreeMap;
 
-/// The first line of a grid table.
+/// First line of a grid table.
 pub const HEADER: &str =
     "country_code,country,carbon_g_per_kwh,renewable_percent,wue_offsite_l_per_kwh,year,source";
 
-/// One state's electricity: consumed there (imports traced), lifecycle factors.
+/// Electricity of one state: consumed there (imports traced), lifecycle factors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// ISO 3166-1 alpha-2.
@@ -20,17 +19,17 @@ pub struct Row {
     pub g_per_kwh: Decimal,
     /// Physical share of renewable electricity, percent.
     pub renewable_percent: Decimal,
-    /// Water used where the electricity was made, litres per kWh.
+    /// Water of electricity generation, litres per kWh.
     pub water_l_per_kwh: Decimal,
-    /// The year that the figures describe.
+    /// Year of the figures.
     pub year: u16,
-    /// Origin and licence of every figure of the row.
+    /// Source and licence of every figure of the row.
     pub source: String,
 }
 
 impl Row {
-    /// The short form of the source, for answers: who publishes the carbon
-    /// figure, and its licence; without the way it was fetched.
+    /// Returns the short form of the source, for answers: the publisher of the carbon figure and its licence, without
+    /// the retrieval method.
     #[must_use]
     pub fn attribution(&self) -> &str {
         let carbon = self.source.split(';').next().unwrap_or_default();
@@ -39,29 +38,28 @@ impl Row {
     }
 }
 
-/// Rows by country code.
+/// Grid rows by country code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table(BTreeMap<String, Row>);
 
 impl Table {
-    /// The row of a country.
+    /// Returns the row of a country.
     #[must_use]
     pub fn get(&self, country_code: &str) -> Option<&Row> {
         self.0.get(country_code)
     }
 
-    /// All rows by code.
+    /// Returns all rows by code.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &Row> {
         self.0.values()
     }
 }
 
-/// Reads a table of [`HEADER`]'s columns.
+/// Reads a table with the columns of [`HEADER`].
 ///
 /// # Errors
-/// Every mistake at once, each with its line: wrong header, missing cells, a
-/// number that is none or out of range, a state that is no member, a state that
-/// stands twice.
+/// Returns every mistake at once, each with its line: wrong header, missing cells, an invalid number or one out of
+/// range, a state that is no member, a repeated state.
 pub fn table(csv: &str) -> Result<Table, Vec<String>> {
     let mut found = Table::default();
     let mut mistakes = Vec::new();
@@ -69,7 +67,7 @@ pub fn table(csv: &str) -> Result<Table, Vec<String>> {
         match row(&cells) {
             Ok(row) => {
                 if let Some(twice) = found.0.insert(row.country_code.clone(), row) {
-                    mistakes.push(format!("line {line}: {} stands twice", twice.country_code));
+                    mistakes.push(format!("line {line}: {} is repeated", twice.country_code));
                 }
             }
             Err(mistake) => mistakes.push(format!("line {line}: {mistake}")),

@@ -1,4 +1,4 @@
-//! From work to joules of GPU energy, and from joules to rounded kilowatt-hours.
+//! Conversion of work into joules of GPU energy, and of joules into rounded kilowatt-hours.
 
 use crate::card::Coefficients;
 use crate::law::{CACHED_SHARE, CONTEXT_TOKENS, IMAGE_PIXELS, JOULES_PER_KWH, MOST, THROUGHPUT_TIER};
@@ -7,7 +7,7 @@ use penstock_contract::Usage;
 use rust_decimal::Decimal;
 use std::time::Duration;
 
-/// Joules of GPU energy. `None` when these coefficients do not fit this work.
+/// Returns the joules of GPU energy. `None` if the coefficients are for another kind of work.
 ///
 /// ```text
 /// e_in·(n_in − n_cached)·(1 + n_in/100000) + 0.1·e_in·n_cached + φ·e_out·n_out
@@ -34,8 +34,8 @@ pub(crate) fn of(coefficients: &Coefficients, done: &Done, throughput_tier: bool
     }
 }
 
-/// Input tokens in units of a fresh one at the start of a prompt:
-/// `(n − c)·(1 + n/100000) + c/10`, exactly.
+/// Returns the input tokens in units of an uncached one at the start of a prompt: `(n − c)·(1 + n/100000) + c/10`,
+/// exactly.
 fn weighted_input(usage: &Usage, context: bool) -> Decimal {
     let read = usage.input.min(MOST);
     let cached = usage.cached.min(read);
@@ -49,7 +49,7 @@ fn weighted_input(usage: &Usage, context: bool) -> Decimal {
     whole.saturating_add(CACHED_SHARE.saturating_mul(Decimal::from(cached)))
 }
 
-/// `steps` is (reference, taken).
+/// Returns the joules of images; `steps` is (reference, taken).
 fn images(each: Decimal, count: u32, steps: Option<(u32, u32)>, pixels: Option<u64>) -> Decimal {
     let all = each.saturating_mul(Decimal::from(count));
     let (reference, taken) = steps.unwrap_or((1, 1));
@@ -59,20 +59,19 @@ fn images(each: Decimal, count: u32, steps: Option<(u32, u32)>, pixels: Option<u
     scaled.checked_div(of).unwrap_or(Decimal::MAX)
 }
 
-/// Seconds with six places.
+/// Returns seconds with six places.
 pub(crate) fn seconds(took: Duration) -> Decimal {
     let micros = i128::try_from(took.as_micros()).unwrap_or(i128::MAX);
     Decimal::try_from_i128_with_scale(micros, 6).unwrap_or(Decimal::from(MOST)).min(Decimal::from(MOST))
 }
 
-/// A number of joules (or of joules times something per kWh), divided by
-/// 3 600 000 and rounded half-even to `places`, in one exact step.
+/// Divides joules (or joules times something per kWh) by 3 600 000 and rounds half-even to `places`, in one exact step.
 pub(crate) fn per_kwh(joules: Decimal, places: u32) -> Decimal {
     divided(joules, JOULES_PER_KWH, places)
 }
 
-/// `number / divisor`, half-even to `places`. A number below zero counts as
-/// zero; what does not fit is the greatest `Decimal` of that scale.
+/// Returns `number / divisor`, half-even to `places`. A negative number counts as zero; an overflow gives the greatest
+/// `Decimal` of that scale.
 pub(crate) fn divided(number: Decimal, divisor: u32, places: u32) -> Decimal {
     let mantissa = u128::try_from(number.mantissa()).unwrap_or(0);
     let scale = number.scale();
@@ -88,7 +87,7 @@ pub(crate) fn divided(number: Decimal, divisor: u32, places: u32) -> Decimal {
     Decimal::try_from_i128_with_scale(whole, places).unwrap_or_else(|_| greatest(places))
 }
 
-/// Powers of ten that a scale can ask for.
+/// Powers of ten for every scale.
 const TENS: [u128; 29] = {
     let mut tens = [1; 29];
     let mut power = 1;
@@ -106,7 +105,7 @@ fn ten(power: u32) -> u128 {
     TENS.get(power as usize).copied().unwrap_or(u128::MAX)
 }
 
-/// In one word where both fit: several times faster.
+/// Divides in 64 bits if both numbers fit: several times faster.
 fn quotient(over: u128, under: u128) -> (u128, u128) {
     match (u64::try_from(over), u64::try_from(under)) {
         (Ok(over), Ok(under)) => (u128::from(over / under), u128::from(over % under)),

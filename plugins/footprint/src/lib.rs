@@ -1,12 +1,11 @@
-//! The footprint of an answer: energy, carbon and water, from what was done and
-//! where, with the range it may lie in and where each figure comes from.
+//! Footprint of an answer: energy, carbon and water, from the work and its place, with the range and the origin of each
+//! figure.
 //!
-//! Values in, values out. Money may hang on the energy, so it is computed in
-//! `Decimal`; [`ecologits`] alone knows floats, and runs when the configuration
-//! is read. What is not known is absent, never zero.
+//! This crate has no side effects. Energy may determine a price, so it is computed in `Decimal`; only [`ecologits`]
+//! uses floats, and runs when the configuration is read. An unknown figure is absent, never zero.
 //!
-//! One [`Prepared`] per offer is made with the configuration. A request then
-//! makes one [`Attempt`] per attempt, sums them, and rounds once:
+//! One [`Prepared`] per offer is computed with the configuration. A request then computes one [`Attempt`] per attempt,
+//! sums them, and rounds once:
 //!
 //! ```
 //! use penstock_contract::{Kind, Usage};

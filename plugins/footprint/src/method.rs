@@ -1,36 +1,36 @@
-//! How a figure came about, and how far off it may be.
+//! Methods of energy figures, with their error ranges.
 
 use crate::law;
 use penstock_contract::Boundary;
 use rust_decimal::Decimal;
 
-/// How the energy of an answer was found, best first.
+/// Method by which the energy of an answer was determined, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
-    /// The provider's meter, for this very answer.
+    /// Measurement by the provider's meter, for this answer.
     Measured,
-    /// The provider's own average for the model.
+    /// Average of the model from the provider.
     ProviderAverage,
-    /// A public benchmark of the model.
+    /// Public benchmark of the model.
     Benchmark,
-    /// A law over the model's size.
+    /// Formula over the model's size.
     Parametric,
-    /// The time it took, on a machine of known power.
+    /// Duration of the answer, on a machine of known power.
     LatencyProxy,
-    /// A typical value of its class.
+    /// Typical value of its class.
     ClassDefault,
 }
 
-/// A pair of factors: the true value lies between `low` and `high` times the figure.
+/// Pair of factors: the true value lies between `low` and `high` times the figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// At most 1.
+    /// Lower factor, at most 1.
     pub low: Decimal,
-    /// At least 1.
+    /// Upper factor, at least 1.
     pub high: Decimal,
 }
 
-/// In hundredths.
+/// Creates a range from hundredths.
 const fn range(low: i64, high: i64) -> Range {
     Range { low: hundredths(low), high: hundredths(high) }
 }
@@ -40,7 +40,7 @@ const fn hundredths(count: i64) -> Decimal {
 }
 
 impl Method {
-    /// The name that answers, configuration and logs use.
+    /// Returns the name in answers, configuration and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -53,7 +53,7 @@ impl Method {
         }
     }
 
-    /// The method of this name, for configuration.
+    /// Returns the method of this name, for configuration.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         [Self::ProviderAverage, Self::Benchmark, Self::Parametric, Self::LatencyProxy, Self::ClassDefault]
@@ -62,8 +62,8 @@ impl Method {
             .find(|method| method.name() == name)
     }
 
-    /// The range of a figure found this way; a measured one has that of a GPU's
-    /// meter (see [`measured_range`] for the others).
+    /// Returns the range of a figure by this method; for a measurement that of a GPU's meter (see [`measured_range`]
+    /// for the others).
     #[must_use]
     pub const fn range(self) -> Range {
         match self {
@@ -77,7 +77,7 @@ impl Method {
     }
 }
 
-/// The range of a measurement at this boundary.
+/// Returns the range of a measurement at this boundary.
 #[must_use]
 pub const fn measured_range(boundary: Boundary) -> Range {
     match boundary {
@@ -87,9 +87,8 @@ pub const fn measured_range(boundary: Boundary) -> Range {
     }
 }
 
-/// The range where nobody says where the meter sits: taken for a GPU's (which
-/// publishes the most), though it may be the building's. So the low end is the
-/// building's, before any factor was added.
+/// Returns the range of a measurement with an unknown boundary: treated as a GPU's (which publishes the most), although
+/// it may be the building's. So the low end is the building's, before any factor was added.
 #[must_use]
 pub fn unknown_boundary_range(pue: Decimal) -> Range {
     let added = law::HOST.saturating_mul(law::IDLE).saturating_mul(pue);
@@ -98,7 +97,7 @@ pub fn unknown_boundary_range(pue: Decimal) -> Range {
     Range { low: low.map_or(gpu.low, |low| low.round_dp(6).min(gpu.low)), ..gpu }
 }
 
-/// The name of a boundary in answers and configuration.
+/// Returns the name of a boundary in answers and configuration.
 #[must_use]
 pub const fn boundary_name(boundary: Boundary) -> &'static str {
     match boundary {
@@ -108,7 +107,7 @@ pub const fn boundary_name(boundary: Boundary) -> &'static str {
     }
 }
 
-/// The boundary of this name, for configuration.
+/// Returns the boundary of this name, for configuration.
 #[must_use]
 pub fn boundary_named(name: &str) -> Option<Boundary> {
     [Boundary::Gpu, Boundary::It, Boundary::Facility].into_iter().find(|known| boundary_name(*known) == name)

@@ -1,29 +1,28 @@
-//! The place where an answer is made: its building and its grid.
+//! Place of service of an answer: its building and its grid.
 
 use crate::{card::Mistake, grid, law};
 use penstock_contract::Boundary;
 use rust_decimal::Decimal;
 
-/// A provider's data centre, and what is agreed about its meters.
+/// Data centre of a provider, and the agreement on its meters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Power usage effectiveness; the default, flagged, where not published.
+    /// Power usage effectiveness; the default, flagged, if not published.
     pub pue: Option<Decimal>,
-    /// Water on site, litres per kWh of IT energy; the default, flagged, where
-    /// not published.
+    /// Water on site, litres per kWh of IT energy; the default, flagged, if not published.
     pub wue: Option<Decimal>,
     /// Grams of CO2 equivalent per kWh of the grid.
     pub g_per_kwh: Decimal,
-    /// Litres per kWh where the electricity is made.
+    /// Water of electricity generation, litres per kWh.
     pub water_l_per_kwh: Decimal,
-    /// Where the provider's meter sits, where its answers do not say.
+    /// Boundary of the provider's meter, if its answers do not contain it.
     pub boundary: Option<Boundary>,
-    /// By contract, measured energy sets the bill (at most twice the list).
+    /// True if by contract measured energy sets the bill (at most twice the list).
     pub bills_measured: bool,
 }
 
 impl Place {
-    /// A place on this grid of which nothing else is known.
+    /// Creates a place on this grid without other known figures.
     #[must_use]
     pub const fn on(grid: &grid::Row) -> Self {
         Self {
@@ -36,7 +35,7 @@ impl Place {
         }
     }
 
-    /// The building's share.
+    /// Returns the PUE, assumed or not.
     pub(crate) fn pue(&self) -> Decimal {
         self.pue.unwrap_or(law::DEFAULT_PUE)
     }
@@ -60,19 +59,19 @@ impl Place {
     }
 }
 
-/// What had to be assumed for a figure.
+/// Assumptions behind a figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Assumed {
     /// No PUE is published.
     pub pue: bool,
     /// No on-site water is published.
     pub wue: bool,
-    /// Nobody says where the meter sits.
+    /// Boundary of the meter is unknown.
     pub boundary: bool,
 }
 
 impl Assumed {
-    /// Their names, as `provenance.assumed` lists them.
+    /// Returns the names of the assumptions, as listed in `provenance.assumed`.
     #[must_use]
     pub const fn names(self) -> &'static [&'static str] {
         match (self.pue, self.wue, self.boundary) {

@@ -1,5 +1,5 @@
-//! One offer, prepared: a model's card at a provider's place, multiplied out as
-//! far as it goes before a request is known.
+//! Precomputed factors of one offer: a model's card at a provider's place, multiplied out as far as possible before a
+//! request is known.
 //!
 //! `J` joules of the GPUs, `H` = 1.30 · 1.12 (server, idle machines):
 //!
@@ -8,7 +8,7 @@
 //! carbon   = J · H · PUE · CI                     joules · g/kWh
 //! water    = J · H · (WUE_on + PUE · WUE_off)     joules · l/kWh
 //! ```
-//! A measurement at `it` leaves `H` out, one at `facility` `H · PUE`.
+//! A measurement at `it` omits `H`, one at `facility` omits `H · PUE`.
 
 use crate::card::{Coefficients, EnergyCard, Mistake};
 use crate::joules;
@@ -20,7 +20,7 @@ use crate::work::Work;
 use penstock_contract::{Boundary, Measured};
 use rust_decimal::Decimal;
 
-/// What a joule at one boundary becomes.
+/// Conversion factors of a joule at one boundary.
 #[derive(Clone, Copy, Debug)]
 struct Factors {
     facility: Decimal,
@@ -29,16 +29,16 @@ struct Factors {
     gpu: Decimal,
 }
 
-/// A model at a place.
+/// Precomputed factors of a model at a place.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     coefficients: Option<(Coefficients, Method)>,
-    /// Watts at the boundary `it` while this model works alone.
+    /// Watts at the boundary `it` while only this model runs.
     watts: Decimal,
     gpu: Factors,
     it: Factors,
     facility: Factors,
-    /// As `it`, with the GPUs' true share of the watts.
+    /// Same as `it`, with the GPUs' actual share of the watts.
     proxy: Factors,
     boundary: Option<Boundary>,
     unknown_boundary: Range,
@@ -48,10 +48,10 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Multiplies a card and a place out.
+    /// Precomputes the factors of a card and a place.
     ///
     /// # Errors
-    /// Every field that cannot be right.
+    /// Returns every invalid field.
     pub fn new(card: &EnergyCard, place: &Place) -> Result<Self, Vec<Mistake>> {
         let mut mistakes = card.mistakes();
         mistakes.extend(place.mistakes());
@@ -77,22 +77,21 @@ impl Prepared {
         })
     }
 
-    /// The building's PUE, assumed or not.
+    /// Returns the building's PUE, assumed or not.
     #[must_use]
     pub const fn pue(&self) -> Decimal {
         self.pue
     }
 
-    /// Whether the energy follows from the work alone, so that a client can
-    /// compute its bill: what `billing = "energy"` needs. Otherwise only time
-    /// tells.
+    /// Returns true if the energy follows from the work alone, so that a client can compute its bill, as `billing =
+    /// "energy"` requires. Otherwise the energy depends on time.
     #[must_use]
     pub const fn has_list(&self) -> bool {
         self.coefficients.is_some()
     }
 
-    /// One attempt, measured where a measurement was given and is possible
-    /// (more than zero joules), by formula otherwise.
+    /// Returns the energy of one attempt: measured if a valid measurement (more than zero joules) is given, by formula
+    /// otherwise.
     #[must_use]
     pub fn attempt(&self, work: &Work, measured: Option<Measured>) -> Attempt {
         measured
@@ -100,8 +99,7 @@ impl Prepared {
             .unwrap_or_else(|| self.modelled(work, work.throughput_tier))
     }
 
-    /// The measurement, unless it cannot be of this work: many times what the
-    /// formula computes.
+    /// Returns the measurement, unless it is implausible: many times the result of the formula.
     #[must_use]
     pub fn credible(&self, work: &Work, measured: Measured) -> Option<Measured> {
         let high = self.modelled(work, false).high;
@@ -109,9 +107,8 @@ impl Prepared {
         self.measured(measured).filter(|attempt| attempt.facility <= most).map(|_| measured)
     }
 
-    /// Energy for the bill, kWh with twelve places: by list (ordinary service,
-    /// this place's PUE), so that whoever pays can compute it. Measured energy
-    /// counts only where the contract says so, and up to twice the list.
+    /// Returns the energy for the bill, kWh with twelve places: by list (ordinary service, this place's PUE), so that
+    /// the customer can compute it. Measured energy counts only if the contract says so, and up to twice the list.
     #[must_use]
     pub fn billable_kwh(&self, sold: &Work, measured: Option<Measured>) -> Decimal {
         let (joules, factors, ..) = self.formula(sold, false);
@@ -144,7 +141,7 @@ impl Prepared {
         attempt(joules, factors, method.range(), method, boundary, self.assumed)
     }
 
-    /// Joules by the card or, where it cannot count this work, by time.
+    /// Returns the joules by the card or, if it does not cover this work, by time.
     fn formula(&self, work: &Work, throughput_tier: bool) -> (Decimal, &Factors, Method, Boundary) {
         let by_card = self.coefficients.as_ref().and_then(|(coefficients, method)| {
             Some((joules::of(coefficients, &work.done, throughput_tier)?, *method))
@@ -159,7 +156,7 @@ impl Prepared {
     }
 }
 
-/// For joules that `server` turns into IT joules.
+/// Returns the factors of joules that `server` converts into IT joules.
 fn factors(place: &Place, server: Decimal) -> Factors {
     let pue = place.pue();
     let facility = server.saturating_mul(pue);
@@ -172,7 +169,7 @@ fn factors(place: &Place, server: Decimal) -> Factors {
     }
 }
 
-/// For joules at the building's meter.
+/// Returns the factors of joules at the building's meter.
 fn metered(place: &Place, it: Factors, server: Decimal) -> Factors {
     let share = inverse(place.pue());
     Factors {

@@ -1,4 +1,4 @@
-//! All attempts of one request, summed exactly and rounded once.
+//! Sum of all attempts of one request, exact and rounded once.
 
 use crate::joules::{divided, per_kwh};
 use crate::law;
@@ -7,7 +7,7 @@ use crate::place::Assumed;
 use penstock_contract::Boundary;
 use rust_decimal::Decimal;
 
-/// The energy of one attempt or of several, not yet rounded.
+/// Energy of one attempt or of several, not yet rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// Joules at the building's meter.
@@ -25,33 +25,32 @@ pub struct Attempt {
     pub(crate) assumed: Assumed,
 }
 
-/// What an answer cost the world, every failed attempt included.
+/// Environmental footprint of an answer, with every failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
-    /// At the building's meter, kWh, twelve places.
+    /// Energy at the building's meter, kWh, twelve places.
     pub energy_kwh: Decimal,
     /// Operational, location-based CO2 equivalent, grams, nine places.
     pub carbon_g: Decimal,
-    /// On site and where the electricity was made, litres, nine places.
+    /// Water on site and of electricity generation, litres, nine places.
     pub water_l: Decimal,
-    /// The least that `energy_kwh` may be.
+    /// Lower limit of `energy_kwh`.
     pub energy_kwh_low: Decimal,
-    /// The most that `energy_kwh` may be.
+    /// Upper limit of `energy_kwh`.
     pub energy_kwh_high: Decimal,
-    /// Grams of making the hardware, this answer's share, nine places; not in
-    /// `carbon_g`.
+    /// Grams of making the hardware, the share of this answer, nine places; not in `carbon_g`.
     pub embodied_g: Decimal,
-    /// How the energy of the attempt that served was found.
+    /// Method by which the energy of the successful attempt was determined.
     pub method: Method,
-    /// What that method saw; what lies beyond was added by formula.
+    /// Boundary of that method; energy beyond it was added by formula.
     pub boundary: Boundary,
-    /// What had to be assumed.
+    /// Assumptions behind the figures.
     pub assumed: Assumed,
 }
 
 impl Attempt {
-    /// Adds a failed attempt of the same request, maybe at another place. The
-    /// method, boundary and assumptions of the one that served stay.
+    /// Adds a failed attempt of the same request, maybe at another place. The method, boundary and assumptions of the
+    /// successful one stay.
     pub fn add(&mut self, failed: &Self) {
         self.facility = self.facility.saturating_add(failed.facility);
         self.carbon = self.carbon.saturating_add(failed.carbon);
@@ -61,7 +60,7 @@ impl Attempt {
         self.high = self.high.saturating_add(failed.high);
     }
 
-    /// Rounds, half-even, each figure once.
+    /// Rounds each figure once, half-even.
     #[must_use]
     pub fn footprint(&self) -> Footprint {
         Footprint {

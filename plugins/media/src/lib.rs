@@ -1,13 +1,10 @@
-//! The media room: what goes in and out of models that draw and of models that
-//! listen. Sounds are pushed through as they arrive and never held;
-//! drawings and transcripts of every shape of provider become the contract's.
+//! Requests and answers of models that generate images and of models that transcribe audio. Audio is streamed through
+//! and never buffered; images and transcripts of every provider shape are converted into the contract's types.
 //!
-//! Nothing here reads a file or a socket, and no bytes, however broken, make it
-//! panic or hold more than its stated bounds.
+//! This crate reads no file or socket, and no input, however broken, causes a panic or exceeds its memory limits.
 //!
-//! To add a shape of provider: a line in the `SHAPES` of [`picture`] or
-//! [`speech`], a folder of golden cases in `testdata`, and code only where it
-//! differs from those there.
+//! To add a provider shape: a line in the `SHAPES` of [`picture`] or [`speech`], a folder of golden cases in
+//! `testdata`, and code only for the differences.
 
 mod measured;
 pub mod picture;

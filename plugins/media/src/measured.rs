@@ -1,9 +1,9 @@
-//! Energy that a provider measured, in the forms that chat knows too.
+//! Energy measured by a provider, in the same forms as for chat.
 
 use penstock_contract::Measured;
 use penstock_wire::{figures, json};
 
-/// What one answer says of it.
+/// Reads the measured energy of one answer.
 pub(crate) fn measured(body: &[u8]) -> Option<Measured> {
     let mut members = json::members(body);
     let mut found = None;
@@ -17,8 +17,8 @@ pub(crate) fn measured(body: &[u8]) -> Option<Measured> {
     found
 }
 
-/// What several answers say together: nothing if one of them is silent, or their
-/// meters sit at different places.
+/// Adds the measured energy of several answers: none if one of them lacks it, or their meters have different
+/// boundaries.
 pub(crate) fn together<'b>(bodies: impl Iterator<Item = &'b [u8]>) -> Option<Measured> {
     let each: Option<Vec<Measured>> = bodies.map(measured).collect();
     let (first, rest) = each?.split_first().map(|(first, rest)| (*first, rest.to_vec()))?;

@@ -120,7 +120,7 @@ fn what_is_wrong_is_named() {
         (
             vec![model, ("file", Some("a.wav"), &wav[..45])],
             "file",
-            "expected audio, got a WAV file in which nothing sounds.",
+            "expected audio, got a WAV file without audio.",
         ),
         (
             vec![model, file, ("language", None, b"english")],
@@ -135,12 +135,16 @@ fn what_is_wrong_is_named() {
         (
             vec![model, file, ("response_format", None, b"diarized_json")],
             "response_format",
-            "speakers are not told apart.",
+            "speakers are not distinguished.",
         ),
         (vec![model, file, ("temperature", None, b"1.5")], "temperature", "expected a number from 0 to 1."),
         (vec![model, file, ("temperature", None, b"nan")], "temperature", "expected a number from 0 to 1."),
         (vec![model, file, ("stream", None, b"true")], "stream", "transcripts are not streamed."),
-        (vec![model, file, ("include[]", None, b"logprobs")], "include", "log probabilities are not given."),
+        (
+            vec![model, file, ("include[]", None, b"logprobs")],
+            "include",
+            "log probabilities are not available.",
+        ),
         (
             vec![model, file, ("timestamp_granularities[]", None, b"word")],
             "timestamp_granularities",

@@ -7,7 +7,7 @@ use penstock_storage::accounts::{AccountRecord, AccountState, AccountStore};
 use penstock_storage::audit::{AuditLog, AuditedChange};
 use penstock_storage::keys::KeyLimits;
 use penstock_storage::spend::{SpendOwner, SpendRecord, SpendStore};
-use penstock_storage::{Store, StoreError, StoreOptions, StoreTable, Transaction, memory, open};
+use penstock_storage::{Store, StoreError, StoreOptions, StoreTable, Transaction, open, open_in_memory};
 use serde_json::json;
 
 fn each_engine(case: impl Fn(Arc<dyn Store>)) {

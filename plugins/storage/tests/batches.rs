@@ -3,7 +3,7 @@
 
 use penstock_storage::batches::{BatchRecord, BatchState, BatchStore, record_rows};
 use penstock_storage::ledger::RowWrite;
-use penstock_storage::{Store, StoreError, StoreTable, Transaction, memory};
+use penstock_storage::{Store, StoreError, StoreTable, Transaction, open_in_memory};
 use std::sync::Arc;
 
 fn batches() -> (Arc<dyn Store>, BatchStore) {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use penstock_storage::files::{FilePage, FilePurpose, FileQuery, FileRecord, FileStatus, FileStore};
-use penstock_storage::{StoreError, StoreOptions, StoreTable, memory, open};
+use penstock_storage::{StoreError, StoreOptions, StoreTable, open, open_in_memory};
 
 fn file(key: &str, id: &str, purpose: FilePurpose) -> FileRecord {
     FileRecord {

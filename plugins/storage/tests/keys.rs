@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use penstock_storage::audit::AuditedChange;
 use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord, KeyStore, PreviousSecret, RevokeOutcome};
-use penstock_storage::{Store, StoreError, StoreOptions, StoreTable, Transaction, memory, open};
+use penstock_storage::{Store, StoreError, StoreOptions, StoreTable, Transaction, open, open_in_memory};
 
 fn each_engine(case: impl Fn(KeyStore, Arc<dyn Store>)) {
     let store = open_in_memory();

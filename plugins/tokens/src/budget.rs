@@ -1,24 +1,24 @@
-//! Bounds of one count: the number of tokens at which it ends, and a signal that ends it earlier.
+//! Limits of one count: a number of tokens at which it ends, and a signal that stops it earlier.
 //!
-//! Promises: a count that has reached its bound does no further work; the signal is looked at after at most
-//! [`crate::windows::WINDOW`] bytes of encoding, so that a count ends within milliseconds after nobody waits for it.
+//! Promises: a count that has reached its limit does no further work; the signal is checked after at most
+//! [`crate::windows::WINDOW`] bytes of encoding, so that a stopped count ends within milliseconds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The bounds of one count.
+/// Limits of one count.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget<'s> {
-    /// Tokens that are counted exactly. A count that passes them ends and is reported as this number plus one.
+    /// Limit on the tokens that are counted exactly. A count beyond it ends and is reported as this number plus one.
     pub most: u64,
-    /// Set by whoever no longer needs the count.
+    /// Stop signal, set by a caller that no longer needs the count.
     pub stop: &'s AtomicBool,
 }
 
-/// Never set: for counts that nobody ends.
+/// Signal that is never set, for counts that are never stopped.
 static NEVER: AtomicBool = AtomicBool::new(false);
 
 impl Budget<'static> {
-    /// No bound at all, for texts whose size the caller has bounded.
+    /// Returns a budget without limits, for texts whose size the caller has limited.
     #[must_use]
     pub const fn unlimited() -> Self {
         Self { most: u64::MAX, stop: &NEVER }
@@ -28,13 +28,13 @@ impl Budget<'static> {
 /// Reason for which a count ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Halt {
-    /// There are more tokens than the budget allows.
+    /// Number of tokens exceeds the budget.
     Over,
-    /// Nobody waits for the count any more.
+    /// Stop signal was set.
     Stopped,
 }
 
-/// Tokens so far, compared with the budget on every addition.
+/// Number of tokens so far, compared with the budget on every addition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meter<'s> {
     tokens: u64,
@@ -42,24 +42,24 @@ pub(crate) struct Meter<'s> {
 }
 
 impl<'s> Meter<'s> {
-    /// A meter that starts with tokens that are known already.
+    /// Creates a meter with a number of tokens already counted.
     pub(crate) const fn new(tokens: u64, budget: Budget<'s>) -> Self {
         Self { tokens, budget }
     }
 
-    /// Tokens so far.
+    /// Returns the tokens so far.
     pub(crate) const fn tokens(&self) -> u64 {
         self.tokens
     }
 
-    /// Adds tokens and checks both bounds.
+    /// Adds tokens and checks both limits.
     #[inline]
     pub(crate) fn add(&mut self, tokens: u64) -> Result<(), Halt> {
         self.tokens = self.tokens.saturating_add(tokens);
         self.check()
     }
 
-    /// Checks both bounds.
+    /// Checks both limits.
     #[inline]
     pub(crate) fn check(&self) -> Result<(), Halt> {
         if self.tokens > self.budget.most {
@@ -71,15 +71,15 @@ impl<'s> Meter<'s> {
         Ok(())
     }
 
-    /// Ends the count if a text of so many bytes cannot be within the budget, where no token is longer than
-    /// `longest` bytes.
+    /// Ends the count if a text of this many bytes must exceed the budget, given that no token is longer than `longest`
+    /// bytes.
     pub(crate) fn check_bytes(&self, bytes: usize, longest: Option<usize>) -> Result<(), Halt> {
         let Some(longest) = longest else { return self.check() };
         let least = (bytes as u64).div_ceil(longest.max(1) as u64);
         if self.tokens.saturating_add(least) > self.budget.most { Err(Halt::Over) } else { self.check() }
     }
 
-    /// Bytes of text beyond which the budget is exceeded for certain.
+    /// Returns the bytes of text beyond which the budget is certainly exceeded.
     pub(crate) fn most_bytes(&self, longest: Option<usize>) -> usize {
         let left = self.budget.most.saturating_sub(self.tokens).saturating_add(1);
         let bytes = longest.map(|longest| left.saturating_mul(longest.max(1) as u64));
@@ -87,7 +87,7 @@ impl<'s> Meter<'s> {
     }
 }
 
-/// The tokens of a finished count, or the budget plus one.
+/// Returns the tokens of a finished count, or the budget plus one.
 pub(crate) fn outcome(done: Result<u64, Halt>, budget: &Budget<'_>) -> Option<u64> {
     match done {
         Ok(tokens) => Some(tokens.min(budget.most.saturating_add(1))),

@@ -1,7 +1,7 @@
-//! A request's prompt in a form that belongs to no dialect.
+//! Prompt of a request in a form independent of its dialect.
 //!
-//! Promises: reading keeps every text, tool, call, result and image that the model will see, in the
-//! model's order; what is read is never larger than the body; nothing here prints its content.
+//! Promises: parsing keeps every text, tool, call, result and image that the model will see, in the model's order; the
+//! parsed prompt is never larger than the body; nothing here prints its content.
 
 mod chat;
 mod messages;
@@ -15,58 +15,58 @@ pub use read::ReadError;
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// The prompt of a chat or messages request.
+/// Prompt of a chat or messages request.
 #[derive(Clone, Default, PartialEq)]
 pub struct Conversation {
-    /// The turns, oldest first; leading system turns included.
+    /// Messages, oldest first, with leading system messages.
     pub turns: Vec<Turn>,
-    /// The functions the model may call.
+    /// Functions that the model may call.
     pub tools: Vec<Tool>,
-    /// How much the model is asked to think, where it can be told.
+    /// Requested reasoning effort, for models that support it.
     pub effort: Option<Effort>,
     /// Further variables for the chat template (`chat_template_kwargs`).
     pub arguments: Map<String, Value>,
-    /// The last turn is the model's own and is to be continued (prefill).
+    /// True if the last message is the model's own and has to be continued (prefill).
     pub continues: bool,
     /// Seconds since 1970 (UTC), for templates that write the date. 0 when not set.
     pub unix_seconds: i64,
 }
 
-/// One turn.
+/// Message of a conversation.
 #[derive(Clone, Default, PartialEq)]
 pub struct Turn {
-    /// Who speaks.
+    /// Role of the speaker.
     pub role: Role,
-    /// What is said, in order.
+    /// Content of the message, in order.
     pub parts: Vec<Part>,
-    /// The client wrote a list of parts, not a string.
+    /// True if the client sent a list of parts, not a string.
     pub listed: bool,
-    /// The model's thoughts, of an assistant turn.
+    /// Reasoning text of an assistant message.
     pub reasoning: Option<String>,
-    /// Calls of an assistant turn.
+    /// Calls of an assistant message.
     pub calls: Vec<Call>,
-    /// The id of the call a tool turn answers.
+    /// Id of the call that a tool message answers.
     pub answers: Option<String>,
-    /// The speaker's name, or the function's of a tool turn where it is known.
+    /// Name of the speaker, or of the function of a tool message if it is known.
     pub name: Option<String>,
 }
 
-/// Who speaks.
+/// Role of a speaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// The operator of the application; `developer` is the same.
+    /// Operator of the application; `developer` is the same.
     System,
-    /// The person.
+    /// End user.
     #[default]
     User,
-    /// The model.
+    /// Model.
     Assistant,
-    /// A function's result.
+    /// Result of a function.
     Tool,
 }
 
 impl Role {
-    /// The name chat templates know.
+    /// Returns the name in chat templates.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -78,59 +78,59 @@ impl Role {
     }
 }
 
-/// A piece of a turn.
+/// Part of a message.
 #[derive(Clone, PartialEq)]
 pub enum Part {
-    /// Text.
+    /// Text part.
     Text(String),
-    /// An image.
+    /// Image part.
     Image(Image),
-    /// Something whose tokens cannot be known here (sound, video, a file).
+    /// Part whose tokens cannot be counted here (audio, video, a file).
     Opaque {
-        /// The part's type on the wire.
+        /// Type of the part on the wire.
         kind: String,
-        /// The bytes of its content as sent.
+        /// Bytes of its content as sent.
         bytes: usize,
     },
 }
 
-/// A call of a function.
+/// Call of a function.
 #[derive(Clone, Default, PartialEq)]
 pub struct Call {
-    /// Its id.
+    /// Id of the call.
     pub id: String,
-    /// The function.
+    /// Name of the function.
     pub name: String,
-    /// The arguments: a JSON text.
+    /// Arguments as JSON text.
     pub arguments: String,
 }
 
-/// A function the model may call.
+/// Function that the model may call.
 #[derive(Clone, Default, PartialEq)]
 pub struct Tool {
-    /// The name.
+    /// Name of the function.
     pub name: String,
-    /// What it does.
+    /// Description of the function.
     pub description: Option<String>,
     /// JSON Schema of its arguments.
     pub parameters: Option<Value>,
-    /// `strict`, if given.
+    /// Value of `strict`, if given.
     pub strict: Option<bool>,
 }
 
-/// How much the model is asked to think.
+/// Reasoning effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// Little.
+    /// Low effort.
     Low,
-    /// The usual.
+    /// Default effort.
     Medium,
-    /// A lot.
+    /// High effort.
     High,
 }
 
 impl Effort {
-    /// The name on the wire.
+    /// Returns the name on the wire.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -140,7 +140,7 @@ impl Effort {
         }
     }
 
-    /// Folds every known name onto the three.
+    /// Maps every known name to one of the three levels.
     fn parse(name: &str) -> Option<Self> {
         match name {
             "none" | "minimal" | "low" => Some(Self::Low),
@@ -152,39 +152,38 @@ impl Effort {
 }
 
 impl Conversation {
-    /// Reads the body of a chat completions request. Fields that are no part of the prompt are
-    /// ignored, and so are unknown ones.
+    /// Parses the body of a chat completions request. Fields outside the prompt and unknown fields are ignored.
     ///
     /// # Errors
-    /// The body is not JSON, or a field of the prompt has the wrong type.
+    /// Returns an error if the body is not JSON, or a field of the prompt has the wrong type.
     pub fn from_chat(body: &[u8]) -> Result<Self, ReadError> {
         chat::read(body)
     }
 
-    /// Reads the body of a messages request (`max_tokens` is not needed). Results come before the
-    /// rest of their turn, as a provider will get them.
+    /// Parses the body of a messages request (`max_tokens` is not needed). Tool results precede the rest of their
+    /// message, as providers get them.
     ///
     /// # Errors
-    /// The body is not JSON, or a field of the prompt has the wrong type.
+    /// Returns an error if the body is not JSON, or a field of the prompt has the wrong type.
     pub fn from_messages(body: &[u8]) -> Result<Self, ReadError> {
         messages::read(body)
     }
 
-    /// Whether the body of a request can be read in memory of a few times its size: bodies with millions of JSON
-    /// values cannot, and need not be.
+    /// Returns true if the body of a request can be parsed in memory of a few times its size. Bodies with millions of
+    /// JSON values cannot, and need not be.
     #[must_use]
     pub fn is_readable(body: &[u8]) -> bool {
         read::is_readable(body)
     }
 
-    /// The same conversation at a time: seconds since 1970 (UTC).
+    /// Sets the time of the conversation: seconds since 1970 (UTC).
     #[must_use]
     pub fn at(mut self, unix_seconds: i64) -> Self {
         self.unix_seconds = unix_seconds;
         self
     }
 
-    /// Every image, in order.
+    /// Returns every image, in order.
     pub fn images(&self) -> impl Iterator<Item = &Image> {
         self.turns.iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
             Part::Image(image) => Some(image),
@@ -192,7 +191,7 @@ impl Conversation {
         })
     }
 
-    /// The first part that nothing here can count, by its type.
+    /// Returns the type of the first part that cannot be counted here.
     pub(crate) fn opaque(&self) -> Option<&str> {
         self.turns.iter().flat_map(|turn| &turn.parts).find_map(|part| match part {
             Part::Opaque { kind, .. } => Some(kind.as_str()),
@@ -202,13 +201,13 @@ impl Conversation {
 }
 
 impl Turn {
-    /// A turn of plain text.
+    /// Creates a message of plain text.
     #[must_use]
     pub fn text(role: Role, text: impl Into<String>) -> Self {
         Self { role, parts: vec![Part::Text(text.into())], ..Self::default() }
     }
 
-    /// The texts of the turn, joined.
+    /// Joins the texts of the message.
     pub(crate) fn joined(&self, separator: &str) -> String {
         let mut out = String::new();
         for (at, text) in self.texts().enumerate() {
@@ -220,7 +219,7 @@ impl Turn {
         out
     }
 
-    /// The texts of the turn.
+    /// Returns the texts of the message.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             Part::Text(text) => Some(text.as_str()),
@@ -230,7 +229,7 @@ impl Turn {
 }
 
 impl fmt::Debug for Conversation {
-    /// Counts only: a prompt is nobody's business.
+    /// Prints counts only, because prompts are confidential.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Conversation")
             .field("turns", &self.turns.len())

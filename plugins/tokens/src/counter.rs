@@ -1,7 +1,7 @@
-//! The counter of a model.
+//! Token counter of a model.
 //!
-//! Promises: a count is exact or an error; both are cheap to tell apart, so that a caller can go on
-//! to the engine and to the estimate.
+//! Promises: a count is exact or an error; the two are cheap to distinguish, so that a caller can continue with the
+//! engine and with the estimate.
 
 #[cfg(test)]
 mod tests;
@@ -16,28 +16,28 @@ use crate::tokenizer::{Tokenizer, TokenizerError};
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// Tokens of a prompt, and how they were counted.
+/// Number of tokens of a prompt, with the method of the count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// Tokens.
+    /// Number of tokens.
     pub tokens: u64,
-    /// How.
+    /// Method of the count.
     pub method: Method,
 }
 
-/// How tokens were counted.
+/// Method of a token count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// With the model's tokenizer and template.
+    /// Count with the model's tokenizer and template.
     Exact,
-    /// By an engine that serves the model.
+    /// Count by an engine that serves the model.
     Engine,
-    /// Not at all; a number that is not too low.
+    /// Estimate that is not too low.
     Estimate,
 }
 
 impl Method {
-    /// The value of the header `x-token-count-method`.
+    /// Returns the value of the header `x-token-count-method`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -48,30 +48,30 @@ impl Method {
     }
 }
 
-/// Why a conversation could not be counted exactly.
+/// Reason for which a conversation could not be counted exactly.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CountError {
-    /// The model has no chat template, so its prompt is unknown.
+    /// Model has no chat template, so its prompt is unknown.
     #[error("the model has no chat template")]
     NoTemplate,
-    /// The template refused the conversation; its own words.
+    /// Template refused the conversation, with this message.
     #[error("the chat template refused the conversation: {0}")]
     Template(String),
-    /// There are images, and no rule says what they cost.
+    /// Conversation has images, and the model has no image rule.
     #[error("the model has no rule for images")]
     NoImageRule,
-    /// A part whose tokens cannot be known, by its type.
+    /// Part of this type cannot be counted.
     #[error("a part of type {0} cannot be counted")]
     Opaque(String),
-    /// Rendering its prompt would take more work than the prompt is worth.
+    /// Rendering the prompt would take too much work.
     #[error("the conversation is too large to be counted")]
     TooLarge,
-    /// The budget's signal ended the count.
-    #[error("nobody waits for the count any more")]
+    /// Stop signal of the budget ended the count.
+    #[error("the count was stopped")]
     Stopped,
 }
 
-/// Counts for one model.
+/// Token counter of one model.
 pub struct Counter {
     kind: Kind,
     images: Option<Images>,
@@ -83,18 +83,17 @@ enum Kind {
 }
 
 impl Counter {
-    /// The counter of gpt-oss, built in.
+    /// Creates the built-in counter of gpt-oss.
     #[must_use]
     pub fn o200k_harmony() -> Self {
         Self { kind: Kind::Harmony(O200k::shared()), images: None }
     }
 
-    /// The counter of a model with its own files: the contents of `tokenizer.json`, of a template
-    /// file if there is one, and of `tokenizer_config.json`, which names the special tokens and may
-    /// hold the template.
+    /// Creates the counter of a model with its own files: the contents of `tokenizer.json`, of a template file if there
+    /// is one, and of `tokenizer_config.json`, which names the special tokens and may contain the template.
     ///
     /// # Errors
-    /// A file does not parse, or needs something that is not supported; the sentence names both.
+    /// Returns one sentence that names the file and the parse error or the unsupported part.
     pub fn from_files(
         tokenizer_json: &[u8],
         chat_template: Option<&str>,
@@ -116,25 +115,25 @@ impl Counter {
         Ok(Self { kind: Kind::Files { tokenizer, template }, images: None })
     }
 
-    /// The same counter for a model that takes images.
+    /// Adds image settings, for a model that takes images.
     #[must_use]
     pub fn with_images(mut self, images: Images) -> Self {
         self.images = Some(images);
         self
     }
 
-    /// The tokens of a conversation, whatever their number.
+    /// Counts the tokens of a conversation, without a limit.
     ///
     /// # Errors
-    /// It cannot be counted exactly; see [`CountError`].
+    /// Returns an error if it cannot be counted exactly; see [`CountError`].
     pub fn count(&self, conversation: &Conversation) -> Result<Count, CountError> {
         self.count_within(conversation, &Budget::unlimited())
     }
 
-    /// The tokens of a conversation, or one more than the budget allows.
+    /// Counts the tokens of a conversation; the result is one more than the budget if they exceed it.
     ///
     /// # Errors
-    /// It cannot be counted exactly, or the budget's signal ended the count; see [`CountError`].
+    /// Returns an error if it cannot be counted exactly, or if the stop signal ended the count; see [`CountError`].
     pub fn count_within(
         &self,
         conversation: &Conversation,
@@ -162,7 +161,7 @@ impl Counter {
         Ok(Count { tokens, method: Method::Exact })
     }
 
-    /// The tokens of a rendered prompt and of its images, without the marks that stand for these.
+    /// Counts the tokens of a rendered prompt and of its images, without the placeholders of the images.
     fn count_prompt(
         &self,
         tokenizer: &Tokenizer,
@@ -175,7 +174,7 @@ impl Counter {
         let mark = mark.filter(|mark| !mark.is_empty());
         let count = conversation.images().count();
         let each = mark.map_or(0, |mark| tokenizer.count(mark));
-        // The marks are in the prompt, and count as images instead.
+        // The placeholders are in the prompt, and count as images instead.
         let most = budget.most.saturating_add(each.saturating_mul(count as u64));
         let mut meter = Meter::new(images, Budget { most, ..*budget });
         let bytes = meter.most_bytes(tokenizer.longest());
@@ -188,19 +187,20 @@ impl Counter {
         if let Err(halt) = tokenizer.add(&prompt, &mut meter) {
             return Ok(Err(halt));
         }
-        // Not more than there are images: a user may have written the mark.
+        // Not more than the number of images: a user may have written the placeholder.
         let marks = mark.map_or(0, |mark| prompt.matches(mark).count().min(count)) as u64;
         Ok(Ok(meter.tokens().saturating_sub(marks.saturating_mul(each))))
     }
 
-    /// The tokens of a text that is no chat, such as an input of an embedding, with what the
-    /// tokenizer puts around it.
+    /// Counts the tokens of a text that is no chat, such as an input of an embedding, with the special tokens around
+    /// it.
     #[must_use]
     pub fn count_text(&self, text: &str) -> u64 {
         self.count_text_within(text, &Budget::unlimited()).unwrap_or(u64::MAX)
     }
 
-    /// The same, or one more than the budget allows; `None` if the budget's signal ended the count.
+    /// Same as [`Counter::count_text`], but at most one more than the budget; `None` if the stop signal ended the
+    /// count.
     #[must_use]
     pub fn count_text_within(&self, text: &str, budget: &Budget<'_>) -> Option<u64> {
         let counted = match &self.kind {
@@ -217,11 +217,11 @@ impl Counter {
     }
 }
 
-/// The prompt of a conversation by a chat template alone, for an engine that tokenises text only.
-/// `config` is the content of `tokenizer_config.json`.
+/// Renders the prompt of a conversation with a chat template alone, for an engine that tokenises text only. `config` is
+/// the content of `tokenizer_config.json`.
 ///
 /// # Errors
-/// The template or the configuration does not parse, or the template refuses the conversation.
+/// Returns an error if the template or the configuration does not parse, or the template refuses the conversation.
 pub fn render_prompt(
     chat_template: &str,
     config: Option<&[u8]>,
@@ -241,7 +241,7 @@ fn compiled(source: &str, config: &Map<String, Value>) -> Result<Template, Token
         .map_err(|why| TokenizerError(format!("chat template: {why}")))
 }
 
-/// `chat_template` of a configuration: a text, or a list of named ones of which `default` counts.
+/// Returns the `chat_template` of a configuration: a text, or the entry `default` of a list of named templates.
 fn template_of(config: &Map<String, Value>) -> Result<Option<&str>, TokenizerError> {
     let wrong = || {
         TokenizerError(
@@ -264,7 +264,7 @@ fn template_of(config: &Map<String, Value>) -> Result<Option<&str>, TokenizerErr
     }
 }
 
-/// Every `…_token` of a configuration, as templates name them.
+/// Returns every `…_token` of a configuration, as templates name them.
 fn special_tokens(config: &Map<String, Value>) -> Map<String, Value> {
     let tokens = config.iter().filter(|(name, _)| name.ends_with("_token")).filter_map(|(name, token)| {
         let text = token.as_str().or_else(|| token.get("content")?.as_str())?;

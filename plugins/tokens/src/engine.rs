@@ -1,7 +1,7 @@
-//! Counting by the engine that serves a model.
+//! Token counts by the engine that serves a model.
 //!
-//! Promises: only what makes the prompt is sent; a call is a value, its answer is parsed here, the
-//! sending is somebody else's. Some engines need a second call, which the first answer gives.
+//! Promises: only the parts of the prompt are sent; a call is a value and its answer is parsed here, but the caller
+//! sends it. Some engines need a second call, which the first answer returns.
 //!
 //! | shape | chat | messages | text |
 //! |---|---|---|---|
@@ -11,7 +11,7 @@
 //! | TGI | `/chat_tokenize` | – | `/tokenize` |
 //! | TEI | – | – | `/tokenize` |
 //!
-//! Where there is a dash, the prompt can be rendered with [`crate::render_prompt`] and sent as text.
+//! For a dash, the prompt can be rendered with [`crate::render_prompt`] and sent as text.
 
 #[cfg(test)]
 mod tests;
@@ -19,10 +19,10 @@ mod tests;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// The most an answer may hold; tokens come as numbers of several digits.
+/// Limit on the bytes of an answer; tokens come as numbers of several digits.
 pub const ANSWER_CAP: usize = 32 << 20;
 
-/// An engine's way to count.
+/// API of an engine for counting tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum Shape {
     /// vLLM.
@@ -42,58 +42,58 @@ pub enum Shape {
     Tei,
 }
 
-/// What is to be counted.
+/// Input of a count.
 #[derive(Clone, Copy)]
 pub enum Input<'b> {
-    /// The body of a chat completions request.
+    /// Body of a chat completions request.
     Chat(&'b [u8]),
-    /// The body of a messages request.
+    /// Body of a messages request.
     Messages(&'b [u8]),
-    /// A rendered prompt: the tokenizer adds nothing to it.
+    /// Rendered prompt: the tokenizer adds nothing to it.
     Prompt(&'b str),
-    /// A text for an embedding: the tokenizer adds what it always adds.
+    /// Text for an embedding: the tokenizer adds its usual special tokens.
     Document(&'b str),
 }
 
-/// A request to send: POST, JSON.
+/// Request to an engine: POST, JSON.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EngineCall {
-    /// The path below the engine's root (not below its `/v1`).
+    /// Path below the engine's root (not below its `/v1`).
     pub path: &'static str,
-    /// The body.
+    /// Request body.
     pub body: Vec<u8>,
 }
 
-/// What an answer gives.
+/// Result of an answer.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// The tokens.
+    /// Number of tokens.
     Tokens(u64),
-    /// Another call is needed; its answer is the last.
+    /// Further call; its answer is the last.
     Then(EngineCall),
 }
 
-/// Why an engine did not count.
+/// Failure of a count by an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
-    /// This engine cannot count such an input.
+    /// Engine cannot count this input.
     #[error("the engine has no call for this")]
     Unsupported,
-    /// The input is no JSON object.
+    /// Input is no JSON object.
     #[error("the request is not a JSON object")]
     Input,
-    /// The engine answered with this status.
+    /// Engine answered with this status.
     #[error("the engine answered {0}")]
     Status(u16),
-    /// The answer holds no number of tokens.
+    /// Answer has no number of tokens.
     #[error("the engine's answer was not understood")]
     Answer,
 }
 
-/// The first call. `model` is the engine's name for the model.
+/// Builds the first call. `model` is the engine's name for the model.
 ///
 /// # Errors
-/// The engine has no such call, or the input is no JSON object.
+/// Returns an error if the engine has no such call, or the input is no JSON object.
 pub fn request(shape: Shape, model: &str, input: Input<'_>) -> Result<EngineCall, EngineError> {
     let (path, body) = match (shape, input) {
         (Shape::Vllm, Input::Chat(body)) => ("/tokenize", chat(model, body)?),
@@ -129,11 +129,11 @@ pub fn request(shape: Shape, model: &str, input: Input<'_>) -> Result<EngineCall
     Ok(EngineCall { path, body: body.to_string().into_bytes() })
 }
 
-/// What the answer to a call gives. Two shapes may be the same answer: an answer that holds a number
-/// of tokens is understood whichever call it answers.
+/// Parses the answer to a call. The answers of several APIs may be equal: an answer with a number of tokens is accepted
+/// for any call.
 ///
 /// # Errors
-/// A status other than 200, or an answer without a number of tokens.
+/// Returns an error for a status other than 200, or an answer without a number of tokens.
 pub fn parse(shape: Shape, status: u16, body: &[u8]) -> Result<Progress, EngineError> {
     if status != 200 {
         return Err(EngineError::Status(status));
@@ -151,7 +151,7 @@ pub fn parse(shape: Shape, status: u16, body: &[u8]) -> Result<Progress, EngineE
         .ok_or(EngineError::Answer)
 }
 
-/// The members that make a chat's prompt.
+/// Selects the members that form the prompt of a chat.
 fn chat(model: &str, body: &[u8]) -> Result<Value, EngineError> {
     let members = [
         "messages",
@@ -179,12 +179,12 @@ fn pick(model: &str, body: &[u8], members: &[&str]) -> Result<Map<String, Value>
     Ok(picked)
 }
 
-/// The server takes a begin-of-text out of a rendered prompt and lets the tokenizer add it.
+/// The server removes a begin-of-text token from a rendered prompt and lets the tokenizer add it.
 fn llama_text(text: &str) -> Value {
     json!({"content": text, "add_special": true, "parse_special": true})
 }
 
-/// A number, or the sum of a list of numbers.
+/// Returns a number, or the sum of a list of numbers.
 fn number(value: &Value) -> Option<u64> {
     match value {
         Value::Array(list) => list.iter().map(Value::as_u64).sum(),
@@ -192,7 +192,7 @@ fn number(value: &Value) -> Option<u64> {
     }
 }
 
-/// The length of a list, or the sum of its lists' lengths.
+/// Returns the length of a list, or the sum of its lists' lengths.
 fn length(list: &[Value]) -> u64 {
     list.iter().map(|item| item.as_array().map_or(1, Vec::len) as u64).sum()
 }

@@ -1,17 +1,15 @@
-//! Numbers of tokens without the model's tokenizer: never too low.
+//! Token estimates without the model's tokenizer: never too low.
 //!
-//! Promises: [`upper_bound`] costs nothing and decides which requests are looked at at all;
-//! [`estimate`] goes through the text once and stays above what the vocabularies of served models
-//! give: about 1.2 times the tokens of English prose.
+//! Promises: [`upper_bound`] costs nothing and decides which requests need a count at all; [`estimate`] scans the text
+//! once and stays above the counts of the vocabularies of served models: about 1.2 times the tokens of English prose.
 //!
-//! A text is encoded by `o200k`, and each token is weighed: with the most tokens that any of four
-//! vocabularies (of 50 000 to 200 000 tokens, see `assets/README.md`) needs for its bytes. A piece
-//! of `n > 1` tokens may be merged otherwise by others, which cuts what stands at both sides of a seam: it
-//! counts `2n - 1` more, and in ASCII at least one for two bytes. A word glued to a letter counts two more, one
-//! where it is of several tokens, and the end of a line one; digits count their bytes: many tokenizers cut there
-//! otherwise. Beyond ASCII, where each has its own idea of a word, every sign and mark counts one more, and so
-//! does a piece that no space parts from the one before. Nothing counts more than its bytes, which no byte-level
-//! tokenizer exceeds.
+//! A text is encoded by `o200k`, and each token has a weight: the maximum number of tokens that any of four
+//! vocabularies (of 50 000 to 200 000 tokens, see `assets/README.md`) needs for its bytes. A piece of `n > 1` tokens
+//! may be merged differently by other tokenizers, which splits the tokens at both sides of a seam: it counts `2n - 1`
+//! more, and in ASCII at least one for two bytes. A word directly after a letter counts two more, or one if it has
+//! several tokens, and the end of a line counts one more; digits count their bytes, because many tokenizers split them
+//! differently. Beyond ASCII, where tokenizers define words differently, every sign and mark counts one more, and so
+//! does a piece without a space before it. Nothing counts more than its bytes, which no byte-level tokenizer exceeds.
 
 #[cfg(test)]
 mod tests;
@@ -26,38 +24,38 @@ use serde::Serialize;
 use serde_json::json;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
-/// Four bits a token, the even one low; 15 stands for its bytes. See `assets/README.md`.
+/// Weights of the tokens: four bits per token, the even one low; 15 means its bytes. See `assets/README.md`.
 static WEIGHTS: &[u8] = include_bytes!("../assets/o200k.weights");
 
-/// What templates write around a conversation: begin, default system text, dates, the next turn.
+/// Tokens that templates add around a conversation: begin, default system text, dates, the next message.
 const FRAME: u64 = 128;
-/// What they write around a turn.
+/// Tokens that templates add around a message.
 const TURN: u64 = 12;
-/// What they write around a call.
+/// Tokens that templates add around a call.
 const CALL: u64 = 24;
-/// What they write about calling tools.
+/// Tokens of the instructions on tool calls.
 const TOOLS: u64 = 640;
-/// What they write around a tool.
+/// Tokens that templates add around a tool.
 const TOOL: u64 = 16;
-/// An image, or anything else, of which nothing is known: the most that served models take.
+/// Tokens of an unknown image or other part: the maximum of served models.
 const UNKNOWN: u64 = 16_384;
 
-/// More tokens than a prompt of so many bytes can have: JSON of the messages, system text and tools,
-/// without inline media. `image` is the most an image can cost ([`ImageRule::most`]).
+/// Returns more tokens than a prompt of this size can have. `bytes` are JSON of the messages, system text and tools,
+/// without inline media. `image` is the maximum of one image ([`ImageRule::most`]).
 #[must_use]
 pub fn upper_bound(bytes: usize, images: u32, image: u64) -> u64 {
     let frame = FRAME + TOOLS;
     (bytes as u64).saturating_add(frame).saturating_add(u64::from(images).saturating_mul(image))
 }
 
-/// A number that is not below the tokens of a conversation. `images` is the model's rule, if known.
+/// Returns a number that is not below the tokens of a conversation. `images` is the model's rule, if known.
 #[must_use]
 pub fn estimate(conversation: &Conversation, images: Option<&Images>) -> Count {
     let none = Count { tokens: u64::MAX, method: Method::Estimate };
     estimate_within(conversation, images, &Budget::unlimited()).unwrap_or(none)
 }
 
-/// The same, or one more than the budget allows; `None` if the budget's signal ended it.
+/// Same as [`estimate`], but at most one more than the budget; `None` if the stop signal ended the count.
 #[must_use]
 pub fn estimate_within(
     conversation: &Conversation,
@@ -103,7 +101,7 @@ fn turn_tokens(turn: &Turn, images: Option<&Images>, meter: &mut Meter<'_>) -> R
                 let tokens = images.map_or_else(|| costliest(*image), |images| images.tokens(*image));
                 meter.add(tokens.saturating_add(4))?;
             }
-            // 25 tokens a second of sound, 1000 bytes a second at least.
+            // 25 tokens per second of audio, at least 1000 bytes per second.
             Part::Opaque { kind, bytes } if kind == "input_audio" => meter.add(*bytes as u64 / 16 + 64)?,
             Part::Opaque { bytes, .. } => meter.add(UNKNOWN.max(*bytes as u64))?,
         }
@@ -118,7 +116,7 @@ fn turn_tokens(turn: &Turn, images: Option<&Images>, meter: &mut Meter<'_>) -> R
     names.into_iter().flatten().try_for_each(|name| add_text(name, meter))
 }
 
-/// An image by the costliest rule of served models.
+/// Returns the tokens of an image by the most expensive rule of served models.
 fn costliest(image: Image) -> u64 {
     let rules = [
         ImageRule::Patches { px: 28, min: 4, max: UNKNOWN },
@@ -128,7 +126,7 @@ fn costliest(image: Image) -> u64 {
     rules.iter().map(|rule| rule.tokens(image)).max().unwrap_or(UNKNOWN)
 }
 
-/// A tool in the longest form templates give it: JSON, indented by four.
+/// Writes a tool in the longest form of templates: JSON, indented by four.
 fn written(tool: &Tool) -> String {
     let function = json!({
         "type": "function",
@@ -143,7 +141,7 @@ fn written(tool: &Tool) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// A number that is not below the tokens of a text.
+/// Returns a number that is not below the tokens of a text.
 #[must_use]
 pub fn estimate_text(text: &str) -> u64 {
     let mut meter = Meter::new(0, Budget::unlimited());
@@ -151,7 +149,7 @@ pub fn estimate_text(text: &str) -> u64 {
 }
 
 fn add_text(text: &str, meter: &mut Meter<'_>) -> Result<(), Halt> {
-    // The last character so far, and whether its piece is of ASCII.
+    // Last character so far, and true if its piece is ASCII.
     let mut before: Option<(char, bool)> = None;
     O200k::shared().pieces(text, |piece, symbols| {
         let guess = guess(piece, symbols, before);
@@ -160,7 +158,7 @@ fn add_text(text: &str, meter: &mut Meter<'_>) -> Result<(), Halt> {
     })
 }
 
-/// What a piece may come to elsewhere, after the one that ends `before` it.
+/// Returns the maximum tokens of a piece in other vocabularies, given the end of the piece `before` it.
 fn guess(piece: &str, symbols: &[Symbol], before: Option<(char, bool)>) -> u64 {
     if piece.bytes().any(|byte| byte.is_ascii_digit()) {
         return piece.len() as u64;
@@ -169,7 +167,7 @@ fn guess(piece: &str, symbols: &[Symbol], before: Option<(char, bool)>) -> u64 {
     let several = symbols.len() as u64;
     let ends = u64::from(piece.ends_with(['\n', '\r']));
     if piece.is_ascii() && before.is_none_or(|(_, ascii)| ascii) {
-        // Others do not cut where small letters turn into capitals.
+        // Other tokenizers do not split where small letters turn into capitals.
         let letters = |last: char| last.is_alphabetic() && piece.starts_with(char::is_alphabetic);
         let glued = before.is_some_and(|(last, _)| letters(last));
         return match several {
@@ -177,14 +175,14 @@ fn guess(piece: &str, symbols: &[Symbol], before: Option<(char, bool)>) -> u64 {
             _ => (weight + 2 * several - 1 + u64::from(glued)).max(piece.len().div_ceil(2) as u64),
         };
     }
-    // Where scripts, marks and signs meet, others cut in other places.
+    // Where scripts, marks and signs meet, other tokenizers split elsewhere.
     let first = piece.chars().next().unwrap_or(' ');
     let glued = before.is_some_and(|(last, _)| !last.is_whitespace() && !first.is_whitespace());
     let signs = piece.chars().filter(|letter| !letter.is_ascii() && !letter.is_alphabetic()).count() as u64;
     weight + 2 * several.saturating_sub(1) + u64::from(several > 1) + u64::from(glued) + signs + ends
 }
 
-/// What a token of `o200k` weighs.
+/// Returns the weight of a token of `o200k`.
 fn weight(symbol: &Symbol) -> u64 {
     let byte = WEIGHTS.get(symbol.token as usize / 2).copied().unwrap_or(u8::MAX);
     let weight = if symbol.token.is_multiple_of(2) { byte & 15 } else { byte >> 4 };

@@ -1,15 +1,15 @@
-//! The prompt of gpt-oss, as `openai-harmony` renders it.
+//! Prompt of gpt-oss, as `openai-harmony` renders it.
 //!
-//! Promises: the tokens of a conversation are counted exactly; text that looks like a special token
-//! is text. The mapping of a request:
+//! Promises: the tokens of a conversation are counted exactly; text that looks like a special token is plain text.
+//! Mapping of a request:
 //!
 //! - the system message is the library's own (identity, cut-off, date, effort, channels);
-//! - leading system turns are the developer's instructions, tools its `functions` namespace; without
-//!   both there is no developer message. Later system turns are developer messages of their text;
-//! - thoughts go to `analysis`, text to `final` (`commentary` beside calls), each call to
+//! - leading system messages are the developer's instructions, tools its `functions` namespace; without both there is
+//!   no developer message. Later system messages are developer messages of their text;
+//! - reasoning goes to `analysis`, text to `final` (`commentary` in a message with calls), each call to
 //!   `functions.<name>`, each result comes back from it;
-//! - when the last word was final, thoughts before the first final word are dropped;
-//! - `<|start|>assistant` ends the prompt, or the turn to be continued does.
+//! - if the last assistant message is in `final`, reasoning before the first `final` message is dropped;
+//! - the prompt ends with `<|start|>assistant`, or with the message to be continued.
 
 mod schema;
 
@@ -30,19 +30,19 @@ const CHANNELS: &str =
     "# Valid channels: analysis, commentary, final. Channel must be included for every message.";
 const TOOL_CHANNEL: &str = "\nCalls to these tools must go to the commentary channel: 'functions'.";
 
-/// A message of the format.
+/// Message of the format.
 #[derive(Default)]
 struct Message<'c> {
-    /// `assistant`, or `functions.<name>` for a result.
+    /// Author: `assistant`, or `functions.<name>` for a result.
     author: Cow<'c, str>,
     recipient: Option<Cow<'c, str>>,
     channel: Option<&'static str>,
     content_type: Option<&'static str>,
-    /// Each is tokenised by itself.
+    /// Texts, each tokenised separately.
     texts: Vec<Cow<'c, str>>,
 }
 
-/// Where the prompt goes.
+/// Receiver of a rendered prompt.
 trait Sink {
     fn text(&mut self, text: &str) -> Result<(), Halt>;
     fn special(&mut self, token: &'static str) -> Result<(), Halt>;
@@ -63,7 +63,7 @@ impl Sink for Counting<'_, '_> {
     }
 }
 
-/// The tokens of a conversation, and those that the meter has already.
+/// Counts the tokens of a conversation, in addition to those already in the meter.
 pub(crate) fn count(vocabulary: &O200k, conversation: &Conversation, meter: Meter<'_>) -> Result<u64, Halt> {
     let mut sink = Counting { vocabulary, meter };
     render(conversation, &mut sink)?;
@@ -117,7 +117,7 @@ fn write(message: &Message<'_>, open: bool, sink: &mut impl Sink) -> Result<(), 
     Ok(())
 }
 
-/// The function of each call's id.
+/// Function name by call id.
 type Functions<'c> = HashMap<&'c str, &'c str>;
 
 fn messages(conversation: &Conversation) -> Vec<Message<'_>> {

@@ -1,27 +1,27 @@
-//! Token ids back to text: some clients send the ids of a published vocabulary
-//! where others send texts, whatever the model's own vocabulary is.
+//! Decoding of token ids into text: some clients send the ids of a published vocabulary instead of texts, whatever the
+//! model's own vocabulary is.
 
 use crate::o200k::O200k;
 use crate::pairs;
 use crate::vocabulary::Vocabulary;
 use std::sync::OnceLock;
 
-/// See `assets/README.md`.
+/// Packed vocabulary, see `assets/README.md`.
 static CL100K: &[u8] = include_bytes!("../assets/cl100k.pairs");
-/// How many tokens ordinary text can give in `cl100k_base`.
+/// Number of tokens of ordinary text in `cl100k_base`.
 const CL100K_TOKENS: usize = 100_256;
 
-/// A published vocabulary. Unpacked once, on first use.
+/// Published vocabulary, unpacked once, on first use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// `cl100k_base`, which clients fall back to for models that they do not know.
+    /// `cl100k_base`, which clients use for models that they do not know.
     Cl100k,
     /// `o200k_base`.
     O200k,
 }
 
 impl Encoding {
-    /// Its published name.
+    /// Returns the published name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -30,11 +30,11 @@ impl Encoding {
         }
     }
 
-    /// The text of these tokens. Where a text was cut within a character, as
-    /// clients do with long texts, U+FFFD stands for each half.
+    /// Decodes these tokens. If a text was cut within a character, as clients do with long texts, U+FFFD replaces each
+    /// part.
     ///
     /// # Errors
-    /// The place of the first id that is no token of ordinary text.
+    /// Returns the index of the first id that is no token of ordinary text.
     pub fn decode(self, ids: &[u32]) -> Result<String, usize> {
         let vocabulary = self.vocabulary();
         let mut bytes = Vec::with_capacity(ids.len().saturating_mul(4));

@@ -1,7 +1,7 @@
-//! What an image costs in tokens.
+//! Token counts of images.
 //!
-//! Promises: sizes are read from the header, no pixel is decoded; an image whose size is unknown
-//! costs the most its rule allows, or what the operator configured.
+//! Promises: sizes are read from the header, no pixel is decoded; an image whose size is unknown costs the maximum of
+//! its rule, or the number that the operator configured.
 
 mod header;
 
@@ -10,21 +10,21 @@ mod tests;
 
 use serde::Deserialize;
 
-/// An image of a request.
+/// Image of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Image {
-    /// Width and height in pixels, if the bytes were there and said so.
+    /// Width and height in pixels, if the bytes were sent and contain them.
     pub size: Option<(u32, u32)>,
 }
 
 impl Image {
-    /// An image that lies elsewhere.
+    /// Creates an image of unknown size.
     #[must_use]
     pub const fn unknown() -> Self {
         Self { size: None }
     }
 
-    /// An image by its address; a `data:` URI is looked into.
+    /// Creates an image from its URL; the header in a `data:` URI is parsed.
     #[must_use]
     pub fn from_url(url: &str) -> Self {
         match url.split_once(";base64,") {
@@ -37,55 +37,54 @@ impl Image {
         }
     }
 
-    /// An image by its base64 bytes.
+    /// Creates an image from its base64 bytes.
     #[must_use]
     pub fn from_base64(data: &str) -> Self {
         Self { size: header::size(data) }
     }
 }
 
-/// How a model turns an image into tokens.
+/// Rule that computes the tokens of an image for a model.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "rule", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ImageRule {
-    /// Always the same: Gemma 3 (256), Llama 3.2 Vision (1).
+    /// Constant number: Gemma 3 (256), Llama 3.2 Vision (1).
     Fixed {
         /// Tokens of an image.
         tokens: u64,
     },
-    /// Qwen-VL: both sides are rounded to whole patches of `px` (half to even), then the image is
-    /// scaled so that it has between `min` and `max` patches; a patch is a token. Qwen2.5-VL: 28,
-    /// 4, 16384; Qwen3-VL: 32, 4, 16384.
+    /// Qwen-VL: both sides are rounded to full patches of `px` (half to even), then the image is scaled so that it has
+    /// between `min` and `max` patches; a patch is a token. Qwen2.5-VL: 28, 4, 16384; Qwen3-VL: 32, 4, 16384.
     Patches {
         /// Side of a patch in pixels.
         px: u32,
-        /// The fewest patches.
+        /// Minimum number of patches.
         min: u64,
-        /// The most patches.
+        /// Maximum number of patches.
         max: u64,
     },
-    /// Pixtral and Mistral: the longer side is scaled down to `longest`, a patch is a token, and
-    /// each row ends with one more. Pixtral: 16, 1024; Mistral Small 3: 28, 1540.
+    /// Pixtral and Mistral: the longer side is scaled down to `longest`, a patch is a token, and each row ends with one
+    /// more. Pixtral: 16, 1024; Mistral Small 3: 28, 1540.
     Rows {
         /// Side of a patch in pixels.
         px: u32,
-        /// The longest side in pixels.
+        /// Longest side in pixels.
         longest: u32,
     },
-    /// InternVL: the grid of at most `max` tiles that is nearest to the image's shape; with more
-    /// than one tile, a small picture of the whole is added. 448, 256, 12.
+    /// InternVL: the grid of at most `max` tiles whose aspect ratio is closest to the image's; with more than one tile,
+    /// a thumbnail of the image is added. 448, 256, 12.
     Tiles {
         /// Side of a tile in pixels.
         px: u32,
         /// Tokens of a tile.
         tokens: u64,
-        /// The most tiles.
+        /// Maximum number of tiles.
         max: u32,
     },
 }
 
 impl ImageRule {
-    /// Tokens of an image; of the costliest one if the size is unknown.
+    /// Returns the tokens of an image, or the maximum if the size is unknown.
     #[must_use]
     pub fn tokens(&self, image: Image) -> u64 {
         let Some((width, height)) = image.size else { return self.most() };
@@ -100,7 +99,7 @@ impl ImageRule {
         }
     }
 
-    /// Tokens of the costliest image.
+    /// Returns the maximum number of tokens of an image.
     #[must_use]
     pub fn most(&self) -> u64 {
         match *self {
@@ -116,7 +115,7 @@ fn patches(width: u32, height: u32, px: u32, min: u64, max: u64) -> u64 {
     let px = f64::from(px.max(1));
     let (width, height) = (f64::from(width.max(1)) / px, f64::from(height.max(1)) / px);
     let (min, max) = (min as f64, max as f64);
-    // A side below half a patch rounds to none, and the image is then scaled up.
+    // A side below half a patch rounds to zero, and the image is then scaled up.
     let (mut across, mut down) = (width.round_ties_even(), height.round_ties_even());
     if across * down > max {
         let shrink = (width * height / max).sqrt();
@@ -157,23 +156,23 @@ fn tiles(width: u32, height: u32, px: u32, max: u32) -> u64 {
     u64::from(best.1)
 }
 
-/// Images of a model: the rule, and what stands for an image in the rendered prompt.
+/// Image settings of a model: the rule, and the placeholder of an image in the rendered prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Images {
-    /// Tokens of one image.
+    /// Rule for the tokens of one image.
     pub rule: ImageRule,
-    /// The text that the chat template writes for an image and that the engine replaces by the
-    /// image's tokens, such as `<|image_pad|>`. Markers around it are text and counted as such.
+    /// Text that the chat template writes for an image and that the engine replaces by the image's tokens, such as
+    /// `<|image_pad|>`. Markers around it are text and counted as such.
     #[serde(default)]
     pub placeholder: Option<String>,
-    /// Tokens of an image whose size is unknown; the rule's most if not set.
+    /// Tokens of an image whose size is unknown; the maximum of the rule if not set.
     #[serde(default)]
     pub unknown: Option<u64>,
 }
 
 impl Images {
-    /// Tokens of an image.
+    /// Returns the tokens of an image.
     #[must_use]
     pub fn tokens(&self, image: Image) -> u64 {
         match (image.size, self.unknown) {

@@ -1,42 +1,42 @@
 //! Byte-pair encoding of one piece of text.
 //!
-//! Promises: pairs are joined lowest rank first, leftmost first among equals, until none is left; a
-//! piece of n symbols costs n log n at worst, whatever its content.
+//! Promises: pairs are joined lowest rank first, leftmost first among equals, until none is left; a piece of n symbols
+//! costs n log n at worst, whatever its content.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The rule that says which neighbours join.
+/// Merge rule of a tokenizer.
 pub(crate) trait Joins {
-    /// Rank and token of two neighbours joined. `left` and `right` are tokens, `at..end` is the
-    /// place of both in the piece.
+    /// Returns rank and token of two joined neighbours. `left` and `right` are tokens, `at..end` is their byte range in
+    /// the piece.
     fn join(&self, left: u32, right: u32, piece: &[u8], at: u32, end: u32) -> Option<(u32, u32)>;
 }
 
-/// A piece's symbols before merging.
+/// Symbol of a piece during merging.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Symbol {
-    /// The token.
+    /// Token number.
     pub(crate) token: u32,
-    /// First byte in the piece.
+    /// Offset of the first byte in the piece.
     pub(crate) at: u32,
-    /// One past the last byte.
+    /// Offset after the last byte.
     pub(crate) end: u32,
-    /// Rank and token of this one joined with the next.
+    /// Rank and token of this symbol joined with the next.
     next: Option<(u32, u32)>,
 }
 
 impl Symbol {
-    /// A symbol of a piece.
+    /// Creates a symbol of a piece.
     pub(crate) const fn new(token: u32, at: u32, end: u32) -> Self {
         Self { token, at, end, next: None }
     }
 }
 
-/// Above this many symbols a heap is quicker than looking through all of them.
+/// Number of symbols above which a heap is faster than a linear search.
 const SHORT: usize = 64;
 
-/// Joins what can be joined; `symbols` then holds the tokens.
+/// Joins all pairs that can be joined; `symbols` then holds the tokens.
 pub(crate) fn merge(joins: &impl Joins, piece: &[u8], symbols: &mut Vec<Symbol>) {
     if symbols.len() <= SHORT {
         merge_short(joins, piece, symbols)
@@ -83,7 +83,7 @@ fn refresh(joins: &impl Joins, piece: &[u8], symbols: &mut [Symbol], at: usize) 
     }
 }
 
-/// A doubly linked list inside vectors; `GONE` marks an end and a joined symbol.
+/// End of the list, and mark of a joined symbol, in a doubly linked list inside vectors.
 const GONE: usize = usize::MAX;
 
 struct Links {
@@ -104,7 +104,7 @@ fn merge_long(joins: &impl Joins, piece: &[u8], symbols: &mut Vec<Symbol>) {
         push(joins, piece, symbols, &links, &mut heap, at);
     }
     while let Some(Reverse((_, at, token, right))) = heap.pop() {
-        // Stale unless both symbols are still there and still what they were.
+        // Stale unless both symbols still exist unchanged.
         let current = links.alive.get(at) == Some(&true)
             && links.after.get(at) == Some(&right)
             && symbols.get(at).is_some_and(|s| s.next.is_some_and(|(_, joined)| joined == token));

@@ -1,7 +1,7 @@
-//! The tokenizer of gpt-oss: `o200k_harmony`, built in.
+//! Built-in tokenizer of gpt-oss: `o200k_harmony`.
 //!
-//! Promises: the tokens of `tiktoken` for ordinary text (special tokens in the text are plain
-//! text), from a vocabulary that costs 0.9 MB of the binary. Unpacked once, on first use.
+//! Promises: the same tokens as `tiktoken` for ordinary text (special tokens in the text are plain text), from a
+//! vocabulary that takes 0.9 MB of the binary. It is unpacked once, on first use.
 
 use crate::budget::{Halt, Meter};
 use crate::merge::{Joins, Symbol, merge};
@@ -11,29 +11,29 @@ use crate::vocabulary::Vocabulary;
 use crate::windows::{self, Encode, WINDOW, border};
 use std::sync::OnceLock;
 
-/// See `assets/README.md`.
+/// Packed vocabulary, see `assets/README.md`.
 static PAIRS: &[u8] = include_bytes!("../assets/o200k.pairs");
 
-/// How many tokens ordinary text can give.
+/// Number of tokens of ordinary text.
 const TOKENS: u32 = 199_998;
 
-/// The published pattern that cuts text into pieces.
+/// Published pattern that splits text into pieces.
 const PATTERN: &str = concat!(
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|",
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|",
     r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 );
 
-/// The vocabulary and the pattern.
+/// Vocabulary and pattern of the tokenizer.
 pub(crate) struct O200k {
     vocabulary: Vocabulary,
     pattern: Pattern,
-    /// The token of each single byte.
+    /// Token of each single byte.
     singles: [u32; 256],
 }
 
 impl O200k {
-    /// The one of this process.
+    /// Returns the shared instance of this process.
     pub(crate) fn shared() -> &'static Self {
         static SHARED: OnceLock<O200k> = OnceLock::new();
         SHARED.get_or_init(Self::unpack)
@@ -49,12 +49,12 @@ impl O200k {
         Self { vocabulary, pattern, singles }
     }
 
-    /// Its tokens.
+    /// Returns the vocabulary.
     pub(crate) fn vocabulary(&self) -> &Vocabulary {
         &self.vocabulary
     }
 
-    /// How many tokens a text has.
+    /// Counts the tokens of a text.
     #[cfg(test)]
     pub(crate) fn count(&self, text: &str) -> u64 {
         let mut meter = Meter::new(0, crate::budget::Budget::unlimited());
@@ -69,8 +69,8 @@ impl O200k {
         self.pattern.each(text, |piece, _| windows::count(self, piece.as_bytes(), &mut symbols, meter))
     }
 
-    /// Each piece of a text with its tokens. Pieces longer than a window are cut, so that the tokens of some bytes at
-    /// the cuts are others than those of the whole piece: for estimates alone.
+    /// Calls `each` with every piece of a text and its tokens. Pieces longer than a window are cut, so that some tokens
+    /// at the cuts differ from those of the uncut piece: for estimates only.
     pub(crate) fn pieces(
         &self,
         text: &str,
@@ -108,7 +108,7 @@ impl Encode for O200k {
 }
 
 impl Joins for O200k {
-    /// A token's number is its rank; any two neighbours whose bytes are a token join.
+    /// The number of a token is its rank; two neighbours join if their bytes are a token.
     #[inline]
     fn join(&self, _: u32, _: u32, piece: &[u8], at: u32, end: u32) -> Option<(u32, u32)> {
         let token = self.vocabulary.find(piece.get(at as usize..end as usize)?)?;

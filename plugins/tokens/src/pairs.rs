@@ -2,11 +2,11 @@
 
 use crate::vocabulary::Vocabulary;
 
-/// The bits of one half of a pair.
+/// Bits of one half of a pair.
 const HALF: u32 = 18;
 
-/// The first `tokens` tokens of a packed vocabulary, numbered by rank. Short of
-/// the packed file's end nothing can fail, and tests compare every token.
+/// Unpacks the first `tokens` tokens of a vocabulary, numbered by rank. Nothing can fail before the end of the packed
+/// file, and tests compare every token.
 pub(crate) fn unpack(packed: &[u8], tokens: usize) -> Vocabulary {
     let mut vocabulary = Vocabulary::with_capacity(tokens);
     let (bytes, pairs) = packed.split_at_checked(256).unwrap_or_default();
@@ -27,7 +27,7 @@ pub(crate) fn unpack(packed: &[u8], tokens: usize) -> Vocabulary {
     vocabulary
 }
 
-/// The ranks of a run of 18-bit numbers.
+/// Reads the ranks of a sequence of 18-bit numbers.
 fn halves(packed: &[u8]) -> impl Iterator<Item = u32> {
     let mut packed = packed.iter();
     let (mut pending, mut width) = (0u64, 0u32);

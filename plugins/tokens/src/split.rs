@@ -1,19 +1,18 @@
-//! Cutting text by a tokenizer's pattern.
+//! Splitting of text by a tokenizer's pattern.
 //!
-//! Promises: the pieces are those of the pattern, in order and without gaps; patterns of the usual
-//! shape (`…|\s+(?!\S)|\s+`) run on a linear-time automaton; all others on a backtracking engine
-//! with a step limit, beyond which the rest of the text is one piece.
+//! Promises: the pieces are those of the pattern, in order and without gaps; patterns of the usual form
+//! (`…|\s+(?!\S)|\s+`) run on a linear-time automaton; all others on a backtracking engine with a step limit, beyond
+//! which the rest of the text is one piece.
 
 use crate::budget::Halt;
 use fancy_regex::Regex as Backtracking;
 use regex_automata::meta::Regex as Automaton;
 use regex_automata::{Anchored, Input};
 
-/// The end of nearly every published pattern: white space up to the last before a word.
+/// End of nearly every published pattern: white space except its last character before a word.
 const TRAILING: &str = r"|\s+(?!\S)|\s+";
 
-/// A compiled pattern.
-/// The default matches nothing: the whole text is one piece.
+/// Compiled pattern. The default matches nothing: the entire text is one piece.
 #[derive(Clone, Default)]
 pub(crate) struct Pattern(Engine);
 
@@ -24,14 +23,14 @@ enum Engine {
     None,
     /// Two patterns: all alternatives before [`TRAILING`], and `\s+`.
     Words(Automaton),
-    /// No look-around at all.
+    /// Pattern without look-around.
     Plain(Automaton),
-    /// Anything else.
+    /// Any other pattern.
     Other(Box<Backtracking>),
 }
 
 impl Pattern {
-    /// Compiles a pattern, or says why not.
+    /// Compiles a pattern, or returns the reason why it cannot.
     pub(crate) fn new(pattern: &str) -> Result<Self, String> {
         if let Some(head) = pattern.strip_suffix(TRAILING)
             && let Ok(automaton) = Automaton::new_many(&[head, r"\s+"])
@@ -47,7 +46,7 @@ impl Pattern {
         }
     }
 
-    /// A pattern that matches this text only.
+    /// Creates a pattern that matches this text only.
     pub(crate) fn literal(text: &str) -> Result<Self, String> {
         let escaped = fancy_regex::escape(text);
         Automaton::new(&escaped)
@@ -55,7 +54,7 @@ impl Pattern {
             .map_err(|error| error.to_string())
     }
 
-    /// Every piece in order; the flag says whether the pattern matched it.
+    /// Calls `each` with every piece in order; the flag is true if the pattern matched it.
     pub(crate) fn each<'t>(
         &self,
         text: &'t str,

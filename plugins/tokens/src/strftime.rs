@@ -1,6 +1,6 @@
-//! Dates as Python's `strftime` writes them, in English and UTC.
+//! Dates in the format of Python's `strftime`, in English and UTC.
 //!
-//! Promises: any number of seconds and any format give some text; unknown directives stay as they are.
+//! Promises: any number of seconds and any format give some text; unknown directives stay unchanged.
 
 const MONTHS: [&str; 12] = [
     "January",
@@ -18,7 +18,7 @@ const MONTHS: [&str; 12] = [
 ];
 const DAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
 
-/// Writes the time `unix_seconds` in a format.
+/// Formats the time `unix_seconds`.
 pub(crate) fn strftime(format: &str, unix_seconds: i64) -> String {
     let days = unix_seconds.div_euclid(86_400);
     let second = unix_seconds.rem_euclid(86_400);
@@ -68,8 +68,7 @@ pub(crate) fn strftime(format: &str, unix_seconds: i64) -> String {
     out
 }
 
-/// Days since 1970 to year, month and day of the Gregorian calendar: eras of 400 years that begin
-/// in March.
+/// Converts days since 1970 into year, month and day of the Gregorian calendar: eras of 400 years that begin in March.
 fn civil(days: i64) -> (i64, i64, i64) {
     let shifted = days.saturating_add(719_468);
     let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
@@ -81,7 +80,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// Days since 1970 of the first of January.
+/// Returns the days from 1970 to the first of January of a year.
 fn first_of_year(year: i64) -> i64 {
     let before = year - 1;
     before * 365 + before.div_euclid(4) - before.div_euclid(100) + before.div_euclid(400) - 719_162

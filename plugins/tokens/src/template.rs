@@ -1,8 +1,8 @@
 //! Chat templates: Jinja, as `transformers` renders it.
 //!
-//! Promises: the prompt an engine builds from the same messages and tools. A template that cannot
-//! take a conversation as it is gets it in the shapes gateways fall back to: later system turns said
-//! by the user, then also the first. A system text never silently disappears from the count.
+//! Promises: the prompt that an engine builds from the same messages and tools. If a template refuses a conversation,
+//! it gets the fallback forms that gateways use: later system messages as user messages, then also the first. A system
+//! text never silently disappears from the count.
 
 mod fold;
 mod json;
@@ -24,40 +24,40 @@ use std::borrow::Cow;
 use std::cell::Cell;
 
 thread_local! {
-    /// The time of the rendering that runs on this thread. Templates ask for it inside macros, which
-    /// see nothing of the context.
+    /// Time of the rendering on this thread. Templates read it inside macros, which have no access to the context.
     static NOW: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Instructions that a rendering may take: some 200 for each of 100 000 turns, and two seconds of work at most.
+/// Limit on the instructions of a rendering: some 200 for each of 100 000 messages, and two seconds of work at most.
 const FUEL: u64 = 20_000_000;
-/// Bytes that a template may copy by adding each system text to those before it, as some do: turns times bytes …
+/// Limit on the bytes that a template copies by appending each system text to those before it, as some do: messages
+/// times bytes …
 const SYSTEM_COPIES: u64 = 1 << 30;
-/// … and the same for all turns, should a template do it with those.
+/// … and the same for all messages, if a template does it with those.
 const COPIES: u64 = 32 << 30;
 
 /// Reason for which there is no prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unrendered {
-    /// The template refused the conversation; its own words.
+    /// Template refused the conversation, with this message.
     Refused(String),
-    /// Rendering would take more work than a prompt is worth.
+    /// Rendering would take too much work.
     TooLarge,
-    /// The budget of the count ended it.
+    /// Budget of the count ended the rendering.
     Halted(Halt),
 }
 
-/// A compiled template with the special tokens it may name.
+/// Compiled template with the special tokens it may use.
 pub(crate) struct Template {
     environment: Environment<'static>,
-    /// `bos_token` and so on.
+    /// Special tokens: `bos_token` and so on.
     tokens: Map<String, Json>,
-    /// The template goes through the parts of a content; others want one string.
+    /// True if the template iterates over the parts of a content; others need one string.
     takes_parts: bool,
 }
 
 impl Template {
-    /// Compiles a template, or says why not.
+    /// Compiles a template, or returns the reason why it cannot.
     pub(crate) fn new(source: &str, tokens: Map<String, Json>) -> Result<Self, String> {
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
@@ -78,7 +78,7 @@ impl Template {
         Ok(Self { environment, tokens, takes_parts: goes_through_parts(source) })
     }
 
-    /// The prompt of a conversation. `mark` stands for an image where the template takes only text.
+    /// Renders the prompt of a conversation. `mark` is the placeholder of an image if the template takes only text.
     pub(crate) fn render(&self, conversation: &Conversation, mark: Option<&str>) -> Result<String, String> {
         let meter = Meter::new(0, Budget::unlimited());
         self.render_within(conversation, mark, &meter, usize::MAX).map_err(|why| match why {
@@ -87,7 +87,7 @@ impl Template {
         })
     }
 
-    /// The same, of at most so many bytes, for a count that may end early.
+    /// Same as [`Template::render`], but at most `most` bytes, for a count that may end early.
     pub(crate) fn render_within(
         &self,
         conversation: &Conversation,
@@ -183,7 +183,7 @@ impl Template {
             });
             return parts.collect();
         }
-        // As vLLM does: what stands for the images first, then the texts, a line each.
+        // As in vLLM: placeholders of the images first, then the texts, one line each.
         let images = turn.parts.iter().filter(|part| matches!(part, Part::Image(_))).count();
         let mut lines = vec![mark.unwrap_or_default(); if mark.is_some() { images } else { 0 }];
         lines.extend(turn.texts());
@@ -191,7 +191,7 @@ impl Template {
     }
 }
 
-/// Whether a template that adds turn after turn to one text would copy too many bytes.
+/// Returns true if a template that appends message after message to one text would copy too many bytes.
 fn is_too_large(turns: &[Turn]) -> bool {
     let copies = |system: bool| {
         let turns = turns.iter().filter(|turn| !system || turn.role == Role::System);
@@ -227,7 +227,7 @@ fn tools(conversation: &Conversation) -> Json {
     tools.collect()
 }
 
-/// Whether every later system text is in the prompt, in order: some templates skip them.
+/// Returns true if every later system text is in the prompt, in order: some templates skip them.
 fn shows_all(prompt: &str, turns: &[Turn]) -> bool {
     let later =
         turns.iter().skip_while(|turn| turn.role == Role::System).filter(|turn| turn.role == Role::System);
@@ -241,7 +241,7 @@ fn shows_all(prompt: &str, turns: &[Turn]) -> bool {
     })
 }
 
-/// What the template itself said, else what went wrong in it; never a part of the conversation.
+/// Returns the template's own message, else the error and its line; never a part of the conversation.
 fn sentence(error: &Error) -> String {
     match (error.kind(), error.detail()) {
         (ErrorKind::InvalidOperation, Some(detail)) => detail.to_owned(),
@@ -249,7 +249,7 @@ fn sentence(error: &Error) -> String {
     }
 }
 
-/// Values as Python prints them.
+/// Formats values as Python does.
 fn python_format(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
     if value.is_none() {
         return out.write_str("None").map_err(Error::from);
@@ -262,7 +262,7 @@ fn python_format(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value)
     }
 }
 
-/// `{% generation %}` marks output for training; it writes nothing.
+/// Replaces `{% generation %}` tags, which mark output for training and write nothing.
 fn without_generation_tags(source: &str) -> Cow<'_, str> {
     let mut out = Cow::Borrowed(source);
     for (tag, instead) in [("generation", "if true"), ("endgeneration", "endif")] {
@@ -276,8 +276,8 @@ fn without_generation_tags(source: &str) -> Cow<'_, str> {
     out
 }
 
-/// Whether a loop of the template goes through a message's content, or through the argument of a
-/// macro that is given one.
+/// Returns true if a loop of the template iterates over a message's content, or over the argument of a macro that gets
+/// one.
 fn goes_through_parts(source: &str) -> bool {
     source.split("{%").skip(1).filter_map(|tag| tag.split("%}").next()).any(|tag| {
         let tag = tag.trim_start_matches(['-', '+']).trim();

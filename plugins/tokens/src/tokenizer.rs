@@ -1,7 +1,7 @@
 //! Tokenizers from `tokenizer.json` files, for counting only.
 //!
-//! Promises: the number of tokens that the `tokenizers` library gives for the same file and text;
-//! a file with a part that is not known is refused with a sentence that names the part.
+//! Promises: the same number of tokens as the `tokenizers` library for the same file and text; a file with an unknown
+//! part is refused with a sentence that names the part.
 
 mod added;
 mod alphabet;
@@ -22,18 +22,18 @@ use pretokenize::Cut;
 use std::borrow::Cow;
 use unigram::Unigram;
 
-/// Why a tokenizer's files cannot be used: one sentence that names the file and the place.
+/// Error of unusable tokenizer files: one sentence that names the file and the location.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TokenizerError(pub(crate) String);
 
-/// A tokenizer.
+/// Tokenizer read from a file.
 pub(crate) struct Tokenizer {
     added: Added,
     normalizer: Normalizer,
     cuts: Vec<Cut>,
     model: Model,
-    /// Tokens added around a text that is no chat.
+    /// Number of tokens added around a text that is no chat.
     around: u64,
 }
 
@@ -48,7 +48,7 @@ impl Tokenizer {
         file::read(json).map_err(|why| TokenizerError(format!("tokenizer.json: {why}")))
     }
 
-    /// The tokens of a rendered prompt, whatever their number.
+    /// Counts the tokens of a rendered prompt, without a limit.
     pub(crate) fn count(&self, text: &str) -> u64 {
         let mut meter = Meter::new(0, crate::Budget::unlimited());
         self.add(text, &mut meter).unwrap_or_default();
@@ -64,13 +64,13 @@ impl Tokenizer {
         })
     }
 
-    /// Tokens that stand around a text that is no chat.
+    /// Returns the number of tokens added around a text that is no chat.
     pub(crate) const fn around(&self) -> u64 {
         self.around
     }
 
-    /// Most bytes of text that one token stands for; `None` if there is no bound, since the tokenizer drops or joins
-    /// some text however long it is.
+    /// Returns the maximum number of bytes of one token; `None` if there is no limit, because the tokenizer drops or
+    /// joins some text of any length.
     pub(crate) fn longest(&self) -> Option<usize> {
         if self.cuts.iter().any(Cut::drops) {
             return None;

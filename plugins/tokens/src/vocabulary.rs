@@ -1,20 +1,20 @@
-//! Tokens by their bytes.
+//! Vocabulary: tokens indexed by their bytes.
 //!
-//! Promises: a token's number never changes once given; looking up costs one hash and, mostly, one
-//! comparison; all tokens lie in one arena, so 200 000 of them cost about 4 MB.
+//! Promises: a token's number never changes; a lookup costs one hash and usually one comparison; all tokens are in one
+//! arena, so 200 000 of them cost about 4 MB.
 
 use ahash::RandomState;
 
-/// Marks an empty slot.
+/// Mark of an empty slot.
 const EMPTY: u32 = u32::MAX;
 
-/// A set of byte strings, numbered in the order in which they were added.
+/// Set of byte strings, numbered in the order in which they were added.
 #[derive(Clone)]
 pub(crate) struct Vocabulary {
     arena: Vec<u8>,
-    /// Where token `n` ends; it begins where `n - 1` ends.
+    /// End offset of token `n` in the arena; it begins at the end of `n - 1`.
     ends: Vec<u32>,
-    /// Open addressing, a power of two, at most half full.
+    /// Hash table with open addressing: a power of two, at most half full.
     slots: Vec<u32>,
     hasher: RandomState,
     /// Bytes of the longest token.
@@ -22,30 +22,30 @@ pub(crate) struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// An empty vocabulary with room for `tokens`.
+    /// Creates an empty vocabulary with capacity for `tokens`.
     pub(crate) fn with_capacity(tokens: usize) -> Self {
         let slots = tokens.max(16).saturating_mul(2).next_power_of_two();
         Self {
             arena: Vec::with_capacity(tokens.saturating_mul(7)),
             ends: Vec::with_capacity(tokens),
             slots: vec![EMPTY; slots],
-            // Fixed: the keys are a file the operator chose, not a stranger's.
+            // Fixed seeds: the keys come from a file that the operator chose.
             hasher: RandomState::with_seeds(1, 2, 3, 4),
             longest: 0,
         }
     }
 
-    /// How many tokens there are.
+    /// Returns the number of tokens.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Bytes of the longest token.
+    /// Returns the bytes of the longest token.
     pub(crate) const fn longest(&self) -> usize {
         self.longest
     }
 
-    /// The bytes of a token; empty for a number that was never given.
+    /// Returns the bytes of a token; empty for an unknown number.
     pub(crate) fn bytes(&self, token: u32) -> &[u8] {
         let at = token as usize;
         let from = at.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
@@ -53,7 +53,7 @@ impl Vocabulary {
         self.arena.get(from as usize..to as usize).unwrap_or_default()
     }
 
-    /// The token of these bytes.
+    /// Returns the token of these bytes.
     #[inline]
     pub(crate) fn find(&self, bytes: &[u8]) -> Option<u32> {
         // Longer ones are not even hashed.
@@ -71,7 +71,7 @@ impl Vocabulary {
         }
     }
 
-    /// Adds a token, or finds it if it is there already.
+    /// Adds a token, or returns the existing one.
     pub(crate) fn add(&mut self, bytes: &[u8]) -> u32 {
         if let Some(token) = self.find(bytes) {
             return token;

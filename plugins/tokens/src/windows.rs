@@ -1,10 +1,10 @@
-//! Encoding long pieces of text in windows, so that work is linear and memory is bounded.
+//! Encoding of long pieces of text in windows, so that work is linear and memory is limited.
 //!
-//! Two consecutive windows overlap. Where both encode the same bytes of the overlap as one token, their encodings are
-//! joined there, and the result is the encoding of the whole piece. Reason: a sequence of tokens is the byte-pair
-//! encoding of its bytes exactly if every two neighbours, encoded by themselves, stay as they are. (The first merge
-//! across a border of the sequence would also be the first across it when only the two neighbours are encoded.) All
-//! neighbours left of the common token are neighbours in the first window, all right of it in the second.
+//! Two consecutive windows overlap. If both encode the same bytes of the overlap as one token, their encodings are
+//! joined there, and the result is the encoding of the complete piece. Reason: a sequence of tokens is the byte-pair
+//! encoding of its bytes exactly if every two neighbours, encoded separately, stay unchanged. (The first merge across a
+//! border of the sequence would also be the first across it when only the two neighbours are encoded.) All neighbours
+//! left of the common token are neighbours in the first window, all right of it in the second.
 //!
 //! No text is known for which two windows of a published vocabulary share no token. Should one be found, every byte of
 //! the overlap is counted as a token, in addition to the tokens of both windows: such a join never lowers the count,
@@ -17,18 +17,18 @@ use crate::budget::{Halt, Meter};
 use crate::merge::Symbol;
 use std::cmp::Ordering;
 
-/// Bytes that are encoded at the same time.
+/// Size of a window in bytes.
 pub(crate) const WINDOW: usize = 16 << 10;
-/// Bytes that two windows have in common.
+/// Overlap of two windows in bytes.
 pub(crate) const OVERLAP: usize = 1 << 10;
 
-/// Encodes bytes of which every one belongs to a token.
+/// Encoder in which every byte belongs to a token.
 pub(crate) trait Encode {
-    /// The tokens of a piece, in order.
+    /// Encodes a piece; `symbols` gets its tokens, in order.
     fn encode(&self, piece: &[u8], symbols: &mut Vec<Symbol>);
 }
 
-/// Bytes of a piece that a token covers.
+/// Byte range of a token in a piece.
 type Span = (usize, usize);
 
 /// Adds the tokens of a piece of any length.
@@ -66,8 +66,8 @@ fn span(symbol: &Symbol, from: usize) -> Span {
     (from + symbol.at as usize, from + symbol.end as usize)
 }
 
-/// Joins the overlap of the window before with this window: adds the tokens up to the first common one, and returns
-/// how many tokens of this window those are.
+/// Joins the overlap of the previous window with this window: adds the tokens up to the first common one, and returns
+/// their number in this window.
 fn joined(overlap: &[Span], symbols: &[Symbol], from: usize, meter: &mut Meter<'_>) -> Result<usize, Halt> {
     if overlap.is_empty() {
         return Ok(0);
@@ -93,10 +93,10 @@ fn joined(overlap: &[Span], symbols: &[Symbol], from: usize, meter: &mut Meter<'
     Ok(0)
 }
 
-/// The last place at or before `at` where a character begins; the end of the piece if that is nearer.
+/// Returns the last offset at or before `at` at which a character begins, but not beyond the end of the piece.
 pub(crate) fn border(piece: &[u8], at: usize) -> usize {
     let at = at.min(piece.len());
     let inside = |at: &usize| piece.get(*at).is_some_and(|byte| byte & 0xC0 == 0x80);
-    // No character has more than four bytes; what has is no text, and may be cut anywhere.
+    // Characters have at most four bytes; longer sequences are no text, and may be cut anywhere.
     (at.saturating_sub(3)..=at).rev().find(|at| !inside(at)).unwrap_or(at)
 }

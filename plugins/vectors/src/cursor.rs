@@ -1,44 +1,44 @@
-//! One pass over an answer. Embeddings are the largest JSON that passes through
-//! the gateway: no byte of it is looked at twice.
+//! Single-pass JSON cursor. Embeddings are the largest JSON that passes through the gateway: no byte of it is read
+//! twice.
 
 use penstock_wire::json;
 use std::ops::Range;
 
-/// A place in a JSON text. Every step is `None` where the text is not what it
-/// takes, and the cursor is of no use afterwards.
+/// Position in a JSON text. Every step returns `None` if the text does not match, and the cursor is unusable
+/// afterwards.
 pub(crate) struct Cursor<'j> {
     json: &'j [u8],
     at: usize,
 }
 
 impl<'j> Cursor<'j> {
-    /// Before the first value.
+    /// Creates a cursor before the first value.
     pub(crate) fn new(json: &'j [u8]) -> Self {
         Self { json, at: json::skip_space(json, 0) }
     }
 
-    /// The next byte that is no white space, not taken.
+    /// Returns the next byte that is no white space, without taking it.
     #[inline]
     pub(crate) fn peek(&self) -> Option<u8> {
         self.json.get(self.at).copied()
     }
 
-    /// Where it stands: at the first byte of the next value.
+    /// Returns the offset of the first byte of the next value.
     pub(crate) const fn at(&self) -> usize {
         self.at
     }
 
-    /// The bytes from here on.
+    /// Returns the bytes from the current position on.
     pub(crate) fn rest(&self) -> &'j [u8] {
         self.json.get(self.at..).unwrap_or_default()
     }
 
-    /// Takes so many bytes that were read by other means, and the space behind them.
+    /// Skips bytes that were read by other means, and the space after them.
     pub(crate) fn skip(&mut self, bytes: usize) {
         self.at = json::skip_space(self.json, self.at.saturating_add(bytes));
     }
 
-    /// Nothing is left.
+    /// Returns true at the end of the text.
     pub(crate) const fn is_done(&self) -> bool {
         self.at >= self.json.len()
     }
@@ -54,7 +54,7 @@ impl<'j> Cursor<'j> {
         Some(value)
     }
 
-    /// Takes a value, as its bytes.
+    /// Takes a value and returns its bytes.
     pub(crate) fn bytes(&mut self) -> Option<&'j [u8]> {
         let value = self.value()?;
         self.json.get(value)

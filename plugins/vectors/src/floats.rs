@@ -1,19 +1,18 @@
-//! Vectors in their two forms: a JSON array of numbers, and base64 of
-//! little-endian `f32`.
+//! Vectors in their two forms: a JSON array of numbers, and base64 of little-endian `f32`.
 //!
-//! A decimal becomes the `f32` nearest to it, and an `f32` the shortest decimal
-//! that reads back as itself, so a vector survives any number of conversions.
+//! A decimal is converted to the closest `f32`, and an `f32` to the shortest decimal that reads back as the same value,
+//! so a vector survives any number of conversions.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Reads an array of numbers at the start of `json`, appending each as four
-/// bytes. Returns the bytes of JSON that it took, the closing bracket included.
+/// Reads an array of numbers at the start of `json`, appending each as four bytes. Returns the number of JSON bytes
+/// read, with the closing bracket.
 ///
-/// `None` for what is no such array, and for numbers that no `f32` holds.
+/// `None` if it is no such array, or a number does not fit an `f32`.
 pub(crate) fn read(json: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let taken = each(json, |rest| {
-        // The parser also takes words and signs that JSON has not.
+        // The parser also accepts words and signs that JSON does not have.
         let first = usize::from(rest.first() == Some(&b'-'));
         rest.get(first).filter(|byte| byte.is_ascii_digit())?;
         let (value, taken): (f32, usize) = fast_float2::parse_partial(rest).ok()?;
@@ -23,13 +22,12 @@ pub(crate) fn read(json: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     taken.map(|(taken, _)| taken)
 }
 
-/// Measures an array of numbers at the start of `json`: the bytes it takes, and
-/// how many numbers there are.
+/// Measures an array of numbers at the start of `json`: its bytes, and the number of its elements.
 pub(crate) fn measure(json: &[u8]) -> Option<(usize, usize)> {
     each(json, number_length)
 }
 
-/// Walks over an array of numbers; `number` tells the bytes of the one it is given.
+/// Iterates over an array of numbers; `number` returns the bytes of the number at the start of its input.
 #[inline(always)]
 fn each(json: &[u8], mut number: impl FnMut(&[u8]) -> Option<usize>) -> Option<(usize, usize)> {
     if json.first() != Some(&b'[') {
@@ -60,7 +58,7 @@ fn space(mut json: &[u8]) -> &[u8] {
     json
 }
 
-/// The bytes of the JSON number that `json` starts with.
+/// Returns the bytes of the JSON number at the start of `json`.
 #[inline(always)]
 fn number_length(json: &[u8]) -> Option<usize> {
     let start = usize::from(json.first() == Some(&b'-'));
@@ -78,7 +76,7 @@ fn number_length(json: &[u8]) -> Option<usize> {
     Some(at)
 }
 
-/// The place behind the digits that begin at `at`; there is at least one.
+/// Returns the offset after the digits that begin at `at`; there is at least one.
 #[inline(always)]
 fn digits(json: &[u8], at: usize) -> Option<usize> {
     let mut end = at;
@@ -96,7 +94,7 @@ fn digits(json: &[u8], at: usize) -> Option<usize> {
     (end + more > at).then_some(end + more)
 }
 
-/// Writes four-byte floats as a JSON array. `None` for what is no number.
+/// Writes four-byte floats as a JSON array. `None` for a value that is not finite.
 pub(crate) fn write(floats: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let mut buffer = zmij::Buffer::new();
     out.reserve(floats.len().saturating_mul(4));
@@ -115,7 +113,7 @@ pub(crate) fn write(floats: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Reads base64 as four-byte floats; how many there are. `None` for anything else.
+/// Reads base64 as four-byte floats; returns their number. `None` for anything else.
 pub(crate) fn decode(base64: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let before = out.len();
     STANDARD.decode_vec(base64, out).ok()?;

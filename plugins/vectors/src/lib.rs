@@ -1,11 +1,11 @@
-//! Embeddings and rerank: what a client asked becomes what a provider of one of
-//! the known shapes understands, and its answer becomes the contract's.
+//! Embeddings and rerank: converts a client's request into one of the known provider shapes, and the answer into the
+//! contract's types.
 //!
-//! Order, form and scale are made right here, whatever the provider does;
-//! vectors that are right already pass as the provider's own bytes.
+//! Order, form and scale are corrected here, whatever the provider does; vectors that are already correct pass as the
+//! provider's own bytes.
 //!
-//! To add a shape: a file that implements [`Shape`], a line in [`SHAPES`], and
-//! golden cases in `testdata/<kind>_<name>/`.
+//! To add a shape: a file that implements [`Shape`], a line in [`SHAPES`], and golden cases in
+//! `testdata/<kind>_<name>/`.
 
 mod cursor;
 mod embeddings;
@@ -18,7 +18,7 @@ mod text;
 
 use penstock_contract::Shape;
 
-/// Every shape; a kind's first is its default.
+/// Every shape; the first of a kind is its default.
 pub const SHAPES: &[&dyn Shape] = &[
     &embeddings::openai::OpenAi,
     &embeddings::tei::Tei,

@@ -1,4 +1,4 @@
-//! What an answer says besides vectors and scores: tokens and measured energy.
+//! Reported usage of an answer: tokens and measured energy.
 
 use penstock_contract::{Ask, Measured, Stated, Target, Usage};
 use penstock_wire::figures;
@@ -7,14 +7,14 @@ use penstock_wire::json;
 /// Tokens and energy of one answer.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
-    /// All tokens: there is only input.
+    /// Total number of tokens, all of them input.
     pub(crate) tokens: Option<u64>,
-    /// What the provider measured.
+    /// Energy measured by the provider.
     pub(crate) measured: Option<Measured>,
 }
 
 impl Said {
-    /// Reads a top-level member, if it is one that says something.
+    /// Reads a top-level member, if it reports tokens or energy.
     pub(crate) fn read(&mut self, key: &str, value: &[u8]) {
         match key {
             "usage" => self.tokens = tokens(value).or(self.tokens),
@@ -25,7 +25,7 @@ impl Said {
         }
     }
 
-    /// Both parts of a split answer together; what one of them does not say is not known.
+    /// Adds both parts of a split answer; a value that one of them lacks is unknown.
     fn add(self, other: Self) -> Self {
         let sum = |one: Measured, other: Measured| Measured {
             joules: one.joules.saturating_add(other.joules),
@@ -37,19 +37,19 @@ impl Said {
         }
     }
 
-    /// What all parts say together.
+    /// Adds the values of all parts.
     pub(crate) fn sum(parts: impl IntoIterator<Item = Self>) -> Self {
         parts.into_iter().reduce(Self::add).unwrap_or_default()
     }
 
-    /// The usage, by the gateway's own count where the provider is silent, or states more than can be.
+    /// Returns the usage, by the gateway's own count if the provider reports none, or an impossible amount.
     pub(crate) fn usage(&self, ask: &Ask, target: &Target<'_>) -> Usage {
         let stated = Stated { input: self.tokens, output: Some(0), ..Stated::default() };
         stated.within(&ask.usage_bounds(target), &ask.counted(0))
     }
 }
 
-/// All tokens of a `usage` object, under any of the names in use.
+/// Returns the total tokens of a `usage` object, under any of the names in use.
 fn tokens(usage: &[u8]) -> Option<u64> {
     let (mut total, mut input) = (None, None);
     let mut members = json::members(usage);

@@ -1,9 +1,9 @@
-//! Small pieces of JSON.
+//! Writers of JSON fragments.
 
 use bytes::Bytes;
 use penstock_wire::json;
 
-/// `[a,b,c]` of JSON values.
+/// Writes `[a,b,c]` of JSON values.
 pub(crate) fn list(values: &[Bytes], out: &mut Vec<Bytes>) {
     out.push(Bytes::from_static(b"["));
     for (index, value) in values.iter().enumerate() {
@@ -15,7 +15,7 @@ pub(crate) fn list(values: &[Bytes], out: &mut Vec<Bytes>) {
     out.push(Bytes::from_static(b"]"));
 }
 
-/// Text as a JSON string.
+/// Returns text as a JSON string.
 pub(crate) fn quoted(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 2);
     json::write_str(&mut out, text);

@@ -1,4 +1,4 @@
-//! Reading chat completions requests.
+//! Parser of chat completions requests.
 
 use super::{Ask, Form, Wrong, reasoner, role, split, words_of};
 use crate::prompt::Memory;
@@ -87,7 +87,8 @@ pub(super) fn read(body: &[u8], memory: &Memory) -> Result<Ask, Wrong> {
     })
 }
 
-/// The chat template's switch decides, then the effort, then the model's name.
+/// Returns true if the request asks for reasoning: by the chat template's switch, else the effort, else the model's
+/// name.
 fn reasons(body: &Body, model: &str) -> bool {
     let switch = |name: &str| body.chat_template_kwargs.as_ref().and_then(|all| all.get(name)?.as_bool());
     let effort = || body.reasoning_effort.as_deref().map(|effort| effort != "none");

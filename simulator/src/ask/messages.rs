@@ -1,4 +1,4 @@
-//! Reading native messages requests.
+//! Parser of native messages requests.
 
 use super::{Ask, Form, Wrong, role, split, words_of};
 use crate::prompt::Memory;

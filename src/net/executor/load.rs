@@ -39,7 +39,7 @@ pub(super) struct Load {
     first: Notify,
     /// Busy share of the last tick.
     pub(super) busy: AtomicU32,
-    /// Connections that may still leave in this tick.
+    /// Number of connections that may still move away in this tick.
     leave: AtomicUsize,
 }
 

@@ -16,7 +16,7 @@ thread_local! {
 /// Activity of the current thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AtWork {
-    /// No connection.
+    /// Something other than a connection.
     Other,
     Connection,
     /// Connection that stays on this thread.

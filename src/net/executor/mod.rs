@@ -136,7 +136,7 @@ mod tests {
         assert!(gone.recv().is_err());
     }
 
-    /// Two threads whose load is what a test says.
+    /// Two threads whose load is set by the test.
     fn unmeasured() -> Threads {
         Threads::watched(2, |_, _| std::future::pending()).unwrap()
     }
@@ -171,7 +171,7 @@ mod tests {
         stay.add_permits(100);
     }
 
-    /// Connections of the first thread that do nothing until they are told to end.
+    /// Idle connections of the first thread, which end on request.
     fn idle(threads: &Threads, count: usize) -> Arc<tokio::sync::Semaphore> {
         let stay = Arc::new(tokio::sync::Semaphore::new(0));
         for _ in 0..count {
@@ -185,7 +185,7 @@ mod tests {
         stay
     }
 
-    /// Connections of the first thread that would leave, in a tick in which it and the other were so busy.
+    /// Returns the connections that leave the first thread in a tick with these busy shares.
     fn leavers(busy: u32, other: u32) -> (usize, u32) {
         let threads = unmeasured();
         let _stay = idle(&threads, 16);
@@ -291,14 +291,14 @@ mod tests {
                 assert!(Socket::can_move(&stream));
                 assert!(eased().await);
                 let mut stream = Socket::moved(stream).unwrap();
-                // It waits here, and is woken on its new thread.
+                // The task waits here, and wakes up on its new thread.
                 let byte = stream.read_u8().await.unwrap();
                 stream.write_all(&[byte]).await.unwrap();
             }),
         );
         client.write_all(b"1").unwrap();
         until(|| threads.workers[1].load.open() == 1);
-        // Who still waited on the first thread's sockets would wait for ever.
+        // A task that still waited on a socket of the first thread would never wake up.
         threads._ends.remove(0);
         assert!(gone.recv().is_err());
         client.write_all(b"2").unwrap();

@@ -1,11 +1,11 @@
-//! Cross-origin requests (Fetch standard, section 3.3): which origin a browser is told to let read an answer, and which
-//! request headers it may send.
+//! Cross-origin requests (Fetch standard, section 3.3): the origin whose scripts may read a response, and the request
+//! headers that they may send.
 
 use super::head::Head;
 use crate::config::settings::CorsPolicy;
 use http::header;
 
-/// Names of response headers that browsers may read.
+/// Response headers that browsers may read.
 const EXPOSED: &str = "x-request-id, request-id, retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, \
      x-penstock-provider, x-penstock-flavor, x-penstock-attempts, x-token-count-method, x-environment-impact, \
      x-billing-cost, x-should-retry, content-disposition, content-range, etag, x-ratelimit-limit-requests, \
@@ -13,33 +13,34 @@ const EXPOSED: &str = "x-request-id, request-id, retry-after, x-ratelimit-limit,
      x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, anthropic-ratelimit-requests-limit, \
      anthropic-ratelimit-requests-remaining, anthropic-ratelimit-requests-reset, anthropic-ratelimit-tokens-limit, \
      anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset";
-/// Request headers that browsers may send, where they do not say which: what the client libraries add by themselves.
+/// Request headers that browsers may send if the preflight names none: those that the client libraries add by
+/// themselves.
 const ALLOWED: &str = "authorization, content-type, range, user-agent, x-api-key, anthropic-version, anthropic-beta, \
      anthropic-dangerous-direct-browser-access, openai-organization, openai-project, openai-beta, \
      idempotency-key, x-stainless-arch, x-stainless-lang, x-stainless-os, x-stainless-package-version, \
      x-stainless-retry-count, x-stainless-runtime, x-stainless-runtime-version, x-stainless-timeout, \
      x-stainless-helper, x-stainless-helper-method, x-stainless-async, x-stainless-poll-helper, x-stainless-custom-poll-interval";
-/// Longest name of a header that is repeated, in bytes.
+/// Limit on the bytes of a header name that is repeated.
 const MOST_NAME: usize = 128;
-/// Most names that are repeated.
+/// Limit on the number of header names that are repeated.
 const MOST_NAMES: usize = 128;
 
-/// The origin that may read an answer.
+/// Origin that may read a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CrossOrigin {
-    /// The request names no origin, or CORS is off.
+    /// No origin in the request, or CORS is off.
     #[default]
     None,
-    /// Every origin.
+    /// Any origin.
     Any,
-    /// This one, of a list.
+    /// Origin from the configured list.
     Listed(Box<str>),
-    /// The request's origin is not in the list.
+    /// Origin that is not in the list.
     Refused,
 }
 
 impl CrossOrigin {
-    /// What a request's `Origin` means under the setting.
+    /// Evaluates the `Origin` header of a request under the setting.
     #[must_use]
     pub fn of(origin: Option<&[u8]>, cors: &CorsPolicy) -> Self {
         match (origin, cors) {
@@ -52,7 +53,7 @@ impl CrossOrigin {
         }
     }
 
-    /// Whether a preflight of this request is answered.
+    /// Returns true if a preflight of this request is answered.
     #[must_use]
     pub const fn is_handled(&self) -> bool {
         !matches!(self, Self::None)
@@ -60,7 +61,7 @@ impl CrossOrigin {
 }
 
 impl Head {
-    /// Adds the headers of an answer that a page's script reads.
+    /// Adds the CORS headers of a response.
     #[must_use]
     pub fn for_origin(self, origin: &CrossOrigin) -> Self {
         let head = match origin {
@@ -74,7 +75,7 @@ impl Head {
         head.with(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED)
     }
 
-    /// Adds those of a preflight, with the request headers that it asks for.
+    /// Adds the CORS headers of a preflight response, with the request headers that it names.
     #[must_use]
     pub fn for_preflight(self, origin: &CrossOrigin, asked: Option<&[u8]>) -> Self {
         let head = self.for_origin(origin);
@@ -88,7 +89,7 @@ impl Head {
     }
 }
 
-/// The names of `Access-Control-Request-Headers` that are names (RFC 9110 section 5.6.2), joined anew.
+/// Returns the valid field names of `Access-Control-Request-Headers` (RFC 9110 section 5.6.2), joined again.
 fn names(asked: &[u8]) -> String {
     let mut names = String::new();
     for name in asked

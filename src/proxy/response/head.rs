@@ -1,4 +1,4 @@
-//! A response head in the making. Only fields of the gateway's own are ever put here.
+//! Builder of response heads. It contains only header fields of the gateway itself.
 
 use crate::proxy::filters::ResponseFields;
 use crate::telemetry::request_id::RequestId;
@@ -10,10 +10,10 @@ use penstock_limits::Standing;
 use pingora_http::ResponseHeader;
 use std::time::Duration;
 
-/// Fields that most heads have at most.
+/// Number of fields reserved; few heads have more.
 const USUAL: usize = 20;
 
-/// Limit, remaining and reset of requests, by dialect.
+/// Header names for limit, remaining and reset of requests, by dialect.
 const REQUESTS: [[&str; 3]; 2] = [
     ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"],
     [
@@ -22,7 +22,7 @@ const REQUESTS: [[&str; 3]; 2] = [
         "anthropic-ratelimit-requests-reset",
     ],
 ];
-/// The same of tokens.
+/// Header names for limit, remaining and reset of tokens, by dialect.
 const TOKENS: [[&str; 3]; 2] = [
     ["x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"],
     [
@@ -31,17 +31,17 @@ const TOKENS: [[&str; 3]; 2] = [
         "anthropic-ratelimit-tokens-reset",
     ],
 ];
-/// The longest `Retry-After` that client libraries obey, in seconds.
+/// Longest `Retry-After` that client libraries obey, in seconds.
 const LONGEST_WAIT: u32 = 60;
 
-/// Whole seconds, rounded up.
+/// Returns whole seconds, rounded up.
 pub(super) fn whole_seconds(span: Duration) -> u64 {
     span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0))
 }
 
-/// Name of a header field: one of the `http` crate, or a literal in lower case.
+/// Name of a header field: a constant of the `http` crate, or a literal in lower case.
 pub trait FieldName {
-    /// The name as the `http` crate has it.
+    /// Converts into a header name of the `http` crate.
     fn into_name(self) -> HeaderName;
 }
 
@@ -74,7 +74,7 @@ impl ResponseFields for Head {
 }
 
 impl Head {
-    /// A head with the two request id headers. A status that is none is 500.
+    /// Creates a head with the two request id headers. An invalid status becomes 500.
     #[must_use]
     pub fn new(status: u16, id: &RequestId) -> Self {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -84,8 +84,7 @@ impl Head {
         Self { parts: Box::new(parts) }.with("x-request-id", id.as_str()).with("request-id", id.as_str())
     }
 
-    /// Adds a field. One whose value cannot be a field's is left out: it would be the end of the head, or another
-    /// field.
+    /// Adds a field. An invalid value is left out, because it could end the head or begin another field.
     #[must_use]
     pub fn with(mut self, name: impl FieldName, value: impl AsRef<[u8]>) -> Self {
         if let Ok(value) = HeaderValue::from_bytes(value.as_ref()) {
@@ -94,7 +93,7 @@ impl Head {
         self
     }
 
-    /// Adds a field that is a number.
+    /// Adds a field with a numeric value.
     #[must_use]
     pub fn number(mut self, name: impl FieldName, value: u64) -> Self {
         self.put(name, HeaderValue::from(value));
@@ -105,8 +104,8 @@ impl Head {
         self.parts.headers.try_append(name.into_name(), value).ok();
     }
 
-    /// Tells client libraries not to try again where no wait helps, or it would be too long: by themselves they wait
-    /// at most a minute.
+    /// Tells client libraries not to retry if no wait helps, or if it would be too long: by themselves they wait at
+    /// most a minute.
     pub(super) fn limited(self, after: Option<u32>) -> Self {
         if after.is_some_and(|seconds| seconds <= LONGEST_WAIT) {
             return self;
@@ -114,8 +113,9 @@ impl Head {
         self.with("x-should-retry", "false")
     }
 
-    /// How the limits stand: in the headers of the caller's dialect, and in three that all dialects share. `reset` is
-    /// when a refused request may come again, Unix seconds, instead of when the limit is whole again.
+    /// Adds the status of the limits: in the headers of the caller's dialect, and in three that all dialects share.
+    /// `reset` is the time at which a refused request may be retried, in Unix seconds, instead of the time at which the
+    /// limit is fully restored.
     #[must_use]
     pub fn standing(
         mut self,
@@ -146,7 +146,7 @@ impl Head {
         }
     }
 
-    /// Says what the body is and how long.
+    /// Sets the type and the length of the body.
     #[must_use]
     pub fn of_length(self, kind: &str, length: u64) -> Self {
         if self.parts.status == StatusCode::NO_CONTENT {
@@ -155,7 +155,7 @@ impl Head {
         self.with(header::CONTENT_TYPE, kind).number(header::CONTENT_LENGTH, length)
     }
 
-    /// Says that the body is a stream of events; whether it is sent in chunks.
+    /// Marks the body as a stream of server-sent events, with chunked encoding if `chunked`.
     #[must_use]
     pub fn of_events(self, chunked: bool) -> Self {
         let head = self
@@ -165,7 +165,7 @@ impl Head {
         if chunked { head.with(header::TRANSFER_ENCODING, "chunked") } else { head }
     }
 
-    /// As Pingora takes it.
+    /// Converts into Pingora's type.
     #[must_use]
     pub fn into_response(self) -> Box<ResponseHeader> {
         Box::new(ResponseHeader::from(*self.parts))

@@ -1,6 +1,5 @@
-//! What goes out: response heads from an allow-list, bodies with an exact
-//! length, refusals in the caller's dialect. Nothing of a provider's own head
-//! ever passes.
+//! Responses to clients: heads with an allow-list of fields, bodies with an exact length, refusals in the caller's
+//! dialect. No header of a provider ever passes.
 
 pub mod cors;
 pub mod head;
@@ -16,16 +15,16 @@ use penstock_limits::Standing;
 use std::io::Result;
 use std::time::Duration;
 
-/// Bodies up to here leave with their head, copied once.
+/// Size of bodies that are sent together with their head, copied once.
 const SHORT: usize = 16 * 1024;
-/// Slices in which a long body is written, so that a slow reader is noticed between them.
+/// Slice size for long bodies, so that a slow reader is noticed between slices.
 const SLICE: usize = 64 * 1024;
 
 impl Head {
     /// Sends a JSON body with its exact length.
     ///
     /// # Errors
-    /// The client is gone.
+    /// Returns an error if the client is gone.
     pub async fn json(self, caller: &mut Caller<'_>, body: Vec<Bytes>) -> Result<()> {
         self.whole(caller, "application/json", body).await
     }
@@ -33,7 +32,7 @@ impl Head {
     /// Sends a body of any type with its exact length.
     ///
     /// # Errors
-    /// The client is gone.
+    /// Returns an error if the client is gone.
     pub async fn whole(self, caller: &mut Caller<'_>, kind: &str, body: Vec<Bytes>) -> Result<()> {
         let length: usize = body.iter().map(Bytes::len).sum();
         let silent = *caller.method() == http::Method::HEAD;
@@ -44,27 +43,28 @@ impl Head {
         write_all(caller, body).await
     }
 
-    /// Sends the head of a body of this length; its bytes follow one by one.
+    /// Sends the head of a body of this length; the caller then sends the bytes in pieces.
     ///
     /// # Errors
-    /// The client is gone.
+    /// Returns an error if the client is gone.
     pub async fn piecewise(self, caller: &mut Caller<'_>, kind: &str, length: u64) -> Result<()> {
         let silent = *caller.method() == http::Method::HEAD || length == 0;
         caller.write_response_header(self.of_length(kind, length)).await?;
         if silent { caller.write_response_body(Bytes::new(), true).await } else { Ok(()) }
     }
 
-    /// Opens a stream of server-sent events. Its head leaves with the first of them.
+    /// Starts a stream of server-sent events. Its head is sent with the first event.
     ///
     /// # Errors
-    /// The client is gone.
+    /// Returns an error if the client is gone.
     pub async fn stream(self, caller: &mut Caller<'_>) -> Result<()> {
         let head = self.of_events(caller.in_chunks());
         caller.write_response_header(head).await
     }
 }
 
-/// Writes pieces as one body: small neighbours joined, long ones in slices. A line takes them as they are.
+/// Writes pieces as one body: small neighbours are joined, long ones are sliced. For a batch line they are passed
+/// unchanged.
 async fn write_all(caller: &mut Caller<'_>, body: Vec<Bytes>) -> Result<()> {
     if caller.line().is_some() {
         for piece in body {
@@ -97,10 +97,10 @@ async fn write_all(caller: &mut Caller<'_>, body: Vec<Bytes>) -> Result<()> {
     Ok(())
 }
 
-/// A refusal on the wire: status, envelope of the path's dialect, `Retry-After`, how the limits stand.
+/// Sends a refusal: status, error envelope of the path's dialect, `Retry-After`, status of the limits.
 ///
 /// # Errors
-/// The client is gone.
+/// Returns an error if the client is gone.
 pub async fn refuse(
     caller: &mut Caller<'_>,
     dialect: Dialect,
@@ -114,7 +114,7 @@ pub async fn refuse(
         head = head.number(header::RETRY_AFTER, seconds.into());
     }
     if refusal.code == Code::Conflict {
-        // Client libraries try a 409 again by themselves; what is in the way here stays there.
+        // Client libraries retry a 409 by themselves; the conflict here would remain.
         head = head.with("x-should-retry", "false");
     }
     let is_limit = refusal.code == Code::RateLimited;

@@ -3,7 +3,7 @@
 
 use super::block_checksums::BLOCK;
 use super::*;
-use penstock_storage::{Store, StoreTable, memory};
+use penstock_storage::{Store, StoreTable, open_in_memory};
 use std::fs;
 use std::io::ErrorKind;
 

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const USUAL: usize = 512;
 
 thread_local! {
-    /// A second and its text.
+    /// Current second and its text.
     static SECOND: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
     /// Buffer of the thread's last line, for the next.
     static MADE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };

@@ -81,7 +81,7 @@ impl Waiting {
         self.writer == Writer::Runs
     }
 
-    /// Writes without the thread.
+    /// Writes the buffer without the thread.
     fn write(&mut self, out: &mut impl Write) {
         out.write_all(&self.text).ok();
         self.text.clear();

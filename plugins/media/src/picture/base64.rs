@@ -1,5 +1,4 @@
-//! Base64 as providers write it: with or without padding, in lines, behind the
-//! head of a data URL.
+//! Base64 in the variants of providers: with or without padding, in lines, after the head of a data URL.
 
 use ::base64::Engine as _;
 use ::base64::alphabet::STANDARD;
@@ -11,7 +10,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The bytes; `None` if it is no base64, or of nothing.
+/// Decodes the bytes; `None` if it is invalid, or empty.
 #[must_use]
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let bytes = if text.iter().any(u8::is_ascii_whitespace) {
@@ -23,13 +22,13 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     bytes.ok().filter(|bytes| !bytes.is_empty())
 }
 
-/// Base64 with padding, as clients expect it.
+/// Encodes base64 with padding, as clients expect it.
 #[must_use]
 pub fn encode(bytes: &[u8]) -> Bytes {
     Bytes::from(LENIENT.encode(bytes))
 }
 
-/// What follows the head of a data URL; anything else as it is.
+/// Returns the data after the head of a data URL; other text unchanged.
 pub(super) fn inside(text: Bytes) -> Bytes {
     if !text.starts_with(b"data:") {
         return text;
@@ -38,7 +37,7 @@ pub(super) fn inside(text: Bytes) -> Bytes {
     text.slice(head..)
 }
 
-/// Whether every client's decoder takes it as it is.
+/// Returns true if every client's decoder accepts the text.
 pub(super) fn is_canonical(text: &[u8]) -> bool {
     let padding = text.iter().rev().take(2).take_while(|byte| **byte == b'=').count();
     let data = text.get(..text.len() - padding).unwrap_or_default();

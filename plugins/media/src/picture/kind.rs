@@ -1,7 +1,7 @@
-//! What an image is, by its first bytes.
+//! Image format detection by the first bytes.
 
-/// Its content type; that of any bytes for what is not known. Formats that may
-/// hold scripts are not known on purpose.
+/// Returns the content type of an image; the generic one if the format is unknown. Formats that may contain scripts are
+/// excluded on purpose.
 #[must_use]
 pub fn content_type(image: &[u8]) -> &'static str {
     let at = |from: usize, magic: &[u8]| image.get(from..).is_some_and(|rest| rest.starts_with(magic));

@@ -1,5 +1,5 @@
-//! Drawings: the client's wish out in a provider's shape, images back in whatever
-//! form it gives them, the answer in the form that the client wants.
+//! Image generation: the client's request is converted into a provider's shape, images are read in any form, and the
+//! answer is written in the form that the client requests.
 
 mod base64;
 mod kind;

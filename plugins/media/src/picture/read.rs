@@ -1,17 +1,17 @@
-//! Images out of a provider's answer, in slices of it.
+//! Parser of images in a provider's answer, as slices of the body.
 
 use super::base64;
 use bytes::Bytes;
 use penstock_contract::{Fault, FaultKind, Picture, PictureSource};
 use penstock_wire::json::{self, Inside};
 
-/// Longest address that is followed.
+/// Limit on the bytes of a URL that is fetched.
 const MOST_URL: usize = 8 << 10;
 
 /// Reads `{"data":[{"b64_json"|"url"|…}]}` or `{"images":[…]}`.
 ///
 /// # Errors
-/// `Malformed`, or `InBand` for an error in a good answer.
+/// Returns `Malformed`, or `InBand` for an error in a successful answer.
 pub(super) fn pictures(body: &Bytes) -> Result<Vec<Picture>, Fault> {
     let malformed = || Fault::new(FaultKind::Malformed);
     let mut list = None;
@@ -33,7 +33,7 @@ pub(super) fn pictures(body: &Bytes) -> Result<Vec<Picture>, Fault> {
     if elements.is_whole() && !found.is_empty() { Ok(found) } else { Err(malformed()) }
 }
 
-/// One image: a string, or an object with one of several members.
+/// Reads one image: a string, or an object with one of several members.
 fn picture(body: &Bytes, element: &[u8]) -> Option<Picture> {
     if element.first() == Some(&b'"') {
         return Some(Picture { source: source(text(body, element)?, false)?, revised_prompt: None });
@@ -46,7 +46,7 @@ fn picture(body: &Bytes, element: &[u8]) -> Option<Picture> {
         }
         match &*key {
             "b64_json" | "base64" | "b64" | "image" | "url" if value.len() > 2 => {
-                // An image that is there beats one to be fetched.
+                // An inline image takes precedence over a URL.
                 let source = source(text(body, value)?, key == "url")?;
                 if !matches!((&found, &source), (Some(_), PictureSource::Url(_))) {
                     found = Some(source);
@@ -62,7 +62,7 @@ fn picture(body: &Bytes, element: &[u8]) -> Option<Picture> {
     Some(Picture { source: found?, revised_prompt })
 }
 
-/// What stands in a JSON string: a slice, unless something in it is escaped.
+/// Returns the content of a JSON string: a slice, unless it has escapes.
 fn text(body: &Bytes, string: &[u8]) -> Option<Bytes> {
     let inner = string.get(1..string.len().checked_sub(1)?)?;
     match json::inside(inner) {
@@ -72,7 +72,7 @@ fn text(body: &Bytes, string: &[u8]) -> Option<Bytes> {
     }
 }
 
-/// An address, if it looks like one or stands (`named`) where addresses do.
+/// Returns a URL, if it looks like one or is in a member for URLs (`named`), else base64 data.
 fn source(text: Bytes, named: bool) -> Option<PictureSource> {
     let inline = text.starts_with(b"data:");
     if text.starts_with(b"https://") || text.starts_with(b"http://") || (named && !inline) {

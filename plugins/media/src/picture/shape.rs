@@ -1,5 +1,4 @@
-//! How providers are asked to draw. All are asked for the images themselves, so
-//! that as few as possible have to be fetched.
+//! Request formats of image providers. All are asked for inline images, so that as few as possible have to be fetched.
 
 use super::read;
 use crate::measured::together;
@@ -10,7 +9,7 @@ use penstock_contract::{
 };
 use penstock_wire::json;
 
-/// Every shape; the first is the default.
+/// Every provider shape; the first is the default.
 pub const SHAPES: &[&dyn Shape] = &[
     &Drawn { name: "openai-images", path: "/images/generations", voice: Voice::Size('x', true) },
     &Drawn { name: "openai-images-bare", path: "/images/generations", voice: Voice::Size('x', false) },
@@ -19,21 +18,21 @@ pub const SHAPES: &[&dyn Shape] = &[
     &Drawn { name: "automatic1111", path: "/sdapi/v1/txt2img", voice: Voice::Batch },
 ];
 
-/// A provider that draws.
+/// Provider that generates images.
 struct Drawn {
     name: &'static str,
     path: &'static str,
     voice: Voice,
 }
 
-/// Which members it takes.
+/// Request members that a provider takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Voice {
-    /// `n`, `size` with this sign between the sides, and perhaps `response_format`.
+    /// `n`, `size` with this separator between the sides; true if it takes `response_format`.
     Size(char, bool),
     /// `n`, `width`, `height`, `response_format`.
     Sides,
-    /// `batch_size`, `width`, `height`; the model is the one that is loaded.
+    /// `batch_size`, `width`, `height`; the model is the loaded one.
     Batch,
 }
 
@@ -51,7 +50,8 @@ impl Shape for Drawn {
     }
 
     fn calls(&self, ask: &Ask, target: &Target<'_>) -> Result<Vec<Call>, Refusal> {
-        let task = task(ask).ok_or_else(|| Refusal::unsupported("model", "model: it does not draw."))?;
+        let task =
+            task(ask).ok_or_else(|| Refusal::unsupported("model", "model: it does not generate images."))?;
         let most = target.abilities.max_images.unwrap_or(u32::MAX).max(1);
         let mut left = task.n.max(1);
         let mut calls = Vec::new();
@@ -69,7 +69,7 @@ impl Shape for Drawn {
         for answer in &answers {
             pictures.extend(read::pictures(&answer.body)?);
         }
-        // Engines round up to whole batches; nobody pays for what was not asked for.
+        // Engines round up to full batches; images that were not requested are not charged.
         pictures.truncate(usize::try_from(task.n).unwrap_or(usize::MAX));
         let count = u32::try_from(pictures.len()).unwrap_or(u32::MAX);
         Ok(Whole {
@@ -84,8 +84,8 @@ impl Shape for Drawn {
     }
 }
 
-/// The member in which a provider of this shape takes the diffusion steps of an image, if it does: `automatic1111`
-/// always does, others where the catalogue lists one of the names.
+/// Returns the member in which a provider of this shape takes the number of diffusion steps, if it does:
+/// `automatic1111` always, others if the catalogue lists one of the names.
 #[must_use]
 pub fn steps_name(shape: &dyn Shape, abilities: &Abilities) -> Option<&'static str> {
     if shape.name() == "automatic1111" {

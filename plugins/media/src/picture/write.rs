@@ -1,18 +1,18 @@
-//! The answer with drawings, as clients know it.
+//! Writer of the client's answer with images.
 
 use bytes::Bytes;
 
-/// An image as the client gets it.
+/// Image as the client gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// In the answer, base64.
+    /// Base64 data in the answer.
     Inside(Bytes),
-    /// At this address; plain ASCII without quotes.
+    /// URL; plain ASCII without quotes.
     At(String),
 }
 
-/// `{"created":…,"data":[{"url":…,"b64_json":…},…]}`, each item with both members,
-/// the one that was not asked for null. Images are slices.
+/// Writes `{"created":…,"data":[{"url":…,"b64_json":…},…]}`, each item with both members, of which the one not
+/// requested is null. Images are slices.
 #[must_use]
 pub fn answer(created: u64, images: Vec<(Shown, Option<Bytes>)>) -> Vec<Bytes> {
     let mut pieces = Vec::with_capacity(2 * images.len() + 1);

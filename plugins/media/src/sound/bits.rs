@@ -1,4 +1,4 @@
-//! Numbers in bytes. `None` where there are not enough of them.
+//! Integers from bytes. `None` if there are too few bytes.
 
 fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at.checked_add(N)?)?.try_into().ok()

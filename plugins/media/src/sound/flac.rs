@@ -1,21 +1,21 @@
-//! FLAC: the frames, each by its own head, which a checksum proves. The samples that
-//! the first block counts are used only where no frame is found.
+//! FLAC: frames are counted by their headers, each verified by its checksum. The sample count in the first block is
+//! used only if no frame is found.
 
 use super::bits::{be16, be32, be64};
 use super::walk::{Span, Step, Walk};
 
-/// Ticks of a second.
+/// Ticks per second.
 const RATE: u64 = 1_000_000_000;
-/// Bytes of the longest head of a frame.
+/// Maximum length of a frame header in bytes.
 const HEAD: usize = 16;
-/// Mark, head of a block, and the first block's own 34 bytes.
+/// Length of marker, block header, and the first block's own 34 bytes.
 const INFO: usize = 4 + 4 + 34;
 
 #[derive(Debug, Default)]
 pub(super) struct Flac {
     state: State,
     info: Option<(u32, u64)>,
-    /// Of all frames so far.
+    /// Ticks of all frames so far.
     ticks: u64,
 }
 
@@ -23,17 +23,17 @@ pub(super) struct Flac {
 enum State {
     #[default]
     Start,
-    /// At the head of a block of metadata.
+    /// At the header of a metadata block.
     Blocks,
     Frames,
 }
 
 impl Flac {
-    /// The frame that begins here: its head's length, if it is one.
+    /// Counts the frame at this position and returns the length of its header, if it is one.
     fn frame(&mut self, ahead: &[u8]) -> Option<usize> {
         let known = self.info.map_or(0, |(rate, _)| rate);
         let (length, samples, rate) = frame(ahead)?;
-        // Decoders go by one rate or the other: the lower one makes the longer sound.
+        // Decoders use one rate or the other: the lower one gives the longer duration.
         let rate = [rate, known].into_iter().filter(|rate| *rate > 0).min()?;
         self.ticks = self.ticks.saturating_add(u64::from(samples) * RATE / u64::from(rate));
         Some(length)
@@ -91,18 +91,18 @@ impl Walk for Flac {
     }
 }
 
-/// Sample rate and number of samples (0: not known) in a STREAMINFO block.
+/// Returns sample rate and number of samples (0: unknown) of a STREAMINFO block.
 pub(super) fn stream_info(block: &[u8]) -> Option<(u32, u64)> {
     let rate = be32(block, 10)? >> 12;
     let samples = be64(block, 10)? & 0xf_ffff_ffff;
     Some((rate, samples))
 }
 
-/// Length of a frame's head, samples of the frame, sample rate (0: that of the stream).
+/// Returns header length, number of samples and sample rate (0: that of the stream) of a frame.
 pub(super) fn frame(ahead: &[u8]) -> Option<(usize, u32, u32)> {
     let head = be32(ahead, 0)?;
     let field = |shift: u32, mask: u32| head >> shift & mask;
-    // Mark, reserved bits, channels and bits of a sample that there are.
+    // Marker, reserved bits, valid channels and bits per sample.
     if head >> 18 != 0x3ffe || field(17, 1) != 0 || field(0, 1) != 0 {
         return None;
     }
@@ -137,7 +137,7 @@ pub(super) fn frame(ahead: &[u8]) -> Option<(usize, u32, u32)> {
     (*ahead.get(at)? == checksum).then_some((at + 1, samples, hertz))
 }
 
-/// Bytes of a number that is written as UTF-8 writes letters, up to seven.
+/// Returns the length of a number in the encoding of UTF-8, up to seven bytes.
 fn number(bytes: &[u8]) -> Option<usize> {
     let length = match bytes.first()?.leading_ones() {
         0 => 1,
@@ -148,7 +148,7 @@ fn number(bytes: &[u8]) -> Option<usize> {
     follows.then_some(length)
 }
 
-/// One byte of a CRC-8 with the polynomial 0x07.
+/// Computes one byte of a CRC-8 with the polynomial 0x07.
 fn checksum(byte: u8) -> u8 {
     (0..8).fold(byte, |sum, _| if sum & 0x80 == 0 { sum << 1 } else { sum << 1 ^ 7 })
 }

@@ -1,11 +1,9 @@
-//! What an upload is, by its content, and how long it sounds.
+//! Format and duration of an audio upload, from its content.
 //!
-//! Bytes are pushed as they arrive; names and content types count for nothing.
-//! Formats: WAV (RF64 too), MPEG audio (MP3, MPGA; bare or in an MPEG program
-//! stream), MP4 and M4A (fragmented too), WebM and Matroska, Ogg, FLAC. Nothing is
-//! decoded: headers are read, frames are counted, the rest is passed over, and no
-//! more than [`MOST_AHEAD`] bytes are held whatever comes. What a head claims of the
-//! length counts only within what frames and bytes allow.
+//! Bytes are pushed as they arrive; file names and content types are ignored. Formats: WAV (also RF64), MPEG audio
+//! (MP3, MPGA; bare or in an MPEG program stream), MP4 and M4A (also fragmented), WebM and Matroska, Ogg, FLAC. Nothing
+//! is decoded: headers are parsed, frames are counted, the rest is skipped, and at most [`MOST_AHEAD`] bytes are
+//! buffered for any input. A duration in a header counts only within the limits that frames and bytes set.
 
 mod bits;
 mod flac;
@@ -21,33 +19,33 @@ mod webm;
 use rust_decimal::Decimal;
 use walk::{Floor, Span, Track, Walk};
 
-/// Most bytes that are held to read one element.
+/// Limit on the bytes that are buffered to parse one element.
 pub const MOST_AHEAD: usize = 256 << 10;
 
-/// Longest sound that is believed, in seconds: a month.
+/// Maximum accepted duration, in seconds: a month.
 pub(crate) const MOST_SECONDS: u64 = 31 * 24 * 3600;
 
-/// A container, or a bare stream.
+/// Container, or bare stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// RIFF or RF64 with a `WAVE` form.
     Wav,
     /// MPEG audio, layer I, II or III.
     Mp3,
-    /// An MPEG program stream.
+    /// MPEG program stream.
     Mpeg,
     /// ISO base media: MP4, M4A, QuickTime.
     Mp4,
     /// WebM or Matroska.
     Webm,
-    /// Ogg.
+    /// Ogg container.
     Ogg,
-    /// FLAC.
+    /// FLAC stream.
     Flac,
 }
 
 impl Format {
-    /// The extension by which a provider knows it.
+    /// Returns the file extension that providers expect.
     #[must_use]
     pub const fn extension(self) -> &'static str {
         match self {
@@ -61,7 +59,7 @@ impl Format {
         }
     }
 
-    /// Its content type.
+    /// Returns the content type.
     #[must_use]
     pub const fn content_type(self) -> &'static str {
         match self {
@@ -76,28 +74,28 @@ impl Format {
     }
 }
 
-/// What an upload turned out to be.
+/// Detected format and duration of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sound {
-    /// What it is in.
+    /// Format of the file.
     pub format: Format,
-    /// Seconds of sound, three places: counted in its frames or samples, never less than its bytes must take. `None`
-    /// where the file does not tell, or claims more than its bytes can hold.
+    /// Duration in seconds, three places: counted in frames or samples, never less than the minimum for its bytes.
+    /// `None` if the file does not contain it, or claims more than its bytes can hold.
     pub seconds: Option<Decimal>,
 }
 
-/// Why it is not.
+/// Reason for which an upload is no audio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoSound {
-    /// No byte came.
+    /// Upload has no bytes.
     Empty,
-    /// None of the formats.
+    /// Format is unknown.
     Unknown,
-    /// One of the formats, and nothing that sounds in it.
+    /// Format is known, but the file has no audio.
     Silent(Format),
 }
 
-/// Measures a sound while it arrives.
+/// Meter of an audio file while it arrives.
 #[derive(Debug, Default)]
 pub struct Meter {
     state: State,
@@ -106,11 +104,11 @@ pub struct Meter {
 
 #[derive(Debug)]
 enum State {
-    /// The first bytes, until the format is known; `pass` more of a tag go unread.
+    /// First bytes, until the format is known; `pass` more bytes of a tag are skipped.
     Start { held: Vec<u8>, pass: u64, tagged: bool },
-    /// A sound.
+    /// Recognised audio format.
     Sound(Format, Track),
-    /// None.
+    /// Unknown format.
     Unknown,
 }
 
@@ -120,7 +118,7 @@ impl Default for State {
     }
 }
 
-/// Bytes by which every format is known, and the length of every tag in front of one.
+/// Bytes that identify every format, and the length of every tag before one.
 const MAGIC: usize = mpeg::TAG;
 
 impl Meter {
@@ -137,7 +135,7 @@ impl Meter {
         }
     }
 
-    /// Passes tags over and finds the format, once there are bytes enough.
+    /// Skips tags and detects the format, once there are enough bytes.
     fn begin(&mut self) {
         let State::Start { held, pass, tagged } = &mut self.state else { return };
         loop {
@@ -162,10 +160,10 @@ impl Meter {
         };
     }
 
-    /// There are no more bytes.
+    /// Ends the upload and returns the result.
     ///
     /// # Errors
-    /// It is no sound.
+    /// Returns the reason for which the upload is no audio.
     pub fn end(self) -> Result<Sound, NoSound> {
         if self.bytes == 0 {
             return Err(NoSound::Empty);
@@ -185,7 +183,7 @@ impl Meter {
     }
 }
 
-/// Bytes of a second at least: silence takes next to none where a codec leaves it out.
+/// Returns the minimum bytes per second: silence takes almost none in a codec that omits it.
 const fn least_rate(format: Format) -> u64 {
     match format {
         Format::Flac => 1,
@@ -193,19 +191,19 @@ const fn least_rate(format: Format) -> u64 {
     }
 }
 
-/// The least that a sound of so many bytes takes, three places.
+/// Returns the minimum duration of this number of bytes, three places.
 fn least(floor: Floor, bytes: u64) -> Decimal {
     let sounding = floor.bytes.unwrap_or(bytes).min(bytes);
     let by_bytes = seconds(sounding, floor.rate.max(1)).unwrap_or_default();
     by_bytes.max(Decimal::from(floor.millis.min(MOST_SECONDS * 1000)) / Decimal::ONE_THOUSAND)
 }
 
-/// `ticks / rate`, three places, half-even.
+/// Returns `ticks / rate`, three places, half-even.
 fn seconds(ticks: u64, rate: u64) -> Option<Decimal> {
     Some(Decimal::from(ticks).checked_div(Decimal::from(rate))?.round_dp(3))
 }
 
-/// The format of what begins so, behind a tag of MPEG audio or not.
+/// Detects the format from the first bytes; `tagged` is true after a tag of MPEG audio.
 fn format(start: &[u8], tagged: bool) -> Option<Format> {
     let at = |from: usize, magic: &[u8]| start.get(from..).is_some_and(|rest| rest.starts_with(magic));
     let riff = at(0, b"RIFF") || at(0, b"RF64") || at(0, b"BW64");

@@ -1,13 +1,12 @@
-//! MP4, M4A, QuickTime: the sum of the lengths of the sound track's samples, those of
-//! its fragments too, and no less than so many samples and bytes take. Boxes may come
-//! in any order, the index behind the media too. The length that the track's head
-//! states is used only where no table of samples is there.
+//! MP4, M4A, QuickTime: the sum of the sample durations of the audio track and its fragments, but at least the minimum
+//! for its number of samples and bytes. Boxes may come in any order, even the index after the media. The duration in
+//! the track's header is used only without a sample table.
 
 use super::MOST_AHEAD;
 use super::bits::{be32, be64};
 use super::walk::{Floor, Span, Step, Walk};
 
-/// Most tracks that are looked at.
+/// Limit on the number of tracks.
 const MOST_TRACKS: usize = 64;
 
 #[derive(Debug, Default)]
@@ -16,23 +15,23 @@ struct Track {
     sound: bool,
     pictures: bool,
     rate: u32,
-    /// Length in ticks of `rate` as the head states it, fragments aside.
+    /// Duration in ticks of `rate` from the header, without fragments.
     stated: u64,
-    /// The sum of its samples' lengths.
+    /// Sum of the durations of its samples.
     summed: Option<u64>,
     /// Number of samples.
     samples: u64,
     coding: Coding,
 }
 
-/// What its samples are.
+/// Codec of a track's samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Coding {
-    /// AAC: 1,024 samples of sound at 96 kHz at most take more than 10 ms.
+    /// AAC: a sample of 1,024 values at 96 kHz at most takes more than 10 ms.
     Aac,
     /// Opus: 2.5 ms at least.
     Opus,
-    /// Anything else: lossless, or not known.
+    /// Lossless or unknown codec.
     #[default]
     Other,
 }
@@ -46,7 +45,7 @@ impl Coding {
         }
     }
 
-    /// Milliseconds that so many samples take at least.
+    /// Returns the minimum duration of this number of samples in milliseconds.
     const fn millis(self, samples: u64) -> u64 {
         match self {
             Self::Aac => samples.saturating_mul(10),
@@ -59,13 +58,13 @@ impl Coding {
 #[derive(Debug, Default)]
 pub(super) struct Boxes {
     tracks: Vec<Track>,
-    /// Ticks and rate of the whole presentation.
+    /// Ticks and rate of the presentation.
     movie: (u64, u32),
-    /// The presentation with its fragments.
+    /// Ticks of the presentation with its fragments.
     extended: u64,
-    /// Defaults of fragments may stand before or behind the tracks: id, ticks of a sample.
+    /// Defaults of fragments, before or after the tracks: id, ticks of a sample.
     defaults: Vec<(u32, u32)>,
-    /// The track of the fragment at hand, and its sample's ticks if it says so.
+    /// Track of the current fragment, and the ticks of its samples if given.
     fragment: (u32, Option<u32>),
     /// Fragments by track: id, ticks, samples.
     fragments: Vec<(u32, u64, u64)>,
@@ -73,12 +72,12 @@ pub(super) struct Boxes {
     media: u64,
 }
 
-/// Boxes in which there are others of interest.
+/// Boxes that contain other relevant boxes.
 const FOLDERS: [&[u8; 4]; 8] = [b"moov", b"trak", b"mdia", b"minf", b"stbl", b"mvex", b"moof", b"traf"];
-/// Boxes that are read.
+/// Boxes that are parsed.
 const READ: [&[u8; 4]; 11] =
     [b"mvhd", b"tkhd", b"mdhd", b"hdlr", b"mehd", b"trex", b"tfhd", b"trun", b"stts", b"stsz", b"stsd"];
-/// Bytes that are read of boxes whose beginning tells enough.
+/// Limit on the parsed bytes of boxes of which only the start is needed.
 const BEGINNING: usize = 24;
 
 impl Walk for Boxes {
@@ -93,7 +92,7 @@ impl Walk for Boxes {
     fn step(&mut self, ahead: &[u8]) -> Step {
         let (Some(short), Some(name)) = (be32(ahead, 0), ahead.get(4..8)) else { return Step::Need(8) };
         let (head, size) = match short {
-            // The media reaches to the end of the file.
+            // The media extends to the end of the file.
             0 if name == b"mdat" => {
                 self.media = u64::MAX;
                 return Step::Pass(u64::MAX);
@@ -120,12 +119,12 @@ impl Walk for Boxes {
             };
             let whole = match name {
                 b"stsz" | b"stsd" => whole.min(BEGINNING),
-                // More entries than a table of one track's lengths has: what it sums up to is not known.
+                // Larger than a table of one track's durations can be: the sum stays unknown.
                 b"stts" if whole > MOST_AHEAD => return Step::Pass(size),
                 _ => whole,
             };
             let Some(content) = ahead.get(head..whole) else { return Step::Need(whole) };
-            // A box that is too short says nothing.
+            // A truncated box is ignored.
             self.read(name, content);
         }
         if name == b"mdat" {
@@ -148,12 +147,12 @@ impl Walk for Boxes {
 }
 
 impl Boxes {
-    /// The track that is heard.
+    /// Returns the first audio track.
     fn sound(&self) -> Option<&Track> {
         self.tracks.iter().find(|track| track.sound)
     }
 
-    /// Ticks and samples of a track's fragments.
+    /// Returns ticks and samples of a track's fragments.
     fn fragments_of(&self, track: &Track) -> (u64, u64) {
         let found = self.fragments.iter().find(|(id, ..)| *id == track.id);
         found.map_or((0, 0), |(_, ticks, samples)| (*ticks, *samples))
@@ -191,7 +190,7 @@ impl Boxes {
             }
             b"tfhd" => {
                 let mut at = 8;
-                // A data offset and a sample description come first, if they are there.
+                // A data offset and a sample description come first, if present.
                 at += if flags & 1 == 0 { 0 } else { 8 };
                 at += if flags & 2 == 0 { 0 } else { 4 };
                 let each = if flags & 8 == 0 { None } else { be32(content, at) };
@@ -203,7 +202,7 @@ impl Boxes {
         Some(())
     }
 
-    /// A run of samples in a fragment.
+    /// Adds a run of samples in a fragment.
     fn run(&mut self, content: &[u8], flags: u32) -> Option<()> {
         let (id, each) = self.fragment;
         let count = be32(content, 4)?;
@@ -226,7 +225,7 @@ impl Boxes {
     }
 }
 
-/// Ticks and rate in a header box. All ones: not known.
+/// Returns ticks and rate of a header box. All ones: unknown.
 fn length(content: &[u8], long: bool) -> Option<(u64, u32)> {
     let at = if long { 20 } else { 12 };
     let ticks = number(content, at + 4, long)?;

@@ -1,13 +1,12 @@
-//! MPEG audio: every frame is counted, so that variable rates come out exact.
-//! Tags and noise between frames are passed over; the frame that an encoder puts
-//! first to describe the others does not sound.
+//! MPEG audio: every frame is counted, so that variable rates are exact. Tags and noise between frames are skipped; the
+//! first frame does not count if an encoder wrote it to describe the others.
 
 use super::bits::{be32, le32};
 use super::walk::{Floor, Span, Step, Walk};
 
-/// Ticks of a second: every sample rate of MPEG audio divides it.
+/// Ticks per second: every sample rate of MPEG audio divides it.
 const RATE: u64 = 14_112_000;
-/// Kilobits a second by index: version 1 layers I, II, III, then version 2 layers I, II and III.
+/// Kilobits per second by index: version 1 layers I, II, III, then version 2 layers I, II and III.
 const BITRATES: [[u16; 15]; 5] = [
     [0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448],
     [0, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384],
@@ -17,14 +16,14 @@ const BITRATES: [[u16; 15]; 5] = [
 ];
 const SAMPLE_RATES: [u32; 3] = [44_100, 48_000, 32_000];
 
-/// A frame's head.
+/// Header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Frame {
-    /// Bytes, the head included.
+    /// Length in bytes, with the header.
     length: usize,
     samples: u32,
     rate: u32,
-    /// What all frames of a stream share: version, layer, sample rate.
+    /// Bits that all frames of a stream share: version, layer, sample rate.
     kind: u32,
 }
 
@@ -65,10 +64,11 @@ impl Frame {
     }
 }
 
-/// Bytes that a tag and its length are known by.
+/// Bytes that identify a tag and its length.
 pub(super) const TAG: usize = 16;
 
-/// Bytes of a tag that begins here, by its first [`TAG`]: ID3v2 in front, ID3v1 and APE behind.
+/// Returns the bytes of a tag at this position, from its first [`TAG`] bytes: ID3v2 at the start, ID3v1 and APE at the
+/// end.
 pub(super) fn tag(ahead: &[u8]) -> Option<u64> {
     if ahead.starts_with(b"TAG") {
         return Some(128);
@@ -85,21 +85,21 @@ pub(super) fn tag(ahead: &[u8]) -> Option<u64> {
     Some(size + 10 + footer)
 }
 
-/// Whether a file that begins so is MPEG audio.
+/// Returns true if a file with this start is MPEG audio.
 pub(super) fn begins(start: &[u8]) -> bool {
     Frame::read(start).is_some()
 }
 
-/// Frame after frame.
+/// Parser of a sequence of frames.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     ticks: u64,
-    /// What the frames so far are.
+    /// Shared bits of the frames so far.
     kind: Option<u32>,
-    /// The last element ended here, so that a frame needs no second one to prove it.
+    /// True if the last element ended here, so that a frame needs no second one as confirmation.
     synced: bool,
-    /// Amid noise: how much of it is passed over at once hangs on how the bytes were cut, so that no tag may begin
-    /// at its end. Frames are found wherever they are.
+    /// True within noise: the number of bytes skipped at once depends on the chunks of the input, so no tag may begin
+    /// at their end. Frames are found anywhere.
     noise: bool,
 }
 
@@ -117,7 +117,7 @@ impl Frames {
     }
 }
 
-/// Whether the first frame only describes the others.
+/// Returns true if the first frame only describes the others.
 fn describes(ahead: &[u8], length: usize) -> bool {
     let frame = ahead.get(..length.min(ahead.len()).min(64)).unwrap_or_default();
     let names: [&[u8]; 3] = [b"Xing", b"Info", b"VBRI"];
@@ -125,7 +125,7 @@ fn describes(ahead: &[u8], length: usize) -> bool {
 }
 
 impl Walk for Frames {
-    /// Each frame is counted.
+    /// Returns no minimum by bytes, because each frame is counted.
     fn floor(&self) -> Floor {
         Floor { bytes: Some(0), rate: Floor::LOSSY, millis: 0 }
     }
@@ -141,7 +141,7 @@ impl Walk for Frames {
             if self.synced && self.fits(&frame) {
                 return self.count(frame, ahead);
             }
-            // Frames of another kind are as good, if a second one proves them: decoders go on with them.
+            // A change of the frame kind is accepted if a second frame confirms it: decoders continue with them.
             if ahead.len() < frame.length + TAG {
                 return Step::Need(frame.length + TAG);
             }
@@ -157,7 +157,7 @@ impl Walk for Frames {
     }
 
     fn end(&mut self, mut ahead: &[u8], missing: u64) -> Span {
-        // The last frames have nothing behind them that would prove them.
+        // The last frames have no following frame as confirmation.
         if missing == 0 {
             while let Some(frame) = Frame::read(ahead).filter(|frame| self.fits(frame)) {
                 let Some(behind) = ahead.get(frame.length..) else { break };

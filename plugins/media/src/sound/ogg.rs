@@ -1,38 +1,38 @@
-//! Ogg: the last position that each stream of sound tells, held against its packets
-//! where those tell how long they are. Chained streams add up.
+//! Ogg: the last position of each audio stream, compared with its packets if those give their duration. Chained streams
+//! add up.
 
 use super::bits::{le16, le32, le64};
 use super::opus;
 use super::walk::{Floor, Span, Step, Walk};
 
-/// Ticks of a second into which every stream is converted.
+/// Ticks per second, the common unit of all streams.
 const RATE: u64 = 48_000;
-/// Most streams of one file that count.
+/// Limit on the number of streams in one file.
 const MOST_STREAMS: usize = 64;
 
 #[derive(Debug)]
 struct Stream {
     serial: u32,
     rate: u64,
-    /// Samples in front that do not sound.
+    /// Samples at the start that are not played.
     skip: u64,
     position: u64,
     codec: Codec,
-    /// Samples of its packets, as far as they tell.
+    /// Samples of its packets, if they give their duration.
     packets: u64,
 }
 
-/// How a packet tells how long it is.
+/// Codec, which determines the source of a packet's duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Codec {
     Opus,
     Flac,
-    /// Not by its first bytes.
+    /// Codec without durations in the first bytes of its packets.
     Other,
 }
 
 impl Stream {
-    /// Takes the packets that begin in a page.
+    /// Counts the packets that begin in a page.
     fn take(&mut self, table: &[u8], body: &[u8], continued: bool) {
         let (mut begins, mut at) = (!continued, 0);
         for length in table {
@@ -47,12 +47,12 @@ impl Stream {
                 });
             }
             at += usize::from(*length);
-            // A packet goes on behind a full segment.
+            // A packet continues after a full segment.
             begins = *length < 255;
         }
     }
 
-    /// Samples that sound.
+    /// Returns the number of played samples.
     fn samples(&self) -> u64 {
         let told = self.position.saturating_sub(self.skip);
         match self.codec {
@@ -65,7 +65,7 @@ impl Stream {
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     streams: Vec<Stream>,
-    /// Bytes in pages of streams that sound.
+    /// Bytes in pages of audio streams.
     bytes: u64,
 }
 
@@ -118,7 +118,7 @@ impl Walk for Pages {
     }
 }
 
-/// How packets tell their length, sample rate of positions, and samples to skip, by a stream's first packet.
+/// Returns codec, sample rate of positions, and samples to skip, from a stream's first packet.
 fn codec(packet: &[u8]) -> Option<(Codec, u64, u64)> {
     if packet.starts_with(b"OpusHead") {
         return Some((Codec::Opus, opus::RATE, u64::from(le16(packet, 10)?)));

@@ -1,15 +1,15 @@
-//! Opus: how long a packet sounds, by its first two bytes.
+//! Opus: duration of a packet, from its first two bytes.
 
-/// Ticks of a second.
+/// Ticks per second.
 pub(super) const RATE: u64 = 48_000;
 /// Longest packet, in ticks: 120 ms.
 pub(super) const LONGEST: u64 = 5_760;
 
-/// Ticks of a packet that begins so; 0 for an empty one.
+/// Returns the ticks of a packet with this start; 0 for an empty one.
 pub(super) fn ticks(packet: &[u8]) -> u64 {
     let Some(first) = packet.first() else { return 0 };
     let frame = match (first >> 3, first >> 3 & 3) {
-        // In quarters of 10 ms: 10, 20, 40 and 60 ms; 10 and 20; 2.5, 5, 10 and 20.
+        // In units of 10 ms: 10, 20, 40 and 60 ms; 10 and 20; 2.5, 5, 10 and 20.
         (0..=11, size @ 0..=2) => 480 << size,
         (0..=11, _) => 2_880,
         (12..=15, size) => 480 << (size & 1),
@@ -23,8 +23,8 @@ pub(super) fn ticks(packet: &[u8]) -> u64 {
     (frame * frames).min(LONGEST)
 }
 
-/// The length that a container's times tell, or that of the packets where the times leave out more than what is cut from
-/// their beginning and end.
+/// Returns the duration by the timestamps of a container, or that of the packets if the timestamps omit more than what
+/// is trimmed from the beginning and end.
 pub(super) fn length(told: u64, packets: u64) -> u64 {
     const CUT: u64 = 2 * LONGEST;
     if told.saturating_add(CUT) >= packets { told } else { packets }

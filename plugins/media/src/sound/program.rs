@@ -4,7 +4,7 @@ use super::bits::be16;
 use super::mpeg::Frames;
 use super::walk::{Floor, Span, Step, Track, Walk};
 
-/// The head of a pack, of the system, of the stream's end.
+/// Start codes of a pack header and of the end of the stream.
 const PACK: u8 = 0xba;
 const END: u8 = 0xb9;
 
@@ -21,7 +21,7 @@ impl Default for Program {
 }
 
 impl Walk for Program {
-    /// Each frame is counted; most bytes may be pictures.
+    /// Returns no minimum by bytes: each frame is counted, and most bytes may be video.
     fn floor(&self) -> Floor {
         Floor { bytes: Some(0), rate: Floor::LOSSY, millis: 0 }
     }
@@ -29,7 +29,7 @@ impl Walk for Program {
     fn step(&mut self, ahead: &[u8]) -> Step {
         let Some(&[zero, none, one, id]) = ahead.first_chunk::<4>() else { return Step::Need(4) };
         if (zero, none, one) != (0, 0, 1) {
-            // Padding between packs; a lost start code is looked for.
+            // Padding between packs; a lost start code is searched.
             let noise = ahead.iter().skip(1).position(|byte| *byte == 0).map_or(ahead.len(), |at| at + 1);
             return Step::Pass(noise as u64);
         }
@@ -58,7 +58,7 @@ impl Walk for Program {
     }
 }
 
-/// What a packet carries, behind time stamps and stuffing.
+/// Returns the payload of a packet, after timestamps and stuffing.
 fn payload(packet: &[u8]) -> Option<&[u8]> {
     if packet.first()? >> 6 == 2 {
         let header = usize::from(*packet.get(2)?);

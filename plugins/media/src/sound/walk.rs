@@ -1,84 +1,83 @@
-//! Going through a file that arrives in pieces: a walker looks at the bytes ahead
-//! and says how far to go.
+//! Incremental parsing of a file that arrives in pieces: a format parser inspects the next bytes and returns how many
+//! to skip.
 
 use super::MOST_AHEAD;
 use std::fmt::Debug;
 
-/// How to go on.
+/// Result of a parser step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Look again when there are at least so many bytes ahead.
+    /// Call again when at least this many bytes are available.
     Need(usize),
-    /// Go on so many bytes further; they need not be there yet.
+    /// Skip this many bytes; they need not be available yet.
     Pass(u64),
-    /// Nothing that follows is of interest.
+    /// Ignore the rest of the file.
     Stop,
 }
 
-/// How long it sounds.
+/// Duration of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Span {
-    /// So many ticks, of which so many are a second; the rate is more than zero.
+    /// Number of ticks, with ticks per second; the rate is more than zero.
     Ticks { ticks: u64, rate: u64 },
-    /// The file does not say.
+    /// File does not contain the duration.
     Untold,
-    /// There is no sound in it.
+    /// File has no audio.
     Nothing,
 }
 
 impl Span {
-    /// These ticks; nothing told if there are none, or no rate.
+    /// Creates a duration; unknown if there are no ticks, or no rate.
     pub(super) fn of(ticks: u64, rate: u64) -> Self {
         if ticks == 0 || rate == 0 { Self::Untold } else { Self::Ticks { ticks, rate } }
     }
 }
 
-/// Lower bound of a length, from what was read and not from what a head claims.
+/// Minimum duration, based on parsed content and not on claims of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Floor {
-    /// Bytes of sound; `None` for all bytes of the file.
+    /// Bytes of audio; `None` for all bytes of the file.
     pub bytes: Option<u64>,
-    /// Bytes of a second at most.
+    /// Maximum bytes per second.
     pub rate: u64,
-    /// Milliseconds that the number of frames takes at least.
+    /// Minimum milliseconds for the number of frames.
     pub millis: u64,
 }
 
 impl Floor {
-    /// Uncompressed: 32 bits, eight channels at 192 kHz.
+    /// Maximum rate of uncompressed audio: 32 bits, eight channels at 192 kHz.
     pub(super) const PLAIN: u64 = 6_144_000;
-    /// Compressed with loss: 640 kbit/s.
+    /// Maximum rate of lossy audio: 640 kbit/s.
     pub(super) const LOSSY: u64 = 80_000;
 
-    /// By all bytes of the file.
+    /// Creates a minimum by all bytes of the file.
     pub(super) const fn of(rate: u64) -> Self {
         Self { bytes: None, rate, millis: 0 }
     }
 }
 
-/// Knows a format.
+/// Parser of one format.
 pub(super) trait Walk: Debug + Send {
-    /// The least that it sounds, once there are no more bytes.
+    /// Returns the minimum duration, after the last bytes.
     fn floor(&self) -> Floor {
         Floor::of(Floor::PLAIN)
     }
 
-    /// Looks at the bytes ahead; there is at least one.
+    /// Inspects the available bytes; there is at least one.
     fn step(&mut self, ahead: &[u8]) -> Step;
 
-    /// There are no more bytes than these ahead, and so many of those that were
-    /// to be passed over never came.
+    /// Ends the file. `ahead` are the last bytes, and `missing` bytes that were to be skipped never arrived.
     fn end(&mut self, ahead: &[u8], missing: u64) -> Span;
 }
 
-/// A walker on its way.
+/// Parser with its input buffer.
 #[derive(Debug)]
 pub(super) struct Track {
     walk: Box<dyn Walk>,
     held: Vec<u8>,
-    /// Bytes ahead that are passed over.
+    /// Number of bytes to skip.
     pass: u64,
-    /// Bytes that have to be there before it looks again.
+    /// Number of bytes needed for the next step.
     need: usize,
     stopped: bool,
 }
@@ -98,7 +97,7 @@ impl Track {
                 }
                 return;
             }
-            // Only what completes the element goes to what is held, so that little is copied.
+            // Only the missing bytes of the element are buffered, so that little is copied.
             let lacks = self.need.saturating_sub(self.held.len()).max(1).min(bytes.len());
             let (completes, rest) = bytes.split_at(lacks);
             self.held.extend_from_slice(completes);
@@ -110,7 +109,7 @@ impl Track {
         }
     }
 
-    /// Walks as far as these bytes reach; gives back those still ahead.
+    /// Parses these bytes as far as possible; returns the rest.
     fn go<'b>(&mut self, mut ahead: &'b [u8]) -> &'b [u8] {
         loop {
             let passed = usize::try_from(self.pass).unwrap_or(usize::MAX).min(ahead.len());
@@ -133,7 +132,7 @@ impl Track {
         }
     }
 
-    /// How long it sounds, and how long at least.
+    /// Returns the duration and its minimum.
     pub(super) fn end(mut self) -> (Span, Floor) {
         let span = self.walk.end(&self.held, self.pass);
         (span, self.walk.floor())

@@ -1,11 +1,10 @@
-//! WAV: the data's bytes by those of a sample, as decoders count them; of a
-//! compressed file the samples that its `fact` chunk counts, as far as its bytes
-//! allow. The byte rate in the head is used where nothing else is known.
+//! WAV: bytes of data divided by the bytes of a sample, as in decoders. For compressed files, the sample count of the
+//! `fact` chunk, as far as the bytes allow. The byte rate of the header is used only without these.
 
 use super::bits::{le16, le32, le64};
 use super::walk::{Floor, Span, Step, Walk};
 
-/// Data whose length was not known when the head was written.
+/// Sizes of data whose length was unknown when the header was written.
 const OPEN_ENDED: [u32; 2] = [0, u32::MAX];
 
 #[derive(Debug, Default)]
@@ -13,26 +12,26 @@ pub(super) struct Wav {
     coding: Coding,
     channels: u16,
     sample_rate: u32,
-    /// Bytes of a second, as the format chunk says.
+    /// Bytes per second, from the format chunk.
     byte_rate: u32,
-    /// Bytes of one sample of all channels; 0 where the head does not tell.
+    /// Bytes of one sample of all channels; 0 if the header lacks it.
     block: u32,
-    /// Samples, as the fact chunk says.
+    /// Number of samples, from the fact chunk.
     samples: u64,
-    /// The data's length where it takes more than 32 bits.
+    /// Length of the data if it needs more than 32 bits.
     long: Option<u64>,
     data: u64,
     state: State,
 }
 
-/// How samples are stored.
+/// Encoding of the samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Coding {
-    /// One by one: PCM, floats, A-law and µ-law.
+    /// Separate values: PCM, floats, A-law and µ-law.
     Plain,
-    /// In four bits each: ADPCM.
+    /// Four bits per sample: ADPCM.
     Nibbles,
-    /// Otherwise.
+    /// Other encoding.
     #[default]
     Other,
 }
@@ -42,13 +41,13 @@ enum State {
     #[default]
     Head,
     Chunks,
-    /// What was passed over last is the data.
+    /// The last skipped bytes are the data.
     Data,
-    /// Chunks behind the data; the last one has data, or has none.
+    /// Chunks after the data; true if the last one is data.
     Behind {
         data: bool,
     },
-    /// What follows the data is no chunk.
+    /// Bytes after the data that are no chunk.
     Rest,
 }
 
@@ -59,19 +58,19 @@ impl Wav {
         self.sample_rate = le32(chunk, 12)?;
         self.byte_rate = le32(chunk, 16)?;
         self.coding = match tag {
-            // The last says in its extension which of the others it is.
+            // The last tag names the actual encoding in its extension.
             1 | 3 | 6 | 7 | 0xfffe => Coding::Plain,
             2 | 0x11 => Coding::Nibbles,
             _ => Coding::Other,
         };
-        // Decoders go by one or the other: the smaller one makes the longer sound.
+        // Decoders use one or the other: the smaller one gives the longer duration.
         let stated = u32::from(le16(chunk, 20)?);
         let counted = u32::from(self.channels) * u32::from(le16(chunk, 22)?.div_ceil(8));
         self.block = if stated == 0 || counted == 0 { stated.max(counted) } else { stated.min(counted) };
         Some(())
     }
 
-    /// A chunk before the data.
+    /// Parses a chunk before the data.
     fn chunk(&mut self, name: &[u8], size: u32, ahead: &[u8]) -> Step {
         match name {
             b"fmt " => drop(self.format(ahead)),
@@ -84,7 +83,7 @@ impl Wav {
                     _ if OPEN_ENDED.contains(&size) => u64::MAX - 8,
                     _ => u64::from(size),
                 };
-                // A byte of padding makes odd data even.
+                // A padding byte makes odd data even.
                 let padding = if self.data < u64::from(u32::MAX) { self.data % 2 } else { 0 };
                 return Step::Pass(self.data.saturating_add(8 + padding));
             }
@@ -93,7 +92,7 @@ impl Wav {
         over(size)
     }
 
-    /// What stands behind the data: chunks do not sound, and anything else is more of it.
+    /// Parses the bytes after the data: chunks have no audio, anything else is more data.
     fn behind(&mut self, ahead: &[u8]) -> Step {
         if !ahead.iter().take(4).all(|byte| matches!(byte, b' '..=b'~')) {
             self.state = State::Rest;
@@ -108,7 +107,7 @@ impl Wav {
         over(size)
     }
 
-    /// Samples by the bytes of the data.
+    /// Returns the duration by the bytes of the data.
     fn counted(&self, data: u64) -> Span {
         let rate = u64::from(self.sample_rate);
         match self.coding {
@@ -121,7 +120,7 @@ impl Wav {
     }
 }
 
-/// Over a chunk and its padding.
+/// Skips a chunk and its padding.
 fn over(size: u32) -> Step {
     let size = u64::from(size);
     Step::Pass(8 + size + size % 2)
@@ -166,7 +165,7 @@ impl Walk for Wav {
         }
         let counted = self.counted(data);
         let stated = Span::of(self.samples, u64::from(self.sample_rate));
-        // The count of a file whose end is missing is that of the whole.
+        // The sample count of a truncated file is that of the complete file.
         let whole = missing == 0 && self.state != State::Rest;
         match (self.coding, counted, stated) {
             (Coding::Other, _, Span::Ticks { .. }) if whole => stated,

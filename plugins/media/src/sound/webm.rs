@@ -1,11 +1,10 @@
-//! WebM and Matroska: the end of the last block of sound, held against the packets
-//! where those tell how long they are. Browsers that record leave the duration out,
-//! and the sizes of segment and clusters unknown.
+//! WebM and Matroska: the end of the last audio block, compared with the packets if those give their duration. Browsers
+//! that record omit the duration and the sizes of segment and clusters.
 
 use super::opus;
 use super::walk::{Floor, Span, Step, Walk};
 
-/// Elements, with their length markers.
+/// Element ids, with their length markers.
 const SEGMENT: u32 = 0x1853_8067;
 const INFO: u32 = 0x1549_a966;
 const SCALE: u32 = 0x2a_d7b1;
@@ -21,25 +20,25 @@ const SIMPLE_BLOCK: u32 = 0xa3;
 const GROUP: u32 = 0xa0;
 const BLOCK: u32 = 0xa1;
 const BLOCK_DURATION: u32 = 0x9b;
-/// The type of a track that sounds.
+/// Type of an audio track.
 const SOUND: u64 = 2;
-/// Nanoseconds of a tick, unless the file says otherwise.
+/// Default nanoseconds of a tick.
 const USUAL_SCALE: u64 = 1_000_000;
-/// Most tracks that are looked at.
+/// Limit on the number of tracks.
 const MOST_TRACKS: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Elements {
     scale: Option<u64>,
-    /// As the file says, in ticks.
+    /// Duration in the header, in ticks.
     duration: f64,
     tracks: Vec<Track>,
-    /// Bytes in blocks of sound.
+    /// Bytes in audio blocks.
     bytes: u64,
-    /// Ticks of their packets, 48,000 a second.
+    /// Ticks of their packets, 48,000 per second.
     packets: u64,
     cluster: u64,
-    /// Start of the last block of sound and the one before, end of the last.
+    /// Start of the last two audio blocks, end of the last.
     last: Option<u64>,
     before: Option<u64>,
     end: u64,
@@ -54,9 +53,9 @@ struct Track {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Codec {
-    /// Its packets tell how long they are.
+    /// Packets that give their duration.
     Opus,
-    /// Compressed with loss.
+    /// Lossy compression.
     #[default]
     Lossy,
     /// PCM, FLAC and the like.
@@ -107,7 +106,7 @@ impl Walk for Elements {
             }
             return Step::Pass(head as u64);
         }
-        // Only segment and cluster may be without a size.
+        // Only segment and cluster may lack a size.
         let Some(size) = size else { return Step::Stop };
         let reads = match id {
             SIMPLE_BLOCK | BLOCK => size.min(14),
@@ -126,7 +125,7 @@ impl Walk for Elements {
             return Span::Nothing;
         }
         let scale = self.scale.unwrap_or(USUAL_SCALE);
-        // A block that does not say how long it is takes as long as the one before.
+        // A block without a duration gets that of the previous one.
         let usual = self.last.zip(self.before).map_or(0, |(last, before)| last.saturating_sub(before));
         let blocks =
             self.end.max(self.last.unwrap_or(0).saturating_add(usual.min(1_000_000_000 / scale.max(1))));
@@ -169,7 +168,7 @@ impl Elements {
         }
     }
 
-    /// A block's track and time, relative to its cluster.
+    /// Reads a block's track and time, relative to its cluster.
     fn block(&mut self, content: &[u8], size: u64) -> Option<()> {
         let length = content.first()?.leading_zeros() as usize + 1;
         let number = vint(content.get(..length)?)?;
@@ -177,7 +176,7 @@ impl Elements {
         let track = self.tracks.iter().find(|track| track.number == number && track.sounds);
         if let Some(track) = track {
             self.bytes = self.bytes.saturating_add(size);
-            // Of a block with several packets only the times are known.
+            // For a block with several packets only the times are known.
             let laced = content.get(length + 2)? & 6 != 0;
             if track.codec == Codec::Opus && !laced {
                 let packet = content.get(length + 3..).unwrap_or_default();
@@ -193,7 +192,7 @@ impl Elements {
     }
 }
 
-/// A number whose length is in its first byte. `None`: unknown, or not whole.
+/// Reads a number whose length is in its first byte. `None`: unknown, or incomplete.
 fn vint(bytes: &[u8]) -> Option<u64> {
     let (first, rest) = bytes.split_first()?;
     let length = first.leading_zeros() as usize + 1;

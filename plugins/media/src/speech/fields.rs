@@ -1,15 +1,15 @@
-//! The fields of a transcription's form, each proven by itself.
+//! Fields of a transcription form, each validated separately.
 
 use super::language;
 use penstock_contract::{Heard, Refusal, Script, Transcribe};
 use penstock_wire::form::upload::wrong;
 
-/// Longest model name, in bytes.
+/// Limit on the bytes of a model name.
 const MOST_MODEL: usize = 256;
-/// Longest prompt, in bytes.
+/// Limit on the bytes of a prompt.
 pub(super) const MOST_PROMPT: usize = 64 << 10;
 
-/// What a form said, sound aside. An empty value is an absent one: forms have no null.
+/// Fields of a form, without the audio. An empty value counts as absent, because forms have no null.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     model: Option<Box<str>>,
@@ -19,18 +19,18 @@ pub(super) struct Fields {
     script: Option<Script>,
     segments: bool,
     words: bool,
-    /// Names that may come once and came.
+    /// Names of single fields that were received.
     seen: Vec<String>,
 }
 
-/// Names of fields that may come more than once.
+/// Names of fields that may be repeated.
 const LISTS: [&str; 4] = ["timestamp_granularities[]", "timestamp_granularities", "include[]", "include"];
 
 impl Fields {
     /// Takes a field.
     ///
     /// # Errors
-    /// What is wrong with it, by its name. Values are never repeated.
+    /// Returns a refusal that names the field. Values are never repeated.
     pub(super) fn take(&mut self, name: &str, value: &[u8]) -> Result<(), Refusal> {
         let text = std::str::from_utf8(value).map_err(|_| wrong(name, "expected text in UTF-8"))?;
         if !LISTS.contains(&name) {
@@ -63,13 +63,13 @@ impl Fields {
             "timestamp_granularities[]" | "timestamp_granularities" => self.granularity(text)?,
             "stream" => stream(name, text)?,
             "include[]" | "include" => {
-                return Err(unsupported("include", "log probabilities are not given"));
+                return Err(unsupported("include", "log probabilities are not available"));
             }
-            // Whoever constrains the choice of the provider does not want another.
+            // A client that constrains the choice of the provider does not accept another.
             "filters" | "mode" | "custom_weights" => {
                 return Err(unsupported(name, "the choice of the provider cannot be constrained here"));
             }
-            // What other services take and what changes nothing here.
+            // Fields of other services that change nothing here are ignored.
             _ => {}
         }
         Ok(())
@@ -84,10 +84,10 @@ impl Fields {
         Ok(())
     }
 
-    /// The model's name and the task.
+    /// Returns the model's name and the task.
     ///
     /// # Errors
-    /// What is missing, or does not go together.
+    /// Returns a refusal that names a missing or conflicting field.
     pub(super) fn finish(self, sound: Heard) -> Result<(Box<str>, Transcribe), Refusal> {
         let model =
             self.model.ok_or_else(|| wrong("model", "expected the name of a model, but it is missing"))?;
@@ -110,7 +110,7 @@ fn script(name: &str, text: &str) -> Result<Script, Refusal> {
         "text" => Script::Text,
         "srt" => Script::Srt,
         "vtt" => Script::Vtt,
-        "diarized_json" => return Err(unsupported(name, "speakers are not told apart")),
+        "diarized_json" => return Err(unsupported(name, "speakers are not distinguished")),
         _ => return Err(wrong(name, "expected \"json\", \"verbose_json\", \"text\", \"srt\" or \"vtt\"")),
     })
 }
@@ -129,7 +129,7 @@ fn stream(name: &str, text: &str) -> Result<(), Refusal> {
     }
 }
 
-/// A field that is wrong.
+/// Returns the refusal of an unsupported field.
 fn unsupported(name: &str, sentence: &str) -> Refusal {
     Refusal::unsupported(name, format!("{name}: {sentence}."))
 }

@@ -1,5 +1,5 @@
-//! Speech written down: the client's form in, a provider's form out, its answer
-//! into any of the five ways to write a transcript.
+//! Transcription: the client's form is parsed, a provider's form is built, and its answer becomes a transcript in any
+//! of the five formats.
 
 mod fields;
 mod language;

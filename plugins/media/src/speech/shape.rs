@@ -1,5 +1,4 @@
-//! How providers are asked to write speech down: a form each, with the sound in
-//! its last part, where it was spooled to.
+//! Request formats of transcription providers: one form each, with the audio as the last part, read from the spool.
 
 use super::transcript::Transcript;
 use super::write;
@@ -13,7 +12,7 @@ use penstock_contract::{
 use rust_decimal::Decimal;
 use rust_decimal::prelude::FromPrimitive;
 
-/// Every shape; the first is the default.
+/// Every provider shape; the first is the default.
 pub const SHAPES: &[&dyn Shape] = &[
     &Form { name: "openai-transcription", path: "/audio/transcriptions", voice: Voice::Verbose },
     &Form { name: "openai-transcription-text", path: "/audio/transcriptions", voice: Voice::Text },
@@ -21,21 +20,21 @@ pub const SHAPES: &[&dyn Shape] = &[
     &Form { name: "whisper-cpp", path: "/inference", voice: Voice::Verbose },
 ];
 
-/// A provider that takes a form.
+/// Provider that takes a form.
 struct Form {
     name: &'static str,
     path: &'static str,
     voice: Voice,
 }
 
-/// What it can be asked for.
+/// Response formats that a provider supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Voice {
     /// `verbose_json`: vLLM, faster-whisper, LocalAI and most hosts.
     Verbose,
-    /// `json`, which tells no times.
+    /// `json`, without times.
     Text,
-    /// Segments by a field of its own, and then no language; no prompt.
+    /// Segments by a separate field, and then no language; no prompt.
     Mistral,
 }
 
@@ -53,8 +52,8 @@ impl Shape for Form {
     }
 
     fn calls(&self, ask: &Ask, target: &Target<'_>) -> Result<Vec<Call>, Refusal> {
-        let task = task(ask)
-            .ok_or_else(|| Refusal::unsupported("model", "model: it does not write speech down."))?;
+        let task =
+            task(ask).ok_or_else(|| Refusal::unsupported("model", "model: it does not transcribe audio."))?;
         let mut parts = Parts::new(target.id);
         parts.field("model", target.model);
         let plain = !target.says(Extra::MediaFormat);
@@ -69,7 +68,7 @@ impl Shape for Form {
             }
             Voice::Verbose | Voice::Text => {
                 if task.script == Script::Verbose || (plain && task.script.has_times()) {
-                    return Err(cannot("response_format", "this provider tells no segments"));
+                    return Err(cannot("response_format", "this provider returns no segments"));
                 }
                 parts.usual(task);
                 parts.field("response_format", "json");
@@ -108,14 +107,14 @@ fn cannot(name: &str, sentence: &str) -> Refusal {
     Refusal::unsupported(name, format!("{name}: {sentence}."))
 }
 
-/// Segments and a language exclude each other here: segments win where the
-/// client's form needs them.
+/// Adds the fields of Mistral. Segments and a language exclude each other: segments take precedence if the client's
+/// format needs them.
 fn mistral(task: &Transcribe, plain: bool, parts: &mut Parts) -> Result<(), Refusal> {
     if task.prompt.is_some() {
         return Err(cannot("prompt", "this provider takes none"));
     }
     if task.words {
-        return Err(cannot("timestamp_granularities", "this provider tells no words"));
+        return Err(cannot("timestamp_granularities", "this provider returns no words"));
     }
     if let Some(temperature) = &task.temperature {
         parts.field("temperature", temperature);
@@ -128,8 +127,8 @@ fn mistral(task: &Transcribe, plain: bool, parts: &mut Parts) -> Result<(), Refu
     Ok(())
 }
 
-/// Seconds of sound: measured in the file, and bounded by its bytes where the file does not tell them. What the
-/// provider claims counts only within that.
+/// Returns the seconds of audio: measured in the file, and limited by its bytes if the file does not contain them. A
+/// claim of the provider counts only within these limits.
 fn seconds(task: &Transcribe, said: &Transcript) -> Decimal {
     let last = || said.segments.last().map(|segment| segment.end as f64 / 1000.0);
     let told = said.seconds.filter(|seconds| *seconds > 0.0).or_else(last).filter(|end| *end > 0.0);
@@ -137,8 +136,8 @@ fn seconds(task: &Transcribe, said: &Transcript) -> Decimal {
     task.sound.charged_seconds(credible)
 }
 
-/// A form in the making. Its boundary holds the ask's own random id, so that no
-/// file can have been made to contain it.
+/// Form under construction. Its boundary contains the request's own random id, so that no file can be made to contain
+/// it.
 struct Parts {
     boundary: String,
     text: String,
@@ -167,7 +166,7 @@ impl Parts {
         self.text.extend([value, "\r\n"]);
     }
 
-    /// What every engine takes.
+    /// Adds the fields that every engine takes.
     fn usual(&mut self, task: &Transcribe) {
         for (name, value) in
             [("language", &task.language), ("prompt", &task.prompt), ("temperature", &task.temperature)]
@@ -178,7 +177,7 @@ impl Parts {
         }
     }
 
-    /// The sound last: engines read the fields first.
+    /// Adds the audio last: engines read the fields first.
     fn finish(mut self, task: &Transcribe) -> Call {
         let sound = &task.sound;
         let more =

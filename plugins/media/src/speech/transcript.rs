@@ -1,45 +1,45 @@
-//! A transcript, as any provider gives it.
+//! Transcript in a form independent of its provider.
 
 use penstock_contract::{Fault, FaultKind};
 use serde_json::{Map, Value};
 
-/// What was said.
+/// Transcript of an audio file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Transcript {
-    /// All of it.
+    /// Complete text.
     pub text: String,
-    /// The language, as the provider names it.
+    /// Language, as the provider names it.
     pub language: Option<String>,
-    /// Length of the sound in seconds, as the provider says.
+    /// Duration of the audio in seconds, as the provider reports it.
     pub seconds: Option<f64>,
-    /// When what was said; empty where the provider does not tell.
+    /// Segments with times; empty if the provider reports none.
     pub segments: Vec<Segment>,
-    /// When each word was said.
+    /// Words with their times.
     pub words: Vec<Value>,
 }
 
-/// A stretch of speech.
+/// Segment of speech.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Segment {
-    /// Milliseconds from the beginning.
+    /// Start in milliseconds.
     pub start: u64,
-    /// Never before its start.
+    /// End in milliseconds, never before the start.
     pub end: u64,
-    /// What was said.
+    /// Text of the segment.
     pub text: String,
-    /// What the engine tells besides.
+    /// Further members from the engine.
     pub more: Map<String, Value>,
 }
 
-/// Members of a segment that clients know besides times and text.
+/// Members of a segment that clients know, apart from times and text.
 const KNOWN: [&str; 6] =
     ["seek", "tokens", "temperature", "avg_logprob", "compression_ratio", "no_speech_prob"];
 
 impl Transcript {
-    /// Reads an answer.
+    /// Parses an answer.
     ///
     /// # Errors
-    /// `Malformed`, or `InBand` for an error in a good answer.
+    /// Returns `Malformed`, or `InBand` for an error in a successful answer.
     pub(super) fn read(body: &[u8]) -> Result<Self, Fault> {
         let value: Value = serde_json::from_slice(body).map_err(|_| Fault::new(FaultKind::Malformed))?;
         if value.get("error").is_some_and(|error| !error.is_null()) {
@@ -80,13 +80,13 @@ impl Transcript {
     }
 }
 
-/// A number, also one that came as a string.
+/// Reads a number, also from a string.
 fn number(value: &Value) -> Option<f64> {
     let number = value.as_f64().or_else(|| value.as_str()?.parse().ok())?;
     (number.is_finite() && number >= 0.0).then_some(number)
 }
 
-/// Seconds to milliseconds, rounded half up.
+/// Converts seconds into milliseconds, rounded half up.
 fn millis(value: &Value) -> Option<u64> {
     Some((number(value)? * 1000.0 + 0.5).min(1e15) as u64)
 }
@@ -95,7 +95,7 @@ fn segment(value: &Value) -> Option<Segment> {
     let text = value.get("text")?.as_str()?.trim();
     let pair = |index: usize| value.get("timestamp")?.get(index);
     let start = value.get("start").or_else(|| pair(0)).and_then(millis)?;
-    // An end that is not told is the start; the next segment's start mends it.
+    // A missing end is set to the start; the next segment's start replaces it.
     let end = value.get("end").or_else(|| pair(1)).and_then(millis).unwrap_or(start);
     let members = value.as_object()?.iter();
     let more = members.filter(|(name, _)| KNOWN.contains(&name.as_str()));
@@ -103,7 +103,7 @@ fn segment(value: &Value) -> Option<Segment> {
     (!text.is_empty()).then(|| Segment { start, end, text: text.to_owned(), more })
 }
 
-/// Each starts where the one before did or later, and ends behind its start.
+/// Sorts out times: each segment starts at or after the previous one, and ends after its start.
 fn in_order(mut segments: Vec<Segment>) -> Vec<Segment> {
     let mut earliest = 0;
     for segment in &mut segments {

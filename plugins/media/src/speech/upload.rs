@@ -1,5 +1,5 @@
-//! A transcription's request on its way in: a form whose parts come in any order,
-//! of which only the small ones are held. The sound goes on as it comes.
+//! Streaming parser of a transcription request: a form whose parts come in any order. Only the small parts are
+//! buffered; the audio passes through as it arrives.
 
 use super::fields::{Fields, MOST_PROMPT};
 use crate::sound::{Format, Meter, NoSound};
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use penstock_contract::{Heard, Refusal, Transcribe};
 use penstock_wire::form::upload::{self, FILE, Piece, wrong};
 
-/// A form that is being read.
+/// Form that is being parsed.
 #[derive(Debug)]
 pub struct Upload {
     form: upload::Upload,
@@ -17,19 +17,19 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// A form of this content type.
+    /// Creates the parser of a form with this content type.
     ///
     /// # Errors
-    /// It is no form, or nothing says where its parts end.
+    /// Returns a refusal if it is no form, or has no boundary.
     pub fn new(content_type: &str) -> Result<Self, Refusal> {
         let form = upload::Upload::new(content_type, "audio", MOST_PROMPT)?;
         Ok(Self { form, fields: Fields::default(), meter: Meter::default(), bytes: 0 })
     }
 
-    /// Takes the next bytes; those of the sound are added to `sound`.
+    /// Takes the next bytes; those of the audio are appended to `sound`.
     ///
     /// # Errors
-    /// What is wrong, naming the part.
+    /// Returns a refusal that names the invalid part.
     pub fn push(&mut self, bytes: Bytes, sound: &mut Vec<Bytes>) -> Result<(), Refusal> {
         self.form.push(bytes, |piece| {
             match piece {
@@ -45,10 +45,10 @@ impl Upload {
         })
     }
 
-    /// The form is over.
+    /// Ends the form and returns the model's name and the task.
     ///
     /// # Errors
-    /// What is missing, cut short or no sound, naming the part.
+    /// Returns a refusal that names the missing, truncated or unrecognised part.
     pub fn end(self) -> Result<(Box<str>, Transcribe), Refusal> {
         self.form.end("an audio file")?;
         let sound = self.meter.end().map_err(|none| wrong(FILE, no_sound(none)))?;
@@ -67,7 +67,7 @@ fn no_sound(none: NoSound) -> String {
     match none {
         NoSound::Empty => "expected audio, got a file of 0 bytes".to_owned(),
         NoSound::Unknown => format!("expected audio in {FORMATS}, got something else"),
-        NoSound::Silent(format) => format!("expected audio, got {} in which nothing sounds", kind(format)),
+        NoSound::Silent(format) => format!("expected audio, got {} without audio", kind(format)),
     }
 }
 

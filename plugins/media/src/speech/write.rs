@@ -1,5 +1,5 @@
-//! A transcript in each of the five forms. Subtitles are made from segments; a
-//! provider that tells none gives one subtitle over the whole length.
+//! Transcript in each of the five formats. Subtitles are made from segments; an answer without segments becomes one
+//! subtitle over the full duration.
 
 use super::transcript::{Segment, Transcript};
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The content type of a transcript that is not JSON; both objects go into headers then.
+/// Returns the content type of a transcript that is not JSON; both annotation objects are then headers.
 #[must_use]
 pub const fn content_type(script: Script) -> Option<&'static str> {
     match script {
@@ -21,7 +21,7 @@ pub const fn content_type(script: Script) -> Option<&'static str> {
     }
 }
 
-/// The body. JSON ends with its brace, all else with a line's end.
+/// Writes the body. JSON ends with its brace, other formats with a line end.
 pub(super) fn body(said: &Transcript, task: &Transcribe, seconds: Option<Decimal>) -> Bytes {
     let millis = seconds.and_then(|seconds| seconds.checked_mul(Decimal::ONE_THOUSAND)?.to_u64());
     Bytes::from(match task.script {
@@ -33,7 +33,7 @@ pub(super) fn body(said: &Transcript, task: &Transcribe, seconds: Option<Decimal
     })
 }
 
-/// Seconds as a JSON number.
+/// Converts seconds into a JSON number.
 fn exact(seconds: Decimal) -> Value {
     serde_json::from_str(&seconds.normalize().to_string()).unwrap_or(Value::Null)
 }
@@ -47,7 +47,7 @@ fn object(members: Vec<(&str, Value)>, seconds: Option<Decimal>) -> String {
     Value::Object(object).to_string()
 }
 
-/// The text, with language and length where they are known.
+/// Writes the text, with language and duration if known.
 fn plain(said: &Transcript, task: &Transcribe, seconds: Option<Decimal>) -> String {
     let mut members = vec![("text", json!(said.text))];
     members.extend(language(said, task).map(|language| ("language", json!(language))));
@@ -55,7 +55,7 @@ fn plain(said: &Transcript, task: &Transcribe, seconds: Option<Decimal>) -> Stri
     object(members, seconds)
 }
 
-/// The language that was heard, else the one that was asked for.
+/// Returns the detected language, else the requested one.
 fn language(said: &Transcript, task: &Transcribe) -> Option<String> {
     said.language.clone().or_else(|| task.language.as_deref().map(str::to_owned))
 }
@@ -86,7 +86,7 @@ fn verbose(said: &Transcript, task: &Transcribe, seconds: Option<Decimal>, milli
     object(members, seconds)
 }
 
-/// The segments, or one that holds everything.
+/// Returns the segments, or one segment with the full text.
 fn cues(said: &Transcript, millis: Option<u64>) -> Cow<'_, [Segment]> {
     if !said.segments.is_empty() || said.text.is_empty() {
         return Cow::Borrowed(&said.segments);
@@ -114,13 +114,13 @@ fn vtt(cues: &[Segment]) -> String {
     out
 }
 
-/// Hours always, so that every reader takes it.
+/// Formats a time, always with hours, so that every reader accepts it.
 fn clock(millis: u64, point: char) -> String {
     let (seconds, rest) = (millis / 1000, millis % 1000);
     format!("{:02}:{:02}:{:02}{point}{rest:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// Text that cannot be taken for a subtitle's end or for its times.
+/// Returns text that cannot be mistaken for a subtitle's end or for its times.
 fn spoken(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join("\n").replace("-->", "->")

@@ -1,7 +1,7 @@
 //! Copies and exports: a snapshot of one instant, a round trip, and the rejection of damaged exports.
 
 use crate::{ENGINES, each_engine};
-use penstock_storage::{StoreError, StoreTable, Transaction, export, import, memory};
+use penstock_storage::{StoreError, StoreTable, Transaction, export, import, open_in_memory};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@ mod copies;
 mod guards;
 mod scans;
 
-use penstock_storage::{Store, StoreHealth, StoreOptions, StoreTable, Transaction, memory, open};
+use penstock_storage::{Store, StoreHealth, StoreOptions, StoreTable, Transaction, open, open_in_memory};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;

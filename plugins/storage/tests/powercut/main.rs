@@ -320,7 +320,7 @@ fn the_same_cuts_take_what_sled_alone_acknowledged() {
 
 #[test]
 fn the_check_tells_lost_half_and_foreign_batches() {
-    use penstock_storage::{StoreTable, Transaction, memory};
+    use penstock_storage::{StoreTable, Transaction, open_in_memory};
     let store = open_in_memory();
     work(&*store, 0, 40, |_| {}).unwrap();
     let at = |n| Acknowledged::from([(0, n)]);

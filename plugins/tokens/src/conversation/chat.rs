@@ -1,4 +1,4 @@
-//! The prompt of a chat completions body.
+//! Parser of the prompt of a chat completions body.
 
 use super::read::{ReadError, body, kind, object, take, take_list, take_text, weight};
 use super::{Call, Conversation, Effort, Part, Role, Tool, Turn};

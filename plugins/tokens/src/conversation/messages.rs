@@ -1,11 +1,11 @@
-//! The prompt of a messages body, in the shape a chat template gets it.
+//! Parser of the prompt of a messages body, in the form that a chat template gets.
 
 use super::read::{ReadError, body, kind, object, take, take_list, take_text, weight};
 use super::{Call, Conversation, Effort, Part, Role, Tool, Turn};
 use crate::image::Image;
 use serde_json::{Map, Value};
 
-/// Coding agents send this block anew with every request; it is not for the model.
+/// Prefix of a block that coding agents send with every request; it is not for the model.
 const BILLING_HEADER: &str = "x-anthropic-billing-header";
 
 pub(super) fn read(bytes: &[u8]) -> Result<Conversation, ReadError> {
@@ -27,7 +27,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Conversation, ReadError> {
     Ok(Conversation { turns, tools, effort, arguments, continues, unix_seconds: 0 })
 }
 
-/// `output_config.effort`, else the thinking budget; switching thinking off reaches the template.
+/// Returns `output_config.effort`, else an effort from the thinking budget. The switch that disables thinking is passed
+/// to the template.
 fn thinking(body: &mut Map<String, Value>, arguments: &mut Map<String, Value>) -> Option<Effort> {
     let thinking = take(body, "thinking").unwrap_or_default();
     if thinking.get("type").and_then(Value::as_str) == Some("disabled") {
@@ -74,7 +75,7 @@ fn function(value: Value, path: &str) -> Result<Tool, ReadError> {
     Ok(Tool { name, description, parameters, strict })
 }
 
-/// One message becomes the results it holds, then what is left of it.
+/// Splits one message into its tool results and the rest, in this order.
 fn message_turns(message: Value, path: &str, turns: &mut Vec<Turn>) -> Result<(), ReadError> {
     let mut map = object(message, path)?;
     let role = match take_text(&mut map, "role", path)?.as_deref() {
@@ -108,7 +109,7 @@ fn message_turns(message: Value, path: &str, turns: &mut Vec<Turn>) -> Result<()
     Ok(())
 }
 
-/// Consecutive turns of one speaker are one turn in this dialect.
+/// Merges consecutive messages of one speaker, as this dialect does.
 fn merge(turns: &mut Vec<Turn>, turn: Turn) {
     match turns.last_mut() {
         Some(last) if last.role == turn.role => {
@@ -169,7 +170,7 @@ fn result(mut map: Map<String, Value>, path: &str) -> Result<Turn, ReadError> {
             _ => parts.insert(0, Part::Text("Error: ".to_owned())),
         }
     }
-    // Texts are one text, joined by line ends.
+    // Texts become one text, joined by line ends.
     let only_text = parts.iter().all(|part| matches!(part, Part::Text(_)));
     let mut turn = Turn { role: Role::Tool, parts, listed: !only_text, ..Turn::default() };
     if only_text {
@@ -179,7 +180,7 @@ fn result(mut map: Map<String, Value>, path: &str) -> Result<Turn, ReadError> {
     Ok(turn)
 }
 
-/// Blocks that hold text, images or something opaque. Empty texts are dropped.
+/// Reads blocks of text, images or opaque content. Empty texts are dropped.
 fn block_parts(
     kind: String,
     mut map: Map<String, Value>,
@@ -227,7 +228,7 @@ fn source_image(source: Option<Value>, path: &str) -> Result<Image, ReadError> {
     })
 }
 
-/// A document's text with its title and context line; `None` if it is not text.
+/// Returns a document's text with its title and context line; `None` if it is not text.
 fn document(map: &mut Map<String, Value>, path: &str) -> Result<Option<String>, ReadError> {
     let Some(Value::Object(source)) = map.get("source") else { return Ok(None) };
     let text = match source.get("type").and_then(Value::as_str) {
@@ -244,7 +245,7 @@ fn document(map: &mut Map<String, Value>, path: &str) -> Result<Option<String>, 
     Ok(Some(lines.join("\n")))
 }
 
-/// The texts of a string or of a list of text blocks.
+/// Returns the texts of a string or of a list of text blocks.
 fn texts(content: Option<Value>) -> Vec<String> {
     match content {
         Some(Value::String(text)) => vec![text],

@@ -1,14 +1,14 @@
-//! Reading JSON fields with errors that name the field.
+//! Readers of JSON fields, with errors that name the field.
 
 use serde_json::{Map, Value};
 
-/// Why a body could not be read.
+/// Error of a body that could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {expected}")]
 pub struct ReadError {
-    /// The field, as a path such as `messages[2].content`; `body` for the whole.
+    /// Path of the field, such as `messages[2].content`; `body` for the entire body.
     pub field: String,
-    /// What was expected, one sentence without content.
+    /// Expected type, as a sentence without content.
     pub expected: &'static str,
 }
 
@@ -18,19 +18,19 @@ impl ReadError {
     }
 }
 
-/// Sum of the depths of all JSON values in a body up to which it is read. Real prompts have a few values for each
-/// turn and tool, at depths of three to eight; values in great numbers or at great depth take many times their bytes
+/// Limit on the sum of the depths of all JSON values in a body that is parsed. Real prompts have a few values for each
+/// message and tool, at depths of three to eight; values in great numbers or at great depth take many times their bytes
 /// in memory, and indentation in the tools section of a prompt.
 const MOST_DEPTHS: u64 = 1 << 20;
 
-/// Whether a body can be read in memory of a few times its size. Looks at brackets and commas alone.
+/// Returns true if a body can be parsed in memory of a few times its size. Checks brackets and commas only.
 pub(super) fn is_readable(body: &[u8]) -> bool {
     let (mut depths, mut depth) = (0_u64, 0_u64);
     let mut rest = body.iter();
     while let Some(byte) = rest.next() {
         match byte {
             b'"' => {
-                // To the end of the string.
+                // Skip to the end of the string.
                 while let Some(byte) = rest.next() {
                     match byte {
                         b'\\' => drop(rest.next()),
@@ -51,7 +51,7 @@ pub(super) fn is_readable(body: &[u8]) -> bool {
     depths <= MOST_DEPTHS
 }
 
-/// The body as an object.
+/// Parses the body as an object.
 pub(super) fn body(body: &[u8]) -> Result<Map<String, Value>, ReadError> {
     match serde_json::from_slice(body) {
         Ok(Value::Object(map)) => Ok(map),
@@ -65,7 +65,7 @@ pub(super) fn take(map: &mut Map<String, Value>, name: &str) -> Option<Value> {
     map.get_mut(name).map(Value::take).filter(|value| !value.is_null())
 }
 
-/// Takes a member that must be a string, if it is there.
+/// Takes a member that must be a string, if present.
 pub(super) fn take_text(
     map: &mut Map<String, Value>,
     name: &str,
@@ -78,7 +78,7 @@ pub(super) fn take_text(
     }
 }
 
-/// Takes a member that must be a list, if it is there.
+/// Takes a member that must be a list, if present.
 pub(super) fn take_list(
     map: &mut Map<String, Value>,
     name: &str,
@@ -91,7 +91,7 @@ pub(super) fn take_list(
     }
 }
 
-/// An object, or an error that names its place.
+/// Returns an object, or an error with its path.
 pub(super) fn object(value: Value, path: &str) -> Result<Map<String, Value>, ReadError> {
     match value {
         Value::Object(map) => Ok(map),
@@ -99,7 +99,7 @@ pub(super) fn object(value: Value, path: &str) -> Result<Map<String, Value>, Rea
     }
 }
 
-/// The type of a block or part.
+/// Takes the type of a block or part.
 pub(super) fn kind(map: &mut Map<String, Value>, path: &str) -> Result<String, ReadError> {
     take_text(map, "type", path)?.ok_or_else(|| ReadError::new(format!("{path}.type"), "is missing"))
 }
@@ -108,7 +108,7 @@ fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// The bytes of all strings in a value: what an unknown part can weigh at most.
+/// Returns the bytes of all strings in a value: the maximum size of an unknown part.
 pub(super) fn weight(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),

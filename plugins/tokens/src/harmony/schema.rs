@@ -1,12 +1,12 @@
 //! Functions as TypeScript-like types: the tools section of a developer message.
 //!
-//! Promises: byte for byte what `openai-harmony` writes, its peculiarities included.
+//! Promises: byte for byte the output of `openai-harmony`, with its peculiarities.
 
 use crate::conversation::Tool;
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// The `functions` namespace.
+/// Writes the `functions` namespace.
 pub(super) fn namespace(tools: &[Tool]) -> String {
     let mut lines = vec!["## functions\n".to_owned(), "namespace functions {\n".to_owned()];
     for tool in tools {
@@ -33,7 +33,7 @@ fn is_enum(schema: &Value) -> bool {
     list(schema, "enum").is_some_and(|values| !values.is_empty())
 }
 
-/// A default among the comments of a variant that stands alone: JSON, whatever it is.
+/// Writes a default among the comments of a single variant: as JSON.
 fn json_default(schema: &Value) -> Option<String> {
     let default = schema.get("default")?;
     Some(match default.as_str() {
@@ -42,7 +42,7 @@ fn json_default(schema: &Value) -> Option<String> {
     })
 }
 
-/// A default of a property: the name of an enumeration stands bare.
+/// Writes a default of a property: an enumeration value without quotes.
 fn bare_default(schema: &Value) -> Option<String> {
     let default = schema.get("default")?;
     Some(match default.as_str() {

@@ -1,21 +1,20 @@
-//! A conversation for templates that refuse it as it is.
+//! Fallback forms of a conversation, for templates that refuse the original.
 
 use crate::conversation::{Part, Role, Turn};
 use std::borrow::Cow;
 
-/// How far a conversation is bent.
+/// Degree of the change to a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fold {
-    /// Not at all.
+    /// No change.
     None,
-    /// System turns after the first others are said by the user, and neighbours of one speaker are
-    /// one turn.
+    /// System messages after the leading ones become user messages, and neighbours of one role are merged.
     Later,
-    /// All system turns are.
+    /// All system messages become user messages.
     All,
 }
 
-/// The turns so bent; `None` if that changes nothing and another try would be in vain.
+/// Returns the changed messages; `None` if nothing changes, so that another attempt would fail as well.
 pub(super) fn folded(turns: &[Turn], fold: Fold) -> Option<Cow<'_, [Turn]>> {
     if fold == Fold::None {
         return Some(Cow::Borrowed(turns));

@@ -1,7 +1,6 @@
-//! `tojson` as Python's `json.dumps(…, ensure_ascii=False)` writes it.
+//! Filter `tojson`, in the format of Python's `json.dumps(…, ensure_ascii=False)`.
 //!
-//! Promises: keys in their order, `", "` and `": "` between, indentation on request, floats as Python
-//! prints them.
+//! Promises: keys in their order, separators `", "` and `": "`, indentation on request, floats as in Python.
 
 use minijinja::value::{Kwargs, Value};
 use minijinja::{Error, ErrorKind};
@@ -10,7 +9,7 @@ use serde_json::Serializer;
 use serde_json::ser::{Formatter, PrettyFormatter};
 use std::io::{self, Write};
 
-/// Writes a value.
+/// Writes a value as JSON.
 pub(super) fn dumps(value: &Value, options: &Kwargs) -> Result<Value, Error> {
     let mut out = Vec::new();
     let written = match options.get::<Option<usize>>("indent")? {
@@ -93,7 +92,7 @@ impl Formatter for Indented<'_> {
     }
 }
 
-/// Shortest digits that read back; an exponent below 1e-4 and from 1e16 on.
+/// Formats the shortest digits that read back; with an exponent below 1e-4 and from 1e16 on.
 fn python_float(number: f64) -> String {
     let size = number.abs();
     if number != 0.0 && !(1e-4..1e16).contains(&size) {

@@ -1,12 +1,12 @@
-//! The place a prompt is written to, bounded by the budget of its count.
+//! Output buffer of a prompt, limited by the budget of its count.
 
 use crate::budget::{Halt, Meter};
 use std::io::{self, Write};
 
-/// A prompt while it is written.
+/// Prompt under construction.
 pub(super) struct Paper<'s> {
     text: Vec<u8>,
-    /// Bytes that it may have.
+    /// Limit on the bytes of the prompt.
     most: usize,
     meter: Meter<'s>,
     /// Reason for which writing ended early.
@@ -14,12 +14,12 @@ pub(super) struct Paper<'s> {
 }
 
 impl<'s> Paper<'s> {
-    /// An empty one, for at most so many bytes.
+    /// Creates an empty buffer for at most `most` bytes.
     pub(super) const fn new(most: usize, meter: Meter<'s>) -> Self {
         Self { text: Vec::new(), most, meter, halt: None }
     }
 
-    /// What was written.
+    /// Returns the written text.
     pub(super) fn into_text(self) -> String {
         String::from_utf8(self.text).unwrap_or_default()
     }

@@ -1,15 +1,15 @@
-//! Tokens that are found in the text before anything else.
+//! Added tokens, which are found in the text before anything else.
 //!
-//! Promises: leftmost and longest first; those that match raw text before those that match
-//! normalised text; `single_word`, `lstrip` and `rstrip` as the library has them.
+//! Promises: leftmost and longest first; those that match raw text before those that match normalised text;
+//! `single_word`, `lstrip` and `rstrip` as in the library.
 
 use crate::budget::Halt;
 use aho_corasick::{AhoCorasick, MatchKind};
 
-/// One added token.
+/// Added token.
 #[derive(Clone, Debug)]
 pub(super) struct AddedToken {
-    /// What it matches; already normalised if it matches normalised text.
+    /// Text that it matches; already normalised if it matches normalised text.
     pub(super) content: String,
     pub(super) single_word: bool,
     pub(super) lstrip: bool,
@@ -32,8 +32,8 @@ impl Added {
         Ok(Self { raw: Matcher::new(raw)?, normalized: Matcher::new(normalized)? })
     }
 
-    /// The text between tokens (`Some`) and the tokens (`None`), in order. The flag is set for what
-    /// begins where the text begins.
+    /// Calls `each` with the text between tokens (`Some`) and the tokens (`None`), in order. The flag is true at the
+    /// start of the text.
     pub(super) fn split_raw<'t>(
         &self,
         text: &'t str,
@@ -42,7 +42,7 @@ impl Added {
         split(self.raw.as_ref(), text, each)
     }
 
-    /// The same for normalised text.
+    /// Same as [`Added::split_raw`], for normalised text.
     pub(super) fn split_normalized<'t>(
         &self,
         text: &'t str,
@@ -51,7 +51,7 @@ impl Added {
         split(self.normalized.as_ref(), text, each)
     }
 
-    /// Bytes of the longest token; `None` where one takes up white space around it, however much that is.
+    /// Returns the bytes of the longest token; `None` if a token includes the white space around it, of any length.
     pub(super) fn longest(&self) -> Option<usize> {
         let tokens =
             || [&self.raw, &self.normalized].into_iter().flatten().flat_map(|matcher| &matcher.tokens);

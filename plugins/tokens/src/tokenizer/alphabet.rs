@@ -1,9 +1,8 @@
-//! The letters that byte-level tokenizers write bytes with.
+//! Letters in which byte-level tokenizers write bytes.
 //!
-//! Promises: one letter a byte and back; printable Latin-1 stands for itself, the rest for letters
-//! from U+0100 on.
+//! Promises: one letter per byte and back; printable Latin-1 represents itself, other bytes use letters from U+0100 on.
 
-/// The byte a letter stands for.
+/// Returns the byte of a letter.
 pub(super) fn byte(letter: char) -> Option<u8> {
     let code = letter as u32;
     match code {
@@ -15,7 +14,7 @@ pub(super) fn byte(letter: char) -> Option<u8> {
     }
 }
 
-/// The bytes of a token written in letters.
+/// Returns the bytes of a token written in letters.
 pub(super) fn bytes(token: &str) -> Option<Vec<u8>> {
     token.chars().map(byte).collect()
 }

@@ -7,10 +7,10 @@ use crate::vocabulary::Vocabulary;
 use crate::windows::{self, Encode, WINDOW};
 use ahash::{HashMap, HashMapExt};
 
-/// The mark for a space in tokenizers of the SentencePiece kind.
+/// Mark of a space in SentencePiece tokenizers.
 const MARK: char = '▁';
 
-/// What a file says about its model.
+/// Model parameters of a file.
 pub(super) struct Parts {
     pub(super) tokens: Vec<(String, u32)>,
     pub(super) merges: Vec<(String, String)>,
@@ -18,25 +18,25 @@ pub(super) struct Parts {
     pub(super) fuse_unknown: bool,
     pub(super) byte_fallback: bool,
     pub(super) ignore_merges: bool,
-    /// Tokens are written in the byte alphabet.
+    /// True if tokens are written in the byte alphabet.
     pub(super) byte_level: bool,
 }
 
-/// The model.
+/// Byte-pair encoding model.
 pub(super) struct Bpe {
     vocabulary: Vocabulary,
     pairs: HashMap<u64, (u32, u32)>,
     byte_level: bool,
-    /// A word that is a token is that token, whatever the merges say.
+    /// True if a word that is a token needs no merges.
     ignore_merges: bool,
     unknown: Option<u32>,
     fuse_unknown: bool,
-    /// The token of each byte: of the alphabet, or `<0x00>` and so on as a fallback.
+    /// Token of each byte: of the alphabet, or `<0x00>` and so on as a fallback.
     bytes: Vec<Option<u32>>,
     fallback: bool,
-    /// Tokens that merging their own bytes gives again: a word that is one needs no merging.
+    /// Flags of tokens that are restored by merging their own bytes: a word that is such a token needs no merging.
     whole: Vec<bool>,
-    /// No merge joins across the begin of a word, so words can be encoded one by one.
+    /// True if no merge joins across the begin of a word, so that words can be encoded separately.
     by_words: bool,
 }
 
@@ -108,11 +108,11 @@ impl Bpe {
         meter.add(symbols.len() as u64)
     }
 
-    /// A word of several windows. No merge reaches across a character that is not known, so windows are cut from what
-    /// lies between two of them.
+    /// Counts a word of several windows. No merge reaches across an unknown character, so windows are cut from the text
+    /// between two of them.
     fn count_long(&self, word: &str, symbols: &mut Vec<Symbol>, meter: &mut Meter<'_>) -> Result<(), Halt> {
         if self.unknown.is_none() {
-            // What is not known is left out, and what stands at both sides of it may merge.
+            // Unknown characters are left out, and their neighbours may merge.
             let mut known = word.as_bytes().to_vec();
             if self.byte_level {
                 known.retain(|byte| self.bytes.get(*byte as usize).copied().flatten().is_some());
@@ -145,7 +145,7 @@ impl Bpe {
         if word.is_empty() { Ok(()) } else { windows::count(self, word.as_bytes(), symbols, meter) }
     }
 
-    /// Whether every byte of a character becomes a part of a token.
+    /// Returns true if every byte of a character becomes part of a token.
     fn knows(&self, letter: char) -> bool {
         let (mut buffer, known) = ([0; 4], |byte: &u8| self.bytes.get(*byte as usize).copied().flatten());
         let letter = letter.encode_utf8(&mut buffer).as_bytes();
@@ -155,12 +155,12 @@ impl Bpe {
         }
     }
 
-    /// Tokens of a run of unknown characters, or bytes in the byte alphabet.
+    /// Returns the tokens of a run of unknown characters, or of bytes in the byte alphabet.
     const fn unknown_tokens(&self, run: u64) -> u64 {
         if self.fuse_unknown { 1 } else { run }
     }
 
-    /// Bytes of the longest token; `None` where unknown characters of any number are one token or none.
+    /// Returns the bytes of the longest token; `None` if any number of unknown characters is one token or none.
     pub(super) fn longest(&self) -> Option<usize> {
         let all = if self.byte_level { self.bytes.iter().all(Option::is_some) } else { self.fallback };
         let each = self.unknown.is_some() && !self.fuse_unknown;
@@ -193,7 +193,7 @@ impl Bpe {
         }
     }
 
-    /// Adds a symbol; an unknown one is the unknown token, or nothing if there is none.
+    /// Adds a symbol; an unknown one is the unknown token, or is left out if there is none.
     fn add(&self, token: Option<u32>, at: u32, end: u32, fused: &mut bool, symbols: &mut Vec<Symbol>) {
         match (token, self.unknown) {
             (Some(token), _) => {
@@ -262,7 +262,7 @@ fn pairs(vocabulary: &Vocabulary, parts: &Parts) -> Result<HashMap<u64, (u32, u3
     Ok(pairs)
 }
 
-/// Whether no merge joins a word's end with the next word's mark.
+/// Returns true if no merge joins a word's end with the next word's mark.
 fn words_are_apart(vocabulary: &Vocabulary, parts: &Parts) -> bool {
     vocabulary.find(MARK.encode_utf8(&mut [0; 4]).as_bytes()).is_some()
         && parts.merges.iter().all(|(left, right)| left.ends_with(MARK) || !right.starts_with(MARK))

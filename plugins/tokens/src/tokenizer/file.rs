@@ -1,4 +1,4 @@
-//! Reading `tokenizer.json`.
+//! Parser of `tokenizer.json`.
 
 use super::added::{Added, AddedToken};
 use super::bpe::{self, Bpe};
@@ -11,7 +11,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_json::Value;
 use std::fmt;
 
-/// The pattern of GPT-2, which `ByteLevel` cuts by unless told not to.
+/// Pattern of GPT-2, the default of `ByteLevel`.
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
 #[derive(serde::Deserialize)]
@@ -182,7 +182,7 @@ fn compiled(pattern: &Value) -> Result<Pattern, String> {
     Pattern::new(regex).map_err(|error| format!("a pattern does not compile ({error})"))
 }
 
-/// Adds the cuts; true if the words end up in the byte alphabet.
+/// Adds the cuts; returns true if the words end up in the byte alphabet.
 fn pre_tokenizer(value: &Value, cuts: &mut Vec<Cut>) -> Result<bool, String> {
     if value.is_null() {
         return Ok(false);
@@ -238,7 +238,7 @@ fn metaspace(value: &Value) -> Result<Cut, String> {
         Some("never") => Prepend::Never,
         Some("first") => Prepend::First,
         Some(_) => Prepend::Always,
-        // Files of before 2024 have a flag instead.
+        // Files from before 2024 have a flag instead.
         None if flag(value, "add_prefix_space", true) => Prepend::Always,
         None => Prepend::Never,
     };
@@ -256,7 +256,7 @@ fn keep(value: &Value) -> Result<Keep, String> {
     }
 }
 
-/// How many special tokens a post-processor puts around one text.
+/// Returns the number of special tokens that a post-processor adds around one text.
 fn around(value: &Value) -> u64 {
     match kind(value) {
         "Sequence" => list(value, "processors").iter().map(around).sum(),

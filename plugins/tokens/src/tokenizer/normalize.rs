@@ -1,14 +1,14 @@
-//! Normalising text before it is cut.
+//! Normalisation of text before it is split.
 
 use crate::split::Pattern;
 use std::borrow::Cow;
 use unicode_normalization::{IsNormalized, UnicodeNormalization, char::is_combining_mark, is_nfc_quick};
 
-/// The steps of a normaliser, in order.
+/// Steps of a normaliser, in order.
 #[derive(Default)]
 pub(super) struct Normalizer(pub(super) Vec<Step>);
 
-/// One step.
+/// Step of a normaliser.
 pub(super) enum Step {
     Nfc,
     Nfd,
@@ -20,19 +20,19 @@ pub(super) enum Step {
         left: bool,
         right: bool,
     },
-    /// Before a text that is not empty.
+    /// Text inserted before a text that is not empty.
     Prepend(String),
     ReplaceText(String, String),
     ReplacePattern(Pattern, String),
 }
 
 impl Normalizer {
-    /// How many times shorter it can make a text, in bytes; `None` if there is no bound.
+    /// Returns the maximum ratio by which the steps shorten a text, in bytes; `None` if there is no limit.
     pub(super) fn shrinks(&self) -> Option<usize> {
         self.0.iter().try_fold(1_usize, |all, step| all.checked_mul(step.shrinks()?))
     }
 
-    /// The normalised text; borrowed if nothing changed it.
+    /// Returns the normalised text; borrowed if nothing changed it.
     pub(super) fn apply<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut text = Cow::Borrowed(text);
         for step in &self.0 {
@@ -45,7 +45,7 @@ impl Normalizer {
 }
 
 impl Step {
-    /// How many times shorter it can make a text, in bytes; `None` if there is no bound.
+    /// Returns the maximum ratio by which the step shortens a text, in bytes; `None` if there is no limit.
     pub(super) fn shrinks(&self) -> Option<usize> {
         match self {
             Self::Prepend(_) => Some(1),
@@ -59,7 +59,7 @@ impl Step {
         }
     }
 
-    /// `None` if the text stays.
+    /// Applies the step; `None` if the text stays unchanged.
     fn apply(&self, text: &str) -> Option<String> {
         match self {
             Self::Nfc if is_nfc_quick(text.chars()) == IsNormalized::Yes => None,
@@ -81,7 +81,7 @@ impl Step {
             }
             Self::ReplacePattern(pattern, to) => {
                 let mut out = String::with_capacity(text.len());
-                // Nothing here ends it early.
+                // The callback never stops it.
                 let _ = pattern.each(text, |piece, matched| {
                     out.push_str(if matched { to } else { piece });
                     Ok(())

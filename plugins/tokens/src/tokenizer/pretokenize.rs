@@ -1,32 +1,31 @@
-//! Cutting normalised text into the words a model encodes one by one.
+//! Splitting of normalised text into the words that a model encodes separately.
 //!
-//! Promises: the cuts of the `tokenizers` library, applied in order, without copying unless a cut
-//! changes the text.
+//! Promises: the cuts of the `tokenizers` library, applied in order, without copying unless a cut changes the text.
 
 use crate::budget::Halt;
 use crate::split::Pattern;
 use std::borrow::Cow;
 
-/// One step.
+/// Step of a pre-tokenizer.
 pub(super) enum Cut {
-    /// By a pattern.
+    /// Cut by a pattern.
     Split { pattern: Pattern, keep: Keep, invert: bool },
-    /// A space before the text unless it has one.
+    /// Space before the text, unless it has one.
     PrefixSpace,
     /// Spaces become a mark, and words begin with it.
     Metaspace { mark: char, prepend: Prepend, split: bool },
-    /// Runs of letters for which a test holds.
+    /// Cut at letters that satisfy a test.
     Letters { test: fn(char) -> bool, keep: Keep },
 }
 
 impl Cut {
-    /// Whether it takes text away.
+    /// Returns true if the step removes text.
     pub(super) const fn drops(&self) -> bool {
         matches!(self, Self::Split { keep: Keep::Removed, .. } | Self::Letters { keep: Keep::Removed, .. })
     }
 }
 
-/// What becomes of the matches.
+/// Treatment of the matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keep {
     Isolated,
@@ -36,7 +35,7 @@ pub(super) enum Keep {
     Contiguous,
 }
 
-/// Where the mark is put before the text.
+/// Position at which the mark is put before the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prepend {
     Always,
@@ -44,10 +43,10 @@ pub(super) enum Prepend {
     Never,
 }
 
-/// A function that is given a word, and whether it begins where the text begins.
+/// Callback that gets a word, and true if it is at the start of the text.
 type Each<'e> = dyn FnMut(&str, bool) -> Result<(), Halt> + 'e;
 
-/// Applies the cuts; each word comes with whether it begins where the text begins.
+/// Applies the cuts; each word comes with a flag that is true at the start of the text.
 pub(super) fn run(cuts: &[Cut], text: &str, at_start: bool, each: &mut Each<'_>) -> Result<(), Halt> {
     let Some((cut, rest)) = cuts.split_first() else {
         return if text.is_empty() { Ok(()) } else { each(text, at_start) };
@@ -90,7 +89,7 @@ fn marked(text: &str, mark: char, prepend: bool) -> String {
     out
 }
 
-/// Cuts a text at the letters for which a test holds: others stand together, these stay apart.
+/// Cuts a text at letters that satisfy a test: other letters form one piece, these are separate pieces.
 fn letters(
     text: &str,
     test: impl Fn(char) -> bool,
@@ -115,15 +114,15 @@ fn letters(
     groups.end(each)
 }
 
-/// Neighbouring pieces of a text on their way to being joined as a [`Keep`] says. Only the last group is kept, however
-/// many pieces there are.
+/// Neighbouring pieces of a text, joined according to a [`Keep`]. Only the last group is stored, whatever the number of
+/// pieces.
 struct Groups<'t> {
     text: &'t str,
     keep: Keep,
     /// Begin and end of the last group.
     from: usize,
     to: usize,
-    /// Whether its last piece matched; `None` before the first piece.
+    /// True if the last piece matched; `None` before the first piece.
     matched: Option<bool>,
 }
 
@@ -132,7 +131,7 @@ impl<'t> Groups<'t> {
         Self { text, keep, from: 0, to: 0, matched: None }
     }
 
-    /// Adds the next piece, so many bytes long.
+    /// Adds the next piece of `length` bytes.
     fn add(
         &mut self,
         length: usize,
@@ -154,7 +153,7 @@ impl<'t> Groups<'t> {
         Ok(())
     }
 
-    /// Passes on the last group.
+    /// Passes the last group on.
     fn end(&self, each: &mut impl FnMut(&str) -> Result<(), Halt>) -> Result<(), Halt> {
         let removed = self.keep == Keep::Removed && self.matched == Some(true);
         if self.matched.is_none() || removed {

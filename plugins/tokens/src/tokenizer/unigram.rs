@@ -1,15 +1,15 @@
-//! The unigram model: of all ways to cut a word into tokens, the likeliest.
+//! Unigram model: the most likely split of a word into tokens.
 //!
-//! Promises: memory for the longest token, not for the word; work in proportion to the word.
+//! Promises: memory is proportional to the longest token, not to the word; work is proportional to the word.
 
 use crate::budget::{Halt, Meter};
 use ahash::{HashMap, HashMapExt};
 use std::collections::VecDeque;
 
-/// How much less likely than the least likely token something unknown is (natural logarithm).
+/// Natural logarithm of the ratio between the least likely token and an unknown one.
 const PENALTY: f64 = 10.0;
 
-/// What a file says about its model.
+/// Model parameters of a file.
 pub(super) struct Parts {
     /// Tokens with the logarithm of their probability.
     pub(super) tokens: Vec<(String, f64)>,
@@ -17,11 +17,11 @@ pub(super) struct Parts {
     pub(super) byte_fallback: bool,
 }
 
-/// The model.
+/// Unigram model.
 pub(super) struct Unigram {
     /// Children of the prefix tree's nodes, by node and byte. Node 0 is the root.
     children: HashMap<u64, u32>,
-    /// The token that ends at a node: number and score.
+    /// Token that ends at a node: number and score.
     ends: Vec<Option<(u32, f64)>>,
     unknown: Option<u32>,
     unknown_score: f64,
@@ -30,17 +30,17 @@ pub(super) struct Unigram {
     fallback: bool,
 }
 
-/// The best way to a place in the word.
+/// Best path to an offset in the word.
 #[derive(Clone, Copy)]
 struct Way {
     score: f64,
-    /// Tokens on the way, without the run of unknown bytes at its end.
+    /// Tokens on the path, without the run of unknown bytes at its end.
     tokens: u64,
     /// Bytes of that run.
     unknown: u64,
 }
 
-/// How many places pass between two looks at the budget.
+/// Number of offsets between two checks of the budget.
 const LOOK: usize = 4096;
 
 impl Unigram {
@@ -82,7 +82,7 @@ impl Unigram {
 
     /// Adds the tokens of a word.
     pub(super) fn count(&self, word: &str, meter: &mut Meter<'_>) -> Result<(), Halt> {
-        // Ways to the places from the one at hand on; none is further away than the longest token.
+        // Paths to the offsets after the current one; none is further away than the longest token.
         let mut ways: VecDeque<Option<Way>> = VecDeque::new();
         let mut here = Way { score: 0.0, tokens: 0, unknown: 0 };
         for (at, letter) in word.char_indices() {
@@ -90,7 +90,7 @@ impl Unigram {
                 here = self.at_place(&mut ways, here);
             }
             self.go_on(word.as_bytes().get(at..).unwrap_or_default(), letter, here, &mut ways);
-            // Places inside a character.
+            // Offsets inside a character.
             for _ in 1..letter.len_utf8() {
                 ways.pop_front();
             }
@@ -104,19 +104,19 @@ impl Unigram {
         meter.add(here.tokens + self.unknown_tokens(here.unknown))
     }
 
-    /// Takes the way to the next place. Every place is reached, by an unknown character if by nothing else.
+    /// Takes the path to the next offset. Every offset is reached, at least by an unknown character.
     fn at_place(&self, ways: &mut VecDeque<Option<Way>>, before: Way) -> Way {
         ways.pop_front().flatten().unwrap_or(before)
     }
 
-    /// Ends the count where every way that is still open has too many tokens already.
+    /// Ends the count if every open path already has too many tokens.
     fn look(&self, ways: &VecDeque<Option<Way>>, here: Way, meter: &Meter<'_>) -> Result<(), Halt> {
         let open = ways.iter().flatten().chain(std::iter::once(&here));
         let mut least = *meter;
         least.add(open.map(|way| way.tokens).min().unwrap_or(0))
     }
 
-    /// Improves the ways to the places that one token leads to from here. The front of `ways` is the next byte.
+    /// Improves the paths to the offsets that one token reaches from here. The front of `ways` is the next byte.
     fn go_on(&self, rest: &[u8], letter: char, here: Way, ways: &mut VecDeque<Option<Way>>) {
         let (mut node, mut alone) = (0, false);
         for (length, byte) in rest.iter().enumerate() {
@@ -133,7 +133,7 @@ impl Unigram {
         }
     }
 
-    /// A way with one token more, of so many bytes.
+    /// Returns a path extended by one token of `bytes` bytes.
     fn with(&self, way: Way, token: Option<u32>, score: f64, bytes: usize) -> Way {
         let score = way.score + score;
         if token == self.unknown {
@@ -142,18 +142,18 @@ impl Unigram {
         Way { score, tokens: way.tokens + self.unknown_tokens(way.unknown) + 1, unknown: 0 }
     }
 
-    /// A run of unknown bytes is one token, or its bytes.
+    /// Returns the tokens of a run of unknown bytes: one, or one per byte.
     fn unknown_tokens(&self, bytes: u64) -> u64 {
         if self.fallback { bytes } else { u64::from(bytes > 0) }
     }
 
-    /// Bytes of the longest token; `None` where a run of unknown characters is one.
+    /// Returns the bytes of the longest token; `None` if a run of unknown characters is one token.
     pub(super) fn longest(&self) -> Option<usize> {
         self.fallback.then(|| self.longest.max(char::MAX.len_utf8()))
     }
 }
 
-/// Takes a way to a place if it is better than the one that is known.
+/// Replaces the path to an offset if the new one has a better score.
 fn improve(ways: &mut VecDeque<Option<Way>>, place: usize, way: Way) {
     if ways.len() <= place {
         ways.resize(place + 1, None);

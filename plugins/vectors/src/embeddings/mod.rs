@@ -1,7 +1,7 @@
 //! Embeddings: the parts that every shape shares.
 //!
-//! The vectors of an answer that is already what the client wants are never
-//! copied: the answer is written around slices of the provider's bytes.
+//! Vectors that already have the form that the client requests are never copied: the answer is written around slices of
+//! the provider's bytes.
 
 pub(crate) mod openai;
 pub(crate) mod tei;
@@ -13,7 +13,7 @@ use bytes::Bytes;
 use penstock_contract::{Ask, Done, Embed, Fault, FaultKind, Finish, Noticed, Target, Task, Whole};
 use vectors::{Vectors, Wanted};
 
-/// The task of an ask for embeddings. House and room agree on the kind before.
+/// Returns the task of an embeddings request. The kind was checked before.
 fn task(ask: &Ask) -> Option<&Embed> {
     match &ask.task {
         Task::Embed(embed) => Some(embed),
@@ -21,8 +21,8 @@ fn task(ask: &Ask) -> Option<&Embed> {
     }
 }
 
-/// The inputs, as many at a time as the provider takes. No engine reads texts and token ids in one list, so a call has
-/// either.
+/// Splits the inputs into batches that the provider accepts. No engine reads texts and token ids in one list, so a call
+/// has only one kind.
 fn parts<'a>(embed: &'a Embed, target: &Target<'_>) -> impl Iterator<Item = &'a [Bytes]> {
     let all = embed.inputs.values();
     let most = target.abilities.max_inputs.unwrap_or(all.len()).max(1);
@@ -30,7 +30,7 @@ fn parts<'a>(embed: &'a Embed, target: &Target<'_>) -> impl Iterator<Item = &'a 
     runs.flat_map(move |run| run.chunks(most))
 }
 
-/// Whether an input is an array of token ids.
+/// Returns true if an input is an array of token ids.
 fn is_ids(input: &Bytes) -> bool {
     input.first() == Some(&b'[')
 }
@@ -38,7 +38,7 @@ fn is_ids(input: &Bytes) -> bool {
 /// Joins the parts of an answer and writes it for the client.
 ///
 /// # Errors
-/// Not one vector for each input, all of one length.
+/// Returns `Malformed` unless there is one vector for each input, all of one length.
 fn whole(ask: &Ask, target: &Target<'_>, parts: Vec<(Vectors, Said)>) -> Result<Whole, Fault> {
     let malformed = || Fault::new(FaultKind::Malformed);
     let embed = task(ask).ok_or_else(malformed)?;
@@ -69,7 +69,7 @@ fn whole(ask: &Ask, target: &Target<'_>, parts: Vec<(Vectors, Said)>) -> Result<
     })
 }
 
-/// The form that the client wants.
+/// Returns the vector form that the client requests.
 fn wanted(embed: &Embed) -> Wanted {
     if embed.base64 { Wanted::Base64 } else { Wanted::Floats }
 }

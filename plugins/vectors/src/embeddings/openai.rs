@@ -1,5 +1,5 @@
-//! `POST /embeddings` as most engines and hosts speak it: vLLM, SGLang,
-//! llama.cpp, Infinity, TEI and the hosted ones.
+//! Request `POST /embeddings` in the form of most engines and hosts: vLLM, SGLang, llama.cpp, Infinity, TEI and the
+//! hosted ones.
 
 use super::vectors::{Reader, Vectors};
 use super::{parts, task, wanted};
@@ -11,7 +11,7 @@ use penstock_contract::{
     Answer, Ask, Call, Embed, Extra, Fault, FaultKind, Kind, Refusal, Shape, Target, Whole,
 };
 
-/// The shape.
+/// Shape of the OpenAI API.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenAi;
 
@@ -35,7 +35,7 @@ impl Shape for OpenAi {
             let mut body = vec![Bytes::from([br#"{"model":"#, quoted(target.model).as_slice()].concat())];
             body.push(Bytes::from_static(br#","input":"#));
             match ask.fields.get("input") {
-                // What the client wrote is what is sent.
+                // The client's own bytes are sent.
                 Some(field) if embed.verbatim && inputs.len() == all => {
                     body.push(ask.body.slice(field.value.clone()));
                 }
@@ -55,7 +55,7 @@ impl Shape for OpenAi {
     }
 }
 
-/// The members behind the input.
+/// Returns the members after the input.
 fn rest(embed: &Embed, target: &Target<'_>) -> String {
     let mut rest = String::new();
     if target.abilities.accepts("encoding_format") && target.says(Extra::EncodingFormat) {
@@ -69,7 +69,7 @@ fn rest(embed: &Embed, target: &Target<'_>) -> String {
     rest
 }
 
-/// One part of the answer.
+/// Reads one part of the answer.
 fn read(embed: &Embed, count: usize, body: Bytes) -> Result<(Vectors, Said), Fault> {
     let mut reader = Reader::new(wanted(embed), count);
     let mut said = Said::default();

@@ -1,5 +1,5 @@
-//! `POST /embed` of text-embeddings-inference: bare arrays of numbers, and the
-//! tokens in a header. (Its `/v1/embeddings` is the usual shape.)
+//! Request `POST /embed` of text-embeddings-inference: bare arrays of numbers, and the tokens in a header. (Its
+//! `/v1/embeddings` has the OpenAI shape.)
 
 use super::vectors::Reader;
 use super::{parts, task, wanted};
@@ -9,7 +9,7 @@ use crate::text::list;
 use bytes::Bytes;
 use penstock_contract::{Answer, Ask, Call, Fault, FaultKind, Inputs, Kind, Refusal, Shape, Target, Whole};
 
-/// The shape.
+/// Shape of text-embeddings-inference.
 #[derive(Clone, Copy, Debug)]
 pub struct Tei;
 

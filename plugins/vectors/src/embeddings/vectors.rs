@@ -1,5 +1,4 @@
-//! The vectors of one answer: found and, where the form is another, converted
-//! in the same pass.
+//! Vectors of one answer: located and, if the form differs, converted in the same pass.
 
 use crate::cursor::Cursor;
 use crate::floats;
@@ -7,48 +6,48 @@ use bytes::Bytes;
 use penstock_wire::{figures, json};
 use std::ops::Range;
 
-/// Bytes that are set aside at most before they are needed.
+/// Limit on the bytes that are reserved in advance.
 const MOST_AHEAD: usize = 64 << 20;
 
-/// The form of a vector.
+/// Form of a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// An array of numbers.
+    /// Array of numbers.
     Floats,
-    /// A string of base64.
+    /// Base64 string.
     Base64,
 }
 
-/// Where a vector stands.
+/// Location of a vector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
-    /// In the provider's own bytes.
+    /// Range in the provider's own bytes.
     Given(Range<usize>),
-    /// Among those that were converted.
+    /// Range in the converted bytes.
     Made(Range<usize>),
 }
 
-/// One vector, with what stands around it.
+/// Parsed item of the provider's list.
 #[derive(Debug)]
 struct Item {
     place: Place,
     index: Option<usize>,
-    /// Its object is all that the client expects.
+    /// True if its object has all members that the client expects.
     complete: bool,
 }
 
-/// The vectors of one answer, in the order of its inputs.
+/// Vectors of one answer, in the order of its inputs.
 #[derive(Debug)]
 pub(super) struct Vectors {
     given: Bytes,
     made: Bytes,
     items: Vec<Place>,
     dimensions: usize,
-    /// The whole array, where it is what the client expects.
+    /// Range of the provider's array, if it can be sent unchanged.
     untouched: Option<Range<usize>>,
 }
 
-/// Reads vectors one after the other.
+/// Reader that parses vectors one after the other.
 pub(super) struct Reader {
     wanted: Wanted,
     items: Vec<Item>,
@@ -59,7 +58,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// A reader of about so many vectors.
+    /// Creates a reader for about `expected` vectors.
     pub(super) fn new(wanted: Wanted, expected: usize) -> Self {
         Self {
             wanted,
@@ -97,7 +96,7 @@ impl Reader {
         Some(())
     }
 
-    /// Takes one vector, and converts it where it has another form.
+    /// Takes one vector, and converts it if it has another form.
     fn place(&mut self, cursor: &mut Cursor<'_>) -> Option<Place> {
         let at = cursor.at();
         let (taken, count, made) = match (cursor.peek()?, self.wanted) {
@@ -137,10 +136,9 @@ impl Reader {
         Some(Place::Made(start..self.made.len()))
     }
 
-    /// All vectors, each at the place of its input. `array` is where the
-    /// provider's list of items stands.
+    /// Returns all vectors in the order of the inputs. `array` is the range of the provider's list of items.
     ///
-    /// `None` where indices are missing, doubled or out of range.
+    /// `None` if indices are missing, repeated or out of range.
     pub(super) fn finish(self, given: Bytes, array: Range<usize>) -> Option<Vectors> {
         let count = self.items.len();
         let untouched = self
@@ -148,7 +146,7 @@ impl Reader {
             .iter()
             .all(|item| item.complete && matches!(item.place, Place::Given(_)))
             .then_some(array);
-        // A provider that numbers none has them in the order of the inputs.
+        // Without indices, the vectors are in the order of the inputs.
         let numbered = self.items.iter().any(|item| item.index.is_some());
         let mut places: Vec<Option<Place>> = vec![None; count];
         for (position, item) in self.items.into_iter().enumerate() {
@@ -169,12 +167,12 @@ impl Reader {
 }
 
 impl Vectors {
-    /// How many.
+    /// Returns the number of vectors.
     pub(super) fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// The length of each, if there is any.
+    /// Returns the length of each vector, if there is any.
     pub(super) fn dimensions(&self) -> Option<usize> {
         (self.dimensions > 0).then_some(self.dimensions)
     }
@@ -192,7 +190,7 @@ pub(super) fn write(parts: Vec<Vectors>, out: &mut Vec<Bytes>) {
     if let [Vectors { given, untouched: Some(array), .. }] = parts.as_slice() {
         return out.push(given.slice(array.clone()));
     }
-    // The small texts between the vectors lie in one piece of memory.
+    // The small texts between the vectors share one buffer.
     let mut between = Vec::with_capacity(64 * parts.iter().map(Vectors::len).sum::<usize>() + 2);
     let mut pieces: Vec<(Range<usize>, Bytes)> = Vec::new();
     for (index, (part, place)) in

@@ -1,31 +1,31 @@
-//! `{model, query, documents}`: the shape that vLLM, Jina, Cohere, Infinity,
-//! SGLang and llama.cpp share, but for a member or two. Each is a constant here.
+//! Request `{model, query, documents}`: the shape that vLLM, Jina, Cohere, Infinity, SGLang and llama.cpp share, except
+//! for a member or two. Each is a constant here.
 //!
-//! None is asked for `top_n` or for documents: all scores are needed to sort
-//! them, and the documents are here already.
+//! None is asked for `top_n` or for documents: all scores are needed to sort them, and the documents are in the
+//! request.
 
 use super::{parts, read, task};
 use crate::text::{list, quoted};
 use bytes::Bytes;
 use penstock_contract::{Answer, Ask, Call, Extra, Fault, FaultKind, Kind, Refusal, Shape, Target, Whole};
 
-/// A provider of this family.
+/// Provider of this family.
 #[derive(Clone, Copy, Debug)]
 pub struct Listed {
     name: &'static str,
-    /// Members to send besides model, query and documents, with a comma before them.
+    /// Additional members after model, query and documents, with a comma before them.
     extra: &'static str,
 }
 
-/// vLLM, SGLang, llama.cpp: they take nothing more, and send what they like.
+/// vLLM, SGLang, llama.cpp: no additional members; their answers vary.
 pub const VLLM: Listed = Listed { name: "vllm", extra: "" };
-/// Jina.
+/// Jina's API.
 pub const JINA: Listed = Listed { name: "jina", extra: r#","return_documents":false"# };
 /// Cohere, version 1 of its API.
 pub const COHERE_V1: Listed = Listed { name: "cohere_v1", extra: r#","return_documents":false"# };
-/// Cohere, version 2 of its API: it never returns documents and refuses to be asked.
+/// Cohere, version 2 of its API: it never returns documents and refuses the member.
 pub const COHERE_V2: Listed = Listed { name: "cohere_v2", extra: "" };
-/// Infinity.
+/// Infinity's API.
 pub const INFINITY: Listed = Listed { name: "infinity", extra: r#","return_documents":false"# };
 
 impl Shape for Listed {

@@ -1,6 +1,5 @@
-//! Rerank: the parts that every shape shares. Scores are brought to one scale,
-//! sorted and cut here, whatever the provider does; documents are repeated from
-//! the request, so none of them travels back.
+//! Rerank: the parts that every shape shares. Scores are scaled, sorted and cut here, whatever the provider does;
+//! documents are taken from the request, so providers do not return them.
 
 pub(crate) mod listed;
 pub(crate) mod tei;
@@ -12,10 +11,10 @@ use bytes::Bytes;
 use penstock_contract::{Ask, Done, Fault, FaultKind, Finish, Noticed, Rerank, Score, Target, Task, Whole};
 use penstock_wire::figures;
 
-/// How far a probability may be outside 0 to 1 by rounding alone.
+/// Tolerance of a probability outside 0 to 1, for rounding.
 const SLACK: f64 = 1e-3;
 
-/// The task of an ask for rerank. House and room agree on the kind before.
+/// Returns the task of a rerank request. The kind was checked before.
 fn task(ask: &Ask) -> Option<&Rerank> {
     match &ask.task {
         Task::Rerank(rerank) => Some(rerank),
@@ -23,24 +22,23 @@ fn task(ask: &Ask) -> Option<&Rerank> {
     }
 }
 
-/// The documents, as many at a time as the provider takes.
+/// Splits the documents into batches that the provider accepts.
 fn parts<'a>(rerank: &'a Rerank, target: &Target<'_>) -> std::slice::Chunks<'a, Bytes> {
     let all = &rerank.documents;
     all.chunks(target.abilities.max_inputs.unwrap_or(all.len()).max(1))
 }
 
-/// Scores by the place of their document, and what else one answer says.
+/// Scores by document index, with the reported usage of one answer.
 struct Scores {
     raw: Vec<f64>,
     said: Said,
 }
 
-/// Reads an answer: a list of results, bare or in an object, each with an index
-/// and a score.
+/// Reads an answer: a list of results, bare or in an object, each with an index and a score.
 ///
 /// # Errors
-/// `InBand` for an error object; `Malformed` without exactly one number for
-/// each of the `count` documents.
+/// Returns `InBand` for an error object; `Malformed` unless there is exactly one number for each of the `count`
+/// documents.
 fn read(body: &[u8], count: usize) -> Result<Scores, Fault> {
     let mut raw: Vec<Option<f64>> = vec![None; count];
     let mut said = Said::default();
@@ -73,7 +71,7 @@ fn read(body: &[u8], count: usize) -> Result<Scores, Fault> {
     raw.map(|raw| Scores { raw, said }).ok_or_else(|| Fault::new(FaultKind::Malformed))
 }
 
-/// `{"index":…,"relevance_score":…}`, or `score`.
+/// Reads `{"index":…,"relevance_score":…}`, or `score`.
 fn result(cursor: &mut Cursor<'_>) -> Option<(usize, f64)> {
     let (mut index, mut score) = (None, None);
     cursor.object(|key, cursor| {
@@ -88,8 +86,8 @@ fn result(cursor: &mut Cursor<'_>) -> Option<(usize, f64)> {
     index.zip(score.filter(|score| score.is_finite()))
 }
 
-/// A score from 0 to 1. `None`: it is none, so the setting does not fit this
-/// provider; nothing is guessed.
+/// Scales a score to 0 to 1. `None` if it is outside, so that the setting is wrong for this provider; nothing is
+/// guessed.
 fn scaled(raw: f64, score: Score) -> Option<f64> {
     match score {
         Score::AsIs => (-SLACK..=1.0 + SLACK).contains(&raw).then(|| raw.clamp(0.0, 1.0)),
@@ -100,12 +98,12 @@ fn scaled(raw: f64, score: Score) -> Option<f64> {
 /// Joins the parts of an answer and writes it for the client.
 ///
 /// # Errors
-/// Scores that are none.
+/// Returns `Malformed` for invalid scores.
 fn whole(ask: &Ask, target: &Target<'_>, parts: Vec<Scores>) -> Result<Whole, Fault> {
     let malformed = || Fault::new(FaultKind::Malformed);
     let rerank = task(ask).ok_or_else(malformed)?;
     let (raw, said): (Vec<Vec<f64>>, Vec<Said>) = parts.into_iter().map(|part| (part.raw, part.said)).unzip();
-    // Sorted by what the provider said: two logits may give the same sigmoid.
+    // Sorted by the raw scores: two logits may give the same sigmoid.
     let mut order: Vec<(usize, f64)> = raw.into_iter().flatten().enumerate().collect();
     if order.len() != rerank.documents.len() {
         return Err(malformed());

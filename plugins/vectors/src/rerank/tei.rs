@@ -1,5 +1,5 @@
-//! `POST /rerank` of text-embeddings-inference: `texts` instead of documents, a
-//! bare list of scores, and the tokens in a header.
+//! Request `POST /rerank` of text-embeddings-inference: `texts` instead of documents, a bare list of scores, and the
+//! tokens in a header.
 
 use super::{parts, read, task};
 use crate::text::list;
@@ -8,7 +8,7 @@ use penstock_contract::{
     Answer, Ask, Call, Extra, Fault, FaultKind, Kind, Refusal, Score, Shape, Target, Whole,
 };
 
-/// The shape.
+/// Shape of text-embeddings-inference.
 #[derive(Clone, Copy, Debug)]
 pub struct Tei;
 
@@ -31,7 +31,7 @@ impl Shape for Tei {
 
     fn calls(&self, ask: &Ask, target: &Target<'_>) -> Result<Vec<Call>, Refusal> {
         let rerank = task(ask).ok_or_else(|| Refusal::invalid("documents", "documents: expected texts."))?;
-        // It can say either; the sigmoid is taken once, here or there.
+        // It can return either; the sigmoid is applied once, here or there.
         let raw = target.abilities.score == Score::Sigmoid;
         let call = |documents: &[Bytes]| {
             let mut body = vec![Bytes::from_static(br#"{"query":"#), rerank.query.clone()];
