@@ -201,8 +201,8 @@ pub(crate) fn wants_logprobs(ask: &Ask) -> bool {
     ask.dialect == Dialect::Chat && ask.value("logprobs") == Some(b"true")
 }
 
-/// Returns true if a sampling parameter may be sent. The catalogue's list may be empty, and APIs of reasoning models
-/// answer 400 to a parameter that is not on their list.
+/// Returns true if a sampling parameter may be sent: any if the catalogue has no list for the model, otherwise those
+/// on the list, since APIs of reasoning models answer 400 to others.
 pub(crate) fn takes(abilities: &Abilities, name: &str) -> bool {
     abilities.parameters.is_empty() || abilities.accepts(name)
 }
