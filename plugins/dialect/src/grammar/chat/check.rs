@@ -1,4 +1,4 @@
-//! Chunk by chunk.
+//! Rules for each chunk of a chat-completions stream.
 
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ const FINISH: &[&str] = &["stop", "length", "tool_calls", "content_filter"];
 
 type Rule = Result<(), &'static str>;
 
-/// What was seen so far.
+/// State of the stream so far.
 pub(super) struct Check {
     include_usage: bool,
     face: Option<[Value; 3]>,

@@ -1,4 +1,4 @@
-//! The checker takes a good stream and refuses each broken rule.
+//! The checker accepts a valid stream and rejects each violation.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::chat;
@@ -21,7 +21,7 @@ fn finish(word: &str) -> String {
     chunk(&format!(r#"{{"index":0,"delta":{{}},"finish_reason":"{word}"}}"#))
 }
 
-/// The last chunk of a stream whose client did not ask for usage.
+/// Returns the last chunk of a stream without `include_usage`.
 fn last(word: &str) -> String {
     let usage = r#""usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}"#;
     format!(
