@@ -45,7 +45,7 @@ pub fn classify(
             }
             if let Some(at) = history::cut_call(request).filter(|_| status == 500) {
                 let sentence = format!(
-                    "{at}: the arguments are no JSON object, and the model's provider fails over them."
+                    "{at}: the arguments are no JSON object, and the model's provider fails on them."
                 );
                 return Fault::caller(Refusal::invalid(at, sentence));
             }

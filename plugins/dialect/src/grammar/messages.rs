@@ -210,7 +210,7 @@ impl Checker {
         let reason = delta.get("stop_reason").and_then(Value::as_str).unwrap_or_default();
         let sequence = delta.get("stop_sequence").ok_or("no stop_sequence")?;
         match reason {
-            "stop_sequence" => ensure(sequence.is_string(), "which stop sequence?")?,
+            "stop_sequence" => ensure(sequence.is_string(), "stop_sequence is missing")?,
             "end_turn" | "max_tokens" | "tool_use" | "refusal" | "model_context_window_exceeded" => {
                 ensure(sequence.is_null(), "a stop sequence without that reason")?;
             }
@@ -248,7 +248,7 @@ fn keys(object: &Value, expected: &[&str]) -> Check {
     )
 }
 
-/// Checks usage: integers only, all four counts required, because clients sum them.
+/// Checks that usage has all four counts and that they are integers: clients sum them.
 fn usage(usage: Option<&Value>) -> Check {
     let usage = usage.and_then(Value::as_object).ok_or("no usage")?;
     for key in ["input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"] {

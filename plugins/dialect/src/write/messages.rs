@@ -37,7 +37,7 @@ pub struct Writer {
     next: u32,
     open: Option<Block>,
     waiting: VecDeque<Block>,
-    /// Number of blocks removed from `waiting`.
+    /// Number of blocks removed from the buffer.
     waited: usize,
     /// Buffered calls, each with the number of blocks buffered before it.
     calls: Vec<(u32, usize)>,

@@ -43,7 +43,7 @@ struct Call {
     /// Arguments so far as escaped text.
     arguments: Vec<u8>,
     watch: Arguments,
-    /// Number of argument bytes that `watch` has parsed.
+    /// Number of argument bytes parsed so far.
     watched: usize,
 }
 

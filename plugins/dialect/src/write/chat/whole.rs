@@ -42,7 +42,7 @@ pub fn whole(answer: &Answer, face: &Face, choices: Choices) -> Vec<Bytes> {
     vec![Bytes::from(out)]
 }
 
-/// Returns the completion with the facts that the gateway needs for accounting.
+/// Returns the completion with the metadata that the gateway needs.
 #[must_use]
 pub fn plain(answer: &Answer, face: &Face, choices: Choices) -> Whole {
     Whole {
