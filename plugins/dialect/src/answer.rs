@@ -1,4 +1,4 @@
-//! A whole answer, gathered from its events.
+//! Complete answer of a provider, built from its events.
 
 use crate::choices;
 use crate::decode;
@@ -8,23 +8,23 @@ use crate::shape::Shape;
 use bytes::Bytes;
 use penstock_contract::{Ask, Fault, FaultKind, Finish, Measured, Noticed, Stated, Target, Usage};
 
-/// One tool call.
+/// Tool call of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolCall {
-    /// The call's id.
+    /// Id of the call.
     pub id: Text,
-    /// The function's name.
+    /// Name of the function.
     pub name: Text,
-    /// JSON text, escaped once more as a string holds it; may be empty.
+    /// JSON text of the arguments, escaped as in a JSON string; may be empty.
     pub arguments: Vec<Text>,
 }
 
-/// One candidate. Texts are lists of pieces that follow one another.
+/// Choice of an answer. Each text is a list of consecutive fragments.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Candidate {
-    /// Reasoning.
+    /// Reasoning text.
     pub reasoning: Vec<Text>,
-    /// The provider's seal on the reasoning.
+    /// Provider's signature of the reasoning.
     pub signature: Option<Text>,
     /// Text of the answer.
     pub text: Vec<Text>,
@@ -32,16 +32,16 @@ pub struct Candidate {
     pub refusal: Vec<Text>,
     /// Tool calls in order.
     pub tools: Vec<ToolCall>,
-    /// Log probabilities as the provider wrote them, one JSON object a piece.
+    /// Log probabilities as the provider wrote them, one JSON object for each fragment.
     pub logprobs: Vec<Bytes>,
-    /// Why it ended.
+    /// Finish reason.
     pub finish: Option<Finish>,
-    /// The stop sequence that was met.
+    /// Matched stop sequence.
     pub stop_sequence: Option<Text>,
 }
 
 impl Candidate {
-    /// Bytes of generated text: reasoning, answer, tool names and arguments.
+    /// Returns the bytes of generated text: reasoning, answer, tool names and arguments.
     #[must_use]
     pub fn output_bytes(&self) -> usize {
         let length = |texts: &[Text]| texts.iter().map(Text::len).sum::<usize>();
@@ -50,36 +50,36 @@ impl Candidate {
     }
 }
 
-/// A whole answer.
+/// Decoded answer with all its choices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
-    /// The candidates in order.
+    /// Choices in order.
     pub candidates: Vec<Candidate>,
-    /// What it used: the provider's word, completed by the gateway's own count.
+    /// Token usage: the provider's counts, completed by the gateway's estimate.
     pub usage: Option<Usage>,
-    /// What the provider says of it.
+    /// Usage reported by the provider.
     pub stated: Option<Stated>,
-    /// Energy that it measured.
+    /// Energy measured by the provider.
     pub measured: Option<Measured>,
-    /// What it shows of its offer.
+    /// Observations about the behaviour of the offer.
     pub noticed: Noticed,
 }
 
 impl Answer {
-    /// Reads a whole plain answer of a provider, shaped as the ask wants it.
+    /// Decodes a buffered answer of a provider and applies the constraints of the request.
     ///
     /// # Errors
-    /// `Malformed` for what is no answer, `InBand` for an error object,
-    /// `Truncated` where a candidate has no end.
+    /// Returns `Malformed` if the body is no answer, `InBand` for an error object, and `Truncated` if a choice has no
+    /// finish reason.
     pub fn read(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Self, Fault> {
         let (mut events, mut shaped) = (Vec::new(), Vec::new());
         let streamed = decode::is_stream(&body);
         let read = decode::whole(target.dialect, body, target.id, &mut events);
-        // What goes wrong behind the end of a stream does not spoil it.
+        // An error after the end of a stream does not invalidate the answer.
         let read = if streamed { read } else { Ok(read?) };
         let reasoning = read.as_ref().ok().copied().flatten();
         let mut shape = Shape::new(ask, target);
-        // A candidate that nobody asked for: nothing tells what the others are.
+        // Choices that were not requested make the indices of the others unreliable.
         let unknown =
             |event: &Event| event.choice().is_some_and(|choice| choice as usize >= shape.candidates());
         if events.iter().any(unknown) {
@@ -91,7 +91,7 @@ impl Answer {
             shape.push(event, &mut shaped);
         }
         let mut answer = Self::gather(shaped, ask.n);
-        // Clients read the usage of a plain answer without looking whether it is there.
+        // Clients read the usage of a buffered answer without checking that it exists.
         let counted = ask.counted(answer.output_bytes());
         let bounds = sent.bounds(&ask.usage_bounds(target), answer.candidates.len());
         let usage = answer.stated.map(|stated| stated.within(&bounds, &counted));
@@ -107,7 +107,7 @@ impl Answer {
         Ok(answer)
     }
 
-    /// Gathers the events of one answer of `n` candidates; choices beyond are dropped.
+    /// Builds an answer of `n` choices from its events; events of further choices are dropped.
     #[must_use]
     pub fn gather(events: impl IntoIterator<Item = Event>, n: u32) -> Self {
         let mut answer = Self::default();
@@ -154,13 +154,13 @@ impl Answer {
         }
     }
 
-    /// Bytes of generated text: reasoning, answer, tool names and arguments.
+    /// Returns the bytes of generated text: reasoning, answer, tool names and arguments.
     #[must_use]
     pub fn output_bytes(&self) -> usize {
         self.candidates.iter().map(Candidate::output_bytes).sum()
     }
 
-    /// How many choices are whole, where the others were not begun.
+    /// Returns the number of complete choices if all others have not started.
     fn answered(&self) -> Option<u32> {
         choices::answered(self.candidates.iter().map(|one| (one.finish.is_some(), one.output_bytes())))
     }

@@ -1,31 +1,28 @@
-//! Watches a tool's arguments go by and knows at each point whether they are
-//! a whole JSON object, the beginning of one, or something else.
+//! Incremental check of a tool call's arguments: a complete JSON object, the start of one, or something else.
 //!
-//! Three things hang on it: parallel calls that interleave are put in order (the
-//! next block may open when the one before is whole), calls that an engine does not
-//! mark are told apart, and JSON that no client could parse is never passed off as
-//! a success. Nothing is kept but the
-//! nesting and the number or word under way.
+//! It is used to order interleaved parallel calls (the next block may open when the previous one is complete), to
+//! separate calls that an engine does not mark, and to report JSON that no client can parse as an error. Only the open
+//! brackets and the current number or word are stored.
 
 use penstock_wire::json;
 
-/// Deeper arguments count as invalid.
+/// Maximum depth of arguments; deeper ones are invalid.
 const DEPTH: usize = 512;
-/// Longer numbers count as invalid.
+/// Maximum bytes of a number or word; longer ones are invalid.
 pub(crate) const TOKEN: usize = 512;
 
-/// How far the arguments have come.
+/// State of the arguments so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nothing but white space: a call without arguments.
+    /// White space only: a call without arguments.
     Empty,
-    /// Begun and not ended.
+    /// Start of a JSON object.
     Open,
-    /// One JSON object, whole.
+    /// Complete JSON object.
     Whole,
-    /// Not an object so far; [`Arguments::end`] forgives `null` and `""`.
+    /// Text that is no object so far; [`Arguments::end`] accepts `null` and `""`.
     Odd,
-    /// No JSON object can come of it.
+    /// Text that cannot become a JSON object.
     Invalid,
 }
 
@@ -43,7 +40,7 @@ enum Expect {
     Token,
 }
 
-/// The watch.
+/// Incremental parser of arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct Arguments {
     state: State,
@@ -53,17 +50,17 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Before the first fragment.
+    /// Creates a parser before the first fragment.
     pub(crate) fn new() -> Self {
         Self { state: State::Empty, expect: Expect::Value, nest: Vec::new(), token: Vec::new() }
     }
 
-    /// How far they have come.
+    /// Returns the state of the arguments so far.
     pub(crate) fn state(&self) -> State {
         self.state
     }
 
-    /// Takes a fragment, unescaped.
+    /// Parses an unescaped fragment.
     pub(crate) fn push(&mut self, fragment: &str) -> State {
         for byte in fragment.bytes() {
             self.state = match (self.state, byte) {
@@ -88,7 +85,7 @@ impl Arguments {
         self.state
     }
 
-    /// Whether this may stand at the end of an answer that was not cut short.
+    /// Returns true if the arguments are valid at the end of an answer that was not truncated.
     pub(crate) fn end(&self) -> bool {
         match self.state {
             State::Empty | State::Whole => true,
@@ -97,19 +94,19 @@ impl Arguments {
         }
     }
 
-    /// Whether a number or a word is under way.
+    /// Returns true inside a number or a word.
     pub(crate) fn is_in_token(&self) -> bool {
         self.state == State::Open && self.expect == Expect::Token
     }
 
-    /// Whether [`Arguments::closed`] makes an object of this beginning.
+    /// Returns true if [`Arguments::closed`] turns this prefix into an object.
     pub(crate) fn may_close(&self) -> bool {
         self.state == State::Whole
             || self.state == State::Open
                 && match self.expect {
                     Expect::String { key } => !key,
                     Expect::Token => json::value_end(&self.token, 0) == Some(self.token.len()),
-                    // Behind a comma, and not behind a key.
+                    // After a comma, and not after a key.
                     Expect::Value => self.nest.last() == Some(&b'['),
                     Expect::Key | Expect::FirstKeyOrEnd | Expect::FirstValueOrEnd | Expect::CommaOrEnd => {
                         true
@@ -118,7 +115,7 @@ impl Arguments {
                 }
     }
 
-    /// What went by, and that is `beginning`, with its open text and brackets closed.
+    /// Returns `beginning`, the text parsed so far, with its open string and brackets closed.
     pub(crate) fn closed(&self, beginning: &str) -> String {
         let mut whole = match self.expect {
             Expect::String { .. } => format!("{beginning}\""),
@@ -263,7 +260,7 @@ mod tests {
             let (first, second) = text.split_at(cut);
             arguments.push(first);
             arguments.push(second);
-            // The parser also refuses half surrogates and numbers beyond its range; the watch need not.
+            // The parser also rejects lone surrogates and numbers out of range; this check need not.
             prop_assert!(!parsed || arguments.state() == State::Whole);
             prop_assert!(parsed || arguments.state() != State::Whole || text.contains('e') || text.contains("\\u"));
         }

@@ -1,13 +1,13 @@
-//! Several choices of one answer: how many came, what they used, and how answers
-//! that were asked for one by one become one again.
+//! Multiple choices of one answer: missing choices, usage of all choices, and the join of answers that were requested
+//! separately.
 
 use crate::scan;
 use bytes::Bytes;
 use penstock_contract::{Usage, UsageSource};
 use penstock_wire::json;
 
-/// How many choices are whole, of those that are given as (finished, bytes of text), where at least one is and the
-/// others were not begun: the provider gives fewer than it was asked for.
+/// Returns the number of complete choices, given as (finished, bytes of text), if there is at least one and all others
+/// have not started: the provider returns fewer choices than requested.
 pub(crate) fn answered(choices: impl Iterator<Item = (bool, usize)>) -> Option<u32> {
     let (mut whole, mut others) = (0_u32, false);
     for (finished, bytes) in choices {
@@ -20,11 +20,11 @@ pub(crate) fn answered(choices: impl Iterator<Item = (bool, usize)>) -> Option<u
     (whole > 0 && others).then_some(whole)
 }
 
-/// Puts the gateway's own count in the place of usage that is of one choice alone, though there are several with so
-/// many bytes of text; whether it did.
+/// Replaces usage that covers only one of several choices with the gateway's estimate, given the bytes of text of each
+/// choice; returns true if it did.
 ///
-/// Output of less than two thirds of the own count, which is low already, is taken for that of one choice. So is
-/// output of fewer tokens than there are choices with text.
+/// Output below two thirds of the estimate, which is low already, is taken for that of one choice. So is output of
+/// fewer tokens than there are choices with text.
 pub(crate) fn correct(usage: &mut Usage, sizes: &[usize]) -> bool {
     if sizes.len() < 2 || usage.source != UsageSource::Provider {
         return false;
@@ -39,8 +39,8 @@ pub(crate) fn correct(usage: &mut Usage, sizes: &[usize]) -> bool {
     true
 }
 
-/// One completion out of several of one choice each, in their order, with the usage of all; `None` where one has no
-/// list of choices.
+/// Joins completions of one choice each into one completion, in order, with the total usage. Returns `None` if one has
+/// no list of choices.
 #[must_use]
 pub fn join(completions: &[Bytes], usage: &Usage) -> Option<Vec<Bytes>> {
     let first = completions.first()?;
@@ -60,7 +60,7 @@ pub fn join(completions: &[Bytes], usage: &Usage) -> Option<Vec<Bytes>> {
     Some(body)
 }
 
-/// Where the list of choices stands.
+/// Returns the range of the list of choices.
 fn list(completion: &Bytes) -> Option<std::ops::Range<usize>> {
     let members = json::members(completion);
     let mut values = members.filter(|member| completion.get(member.key.clone()) == Some(b"\"choices\""));

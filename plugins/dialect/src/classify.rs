@@ -1,7 +1,7 @@
-//! What a provider's error means: whose fault it is, and what the client may read of it.
+//! Classification of a provider's error: the party at fault, and the message for the client.
 //!
-//! Of a provider's sentence only words are passed on: no address, key or id, and
-//! nothing that stands in the request.
+//! Only plain words of a provider's message are passed on: no address, key or id, and nothing from the texts of the
+//! request.
 
 mod about;
 mod history;
@@ -14,18 +14,16 @@ use about::About;
 use penstock_contract::{Code, Dialect, Extras, Fault, FaultKind, Refusal};
 use std::time::Duration;
 
-/// No provider is left alone for longer than this on its own word.
+/// Maximum accepted `Retry-After` of a provider, in seconds.
 const MAX_REST: u64 = 3600;
 
-/// Reads a provider's error answer: its status, its `Retry-After` in seconds
-/// (whoever has a clock makes them of a date), its body, the window that the
-/// catalogue gives for the model (0 if unknown), and the request that it is to.
+/// Classifies a provider's error response by its status, its `Retry-After` in seconds (the caller converts a date), its
+/// body, the model's context window in the catalogue (0 if unknown), and the request.
 ///
-/// 401, 402, 403 and 404 are the operator's affair; 408, 409, 425, 429 and
-/// everything that is no 4xx is the provider's; any other 4xx is the caller's,
-/// most exactly for a full context window and for refused content. So is a 5xx
-/// whose text is about the length of the input or about a history that the
-/// engine cannot read, and a 500 to a history with a call that was cut short.
+/// 401, 402, 403 and 404 are errors of the operator; 408, 409, 425, 429 and everything but 4xx are errors of the
+/// provider; any other 4xx is a client error, with a specific code for a full context window and for refused content.
+/// Client errors are also a 500 to 503 whose text is about the length of the input or about a history that the engine
+/// cannot read, and a 500 to a history with a truncated tool call.
 #[must_use]
 pub fn classify(
     _provider: Dialect,
@@ -47,7 +45,7 @@ pub fn classify(
             }
             if let Some(at) = history::cut_call(request).filter(|_| status == 500) {
                 let sentence = format!(
-                    "{at}: the arguments are no JSON object, and the model's provider fails over them."
+                    "{at}: the arguments are no JSON object, and the model's provider fails on them."
                 );
                 return Fault::caller(Refusal::invalid(at, sentence));
             }
@@ -58,7 +56,7 @@ pub fn classify(
     Fault { retry_after: retry_after.and_then(seconds), ..Fault::new(kind) }
 }
 
-/// A fault of the caller, in the provider's eyes.
+/// Returns the client error of a response.
 fn callers(about: &About, status: u16, body: &[u8], model_window: u64, request: &[u8]) -> Fault {
     let mut refusal = refusal(about, model_window);
     let too_large = status == 413 && refusal.message == NOT_ACCEPTED;
@@ -76,11 +74,11 @@ fn callers(about: &About, status: u16, body: &[u8], model_window: u64, request: 
     Fault { room: room(about, model_window), max_output, named, ..Fault::caller(refusal) }
 }
 
-/// What is said of a refusal for which no exact words are known.
+/// Error message if nothing more specific is known.
 const NOT_ACCEPTED: &str = "The model's provider does not accept this request.";
 
-/// Reads an error object that came inside a good answer. It is the caller's
-/// fault only where it speaks of the window or of the content.
+/// Classifies an error object inside a successful response. It is a client error only if it is about the context window
+/// or refused content.
 pub(crate) fn in_band(body: &[u8]) -> Fault {
     let about = About::read(body);
     if about.window_is_full() || about.content_is_refused() {
@@ -90,7 +88,7 @@ pub(crate) fn in_band(body: &[u8]) -> Fault {
     }
 }
 
-/// What the window leaves for the answer, where the input fits and it is the answer that does not.
+/// Returns the tokens of the context window left for the answer, if the input fits and the requested answer does not.
 fn room(about: &About, model_window: u64) -> Option<u64> {
     if about.content_is_refused() || !about.window_is_full() || about.is_of_the_input() {
         return None;
@@ -125,7 +123,7 @@ fn refusal(about: &About, model_window: u64) -> Refusal {
     }
 }
 
-/// Whole or broken seconds, rounded up.
+/// Parses a number of seconds, rounded up.
 fn seconds(retry_after: &str) -> Option<Duration> {
     let (whole, part) = retry_after.trim().split_once('.').unwrap_or((retry_after.trim(), ""));
     let whole: u64 = whole.parse().ok()?;

@@ -1,19 +1,19 @@
-//! How much a chat client wants the model to think, in whichever of the words of vendors and engines it says so.
+//! Reasoning effort of a chat request, in the parameters of all supported vendors and engines.
 
 use crate::scan;
 use penstock_contract::Ask;
 use penstock_wire::json;
 
-/// What was asked for.
+/// Requested reasoning effort.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Effort {
-    /// Thinking is to be on or off; `None` where neither is said.
+    /// True to enable reasoning, false to disable it; `None` if not specified.
     pub(crate) switch: Option<bool>,
-    /// How hard it is to think.
+    /// Requested effort level.
     pub(crate) level: Option<Level>,
 }
 
-/// A level of effort, as messages providers know it.
+/// Effort level, as messages providers define it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
     Low,
@@ -23,12 +23,12 @@ pub(crate) enum Level {
     Max,
 }
 
-/// Thinking budgets from here on are more than low, and more than medium.
+/// Minimum thinking budget of the medium level and of the high level, in tokens.
 const MEDIUM_FROM: u64 = 2_000;
 const HIGH_FROM: u64 = 8_000;
 
 impl Level {
-    /// The word of messages providers.
+    /// Returns the level's name for messages providers.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Low => "low",
@@ -39,7 +39,7 @@ impl Level {
         }
     }
 
-    /// The word of chat providers, who know three.
+    /// Returns the level's name for chat providers, which have three.
     pub(crate) const fn chat_word(self) -> &'static str {
         match self {
             Self::Low => "low",
@@ -58,7 +58,7 @@ impl Level {
 }
 
 impl Effort {
-    /// Reads an ask of the chat dialect. `reasoning_effort` counts before the words of others.
+    /// Reads the effort of a chat request. `reasoning_effort` has precedence over the parameters of other vendors.
     pub(crate) fn of(ask: &Ask) -> Self {
         let of = |name, read: fn(&[u8]) -> Self| {
             ask.value(name).map(read).filter(|effort| *effort != Self::default())
@@ -93,7 +93,7 @@ fn boolean(value: &[u8]) -> Option<bool> {
     }
 }
 
-/// `reasoning_effort`, or `effort` of `reasoning`.
+/// Parses `reasoning_effort`, or `effort` of `reasoning`.
 pub(crate) fn word(value: &[u8]) -> Effort {
     let level = match scan::string(value).unwrap_or_default().as_ref() {
         "none" => return switch(Some(false)),
@@ -107,7 +107,7 @@ pub(crate) fn word(value: &[u8]) -> Effort {
     Effort { switch: None, level: Some(level) }
 }
 
-/// `{"effort":…}`, `{"enabled":…}` or `{"max_tokens":…}`.
+/// Parses `{"effort":…}`, `{"enabled":…}` or `{"max_tokens":…}`.
 fn reasoning(value: &[u8]) -> Effort {
     let effort = scan::member(value, "effort").map(word).unwrap_or_default();
     if effort != Effort::default() {
@@ -117,7 +117,7 @@ fn reasoning(value: &[u8]) -> Effort {
     switch(scan::member(value, "enabled").and_then(boolean)).with_budget(budget)
 }
 
-/// `{"type":"enabled","budget_tokens":…}`, or a boolean.
+/// Parses `{"type":"enabled","budget_tokens":…}`, or a boolean.
 fn thinking(value: &[u8]) -> Effort {
     let kind = scan::member(value, "type").unwrap_or_default();
     let on = match () {
@@ -128,7 +128,7 @@ fn thinking(value: &[u8]) -> Effort {
     switch(on).with_budget(scan::member(value, "budget_tokens"))
 }
 
-/// `chat_template_kwargs`, in the words of the templates of Qwen, GLM, DeepSeek and Granite.
+/// Parses `chat_template_kwargs`, for the templates of Qwen, GLM, DeepSeek and Granite.
 fn template(value: &[u8]) -> Effort {
     let says = |name| scan::member(value, name).and_then(boolean);
     let level = scan::member(value, "reasoning_effort").map(word).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What an answer says, in neither dialect.
+//! Events of an answer, independent of the dialect.
 
 use bytes::Bytes;
 use penstock_contract::{Finish, Measured, Stated};
@@ -6,84 +6,82 @@ use penstock_wire::json::{self, Inside};
 use std::borrow::Cow;
 use std::fmt;
 
-/// One thing that a provider said.
+/// Event of an answer, as a decoder returns it.
 ///
-/// Decoders promise: `choice` is a small number; a tool's number counts from 0
-/// within its choice in order of appearance; its [`Event::ToolStart`] comes
-/// before its arguments, with a name and an id that are not empty; a text is
-/// empty only beside log probabilities or a signature. Engines may say of each
-/// chunk that it is the last: the last [`Event::Finish`] of a choice counts, and
-/// content may follow one.
+/// Decoders guarantee: `choice` is a small number; the number of a tool call counts from 0 within its choice in order
+/// of appearance; its [`Event::ToolStart`] precedes its arguments and has a name and an id that are not empty; a text
+/// is empty only with log probabilities or a signature. Engines may mark each chunk as the last: the last
+/// [`Event::Finish`] of a choice counts, and content may follow a finish.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// The provider began to answer. Carries nothing: ids and names are ours.
+    /// Start of the provider's answer, without data: ids and names are the gateway's.
     Start,
-    /// Reasoning. A signature may come with it, or after it with empty text.
+    /// Reasoning text. A signature may come with the text, or afterwards with empty text.
     Reasoning {
-        /// Candidate, from 0.
+        /// Index of the choice, from 0.
         choice: u32,
-        /// What was added.
+        /// Text to append.
         text: Text,
-        /// The provider's seal on the block of reasoning that ends here.
+        /// Provider's signature of the reasoning block that ends here.
         signature: Option<Text>,
     },
     /// Text of the answer.
     Text {
-        /// Candidate, from 0.
+        /// Index of the choice, from 0.
         choice: u32,
-        /// What was added.
+        /// Text to append.
         text: Text,
-        /// `choices[].logprobs` as the provider wrote it: a JSON object.
+        /// JSON object `choices[].logprobs` as the provider wrote it.
         logprobs: Option<Bytes>,
     },
     /// Text that declines to answer.
     Refusal {
-        /// Candidate, from 0.
+        /// Index of the choice, from 0.
         choice: u32,
-        /// What was added.
+        /// Text to append.
         text: Text,
     },
-    /// A tool call begins.
+    /// Start of a tool call.
     ToolStart {
-        /// Candidate, from 0.
+        /// Index of the choice, from 0.
         choice: u32,
-        /// Number of the call within the candidate, from 0, without gaps.
+        /// Number of the call within the choice, from 0, without gaps.
         tool: u32,
-        /// The call's id.
+        /// Id of the call.
         id: Text,
-        /// The function's name.
+        /// Name of the function.
         name: Text,
     },
-    /// More of a tool call's arguments; all of them together are JSON text.
+    /// Fragment of a tool call's arguments; all fragments together are JSON text.
     ToolArguments {
-        /// Candidate, from 0.
+        /// Index of the choice, from 0.
         choice: u32,
         /// Number of the call.
         tool: u32,
-        /// What was added.
+        /// Text to append.
         fragment: Text,
     },
-    /// A candidate is complete, unless more of it follows.
+    /// End of a choice, unless more of it follows.
     Finish {
-        /// Candidate, from 0.
+        /// Index of the choice, from 0.
         choice: u32,
-        /// Why.
+        /// Finish reason.
         reason: Finish,
-        /// The stop sequence that was met, if the provider tells.
+        /// Matched stop sequence, if the provider reports it.
         stop_sequence: Option<Text>,
     },
-    /// What was used so far; a later word replaces its half.
+    /// Usage so far; a later event replaces the counts that it contains.
     Usage(Stated),
-    /// Energy that the provider measured.
+    /// Energy measured by the provider.
     Energy(Measured),
-    /// A sign of life.
+    /// Keepalive event.
     Ping,
-    /// The provider's last word (`[DONE]`, `message_stop`).
+    /// Last event of the provider (`[DONE]`, `message_stop`).
     End,
 }
 
 impl Event {
-    /// The candidate it belongs to.
+    /// Returns the index of the event's choice.
     #[must_use]
     pub const fn choice(&self) -> Option<u32> {
         match self {
@@ -97,7 +95,7 @@ impl Event {
         }
     }
 
-    /// Bytes of generated text.
+    /// Returns the bytes of generated text.
     #[must_use]
     pub fn generated(&self) -> usize {
         match self {
@@ -110,7 +108,7 @@ impl Event {
         }
     }
 
-    /// Whether it is a content token: with the first one an answer is committed.
+    /// Returns true if the event has content: the first such event commits the answer.
     #[must_use]
     pub const fn is_content(&self) -> bool {
         matches!(
@@ -124,17 +122,17 @@ impl Event {
     }
 }
 
-/// Text as it stands between the quotes of a JSON string: valid UTF-8, valid
-/// escapes, no half of a surrogate pair. It can be put between quotes as it is.
+/// Body of a JSON string, without its quotes: valid UTF-8 with valid escapes and without lone surrogates. It can be
+/// written between quotes unchanged.
 #[derive(Clone)]
 pub struct Text {
     escaped: Bytes,
-    /// Nothing is escaped: the bytes are the text.
+    /// True if the text has no escapes: the bytes are the text.
     plain: bool,
 }
 
 impl Text {
-    /// Takes what stands between the quotes of a JSON string, if that is sound.
+    /// Returns the body of a JSON string as text, or `None` if the body is invalid.
     #[must_use]
     pub fn from_json(escaped: Bytes) -> Option<Self> {
         let plain = match json::inside(&escaped) {
@@ -145,7 +143,7 @@ impl Text {
         Some(Self { escaped, plain })
     }
 
-    /// From plain text.
+    /// Escapes plain text.
     #[must_use]
     pub fn new(text: &str) -> Self {
         let mut escaped = Vec::with_capacity(text.len());
@@ -153,31 +151,31 @@ impl Text {
         Self { plain: escaped.len() == text.len(), escaped: Bytes::from(escaped) }
     }
 
-    /// The escaped bytes, to be put between quotes.
+    /// Returns the escaped bytes, without quotes.
     #[must_use]
     pub fn escaped(&self) -> &[u8] {
         &self.escaped
     }
 
-    /// The escaped bytes, shared.
+    /// Returns the escaped bytes, shared.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         self.escaped.clone()
     }
 
-    /// The text itself; borrowed where nothing was escaped.
+    /// Returns the unescaped text, borrowed if there are no escapes.
     #[must_use]
     pub fn decoded(&self) -> Cow<'_, str> {
         json::unescape(&self.escaped).unwrap_or_default()
     }
 
-    /// Bytes of the text itself.
+    /// Returns the bytes of the unescaped text.
     #[must_use]
     pub fn len(&self) -> usize {
         if self.plain { self.escaped.len() } else { self.decoded().len() }
     }
 
-    /// No text at all.
+    /// Returns true if the text is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.escaped.is_empty()
@@ -200,7 +198,7 @@ impl Eq for Text {}
 
 impl fmt::Debug for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Prompts and answers do not belong into logs, not even by accident.
+        // Prompts and answers must never appear in logs.
         write!(f, "Text({} bytes)", self.escaped.len())
     }
 }

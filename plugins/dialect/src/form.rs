@@ -1,7 +1,7 @@
-//! Form of an answer that an engine enforces: a schema, a pattern, a choice or a grammar.
+//! Constraint on the output that an engine enforces: a schema, a pattern, a choice or a grammar.
 //!
-//! vLLM calls each `guided_…`, and since its newer versions a member of `structured_outputs`; a JSON schema is the
-//! same ability as `response_format` of type `json_schema`. An offer that lists one of the words is sent that one,
+//! vLLM names these members `guided_…`, and newer versions accept them in `structured_outputs`; a JSON schema is
+//! equivalent to `response_format` of type `json_schema`. An offer that lists one of the names is sent that name,
 //! whichever the client used.
 
 use crate::parameters;
@@ -11,7 +11,7 @@ use penstock_contract::{Abilities, Ask, Refusal};
 use penstock_wire::json;
 use std::borrow::Cow;
 
-/// A member of `structured_outputs`, and the older name of the same.
+/// Member of `structured_outputs` with its older name.
 struct Word {
     key: &'static str,
     older: &'static str,
@@ -23,7 +23,7 @@ const WORDS: [Word; 4] = [
     Word { key: "choice", older: "guided_choice" },
     Word { key: "grammar", older: "guided_grammar" },
 ];
-/// Members of `structured_outputs` that constrain nothing by themselves.
+/// Members of `structured_outputs` that are options and no constraints.
 const DETAILS: [&str; 5] = [
     "disable_fallback",
     "disable_any_whitespace",
@@ -33,7 +33,7 @@ const DETAILS: [&str; 5] = [
 ];
 const NEWER: &str = "structured_outputs";
 
-/// Whether an offer takes a JSON schema for its answers, in any of the words for it.
+/// Returns true if an offer accepts a JSON schema for its output, under any of its names.
 #[must_use]
 pub fn takes_json_schema(abilities: &Abilities) -> bool {
     ["response_format", "structured_outputs", "guided_json", "json_schema"]
@@ -41,28 +41,28 @@ pub fn takes_json_schema(abilities: &Abilities) -> bool {
         .any(|name| abilities.accepts(name))
 }
 
-/// Whether a member is one of these forms, which [`write`] says.
+/// Returns true if a member is a constraint that [`write`] translates.
 pub(crate) fn is_form(name: &str) -> bool {
     name == NEWER || WORDS.iter().any(|word| word.older == name)
 }
 
-/// What a request asks for, in the words that an offer takes.
+/// Constraints of a request under the names that an offer accepts.
 #[derive(Default)]
 struct Said<'a> {
-    /// Members for the body, as they are.
+    /// Members of the request body, with unchanged values.
     members: Vec<(&'static str, &'a [u8])>,
     /// Members of `structured_outputs`.
     newer: Vec<(&'static str, &'a [u8])>,
-    /// A schema for `response_format`.
+    /// JSON schema for `response_format`.
     schema: Option<Cow<'a, [u8]>>,
-    /// `response_format` of any object.
+    /// True if `response_format` must request any JSON object.
     object: bool,
 }
 
-/// Writes the forms of a chat request for a chat provider, each with a comma before it.
+/// Writes the constraints of a chat request for a chat provider, each after a comma.
 ///
 /// # Errors
-/// `Unsupported` for a form that the offer does not take; `InvalidRequest` for a schema that is none.
+/// Returns `Unsupported` for a constraint that the offer does not accept, and `InvalidRequest` for an invalid schema.
 pub(crate) fn write(ask: &Ask, abilities: &Abilities, out: &mut Pieces<'_>) -> Result<(), Refusal> {
     let Some(said) = read(ask, abilities)? else { return Ok(()) };
     for (name, value) in &said.members {
@@ -90,17 +90,17 @@ pub(crate) fn write(ask: &Ask, abilities: &Abilities, out: &mut Pieces<'_>) -> R
     Ok(())
 }
 
-/// The schema of a chat request in the words of engines, for a provider that has one word for it.
+/// Returns the JSON schema of a chat request, for a provider that accepts no other constraint.
 ///
 /// # Errors
-/// `Unsupported` for any other form.
+/// Returns `Unsupported` for any other constraint.
 pub(crate) fn schema(ask: &Ask) -> Result<Option<Cow<'_, [u8]>>, Refusal> {
     let only = Abilities { parameters: vec!["response_format".into()], ..Abilities::default() };
     let Some(said) = read(ask, &only)? else { return Ok(None) };
     Ok(said.schema.or_else(|| said.object.then_some(Cow::Borrowed(ANY_OBJECT))))
 }
 
-/// The schema of any object.
+/// JSON schema of any object.
 pub(crate) const ANY_OBJECT: &[u8] = br#"{"type":"object"}"#;
 
 fn read<'a>(ask: &'a Ask, abilities: &Abilities) -> Result<Option<Said<'a>>, Refusal> {
@@ -126,14 +126,14 @@ fn read<'a>(ask: &'a Ask, abilities: &Abilities) -> Result<Option<Said<'a>>, Ref
     Ok(said)
 }
 
-/// A member that asks for something.
+/// Returns the value of a member, if it has an effect.
 fn asked<'a>(ask: &'a Ask, name: &str) -> Option<&'a [u8]> {
     let value = ask.value(name)?;
     parameters::parameter(name)?.asks(value).then_some(value)
 }
 
 impl<'a> Said<'a> {
-    /// Says a word of the engine as `response_format`, if it is a schema and the offer takes that.
+    /// Sets a constraint as `response_format`, if it is a schema and the offer accepts that.
     fn as_format(
         &mut self,
         ask: &Ask,
@@ -150,7 +150,7 @@ impl<'a> Said<'a> {
         Ok(())
     }
 
-    /// Says the members of `structured_outputs` where the offer does not know that word, or beside older ones.
+    /// Translates the members of `structured_outputs` if the offer does not accept it, or if older members exist too.
     fn newer_in_other_words(
         &mut self,
         ask: &Ask,
@@ -179,13 +179,13 @@ impl<'a> Said<'a> {
     }
 }
 
-/// Whether `response_format` asks for a form already.
+/// Returns true if the request has a `response_format` other than text.
 fn has_format(ask: &Ask) -> bool {
     let kind = ask.value("response_format").and_then(|format| scan::member(format, "type"));
     kind.is_some_and(|kind| !json::is_string(kind, "text"))
 }
 
-/// A schema, which engines take as a string as well.
+/// Returns a JSON schema, which engines also accept as a string.
 fn object<'a>(value: &'a [u8], path: &str) -> Result<Cow<'a, [u8]>, Refusal> {
     let none =
         || Refusal::invalid(path, format!("`{path}` must be a JSON schema: an object, or a string of one."));

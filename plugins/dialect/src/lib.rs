@@ -1,15 +1,13 @@
-//! The dialects: what a client said becomes what a provider understands, and
-//! the provider's answer becomes what the client's libraries read.
+//! Translation between the API dialects of clients and of providers, in both directions.
 //!
-//! A pair of dialects is a [`Translator`]. Requests are rewritten in place, as
-//! pieces of the client's own bytes. Answers pass through one neutral list of
-//! [`event::Event`]s: a [`decode::Decoder`] per provider dialect makes them, a
-//! [`write::Writer`] per client dialect speaks them, and one reply between the
-//! two holds, counts, compares and rescues. Text stays escaped as it came, so
-//! nothing is parsed and written again.
+//! A pair of dialects is a [`Translator`]. Request bodies are rewritten as slices of the client's own bytes plus new
+//! text. Answers pass through one neutral list of [`event::Event`]s: a [`decode::Decoder`] for each provider dialect
+//! produces them, a [`write::Writer`] for each client dialect serializes them, and one stream translator between the
+//! two buffers and counts them, compares them with delivered text and handles a rescue. Strings keep their JSON
+//! escapes, so that they are not unescaped and escaped again.
 //!
-//! To add a pair: a folder `src/<client>_<provider>/` with its row, a line in [`TRANSLATORS`],
-//! and golden cases in `testdata/<client>_<provider>/`.
+//! To add a pair: add a folder `src/<client>_<provider>/` with its definition, a line in [`TRANSLATORS`], and golden
+//! cases in `testdata/<client>_<provider>/`.
 
 pub mod decode;
 pub mod event;
@@ -47,11 +45,11 @@ pub use shape::Shape;
 
 use penstock_contract::{Dialect, Translator};
 
-/// Every pair of dialects that is spoken.
+/// Translators of all supported pairs of dialects.
 pub const TRANSLATORS: &[&dyn Translator] =
     &[&chat_chat::PAIR, &chat_messages::PAIR, &messages_chat::PAIR, &messages_messages::PAIR];
 
-/// The translator from a client's dialect to a provider's and back.
+/// Returns the translator from a client's dialect to a provider's dialect and back.
 #[must_use]
 pub fn translator(client: Dialect, provider: Dialect) -> Option<&'static dyn Translator> {
     TRANSLATORS.iter().copied().find(|pair| pair.client() == client && pair.provider() == provider)

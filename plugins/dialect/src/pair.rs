@@ -1,26 +1,25 @@
-//! A pair of dialects as what it does: a row of functions, so that a pair says
-//! only what is its own.
+//! Definition of a pair of dialects: a table of functions, so that a pair contains only its own code.
 
 use crate::answer::Answer;
 use crate::write::{self, Face};
 use bytes::Bytes;
 use penstock_contract::{Ask, Dialect, Fault, Refusal, Reply, Target, Translator, Whole};
 
-/// The body for a provider, in pieces.
+/// Function that builds the request body for a provider, as segments.
 type Request = fn(&Ask, &Target<'_>, Option<&str>) -> Result<Vec<Bytes>, Refusal>;
 
-/// A client's dialect and a provider's.
+/// Translator between a client dialect and a provider dialect.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair {
     pub(crate) client: Dialect,
     pub(crate) provider: Dialect,
-    /// Below the provider's base URL.
+    /// Path below the provider's base URL.
     pub(crate) path: &'static str,
-    /// The provider's body; with what was delivered, the one that asks to continue it.
+    /// Builder of the request body; with delivered text, of the request to continue it.
     pub(crate) request: Request,
-    /// A plain answer, for the client.
+    /// Translator of a buffered answer.
     pub(crate) whole: fn(&Ask, &Target<'_>, Bytes) -> Result<Whole, Fault>,
-    /// A streamed one.
+    /// Constructor of the translation of a streamed answer.
     pub(crate) reply: fn(&Ask, &Target<'_>) -> Box<dyn Reply>,
 }
 
@@ -54,23 +53,23 @@ impl Translator for Pair {
     }
 }
 
-/// A plain answer of any provider, in the chat dialect.
+/// Translates a buffered answer of any provider to the chat dialect.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns the error of an answer that cannot be decoded.
 pub(crate) fn chat_whole(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole, Fault> {
     let answer = Answer::read(ask, target, body)?;
     Ok(write::chat::plain(&answer, &Face::of(target), target.adjust.choices))
 }
 
-/// A stream of any provider, in the chat dialect.
+/// Creates a translation of a stream of any provider to the chat dialect.
 pub(crate) fn chat_reply(ask: &Ask, target: &Target<'_>) -> Box<dyn Reply> {
     let choices = target.adjust.choices;
     let writer = write::chat::Writer::new(&Face::of(target), ask.n, ask.include_usage, choices);
     crate::reply(ask, target, writer)
 }
 
-/// A stream of any provider, in the messages dialect.
+/// Creates a translation of a stream of any provider to the messages dialect.
 pub(crate) fn messages_reply(ask: &Ask, target: &Target<'_>) -> Box<dyn Reply> {
     crate::reply(ask, target, write::messages::Writer::new(write::messages::Manner::of(ask, target)))
 }

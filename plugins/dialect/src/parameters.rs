@@ -1,8 +1,8 @@
-//! Parameters of engines beyond the dialects: what each does to the answer, and so what happens to it.
+//! Engine parameters beyond the dialects, by their effect on the answer:
 //!
-//! - What *constrains* the answer reaches the engine, or the request is refused with its name.
-//! - What *tunes* sampling reaches the engine where the catalogue lists it, else it is dropped.
-//! - What is *private* to a caller or an engine is dropped.
+//! - A *constraint* is sent to the engine, or the request is refused with the name of the parameter.
+//! - A *tuning* parameter is sent to the engine if the catalogue lists it, and dropped otherwise.
+//! - A *private* parameter of a caller or an engine is dropped.
 //!
 //! Names in `supported_parameters` are checked against [`is_known`].
 
@@ -10,25 +10,25 @@ use crate::scan;
 use penstock_contract::{Abilities, Refusal};
 use penstock_wire::json;
 
-/// What a parameter does to the answer.
+/// Effect of a parameter on the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Without it the answer would be a wrong one.
+    /// Constraint: an answer without it would be incorrect.
     Constrains,
-    /// Without it the answer is another good one.
+    /// Tuning of sampling: an answer without it is different but valid.
     Tunes,
-    /// Nothing that a client may ask of an engine.
+    /// Private parameter that a client must not set.
     Private,
 }
 
-/// One parameter.
+/// Engine parameter.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// Its name at the top of the body.
+    /// Name of the member at the top level of the body.
     pub name: &'static str,
-    /// What it does.
+    /// Effect on the answer.
     pub effect: Effect,
-    /// A value, as JSON, that asks for nothing, besides `null`, `false`, `0`, `""`, `[]` and `{}`.
+    /// JSON value without effect, besides `null`, `false`, `0`, `""`, `[]` and `{}`.
     pub idle: &'static str,
 }
 
@@ -36,7 +36,7 @@ const fn constrains(name: &'static str) -> Parameter {
     Parameter { name, effect: Effect::Constrains, idle: "null" }
 }
 
-/// A constraint whose default is another value than nothing.
+/// Creates a constraint whose default is another value.
 const fn unless(name: &'static str, idle: &'static str) -> Parameter {
     Parameter { name, effect: Effect::Constrains, idle }
 }
@@ -162,7 +162,7 @@ pub const PARAMETERS: &[Parameter] = &[
     tunes("xtc_threshold"),
 ];
 
-/// Members of the dialects and of the other kinds of requests that `supported_parameters` may list.
+/// Members of the dialects and of other request types that `supported_parameters` may list.
 pub const MEMBERS: &[&str] = &[
     "dimensions",
     "encoding_format",
@@ -202,21 +202,21 @@ pub const MEMBERS: &[&str] = &[
     "user",
 ];
 
-/// The row of a name.
+/// Returns the parameter of this name.
 #[must_use]
 pub fn parameter(name: &str) -> Option<&'static Parameter> {
     let at = PARAMETERS.binary_search_by(|row| row.name.cmp(name)).ok()?;
     PARAMETERS.get(at)
 }
 
-/// Whether `supported_parameters` may list this name.
+/// Returns true if `supported_parameters` may list this name.
 #[must_use]
 pub fn is_known(name: &str) -> bool {
     MEMBERS.binary_search(&name).is_ok() || parameter(name).is_some()
 }
 
 impl Parameter {
-    /// Whether a value asks for something.
+    /// Returns true if a value has an effect.
     pub(crate) fn asks(&self, value: &[u8]) -> bool {
         let hollow = |value: &[u8]| {
             let inside = value.get(1..value.len().saturating_sub(1)).unwrap_or_default();
@@ -224,16 +224,16 @@ impl Parameter {
         };
         let nothing =
             matches!(value, b"null" | b"false") || hollow(value) || scan::decimal(value) == Some(0.0);
-        // `false` is what these are not by default.
+        // `false` is not the default of these parameters.
         let unless = self.idle != "null";
         value != self.idle.as_bytes() && (!nothing || (unless && self.idle == "true" && value == b"false"))
     }
 }
 
-/// Whether an offer is sent this member of a request. Names that are in no table are not.
+/// Returns true if this member of a request must be sent to an offer. Unknown names are not sent.
 ///
 /// # Errors
-/// `Unsupported` for a constraint that the offer does not take.
+/// Returns `Unsupported` for a constraint that the offer does not accept.
 pub(crate) fn passes(abilities: &Abilities, name: &str, value: &[u8]) -> Result<bool, Refusal> {
     let Some(parameter) = parameter(name) else { return Ok(false) };
     match parameter.effect {
@@ -245,7 +245,7 @@ pub(crate) fn passes(abilities: &Abilities, name: &str, value: &[u8]) -> Result<
     }
 }
 
-/// The refusal of a constraint.
+/// Returns the error of an unsupported constraint.
 pub(crate) fn refused(name: &str) -> Refusal {
     Refusal::unsupported(name, format!("This model does not support `{name}`."))
 }

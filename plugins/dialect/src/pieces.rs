@@ -1,16 +1,15 @@
-//! Builds a body from what is new and slices of what was there.
+//! Builder of a request body from new bytes and slices of a source body.
 //!
-//! Long stretches of the source are shared, not copied; short ones are cheaper
-//! to copy than to count. The pieces joined are the body.
+//! Long slices of the source are shared and not copied; for short ones a copy is cheaper than a reference count. The
+//! concatenated segments are the body.
 
 use crate::event::Text;
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// Shorter stretches are copied: a slice costs an atomic count and an entry in
-/// the list of buffers to write.
+/// Minimum bytes of a shared slice: sharing costs an atomic increment and an entry in the list of buffers to write.
 const SHARED_FROM: usize = 2048;
 
-/// A body in the making.
+/// Builder of a body.
 pub(crate) struct Pieces<'a> {
     source: &'a Bytes,
     done: Vec<Bytes>,
@@ -18,22 +17,22 @@ pub(crate) struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    /// An empty body; `source` is what [`Pieces::raw`] shares.
+    /// Creates an empty body; `source` is the buffer that [`Pieces::raw`] shares.
     pub(crate) fn over(source: &'a Bytes) -> Self {
         Self { source, done: Vec::with_capacity(16), fresh: BytesMut::with_capacity(4096) }
     }
 
-    /// Text that is not in the source.
+    /// Appends text that is not in the source.
     pub(crate) fn put(&mut self, text: &str) {
         self.fresh.put_slice(text.as_bytes());
     }
 
-    /// One byte that is not in the source.
+    /// Appends one byte that is not in the source.
     pub(crate) fn byte(&mut self, byte: u8) {
         self.fresh.put_u8(byte);
     }
 
-    /// A whole number.
+    /// Appends an integer in decimal digits.
     pub(crate) fn number(&mut self, number: u64) {
         let mut digits = [0u8; 20];
         let mut at = digits.len();
@@ -51,7 +50,7 @@ impl<'a> Pieces<'a> {
         self.fresh.put_slice(digits.get(at..).unwrap_or_default());
     }
 
-    /// Bytes that may be a stretch of the source; shared if they are and are long.
+    /// Appends bytes, as a shared slice if they are a long part of the source.
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
         if bytes.len() >= SHARED_FROM
             && let Some(shared) = within(self.source, bytes)
@@ -65,20 +64,20 @@ impl<'a> Pieces<'a> {
         self.fresh.put_slice(bytes);
     }
 
-    /// A string with quotes, escaped.
+    /// Appends a JSON string with quotes and escapes.
     pub(crate) fn string(&mut self, text: &str) {
         self.fresh.put_u8(b'"');
         self.fresh.put_slice(Text::new(text).escaped());
         self.fresh.put_u8(b'"');
     }
 
-    /// JSON as the inside of a string: white space between its tokens left out,
-    /// quotes and backslashes escaped. Order and spelling of all else is kept.
+    /// Appends JSON as the body of a JSON string: without white space between tokens, with quotes and backslashes
+    /// escaped. The order and spelling of everything else is retained.
     pub(crate) fn json_in_string(&mut self, json: &[u8]) {
         compact_into(json, &mut self.fresh);
     }
 
-    /// The body.
+    /// Returns the segments of the body.
     pub(crate) fn finish(mut self) -> Vec<Bytes> {
         if !self.fresh.is_empty() {
             self.done.push(self.fresh.freeze());
@@ -87,14 +86,14 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// `part` as a slice of `source`, if that is where it stands.
+/// Returns `part` as a slice of `source`, if it lies in that buffer.
 pub(crate) fn within(source: &Bytes, part: &[u8]) -> Option<Bytes> {
     let start = (part.as_ptr() as usize).checked_sub(source.as_ptr() as usize)?;
     let end = start.checked_add(part.len())?;
     (end <= source.len()).then(|| source.slice(start..end))
 }
 
-/// See [`Pieces::json_in_string`].
+/// Writes JSON as [`Pieces::json_in_string`] does.
 pub(crate) fn compact_into(json: &[u8], out: &mut impl BufMut) {
     let mut rest = json;
     let mut inside = false;
@@ -118,7 +117,7 @@ pub(crate) fn compact_into(json: &[u8], out: &mut impl BufMut) {
                 1
             }
             (true, _) => {
-                // A backslash and what it escapes.
+                // A backslash with the character that it escapes.
                 out.put_slice(br"\\");
                 match rest.get(1) {
                     Some(b'"') => out.put_slice(br#"\""#),

@@ -1,4 +1,4 @@
-//! The pieces joined are the body, and long stretches are not copied.
+//! The concatenated segments are the body, and long slices are not copied.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::*;

@@ -1,11 +1,11 @@
-//! What the client already has, and whether another provider says the same.
+//! Delivered text of an answer, and its comparison with the answer of another provider.
 
 use crate::event::{Event, Text};
 use penstock_wire::json;
 
-/// More than this many bytes are not kept, and such an answer is not rescued.
+/// Maximum bytes of recorded text; a longer answer has no rescue.
 const CAP: usize = 256 << 10;
-/// Fewest bytes that room is made for.
+/// Minimum growth of a buffer, in bytes.
 const STEP: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,16 +16,16 @@ enum Kind {
     Tool(u32),
 }
 
-/// A stretch of one kind. Escaped bytes: decoding waits until it is needed.
+/// Segment of text of one kind. It is unescaped only if needed.
 #[derive(Debug)]
 struct Stretch {
     kind: Kind,
-    /// The function, for a tool call.
+    /// Name of the function, for a tool call.
     name: Option<Text>,
     escaped: Vec<u8>,
 }
 
-/// What was delivered, candidate by candidate.
+/// Record of the delivered text of each choice.
 #[derive(Debug)]
 pub(crate) struct Record {
     reasoning_counts: bool,
@@ -33,7 +33,8 @@ pub(crate) struct Record {
     choices: Vec<Vec<Stretch>>,
 }
 
-/// Grows by a quarter, not by as much again: an answer that goes on for minutes is kept that long.
+/// Appends text and grows the buffer by a quarter instead of doubling it, since an answer may stay in memory for
+/// minutes.
 fn add(escaped: &mut Vec<u8>, text: &[u8]) {
     let room = escaped.capacity() - escaped.len();
     if room < text.len() {
@@ -43,12 +44,12 @@ fn add(escaped: &mut Vec<u8>, text: &[u8]) {
 }
 
 impl Record {
-    /// An empty record of `n` candidates. Reasoning that the client does not see is left out.
+    /// Creates an empty record of `n` choices. Reasoning that the client does not see is not recorded.
     pub(crate) fn new(n: usize, reasoning_counts: bool) -> Self {
         Self { reasoning_counts, size: 0, choices: (0..n).map(|_| Vec::new()).collect() }
     }
 
-    /// Notes what is delivered.
+    /// Records a delivered event.
     pub(crate) fn note(&mut self, event: &Event) {
         let Some((choice, kind, text)) = parts(event) else { return };
         if self.size > CAP || (kind == Kind::Reasoning && !self.reasoning_counts) {
@@ -69,12 +70,12 @@ impl Record {
         }
     }
 
-    /// All that was delivered is here.
+    /// Returns true if the record contains everything that was delivered.
     pub(crate) const fn is_complete(&self) -> bool {
         self.size <= CAP
     }
 
-    /// The text, if there is one candidate and nothing but text.
+    /// Returns the text, if there is one choice with text only.
     pub(crate) fn text(&self) -> Option<String> {
         let [stretches] = self.choices.as_slice() else { return None };
         match stretches.as_slice() {
@@ -85,7 +86,7 @@ impl Record {
         }
     }
 
-    /// A comparison of another provider's answer, from its beginning, with this.
+    /// Creates a matcher that compares the answer of another provider with this record.
     pub(crate) fn compare(&self) -> Option<Comparison> {
         if !self.is_complete() {
             return None;
@@ -113,32 +114,32 @@ struct Expected {
 #[derive(Debug)]
 struct Place {
     expected: Vec<Expected>,
-    /// The stretch that is compared now, and how much of it was said again.
+    /// Index of the segment under comparison; `offset` is the number of matched bytes.
     stretch: Option<usize>,
     offset: usize,
-    /// Everything was said again; what comes is new.
+    /// True if the recorded text has been matched completely; later text is new.
     live: bool,
 }
 
-/// Holds back what the client has.
+/// Matcher that drops the events that the client already has.
 #[derive(Debug)]
 pub(crate) struct Comparison {
     reasoning_counts: bool,
     choices: Vec<Place>,
 }
 
-/// The new answer is not the one that the client has the beginning of.
+/// Error of an answer that differs from the delivered text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Diverged;
 
 impl Comparison {
-    /// What of this event is new to the client.
+    /// Returns the part of the event that is new to the client.
     pub(crate) fn pass(&mut self, event: Event) -> Result<Option<Event>, Diverged> {
         let Some(place) = event.choice().and_then(|choice| self.choices.get_mut(choice as usize)) else {
             return Ok(Some(event));
         };
         let Some((_, kind, _)) = parts(&event) else {
-            // A finish before all of it was said again is another answer.
+            // A finish before the end of the recorded text is another answer.
             return if place.is_through() { Ok(Some(event)) } else { Err(Diverged) };
         };
         if kind == Kind::Reasoning && !self.reasoning_counts {
@@ -173,7 +174,7 @@ impl Place {
         self.live || (self.rest().is_empty() && self.next() == self.expected.len())
     }
 
-    /// What of the stretch under way was not said again yet.
+    /// Returns the unmatched part of the current segment.
     fn rest(&self) -> &str {
         let now = self.stretch.and_then(|now| self.expected.get(now));
         now.and_then(|now| now.text.get(self.offset..)).unwrap_or_default()
@@ -183,7 +184,7 @@ impl Place {
         self.stretch.map_or(0, |now| now + 1)
     }
 
-    /// Begins a stretch; false if it is new to the client.
+    /// Begins a segment; returns false if it is new to the client.
     fn begin(&mut self, kind: Kind, name: Option<&Text>) -> Result<bool, Diverged> {
         if self.live {
             return Ok(false);
@@ -219,7 +220,7 @@ impl Place {
         }
         let more = said.strip_prefix(due).ok_or(Diverged)?;
         if self.next() < self.expected.len() {
-            // It goes on where the first answer had begun something else.
+            // The text continues where the first answer had begun another segment.
             return Err(Diverged);
         }
         let rest = if due.is_empty() { Rest::All } else { Rest::Some(more.to_owned()) };
@@ -239,7 +240,7 @@ fn parts(event: &Event) -> Option<(u32, Kind, &[u8])> {
     })
 }
 
-/// The same event with only this text.
+/// Returns the same event with this text.
 fn remake(event: &Event, text: &str) -> Event {
     let new = Text::new(text);
     let mut event = event.clone();

@@ -1,18 +1,17 @@
-//! Finds values inside proven JSON without deserialising them: a view of the
-//! wire's scanner that hands out slices instead of positions.
+//! Access to values inside validated JSON without deserialization: a view of the wire crate's scanner that returns
+//! slices instead of positions.
 //!
-//! A string found here can be passed on to the other dialect as it stands,
-//! without being unescaped and escaped again.
+//! A string found here can be passed to the other dialect with its escapes unchanged.
 
 use penstock_wire::json;
 use std::borrow::Cow;
 
-/// The elements of `array`; none if it is not an array.
+/// Returns the elements of `array`; none if it is not an array.
 pub(crate) fn elements(array: &[u8]) -> impl Iterator<Item = &[u8]> {
     json::elements(array).map_while(|range| array.get(range))
 }
 
-/// The members of `object`, key and value; none if it is not an object.
+/// Returns the keys and values of `object`; none if it is not an object.
 pub(crate) fn members(object: &[u8]) -> impl Iterator<Item = (Cow<'_, str>, &[u8])> {
     let mut members = json::members(object);
     std::iter::from_fn(move || {
@@ -21,10 +20,10 @@ pub(crate) fn members(object: &[u8]) -> impl Iterator<Item = (Cow<'_, str>, &[u8
     })
 }
 
-/// Walks into values without finding their ends first, so that each byte of a
-/// deeply nested text is looked at once.
+/// Cursor that enters values without first searching for their ends, so that each byte of a deeply nested text is read
+/// once.
 ///
-/// On what is no JSON it jumps to its end: walks stop early and never panic.
+/// On invalid JSON it moves to the end: visits stop early and never panic.
 #[derive(Clone)]
 pub(crate) struct Cursor<'a> {
     json: &'a [u8],
@@ -33,12 +32,12 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Before the value that `json` is.
+    /// Creates a cursor at the start of the value `json`.
     pub(crate) fn new(json: &'a [u8]) -> Self {
         Self { json, at: json::skip_space(json, 0), broken: false }
     }
 
-    /// Everything was walked over, and all of it was JSON.
+    /// Returns true if the cursor has reached the end and all text was valid JSON.
     pub(crate) fn is_whole(&self) -> bool {
         !self.broken && json::skip_space(self.json, self.at) == self.json.len()
     }
@@ -48,22 +47,22 @@ impl<'a> Cursor<'a> {
         self.broken = true;
     }
 
-    /// The first byte of the value that comes.
+    /// Returns the first byte of the next value.
     pub(crate) fn first(&self) -> Option<u8> {
         self.json.get(self.at).copied()
     }
 
-    /// Where it stands.
+    /// Returns the position in bytes.
     pub(crate) const fn at(&self) -> usize {
         self.at
     }
 
-    /// What was walked over since it stood at `start`.
+    /// Returns the text between `start` and the current position.
     pub(crate) fn since(&self, start: usize) -> &'a [u8] {
         self.json.get(start..self.at).unwrap_or_default()
     }
 
-    /// The value that comes; the cursor stands behind it then.
+    /// Returns the next value and moves behind it.
     pub(crate) fn value(&mut self) -> &'a [u8] {
         let start = self.at;
         match json::value_end(self.json, start) {
@@ -78,7 +77,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Visits the elements of the array that comes; what a visit leaves is skipped.
+    /// Visits the elements of the next array; an element that a visit does not read is skipped.
     pub(crate) fn elements<E>(
         &mut self,
         mut visit: impl FnMut(usize, &mut Self) -> Result<(), E>,
@@ -91,7 +90,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Visits the members of the object that comes; what a visit leaves is skipped.
+    /// Visits the members of the next object; a value that a visit does not read is skipped.
     pub(crate) fn members<E>(
         &mut self,
         mut visit: impl FnMut(&str, &mut Self) -> Result<(), E>,
@@ -119,7 +118,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// To the next element or member; false behind the closing bracket.
+    /// Moves to the next element or member; returns false after the closing bracket.
     fn step(&mut self, open: u8, close: u8, first: bool) -> bool {
         self.at = json::skip_space(self.json, self.at);
         let expected = if first { open } else { b',' };
@@ -143,55 +142,54 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// What stands between the quotes of a string, escapes left as they are.
+/// Returns the body of a JSON string without its quotes, with escapes unchanged.
 pub(crate) fn inner(value: &[u8]) -> Option<&[u8]> {
     value.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
 
-/// A string, unescaped.
+/// Returns the value of a string, unescaped.
 pub(crate) fn string(value: &[u8]) -> Option<Cow<'_, str>> {
     json::unescape(inner(value)?)
 }
 
-/// A whole number that is not negative.
+/// Parses a non-negative integer.
 pub(crate) fn number(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-/// A number of any kind.
+/// Parses a number.
 pub(crate) fn decimal(value: &[u8]) -> Option<f64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-/// Whether the value is `null`.
+/// Returns true if the value is `null`.
 pub(crate) fn is_null(value: &[u8]) -> bool {
     value == b"null"
 }
 
-/// Whether the value is an array.
+/// Returns true if the value is an array.
 pub(crate) fn is_array(value: &[u8]) -> bool {
     value.first() == Some(&b'[')
 }
 
-/// Whether the value is an object.
+/// Returns true if the value is an object.
 pub(crate) fn is_object(value: &[u8]) -> bool {
     value.first() == Some(&b'{')
 }
 
-/// The value of one member, `null` counting as absent.
+/// Returns the value of a member; `null` counts as absent.
 pub(crate) fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
     members(object).find(|(key, _)| key == name).map(|(_, value)| value).filter(|value| !is_null(value))
 }
 
-/// Whether `text`, the inside of a JSON string, is white space alone, or nothing.
+/// Returns true if `text`, the body of a JSON string, is empty or white space only.
 pub(crate) fn is_blank(text: &[u8]) -> bool {
     let may_be = |byte: u8| byte == b' ' || byte == b'\\' || byte > 0x7f;
     text.first().is_none_or(|first| may_be(*first))
         && json::unescape_lossy(text).is_some_and(|text| text.trim().is_empty())
 }
 
-/// `text` without white space at its end, where `text` is the inside of a
-/// JSON string: escaped white space (`\n`) counts.
+/// Removes trailing white space from `text`, the body of a JSON string; escaped white space (`\n`) counts.
 pub(crate) fn trim_end(mut text: &[u8]) -> &[u8] {
     loop {
         if let [rest @ .., b' '] = text {

@@ -1,4 +1,4 @@
-//! Values are found where they stand, whatever stands around them.
+//! Values are found in any surrounding JSON.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::*;

@@ -1,23 +1,22 @@
-//! What the client asked for and providers do not always keep, enforced on events:
-//! the number of candidates, log probabilities only where they were asked for, one
-//! tool call at a time, an id of its own for each call, stop sequences beyond what
-//! the provider takes, and finish reasons that fit what was said.
+//! Response constraints that providers do not always respect, enforced on events: the number of choices, log
+//! probabilities only if requested, one tool call at a time, a unique id for each call, stop sequences beyond the
+//! provider's limit, and consistent finish reasons.
 
 use crate::decode::chat::made_up;
 use crate::event::{Event, Text};
 use crate::scan;
 use penstock_contract::{Abilities, Ask, Dialect, EXTRAS, Extra, Finish, Target};
 
-/// Enforces an ask on the events of one provider.
+/// Filter that enforces the constraints of a request on the events of one provider.
 #[derive(Clone, Debug)]
 pub struct Shape {
     parallel_tools: bool,
     logprobs: bool,
-    /// All stop sequences of the ask.
+    /// Stop sequences of the request.
     stop: Vec<String>,
-    /// How many of them the provider was given; the rest are ours to enforce.
+    /// Number of stop sequences sent to the provider; the gateway enforces the rest.
     given: usize,
-    /// Of ids that are made up.
+    /// Seed of generated ids.
     seed: String,
     choices: Vec<Choice>,
 }
@@ -26,28 +25,28 @@ pub struct Shape {
 struct Choice {
     tools: Ids,
     end: End,
-    /// Text that may be the beginning of a stop sequence.
+    /// Text that may be the start of a stop sequence.
     kept: String,
 }
 
-/// How far a candidate is from its end.
+/// State of a choice with respect to its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum End {
-    /// It goes on.
+    /// Choice without a finish reason.
     #[default]
     Open,
-    /// The provider gave this reason; more may follow all the same.
+    /// Choice with this finish reason from the provider; more content may follow.
     Said(Finish),
-    /// A stop sequence that is enforced here was met: what follows is nobody's.
+    /// Choice that ended at a stop sequence enforced here: the rest is dropped.
     Cut,
 }
 
-/// Ids of the calls of a candidate.
+/// Ids of the tool calls of a choice.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ids(Vec<Text>);
 
 impl Shape {
-    /// The rules of an ask at this target.
+    /// Creates the constraints of a request for this target.
     #[must_use]
     pub fn new(ask: &Ask, target: &Target<'_>) -> Self {
         let mut shape = Self {
@@ -62,26 +61,26 @@ impl Shape {
         shape
     }
 
-    /// The same rules for the events of another provider, from the beginning.
+    /// Resets the state for the events of another provider.
     pub fn restart(&mut self, target: &Target<'_>) {
         self.given = given(&self.stop, target).len();
         target.id.clone_into(&mut self.seed);
         self.choices.fill(Choice::default());
     }
 
-    /// The number of candidates.
+    /// Returns the number of choices.
     #[must_use]
     pub fn candidates(&self) -> usize {
         self.choices.len()
     }
 
-    /// Whether log probabilities are in the answer.
+    /// Returns true if the answer contains log probabilities.
     #[must_use]
     pub const fn gives_logprobs(&self) -> bool {
         self.logprobs
     }
 
-    /// Passes one event on: as it is, changed, split, kept back or not at all.
+    /// Applies the constraints to one event and appends the result: unchanged, changed, split, delayed or dropped.
     pub fn push(&mut self, mut event: Event, out: &mut Vec<Event>) {
         let Some(number) = event.choice() else {
             out.push(event);
@@ -120,7 +119,7 @@ impl Shape {
                 let id = choice.tools.own(id, &self.seed, number);
                 out.push(Event::ToolStart { choice: number, tool, id, name });
                 if choice.end == End::Said(Finish::Stop) {
-                    // The reason came before the call that it did not know of.
+                    // The finish reason preceded this call and did not take it into account.
                     choice.end = End::Said(Finish::ToolCalls);
                     out.push(Event::Finish {
                         choice: number,
@@ -144,12 +143,11 @@ impl Shape {
         }
     }
 
-    /// Lets go of the kept text up to the first stop sequence, or up to what
-    /// may still become one.
+    /// Appends the pending text up to the first stop sequence, or up to a partial match of one.
     fn cut(&mut self, number: u32, out: &mut Vec<Event>) {
         let enforced = self.stop.get(self.given..).unwrap_or_default();
         let Some(choice) = self.choices.get_mut(number as usize) else { return };
-        // The earliest one counts; of two at the same place the one listed first.
+        // The earliest match counts; of two at the same position, the first in the list.
         let met = enforced.iter().filter_map(|stop| Some((choice.kept.find(stop.as_str())?, stop)));
         if let Some((at, stop)) = met.min_by_key(|(at, _)| *at) {
             choice.kept.truncate(at);
@@ -160,7 +158,7 @@ impl Shape {
             let stop_sequence = Some(Text::new(stop));
             out.push(Event::Finish { choice: number, reason: Finish::Stop, stop_sequence });
             if self.choices.iter().all(|choice| choice.end != End::Open) {
-                // Nothing that is still generated can reach the client.
+                // No further output can reach the client.
                 out.push(Event::End);
             }
             return;
@@ -175,8 +173,8 @@ impl Shape {
 }
 
 impl Ids {
-    /// The id of the next call, or a made-up one where another call has it: results
-    /// could not say whose they are.
+    /// Returns the id of the next call, or a generated one if another call has the same id: a result could not refer to
+    /// one of them.
     pub(crate) fn own(&mut self, id: Text, seed: &str, choice: u32) -> Text {
         let next = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
         let made_up = (next..).map(|number| Text::new(&made_up(seed, choice, number)));
@@ -191,36 +189,36 @@ impl Ids {
     }
 }
 
-/// The stop sequences that a provider is given; what is beyond is enforced here.
+/// Returns the stop sequences for the provider; the gateway enforces the others.
 pub(crate) fn given<'a>(stop: &'a [String], target: &Target<'_>) -> &'a [String] {
     let taken = if target.says(Extra::Stop) { usize::MAX } else { 0 };
     let most = target.abilities.max_stop.unwrap_or(stop.len()).min(taken);
     stop.get(..most.min(stop.len())).unwrap_or_default()
 }
 
-/// Whether log probabilities are to be in the answer. A bias on tokens needs offers of the same kind and is none.
+/// Returns true if the answer must contain log probabilities. A logit bias requires similar offers but does not count.
 pub(crate) fn wants_logprobs(ask: &Ask) -> bool {
     ask.dialect == Dialect::Chat && ask.value("logprobs") == Some(b"true")
 }
 
-/// Whether a figure of sampling may be said: the catalogue lists what the model takes only where somebody wrote it down,
-/// and APIs of reasoning models answer with 400 to what is not on their list.
+/// Returns true if a sampling parameter may be sent: any if the catalogue has no list for the model, otherwise those
+/// on the list, since APIs of reasoning models answer 400 to others.
 pub(crate) fn takes(abilities: &Abilities, name: &str) -> bool {
     abilities.parameters.is_empty() || abilities.accepts(name)
 }
 
-/// What a chat provider calls the cap on generated tokens: its newer name where the catalogue has that one alone, and
-/// the other name where it refused the first.
+/// Returns the name of the output token limit for a chat provider: the newer name if the catalogue lists only that one,
+/// and the other name if the provider rejected the first.
 pub(crate) fn cap(target: &Target<'_>) -> &'static str {
     let newer = target.abilities.accepts("max_completion_tokens") && !target.abilities.accepts("max_tokens");
     if newer == target.says(Extra::CapName) { "max_completion_tokens" } else { "max_tokens" }
 }
 
-/// What of the preset is said: not what the client says itself, nor what the provider refused.
+/// Returns the preset members to send, without those that the client sets or the provider rejected.
 pub(crate) fn preset<'t>(ask: &'t Ask, target: &'t Target<'_>) -> impl Iterator<Item = (&'t str, &'t [u8])> {
     let preset = target.preset.iter().map(|(name, value)| (&**name, value.as_bytes()));
     preset.filter(|(name, _)| {
-        // A cap may be written and mean none: what was read of it counts.
+        // The limit of a request may mean no limit: its parsed value counts.
         let given = match *name {
             "max_tokens" | "max_completion_tokens" => target.max_tokens.or(ask.max_tokens).is_some(),
             name => ask.value(name).is_some(),
@@ -229,13 +227,13 @@ pub(crate) fn preset<'t>(ask: &'t Ask, target: &'t Target<'_>) -> impl Iterator<
     })
 }
 
-/// A preset's member as one that may be left out.
+/// Returns the optional member that a preset member belongs to.
 fn preset_member(name: &str) -> Option<Extra> {
     EXTRAS.iter().find(|(_, words)| words.first() == Some(&name)).map(|(extra, _)| *extra)
 }
 
-/// A figure of sampling as a provider of the messages dialect takes it, which answers with 400 beyond: its temperature
-/// ends at 1 and not at 2, and where there is no `top_k` it is left out and not -1.
+/// Adjusts a sampling parameter for a messages provider, which answers 400 for values out of range: its temperature is
+/// at most 1 instead of 2, and a `top_k` of -1 is omitted.
 pub(crate) fn sampling<'a>(name: &str, value: &'a [u8]) -> Option<&'a [u8]> {
     let number = scan::decimal(value);
     match name {
@@ -245,7 +243,7 @@ pub(crate) fn sampling<'a>(name: &str, value: &'a [u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// Length of the longest end of `text` that is a proper beginning of `stop`.
+/// Returns the length of the longest suffix of `text` that is a proper prefix of `stop`.
 fn open_end(text: &str, stop: &str) -> usize {
     let beginnings = stop.char_indices().map(|(at, _)| at).filter(|at| *at > 0 && *at <= text.len()).rev();
     beginnings

@@ -1,5 +1,4 @@
-//! Tests only: what the pairs share: asks without an admission room, streams
-//! cut in every way, golden cases.
+//! Test support shared by all pairs: sample requests, streams with every split, golden cases.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use bytes::Bytes;
@@ -8,7 +7,7 @@ use penstock_wire::json;
 use serde_json::Value;
 use std::path::Path;
 
-/// An ask as admission makes it of a canonical body.
+/// Creates a request as admission does from a canonical body.
 pub(crate) fn ask(dialect: Dialect, body: &[u8]) -> Ask {
     let value: Value = serde_json::from_slice(body).unwrap();
     let mut fields = Fields::default();
@@ -53,7 +52,7 @@ pub(crate) fn ask(dialect: Dialect, body: &[u8]) -> Ask {
     }
 }
 
-/// What admission says of the conversation, for lists of messages.
+/// Returns the history features that admission computes, for lists of messages.
 fn said(body: &Value) -> Said {
     let messages = body["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let has =
@@ -68,7 +67,7 @@ fn said(body: &Value) -> Said {
     }
 }
 
-/// Abilities written as JSON: the fields of [`Abilities`] by their names.
+/// Parses capabilities from JSON: the fields of [`Abilities`] by name.
 pub(crate) fn abilities(value: &Value) -> Abilities {
     let flag = |name: &str| value[name] == true;
     Abilities {
@@ -97,7 +96,7 @@ pub(crate) fn abilities(value: &Value) -> Abilities {
     }
 }
 
-/// A target of this dialect.
+/// Creates a target of this dialect.
 pub(crate) fn target(dialect: Dialect, abilities: &Abilities) -> Target<'_> {
     Target {
         model: "engine/model",
@@ -115,7 +114,7 @@ pub(crate) fn target(dialect: Dialect, abilities: &Abilities) -> Target<'_> {
 pub(crate) const OBJECTS: &[u8] =
     br#""environment_impact":{"energy_kwh":0.000012},"billing_cost":{"credits":0.034}"#;
 
-/// How a stream ended.
+/// Outcome of a translated stream.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Run {
     pub(crate) out: Vec<u8>,
@@ -126,7 +125,7 @@ pub(crate) struct Run {
     pub(crate) output_bytes: usize,
 }
 
-/// Feeds pieces to a reply as the house does; before the commit nothing may come out.
+/// Pushes pieces into a reply as the gateway does; asserts that there is no output before the commit.
 pub(crate) fn run<'a>(reply: &mut dyn Reply, pieces: impl IntoIterator<Item = &'a [u8]>) -> Run {
     let mut out = Out::default();
     let mut result = Ok(());
@@ -156,9 +155,8 @@ pub(crate) fn run<'a>(reply: &mut dyn Reply, pieces: impl IntoIterator<Item = &'
     Run { out: out.0.concat(), fault, usage, measured, finish, output_bytes }
 }
 
-/// Runs a stream whole, byte by byte, in pieces of some sizes, and cut in two
-/// (at each place of a short stream, at some hundred of a long one); all must
-/// come to the same.
+/// Runs a stream as one chunk, byte by byte, in chunks of some sizes, and in two chunks (split at each position of a
+/// short stream, at about 400 positions of a long one); asserts that all outcomes are equal.
 pub(crate) fn run_all_ways(new: &dyn Fn() -> Box<dyn Reply>, stream: &[u8]) -> Run {
     let whole = run(&mut *new(), [stream]);
     assert_eq!(run(&mut *new(), stream.chunks(1)), whole, "byte by byte");
@@ -172,7 +170,7 @@ pub(crate) fn run_all_ways(new: &dyn Fn() -> Box<dyn Reply>, stream: &[u8]) -> R
     whole
 }
 
-/// Compares with a golden file, or writes it where `PENSTOCK_BLESS` is set.
+/// Compares output with a golden file, or writes the file if `PENSTOCK_BLESS` is set.
 pub(crate) fn golden(path: &Path, got: &[u8]) {
     if std::env::var_os("PENSTOCK_BLESS").is_some() {
         std::fs::write(path, got).unwrap();

@@ -1,19 +1,18 @@
-//! Tool calls that wait for their results, in a conversation of either dialect.
+//! Pending tool calls of a conversation in either dialect: calls without a result.
 //!
-//! Strict templates and messages providers take a call only if the next turn
-//! answers it, and a result only of such a call. A client's dialect has its own
-//! words for what is wrong then: here it is only found out.
+//! Strict chat templates and messages providers accept a call only if the next message answers it, and a result only
+//! for such a call. This module detects a violation; each client dialect has its own error for it.
 
 use penstock_wire::json;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// The calls of the assistant's last turn that have no result yet, by their ids: a client may send half a million.
-/// `At` says where a call stands.
+/// Tool calls of the last assistant message that have no result, by id: a client may send half a million. `At` is the
+/// type of a call's position.
 pub(crate) struct Waiting<'a, At> {
     calls: HashMap<Cow<'a, str>, Call<At>>,
-    /// Calls so far.
+    /// Number of calls so far.
     number: usize,
 }
 
@@ -22,7 +21,7 @@ struct Call<At> {
     at: At,
 }
 
-/// Ids are the same whatever their escapes are.
+/// Unescapes an id, so that ids with different escapes are equal.
 fn read(id: &[u8]) -> Cow<'_, str> {
     json::unescape_lossy(id).unwrap_or_default()
 }
@@ -38,7 +37,7 @@ impl<'a, At> Waiting<'a, At> {
         self.calls.is_empty()
     }
 
-    /// A call of this id; false if another one that waits has it.
+    /// Adds a call; returns false if another pending call has this id.
     #[must_use]
     pub(crate) fn asked(&mut self, id: &'a [u8], at: At) -> bool {
         match self.calls.entry(read(id)) {
@@ -51,13 +50,13 @@ impl<'a, At> Waiting<'a, At> {
         }
     }
 
-    /// A result for this id; false if no call that waits has it.
+    /// Removes the call with this id; returns false if no pending call has it.
     #[must_use]
     pub(crate) fn answered(&mut self, id: &[u8]) -> bool {
         self.calls.remove(&*read(id)).is_some()
     }
 
-    /// Where the first call without a result stands.
+    /// Returns the position of the first pending call.
     pub(crate) fn first(&self) -> Option<&At> {
         self.calls.values().min_by_key(|call| call.number).map(|call| &call.at)
     }
@@ -67,7 +66,7 @@ impl<'a, At> Waiting<'a, At> {
 mod tests {
     use super::*;
 
-    /// As many as a body holds; were each looked for among all, it would take minutes.
+    /// Calls that fit into one request body; with a linear search for each, the test would take minutes.
     const MANY: usize = 300_000;
 
     #[test]

@@ -1,24 +1,24 @@
-//! What an error body is about: its codes, and words and numbers in its sentence.
+//! Signals in an error body: its codes, and known phrases and numbers in its message.
 
 use super::words::{CAP, CONTENT, EXCESS, FIELDS, HISTORY, LARGEST, LEFT, MEMORY, WINDOW};
 use penstock_contract::Extras;
 use serde_json::Value;
 
-/// Bodies are read up to here.
+/// Maximum bytes read of a body.
 const MAX_BODY: usize = 64 << 10;
 
-/// An error body in lower case.
+/// Signals of an error body, in lower case.
 pub(super) struct About {
-    /// `param`, if it is a plain path.
+    /// Member `param`, if it is a plain path.
     param: Option<String>,
-    /// Sentence, type and code.
+    /// Message, type and code.
     text: String,
     window: Option<u64>,
     input: Option<u64>,
 }
 
 impl About {
-    /// Reads a body: an error object in any of the shapes seen, or plain text.
+    /// Parses a body: an error object in any known format, or plain text.
     pub(super) fn read(body: &[u8]) -> Self {
         let body = body.get(..body.len().min(MAX_BODY)).unwrap_or_default();
         let value: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
@@ -38,18 +38,19 @@ impl About {
         }
     }
 
-    /// The context window is too small for what was asked.
+    /// Returns true if the request does not fit into the context window.
     pub(super) fn window_is_full(&self) -> bool {
         self.overflow().is_some() || self.says(WINDOW)
     }
 
-    /// The same of an engine that failed: it may speak of its window for other reasons.
+    /// Returns true if an engine failed because of the length; a failed engine may mention its window for other
+    /// reasons.
     pub(super) fn failed_for_length(&self) -> bool {
         let about = self.overflow().is_some() || (self.says(WINDOW) && self.says(EXCESS));
         about && !self.says(MEMORY)
     }
 
-    /// An engine failed over a history, or content, that it cannot read.
+    /// Returns true if an engine failed because of a history or content that it cannot read.
     pub(super) fn failed_for_history(&self) -> bool {
         self.says(HISTORY) && !self.says(MEMORY)
     }
@@ -58,8 +59,8 @@ impl About {
         words.iter().any(|word| self.text.contains(word))
     }
 
-    /// The most tokens of an answer that may be asked for, whatever the input: of a sentence about the window it is
-    /// not read.
+    /// Returns the model's maximum output tokens, independent of the input; not read from a message about the context
+    /// window.
     pub(super) fn max_output(&self) -> Option<u64> {
         if self.window_is_full() || self.content_is_refused() {
             return None;
@@ -70,7 +71,8 @@ impl About {
         of_cap.then(most).flatten().filter(|most| *most > 0)
     }
 
-    /// By how many tokens the input is longer than the window, of engines that say what is left for the answer.
+    /// Returns the tokens by which the input exceeds the window, for engines that report the tokens left for the
+    /// answer.
     fn overflow(&self) -> Option<u64> {
         let left = |phrase: &&str| {
             let (_, rest) = self.text.split_once(*phrase)?;
@@ -81,7 +83,7 @@ impl About {
         LEFT.iter().find_map(left)
     }
 
-    /// Only the input counts here, not what of the window it leaves.
+    /// Returns true if the limit is on the input alone, and not on the sum of input and answer.
     pub(super) fn is_of_the_input(&self) -> bool {
         self.says(&[
             "is too large to process",
@@ -91,12 +93,12 @@ impl About {
         ])
     }
 
-    /// The provider will not deal with this content.
+    /// Returns true if the provider refuses the content.
     pub(super) fn content_is_refused(&self) -> bool {
         CONTENT.iter().any(|word| self.text.contains(word))
     }
 
-    /// The field that is to blame: the one that the provider names first, since others may stand beside it as advice.
+    /// Returns the field at fault: the first one named by the provider, since others may be mentioned as advice.
     pub(super) fn field(&self) -> Option<String> {
         let first = || {
             let named = FIELDS.iter().filter_map(|name| Some((find_word(&self.text, name)?, *name)));
@@ -105,13 +107,13 @@ impl About {
         self.param.clone().or_else(first)
     }
 
-    /// Members of the gateway's own that it names, in its sentence or in the path of its `param`.
+    /// Returns the members added by the gateway that the message or the path in `param` names.
     pub(super) fn extras(&self) -> Extras {
         let param = self.param.as_deref().unwrap_or_default();
         Extras::named(|word| contains_word(&self.text, word) || contains_word(param, word))
     }
 
-    /// Tokens of the window, as the provider counts.
+    /// Returns the tokens of the context window, as the provider counts.
     pub(super) fn window(&self) -> Option<u64> {
         let after = [
             "max_input_len (",
@@ -142,7 +144,7 @@ impl About {
         self.window.or_else(|| after.iter().find_map(|phrase| number_after(&self.text, phrase)))
     }
 
-    /// Tokens of the input, as the provider counts.
+    /// Returns the tokens of the input, as the provider counts.
     pub(super) fn input(&self) -> Option<u64> {
         if self.overflow().is_some() {
             return None;
@@ -183,13 +185,14 @@ impl About {
 }
 
 impl About {
-    /// Tokens of the input, where the window tells them.
+    /// Returns the tokens of the input, computed from the window and the reported overflow.
     pub(super) fn beyond(&self, window: u64) -> Option<u64> {
         self.overflow().filter(|_| window > 0).map(|more| window.saturating_add(more))
     }
 
-    /// The same, where it can be the whole input beside a window of so many: an engine that stops counting once the
-    /// answer does not fit says "at least", and a number that leaves a token less than was asked for.
+    /// Returns the tokens of the input for a window of this size, unless the number is only a lower bound: an engine
+    /// that stops counting once the answer does not fit reports "at least" a number that leaves one token less than
+    /// requested.
     pub(super) fn input_beside(&self, window: u64) -> Option<u64> {
         if let Some(input) = self.beyond(window) {
             return Some(input);
@@ -199,7 +202,7 @@ impl About {
     }
 }
 
-/// Strings and codes of an error, wherever they stand.
+/// Collects the strings and codes of an error at any level.
 fn collect(value: &Value, text: &mut String, depth: u8) {
     match value {
         Value::String(sentence) => {
@@ -214,13 +217,13 @@ fn collect(value: &Value, text: &mut String, depth: u8) {
     }
 }
 
-/// Whether a word is a field's name, or a path that begins with one.
+/// Returns true if a word is the name of a field, or a path that begins with one.
 pub(super) fn is_field(word: &str) -> bool {
     let root = word.split(['.', '[']).next().unwrap_or_default();
     is_path(word) && FIELDS.contains(&root)
 }
 
-/// A path such as `messages[2].content`: nothing that could hold a secret or a sentence.
+/// Returns true for a path such as `messages[2].content`, which cannot contain a secret or a sentence.
 fn is_path(param: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'[' | b']');
     !param.is_empty() && param.len() <= 80 && param.bytes().all(plain)
@@ -230,7 +233,7 @@ fn contains_word(text: &str, word: &str) -> bool {
     find_word(text, word).is_some()
 }
 
-/// The first position of a word that is no part of a longer one.
+/// Returns the first position of a word that is no part of a longer one.
 fn find_word(text: &str, word: &str) -> Option<usize> {
     let part = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
     let alone = |at: &usize| {
@@ -257,7 +260,7 @@ fn number_before(text: &str, phrase: &str) -> Option<u64> {
     })
 }
 
-/// Digits, perhaps grouped by commas.
+/// Parses digits with optional thousands separators.
 fn number(digits: &str) -> Option<u64> {
     digits.replace(',', "").parse().ok()
 }

@@ -1,9 +1,9 @@
-//! Calls in a conversation whose arguments were cut short: engines fail over them with 500.
+//! Tool calls with truncated arguments in a conversation: engines answer them with 500.
 
 use crate::scan;
 use penstock_wire::json;
 
-/// The path of the first call, in a request of the chat dialect, whose arguments are no JSON object.
+/// Returns the path of the first tool call of a chat request whose arguments are no JSON object.
 pub(super) fn cut_call(request: &[u8]) -> Option<String> {
     let messages = scan::member(request, "messages")?;
     for (index, message) in scan::elements(messages).enumerate() {
@@ -21,7 +21,7 @@ pub(super) fn cut_call(request: &[u8]) -> Option<String> {
     None
 }
 
-/// Whether arguments are an object; nothing counts as an empty one.
+/// Returns true if arguments are an object or empty.
 fn is_object(arguments: &str) -> bool {
     let mut members = json::members(arguments.as_bytes());
     members.by_ref().for_each(drop);

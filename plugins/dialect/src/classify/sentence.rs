@@ -1,25 +1,24 @@
-//! The provider's own sentence, as far as a client and a log may read it.
+//! Sanitized error message of a provider, for the client and the log.
 //!
-//! Each word is looked at: addresses, paths, keys, ids and what is no text are
-//! left out, and so is every word that stands in the texts of the request unless
-//! it is one that errors are made of.
+//! Each word is checked: addresses, paths, keys, ids and anything but text are removed, and so is every word from the
+//! texts of the request, except common words of error messages.
 
 use penstock_wire::json;
 use serde_json::Value;
 
-/// Bodies are read up to here, in bytes.
+/// Maximum bytes read of a body.
 const MAX_BODY: usize = 64 << 10;
-/// The most of a sentence that is looked at, and that is passed on, in characters.
+/// Maximum characters read of a message, and of the sanitized message.
 const MAX_READ: usize = 600;
 const MAX_SAID: usize = 300;
-/// Texts of a request beyond this are not compared, so nothing is said of it, in bytes.
+/// Maximum bytes of a request's texts; beyond it nothing is compared and no message is passed on.
 const MAX_TEXTS: usize = 1 << 20;
-/// A text this long without a blank is inline media.
+/// Minimum bytes of a text without a space that counts as inline media.
 const MEDIA: usize = 4096;
-/// What stands for what is left out.
+/// Replacement for removed words.
 const GAP: &str = "…";
 
-/// Words that errors are made of: in a request or not, they tell nothing of it.
+/// Common words of error messages, which reveal nothing about a request.
 const NEUTRAL: &str = " a about accept accepted actual after all allowed also an and any are argument arguments array as \
  assistant at available bad be been before being body boolean both but by call calls can cannot character characters \
  choice code complete completion contain contains content context conversation could count current default did does \
@@ -33,7 +32,7 @@ const NEUTRAL: &str = " a about accept accepted actual after all allowed also an
  token tokens too tool tools true two type types unexpected unknown unsupported use used user valid value values was were \
  when which while with within without would your you ";
 
-/// The sentence of an error body; `None` where nothing is left of it.
+/// Returns the sanitized message of an error body; `None` if nothing is left of it.
 pub(super) fn of(body: &[u8], request: &[u8]) -> Option<String> {
     let said = own(body)?;
     let texts = texts(request)?;
@@ -66,7 +65,7 @@ pub(super) fn of(body: &[u8], request: &[u8]) -> Option<String> {
     Some(sentence)
 }
 
-/// The sentence as it stands in a body, its beginning.
+/// Returns the start of the message in a body.
 fn own(body: &[u8]) -> Option<String> {
     let body = body.get(..body.len().min(MAX_BODY))?;
     let said = match serde_json::from_slice::<Value>(body) {
@@ -77,7 +76,7 @@ fn own(body: &[u8]) -> Option<String> {
     is_text.then(|| said.chars().take(MAX_READ).collect())
 }
 
-/// The string that says it, in any of the shapes of engines.
+/// Returns the string with the message, in any known error format.
 fn message(value: &Value, depth: u8) -> Option<&str> {
     match value {
         Value::String(text) => Some(text),
@@ -90,7 +89,7 @@ fn message(value: &Value, depth: u8) -> Option<&str> {
     }
 }
 
-/// Braces, and brackets with an assignment in them, hold values and not words.
+/// Removes braces, and brackets with an assignment in them, since they contain values and not words.
 fn without_brackets(said: &str) -> String {
     let mut out = String::new();
     let mut depth = 0usize;
@@ -119,7 +118,7 @@ fn without_brackets(said: &str) -> String {
     out
 }
 
-/// The texts of a request in lower case, one a line; `None` where they are too long to be compared.
+/// Returns the texts of a request in lower case, one per line; `None` if they are too long to compare.
 fn texts(request: &[u8]) -> Option<String> {
     let mut out = String::new();
     let mut at = 0;
@@ -141,7 +140,7 @@ fn texts(request: &[u8]) -> Option<String> {
     Some(out)
 }
 
-/// Whether a word of the sentence may be read.
+/// Returns true if a word of the message may be passed on.
 fn passes(word: &str, texts: &str) -> bool {
     let core = word.trim_matches(|letter: char| !letter.is_alphanumeric());
     if core.is_empty() {
@@ -156,7 +155,7 @@ fn is_neutral(word: &str) -> bool {
     word.len() <= 20 && NEUTRAL.contains(&format!(" {word} "))
 }
 
-/// Whether it is a word, a number or the name of a field, and nothing that names a place, a person or a secret.
+/// Returns true for a word, a number or the name of a field that cannot identify a place, a person or a secret.
 fn is_text(word: &str, core: &str) -> bool {
     let length = core.chars().count();
     let field = super::about::is_field(core);
@@ -175,7 +174,8 @@ fn is_text(word: &str, core: &str) -> bool {
     field || !(odd || address || host || dotted || mixed || length > 32)
 }
 
-/// Whether a word stands in the texts, as one of their words; without blanks between words, any three letters of it.
+/// Returns true if a word occurs in the texts as a whole word; in scripts without spaces, if any three of its letters
+/// do.
 fn stands_in(word: &str, texts: &str) -> bool {
     if !word.is_ascii() {
         let letters: Vec<char> = word.chars().collect();

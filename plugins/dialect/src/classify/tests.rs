@@ -1,9 +1,9 @@
-//! Sentences of the engines in use, and what becomes of them.
+//! Classification of error messages of the supported engines.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::*;
 
-/// A request whose own texts are `secret plan` and `Jane Doe 4711`.
+/// Request with the texts `secret plan` and `Jane Doe 4711`.
 const REQUEST: &[u8] = br#"{"model":"org/m","messages":[{"role":"user","content":"secret plan"},{"role":"user","content":"J\u0061ne Doe 4711"}],"tools":[{"type":"function","function":{"name":"lookup_salary","parameters":{}}}]}"#;
 
 fn asked(status: u16, body: &str, window: u64) -> Fault {

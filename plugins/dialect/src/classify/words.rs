@@ -1,6 +1,6 @@
-//! Words by which an error body is recognised, in lower case.
+//! Phrases that identify an error body, in lower case.
 
-/// Sentences about the context window.
+/// Phrases about the context window.
 pub(super) const WINDOW: &[&str] = &[
     "max_input_len",
     "maximum input length",
@@ -38,7 +38,7 @@ pub(super) const WINDOW: &[&str] = &[
     "`inputs` tokens",
     "`inputs` must have less than",
 ];
-/// Sentences about content that is refused.
+/// Phrases about refused content.
 pub(super) const CONTENT: &[&str] = &[
     "content_filter",
     "content_policy",
@@ -50,7 +50,8 @@ pub(super) const CONTENT: &[&str] = &[
     "safety system",
     "was flagged",
 ];
-/// Words without which a sentence of a failed engine about its window is not about the request.
+/// Phrases that must accompany a window phrase in the message of a failed engine; otherwise the request is not at
+/// fault.
 pub(super) const EXCESS: &[&str] = &[
     "exceed",
     "too long",
@@ -67,13 +68,13 @@ pub(super) const EXCESS: &[&str] = &[
     "reduce the length",
     "超",
 ];
-/// Words of an engine that ran out of memory, whatever else it says.
+/// Phrases of an engine that ran out of memory; they have precedence over all others.
 pub(super) const MEMORY: &[&str] =
     &["out of memory", "outofmemory", "oom", "cuda error", "hip error", "no space left"];
-/// An overflow: the window less the input is what is left for the answer.
+/// Phrases of an overflow, before the tokens left for the answer: the window less the input.
 pub(super) const LEFT: &[&str] =
     &["max_tokens must be at least 1, got ", "max_new_tokens must be at least 1, got "];
-/// Wordings of engines for a history that their template rejects, or for content that they cannot read.
+/// Phrases of engines for a history that their template rejects, or for content that they cannot read.
 pub(super) const HISTORY: &[&str] = &[
     "roles must alternate",
     "role must be",
@@ -115,7 +116,7 @@ pub(super) const HISTORY: &[&str] = &[
     "invalid base64",
     "invalid image",
 ];
-/// Names of the cap on generated tokens.
+/// Names of the limit on generated tokens.
 pub(super) const CAP: &[&str] = &[
     "max_tokens",
     "max_completion_tokens",
@@ -126,7 +127,7 @@ pub(super) const CAP: &[&str] = &[
     "output tokens",
     "completion tokens",
 ];
-/// Words before the largest cap that a model takes.
+/// Phrases before the largest limit that a model accepts.
 pub(super) const LARGEST: &[&str] = &[
     " > ",
     "range of max_tokens is [1, ",
@@ -154,7 +155,7 @@ pub(super) const LARGEST: &[&str] = &[
     "maximum of ",
     "no more than ",
 ];
-/// Fields that may be named to the client.
+/// Field names that may be shown to the client.
 pub(super) const FIELDS: &[&str] = &[
     "max_completion_tokens",
     "max_tokens",

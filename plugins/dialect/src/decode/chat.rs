@@ -1,5 +1,5 @@
-//! The chat-completions dialect, decoded with patience: engines differ in
-//! nearly every detail, and what can be understood is understood.
+//! Tolerant decoder of the chat-completions dialect: engines differ in nearly every detail, and every unambiguous
+//! variant is accepted.
 
 mod chunk;
 #[cfg(test)]
@@ -22,20 +22,20 @@ use pattern::Pattern;
 use penstock_contract::{Dialect, Fault, FaultKind, ReasoningName};
 use penstock_wire::{figures, json, sse};
 
-/// Reads one streamed completion.
+/// Decoder of a streamed completion.
 pub struct Decoder {
     opening: Opening,
     sse: sse::Decoder,
     chunks: Chunks,
-    /// What a chunk of nothing but text looked like last time.
+    /// Frame of the last chunk that contained only text.
     pattern: Option<Pattern>,
-    /// The name of the reasoning in a whole completion.
+    /// Name of the reasoning member in a buffered completion.
     reasoning: Option<ReasoningName>,
     started: bool,
 }
 
 impl Decoder {
-    /// A decoder at the beginning of a stream; `id` seeds missing tool call ids.
+    /// Creates a decoder at the start of a stream; `id` is the seed of generated tool call ids.
     #[must_use]
     pub fn new(id: &str) -> Self {
         Self {
@@ -59,7 +59,7 @@ impl Decoder {
         self.study(event, events)
     }
 
-    /// Whatever is not one more piece of text like the last one.
+    /// Decodes an event that is not on the fast path.
     fn study(&mut self, event: &sse::Event, events: &mut Vec<Event>) -> Result<(), Fault> {
         if let Some(comment) = &event.comment {
             events.push(figures::comment(comment).map_or(Event::Ping, Event::Energy));
@@ -118,10 +118,10 @@ impl super::Decoder for Decoder {
     }
 }
 
-/// The events of a whole completion, and the name of the reasoning in it.
+/// Appends the events of a buffered completion and returns the name of its reasoning member.
 ///
 /// # Errors
-/// `Malformed` for what is no completion, `InBand` for an error object.
+/// Returns `Malformed` if the body is no completion, and `InBand` for an error object.
 pub fn whole(body: Bytes, id: &str, events: &mut Vec<Event>) -> Result<Option<ReasoningName>, Fault> {
     events.push(Event::Start);
     let before = events.len();

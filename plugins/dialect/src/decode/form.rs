@@ -1,26 +1,26 @@
-//! The form of an answer, by its first bytes: some engines answer with JSON where
-//! a stream was asked for, and others stream where it was not.
+//! Format of a response body, detected from its first bytes: some engines answer a streaming request with JSON, and
+//! others stream although the request did not ask for it.
 
 use bytes::{Bytes, BytesMut};
 use penstock_contract::{Fault, FaultKind};
 
-/// First words of a stream of events.
+/// Possible first bytes of an event stream.
 const FIRST: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
 
-/// Form of an answer to a request for a stream.
+/// Format of the response to a streaming request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Nothing but white space so far, which event decoders skip.
+    /// White space only so far, which the event decoder skips.
     #[default]
     Unknown,
     /// Server-sent events.
     Events,
-    /// One JSON object, complete when the provider closes.
+    /// JSON object, complete when the provider closes the stream.
     Object,
 }
 
 impl Form {
-    /// The form of an answer that begins with these bytes.
+    /// Returns the format of a body that begins with these bytes.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         match bytes.iter().find(|byte| !is_space(**byte)) {
             None => Self::Unknown,
@@ -30,7 +30,7 @@ impl Form {
     }
 }
 
-/// Beginning of an answer: finds its form, and gathers an object.
+/// Detector of a body's format, which also buffers a JSON object.
 #[derive(Debug, Default)]
 pub(crate) struct Opening {
     form: Form,
@@ -38,10 +38,10 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// Takes bytes; gives those back that belong to a stream of events.
+    /// Takes bytes and returns those of an event stream.
     ///
     /// # Errors
-    /// `Malformed` for an object of more than `most` bytes.
+    /// Returns `Malformed` for an object of more than `most` bytes.
     pub(crate) fn push(&mut self, bytes: Bytes, most: usize) -> Result<Option<Bytes>, Fault> {
         if self.form == Form::Unknown {
             self.form = Form::of(&bytes);
@@ -56,7 +56,7 @@ impl Opening {
         Ok(None)
     }
 
-    /// The object without the byte order mark in front of it, when the provider has closed.
+    /// Returns the object without a byte order mark, after the provider has closed the stream.
     pub(crate) fn take_object(&mut self) -> Option<Bytes> {
         if self.form != Form::Object {
             return None;
@@ -66,20 +66,20 @@ impl Opening {
         Some(object.slice(start..))
     }
 
-    /// Bytes of the object so far.
+    /// Returns the buffered bytes of the object.
     pub(crate) fn kept(&self) -> usize {
         self.object.len()
     }
 }
 
-/// Whether a body is a stream of events.
+/// Returns true if a body is an event stream.
 pub(crate) fn is_stream(body: &[u8]) -> bool {
     let start = body.iter().position(|byte| !is_space(*byte)).unwrap_or(body.len());
     let body = body.get(start..).unwrap_or_default();
     FIRST.iter().any(|word| body.starts_with(word))
 }
 
-/// White space, and the bytes of a byte order mark.
+/// Returns true for white space and the bytes of a byte order mark.
 const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0xef | 0xbb | 0xbf)
 }

@@ -1,8 +1,7 @@
-//! The messages dialect, decoded.
+//! Decoder of the messages dialect.
 //!
-//! The grammar is checked as far as meaning hangs on it: nothing before
-//! `message_start`, deltas only for an open block. Events and blocks that are
-//! not known say nothing here and do no harm.
+//! The order of events is checked where it affects the meaning: nothing before `message_start`, deltas only for an open
+//! block. Unknown events and blocks are ignored.
 
 mod usage;
 mod whole;
@@ -23,25 +22,25 @@ use penstock_wire::{figures, json, sse};
 use std::borrow::Cow;
 use usage::Count;
 
-/// Reads one streamed message.
+/// Decoder of a streamed message.
 pub struct Decoder {
     opening: Opening,
     sse: sse::Decoder,
     started: bool,
-    /// By index.
+    /// Content blocks by index.
     blocks: Vec<Block>,
     tools: u32,
-    /// Bytes of inputs that stand in the start of blocks.
+    /// Bytes of inputs in the start events of open blocks.
     inputs: usize,
     count: Count,
 }
 
-/// A content block under way.
+/// Content block of the stream.
 #[derive(Default)]
 struct Block {
     kind: Kind,
     open: bool,
-    /// A tool's input as it stood in the start event, until a delta comes.
+    /// Input of a tool call in its start event, until a delta arrives.
     input: Option<Bytes>,
 }
 
@@ -50,7 +49,7 @@ enum Kind {
     Text,
     Thinking,
     Tool(u32),
-    /// Something that neither dialect's client would know.
+    /// Block of a type that the clients of neither dialect know.
     #[default]
     Other,
 }
@@ -62,7 +61,7 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// A decoder at the beginning of a stream.
+    /// Creates a decoder at the start of a stream.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -76,12 +75,12 @@ impl Decoder {
         }
     }
 
-    /// Bytes of inputs that wait for what follows the start of their blocks.
+    /// Returns the bytes of inputs in the start events of open blocks.
     pub(crate) const fn inputs(&self) -> usize {
         self.inputs
     }
 
-    /// One event's data.
+    /// Decodes the data of one event.
     fn take(&mut self, data: &Bytes, events: &mut Vec<Event>) -> Result<(), Fault> {
         if json::trim(data).is_empty() {
             return Ok(());
@@ -89,10 +88,10 @@ impl Decoder {
         self.take_seen(data, &Seen::read(data), events)
     }
 
-    /// One event's data, in which all this was seen.
+    /// Decodes the data of one event, given its members.
     ///
     /// # Errors
-    /// As [`super::Decoder::push`].
+    /// Returns the errors of [`super::Decoder::push`].
     pub(crate) fn take_seen(
         &mut self,
         data: &Bytes,
@@ -274,10 +273,10 @@ impl super::Decoder for Decoder {
     }
 }
 
-/// The members of an event's data that mean something. Of a name that repeats the last one counts, as to clients.
+/// Known members of an event's data. The last one of a repeated name counts, as in client libraries.
 #[derive(Default)]
 pub(crate) struct Seen<'a> {
-    /// `type`, empty if there is none.
+    /// Member `type`, empty if absent.
     pub(crate) kind: Cow<'a, str>,
     pub(crate) index: Option<usize>,
     pub(crate) delta: Option<&'a [u8]>,
@@ -285,7 +284,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) message: Option<&'a [u8]>,
     usage: Option<&'a [u8]>,
     measured: Option<Measured>,
-    /// All of it is one object.
+    /// True if the data is one complete object.
     pub(crate) whole: bool,
 }
 
@@ -316,7 +315,7 @@ fn malformed() -> Fault {
     Fault::new(FaultKind::Malformed)
 }
 
-/// A string of the event as text that shares its bytes; absent is empty.
+/// Returns a string of the event as text that shares its bytes; an absent string is empty.
 fn text_of(data: &Bytes, value: Option<&[u8]>) -> Result<Text, Fault> {
     let Some(value) = value.filter(|value| !scan::is_null(value)) else {
         return Ok(Text::default());
@@ -326,7 +325,7 @@ fn text_of(data: &Bytes, value: Option<&[u8]>) -> Result<Text, Fault> {
     Text::from_json(shared).ok_or_else(malformed)
 }
 
-/// The type of a content block.
+/// Returns the type of a content block.
 fn kind_of(block: &[u8]) -> Result<Cow<'_, str>, Fault> {
     scan::member(block, "type").and_then(scan::string).ok_or_else(malformed)
 }
@@ -337,7 +336,7 @@ fn text_event(text: Text, events: &mut Vec<Event>) {
     }
 }
 
-/// Id and name of a tool call, neither empty nor endless.
+/// Returns the id and the name of a tool call, both not empty and of limited length.
 fn named(data: &Bytes, block: &[u8]) -> Result<(Text, Text), Fault> {
     let sound = |text: &Text| !text.is_empty() && text.escaped().len() <= super::MAX_NAME;
     let id = text_of(data, scan::member(block, "id"))?;
@@ -348,17 +347,17 @@ fn named(data: &Bytes, block: &[u8]) -> Result<(Text, Text), Fault> {
     if sound(&id) && sound(&name) { Ok((id, name)) } else { Err(malformed()) }
 }
 
-/// A tool's input object as the text that arguments are.
+/// Returns the input object of a tool call as escaped text.
 fn input_text(input: &[u8]) -> Result<Text, Fault> {
     let mut escaped = Vec::with_capacity(input.len() + 16);
     compact_into(input, &mut escaped);
     Text::from_json(Bytes::from(escaped)).ok_or_else(malformed)
 }
 
-/// What a `stop_reason` means, in the engines' own words too: an answer that was cut must not look whole.
+/// Parses a `stop_reason`, including the spellings of engines: a truncated answer must not look complete.
 ///
 /// # Errors
-/// `InBand` where the engine says that it broke off.
+/// Returns `InBand` if the engine reports that it aborted.
 pub(crate) fn ending(reason: &str) -> Result<Finish, Fault> {
     Ok(match reason {
         "max_tokens" | "length" | "max_length" => Finish::Length,
@@ -368,12 +367,12 @@ pub(crate) fn ending(reason: &str) -> Result<Finish, Fault> {
         "error" | "abort" | "aborted" | "cancelled" | "network_error" => {
             return Err(Fault::new(FaultKind::InBand));
         }
-        // end_turn, stop_sequence, pause_turn, stop, eos, and what is not known.
+        // end_turn, stop_sequence, pause_turn, stop, eos, and unknown values.
         _ => Finish::Stop,
     })
 }
 
-/// The end that `stop_reason` tells; none while it is null.
+/// Returns the finish event of a `stop_reason`; `None` if it is null.
 fn finish(data: &Bytes, of: &[u8]) -> Result<Option<Event>, Fault> {
     let Some(reason) = scan::member(of, "stop_reason") else { return Ok(None) };
     let reason = scan::string(reason).ok_or_else(malformed)?;

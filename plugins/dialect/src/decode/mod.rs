@@ -1,4 +1,4 @@
-//! Providers' bytes become events; one decoder per dialect.
+//! Decoders of provider responses, which return events; one per dialect.
 
 pub mod chat;
 mod form;
@@ -12,43 +12,41 @@ use bytes::Bytes;
 use penstock_contract::{Dialect, Fault, FaultKind, ReasoningName};
 use penstock_wire::json;
 
-/// The longest server-sent event that a provider may send, in bytes.
+/// Maximum bytes of a server-sent event from a provider.
 pub const MAX_EVENT: usize = 8 << 20;
-/// The most tool calls of one candidate.
+/// Maximum number of tool calls of one choice.
 pub const MAX_TOOLS: usize = 128;
-/// The longest tool name or id, in bytes.
+/// Maximum bytes of a tool name or id.
 pub const MAX_NAME: usize = 1024;
 
-/// Reads one streamed answer. The events do not depend on how it was cut.
+/// Decoder of a streamed answer. The events do not depend on chunk boundaries.
 pub trait Decoder: Send {
-    /// Takes bytes and appends the events they complete. Events appended
-    /// before a fault count; nothing follows a fault.
+    /// Decodes bytes and appends the completed events. Events appended before an error are valid; none follow an error.
     ///
     /// # Errors
-    /// `Malformed` for what is no event of the dialect (not JSON, a member of a wrong type, an index that cannot be, an
-    /// event out of order), `InBand` for an error
-    /// object, `Caller` where that error is the client's own, `ModelOutput` for more calls or longer names than are
-    /// passed on.
+    /// Returns `Malformed` for an event that violates the dialect (not JSON, a member of an invalid type, an impossible
+    /// index, an event out of order), `InBand` for an error object, `Caller` if that error is the client's fault, and
+    /// `ModelOutput` for too many calls or too long names.
     fn push(&mut self, bytes: Bytes, events: &mut Vec<Event>) -> Result<(), Fault>;
 
-    /// The provider closed: appends what only the end can tell. Whether all
-    /// candidates have finished is the reply's affair.
+    /// Appends the last events after the provider has closed the stream. The caller checks that all choices have
+    /// finished.
     ///
     /// # Errors
-    /// As [`Decoder::push`].
+    /// Returns the errors of [`Decoder::push`].
     fn end(&mut self, events: &mut Vec<Event>) -> Result<(), Fault>;
 
-    /// The name of the reasoning so far, where the dialect has several.
+    /// Returns the name of the reasoning member so far, if the dialect has several.
     fn reasoning_name(&self) -> Option<ReasoningName> {
         None
     }
 
-    /// Bytes that it keeps: of an event that is not whole, and of calls.
+    /// Returns the buffered bytes of an incomplete event and of tool calls.
     fn kept(&self) -> usize;
 }
 
-/// A decoder for a provider's dialect. `id` (unique, letters and digits) seeds
-/// the ids of tool calls that came without one.
+/// Creates a decoder for a provider's dialect. `id` (unique, letters and digits) is the seed of generated tool call
+/// ids.
 #[must_use]
 pub fn decoder(provider: Dialect, id: &str) -> Box<dyn Decoder> {
     match provider {
@@ -57,13 +55,12 @@ pub fn decoder(provider: Dialect, id: &str) -> Box<dyn Decoder> {
     }
 }
 
-/// The events of a whole plain answer, as a stream of it would give them
-/// (each text in one event; `Start` first, `End` last). An engine that streams
-/// although it was not asked to is read as a stream. Returns the name of the reasoning in it.
+/// Appends the events of a buffered answer, as a stream of it would give them (each text in one event; `Start` first,
+/// `End` last). A body that is a stream of events is decoded as a stream. Returns the name of the reasoning member.
 ///
 /// # Errors
-/// `Malformed` for what is no answer of the dialect, `InBand` for an error object.
-/// Events before the error are appended all the same.
+/// Returns `Malformed` if the body is no answer of the dialect, and `InBand` for an error object. Events before the
+/// error are appended nevertheless.
 pub fn whole(
     provider: Dialect,
     body: Bytes,
@@ -76,7 +73,7 @@ pub fn whole(
         decoder.end(events)?;
         return Ok(decoder.reasoning_name());
     }
-    // Members are looked up where they stand: what is cut behind the last of them would go unseen.
+    // Members are looked up one by one, so a body truncated after the last of them would not be noticed.
     let document = json::trim(&body);
     if json::value_end(document, 0) != Some(document.len()) || std::str::from_utf8(document).is_err() {
         return Err(Fault::new(FaultKind::Malformed));
@@ -87,7 +84,8 @@ pub fn whole(
     }
 }
 
-/// The fault of an answer at whose end something is left: half an event is a stream that was cut, not a wrong one.
+/// Returns the error at the end of an answer: an incomplete last event means that the stream was truncated, and not
+/// malformed.
 fn cut(fault: Fault) -> Fault {
     match fault.kind {
         FaultKind::Malformed => Fault::new(FaultKind::Truncated),

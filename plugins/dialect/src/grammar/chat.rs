@@ -1,5 +1,4 @@
-//! The chat-completions stream as clients must get it. Each rule is one that
-//! some client library breaks on.
+//! Conformance checker of a chat-completions stream. Each rule prevents an error of some client library.
 
 mod check;
 #[cfg(test)]
@@ -9,12 +8,11 @@ use check::Check;
 use penstock_wire::sse;
 use serde_json::Value;
 
-/// Checks a whole stream: `data:` lines only (comments may stand between), each
-/// chunk complete, roles first and in order, tools whole, a finish reason for
-/// each candidate (or an error instead), usage where it was asked for, `[DONE]`.
+/// Checks a complete stream: only `data:` lines and comments, each chunk complete, roles first and in order, tool calls
+/// complete, a finish reason for each choice (or an error instead), usage if requested, `[DONE]`.
 ///
 /// # Errors
-/// The first rule that is broken, in words.
+/// Returns the first violated rule as text.
 pub fn chat(stream: &[u8], include_usage: bool) -> Result<(), String> {
     let text = std::str::from_utf8(stream).map_err(|_| "the stream is not UTF-8")?;
     for line in text.split('\n') {

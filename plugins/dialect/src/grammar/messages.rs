@@ -1,12 +1,12 @@
-//! The grammar of a messages stream, as the strictest client reads it.
+//! Conformance checker of a messages stream, as strict as the strictest client.
 //!
-//! A state machine over whole streams: what it accepts, every client library
-//! examined accepts. It is for tests, and written for clarity, not speed.
+//! A state machine over complete streams: every examined client library accepts what it accepts. It is used in tests,
+//! and written for clarity and not for speed.
 
 use serde_json::Value;
 use std::str;
 
-/// Events that clients know.
+/// Event types that clients know.
 const EVENTS: [&str; 8] = [
     "message_start",
     "content_block_start",
@@ -18,17 +18,16 @@ const EVENTS: [&str; 8] = [
     "error",
 ];
 
-/// Checks a whole client-side stream of the messages dialect.
+/// Checks a complete client stream of the messages dialect.
 ///
-/// Required: `event:` equal to `type`; `message_start` first (pings may come
-/// before); blocks numbered from 0 without gaps, one open at a time, at least
-/// one of them; deltas that fit their block; thinking sealed by a signature as
-/// its last delta; tool inputs that are whole JSON objects (cut ones only where
-/// `stop_reason` says so); one `message_delta` with both stop members and
-/// numeric usage; `message_stop` last. Or an `error` event last, at any point.
+/// Required: `event:` equal to `type`; `message_start` first (pings may precede it); blocks numbered from 0 without
+/// gaps, one open at a time, at least one of them; deltas that match their block; a signature as the last delta of
+/// thinking; tool inputs that are complete JSON objects (truncated ones only if `stop_reason` allows it); one
+/// `message_delta` with both stop members and numeric usage; `message_stop` last. Alternatively an `error` event last,
+/// at any point.
 ///
 /// # Errors
-/// The first rule that is broken, with the number of the event.
+/// Returns the first violated rule, with the number of the event.
 pub fn messages(stream: &[u8]) -> Result<(), String> {
     let text = str::from_utf8(stream).map_err(|_| "the stream is not UTF-8".to_owned())?;
     let mut checker = Checker::default();
@@ -70,7 +69,7 @@ struct Checker {
     stage: Stage,
     open: Option<Block>,
     blocks: u64,
-    /// A tool input that is no whole object: allowed only if the answer was cut.
+    /// True after an incomplete tool input, which is allowed only if the answer was truncated.
     cut_input: bool,
     called: bool,
 }
@@ -150,7 +149,7 @@ impl Checker {
                 keys(block, &["type", "thinking", "signature"])?;
                 ensure(empty("thinking") && empty("signature"), "thinking must start empty")?;
             }
-            // Sealed reasoning of a native provider: whole at once.
+            // Encrypted reasoning of a native provider, complete in its start event.
             "redacted_thinking" => keys(block, &["type", "data"])?,
             "tool_use" => {
                 self.called = true;
@@ -211,7 +210,7 @@ impl Checker {
         let reason = delta.get("stop_reason").and_then(Value::as_str).unwrap_or_default();
         let sequence = delta.get("stop_sequence").ok_or("no stop_sequence")?;
         match reason {
-            "stop_sequence" => ensure(sequence.is_string(), "which stop sequence?")?,
+            "stop_sequence" => ensure(sequence.is_string(), "stop_sequence is missing")?,
             "end_turn" | "max_tokens" | "tool_use" | "refusal" | "model_context_window_exceeded" => {
                 ensure(sequence.is_null(), "a stop sequence without that reason")?;
             }
@@ -238,7 +237,7 @@ fn null(object: &Value, key: &str) -> bool {
     object.get(key).is_some_and(Value::is_null)
 }
 
-/// Exactly these members.
+/// Checks that an object has exactly these members.
 fn keys(object: &Value, expected: &[&str]) -> Check {
     let Some(object) = object.as_object() else {
         return Err("not an object".to_owned());
@@ -249,7 +248,7 @@ fn keys(object: &Value, expected: &[&str]) -> Check {
     )
 }
 
-/// Whole numbers only, the first two required: clients add them up.
+/// Checks that usage has all four counts and that they are integers: clients sum them.
 fn usage(usage: Option<&Value>) -> Check {
     let usage = usage.and_then(Value::as_object).ok_or("no usage")?;
     for key in ["input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"] {

@@ -1,4 +1,4 @@
-//! Strict checkers of what clients get: every stream test runs through them.
+//! Conformance checkers of client streams: every stream test uses them.
 
 mod chat;
 mod messages;

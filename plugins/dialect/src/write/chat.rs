@@ -1,10 +1,9 @@
-//! The chat-completions dialect, spoken as its strictest clients want it.
+//! Writer of the chat-completions dialect, for its strictest clients.
 //!
-//! Every chunk has id, object, created, model and choices. The role comes first
-//! and once, for all candidates in order. A tool's id, type and name come once.
-//! The finish chunk waits for the end, because usage and the Penstock objects
-//! stand on it when there is no usage chunk. No chunk has a key `error`, and no key that
-//! the dialect does not know stands inside a delta.
+//! Every chunk has id, object, created, model and choices. The role comes first and once, for all choices in order. Id,
+//! type and name of a tool call come once. The chunk with the finish reason is written at the end, because it contains
+//! usage and the Penstock objects if there is no usage chunk. No chunk has a member `error`, and no delta has a member
+//! that the dialect does not define.
 
 mod parts;
 mod whole;
@@ -18,26 +17,26 @@ use parts::{finish_word, number};
 use penstock_contract::{Choices, Finish, Refusal, Usage};
 use penstock_wire::error;
 
-/// Speaks one streamed answer.
+/// Writer of one streamed answer.
 #[derive(Debug)]
 pub struct Writer {
-    /// `data: {"id":…,"choices":[`
+    /// Start of each chunk: `data: {"id":…,"choices":[`.
     head: Vec<u8>,
-    /// What stands before the text of the first candidate: nearly every event.
+    /// Bytes before the text of the first choice: nearly every event has them.
     before_text: Vec<u8>,
     include_usage: bool,
-    /// Number of the first candidate, where the others are another's to say.
+    /// Index of the only choice, if separate requests answer the others.
     first: Option<u32>,
-    /// Why each candidate ended, until the close.
+    /// Finish reason of each choice, until the end.
     finishes: Vec<Option<Finish>>,
-    /// Calls without arguments so far, as (candidate, call).
+    /// Calls without arguments so far, as (choice, call).
     bare: Vec<(u32, u32)>,
     begun: bool,
 }
 
 impl Writer {
-    /// A writer for `n` candidates, or for one of several, which ends without a word: that is said for all of them
-    /// together.
+    /// Creates a writer for `n` choices, or for one of several, which writes no end: that is written once for all of
+    /// them.
     #[must_use]
     pub fn new(face: &Face, n: u32, include_usage: bool, choices: Choices) -> Self {
         let (first, begun) = match choices {
@@ -68,7 +67,7 @@ impl Writer {
         out.extend_from_slice(b",\"delta\":{");
     }
 
-    /// The roles of all candidates, before anything else is said.
+    /// Writes the roles of all choices, before any other content.
     fn begin(&mut self, out: &mut Vec<u8>) {
         if self.begun {
             return;
@@ -103,7 +102,7 @@ impl Writer {
     }
 }
 
-/// The end of a chunk whose candidate goes on.
+/// End of a chunk whose choice continues.
 const GOES_ON: &[u8] = b",\"finish_reason\":null}]}\n\n";
 
 impl super::Writer for Writer {
@@ -175,7 +174,7 @@ impl super::Writer for Writer {
     fn close(&mut self, usage: &Usage, objects: &[u8], out: &mut Vec<u8>) {
         self.begin(out);
         for (choice, tool) in std::mem::take(&mut self.bare) {
-            // Clients parse the arguments of a finished call, and nothing is not JSON.
+            // Clients parse the arguments of a finished call, and an empty text is not JSON.
             if self.finishes.get(choice as usize) == Some(&Some(Finish::ToolCalls)) {
                 self.tool(choice, tool, &[b",\"function\":{\"arguments\":\"", b"{}"], out);
             }
@@ -190,7 +189,7 @@ impl super::Writer for Writer {
             out.extend_from_slice(finish_word(finish.unwrap_or(Finish::Stop)));
             out.extend_from_slice(b"\"}]");
             if at == last && !self.include_usage {
-                // Clients that never ask for usage read it here; those that do not look for it are not disturbed.
+                // Clients without `include_usage` may read usage here; other clients ignore it.
                 out.extend_from_slice(b",\"usage\":");
                 usage_object(out, usage);
                 parts::objects(out, objects);

@@ -1,9 +1,8 @@
-//! The messages dialect, spoken.
+//! Writer of the messages dialect.
 //!
-//! One block is open at a time and indices have no gaps, whatever the provider
-//! interleaved: what belongs to a block that may not open yet waits. A block of
-//! tool arguments may be followed once its JSON is whole, or at the end.
-//! Nothing is dropped: all text that comes in goes out, in its block.
+//! Only one block is open at a time and indices have no gaps, even if the provider interleaves blocks: the text of a
+//! block that cannot open yet is buffered. After a block of tool arguments the next block opens once the JSON is
+//! complete, or at the end. No text is dropped; all of it is written in its block.
 
 mod block;
 mod manner;
@@ -25,32 +24,32 @@ use bytes::Bytes;
 use penstock_contract::{Code, Dialect, Finish, Refusal, Stated, Thinking, Usage};
 use std::collections::VecDeque;
 
-/// The most bytes that wait for their block to open.
+/// Maximum buffered bytes of blocks that are not open yet.
 const MAX_WAITING: usize = 16 << 20;
 
-/// Speaks one answer.
+/// Writer of one streamed answer.
 pub struct Writer {
     manner: Manner,
     started: bool,
-    /// What the opening event says was used.
+    /// Usage for the opening event.
     stated: Option<Stated>,
-    /// Number of the next block.
+    /// Index of the next block.
     next: u32,
     open: Option<Block>,
     waiting: VecDeque<Block>,
-    /// Blocks that have waited.
+    /// Number of blocks removed from the buffer.
     waited: usize,
-    /// Calls that wait or have waited, and how many blocks had waited before them.
+    /// Buffered calls, each with the number of blocks buffered before it.
     calls: Vec<(u32, usize)>,
     waiting_bytes: usize,
     finish: Option<(Finish, Option<Text>)>,
     called: bool,
-    /// A tool's arguments are no JSON, so that the end is no success.
+    /// True if the arguments of a tool call are no JSON, so that the answer ends with an error.
     broken: bool,
 }
 
 impl Writer {
-    /// A writer at the beginning of an answer.
+    /// Creates a writer at the start of an answer.
     #[must_use]
     pub fn new(manner: Manner) -> Self {
         Self {
@@ -75,7 +74,8 @@ impl Writer {
         }
     }
 
-    /// The block that text or reasoning goes into now: the open one, or the last that waits.
+    /// Returns the current block for text or reasoning, the open one or the last buffered one, and true if it is
+    /// buffered.
     fn running(&mut self, kind: Kind, out: &mut Vec<u8>) -> (&mut Block, bool) {
         let waits = !self.waiting.is_empty()
             || self.open.as_ref().is_some_and(|open| open.kind != kind && open.is_unfinished());
@@ -97,7 +97,7 @@ impl Writer {
     fn add(&mut self, kind: Kind, text: &Text, out: &mut Vec<u8>) {
         self.start(out);
         if text.is_empty() && kind == Kind::Text {
-            // It would end the block before it.
+            // Empty text would end the previous block.
             return;
         }
         let (block, waits) = self.running(kind, out);
@@ -119,7 +119,7 @@ impl Writer {
             self.add(kind, text, out);
         }
         if let Some(signature) = signature {
-            // The seal ends its thought; what follows, even another one, is a new block.
+            // A signature ends its thinking block; later thinking belongs to a new block.
             self.running(kind, out).0.signature = Some(signature.clone());
         }
     }
@@ -141,7 +141,7 @@ impl Writer {
         }
     }
 
-    /// The block of a call that waits. There may be many blocks of text among the few calls.
+    /// Returns the block of a buffered call. There may be few calls among many blocks of text.
     fn waiting_call(&mut self, tool: u32) -> Option<&mut Block> {
         let (_, before) = self.calls.iter().find(|(call, _)| *call == tool)?;
         self.waiting.get_mut(before.checked_sub(self.waited)?)
@@ -164,12 +164,12 @@ impl Writer {
             self.waiting_bytes += block.keep(fragment);
             self.broken |= self.waiting_bytes > MAX_WAITING;
         } else {
-            // Its block is closed, so its JSON was whole: only white space may follow.
+            // The block of this call is closed, so its JSON was complete: only white space may follow.
             self.broken |= !fragment.decoded().trim().is_empty();
         }
     }
 
-    /// Opens what waits, as far as it may.
+    /// Opens buffered blocks as far as possible.
     fn advance(&mut self, out: &mut Vec<u8>) {
         while self.open.as_ref().is_none_or(|open| !open.is_unfinished()) {
             let Some(block) = self.pop_waiting() else { return };
@@ -195,7 +195,7 @@ impl Writer {
         }
     }
 
-    /// Closes all blocks, those that wait too.
+    /// Closes all blocks, including the buffered ones.
     fn close_blocks(&mut self, out: &mut Vec<u8>) {
         self.start(out);
         loop {
@@ -211,8 +211,8 @@ impl Writer {
     }
 }
 
-/// The end of an answer whose tool calls cannot be read: the model is at fault and not the provider. `objects` tell what
-/// it cost, since what was delivered is charged.
+/// Returns the last event of an answer with invalid tool calls: the model is at fault and not the provider. `objects`
+/// contain the cost, since the delivered output is charged.
 pub(crate) fn unusable(id: &str, objects: &[u8]) -> Bytes {
     let refusal = Refusal::because(
         Code::Unavailable,
@@ -220,14 +220,14 @@ pub(crate) fn unusable(id: &str, objects: &[u8]) -> Bytes {
     );
     let envelope = penstock_wire::error::envelope(Dialect::Messages, &refusal, &format!("req_{id}"));
     let mut event = penstock_wire::sse::named_event("error", &envelope).to_vec();
-    // The envelope is an object, and the event ends behind it with an empty line.
+    // The envelope is an object, and an empty line follows it.
     if let Some(end) = memchr::memrchr(b'}', &event).filter(|_| !objects.is_empty()) {
         event.splice(end..end, std::iter::once(b',').chain(objects.iter().copied()));
     }
     Bytes::from(event)
 }
 
-/// An empty text block: a message without any block breaks clients that read the first one.
+/// Writes an empty text block: a message without blocks breaks clients that read the first one.
 pub(crate) fn empty_block(out: &mut Vec<u8>) {
     let mut block = Block::new(Kind::Text);
     block.open(0, out);
@@ -244,7 +244,7 @@ impl super::Writer for Writer {
             Event::Text { text, .. } | Event::Refusal { text, .. } => self.add(Kind::Text, text, out),
             Event::ToolStart { tool, id, name, .. } => self.tool(*tool, id, name, out),
             Event::ToolArguments { tool, fragment, .. } => self.arguments(*tool, fragment, out),
-            // Blocks stay open: more may follow.
+            // Blocks remain open, since more content may follow.
             Event::Finish { reason, stop_sequence, .. } => {
                 self.finish = Some((*reason, stop_sequence.clone()))
             }

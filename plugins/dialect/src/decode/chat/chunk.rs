@@ -1,4 +1,4 @@
-//! Chunks and whole bodies: the same reader, because engines mix the two.
+//! Parser of stream chunks and of buffered bodies: one parser, because engines mix the two formats.
 
 use super::tools::{Calls, Fragment, Place};
 use super::voice::{Half, Voice};
@@ -12,13 +12,13 @@ use penstock_wire::{figures, json};
 use std::convert::Infallible;
 use std::ops::Range;
 
-/// More candidates than anyone may ask for.
+/// Maximum number of choices, above the limit of a request.
 const MAX_CHOICES: u64 = 16;
 
-/// Where the only text of a chunk stands, between its quotes.
+/// Range of the only text of a chunk, without its quotes.
 pub(super) struct Only(pub(super) Range<usize>);
 
-/// Reads chunk after chunk.
+/// Parser of consecutive chunks.
 pub(super) struct Chunks {
     seed: String,
     whole: bool,
@@ -33,7 +33,7 @@ struct Choice {
     finished: bool,
 }
 
-/// The parts of one element of `choices`, as written.
+/// Members of an element of `choices`, with raw values.
 #[derive(Default)]
 struct Parts<'a> {
     index: Option<&'a [u8]>,
@@ -45,7 +45,7 @@ struct Parts<'a> {
     usage: Option<&'a [u8]>,
 }
 
-/// The parts of a `delta` or `message`, as written.
+/// Members of a `delta` or `message`, with raw values.
 #[derive(Clone, Copy, Default)]
 struct Said<'a> {
     content: Option<&'a [u8]>,
@@ -61,12 +61,12 @@ fn malformed() -> Fault {
 }
 
 impl Chunks {
-    /// A reader of stream chunks, or of one whole body.
+    /// Creates a parser of stream chunks, or of one buffered body.
     pub(super) fn new(seed: &str, whole: bool) -> Self {
         Self { seed: seed.to_owned(), whole, choices: Vec::new(), reasoning: None }
     }
 
-    /// Appends what a chunk says. Returns where its text stands if that is all it says.
+    /// Appends the events of a chunk. Returns the range of its text if it contains nothing else.
     pub(super) fn take(&mut self, chunk: &Bytes, events: &mut Vec<Event>) -> Result<Option<Only>, Fault> {
         std::str::from_utf8(chunk).map_err(|_| malformed())?;
         let mut choices = Vec::with_capacity(1);
@@ -111,22 +111,22 @@ impl Chunks {
         Ok(only.filter(|_| alone))
     }
 
-    /// The name of the reasoning in it.
+    /// Returns the name of the reasoning member.
     pub(super) const fn reasoning_name(&self) -> Option<ReasoningName> {
         self.reasoning
     }
 
-    /// What missing ids of calls are made of.
+    /// Returns the seed of generated tool call ids.
     pub(super) fn seed(&self) -> &str {
         &self.seed
     }
 
-    /// Bytes of calls that are kept.
+    /// Returns the bytes of stored arguments.
     pub(super) fn kept(&self) -> usize {
         self.choices.iter().map(|choice| choice.calls.kept()).sum()
     }
 
-    /// Notes arguments that were recognised by their chunk's frame.
+    /// Records arguments from a chunk on the fast path.
     pub(super) fn more(&mut self, choice: u32, tool: u32, fragment: &Text) {
         if let Some(choice) = self.choices.get_mut(choice as usize) {
             choice.calls.more(tool, fragment);
@@ -150,11 +150,11 @@ impl Chunks {
             self.choices.resize_with(at + 1, Choice::default);
         }
         let choice = self.choices.get_mut(at).ok_or_else(malformed)?;
-        // In a whole answer it can only be another candidate under a wrong number.
+        // In a buffered answer a repeated index can only be that of another choice.
         if choice.finished && self.whole {
             return Ok(None);
         }
-        // A whole answer has said something, even if that is nothing.
+        // A buffered answer must have a message, even an empty one.
         if self.whole && parts.said.is_none() && parts.text.is_none() {
             return Err(malformed());
         }
@@ -166,7 +166,7 @@ impl Chunks {
         if let Some(reason) = words::reason(parts.finish, self.whole)? {
             choice.finish(reason, parts.stop, seen, events)?;
         }
-        // With half a character waiting the next text does not stand alone.
+        // While a surrogate is pending, the next text depends on it.
         let clear = choice.half.is_none();
         let text = said.content.filter(|_| said.reasoning.is_none()).or(said.reasoning);
         let text = called.map_or(text, |arguments| arguments.filter(|_| text.is_none()));
@@ -175,7 +175,7 @@ impl Chunks {
     }
 }
 
-/// Where what a candidate said was seen.
+/// Context of the events of a choice.
 #[derive(Clone, Copy)]
 struct Seen<'a> {
     chunk: &'a Bytes,
@@ -185,7 +185,7 @@ struct Seen<'a> {
 }
 
 impl Choice {
-    /// Says its reasoning, its text and why it declines.
+    /// Emits the reasoning, the content and the refusal.
     fn say(
         &mut self,
         said: &Said<'_>,
@@ -195,14 +195,14 @@ impl Choice {
     ) -> Result<(), Fault> {
         let mut speaker = Speaker { chunk: seen.chunk, number: seen.number, half: &mut self.half, events };
         speaker.reasoning(said.reasoning)?;
-        // A token may have no text of its own and still have its log probability.
+        // A token may have no text of its own but a log probability.
         let silent = logprobs.is_some().then_some(&b"\"\""[..]);
         speaker.content(said.content.or(silent), logprobs)?;
         speaker.string(Voice::Refusal, said.refusal, None)
     }
 
-    /// Takes its calls, if there are any. Inside are arguments that say nothing of whose
-    /// they are but the frame around them.
+    /// Reads the tool calls, if there are any. The inner value is the arguments of a fragment that only its frame
+    /// assigns to a call.
     fn call<'a>(
         &mut self,
         said: &Said<'a>,
@@ -218,8 +218,8 @@ impl Choice {
         let (mut called, mut named) = (None, Vec::new());
         for element in scan::elements(calls) {
             let mut fragment = Fragment::read(element).ok_or_else(malformed)?;
-            // In a whole answer each element is a call; in one list so is each
-            // that has a name and nothing that tells it from one before.
+            // In a buffered answer each element is a call; in one list so is each element with a name that nothing else
+            // distinguishes from the previous one.
             let unmarked = fragment.id.is_none()
                 && fragment.name.is_some()
                 && fragment.index.is_none_or(|index| named.contains(&index));
@@ -253,19 +253,19 @@ impl Choice {
     }
 }
 
-/// Where `part` stands in `chunk`.
+/// Returns the range of `part` in `chunk`.
 fn place_of(chunk: &Bytes, part: &[u8]) -> Option<Only> {
     let start = (part.as_ptr() as usize).checked_sub(chunk.as_ptr() as usize)?;
     Some(Only(start..start + part.len()))
 }
 
-/// The inside of a string.
+/// Returns the body of a string.
 fn string(value: &[u8]) -> Option<&[u8]> {
     value.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
 
 impl<'a> Parts<'a> {
-    /// `None` for what is no object, or has something else for what was said.
+    /// Parses a choice; returns `None` if it is no object, or its message is no object.
     fn read(element: &mut Cursor<'a>) -> Option<Self> {
         if element.first() != Some(b'{') {
             return None;
@@ -307,10 +307,10 @@ impl<'a> Said<'a> {
             match key {
                 _ if value == b"null" || value == b"\"\"" => {}
                 "content" => said.content = Some(value),
-                // Where an engine sends both names, both hold the same.
+                // An engine that sends both names gives both the same text.
                 "reasoning_content" | "reasoning" => {
                     said.reasoning = said.reasoning.or(Some(value));
-                    // An engine that gives both takes the elder one.
+                    // If an engine sends both names, it accepts the older one.
                     let short = key == "reasoning" && said.reasoning_name.is_none();
                     let name = if short { ReasoningName::Short } else { ReasoningName::Content };
                     said.reasoning_name = Some(name);
@@ -326,7 +326,7 @@ impl<'a> Said<'a> {
     }
 }
 
-/// Turns what one candidate said into events.
+/// Emitter of the text events of one choice.
 struct Speaker<'a> {
     chunk: &'a Bytes,
     number: u32,
@@ -339,7 +339,7 @@ impl Speaker<'_> {
         self.string(Voice::Reasoning, value, None)
     }
 
-    /// A string, or a list of parts: text, and with some engines thinking.
+    /// Emits a string, or a list of parts with text and, for some engines, thinking.
     fn content(&mut self, value: Option<&[u8]>, logprobs: Option<&[u8]>) -> Result<(), Fault> {
         let Some(list) = value.filter(|value| value.first() == Some(&b'[')) else {
             return self.string(Voice::Answer, value, logprobs);
@@ -374,7 +374,7 @@ impl Speaker<'_> {
             Some(Some(inside)) => self.half.join(voice, self.chunk, inside).ok_or_else(malformed)?,
         };
         let choice = self.number;
-        // Half a character is a token too; client libraries read no half of a pair.
+        // A token may be half a character; client libraries reject a lone surrogate.
         let logprobs = logprobs.map(|logprobs| match json::mend_surrogates(logprobs) {
             None => self.chunk.slice_ref(logprobs),
             Some(mended) => Bytes::from(mended),

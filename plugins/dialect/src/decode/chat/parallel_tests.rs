@@ -1,5 +1,5 @@
-//! Parallel calls that all have index 0: the stream gives the calls that the plain answer gives, in both dialects and
-//! wherever the bytes are cut.
+//! Parallel calls that all have index 0: the stream gives the same calls as the buffered answer, in both dialects and
+//! with every split.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use crate::answer::Answer;
@@ -8,12 +8,12 @@ use bytes::Bytes;
 use penstock_contract::{Abilities, Dialect};
 use serde_json::{Value, json};
 
-/// One element of `tool_calls` under index 0; `null` leaves id, name or arguments as null.
+/// Returns an element of `tool_calls` with index 0; id, name and arguments may be null.
 fn part(id: Value, name: Value, arguments: Value) -> Value {
     json!({"index": 0, "id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
 }
 
-/// More of the arguments.
+/// Returns a fragment with arguments only.
 fn more(arguments: &str) -> Value {
     json!({"index": 0, "function": {"arguments": arguments}})
 }
@@ -22,7 +22,7 @@ type Calls = Vec<(String, String)>;
 /// Id, name and arguments of each call.
 type Expected = &'static [(&'static str, &'static str, &'static str)];
 
-/// Name and arguments of the calls that a client reads from a stream of these chunks.
+/// Returns the name and the arguments of the calls that a client reads from a stream of these chunks.
 fn streamed(client: Dialect, chunks: &[Vec<Value>]) -> Calls {
     let mut stream = String::new();
     for (at, calls) in chunks.iter().enumerate() {
@@ -75,7 +75,7 @@ fn read(client: Dialect, events: impl Iterator<Item = Value>) -> Calls {
     calls
 }
 
-/// The same calls as a plain answer would give them.
+/// Returns the same calls from a buffered answer.
 fn plain(calls: &[(&str, &str, &str)]) -> Calls {
     let calls: Vec<Value> =
         calls.iter().map(|(id, name, arguments)| part(json!(id), json!(name), json!(arguments))).collect();

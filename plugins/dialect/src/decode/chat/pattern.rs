@@ -1,39 +1,37 @@
-//! The common case: a chunk like the one before with other text in it.
+//! Fast path for a chunk that differs from the previous one only in its text.
 //!
-//! A chunk that was read in full and said nothing but one piece of text is kept
-//! as what stands before and after that text. A later chunk with the same bytes
-//! around a sound string is the same chunk with other text: nothing else in it
-//! can mean anything else, so nothing else needs to be read.
+//! If a fully parsed chunk contains only one piece of text, the bytes before and after the text are stored. A later
+//! chunk with the same bytes around a valid string body differs only in its text, so nothing else needs to be parsed.
 
 use super::chunk::Only;
 use crate::event::{Event, Text};
 use bytes::Bytes;
 use penstock_wire::sse;
 
-/// Larger frames around a text are not worth keeping.
+/// Maximum bytes of a stored frame.
 const MAX_FRAME: usize = 4096;
 
-/// The frame around a text.
+/// Bytes around the text of a chunk.
 pub(super) struct Pattern {
-    /// Everything before the text, its opening quote included.
+    /// Bytes before the text, with its opening quote.
     before: Box<[u8]>,
-    /// Everything after it, its closing quote included.
+    /// Bytes after the text, with its closing quote.
     after: Box<[u8]>,
     choice: u32,
     voice: Voice,
 }
 
-/// What the text is.
+/// Kind of the text.
 #[derive(Clone, Copy)]
 enum Voice {
     Answer,
     Reasoning,
-    /// Arguments of this call.
+    /// Arguments of this tool call.
     Arguments(u32),
 }
 
 impl Pattern {
-    /// Keeps the frame of a chunk that said one text and nothing else.
+    /// Stores the frame of a chunk that contained one text and nothing else.
     pub(super) fn learn(chunk: &Bytes, only: Option<Only>, events: &[Event]) -> Option<Self> {
         let only = only?;
         let (choice, voice) = match events {
@@ -51,7 +49,7 @@ impl Pattern {
         })
     }
 
-    /// The text of a chunk with this frame.
+    /// Returns the text event of a chunk with this frame.
     #[inline]
     pub(super) fn read(&self, event: &sse::Event) -> Option<Event> {
         let data = &event.data;

@@ -1,4 +1,4 @@
-//! Rules of the decoder that no golden case shows.
+//! Decoder rules that no golden case covers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::Decoder;
@@ -93,7 +93,7 @@ fn more_candidates_are_malformed_and_more_tools_or_longer_names_the_models_words
     }
 }
 
-/// As many as an answer holds; were all arguments read again with each, it would take minutes.
+/// Fragments that fit into one answer; if each one parsed all arguments again, the test would take minutes.
 const MANY: usize = 60_000;
 
 #[test]
@@ -132,7 +132,7 @@ fn made_up_ids_differ_between_calls_and_answers() {
     assert!(id.starts_with("call_") && id.len() == 29, "{id}");
 }
 
-/// Choices of which a member has a wrong type, as a stream and as a whole answer have them.
+/// Choices with a member of an invalid type, in the format of a stream and of a buffered answer.
 fn wrong_choices() -> Vec<serde_json::Value> {
     let said = |said| json!({"index": 0, "delta": said, "message": said, "finish_reason": "stop"});
     let call = |call| said(json!({"content": null, "tool_calls": [call]}));
@@ -197,7 +197,7 @@ fn a_member_of_a_wrong_type_is_malformed() {
         let fault = super::whole(Bytes::from(body.to_string()), "seed", &mut Vec::new()).unwrap_err();
         assert_eq!(fault.kind, FaultKind::Malformed, "{body}");
     }
-    // Only a whole answer has to have said something.
+    // Only a buffered answer must have a message.
     let silent = json!({"choices": [{"index": 0, "finish_reason": "stop"}]});
     assert_eq!(decode(&format!("data: {silent}\n\n")).1, None);
     let fault = super::whole(Bytes::from(silent.to_string()), "seed", &mut Vec::new()).unwrap_err();

@@ -1,10 +1,10 @@
-//! Text as it arrives, mended where an engine cut a surrogate pair in two.
+//! Text of a stream, with surrogate pairs repaired that an engine split between two chunks.
 
 use crate::event::Text;
 use bytes::Bytes;
 use penstock_wire::json::{self, Surrogate};
 
-/// Which of a candidate's texts.
+/// Kind of text in a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Voice {
     Reasoning,
@@ -13,18 +13,18 @@ pub(super) enum Voice {
     Arguments(usize),
 }
 
-/// The first half of a pair whose second half is to come.
+/// High surrogate at the end of a text whose low surrogate has not arrived.
 #[derive(Debug, Default)]
 pub(super) struct Half(Option<(Voice, [u8; 6])>);
 
 impl Half {
-    /// Nothing is waiting, so text may be read without looking here.
+    /// Returns true if no surrogate is pending, so that text may be read directly.
     pub(super) const fn is_none(&self) -> bool {
         self.0.is_none()
     }
 
-    /// What comes out for the inside of a JSON string (taken from `source`) that
-    /// was added to this voice. `None` where it is no string's inside at all.
+    /// Returns the text for the body of a JSON string (a slice of `source`) appended to this channel. Returns `None` if
+    /// it is no valid string body.
     pub(super) fn join(&mut self, voice: Voice, source: &Bytes, inside: &[u8]) -> Option<Text> {
         if self.0.is_none()
             && let Some(text) = Text::from_json(source.slice_ref(inside))
@@ -42,10 +42,10 @@ impl Half {
     }
 }
 
-/// A first half at the very end.
+/// Returns a high surrogate at the very end.
 fn open_half(inside: &[u8]) -> Option<[u8; 6]> {
     let last: [u8; 6] = *inside.last_chunk()?;
-    // A backslash before would make the escape's own backslash a letter.
+    // After a backslash the escape's own backslash would be escaped.
     let before = inside.get(..inside.len() - 6)?;
     let slashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
     (json::surrogate(&last) == Surrogate::High && slashes % 2 == 0).then_some(last)

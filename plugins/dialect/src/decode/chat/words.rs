@@ -1,13 +1,13 @@
-//! Finish reasons in every spelling that was seen, and other members that engines spell their own way.
+//! Finish reasons in all known spellings, and other members whose format varies between engines.
 
 use crate::scan::{self, Cursor};
 use penstock_contract::{Fault, FaultKind, Finish, Stated};
 use penstock_wire::{figures, json};
 
-/// What a finish reason means.
+/// Parses a finish reason.
 ///
 /// # Errors
-/// `InBand` where the engine says that it broke off.
+/// Returns `InBand` if the engine reports that it aborted.
 pub(super) fn finish(word: &str) -> Result<Finish, Fault> {
     Ok(match word {
         "length" | "max_tokens" | "max_length" | "MAX_TOKENS" => Finish::Length,
@@ -19,12 +19,12 @@ pub(super) fn finish(word: &str) -> Result<Finish, Fault> {
         "error" | "abort" | "aborted" | "cancelled" | "network_error" | "insufficient_system_resource" => {
             return Err(Fault::new(FaultKind::InBand));
         }
-        // stop, eos, eos_token, end_turn, stop_sequence, STOP, and what is not known.
+        // stop, eos, eos_token, end_turn, stop_sequence, STOP, and unknown values.
         _ => Finish::Stop,
     })
 }
 
-/// Why a candidate ended, if it did; a whole one has ended.
+/// Returns the finish reason of a choice, if it has ended; a buffered choice always has.
 pub(super) fn reason(word: Option<&[u8]>, whole: bool) -> Result<Option<Finish>, Fault> {
     let word = word.map(|word| scan::string(word).ok_or(Fault::new(FaultKind::Malformed))).transpose()?;
     match word.filter(|word| !word.is_empty()) {
@@ -33,7 +33,7 @@ pub(super) fn reason(word: Option<&[u8]>, whole: bool) -> Result<Option<Finish>,
     }
 }
 
-/// Groq's own corner: `x_groq.usage`.
+/// Parses the usage in Groq's member `x_groq.usage`.
 pub(super) fn vendor_usage(object: &[u8]) -> Option<Stated> {
     let mut members = json::members(object);
     while let Some((key, value)) = members.next_named() {
@@ -44,7 +44,7 @@ pub(super) fn vendor_usage(object: &[u8]) -> Option<Stated> {
     None
 }
 
-/// Whether the value that comes is `null` or an empty object: some engines write no list where there is none.
+/// Returns true if the next value is `null` or an empty object, which some engines write instead of an empty list.
 pub(super) fn is_nothing(value: &Cursor<'_>) -> bool {
     if value.first() == Some(b'[') {
         return false;
@@ -53,12 +53,12 @@ pub(super) fn is_nothing(value: &Cursor<'_>) -> bool {
     scan::is_null(json) || (scan::is_object(json) && scan::members(json).next().is_none())
 }
 
-/// Log probabilities of no token at all, as they stand beside the role.
+/// Returns true if log probabilities contain no token, as in a chunk with the role.
 pub(super) fn is_hollow(logprobs: &[u8]) -> bool {
     !scan::members(logprobs).any(|(_, list)| scan::elements(list).next().is_some())
 }
 
-/// An object where one belongs. Some engines write an empty list for nothing.
+/// Returns an object. Some engines write an empty list if there is none.
 pub(super) fn object(value: Option<&[u8]>) -> Result<Option<&[u8]>, Fault> {
     let value = value.filter(|value| !scan::is_array(value) || scan::elements(value).next().is_some());
     if value.is_none_or(scan::is_object) { Ok(value) } else { Err(Fault::new(FaultKind::Malformed)) }

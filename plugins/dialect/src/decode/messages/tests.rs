@@ -1,4 +1,4 @@
-//! A native stream and a native message give the events that they mean.
+//! Events decoded from a native stream and a native message.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::*;
@@ -205,7 +205,7 @@ fn an_answer_that_is_cut_is_none_wherever_that_is() {
     }
 }
 
-/// Events behind an opening that are no part of the dialect.
+/// Invalid events after `message_start`.
 fn wrong_events() -> Vec<Vec<Value>> {
     let open = |block: Value| json!({"type":"content_block_start","index":0,"content_block":block});
     let delta = |delta: Value| json!({"type":"content_block_delta","index":0,"delta":delta});

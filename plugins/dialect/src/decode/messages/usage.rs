@@ -1,9 +1,9 @@
-//! Usage as this dialect counts it, turned into the house's way.
+//! Conversion of this dialect's token usage to the gateway's.
 
 use crate::scan;
 use penstock_contract::{Stated, Usage};
 
-/// What was said so far; a later number replaces an earlier one.
+/// Token counts so far; a later number replaces an earlier one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Count {
     input: Option<u64>,
@@ -14,7 +14,7 @@ pub(super) struct Count {
 }
 
 impl Count {
-    /// Reads a usage object; what is absent, null or no whole number changes nothing.
+    /// Merges a usage object; absent and null members and those that are no integers are ignored.
     pub(super) fn add(&mut self, usage: &[u8]) {
         for (key, value) in scan::members(usage) {
             let said = || scan::number(value).filter(|said| *said <= Usage::MOST);
@@ -32,8 +32,8 @@ impl Count {
         }
     }
 
-    /// Reads the usage of a stream's first event. Its output is what was generated till then, a placeholder, and so is
-    /// an input of nothing: an answer that states no other is the gateway's to count.
+    /// Merges the usage of a stream's first event. Its output counts the tokens so far and is a placeholder, and so is
+    /// an input of 0: without other numbers the gateway counts the answer itself.
     pub(super) fn open(&mut self, usage: &[u8]) {
         self.add(usage);
         (self.output, self.thinking) = (None, 0);
@@ -42,8 +42,8 @@ impl Count {
         }
     }
 
-    /// Input with cached tokens in it: what was read from the cache and what was
-    /// written to it. `None` where no number of either half was said.
+    /// Returns the usage, whose input includes the cached tokens, both those read and those written. Returns `None` if
+    /// neither input nor output was reported.
     pub(super) fn stated(&self) -> Option<Stated> {
         let cached = self.created.saturating_add(self.read);
         let stated = Stated {

@@ -1,4 +1,4 @@
-//! A whole message as the events that a stream of it would give.
+//! Decoder of a buffered message, which returns the events of its stream.
 
 use super::usage::Count;
 use super::{finish, input_text, kind_of, malformed, named, text_event, text_of};
@@ -10,10 +10,10 @@ use bytes::Bytes;
 use penstock_contract::Fault;
 use penstock_wire::{figures, json};
 
-/// The events of a whole message.
+/// Appends the events of a buffered message.
 ///
 /// # Errors
-/// `Malformed` for what is no message, `InBand` for an error object.
+/// Returns `Malformed` if the body is no message, and `InBand` for an error object.
 pub fn whole(body: Bytes, events: &mut Vec<Event>) -> Result<(), Fault> {
     let message = json::trim(&body);
     match &*scan::member(message, "type").and_then(scan::string).unwrap_or_default() {

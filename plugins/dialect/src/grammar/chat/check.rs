@@ -1,4 +1,4 @@
-//! Chunk by chunk.
+//! Rules for each chunk of a chat-completions stream.
 
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ const FINISH: &[&str] = &["stop", "length", "tool_calls", "content_filter"];
 
 type Rule = Result<(), &'static str>;
 
-/// What was seen so far.
+/// State of the stream so far.
 pub(super) struct Check {
     include_usage: bool,
     face: Option<[Value; 3]>,
@@ -63,7 +63,7 @@ impl Check {
         if self.failed {
             return Ok(());
         }
-        require(!self.choices.is_empty(), "no candidate spoke")?;
+        require(!self.choices.is_empty(), "no choice has content")?;
         require(self.choices.values().all(|choice| choice.finished.is_some()), "a finish reason is missing")?;
         require(self.usage, "usage is missing")?;
         Ok(())
@@ -81,13 +81,13 @@ impl Check {
         self.face(chunk)?;
         let choices = chunk.get("choices").and_then(Value::as_array).ok_or("choices must be an array")?;
         if choices.is_empty() {
-            require(self.include_usage, "a chunk without choices that nobody asked for")?;
+            require(self.include_usage, "a chunk without choices that was not requested")?;
             let finished = self.choices.values().all(|choice| choice.finished.is_some());
             require(finished && !self.choices.is_empty(), "usage comes before a finish reason")?;
             require(chunk.contains_key("usage"), "the chunk without choices has no usage")?;
         }
         if let Some(usage) = chunk.get("usage").filter(|usage| !usage.is_null()) {
-            require(choices.is_empty() == self.include_usage, "usage stands on the wrong chunk")?;
+            require(choices.is_empty() == self.include_usage, "usage is on an unexpected chunk")?;
             usage_object(usage)?;
             self.usage = true;
         }
@@ -96,8 +96,8 @@ impl Check {
         }
         if chunk.contains_key("environment_impact") || chunk.contains_key("billing_cost") {
             let finished = self.choices.values().all(|choice| choice.finished.is_some());
-            require(finished, "the objects stand before the last chunk")?;
-            require(choices.is_empty() == self.include_usage, "the objects stand on the wrong chunk")?;
+            require(finished, "the objects come before the last chunk")?;
+            require(choices.is_empty() == self.include_usage, "the objects are on an unexpected chunk")?;
             self.objects = true;
         }
         Ok(())
@@ -136,10 +136,10 @@ impl Check {
         known(delta, DELTA, "a delta has an unknown key")?;
         let seen = self.choices.len() as u64;
         let first = !self.choices.contains_key(&index);
-        require(!first || index == seen, "candidates first appear out of order")?;
+        require(!first || index == seen, "choices first appear out of order")?;
         require(first == delta.contains_key("role"), "the role must come first and once")?;
         let state = self.choices.entry(index).or_default();
-        require(state.finished.is_none(), "a candidate goes on after its finish reason")?;
+        require(state.finished.is_none(), "a choice continues after its finish reason")?;
         if first {
             require(delta.get("role").is_some_and(|role| role == "assistant"), "the role must be assistant")?;
         }
@@ -158,7 +158,7 @@ impl Check {
             Some(Value::String(reason)) => {
                 require(FINISH.contains(&reason.as_str()), "an unknown finish reason")?;
                 require(reason != "tool_calls" || state.tools > 0, "tool_calls without a call")?;
-                require(reason != "stop" || state.tools == 0, "stop in spite of calls")?;
+                require(reason != "stop" || state.tools == 0, "stop with tool calls")?;
                 state.finished = Some(reason.clone());
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! The checker takes a good stream and refuses each broken rule.
+//! The checker accepts a valid stream and rejects each violation.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::chat;
@@ -21,7 +21,7 @@ fn finish(word: &str) -> String {
     chunk(&format!(r#"{{"index":0,"delta":{{}},"finish_reason":"{word}"}}"#))
 }
 
-/// The last chunk of a stream whose client did not ask for usage.
+/// Returns the last chunk of a stream without `include_usage`.
 fn last(word: &str) -> String {
     let usage = r#""usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}"#;
     format!(
@@ -71,15 +71,15 @@ fn each_broken_rule_is_named() {
     let cases: Vec<(&str, Vec<&str>, bool)> = vec![
         ("[DONE] is missing", vec![&r, &f], false),
         ("a finish reason is missing", vec![&r, DONE], false),
-        ("no candidate spoke", vec![DONE], false),
+        ("no choice has content", vec![DONE], false),
         ("something follows [DONE]", vec![&r, &f, DONE, &f], false),
         ("[DONE] comes twice", vec![&r, &f, DONE, DONE], false),
-        ("goes on after its finish reason", vec![&r, &f, &f, DONE], false),
+        ("continues after its finish reason", vec![&r, &f, &f, DONE], false),
         ("usage is missing", vec![&r, &f, DONE], true),
         ("usage is missing", vec![&r, &f, DONE], false),
-        ("usage stands on the wrong chunk", vec![&r, &l, DONE], true),
+        ("usage is on an unexpected chunk", vec![&r, &l, DONE], true),
         ("something follows the last chunk", vec![&r, &l, &*usage().leak(), DONE], false),
-        ("nobody asked for", vec![&r, &f, &*usage().leak(), DONE], false),
+        ("was not requested", vec![&r, &f, &*usage().leak(), DONE], false),
         ("usage comes before a finish", vec![&r, &*usage().leak(), &f, DONE], true),
         ("object must be", vec![nothing, DONE], false),
         ("the role must come first", vec![&*delta("{}").leak(), &f, DONE], false),
@@ -91,7 +91,7 @@ fn each_broken_rule_is_named() {
         ("something in it", vec![&r, &*delta(r#"{"tool_calls":[]}"#).leak(), DONE], false),
         ("unknown finish reason", vec![&r, &*finish("eos").leak(), DONE], false),
         ("tool_calls without a call", vec![&r, &*finish("tool_calls").leak(), DONE], false),
-        ("stop in spite of calls", vec![&r, &*delta(START).leak(), &f, DONE], false),
+        ("stop with tool calls", vec![&r, &*delta(START).leak(), &f, DONE], false),
         ("a delta has an unknown key", vec![&r, &*delta(r#"{"reasoning":"x"}"#).leak(), DONE], false),
         ("a text must be a string", vec![&r, &*delta(r#"{"content":null}"#).leak(), DONE], false),
         ("something follows the error", vec![&r, error, &f, DONE], false),

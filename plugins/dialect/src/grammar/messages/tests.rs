@@ -1,4 +1,4 @@
-//! The checker accepts a sound stream and refuses each way of breaking it.
+//! The checker accepts a valid stream and rejects each violation.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::messages;

@@ -1,10 +1,10 @@
-//! What chunks and whole completions share.
+//! Members shared by chunks and buffered completions.
 
 use crate::write::Face;
 use penstock_contract::{Finish, Usage};
 use penstock_wire::json;
 
-/// `"id":…,"object":…,"created":…,"model":…`
+/// Writes `"id":…,"object":…,"created":…,"model":…`.
 pub(super) fn face(out: &mut Vec<u8>, face: &Face, object: &str) {
     out.extend_from_slice(b"\"id\":");
     out.extend_from_slice(b"\"chatcmpl-");
@@ -18,7 +18,7 @@ pub(super) fn face(out: &mut Vec<u8>, face: &Face, object: &str) {
     json::write_str(out, &face.model);
 }
 
-/// The dialect's four words.
+/// Returns the finish reason's name, one of the dialect's four.
 pub(super) const fn finish_word(finish: Finish) -> &'static [u8] {
     match finish {
         Finish::Stop => b"stop",
@@ -28,7 +28,7 @@ pub(super) const fn finish_word(finish: Finish) -> &'static [u8] {
     }
 }
 
-/// The usage object: nothing but whole numbers in it, because clients add up every leaf.
+/// Writes the usage object, with integers only, because clients sum all its numbers.
 pub(crate) fn usage_object(out: &mut Vec<u8>, usage: &Usage) {
     let total = usage.input.saturating_add(usage.output);
     let parts: [(&str, u64, &str); 5] = [
@@ -45,7 +45,7 @@ pub(crate) fn usage_object(out: &mut Vec<u8>, usage: &Usage) {
     }
 }
 
-/// The Penstock objects as further members.
+/// Writes the Penstock objects as further members.
 pub(super) fn objects(out: &mut Vec<u8>, objects: &[u8]) {
     if !objects.is_empty() {
         out.push(b',');
@@ -53,7 +53,7 @@ pub(super) fn objects(out: &mut Vec<u8>, objects: &[u8]) {
     }
 }
 
-/// A whole number in digits.
+/// Writes an integer in decimal digits.
 pub(super) fn number(value: u64, out: &mut Vec<u8>) {
     if let Ok(small @ 0..=9) = u8::try_from(value) {
         out.push(b'0' + small);

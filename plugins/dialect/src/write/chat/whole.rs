@@ -1,4 +1,4 @@
-//! A whole completion.
+//! Writer of a buffered completion.
 
 use super::parts::{self, finish_word, number, usage_object};
 use crate::answer::{Answer, Candidate};
@@ -8,7 +8,7 @@ use crate::write::Face;
 use bytes::Bytes;
 use penstock_contract::{Choices, Done, Finish, Whole};
 
-/// The completion's body, usage included where the provider stated it.
+/// Returns the body of a completion, with usage if the answer has it.
 #[must_use]
 pub fn whole(answer: &Answer, face: &Face, choices: Choices) -> Vec<Bytes> {
     let mut out = Vec::with_capacity(512 + answer.output_bytes() * 9 / 8);
@@ -42,7 +42,7 @@ pub fn whole(answer: &Answer, face: &Face, choices: Choices) -> Vec<Bytes> {
     vec![Bytes::from(out)]
 }
 
-/// The completion with what the house must know of it.
+/// Returns the completion with the metadata that the gateway needs.
 #[must_use]
 pub fn plain(answer: &Answer, face: &Face, choices: Choices) -> Whole {
     Whole {
@@ -56,7 +56,7 @@ pub fn plain(answer: &Answer, face: &Face, choices: Choices) -> Whole {
     }
 }
 
-/// Log probabilities as one object: those of a stream come token by token.
+/// Writes log probabilities as one object: those of a stream arrive token by token.
 fn logprobs(pieces: &[Bytes], out: &mut Vec<u8>) {
     match pieces {
         [] => return out.extend_from_slice(b"null"),
@@ -82,8 +82,8 @@ fn logprobs(pieces: &[Bytes], out: &mut Vec<u8>) {
 
 fn message(candidate: &Candidate, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"role\":\"assistant\",\"content\":");
-    // Clients strip the text without looking: null only where there are calls instead.
-    // Beside log probabilities a text may be there and empty.
+    // Clients process the content without a check: it is null only if there are tool calls. With log probabilities the
+    // text may be empty.
     if candidate.text.iter().all(Text::is_empty) && !candidate.tools.is_empty() {
         out.extend_from_slice(b"null");
     } else {

@@ -1,36 +1,36 @@
-//! One content block: opened, filled, closed.
+//! Writer of one content block.
 
 use crate::arguments::{Arguments, State};
 use crate::event::Text;
 use crate::messages_chat::ids::{FNV_START, fnv1a_more};
 use std::io::Write as _;
 
-/// What a block holds.
+/// Kind of a block's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Reasoning; `omitted` keeps its text back.
+    /// Reasoning, whose text is hidden if `omitted`.
     Thinking {
-        /// Only the signature is shown.
+        /// True if only the signature is shown.
         omitted: bool,
     },
-    /// Text.
+    /// Text of the answer.
     Text,
-    /// The call with this number.
+    /// Tool call with this number.
     Tool(u32),
 }
 
-/// A block, open or waiting.
+/// Content block, open or buffered.
 pub(super) struct Block {
     pub kind: Kind,
-    /// Texts that came before it was opened.
+    /// Texts that arrived before the block was opened.
     pub kept: Vec<Text>,
     pub arguments: Arguments,
     pub signature: Option<Text>,
     tool: Option<(Text, Text)>,
-    /// Of the reasoning, for a signature where the provider gives none.
+    /// Hash of the reasoning, for a signature if the provider gives none.
     hash: u64,
     index: u32,
-    /// Everything of a delta that comes before its text.
+    /// Bytes of a delta before its text.
     lead: Vec<u8>,
 }
 
@@ -52,17 +52,17 @@ impl Block {
         Self { tool: Some((id, name)), ..Self::new(Kind::Tool(number)) }
     }
 
-    /// Whether the next block must wait: tool arguments that are not whole yet.
+    /// Returns true if the next block must not open yet: the tool arguments are incomplete.
     pub(super) fn is_unfinished(&self) -> bool {
         matches!(self.kind, Kind::Tool(_)) && self.arguments.state() != State::Whole
     }
 
-    /// Whether text of this kind still belongs here.
+    /// Returns true if text of this kind belongs to this block.
     pub(super) fn takes(&self, kind: Kind) -> bool {
         self.kind == kind && self.signature.is_none()
     }
 
-    /// Keeps a text for later, if there is anything in it that a client may see; returns the bytes kept.
+    /// Buffers a text, if the client may see any of it; returns the bytes buffered.
     pub(super) fn keep(&mut self, text: &Text) -> usize {
         if !self.takes_in(text) {
             return 0;
@@ -71,7 +71,7 @@ impl Block {
         text.escaped().len()
     }
 
-    /// Whether a text of this block is shown; arguments go by their watch.
+    /// Records a text of this block; returns true if the client sees it. Arguments are parsed here.
     fn takes_in(&mut self, text: &Text) -> bool {
         match self.kind {
             Kind::Text => true,
@@ -111,14 +111,14 @@ impl Block {
         self.lead.extend_from_slice(delta.as_bytes());
     }
 
-    /// Says more, if there is anything that a client may see.
+    /// Writes a text, if the client may see any of it.
     pub(super) fn delta(&mut self, text: &Text, out: &mut Vec<u8>) {
         if self.takes_in(text) {
             self.say(text, out);
         }
     }
 
-    /// Says what was kept.
+    /// Writes a text without checking it.
     pub(super) fn say(&self, text: &Text, out: &mut Vec<u8>) {
         if !text.is_empty() {
             out.extend_from_slice(&self.lead);
@@ -127,7 +127,7 @@ impl Block {
         }
     }
 
-    /// Whether it could not be closed as a success after an answer that was `cut` short, or was not.
+    /// Returns true if the block cannot end successfully, after an answer that was truncated (`cut`) or not.
     pub(super) fn is_spoilt(&self, cut: bool) -> bool {
         match self.kind {
             Kind::Tool(_) if cut => self.arguments.state() == State::Invalid,
@@ -151,8 +151,8 @@ impl Block {
     }
 }
 
-/// The provider's seal, or one of ours: client libraries drop reasoning without
-/// a signature when they send it back. It proves nothing and is never checked.
+/// Returns the provider's signature, or a generated one: client libraries drop reasoning without a signature when they
+/// send it back. It proves nothing and is never checked.
 pub(crate) fn signature(given: Option<&Text>, hash: u64) -> Text {
     given
         .filter(|given| !given.is_empty())
@@ -160,7 +160,7 @@ pub(crate) fn signature(given: Option<&Text>, hash: u64) -> Text {
         .unwrap_or_else(|| Text::new(&format!("penstock-{hash:016x}")))
 }
 
-/// The beginning of an event about a block.
+/// Writes the start of an event about a block.
 fn head(kind: &str, index: u32, out: &mut Vec<u8>) {
     // Writing to a Vec cannot fail.
     let _ = write!(out, "event: {kind}\ndata: {{\"type\":\"{kind}\",\"index\":{index},");

@@ -1,5 +1,4 @@
-//! What is the same for a streamed and a whole message: the face it wears, how
-//! usage and the end are said.
+//! Options shared by streamed and buffered messages: identity, usage and stop reason.
 
 use crate::event::Text;
 use crate::messages_chat::ids::Names;
@@ -9,32 +8,32 @@ use penstock_contract::{Ask, Finish, Stated, Target, Thinking, Usage};
 use penstock_wire::json;
 use std::io::Write as _;
 
-/// A sign of life.
+/// Keepalive event.
 pub(super) const PING: &[u8] = b"event: ping\ndata: {\"type\":\"ping\"}\n\n";
 
-/// How this client is spoken to.
+/// Options of the writer for one client request.
 #[derive(Clone, Debug)]
 pub struct Manner {
     pub(super) face: Face,
     pub(super) thinking: Thinking,
-    /// Tool names that were cut on the way to the provider.
+    /// Tool names that were shortened for the provider.
     pub(super) names: Names,
-    /// Prompt tokens, roughly, for an opening event before any count is known.
+    /// Estimate of the prompt tokens, for an opening event before any count is known.
     pub(super) prompt_tokens: u64,
 }
 
 impl Manner {
-    /// As the ask wants it.
+    /// Returns the options of a request.
     #[must_use]
     pub fn of(ask: &Ask, target: &Target<'_>) -> Self {
         let tools = ask.value("tools").unwrap_or_default();
         let declared = scan::elements(tools).filter_map(|tool| scan::inner(scan::member(tool, "name")?));
-        // 3.6 bytes a token is what Latin text comes to; it is corrected at the end.
+        // Latin text has about 3.6 bytes a token; the end corrects the estimate.
         let prompt_tokens = (ask.prompt_bytes as u64).saturating_mul(10) / 36 + 4;
         Self { face: Face::of(target), thinking: ask.thinking, names: Names::of(declared), prompt_tokens }
     }
 
-    /// `"id":…,"type":…,"role":…,"model":…`
+    /// Writes `"id":…,"type":…,"role":…,"model":…`.
     pub(super) fn face(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(br#""id":"msg_"#);
         json::write_escaped(out, &self.face.id);
@@ -42,14 +41,14 @@ impl Manner {
         json::write_str(out, &self.face.model);
     }
 
-    /// What the opening event says was used.
+    /// Returns the usage for the opening event.
     pub(crate) fn opening(&self, known: Option<&Stated>) -> Usage {
         let known = known.and_then(|stated| Some((stated.input.filter(|input| *input > 0)?, stated.cached)));
         let (input, cached) = known.unwrap_or((self.prompt_tokens, 0));
         Usage { input, cached, ..Usage::default() }
     }
 
-    /// The opening event, and a ping as the vendor sends it.
+    /// Writes the opening event, and a ping as the vendor does.
     pub(super) fn message_start(&self, known: Option<&Stated>, out: &mut Vec<u8>) {
         let opening = self.opening(known);
         out.extend_from_slice(b"event: message_start\ndata: {\"type\":\"message_start\",\"message\":{");
@@ -61,7 +60,7 @@ impl Manner {
     }
 }
 
-/// Usage in this dialect, whose input leaves cached tokens out.
+/// Writes usage in this dialect, whose input excludes cached tokens.
 pub(crate) fn usage(usage: &Usage, out: &mut Vec<u8>) {
     // Writing to a Vec cannot fail.
     let _ = write!(
@@ -77,7 +76,7 @@ pub(crate) fn usage(usage: &Usage, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// What an end is called.
+/// Returns the stop reason's name.
 pub(crate) const fn stop_reason(reason: Finish, stop: Option<&Text>, called: bool) -> &'static str {
     match (reason, stop) {
         (Finish::ToolCalls, _) => "tool_use",
@@ -90,7 +89,7 @@ pub(crate) const fn stop_reason(reason: Finish, stop: Option<&Text>, called: boo
     }
 }
 
-/// `"stop_reason":…,"stop_sequence":…`, and details of a refusal.
+/// Writes `"stop_reason":…,"stop_sequence":…`, and details of a refusal.
 pub(crate) fn stop_members(reason: Finish, stop: Option<&Text>, called: bool, out: &mut Vec<u8>) {
     let name = stop_reason(reason, stop, called);
     out.extend_from_slice(br#""stop_reason":""#);

@@ -1,8 +1,7 @@
-//! The answer to a client that asks for no tokens (`max_tokens: 0`).
+//! Response to a request for zero tokens (`max_tokens: 0`).
 //!
-//! It is how the dialect asks for a prompt to be read into a cache. There is no
-//! such order in what providers speak, so nobody is asked: the message is empty,
-//! was cut at its first token, and nothing was used for it.
+//! In this dialect such a request loads a prompt into a cache. Provider APIs have no equivalent, so no provider is
+//! called: the message is empty, ends with `max_tokens`, and reports no usage.
 
 use super::Writer;
 use super::manner::{self, Manner};
@@ -11,8 +10,7 @@ use crate::messages_chat::ids::Names;
 use crate::write::{Face, Writer as _};
 use penstock_contract::{Finish, Thinking, Usage};
 
-/// A whole message, or all events of its stream. `objects` are JSON members
-/// without braces, maybe none.
+/// Returns a message, or all events of its stream. `objects` are JSON members without braces, may be empty.
 #[must_use]
 pub fn nothing(face: Face, stream: bool, objects: &[u8]) -> Vec<u8> {
     let names = Names::of(std::iter::empty());
@@ -32,7 +30,7 @@ fn whole(manner: &Manner, objects: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     out.push(b'{');
     manner.face(&mut out);
-    // Quickstarts read `content[0].text`, whatever they asked for.
+    // Quickstarts read `content[0].text` in any case.
     out.extend_from_slice(br#","content":[{"type":"text","text":""}],"#);
     manner::stop_members(Finish::Length, None, false, &mut out);
     out.extend_from_slice(br#","usage":"#);

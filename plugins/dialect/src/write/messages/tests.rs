@@ -1,11 +1,11 @@
-//! Tests only: what no stream of a provider shows.
+//! Writer tests that need more than a provider's stream.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
 use crate::messages_chat::ids::Names;
 use crate::write::{Face, Writer as _};
 
-/// As many as an answer holds; were a call looked for among all that waits, it would take minutes.
+/// Blocks that fit into one answer; with a linear search for each call, the test would take minutes.
 const MANY: usize = 40_000;
 
 #[test]

@@ -1,4 +1,4 @@
-//! A whole message from a whole answer.
+//! Writer of a buffered message.
 
 use super::block::signature;
 use super::manner::{self, Manner};
@@ -10,15 +10,14 @@ use bytes::Bytes;
 use penstock_contract::{Ask, Done, Fault, FaultKind, Finish, Target, Thinking, Whole};
 use penstock_wire::json;
 
-/// The member that holds arguments that are no JSON object, as the vendor of the dialect advises.
+/// Member for arguments that are no JSON object, as the vendor of the dialect advises.
 const INVALID: &str = "INVALID_JSON";
 
-/// Reads a provider's whole answer and says it in the messages dialect.
+/// Decodes a provider's buffered answer and writes it in the messages dialect.
 ///
 /// # Errors
-/// What is wrong with the answer. Tool arguments that are no JSON object are the
-/// model's words: they are passed on as the text that they are, in an object with
-/// [`INVALID`] alone.
+/// Returns the error of an answer that cannot be decoded. Tool arguments that are no JSON object are model output: they
+/// are passed on as text, in an object with [`INVALID`] as its only member.
 pub(crate) fn whole(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole, Fault> {
     let answer = Answer::read(ask, target, body)?;
     let manner = Manner::of(ask, target);
@@ -60,7 +59,7 @@ fn content(manner: &Manner, candidate: &Candidate, finish: Finish, out: &mut Vec
     }
     let said: Vec<&Text> =
         candidate.text.iter().chain(&candidate.refusal).filter(|text| !text.is_empty()).collect();
-    // Quickstarts read `content[0].text`: an answer without any block has an empty one.
+    // Quickstarts read `content[0].text`: an answer without blocks has an empty one.
     if !said.is_empty() || (out.len() == start && candidate.tools.is_empty()) {
         out.extend_from_slice(br#"{"type":"text","text":""#);
         said.iter().for_each(|text| out.extend_from_slice(text.escaped()));
@@ -94,9 +93,8 @@ fn tool_use(manner: &Manner, call: &ToolCall, finish: Finish, out: &mut Vec<u8>)
     out.push(b'}');
 }
 
-/// The arguments as a JSON object: as they are if they are one, `{}` for none,
-/// without a code fence or trailing commas around it, and, of an answer that
-/// was cut, what is there of it.
+/// Returns the arguments as a JSON object: unchanged if they are one, `{}` if empty, without a code fence or trailing
+/// commas, and for a truncated answer the part that arrived.
 fn object(arguments: &str, cut: bool) -> Option<String> {
     let mut watch = Arguments::new();
     match watch.push(arguments) {
@@ -120,7 +118,7 @@ fn unfenced(text: &str) -> &str {
     inside.strip_prefix("json").unwrap_or(inside).trim()
 }
 
-/// Drops commas that stand before a closing bracket, outside strings.
+/// Removes commas before a closing bracket, outside strings.
 fn without_trailing_commas(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let (mut inside, mut escaped) = (false, false);
@@ -142,14 +140,14 @@ fn without_trailing_commas(text: &str) -> String {
     out
 }
 
-/// The longest beginning of cut JSON that can be closed into an object. Its length is what an answer may be long, so it
-/// is gone through three times and not once for each place that it might be closed at.
+/// Returns the longest prefix of truncated JSON that can be closed into an object. It may be as long as an answer, so
+/// it is read three times and not once for each possible position.
 fn partial(text: &str) -> String {
     let sound = sound(text);
     let (mut watch, mut end) = (Arguments::new(), 0);
     for (at, letter) in sound.char_indices() {
         watch.push(letter.encode_utf8(&mut [0; 4]));
-        // A number is read again at each digit, so only where no comma can follow it any more.
+        // The token is parsed again at each digit, so this is checked only where no comma can follow it.
         let before = !watch.is_in_token() || sound.len() - at <= TOKEN;
         if before && watch.may_close() {
             end = at + letter.len_utf8();
@@ -163,7 +161,7 @@ fn partial(text: &str) -> String {
     watch.closed(beginning)
 }
 
-/// What comes before the first letter that makes it no beginning of an object.
+/// Returns the prefix before the first letter that makes it invalid.
 fn sound(text: &str) -> &str {
     let mut watch = Arguments::new();
     let mut letters = text.char_indices();
@@ -198,7 +196,7 @@ mod tests {
         assert_eq!(cut(""), "{}");
     }
 
-    /// The same, found by trying every place.
+    /// Returns the same result by trying every position.
     fn tried(text: &str) -> String {
         let mut best = "{}".to_owned();
         let (mut nest, mut inside, mut escaped) = (Vec::new(), false, false);
@@ -227,7 +225,7 @@ mod tests {
         best
     }
 
-    /// White space between tokens does not count.
+    /// Removes white space between tokens.
     fn compact(json: &str) -> Vec<u8> {
         let mut out = Vec::new();
         crate::pieces::compact_into(json.as_bytes(), &mut out);
