@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use penstock_storage::ledger::{LedgerCommit, LedgerStore, LedgerTip, MAX_BLOCK_BYTES, RowWrite};
 use penstock_storage::{
-    MAX_VALUE_BYTES, Store, StoreError, StoreOptions, StoreTable, export, import, memory, open,
+    MAX_VALUE_BYTES, Store, StoreError, StoreOptions, StoreTable, export, import, open, open_in_memory,
 };
 
 use self::workload::{check, group, work};
