@@ -12,17 +12,24 @@ use criterion::{
 };
 use penstock::billing::Ledger;
 use penstock::config::{ResolveEnv, load_text};
-use penstock::time::clock::Clock;
+use penstock::time::clock::SteadyClock;
 use penstock::upstream::pricing::{Bill, Terms};
-use penstock_admission::{Limits, Purpose};
-use penstock_annotate::{Cost, Grid, Impact, Provenance, Served, Site};
-use penstock_contract::{Abilities, Ask, Dialect, Done, Kind, Out, Target, Usage};
-use penstock_dialect::translator;
-use penstock_footprint::{EnergyCard, METHODOLOGY, Place, Prepared, Work, boundary_name, grid};
+use penstock_admission::{MessagesPurpose, RequestLimits};
+use penstock_annotate::{
+    BillingCost, DataCentreInfo, EnergyProvenance, EnvironmentImpact, GridInfo, SiteJson,
+};
+use penstock_contract::{
+    AttemptTarget, Dialect, InferenceRequest, ModelKind, OfferCapabilities, OutputBuffer, TokenUsage,
+    WorkDone,
+};
+use penstock_dialect::find_translator;
+use penstock_footprint::{
+    AttemptWork, EnergyProfile, METHODOLOGY, OfferFactors, ServiceSite, boundary_name, grid,
+};
 use penstock_pricing::{BilledWork, PaymentSource, Tariff, compute_charge};
-use penstock_routing::{BALANCED, Candidate, ECO, SPEED, plan, price_hint};
+use penstock_routing::{BALANCED, Candidate, ECO, SPEED, estimate_price, plan};
 use penstock_storage::ledger::LedgerStore;
-use penstock_tokens::{Conversation, Counter};
+use penstock_tokens::{Conversation, TokenCounter};
 use serde_json::{Value, json};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -62,14 +69,14 @@ fn picture(size: usize) -> Bytes {
         {"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {"url": url}}]}]))
 }
 
-fn target(abilities: &Abilities) -> Target<'_> {
-    Target {
+fn target(abilities: &OfferCapabilities) -> AttemptTarget<'_> {
+    AttemptTarget {
         model: "their/model",
         dialect: Dialect::Chat,
-        abilities,
+        capabilities: abilities,
         preset: &[],
         max_tokens: None,
-        adjust: penstock_contract::Adjust::default(),
+        adjustment: penstock_contract::RequestAdjustment::default(),
         answer_model: "org/model",
         id: "4b8e3f0a",
         created: 1_763_650_000,
@@ -81,10 +88,10 @@ fn candidates(count: u32) -> Vec<Candidate> {
     let offers = 0..count;
     offers
         .map(|n| Candidate {
-            price: price_hint(0.05 + f64::from(n % 7), 0.15 + f64::from(n % 5), 500, 256),
-            seconds: (n % 6 != 0).then(|| 1.5 + f64::from(n % 11)),
+            price: estimate_price(0.05 + f64::from(n % 7), 0.15 + f64::from(n % 5), 500, 256),
+            predicted_seconds: (n % 6 != 0).then(|| 1.5 + f64::from(n % 11)),
             in_flight: n % 13,
-            seats: 64,
+            max_in_flight: 64,
             ci_g_per_kwh: 20.0 + 45.0 * f64::from(n % 9),
             renewable: f64::from(n % 10) / 10.0,
             ..Candidate::new(usize::try_from(n).unwrap_or_default())
@@ -98,8 +105,8 @@ fn bytes(length: usize) -> Throughput {
 
 /// A request's way in: proven, planned over three offers, encoded for the first.
 fn ask(c: &mut Criterion) {
-    let limits = Limits::default();
-    let abilities = Abilities::default();
+    let limits = RequestLimits::default();
+    let abilities = OfferCapabilities::default();
     let offers = candidates(3);
     let mut group = c.benchmark_group("ask");
     for (name, body) in [
@@ -115,8 +122,8 @@ fn ask(c: &mut Criterion) {
             bencher.iter(|| {
                 let ask = penstock_admission::chat(black_box(body.clone()), &limits).unwrap();
                 let order = plan(ECO, &offers, 7);
-                let translator = translator(ask.dialect, Dialect::Chat).unwrap();
-                (translator.request(&ask, &target(&abilities)).unwrap(), order)
+                let translator = find_translator(ask.dialect, Dialect::Chat).unwrap();
+                (translator.build_request(&ask, &target(&abilities)).unwrap(), order)
             });
         });
     }
@@ -137,17 +144,17 @@ fn events() -> Vec<String> {
 }
 
 /// The stream for a client that asked like this, `together` events a piece.
-fn stream(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, ask: &Ask, together: usize) {
-    let abilities = Abilities::default();
-    let translator = translator(ask.dialect, Dialect::Chat).unwrap();
+fn stream(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, ask: &InferenceRequest, together: usize) {
+    let abilities = OfferCapabilities::default();
+    let translator = find_translator(ask.dialect, Dialect::Chat).unwrap();
     let pieces: Vec<Bytes> = events().chunks(together).map(|events| events.concat().into()).collect();
     group.throughput(Throughput::Elements(EVENTS as u64));
     group.bench_function(format!("{name}, {together} a piece"), |bencher| {
         bencher.iter(|| {
-            let mut reply = translator.reply(ask, &target(&abilities));
+            let mut reply = translator.translate_stream(ask, &target(&abilities));
             let mut sent = 0;
             for piece in &pieces {
-                let mut out = Out::default();
+                let mut out = OutputBuffer::default();
                 reply.push(black_box(piece.clone()), &mut out).unwrap();
                 sent += out.len();
             }
@@ -159,7 +166,7 @@ fn stream(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, ask: &Ask, toget
 
 /// A stream in the client's own dialect: what is foreign is taken out, the rest passes.
 fn filter(c: &mut Criterion) {
-    let ask = penstock_admission::chat(conversation(PROSE, 1 << 10), &Limits::default()).unwrap();
+    let ask = penstock_admission::chat(conversation(PROSE, 1 << 10), &RequestLimits::default()).unwrap();
     let mut group = c.benchmark_group("filter");
     for together in [1, 64] {
         stream(&mut group, "chat", &ask, together);
@@ -169,16 +176,18 @@ fn filter(c: &mut Criterion) {
 
 /// A client of the messages dialect before a chat provider, both ways.
 fn translate(c: &mut Criterion) {
-    let limits = Limits::default();
-    let messages = |body| penstock_admission::messages(body, &limits, Purpose::Generate).unwrap();
-    let abilities = Abilities::default();
+    let limits = RequestLimits::default();
+    let messages = |body| {
+        penstock_admission::validate_messages_request(body, &limits, MessagesPurpose::Generate).unwrap()
+    };
+    let abilities = OfferCapabilities::default();
     let mut group = c.benchmark_group("translate");
     for (name, sample) in [("request, prose 200 KiB", PROSE), ("request, source code 200 KiB", CODE)] {
         let ask = messages(conversation(sample, 200 << 10));
-        let translator = translator(Dialect::Messages, Dialect::Chat).unwrap();
+        let translator = find_translator(Dialect::Messages, Dialect::Chat).unwrap();
         group.throughput(bytes(ask.body.len()));
         group.bench_function(name, |bencher| {
-            bencher.iter(|| translator.request(black_box(&ask), &target(&abilities)).unwrap());
+            bencher.iter(|| translator.build_request(black_box(&ask), &target(&abilities)).unwrap());
         });
     }
     let ask = messages(conversation(PROSE, 1 << 10));
@@ -207,38 +216,38 @@ fn order(c: &mut Criterion) {
 
 /// Footprint, price and both objects of an answer.
 fn bill(c: &mut Criterion) {
-    let grid = grid::table(include_str!("../conf/grid/eu-2025.csv")).unwrap();
-    let card = EnergyCard {
+    let grid = grid::parse_table(include_str!("../conf/grid/eu-2025.csv")).unwrap();
+    let card = EnergyProfile {
         active_params_b: Some("8".parse().unwrap()),
         joules_per_output_token: Some("0.119".parse().unwrap()),
-        ..EnergyCard::new(Kind::Chat)
+        ..EnergyProfile::new(ModelKind::Chat)
     };
     let row = grid.get("FR").unwrap();
-    let place = Place { pue: Some("1.16".parse().unwrap()), ..Place::on(row) };
-    let prepared = Prepared::new(&card, &place).unwrap();
+    let place = ServiceSite { pue: Some("1.16".parse().unwrap()), ..ServiceSite::on_grid(row) };
+    let prepared = OfferFactors::new(&card, &place).unwrap();
     let tariff = Tariff {
         input: Some("0.05".parse().unwrap()),
         output: Some("0.15".parse().unwrap()),
         ..Tariff::default()
     };
-    let served = Served::new(&Site {
+    let served = SiteJson::new(&DataCentreInfo {
         renewable_percent: "27".parse().unwrap(),
         pue: prepared.pue(),
         provider_id: "provider-a",
         location: "Paris, France",
         country: "FR",
-        grid: Grid { source: "somebody", year: 2025, g_per_kwh: "31".parse().unwrap() },
+        grid: GridInfo { source: "somebody", year: 2025, g_per_kwh: "31".parse().unwrap() },
         methodology: METHODOLOGY,
     });
     let credit = "0.01".parse().unwrap();
-    let usage = Usage { input: 512, cached: 128, output: 300, ..Usage::default() };
+    let usage = TokenUsage { input: 512, cached: 128, output: 300, ..TokenUsage::default() };
     let mut group = c.benchmark_group("bill");
     group.throughput(Throughput::Elements(1));
     group.bench_function("footprint, price, members", |bencher| {
         bencher.iter(|| {
             let usage = black_box(usage);
-            let work = Work::tokens(usage, Duration::from_secs(3));
-            let drawn = prepared.attempt(&work, None).footprint();
+            let work = AttemptWork::tokens(usage, Duration::from_secs(3));
+            let drawn = prepared.attempt_energy(&work, None).footprint();
             let billable = prepared.billable_kwh(&work, None);
             let charge = compute_charge(
                 &tariff,
@@ -248,7 +257,7 @@ fn bill(c: &mut Criterion) {
                 billable,
                 credit,
             );
-            let provenance = Provenance {
+            let provenance = EnergyProvenance {
                 method: drawn.method.name(),
                 boundary: Some(boundary_name(drawn.boundary)),
                 energy_kwh_low: drawn.energy_kwh_low,
@@ -257,20 +266,20 @@ fn bill(c: &mut Criterion) {
                 assumed: drawn.assumed.names(),
                 counted_by_gateway: false,
             };
-            let impact = Impact {
+            let impact = EnvironmentImpact {
                 energy_kwh: drawn.energy_kwh,
                 carbon_g_co2: drawn.carbon_g,
                 water_liters: drawn.water_l,
-                served: &served,
+                site: &served,
                 provenance,
             };
-            let cost = Cost {
+            let cost = BillingCost {
                 energy: charge.energy_eur,
                 credits: charge.credits.credits(),
                 paid_with: charge.paid_with.name(),
-                amounts: penstock_annotate::Amounts::Numbers,
+                amounts: penstock_annotate::AmountFormat::Numbers,
             };
-            penstock_annotate::members(&impact, &cost, true)
+            penstock_annotate::annotation_members(&impact, &cost, true)
         });
     });
     group.finish();
@@ -304,11 +313,11 @@ fn money(c: &mut Criterion) {
     let rules =
         penstock::config::settings::LedgerSettings { debt: i64::MAX, backlog: usize::MAX, ..settings.ledger };
     let store = Arc::new(LedgerStore::open_read_only(penstock_storage::open_in_memory()));
-    let ledger = Ledger::open(store, &rules, Clock::start()).unwrap();
-    let done = Done::Tokens(Usage { input: 512, cached: 128, output: 300, ..Usage::default() });
-    let most = Done::Tokens(Usage { input: 2_304, output: 4_096, ..Usage::default() });
+    let ledger = Ledger::open(store, &rules, SteadyClock::start()).unwrap();
+    let done = WorkDone::Tokens(TokenUsage { input: 512, cached: 128, output: 300, ..TokenUsage::default() });
+    let most = WorkDone::Tokens(TokenUsage { input: 2_304, output: 4_096, ..TokenUsage::default() });
     let eur_per_credit = settings.billing.eur_per_credit;
-    let amounts = penstock_annotate::Amounts::Numbers;
+    let amounts = penstock_annotate::AmountFormat::Numbers;
     let wallet = PaymentSource::Credits;
     let terms = Terms { eur_per_credit, provenance: true, amounts, batch: false, wallet, at: 1 };
     let settled = bill.of(done, done, None, Duration::from_secs(3), None, terms);
@@ -343,7 +352,7 @@ const PORTION: u64 = 256;
 
 /// An exact count of a prompt's tokens.
 fn count(c: &mut Criterion) {
-    let counter = Counter::o200k_harmony();
+    let counter = TokenCounter::o200k_harmony();
     let mut group = c.benchmark_group("count");
     for (name, sample) in [("o200k, prose 200 KiB", PROSE), ("o200k, source code 200 KiB", CODE)] {
         let body = conversation(sample, 200 << 10);

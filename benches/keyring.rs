@@ -8,15 +8,15 @@
 #![allow(clippy::print_stdout, reason = "figures are for whoever runs this")]
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use penstock::auth::key_cache::Keyring;
+use penstock::auth::key_cache::KeyCache;
 use penstock::config::settings::StorageSettings;
 use penstock::limits::rate_limit;
-use penstock::proxy::response::head::Head;
-use penstock::storage::stores::Vault;
+use penstock::proxy::response::head::ResponseHead;
+use penstock::storage::stores::Stores;
 use penstock::telemetry::request_id::RequestId;
-use penstock::time::clock::Clock;
+use penstock::time::clock::SteadyClock;
 use penstock_contract::{Dialect, MicroCredits};
-use penstock_limits::{Cost, Used, Work};
+use penstock_limits::{ActualCost, CostEstimate, WorkClass};
 use penstock_storage::audit::AuditedChange;
 use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord};
 use penstock_storage::{StoreTable, Transaction};
@@ -54,7 +54,7 @@ fn key(number: u32) -> KeyRecord {
 }
 
 /// Makes the keys: one the usual way, the rest as copies of its row, many to a commit.
-fn fill(vault: &Vault) {
+fn fill(vault: &Stores) {
     let said = AuditedChange {
         at: 1,
         who: "bench".to_owned(),
@@ -116,7 +116,7 @@ fn bench(c: &mut Criterion, name: &str, mut work: impl FnMut()) {
 fn measure(c: &mut Criterion) {
     let folder = tempfile::tempdir().unwrap();
     let storage = StorageSettings { path: folder.path().to_owned(), ballast_bytes: 0, pepper: None };
-    let vault = Vault::open(&storage).unwrap();
+    let vault = Stores::open(&storage).unwrap();
     fill(&vault);
     // Read once before, so that the store's own cache is not counted as the keyring's.
     let mut after = None;
@@ -128,10 +128,10 @@ fn measure(c: &mut Criterion) {
         }
     }
     let (before, began, began_cpu) = (resident(), Instant::now(), cpu());
-    let ring = Keyring::load(&vault, Clock::start()).unwrap();
+    let ring = KeyCache::load(&vault, SteadyClock::start()).unwrap();
     let (wall, took) = (began.elapsed(), cpu().saturating_sub(began_cpu));
     let bytes = resident().saturating_sub(before);
-    assert_eq!(ring.keys(), usize::try_from(KEYS).unwrap());
+    assert_eq!(ring.key_count(), usize::try_from(KEYS).unwrap());
     println!(
         "{KEYS} keys load in {} ms of processor time, {} ms by the wall, and hold {} KiB",
         took.as_millis(),
@@ -140,27 +140,29 @@ fn measure(c: &mut Criterion) {
     );
     assert!(took < WITHIN && bytes < BYTES, "{took:?}, {bytes} bytes");
 
-    let (clock, grant) = (Clock::start(), ring.grant(&key(4).id).unwrap());
-    let cost = Cost { input: 90, output: 51, money: MicroCredits(42_000) };
-    let used = Used { input: 88, output: 31, money: MicroCredits(31_000) };
+    let (clock, grant) = (SteadyClock::start(), ring.find_principal(&key(4).id).unwrap());
+    let cost = CostEstimate { input: 90, output: 51, money: MicroCredits(42_000) };
+    let used = ActualCost { input: 88, output: 31, money: MicroCredits(31_000) };
     bench(c, "limits of a request: enter, pass, settle", || {
-        let entered = black_box(rate_limit::enter(&grant, Work::Request, clock));
-        if let Ok(mut pass) = entered.and_then(|(entry, _)| rate_limit::pass(entry, black_box(&cost))) {
+        let entered = black_box(rate_limit::acquire_provisional(&grant, WorkClass::Request, clock));
+        if let Ok(mut pass) =
+            entered.and_then(|(entry, _)| rate_limit::reserve_limits(entry, black_box(&cost)))
+        {
             pass.settle(black_box(&used));
         }
     });
     bench(c, "the clock alone, three times", || {
-        black_box((clock.now(), clock.now(), clock.now()));
+        black_box((clock.steady_now(), clock.steady_now(), clock.steady_now()));
     });
     let id = RequestId::random();
-    let now = clock.now();
+    let now = clock.steady_now();
     bench(c, "a head without limits", || {
-        black_box(Head::new(200, &id));
+        black_box(ResponseHead::new(200, &id));
     });
     for dialect in [Dialect::Chat, Dialect::Messages] {
         bench(c, &format!("a head with limits, {}", dialect.name()), || {
-            let standing = rate_limit::standing(&grant, now);
-            black_box(Head::new(200, &id).standing(dialect, &standing, now, None));
+            let standing = rate_limit::limit_status(&grant, now);
+            black_box(ResponseHead::new(200, &id).rate_limit_headers(dialect, &standing, now, None));
         });
     }
 }

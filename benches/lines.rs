@@ -11,12 +11,12 @@
 
 use bytes::Bytes;
 use penstock::admin::keys;
-use penstock::app::gateway::Gateway;
-use penstock::app::startup::fixed;
+use penstock::app::gateway::RunningGateway;
+use penstock::app::startup::fixed_source;
 use penstock::batch::{LineAsk, LineDone};
-use penstock::billing::MOST_ENDS;
+use penstock::billing::MAX_OUTCOMES;
 use penstock::config::{ResolveEnv, load_text};
-use penstock::state::House;
+use penstock::state::AppState;
 use penstock::telemetry::log;
 use penstock_storage::StoreTable;
 use penstock_storage::ledger::RowWrite;
@@ -56,11 +56,11 @@ async fn run() {
     );
     let settings =
         load_text("bench.toml", &toml, ResolveEnv { env: &|_| None }).expect("it is sane").settings;
-    log::set(settings.log);
-    let gateway = Gateway::start(settings.clone(), fixed(settings)).await.unwrap();
+    log::configure(settings.log);
+    let gateway = RunningGateway::start(settings.clone(), fixed_source(settings)).await.unwrap();
     let key = keys::create_demo(&gateway.house).await.unwrap();
     for round in 1..=3 {
-        let requests = requests(*gateway.http.first().unwrap(), &key).await;
+        let requests = requests(*gateway.http_addresses.first().unwrap(), &key).await;
         let lines = lines(&gateway.house, &key, &folder.path().join(format!("{round}.jsonl"))).await;
         println!(
             "{requests:.0} requests/s, {lines:.0} lines/s on the disk: {:.0} %",
@@ -136,8 +136,8 @@ async fn requests(gateway: SocketAddr, key: &str) -> f64 {
 }
 
 /// Lines a second, counted when they are on the disk.
-async fn lines(house: &Arc<House>, key: &str, file: &std::path::Path) -> f64 {
-    let grant = house.keyring.grant(key.get(7..23).unwrap()).unwrap();
+async fn lines(house: &Arc<AppState>, key: &str, file: &std::path::Path) -> f64 {
+    let grant = house.key_cache.find_principal(key.get(7..23).unwrap()).unwrap();
     let (done, ended) = mpsc::channel(AT_ONCE * 4);
     let began = Instant::now();
     let until = began + Duration::from_secs(SECONDS);
@@ -163,11 +163,11 @@ async fn lines(house: &Arc<House>, key: &str, file: &std::path::Path) -> f64 {
 }
 
 /// Writes answers and charges down, group by group.
-async fn keep(house: Arc<House>, mut ended: mpsc::Receiver<LineDone>, file: File) -> u64 {
+async fn keep(house: Arc<AppState>, mut ended: mpsc::Receiver<LineDone>, file: File) -> u64 {
     let (mut count, mut bytes, file) = (0, 0, Arc::new(file));
     let mut group = Vec::new();
     let mut ticket = 0;
-    while ended.recv_many(&mut group, MOST_ENDS).await > 0 {
+    while ended.recv_many(&mut group, MAX_OUTCOMES).await > 0 {
         let mut text = Vec::new();
         let mut ends = Vec::new();
         for done in group.drain(..) {
@@ -185,7 +185,7 @@ async fn keep(house: Arc<House>, mut ended: mpsc::Receiver<LineDone>, file: File
             .unwrap();
         let progress = [count.to_le_bytes(), bytes.to_le_bytes()].concat();
         let row = RowWrite { table: StoreTable::Batches, key: b"bench".to_vec(), value: Some(progress) };
-        ticket = house.ledger.enter(ends, vec![row]).map_err(|_| "too much").unwrap();
+        ticket = house.ledger.record_outcomes(ends, vec![row]).map_err(|_| "too much").unwrap();
         // Lets a group gather while the disk is at the last one.
         assert!(house.ledger.kept(ticket).await);
     }

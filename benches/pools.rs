@@ -11,7 +11,7 @@ use penstock::config::{ResolveEnv, load_text};
 use penstock::upstream::config_snapshot::Live;
 use penstock::upstream::connection_pool::ConnectionPools;
 use penstock::upstream::pools::{Exploration, PlanRequest};
-use penstock_routing::{FLAVORS, Outcome, SPEED, Sample};
+use penstock_routing::{AttemptOutcome, FLAVORS, LatencySample, SPEED};
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::Duration;
@@ -68,8 +68,9 @@ fn used(live: &Live) {
             let now = NOW - Duration::from_secs(20 - u64::from(answer));
             let total = Duration::from_millis(700 * number);
             let first_token = Some(total / 4);
-            let sample = Sample { prompt_tokens: 500, output_tokens: 200, first_token, total };
-            let outcome = if answer == 2 { Outcome::Bad { rest: None } } else { Outcome::Good };
+            let sample = LatencySample { prompt_tokens: 500, output_tokens: 200, first_token, total };
+            let outcome =
+                if answer == 2 { AttemptOutcome::Failure { rest: None } } else { AttemptOutcome::Success };
             offer.learn(now, outcome, None, Some(sample));
         }
     }

@@ -1,9 +1,9 @@
 //! Simulated answers as tokens: a pure function of the provider's name, the seeds and the prompt.
 
-use super::ask::{Ask, Form};
+use super::parsed_request::{AnswerFormat, ParsedRequest};
 use super::schema;
-use super::text::{self, Draw, crumbs, fold, words};
-use super::tools::{self, Invocation};
+use super::text::{self, SeededRng, fold_hash, split_chunks, split_words};
+use super::tools::{self, ToolInvocation};
 use serde_json::json;
 
 /// Minimum number of tokens of an answer without a limit; it has up to [`SPREAD`] more.
@@ -16,7 +16,7 @@ const MOST: usize = 1 << 18;
 
 /// Finish reason of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Finish {
+pub(super) enum SimulatedFinish {
     /// End of the text.
     Stop,
     /// Stop string that occurred.
@@ -29,18 +29,18 @@ pub(super) enum Finish {
 
 /// Tokens of one answer.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
+pub(super) struct SimulatedAnswer {
     /// Reasoning tokens.
     pub reasoning: Vec<String>,
     /// Text tokens.
     pub text: Vec<String>,
     /// Tool calls.
-    pub calls: Vec<Invocation>,
+    pub calls: Vec<ToolInvocation>,
     /// Finish reason.
-    pub finish: Finish,
+    pub finish: SimulatedFinish,
 }
 
-impl Answer {
+impl SimulatedAnswer {
     /// Returns the total number of tokens.
     pub(super) fn tokens(&self) -> u64 {
         let arguments: usize = self.calls.iter().map(|call| call.arguments.len()).sum();
@@ -49,55 +49,60 @@ impl Answer {
 }
 
 /// Returns all answers to a request.
-pub(super) fn answers(ask: &Ask, name: &str, seed: u64) -> Vec<Answer> {
-    let base = fold(fold(ask.prompt.hash, &seed.to_le_bytes()), &ask.seed.to_le_bytes());
-    (0..ask.n as u64).map(|index| answer(ask, name, Draw::new(base.wrapping_add(index)))).collect()
+pub(super) fn answers(ask: &ParsedRequest, name: &str, seed: u64) -> Vec<SimulatedAnswer> {
+    let base = fold_hash(fold_hash(ask.prompt.hash, &seed.to_le_bytes()), &ask.seed.to_le_bytes());
+    (0..ask.n as u64).map(|index| answer(ask, name, SeededRng::new(base.wrapping_add(index)))).collect()
 }
 
-fn answer(ask: &Ask, name: &str, mut draw: Draw) -> Answer {
-    let most = ask.most.unwrap_or(MOST).min(MOST);
-    let wanted = LEAST + usize::try_from(draw.below(SPREAD)).unwrap_or(0);
-    let mut made =
-        Answer { reasoning: Vec::new(), text: Vec::new(), calls: Vec::new(), finish: Finish::Stop };
-    if ask.reasons {
+fn answer(ask: &ParsedRequest, name: &str, mut draw: SeededRng) -> SimulatedAnswer {
+    let most = ask.max_tokens.unwrap_or(MOST).min(MOST);
+    let wanted = LEAST + usize::try_from(draw.next_below(SPREAD)).unwrap_or(0);
+    let mut made = SimulatedAnswer {
+        reasoning: Vec::new(),
+        text: Vec::new(),
+        calls: Vec::new(),
+        finish: SimulatedFinish::Stop,
+    };
+    if ask.reasoning {
         made.reasoning = text::reasoning(&mut draw, THOUGHT);
     }
-    made.calls = tools::calls(&ask.tools, &ask.choice, ask.parallel, &ask.asked, &mut draw);
+    made.calls = tools::tool_calls(&ask.tools, &ask.choice, ask.parallel, &ask.asked, &mut draw);
     if made.calls.is_empty() {
-        let wanted = if ask.endless { most } else { wanted.max(ask.least) };
-        made.text = written(ask, name, &mut draw, wanted);
+        let wanted = if ask.ignore_eos { most } else { wanted.max(ask.min_tokens) };
+        made.text = answer_text(ask, name, &mut draw, wanted);
         if let Some(stop) = cut_at_stop(&mut made.text, &ask.stops) {
-            made.finish = Finish::Sequence(stop);
+            made.finish = SimulatedFinish::Sequence(stop);
         }
     } else {
-        made.finish = Finish::Calls;
+        made.finish = SimulatedFinish::Calls;
     }
-    shorten(&mut made, most);
+    truncate(&mut made, most);
     made
 }
 
-fn written(ask: &Ask, name: &str, draw: &mut Draw, wanted: usize) -> Vec<String> {
+fn answer_text(ask: &ParsedRequest, name: &str, draw: &mut SeededRng, wanted: usize) -> Vec<String> {
     match &ask.form {
-        Form::Text => {
-            let begun = ask.begun.as_deref().unwrap_or_default();
-            let before = words(begun).len();
-            let whole = text::answer(name, draw, wanted.saturating_add(if ask.endless { before } else { 0 }));
-            if begun.is_empty() { whole } else { continued(&whole, begun, before, name) }
+        AnswerFormat::Text => {
+            let begun = ask.prefill.as_deref().unwrap_or_default();
+            let before = split_words(begun).len();
+            let whole =
+                text::answer(name, draw, wanted.saturating_add(if ask.ignore_eos { before } else { 0 }));
+            if begun.is_empty() { whole } else { continuation(&whole, begun, before, name) }
         }
-        Form::Object => crumbs(&json!({ "simulated": true, "from": name }).to_string()),
-        Form::Schema(schema) => crumbs(&schema::example(schema).to_string()),
+        AnswerFormat::Object => split_chunks(&json!({ "simulated": true, "from": name }).to_string()),
+        AnswerFormat::Schema(schema) => split_chunks(&schema::example(schema).to_string()),
     }
 }
 
 /// Returns the rest of an answer that was begun: the exact continuation if the beginning is this provider's own, else
 /// the answer without as many words as were given.
-fn continued(whole: &[String], begun: &str, before: usize, name: &str) -> Vec<String> {
+fn continuation(whole: &[String], begun: &str, before: usize, name: &str) -> Vec<String> {
     let text = whole.concat();
     let rest = match text.strip_prefix(begun) {
-        Some(rest) => words(rest),
+        Some(rest) => split_words(rest),
         None => whole.iter().skip(before).cloned().collect(),
     };
-    if rest.is_empty() { words(&format!(" (The simulation by {name} ends here.)")) } else { rest }
+    if rest.is_empty() { split_words(&format!(" (The simulation by {name} ends here.)")) } else { rest }
 }
 
 /// Cuts the text before the first stop string, and returns that string.
@@ -106,12 +111,12 @@ fn cut_at_stop(text: &mut Vec<String>, stops: &[String]) -> Option<String> {
     let found =
         stops.iter().filter(|stop| !stop.is_empty()).filter_map(|stop| Some((whole.find(stop)?, stop)));
     let (at, stop) = found.min_by_key(|(at, _)| *at)?;
-    *text = words(whole.get(..at).unwrap_or_default());
+    *text = split_words(whole.get(..at).unwrap_or_default());
     Some(stop.clone())
 }
 
 /// Truncates an answer to `most` tokens, in their order in the answer.
-fn shorten(answer: &mut Answer, most: usize) {
+fn truncate(answer: &mut SimulatedAnswer, most: usize) {
     if answer.tokens() <= most as u64 {
         return;
     }
@@ -124,5 +129,5 @@ fn shorten(answer: &mut Answer, most: usize) {
     keep(&mut answer.text);
     answer.calls.iter_mut().for_each(|call| keep(&mut call.arguments));
     answer.calls.retain(|call| !call.arguments.is_empty());
-    answer.finish = Finish::Length;
+    answer.finish = SimulatedFinish::Length;
 }

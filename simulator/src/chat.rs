@@ -1,17 +1,17 @@
 //! Writer of the chat completions dialect, in the format of vLLM-like engines.
 
-use super::answer::{Answer, Finish};
-use super::ask::Ask;
-use super::shaping::{Event, Kind, Voice};
-use super::tools::Invocation;
+use super::answer::{SimulatedAnswer, SimulatedFinish};
+use super::parsed_request::ParsedRequest;
+use super::shaping::{AnswerOptions, EventKind, StreamEvent};
+use super::tools::ToolInvocation;
 use serde_json::{Map, Value, json};
 
 /// Creation time of every simulated answer: the same request gets the same bytes.
 pub(super) const CREATED: u64 = 1_763_650_000;
 
 /// Returns the usage of all answers together.
-fn usage(ask: &Ask, answers: &[Answer]) -> Value {
-    let completion: u64 = answers.iter().map(Answer::tokens).sum();
+fn usage(ask: &ParsedRequest, answers: &[SimulatedAnswer]) -> Value {
+    let completion: u64 = answers.iter().map(SimulatedAnswer::tokens).sum();
     let reasoning: usize = answers.iter().map(|answer| answer.reasoning.len()).sum();
     json!({
         "prompt_tokens": ask.prompt.tokens,
@@ -22,29 +22,29 @@ fn usage(ask: &Ask, answers: &[Answer]) -> Value {
     })
 }
 
-fn id(ask: &Ask) -> String {
+fn id(ask: &ParsedRequest) -> String {
     format!("chatcmpl-simulated-{:016x}", ask.prompt.hash ^ ask.seed)
 }
 
-fn reason(finish: &Finish, voice: Voice) -> Value {
+fn reason(finish: &SimulatedFinish, voice: AnswerOptions) -> Value {
     match finish {
         _ if !voice.finish => Value::Null,
-        Finish::Stop | Finish::Sequence(_) => json!("stop"),
-        Finish::Length => json!("length"),
-        Finish::Calls => json!("tool_calls"),
+        SimulatedFinish::Stop | SimulatedFinish::Sequence(_) => json!("stop"),
+        SimulatedFinish::Length => json!("length"),
+        SimulatedFinish::Calls => json!("tool_calls"),
     }
 }
 
 /// Returns the stop string that occurred: vLLM's own member.
-fn met(finish: &Finish) -> Value {
+fn stop_string(finish: &SimulatedFinish) -> Value {
     match finish {
-        Finish::Sequence(stop) => json!(stop),
+        SimulatedFinish::Sequence(stop) => json!(stop),
         _ => Value::Null,
     }
 }
 
 /// Writes an unstreamed answer.
-pub(super) fn plain(ask: &Ask, answers: &[Answer], voice: Voice) -> String {
+pub(super) fn write_plain(ask: &ParsedRequest, answers: &[SimulatedAnswer], voice: AnswerOptions) -> String {
     let choices: Vec<Value> =
         answers.iter().enumerate().map(|(index, one)| choice(ask, index, one, voice)).collect();
     let mut body = json!({
@@ -61,7 +61,7 @@ pub(super) fn plain(ask: &Ask, answers: &[Answer], voice: Voice) -> String {
     body.to_string()
 }
 
-fn choice(ask: &Ask, index: usize, answer: &Answer, voice: Voice) -> Value {
+fn choice(ask: &ParsedRequest, index: usize, answer: &SimulatedAnswer, voice: AnswerOptions) -> Value {
     let mut message = Map::new();
     message.insert("role".to_owned(), json!("assistant"));
     let content = if answer.calls.is_empty() { json!(answer.text.concat()) } else { Value::Null };
@@ -82,11 +82,11 @@ fn choice(ask: &Ask, index: usize, answer: &Answer, voice: Voice) -> Value {
     });
     json!({
         "index": index, "message": message, "logprobs": logprobs,
-        "finish_reason": reason(&answer.finish, voice), "stop_reason": met(&answer.finish), "token_ids": null,
+        "finish_reason": reason(&answer.finish, voice), "stop_reason": stop_string(&answer.finish), "token_ids": null,
     })
 }
 
-fn whole_call(call: &Invocation) -> Value {
+fn whole_call(call: &ToolInvocation) -> Value {
     json!({
         "id": call.id, "type": "function",
         "function": { "name": call.name, "arguments": call.arguments.concat() },
@@ -106,12 +106,16 @@ fn logprob(token: &str, top: usize) -> Value {
 }
 
 /// Writes the answer as events: a role for each choice, tokens, finish reasons, usage if requested.
-pub(super) fn stream(ask: &Ask, answers: &[Answer], voice: Voice) -> Vec<Event> {
-    let writer = Writer::new(ask);
+pub(super) fn write_stream(
+    ask: &ParsedRequest,
+    answers: &[SimulatedAnswer],
+    voice: AnswerOptions,
+) -> Vec<StreamEvent> {
+    let writer = ChunkWriter::new(ask);
     let mut events = Vec::new();
     for index in 0..answers.len() {
         let delta = json!({ "role": "assistant", "content": "" }).to_string();
-        events.push(writer.chunk(index, &delta, "null", 0, Kind::Start));
+        events.push(writer.chunk(index, &delta, "null", 0, EventKind::Start));
     }
     let mut lists: Vec<_> = answers
         .iter()
@@ -132,19 +136,19 @@ pub(super) fn stream(ask: &Ask, answers: &[Answer], voice: Voice) -> Vec<Event> 
     if ask.usage && voice.usage {
         let usage = usage(ask, answers);
         let body = format!("{},\"choices\":[],\"usage\":{usage}}}", writer.start);
-        events.push(Event { name: None, body, tokens, kind: Kind::Usage });
+        events.push(StreamEvent { name: None, body, tokens, kind: EventKind::Usage });
     }
-    events.push(Event { name: None, body: "[DONE]".to_owned(), tokens, kind: Kind::Done });
+    events.push(StreamEvent { name: None, body: "[DONE]".to_owned(), tokens, kind: EventKind::Done });
     events
 }
 
-struct Writer {
+struct ChunkWriter {
     /// Members that all chunks begin with.
     start: String,
 }
 
-impl Writer {
-    fn new(ask: &Ask) -> Self {
+impl ChunkWriter {
+    fn new(ask: &ParsedRequest) -> Self {
         let model = json!(ask.model);
         let id = id(ask);
         Self {
@@ -154,21 +158,27 @@ impl Writer {
         }
     }
 
-    fn chunk(&self, index: usize, delta: &str, logprobs: &str, tokens: u32, kind: Kind) -> Event {
+    fn chunk(&self, index: usize, delta: &str, logprobs: &str, tokens: u32, kind: EventKind) -> StreamEvent {
         let body = format!(
             "{},\"choices\":[{{\"index\":{index},\"delta\":{delta},\"logprobs\":{logprobs},\"finish_reason\":null}}]}}",
             self.start
         );
-        Event { name: None, body, tokens, kind }
+        StreamEvent { name: None, body, tokens, kind }
     }
 
-    fn deltas(&self, ask: &Ask, index: usize, answer: &Answer, voice: Voice) -> Vec<Event> {
+    fn deltas(
+        &self,
+        ask: &ParsedRequest,
+        index: usize,
+        answer: &SimulatedAnswer,
+        voice: AnswerOptions,
+    ) -> Vec<StreamEvent> {
         let mut events = Vec::new();
         let mut tokens = 0;
         for token in &answer.reasoning {
             tokens += 1;
             let delta = format!("{{\"{}\":{}}}", voice.reasoning, json!(token));
-            events.push(self.chunk(index, &delta, "null", tokens, Kind::Content));
+            events.push(self.chunk(index, &delta, "null", tokens, EventKind::Content));
         }
         for token in &answer.text {
             tokens += 1;
@@ -177,29 +187,29 @@ impl Writer {
                 Some(top) => json!({ "content": [logprob(token, top)] }).to_string(),
                 None => "null".to_owned(),
             };
-            events.push(self.chunk(index, &delta, &logprobs, tokens, Kind::Content));
+            events.push(self.chunk(index, &delta, &logprobs, tokens, EventKind::Content));
         }
         for (at, call) in answer.calls.iter().enumerate() {
             for delta in call_deltas(at, call, voice.repeats) {
                 tokens += 1;
                 let delta = json!({ "tool_calls": [delta] }).to_string();
-                events.push(self.chunk(index, &delta, "null", tokens, Kind::Content));
+                events.push(self.chunk(index, &delta, "null", tokens, EventKind::Content));
             }
         }
         if voice.finish {
             let end = json!({
                 "index": index, "delta": {}, "logprobs": null,
-                "finish_reason": reason(&answer.finish, voice), "stop_reason": met(&answer.finish),
+                "finish_reason": reason(&answer.finish, voice), "stop_reason": stop_string(&answer.finish),
             });
             let body = format!("{},\"choices\":[{end}]}}", self.start);
-            events.push(Event { name: None, body, tokens, kind: Kind::Finish });
+            events.push(StreamEvent { name: None, body, tokens, kind: EventKind::Finish });
         }
         events
     }
 }
 
 /// Returns the name first, then the arguments in pieces; with `repeats` all fields in every piece.
-fn call_deltas(at: usize, call: &Invocation, repeats: bool) -> Vec<Value> {
+fn call_deltas(at: usize, call: &ToolInvocation, repeats: bool) -> Vec<Value> {
     let first = json!({
         "index": at, "id": call.id, "type": "function", "function": { "name": call.name, "arguments": "" },
     });

@@ -1,9 +1,9 @@
 //! Control interface of a simulated provider: tests set faults and read counters here.
 
-use super::fault::Fault;
-use super::head::Request;
-use super::pace::Pace;
-use super::rule::Rule;
+use super::fault::SimulatedFault;
+use super::http_request::HttpRequest;
+use super::rule::FaultRule;
+use super::token_pacing::TokenPacing;
 use bytes::Bytes;
 use http::HeaderMap;
 use parking_lot::Mutex;
@@ -14,14 +14,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// Limits on stored calls, and on the bytes of their bodies.
-const REMEMBERED: usize = 64;
-const REMEMBERED_BYTES: usize = 64 << 20;
+const MAX_STORED_CALLS: usize = 64;
+const MAX_STORED_BYTES: usize = 64 << 20;
 /// Bytes of a body shown in the answer of the control endpoint.
-const SHOWN: usize = 64 << 10;
+const MAX_SHOWN_BYTES: usize = 64 << 10;
 
 /// Counters of a simulated provider. Requests to the control endpoint do not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct CallCounts {
     /// Number of requests that were read.
     pub calls: u64,
     /// Number of requests by path.
@@ -46,7 +46,7 @@ pub struct Counts {
 
 /// Recorded request.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct RecordedCall {
     /// Method of the request.
     pub method: String,
     /// Path with its query.
@@ -59,7 +59,7 @@ pub struct Call {
     pub body: Bytes,
 }
 
-impl Call {
+impl RecordedCall {
     /// Parses the body as JSON; `null` if it is invalid.
     #[must_use]
     pub fn json(&self) -> Value {
@@ -75,43 +75,48 @@ impl Call {
 
 /// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum PlaybackOutcome {
     /// Answered completely.
     Finished,
     /// Cut off by a fault.
     Cut,
     /// Client disconnected.
-    Gone,
+    ClientGone,
 }
 
 /// Handle on a provider in this process. Clones share its state.
 #[derive(Clone, Debug)]
-pub struct Control {
-    shared: Arc<Shared>,
+pub struct SimulatorControl {
+    shared: Arc<ControlShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
+struct ControlShared {
+    state: Mutex<ControlState>,
     changed: watch::Sender<()>,
     released: watch::Sender<()>,
 }
 
 #[derive(Debug)]
-struct State {
-    pace: Pace,
-    rules: Vec<Rule>,
-    counts: Counts,
-    calls: VecDeque<Call>,
+struct ControlState {
+    pace: TokenPacing,
+    rules: Vec<FaultRule>,
+    counts: CallCounts,
+    calls: VecDeque<RecordedCall>,
     bytes: usize,
 }
 
-impl Control {
-    pub(super) fn new(pace: Pace) -> Self {
-        let state =
-            State { pace, rules: Vec::new(), counts: Counts::default(), calls: VecDeque::new(), bytes: 0 };
+impl SimulatorControl {
+    pub(super) fn new(pace: TokenPacing) -> Self {
+        let state = ControlState {
+            pace,
+            rules: Vec::new(),
+            counts: CallCounts::default(),
+            calls: VecDeque::new(),
+            bytes: 0,
+        };
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(ControlShared {
                 state: Mutex::new(state),
                 changed: watch::Sender::new(()),
                 released: watch::Sender::new(()),
@@ -120,20 +125,20 @@ impl Control {
     }
 
     /// Appends a rule. A call takes the first matching rule with `times`, and every matching permanent rule.
-    pub fn fault(&self, rule: impl Into<Rule>) {
+    pub fn add_rule(&self, rule: impl Into<FaultRule>) {
         self.shared.state.lock().rules.push(rule.into());
     }
 
     /// Removes all rules.
-    pub fn clear(&self) {
+    pub fn clear_rules(&self) {
         self.shared.state.lock().rules.clear();
     }
 
     /// Resets counters and recorded calls; requests in flight stay counted.
-    pub fn forget(&self) {
+    pub fn reset_counts(&self) {
         let mut state = self.shared.state.lock();
-        let Counts { open, held, .. } = state.counts;
-        state.counts = Counts { open, held, most_open: open, ..Counts::default() };
+        let CallCounts { open, held, .. } = state.counts;
+        state.counts = CallCounts { open, held, most_open: open, ..CallCounts::default() };
         state.calls.clear();
         state.bytes = 0;
     }
@@ -144,30 +149,30 @@ impl Control {
     }
 
     /// Changes the pace of later calls: delay of the first token, tokens per second (0: all at once).
-    pub fn pace(&self, first_token: Duration, tokens_per_second: f64) {
-        self.shared.state.lock().pace = Pace::new(first_token, tokens_per_second);
+    pub fn set_pace(&self, first_token: Duration, tokens_per_second: f64) {
+        self.shared.state.lock().pace = TokenPacing::new(first_token, tokens_per_second);
     }
 
     /// Returns the counters.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> CallCounts {
         self.shared.state.lock().counts.clone()
     }
 
     /// Returns the last requests, the oldest first: 64 of them, and at most 64 MiB of bodies.
     #[must_use]
-    pub fn calls(&self) -> Vec<Call> {
+    pub fn calls(&self) -> Vec<RecordedCall> {
         self.shared.state.lock().calls.iter().cloned().collect()
     }
 
     /// Returns the last request.
     #[must_use]
-    pub fn last(&self) -> Option<Call> {
+    pub fn last(&self) -> Option<RecordedCall> {
         self.shared.state.lock().calls.back().cloned()
     }
 
     /// Waits until the counters satisfy a condition.
-    pub async fn until(&self, so: impl Fn(&Counts) -> bool) -> Counts {
+    pub async fn until(&self, so: impl Fn(&CallCounts) -> bool) -> CallCounts {
         let mut changed = self.shared.changed.subscribe();
         loop {
             changed.borrow_and_update();
@@ -180,16 +185,16 @@ impl Control {
         }
     }
 
-    pub(super) fn current_pace(&self) -> Pace {
+    pub(super) fn current_pace(&self) -> TokenPacing {
         self.shared.state.lock().pace
     }
 
     pub(super) fn connected(&self) {
-        self.change(|counts| counts.connections += 1);
+        self.update_counts(|counts| counts.connections += 1);
     }
 
     /// Counts a request as in flight.
-    pub(super) fn begin(&self, request: &Request, generates: bool) -> Open {
+    pub(super) fn begin_call(&self, request: &HttpRequest, generates: bool) -> InFlightCallGuard {
         let mut state = self.shared.state.lock();
         let counts = &mut state.counts;
         counts.calls += 1;
@@ -197,53 +202,55 @@ impl Control {
         counts.open += 1;
         counts.most_open = counts.most_open.max(counts.open);
         // Paths come from the client: a limited number is counted separately, the others together.
-        let path = if counts.by_path.len() < REMEMBERED { request.route() } else { "*" };
+        let path = if counts.by_path.len() < MAX_STORED_CALLS { request.path_only() } else { "*" };
         match counts.by_path.get_mut(path) {
             Some(count) => *count += 1,
             None => drop(counts.by_path.insert(path.to_owned(), 1)),
         }
         state.bytes += request.body.len();
-        state.calls.push_back(request.call());
-        while state.calls.len() > REMEMBERED || (state.bytes > REMEMBERED_BYTES && state.calls.len() > 1) {
+        state.calls.push_back(request.to_recorded_call());
+        while state.calls.len() > MAX_STORED_CALLS
+            || (state.bytes > MAX_STORED_BYTES && state.calls.len() > 1)
+        {
             let Some(old) = state.calls.pop_front() else { break };
             state.bytes = state.bytes.saturating_sub(old.body.len());
         }
         drop(state);
         self.shared.changed.send_replace(());
-        Open { control: self.clone(), outcome: Outcome::Gone }
+        InFlightCallGuard { control: self.clone(), outcome: PlaybackOutcome::ClientGone }
     }
 
     /// Returns the faults of this call.
-    pub(super) fn faults(&self, path: &str, generates: bool, model: &str) -> Vec<Fault> {
+    pub(super) fn take_faults(&self, path: &str, generates: bool, model: &str) -> Vec<SimulatedFault> {
         let mut state = self.shared.state.lock();
         let mut faults = Vec::new();
         let mut queued = false;
         for rule in &mut state.rules {
-            if (rule.stands() || !queued) && rule.takes(path, generates, model) {
-                queued |= !rule.stands();
+            if (rule.is_permanent() || !queued) && rule.matches_call(path, generates, model) {
+                queued |= !rule.is_permanent();
                 faults.extend(rule.faults.iter().cloned());
             }
         }
-        state.rules.retain(|rule| !rule.is_over());
+        state.rules.retain(|rule| !rule.is_exhausted());
         faults
     }
 
     /// Waits for [`Control::release`].
-    pub(super) async fn held(&self) {
+    pub(super) async fn wait_for_release(&self) {
         let mut released = self.shared.released.subscribe();
-        self.change(|counts| counts.held += 1);
-        let _held = Held(self);
+        self.update_counts(|counts| counts.held += 1);
+        let _held = HeldGuard(self);
         released.changed().await.ok();
     }
 
-    fn change(&self, change: impl FnOnce(&mut Counts)) {
+    fn update_counts(&self, change: impl FnOnce(&mut CallCounts)) {
         change(&mut self.shared.state.lock().counts);
         self.shared.changed.send_replace(());
     }
 
     /// Executes a command of the control endpoint: a rule, a list of rules, or an object with any of `rules`, `clear`,
     /// `forget`, `release` and `pace` (`first_token_ms`, `tokens_per_second`).
-    pub(super) fn order(&self, order: Value) -> Result<(), String> {
+    pub(super) fn execute_command(&self, order: Value) -> Result<(), String> {
         let rules = match order {
             Value::Array(rules) => rules,
             Value::Object(object) if object.contains_key("fault") => vec![Value::Object(object)],
@@ -259,17 +266,17 @@ impl Control {
                 if let Some(pace) = pace {
                     let number = |name: &str| pace.get(name).and_then(Value::as_f64).unwrap_or(0.0).max(0.0);
                     let first = Duration::try_from_secs_f64(number("first_token_ms") / 1000.0);
-                    self.pace(first.unwrap_or_default(), number("tokens_per_second"));
+                    self.set_pace(first.unwrap_or_default(), number("tokens_per_second"));
                 }
-                clear.then(|| self.clear());
-                forget.then(|| self.forget());
+                clear.then(|| self.clear_rules());
+                forget.then(|| self.reset_counts());
                 release.then(|| self.release());
                 rules.as_array().cloned().ok_or_else(|| "`rules` is a list.".to_owned())?
             }
             _ => return Err("An order is an object or a list of rules.".to_owned()),
         };
-        let rules = rules.into_iter().map(Rule::read).collect::<Result<Vec<_>, _>>()?;
-        rules.into_iter().for_each(|rule| self.fault(rule));
+        let rules = rules.into_iter().map(FaultRule::read).collect::<Result<Vec<_>, _>>()?;
+        rules.into_iter().for_each(|rule| self.add_rule(rule));
         Ok(())
     }
 
@@ -277,7 +284,7 @@ impl Control {
     pub(super) fn report(&self) -> Value {
         let state = self.shared.state.lock();
         let counts = &state.counts;
-        let calls: Vec<Value> = state.calls.iter().rev().take(8).map(shown).collect();
+        let calls: Vec<Value> = state.calls.iter().rev().take(8).map(call_json).collect();
         json!({
             "calls": counts.calls, "by_path": counts.by_path, "generations": counts.generations,
             "open": counts.open, "most_open": counts.most_open, "finished": counts.finished, "cut": counts.cut,
@@ -287,9 +294,9 @@ impl Control {
     }
 }
 
-fn shown(call: &Call) -> Value {
+fn call_json(call: &RecordedCall) -> Value {
     let names: Vec<&str> = call.headers.keys().map(http::HeaderName::as_str).collect();
-    let body = call.body.get(..call.body.len().min(SHOWN)).unwrap_or_default();
+    let body = call.body.get(..call.body.len().min(MAX_SHOWN_BYTES)).unwrap_or_default();
     json!({
         "method": call.method, "path": call.path, "h2": call.h2, "headers": names,
         "bytes": call.body.len(), "body": String::from_utf8_lossy(body),
@@ -297,30 +304,30 @@ fn shown(call: &Call) -> Value {
 }
 
 /// Guard of a request in flight, counted out on drop.
-pub(super) struct Open {
-    control: Control,
+pub(super) struct InFlightCallGuard {
+    control: SimulatorControl,
     /// Outcome of the request; [`Outcome::Gone`] until it is known.
-    pub outcome: Outcome,
+    pub outcome: PlaybackOutcome,
 }
 
-impl Drop for Open {
+impl Drop for InFlightCallGuard {
     fn drop(&mut self) {
         let outcome = self.outcome;
-        self.control.change(|counts| {
+        self.control.update_counts(|counts| {
             counts.open -= 1;
             match outcome {
-                Outcome::Finished => counts.finished += 1,
-                Outcome::Cut => counts.cut += 1,
-                Outcome::Gone => counts.cancelled += 1,
+                PlaybackOutcome::Finished => counts.finished += 1,
+                PlaybackOutcome::Cut => counts.cut += 1,
+                PlaybackOutcome::ClientGone => counts.cancelled += 1,
             }
         });
     }
 }
 
-struct Held<'a>(&'a Control);
+struct HeldGuard<'a>(&'a SimulatorControl);
 
-impl Drop for Held<'_> {
+impl Drop for HeldGuard<'_> {
     fn drop(&mut self) {
-        self.0.change(|counts| counts.held -= 1);
+        self.0.update_counts(|counts| counts.held -= 1);
     }
 }

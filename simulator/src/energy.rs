@@ -1,11 +1,11 @@
 //! Measured energy in the formats of several vendors.
 
-use super::fault::Energy;
+use super::fault::EnergyShape;
 use serde_json::{Value, json};
 
 /// Part of an answer that reports measured energy.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Told {
+pub(super) enum EnergyReport {
     /// Member of the last object: name and value.
     Member(&'static str, Value),
     /// Comment before the end of a stream.
@@ -13,9 +13,9 @@ pub(super) enum Told {
 }
 
 /// Formats an energy in joules as this vendor reports it in a stream or a plain answer.
-pub(super) fn told(shape: Energy, joules: f64, stream: bool) -> Told {
+pub(super) fn energy_report(shape: EnergyShape, joules: f64, stream: bool) -> EnergyReport {
     match shape {
-        Energy::Greenpt => Told::Member(
+        EnergyShape::Greenpt => EnergyReport::Member(
             "impact",
             json!({
                 "version": "20250922",
@@ -24,8 +24,8 @@ pub(super) fn told(shape: Energy, joules: f64, stream: bool) -> Told {
                 "emissions": { "total": 1, "unit": "ugCO2e" },
             }),
         ),
-        Energy::Neuralwatt if stream => Told::Comment(format!("energy {}", object(joules))),
-        Energy::Neuralwatt | Energy::Root => Told::Member("energy", object(joules)),
+        EnergyShape::Neuralwatt if stream => EnergyReport::Comment(format!("energy {}", object(joules))),
+        EnergyShape::Neuralwatt | EnergyShape::Root => EnergyReport::Member("energy", object(joules)),
     }
 }
 
@@ -41,7 +41,7 @@ fn object(joules: f64) -> Value {
 }
 
 /// Appends a member to the text of a JSON object.
-pub(super) fn append(object: &mut String, name: &str, value: &Value) {
+pub(super) fn append_member(object: &mut String, name: &str, value: &Value) {
     if object.pop() == Some('}') {
         object.push_str(&format!(",\"{name}\":{value}}}"));
     }

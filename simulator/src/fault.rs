@@ -11,7 +11,7 @@ use serde_json::Value;
 /// [`Control::release`](super::Control::release) is called.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "fault", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Fault {
+pub enum SimulatedFault {
     /// Error answer.
     Status {
         /// Status code.
@@ -19,7 +19,7 @@ pub enum Fault {
         status: u16,
         /// Value of `Retry-After`: seconds, or a date.
         #[serde(default)]
-        retry_after: Option<Later>,
+        retry_after: Option<RetryAfterValue>,
         /// Body; `None`: the engine's usual one.
         #[serde(default)]
         body: Option<String>,
@@ -59,7 +59,7 @@ pub enum Fault {
         #[serde(default)]
         after: u32,
         /// Error message.
-        #[serde(default = "in_band")]
+        #[serde(default = "default_error_message")]
         message: String,
     },
     /// Omits `[DONE]` or `message_stop`.
@@ -77,26 +77,26 @@ pub enum Fault {
     /// Sends a number of bytes at a time.
     Split {
         /// Number of bytes, at least 1.
-        #[serde(default = "one")]
+        #[serde(default = "default_split_bytes")]
         bytes: usize,
     },
     /// Sends a number of events at a time.
     Merge {
         /// Number of events, at least 1.
-        #[serde(default = "many")]
+        #[serde(default = "default_merge_events")]
         events: usize,
     },
     /// Refuses the content, status 400.
     Refusal {
         /// Format of the error.
         #[serde(default)]
-        shape: Shape,
+        shape: ErrorShape,
     },
     /// Reports that the prompt is longer than the context window, status 400.
     Overflow {
         /// Format of the error.
         #[serde(default)]
-        shape: Shape,
+        shape: ErrorShape,
     },
     /// Sends another content type with a good answer.
     ContentType {
@@ -123,7 +123,7 @@ pub enum Fault {
     Energy {
         /// Format of the report.
         #[serde(default)]
-        shape: Energy,
+        shape: EnergyShape,
         /// Energy in joules.
         #[serde(default = "joules")]
         joules: f64,
@@ -137,7 +137,7 @@ pub enum Fault {
 /// Value of `Retry-After`: a number of seconds or any text.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
-pub enum Later {
+pub enum RetryAfterValue {
     /// Seconds.
     Seconds(u64),
     /// Literal text.
@@ -147,7 +147,7 @@ pub enum Later {
 /// Format of an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Shape {
+pub enum ErrorShape {
     /// vLLM.
     #[default]
     Vllm,
@@ -162,7 +162,7 @@ pub enum Shape {
 /// Format of measured energy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Energy {
+pub enum EnergyShape {
     /// Member `impact`, in watt-milliseconds.
     #[default]
     Greenpt,
@@ -172,7 +172,7 @@ pub enum Energy {
     Root,
 }
 
-impl Fault {
+impl SimulatedFault {
     /// Creates an error answer with this status and the engine's usual body.
     #[must_use]
     pub fn status(status: u16) -> Self {
@@ -194,15 +194,15 @@ fn internal_error() -> u16 {
 fn bad_gateway() -> u16 {
     502
 }
-fn one() -> usize {
+fn default_split_bytes() -> usize {
     1
 }
-fn many() -> usize {
+fn default_merge_events() -> usize {
     8
 }
 fn joules() -> f64 {
     40.433
 }
-fn in_band() -> String {
+fn default_error_message() -> String {
     "The simulated engine broke in mid-answer.".to_owned()
 }

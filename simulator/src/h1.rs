@@ -1,10 +1,10 @@
 //! HTTP/1.1 server: buffered requests, responses written byte by byte if a fault requires it.
 
-use super::control::Outcome;
-use super::head::{MOST_BODY, Request};
-use super::line::Line;
-use super::script::Head;
-use super::serve::Provider;
+use super::control::PlaybackOutcome;
+use super::http_request::{HttpRequest, MAX_BODY_BYTES};
+use super::provider::SimulatedProvider;
+use super::response_writer::ResponseWriter;
+use super::script::ScriptHead;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use std::io;
@@ -16,17 +16,23 @@ use tokio::time::sleep;
 const MOST_HEAD: usize = 64 << 10;
 const MOST_HEADERS: usize = 128;
 /// Limit on the bytes of pipelined requests.
-const MOST_AHEAD: usize = 1 << 20;
+const MAX_PIPELINED_BYTES: usize = 1 << 20;
 
 /// Serves a connection until either side closes it.
-pub(super) async fn serve<S>(stream: S, provider: &Provider)
+pub(super) async fn serve<S>(stream: S, provider: &SimulatedProvider)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let mut line = H1 { stream, ahead: BytesMut::new(), out: Vec::new(), body: Vec::new(), chunked: false };
+    let mut line = Http1Connection {
+        stream,
+        read_buffer: BytesMut::new(),
+        out: Vec::new(),
+        body: Vec::new(),
+        chunked: false,
+    };
     while let Ok(Some((request, keep))) = line.read().await {
         let outcome = provider.serve(request, &mut line).await;
-        if outcome != Outcome::Finished || !keep {
+        if outcome != PlaybackOutcome::Finished || !keep {
             break;
         }
     }
@@ -34,10 +40,10 @@ where
 }
 
 /// Connection of a client.
-struct H1<S> {
+struct Http1Connection<S> {
     stream: S,
     /// Bytes that were read and not yet parsed.
-    ahead: BytesMut,
+    read_buffer: BytesMut,
     /// Bytes to write before `body`.
     out: Vec<u8>,
     /// Bytes of the body to write.
@@ -45,31 +51,31 @@ struct H1<S> {
     chunked: bool,
 }
 
-fn broken(what: &'static str) -> io::Error {
+fn invalid_data(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 /// Parsed request head.
-struct Begun {
-    request: Request,
+struct ParsedHead {
+    request: HttpRequest,
     keep: bool,
     length: usize,
     chunked: bool,
     expects: bool,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> H1<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Http1Connection<S> {
     /// Reads the next request, and whether another may follow. `None`: the client has closed.
-    async fn read(&mut self) -> io::Result<Option<(Request, bool)>> {
+    async fn read(&mut self) -> io::Result<Option<(HttpRequest, bool)>> {
         let mut begun = loop {
-            if let Some((length, begun)) = parse(&self.ahead)? {
-                drop(self.ahead.split_to(length));
+            if let Some((length, begun)) = parse(&self.read_buffer)? {
+                drop(self.read_buffer.split_to(length));
                 break begun;
             }
-            if self.ahead.len() > MOST_HEAD {
-                return Err(broken("head too long"));
+            if self.read_buffer.len() > MOST_HEAD {
+                return Err(invalid_data("head too long"));
             }
-            if self.stream.read_buf(&mut self.ahead).await? == 0 {
+            if self.stream.read_buf(&mut self.read_buffer).await? == 0 {
                 return Ok(None);
             }
         };
@@ -77,57 +83,57 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> H1<S> {
             self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
         }
         begun.request.body =
-            if begun.chunked { self.chunks().await? } else { self.exactly(begun.length).await? };
+            if begun.chunked { self.read_chunked().await? } else { self.read_exactly(begun.length).await? };
         Ok(Some((begun.request, begun.keep)))
     }
 
-    async fn more(&mut self) -> io::Result<()> {
-        match self.stream.read_buf(&mut self.ahead).await? {
+    async fn read_more(&mut self) -> io::Result<()> {
+        match self.stream.read_buf(&mut self.read_buffer).await? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             _ => Ok(()),
         }
     }
 
-    async fn exactly(&mut self, length: usize) -> io::Result<Bytes> {
-        if length > MOST_BODY {
-            return Err(broken("body too long"));
+    async fn read_exactly(&mut self, length: usize) -> io::Result<Bytes> {
+        if length > MAX_BODY_BYTES {
+            return Err(invalid_data("body too long"));
         }
-        self.ahead.reserve(length.saturating_sub(self.ahead.len()));
-        while self.ahead.len() < length {
-            self.more().await?;
+        self.read_buffer.reserve(length.saturating_sub(self.read_buffer.len()));
+        while self.read_buffer.len() < length {
+            self.read_more().await?;
         }
-        Ok(self.ahead.split_to(length).freeze())
+        Ok(self.read_buffer.split_to(length).freeze())
     }
 
-    async fn chunks(&mut self) -> io::Result<Bytes> {
+    async fn read_chunked(&mut self) -> io::Result<Bytes> {
         let mut body = BytesMut::new();
         loop {
             let line = self.text_line().await?;
             let digits = line.split(';').next().unwrap_or_default().trim();
-            let length = usize::from_str_radix(digits, 16).map_err(|_| broken("chunk length"))?;
+            let length = usize::from_str_radix(digits, 16).map_err(|_| invalid_data("chunk length"))?;
             if length == 0 {
                 while !self.text_line().await?.is_empty() {}
                 return Ok(body.freeze());
             }
-            if body.len().saturating_add(length) > MOST_BODY {
-                return Err(broken("body too long"));
+            if body.len().saturating_add(length) > MAX_BODY_BYTES {
+                return Err(invalid_data("body too long"));
             }
-            body.extend_from_slice(&self.exactly(length).await?);
-            self.exactly(2).await?;
+            body.extend_from_slice(&self.read_exactly(length).await?);
+            self.read_exactly(2).await?;
         }
     }
 
     /// Reads a line of a chunked body without its end.
     async fn text_line(&mut self) -> io::Result<String> {
         loop {
-            if let Some(at) = self.ahead.windows(2).position(|two| two == b"\r\n") {
-                let line = self.ahead.split_to(at + 2);
+            if let Some(at) = self.read_buffer.windows(2).position(|two| two == b"\r\n") {
+                let line = self.read_buffer.split_to(at + 2);
                 return Ok(String::from_utf8_lossy(&line).trim_end().to_owned());
             }
-            if self.ahead.len() > MOST_HEAD {
-                return Err(broken("line too long"));
+            if self.read_buffer.len() > MOST_HEAD {
+                return Err(invalid_data("line too long"));
             }
-            self.more().await?;
+            self.read_more().await?;
         }
     }
 
@@ -146,31 +152,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> H1<S> {
 }
 
 /// Parses a head if it is complete; returns its length and its content.
-fn parse(bytes: &[u8]) -> io::Result<Option<(usize, Begun)>> {
+fn parse(bytes: &[u8]) -> io::Result<Option<(usize, ParsedHead)>> {
     let mut found = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut head = httparse::Request::new(&mut found);
     let length = match head.parse(bytes) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return Ok(None),
-        Err(_) => return Err(broken("head")),
+        Err(_) => return Err(invalid_data("head")),
     };
     let mut headers = HeaderMap::with_capacity(head.headers.len());
     for header in head.headers.iter() {
-        let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| broken("header name"))?;
-        let value = HeaderValue::from_bytes(header.value).map_err(|_| broken("header value"))?;
+        let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| invalid_data("header name"))?;
+        let value = HeaderValue::from_bytes(header.value).map_err(|_| invalid_data("header value"))?;
         headers.append(name, value);
     }
     let told =
         |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_ascii_lowercase);
-    let begun = Begun {
+    let begun = ParsedHead {
         keep: told("connection").is_none_or(|value| !value.contains("close")) && head.version == Some(1),
         length: match told("content-length") {
-            Some(text) => text.parse().map_err(|_| broken("content-length"))?,
+            Some(text) => text.parse().map_err(|_| invalid_data("content-length"))?,
             None => 0,
         },
         chunked: told("transfer-encoding").is_some_and(|value| value.contains("chunked")),
         expects: told("expect").is_some_and(|value| value.contains("100-continue")),
-        request: Request {
+        request: HttpRequest {
             method: head.method.unwrap_or_default().to_owned(),
             path: head.path.unwrap_or_default().to_owned(),
             h2: false,
@@ -181,8 +187,8 @@ fn parse(bytes: &[u8]) -> io::Result<Option<(usize, Begun)>> {
     Ok(Some((length, begun)))
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Line for H1<S> {
-    fn head(&mut self, head: &Head) {
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> ResponseWriter for Http1Connection<S> {
+    fn queue_head(&mut self, head: &ScriptHead) {
         let status = StatusCode::from_u16(head.status).ok();
         let reason = status.and_then(|status| status.canonical_reason()).unwrap_or("Simulated");
         self.out.extend_from_slice(format!("HTTP/1.1 {} {reason}\r\n", head.status).as_bytes());
@@ -197,7 +203,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Line for H1<S> {
         self.out.extend_from_slice(frame.as_bytes());
     }
 
-    fn put(&mut self, bytes: &[u8]) {
+    fn queue_bytes(&mut self, bytes: &[u8]) {
         self.body.extend_from_slice(bytes);
     }
 
@@ -215,7 +221,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Line for H1<S> {
         Ok(())
     }
 
-    async fn drip(&mut self, pause: Duration) -> io::Result<()> {
+    async fn flush_slowly(&mut self, pause: Duration) -> io::Result<()> {
         for byte in std::mem::take(&mut self.out) {
             self.stream.write_all(&[byte]).await?;
             self.stream.flush().await?;
@@ -232,13 +238,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Line for H1<S> {
         self.flush().await
     }
 
-    async fn cut(&mut self) {
+    async fn abort(&mut self) {
         // The connection loop closes the connection.
     }
 
-    async fn gone(&mut self) {
-        while self.ahead.len() < MOST_AHEAD {
-            match self.stream.read_buf(&mut self.ahead).await {
+    async fn client_gone(&mut self) {
+        while self.read_buffer.len() < MAX_PIPELINED_BYTES {
+            match self.stream.read_buf(&mut self.read_buffer).await {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }

@@ -1,9 +1,9 @@
 //! HTTP/2 server: one task for each stream of a connection.
 
-use super::head::{MOST_BODY, Request};
-use super::line::Line;
-use super::script::Head;
-use super::serve::Provider;
+use super::http_request::{HttpRequest, MAX_BODY_BYTES};
+use super::provider::SimulatedProvider;
+use super::response_writer::ResponseWriter;
+use super::script::ScriptHead;
 use ::h2::server::{Builder, SendResponse};
 use ::h2::{Reason, RecvStream, SendStream};
 use bytes::{Bytes, BytesMut};
@@ -22,7 +22,7 @@ const CONNECTION_WINDOW: u32 = 64 << 20;
 const STREAMS: u32 = 1024;
 
 /// Serves a connection until either side closes it.
-pub(super) async fn serve<S>(stream: S, provider: Arc<Provider>)
+pub(super) async fn serve<S>(stream: S, provider: Arc<SimulatedProvider>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -41,12 +41,17 @@ where
     }
 }
 
-async fn exchange(request: http::Request<RecvStream>, respond: SendResponse<Bytes>, provider: &Provider) {
+async fn exchange(
+    request: http::Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+    provider: &SimulatedProvider,
+) {
     let (head, mut incoming) = request.into_parts();
     let Some(body) = read(&mut incoming).await else { return };
     let path = head.uri.path_and_query().map_or_else(String::new, ToString::to_string);
-    let request = Request { method: head.method.to_string(), path, h2: true, headers: head.headers, body };
-    let mut line = H2 { respond, body: None, head: None, queued: BytesMut::new() };
+    let request =
+        HttpRequest { method: head.method.to_string(), path, h2: true, headers: head.headers, body };
+    let mut line = Http2Writer { respond, body: None, head: None, queued: BytesMut::new() };
     provider.serve(request, &mut line).await;
 }
 
@@ -54,7 +59,7 @@ async fn read(incoming: &mut RecvStream) -> Option<Bytes> {
     let mut body = BytesMut::new();
     while let Some(part) = incoming.data().await {
         let part = part.ok()?;
-        if body.len() + part.len() > MOST_BODY {
+        if body.len() + part.len() > MAX_BODY_BYTES {
             return None;
         }
         incoming.flow_control().release_capacity(part.len()).ok()?;
@@ -64,7 +69,7 @@ async fn read(incoming: &mut RecvStream) -> Option<Bytes> {
 }
 
 /// Response stream of one request.
-struct H2 {
+struct Http2Writer {
     respond: SendResponse<Bytes>,
     body: Option<SendStream<Bytes>>,
     /// Head that is queued.
@@ -72,36 +77,36 @@ struct H2 {
     queued: BytesMut,
 }
 
-fn lost(error: ::h2::Error) -> io::Error {
+fn to_io_error(error: ::h2::Error) -> io::Error {
     io::Error::other(error)
 }
 
-impl H2 {
+impl Http2Writer {
     /// Sends the head and the queued body as the peer's window allows, until all is sent.
     async fn send(&mut self, end: bool) -> io::Result<()> {
         if let Some(head) = self.head.take() {
-            self.body = Some(self.respond.send_response(head, false).map_err(lost)?);
+            self.body = Some(self.respond.send_response(head, false).map_err(to_io_error)?);
         }
         let Some(stream) = self.body.as_mut() else { return Ok(()) };
         while !self.queued.is_empty() {
             stream.reserve_capacity(self.queued.len());
             let room = match poll_fn(|context| stream.poll_capacity(context)).await {
-                Some(room) => room.map_err(lost)?,
+                Some(room) => room.map_err(to_io_error)?,
                 None => return Err(io::ErrorKind::BrokenPipe.into()),
             };
             let part = self.queued.split_to(room.min(self.queued.len())).freeze();
             let last = end && self.queued.is_empty();
-            stream.send_data(part, last).map_err(lost)?;
+            stream.send_data(part, last).map_err(to_io_error)?;
             if last {
                 return Ok(());
             }
         }
-        if end { stream.send_data(Bytes::new(), true).map_err(lost) } else { Ok(()) }
+        if end { stream.send_data(Bytes::new(), true).map_err(to_io_error) } else { Ok(()) }
     }
 }
 
-impl Line for H2 {
-    fn head(&mut self, head: &Head) {
+impl ResponseWriter for Http2Writer {
+    fn queue_head(&mut self, head: &ScriptHead) {
         let mut response = Response::new(());
         *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::OK);
         for (name, value) in &head.headers {
@@ -115,7 +120,7 @@ impl Line for H2 {
         self.head = Some(response);
     }
 
-    fn put(&mut self, bytes: &[u8]) {
+    fn queue_bytes(&mut self, bytes: &[u8]) {
         self.queued.extend_from_slice(bytes);
     }
 
@@ -127,7 +132,7 @@ impl Line for H2 {
         self.send(false).await
     }
 
-    async fn drip(&mut self, pause: Duration) -> io::Result<()> {
+    async fn flush_slowly(&mut self, pause: Duration) -> io::Result<()> {
         // A head is one frame here; it is delayed as long as if it were sent byte by byte.
         sleep(pause.saturating_mul(256)).await;
         self.send(false).await
@@ -137,7 +142,7 @@ impl Line for H2 {
         self.send(true).await
     }
 
-    async fn cut(&mut self) {
+    async fn abort(&mut self) {
         // A reset overtakes queued data; the pause lets flushed data leave first.
         sleep(Duration::from_millis(2)).await;
         match self.body.as_mut() {
@@ -146,7 +151,7 @@ impl Line for H2 {
         }
     }
 
-    async fn gone(&mut self) {
+    async fn client_gone(&mut self) {
         let reset = match self.body.as_mut() {
             Some(body) => poll_fn(|context| body.poll_reset(context)).await,
             None => poll_fn(|context| self.respond.poll_reset(context)).await,

@@ -6,40 +6,40 @@
 //! any byte and bugs of the gateway's stack do not cancel out.
 
 mod answer;
-mod ask;
 mod chat;
 pub mod control;
-mod drawing;
 mod energy;
+mod error_body;
 pub mod fault;
 mod h1;
 mod h2;
-mod head;
-mod hearing;
-mod line;
-mod listen;
+mod http_request;
+mod image;
+mod listener;
 mod messages;
-mod pace;
-mod play;
+mod parsed_request;
+mod playback;
 mod prompt;
-mod refuse;
+mod provider;
+mod response_writer;
 mod route;
 pub mod rule;
 mod schema;
 mod script;
-mod serve;
 mod shaping;
 #[cfg(test)]
 mod tests;
 mod text;
+mod token_pacing;
 mod tools;
+mod transcription;
 mod vectors;
 
-pub use control::{Call, Control, Counts};
-pub use fault::{Energy, Fault, Shape};
-pub use rule::Rule;
+pub use control::{CallCounts, RecordedCall, SimulatorControl};
+pub use fault::{EnergyShape, ErrorShape, SimulatedFault};
+pub use rule::FaultRule;
 
-use listen::Listener;
+use listener::SimulatorListener;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -47,7 +47,7 @@ use tokio::task::JoinHandle;
 
 /// Options of a simulated provider.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct SimulatorOptions {
     /// Name of the provider in its texts.
     pub name: String,
     /// Address to listen on; port 0 selects any free port.
@@ -70,7 +70,7 @@ pub struct Options {
     pub models: Vec<String>,
 }
 
-impl Default for Options {
+impl Default for SimulatorOptions {
     fn default() -> Self {
         Self {
             name: "a simulated provider".to_owned(),
@@ -89,29 +89,32 @@ impl Default for Options {
 
 /// Running simulated provider; stops on drop.
 #[derive(Debug)]
-pub struct Server {
+pub struct SimulatedServer {
     /// Bound address, with the actual port.
     pub address: SocketAddr,
-    control: Control,
+    control: SimulatorControl,
     task: JoinHandle<()>,
 }
 
-impl Server {
+impl SimulatedServer {
     /// Binds the address and serves in the background of the current runtime.
     ///
     /// # Errors
     /// Returns one sentence if the address cannot be bound, or the certificate cannot be used.
-    pub async fn start(options: Options) -> Result<Self, String> {
-        let control = Control::new(pace::Pace::new(options.first_token, options.tokens_per_second));
-        let listener = Listener::bind(&options).await?;
+    pub async fn start(options: SimulatorOptions) -> Result<Self, String> {
+        let control = SimulatorControl::new(token_pacing::TokenPacing::new(
+            options.first_token,
+            options.tokens_per_second,
+        ));
+        let listener = SimulatorListener::bind(&options).await?;
         let address = listener.address;
-        let provider = serve::Provider::new(options, control.clone());
+        let provider = provider::SimulatedProvider::new(options, control.clone());
         Ok(Self { address, control, task: tokio::spawn(listener.run(provider)) })
     }
 
     /// Returns the handle on the faults and counters.
     #[must_use]
-    pub fn control(&self) -> Control {
+    pub fn control(&self) -> SimulatorControl {
         self.control.clone()
     }
 
@@ -122,7 +125,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for SimulatedServer {
     fn drop(&mut self) {
         self.task.abort();
     }

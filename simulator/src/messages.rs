@@ -1,18 +1,18 @@
 //! Writer of the messages dialect with its full grammar.
 
-use super::answer::{Answer, Finish};
-use super::ask::Ask;
-use super::shaping::{Event, Kind, Voice};
+use super::answer::{SimulatedAnswer, SimulatedFinish};
+use super::parsed_request::ParsedRequest;
+use super::shaping::{AnswerOptions, EventKind, StreamEvent};
 use serde_json::{Value, json};
 
 /// Signature of simulated thinking: invalid, but not empty, as clients require.
 const SIGNATURE: &str = "c2ltdWxhdGVk";
 
-fn id(ask: &Ask) -> String {
+fn id(ask: &ParsedRequest) -> String {
     format!("msg_simulated_{:016x}", ask.prompt.hash)
 }
 
-fn usage(ask: &Ask, output: u64) -> Value {
+fn usage(ask: &ParsedRequest, output: u64) -> Value {
     json!({
         "input_tokens": ask.prompt.tokens - ask.prompt.cached,
         "output_tokens": output,
@@ -21,17 +21,17 @@ fn usage(ask: &Ask, output: u64) -> Value {
     })
 }
 
-fn reason(finish: &Finish) -> (Value, Value) {
+fn reason(finish: &SimulatedFinish) -> (Value, Value) {
     match finish {
-        Finish::Stop => (json!("end_turn"), Value::Null),
-        Finish::Sequence(stop) => (json!("stop_sequence"), json!(stop)),
-        Finish::Length => (json!("max_tokens"), Value::Null),
-        Finish::Calls => (json!("tool_use"), Value::Null),
+        SimulatedFinish::Stop => (json!("end_turn"), Value::Null),
+        SimulatedFinish::Sequence(stop) => (json!("stop_sequence"), json!(stop)),
+        SimulatedFinish::Length => (json!("max_tokens"), Value::Null),
+        SimulatedFinish::Calls => (json!("tool_use"), Value::Null),
     }
 }
 
 /// Writes an unstreamed answer.
-pub(super) fn plain(ask: &Ask, answer: &Answer, voice: Voice) -> String {
+pub(super) fn write_plain(ask: &ParsedRequest, answer: &SimulatedAnswer, voice: AnswerOptions) -> String {
     let mut content = Vec::new();
     if !answer.reasoning.is_empty() {
         content.push(json!({
@@ -61,8 +61,12 @@ pub(super) fn plain(ask: &Ask, answer: &Answer, voice: Voice) -> String {
 }
 
 /// Writes the answer as events.
-pub(super) fn stream(ask: &Ask, answer: &Answer, voice: Voice) -> Vec<Event> {
-    let mut writer = Writer { events: Vec::new(), tokens: 0, blocks: 0 };
+pub(super) fn write_stream(
+    ask: &ParsedRequest,
+    answer: &SimulatedAnswer,
+    voice: AnswerOptions,
+) -> Vec<StreamEvent> {
+    let mut writer = EventWriter { events: Vec::new(), tokens: 0, blocks: 0 };
     let mut message = json!({
         "id": id(ask), "type": "message", "role": "assistant", "model": ask.model, "content": [],
         "stop_reason": null, "stop_sequence": null,
@@ -70,8 +74,8 @@ pub(super) fn stream(ask: &Ask, answer: &Answer, voice: Voice) -> Vec<Event> {
     if let (Some(object), true) = (message.as_object_mut(), voice.usage) {
         object.insert("usage".to_owned(), usage(ask, 0));
     }
-    writer.push("message_start", json!({ "message": message }), Kind::Start);
-    writer.push("ping", json!({}), Kind::Other);
+    writer.push("message_start", json!({ "message": message }), EventKind::Start);
+    writer.push("ping", json!({}), EventKind::Other);
     if !answer.reasoning.is_empty() {
         writer.open(&json!({ "type": "thinking", "thinking": "", "signature": "" }));
         for token in &answer.reasoning {
@@ -81,7 +85,7 @@ pub(super) fn stream(ask: &Ask, answer: &Answer, voice: Voice) -> Vec<Event> {
         writer.push(
             "content_block_delta",
             json!({ "index": writer.blocks, "delta": signature }),
-            Kind::Other,
+            EventKind::Other,
         );
         writer.close();
     }
@@ -104,41 +108,41 @@ pub(super) fn stream(ask: &Ask, answer: &Answer, voice: Voice) -> Vec<Event> {
     if let (Some(object), true) = (end.as_object_mut(), voice.usage) {
         object.insert("usage".to_owned(), usage(ask, answer.tokens()));
     }
-    writer.push("message_delta", end, Kind::Finish);
-    writer.push("message_stop", json!({}), Kind::Done);
+    writer.push("message_delta", end, EventKind::Finish);
+    writer.push("message_stop", json!({}), EventKind::Done);
     writer.events
 }
 
-struct Writer {
-    events: Vec<Event>,
+struct EventWriter {
+    events: Vec<StreamEvent>,
     tokens: u32,
     blocks: usize,
 }
 
-impl Writer {
-    fn push(&mut self, name: &'static str, members: Value, kind: Kind) {
+impl EventWriter {
+    fn push(&mut self, name: &'static str, members: Value, kind: EventKind) {
         let mut body = serde_json::Map::new();
         body.insert("type".to_owned(), json!(name));
         if let Value::Object(members) = members {
             body.extend(members);
         }
         let body = Value::Object(body).to_string();
-        self.events.push(Event { name: Some(name), body, tokens: self.tokens, kind });
+        self.events.push(StreamEvent { name: Some(name), body, tokens: self.tokens, kind });
     }
 
     fn open(&mut self, block: &Value) {
         let members = json!({ "index": self.blocks, "content_block": block });
-        self.push("content_block_start", members, Kind::Other);
+        self.push("content_block_start", members, EventKind::Other);
     }
 
     fn delta(&mut self, delta: &Value) {
         self.tokens += 1;
         let members = json!({ "index": self.blocks, "delta": delta });
-        self.push("content_block_delta", members, Kind::Content);
+        self.push("content_block_delta", members, EventKind::Content);
     }
 
     fn close(&mut self) {
-        self.push("content_block_stop", json!({ "index": self.blocks }), Kind::Other);
+        self.push("content_block_stop", json!({ "index": self.blocks }), EventKind::Other);
         self.blocks += 1;
     }
 }

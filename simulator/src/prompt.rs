@@ -1,12 +1,12 @@
 //! Size of a prompt: simulated tokens, a hash that determines the answer, and the cached part.
 
-use super::text::fold;
+use super::text::fold_hash;
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::HashSet;
 
 /// Tokens of the markers of a message.
-const TURN: u64 = 4;
+const MARKER_TOKENS: u64 = 4;
 /// Bytes of a simulated token.
 const TOKEN: u64 = 4;
 /// Tokens of an image, an audio clip or a file.
@@ -18,7 +18,7 @@ const REMEMBERED: usize = 1 << 16;
 
 /// Token counts and hash of a prompt.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Prompt {
+pub(super) struct PromptSize {
     /// Total number of tokens.
     pub tokens: u64,
     /// Number of tokens in the prefix cache.
@@ -28,20 +28,20 @@ pub(super) struct Prompt {
 }
 
 /// Returns the tokens of a text: a quarter of its bytes, rounded up.
-pub(super) fn tokens(text: &str) -> u64 {
+pub(super) fn token_count(text: &str) -> u64 {
     (text.len() as u64).div_ceil(TOKEN)
 }
 
 /// Prefix cache: the prefixes of earlier requests.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct PrefixCache {
     known: Mutex<HashSet<u64>>,
 }
 
-impl Memory {
+impl PrefixCache {
     /// Measures tools and messages, in this order, and stores their prefixes.
-    pub(super) fn weigh(&self, tools: &[Value], turns: &[&Value]) -> Prompt {
-        let mut prompt = Prompt::default();
+    pub(super) fn measure(&self, tools: &[Value], turns: &[&Value]) -> PromptSize {
+        let mut prompt = PromptSize::default();
         let mut known = self.known.lock();
         if known.len() > REMEMBERED {
             known.clear();
@@ -51,7 +51,7 @@ impl Memory {
         }
         let mut warm = true;
         for turn in turns {
-            prompt.tokens += TURN;
+            prompt.tokens += MARKER_TOKENS;
             add(turn, &mut prompt);
             warm = !known.insert(prompt.hash) && warm;
             if warm {
@@ -65,22 +65,24 @@ impl Memory {
 }
 
 /// Adds one value: its strings count as tokens, its structure affects only the hash.
-fn add(value: &Value, prompt: &mut Prompt) {
+fn add(value: &Value, prompt: &mut PromptSize) {
     match value {
         Value::Null => {}
-        Value::Bool(_) | Value::Number(_) => prompt.hash = fold(prompt.hash, value.to_string().as_bytes()),
+        Value::Bool(_) | Value::Number(_) => {
+            prompt.hash = fold_hash(prompt.hash, value.to_string().as_bytes())
+        }
         Value::String(text) => {
-            prompt.hash = fold(prompt.hash, text.as_bytes());
-            prompt.tokens += if text.starts_with("data:") { MEDIUM } else { tokens(text) };
+            prompt.hash = fold_hash(prompt.hash, text.as_bytes());
+            prompt.tokens += if text.starts_with("data:") { MEDIUM } else { token_count(text) };
         }
         Value::Array(all) => all.iter().for_each(|one| add(one, prompt)),
         Value::Object(all) => {
             for (name, one) in all {
-                prompt.hash = fold(prompt.hash, name.as_bytes());
+                prompt.hash = fold_hash(prompt.hash, name.as_bytes());
                 match (name.as_str(), one) {
                     // Names of types and roles belong to the message's markers; `data` is base64.
                     ("type" | "role" | "id" | "data", Value::String(text)) => {
-                        prompt.hash = fold(prompt.hash, text.as_bytes());
+                        prompt.hash = fold_hash(prompt.hash, text.as_bytes());
                         prompt.tokens += if name == "data" { MEDIUM } else { 0 };
                     }
                     // Arguments of a call, which the other dialect sends as a text.

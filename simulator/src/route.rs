@@ -2,7 +2,7 @@
 
 /// Endpoint of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Route {
+pub(super) enum SimulatorRoute {
     /// `POST …/chat/completions`
     Chat,
     /// `POST …/messages`
@@ -33,9 +33,9 @@ pub(super) enum Route {
     Unknown,
 }
 
-impl Route {
+impl SimulatorRoute {
     /// Returns the route of a method and a path (without query).
-    pub(super) fn of(method: &str, path: &str) -> Self {
+    pub(super) fn from_request(method: &str, path: &str) -> Self {
         if path == "/control" {
             return Self::Control;
         }
@@ -79,7 +79,7 @@ impl Route {
     }
 
     /// Returns true if errors are in the messages dialect's envelope.
-    pub(super) fn native(self) -> bool {
+    pub(super) fn is_messages(self) -> bool {
         matches!(self, Self::Messages | Self::CountTokens)
     }
 }

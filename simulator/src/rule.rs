@@ -1,13 +1,13 @@
 //! Conditions of faults: rules of the control endpoint, or the suffix of a model's name.
 
-use super::fault::Fault;
+use super::fault::SimulatedFault;
 use serde_json::{Map, Value, json};
 
 /// Faults with a condition. A rule with [`times`](Rule::times) waits in a queue; a rule without is permanent.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rule {
+pub struct FaultRule {
     /// Faults that occur together.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<SimulatedFault>,
     /// Number of calls affected; `None`: all.
     pub times: Option<u32>,
     /// Number of matching calls that are skipped first.
@@ -24,16 +24,16 @@ pub struct Rule {
     used: u32,
 }
 
-impl From<Fault> for Rule {
-    fn from(fault: Fault) -> Self {
+impl From<SimulatedFault> for FaultRule {
+    fn from(fault: SimulatedFault) -> Self {
         Self::new(vec![fault])
     }
 }
 
-impl Rule {
+impl FaultRule {
     /// Creates a permanent rule for all calls that generate.
     #[must_use]
-    pub fn new(faults: Vec<Fault>) -> Self {
+    pub fn new(faults: Vec<SimulatedFault>) -> Self {
         Self { faults, times: None, skip: 0, every: 1, path: None, model: None, seen: 0, used: 0 }
     }
 
@@ -92,31 +92,31 @@ impl Rule {
             object.entry("status").or_insert(json!(503));
             rule.every = rule.every.max(2);
         }
-        rule.faults.push(Fault::read(Value::Object(object))?);
+        rule.faults.push(SimulatedFault::read(Value::Object(object))?);
         for more in also {
-            rule.faults.push(Fault::read(more)?);
+            rule.faults.push(SimulatedFault::read(more)?);
         }
         Ok(rule)
     }
 
     /// Returns true if the rule is permanent.
-    pub(super) fn stands(&self) -> bool {
+    pub(super) fn is_permanent(&self) -> bool {
         self.times.is_none()
     }
 
     /// Returns true if the rule has affected all its calls.
-    pub(super) fn is_over(&self) -> bool {
+    pub(super) fn is_exhausted(&self) -> bool {
         self.times.is_some_and(|times| self.used >= times)
     }
 
     /// Counts a matching call; returns true if the rule affects it.
-    pub(super) fn takes(&mut self, path: &str, generates: bool, model: &str) -> bool {
+    pub(super) fn matches_call(&mut self, path: &str, generates: bool, model: &str) -> bool {
         let here = match self.path.as_deref() {
             None => generates,
             Some("*") => true,
             Some(end) => path.ends_with(end),
         };
-        if !here || self.model.as_deref().is_some_and(|name| name != model) || self.is_over() {
+        if !here || self.model.as_deref().is_some_and(|name| name != model) || self.is_exhausted() {
             return false;
         }
         self.seen = self.seen.saturating_add(1);
@@ -130,14 +130,14 @@ impl Rule {
 /// Suffix after the first `#` of a model's name: `fault=stall&after=3#fault=crlf` and, for load tests, `tokens=500`: an
 /// answer of that many tokens.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Suffix {
+pub(super) struct ModelSuffix {
     /// Faults of this call.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<SimulatedFault>,
     /// Length of the answer in tokens.
     pub tokens: Option<usize>,
 }
 
-impl Suffix {
+impl ModelSuffix {
     /// Reads the suffix, without its first `#`.
     pub(super) fn read(suffix: &str) -> Result<Self, String> {
         let mut all = Self::default();
@@ -152,7 +152,7 @@ impl Suffix {
             }
             match object.remove("tokens").and_then(|tokens| tokens.as_u64()) {
                 Some(tokens) => all.tokens = usize::try_from(tokens).ok(),
-                None => all.faults.push(Fault::read(Value::Object(object))?),
+                None => all.faults.push(SimulatedFault::read(Value::Object(object))?),
             }
         }
         Ok(all)

@@ -11,14 +11,14 @@ const WORD: &str = "simulated";
 /// and arrays, `format`s, `$ref` within the document, the first branch of `anyOf` and `oneOf`, all branches of `allOf`.
 /// Patterns are ignored.
 pub(super) fn example(schema: &Value) -> Value {
-    Walk { root: schema }.value(schema, 0)
+    SchemaWalker { root: schema }.value(schema, 0)
 }
 
-struct Walk<'a> {
+struct SchemaWalker<'a> {
     root: &'a Value,
 }
 
-impl Walk<'_> {
+impl SchemaWalker<'_> {
     fn value(&self, schema: &Value, depth: usize) -> Value {
         let Some(object) = schema.as_object().filter(|_| depth < DEPTH) else {
             return Value::Null;
@@ -38,7 +38,7 @@ impl Walk<'_> {
             }
         }
         if let Some(all) = object.get("allOf").and_then(Value::as_array) {
-            return self.value(&merged(object, all, |part| self.resolved(part)), depth + 1);
+            return self.value(&merge_schemas(object, all, |part| self.resolved(part)), depth + 1);
         }
         match kind(object) {
             "object" => self.object(object, depth),
@@ -80,7 +80,11 @@ impl Walk<'_> {
 }
 
 /// Merges schemas: the properties and the required names of all.
-fn merged<'s>(own: &Map<String, Value>, all: &'s [Value], resolve: impl Fn(&'s Value) -> &'s Value) -> Value {
+fn merge_schemas<'s>(
+    own: &Map<String, Value>,
+    all: &'s [Value],
+    resolve: impl Fn(&'s Value) -> &'s Value,
+) -> Value {
     let mut sum = own.clone();
     sum.remove("allOf");
     for part in all {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Status and headers.
 #[derive(Clone, Debug)]
-pub(super) struct Head {
+pub(super) struct ScriptHead {
     /// Status code.
     pub status: u16,
     /// Header names in lower case, with values.
@@ -16,7 +16,7 @@ pub(super) struct Head {
 
 /// Action before the head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Before {
+pub(super) enum HeadAction {
     /// None.
     #[default]
     Nothing,
@@ -28,7 +28,7 @@ pub(super) enum Before {
 
 /// Part of the body.
 #[derive(Clone, Debug)]
-pub(super) struct Piece {
+pub(super) struct BodyPiece {
     /// Bytes of the piece.
     pub bytes: Bytes,
     /// Number of tokens after which the piece is sent.
@@ -39,7 +39,7 @@ pub(super) struct Piece {
     pub alone: bool,
 }
 
-impl Piece {
+impl BodyPiece {
     /// Creates a piece that is sent after `tokens` tokens.
     pub(super) fn new(bytes: impl Into<Bytes>, tokens: u32) -> Self {
         Self { bytes: bytes.into(), tokens, hold: false, alone: false }
@@ -48,38 +48,38 @@ impl Piece {
 
 /// Scripted answer.
 #[derive(Clone, Debug)]
-pub(super) struct Script {
+pub(super) struct ResponseScript {
     /// Action before the head.
-    pub before: Before,
+    pub before: HeadAction,
     /// Response head.
-    pub head: Head,
+    pub head: ScriptHead,
     /// True if the head is sent at once, not with the first piece.
-    pub early: bool,
+    pub head_at_once: bool,
     /// Pause after each byte of the head.
-    pub drip: Option<Duration>,
+    pub head_byte_delay: Option<Duration>,
     /// Pieces of the body.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<BodyPiece>,
     /// Extra delay of the first token.
-    pub later: Duration,
+    pub first_token_delay: Duration,
     /// True if the connection is cut at the end.
     pub cut: bool,
 }
 
-impl Script {
+impl ResponseScript {
     /// Creates a plain answer without delay.
     pub(super) fn plain(status: u16, content_type: &str, body: impl Into<Bytes>) -> Self {
         let body = body.into();
         Self {
-            before: Before::Nothing,
-            head: Head {
+            before: HeadAction::Nothing,
+            head: ScriptHead {
                 status,
                 headers: vec![("content-type", content_type.to_owned())],
                 length: Some(body.len()),
             },
-            early: false,
-            drip: None,
-            pieces: vec![Piece::new(body, 0)],
-            later: Duration::ZERO,
+            head_at_once: false,
+            head_byte_delay: None,
+            pieces: vec![BodyPiece::new(body, 0)],
+            first_token_delay: Duration::ZERO,
             cut: false,
         }
     }

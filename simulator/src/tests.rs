@@ -10,7 +10,7 @@ mod orders;
 mod streams;
 mod vectors;
 
-use super::{Control, Fault, Options, Rule, Server};
+use super::{FaultRule, SimulatedFault, SimulatedServer, SimulatorControl, SimulatorOptions};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -57,8 +57,10 @@ impl Seen {
     }
 }
 
-async fn server() -> Server {
-    Server::start(Options { name: "Test".to_owned(), ..Options::default() }).await.unwrap()
+async fn server() -> SimulatedServer {
+    SimulatedServer::start(SimulatorOptions { name: "Test".to_owned(), ..SimulatorOptions::default() })
+        .await
+        .unwrap()
 }
 
 async fn send(address: SocketAddr, method: &str, path: &str, body: &str) -> TcpStream {
@@ -126,12 +128,12 @@ fn streamed(more: &Value) -> Value {
 }
 
 /// Asks for a chat stream while this fault holds.
-async fn with(fault: Fault, body: &Value) -> Seen {
+async fn with(fault: SimulatedFault, body: &Value) -> Seen {
     let server = server().await;
-    server.control().fault(fault);
+    server.control().add_rule(fault);
     post(server.address, CHAT, body).await
 }
 
-fn once(control: &Control, fault: Fault) {
-    control.fault(Rule::from(fault).times(1));
+fn once(control: &SimulatorControl, fault: SimulatedFault) {
+    control.add_rule(FaultRule::from(fault).times(1));
 }

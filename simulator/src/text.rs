@@ -27,9 +27,9 @@ const THOUGHTS: &[&str] = &[
 ];
 
 /// Deterministic random number generator (SplitMix64, Steele et al. 2014).
-pub(super) struct Draw(u64);
+pub(super) struct SeededRng(u64);
 
-impl Draw {
+impl SeededRng {
     /// Creates a generator from a seed.
     pub(super) fn new(seed: u64) -> Self {
         Self(seed)
@@ -45,20 +45,20 @@ impl Draw {
     }
 
     /// Returns a number below `bound`, 0 for 0.
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn next_below(&mut self, bound: u64) -> u64 {
         self.next().checked_rem(bound).unwrap_or(0)
     }
 
     /// Cycles through all entries without end, with a random start and a random step, so that neighbours differ.
     fn cycle(&mut self, from: &'static [&'static str]) -> impl Iterator<Item = &'static str> {
-        let at = usize::try_from(self.below(from.len() as u64)).unwrap_or(0);
-        let step = usize::try_from(self.below(from.len() as u64 / 2)).unwrap_or(0);
+        let at = usize::try_from(self.next_below(from.len() as u64)).unwrap_or(0);
+        let step = usize::try_from(self.next_below(from.len() as u64 / 2)).unwrap_or(0);
         from.iter().copied().cycle().skip(at).step_by(step + 1)
     }
 }
 
 /// Folds bytes into a hash, eight at a time; the result is the same on every machine.
-pub(super) fn fold(mut hash: u64, bytes: &[u8]) -> u64 {
+pub(super) fn fold_hash(mut hash: u64, bytes: &[u8]) -> u64 {
     const MULTIPLIER: u64 = 0x517c_c1b7_2722_0a95;
     let mut words = bytes.chunks_exact(8);
     for word in &mut words {
@@ -73,27 +73,27 @@ pub(super) fn fold(mut hash: u64, bytes: &[u8]) -> u64 {
 }
 
 /// Returns the answer of the provider `name`: at least `tokens` tokens in complete sentences.
-pub(super) fn answer(name: &str, draw: &mut Draw, tokens: usize) -> Vec<String> {
-    let mut all = words(&format!("This is a simulated answer from {name}."));
+pub(super) fn answer(name: &str, draw: &mut SeededRng, tokens: usize) -> Vec<String> {
+    let mut all = split_words(&format!("This is a simulated answer from {name}."));
     let mut sentences = draw.cycle(SENTENCES);
     while let (true, Some(sentence)) = (all.len() < tokens, sentences.next()) {
-        all.extend(words(&format!(" {sentence}")));
+        all.extend(split_words(&format!(" {sentence}")));
     }
     all
 }
 
 /// Returns simulated reasoning of about `tokens` tokens.
-pub(super) fn reasoning(draw: &mut Draw, tokens: usize) -> Vec<String> {
-    let mut all = words("Simulated reasoning, by no model:");
+pub(super) fn reasoning(draw: &mut SeededRng, tokens: usize) -> Vec<String> {
+    let mut all = split_words("Simulated reasoning, by no model:");
     let mut thoughts = draw.cycle(THOUGHTS);
     while let (true, Some(thought)) = (all.len() < tokens, thoughts.next()) {
-        all.extend(words(&format!(" {thought}")));
+        all.extend(split_words(&format!(" {thought}")));
     }
     all
 }
 
 /// Splits a text into simulated tokens: words, each with the preceding blank.
-pub(super) fn words(text: &str) -> Vec<String> {
+pub(super) fn split_words(text: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let mut word = String::new();
     for letter in text.chars() {
@@ -110,7 +110,7 @@ pub(super) fn words(text: &str) -> Vec<String> {
 }
 
 /// Splits JSON text into simulated tokens of four characters.
-pub(super) fn crumbs(text: &str) -> Vec<String> {
+pub(super) fn split_chunks(text: &str) -> Vec<String> {
     let letters: Vec<char> = text.chars().collect();
     letters.chunks(4).map(|four| four.iter().collect()).collect()
 }

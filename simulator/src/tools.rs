@@ -1,7 +1,7 @@
 //! Simulated tool calls: their conditions and their arguments.
 
 use super::schema;
-use super::text::{Draw, crumbs};
+use super::text::{SeededRng, split_chunks};
 use serde_json::Value;
 
 /// Limit on the calls in one answer.
@@ -9,7 +9,7 @@ const MOST: usize = 8;
 
 /// Tool declared by a request.
 #[derive(Clone, Debug)]
-pub(super) struct Tool {
+pub(super) struct DeclaredTool {
     /// Name of the tool.
     pub name: String,
     /// Schema of its arguments.
@@ -18,7 +18,7 @@ pub(super) struct Tool {
 
 /// Tool choice of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Choice {
+pub(super) enum ToolChoice {
     /// Words of the prompt decide.
     #[default]
     Auto,
@@ -32,7 +32,7 @@ pub(super) enum Choice {
 
 /// Tool call of an answer.
 #[derive(Clone, Debug)]
-pub(super) struct Invocation {
+pub(super) struct ToolInvocation {
     /// Id of the call.
     pub id: String,
     /// Name of the tool.
@@ -43,39 +43,39 @@ pub(super) struct Invocation {
 
 /// Returns the tool calls of an answer. With [`Choice::Auto`] a tool is called if the last words of the user contain
 /// "use the tool" (the tool that is named there, else the first), all of them for "use the tools".
-pub(super) fn calls(
-    tools: &[Tool],
-    choice: &Choice,
+pub(super) fn tool_calls(
+    tools: &[DeclaredTool],
+    choice: &ToolChoice,
     parallel: bool,
     asked: &str,
-    draw: &mut Draw,
-) -> Vec<Invocation> {
+    draw: &mut SeededRng,
+) -> Vec<ToolInvocation> {
     let asked = asked.to_lowercase();
     let all = asked.contains("use the tools") && parallel;
     let mentioned = || tools.iter().find(|tool| asked.contains(&tool.name.to_lowercase()));
     let one = match choice {
-        Choice::None => None,
-        Choice::Named(name) => tools.iter().find(|tool| tool.name == *name),
-        Choice::Required => mentioned().or(tools.first()),
-        Choice::Auto if asked.contains("use the tool") => mentioned().or(tools.first()),
-        Choice::Auto => None,
+        ToolChoice::None => None,
+        ToolChoice::Named(name) => tools.iter().find(|tool| tool.name == *name),
+        ToolChoice::Required => mentioned().or(tools.first()),
+        ToolChoice::Auto if asked.contains("use the tool") => mentioned().or(tools.first()),
+        ToolChoice::Auto => None,
     };
-    let chosen: Vec<&Tool> = match one {
+    let chosen: Vec<&DeclaredTool> = match one {
         None => Vec::new(),
-        Some(_) if all && !matches!(choice, Choice::Named(_)) => tools.iter().take(MOST).collect(),
+        Some(_) if all && !matches!(choice, ToolChoice::Named(_)) => tools.iter().take(MOST).collect(),
         Some(tool) => vec![tool],
     };
     chosen.into_iter().map(|tool| invoke(tool, draw)).collect()
 }
 
-fn invoke(tool: &Tool, draw: &mut Draw) -> Invocation {
+fn invoke(tool: &DeclaredTool, draw: &mut SeededRng) -> ToolInvocation {
     let arguments = match schema::example(&tool.schema) {
         Value::Object(object) => Value::Object(object).to_string(),
         _ => "{}".to_owned(),
     };
-    Invocation {
+    ToolInvocation {
         id: format!("call_{:016x}", draw.next()),
         name: tool.name.clone(),
-        arguments: crumbs(&arguments),
+        arguments: split_chunks(&arguments),
     }
 }

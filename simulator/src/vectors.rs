@@ -2,9 +2,9 @@
 //! vector of a text is the sum of its words' vectors, so texts that share words are similar; there is no model. All
 //! simulated providers give the same vectors, as all hosts of one model do.
 
-use super::ask::Wrong;
-use super::prompt::tokens;
-use super::text::{Draw, fold};
+use super::parsed_request::RequestError;
+use super::prompt::token_count;
+use super::text::{SeededRng, fold_hash};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ const LENGTH: usize = 1024;
 const LONGEST: u64 = 8192;
 
 /// Answer with its token counts.
-pub(super) struct Made {
+pub(super) struct VectorAnswer {
     /// Body of the answer.
     pub body: Value,
     /// Number of tokens read.
@@ -27,17 +27,17 @@ pub(super) struct Made {
 }
 
 /// Answers `POST …/embeddings`, and `POST …/embed` with `inputs`.
-pub(super) fn embeddings(body: &Value, usage: bool) -> Result<Made, Wrong> {
+pub(super) fn embeddings(body: &Value, usage: bool) -> Result<VectorAnswer, RequestError> {
     let native = body.get("inputs").is_some();
     let texts = texts(body, if native { "inputs" } else { "input" })?;
     let length = length(body)?;
     let packed = body.get("encoding_format").and_then(Value::as_str) == Some("base64");
     let told = |vector: Vec<f32>| if packed { json!(pack(&vector)) } else { numbers(&vector) };
     let vectors = texts.iter().map(|text| told(vector(text, length)));
-    let counts: Vec<u64> = texts.iter().map(|text| tokens(text)).collect();
+    let counts: Vec<u64> = texts.iter().map(|text| token_count(text)).collect();
     let (all, longest) = (counts.iter().sum(), counts.iter().copied().max().unwrap_or(0));
     if native {
-        return Ok(Made { body: vectors.collect(), tokens: all, longest, header: usage });
+        return Ok(VectorAnswer { body: vectors.collect(), tokens: all, longest, header: usage });
     }
     let items = vectors
         .enumerate()
@@ -46,24 +46,24 @@ pub(super) fn embeddings(body: &Value, usage: bool) -> Result<Made, Wrong> {
         "id": "embd-simulated", "object": "list", "created": super::chat::CREATED,
         "model": body.get("model").cloned().unwrap_or_default(), "data": items.collect::<Vec<_>>(),
     });
-    tell(&mut answer, all, usage);
-    Ok(Made { body: answer, tokens: all, longest, header: false })
+    add_usage(&mut answer, all, usage);
+    Ok(VectorAnswer { body: answer, tokens: all, longest, header: false })
 }
 
 /// Returns the requested length. As in engines, an invalid length is refused, not replaced.
-fn length(body: &Value) -> Result<usize, Wrong> {
+fn length(body: &Value) -> Result<usize, RequestError> {
     let Some(asked) = body.get("dimensions").filter(|asked| !asked.is_null()) else { return Ok(LENGTH) };
     let length = asked.as_u64().filter(|length| (1..=LONGEST).contains(length));
     let length = length.and_then(|length| usize::try_from(length).ok());
-    length.ok_or_else(|| wrong("expected a length from 1 to 8192", "dimensions"))
+    length.ok_or_else(|| invalid_field("expected a length from 1 to 8192", "dimensions"))
 }
 
 /// Answers `POST …/rerank` with `documents`, or `texts`.
-pub(super) fn rerank(body: &Value, usage: bool) -> Result<Made, Wrong> {
+pub(super) fn rerank(body: &Value, usage: bool) -> Result<VectorAnswer, RequestError> {
     let native = body.get("texts").is_some();
     let documents = texts(body, if native { "texts" } else { "documents" })?;
     let query = body.get("query").and_then(Value::as_str).filter(|query| !query.is_empty());
-    let query = query.ok_or_else(|| wrong("query is missing", "query"))?;
+    let query = query.ok_or_else(|| invalid_field("query is missing", "query"))?;
     let raw = body.get("raw_scores") == Some(&json!(true));
     let score = |text: &String| {
         let logit = logit(query, text);
@@ -71,11 +71,11 @@ pub(super) fn rerank(body: &Value, usage: bool) -> Result<Made, Wrong> {
     };
     let mut scores: Vec<(usize, f64)> = documents.iter().map(score).enumerate().collect();
     scores.sort_by(|(_, one), (_, other)| other.total_cmp(one));
-    let counts: Vec<u64> = documents.iter().map(|text| tokens(query) + tokens(text)).collect();
+    let counts: Vec<u64> = documents.iter().map(|text| token_count(query) + token_count(text)).collect();
     let (all, longest) = (counts.iter().sum(), counts.iter().copied().max().unwrap_or(0));
     if native {
         let results = scores.iter().map(|(index, score)| json!({ "index": index, "score": score }));
-        return Ok(Made { body: results.collect(), tokens: all, longest, header: usage });
+        return Ok(VectorAnswer { body: results.collect(), tokens: all, longest, header: usage });
     }
     let most = body.get("top_n").and_then(Value::as_u64).filter(|most| *most > 0).unwrap_or(u64::MAX);
     let most = usize::try_from(most).unwrap_or(usize::MAX);
@@ -87,19 +87,19 @@ pub(super) fn rerank(body: &Value, usage: bool) -> Result<Made, Wrong> {
         "id": "rerank-simulated", "model": body.get("model").cloned().unwrap_or_default(),
         "results": scores.iter().take(most).map(result).collect::<Vec<_>>(),
     });
-    tell(&mut answer, all, usage);
-    Ok(Made { body: answer, tokens: all, longest, header: false })
+    add_usage(&mut answer, all, usage);
+    Ok(VectorAnswer { body: answer, tokens: all, longest, header: false })
 }
 
 /// Adds the usage.
-fn tell(answer: &mut Value, all: u64, usage: bool) {
+fn add_usage(answer: &mut Value, all: u64, usage: bool) {
     if let Some(answer) = answer.as_object_mut().filter(|_| usage) {
         answer.insert("usage".to_owned(), json!({ "prompt_tokens": all, "total_tokens": all }));
     }
 }
 
 /// Reads the texts of a member: one text, or a list of strings, of token ids, or of objects with a text.
-fn texts(body: &Value, name: &'static str) -> Result<Vec<String>, Wrong> {
+fn texts(body: &Value, name: &'static str) -> Result<Vec<String>, RequestError> {
     let text = |value: &Value| match value {
         Value::String(text) => Some(text.clone()),
         Value::Array(_) => Some(value.to_string()),
@@ -114,11 +114,11 @@ fn texts(body: &Value, name: &'static str) -> Result<Vec<String>, Wrong> {
         _ => None,
     };
     let found = found.filter(|texts| !texts.is_empty() && texts.iter().all(|text| !text.is_empty()));
-    found.ok_or_else(|| wrong("expected texts, none of them empty", name))
+    found.ok_or_else(|| invalid_field("expected texts, none of them empty", name))
 }
 
-fn wrong(message: &str, field: &'static str) -> Wrong {
-    Wrong { message: format!("{field}: {message} (simulated)."), field: Some(field) }
+fn invalid_field(message: &str, field: &'static str) -> RequestError {
+    RequestError { message: format!("{field}: {message} (simulated)."), field: Some(field) }
 }
 
 /// Splits a text into words of letters and digits in lower case.
@@ -133,7 +133,7 @@ fn words(text: &str) -> Vec<String> {
 fn vector(text: &str, length: usize) -> Vec<f32> {
     let mut sum = vec![0.0_f64; length];
     for word in words(text) {
-        let mut draw = Draw::new(fold(0, word.as_bytes()));
+        let mut draw = SeededRng::new(fold_hash(0, word.as_bytes()));
         for place in &mut sum {
             *place += draw.next() as f64 / u64::MAX as f64 - 0.5;
         }
@@ -156,6 +156,7 @@ fn pack(vector: &[f32]) -> String {
 fn logit(query: &str, document: &str) -> f64 {
     let (asked, there) = (words(query), words(document));
     let met = asked.iter().filter(|word| there.contains(word)).count();
-    let jitter = Draw::new(fold(fold(0, query.as_bytes()), document.as_bytes())).below(1000);
+    let jitter =
+        SeededRng::new(fold_hash(fold_hash(0, query.as_bytes()), document.as_bytes())).next_below(1000);
     8.0 * met as f64 / asked.len().max(1) as f64 - 4.0 + jitter as f64 / 10_000.0
 }

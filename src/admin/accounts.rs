@@ -5,8 +5,8 @@ use super::openapi::{page_schema, schema_ref};
 use super::request::{AdminRequest, AdminResponse, CacheUpdate, changed_fields, store_refusal};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::auth::account_json::{DEFAULT, STATES, told};
-use crate::storage::stores::Vault;
-use penstock_contract::{Code, Refusal};
+use crate::storage::stores::Stores;
+use penstock_contract::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
 use penstock_storage::accounts::{AccountRecord, AccountState};
 use penstock_storage::keys::KeyLimits;
@@ -41,18 +41,18 @@ pub const ROUTES: &[AdminRoute] = &[
     .answers(200, || schema_ref("Account")),
 ];
 
-fn list(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.limit(&LIST)?;
     let page = vault.accounts.list(asked.query("after", &LIST)?, limit).map_err(store_refusal)?;
     let data: Vec<Value> = page.accounts.iter().map(told).collect();
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }
 
-fn create(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &CREATE)?;
     let id = fields.text("id")?.into_option().filter(|id| is_valid_id(id)).ok_or_else(|| {
         let wanted = format!("1 to {ID} letters, digits, `.`, `_` or `-`, the first a letter or a digit");
-        Refusal::invalid("id", format!("id has to be {wanted}."))
+        ApiError::invalid("id", format!("id has to be {wanted}."))
     })?;
     let mut limits = KeyLimits::default();
     fields.limits(&mut limits)?;
@@ -66,11 +66,12 @@ fn create(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal>
     })
 }
 
-fn insert(vault: &Vault, asked: &AdminRequest, account: &AccountRecord) -> Result<(), Refusal> {
+fn insert(vault: &Stores, asked: &AdminRequest, account: &AccountRecord) -> Result<(), ApiError> {
     let said = asked.audit_entry("account.create", &account.id, told(account));
     vault.accounts.insert(account, &said).map_err(|error| match error {
         StoreError::Guard { .. } => {
-            Refusal::because(Code::Conflict, "There is an account of this id already.").at("id")
+            ApiError::with_message(ErrorCode::Conflict, "There is an account of this id already.")
+                .with_param("id")
         }
         error => store_refusal(error),
     })
@@ -78,16 +79,16 @@ fn insert(vault: &Vault, asked: &AdminRequest, account: &AccountRecord) -> Resul
 
 /// Returns the account that a new key names, and true if this call created it.
 pub(super) fn find_or_create(
-    vault: &Vault,
+    vault: &Stores,
     asked: &AdminRequest,
     id: &str,
-) -> Result<(AccountRecord, bool), Refusal> {
+) -> Result<(AccountRecord, bool), ApiError> {
     if let Some(account) = vault.accounts.get(id).map_err(store_refusal)? {
         return Ok((account, false));
     }
     if !is_implicit(vault, id)? {
         let message = "There is no account of this id; make it first (penstock accounts create).";
-        return Err(Refusal::invalid("account", message));
+        return Err(ApiError::invalid("account", message));
     }
     let account = AccountRecord {
         id: id.to_owned(),
@@ -102,7 +103,7 @@ pub(super) fn find_or_create(
 
 /// Returns true if an account may be created implicitly: the default one, and accounts named by keys of earlier
 /// versions.
-fn is_implicit(vault: &Vault, id: &str) -> Result<bool, Refusal> {
+fn is_implicit(vault: &Stores, id: &str) -> Result<bool, ApiError> {
     Ok(id == DEFAULT || !vault.keys.list(Some(id), None, 1).map_err(store_refusal)?.keys.is_empty())
 }
 
@@ -110,22 +111,26 @@ fn is_implicit(vault: &Vault, id: &str) -> Result<bool, Refusal> {
 ///
 /// # Errors
 /// Returns 404 if it does not, or the error of the store.
-pub(super) fn check_account_exists(vault: &Vault, id: &str) -> Result<(), Refusal> {
+pub(super) fn check_account_exists(vault: &Stores, id: &str) -> Result<(), ApiError> {
     let there = vault.accounts.get(id).map_err(store_refusal)?.is_some() || is_implicit(vault, id)?;
     let message = || format!("There is no account {id}; make it first (penstock accounts create).");
-    if there { Ok(()) } else { Err(Refusal::because(Code::NotFound, message()).at("account")) }
+    if there {
+        Ok(())
+    } else {
+        Err(ApiError::with_message(ErrorCode::NotFound, message()).with_param("account"))
+    }
 }
 
-fn get(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let account = vault.accounts.get(&asked.id).map_err(store_refusal)?.ok_or_else(account_not_found)?;
     Ok(AdminResponse::ok(told(&account)))
 }
 
-fn change(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &CHANGE)?;
     let (name, state) = (fields.text("name")?, fields.word("state", &STATES)?);
     if state == PatchValue::Null {
-        return Err(Refusal::invalid("state", "state has to be active or suspended."));
+        return Err(ApiError::invalid("state", "state has to be active or suspended."));
     }
     fields.limits(&mut KeyLimits::default())?;
     let changed = vault.accounts.change(&asked.id, |account| {
@@ -159,6 +164,6 @@ fn is_valid_id(id: &str) -> bool {
         && id.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric())
 }
 
-fn account_not_found() -> Refusal {
-    Refusal::because(Code::NotFound, "There is no account of this id.")
+fn account_not_found() -> ApiError {
+    ApiError::with_message(ErrorCode::NotFound, "There is no account of this id.")
 }

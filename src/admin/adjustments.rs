@@ -6,9 +6,9 @@ use super::openapi::schema_ref;
 use super::request::{AdminRequest, LedgerReply};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::auth::account_json::DEFAULT as DEFAULT_ACCOUNT;
-use crate::billing::{Ledger, Refused, format, report, rerate};
-use crate::storage::stores::Vault;
-use penstock_contract::{Code, Refusal};
+use crate::billing::{AdjustmentError, Ledger, format, report, rerate};
+use crate::storage::stores::Stores;
+use penstock_contract::{ApiError, ErrorCode};
 use penstock_ledger::{CorrectedKind, EntryKind, LedgerEntry, Wallet};
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
@@ -54,15 +54,15 @@ impl GrantRequest {
     ///
     /// # Errors
     /// Returns 400 with the invalid field.
-    fn read(body: &Value) -> Result<Self, Refusal> {
+    fn read(body: &Value) -> Result<Self, ApiError> {
         let fields = RequestFields::parse(body, &GRANT)?;
         let account = fields.text("account")?.into_option().filter(|name| !name.is_empty());
         let account =
-            account.ok_or_else(|| Refusal::invalid("account", "account has to be the id of an account."))?;
+            account.ok_or_else(|| ApiError::invalid("account", "account has to be the id of an account."))?;
         let (field, wallet, amount) = parse_amount(body)?;
         if amount <= 0 {
             let sentence = format!("{field} has to be more than 0; use a correction to take back a grant.");
-            return Err(Refusal::invalid(field, sentence));
+            return Err(ApiError::invalid(field, sentence));
         }
         let id = fields.text("id")?.into_option().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
         Ok(Self { account, id, wallet, amount, note: fields.text("note")?.into_option().unwrap_or_default() })
@@ -84,11 +84,12 @@ impl CorrectionRequest {
     ///
     /// # Errors
     /// Returns 400 with the invalid field.
-    fn read(body: &Value) -> Result<Self, Refusal> {
+    fn read(body: &Value) -> Result<Self, ApiError> {
         let fields = RequestFields::parse(body, &CORRECT)?;
         let entry = body.get("entry").and_then(Value::as_u64);
-        let entry = entry
-            .ok_or_else(|| Refusal::invalid("entry", "entry has to be the number of a charge or a grant."))?;
+        let entry = entry.ok_or_else(|| {
+            ApiError::invalid("entry", "entry has to be the number of a charge or a grant.")
+        })?;
         let (_, wallet, instead) = parse_amount(body)?;
         let id = fields.text("id")?.into_option().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
         Ok(Self { entry, id, wallet, instead, note: fields.text("note")?.into_option().unwrap_or_default() })
@@ -100,14 +101,18 @@ impl CorrectionRequest {
 ///
 /// # Errors
 /// Returns the reason if nothing was granted.
-async fn handle_grant(vault: &Vault, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, Refusal> {
+async fn handle_grant(
+    vault: &Stores,
+    ledger: &Ledger,
+    asked: &AdminRequest,
+) -> Result<LedgerReply, ApiError> {
     let GrantRequest { account, id, wallet, amount, note } = GrantRequest::read(&asked.body)?;
     check_account(vault, &account).await?;
     let wanted = LedgerAdjustment::grant(&account, wallet, amount);
     let (status, entry) = match ledger.grant(&account, &id, wallet, amount, (&note, &asked.actor)).await {
         Ok(entry) => (201, entry),
-        Err(Refused::Already(entry)) => (200, existing_entry(ledger, entry, &id, &wanted).await?),
-        Err(why) => return Err(adjustment_refusal(why).with("id", &*id)),
+        Err(AdjustmentError::Duplicate(entry)) => (200, existing_entry(ledger, entry, &id, &wanted).await?),
+        Err(why) => return Err(adjustment_refusal(why).with_detail("id", &*id)),
     };
     Ok(LedgerReply::Json(status, adjustment_json(ledger, &account, &id, entry)))
 }
@@ -147,7 +152,7 @@ impl LedgerAdjustment {
             Wallet::Credits => "credits",
             Wallet::Energy => "kwh",
         };
-        let amount = format::decimal(self.wallet, self.amount).to_string();
+        let amount = format::to_decimal(self.wallet, self.amount).to_string();
         let sentence = match self.of {
             None => format!("{amount} {unit} to {}", self.account),
             Some(of) => format!("{amount} {unit} in place of entry {of}"),
@@ -165,11 +170,11 @@ async fn existing_entry(
     entry: u64,
     id: &str,
     wanted: &LedgerAdjustment,
-) -> Result<u64, Refusal> {
+) -> Result<u64, ApiError> {
     let book = ledger.store.clone();
     let found = run_blocking(move || report::find(&book, entry)).await?;
     let Some(before) = found.as_ref().and_then(LedgerAdjustment::of) else {
-        return Err(adjustment_refusal(Refused::Already(entry)).with("id", id));
+        return Err(adjustment_refusal(AdjustmentError::Duplicate(entry)).with_detail("id", id));
     };
     // Each entry can be corrected once, so the existing correction may have another id.
     let other_id = before.of.is_some() && !has_correction_id(found.as_ref(), id);
@@ -184,8 +189,12 @@ async fn existing_entry(
     } else {
         format!("The id {id} was used before, for entry {entry}: {was}; asked was {is}. Nothing was changed.")
     };
-    let refusal = Refusal::because(Code::Conflict, sentence);
-    Err(refusal.with("entry", entry).with("id", id).with("before", old).with("asked", new))
+    let refusal = ApiError::with_message(ErrorCode::Conflict, sentence);
+    Err(refusal
+        .with_detail("entry", entry)
+        .with_detail("id", id)
+        .with_detail("before", old)
+        .with_detail("asked", new))
 }
 
 fn has_correction_id(entry: Option<&LedgerEntry>, wanted: &str) -> bool {
@@ -203,7 +212,7 @@ const DEMO_GRANTS: [(&str, Wallet, i64); 2] =
 pub async fn grant_demo(ledger: &Ledger) -> Result<(), String> {
     for (id, wallet, amount) in DEMO_GRANTS {
         match ledger.grant(DEFAULT_ACCOUNT, id, wallet, amount, ("for trying things out", "the demo")).await {
-            Ok(_) | Err(Refused::Already(_)) => {}
+            Ok(_) | Err(AdjustmentError::Duplicate(_)) => {}
             Err(why) => return Err(adjustment_refusal(why).message.into_owned()),
         }
     }
@@ -214,7 +223,7 @@ pub async fn grant_demo(ledger: &Ledger) -> Result<(), String> {
 ///
 /// # Errors
 /// Returns the reason if nothing was corrected.
-async fn handle_correct(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, Refusal> {
+async fn handle_correct(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let wanted = CorrectionRequest::read(&asked.body)?;
     let (book, number) = (ledger.store.clone(), wanted.entry);
     let found = run_blocking(move || {
@@ -223,7 +232,7 @@ async fn handle_correct(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerR
         // read.
         let unit = match found.as_ref().map(|entry| &entry.kind) {
             Some(EntryKind::Settle { wallet, amount: 0, sale, .. }) => {
-                Some(rerate::unit(&book, &sale.terms, *wallet)?)
+                Some(rerate::unit_price(&book, &sale.terms, *wallet)?)
             }
             _ => None,
         };
@@ -246,10 +255,10 @@ async fn handle_correct(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerR
     };
     let (status, entry) = match (ledger.correct(&account, act).await, wanted) {
         (Ok(entry), _) => (201, entry),
-        (Err(Refused::Already(entry)), Some(wanted)) => {
+        (Err(AdjustmentError::Duplicate(entry)), Some(wanted)) => {
             (200, existing_entry(ledger, entry, &id, &wanted).await?)
         }
-        (Err(why), _) => return Err(adjustment_refusal(why).with("id", &*id)),
+        (Err(why), _) => return Err(adjustment_refusal(why).with_detail("id", &*id)),
     };
     Ok(LedgerReply::Json(status, adjustment_json(ledger, &account, &id, entry)))
 }
@@ -261,8 +270,8 @@ fn correction_act(
     unit: Option<Decimal>,
     wanted: CorrectionRequest,
     by: &str,
-) -> Result<(Arc<str>, EntryKind), Refusal> {
-    let none = || Refusal::invalid("entry", "No charge or grant has this number.");
+) -> Result<(Arc<str>, EntryKind), ApiError> {
+    let none = || ApiError::invalid("entry", "No charge or grant has this number.");
     let entry = found.ok_or_else(none)?;
     let (what, key, wallet, was, eur) = match &entry.kind {
         EntryKind::Settle { key, wallet, amount, sale, .. } => {
@@ -275,7 +284,7 @@ fn correction_act(
     };
     if wallet != wanted.wallet {
         let field = if wallet == Wallet::Credits { "credits" } else { "kwh" };
-        return Err(Refusal::invalid(field, format!("This entry is in {}: give {field}.", wallet.name())));
+        return Err(ApiError::invalid(field, format!("This entry is in {}: give {field}.", wallet.name())));
     }
     let change = Decimal::from(was - wanted.instead);
     let eur = match unit {
@@ -308,43 +317,43 @@ fn adjustment_json(ledger: &Ledger, account: &str, id: &str, entry: u64) -> Valu
     told
 }
 
-fn adjustment_refusal(why: Refused) -> Refusal {
+fn adjustment_refusal(why: AdjustmentError) -> ApiError {
     match why {
-        Refused::Failing => Refusal::because(
-            Code::StorageFull,
+        AdjustmentError::StoreFailing => ApiError::with_message(
+            ErrorCode::StorageFull,
             "The store cannot be written at the moment, so nothing was granted or corrected.",
         ),
-        Refused::Already(entry) => Refusal::because(
-            Code::Conflict,
+        AdjustmentError::Duplicate(entry) => ApiError::with_message(
+            ErrorCode::Conflict,
             format!("This was already done, as entry {entry} of the ledger. Nothing was changed."),
         )
-        .with("entry", entry),
-        Refused::Impossible => Refusal::because(
-            Code::InvalidRequest,
+        .with_detail("entry", entry),
+        AdjustmentError::InvalidAmount => ApiError::with_message(
+            ErrorCode::InvalidRequest,
             "This amount is not possible: the balance would be out of range.",
         ),
-        Refused::Unknown => Refusal::because(
-            Code::Internal,
+        AdjustmentError::OutcomeUnknown => ApiError::with_message(
+            ErrorCode::Internal,
             "The store failed meanwhile, and it is unknown whether this was written; repeat the request with the same id, given in `details`.",
         ),
     }
 }
 
 /// Reads `credits` or `kwh`, exactly one of them, in the smallest unit of the wallet.
-fn parse_amount(body: &Value) -> Result<(&'static str, Wallet, i64), Refusal> {
+fn parse_amount(body: &Value) -> Result<(&'static str, Wallet, i64), ApiError> {
     let given = |field: &str| body.get(field).filter(|value| !value.is_null());
     let (field, wallet, places, value) = match (given("credits"), given("kwh")) {
         (Some(value), None) => ("credits", Wallet::Credits, 6, value),
         (None, Some(value)) => ("kwh", Wallet::Energy, 9, value),
-        _ => return Err(Refusal::invalid("credits", "Give either credits or kwh.")),
+        _ => return Err(ApiError::invalid("credits", "Give either credits or kwh.")),
     };
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let decimal = Decimal::from_str_exact(&text).ok().filter(|_| value.is_string() || value.is_number());
     let wrong = || format!("{field} has to be a number of 0 or more, with at most {places} decimals.");
     let amount = decimal
         .filter(|decimal| *decimal >= Decimal::ZERO)
-        .and_then(|decimal| format::amount(wallet, decimal));
-    let amount = amount.ok_or_else(|| Refusal::invalid(field, wrong()))?;
+        .and_then(|decimal| format::to_amount(wallet, decimal));
+    let amount = amount.ok_or_else(|| ApiError::invalid(field, wrong()))?;
     Ok((field, wallet, amount))
 }
 

@@ -3,8 +3,8 @@
 use super::openapi::{answer_schema, page_schema};
 use super::request::{AdminRequest, AdminResponse, store_refusal};
 use super::routes::{AdminRoute, RouteHandler};
-use crate::storage::stores::Vault;
-use penstock_contract::Refusal;
+use crate::storage::stores::Stores;
+use penstock_contract::ApiError;
 use penstock_storage::audit::AuditEntry;
 use serde_json::{Value, json};
 
@@ -32,13 +32,13 @@ pub const ROUTES: &[AdminRoute] = &[
     .answers(200, || answer_schema(&["good", "entries", "first_bad"])),
 ];
 
-fn list(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.limit(&LIST)?;
     let target = asked.query("target", &LIST)?;
     let mut after: u64 = match asked.query("after", &LIST)? {
         None => 0,
         Some(text) => {
-            text.parse().map_err(|_| Refusal::invalid("after", "after has to be the number of an entry."))?
+            text.parse().map_err(|_| ApiError::invalid("after", "after has to be the number of an entry."))?
         }
     };
     let mut data: Vec<Value> = Vec::new();
@@ -57,7 +57,7 @@ fn list(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": next.is_some(), "next": next })))
 }
 
-fn verify(vault: &Vault) -> Result<AdminResponse, Refusal> {
+fn verify(vault: &Stores) -> Result<AdminResponse, ApiError> {
     let first_bad = vault.audit.verify().map_err(store_refusal)?;
     let entries = vault.audit.last().map_err(store_refusal)?;
     Ok(AdminResponse::ok(json!({ "good": first_bad.is_none(), "entries": entries, "first_bad": first_bad })))

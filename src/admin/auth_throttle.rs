@@ -1,8 +1,8 @@
 //! Rate limit on failed admin authentication: a few failures a minute get 401, the rest get 429.
 
 use parking_lot::Mutex;
-use penstock_contract::{Code, Refusal};
-use penstock_limits::{Bucket, Wait};
+use penstock_contract::{ApiError, ErrorCode};
+use penstock_limits::{RetryAfter, TokenBucket};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
@@ -11,22 +11,22 @@ const FAILURES_PER_MINUTE: NonZeroU64 = NonZeroU64::new(10).unwrap();
 
 /// Rate limiter of failed admin authentication.
 #[derive(Debug, Default)]
-pub struct FailedAuthThrottle(Mutex<Bucket>);
+pub struct FailedAuthThrottle(Mutex<TokenBucket>);
 
 impl FailedAuthThrottle {
     /// Returns the error response to a missing or invalid token.
-    pub fn refusal(&self, now: Duration) -> Refusal {
+    pub fn refusal(&self, now: Duration) -> ApiError {
         let mut bucket = self.0.lock();
-        if let Some(Wait::For(wait)) = bucket.wait(FAILURES_PER_MINUTE, 1, now) {
+        if let Some(RetryAfter::After(wait)) = bucket.retry_after(FAILURES_PER_MINUTE, 1, now) {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             let seconds = u32::try_from(seconds.max(1)).unwrap_or(u32::MAX);
             let message = format!("There were too many wrong admin tokens; try again in {seconds} s.");
-            return Refusal::because(Code::RateLimited, message).retry_after(seconds);
+            return ApiError::with_message(ErrorCode::RateLimited, message).retry_after(seconds);
         }
         bucket.take(FAILURES_PER_MINUTE, 1, now);
         let message =
             "The admin token is missing or wrong; it is in the file admin.token of the storage folder.";
-        Refusal::because(Code::InvalidKey, message)
+        ApiError::with_message(ErrorCode::InvalidKey, message)
     }
 }
 
@@ -38,11 +38,11 @@ mod tests {
     fn ten_failures_a_minute_get_401_and_the_rest_429() {
         let (tokens, now) = (FailedAuthThrottle::default(), Duration::from_secs(1_763_800_000));
         for _ in 0..10 {
-            assert_eq!(tokens.refusal(now).code, Code::InvalidKey);
+            assert_eq!(tokens.refusal(now).code, ErrorCode::InvalidKey);
         }
         let refusal = tokens.refusal(now);
-        assert_eq!((refusal.code, refusal.retry_after), (Code::RateLimited, Some(6)));
-        assert_eq!(tokens.refusal(now + Duration::from_secs(6)).code, Code::InvalidKey);
-        assert_eq!(tokens.refusal(now + Duration::from_secs(6)).code, Code::RateLimited);
+        assert_eq!((refusal.code, refusal.retry_after), (ErrorCode::RateLimited, Some(6)));
+        assert_eq!(tokens.refusal(now + Duration::from_secs(6)).code, ErrorCode::InvalidKey);
+        assert_eq!(tokens.refusal(now + Duration::from_secs(6)).code, ErrorCode::RateLimited);
     }
 }

@@ -4,9 +4,9 @@ use super::openapi::{page_schema, schema_ref};
 use super::request::{AdminRequest, AdminResponse, store_refusal};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::batch::api_object;
-use crate::state::House;
-use crate::storage::stores::{Vault, off_thread};
-use penstock_contract::{Code, Refusal};
+use crate::state::AppState;
+use crate::storage::stores::{Stores, run_blocking};
+use penstock_contract::{ApiError, ErrorCode};
 use penstock_storage::Transaction;
 use penstock_storage::batches::{BatchRecord, BatchStore};
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ pub const ROUTES: &[AdminRoute] = &[
 
 /// A page of batches in the order of their ids. Rows that a filter leaves out count towards the limit of the page, so
 /// that a page never reads more than that from the store.
-fn list(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.limit(&LIST)?;
     let (account, state) = (asked.query("account", &LIST)?, asked.query("state", &LIST)?);
     let found = BatchStore::new(vault.store.clone())
@@ -78,31 +78,33 @@ fn list(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": found.more, "next": next })))
 }
 
-fn get(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let record = BatchStore::new(vault.store.clone()).get(&asked.id).map_err(store_refusal)?;
     Ok(AdminResponse::ok(batch_json(&record.ok_or_else(batch_not_found)?)))
 }
 
-async fn cancel(house: &Arc<House>, asked: &AdminRequest) -> Result<Value, Refusal> {
-    let (store, id) = (house.vault.store.clone(), asked.id.clone());
-    let record = off_thread(move || BatchStore::new(store).get(&id)).await;
-    let record = record.map_err(|why| Refusal::because(Code::Internal, why))?.ok_or_else(batch_not_found)?;
+async fn cancel(house: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
+    let (store, id) = (house.stores.store.clone(), asked.id.clone());
+    let record = run_blocking(move || BatchStore::new(store).get(&id)).await;
+    let record = record
+        .map_err(|why| ApiError::with_message(ErrorCode::Internal, why))?
+        .ok_or_else(batch_not_found)?;
     let record = house.batches.cancel(&record.account, &record.id).await?;
     let entry = asked.audit_entry("batch.cancel", &record.id, json!({ "account": record.account }));
-    let audit = house.vault.audit.clone();
-    off_thread(move || audit.apply(&Transaction::new(), &entry))
+    let audit = house.stores.audit.clone();
+    run_blocking(move || audit.apply(&Transaction::new(), &entry))
         .await
-        .map_err(|why| Refusal::because(Code::Internal, why))?;
+        .map_err(|why| ApiError::with_message(ErrorCode::Internal, why))?;
     Ok(batch_json(&record))
 }
 
-fn batch_not_found() -> Refusal {
-    Refusal::because(Code::NotFound, "There is no batch with this id.")
+fn batch_not_found() -> ApiError {
+    ApiError::with_message(ErrorCode::NotFound, "There is no batch with this id.")
 }
 
 /// A batch as the admin API shows it. Times are Unix seconds.
 fn batch_json(record: &BatchRecord) -> Value {
-    let public = api_object::object(record);
+    let public = api_object::batch_object(record);
     let member = |name: &str| public.get(name).cloned().unwrap_or_default();
     json!({
         "id": record.id,

@@ -5,30 +5,30 @@ use super::openapi::{answer_schema, schema_ref};
 use super::request::{AdminRequest, LedgerReply};
 use super::routes::{AdminRoute, RouteHandler};
 use super::{accounts, openapi};
-use crate::billing::report::{self, Failed, Monthly};
-use crate::billing::rerate::rerate;
+use crate::billing::report::{self, MonthlyStatement, ReportError};
+use crate::billing::rerate::recalculate_day;
 use crate::billing::{Ledger, format};
-use crate::storage::stores::Vault;
-use penstock_contract::{Code, Refusal};
-use penstock_ledger::{Day, Month, StatementSums};
+use crate::storage::stores::Stores;
+use penstock_contract::{ApiError, ErrorCode};
+use penstock_ledger::{StatementSums, UtcDay, UtcMonth};
 use rust_decimal::Decimal;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
 /// Checks that an account exists, so that a mistyped name is refused.
-pub(super) async fn check_account(vault: &Vault, account: &str) -> Result<(), Refusal> {
+pub(super) async fn check_account(vault: &Stores, account: &str) -> Result<(), ApiError> {
     let (vault, name) = (vault.clone(), account.to_owned());
     let known = tokio::task::spawn_blocking(move || accounts::check_account_exists(&vault, &name)).await;
-    known.unwrap_or_else(|_| Err(Refusal::new(Code::Internal)))
+    known.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
 }
 
 /// Returns the account of the query, if it names one. An account with ledger entries always counts as existing.
 async fn requested_account(
-    vault: &Vault,
+    vault: &Stores,
     ledger: &Ledger,
     asked: &AdminRequest,
     names: &[&str],
-) -> Result<Option<String>, Refusal> {
+) -> Result<Option<String>, ApiError> {
     let Some(name) = asked.query("account", names)? else { return Ok(None) };
     if !ledger.accounts().iter().any(|account| **account == *name) {
         check_account(vault, name).await?;
@@ -46,7 +46,7 @@ pub fn balances(ledger: &Ledger, account: Option<&str>) -> Value {
 
 /// Statement of a month with its sums.
 #[must_use]
-pub fn statement(monthly: &Monthly) -> Value {
+pub fn statement(monthly: &MonthlyStatement) -> Value {
     let texts = |name: &str| -> BTreeSet<String> {
         let each = monthly.terms.values().filter_map(|terms| terms.pointer(name).and_then(Value::as_str));
         each.map(str::to_owned).collect()
@@ -112,18 +112,18 @@ fn sums_json(of: &StatementSums) -> Map<String, Value> {
 ///
 /// # Errors
 /// Returns 400 if the text is not a month.
-pub fn month(text: Option<&str>, now: u64) -> Result<Month, Refusal> {
-    let wrong = || Refusal::invalid("month", "month has to be a month such as 2026-11.");
-    text.map_or_else(|| Ok(Month::of(now)), |text| Month::parse(text).ok_or_else(wrong))
+pub fn month(text: Option<&str>, now: u64) -> Result<UtcMonth, ApiError> {
+    let wrong = || ApiError::invalid("month", "month has to be a month such as 2026-11.");
+    text.map_or_else(|| Ok(UtcMonth::from_unix(now)), |text| UtcMonth::parse(text).ok_or_else(wrong))
 }
 
 /// Parses the day of a query; today by default.
 ///
 /// # Errors
 /// Returns 400 if the text is not a day.
-pub fn day(text: Option<&str>, now: u64) -> Result<Day, Refusal> {
-    let wrong = || Refusal::invalid("day", "day has to be a day such as 2026-11-22.");
-    text.map_or_else(|| Ok(Day::of(now)), |text| Day::parse(text).ok_or_else(wrong))
+pub fn day(text: Option<&str>, now: u64) -> Result<UtcDay, ApiError> {
+    let wrong = || ApiError::invalid("day", "day has to be a day such as 2026-11-22.");
+    text.map_or_else(|| Ok(UtcDay::from_unix(now)), |text| UtcDay::parse(text).ok_or_else(wrong))
 }
 
 /// Query parameters of the balances.
@@ -187,42 +187,42 @@ pub const ROUTES: &[AdminRoute] = &[
     .answers(200, || answer_schema(&MONTHLY)),
 ];
 
-async fn list(vault: &Vault, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, Refusal> {
+async fn list(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let account = requested_account(vault, ledger, asked, &BALANCES).await?;
     Ok(LedgerReply::Json(200, balances(ledger, account.as_deref())))
 }
 
-async fn verify(ledger: &Ledger) -> Result<LedgerReply, Refusal> {
+async fn verify(ledger: &Ledger) -> Result<LedgerReply, ApiError> {
     let store = ledger.store.clone();
-    Ok(LedgerReply::Json(200, run_blocking(move || report::verify(&store)).await?.told()))
+    Ok(LedgerReply::Json(200, run_blocking(move || report::verify(&store)).await?.to_json()))
 }
 
-async fn rerate_day(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, Refusal> {
+async fn rerate_day(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let store = ledger.store.clone();
     let day = day(asked.query("day", &RERATE)?, asked.now)?;
-    Ok(LedgerReply::Json(200, run_blocking(move || rerate(&store, day)).await?.told(day)))
+    Ok(LedgerReply::Json(200, run_blocking(move || recalculate_day(&store, day)).await?.to_json(day)))
 }
 
-async fn lines(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, Refusal> {
+async fn lines(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let store = ledger.store.clone();
-    let wrong = || Refusal::invalid("after", "after has to be the number of an entry.");
+    let wrong = || ApiError::invalid("after", "after has to be the number of an entry.");
     let after = asked.query("after", &READ)?.map_or(Ok(0), |text| text.parse().map_err(|_| wrong()))?;
-    let page = run_blocking(move || report::page(&store, after)).await?;
+    let page = run_blocking(move || report::page_text(&store, after)).await?;
     Ok(LedgerReply::Lines(page.map(|(text, _)| text).unwrap_or_default()))
 }
 
-async fn monthly(vault: &Vault, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, Refusal> {
+async fn monthly(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let store = ledger.store.clone();
     let month = month(asked.query("month", &STATEMENT)?, asked.now)?;
     let account = requested_account(vault, ledger, asked, &STATEMENT).await?;
-    let monthly = run_blocking(move || report::monthly(&store, month, account.as_deref())).await?;
+    let monthly = run_blocking(move || report::monthly_statement(&store, month, account.as_deref())).await?;
     Ok(LedgerReply::Json(200, statement(&monthly)))
 }
 
 pub(super) async fn run_blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Failed> + Send + 'static,
-) -> Result<T, Refusal> {
+    work: impl FnOnce() -> Result<T, ReportError> + Send + 'static,
+) -> Result<T, ApiError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(Failed("The ledger operation ended early.".to_owned())))
-        .map_err(|Failed(why)| Refusal::because(Code::Internal, why))
+    done.unwrap_or_else(|_| Err(ReportError("The ledger operation ended early.".to_owned())))
+        .map_err(|ReportError(why)| ApiError::with_message(ErrorCode::Internal, why))
 }

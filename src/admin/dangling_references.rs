@@ -4,11 +4,11 @@ use super::openapi::answer_schema;
 use super::routes::{AdminRoute, RouteHandler};
 use super::{input, openapi, request};
 use crate::auth::account_json;
-use crate::state::House;
-use crate::storage::stores::Vault;
+use crate::state::AppState;
+use crate::storage::stores::Stores;
 use penstock_auth::{KeyScope, KeyScopes};
 use penstock_catalog::Catalog;
-use penstock_contract::{Code, Refusal};
+use penstock_contract::{ApiError, ErrorCode};
 use penstock_storage::accounts::{AccountRecord, AccountStore};
 use penstock_storage::keys::{KeyLimits, KeyRecord, KeyStore};
 use penstock_storage::{Store, StoreError};
@@ -101,9 +101,9 @@ fn set_limits(limits: &KeyLimits) -> impl Iterator<Item = (&'static str, u64)> +
     input::LIMITS.into_iter().zip(all).filter_map(|(name, limit)| Some((name, limit?)))
 }
 
-async fn handle_list(house: Arc<House>) -> Result<Value, Refusal> {
-    let found = tokio::task::spawn_blocking(move || list_unmatched(&house, &house.vault));
-    found.await.unwrap_or_else(|_| Err(Refusal::new(Code::Internal)))
+async fn handle_list(house: Arc<AppState>) -> Result<Value, ApiError> {
+    let found = tokio::task::spawn_blocking(move || list_unmatched(&house, &house.stores));
+    found.await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
 }
 
 /// `GET /admin/unmatched`: every key and account with a warning, or with limits that no request has met since the
@@ -111,14 +111,14 @@ async fn handle_list(house: Arc<House>) -> Result<Value, Refusal> {
 ///
 /// # Errors
 /// Returns the error of the store.
-fn list_unmatched(house: &House, vault: &Vault) -> Result<Value, Refusal> {
+fn list_unmatched(house: &AppState, vault: &Stores) -> Result<Value, ApiError> {
     let known = |name: &str| model(&house.live().catalog, name);
     let passed = |whose: WarningOwner, id: &str| match whose {
-        WarningOwner::Key => house.keyring.grant(id).map(|grant| grant.tally().passed()),
-        WarningOwner::Account => house.keyring.account(id).map(|account| account.tally.passed()),
+        WarningOwner::Key => house.key_cache.find_principal(id).map(|grant| grant.limiter().passed()),
+        WarningOwner::Account => house.key_cache.account(id).map(|account| account.limiter.passed()),
     };
     let passed = |whose: WarningOwner, id: &str| Some(passed(whose, id).unwrap_or(0));
-    let found = collect_warnings(&vault.keys, &vault.accounts, house.clock.unix(), &known, &passed)
+    let found = collect_warnings(&vault.keys, &vault.accounts, house.clock.unix_seconds(), &known, &passed)
         .map_err(request::store_refusal)?;
     let told = |found: OwnerWarnings| {
         let whose = if found.whose == WarningOwner::Key { "key" } else { "account" };
@@ -234,7 +234,7 @@ fn unmet_limits(limits: &KeyLimits, passed: Option<u64>) -> Option<String> {
 }
 
 /// Warnings that are part of the answer to a change.
-pub fn change_warnings(house: &House, vault: &Vault, effect: &request::CacheUpdate) -> Vec<String> {
+pub fn change_warnings(house: &AppState, vault: &Stores, effect: &request::CacheUpdate) -> Vec<String> {
     match effect {
         request::CacheUpdate::Key(key, _) => {
             let account = vault.accounts.get(&key.account).ok().flatten();

@@ -3,9 +3,9 @@
 use super::openapi::{answer_schema, page_schema, schema_ref};
 use super::request::{AdminRequest, AdminResponse, store_refusal};
 use super::routes::{AdminRoute, RouteHandler};
-use crate::state::House;
-use crate::storage::stores::{Vault, off_thread};
-use penstock_contract::{Code, Refusal};
+use crate::state::AppState;
+use crate::storage::stores::{Stores, run_blocking};
+use penstock_contract::{ApiError, ErrorCode};
 use penstock_storage::Transaction;
 use penstock_storage::files::{FileRecord, FileStore};
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ pub const ROUTES: &[AdminRoute] = &[
 
 /// A page of files in the order of their ids. Rows that a filter leaves out count towards the limit of the page, so
 /// that a page never reads more than that from the store.
-fn list(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.limit(&LIST)?;
     let (account, purpose) = (asked.query("account", &LIST)?, asked.query("purpose", &LIST)?);
     let found = FileStore::new(vault.store.clone())
@@ -62,26 +62,27 @@ fn list(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": found.more, "next": next })))
 }
 
-fn get(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let record = FileStore::new(vault.store.clone()).get(&asked.id).map_err(store_refusal)?;
     Ok(AdminResponse::ok(file_json(&record.ok_or_else(file_not_found)?)))
 }
 
-async fn delete(house: &Arc<House>, asked: &AdminRequest) -> Result<Value, Refusal> {
-    let (store, id) = (house.vault.store.clone(), asked.id.clone());
-    let record = off_thread(move || FileStore::new(store).get(&id)).await;
-    let record = record.map_err(|why| Refusal::because(Code::Internal, why))?.ok_or_else(file_not_found)?;
-    house.files.delete(&record.key, &record.id, house.when()).await?;
+async fn delete(house: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
+    let (store, id) = (house.stores.store.clone(), asked.id.clone());
+    let record = run_blocking(move || FileStore::new(store).get(&id)).await;
+    let record =
+        record.map_err(|why| ApiError::with_message(ErrorCode::Internal, why))?.ok_or_else(file_not_found)?;
+    house.files.delete(&record.key, &record.id, house.expiry_check()).await?;
     let entry = asked.audit_entry("file.delete", &record.id, json!({ "account": record.account }));
-    let audit = house.vault.audit.clone();
-    off_thread(move || audit.apply(&Transaction::new(), &entry))
+    let audit = house.stores.audit.clone();
+    run_blocking(move || audit.apply(&Transaction::new(), &entry))
         .await
-        .map_err(|why| Refusal::because(Code::Internal, why))?;
+        .map_err(|why| ApiError::with_message(ErrorCode::Internal, why))?;
     Ok(json!({ "id": record.id, "deleted": true }))
 }
 
-fn file_not_found() -> Refusal {
-    Refusal::because(Code::NotFound, "There is no file with this id.")
+fn file_not_found() -> ApiError {
+    ApiError::with_message(ErrorCode::NotFound, "There is no file with this id.")
 }
 
 /// A file as the admin API shows it. Times are Unix seconds.

@@ -1,6 +1,6 @@
 //! Strict parser of admin request bodies. An error names the invalid field, and nothing is changed.
 
-use penstock_contract::{MicroCredits, Refusal};
+use penstock_contract::{ApiError, MicroCredits};
 use penstock_storage::keys::KeyLimits;
 use rust_decimal::Decimal;
 use serde_json::{Map, Value};
@@ -57,27 +57,27 @@ impl<'b> RequestFields<'b> {
     ///
     /// # Errors
     /// Returns 400 if a member is unknown.
-    pub fn parse(body: &'b Value, known: &[&str]) -> Result<Self, Refusal> {
+    pub fn parse(body: &'b Value, known: &[&str]) -> Result<Self, ApiError> {
         let members =
-            body.as_object().ok_or_else(|| Refusal::invalid("body", "The body has to be a JSON object."))?;
+            body.as_object().ok_or_else(|| ApiError::invalid("body", "The body has to be a JSON object."))?;
         Self { members, within: "" }.check_known(known)
     }
 
-    fn check_known(self, known: &[&str]) -> Result<Self, Refusal> {
+    fn check_known(self, known: &[&str]) -> Result<Self, ApiError> {
         match self.members.keys().find(|name| !known.contains(&name.as_str())) {
             None => Ok(self),
             Some(name) => {
                 let shown: String = name.chars().take(NAME).collect();
                 let message = format!("This field is not known; known are {}.", known.join(", "));
-                Err(Refusal::invalid(format!("{}{shown}", self.within), message))
+                Err(ApiError::invalid(format!("{}{shown}", self.within), message))
             }
         }
     }
 
-    fn invalid_field(&self, name: &str, wanted: &str) -> Refusal {
+    fn invalid_field(&self, name: &str, wanted: &str) -> ApiError {
         let path = format!("{}{name}", self.within);
         let message = format!("{path} has to be {wanted}.");
-        Refusal::invalid(path, message)
+        ApiError::invalid(path, message)
     }
 
     fn read_field<T>(
@@ -85,7 +85,7 @@ impl<'b> RequestFields<'b> {
         name: &str,
         wanted: &str,
         read: impl FnOnce(&Value) -> Option<T>,
-    ) -> Result<PatchValue<T>, Refusal> {
+    ) -> Result<PatchValue<T>, ApiError> {
         match self.members.get(name) {
             None => Ok(PatchValue::Absent),
             Some(Value::Null) => Ok(PatchValue::Null),
@@ -97,7 +97,7 @@ impl<'b> RequestFields<'b> {
     ///
     /// # Errors
     /// Returns 400 if the value is not a text or too long.
-    pub fn text(&self, name: &str) -> Result<PatchValue<String>, Refusal> {
+    pub fn text(&self, name: &str) -> Result<PatchValue<String>, ApiError> {
         let fits = |text: &&str| text.len() <= NAME && !text.chars().any(char::is_control);
         self.read_field(name, &format!("a text of at most {NAME} bytes on one line"), |value| {
             value.as_str().filter(fits).map(str::to_owned)
@@ -108,7 +108,7 @@ impl<'b> RequestFields<'b> {
     ///
     /// # Errors
     /// Returns 400 if the value is not a list of names or too long.
-    pub fn texts(&self, name: &str) -> Result<PatchValue<Vec<String>>, Refusal> {
+    pub fn texts(&self, name: &str) -> Result<PatchValue<Vec<String>>, ApiError> {
         let fits =
             |text: &&str| !text.is_empty() && text.len() <= NAME && !text.chars().any(char::is_control);
         let wanted = format!("a list of at most {ENTRIES} names, {LIST_BYTES} bytes together");
@@ -124,7 +124,7 @@ impl<'b> RequestFields<'b> {
     ///
     /// # Errors
     /// Returns 400 if the value is none of them.
-    pub fn word<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<PatchValue<T>, Refusal> {
+    pub fn word<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<PatchValue<T>, ApiError> {
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         self.read_field(name, &names.join(" or "), |value| {
             let text = value.as_str()?;
@@ -136,7 +136,7 @@ impl<'b> RequestFields<'b> {
     ///
     /// # Errors
     /// Returns 400 if the value is not an integer or out of range.
-    pub fn number(&self, name: &str, least: u64, most: u64) -> Result<PatchValue<u64>, Refusal> {
+    pub fn number(&self, name: &str, least: u64, most: u64) -> Result<PatchValue<u64>, ApiError> {
         self.read_field(name, &format!("a whole number from {least} to {most}"), |value| {
             value.as_u64().filter(|number| (least..=most).contains(number))
         })
@@ -146,7 +146,7 @@ impl<'b> RequestFields<'b> {
     ///
     /// # Errors
     /// Returns 400 if the value is not a time or in the past.
-    pub fn future(&self, name: &str, now: u64) -> Result<PatchValue<u64>, Refusal> {
+    pub fn future(&self, name: &str, now: u64) -> Result<PatchValue<u64>, ApiError> {
         self.read_field(name, "a future Unix time in seconds", |value| {
             value.as_u64().filter(|at| *at > now && *at <= LAST)
         })
@@ -156,7 +156,7 @@ impl<'b> RequestFields<'b> {
     ///
     /// # Errors
     /// Returns 400 if the value is not such an amount.
-    pub fn format_credits(&self, name: &str) -> Result<PatchValue<u64>, Refusal> {
+    pub fn format_credits(&self, name: &str) -> Result<PatchValue<u64>, ApiError> {
         let text = match self.members.get(name) {
             None => return Ok(PatchValue::Absent),
             Some(Value::Null) => return Ok(PatchValue::Null),
@@ -184,7 +184,7 @@ impl<'b> RequestFields<'b> {
     ///
     /// # Errors
     /// Returns 400 if a limit is invalid.
-    pub fn limits(&self, onto: &mut KeyLimits) -> Result<(), Refusal> {
+    pub fn limits(&self, onto: &mut KeyLimits) -> Result<(), ApiError> {
         let members = match self.members.get("limits") {
             None => return Ok(()),
             Some(Value::Null) => {
@@ -206,7 +206,7 @@ impl<'b> RequestFields<'b> {
         Ok(())
     }
 
-    fn limit(&self, name: &str, most: u64) -> Result<PatchValue<u64>, Refusal> {
+    fn limit(&self, name: &str, most: u64) -> Result<PatchValue<u64>, ApiError> {
         let wanted = format!("a whole number from 1 to {most}; leave it out, or null, for no limit");
         self.read_field(name, &wanted, |value| value.as_u64().filter(|number| (1..=most).contains(number)))
     }

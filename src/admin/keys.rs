@@ -6,10 +6,10 @@ use super::openapi::{answer_schema, page_schema, schema_ref};
 use super::request::{AdminRequest, AdminResponse, CacheUpdate, changed_fields, store_refusal};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::auth::account_json;
-use crate::state::House;
-use crate::storage::stores::Vault;
+use crate::state::AppState;
+use crate::storage::stores::Stores;
 use penstock_auth::{ApiKey, KeyScopes};
-use penstock_contract::{Code, Refusal};
+use penstock_contract::{ApiError, ErrorCode};
 use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord, PreviousSecret, RevokeOutcome};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -82,7 +82,7 @@ struct KeyPatch<'b> {
 }
 
 impl<'b> KeyPatch<'b> {
-    fn parse(asked: &'b AdminRequest, known: &[&str]) -> Result<Self, Refusal> {
+    fn parse(asked: &'b AdminRequest, known: &[&str]) -> Result<Self, ApiError> {
         let fields = RequestFields::parse(&asked.body, known)?;
         let wanted = Self {
             name: fields.text("name")?,
@@ -93,7 +93,7 @@ impl<'b> KeyPatch<'b> {
         };
         if let PatchValue::Some(scopes) = &wanted.scopes {
             let unknown =
-                |unknown: penstock_auth::UnknownScopes| Refusal::invalid("scopes", format!("{unknown}."));
+                |unknown: penstock_auth::UnknownScopes| ApiError::invalid("scopes", format!("{unknown}."));
             KeyScopes::parse(scopes).map_err(unknown)?;
         }
         wanted.fields.limits(&mut KeyLimits::default())?;
@@ -119,7 +119,7 @@ impl<'b> KeyPatch<'b> {
     }
 }
 
-fn list(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.limit(&LIST)?;
     let (account, after) = (asked.query("account", &LIST)?, asked.query("after", &LIST)?);
     let page = vault.keys.list(account, after, limit).map_err(store_refusal)?;
@@ -127,7 +127,7 @@ fn list(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }
 
-fn create(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let wanted = KeyPatch::parse(asked, &CREATE)?;
     let account =
         wanted.fields.text("account")?.into_option().unwrap_or_else(|| account_json::DEFAULT.to_owned());
@@ -159,12 +159,12 @@ fn create(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal>
     })
 }
 
-fn get(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let key = vault.keys.get(&asked.id).map_err(store_refusal)?.ok_or_else(key_not_found)?;
     Ok(AdminResponse::ok(key_json(&key)))
 }
 
-fn change(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let wanted = KeyPatch::parse(asked, &CHANGE)?;
     let changed = vault.keys.change(&asked.id, |key| {
         let before = key_json(key);
@@ -180,7 +180,7 @@ fn change(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal>
     })
 }
 
-fn revoke(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+fn revoke(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     RequestFields::parse(&asked.body, &[])?;
     let said = asked.audit_entry("key.revoke", &asked.id, json!({}));
     let already = match vault.keys.revoke(&asked.id, &said).map_err(store_refusal)? {
@@ -192,7 +192,7 @@ fn revoke(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal>
     Ok(AdminResponse { status: 200, answer, cache_update: CacheUpdate::Key(Box::new(key), None) })
 }
 
-fn rotate(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal> {
+fn rotate(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &ROTATE)?;
     let overlap = fields.number("overlap_seconds", 0, OVERLAP.1)?.into_option().unwrap_or(OVERLAP.0);
     let key = ApiKey::with_new_secret(&asked.id, &mut fill_random).ok_or_else(key_not_found)?;
@@ -212,7 +212,7 @@ fn rotate(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal>
     let record = changed.map_err(store_refusal)?.ok_or_else(key_not_found)?;
     if over(&record) {
         let message = "This key is revoked or expired; create a new one instead.";
-        return Err(Refusal::because(Code::Conflict, message));
+        return Err(ApiError::with_message(ErrorCode::Conflict, message));
     }
     Ok(AdminResponse {
         status: 200,
@@ -225,7 +225,7 @@ fn rotate(vault: &Vault, asked: &AdminRequest) -> Result<AdminResponse, Refusal>
 ///
 /// # Errors
 /// Returns the error of the store.
-pub async fn create_demo(house: &Arc<House>) -> Result<String, String> {
+pub async fn create_demo(house: &Arc<AppState>) -> Result<String, String> {
     let made = create_key(house, &json!({ "name": "demo" }))
         .await
         .map_err(|refusal| refusal.message.into_owned())?;
@@ -236,11 +236,11 @@ pub async fn create_demo(house: &Arc<House>) -> Result<String, String> {
 ///
 /// # Errors
 /// Returns an error if the requested properties are invalid, or the error of the store.
-pub async fn create_key(house: &Arc<House>, wanted: &Value) -> Result<Value, Refusal> {
+pub async fn create_key(house: &Arc<AppState>, wanted: &Value) -> Result<Value, ApiError> {
     let asked = AdminRequest {
         body: wanted.clone(),
         actor: "gateway".to_owned(),
-        now: house.clock.unix(),
+        now: house.clock.unix_seconds(),
         ..AdminRequest::default()
     };
     super::run_store_request(house, create, asked).await.map(|done| done.answer)
@@ -250,7 +250,7 @@ pub async fn create_key(house: &Arc<House>, wanted: &Value) -> Result<Value, Ref
 ///
 /// # Errors
 /// Returns the error of the store.
-pub fn all_keys(vault: &Vault) -> Result<Vec<Value>, Refusal> {
+pub fn all_keys(vault: &Stores) -> Result<Vec<Value>, ApiError> {
     let mut all = Vec::new();
     let mut asked = AdminRequest::default();
     loop {
@@ -291,8 +291,8 @@ fn new_key_json(record: &KeyRecord, key: &ApiKey) -> Value {
     shown
 }
 
-fn key_not_found() -> Refusal {
-    Refusal::because(Code::NotFound, "There is no key of this id.")
+fn key_not_found() -> ApiError {
+    ApiError::with_message(ErrorCode::NotFound, "There is no key of this id.")
 }
 
 fn fill_random(bytes: &mut [u8]) {

@@ -21,11 +21,11 @@ mod status;
 
 use crate::config::ConfigReader;
 use crate::proxy::downstream::Caller;
-use crate::proxy::endpoint::parameters;
+use crate::proxy::endpoint::query_parameters;
 use crate::proxy::response::cors::CrossOrigin;
-use crate::proxy::response::head::Head;
-use crate::server::listener::Bound;
-use crate::state::House;
+use crate::proxy::response::head::ResponseHead;
+use crate::server::listener::BoundListener;
+use crate::state::AppState;
 use crate::telemetry::request_id::RequestId;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
@@ -33,8 +33,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::uri::Authority;
 use http::{Method, header};
-use penstock_contract::{Code, Dialect, Refusal};
-use penstock_wire::host::Named;
+use penstock_contract::{ApiError, Dialect, ErrorCode};
+use penstock_wire::host::HostKind;
 use pingora_core::apps::{HttpServerApp, ReusedHttpStream};
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::server::ShutdownWatch;
@@ -58,12 +58,12 @@ const MAX_BODY_BYTES: usize = 64 * 1024;
 
 /// Serves the admin listener until `stop`.
 pub fn serve(
-    bound: Bound,
-    house: &Arc<House>,
+    bound: BoundListener,
+    house: &Arc<AppState>,
     source: ConfigReader,
     stop: watch::Receiver<bool>,
 ) -> JoinHandle<()> {
-    crate::server::listener::serve(
+    crate::server::listener::serve_app(
         bound,
         "admin",
         AdminListener {
@@ -76,7 +76,7 @@ pub fn serve(
 }
 
 struct AdminListener {
-    house: Arc<House>,
+    house: Arc<AppState>,
     source: ConfigReader,
     failed_auth: auth_throttle::FailedAuthThrottle,
 }
@@ -113,16 +113,16 @@ impl HttpServerApp for AdminListener {
         let caller = &mut Caller::new(&mut session, None);
         match answer {
             Ok(HttpAnswer(status, kind, body)) => {
-                let head = Head::new(status, &id).with("vary", "accept-encoding");
+                let head = ResponseHead::new(status, &id).with("vary", "accept-encoding");
                 let (head, body) =
                     match (accepts && body.len() >= COMPRESSIBLE).then(|| gzip(&body)).flatten() {
                         Some(compressed) => (head.with("content-encoding", "gzip"), compressed),
                         None => (head, body),
                     };
-                head.whole(caller, kind, vec![Bytes::from(body)]).await.ok();
+                head.send_body(caller, kind, vec![Bytes::from(body)]).await.ok();
             }
             Err(refusal) => {
-                crate::proxy::response::refuse(
+                crate::proxy::response::send_refusal(
                     caller,
                     Dialect::Chat,
                     &id,
@@ -140,23 +140,23 @@ impl HttpServerApp for AdminListener {
 }
 
 /// Guard of an admin request in flight: the store is not handed over while one exists.
-struct AdminRequestGuard<'a>(&'a House);
+struct AdminRequestGuard<'a>(&'a AppState);
 
 impl<'a> AdminRequestGuard<'a> {
-    fn new(house: &'a House) -> Self {
-        house.desks.fetch_add(1, Ordering::AcqRel);
+    fn new(house: &'a AppState) -> Self {
+        house.admin_in_flight.fetch_add(1, Ordering::AcqRel);
         Self(house)
     }
 }
 
 impl Drop for AdminRequestGuard<'_> {
     fn drop(&mut self) {
-        self.0.desks.fetch_sub(1, Ordering::AcqRel);
+        self.0.admin_in_flight.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 impl AdminListener {
-    async fn answer(&self, session: &mut ServerSession) -> Result<HttpAnswer, Refusal> {
+    async fn answer(&self, session: &mut ServerSession) -> Result<HttpAnswer, ApiError> {
         let head = session.req_header();
         self.check_host(head)?;
         let (method, path) = (head.method.clone(), head.uri.path().to_owned());
@@ -175,9 +175,9 @@ impl AdminListener {
 
     /// Protects against DNS rebinding: a page of another site can point its own name to this machine, and its scripts
     /// could read everything that needs no token. Only IP addresses and known names are accepted.
-    fn check_host(&self, head: &RequestHeader) -> Result<(), Refusal> {
+    fn check_host(&self, head: &RequestHeader) -> Result<(), ApiError> {
         let live = self.house.live();
-        let known = |host: &str| !matches!(live.settings.listen.hosts.named(host), Named::Unknown);
+        let known = |host: &str| !matches!(live.settings.listen.hosts.classify(host), HostKind::Unknown);
         let fields = head.headers.get_all(header::HOST).iter();
         let mut hosts = fields
             .map(|host| host.to_str().unwrap_or("\u{0}"))
@@ -186,7 +186,7 @@ impl AdminListener {
             return Ok(());
         }
         let message = "host: expected an IP address, localhost or a name in listen.hosts.";
-        Err(Refusal::because(Code::Misdirected, message))
+        Err(ApiError::with_message(ErrorCode::Misdirected, message))
     }
 
     /// Readiness: the gateway is not draining, and its store works. Other problems are reported in the text, but do not
@@ -202,12 +202,12 @@ impl AdminListener {
 
     /// Checks the admin token in constant time. Failed attempts have a rate limit of their own, which never delays the
     /// right token.
-    fn authorise(&self, session: &ServerSession) -> Result<(), Refusal> {
+    fn authorise(&self, session: &ServerSession) -> Result<(), ApiError> {
         let given = session.get_header_bytes(header::AUTHORIZATION);
-        if has_token(given, &self.house.vault.admin_token) {
+        if has_token(given, &self.house.stores.admin_token) {
             return Ok(());
         }
-        Err(self.failed_auth.refusal(self.house.clock.now()))
+        Err(self.failed_auth.refusal(self.house.clock.steady_now()))
     }
 
     async fn administer(
@@ -215,12 +215,12 @@ impl AdminListener {
         session: &mut ServerSession,
         method: &Method,
         path: &str,
-    ) -> Result<HttpAnswer, Refusal> {
+    ) -> Result<HttpAnswer, ApiError> {
         let (route, id) = routes::find(method, path)?;
         let house = &self.house;
-        if house.has_left() {
+        if house.is_store_handed_over() {
             let message = "Another process is taking over; try again.";
-            return Err(Refusal::because(Code::Unavailable, message).retry_after(1));
+            return Err(ApiError::with_message(ErrorCode::Unavailable, message).retry_after(1));
         }
         match route.handler {
             RouteHandler::Runtime(work) => {
@@ -228,7 +228,7 @@ impl AdminListener {
                 Ok(json_answer(200, &work(house, &self.source, &asked).await?))
             }
             RouteHandler::Ledger(work) => {
-                match work(&house.vault, &house.ledger, &self.read_request(session, id).await?).await? {
+                match work(&house.stores, &house.ledger, &self.read_request(session, id).await?).await? {
                     LedgerReply::Json(status, value) => Ok(json_answer(status, &value)),
                     LedgerReply::Lines(lines) => Ok(HttpAnswer(200, JSON_LINES, lines)),
                 }
@@ -240,14 +240,14 @@ impl AdminListener {
         }
     }
 
-    async fn read_request(&self, session: &mut ServerSession, id: String) -> Result<AdminRequest, Refusal> {
+    async fn read_request(&self, session: &mut ServerSession, id: String) -> Result<AdminRequest, ApiError> {
         let (who, query) = (caller_name(session), query_pairs(session));
         Ok(AdminRequest {
             id,
             query,
             body: read_body(session).await?,
             actor: who,
-            now: self.house.clock.unix(),
+            now: self.house.clock.unix_seconds(),
         })
     }
 }
@@ -258,40 +258,40 @@ impl AdminListener {
 /// # Errors
 /// Returns an error if the request is invalid, or the error of the store.
 pub async fn run_store_request(
-    house: &Arc<House>,
+    house: &Arc<AppState>,
     work: StoreHandler,
     asked: AdminRequest,
-) -> Result<AdminResponse, Refusal> {
+) -> Result<AdminResponse, ApiError> {
     let house = house.clone();
     let turn = move || {
         let mut done = {
-            let _turn = house.desk.lock();
-            let done = work(&house.vault, &asked)?;
+            let _turn = house.key_write_lock.lock();
+            let done = work(&house.stores, &asked)?;
             match &done.cache_update {
                 CacheUpdate::None => {}
                 CacheUpdate::Key(key, account) => {
                     if let Some(account) = account {
-                        house.keyring.set_account(account);
-                        house.account_changed(&account.id);
+                        house.key_cache.set_account(account);
+                        house.notify_account_changed(&account.id);
                     }
-                    house.keyring.set_key(key);
-                    house.key_changed(&key.id);
+                    house.key_cache.set_key(key);
+                    house.notify_key_changed(&key.id);
                 }
                 CacheUpdate::Account(account) => {
-                    house.keyring.set_account(account);
-                    house.account_changed(&account.id);
+                    house.key_cache.set_account(account);
+                    house.notify_account_changed(&account.id);
                 }
             }
             done
         };
         runtime_fields::add_runtime_fields(&house, &mut done.answer);
-        let warnings = dangling_references::change_warnings(&house, &house.vault, &done.cache_update);
+        let warnings = dangling_references::change_warnings(&house, &house.stores, &done.cache_update);
         if let Some(members) = done.answer.as_object_mut().filter(|_| !warnings.is_empty()) {
             members.insert("warnings".to_owned(), warnings.into());
         }
         Ok(done)
     };
-    tokio::task::spawn_blocking(turn).await.unwrap_or_else(|_| Err(Refusal::new(Code::Internal)))
+    tokio::task::spawn_blocking(turn).await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
 }
 
 /// Returns true if the client accepts gzip: `accept-encoding` names it, or every encoding, with a weight above zero
@@ -334,7 +334,7 @@ fn caller_name(session: &ServerSession) -> String {
 /// Names and values of the query string, decoded.
 fn query_pairs(session: &ServerSession) -> Vec<(String, String)> {
     let query = session.req_header().uri.query().unwrap_or_default();
-    parameters(query).map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
+    query_parameters(query).map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
 }
 
 fn json_answer(status: u16, value: &Value) -> HttpAnswer {
@@ -344,26 +344,26 @@ fn json_answer(status: u16, value: &Value) -> HttpAnswer {
 }
 
 /// Reads the JSON object of a request body; an empty body is an empty object.
-async fn read_body(session: &mut ServerSession) -> Result<Value, Refusal> {
+async fn read_body(session: &mut ServerSession) -> Result<Value, ApiError> {
     let read = async {
         let mut body = BytesMut::new();
-        let cut = |_| Refusal::because(Code::InvalidRequest, "The body ended before its length.");
+        let cut = |_| ApiError::with_message(ErrorCode::InvalidRequest, "The body ended before its length.");
         while let Some(piece) = session.read_request_body().await.map_err(cut)? {
             if body.len() + piece.len() > MAX_BODY_BYTES {
-                return Err(Refusal::new(Code::TooLarge));
+                return Err(ApiError::new(ErrorCode::TooLarge));
             }
             body.extend_from_slice(&piece);
         }
         Ok(body.freeze())
     };
-    let body = timeout(READ_TIMEOUT, read).await.map_err(|_| Refusal::new(Code::RequestTimeout))??;
+    let body = timeout(READ_TIMEOUT, read).await.map_err(|_| ApiError::new(ErrorCode::RequestTimeout))??;
     if body.is_empty() {
         return Ok(json!({}));
     }
     serde_json::from_slice(&body)
         .ok()
         .filter(Value::is_object)
-        .ok_or_else(|| Refusal::because(Code::InvalidRequest, "The body has to be a JSON object."))
+        .ok_or_else(|| ApiError::with_message(ErrorCode::InvalidRequest, "The body has to be a JSON object."))
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@ use super::openapi::answer_schema;
 use super::routes::{AdminRoute, RouteHandler};
 use crate::config::ConfigReader;
 use crate::config::{ConfigChange, Diagnostic};
-use crate::state::House;
+use crate::state::AppState;
 use crate::telemetry::log;
-use penstock_contract::{Code, Refusal};
+use penstock_contract::{ApiError, ErrorCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -24,9 +24,10 @@ const MAX_LISTED: usize = 200;
 /// Maximum number of changes in a log event.
 const MAX_LOGGED: usize = 20;
 
-async fn handle_reload(house: &Arc<House>, source: &ConfigReader) -> Result<Value, Refusal> {
-    let ReloadOutcome { version, changes, next_start: waiting, warnings } =
-        reload(house, source).await.map_err(|mistakes| Refusal::because(Code::InvalidRequest, mistakes))?;
+async fn handle_reload(house: &Arc<AppState>, source: &ConfigReader) -> Result<Value, ApiError> {
+    let ReloadOutcome { version, changes, next_start: waiting, warnings } = reload(house, source)
+        .await
+        .map_err(|mistakes| ApiError::with_message(ErrorCode::InvalidRequest, mistakes))?;
     let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     let more = changes.len().saturating_sub(MAX_LISTED);
     let changes = changes.iter().take(MAX_LISTED);
@@ -56,7 +57,7 @@ pub struct ReloadOutcome {
 ///
 /// # Errors
 /// Returns every mistake in the new configuration.
-pub async fn reload(house: &Arc<House>, source: &ConfigReader) -> Result<ReloadOutcome, String> {
+pub async fn reload(house: &Arc<AppState>, source: &ConfigReader) -> Result<ReloadOutcome, String> {
     let (fresh, kept) = (source.clone(), house.clone());
     let runtime = tokio::runtime::Handle::current();
     let swap = move || {
@@ -74,7 +75,7 @@ pub async fn reload(house: &Arc<House>, source: &ConfigReader) -> Result<ReloadO
     match swapped {
         Ok((changes, warnings)) => {
             let live = house.live();
-            log::set(live.settings.log);
+            log::configure(live.settings.log);
             let version = live.settings.version.0.to_string();
             log::event(log::info(), "reloaded", &[("config", &version), ("changes", &log_text(&changes))]);
             let waiting = house.fixed.changed_keys(&live.settings);

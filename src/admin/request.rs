@@ -1,6 +1,6 @@
 //! Admin requests and responses: shared by the listener of a running gateway and the CLI on a store.
 
-use penstock_contract::{Code, Refusal};
+use penstock_contract::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
 use penstock_storage::accounts::AccountRecord;
 use penstock_storage::audit::AuditedChange;
@@ -75,19 +75,19 @@ impl AdminRequest {
     }
 
     /// Returns a value of the query. Returns 400 if the query has an unknown parameter.
-    pub(super) fn query(&self, name: &str, known: &[&str]) -> Result<Option<&str>, Refusal> {
+    pub(super) fn query(&self, name: &str, known: &[&str]) -> Result<Option<&str>, ApiError> {
         if let Some((unknown, _)) = self.query.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             let message = format!("This parameter is not known; known are {}.", known.join(", "));
-            return Err(Refusal::invalid(unknown.clone(), message));
+            return Err(ApiError::invalid(unknown.clone(), message));
         }
         Ok(self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str()))
     }
 
     /// Returns the parameter `limit`: the maximum number of rows on a page.
-    pub(super) fn limit(&self, known: &[&str]) -> Result<usize, Refusal> {
+    pub(super) fn limit(&self, known: &[&str]) -> Result<usize, ApiError> {
         let Some(text) = self.query("limit", known)? else { return Ok(PAGE_ROWS) };
         let wrong =
-            || Refusal::invalid("limit", format!("limit has to be a whole number from 1 to {PAGE_ROWS}."));
+            || ApiError::invalid("limit", format!("limit has to be a whole number from 1 to {PAGE_ROWS}."));
         text.parse().ok().filter(|limit| (1..=PAGE_ROWS).contains(limit)).ok_or_else(wrong)
     }
 }
@@ -111,12 +111,13 @@ pub(super) fn changed_fields(before: &Value, after: &Value) -> Value {
 }
 
 /// Error response for a store error.
-pub(super) fn store_refusal(error: StoreError) -> Refusal {
+pub(super) fn store_refusal(error: StoreError) -> ApiError {
     match error {
-        StoreError::Full => Refusal::new(Code::StorageFull),
-        StoreError::Guard { .. } => {
-            Refusal::because(Code::Conflict, "Another request changed this at the same time; try again.")
-        }
-        error => Refusal::because(Code::Internal, error.to_string()),
+        StoreError::Full => ApiError::new(ErrorCode::StorageFull),
+        StoreError::Guard { .. } => ApiError::with_message(
+            ErrorCode::Conflict,
+            "Another request changed this at the same time; try again.",
+        ),
+        error => ApiError::with_message(ErrorCode::Internal, error.to_string()),
     }
 }

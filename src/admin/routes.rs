@@ -7,10 +7,10 @@ use super::{
 };
 use crate::billing::Ledger;
 use crate::config::ConfigReader;
-use crate::state::House;
-use crate::storage::stores::Vault;
+use crate::state::AppState;
+use crate::storage::stores::Stores;
 use http::Method;
-use penstock_contract::{Code, Refusal};
+use penstock_contract::{ApiError, ErrorCode};
 use serde_json::Value;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -128,15 +128,15 @@ impl AdminRoute {
 }
 
 /// Handler of requests about accounts, keys and the audit log; blocks.
-pub type StoreHandler = fn(&Vault, &AdminRequest) -> Result<AdminResponse, Refusal>;
+pub type StoreHandler = fn(&Stores, &AdminRequest) -> Result<AdminResponse, ApiError>;
 /// Handler of requests about the ledger.
 pub type LedgerHandler =
-    for<'a> fn(&'a Vault, &'a Arc<Ledger>, &'a AdminRequest) -> HandlerFuture<'a, LedgerReply>;
+    for<'a> fn(&'a Stores, &'a Arc<Ledger>, &'a AdminRequest) -> HandlerFuture<'a, LedgerReply>;
 /// Handler of requests that need a running gateway.
 pub type RuntimeHandler =
-    for<'a> fn(&'a Arc<House>, &'a ConfigReader, &'a AdminRequest) -> HandlerFuture<'a, Value>;
+    for<'a> fn(&'a Arc<AppState>, &'a ConfigReader, &'a AdminRequest) -> HandlerFuture<'a, Value>;
 /// Boxed future of a handler.
-pub type HandlerFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;
+pub type HandlerFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ApiError>> + Send + 'a>>;
 
 /// Handler of a route, by the resources it needs.
 #[derive(Clone, Copy, Debug)]
@@ -171,21 +171,21 @@ const ROUTES: &[&[AdminRoute]] = &[
 ///
 /// # Errors
 /// Returns 404 if there is nothing at this path, or 405 if there is, but not with this method.
-pub fn find(method: &Method, path: &str) -> Result<(&'static AdminRoute, String), Refusal> {
+pub fn find(method: &Method, path: &str) -> Result<(&'static AdminRoute, String), ApiError> {
     let mut allowed = Vec::new();
     for route in all() {
         let Some(id) = match_path(route.path, path) else { continue };
         if route.method == method {
-            return Ok((route, crate::proxy::endpoint::decoded(id).into_owned()));
+            return Ok((route, crate::proxy::endpoint::decode_segment(id).into_owned()));
         }
         allowed.push(route.method.as_str());
     }
     if allowed.is_empty() {
-        return Err(Refusal::new(Code::NotFound));
+        return Err(ApiError::new(ErrorCode::NotFound));
     }
     let allow = allowed.join(", ");
     let message = format!("This path takes {allow}, not {method}.");
-    Err(Refusal::because(Code::MethodNotAllowed, message).with("allow", allow))
+    Err(ApiError::with_message(ErrorCode::MethodNotAllowed, message).with_detail("allow", allow))
 }
 
 fn match_path<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
@@ -215,7 +215,7 @@ mod tests {
         let refusal = find(&Method::DELETE, "/admin/keys/0123456789abcdef").unwrap_err();
         assert_eq!(refusal.details.get("allow").unwrap(), "GET, PATCH");
         for path in ["/admin", "/admin/keys/", "/admin/keys//revoke", "/admin/keys/a/b", "/admin/nothing"] {
-            assert_eq!(find(&Method::GET, path).unwrap_err().code, Code::NotFound, "{path}");
+            assert_eq!(find(&Method::GET, path).unwrap_err().code, ErrorCode::NotFound, "{path}");
         }
     }
 }

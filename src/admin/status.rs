@@ -2,12 +2,12 @@
 
 use super::openapi;
 use super::routes::{AdminRoute, RouteHandler};
-use crate::billing::format::number;
-use crate::state::House;
+use crate::billing::format::json_number;
+use crate::state::AppState;
 use crate::upstream::config_snapshot::Live;
 use crate::upstream::provider_state::ProviderLive;
 use penstock_contract::Dialect;
-use penstock_routing::{Health as OfferHealth, State};
+use penstock_routing::{BreakerState, OfferHealth};
 use penstock_storage::StoreHealth;
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
@@ -36,11 +36,11 @@ pub const ROUTES: &[AdminRoute] = &[
 
 /// Returns the reason why the gateway takes no requests, if there is one. Unhealthy providers are no reason: all
 /// gateways use the same providers, so taking this one out of its load balancer would not help.
-pub fn not_ready(house: &House) -> Option<&'static str> {
+pub fn not_ready(house: &AppState) -> Option<&'static str> {
     if house.is_draining() {
         return Some("draining");
     }
-    match house.vault.store.health() {
+    match house.stores.store.health() {
         StoreHealth::Ready | StoreHealth::Full => {}
         StoreHealth::Stuck { .. } => return Some("the store is stuck"),
         StoreHealth::Failed => return Some("the store failed"),
@@ -52,11 +52,11 @@ pub fn not_ready(house: &House) -> Option<&'static str> {
 }
 
 /// Returns a problem that exists although requests are taken, if there is one.
-pub fn degraded(house: &House) -> Option<Cow<'static, str>> {
-    if house.ledger.failing() {
+pub fn degraded(house: &AppState) -> Option<Cow<'static, str>> {
+    if house.ledger.is_failing() {
         return Some("charges cannot be written at the moment".into());
     }
-    let now = house.clock.now();
+    let now = house.clock.steady_now();
     let live = house.live();
     // A provider on cooldown after a 429 or a `Retry-After` still counts as healthy.
     let mut offers = live.offers.iter();
@@ -76,7 +76,7 @@ fn is_suspect(provider: &&Arc<ProviderLive>) -> bool {
 }
 
 /// Status document.
-pub fn status(house: &House) -> Value {
+pub fn status(house: &AppState) -> Value {
     let live = house.live();
     let why = not_ready(house);
     json!({
@@ -85,14 +85,14 @@ pub fn status(house: &House) -> Value {
         "ready": why.is_none(),
         "not_ready_because": why,
         "degraded_because": degraded(house),
-        "requests_open": house.exchanges(),
+        "requests_open": house.in_flight_exchanges(),
         "ledger": ledger_json(house),
         "providers": providers_json(house, &live),
     })
 }
 
 /// State of the ledger's writes to the disk.
-fn ledger_json(house: &House) -> Value {
+fn ledger_json(house: &AppState) -> Value {
     let state = house.ledger.state();
     json!({
         "state": match (state.exhausted, state.failing, state.copied) {
@@ -103,18 +103,18 @@ fn ledger_json(house: &House) -> Value {
         },
         "entries": state.entries,
         "open_reserves": state.open,
-        "unwritten_eur": number(Decimal::new(state.exposed, 8).normalize()),
+        "unwritten_eur": json_number(Decimal::new(state.exposed, 8).normalize()),
         "unwritten_bytes": state.waiting,
     })
 }
 
 /// `GET /admin/providers`.
-fn list_providers(house: &House) -> Value {
+fn list_providers(house: &AppState) -> Value {
     json!({ "data": providers_json(house, &house.live()) })
 }
 
 /// `GET /admin/models`.
-fn list_models(house: &House) -> Value {
+fn list_models(house: &AppState) -> Value {
     let live = house.live();
     let each = live.settings.models.iter().map(|model| {
         let offers = live.offers.iter().filter(|offer| offer.offer.model.card.id == model.card.id);
@@ -129,8 +129,8 @@ fn list_models(house: &House) -> Value {
     json!({ "data": each.collect::<Vec<_>>() })
 }
 
-fn providers_json(house: &House, live: &Live) -> Vec<Value> {
-    let now = house.clock.now();
+fn providers_json(house: &AppState, live: &Live) -> Vec<Value> {
+    let now = house.clock.steady_now();
     let each = live.providers.iter().map(|provider| {
         let settings = &provider.provider;
         let last_error = provider
@@ -158,19 +158,19 @@ fn offer_json(offer: &crate::upstream::offer::OfferLive, now: Duration) -> Value
     let figures = offer.figures.lock().clone();
     let breaker = offer.breaker.lock();
     let rest = match breaker.state(now) {
-        State::Open { until } => Some(until),
-        State::Closed | State::HalfOpen => breaker.resting_until(now),
+        BreakerState::Open { until } => Some(until),
+        BreakerState::Closed | BreakerState::HalfOpen => breaker.cooldown_until(now),
     };
     json!({
         "model": offer.offer.model.card.id,
         "name": offer.offer.name,
         "state": match breaker.state(now) {
             // Reported as soon as a check fails, while requests are still sent to the provider.
-            State::Closed if is_suspect(&&offer.provider) => "suspect",
+            BreakerState::Closed if is_suspect(&&offer.provider) => "suspect",
             state => state.name(),
         },
         "rests_for_seconds": rest.map(|until| until.saturating_sub(now).as_secs_f64()),
-        "failing": breaker.failing(now),
+        "failing": breaker.failure_ratio(now),
         "attempts": offer.attempts.load(std::sync::atomic::Ordering::Relaxed),
         "requests_in_flight": offer.in_flight(),
         "first_token_seconds": figures.first_token(now, 0),

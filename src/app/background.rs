@@ -3,10 +3,10 @@
 
 use super::backups;
 use crate::http::buffer_pool;
-use crate::state::House;
-use crate::state::latency_records::{self, Extent};
+use crate::state::AppState;
+use crate::state::latency_records::{self, FlushExtent};
 use crate::telemetry::log;
-use crate::time::clock::{self, Clock, Followed};
+use crate::time::clock::{self, ClockAdjustment, SteadyClock};
 use crate::upstream::provider_state::resolve_all;
 use penstock_storage::StoreHealth;
 use std::sync::Arc;
@@ -15,63 +15,74 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// Interval of name resolution.
-const RESOLVE: Duration = Duration::from_secs(30);
+const RESOLVE_INTERVAL: Duration = Duration::from_secs(30);
 /// Interval of writes of the last use of keys and of latency records.
-const NOTE: Duration = Duration::from_secs(30);
+const FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 /// Interval of writes of spends: a crash may lose that much of a budget's use.
-const SPENDS: Duration = Duration::from_secs(1);
+const SPEND_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval of the removal of expired images.
-const TIDY: Duration = Duration::from_secs(10);
+const IMAGE_SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval of the sweep of idle connections.
-const SWEEP: Duration = Duration::from_secs(5);
+const CONNECTION_SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval of the deletion of expired files.
-const OLD: Duration = Duration::from_secs(60);
+const FILE_SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 /// Interval of the check whether a backup is due.
-const EXPORT: Duration = Duration::from_secs(1);
+const EXPORT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval of the measurement of stored sizes.
-const MEASURE: Duration = Duration::from_secs(60);
+const DISK_INTERVAL: Duration = Duration::from_secs(60);
 /// Interval of the health check of the store.
-const STORE: Duration = Duration::from_millis(250);
+const STORE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Interval of the comparison with the system clock.
-const CLOCK: Duration = Duration::from_secs(1);
+const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Starts all background tasks.
-pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
+pub fn start(house: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
     vec![
-        every(RESOLVE, stop, house, |house| async move { refresh(&house).await }),
-        every(NOTE, stop, house, |house| async move {
-            if !house.has_left() {
+        spawn_periodic(RESOLVE_INTERVAL, stop, house, |house| async move { resolve_changed(&house).await }),
+        spawn_periodic(FLUSH_INTERVAL, stop, house, |house| async move {
+            if !house.is_store_handed_over() {
                 let work = move || {
-                    house.keyring.note_uses(&house.vault.keys);
-                    latency_records::note(&house, Extent::Round);
+                    house.key_cache.flush_last_uses(&house.stores.keys);
+                    latency_records::flush_figures(&house, FlushExtent::Round);
                 };
                 tokio::task::spawn_blocking(work).await.ok();
             }
         }),
-        every(SPENDS, stop, house, |house| async move {
+        spawn_periodic(SPEND_INTERVAL, stop, house, |house| async move {
             // Charges of this process are counted by the process that has the store.
             let work = move || {
-                house.note_spends();
+                house.flush_spends();
                 house.drop_retired();
             };
             tokio::task::spawn_blocking(work).await.ok();
         }),
-        every(SWEEP, stop, house, |house| async move {
+        spawn_periodic(CONNECTION_SWEEP_INTERVAL, stop, house, |house| async move {
             tokio::task::spawn_blocking(move || house.connection_pools.sweep()).await.ok();
         }),
         house.health_checks.start(house.health_context(), stop),
-        every(TIDY, stop, house, |house| async move { house.shelf.clear(house.clock.now()) }),
-        every(buffer_pool::IDLE, stop, house, |house| async move { house.buffers.tidy(Instant::now()) }),
-        every(OLD, stop, house, |house| async move {
-            if !house.has_left() {
-                sweep_files(&house).await;
+        spawn_periodic(IMAGE_SWEEP_INTERVAL, stop, house, |house| async move {
+            house.image_cache.remove_expired(house.clock.steady_now())
+        }),
+        spawn_periodic(buffer_pool::MAX_IDLE, stop, house, |house| async move {
+            house.buffer_pool.drop_idle(Instant::now())
+        }),
+        spawn_periodic(FILE_SWEEP_INTERVAL, stop, house, |house| async move {
+            if !house.is_store_handed_over() {
+                delete_expired_files(&house).await;
             }
         }),
-        every(STORE, stop, house, |house| async move { watch_store(&house) }),
-        every(CLOCK, stop, house, |house| async move { follow_clock(house.clock) }),
-        every(EXPORT, stop, house, |house| async move { backups::due(&house).await }),
-        every(MEASURE, stop, house, |house| async move {
+        spawn_periodic(
+            STORE_CHECK_INTERVAL,
+            stop,
+            house,
+            |house| async move { abort_if_store_stuck(&house) },
+        ),
+        spawn_periodic(CLOCK_INTERVAL, stop, house, |house| async move { follow_clock(house.clock) }),
+        spawn_periodic(EXPORT_CHECK_INTERVAL, stop, house, |house| async move {
+            backups::export_if_due(&house).await
+        }),
+        spawn_periodic(DISK_INTERVAL, stop, house, |house| async move {
             tokio::task::spawn_blocking(move || house.measure_disk()).await.ok();
         }),
     ]
@@ -79,11 +90,13 @@ pub fn start(house: &Arc<House>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle
 
 /// Milliseconds after which a stuck store does not recover. A slow disk may take some seconds; requests go on meanwhile
 /// within the limit of unwritten charges.
-const HOPELESS: u64 = 30_000;
+const MAX_STUCK_MILLIS: u64 = 30_000;
 
 /// Aborts the process if the store is stuck. Waiting could lose what it still acknowledges; the next start recovers.
-fn watch_store(house: &House) {
-    if let StoreHealth::Stuck { milliseconds: milliseconds @ HOPELESS.. } = house.vault.store.health() {
+fn abort_if_store_stuck(house: &AppState) {
+    if let StoreHealth::Stuck { milliseconds: milliseconds @ MAX_STUCK_MILLIS.. } =
+        house.stores.store.health()
+    {
         let since = milliseconds.to_string();
         log::event(log::error(), "store_stuck", &[("milliseconds", &since)]);
         log::flush();
@@ -92,20 +105,20 @@ fn watch_store(house: &House) {
 }
 
 /// Follows a system clock that is set while the process runs: by NTP after the start, or after the machine slept.
-fn follow_clock(clock: Clock) {
+fn follow_clock(clock: SteadyClock) {
     let told =
         |name: &str, by: Duration| log::event(log::warn(), name, &[("seconds", &by.as_secs().to_string())]);
-    match clock.follow(clock::system()) {
-        Followed::Same => {}
-        Followed::Moved(by) => told("clock_moved", by),
-        Followed::Ahead(by) => told("clock_ahead", by),
+    match clock.follow_system(clock::system_time()) {
+        ClockAdjustment::Unchanged => {}
+        ClockAdjustment::Moved(by) => told("clock_moved", by),
+        ClockAdjustment::Waiting(by) => told("clock_ahead", by),
     }
 }
 
 /// Deletes expired files.
-async fn sweep_files(house: &House) {
-    let (files, at) = (house.files.clone(), house.when());
-    let swept = tokio::task::spawn_blocking(move || files.sweep(at)).await;
+async fn delete_expired_files(house: &AppState) {
+    let (files, at) = (house.files.clone(), house.expiry_check());
+    let swept = tokio::task::spawn_blocking(move || files.delete_expired(at)).await;
     let told = |name: &str, what: &str| log::event(log::info(), name, &[("files", what)]);
     match swept {
         Ok(Ok(0)) | Err(_) => {}
@@ -115,7 +128,7 @@ async fn sweep_files(house: &House) {
 }
 
 /// Resolves the names of all providers, and publishes the addresses to the pools and health checks.
-pub async fn resolve(house: &House) {
+pub async fn resolve_providers(house: &AppState) {
     let live = house.live();
     resolve_all(live.providers.iter()).await;
     live.publish().await;
@@ -123,7 +136,7 @@ pub async fn resolve(house: &House) {
 }
 
 /// Resolves the names of all providers again, and publishes the addresses if one has changed.
-async fn refresh(house: &House) {
+async fn resolve_changed(house: &AppState) {
     let live = house.live();
     let addresses = || live.providers.iter().map(|provider| provider.route.address()).collect::<Vec<_>>();
     let before = addresses();
@@ -135,16 +148,16 @@ async fn refresh(house: &House) {
 }
 
 /// Waits for the stop signal, or for the end of its sender.
-async fn told(stop: &mut watch::Receiver<bool>) {
+async fn stop_requested(stop: &mut watch::Receiver<bool>) {
     stop.wait_for(|stop| *stop).await.ok();
 }
 
 /// Runs a task at an interval until the stop signal.
-fn every<F>(
+fn spawn_periodic<F>(
     pause: Duration,
     stop: &watch::Receiver<bool>,
-    house: &Arc<House>,
-    work: impl Fn(Arc<House>) -> F + Send + 'static,
+    house: &Arc<AppState>,
+    work: impl Fn(Arc<AppState>) -> F + Send + 'static,
 ) -> JoinHandle<()>
 where
     F: Future<Output = ()> + Send + 'static,
@@ -156,7 +169,7 @@ where
         loop {
             tokio::select! {
                 _ = ticks.tick() => work(house.clone()).await,
-                () = told(&mut stop) => return,
+                () = stop_requested(&mut stop) => return,
             }
         }
     })

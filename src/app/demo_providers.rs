@@ -1,18 +1,18 @@
 //! Simulated providers of a configuration, in the gateway's process.
 
 use crate::config::settings::Settings;
-use penstock_simulator::{Options, Server};
+use penstock_simulator::{SimulatedServer, SimulatorOptions};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// Running simulated providers.
 #[derive(Debug)]
-pub struct Simulators {
+pub struct SimulatedProviders {
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
 }
 
-impl Simulators {
+impl SimulatedProviders {
     /// Stops them; called after the last request that they may serve.
     pub async fn stop(self) {
         self.stop.send_replace(true);
@@ -31,30 +31,31 @@ impl Simulators {
 /// # Errors
 /// Returns a sentence on the first one that cannot be started; those before it end.
 /// Returns one sentence on the first server that cannot be started; those before it are stopped.
-pub async fn start(settings: &mut Settings) -> Result<Simulators, String> {
+pub async fn start(settings: &mut Settings) -> Result<SimulatedProviders, String> {
     let (stop, stopped) = watch::channel(false);
     let mut servers = Vec::with_capacity(settings.simulators.len());
     let models: Vec<String> = settings.models.iter().map(|model| model.card.id.clone()).collect();
     for simulated in &mut settings.simulators {
-        let server = Server::start(Options {
+        let server = SimulatedServer::start(SimulatorOptions {
             name: simulated.name.to_string(),
             address: simulated.address,
             seed: simulated.seed,
             first_token: simulated.first_token,
             tokens_per_second: simulated.tokens_per_second,
             models: models.clone(),
-            ..Options::default()
+            ..SimulatorOptions::default()
         })
         .await?;
         simulated.address = server.address;
         servers.push(server);
     }
-    let tasks = servers.into_iter().map(|server| tokio::spawn(run(server, stopped.clone()))).collect();
-    Ok(Simulators { stop, tasks })
+    let tasks =
+        servers.into_iter().map(|server| tokio::spawn(run_until_stopped(server, stopped.clone()))).collect();
+    Ok(SimulatedProviders { stop, tasks })
 }
 
 /// Runs a server until the stop signal, or until its task is aborted.
-async fn run(server: Server, mut stop: watch::Receiver<bool>) {
+async fn run_until_stopped(server: SimulatedServer, mut stop: watch::Receiver<bool>) {
     // A dropped sender counts as the signal.
     stop.wait_for(|stop| *stop).await.ok();
     server.stop().await;

@@ -4,7 +4,7 @@
 
 use crate::admin;
 use crate::config::ConfigReader;
-use crate::state::House;
+use crate::state::AppState;
 use crate::telemetry::log;
 use sha2::{Digest, Sha256};
 use std::io::ErrorKind;
@@ -15,23 +15,23 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 /// Bytes of a file that are compared.
-const MOST: usize = 1 << 20;
+const MAX_COMPARED_BYTES: usize = 1 << 20;
 
 /// Starts the watcher; it runs until the stop signal.
-pub fn start(house: &Arc<House>, source: &ConfigReader, stop: &watch::Receiver<bool>) -> JoinHandle<()> {
+pub fn start(house: &Arc<AppState>, source: &ConfigReader, stop: &watch::Receiver<bool>) -> JoinHandle<()> {
     let (house, source, mut stop) = (house.clone(), source.clone(), stop.clone());
     tokio::spawn(async move {
-        let (mut known, mut told) = (seen(&house).await.ok(), false);
+        let (mut known, mut told) = (read_state(&house).await.ok(), false);
         loop {
             let reloaded = house.reloaded.notified();
             let pause = house.live().settings.watch_interval;
             tokio::select! {
-                () = rest(pause) => {}
+                () = sleep_or_never(pause) => {}
                 // The reload may have changed the interval.
                 () = reloaded => continue,
                 _ = stop.wait_for(|stop| *stop) => return,
             }
-            let now = match seen(&house).await {
+            let now = match read_state(&house).await {
                 Ok(now) => now,
                 Err(why) => {
                     if !told {
@@ -44,7 +44,7 @@ pub fn start(house: &Arc<House>, source: &ConfigReader, stop: &watch::Receiver<b
             told = false;
             // A change of the list of files is no change of contents: a reload has read them.
             let changed = known.as_ref().is_some_and(|known| known.0 == now.0 && known.1 != now.1);
-            if changed && !house.has_left() {
+            if changed && !house.is_store_handed_over() {
                 admin::reload::reload(&house, &source).await.ok();
             }
             // Contents before the reload: a change during it is found the next time.
@@ -54,7 +54,7 @@ pub fn start(house: &Arc<House>, source: &ConfigReader, stop: &watch::Receiver<b
 }
 
 /// Waits for the interval; for ever if there is none.
-async fn rest(pause: Duration) {
+async fn sleep_or_never(pause: Duration) {
     match pause {
         Duration::ZERO => std::future::pending().await,
         pause => tokio::time::sleep(pause).await,
@@ -62,20 +62,20 @@ async fn rest(pause: Duration) {
 }
 
 /// Files that the configuration in use names, with their contents or the error of reading them.
-async fn seen(house: &House) -> Result<(Vec<PathBuf>, [u8; 32]), String> {
+async fn read_state(house: &AppState) -> Result<(Vec<PathBuf>, [u8; 32]), String> {
     let paths = house.live().settings.watched_files.clone();
-    let look = move || contents(&paths).map(|contents| (paths, contents));
+    let look = move || digest_files(&paths).map(|contents| (paths, contents));
     spawn_blocking(look).await.map_err(|error| error.to_string())?
 }
 
-fn contents(paths: &[PathBuf]) -> Result<[u8; 32], String> {
+fn digest_files(paths: &[PathBuf]) -> Result<[u8; 32], String> {
     let mut digest = Sha256::new();
     for path in paths {
         // A missing file differs from an empty one.
         match std::fs::read(path) {
             Ok(bytes) => {
                 digest.update((bytes.len() as u64).to_le_bytes());
-                digest.update(bytes.get(..bytes.len().min(MOST)).unwrap_or_default());
+                digest.update(bytes.get(..bytes.len().min(MAX_COMPARED_BYTES)).unwrap_or_default());
             }
             Err(error) if error.kind() == ErrorKind::NotFound => digest.update(u64::MAX.to_le_bytes()),
             // The process may be out of descriptors: the contents may be unchanged.
@@ -95,21 +95,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("secret");
         let paths = [path.clone()];
-        let missing = contents(&paths).unwrap();
+        let missing = digest_files(&paths).unwrap();
         std::fs::write(&path, "").unwrap();
-        let empty = contents(&paths).unwrap();
+        let empty = digest_files(&paths).unwrap();
         std::fs::write(&path, "one").unwrap();
-        let one = contents(&paths).unwrap();
+        let one = digest_files(&paths).unwrap();
         assert!(missing != empty && empty != one);
         std::fs::write(&path, "one").unwrap();
-        assert_eq!(contents(&paths).unwrap(), one, "written again, and the same");
+        assert_eq!(digest_files(&paths).unwrap(), one, "written again, and the same");
     }
 
     #[test]
     fn what_cannot_be_read_is_not_known_to_have_changed() {
         let folder = tempfile::tempdir().unwrap();
         let unreadable = folder.path().to_owned();
-        let why = contents(std::slice::from_ref(&unreadable)).unwrap_err();
+        let why = digest_files(std::slice::from_ref(&unreadable)).unwrap_err();
         assert!(why.starts_with(&*unreadable.to_string_lossy()), "{why}");
     }
 }

@@ -4,21 +4,21 @@
 use super::predecessor;
 use crate::admin;
 use crate::app::background;
-use crate::app::demo_providers::{self, Simulators};
+use crate::app::demo_providers::{self, SimulatedProviders};
 use crate::app::file_watcher;
-use crate::batch::Batches;
-use crate::billing::handover::Holds;
+use crate::batch::BatchManager;
+use crate::billing::handover::InheritedHolds;
 use crate::config::ConfigReader;
 use crate::config::settings::Settings;
-use crate::net::executor::Threads;
+use crate::net::executor::WorkerThreads;
 use crate::proxy;
 use crate::server::PARTING_IDLE;
-use crate::server::listener::{Bound, Public, bind_or_take};
-use crate::state::House;
-use crate::state::latency_records::{self, Extent};
-use crate::upgrade::control_channel::{Link, News};
-use crate::upgrade::new_process::Arrival;
-use crate::upgrade::old_process::{Program, Successor};
+use crate::server::listener::{BoundListener, PublicListeners, bind_or_inherit};
+use crate::state::AppState;
+use crate::state::latency_records::{self, FlushExtent};
+use crate::upgrade::control_channel::{ControlChannel, PeerEvent};
+use crate::upgrade::new_process::InheritedState;
+use crate::upgrade::old_process::{LaunchCommand, Successor};
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -30,75 +30,75 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep};
 
 /// Time in which idle connections may close after they could last begin a request.
-const LINGER: Duration = Duration::from_millis(200);
+const KEEPALIVE_GRACE: Duration = Duration::from_millis(200);
 /// Interval of the checks whether something has ended.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Running gateway.
-pub struct Gateway {
+pub struct RunningGateway {
     /// State of the process.
-    pub house: Arc<House>,
+    pub house: Arc<AppState>,
     /// Addresses of the HTTP listeners.
-    pub http: Vec<SocketAddr>,
+    pub http_addresses: Vec<SocketAddr>,
     /// Address of the TLS listener.
-    pub https: Option<SocketAddr>,
+    pub https_address: Option<SocketAddr>,
     /// Address of the admin listener.
     pub admin: SocketAddr,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
     /// Simulated providers, stopped last: they still serve open requests.
-    simulators: Simulators,
-    threads: Arc<Threads>,
+    simulators: SimulatedProviders,
+    threads: Arc<WorkerThreads>,
     source: ConfigReader,
     /// Admin listener, and its own stop signal.
-    desk: Option<JoinHandle<()>>,
-    desk_stop: watch::Sender<bool>,
+    admin_task: Option<JoinHandle<()>>,
+    admin_stop: watch::Sender<bool>,
     /// Sockets for the next process, the admin listener's last.
     sockets: Vec<TcpListener>,
-    link: Option<Arc<Link>>,
+    link: Option<Arc<ControlChannel>>,
 }
 
-impl Gateway {
+impl RunningGateway {
     /// Binds the sockets, opens the store and starts.
     ///
     /// # Errors
     /// Returns a sentence that names the cause; nothing is left running.
     pub async fn start(settings: Settings, source: ConfigReader) -> Result<Self, String> {
-        Self::begin(settings, source, None).await
+        Self::start_or_take_over(settings, source, None).await
     }
 
     /// Variant that takes over from a running process, if one hands over.
     ///
     /// # Errors
     /// Same as for [`Gateway::start`]; the other process then continues.
-    pub async fn begin(
+    pub async fn start_or_take_over(
         mut settings: Settings,
         source: ConfigReader,
-        mut arrival: Option<Arrival>,
+        mut arrival: Option<InheritedState>,
     ) -> Result<Self, String> {
-        let public = Public::bind(&settings, &mut arrival)?;
-        let admin: Bound = bind_or_take("admin", settings.listen.admin, &mut arrival)?;
+        let public = PublicListeners::bind(&settings, &mut arrival)?;
+        let admin: BoundListener = bind_or_inherit("admin", settings.listen.admin, &mut arrival)?;
         let (stop, stopped) = watch::channel(false);
         let simulators = demo_providers::start(&mut settings).await?;
         let build = move || match arrival {
-            None => House::build(settings).map(|house| (house, Holds::default(), None)),
+            None => AppState::build(settings).map(|house| (house, InheritedHolds::default(), None)),
             Some(mut arrival) => {
-                arrival.prepared()?;
-                House::take_over(settings).map(|(house, holds)| (house, holds, Some(arrival)))
+                arrival.report_prepared()?;
+                AppState::take_over(settings).map(|(house, holds)| (house, holds, Some(arrival)))
             }
         };
         let built = spawn_blocking(build).await.map_err(|_| "The gateway could not be built.".to_owned())?;
         let (house, holds, arrival) = built?;
-        let (http, https, admin_address) = (public.http(), public.https(), admin.address);
-        let mut sockets = public.sockets()?;
-        sockets.push(admin.socket()?);
+        let (http, https, admin_address) = (public.http_addresses(), public.https_address(), admin.address);
+        let mut sockets = public.clone_sockets()?;
+        sockets.push(admin.try_clone_socket()?);
         let mut tasks = background::start(&house, &stopped);
         tasks.push(file_watcher::start(&house, &source, &stopped));
         let (desk_stop, closed) = watch::channel(false);
         let desk = Some(admin::serve(admin, &house, source.clone(), closed));
-        background::resolve(&house).await;
+        background::resolve_providers(&house).await;
         let proxy = proxy::install(&house);
-        Batches::start(&house.batch).await?;
+        BatchManager::start(&house.batch).await?;
         let (doors, threads) = public.serve(&house, &proxy, &stopped)?;
         tasks.extend(doors);
         if let Some(arrival) = arrival {
@@ -107,16 +107,16 @@ impl Gateway {
         let admin = admin_address;
         Ok(Self {
             house,
-            http,
-            https,
+            http_addresses: http,
+            https_address: https,
             admin,
             stop,
             tasks,
             simulators,
             threads,
             source,
-            desk,
-            desk_stop,
+            admin_task: desk,
+            admin_stop: desk_stop,
             sockets,
             link: None,
         })
@@ -127,14 +127,14 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns a sentence that says why this process goes on.
-    pub async fn upgrade(&mut self, program: &Program) -> Result<u32, String> {
+    pub async fn upgrade(&mut self, program: &LaunchCommand) -> Result<u32, String> {
         if !self.house.live().settings.simulators.is_empty() {
             return Err("A gateway with simulated providers cannot be upgraded.".to_owned());
         }
         let sockets = self.sockets.iter().map(TcpListener::try_clone).collect::<Result<Vec<_>, _>>();
         let sockets = sockets.map_err(|error| format!("The sockets cannot be handed over: {error}."))?;
         let program = program.clone();
-        let successor = spawn_blocking(move || Successor::prepare(&program, &sockets));
+        let successor = spawn_blocking(move || Successor::start(&program, &sockets));
         let successor = successor.await.map_err(|_| "The new process was not waited for.".to_owned())??;
         let id = successor.id();
         match self.hand_over(successor).await {
@@ -143,58 +143,64 @@ impl Gateway {
                 Ok(id)
             }
             Err(why) => {
-                self.go_on().await.map_err(|worse| format!("{why} {worse}"))?;
+                self.resume().await.map_err(|worse| format!("{why} {worse}"))?;
                 Err(why)
             }
         }
     }
 
-    async fn hand_over(&mut self, successor: Successor) -> Result<Arc<Link>, String> {
-        if !self.house.batches.close().await || self.house.ledger.failing() {
-            spawn_blocking(move || successor.call_off()).await.ok();
+    async fn hand_over(&mut self, successor: Successor) -> Result<Arc<ControlChannel>, String> {
+        if !self.house.batches.close().await || self.house.ledger.is_failing() {
+            spawn_blocking(move || successor.cancel()).await.ok();
             return Err("The batches or the ledger did not stop; this process goes on.".to_owned());
         }
         // No admin request begins from here on; those in flight end.
-        self.desk_stop.send_replace(true);
-        if let Some(desk) = self.desk.take() {
+        self.admin_stop.send_replace(true);
+        if let Some(desk) = self.admin_task.take() {
             desk.await.ok();
         }
-        while self.house.desks.load(Ordering::Acquire) > 0 {
-            sleep(LOOK).await;
+        while self.house.admin_in_flight.load(Ordering::Acquire) > 0 {
+            sleep(POLL_INTERVAL).await;
         }
-        self.house.leave(true);
+        self.house.set_store_handed_over(true);
         let (house, runtime) = (self.house.clone(), Handle::current());
         let work = move || {
             // One row per key: written before charges begin to wait.
-            house.keyring.note_uses(&house.vault.keys);
-            latency_records::note(&house, Extent::Everything);
-            house.ledger.detach();
-            let counted = house.note_last_spends();
+            house.key_cache.flush_last_uses(&house.stores.keys);
+            latency_records::flush_figures(&house, FlushExtent::Everything);
+            house.ledger.stop_writer();
+            let counted = house.flush_final_spends();
             let heard = house.clone();
-            let link =
-                house.vault.hand_over(|| successor.take_over(move |news| hear(&heard, &runtime, news)))?;
+            let link = house
+                .stores
+                .hand_over(|| successor.hand_over(move |news| apply_news(&heard, &runtime, news)))?;
             let sender = link.clone();
-            house.ledger.forward(counted, move |acts| sender.send(acts))?;
+            house.ledger.forward_actions(counted, move |acts| sender.send(acts))?;
             Ok(link)
         };
         spawn_blocking(work).await.unwrap_or_else(|_| Err("The hand-over broke off.".to_owned()))
     }
 
     /// Resumes what was paused for an upgrade that failed.
-    async fn go_on(&mut self) -> Result<(), String> {
-        if self.house.has_left() {
+    async fn resume(&mut self) -> Result<(), String> {
+        if self.house.is_store_handed_over() {
             let house = self.house.clone();
-            let attached = spawn_blocking(move || house.ledger.attach());
+            let attached = spawn_blocking(move || house.ledger.restart_writer());
             attached.await.unwrap_or_else(|_| Err("The ledger was lost.".to_owned()))?;
-            self.house.leave(false);
+            self.house.set_store_handed_over(false);
         }
-        if self.desk.is_none() {
+        if self.admin_task.is_none() {
             let socket = self.sockets.last().ok_or("There is no admin listener.")?;
             let (stop, closed) = watch::channel(false);
-            self.desk = Some(admin::serve(Bound::again(socket)?, &self.house, self.source.clone(), closed));
-            self.desk_stop = stop;
+            self.admin_task = Some(admin::serve(
+                BoundListener::from_socket(socket)?,
+                &self.house,
+                self.source.clone(),
+                closed,
+            ));
+            self.admin_stop = stop;
         }
-        Batches::start(&self.house.batch).await
+        BatchManager::start(&self.house.batch).await
     }
 
     /// Stops in order: not ready, no new connection, wait for open exchanges for at most `within`, then everything
@@ -204,12 +210,12 @@ impl Gateway {
         self.sockets.clear();
         self.stop.send_replace(true);
         // Batches get less time than requests: their remaining lines continue at the next start.
-        let emptied = tokio::time::timeout(within, self.emptied());
+        let emptied = tokio::time::timeout(within, self.drained());
         tokio::join!(emptied, self.house.batches.close()).0.ok();
-        let cut = self.house.exchanges();
+        let cut = self.house.in_flight_exchanges();
         // Reported draining until now.
-        self.desk_stop.send_replace(true);
-        for task in self.tasks.into_iter().chain(self.desk) {
+        self.admin_stop.send_replace(true);
+        for task in self.tasks.into_iter().chain(self.admin_task) {
             task.abort();
             task.await.ok();
         }
@@ -219,14 +225,14 @@ impl Gateway {
         self.simulators.stop().await;
         let (house, link) = (self.house, self.link);
         let noted = move || {
-            if !house.has_left() {
-                house.keyring.note_uses(&house.vault.keys);
-                latency_records::note(&house, Extent::Everything);
+            if !house.is_store_handed_over() {
+                house.key_cache.flush_last_uses(&house.stores.keys);
+                latency_records::flush_figures(&house, FlushExtent::Everything);
             }
-            house.note_spends();
+            house.flush_spends();
             house.ledger.close();
             if let Some(link) = link {
-                link.bye();
+                link.close();
             }
         };
         spawn_blocking(noted).await.ok();
@@ -236,14 +242,17 @@ impl Gateway {
     /// Waits for the last exchange, and for every connection that might still begin one. The response of an exchange
     /// that was open at the signal may have announced keep-alive: idle connections get their grace period after the end
     /// of the last one.
-    async fn emptied(&self) {
+    async fn drained(&self) {
         loop {
-            self.house.emptied().await;
-            let idle = Instant::now() + PARTING_IDLE + LINGER;
-            while self.threads.connections() > 0 && Instant::now() < idle && self.house.exchanges() == 0 {
-                sleep(LOOK).await;
+            self.house.drained().await;
+            let idle = Instant::now() + PARTING_IDLE + KEEPALIVE_GRACE;
+            while self.threads.open_connections() > 0
+                && Instant::now() < idle
+                && self.house.in_flight_exchanges() == 0
+            {
+                sleep(POLL_INTERVAL).await;
             }
-            if self.house.exchanges() == 0 {
+            if self.house.in_flight_exchanges() == 0 {
                 return;
             }
         }
@@ -252,21 +261,21 @@ impl Gateway {
 
 /// Applies changes of keys and accounts that the next process reports. Each is read and set under one lock, so that the
 /// last value set is the last value read, in whatever order the threads run.
-fn hear(house: &Arc<House>, runtime: &Handle, news: News) {
+fn apply_news(house: &Arc<AppState>, runtime: &Handle, news: PeerEvent) {
     let house = house.clone();
     runtime.spawn_blocking(move || {
-        let _turn = house.desk.lock();
+        let _turn = house.key_write_lock.lock();
         match news {
-            News::Key(id) => {
-                if let Ok(Some(key)) = house.vault.keys.get(&id) {
-                    house.keyring.set_key(&key);
-                    house.key_changed(&id);
+            PeerEvent::KeyChanged(id) => {
+                if let Ok(Some(key)) = house.stores.keys.get(&id) {
+                    house.key_cache.set_key(&key);
+                    house.notify_key_changed(&id);
                 }
             }
-            News::Account(id) => {
-                if let Ok(Some(account)) = house.vault.accounts.get(&id) {
-                    house.keyring.set_account(&account);
-                    house.account_changed(&id);
+            PeerEvent::AccountChanged(id) => {
+                if let Ok(Some(account)) = house.stores.accounts.get(&id) {
+                    house.key_cache.set_account(&account);
+                    house.notify_account_changed(&id);
                 }
             }
         }

@@ -5,21 +5,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// Reports that the process is ready.
-pub fn ready() {
-    tell("READY=1");
+pub fn notify_ready() {
+    send_state("READY=1");
 }
 
 /// Reports that another process is the service from now on, and ready.
-pub fn successor(id: u32) {
-    tell(&format!("MAINPID={id}\nREADY=1\nSTATUS=Upgraded; the process before it drains."));
+pub fn notify_successor(id: u32) {
+    send_state(&format!("MAINPID={id}\nREADY=1\nSTATUS=Upgraded; the process before it drains."));
 }
 
 /// Reports that the process stops once its exchanges have ended.
-pub fn stopping() {
-    tell("STOPPING=1");
+pub fn notify_stopping() {
+    send_state("STOPPING=1");
 }
 
-fn tell(what: &str) {
+fn send_state(what: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let name = name.as_bytes();
     let address = match name.strip_prefix(b"@") {

@@ -1,16 +1,16 @@
 //! Start and stop of the process: threads, signals, the greeting of the demo.
 
 use crate::admin;
-use crate::app::gateway::Gateway;
+use crate::app::gateway::RunningGateway;
 use crate::app::sd_notify;
 use crate::config::ConfigReader;
 use crate::config::LoadedConfig;
 use crate::config::settings::Settings;
-use crate::storage::stores::DEMO;
+use crate::storage::stores::DEMO_FILE;
 use crate::telemetry::fd_limit;
 use crate::telemetry::{log, panics};
-use crate::upgrade::new_process::Arrival;
-use crate::upgrade::old_process::Program;
+use crate::upgrade::new_process::InheritedState;
+use crate::upgrade::old_process::LaunchCommand;
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use std::io::Write;
@@ -21,38 +21,38 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Threads for background tasks; requests have threads of their own.
-const HOUSE: usize = 1;
+const BACKGROUND_THREADS: usize = 1;
 
 /// Runs a gateway until it is stopped.
 ///
 /// # Errors
 /// Returns a sentence that names the cause.
 pub fn run(settings: Settings, source: ConfigReader) -> Result<(), String> {
-    runtime(HOUSE)?.block_on(async move {
+    build_runtime(BACKGROUND_THREADS)?.block_on(async move {
         let drain = settings.drain;
-        log::set(settings.log);
-        panics::tell();
-        keep_to_itself(settings.core_dumps)?;
-        fd_limit::raise();
-        let mut signals = Signals::listen()?;
-        let program = Program::this()?;
-        let arrival = Arrival::here()?;
-        let mut gateway = Gateway::begin(settings, source.clone(), arrival).await?;
-        announce(&gateway);
-        fd_limit::tell(&gateway.house.live().settings);
-        sd_notify::ready();
-        while signals.until_told(&gateway, &source).await == Order::Upgrade {
+        log::configure(settings.log);
+        panics::install_hook();
+        disable_core_dumps(settings.core_dumps)?;
+        fd_limit::raise_limit();
+        let mut signals = ProcessSignals::register()?;
+        let program = LaunchCommand::current()?;
+        let arrival = InheritedState::from_environment()?;
+        let mut gateway = RunningGateway::start_or_take_over(settings, source.clone(), arrival).await?;
+        log_listening(&gateway);
+        fd_limit::log_if_insufficient(&gateway.house.live().settings);
+        sd_notify::notify_ready();
+        while signals.next_action(&gateway, &source).await == SignalAction::Upgrade {
             match gateway.upgrade(&program).await {
                 Ok(id) => {
-                    sd_notify::successor(id);
+                    sd_notify::notify_successor(id);
                     log::event(log::info(), "handed_over", &[("to", &id.to_string())]);
                     break;
                 }
                 Err(why) => log::event(log::error(), "upgrade_failed", &[("why", &why)]),
             }
         }
-        if !gateway.house.has_left() {
-            sd_notify::stopping();
+        if !gateway.house.is_store_handed_over() {
+            sd_notify::notify_stopping();
         }
         let cut = gateway.stop(drain).await;
         log::event(log::info(), "stopped", &[("cut", &cut.to_string())]);
@@ -65,22 +65,22 @@ pub fn run(settings: Settings, source: ConfigReader) -> Result<(), String> {
 ///
 /// # Errors
 /// Returns a sentence that names the cause.
-pub fn demo(settings: Settings, source: ConfigReader) -> Result<(), String> {
-    runtime(settings.threads)?.block_on(async move {
+pub fn run_demo(settings: Settings, source: ConfigReader) -> Result<(), String> {
+    build_runtime(settings.threads)?.block_on(async move {
         let drain = settings.drain;
-        log::set(settings.log);
-        panics::tell();
-        keep_to_itself(settings.core_dumps)?;
-        fd_limit::raise();
+        log::configure(settings.log);
+        panics::install_hook();
+        disable_core_dumps(settings.core_dumps)?;
+        fd_limit::raise_limit();
         let model = settings.models.first().map(|model| model.card.id.clone()).unwrap_or_default();
-        let mut signals = Signals::listen()?;
-        let gateway = Gateway::start(settings, source.clone()).await?;
-        fd_limit::tell(&gateway.house.live().settings);
+        let mut signals = ProcessSignals::register()?;
+        let gateway = RunningGateway::start(settings, source.clone()).await?;
+        fd_limit::log_if_insufficient(&gateway.house.live().settings);
         let key = admin::keys::create_demo(&gateway.house).await?;
         admin::adjustments::grant_demo(&gateway.house.ledger).await?;
-        mark(&gateway.house.live().settings.storage.path)?;
-        greet(&gateway, &key, &model)?;
-        while signals.until_told(&gateway, &source).await == Order::Upgrade {
+        mark_demo_folder(&gateway.house.live().settings.storage.path)?;
+        print_demo_help(&gateway, &key, &model)?;
+        while signals.next_action(&gateway, &source).await == SignalAction::Upgrade {
             log::event(log::error(), "upgrade_failed", &[("why", "The demo cannot be upgraded.")]);
         }
         gateway.stop(drain).await;
@@ -93,12 +93,15 @@ pub fn demo(settings: Settings, source: ConfigReader) -> Result<(), String> {
 ///
 /// # Errors
 /// Returns a sentence that names the cause.
-pub fn simulate(options: penstock_simulator::Options) -> Result<(), String> {
-    runtime(options.threads)?.block_on(async move {
-        fd_limit::raise();
-        let mut signals = Signals::listen()?;
-        let server = penstock_simulator::Server::start(options).await?;
-        say(&format!("A simulated provider listens at http://{}/v1 (control: /control).\n", server.address))?;
+pub fn run_simulator(options: penstock_simulator::SimulatorOptions) -> Result<(), String> {
+    build_runtime(options.threads)?.block_on(async move {
+        fd_limit::raise_limit();
+        let mut signals = ProcessSignals::register()?;
+        let server = penstock_simulator::SimulatedServer::start(options).await?;
+        print_stdout(&format!(
+            "A simulated provider listens at http://{}/v1 (control: /control).\n",
+            server.address
+        ))?;
         signals.stop().await;
         server.stop().await;
         Ok(())
@@ -106,13 +109,13 @@ pub fn simulate(options: penstock_simulator::Options) -> Result<(), String> {
 }
 
 /// Marks a storage folder as the demo's: commands without a configuration use no other.
-fn mark(folder: &Path) -> Result<(), String> {
-    let path = folder.join(DEMO);
+fn mark_demo_folder(folder: &Path) -> Result<(), String> {
+    let path = folder.join(DEMO_FILE);
     let text = "This folder was made by the demo (`penstock` without a command).\n";
     std::fs::write(&path, text).map_err(|error| format!("{} cannot be written: {error}.", path.display()))
 }
 
-fn runtime(threads: usize) -> Result<Runtime, String> {
+fn build_runtime(threads: usize) -> Result<Runtime, String> {
     Builder::new_multi_thread()
         .worker_threads(threads.max(1))
         .thread_name("penstock")
@@ -123,7 +126,7 @@ fn runtime(threads: usize) -> Result<Runtime, String> {
 
 /// Protects the memory of the process, which holds prompts, answers and keys: no core dump, no debugger of the same
 /// user.
-fn keep_to_itself(core_dumps: bool) -> Result<(), String> {
+fn disable_core_dumps(core_dumps: bool) -> Result<(), String> {
     if core_dumps {
         return Ok(());
     }
@@ -136,7 +139,7 @@ fn keep_to_itself(core_dumps: bool) -> Result<(), String> {
 }
 
 /// Signals of the process.
-struct Signals {
+struct ProcessSignals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
@@ -145,13 +148,13 @@ struct Signals {
 
 /// Order from a signal.
 #[derive(PartialEq, Eq)]
-enum Order {
+enum SignalAction {
     Stop,
     Upgrade,
 }
 
-impl Signals {
-    fn listen() -> Result<Self, String> {
+impl ProcessSignals {
+    fn register() -> Result<Self, String> {
         let on = |kind| signal(kind).map_err(|error| format!("Signals cannot be listened to: {error}."));
         Ok(Self {
             terminate: on(SignalKind::terminate())?,
@@ -162,11 +165,11 @@ impl Signals {
     }
 
     /// Waits for a stop or an upgrade; handles reloads meanwhile.
-    async fn until_told(&mut self, gateway: &Gateway, source: &ConfigReader) -> Order {
+    async fn next_action(&mut self, gateway: &RunningGateway, source: &ConfigReader) -> SignalAction {
         loop {
             tokio::select! {
-                () = stop(&mut self.terminate, &mut self.interrupt) => return Order::Stop,
-                _ = self.upgrade.recv() => return Order::Upgrade,
+                () = stop(&mut self.terminate, &mut self.interrupt) => return SignalAction::Stop,
+                _ = self.upgrade.recv() => return SignalAction::Upgrade,
                 _ = self.hangup.recv() => {
                     admin::reload::reload(&gateway.house, source).await.ok();
                 }
@@ -186,15 +189,15 @@ async fn stop(terminate: &mut Signal, interrupt: &mut Signal) {
     }
 }
 
-fn announce(gateway: &Gateway) {
+fn log_listening(gateway: &RunningGateway) {
     let list =
         |addresses: &[SocketAddr]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-    let https = gateway.https.map(|address| address.to_string()).unwrap_or_default();
+    let https = gateway.https_address.map(|address| address.to_string()).unwrap_or_default();
     log::event(
         log::info(),
         "listening",
         &[
-            ("http", &list(&gateway.http)),
+            ("http", &list(&gateway.http_addresses)),
             ("https", &https),
             ("admin", &gateway.admin.to_string()),
             ("process", &std::process::id().to_string()),
@@ -204,9 +207,9 @@ fn announce(gateway: &Gateway) {
     );
 }
 
-fn greet(gateway: &Gateway, key: &str, model: &str) -> Result<(), String> {
-    let address = gateway.http.first().map(ToString::to_string).unwrap_or_default();
-    say(&format!(
+fn print_demo_help(gateway: &RunningGateway, key: &str, model: &str) -> Result<(), String> {
+    let address = gateway.http_addresses.first().map(ToString::to_string).unwrap_or_default();
+    print_stdout(&format!(
         "Penstock {version}, the demo: every answer is simulated.\n\n\
          \x20 base URL   http://{address}/v1\n\
          \x20 API key    {key}\n\
@@ -220,13 +223,13 @@ fn greet(gateway: &Gateway, key: &str, model: &str) -> Result<(), String> {
     ))
 }
 
-fn say(text: &str) -> Result<(), String> {
+fn print_stdout(text: &str) -> Result<(), String> {
     let mut out = std::io::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| error.to_string())
 }
 
 /// Configuration source that never changes, for gateways without a file.
 #[must_use]
-pub fn fixed(settings: Settings) -> ConfigReader {
+pub fn fixed_source(settings: Settings) -> ConfigReader {
     Arc::new(move || Ok(LoadedConfig { settings: settings.clone(), warnings: Vec::new() }))
 }

@@ -1,7 +1,7 @@
 //! Limits of one key or one account, and their use.
 
 use parking_lot::Mutex;
-use penstock_limits::{Limits, Meter, Period, Spend, Standing};
+use penstock_limits::{BudgetPeriod, LimitStatus, SpendTotals, UsageLimits, UsageMeter};
 use penstock_storage::keys::KeyLimits;
 use penstock_storage::spend::SpendRecord;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -13,18 +13,19 @@ pub struct Tally(pub(crate) Mutex<Inner>);
 
 #[derive(Debug, Default)]
 pub(crate) struct Inner {
-    pub(crate) limits: Limits,
-    pub(crate) meter: Meter,
+    pub(crate) limits: UsageLimits,
+    pub(crate) meter: UsageMeter,
 }
 
 impl Tally {
     /// Creates a limiter that continues from recorded spends.
     #[must_use]
     pub fn new(limits: &KeyLimits, spent: Option<&SpendRecord>) -> Self {
-        let spend = spent.map(|spent| Spend::restored(spent.day, spent.month, Duration::from_secs(spent.at)));
+        let spend =
+            spent.map(|spent| SpendTotals::restored(spent.day, spent.month, Duration::from_secs(spent.at)));
         Self(Mutex::new(Inner {
             limits: limits_of(limits),
-            meter: Meter::restored(spend.unwrap_or_default()),
+            meter: UsageMeter::restored(spend.unwrap_or_default()),
         }))
     }
 
@@ -38,7 +39,7 @@ impl Tally {
     pub fn spent(&self, now: Duration) -> SpendRecord {
         let inner = self.0.lock();
         let within = |period| inner.meter.spend().within(period, now);
-        SpendRecord { day: within(Period::Day), month: within(Period::Month), at: now.as_secs() }
+        SpendRecord { day: within(BudgetPeriod::Day), month: within(BudgetPeriod::Month), at: now.as_secs() }
     }
 
     /// Returns the number of admitted requests since startup.
@@ -49,17 +50,17 @@ impl Tally {
 
     /// Returns requests in flight, tokens owed, and the status of the limits per minute.
     #[must_use]
-    pub fn now(&self, now: Duration) -> (u32, u64, Standing) {
+    pub fn now(&self, now: Duration) -> (u32, u64, LimitStatus) {
         let inner = self.0.lock();
-        let standing = inner.meter.standing(&inner.limits, now);
+        let standing = inner.meter.limit_status(&inner.limits, now);
         (inner.meter.working(), inner.meter.debt(&inner.limits, now), standing)
     }
 }
 
 /// Converts stored limits. Zero is rejected when limits are read; a stored zero counts as no limit.
-fn limits_of(limits: &KeyLimits) -> Limits {
+fn limits_of(limits: &KeyLimits) -> UsageLimits {
     let some = |limit: Option<u64>| limit.and_then(NonZeroU64::new);
-    Limits {
+    UsageLimits {
         requests: some(limits.requests_per_minute),
         tokens: some(limits.tokens_per_minute),
         concurrent: limits.concurrent.and_then(NonZeroU32::new),

@@ -3,7 +3,7 @@
 
 use crate::auth::key_limiter::Tally;
 use penstock_auth::{KeyScope, KeyScopes};
-use penstock_contract::Refusal;
+use penstock_contract::ApiError;
 use penstock_routing::Client;
 use penstock_storage::accounts::{AccountRecord, AccountState};
 use penstock_storage::keys::KeyRecord;
@@ -15,11 +15,11 @@ use tokio::sync::Notify;
 
 /// Permissions of a key at the start of the exchange.
 #[derive(Debug)]
-pub struct Grant {
+pub struct Principal {
     /// Public id, for records.
     pub public_id: Arc<str>,
     /// Account that pays.
-    pub account: Arc<Account>,
+    pub account: Arc<CachedAccount>,
     /// Hash of key and account, by which breakers tell clients apart.
     pub client: Client,
     digest: [u8; 32],
@@ -28,38 +28,38 @@ pub struct Grant {
     scopes: KeyScopes,
     models: Option<Box<[Box<str>]>>,
     expires: Option<u64>,
-    pub(super) live: Arc<Live>,
+    pub(super) live: Arc<KeyState>,
 }
 
 /// State of a key that survives its changes.
 #[derive(Debug, Default)]
-pub(super) struct Live {
-    pub(super) tally: Tally,
+pub(super) struct KeyState {
+    pub(super) limiter: Tally,
     pub(super) revoked: AtomicBool,
     pub(super) ended: Notify,
-    pub(super) used: AtomicU64,
-    pub(super) noted: AtomicU64,
+    pub(super) last_used: AtomicU64,
+    pub(super) last_written_use: AtomicU64,
     /// True if its spend has to be written.
-    pub(super) spent: AtomicBool,
+    pub(super) spend_due: AtomicBool,
 }
 
 /// Account in use.
 #[derive(Debug, Default)]
-pub struct Account {
+pub struct CachedAccount {
     /// Id of the account.
     pub id: Arc<str>,
     /// Limits that its keys share.
-    pub tally: Tally,
+    pub limiter: Tally,
     pub(super) suspended: AtomicBool,
     pub(super) ended: Notify,
-    pub(super) spent: AtomicBool,
+    pub(super) spend_due: AtomicBool,
 }
 
-impl Account {
-    pub(super) fn of(record: &AccountRecord, spent: Option<&SpendRecord>) -> Self {
+impl CachedAccount {
+    pub(super) fn from_record(record: &AccountRecord, spent: Option<&SpendRecord>) -> Self {
         Self {
             id: record.id.as_str().into(),
-            tally: Tally::new(&record.limits, spent),
+            limiter: Tally::new(&record.limits, spent),
             suspended: AtomicBool::new(record.state == AccountState::Suspended),
             ..Self::default()
         }
@@ -67,18 +67,18 @@ impl Account {
 }
 
 /// Hash of a name, constant for the life of the process.
-fn hash(name: &str) -> u64 {
+fn hash_name(name: &str) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(name)
 }
 
-impl Grant {
+impl Principal {
     /// Returns a grant without permissions, for an exchange whose key is not known yet.
     #[must_use]
-    pub fn nobody() -> Arc<Self> {
-        static NOBODY: OnceLock<Arc<Grant>> = OnceLock::new();
+    pub fn unauthenticated() -> Arc<Self> {
+        static NOBODY: OnceLock<Arc<Principal>> = OnceLock::new();
         NOBODY
             .get_or_init(|| {
-                Arc::new(Grant {
+                Arc::new(Principal {
                     public_id: "".into(),
                     account: Arc::default(),
                     client: Client { key: 0, account: 0 },
@@ -87,17 +87,17 @@ impl Grant {
                     scopes: KeyScopes::default(),
                     models: None,
                     expires: None,
-                    live: Arc::new(Live { revoked: AtomicBool::new(true), ..Live::default() }),
+                    live: Arc::new(KeyState { revoked: AtomicBool::new(true), ..KeyState::default() }),
                 })
             })
             .clone()
     }
 
-    pub(super) fn of(record: &KeyRecord, account: Arc<Account>, live: Arc<Live>) -> Self {
+    pub(super) fn from_record(record: &KeyRecord, account: Arc<CachedAccount>, live: Arc<KeyState>) -> Self {
         let models = record.models.as_ref();
         Self {
             public_id: record.id.as_str().into(),
-            client: Client { key: hash(&record.id), account: hash(&account.id) },
+            client: Client { key: hash_name(&record.id), account: hash_name(&account.id) },
             account,
             digest: record.digest.0,
             previous: record.previous.map(|previous| Box::new((previous.digest.0, previous.until))),
@@ -111,46 +111,46 @@ impl Grant {
 
     /// Returns the limits of the key and their use.
     #[must_use]
-    pub fn tally(&self) -> &Tally {
-        &self.live.tally
+    pub fn limiter(&self) -> &Tally {
+        &self.live.limiter
     }
 
     /// Returns the time of the last use, Unix seconds.
     #[must_use]
     pub fn last_used(&self) -> Option<u64> {
-        Some(self.live.used.load(Ordering::Relaxed)).filter(|used| *used > 0)
+        Some(self.live.last_used.load(Ordering::Relaxed)).filter(|used| *used > 0)
     }
 
     /// Checks that the key has a scope.
     ///
     /// # Errors
     /// Names the missing scope.
-    pub fn require(&self, scope: KeyScope) -> Result<(), Refusal> {
+    pub fn require_scope(&self, scope: KeyScope) -> Result<(), ApiError> {
         self.scopes.require(scope)
     }
 
     /// Returns true if the key has the scope by name or by a wildcard, not because another scope includes it.
     #[must_use]
-    pub const fn holds(&self, scope: KeyScope) -> bool {
+    pub const fn has_scope_explicitly(&self, scope: KeyScope) -> bool {
         self.scopes.contains(scope)
     }
 
     /// Returns true if the key has a scope.
     #[must_use]
-    pub fn allows(&self, scope: KeyScope) -> bool {
+    pub fn has_scope(&self, scope: KeyScope) -> bool {
         self.scopes.allows(scope)
     }
 
     /// Returns true if the key may use a model of the catalogue.
     #[must_use]
-    pub fn may_use(&self, model: &str) -> bool {
+    pub fn may_use_model(&self, model: &str) -> bool {
         self.models.as_ref().is_none_or(|models| models.iter().any(|allowed| **allowed == *model))
     }
 
     /// Returns true if the key is valid at this time.
     #[must_use]
     pub fn good(&self, now: u64) -> bool {
-        !self.stopped() && self.expires.is_none_or(|end| now < end)
+        !self.is_revoked_or_suspended() && self.expires.is_none_or(|end| now < end)
     }
 
     /// Returns true if the account is suspended, which can be undone.
@@ -160,12 +160,12 @@ impl Grant {
         !revoked && self.account.suspended.load(Ordering::Acquire)
     }
 
-    fn stopped(&self) -> bool {
+    fn is_revoked_or_suspended(&self) -> bool {
         self.live.revoked.load(Ordering::Acquire) || self.account.suspended.load(Ordering::Acquire)
     }
 
     /// Returns true if the digest is that of the secret, or of the previous secret while that is valid.
-    pub(super) fn knows(&self, digest: &[u8; 32], now: u64) -> bool {
+    pub(super) fn verify_secret(&self, digest: &[u8; 32], now: u64) -> bool {
         let before = self.previous.as_ref().filter(|previous| now < previous.1);
         let now = penstock_auth::digests_equal(&self.digest, digest);
         before.map_or(now, |previous| now | penstock_auth::digests_equal(&previous.0, digest))
@@ -177,7 +177,7 @@ impl Grant {
         tokio::pin!(key, account);
         key.as_mut().enable();
         account.as_mut().enable();
-        if !self.stopped() {
+        if !self.is_revoked_or_suspended() {
             tokio::select! {
                 () = key => {}
                 () = account => {}

@@ -1,8 +1,8 @@
 //! Checks of a batch against its parts: line counts, the bitmap of finished lines, the size of its results file, and
 //! each result in that file.
 
-use super::verify::Verdict;
-use crate::storage::files::{Contents, LineReader};
+use super::verify::VerifyReport;
+use crate::storage::files::{FileContents, LineReader};
 use penstock_batch::jsonl;
 use penstock_storage::StoreError;
 use penstock_storage::batches::{BatchRecord, BatchState, BatchStore};
@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 /// Stores and the file folder that a batch refers to.
-pub(super) struct Known<'a> {
+pub(super) struct BatchReferences<'a> {
     pub(super) files: &'a FileStore,
     pub(super) batches: &'a BatchStore,
     pub(super) folder: &'a Path,
@@ -20,12 +20,16 @@ pub(super) struct Known<'a> {
 
 /// Fields that are read from a result line.
 #[derive(Deserialize)]
-struct Answered {
+struct ResultLine {
     custom_id: String,
 }
 
 /// Checks one batch.
-pub(super) fn check(known: &Known<'_>, batch: &BatchRecord, verdict: &mut Verdict) -> Result<(), StoreError> {
+pub(super) fn verify_batch(
+    known: &BatchReferences<'_>,
+    batch: &BatchRecord,
+    verdict: &mut VerifyReport,
+) -> Result<(), StoreError> {
     let mut wrong = Vec::new();
     let counts = &batch.counts;
     let answered = counts.completed + counts.failed;
@@ -47,7 +51,7 @@ pub(super) fn check(known: &Known<'_>, batch: &BatchRecord, verdict: &mut Verdic
         None => None,
     };
     match (&batch.output, output) {
-        (_, Some(output)) => results(known, batch, &output, answered, &mut wrong)?,
+        (_, Some(output)) => verify_results(known, batch, &output, answered, &mut wrong)?,
         // The client may delete the file after the batch has ended.
         (Some(_), None) if !batch.state.is_final() => {
             wrong.push("the file of its results is missing".to_owned())
@@ -58,13 +62,13 @@ pub(super) fn check(known: &Known<'_>, batch: &BatchRecord, verdict: &mut Verdic
     if wrong.is_empty() {
         verdict.batches += 1;
     }
-    wrong.into_iter().for_each(|wrong| verdict.find(format!("batch {}: {wrong}", batch.id)));
+    wrong.into_iter().for_each(|wrong| verdict.add_finding(format!("batch {}: {wrong}", batch.id)));
     Ok(())
 }
 
 /// Checks that each counted line has exactly one result, and that there are no other results.
-fn results(
-    known: &Known<'_>,
+fn verify_results(
+    known: &BatchReferences<'_>,
     batch: &BatchRecord,
     output: &FileRecord,
     answered: u32,
@@ -74,14 +78,15 @@ fn results(
         let (file, own) = (output.bytes, batch.output_bytes);
         wrong.push(format!("its results are {file} bytes by their file and {own} by the batch"));
     }
-    let Ok(mut lines) = Contents::open(&known.folder.join(&output.id), output).map(LineReader::new) else {
+    let Ok(mut lines) = FileContents::open(&known.folder.join(&output.id), output).map(LineReader::new)
+    else {
         // The check of the files has reported it already.
         return Ok(());
     };
-    let asked = asked(known, batch)?;
+    let asked = input_custom_ids(known, batch)?;
     let mut seen = HashSet::new();
     while let Ok(Some(line)) = lines.next_line() {
-        let Ok(result) = serde_json::from_slice::<Answered>(&line.bytes) else {
+        let Ok(result) = serde_json::from_slice::<ResultLine>(&line.bytes) else {
             wrong.push(format!("line {} of its results cannot be read", line.number));
             break;
         };
@@ -99,9 +104,12 @@ fn results(
 }
 
 /// Custom IDs of the input lines; `None` if the input file is missing or unreadable.
-fn asked(known: &Known<'_>, batch: &BatchRecord) -> Result<Option<HashSet<String>>, StoreError> {
+fn input_custom_ids(
+    known: &BatchReferences<'_>,
+    batch: &BatchRecord,
+) -> Result<Option<HashSet<String>>, StoreError> {
     let Some(input) = known.files.get(&batch.input)? else { return Ok(None) };
-    let Ok(contents) = Contents::open(&known.folder.join(&input.id), &input) else { return Ok(None) };
+    let Ok(contents) = FileContents::open(&known.folder.join(&input.id), &input) else { return Ok(None) };
     let (mut lines, mut asked) = (LineReader::new(contents), HashSet::new());
     while let Ok(Some(line)) = lines.next_line() {
         let Ok(line) = jsonl::line(&line.bytes, penstock_batch::jsonl::BATCH_PATHS) else { return Ok(None) };

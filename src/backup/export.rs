@@ -1,12 +1,12 @@
 //! Export of all data to a folder: store rows as JSON lines, ledger month files and file contents unchanged,
 //! each with its checksum.
 
-use super::copy::{self, FILES, Sum, Summing};
-use super::progress::{Progress, Unit};
-use super::throttle::{Brake, Braked};
-use super::verify::each_file;
-use super::{Place, Saved, manifest, told};
-use crate::storage::stores::{LEDGER, PEPPER};
+use super::file_copy::{self, DigestWriter, FILES_FOLDER, FileDigest};
+use super::progress::{Progress, ProgressUnit};
+use super::throttle::{Throttle, ThrottledWriter};
+use super::verify::for_each_file;
+use super::{BackupReport, DataPaths, manifest, store_error_message};
+use crate::storage::stores::{LEDGER_FOLDER, PEPPER_FILE};
 use penstock_storage::files::{FileRecord, FileStatus, FileStore};
 use penstock_storage::ledger::LedgerStore;
 use penstock_storage::{Store, StoreError};
@@ -19,109 +19,121 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// Returns a sentence for the operator if the export fails. A folder without a manifest is not an archive.
-pub fn export(place: &Place, to: &Path, progress: &Progress) -> Result<Saved, String> {
-    let store = place.open()?;
+pub fn export_archive(place: &DataPaths, to: &Path, progress: &Progress) -> Result<BackupReport, String> {
+    let store = place.open_store()?;
     // Opening the ledger brings its replica files up to date with the store.
-    LedgerStore::open(store.clone(), Some(&place.ledger())).map_err(|error| told(&error))?;
-    let brake = Brake::reporting(progress);
-    Archive { place, to, brake, progress, works: None, files: Vec::new() }.save(&store)
+    LedgerStore::open(store.clone(), Some(&place.ledger_path()))
+        .map_err(|error| store_error_message(&error))?;
+    let brake = Throttle::with_progress(progress);
+    ArchiveWriter { data_paths: place, to, throttle: brake, progress, live: None, files: Vec::new() }
+        .write_archive(&store)
 }
 
 /// Exports while the gateway runs. Contents that the earlier archive `last` has too are hard-linked, not copied.
 ///
 /// # Errors
 /// The same as those of [`export`].
-pub fn save(
-    place: &Place,
+pub fn export_live(
+    place: &DataPaths,
     store: &Arc<dyn Store>,
     to: &Path,
     last: Option<&Path>,
-    brake: Brake<'_>,
-) -> Result<Saved, String> {
+    brake: Throttle<'_>,
+) -> Result<BackupReport, String> {
     let works = Some(last.map(Path::to_owned));
-    Archive { place, to, brake, progress: &Progress::hidden(), works, files: Vec::new() }.save(store)
+    ArchiveWriter {
+        data_paths: place,
+        to,
+        throttle: brake,
+        progress: &Progress::hidden(),
+        live: works,
+        files: Vec::new(),
+    }
+    .write_archive(store)
 }
 
 /// Archive that is being written.
-struct Archive<'a, 'b> {
-    place: &'a Place,
+struct ArchiveWriter<'a, 'b> {
+    data_paths: &'a DataPaths,
     to: &'a Path,
-    brake: Brake<'b>,
+    throttle: Throttle<'b>,
     progress: &'a Progress,
     /// `Some` if the gateway runs meanwhile; the inner path is an earlier archive.
-    works: Option<Option<PathBuf>>,
-    files: Vec<(String, Sum)>,
+    live: Option<Option<PathBuf>>,
+    files: Vec<(String, FileDigest)>,
 }
 
-impl Archive<'_, '_> {
-    fn save(mut self, store: &Arc<dyn Store>) -> Result<Saved, String> {
+impl ArchiveWriter<'_, '_> {
+    fn write_archive(mut self, store: &Arc<dyn Store>) -> Result<BackupReport, String> {
         let to = self.to;
         let failed =
             |error: std::io::Error| format!("The archive {} cannot be written: {error}.", to.display());
-        let said = |error: StoreError| told(&error);
-        if !copy::is_empty(to).map_err(failed)? {
+        let said = |error: StoreError| store_error_message(&error);
+        if !file_copy::is_empty_dir(to).map_err(failed)? {
             return Err(format!("{} is not empty: an archive needs a folder of its own.", to.display()));
         }
-        for folder in [to.to_owned(), to.join(LEDGER), to.join(FILES)] {
-            copy::folder(&folder).map_err(failed)?;
+        for folder in [to.to_owned(), to.join(LEDGER_FOLDER), to.join(FILES_FOLDER)] {
+            file_copy::create_private_dir(&folder).map_err(failed)?;
         }
-        let months = copy::names(&self.place.ledger()).map_err(failed)?;
+        let months = file_copy::file_names(&self.data_paths.ledger_path()).map_err(failed)?;
         let months: Vec<String> = months.into_iter().filter(|name| name.ends_with(".jsonl")).collect();
-        let bytes = copy::sizes(months.iter().map(|name| self.place.ledger().join(name)));
-        self.progress.begin("Ledger", Unit::Bytes, Some(bytes));
+        let bytes = file_copy::total_size(months.iter().map(|name| self.data_paths.ledger_path().join(name)));
+        self.progress.begin("Ledger", ProgressUnit::Bytes, Some(bytes));
         // The ledger files come before the rows: a replica may lag behind its store, and is then repaired, but
         // must not be ahead of it.
-        if self.place.storage.pepper.is_none() && self.place.pepper().exists() {
-            self.take(&self.place.pepper(), PEPPER.to_owned())?;
+        if self.data_paths.storage.pepper.is_none() && self.data_paths.pepper_path().exists() {
+            self.add_file(&self.data_paths.pepper_path(), PEPPER_FILE.to_owned())?;
         }
         for name in months {
-            self.take(&self.place.ledger().join(&name), format!("{LEDGER}/{name}"))?;
+            self.add_file(&self.data_paths.ledger_path().join(&name), format!("{LEDGER_FOLDER}/{name}"))?;
         }
-        self.progress.begin("Rows", Unit::Bytes, None);
-        let rows = self.rows(store)?;
+        self.progress.begin("Rows", ProgressUnit::Bytes, None);
+        let rows = self.write_rows(store)?;
         // The file records come after the rows: contents that the rows refer to exist now, or were deleted since.
         let mut records = Vec::new();
-        each_file(&FileStore::new(store.clone()), |record| records.push(record.clone())).map_err(said)?;
+        for_each_file(&FileStore::new(store.clone()), |record| records.push(record.clone())).map_err(said)?;
         let bytes = records.iter().map(|record| record.bytes).sum();
-        self.progress.begin("File contents", Unit::Bytes, Some(bytes));
+        self.progress.begin("File contents", ProgressUnit::Bytes, Some(bytes));
         for record in &records {
-            self.contents(record)?;
+            self.add_contents(record)?;
         }
-        for folder in [LEDGER, FILES] {
-            copy::sync(&to.join(folder)).map_err(failed)?;
+        for folder in [LEDGER_FOLDER, FILES_FOLDER] {
+            file_copy::sync_dir(&to.join(folder)).map_err(failed)?;
         }
         self.progress.finish();
         manifest::write(to, &self.files).map_err(failed)?;
-        Ok(saved(rows, &self.files))
+        Ok(backup_report(rows, &self.files))
     }
 
-    fn rows(&mut self, store: &Arc<dyn Store>) -> Result<u64, String> {
+    fn write_rows(&mut self, store: &Arc<dyn Store>) -> Result<u64, String> {
         let failed =
             |error: std::io::Error| format!("The rows cannot be saved to {}: {error}.", self.to.display());
-        let file = copy::create(&self.to.join(manifest::ROWS), false).map_err(failed)?;
-        let mut summing = Summing::new(Braked { inner: BufWriter::new(file), brake: &mut self.brake });
-        let rows = penstock_storage::export(&**store, &mut summing).map_err(|error| told(&error))?;
-        let (Braked { inner: mut file, .. }, sum) = summing.finish();
+        let file = file_copy::create_private(&self.to.join(manifest::ROWS_FILE), false).map_err(failed)?;
+        let mut summing =
+            DigestWriter::new(ThrottledWriter { inner: BufWriter::new(file), throttle: &mut self.throttle });
+        let rows =
+            penstock_storage::export(&**store, &mut summing).map_err(|error| store_error_message(&error))?;
+        let (ThrottledWriter { inner: mut file, .. }, sum) = summing.finish();
         file.flush().and_then(|()| file.get_ref().sync_all()).map_err(failed)?;
-        self.files.push((manifest::ROWS.to_owned(), sum));
+        self.files.push((manifest::ROWS_FILE.to_owned(), sum));
         Ok(rows)
     }
 
-    fn take(&mut self, from: &Path, name: String) -> Result<(), String> {
-        let sum = copy::copy_with(from, &self.to.join(&name), u64::MAX, &mut self.brake);
-        self.files.push((name, sum.map_err(|error| unsaved(from, &error))?));
+    fn add_file(&mut self, from: &Path, name: String) -> Result<(), String> {
+        let sum = file_copy::copy_prefix(from, &self.to.join(&name), u64::MAX, &mut self.throttle);
+        self.files.push((name, sum.map_err(|error| copy_error(from, &error))?));
         Ok(())
     }
 
-    fn contents(&mut self, record: &FileRecord) -> Result<(), String> {
-        let (from, name) = (self.place.files.join(&record.id), format!("{FILES}/{}", record.id));
-        let Some(last) = self.works.clone() else { return self.take(&from, name) };
+    fn add_contents(&mut self, record: &FileRecord) -> Result<(), String> {
+        let (from, name) = (self.data_paths.files.join(&record.id), format!("{FILES_FOLDER}/{}", record.id));
+        let Some(last) = self.live.clone() else { return self.add_file(&from, name) };
         let to = self.to.join(&name);
         let saved = if record.status == FileStatus::Uploaded {
             // The file still grows, but the bytes counted in its record do not change any more.
-            copy::copy_with(&from, &to, record.bytes, &mut self.brake)
+            file_copy::copy_prefix(&from, &to, record.bytes, &mut self.throttle)
         } else {
-            self.one_with(&from, last.map(|last| last.join(&name)), &to)
+            self.link_or_copy(&from, last.map(|last| last.join(&name)), &to)
         };
         match saved {
             // The file was deleted meanwhile, perhaps during the copy.
@@ -131,12 +143,12 @@ impl Archive<'_, '_> {
                 self.files.push((name, sum));
                 Ok(())
             }
-            Err(error) => Err(unsaved(&from, &error)),
+            Err(error) => Err(copy_error(&from, &error)),
         }
     }
 
     /// Hard-links contents that no longer change, or copies them if they are on another disk.
-    fn one_with(&mut self, from: &Path, last: Option<PathBuf>, to: &Path) -> std::io::Result<Sum> {
+    fn link_or_copy(&mut self, from: &Path, last: Option<PathBuf>, to: &Path) -> std::io::Result<FileDigest> {
         let size = fs::metadata(from)?.len();
         let linked = fs::hard_link(from, to).or_else(|error| match last {
             Some(last) if fs::metadata(&last).is_ok_and(|known| known.len() == size) => {
@@ -145,18 +157,23 @@ impl Archive<'_, '_> {
             _ => Err(error),
         });
         match linked {
-            Ok(()) => copy::sum(to, &mut self.brake),
-            Err(_) => copy::copy_with(from, to, u64::MAX, &mut self.brake),
+            Ok(()) => file_copy::digest_file(to, &mut self.throttle),
+            Err(_) => file_copy::copy_prefix(from, to, u64::MAX, &mut self.throttle),
         }
     }
 }
 
-fn unsaved(from: &Path, error: &std::io::Error) -> String {
+fn copy_error(from: &Path, error: &std::io::Error) -> String {
     format!("{} cannot be saved: {error}.", from.display())
 }
 
 /// Builds the report of an archive.
-pub(super) fn saved(rows: u64, files: &[(String, Sum)]) -> Saved {
-    let plain = || files.iter().filter(|(name, _)| name != manifest::ROWS);
-    Saved { rows, files: plain().count() as u64, bytes: plain().map(|(_, sum)| sum.bytes).sum(), gone: 0 }
+pub(super) fn backup_report(rows: u64, files: &[(String, FileDigest)]) -> BackupReport {
+    let plain = || files.iter().filter(|(name, _)| name != manifest::ROWS_FILE);
+    BackupReport {
+        rows,
+        files: plain().count() as u64,
+        bytes: plain().map(|(_, sum)| sum.bytes).sum(),
+        gone: 0,
+    }
 }

@@ -1,13 +1,13 @@
 //! Manifest of an archive: one JSON line per file with its size and SHA-256, and a last line with the number of files
 //! and the SHA-256 of all lines before it. It is written last, so that an archive with a manifest is complete.
 
-use super::copy::{self, Sum};
-use super::progress::{Progress, Unit};
-use super::throttle::Brake;
-use crate::storage::files::PREFIX;
+use super::file_copy::{self, FileDigest};
+use super::progress::{Progress, ProgressUnit};
+use super::throttle::Throttle;
+use crate::storage::files::FILE_ID_PREFIX;
 use crate::storage::object_id;
 use penstock_contract::hex;
-use penstock_ledger::Month;
+use penstock_ledger::UtcMonth;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -15,23 +15,23 @@ use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 /// File name of the manifest.
-pub const NAME: &str = "manifest.jsonl";
+pub const MANIFEST: &str = "manifest.jsonl";
 /// File name of the store's rows.
-pub const ROWS: &str = "store.jsonl";
-const VERSION: u32 = 1;
+pub const ROWS_FILE: &str = "store.jsonl";
+const ARCHIVE_VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
-enum Line {
+enum ManifestLine {
     Head { penstock_archive: u32 },
     File { file: String, bytes: u64, sha256: String },
     End { end: bool, files: u64, sha256: String },
 }
 
 /// Writes the manifest.
-pub fn write(folder: &Path, files: &[(String, Sum)]) -> std::io::Result<()> {
-    let head = Line::Head { penstock_archive: VERSION };
-    let each = files.iter().map(|(file, sum)| Line::File {
+pub fn write(folder: &Path, files: &[(String, FileDigest)]) -> std::io::Result<()> {
+    let head = ManifestLine::Head { penstock_archive: ARCHIVE_VERSION };
+    let each = files.iter().map(|(file, sum)| ManifestLine::File {
         file: file.clone(),
         bytes: sum.bytes,
         sha256: sum.sha256.clone(),
@@ -41,21 +41,22 @@ pub fn write(folder: &Path, files: &[(String, Sum)]) -> std::io::Result<()> {
         serde_json::to_writer(&mut text, &line)?;
         text.push(b'\n');
     }
-    let end = Line::End { end: true, files: files.len() as u64, sha256: hex::text(&Sha256::digest(&text)) };
+    let end =
+        ManifestLine::End { end: true, files: files.len() as u64, sha256: hex::text(&Sha256::digest(&text)) };
     serde_json::to_writer(&mut text, &end)?;
     text.push(b'\n');
-    let mut file = copy::create(&folder.join(NAME), false)?;
+    let mut file = file_copy::create_private(&folder.join(MANIFEST), false)?;
     file.write_all(&text)?;
     file.sync_all()?;
-    copy::sync(folder)
+    file_copy::sync_dir(folder)
 }
 
 /// Reads the manifest and verifies every file. Missing file contents were deleted later: they are left out.
 ///
 /// # Errors
 /// Returns a sentence if a file is missing or damaged, or if this program does not know the archive's version.
-pub fn read(folder: &Path, progress: &Progress) -> Result<Vec<(String, Sum)>, String> {
-    let path = folder.join(NAME);
+pub fn read(folder: &Path, progress: &Progress) -> Result<Vec<(String, FileDigest)>, String> {
+    let path = folder.join(MANIFEST);
     let text = fs::read_to_string(&path)
         .map_err(|error| format!("There is no complete archive in {}: {error}.", folder.display()))?;
     let damaged = || format!("{} is damaged: the archive cannot be trusted.", path.display());
@@ -64,32 +65,33 @@ pub fn read(folder: &Path, progress: &Progress) -> Result<Vec<(String, Sum)>, St
     let mut files = Vec::new();
     for (number, line) in before.lines().enumerate() {
         match serde_json::from_str(line).map_err(|_| damaged())? {
-            Line::Head { penstock_archive: VERSION } if number == 0 => {}
-            Line::Head { penstock_archive } => {
+            ManifestLine::Head { penstock_archive: ARCHIVE_VERSION } if number == 0 => {}
+            ManifestLine::Head { penstock_archive } => {
                 return Err(format!(
                     "The archive is of version {penstock_archive}, which this program does not read."
                 ));
             }
-            Line::File { file, bytes, sha256 } if number > 0 && known(&file) => {
-                files.push((file, Sum { bytes, sha256 }));
+            ManifestLine::File { file, bytes, sha256 } if number > 0 && is_known_name(&file) => {
+                files.push((file, FileDigest { bytes, sha256 }));
             }
-            Line::File { .. } | Line::End { .. } => return Err(damaged()),
+            ManifestLine::File { .. } | ManifestLine::End { .. } => return Err(damaged()),
         }
     }
     let sum = hex::text(&Sha256::digest(before));
     match serde_json::from_str(end.trim_end()).map_err(|_| damaged())? {
-        Line::End { end: true, files: count, sha256 } if sha256 == sum && count == files.len() as u64 => {}
+        ManifestLine::End { end: true, files: count, sha256 }
+            if sha256 == sum && count == files.len() as u64 => {}
         _ => return Err(damaged()),
     }
     let bytes = files.iter().fold(0, |all: u64, (_, sum)| all.saturating_add(sum.bytes));
-    progress.begin("Check of the archive", Unit::Bytes, Some(bytes));
-    let mut brake = Brake::reporting(progress);
+    progress.begin("Check of the archive", ProgressUnit::Bytes, Some(bytes));
+    let mut brake = Throttle::with_progress(progress);
     let mut there = Vec::with_capacity(files.len());
     for (file, sum) in files {
-        match copy::sum(&folder.join(&file), &mut brake) {
+        match file_copy::digest_file(&folder.join(&file), &mut brake) {
             Ok(found) if found == sum => there.push((file, sum)),
             Ok(_) => return Err(format!("{file} of the archive is damaged: its checksum differs.")),
-            Err(error) if error.kind() == ErrorKind::NotFound && is_contents(&file) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound && is_file_contents(&file) => {}
             Err(error) => return Err(format!("{file} of the archive cannot be read: {error}.")),
         }
     }
@@ -97,19 +99,21 @@ pub fn read(folder: &Path, progress: &Progress) -> Result<Vec<(String, Sum)>, St
 }
 
 /// Returns true for names that this program writes, so that no path leads out of the folder.
-fn known(name: &str) -> bool {
-    if name == ROWS || name == crate::storage::stores::PEPPER {
+fn is_known_name(name: &str) -> bool {
+    if name == ROWS_FILE || name == crate::storage::stores::PEPPER_FILE {
         return true;
     }
     match name.split_once('/') {
-        Some((crate::storage::stores::LEDGER, file)) => {
-            file.strip_suffix(".jsonl").is_some_and(|month| Month::parse(month).is_some())
+        Some((crate::storage::stores::LEDGER_FOLDER, file)) => {
+            file.strip_suffix(".jsonl").is_some_and(|month| UtcMonth::parse(month).is_some())
         }
-        _ => is_contents(name),
+        _ => is_file_contents(name),
     }
 }
 
 /// Returns true if a name is that of file contents.
-fn is_contents(name: &str) -> bool {
-    name.split_once('/').is_some_and(|(folder, file)| folder == copy::FILES && object_id::is(PREFIX, file))
+fn is_file_contents(name: &str) -> bool {
+    name.split_once('/').is_some_and(|(folder, file)| {
+        folder == file_copy::FILES_FOLDER && object_id::is_valid(FILE_ID_PREFIX, file)
+    })
 }

@@ -3,8 +3,8 @@
 //! runs. All calls block.
 
 mod batches;
-mod copy;
 mod export;
+mod file_copy;
 mod import;
 mod manifest;
 mod progress;
@@ -14,21 +14,21 @@ pub mod schedule;
 mod throttle;
 mod verify;
 
-pub use export::export;
-pub use import::import;
+pub use export::export_archive;
+pub use import::import_archive;
 pub use progress::Progress;
-pub use repair::{Salvaged, repair};
-pub use verify::{Verdict, verify};
+pub use repair::{RepairReport, repair_store};
+pub use verify::{VerifyReport, verify};
 
 use crate::config::settings::StorageSettings;
-use crate::storage::stores::{LEDGER, PEPPER, STORE};
+use crate::storage::stores::{LEDGER_FOLDER, PEPPER_FILE, STORE_FOLDER};
 use penstock_storage::{Store, StoreError, StoreOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Paths of all persistent data.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct DataPaths {
     /// Settings of the store, with its folder.
     pub storage: StorageSettings,
     /// Folder of file contents.
@@ -37,7 +37,7 @@ pub struct Place {
 
 /// Counts of an export or an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Saved {
+pub struct BackupReport {
     /// Number of rows of the store.
     pub rows: u64,
     /// Number of plain files: file contents and ledger months.
@@ -48,45 +48,45 @@ pub struct Saved {
     pub gone: u64,
 }
 
-impl Place {
-    fn store(&self) -> PathBuf {
-        self.storage.path.join(STORE)
+impl DataPaths {
+    fn store_path(&self) -> PathBuf {
+        self.storage.path.join(STORE_FOLDER)
     }
 
-    fn ledger(&self) -> PathBuf {
-        self.storage.path.join(LEDGER)
+    fn ledger_path(&self) -> PathBuf {
+        self.storage.path.join(LEDGER_FOLDER)
     }
 
-    fn pepper(&self) -> PathBuf {
-        self.storage.path.join(PEPPER)
+    fn pepper_path(&self) -> PathBuf {
+        self.storage.path.join(PEPPER_FILE)
     }
 
-    fn options(&self) -> StoreOptions {
+    fn store_options(&self) -> StoreOptions {
         StoreOptions { ballast_bytes: self.storage.ballast_bytes, ..StoreOptions::default() }
     }
 
     /// Opens the store, which must exist.
-    fn open(&self) -> Result<Arc<dyn Store>, String> {
-        let store = self.store();
+    fn open_store(&self) -> Result<Arc<dyn Store>, String> {
+        let store = self.store_path();
         if !store.is_dir() {
             return Err(format!("There is no store in {}.", self.storage.path.display()));
         }
-        penstock_storage::open(&store, self.options()).map_err(|error| told(&error))
+        penstock_storage::open(&store, self.store_options()).map_err(|error| store_error_message(&error))
     }
 
     /// Returns the same paths below another folder, with the file contents in it.
-    fn moved(&self, to: &Path) -> Self {
+    fn relocated(&self, to: &Path) -> Self {
         let storage = StorageSettings { path: to.to_owned(), ..self.storage.clone() };
-        Self { storage, files: to.join(copy::FILES) }
+        Self { storage, files: to.join(file_copy::FILES_FOLDER) }
     }
 }
 
 /// Formats a store error as a sentence.
-fn told(error: &StoreError) -> String {
+fn store_error_message(error: &StoreError) -> String {
     match error {
         StoreError::Locked { path } => {
             format!("The store at {} is open in another process: stop the gateway first.", path.display())
         }
-        error => crate::storage::stores::sentence(&error.to_string()),
+        error => crate::storage::stores::to_sentence(&error.to_string()),
     }
 }

@@ -14,13 +14,13 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 /// Cells of a bar.
 const BAR_CELLS: u64 = 24;
 /// Columns of a terminal that does not state its width.
-const COLUMNS: usize = 80;
+const DEFAULT_COLUMNS: usize = 80;
 /// Return to the first column, and erasure of the line.
 const CLEAR: &str = "\r\x1b[K";
 
 /// Unit of what a stage counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum ProgressUnit {
     /// Rows of the store.
     Rows,
     /// Entries of the ledger.
@@ -33,7 +33,7 @@ pub enum Unit {
 
 /// Form of the progress display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum ProgressForm {
     /// Progress bar, redrawn in one line.
     Bar,
     /// Line every five seconds, and one at the end of each stage.
@@ -41,23 +41,23 @@ enum Form {
 }
 
 /// Progress of one command; shared by reference with all functions that report to it.
-pub struct Progress(Option<RefCell<Display>>);
+pub struct Progress(Option<RefCell<ProgressDisplay>>);
 
-struct Display {
-    form: Form,
+struct ProgressDisplay {
+    form: ProgressForm,
     /// Time since the command began.
     clock: Box<dyn Fn() -> Duration>,
     out: Box<dyn Write>,
     columns: fn() -> usize,
-    stage: Option<Stage>,
+    stage: Option<ProgressStage>,
 }
 
-struct Stage {
+struct ProgressStage {
     name: &'static str,
-    unit: Unit,
+    unit: ProgressUnit,
     total: Option<u64>,
     done: u64,
-    begun: Duration,
+    started: Duration,
     drawn: Duration,
 }
 
@@ -72,29 +72,29 @@ impl Progress {
     #[must_use]
     pub fn on_stderr() -> Self {
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        let form = if stderr().is_terminal() && !dumb { Form::Bar } else { Form::Lines };
+        let form = if stderr().is_terminal() && !dumb { ProgressForm::Bar } else { ProgressForm::Lines };
         let begun = Instant::now();
         Self::new(form, Box::new(move || begun.elapsed()), Box::new(stderr()), stderr_columns)
     }
 
     fn new(
-        form: Form,
+        form: ProgressForm,
         clock: Box<dyn Fn() -> Duration>,
         out: Box<dyn Write>,
         columns: fn() -> usize,
     ) -> Self {
-        Self(Some(RefCell::new(Display { form, clock, out, columns, stage: None })))
+        Self(Some(RefCell::new(ProgressDisplay { form, clock, out, columns, stage: None })))
     }
 
     /// Begins a stage, and ends the one before it.
-    pub fn begin(&self, name: &'static str, unit: Unit, total: Option<u64>) {
+    pub fn begin(&self, name: &'static str, unit: ProgressUnit, total: Option<u64>) {
         self.finish();
         let Some(display) = &self.0 else { return };
         let mut display = display.borrow_mut();
         let now = (display.clock)();
-        let stage = Stage { name, unit, total, done: 0, begun: now, drawn: now };
-        if display.form == Form::Bar {
-            let text = stage.bar(now, (display.columns)());
+        let stage = ProgressStage { name, unit, total, done: 0, started: now, drawn: now };
+        if display.form == ProgressForm::Bar {
+            let text = stage.bar_text(now, (display.columns)());
             display.print(&text);
         }
         display.stage = Some(stage);
@@ -107,14 +107,14 @@ impl Progress {
         let (now, form, columns) = ((display.clock)(), display.form, display.columns);
         let Some(stage) = &mut display.stage else { return };
         stage.done = stage.done.saturating_add(done);
-        let pause = if form == Form::Bar { BAR_EVERY } else { LINE_EVERY };
+        let pause = if form == ProgressForm::Bar { BAR_EVERY } else { LINE_EVERY };
         if now.saturating_sub(stage.drawn) < pause {
             return;
         }
         stage.drawn = now;
         let text = match form {
-            Form::Bar => stage.bar(now, columns()),
-            Form::Lines => format!("{}: {} so far.\n", stage.name, stage.amount()),
+            ProgressForm::Bar => stage.bar_text(now, columns()),
+            ProgressForm::Lines => format!("{}: {} so far.\n", stage.name, stage.amount_text()),
         };
         display.print(&text);
     }
@@ -125,10 +125,10 @@ impl Progress {
         let mut display = display.borrow_mut();
         let Some(stage) = display.stage.take() else { return };
         let text = match display.form {
-            Form::Bar => CLEAR.to_owned(),
-            Form::Lines => {
-                let took = (display.clock)().saturating_sub(stage.begun);
-                format!("{}: {} in {:.1} s.\n", stage.name, stage.amount(), took.as_secs_f64())
+            ProgressForm::Bar => CLEAR.to_owned(),
+            ProgressForm::Lines => {
+                let took = (display.clock)().saturating_sub(stage.started);
+                format!("{}: {} in {:.1} s.\n", stage.name, stage.amount_text(), took.as_secs_f64())
             }
         };
         display.print(&text);
@@ -141,17 +141,17 @@ impl Drop for Progress {
     }
 }
 
-impl Display {
+impl ProgressDisplay {
     /// Writes to the terminal; errors are ignored.
     fn print(&mut self, text: &str) {
         self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()).ok();
     }
 }
 
-impl Stage {
+impl ProgressStage {
     /// Formats the progress as `1.5 GiB of 3.0 GiB (50 %)` or `12 rows`.
-    fn amount(&self) -> String {
-        match self.share() {
+    fn amount_text(&self) -> String {
+        match self.percentage() {
             Some((percent, total)) => {
                 format!("{} of {} ({percent} %)", self.unit.text(self.done), self.unit.text(total))
             }
@@ -160,16 +160,16 @@ impl Stage {
     }
 
     /// Percentage and total, where a total is known.
-    fn share(&self) -> Option<(u64, u64)> {
+    fn percentage(&self) -> Option<(u64, u64)> {
         let total = self.total.filter(|total| *total > 0)?;
         let percent = u128::from(self.done.min(total)) * 100 / u128::from(total);
         Some((u64::try_from(percent).unwrap_or(100), total))
     }
 
-    fn bar(&self, now: Duration, columns: usize) -> String {
+    fn bar_text(&self, now: Duration, columns: usize) -> String {
         let mut text = format!("{} ", self.name);
-        let passed = now.saturating_sub(self.begun);
-        if let Some((percent, total)) = self.share() {
+        let passed = now.saturating_sub(self.started);
+        if let Some((percent, total)) = self.percentage() {
             let full = percent * BAR_CELLS / 100;
             let cells: String = (0..BAR_CELLS).map(|cell| if cell < full { '#' } else { '-' }).collect();
             let _ = write!(text, "[{cells}] {percent:>3} % ");
@@ -191,18 +191,18 @@ impl Stage {
     }
 }
 
-impl Unit {
+impl ProgressUnit {
     fn text(self, amount: u64) -> String {
         match self {
             Self::Rows => format!("{amount} rows"),
             Self::Entries => format!("{amount} entries"),
             Self::Batches => format!("{amount} batches"),
-            Self::Bytes => bytes(amount),
+            Self::Bytes => format_bytes(amount),
         }
     }
 }
 
-fn bytes(amount: u64) -> String {
+fn format_bytes(amount: u64) -> String {
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
     match units.into_iter().find(|(_, bits)| amount >> bits > 0) {
         Some((unit, bits)) => format!("{:.1} {unit}", amount as f64 / (1_u64 << bits) as f64),
@@ -213,7 +213,7 @@ fn bytes(amount: u64) -> String {
 fn stderr_columns() -> usize {
     match tcgetwinsize(stderr()) {
         Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
-        _ => COLUMNS,
+        _ => DEFAULT_COLUMNS,
     }
 }
 

@@ -1,11 +1,11 @@
 //! Repair of a damaged store: all readable rows are copied to another folder. The ledger comes from whichever of its
 //! two copies is intact. The damaged store is not changed.
 
-use super::copy;
-use super::progress::{Progress, Unit};
-use super::throttle::Brake;
-use super::verify::{Verdict, each_file, verify};
-use super::{Place, told};
+use super::file_copy;
+use super::progress::{Progress, ProgressUnit};
+use super::throttle::Throttle;
+use super::verify::{VerifyReport, for_each_file, verify};
+use super::{DataPaths, store_error_message};
 use crate::billing::{rebuild, report};
 use penstock_storage::files::FileStore;
 use penstock_storage::ledger::LedgerStore;
@@ -15,70 +15,77 @@ use std::sync::Arc;
 
 /// Result of a repair.
 #[derive(Clone, Debug)]
-pub struct Salvaged {
+pub struct RepairReport {
     /// Number of rows that were copied and lost.
     pub rows: RepairOutcome,
     /// Number of ledger entries that were rebuilt from the replica files.
     pub rebuilt: Option<u64>,
     /// Reason why the ledger is incomplete, if it is.
-    pub ledger: Option<String>,
+    pub ledger_error: Option<String>,
     /// Problems that remain in the repaired data.
-    pub verdict: Verdict,
+    pub verification: VerifyReport,
 }
 
 /// Repairs into the folder `to`, which must be empty or absent.
 ///
 /// # Errors
 /// Returns a sentence for the operator if nothing of the store could be read or the target cannot be written.
-pub fn repair(place: &Place, to: &Path, progress: &Progress) -> Result<Salvaged, String> {
+pub fn repair_store(place: &DataPaths, to: &Path, progress: &Progress) -> Result<RepairReport, String> {
     let failed = |error: std::io::Error| format!("{} cannot be written: {error}.", to.display());
-    if !copy::is_empty(to).map_err(failed)? {
+    if !file_copy::is_empty_dir(to).map_err(failed)? {
         return Err(format!("{} is not empty: the repaired data needs a folder of its own.", to.display()));
     }
-    let new = place.moved(to);
-    for folder in [to.to_owned(), new.ledger(), new.files.clone()] {
-        copy::folder(&folder).map_err(failed)?;
+    let new = place.relocated(to);
+    for folder in [to.to_owned(), new.ledger_path(), new.files.clone()] {
+        file_copy::create_private_dir(&folder).map_err(failed)?;
     }
-    progress.begin("Rows", Unit::Rows, None);
+    progress.begin("Rows", ProgressUnit::Rows, None);
     let mut read = |rows| progress.advance(rows);
-    let rows = penstock_storage::repair_with(&place.store(), &new.store(), place.options(), &mut read)
-        .map_err(|error| told(&error))?;
-    let mut brake = Brake::reporting(progress);
-    let months = copy::names(&place.ledger()).map_err(failed)?;
-    let bytes = copy::sizes(months.iter().map(|name| place.ledger().join(name)));
-    progress.begin("Ledger", Unit::Bytes, Some(bytes));
-    if place.pepper().exists() {
-        copy::copy(&place.pepper(), &new.pepper(), &mut Brake::off()).map_err(failed)?;
+    let rows = penstock_storage::repair_with(
+        &place.store_path(),
+        &new.store_path(),
+        place.store_options(),
+        &mut read,
+    )
+    .map_err(|error| store_error_message(&error))?;
+    let mut brake = Throttle::with_progress(progress);
+    let months = file_copy::file_names(&place.ledger_path()).map_err(failed)?;
+    let bytes = file_copy::total_size(months.iter().map(|name| place.ledger_path().join(name)));
+    progress.begin("Ledger", ProgressUnit::Bytes, Some(bytes));
+    if place.pepper_path().exists() {
+        file_copy::copy(&place.pepper_path(), &new.pepper_path(), &mut Throttle::unlimited())
+            .map_err(failed)?;
     }
     for name in months {
-        copy::copy(&place.ledger().join(&name), &new.ledger().join(&name), &mut brake).map_err(failed)?;
+        file_copy::copy(&place.ledger_path().join(&name), &new.ledger_path().join(&name), &mut brake)
+            .map_err(failed)?;
     }
-    let store = new.open()?;
+    let store = new.open_store()?;
     let mut contents = Vec::new();
-    each_file(&FileStore::new(store.clone()), |record| contents.push(record.id.clone()))
-        .map_err(|error: StoreError| told(&error))?;
-    let bytes = copy::sizes(contents.iter().map(|id| place.files.join(id)));
-    progress.begin("File contents", Unit::Bytes, Some(bytes));
+    for_each_file(&FileStore::new(store.clone()), |record| contents.push(record.id.clone()))
+        .map_err(|error: StoreError| store_error_message(&error))?;
+    let bytes = file_copy::total_size(contents.iter().map(|id| place.files.join(id)));
+    progress.begin("File contents", ProgressUnit::Bytes, Some(bytes));
     for id in contents {
         // Damaged contents are copied too: they are never served, but may be all that remains.
-        copy::copy(&place.files.join(&id), &new.files.join(&id), &mut brake).ok();
+        file_copy::copy(&place.files.join(&id), &new.files.join(&id), &mut brake).ok();
     }
-    copy::sync(&new.ledger()).and_then(|()| copy::sync(&new.files)).map_err(failed)?;
+    file_copy::sync_dir(&new.ledger_path()).and_then(|()| file_copy::sync_dir(&new.files)).map_err(failed)?;
     progress.finish();
-    let (rebuilt, ledger) = ledger(&store, &new.ledger());
+    let (rebuilt, ledger) = repair_ledger(&store, &new.ledger_path());
     drop(store);
     let verdict = verify(&new, progress)?;
-    Ok(Salvaged { rows, rebuilt, ledger, verdict })
+    Ok(RepairReport { rows, rebuilt, ledger_error: ledger, verification: verdict })
 }
 
 /// Keeps the store's ledger if it is intact, else rebuilds it from the replica files.
-fn ledger(store: &Arc<dyn Store>, copies: &Path) -> (Option<u64>, Option<String>) {
+fn repair_ledger(store: &Arc<dyn Store>, copies: &Path) -> (Option<u64>, Option<String>) {
     let whole = LedgerStore::open(store.clone(), Some(copies))
         .is_ok_and(|book| report::verify(&book).is_ok_and(|proof| proof.good()));
     if whole {
         return (None, None);
     }
-    match rebuild::rebuild(store, copies) {
+    match rebuild::rebuild_ledger(store, copies) {
         Ok(entries) => (Some(entries), None),
         Err(failed) => (None, Some(failed.0)),
     }

@@ -2,9 +2,9 @@
 //! on the disk, so that a named archive is complete; then the oldest are deleted. Contents that the previous archive
 //! has too are hard-linked. All calls block.
 
-use super::throttle::{Bounds, Brake};
-use super::{Place, Saved, copy, export, manifest};
-use crate::time::format::rfc3339;
+use super::throttle::{Throttle, ThrottleLimits};
+use super::{BackupReport, DataPaths, export, file_copy, manifest};
+use crate::time::format::format_rfc3339;
 use penstock_storage::Store;
 use std::fs;
 use std::io::{ErrorKind, Result};
@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 /// Temporary folder of the archive that is being written.
-const ASIDE: &str = "aside";
+const TEMPORARY_FOLDER: &str = "aside";
 /// Byte rate: a fraction of any disk's throughput and of one processor.
-const RATE: u64 = 32 << 20;
+const BYTES_PER_SECOND: u64 = 32 << 20;
 
 /// Parameters of one scheduled archive.
-pub struct Job<'a> {
+pub struct ExportJob<'a> {
     /// Paths of the data to export.
-    pub place: Place,
+    pub place: DataPaths,
     /// Open store of that data.
     pub store: Arc<dyn Store>,
     /// Folder of all archives.
@@ -35,47 +35,52 @@ pub struct Job<'a> {
     pub stop: &'a (dyn Fn() -> bool + Sync),
 }
 
-impl Job<'_> {
+impl ExportJob<'_> {
     /// Writes an archive and deletes the oldest.
     ///
     /// # Errors
     /// Returns a sentence for the operator if the export fails; the incomplete archive is deleted.
-    pub fn run(&self) -> std::result::Result<Saved, String> {
+    pub fn run(&self) -> std::result::Result<BackupReport, String> {
         let failed = |error: std::io::Error| {
             format!("The folder of the archives {} cannot be used: {error}.", self.folder.display())
         };
-        copy::folder(&self.folder).map_err(failed)?;
-        let aside = self.folder.join(ASIDE);
-        clear(&aside).map_err(failed)?;
-        let last = archives(&self.folder).map_err(failed)?.pop().map(|name| self.folder.join(name));
-        let folder = Brake::nearest(&self.folder);
-        let brake = Brake::new(Bounds { rate: RATE, free: self.free, folder, stop: self.stop });
-        let saved = export::save(&self.place, &self.store, &aside, last.as_deref(), brake);
+        file_copy::create_private_dir(&self.folder).map_err(failed)?;
+        let aside = self.folder.join(TEMPORARY_FOLDER);
+        remove_dir(&aside).map_err(failed)?;
+        let last = list_archives(&self.folder).map_err(failed)?.pop().map(|name| self.folder.join(name));
+        let folder = Throttle::existing_ancestor(&self.folder);
+        let brake = Throttle::new(ThrottleLimits {
+            rate: BYTES_PER_SECOND,
+            free: self.free,
+            folder,
+            stop: self.stop,
+        });
+        let saved = export::export_live(&self.place, &self.store, &aside, last.as_deref(), brake);
         let placed = saved.and_then(|saved| {
-            let name = self.folder.join(name(self.now));
-            fs::rename(&aside, name).and_then(|()| copy::sync(&self.folder)).map_err(failed)?;
+            let name = self.folder.join(archive_name(self.now));
+            fs::rename(&aside, name).and_then(|()| file_copy::sync_dir(&self.folder)).map_err(failed)?;
             Ok(saved)
         });
         if placed.is_err() {
-            clear(&aside).ok();
+            remove_dir(&aside).ok();
         }
         let saved = placed?;
-        let all = archives(&self.folder).map_err(failed)?;
+        let all = list_archives(&self.folder).map_err(failed)?;
         for old in all.iter().take(all.len().saturating_sub(self.keep.max(1))) {
             // Without its manifest it is no longer an archive, even if the deletion is interrupted.
-            fs::remove_file(self.folder.join(old).join(manifest::NAME)).ok();
-            clear(&self.folder.join(old)).map_err(failed)?;
+            fs::remove_file(self.folder.join(old).join(manifest::MANIFEST)).ok();
+            remove_dir(&self.folder.join(old)).map_err(failed)?;
         }
         Ok(saved)
     }
 }
 
 /// Name of an archive, such as `2026-11-22T183000Z`: sorted by name means sorted by time.
-fn name(now: u64) -> String {
-    rfc3339(now).replace(':', "")
+fn archive_name(now: u64) -> String {
+    format_rfc3339(now).replace(':', "")
 }
 
-fn is_name(name: &str) -> bool {
+fn is_archive_name(name: &str) -> bool {
     let shape = "0000-00-00T000000Z";
     let fits = |(byte, shape): (u8, u8)| if shape == b'0' { byte.is_ascii_digit() } else { byte == shape };
     name.len() == shape.len() && name.bytes().zip(shape.bytes()).all(fits)
@@ -85,27 +90,27 @@ fn is_name(name: &str) -> bool {
 ///
 /// # Errors
 /// Returns the I/O error of the folder.
-pub fn archives(folder: &Path) -> Result<Vec<String>> {
-    let mut names = copy::folders(folder)?;
-    names.retain(|name| is_name(name));
+pub fn list_archives(folder: &Path) -> Result<Vec<String>> {
+    let mut names = file_copy::folder_names(folder)?;
+    names.retain(|name| is_archive_name(name));
     Ok(names)
 }
 
 /// Time at which the last archive was finished, in Unix seconds; `None` if there is none.
 #[must_use]
 pub fn last(folder: &Path) -> Option<u64> {
-    let name = archives(folder).ok()?.pop()?;
-    written(&folder.join(name).join(manifest::NAME))
+    let name = list_archives(folder).ok()?.pop()?;
+    modified_at(&folder.join(name).join(manifest::MANIFEST))
 }
 
 /// Time at which a file was last modified, in Unix seconds.
 #[must_use]
-pub fn written(file: &Path) -> Option<u64> {
+pub fn modified_at(file: &Path) -> Option<u64> {
     let at = fs::metadata(file).and_then(|file| file.modified()).ok()?;
     at.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
 }
 
-fn clear(folder: &Path) -> Result<()> {
+fn remove_dir(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -113,10 +118,10 @@ fn clear(folder: &Path) -> Result<()> {
 }
 
 /// Deletes the contents of a deleted file from every archive, and from the one that is being written.
-pub fn purge(folder: &Path, id: &str) {
-    for name in copy::folders(folder).into_iter().flatten() {
-        if is_name(&name) || name == ASIDE {
-            fs::remove_file(folder.join(name).join(copy::FILES).join(id)).ok();
+pub fn remove_contents(folder: &Path, id: &str) {
+    for name in file_copy::folder_names(folder).into_iter().flatten() {
+        if is_archive_name(&name) || name == TEMPORARY_FOLDER {
+            fs::remove_file(folder.join(name).join(file_copy::FILES_FOLDER).join(id)).ok();
         }
     }
 }
@@ -127,10 +132,12 @@ mod tests {
 
     #[test]
     fn names_rise_with_time_and_nothing_else_is_taken_for_one() {
-        assert_eq!(name(1_700_000_000), "2023-11-14T221320Z");
-        assert!(is_name(&name(0)) && name(1_700_000_000) < name(1_700_000_001));
+        assert_eq!(archive_name(1_700_000_000), "2023-11-14T221320Z");
+        assert!(
+            is_archive_name(&archive_name(0)) && archive_name(1_700_000_000) < archive_name(1_700_000_001)
+        );
         for other in ["aside", "2023-11-14", "2023-11-14T221320z", "../../etc/passwd000", ""] {
-            assert!(!is_name(other), "{other}");
+            assert!(!is_archive_name(other), "{other}");
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Schedule of backups: a backup is due one interval after the last one, or after the storage folder was created,
 //! however often the gateway restarts. A failed backup is logged and retried later; requests never wait for it.
 
-use crate::backup::Place;
-use crate::backup::rotation::{last, written};
+use crate::backup::DataPaths;
+use crate::backup::rotation::{last, modified_at};
 use crate::config::settings::Settings;
-use crate::storage::stores::ADMIN_TOKEN;
+use crate::storage::stores::ADMIN_TOKEN_FILE;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,7 +15,7 @@ const AGAIN: Duration = Duration::from_secs(600);
 /// Times of the backups, in Unix seconds.
 pub struct Exports {
     /// Saved folders, and the folder of the backups, both as of startup, because deleted files are removed from it too.
-    pub(crate) place: Place,
+    pub(crate) place: DataPaths,
     folder: PathBuf,
     /// End of the last backup; before the first the creation of the storage folder.
     since: AtomicU64,
@@ -29,9 +29,10 @@ impl Exports {
     /// Reads the times of existing backups.
     pub fn open(settings: &Settings, now: u64) -> Self {
         let last = last(&settings.exports.path).map(|at| at.min(now));
-        let made = || written(&settings.storage.path.join(ADMIN_TOKEN)).map_or(now, |at| at.min(now));
+        let made =
+            || modified_at(&settings.storage.path.join(ADMIN_TOKEN_FILE)).map_or(now, |at| at.min(now));
         let since = AtomicU64::new(last.unwrap_or_else(made));
-        let place = Place { storage: settings.storage.clone(), files: settings.files.path.clone() };
+        let place = DataPaths { storage: settings.storage.clone(), files: settings.files.path.clone() };
         let folder = settings.exports.path.clone();
         Self { place, folder, since, last: AtomicU64::new(last.unwrap_or(0)), failed: AtomicU64::new(0) }
     }

@@ -8,21 +8,21 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// Bytes between two checks of the limits.
-const STRIDE: u64 = 1 << 20;
+const CHECK_BYTES: u64 = 1 << 20;
 /// Longest single pause. Writes to the store are blocked while its last rows are copied, so pauses are short.
-const LONGEST: Duration = Duration::from_millis(20);
+const MAX_PAUSE: Duration = Duration::from_millis(20);
 
 /// Throttle of an archive that is being written, with its progress display.
-pub struct Brake<'a> {
-    bounds: Option<Bounds<'a>>,
+pub struct Throttle<'a> {
+    limits: Option<ThrottleLimits<'a>>,
     progress: Option<&'a Progress>,
-    begun: Instant,
-    spent: u64,
-    looked: u64,
+    started: Instant,
+    bytes: u64,
+    checked_at: u64,
 }
 
 /// Limits of a throttle.
-pub struct Bounds<'a> {
+pub struct ThrottleLimits<'a> {
     /// Bytes per second that may be read or written.
     pub rate: u64,
     /// Bytes that stay free on the disk of `folder`.
@@ -33,20 +33,20 @@ pub struct Bounds<'a> {
     pub stop: &'a (dyn Fn() -> bool + Sync),
 }
 
-impl<'a> Brake<'a> {
+impl<'a> Throttle<'a> {
     /// Returns a throttle without limits.
-    pub fn off() -> Self {
-        Self { bounds: None, progress: None, begun: Instant::now(), spent: 0, looked: 0 }
+    pub fn unlimited() -> Self {
+        Self { limits: None, progress: None, started: Instant::now(), bytes: 0, checked_at: 0 }
     }
 
     /// Returns a throttle without limits that reports each byte to `progress`.
-    pub fn reporting(progress: &'a Progress) -> Self {
-        Self { progress: Some(progress), ..Self::off() }
+    pub fn with_progress(progress: &'a Progress) -> Self {
+        Self { progress: Some(progress), ..Self::unlimited() }
     }
 
     /// Returns a throttle with these limits.
-    pub fn new(bounds: Bounds<'a>) -> Self {
-        Self { bounds: Some(bounds), ..Self::off() }
+    pub fn new(bounds: ThrottleLimits<'a>) -> Self {
+        Self { limits: Some(bounds), ..Self::unlimited() }
     }
 
     /// Counts bytes that were read or written, and sleeps if the rate was exceeded.
@@ -54,47 +54,48 @@ impl<'a> Brake<'a> {
     /// # Errors
     /// Returns `Interrupted` if the work must stop, and `StorageFull` if too little disk space would remain.
     pub fn spend(&mut self, bytes: u64) -> Result<()> {
-        self.spent += bytes;
+        self.bytes += bytes;
         if let Some(progress) = self.progress {
             progress.advance(bytes);
         }
-        let Some(bounds) = self.bounds.as_ref().filter(|_| self.spent >= self.looked + STRIDE) else {
+        let Some(bounds) = self.limits.as_ref().filter(|_| self.bytes >= self.checked_at + CHECK_BYTES)
+        else {
             return Ok(());
         };
-        self.looked = self.spent;
+        self.checked_at = self.bytes;
         if (bounds.stop)() {
             return Err(Error::new(ErrorKind::Interrupted, "the gateway stops"));
         }
-        if !crate::storage::files::quota::fits(&bounds.folder, 0, bounds.free) {
+        if !crate::storage::files::quota::has_free_space(&bounds.folder, 0, bounds.free) {
             return Err(Error::new(
                 ErrorKind::StorageFull,
                 "the disk would have less than files.keep_free left",
             ));
         }
-        let due = Duration::from_secs_f64(self.spent as f64 / bounds.rate.max(1) as f64);
-        let ahead = due.saturating_sub(self.begun.elapsed());
+        let due = Duration::from_secs_f64(self.bytes as f64 / bounds.rate.max(1) as f64);
+        let ahead = due.saturating_sub(self.started.elapsed());
         if !ahead.is_zero() {
-            sleep(ahead.min(LONGEST));
+            sleep(ahead.min(MAX_PAUSE));
         }
         Ok(())
     }
 
     /// Returns the closest existing ancestor of a folder, for the free-space check.
-    pub fn nearest(folder: &Path) -> PathBuf {
+    pub fn existing_ancestor(folder: &Path) -> PathBuf {
         folder.ancestors().find(|folder| folder.exists()).unwrap_or(folder).to_owned()
     }
 }
 
 /// Writer that counts its bytes at a throttle.
-pub struct Braked<'a, 'b, W> {
+pub struct ThrottledWriter<'a, 'b, W> {
     pub inner: W,
-    pub brake: &'a mut Brake<'b>,
+    pub throttle: &'a mut Throttle<'b>,
 }
 
-impl<W: Write> Write for Braked<'_, '_, W> {
+impl<W: Write> Write for ThrottledWriter<'_, '_, W> {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         let written = self.inner.write(bytes)?;
-        self.brake.spend(written as u64)?;
+        self.throttle.spend(written as u64)?;
         Ok(written)
     }
 
@@ -111,18 +112,18 @@ mod tests {
     #[test]
     fn a_brake_holds_back_and_ends() {
         let (go, folder) = (|| false, std::env::temp_dir());
-        let bounds = |free, stop| Bounds { rate: 100 << 20, free, folder: folder.clone(), stop };
-        let mut brake = Brake::new(bounds(0, &go));
+        let bounds = |free, stop| ThrottleLimits { rate: 100 << 20, free, folder: folder.clone(), stop };
+        let mut brake = Throttle::new(bounds(0, &go));
         let begun = Instant::now();
         for _ in 0..10 {
-            brake.spend(STRIDE).unwrap();
+            brake.spend(CHECK_BYTES).unwrap();
         }
         assert!(begun.elapsed() >= Duration::from_millis(90), "{:?}", begun.elapsed());
         let halt = || true;
-        let stopped = Brake::new(bounds(0, &halt)).spend(STRIDE);
+        let stopped = Throttle::new(bounds(0, &halt)).spend(CHECK_BYTES);
         assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Interrupted);
-        let full = Brake::new(bounds(u64::MAX, &go)).spend(STRIDE);
+        let full = Throttle::new(bounds(u64::MAX, &go)).spend(CHECK_BYTES);
         assert_eq!(full.unwrap_err().kind(), ErrorKind::StorageFull);
-        Brake::off().spend(u64::MAX).unwrap();
+        Throttle::unlimited().spend(u64::MAX).unwrap();
     }
 }

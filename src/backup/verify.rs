@@ -1,12 +1,12 @@
 //! Verification of all persistent data: each row's checksum, the hash chains of the audit log and the ledger, each
 //! balance, each byte of each file, and each batch against its lines and results.
 
-use super::progress::{Progress, Unit};
-use super::{Place, batches, told};
+use super::progress::{Progress, ProgressUnit};
+use super::{DataPaths, batches, store_error_message};
 use crate::billing::report;
-use crate::storage::files::{Contents, PREFIX};
+use crate::storage::files::{FILE_ID_PREFIX, FileContents};
 use crate::storage::object_id;
-use crate::time::format::rfc3339;
+use crate::time::format::format_rfc3339;
 use penstock_contract::hex;
 use penstock_storage::audit::AuditLog;
 use penstock_storage::batches::{BatchRecord, BatchStore};
@@ -19,15 +19,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Maximum number of findings that are listed.
-const MOST: usize = 100;
+const MAX_FINDINGS: usize = 100;
 /// Bytes of a file per read.
-const STRIDE: usize = 256 << 10;
+const READ_SIZE: usize = 256 << 10;
 /// Records per page.
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 
 /// Result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct VerifyReport {
     /// Number of intact rows of the store.
     pub rows: u64,
     /// Number of valid ledger entries.
@@ -41,27 +41,27 @@ pub struct Verdict {
     /// One sentence for each of the first hundred problems.
     pub wrong: Vec<String>,
     /// Number of problems beyond those.
-    pub more: u64,
+    pub unlisted: u64,
 }
 
-impl Verdict {
+impl VerifyReport {
     /// Returns true if there is no problem.
     #[must_use]
     pub const fn good(&self) -> bool {
         self.wrong.is_empty()
     }
 
-    pub(super) fn find(&mut self, wrong: impl Into<String>) {
-        if self.wrong.len() < MOST {
+    pub(super) fn add_finding(&mut self, wrong: impl Into<String>) {
+        if self.wrong.len() < MAX_FINDINGS {
             self.wrong.push(wrong.into());
         } else {
-            self.more += 1;
+            self.unlisted += 1;
         }
     }
 
     /// JSON form of the result.
     #[must_use]
-    pub fn told(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         json!({
             "good": self.good(),
             "rows": self.rows,
@@ -70,7 +70,7 @@ impl Verdict {
             "bytes": self.bytes,
             "batches": self.batches,
             "wrong": self.wrong,
-            "more": self.more,
+            "more": self.unlisted,
         })
     }
 }
@@ -79,32 +79,32 @@ impl Verdict {
 ///
 /// # Errors
 /// Returns a sentence if the store cannot be opened or read to its end.
-pub fn verify(place: &Place, progress: &Progress) -> Result<Verdict, String> {
-    let store = place.open()?;
-    let mut verdict = Verdict::default();
-    let said = |error: StoreError| told(&error);
-    progress.begin("Rows", Unit::Rows, None);
+pub fn verify(place: &DataPaths, progress: &Progress) -> Result<VerifyReport, String> {
+    let store = place.open_store()?;
+    let mut verdict = VerifyReport::default();
+    let said = |error: StoreError| store_error_message(&error);
+    progress.begin("Rows", ProgressUnit::Rows, None);
     let rows = store.verify_with(&mut |rows| progress.advance(rows)).map_err(said)?;
     verdict.rows = rows.rows;
-    rows.findings.iter().for_each(|finding| verdict.find(format!("rows: {finding}")));
+    rows.findings.iter().for_each(|finding| verdict.add_finding(format!("rows: {finding}")));
     if rows.damaged > 0 {
         // The checks below would only report the same rows again.
         return Ok(verdict);
     }
     if let Some(number) = AuditLog::new(store.clone()).verify().map_err(said)? {
-        verdict.find(format!("audit log: entry {number} does not follow from the one before it"));
+        verdict.add_finding(format!("audit log: entry {number} does not follow from the one before it"));
     }
-    ledger(place, &store, &mut verdict, progress)?;
+    verify_ledger(place, &store, &mut verdict, progress)?;
     let files = FileStore::new(store.clone());
     let mut bytes = 0;
-    each_file(&files, |record| bytes += record.bytes).map_err(said)?;
-    progress.begin("File contents", Unit::Bytes, Some(bytes));
-    each_file(&files, |record| verdict.file(&place.files, record, progress)).map_err(said)?;
-    progress.begin("Batches", Unit::Batches, None);
+    for_each_file(&files, |record| bytes += record.bytes).map_err(said)?;
+    progress.begin("File contents", ProgressUnit::Bytes, Some(bytes));
+    for_each_file(&files, |record| verdict.verify_file(&place.files, record, progress)).map_err(said)?;
+    progress.begin("Batches", ProgressUnit::Batches, None);
     let batch_store = BatchStore::new(store);
-    let known = batches::Known { files: &files, batches: &batch_store, folder: &place.files };
+    let known = batches::BatchReferences { files: &files, batches: &batch_store, folder: &place.files };
     let check = |batch: &BatchRecord| {
-        batches::check(&known, batch, &mut verdict)?;
+        batches::verify_batch(&known, batch, &mut verdict)?;
         progress.advance(1);
         Ok(())
     };
@@ -113,32 +113,32 @@ pub fn verify(place: &Place, progress: &Progress) -> Result<Verdict, String> {
     Ok(verdict)
 }
 
-fn ledger(
-    place: &Place,
+fn verify_ledger(
+    place: &DataPaths,
     store: &Arc<dyn Store>,
-    verdict: &mut Verdict,
+    verdict: &mut VerifyReport,
     progress: &Progress,
 ) -> Result<(), String> {
-    progress.begin("Ledger", Unit::Entries, None);
+    progress.begin("Ledger", ProgressUnit::Entries, None);
     // A writable open would repair what is to be reported.
-    let book = LedgerStore::open_for_compare(store.clone(), &place.ledger());
+    let book = LedgerStore::open_for_compare(store.clone(), &place.ledger_path());
     let proof =
         report::verify_with(&book, &mut |entries| progress.advance(entries)).map_err(|failed| failed.0)?;
     verdict.entries = proof.entries;
-    if let Some((entry, why)) = &proof.misfit {
-        verdict.find(format!("ledger: entry {entry} does not fit: {why}"));
+    if let Some((entry, why)) = &proof.invalid_entry {
+        verdict.add_finding(format!("ledger: entry {entry} does not fit: {why}"));
     }
     for finding in proof.balances.iter().chain(&proof.copy) {
-        verdict.find(format!("ledger: {finding}"));
+        verdict.add_finding(format!("ledger: {finding}"));
     }
     Ok(())
 }
 
 /// Calls `each` for every file record.
-pub(super) fn each_file(files: &FileStore, mut each: impl FnMut(&FileRecord)) -> Result<(), StoreError> {
+pub(super) fn for_each_file(files: &FileStore, mut each: impl FnMut(&FileRecord)) -> Result<(), StoreError> {
     let mut after: Option<String> = None;
     loop {
-        let page = files.all(after.as_deref(), PAGE)?;
+        let page = files.all(after.as_deref(), PAGE_SIZE)?;
         page.files.iter().for_each(&mut each);
         after = page.files.last().map(|file| file.id.clone());
         if !page.more || after.is_none() {
@@ -147,16 +147,16 @@ pub(super) fn each_file(files: &FileStore, mut each: impl FnMut(&FileRecord)) ->
     }
 }
 
-impl Verdict {
-    fn file(&mut self, folder: &Path, record: &FileRecord, progress: &Progress) {
-        match whole(folder, record, progress) {
+impl VerifyReport {
+    fn verify_file(&mut self, folder: &Path, record: &FileRecord, progress: &Progress) {
+        match verify_contents(folder, record, progress) {
             Ok(()) => {
                 self.files += 1;
                 self.bytes += record.bytes;
             }
             Err(why) => {
-                let made = rfc3339(record.created_at);
-                self.find(format!("file {} of key {}, made at {made}: {why}", record.id, record.key));
+                let made = format_rfc3339(record.created_at);
+                self.add_finding(format!("file {} of key {}, made at {made}: {why}", record.id, record.key));
             }
         }
     }
@@ -166,8 +166,8 @@ impl Verdict {
 ///
 /// # Errors
 /// Returns the problem as the end of a sentence.
-fn whole(folder: &Path, record: &FileRecord, progress: &Progress) -> Result<(), String> {
-    if !object_id::is(PREFIX, &record.id) {
+fn verify_contents(folder: &Path, record: &FileRecord, progress: &Progress) -> Result<(), String> {
+    if !object_id::is_valid(FILE_ID_PREFIX, &record.id) {
         return Err("its id is invalid".to_owned());
     }
     let said = |error: std::io::Error| match error.kind() {
@@ -175,10 +175,10 @@ fn whole(folder: &Path, record: &FileRecord, progress: &Progress) -> Result<(), 
         std::io::ErrorKind::NotFound => "its contents are missing".to_owned(),
         _ => format!("its contents cannot be read: {error}"),
     };
-    let contents = Contents::open(&folder.join(&record.id), record).map_err(said)?;
+    let contents = FileContents::open(&folder.join(&record.id), record).map_err(said)?;
     let (mut at, mut digest) = (0, Sha256::new());
     while at < contents.len() {
-        let piece = contents.read(at, STRIDE).map_err(said)?;
+        let piece = contents.read(at, READ_SIZE).map_err(said)?;
         if piece.is_empty() {
             return Err("its contents are truncated".to_owned());
         }

@@ -2,14 +2,14 @@
 //! all of them; their files belong to the key that created the batch.
 
 use super::context::BatchContext;
-use super::errors::{enough, no_file, none, refused, unkept};
-use super::{Batches, DELETING, PATIENCE, PREFIX, Tell, api_object};
-use crate::auth::key_cache::Grant;
-use crate::storage::files::off_thread;
+use super::errors::{batch_not_found, input_not_found, insert_refusal, not_writable, too_many_batches};
+use super::{BATCH_ID_PREFIX, BatchCommand, BatchManager, DELETION_GUARD, END_TIMEOUT, api_object};
+use crate::auth::key_cache::Principal;
+use crate::storage::files::run_blocking;
 use crate::storage::object_id;
 use crate::telemetry::log;
 use penstock_batch::create_request::CreateBatchRequest;
-use penstock_contract::{Code, Refusal};
+use penstock_contract::{ApiError, ErrorCode};
 use penstock_storage::batches::{BatchPage, BatchRecord, BatchState};
 use penstock_storage::files::FileStore;
 use penstock_storage::{StoreError, StoreHealth, StoreTable, Transaction};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-impl Batches {
+impl BatchManager {
     /// Creates a batch from an uploaded file.
     ///
     /// # Errors
@@ -25,14 +25,14 @@ impl Batches {
     /// store is not writable.
     pub async fn create(
         house: &Arc<BatchContext>,
-        grant: &Grant,
+        grant: &Principal,
         asked: CreateBatchRequest,
-    ) -> Result<Arc<BatchRecord>, Refusal> {
+    ) -> Result<Arc<BatchRecord>, ApiError> {
         let batches = &house.batches;
-        batches.may_create(house)?;
-        let now = house.clock.date();
+        batches.check_writable(house)?;
+        let now = house.clock.calendar_now();
         let record = BatchRecord {
-            id: object_id::new(PREFIX, now),
+            id: object_id::new(BATCH_ID_PREFIX, now),
             key: grant.public_id.to_string(),
             account: grant.account.id.to_string(),
             endpoint: asked.endpoint.to_owned(),
@@ -47,17 +47,17 @@ impl Batches {
         // Registered before the insert, so that a concurrent deletion of the input finds the batch,
         // or the batch finds it.
         let most = house.live().settings.batches.open;
-        let (told, seen) = batches.enter(&record, most).ok_or_else(|| enough(most))?;
+        let (told, seen) = batches.register(&record, most).ok_or_else(|| too_many_batches(most))?;
         if batches.is_deleting(&record.input) {
-            batches.gone(&record.id);
-            return Err(no_file());
+            batches.unregister(&record.id);
+            return Err(input_not_found());
         }
         let (store, kept) = (batches.store.clone(), record.clone());
         let input =
             Transaction::new().require_present(StoreTable::Files, FileStore::record_key(&record.input));
         let inserted = tokio::task::spawn_blocking(move || store.insert(&kept, input)).await;
-        if let Some(refusal) = refused(inserted.unwrap_or(Err(StoreError::Stuck))) {
-            batches.gone(&record.id);
+        if let Some(refusal) = insert_refusal(inserted.unwrap_or(Err(StoreError::Stuck))) {
+            batches.unregister(&record.id);
             return Err(refusal);
         }
         log::event(
@@ -65,79 +65,84 @@ impl Batches {
             "batch_created",
             &[("batch", &record.id), ("key", &record.key), ("endpoint", &record.endpoint)],
         );
-        batches.run(house, record.clone(), told, seen);
+        batches.spawn_batch(house, record.clone(), told, seen);
         Ok(Arc::new(record))
     }
 
-    fn may_create(&self, house: &BatchContext) -> Result<(), Refusal> {
+    fn check_writable(&self, house: &BatchContext) -> Result<(), ApiError> {
         // A process that hands over creates the batch for the next one.
         let shut = house.lifecycle.is_draining() && !house.lifecycle.is_handed_over();
-        match self.engine.health() {
-            StoreHealth::Full => Err(Refusal::new(Code::StorageFull)),
-            StoreHealth::Ready if !shut && !house.ledger.failing() => Ok(()),
-            _ => Err(unkept()),
+        match self.backend.health() {
+            StoreHealth::Full => Err(ApiError::new(ErrorCode::StorageFull)),
+            StoreHealth::Ready if !shut && !house.ledger.is_failing() => Ok(()),
+            _ => Err(not_writable()),
         }
     }
 
     fn is_deleting(&self, file: &str) -> bool {
-        self.deleting.lock().get(file).is_some_and(|since| since.elapsed() < DELETING)
+        self.deleting.lock().get(file).is_some_and(|since| since.elapsed() < DELETION_GUARD)
     }
 
     /// Returns a batch of this account.
     ///
     /// # Errors
     /// Returns 404 if the account has no batch of this ID, even if another account has.
-    pub async fn get(&self, account: &str, id: &str) -> Result<Arc<BatchRecord>, Refusal> {
-        let seen = self.running.lock().get(id).map(|running| running.seen.borrow().clone());
+    pub async fn get(&self, account: &str, id: &str) -> Result<Arc<BatchRecord>, ApiError> {
+        let seen = self.running.lock().get(id).map(|running| running.published.borrow().clone());
         let record = match seen {
             Some(record) => Some(record),
-            None if !object_id::is(PREFIX, id) => None,
+            None if !object_id::is_valid(BATCH_ID_PREFIX, id) => None,
             None => {
                 let (store, id) = (self.store.clone(), id.to_owned());
-                off_thread(move || Ok(store.get(&id)?)).await?.map(Arc::new)
+                run_blocking(move || Ok(store.get(&id)?)).await?.map(Arc::new)
             }
         };
-        record.filter(|record| record.account == account).ok_or_else(none)
+        record.filter(|record| record.account == account).ok_or_else(batch_not_found)
     }
 
     /// Lists batches of an account, newest first, after the batch `after`.
     ///
     /// # Errors
     /// Returns a refusal if `after` is not a batch of this account.
-    pub async fn list(&self, account: &str, after: Option<&str>, limit: usize) -> Result<BatchPage, Refusal> {
+    pub async fn list(
+        &self,
+        account: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<BatchPage, ApiError> {
         let after = match after {
             None => None,
             Some(id) => Some(self.get(account, id).await.map_err(|why| match why.code {
-                Code::NotFound => {
-                    Refusal::invalid("after", "after: expected the id of a batch of this account")
+                ErrorCode::NotFound => {
+                    ApiError::invalid("after", "after: expected the id of a batch of this account")
                 }
                 _ => why,
             })?),
         };
         let (store, account) = (self.store.clone(), account.to_owned());
-        Ok(off_thread(move || Ok(store.list(&account, after.as_deref(), limit)?)).await?)
+        Ok(run_blocking(move || Ok(store.list(&account, after.as_deref(), limit)?)).await?)
     }
 
     /// Cancels a batch. When it returns, no line of the batch is in flight.
     ///
     /// # Errors
     /// Returns 404 if the account has no batch of this ID, 409 if it has ended otherwise.
-    pub async fn cancel(&self, account: &str, id: &str) -> Result<Arc<BatchRecord>, Refusal> {
+    pub async fn cancel(&self, account: &str, id: &str) -> Result<Arc<BatchRecord>, ApiError> {
         let mut record = self.get(account, id).await?;
         if !record.state.is_final() {
             let (asker, ended) = oneshot::channel();
             match self.running.lock().get(id) {
                 Some(running) => {
-                    running.tell.send(Tell::Cancel(asker)).ok();
+                    running.commands.send(BatchCommand::Cancel(asker)).ok();
                 }
                 // The batch does not run.
                 None => drop(asker),
             }
-            record = match timeout(PATIENCE, ended).await {
+            record = match timeout(END_TIMEOUT, ended).await {
                 Ok(Ok(record)) => record,
                 // The batch ended at this moment, does not run yet, or the gateway stops.
                 Ok(Err(_)) => self.get(account, id).await?,
-                Err(_) => return Err(unkept()),
+                Err(_) => return Err(not_writable()),
             };
         }
         match record.state {
@@ -145,9 +150,9 @@ impl Batches {
             BatchState::Completed | BatchState::Failed => {
                 let state = api_object::state(record.state).name();
                 let message = format!("This batch has ended and cannot be cancelled: it is {state}.");
-                Err(Refusal::because(Code::Conflict, message).with("status", state))
+                Err(ApiError::with_message(ErrorCode::Conflict, message).with_detail("status", state))
             }
-            _ => Err(unkept()),
+            _ => Err(not_writable()),
         }
     }
 }

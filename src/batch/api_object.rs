@@ -5,7 +5,7 @@ use penstock_storage::batches::{BatchCounts, BatchRecord, BatchState, BatchUsage
 use serde_json::{Map, Value, json};
 
 /// Returns the lifecycle that a record stores.
-pub fn life(record: &BatchRecord) -> BatchLifecycle {
+pub fn lifecycle_of(record: &BatchRecord) -> BatchLifecycle {
     let counts = &record.counts;
     BatchLifecycle {
         state: state(record.state),
@@ -26,7 +26,7 @@ pub fn life(record: &BatchRecord) -> BatchLifecycle {
 }
 
 /// Writes a lifecycle to its record.
-pub fn keep(record: &mut BatchRecord, life: &BatchLifecycle) {
+pub fn store_lifecycle(record: &mut BatchRecord, life: &BatchLifecycle) {
     record.state = match life.state {
         LifecycleState::Validating => BatchState::Validating,
         LifecycleState::InProgress => BatchState::InProgress,
@@ -60,7 +60,7 @@ pub const fn state(state: BatchState) -> LifecycleState {
 }
 
 /// Returns the API object.
-pub fn object(record: &BatchRecord) -> Value {
+pub fn batch_object(record: &BatchRecord) -> Value {
     let expired = record.errors.iter().any(|error| error.code == "batch_expired");
     let metadata: Map<String, Value> =
         record.metadata.iter().map(|(name, text)| (name.clone(), Value::from(text.as_str()))).collect();
@@ -72,7 +72,7 @@ pub fn object(record: &BatchRecord) -> Value {
         "object": "batch",
         "endpoint": record.endpoint,
         "model": record.model,
-        "errors": errors(record),
+        "errors": errors_json(record),
         "input_file_id": record.input,
         "completion_window": record.window,
         "status": state(record.state).name(),
@@ -99,12 +99,12 @@ pub fn object(record: &BatchRecord) -> Value {
             "succeeded": counts.completed,
             "errored": counts.failed,
         },
-        "usage": usage(&record.usage),
+        "usage": usage_json(&record.usage),
         "metadata": metadata,
     })
 }
 
-fn errors(record: &BatchRecord) -> Value {
+fn errors_json(record: &BatchRecord) -> Value {
     if record.errors.is_empty() {
         return Value::Null;
     }
@@ -118,7 +118,7 @@ fn errors(record: &BatchRecord) -> Value {
     json!({"object": "list", "data": data})
 }
 
-fn usage(usage: &BatchUsage) -> Value {
+fn usage_json(usage: &BatchUsage) -> Value {
     json!({
         "input_tokens": usage.input,
         "input_tokens_details": {"cached_tokens": usage.cached},

@@ -1,23 +1,28 @@
 //! Start time of a batch by the carbon forecast of the grid zones where the model's providers are.
 
-use crate::time::clock::Clock;
+use crate::time::clock::SteadyClock;
 use crate::upstream::config_snapshot::Live;
 use penstock_batch::carbon_forecast::{GridZone, StartPlan, plan_start};
 use penstock_storage::batches::BatchRecord;
 use std::time::Duration;
 
 /// Assumed duration of a line of a model without latency data, in seconds.
-const LINE: f64 = 5.0;
+const DEFAULT_LINE_SECONDS: f64 = 5.0;
 /// Shortest assumed duration of a batch, in seconds.
-const LEAST: u64 = 600;
+const MIN_BATCH_SECONDS: u64 = 600;
 
 /// Best start time of the batch; `None` if that is now or no forecast is known.
-pub fn planned(live: &Live, record: &BatchRecord, lines: u32, clock: Clock) -> Option<StartPlan> {
+pub fn plan_batch_start(
+    live: &Live,
+    record: &BatchRecord,
+    lines: u32,
+    clock: SteadyClock,
+) -> Option<StartPlan> {
     let grid = &live.settings.grid;
     if grid.places.is_empty() {
         return None;
     }
-    let (name, _) = penstock_routing::split(record.model.as_deref()?);
+    let (name, _) = penstock_routing::split_flavor(record.model.as_deref()?);
     let model = live.model(&live.catalog.resolve(name)?.id)?;
     let mut places: Vec<&GridZone> = Vec::new();
     for offer in model.offers.iter().filter_map(|index| live.offers.get(*index)) {
@@ -25,11 +30,18 @@ pub fn planned(live: &Live, record: &BatchRecord, lines: u32, clock: Clock) -> O
         let own = grid.places.get(&*provider.id);
         places.extend(own.or_else(|| grid.places.get(&*provider.place.code)));
     }
-    let latency = model.hour.lock().rates(clock.now()).latency.unwrap_or(LINE).clamp(0.05, 600.0);
+    let latency = model
+        .hour
+        .lock()
+        .rates(clock.steady_now())
+        .latency
+        .unwrap_or(DEFAULT_LINE_SECONDS)
+        .clamp(0.05, 600.0);
     let at_once = live.settings.batches.concurrency.max(1) as f64;
-    let takes = Duration::from_secs_f64(f64::from(lines) * latency / at_once).as_secs().max(LEAST);
+    let takes =
+        Duration::from_secs_f64(f64::from(lines) * latency / at_once).as_secs().max(MIN_BATCH_SECONDS);
     // Half of the remaining time is reserved for errors and retries.
     let latest = record.expires.saturating_sub(takes.saturating_mul(2));
-    let now = clock.unix();
+    let now = clock.unix_seconds();
     plan_start(&places, now, latest, takes, grid.saving).filter(|plan| plan.start > now)
 }

@@ -2,13 +2,13 @@
 //! finished lines, the batch record and the size of the output. So all of these change together or not at all.
 
 use super::api_object;
-use super::runner::{Event, Work};
-use super::scheduler::Turn;
-use crate::billing::{Ending, MOST_ENDS, TooMuch};
-use crate::storage::files::{Files, Output, Owner};
+use super::runner::{BatchEvent, BatchRunner};
+use super::scheduler::RunPermit;
+use crate::billing::{CommitTooLarge, HoldEnd, MAX_OUTCOMES};
+use crate::storage::files::{FileManager, FileOwner, OutputFile};
 use crate::telemetry::log;
 use penstock_batch::state::EndReason;
-use penstock_contract::Usage;
+use penstock_contract::TokenUsage;
 use penstock_storage::batches::{self, BatchError};
 use penstock_storage::files::{FileRecord, FileStatus, FileStore};
 use penstock_storage::ledger::RowWrite;
@@ -19,94 +19,94 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Pause after the first disk error; it doubles up to `LONGEST_REST`.
-const REST: Duration = Duration::from_millis(500);
-const LONGEST_REST: Duration = Duration::from_secs(15);
+const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(500);
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(15);
 
 /// Finished line with its result.
-pub(super) struct Finished {
+pub(super) struct LineOutcome {
     pub(super) index: u32,
-    pub(super) good: bool,
-    pub(super) end: Option<Ending>,
-    pub(super) usage: Option<Usage>,
-    pub(super) text: Vec<u8>,
+    pub(super) succeeded: bool,
+    pub(super) end: Option<HoldEnd>,
+    pub(super) usage: Option<TokenUsage>,
+    pub(super) result: Vec<u8>,
     /// Run permit, held until the commit: a crash repeats at most as many lines as may be in flight.
-    pub(super) turn: Turn,
+    pub(super) permit: RunPermit,
 }
 
 /// Finished lines that are written together.
 #[derive(Default)]
-pub(super) struct Group {
-    pub(super) lines: Vec<Finished>,
+pub(super) struct ResultGroup {
+    pub(super) lines: Vec<LineOutcome>,
     pub(super) bytes: Vec<u8>,
     /// True if no further group follows.
-    seal: bool,
+    is_last: bool,
 }
 
 /// Result of writing a group.
-pub(super) struct Wrote {
-    group: Group,
+pub(super) struct GroupOutcome {
+    group: ResultGroup,
     /// File that was written to, for the next append; `None` once it is sealed.
-    written: io::Result<Written>,
+    written: io::Result<OutputUpdate>,
 }
 
-struct Written {
-    output: Option<Output>,
+struct OutputUpdate {
+    output: Option<OutputFile>,
     /// Record of the file for the next commit; `None` if nothing was ever written.
     results: Option<FileRecord>,
     /// True if the file is new.
-    fresh: bool,
+    is_new: bool,
 }
 
-impl Work {
+impl BatchRunner {
     /// Starts writing the next group, if there is one and no write is in flight.
     pub(super) fn commit(&mut self) {
-        if self.disk.writing || self.life.state.is_final() {
+        if self.disk.writing || self.lifecycle.state.is_final() {
             return;
         }
-        let ends = self.exit.why.is_some() && self.is_idle();
-        if self.unwritten.lines.is_empty() && !ends {
+        let ends = self.shutdown.reason.is_some() && self.is_idle();
+        if self.pending.lines.is_empty() && !ends {
             return;
         }
-        let mut group = self.group(MOST_ENDS);
-        let last = u32::try_from(group.lines.len()).is_ok_and(|lines| lines == self.life.counts.left());
-        group.seal = (last && !group.lines.is_empty()) || (ends && self.unwritten.lines.is_empty());
+        let mut group = self.next_group(MAX_OUTCOMES);
+        let last = u32::try_from(group.lines.len()).is_ok_and(|lines| lines == self.lifecycle.counts.left());
+        group.is_last = (last && !group.lines.is_empty()) || (ends && self.pending.lines.is_empty());
         self.disk.writing = true;
-        let (files, tell) = (self.house.files.clone(), self.tell.clone());
-        let job = Job {
+        let (files, tell) = (self.app.files.clone(), self.events.clone());
+        let job = ResultWriteJob {
             output: self.files.output.take(),
-            results: self.files.results.clone(),
-            known: self.record.output.clone(),
-            damaged: self.exit.why == Some(EndReason::OutputDamaged),
+            results: self.files.output_record.clone(),
+            output_id: self.record.output.clone(),
+            damaged: self.shutdown.reason == Some(EndReason::OutputDamaged),
             key: self.record.key.clone(),
             account: self.record.account.clone(),
             name: format!("{}_output.jsonl", self.record.id),
             url: self.record.endpoint.clone(),
-            now: self.house.clock.date(),
+            now: self.app.clock.calendar_now(),
         };
         tokio::task::spawn_blocking(move || {
             let written = job.write(&files, &group);
             drop(files);
-            tell.send(Event::Wrote(Box::new(Wrote { group, written })))
+            tell.send(BatchEvent::GroupWritten(Box::new(GroupOutcome { group, written })))
         });
     }
 
     /// Commits a group that is on the disk, or schedules it for another try if the write failed.
-    pub(super) fn wrote(&mut self, wrote: Wrote) {
-        let Wrote { group, written } = wrote;
-        let Written { output, results, fresh } = match written {
+    pub(super) fn on_written(&mut self, wrote: GroupOutcome) {
+        let GroupOutcome { group, written } = wrote;
+        let OutputUpdate { output, results, is_new: fresh } = match written {
             Ok(written) => written,
-            Err(error) => return self.unwritten(group, &error),
+            Err(error) => return self.requeue_group(group, &error),
         };
         self.disk.failures = 0;
-        self.disk.rest_until = None;
+        self.disk.retry_at = None;
         self.files.output = output;
-        let now = self.house.clock.unix();
-        let (seal, mut ends) = (group.seal, Vec::with_capacity(group.lines.len()));
-        self.short.freed(group.lines.len());
+        let now = self.app.clock.unix_seconds();
+        let (seal, mut ends) = (group.is_last, Vec::with_capacity(group.lines.len()));
+        self.funds.on_ended(group.lines.len());
         for line in group.lines {
             // A line is counted once, even if it is reported twice.
-            if self.done.mark_finished(line.index) && self.life.finish_line(line.good, now) {
-                self.house.metrics.batches.line(if line.good { "completed" } else { "failed" });
+            if self.completed.mark_finished(line.index) && self.lifecycle.finish_line(line.succeeded, now) {
+                self.app.metrics.batches.line(if line.succeeded { "completed" } else { "failed" });
             }
             if let Some(usage) = line.usage {
                 let sum = &mut self.record.usage;
@@ -116,26 +116,26 @@ impl Work {
                 sum.reasoning = sum.reasoning.saturating_add(usage.reasoning);
             }
             ends.extend(line.end);
-            self.kept_soon.push(line.turn);
+            self.committing.push(line.permit);
         }
-        if seal && let Some(why) = self.exit.why {
-            self.ended(why, now);
+        if seal && let Some(why) = self.shutdown.reason {
+            self.mark_ended(why, now);
         }
         let mut rows = Vec::with_capacity(6);
         if let Some(mut results) = results {
-            results.lines = self.life.counts.finished();
+            results.lines = self.lifecycle.counts.finished();
             let before = self.record.output_bytes;
-            self.house.files.grown(&self.record.key, results.bytes.saturating_sub(before));
+            self.app.files.add_bytes(&self.record.key, results.bytes.saturating_sub(before));
             self.record.output = Some(results.id.clone());
             self.record.output_bytes = results.bytes;
-            rows.extend(file_rows(&results, fresh));
-            self.files.results = Some(results);
+            rows.extend(output_rows(&results, fresh));
+            self.files.output_record = Some(results);
         }
-        self.enter(ends, rows);
+        self.commit_rows(ends, rows);
     }
 
-    fn ended(&mut self, why: EndReason, now: u64) {
-        if !self.life.end(why, now) {
+    fn mark_ended(&mut self, why: EndReason, now: u64) {
+        if !self.lifecycle.end(why, now) {
             return;
         }
         if let Some(code) = why.code() {
@@ -145,75 +145,75 @@ impl Work {
     }
 
     /// Commits the batch record alone.
-    pub(super) fn keep_row(&mut self) {
+    pub(super) fn commit_record(&mut self) {
         self.disk.writing = true;
-        self.enter(Vec::new(), Vec::new());
+        self.commit_rows(Vec::new(), Vec::new());
     }
 
     /// Ends the reservation of a line that has no result.
-    pub(super) fn void(&mut self, end: Option<Ending>) {
-        self.short.freed(1);
+    pub(super) fn void_line(&mut self, end: Option<HoldEnd>) {
+        self.funds.on_ended(1);
         if let Some(end) = end {
-            self.house.ledger.enter(vec![end], Vec::new()).ok();
+            self.app.ledger.record_outcomes(vec![end], Vec::new()).ok();
         }
     }
 
-    fn enter(&mut self, ends: Vec<Ending>, mut rows: Vec<RowWrite>) {
-        api_object::keep(&mut self.record, &self.life);
+    fn commit_rows(&mut self, ends: Vec<HoldEnd>, mut rows: Vec<RowWrite>) {
+        api_object::store_lifecycle(&mut self.record, &self.lifecycle);
         let others = rows.len();
-        match batches::record_rows(&self.record, Some(self.done.bytes())) {
+        match batches::record_rows(&self.record, Some(self.completed.bytes())) {
             Ok(own) => rows.extend(own),
-            Err(error) => return self.impossible(&error.to_string()),
+            Err(error) => return self.commit_failed(&error.to_string()),
         }
-        match self.house.ledger.enter(ends, rows) {
-            Ok(ticket) => self.entered(ticket),
-            Err(TooMuch(ends, mut rows)) => {
+        match self.app.ledger.record_outcomes(ends, rows) {
+            Ok(ticket) => self.await_commit(ticket),
+            Err(CommitTooLarge(ends, mut rows)) => {
                 rows.truncate(others);
-                self.enter_less(ends, rows);
+                self.commit_reduced(ends, rows);
             }
         }
     }
 
-    fn entered(&self, ticket: u64) {
-        let (house, tell) = (self.house.clone(), self.tell.clone());
+    fn await_commit(&self, ticket: u64) {
+        let (house, tell) = (self.app.clone(), self.events.clone());
         tokio::spawn(async move {
             let kept = house.ledger.kept(ticket).await;
             drop(house);
-            tell.send(Event::Kept(kept)).ok();
+            tell.send(BatchEvent::Committed(kept)).ok();
         });
     }
 
     /// Commits after a record that exceeds the size of a commit, which should not happen. All charges are written,
     /// and the batch ends without its metadata.
-    fn enter_less(&mut self, ends: Vec<Ending>, mut rows: Vec<RowWrite>) {
+    fn commit_reduced(&mut self, ends: Vec<HoldEnd>, mut rows: Vec<RowWrite>) {
         log::event(log::error(), "batch_too_large", &[("batch", &self.record.id)]);
         self.record.model = None;
         self.record.metadata.clear();
         rows.retain(RowWrite::is_within_limits);
-        rows.extend(batches::record_rows(&self.record, Some(self.done.bytes())).unwrap_or_default());
-        match self.house.ledger.enter(ends, rows) {
-            Ok(ticket) => self.entered(ticket),
-            Err(_) => return self.impossible("more than one commit can hold"),
+        rows.extend(batches::record_rows(&self.record, Some(self.completed.bytes())).unwrap_or_default());
+        match self.app.ledger.record_outcomes(ends, rows) {
+            Ok(ticket) => self.await_commit(ticket),
+            Err(_) => return self.commit_failed("more than one commit can hold"),
         }
-        self.end(EndReason::Invalid);
+        self.end_with(EndReason::Invalid);
     }
 
     /// Reports a failed commit. The next start continues from the last successful one.
-    fn impossible(&self, why: &str) {
+    fn commit_failed(&self, why: &str) {
         log::event(log::error(), "batch_not_kept", &[("batch", &self.record.id), ("why", why)]);
-        self.tell.send(Event::Kept(false)).ok();
+        self.events.send(BatchEvent::Committed(false)).ok();
     }
 
     /// Queues a group again after a disk error; no new line starts until it is written.
-    fn unwritten(&mut self, group: Group, error: &io::Error) {
+    fn requeue_group(&mut self, group: ResultGroup, error: &io::Error) {
         self.disk.writing = false;
         let lost = matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound);
         if lost && self.record.output.is_some() {
             // Results that cannot be delivered are not charged: dropping its end voids a line.
-            self.unwritten.lines.clear();
-            self.unwritten.bytes = 0;
-            self.end(EndReason::OutputDamaged);
-            self.exit.why = Some(EndReason::OutputDamaged);
+            self.pending.lines.clear();
+            self.pending.bytes = 0;
+            self.end_with(EndReason::OutputDamaged);
+            self.shutdown.reason = Some(EndReason::OutputDamaged);
             return;
         }
         if self.disk.failures == 0 {
@@ -221,26 +221,26 @@ impl Work {
             log::event(log::error(), "batch_not_written", &[("batch", &self.record.id), ("why", &why)]);
         }
         for line in group.lines.into_iter().rev() {
-            self.unwritten.bytes += line.text.len();
-            self.unwritten.lines.push_front(line);
+            self.pending.bytes += line.result.len();
+            self.pending.lines.push_front(line);
         }
-        self.rest();
+        self.back_off();
     }
 
     /// Pauses disk access after an error.
-    pub(super) fn rest(&mut self) {
-        let pause = REST.saturating_mul(1 << self.disk.failures.min(8)).min(LONGEST_REST);
+    pub(super) fn back_off(&mut self) {
+        let pause = FIRST_RETRY_PAUSE.saturating_mul(1 << self.disk.failures.min(8)).min(MAX_RETRY_PAUSE);
         self.disk.failures = self.disk.failures.saturating_add(1);
-        self.disk.rest_until = Some(Instant::now() + pause);
+        self.disk.retry_at = Some(Instant::now() + pause);
     }
 }
 
 /// Write of a group to the disk.
-struct Job {
-    output: Option<Output>,
+struct ResultWriteJob {
+    output: Option<OutputFile>,
     results: Option<FileRecord>,
     /// ID of the output file, if it exists but was not opened since the start.
-    known: Option<String>,
+    output_id: Option<String>,
     /// True if the file must not be changed.
     damaged: bool,
     key: String,
@@ -250,21 +250,21 @@ struct Job {
     now: Duration,
 }
 
-impl Job {
+impl ResultWriteJob {
     /// Writes and syncs the group. Blocks.
-    fn write(self, files: &Arc<Files>, group: &Group) -> io::Result<Written> {
-        let nothing = || Ok(Written { output: None, results: None, fresh: false });
+    fn write(self, files: &Arc<FileManager>, group: &ResultGroup) -> io::Result<OutputUpdate> {
+        let nothing = || Ok(OutputUpdate { output: None, results: None, is_new: false });
         if self.damaged {
-            let known = self.known.and_then(|id| files.store().get(&id).ok().flatten());
+            let known = self.output_id.and_then(|id| files.store().get(&id).ok().flatten());
             let results = known.map(|record| FileRecord {
                 status: FileStatus::Error,
                 finished_at: Some(self.now.as_secs()),
                 status_details: Some(EndReason::OutputDamaged.sentence().to_owned()),
                 ..record
             });
-            return Ok(Written { output: None, results, fresh: false });
+            return Ok(OutputUpdate { output: None, results, is_new: false });
         }
-        let known = match (self.results, self.known) {
+        let known = match (self.results, self.output_id) {
             (None, Some(id)) => {
                 files.store().get(&id).map_err(|error| io::Error::other(error.to_string()))?
             }
@@ -274,43 +274,43 @@ impl Job {
             Some(record) => (record, false),
             None if group.bytes.is_empty() => return nothing(),
             None => {
-                let owner = Owner { key: &self.key, account: &self.account };
+                let owner = FileOwner { key: &self.key, account: &self.account };
                 (files.new_output(owner, self.name, &self.url, self.now)?, true)
             }
         };
-        let written = grow(files, self.output, &record, group, self.now);
+        let written = append_group(files, self.output, &record, group, self.now);
         if fresh && written.is_err() {
             // The next try creates another file.
             std::fs::remove_file(files.path(&record.id)).ok();
         }
         let (output, results) = written?;
-        Ok(Written { output, results: Some(results), fresh })
+        Ok(OutputUpdate { output, results: Some(results), is_new: fresh })
     }
 }
 
 /// Appends a group. After an error the next try opens the file again and truncates a partial write.
-fn grow(
-    files: &Files,
-    open: Option<Output>,
+fn append_group(
+    files: &FileManager,
+    open: Option<OutputFile>,
     record: &FileRecord,
-    group: &Group,
+    group: &ResultGroup,
     now: Duration,
-) -> io::Result<(Option<Output>, FileRecord)> {
+) -> io::Result<(Option<OutputFile>, FileRecord)> {
     let mut output = match open {
         Some(output) if output.len() == record.bytes => output,
         _ => files.open_output(record)?,
     };
     output.append(&group.bytes)?;
-    if group.seal {
+    if group.is_last {
         return Ok((None, output.seal(record, now)?));
     }
     output.sync()?;
-    let results = output.counted(record);
+    let results = output.updated_record(record);
     Ok((Some(output), results))
 }
 
 /// Rows of the output file; for a new file also its index rows.
-fn file_rows(results: &FileRecord, fresh: bool) -> Vec<RowWrite> {
+fn output_rows(results: &FileRecord, fresh: bool) -> Vec<RowWrite> {
     if !fresh {
         let row = FileStore::record_row(results);
         return row

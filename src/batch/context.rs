@@ -1,20 +1,20 @@
 //! Handles of the process that batches work with, and the executor of their lines.
 
-use super::Batches;
-use crate::auth::key_cache::Keyring;
-use crate::auth::principal::Grant;
-use crate::billing::{Ending, Ledger};
-use crate::limits::admission_control::Overload;
+use super::BatchManager;
+use crate::auth::key_cache::KeyCache;
+use crate::auth::principal::Principal;
+use crate::billing::{HoldEnd, Ledger};
+use crate::limits::admission_control::AdmissionControl;
 use crate::net::lifecycle::Lifecycle;
-use crate::storage::files::Files;
-use crate::telemetry::metrics::Metrics;
+use crate::storage::files::FileManager;
+use crate::telemetry::metrics::MetricsRegistry;
 use crate::telemetry::request_id::RequestId;
-use crate::time::clock::Clock;
+use crate::time::clock::SteadyClock;
 use crate::upstream::config_snapshot::Live;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_contract::Usage;
+use penstock_contract::TokenUsage;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 /// Request of one line.
 pub struct LineAsk {
     /// API key of the batch, in its present state.
-    pub grant: Arc<Grant>,
+    pub grant: Arc<Principal>,
     /// Path of the endpoint, one of [`penstock_batch::jsonl::BATCH_PATHS`].
     pub path: &'static str,
     /// Request body.
@@ -40,9 +40,9 @@ pub struct LineDone {
     /// Response body with both objects, or the error envelope of the dialect.
     pub body: Vec<Bytes>,
     /// End of its reserve, for [`Ledger::enter`]; `None` if no credits were reserved.
-    pub end: Option<Ending>,
+    pub end: Option<HoldEnd>,
     /// Usage of the request.
-    pub usage: Option<Usage>,
+    pub usage: Option<TokenUsage>,
     /// Pause before the line may be retried; `None` if its result is final.
     pub retry: Option<Duration>,
     /// True if the line gave its permit to a request, or got none: its retry does not count as an attempt.
@@ -65,19 +65,19 @@ pub struct BatchContext {
     /// Configuration snapshot in use.
     pub live: Arc<ArcSwap<Live>>,
     /// Clock of the process.
-    pub clock: Clock,
+    pub clock: SteadyClock,
     /// Ledger of credits.
     pub ledger: Arc<Ledger>,
     /// Keys and accounts.
-    pub keyring: Arc<Keyring>,
+    pub keyring: Arc<KeyCache>,
     /// Admission control of the process.
-    pub overload: Arc<Overload>,
+    pub overload: Arc<AdmissionControl>,
     /// Metrics registry.
-    pub metrics: Arc<Metrics>,
+    pub metrics: Arc<MetricsRegistry>,
     /// Uploaded files.
-    pub files: Arc<Files>,
+    pub files: Arc<FileManager>,
     /// The batches.
-    pub batches: Arc<Batches>,
+    pub batches: Arc<BatchManager>,
     /// State of the process: in service, draining, handed over.
     pub lifecycle: Arc<Lifecycle>,
     /// Executor of lines, set when the proxy starts.

@@ -1,17 +1,17 @@
 //! Batch side of file deletion: reports files that are in use, and ends batches before their input is deleted.
 
-use super::errors::unkept;
-use super::{Batches, DELETING, PATIENCE, Tell};
-use crate::storage::files::Runs;
+use super::errors::not_writable;
+use super::{BatchCommand, BatchManager, DELETION_GUARD, END_TIMEOUT};
+use crate::storage::files::FileUsers;
 use async_trait::async_trait;
-use penstock_contract::Refusal;
+use penstock_contract::ApiError;
 use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 #[async_trait]
-impl Runs for Batches {
-    fn needs(&self, id: &str) -> bool {
+impl FileUsers for BatchManager {
+    fn is_in_use(&self, id: &str) -> bool {
         // At the start and during a handover the running batches are not all known.
         if !self.resumed.load(Ordering::Acquire) || *self.stop.borrow() {
             return true;
@@ -19,25 +19,25 @@ impl Runs for Batches {
         let running = self.running.lock();
         running
             .values()
-            .any(|running| *running.input == *id || running.seen.borrow().output.as_deref() == Some(id))
+            .any(|running| *running.input == *id || running.published.borrow().output.as_deref() == Some(id))
     }
 
-    async fn deleted(&self, id: &str) -> Result<(), Refusal> {
+    async fn end_users(&self, id: &str) -> Result<(), ApiError> {
         {
             let mut deleting = self.deleting.lock();
-            deleting.retain(|_, since| since.elapsed() < DELETING);
+            deleting.retain(|_, since| since.elapsed() < DELETION_GUARD);
             deleting.insert(id.into(), Instant::now());
         }
         let mut ends = Vec::new();
         for running in self.running.lock().values().filter(|running| *running.input == *id) {
             let (asker, ended) = oneshot::channel();
-            running.tell.send(Tell::InputDeleted(asker)).ok();
+            running.commands.send(BatchCommand::InputDeleted(asker)).ok();
             ends.push(ended);
         }
         for ended in ends {
-            if timeout(PATIENCE, ended).await.is_err() {
+            if timeout(END_TIMEOUT, ended).await.is_err() {
                 self.deleting.lock().remove(id);
-                return Err(unkept());
+                return Err(not_writable());
             }
         }
         Ok(())
@@ -49,7 +49,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::config::settings;
-    use crate::storage::files::{Files, Owner, When};
+    use crate::storage::files::{ExpiryCheck, FileManager, FileOwner};
     use penstock_storage::files::{FileRecord, FileStatus, FileStore};
     use penstock_storage::open_in_memory;
     use std::sync::Arc;
@@ -66,16 +66,16 @@ mod tests {
             keep_free: 0,
             retention: None,
         };
-        let files = Files::open(&settings, FileStore::new(store.clone()), false).unwrap();
-        let batches = Arc::new(Batches::new(store.clone()));
-        files.run_by(batches.clone());
-        let owner = Owner { key: "k", account: "a" };
+        let files = FileManager::open(&settings, FileStore::new(store.clone()), false).unwrap();
+        let batches = Arc::new(BatchManager::new(store.clone()));
+        files.set_users(batches.clone());
+        let owner = FileOwner { key: "k", account: "a" };
         let old = || {
             let name = "in.jsonl".to_owned();
             let file = files.new_output(owner, name, "/v1/rerank", Duration::from_secs(1)).unwrap();
             files.store().add(&FileRecord { status: FileStatus::Processed, ..file }).unwrap();
         };
-        let swept = || files.sweep(When { now: 1_000, retention: Some(10) }).unwrap();
+        let swept = || files.delete_expired(ExpiryCheck { now: 1_000, retention: Some(10) }).unwrap();
         old();
         assert_eq!(swept(), 0, "an open batch may need it");
         batches.resumed.store(true, Ordering::Release);

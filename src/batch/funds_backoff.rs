@@ -7,35 +7,35 @@
 //! per round while there is balance. If other batches or requests hold the balance, one line is tried now and then.
 
 /// Number of allowed starts at which the limit is lifted.
-const PLENTY: usize = 256;
+const UNLIMITED_AT: usize = 256;
 
 /// Number of lines that may start; `None` means no limit, until a line is refused.
 #[derive(Debug, Default)]
-pub(super) struct Short(Option<usize>);
+pub(super) struct FundsBackoff(Option<usize>);
 
-impl Short {
+impl FundsBackoff {
     /// Returns true if a line may start.
-    pub(super) fn may_begin(&self) -> bool {
+    pub(super) fn may_start(&self) -> bool {
         self.0 != Some(0)
     }
 
     /// Counts a line that starts.
-    pub(super) fn begun(&mut self) {
+    pub(super) fn on_start(&mut self) {
         self.0 = self.0.map(|left| left.saturating_sub(1));
     }
 
     /// Records a line that was refused for lack of balance.
-    pub(super) fn came_back(&mut self) {
+    pub(super) fn on_refused(&mut self) {
         self.0 = Some(self.0.unwrap_or(0));
     }
 
     /// Counts lines that ended and released their reservations.
-    pub(super) fn freed(&mut self, lines: usize) {
-        self.0 = self.0.map(|left| left + 2 * lines).filter(|left| *left < PLENTY);
+    pub(super) fn on_ended(&mut self, lines: usize) {
+        self.0 = self.0.map(|left| left + 2 * lines).filter(|left| *left < UNLIMITED_AT);
     }
 
     /// Allows one line to start on a timer, since other reservations may have ended.
-    pub(super) fn look(&mut self) {
+    pub(super) fn on_tick(&mut self) {
         self.0 = self.0.map(|left| left.max(1));
     }
 }
@@ -45,34 +45,34 @@ mod tests {
     use super::*;
 
     /// Starts as many of `lines` as allowed; returns their number.
-    fn begin(short: &mut Short, lines: usize) -> usize {
-        let begun = (0..lines).take_while(|_| short.may_begin().then(|| short.begun()).is_some());
+    fn begin(short: &mut FundsBackoff, lines: usize) -> usize {
+        let begun = (0..lines).take_while(|_| short.may_start().then(|| short.on_start()).is_some());
         begun.count()
     }
 
     #[test]
     fn a_file_whose_money_is_held_is_not_burned() {
-        let mut short = Short::default();
+        let mut short = FundsBackoff::default();
         assert_eq!(begin(&mut short, 300), 300, "as long as none came back");
-        short.came_back();
+        short.on_refused();
         assert_eq!(begin(&mut short, 300), 0);
-        short.look();
-        short.look();
+        short.on_tick();
+        short.on_tick();
         assert_eq!(begin(&mut short, 300), 1, "one by one, however long it waits");
-        short.freed(3);
+        short.on_ended(3);
         assert_eq!(begin(&mut short, 300), 6);
-        short.came_back();
+        short.on_refused();
         assert_eq!(begin(&mut short, 300), 0);
     }
 
     #[test]
     fn money_that_is_there_again_is_used() {
-        let mut short = Short::default();
-        short.came_back();
-        short.look();
+        let mut short = FundsBackoff::default();
+        short.on_refused();
+        short.on_tick();
         let (mut most, mut rounds) = (begin(&mut short, 1_000), 0);
         while most < 1_000 {
-            short.freed(most);
+            short.on_ended(most);
             most = begin(&mut short, 1_000);
             rounds += 1;
         }

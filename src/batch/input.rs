@@ -1,7 +1,7 @@
 //! Input lines of a batch that have no result yet, read in small groups. The body of a large line is not kept in
 //! memory: its file offset is stored, and it is read again when it is sent. All calls block.
 
-use crate::storage::files::{FileLine, LineReader, Next};
+use crate::storage::files::{FileLine, LineReader, NextLine};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use penstock_batch::completion_bitmap::CompletionBitmap;
@@ -10,33 +10,33 @@ use std::io::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
 /// Maximum number of lines per read.
-const MOST: usize = 256;
+const MAX_LINES: usize = 256;
 
 /// Size in bytes above which a line is large.
-pub const LARGE: usize = 1 << 20;
+pub const LARGE_LINE: usize = 1 << 20;
 
 /// Longest model name in bytes; no catalogue has a longer one.
-const MOST_MODEL: usize = 256;
+const MAX_MODEL_NAME: usize = 256;
 
 /// Input line without a result.
-pub struct Asked {
+pub struct PendingLine {
     /// Index of the line, from 0.
     pub index: u32,
     /// The client's ID of the line.
     pub custom_id: Box<str>,
     /// Request body.
-    pub body: Body,
+    pub body: LineBody,
     /// Number of attempts so far.
-    pub times: u32,
+    pub attempts: u32,
 }
 
 /// Body of a line.
 #[derive(Clone)]
-pub enum Body {
+pub enum LineBody {
     /// Body in memory.
-    Held(Bytes),
+    InMemory(Bytes),
     /// Body in the input file.
-    Stored {
+    InFile {
         /// Offset of the first byte.
         offset: u64,
         /// Length in bytes.
@@ -44,36 +44,36 @@ pub enum Body {
     },
 }
 
-impl Body {
+impl LineBody {
     /// Length of the body in bytes.
     pub const fn len(&self) -> usize {
         match self {
-            Self::Held(body) => body.len(),
-            Self::Stored { length, .. } => *length,
+            Self::InMemory(body) => body.len(),
+            Self::InFile { length, .. } => *length,
         }
     }
 }
 
 /// Lock for reading a large line: one batch reads one at a time.
-pub type LargeGate = Arc<Mutex<()>>;
+pub type LargeLineLock = Arc<Mutex<()>>;
 
 /// Input file that is being read.
-pub struct Input {
+pub struct BatchInput {
     reader: LineReader,
-    gate: LargeGate,
-    next: u32,
+    large_lock: LargeLineLock,
+    next_index: u32,
     /// Model named by the first line.
     pub model: Option<String>,
     /// Read error after lines that are returned first.
-    failed: Option<Error>,
+    deferred_error: Option<Error>,
     /// True if the end of the file was reached.
-    pub over: bool,
+    pub at_end: bool,
 }
 
-impl Input {
+impl BatchInput {
     /// Returns the input from its beginning.
-    pub const fn new(reader: LineReader, gate: LargeGate) -> Self {
-        Self { reader, gate, next: 0, model: None, failed: None, over: false }
+    pub const fn new(reader: LineReader, large_lock: LargeLineLock) -> Self {
+        Self { reader, large_lock, next_index: 0, model: None, deferred_error: None, at_end: false }
     }
 
     /// Returns the next unfinished lines, about `most` bytes of them; empty at the end. A read error is returned
@@ -81,24 +81,24 @@ impl Input {
     ///
     /// # Errors
     /// Returns `InvalidData` if a line is damaged, and any I/O error.
-    pub fn read(&mut self, done: &CompletionBitmap, most: usize) -> Result<Vec<Asked>> {
-        if let Some(error) = self.failed.take() {
+    pub fn read(&mut self, done: &CompletionBitmap, most: usize) -> Result<Vec<PendingLine>> {
+        if let Some(error) = self.deferred_error.take() {
             return Err(error);
         }
         let (mut lines, mut bytes) = (Vec::new(), 0);
-        while lines.len() < MOST && bytes < most {
-            match self.line(done) {
+        while lines.len() < MAX_LINES && bytes < most {
+            match self.next_pending(done) {
                 Ok(Some((line, length))) => {
                     bytes += length;
                     lines.push(line);
                 }
                 Ok(None) => {
-                    self.over = true;
+                    self.at_end = true;
                     break;
                 }
                 Err(error) if lines.is_empty() => return Err(error),
                 Err(error) => {
-                    self.failed = Some(error);
+                    self.deferred_error = Some(error);
                     break;
                 }
             }
@@ -107,17 +107,17 @@ impl Input {
     }
 
     /// Returns the next unfinished line and its length in the file.
-    fn line(&mut self, done: &CompletionBitmap) -> Result<Option<(Asked, usize)>> {
+    fn next_pending(&mut self, done: &CompletionBitmap) -> Result<Option<(PendingLine, usize)>> {
         loop {
-            let found = match self.reader.next_within(LARGE)? {
-                Next::Line(line) => self.asked(&line, done)?,
-                Next::Long => {
-                    let gate = self.gate.clone();
+            let found = match self.reader.next_within(LARGE_LINE)? {
+                NextLine::Line(line) => self.parse_line(&line, done)?,
+                NextLine::TooLong => {
+                    let gate = self.large_lock.clone();
                     let _alone = gate.lock();
                     let Some(line) = self.reader.next_line()? else { return Ok(None) };
-                    self.asked(&line, done)?
+                    self.parse_line(&line, done)?
                 }
-                Next::End => return Ok(None),
+                NextLine::End => return Ok(None),
             };
             if found.is_some() {
                 return Ok(found);
@@ -126,37 +126,41 @@ impl Input {
     }
 
     /// Parses a line; `None` if it is finished.
-    fn asked(&mut self, line: &FileLine, done: &CompletionBitmap) -> Result<Option<(Asked, usize)>> {
-        let index = self.next;
-        self.next += 1;
+    fn parse_line(
+        &mut self,
+        line: &FileLine,
+        done: &CompletionBitmap,
+    ) -> Result<Option<(PendingLine, usize)>> {
+        let index = self.next_index;
+        self.next_index += 1;
         if done.has_result(index) {
             return Ok(None);
         }
         let damaged = || Error::from(ErrorKind::InvalidData);
         let read = jsonl::line(&line.bytes, penstock_batch::jsonl::BATCH_PATHS).map_err(|_| damaged())?;
         if index == 0 {
-            self.model = model(read.body);
+            self.model = model_of_body(read.body);
         }
         let (custom_id, length) = (read.custom_id.into(), line.bytes.len());
-        let body = if length > LARGE {
+        let body = if length > LARGE_LINE {
             let before = read.body.as_ptr().addr().checked_sub(line.bytes.as_ptr().addr());
             let offset = line.offset + before.ok_or_else(damaged)? as u64;
-            Body::Stored { offset, length: read.body.len() }
+            LineBody::InFile { offset, length: read.body.len() }
         } else {
             // A copy, because a slice would retain the complete read buffer.
-            Body::Held(Bytes::copy_from_slice(read.body))
+            LineBody::InMemory(Bytes::copy_from_slice(read.body))
         };
-        Ok(Some((Asked { index, custom_id, body, times: 0 }, length)))
+        Ok(Some((PendingLine { index, custom_id, body, attempts: 0 }, length)))
     }
 }
 
 /// Model named by a body; `None` if it is too long, since the name is stored with the batch.
-fn model(body: &[u8]) -> Option<String> {
+fn model_of_body(body: &[u8]) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Named {
         model: Option<String>,
     }
-    serde_json::from_slice::<Named>(body).ok()?.model.filter(|model| model.len() <= MOST_MODEL)
+    serde_json::from_slice::<Named>(body).ok()?.model.filter(|model| model.len() <= MAX_MODEL_NAME)
 }
 
 #[cfg(test)]
@@ -164,7 +168,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::config::settings;
-    use crate::storage::files::{Files, Owner, quota::Bounds};
+    use crate::storage::files::{FileManager, FileOwner, quota::QuotaLimits};
     use penstock_batch::upload_form::Uploaded;
     use penstock_storage::{files::FileStore, open_in_memory};
     use std::fs;
@@ -181,9 +185,9 @@ mod tests {
             keep_free: 0,
             retention: None,
         };
-        let files = Files::open(&settings, FileStore::new(open_in_memory()), false).unwrap();
-        let bounds = Bounds { all: 1 << 30, key: 1 << 30, free: 0, line: 1 << 20 };
-        let mut incoming = files.incoming("k", bounds).unwrap();
+        let files = FileManager::open(&settings, FileStore::new(open_in_memory()), false).unwrap();
+        let bounds = QuotaLimits { all: 1 << 30, key: 1 << 30, free: 0, line: 1 << 20 };
+        let mut incoming = files.start_upload("k", bounds).unwrap();
         for number in 0..400 {
             let line = format!(
                 r#"{{"custom_id":"{number}","method":"POST","url":"/v1/rerank","body":{{"query":"{number:04000}"}}}}"#
@@ -191,9 +195,9 @@ mod tests {
             incoming.push(format!("{line}\n").as_bytes()).unwrap();
         }
         let said = Uploaded { filename: "in.jsonl".to_owned(), expires_after: None };
-        let owner = Owner { key: "k", account: "a" };
-        let record = files.keep(incoming, owner, said, Duration::from_secs(1)).unwrap();
-        let mut input = Input::new(files.read_lines(&record).unwrap(), LargeGate::default());
+        let owner = FileOwner { key: "k", account: "a" };
+        let record = files.store_upload(incoming, owner, said, Duration::from_secs(1)).unwrap();
+        let mut input = BatchInput::new(files.read_lines(&record).unwrap(), LargeLineLock::default());
         let path = files.path(&record.id);
         let (whole, done) = (fs::read(&path).unwrap(), CompletionBitmap::with_lines(400));
         // The second read of the file fails for a while.
@@ -202,7 +206,7 @@ mod tests {
         assert!(!all.is_empty() && all.len() < 100, "{}", all.len());
         assert!(input.read(&done, usize::MAX).is_err() && input.read(&done, usize::MAX).is_err());
         fs::write(&path, whole).unwrap();
-        while !input.over {
+        while !input.at_end {
             all.extend(input.read(&done, usize::MAX).unwrap());
         }
         assert!(all.iter().map(|line| line.index).eq(0..400));

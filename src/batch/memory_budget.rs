@@ -7,46 +7,46 @@ use std::collections::HashMap;
 
 /// Limits of one batch, in bytes unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Share {
+pub(super) struct MemoryBudget {
     /// Prefetched lines, per read and in total.
-    pub(super) ahead: usize,
+    pub(super) prefetch: usize,
     /// Lines in flight and lines that wait for a retry.
-    pub(super) held: usize,
+    pub(super) in_flight: usize,
     /// Results that wait for the disk, including those expected of lines in flight.
-    pub(super) finished: usize,
+    pub(super) result_bytes: usize,
     /// Number of these results.
-    pub(super) results: usize,
+    pub(super) max_results: usize,
     /// Results that are being written to the disk.
-    pub(super) group: usize,
+    pub(super) group_bytes: usize,
 }
 
 /// Smallest and largest read.
-const LEAST_READ: usize = 16 << 10;
-const MOST_READ: usize = 1 << 20;
+const MIN_READ: usize = 16 << 10;
+const MAX_READ: usize = 1 << 20;
 /// Size of a result without its text.
-const RESULT: usize = 1 << 10;
-const MOST_RESULTS: usize = 2_048;
+const RESULT_OVERHEAD: usize = 1 << 10;
+const MAX_RESULTS: usize = 2_048;
 
-impl Share {
+impl MemoryBudget {
     /// Computes the share of one batch if `accounts` have batches and its account has `batches`.
-    fn of(memory: usize, accounts: usize, batches: usize) -> Self {
+    fn for_batch(memory: usize, accounts: usize, batches: usize) -> Self {
         let own = memory / accounts.max(1) / batches.max(1);
         Self {
-            ahead: (own / 8).clamp(LEAST_READ, MOST_READ),
-            held: own / 4,
-            finished: own / 4,
-            results: (own / 8 / RESULT).clamp(16, MOST_RESULTS),
+            prefetch: (own / 8).clamp(MIN_READ, MAX_READ),
+            in_flight: own / 4,
+            result_bytes: own / 4,
+            max_results: (own / 8 / RESULT_OVERHEAD).clamp(16, MAX_RESULTS),
             // A group is in memory twice: as lines and as one buffer.
-            group: own / 8,
+            group_bytes: own / 8,
         }
     }
 }
 
 /// Number of batches with a share, by account.
 #[derive(Default)]
-pub(super) struct Sharers(Mutex<HashMap<Box<str>, usize>>);
+pub(super) struct MemoryBudgets(Mutex<HashMap<Box<str>, usize>>);
 
-impl Sharers {
+impl MemoryBudgets {
     /// Adds a batch of this account.
     pub(super) fn add(&self, account: &str) {
         *self.0.lock().entry(account.into()).or_default() += 1;
@@ -64,9 +64,9 @@ impl Sharers {
     }
 
     /// Returns the limits of a batch of this account.
-    pub(super) fn share(&self, memory: usize, account: &str) -> Share {
+    pub(super) fn budget(&self, memory: usize, account: &str) -> MemoryBudget {
         let all = self.0.lock();
-        Share::of(memory, all.len(), all.get(account).copied().unwrap_or_default())
+        MemoryBudget::for_batch(memory, all.len(), all.get(account).copied().unwrap_or_default())
     }
 }
 
@@ -84,34 +84,46 @@ mod tests {
             (8 << 20, vec![7]),
             (64 << 20, vec![3, 1, 60, 1]),
         ] {
-            let sharers = Sharers::default();
+            let sharers = MemoryBudgets::default();
             for (number, batches) in accounts.iter().enumerate() {
                 (0..*batches).for_each(|_| sharers.add(&number.to_string()));
             }
             let held = |(number, batches): (usize, &usize)| {
-                let share = sharers.share(memory, &number.to_string());
-                let own = share.ahead + share.held + share.finished + share.results * RESULT;
-                batches * (own + 2 * share.group)
+                let share = sharers.budget(memory, &number.to_string());
+                let own = share.prefetch
+                    + share.in_flight
+                    + share.result_bytes
+                    + share.max_results * RESULT_OVERHEAD;
+                batches * (own + 2 * share.group_bytes)
             };
             let held: usize = accounts.iter().enumerate().map(held).sum();
             assert!(held <= memory + memory / 8, "{accounts:?} hold {held} of {memory}");
         }
         assert_eq!(
-            Share::of(1, 1, 1_000),
-            Share { ahead: LEAST_READ, held: 0, finished: 0, results: 16, group: 0 }
+            MemoryBudget::for_batch(1, 1, 1_000),
+            MemoryBudget {
+                prefetch: MIN_READ,
+                in_flight: 0,
+                result_bytes: 0,
+                max_results: 16,
+                group_bytes: 0
+            }
         );
     }
 
     #[test]
     fn who_has_many_batches_takes_nothing_from_who_has_one() {
-        let (sharers, memory) = (Sharers::default(), 32 << 20);
+        let (sharers, memory) = (MemoryBudgets::default(), 32 << 20);
         sharers.add("b");
-        let alone = sharers.share(memory, "b");
+        let alone = sharers.budget(memory, "b");
         (0..100).for_each(|_| sharers.add("a"));
-        let beside = sharers.share(memory, "b");
-        assert!(beside.held >= alone.held / 2 && beside.results >= alone.results / 2, "{beside:?}");
+        let beside = sharers.budget(memory, "b");
+        assert!(
+            beside.in_flight >= alone.in_flight / 2 && beside.max_results >= alone.max_results / 2,
+            "{beside:?}"
+        );
         (0..100).for_each(|_| sharers.remove("a"));
-        assert_eq!(sharers.share(memory, "b"), alone);
+        assert_eq!(sharers.budget(memory, "b"), alone);
         sharers.remove("b");
         assert!(sharers.0.lock().is_empty());
     }

@@ -17,10 +17,10 @@ mod errors;
 mod file_references;
 mod funds_backoff;
 mod input;
-mod large;
-mod lines;
+mod large_lines;
+mod line_execution;
 mod memory_budget;
-mod open;
+mod open_files;
 mod prefetch;
 mod retry_queue;
 mod runner;
@@ -29,16 +29,16 @@ mod scheduler;
 mod stats;
 
 pub use context::{BatchContext, LineAsk, LineDone, LineExecutor};
-pub use errors::no_file;
+pub use errors::input_not_found;
 
-use crate::net::executor::Threads;
+use crate::net::executor::WorkerThreads;
 use crate::telemetry::log;
-use large::LargeLines;
-use memory_budget::{Share, Sharers};
+use large_lines::LargeLineMemory;
+use memory_budget::{MemoryBudget, MemoryBudgets};
 use parking_lot::Mutex;
 use penstock_storage::Store;
 use penstock_storage::batches::{BatchRecord, BatchStore};
-use scheduler::Turns;
+use scheduler::FairScheduler;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -48,16 +48,16 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 
 /// Prefix of batch IDs.
-pub const PREFIX: &str = "batch_";
+pub const BATCH_ID_PREFIX: &str = "batch_";
 /// Longest time a caller waits for a batch to end.
-const PATIENCE: Duration = Duration::from_secs(20);
+const END_TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest time a shutdown waits for batches, beyond the grace period of their lines.
-const LAST: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for which a file whose deletion was announced is refused as an input.
-const DELETING: Duration = Duration::from_secs(60);
+const DELETION_GUARD: Duration = Duration::from_secs(60);
 
 /// Command to a running batch.
-enum Tell {
+enum BatchCommand {
     /// Cancellation by the client.
     Cancel(oneshot::Sender<Arc<BatchRecord>>),
     /// Deletion of the input file.
@@ -65,56 +65,56 @@ enum Tell {
 }
 
 /// Command receiver and state publisher of a running batch.
-type Entered = (mpsc::UnboundedReceiver<Tell>, watch::Sender<Arc<BatchRecord>>);
+type BatchChannels = (mpsc::UnboundedReceiver<BatchCommand>, watch::Sender<Arc<BatchRecord>>);
 
 /// Batch that has not ended.
-struct Running {
+struct RunningBatch {
     account: Box<str>,
     input: Box<str>,
-    tell: mpsc::UnboundedSender<Tell>,
-    seen: watch::Receiver<Arc<BatchRecord>>,
+    commands: mpsc::UnboundedSender<BatchCommand>,
+    published: watch::Receiver<Arc<BatchRecord>>,
     /// True if the batch starts no lines for now and holds no memory.
     parked: bool,
 }
 
 /// All batches of the gateway.
-pub struct Batches {
+pub struct BatchManager {
     store: BatchStore,
-    engine: Arc<dyn Store>,
-    running: Mutex<HashMap<Box<str>, Running>>,
+    backend: Arc<dyn Store>,
+    running: Mutex<HashMap<Box<str>, RunningBatch>>,
     /// Input files that are being deleted, with the start time of the deletion.
     deleting: Mutex<HashMap<Box<str>, Instant>>,
-    turns: Turns,
-    sharers: Sharers,
+    scheduler: FairScheduler,
+    budgets: MemoryBudgets,
     /// Memory of large lines.
-    large: LargeLines,
+    large_lines: LargeLineMemory,
     /// Threads that run the lines.
-    threads: Mutex<Option<Threads>>,
+    threads: Mutex<Option<WorkerThreads>>,
     /// Runtime that runs the batch tasks.
     runtime: OnceLock<Handle>,
     stop: watch::Sender<bool>,
     /// True if `running` contains every batch that has not ended.
     resumed: AtomicBool,
-    emptied: Notify,
+    drained: Notify,
 }
 
-impl Batches {
+impl BatchManager {
     /// Returns the batches of a store; none runs yet.
     #[must_use]
-    pub fn new(engine: Arc<dyn Store>) -> Self {
+    pub fn new(backend: Arc<dyn Store>) -> Self {
         Self {
-            store: BatchStore::new(engine.clone()),
-            engine,
+            store: BatchStore::new(backend.clone()),
+            backend,
             running: Mutex::default(),
             deleting: Mutex::default(),
-            turns: Turns::default(),
-            sharers: Sharers::default(),
-            large: LargeLines::default(),
+            scheduler: FairScheduler::default(),
+            budgets: MemoryBudgets::default(),
+            large_lines: LargeLineMemory::default(),
             threads: Mutex::default(),
             runtime: OnceLock::new(),
             stop: watch::Sender::new(false),
             resumed: AtomicBool::new(false),
-            emptied: Notify::new(),
+            drained: Notify::new(),
         }
     }
 
@@ -124,7 +124,7 @@ impl Batches {
     /// Returns a sentence for the operator if the threads cannot be started or the batches cannot be read.
     pub async fn start(house: &Arc<BatchContext>) -> Result<(), String> {
         let batches = &house.batches;
-        let threads = Threads::start(house.live().settings.threads)
+        let threads = WorkerThreads::start(house.live().settings.threads)
             .map_err(|error| format!("The threads for batches cannot be started: {error}."))?;
         *batches.threads.lock() = Some(threads);
         batches.runtime.set(Handle::current()).ok();
@@ -146,15 +146,15 @@ impl Batches {
             }
             store.list_unfinished()
         };
-        let open = crate::storage::stores::off_thread(read).await;
+        let open = crate::storage::stores::run_blocking(read).await;
         let mut open = open.map_err(|error| format!("The batches cannot be read: {error}."))?;
         open.retain(|record| !batches.running.lock().contains_key(record.id.as_str()));
         if !open.is_empty() {
             log::event(log::info(), "batches_resumed", &[("count", &open.len().to_string())]);
         }
         for record in open {
-            if let Some((told, seen)) = batches.enter(&record, usize::MAX) {
-                batches.run(house, record, told, seen);
+            if let Some((told, seen)) = batches.register(&record, usize::MAX) {
+                batches.spawn_batch(house, record, told, seen);
             }
         }
         batches.resumed.store(true, Ordering::Release);
@@ -168,7 +168,7 @@ impl Batches {
         self.stop.send_replace(true);
         let emptied = async {
             loop {
-                let emptied = self.emptied.notified();
+                let emptied = self.drained.notified();
                 tokio::pin!(emptied);
                 emptied.as_mut().enable();
                 if self.running.lock().is_empty() {
@@ -177,7 +177,7 @@ impl Batches {
                 emptied.await;
             }
         };
-        let stopped = timeout(LAST, emptied).await.is_ok();
+        let stopped = timeout(STOP_TIMEOUT, emptied).await.is_ok();
         self.threads.lock().take();
         stopped
     }
@@ -189,86 +189,86 @@ impl Batches {
         self.running.lock().values().filter(|running| !running.parked).count()
     }
 
-    fn stopping(&self) -> watch::Receiver<bool> {
+    fn stop_signal(&self) -> watch::Receiver<bool> {
         self.stop.subscribe()
     }
 
     /// Runs a line on the batch threads.
-    fn serve<F: Future<Output = ()> + Send + 'static>(&self, line: F) {
+    fn spawn_line<F: Future<Output = ()> + Send + 'static>(&self, line: F) {
         if let Some(threads) = &*self.threads.lock() {
-            threads.serve(line);
+            threads.spawn_pinned(line);
         }
     }
 
     /// Registers a running batch; `None` if its account already has `most` of them.
-    fn enter(&self, record: &BatchRecord, most: usize) -> Option<Entered> {
+    fn register(&self, record: &BatchRecord, most: usize) -> Option<BatchChannels> {
         let mut all = self.running.lock();
         // Two processes that shut down may resume the same batch at the same time.
         if all.contains_key(record.id.as_str()) {
             return None;
         }
         // A batch that has ended is still registered for a moment, while its client may know already.
-        let open = |running: &&Running| {
-            *running.account == *record.account && !running.seen.borrow().state.is_final()
+        let open = |running: &&RunningBatch| {
+            *running.account == *record.account && !running.published.borrow().state.is_final()
         };
         if all.values().filter(open).count() >= most {
             return None;
         }
         let (tell, told) = mpsc::unbounded_channel();
         let (sender, seen) = watch::channel(Arc::new(record.clone()));
-        let running = Running {
+        let running = RunningBatch {
             account: record.account.as_str().into(),
             input: record.input.as_str().into(),
-            tell,
-            seen,
+            commands: tell,
+            published: seen,
             parked: false,
         };
-        self.sharers.add(&running.account);
+        self.budgets.add(&running.account);
         all.insert(record.id.as_str().into(), running);
         Some((told, sender))
     }
 
-    fn run(
+    fn spawn_batch(
         &self,
         house: &Arc<BatchContext>,
         record: BatchRecord,
-        told: mpsc::UnboundedReceiver<Tell>,
+        told: mpsc::UnboundedReceiver<BatchCommand>,
         seen: watch::Sender<Arc<BatchRecord>>,
     ) {
         match self.runtime.get().filter(|_| !*self.stop.borrow()) {
             Some(runtime) => {
-                runtime.spawn(runner::run(house.clone(), record, told, seen));
+                runtime.spawn(runner::run_batch(house.clone(), record, told, seen));
             }
-            None => self.gone(&record.id),
+            None => self.unregister(&record.id),
         }
     }
 
     /// Memory limits of a batch of this account.
-    fn share(&self, house: &BatchContext, account: &str) -> Share {
-        self.sharers.share(house.live().settings.batches.memory, account)
+    fn memory_budget(&self, house: &BatchContext, account: &str) -> MemoryBudget {
+        self.budgets.budget(house.live().settings.batches.memory, account)
     }
 
     /// Marks a batch as parked, which frees its memory share, or as active again.
-    fn park(&self, id: &str, parked: bool) {
+    fn set_parked(&self, id: &str, parked: bool) {
         if let Some(running) = self.running.lock().get_mut(id)
             && running.parked != parked
         {
             running.parked = parked;
             match parked {
-                true => self.sharers.remove(&running.account),
-                false => self.sharers.add(&running.account),
+                true => self.budgets.remove(&running.account),
+                false => self.budgets.add(&running.account),
             }
         }
     }
 
     /// Removes a batch that no longer runs.
-    fn gone(&self, id: &str) {
+    fn unregister(&self, id: &str) {
         let mut running = self.running.lock();
         if let Some(gone) = running.remove(id).filter(|gone| !gone.parked) {
-            self.sharers.remove(&gone.account);
+            self.budgets.remove(&gone.account);
         }
         if running.is_empty() {
-            self.emptied.notify_waiters();
+            self.drained.notify_waiters();
         }
     }
 }

@@ -2,94 +2,95 @@
 //! opened again later; a missing or invalid file ends the batch.
 
 use super::carbon_schedule;
-use super::input::Asked;
-use super::open::{self, Opened};
-use super::runner::{Event, Work};
+use super::input::PendingLine;
+use super::open_files::{self, OpenedBatch};
+use super::runner::{BatchEvent, BatchRunner};
 use crate::telemetry::log;
 use penstock_batch::completion_bitmap::CompletionBitmap;
 use penstock_batch::state::{EndReason, LifecycleState};
 use std::io::ErrorKind;
 
 /// Number of prefetched lines below which more are read.
-const AHEAD: usize = 128;
+const MIN_PREFETCHED: usize = 128;
 
-impl Work {
+impl BatchRunner {
     /// Opens the files of the batch, once.
-    pub(super) fn open(&mut self) {
+    pub(super) fn open_files(&mut self) {
         if self.files.input.is_none() && !self.disk.reading {
             self.disk.reading = true;
-            let (house, record, tell) = (self.house.clone(), self.record.clone(), self.tell.clone());
+            let (house, record, tell) = (self.app.clone(), self.record.clone(), self.events.clone());
             tokio::task::spawn_blocking(move || {
-                let opened = open::open(&house, &record);
+                let opened = open_files::open_batch(&house, &record);
                 // Dropped before the event is sent: after the batch has ended, no task of it holds the shared state.
                 drop(house);
                 tell.send(match opened {
-                    Ok(opened) => Event::Opened(Box::new(opened)),
-                    Err(error) => Event::Unopened(error.kind()),
+                    Ok(opened) => BatchEvent::FilesOpened(Box::new(opened)),
+                    Err(error) => BatchEvent::OpenFailed(error.kind()),
                 })
             });
         }
     }
 
-    pub(super) fn read_ahead(&mut self) {
-        let enough = self.ahead.lines.len() >= AHEAD || self.ahead.bytes >= self.share.ahead / 2;
-        if self.disk.reading || enough || self.later.is_full() {
+    pub(super) fn prefetch(&mut self) {
+        let enough = self.prefetched.lines.len() >= MIN_PREFETCHED
+            || self.prefetched.bytes >= self.budget.prefetch / 2;
+        if self.disk.reading || enough || self.retries.is_full() {
             return;
         }
-        let Some(mut input) = self.files.input.take_if(|input| !input.over) else { return };
+        let Some(mut input) = self.files.input.take_if(|input| !input.at_end) else { return };
         self.disk.reading = true;
-        let (done, tell, most) = (self.done.clone(), self.tell.clone(), self.share.ahead);
+        let (done, tell, most) = (self.completed.clone(), self.events.clone(), self.budget.prefetch);
         tokio::task::spawn_blocking(move || {
             let read = input.read(&done, most);
-            tell.send(Event::Read(input, read))
+            tell.send(BatchEvent::LinesRead(input, read))
         });
     }
 
-    pub(super) fn opened(&mut self, opened: Opened) {
+    pub(super) fn on_opened(&mut self, opened: OpenedBatch) {
         self.disk.reading = false;
-        let Opened { mut input, first, file, output, done } = opened;
+        let OpenedBatch { mut input, first_lines: first, input_record: file, output, done } = opened;
         let model = input.model.take();
         self.files.input = Some(input);
-        self.done = done;
+        self.completed = done;
         if let Some((output, results)) = output {
             self.files.output = Some(output);
-            self.files.results = Some(results);
+            self.files.output_record = Some(results);
         }
-        self.disk.rest_until = None;
-        if self.exit.why.is_some() {
+        self.disk.retry_at = None;
+        if self.shutdown.reason.is_some() {
             return;
         }
-        if self.life.state == LifecycleState::Validating {
+        if self.lifecycle.state == LifecycleState::Validating {
             if file.lines == 0 {
-                return self.end(EndReason::Invalid);
+                return self.end_with(EndReason::Invalid);
             }
             self.record.model = model;
-            self.done = CompletionBitmap::with_lines(file.lines);
-            let clock = self.house.clock;
-            self.life.start(file.lines, clock.unix());
-            let plan = carbon_schedule::planned(&self.house.live(), &self.record, file.lines, clock);
+            self.completed = CompletionBitmap::with_lines(file.lines);
+            let clock = self.app.clock;
+            self.lifecycle.start(file.lines, clock.unix_seconds());
+            let plan = carbon_schedule::plan_batch_start(&self.app.live(), &self.record, file.lines, clock);
             self.record.scheduled = plan.map(|plan| plan.start);
-            self.keep_row();
+            self.commit_record();
         }
-        self.is_ahead(first);
+        self.add_prefetched(first);
     }
 
-    pub(super) fn is_ahead(&mut self, lines: Vec<Asked>) {
-        self.ahead.bytes += lines.iter().map(|line| line.body.len()).sum::<usize>();
-        self.ahead.lines.extend(lines);
+    pub(super) fn add_prefetched(&mut self, lines: Vec<PendingLine>) {
+        self.prefetched.bytes += lines.iter().map(|line| line.body.len()).sum::<usize>();
+        self.prefetched.lines.extend(lines);
     }
 
-    pub(super) fn unopened(&mut self, kind: ErrorKind) {
+    pub(super) fn on_open_failed(&mut self, kind: ErrorKind) {
         self.disk.reading = false;
         match kind {
-            ErrorKind::NotFound => self.end(EndReason::InputDeleted),
-            ErrorKind::InvalidData => self.end(EndReason::Invalid),
+            ErrorKind::NotFound => self.end_with(EndReason::InputDeleted),
+            ErrorKind::InvalidData => self.end_with(EndReason::Invalid),
             // Sent by `open` only: the results file is shorter than the committed size.
-            ErrorKind::UnexpectedEof => self.end(EndReason::OutputDamaged),
+            ErrorKind::UnexpectedEof => self.end_with(EndReason::OutputDamaged),
             kind => {
                 let why = kind.to_string();
                 log::event(log::error(), "batch_not_read", &[("batch", &self.record.id), ("why", &why)]);
-                self.rest();
+                self.back_off();
             }
         }
     }

@@ -1,48 +1,48 @@
 //! Queue of lines that are retried, each at its due time.
 
-use super::input::Asked;
+use super::input::PendingLine;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use tokio::time::Instant;
 
 /// Number of queued lines at which no new line starts.
-const MOST: usize = 256;
+const MAX_WAITING: usize = 256;
 
 /// Retry queue of a batch, ordered by due time.
 #[derive(Default)]
-pub struct Later {
-    lines: BinaryHeap<Entry>,
+pub struct RetryQueue {
+    lines: BinaryHeap<RetryEntry>,
     bytes: usize,
 }
 
-struct Entry {
+struct RetryEntry {
     due: Instant,
-    asked: Asked,
+    line: PendingLine,
 }
 
-impl Later {
+impl RetryQueue {
     /// Queues a line until its due time.
-    pub fn push(&mut self, asked: Asked, due: Instant) {
+    pub fn push(&mut self, asked: PendingLine, due: Instant) {
         self.bytes += asked.body.len();
-        self.lines.push(Entry { due, asked });
+        self.lines.push(RetryEntry { due, line: asked });
     }
 
     /// Removes and returns a line that is due.
-    pub fn pop(&mut self, now: Instant) -> Option<Asked> {
+    pub fn pop(&mut self, now: Instant) -> Option<PendingLine> {
         let due = self.lines.peek().is_some_and(|entry| entry.due <= now);
-        let asked = due.then(|| self.lines.pop()).flatten()?.asked;
+        let asked = due.then(|| self.lines.pop()).flatten()?.line;
         self.bytes = self.bytes.saturating_sub(asked.body.len());
         Some(asked)
     }
 
     /// Due time of the next line.
-    pub fn due(&self) -> Option<Instant> {
+    pub fn next_due(&self) -> Option<Instant> {
         self.lines.peek().map(|entry| entry.due)
     }
 
     /// Returns true if so many lines wait that no new one starts: their providers are overloaded.
     pub fn is_full(&self) -> bool {
-        self.lines.len() >= MOST
+        self.lines.len() >= MAX_WAITING
     }
 
     /// Bytes of the queued bodies.
@@ -52,22 +52,22 @@ impl Later {
 }
 
 /// The order is reversed for the max-heap: the earliest due time first, then the lowest line index.
-impl Ord for Entry {
+impl Ord for RetryEntry {
     fn cmp(&self, other: &Self) -> Ordering {
-        (other.due, other.asked.index).cmp(&(self.due, self.asked.index))
+        (other.due, other.line.index).cmp(&(self.due, self.line.index))
     }
 }
 
-impl PartialOrd for Entry {
+impl PartialOrd for RetryEntry {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Entry {
+impl PartialEq for RetryEntry {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Entry {}
+impl Eq for RetryEntry {}

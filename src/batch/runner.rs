@@ -1,17 +1,20 @@
 //! Runner of one batch: prefetches lines, sends them as run permits allow, and commits their results in groups. All
 //! results arrive as events on one channel, so that they are handled in one place and in order.
 
-use super::commit::{Group, Wrote};
+use super::commit::{GroupOutcome, ResultGroup};
 use super::context::BatchContext;
 use super::context::LineDone;
-use super::funds_backoff::Short;
-use super::input::{Asked, Input};
-use super::memory_budget::Share;
-use super::open::Opened;
-use super::retry_queue::Later;
-use super::runner_state::{Ahead, Disk, Exit, Flying, OpenFiles, Paused, Unwritten, Watchers};
-use super::scheduler::{Place, Turn};
-use super::{Tell, api_object};
+use super::funds_backoff::FundsBackoff;
+use super::input::{BatchInput, PendingLine};
+use super::memory_budget::MemoryBudget;
+use super::open_files::OpenedBatch;
+use super::retry_queue::RetryQueue;
+use super::runner_state::{
+    BatchWatchers, DiskState, InFlightLines, OpenFiles, PauseState, PendingResults, PrefetchedLines,
+    ShutdownState,
+};
+use super::scheduler::{RunPermit, SchedulerEntry};
+use super::{BatchCommand, api_object};
 use penstock_batch::completion_bitmap::CompletionBitmap;
 use penstock_batch::jsonl::BATCH_PATHS;
 use penstock_batch::state::{BatchLifecycle, EndReason, LifecycleState};
@@ -24,146 +27,146 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 /// Interval of the checks of the completion window, the key and the store.
-pub(super) const LOOK: Duration = Duration::from_millis(250);
+pub(super) const TICK: Duration = Duration::from_millis(250);
 /// Grace period of started lines after a stop signal, and again after their cancellation.
-const GRACE: Duration = Duration::from_secs(3);
+const GRACE_PERIOD: Duration = Duration::from_secs(3);
 
 /// Event of a running batch.
-pub(super) enum Event {
+pub(super) enum BatchEvent {
     /// Files were opened.
-    Opened(Box<Opened>),
+    FilesOpened(Box<OpenedBatch>),
     /// Files could not be opened.
-    Unopened(ErrorKind),
+    OpenFailed(ErrorKind),
     /// Input lines were read.
-    Read(Input, std::io::Result<Vec<Asked>>),
+    LinesRead(BatchInput, std::io::Result<Vec<PendingLine>>),
     /// A line ended; `None` if its task was aborted or panicked.
-    Line(Asked, Turn, Option<Box<LineDone>>),
+    LineEnded(PendingLine, RunPermit, Option<Box<LineDone>>),
     /// A group was written.
-    Wrote(Box<Wrote>),
+    GroupWritten(Box<GroupOutcome>),
     /// A commit is durable (true) or failed for good (false).
-    Kept(bool),
+    Committed(bool),
 }
 
 /// Running batch.
-pub(super) struct Work {
-    pub(super) house: Arc<BatchContext>,
+pub(super) struct BatchRunner {
+    pub(super) app: Arc<BatchContext>,
     /// Record for the next commit; clients see the last committed one.
     pub(super) record: BatchRecord,
-    pub(super) life: BatchLifecycle,
-    pub(super) done: CompletionBitmap,
+    pub(super) lifecycle: BatchLifecycle,
+    pub(super) completed: CompletionBitmap,
     pub(super) path: Option<&'static str>,
     pub(super) files: OpenFiles,
-    pub(super) ahead: Ahead,
-    pub(super) later: Later,
-    pub(super) short: Short,
-    pub(super) flying: Flying,
-    pub(super) unwritten: Unwritten,
+    pub(super) prefetched: PrefetchedLines,
+    pub(super) retries: RetryQueue,
+    pub(super) funds: FundsBackoff,
+    pub(super) in_flight: InFlightLines,
+    pub(super) pending: PendingResults,
     /// Permits of the lines in the current commit.
-    pub(super) kept_soon: Vec<Turn>,
-    pub(super) place: Place,
+    pub(super) committing: Vec<RunPermit>,
+    pub(super) scheduler_entry: SchedulerEntry,
     /// Memory limits.
-    pub(super) share: Share,
-    pub(super) disk: Disk,
-    pub(super) paused: Paused,
-    pub(super) exit: Exit,
-    watchers: Watchers,
-    pub(super) tell: mpsc::UnboundedSender<Event>,
+    pub(super) budget: MemoryBudget,
+    pub(super) disk: DiskState,
+    pub(super) pause: PauseState,
+    pub(super) shutdown: ShutdownState,
+    watchers: BatchWatchers,
+    pub(super) events: mpsc::UnboundedSender<BatchEvent>,
 }
 
 /// Runs a batch until it has ended or the gateway stops.
-pub(super) async fn run(
+pub(super) async fn run_batch(
     house: Arc<BatchContext>,
     record: BatchRecord,
-    mut tells: mpsc::UnboundedReceiver<Tell>,
+    mut tells: mpsc::UnboundedReceiver<BatchCommand>,
     seen: watch::Sender<Arc<BatchRecord>>,
 ) {
-    let mut stop = house.batches.stopping();
+    let mut stop = house.batches.stop_signal();
     let (tell, mut events) = mpsc::unbounded_channel();
-    let mut work = Work::new(house, record, tell, seen);
+    let mut work = BatchRunner::new(house, record, tell, seen);
     let mut look = Instant::now();
-    while !work.is_over() {
-        work.step();
-        let wake = work.wake(look);
+    while !work.is_done() {
+        work.run_step();
+        let wake = work.next_wake(look);
         tokio::select! {
             biased;
-            _ = stop.wait_for(|stop| *stop), if !work.exit.stopping => work.stop(),
-            Some(told) = tells.recv() => work.told(told),
+            _ = stop.wait_for(|stop| *stop), if !work.shutdown.stopping => work.begin_stop(),
+            Some(told) = tells.recv() => work.on_command(told),
             Some(event) = events.recv() => {
-                work.take(event);
+                work.on_event(event);
                 while let Ok(event) = events.try_recv() {
-                    work.take(event);
+                    work.on_event(event);
                 }
             }
-            () = work.place.given_one() => {}
+            () = work.scheduler_entry.granted() => {}
             () = tokio::time::sleep_until(wake) => {}
         }
         if Instant::now() >= look {
-            work.look();
-            look = Instant::now() + LOOK;
+            work.tick();
+            look = Instant::now() + TICK;
         }
     }
-    let Work { house, record, .. } = work;
-    house.batches.gone(&record.id);
+    let BatchRunner { app: house, record, .. } = work;
+    house.batches.unregister(&record.id);
 }
 
-impl Work {
+impl BatchRunner {
     fn new(
-        house: Arc<BatchContext>,
+        app: Arc<BatchContext>,
         record: BatchRecord,
-        tell: mpsc::UnboundedSender<Event>,
+        events: mpsc::UnboundedSender<BatchEvent>,
         seen: watch::Sender<Arc<BatchRecord>>,
     ) -> Self {
-        let place = house.batches.turns.place(&record.account);
-        let share = house.batches.share(&house, &record.account);
-        let suspended = house.keyring.grant(&record.key).is_some_and(|grant| grant.is_suspended());
+        let scheduler_entry = app.batches.scheduler.place(&record.account);
+        let budget = app.batches.memory_budget(&app, &record.account);
+        let suspended = app.keyring.find_principal(&record.key).is_some_and(|grant| grant.is_suspended());
         Self {
-            life: api_object::life(&record),
+            lifecycle: api_object::lifecycle_of(&record),
             path: BATCH_PATHS.iter().copied().find(|path| *path == record.endpoint),
-            place,
-            house,
+            scheduler_entry,
+            app,
             record,
-            done: CompletionBitmap::default(),
+            completed: CompletionBitmap::default(),
             files: OpenFiles::default(),
-            ahead: Ahead::default(),
-            later: Later::default(),
-            short: Short::default(),
-            flying: Flying::default(),
-            unwritten: Unwritten::default(),
-            kept_soon: Vec::new(),
-            share,
-            disk: Disk::default(),
-            paused: Paused { held_up: false, suspended },
-            exit: Exit::default(),
-            watchers: Watchers { seen, askers: Vec::new() },
-            tell,
+            prefetched: PrefetchedLines::default(),
+            retries: RetryQueue::default(),
+            funds: FundsBackoff::default(),
+            in_flight: InFlightLines::default(),
+            pending: PendingResults::default(),
+            committing: Vec::new(),
+            budget,
+            disk: DiskState::default(),
+            pause: PauseState { blocked: false, suspended },
+            shutdown: ShutdownState::default(),
+            watchers: BatchWatchers { published: seen, end_waiters: Vec::new() },
+            events,
         }
     }
 
-    fn is_over(&self) -> bool {
-        let still = self.flying.lines > 0
-            || !self.unwritten.lines.is_empty()
+    fn is_done(&self) -> bool {
+        let still = self.in_flight.lines > 0
+            || !self.pending.lines.is_empty()
             || self.disk.writing
             || self.disk.reading;
         // A full disk does not prevent the process from ending: uncommitted lines are sent again after the restart.
-        let given_up = self.disk.rest_until.is_some()
+        let given_up = self.disk.retry_at.is_some()
             && !self.disk.writing
             && !self.disk.reading
-            && self.flying.lines == 0;
-        self.exit.over || (self.exit.stopping && (!still || given_up))
+            && self.in_flight.lines == 0;
+        self.shutdown.done || (self.shutdown.stopping && (!still || given_up))
     }
 
     /// Does all work that is possible now.
-    fn step(&mut self) {
-        let rests = self.disk.rest_until.is_some_and(|until| Instant::now() < until);
-        if !rests && !self.exit.stopping && self.exit.why.is_none() {
-            if !self.waits() {
-                self.open();
+    fn run_step(&mut self) {
+        let rests = self.disk.retry_at.is_some_and(|until| Instant::now() < until);
+        if !rests && !self.shutdown.stopping && self.shutdown.reason.is_none() {
+            if !self.is_waiting() {
+                self.open_files();
             }
-            self.begin_lines();
-            self.read_ahead();
+            self.start_lines();
+            self.prefetch();
         }
-        if self.exit.why.is_some() || self.exit.stopping {
-            self.place.leave();
+        if self.shutdown.reason.is_some() || self.shutdown.stopping {
+            self.scheduler_entry.leave_queue();
         }
         if !rests {
             self.commit();
@@ -171,144 +174,146 @@ impl Work {
     }
 
     /// Time of the next work without an event.
-    fn wake(&self, look: Instant) -> Instant {
-        self.later.due().map_or(look, |due| due.min(look).max(Instant::now() + Duration::from_millis(1)))
+    fn next_wake(&self, look: Instant) -> Instant {
+        self.retries
+            .next_due()
+            .map_or(look, |due| due.min(look).max(Instant::now() + Duration::from_millis(1)))
     }
 
-    pub(super) fn take(&mut self, event: Event) {
+    pub(super) fn on_event(&mut self, event: BatchEvent) {
         match event {
-            Event::Opened(opened) => self.opened(*opened),
-            Event::Unopened(kind) => self.unopened(kind),
-            Event::Read(input, read) => {
+            BatchEvent::FilesOpened(opened) => self.on_opened(*opened),
+            BatchEvent::OpenFailed(kind) => self.on_open_failed(kind),
+            BatchEvent::LinesRead(input, read) => {
                 self.disk.reading = false;
                 self.files.input = Some(input);
                 match read {
-                    Ok(lines) => self.is_ahead(lines),
-                    Err(error) => self.unopened(error.kind()),
+                    Ok(lines) => self.add_prefetched(lines),
+                    Err(error) => self.on_open_failed(error.kind()),
                 }
             }
-            Event::Line(asked, turn, done) => self.landed(asked, turn, done),
-            Event::Wrote(wrote) => self.wrote(*wrote),
-            Event::Kept(true) => self.kept(),
-            Event::Kept(false) => self.exit.over = true,
+            BatchEvent::LineEnded(asked, turn, done) => self.on_line_done(asked, turn, done),
+            BatchEvent::GroupWritten(wrote) => self.on_written(*wrote),
+            BatchEvent::Committed(true) => self.on_committed(),
+            BatchEvent::Committed(false) => self.shutdown.done = true,
         }
     }
 
     /// Checks the time limits, the completion window, the key and the store.
-    fn look(&mut self) {
+    fn tick(&mut self) {
         let now = Instant::now();
-        self.short.look();
-        if self.exit.calls_off.is_some_and(|at| now >= at) {
-            self.call_off();
+        self.funds.on_tick();
+        if self.shutdown.cancel_at.is_some_and(|at| now >= at) {
+            self.cancel_lines();
         }
-        if self.exit.cuts.is_some_and(|at| now >= at) {
-            self.flying.abort.send_replace(true);
+        if self.shutdown.abort_at.is_some_and(|at| now >= at) {
+            self.in_flight.abort.send_replace(true);
         }
-        let unix = self.house.clock.unix();
+        let unix = self.app.clock.unix_seconds();
         if unix >= self.record.expires {
-            self.end(EndReason::Expired);
+            self.end_with(EndReason::Expired);
         }
-        let grant = self.house.keyring.grant(&self.record.key);
+        let grant = self.app.keyring.find_principal(&self.record.key);
         match grant {
             Some(grant) if grant.good(unix) => {
-                self.paused.suspended = false;
-                self.paused.held_up = self.house.batches.engine.health() != StoreHealth::Ready;
+                self.pause.suspended = false;
+                self.pause.blocked = self.app.batches.backend.health() != StoreHealth::Ready;
             }
             Some(grant) if grant.is_suspended() => {
-                (self.paused.suspended, self.paused.held_up) = (true, true);
+                (self.pause.suspended, self.pause.blocked) = (true, true);
             }
-            _ => self.end(EndReason::KeyRevoked),
+            _ => self.end_with(EndReason::KeyRevoked),
         }
-        self.park();
-        self.share = self.house.batches.share(&self.house, &self.record.account);
+        self.update_parking();
+        self.budget = self.app.batches.memory_budget(&self.app, &self.record.account);
     }
 
     /// Returns true if no line starts for a long time: the batch is scheduled for later, or its key is suspended.
-    fn waits(&self) -> bool {
-        let hour = self.record.scheduled.is_some_and(|hour| hour > self.house.clock.unix());
-        self.life.state == LifecycleState::InProgress && (hour || self.paused.suspended)
+    fn is_waiting(&self) -> bool {
+        let hour = self.record.scheduled.is_some_and(|hour| hour > self.app.clock.unix_seconds());
+        self.lifecycle.state == LifecycleState::InProgress && (hour || self.pause.suspended)
     }
 
     /// Releases the files and the memory share while the batch waits. Afterwards it opens its files again, as after a
     /// restart: by then all results were committed.
-    fn park(&mut self) {
-        let waits = self.waits() && self.exit.why.is_none();
-        if waits && self.is_bare() && !self.disk.reading {
+    fn update_parking(&mut self) {
+        let waits = self.is_waiting() && self.shutdown.reason.is_none();
+        if waits && self.has_no_permits() && !self.disk.reading {
             (self.files.input, self.files.output) = (None, None);
-            self.ahead = Ahead::default();
-            self.later = Later::default();
-            self.house.batches.park(&self.record.id, true);
+            self.prefetched = PrefetchedLines::default();
+            self.retries = RetryQueue::default();
+            self.app.batches.set_parked(&self.record.id, true);
         } else if !waits {
-            self.house.batches.park(&self.record.id, false);
+            self.app.batches.set_parked(&self.record.id, false);
         }
     }
 
-    fn told(&mut self, told: Tell) {
+    fn on_command(&mut self, told: BatchCommand) {
         let (why, asker) = match told {
-            Tell::Cancel(asker) => (EndReason::Cancelled, asker),
-            Tell::InputDeleted(asker) => (EndReason::InputDeleted, asker),
+            BatchCommand::Cancel(asker) => (EndReason::Cancelled, asker),
+            BatchCommand::InputDeleted(asker) => (EndReason::InputDeleted, asker),
         };
-        self.watchers.askers.push(asker);
-        self.end(why);
+        self.watchers.end_waiters.push(asker);
+        self.end_with(why);
     }
 
     /// Ends the batch before its last line, unless it has ended already.
-    pub(super) fn end(&mut self, why: EndReason) {
-        if self.exit.why.is_some() || self.life.state.is_final() {
+    pub(super) fn end_with(&mut self, why: EndReason) {
+        if self.shutdown.reason.is_some() || self.lifecycle.state.is_final() {
             return;
         }
-        self.exit.why = Some(why);
-        self.ahead.lines.clear();
-        self.ahead.bytes = 0;
-        self.later = Later::default();
-        self.call_off();
+        self.shutdown.reason = Some(why);
+        self.prefetched.lines.clear();
+        self.prefetched.bytes = 0;
+        self.retries = RetryQueue::default();
+        self.cancel_lines();
     }
 
-    fn stop(&mut self) {
-        self.exit.stopping = true;
-        self.exit.calls_off = Some(Instant::now() + GRACE);
+    fn begin_stop(&mut self) {
+        self.shutdown.stopping = true;
+        self.shutdown.cancel_at = Some(Instant::now() + GRACE_PERIOD);
     }
 
     /// Cancels started lines because their results are no longer needed.
-    fn call_off(&mut self) {
-        self.exit.calls_off = None;
-        self.flying.cancel.cancel();
-        if self.exit.cuts.is_none() {
-            self.exit.cuts = Some(Instant::now() + GRACE);
+    fn cancel_lines(&mut self) {
+        self.shutdown.cancel_at = None;
+        self.in_flight.cancel.cancel();
+        if self.shutdown.abort_at.is_none() {
+            self.shutdown.abort_at = Some(Instant::now() + GRACE_PERIOD);
         }
     }
 
     /// Returns true if no line is in flight and no file is being read.
     pub(super) const fn is_idle(&self) -> bool {
-        self.flying.lines == 0 && !self.disk.reading
+        self.in_flight.lines == 0 && !self.disk.reading
     }
 
     /// Returns true if the batch holds no permit: no line is in flight or waits for a commit.
-    pub(super) fn is_bare(&self) -> bool {
-        self.flying.lines == 0 && self.unwritten.lines.is_empty() && !self.disk.writing
+    pub(super) fn has_no_permits(&self) -> bool {
+        self.in_flight.lines == 0 && self.pending.lines.is_empty() && !self.disk.writing
     }
 
     /// Publishes the committed record.
-    fn kept(&mut self) {
+    fn on_committed(&mut self) {
         self.disk.writing = false;
-        self.kept_soon.clear();
+        self.committing.clear();
         let record = Arc::new(self.record.clone());
-        self.watchers.seen.send_replace(record.clone());
-        if self.life.state.is_final() {
-            self.house.batches.told_end(&self.house, &record);
-            self.exit.over = true;
-            for asker in self.watchers.askers.drain(..) {
+        self.watchers.published.send_replace(record.clone());
+        if self.lifecycle.state.is_final() {
+            self.app.batches.log_end(&self.app, &record);
+            self.shutdown.done = true;
+            for asker in self.watchers.end_waiters.drain(..) {
                 asker.send(record.clone()).ok();
             }
         }
     }
 
-    pub(super) fn group(&mut self, most: usize) -> Group {
-        let mut group = Group::default();
-        while group.lines.len() < most && group.bytes.len() <= self.share.group {
-            let Some(finished) = self.unwritten.lines.pop_front() else { break };
-            self.unwritten.bytes = self.unwritten.bytes.saturating_sub(finished.text.len());
-            group.bytes.extend_from_slice(&finished.text);
+    pub(super) fn next_group(&mut self, most: usize) -> ResultGroup {
+        let mut group = ResultGroup::default();
+        while group.lines.len() < most && group.bytes.len() <= self.budget.group_bytes {
+            let Some(finished) = self.pending.lines.pop_front() else { break };
+            self.pending.bytes = self.pending.bytes.saturating_sub(finished.result.len());
+            group.bytes.extend_from_slice(&finished.result);
             group.lines.push(finished);
         }
         group

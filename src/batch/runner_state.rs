@@ -1,9 +1,9 @@
 //! State of a running batch in memory, in groups: open files, lines between input and output, and reasons to pause.
 //! None of it is stored.
 
-use super::commit::Finished;
-use super::input::{Asked, Input};
-use crate::storage::files::Output;
+use super::commit::LineOutcome;
+use super::input::{BatchInput, PendingLine};
+use crate::storage::files::OutputFile;
 use penstock_batch::state::EndReason;
 use penstock_storage::batches::BatchRecord;
 use penstock_storage::files::FileRecord;
@@ -16,23 +16,23 @@ use tokio_util::sync::CancellationToken;
 /// Files of the batch, while they are open.
 #[derive(Default)]
 pub(super) struct OpenFiles {
-    pub(super) input: Option<Input>,
-    pub(super) output: Option<Output>,
+    pub(super) input: Option<BatchInput>,
+    pub(super) output: Option<OutputFile>,
     /// Record of the output file as last committed.
-    pub(super) results: Option<FileRecord>,
+    pub(super) output_record: Option<FileRecord>,
 }
 
 /// Lines that were prefetched.
 #[derive(Default)]
-pub(super) struct Ahead {
-    pub(super) lines: VecDeque<Asked>,
+pub(super) struct PrefetchedLines {
+    pub(super) lines: VecDeque<PendingLine>,
     /// Bytes of their bodies.
     pub(super) bytes: usize,
 }
 
 /// Lines in flight.
 #[derive(Default)]
-pub(super) struct Flying {
+pub(super) struct InFlightLines {
     pub(super) lines: usize,
     /// Bytes of their bodies.
     pub(super) bytes: usize,
@@ -44,54 +44,54 @@ pub(super) struct Flying {
 
 /// Finished lines that are not in a group yet.
 #[derive(Default)]
-pub(super) struct Unwritten {
-    pub(super) lines: VecDeque<Finished>,
+pub(super) struct PendingResults {
+    pub(super) lines: VecDeque<LineOutcome>,
     /// Bytes of their results.
     pub(super) bytes: usize,
     /// Moving average of a result's size in bytes.
-    pub(super) typical: usize,
+    pub(super) average_size: usize,
 }
 
 /// State of the disk accesses.
 #[derive(Default)]
-pub(super) struct Disk {
+pub(super) struct DiskState {
     /// True while files are being opened or read.
     pub(super) reading: bool,
     /// True while a group is being written.
     pub(super) writing: bool,
     /// Time before which nothing is tried, after a disk error.
-    pub(super) rest_until: Option<Instant>,
+    pub(super) retry_at: Option<Instant>,
     /// Number of consecutive errors.
     pub(super) failures: u32,
 }
 
 /// Reasons to start no lines for now.
 #[derive(Default)]
-pub(super) struct Paused {
+pub(super) struct PauseState {
     /// True if the store fails or the key is suspended.
-    pub(super) held_up: bool,
+    pub(super) blocked: bool,
     /// True if the key is suspended.
     pub(super) suspended: bool,
 }
 
 /// Shutdown of a batch, at its end or because the gateway stops.
 #[derive(Default)]
-pub(super) struct Exit {
+pub(super) struct ShutdownState {
     /// Reason for the end, once it is known.
-    pub(super) why: Option<EndReason>,
+    pub(super) reason: Option<EndReason>,
     /// True if the gateway stops.
     pub(super) stopping: bool,
     /// Time at which started lines are cancelled.
-    pub(super) calls_off: Option<Instant>,
+    pub(super) cancel_at: Option<Instant>,
     /// Time at which they are aborted.
-    pub(super) cuts: Option<Instant>,
+    pub(super) abort_at: Option<Instant>,
     /// True if nothing is left to do.
-    pub(super) over: bool,
+    pub(super) done: bool,
 }
 
 /// Receivers of committed states.
-pub(super) struct Watchers {
-    pub(super) seen: watch::Sender<Arc<BatchRecord>>,
+pub(super) struct BatchWatchers {
+    pub(super) published: watch::Sender<Arc<BatchRecord>>,
     /// Requests that wait for the end of the batch.
-    pub(super) askers: Vec<oneshot::Sender<Arc<BatchRecord>>>,
+    pub(super) end_waiters: Vec<oneshot::Sender<Arc<BatchRecord>>>,
 }

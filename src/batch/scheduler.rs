@@ -9,93 +9,93 @@ use tokio::sync::Notify;
 
 /// Scheduler of all batch lines.
 #[derive(Clone, Default)]
-pub struct Turns(Arc<Mutex<Inner>>);
+pub struct FairScheduler(Arc<Mutex<SchedulerState>>);
 
 #[derive(Default)]
-struct Inner {
+struct SchedulerState {
     /// Lines in flight, and granted permits that are not used yet.
     taken: usize,
     /// Limit of `taken`, as last configured.
-    most: usize,
+    limit: usize,
     /// Accounts that wait, the next first.
-    ring: VecDeque<Arc<str>>,
+    accounts: VecDeque<Arc<str>>,
     /// Batches that wait, by account.
-    waiting: HashMap<Arc<str>, VecDeque<Arc<Waiter>>>,
+    waiting: HashMap<Arc<str>, VecDeque<Arc<BatchWaiter>>>,
 }
 
 #[derive(Default)]
-struct Waiter {
-    state: Mutex<Waits>,
-    given: Notify,
+struct BatchWaiter {
+    state: Mutex<WaiterState>,
+    granted: Notify,
 }
 
 #[derive(Default)]
-struct Waits {
+struct WaiterState {
     queued: bool,
     /// Permits that were granted and not used yet.
-    given: usize,
+    granted: usize,
 }
 
 /// Entry of a batch in the scheduler; removed on drop.
-pub struct Place {
-    turns: Turns,
+pub struct SchedulerEntry {
+    scheduler: FairScheduler,
     account: Arc<str>,
-    waiter: Arc<Waiter>,
+    waiter: Arc<BatchWaiter>,
 }
 
 /// Permit to run one line; on drop it goes to the next batch in the queue.
-pub struct Turn(Turns);
+pub struct RunPermit(FairScheduler);
 
-impl Turns {
+impl FairScheduler {
     /// Returns an entry for a batch of this account.
-    pub fn place(&self, account: &str) -> Place {
-        Place { turns: self.clone(), account: account.into(), waiter: Arc::default() }
+    pub fn place(&self, account: &str) -> SchedulerEntry {
+        SchedulerEntry { scheduler: self.clone(), account: account.into(), waiter: Arc::default() }
     }
 
     /// Number of lines in flight.
-    pub fn taken(&self) -> usize {
+    pub fn in_flight(&self) -> usize {
         self.0.lock().taken
     }
 
-    fn give_back(&self) {
+    fn release(&self) {
         let mut inner = self.0.lock();
         inner.taken = inner.taken.saturating_sub(1);
-        inner.deal();
+        inner.grant_free();
     }
 }
 
-impl Inner {
+impl SchedulerState {
     /// Grants free permits to the batches in the queue.
-    fn deal(&mut self) {
-        while self.taken < self.most {
-            let Some(account) = self.ring.pop_front() else { return };
+    fn grant_free(&mut self) {
+        while self.taken < self.limit {
+            let Some(account) = self.accounts.pop_front() else { return };
             let Some(batches) = self.waiting.get_mut(&account) else { continue };
             let next = batches.pop_front();
             if batches.is_empty() {
                 self.waiting.remove(&account);
             } else {
-                self.ring.push_back(account);
+                self.accounts.push_back(account);
             }
             if let Some(waiter) = next {
                 self.taken += 1;
                 let mut waits = waiter.state.lock();
                 waits.queued = false;
-                waits.given += 1;
+                waits.granted += 1;
                 drop(waits);
-                waiter.given.notify_one();
+                waiter.granted.notify_one();
             }
         }
     }
 }
 
-impl Place {
+impl SchedulerEntry {
     /// Returns a permit if it is this batch's turn; otherwise queues the batch. At most `most` permits are in use in
     /// the gateway. `idle` states that the batch has no lines in flight.
-    pub fn take(&self, most: usize, idle: bool) -> Option<Turn> {
-        let mut inner = self.turns.0.lock();
-        inner.most = most;
-        if self.given() {
-            return Some(self.turn());
+    pub fn try_acquire(&self, most: usize, idle: bool) -> Option<RunPermit> {
+        let mut inner = self.scheduler.0.lock();
+        inner.limit = most;
+        if self.take_grant() {
+            return Some(self.permit());
         }
         let mut waits = self.waiter.state.lock();
         if !waits.queued {
@@ -104,30 +104,30 @@ impl Place {
             let batches = inner.waiting.entry(self.account.clone()).or_default();
             batches.push_back(self.waiter.clone());
             if batches.len() == 1 {
-                inner.ring.push_back(self.account.clone());
+                inner.accounts.push_back(self.account.clone());
             }
         } else {
             drop(waits);
         }
-        inner.deal();
-        if self.given() {
-            return Some(self.turn());
+        inner.grant_free();
+        if self.take_grant() {
+            return Some(self.permit());
         }
         if idle {
             inner.taken += 1;
-            return Some(self.turn());
+            return Some(self.permit());
         }
         None
     }
 
     /// Waits until a permit was granted, now or since the last call.
-    pub async fn given_one(&self) {
-        self.waiter.given.notified().await;
+    pub async fn granted(&self) {
+        self.waiter.granted.notified().await;
     }
 
     /// Leaves the queue; unused permits go to other batches.
-    pub fn leave(&self) {
-        let mut inner = self.turns.0.lock();
+    pub fn leave_queue(&self) {
+        let mut inner = self.scheduler.0.lock();
         let waits = std::mem::take(&mut *self.waiter.state.lock());
         if waits.queued
             && let Some(batches) = inner.waiting.get_mut(&self.account)
@@ -135,34 +135,34 @@ impl Place {
             batches.retain(|other| !Arc::ptr_eq(other, &self.waiter));
             if batches.is_empty() {
                 inner.waiting.remove(&self.account);
-                inner.ring.retain(|account| *account != self.account);
+                inner.accounts.retain(|account| *account != self.account);
             }
         }
-        inner.taken = inner.taken.saturating_sub(waits.given);
-        inner.deal();
+        inner.taken = inner.taken.saturating_sub(waits.granted);
+        inner.grant_free();
     }
 
-    fn given(&self) -> bool {
+    fn take_grant(&self) -> bool {
         let mut waits = self.waiter.state.lock();
-        let given = waits.given > 0;
-        waits.given -= usize::from(given);
+        let given = waits.granted > 0;
+        waits.granted -= usize::from(given);
         given
     }
 
-    fn turn(&self) -> Turn {
-        Turn(self.turns.clone())
+    fn permit(&self) -> RunPermit {
+        RunPermit(self.scheduler.clone())
     }
 }
 
-impl Drop for Place {
+impl Drop for SchedulerEntry {
     fn drop(&mut self) {
-        self.leave();
+        self.leave_queue();
     }
 }
 
-impl Drop for Turn {
+impl Drop for RunPermit {
     fn drop(&mut self) {
-        self.0.give_back();
+        self.0.release();
     }
 }
 
@@ -172,14 +172,14 @@ mod tests {
     use super::*;
 
     /// Ends lines in the order of their start; returns the permits of each batch.
-    fn play(turns: &Turns, places: &[Place], most: usize, ends: usize) -> Vec<usize> {
-        let mut at_work: VecDeque<(usize, Turn)> = VecDeque::new();
-        let fill = |at_work: &mut VecDeque<(usize, Turn)>| {
+    fn end_lines(turns: &FairScheduler, places: &[SchedulerEntry], most: usize, ends: usize) -> Vec<usize> {
+        let mut at_work: VecDeque<(usize, RunPermit)> = VecDeque::new();
+        let fill = |at_work: &mut VecDeque<(usize, RunPermit)>| {
             loop {
                 let before = at_work.len();
                 for (index, place) in places.iter().enumerate() {
                     let idle = !at_work.iter().any(|(other, _)| *other == index);
-                    at_work.extend(place.take(most, idle).map(|turn| (index, turn)));
+                    at_work.extend(place.try_acquire(most, idle).map(|turn| (index, turn)));
                 }
                 if at_work.len() == before {
                     return;
@@ -191,15 +191,15 @@ mod tests {
             at_work.pop_front();
         }
         fill(&mut at_work);
-        assert_eq!(turns.taken(), at_work.len());
+        assert_eq!(turns.in_flight(), at_work.len());
         (0..places.len()).map(|index| at_work.iter().filter(|(of, _)| *of == index).count()).collect()
     }
 
     #[test]
     fn accounts_share_alike_however_many_batches_they_have() {
-        let turns = Turns::default();
+        let turns = FairScheduler::default();
         let places = [turns.place("a"), turns.place("a"), turns.place("a"), turns.place("b")];
-        let shares = play(&turns, &places, 24, 200);
+        let shares = end_lines(&turns, &places, 24, 200);
         assert_eq!(shares.iter().sum::<usize>(), 24);
         let (a, b) = (shares[..3].iter().sum::<usize>(), shares[3]);
         assert!(a.abs_diff(b) <= 2, "{shares:?}");
@@ -208,21 +208,21 @@ mod tests {
 
     #[test]
     fn one_alone_has_everything_and_gives_half_of_it_to_who_comes() {
-        let turns = Turns::default();
+        let turns = FairScheduler::default();
         let first = turns.place("a");
-        let mut held: VecDeque<Turn> = std::iter::from_fn(|| first.take(8, false)).collect();
+        let mut held: VecDeque<RunPermit> = std::iter::from_fn(|| first.try_acquire(8, false)).collect();
         assert_eq!(held.len(), 8);
         let second = turns.place("b");
-        let own = second.take(8, true).unwrap();
-        assert_eq!(turns.taken(), 9, "the first line of a batch waits for nobody");
+        let own = second.try_acquire(8, true).unwrap();
+        assert_eq!(turns.in_flight(), 9, "the first line of a batch waits for nobody");
         let mut theirs = 0;
         for _ in 0..9 {
             held.pop_front();
-            if let Some(turn) = second.take(8, false) {
+            if let Some(turn) = second.try_acquire(8, false) {
                 theirs += 1;
                 std::mem::forget(turn);
             }
-            held.extend(first.take(8, false));
+            held.extend(first.try_acquire(8, false));
         }
         assert!((3..=5).contains(&theirs), "{theirs}");
         drop(own);
@@ -230,26 +230,26 @@ mod tests {
 
     #[test]
     fn who_leaves_waits_no_longer_and_gives_back_what_it_had() {
-        let turns = Turns::default();
+        let turns = FairScheduler::default();
         let (one, two) = (turns.place("a"), turns.place("b"));
-        let held = one.take(1, false).unwrap();
-        assert!(two.take(1, false).is_none());
+        let held = one.try_acquire(1, false).unwrap();
+        assert!(two.try_acquire(1, false).is_none());
         drop(held);
-        assert_eq!(turns.taken(), 1, "the turn was given");
+        assert_eq!(turns.in_flight(), 1, "the turn was given");
         drop(two);
-        assert_eq!(turns.taken(), 0);
-        assert!(one.take(1, false).is_some());
-        assert!(turns.0.lock().ring.is_empty() || turns.0.lock().waiting.len() == 1);
+        assert_eq!(turns.in_flight(), 0);
+        assert!(one.try_acquire(1, false).is_some());
+        assert!(turns.0.lock().accounts.is_empty() || turns.0.lock().waiting.len() == 1);
     }
 
     #[tokio::test]
-    async fn who_waits_is_told() {
-        let turns = Turns::default();
+    async fn a_waiting_batch_is_notified() {
+        let turns = FairScheduler::default();
         let (one, two) = (turns.place("a"), turns.place("b"));
-        let held = one.take(1, false).unwrap();
-        assert!(two.take(1, false).is_none());
+        let held = one.try_acquire(1, false).unwrap();
+        assert!(two.try_acquire(1, false).is_none());
         drop(held);
-        two.given_one().await;
-        assert!(two.take(1, false).is_some());
+        two.granted().await;
+        assert!(two.try_acquire(1, false).is_some());
     }
 }

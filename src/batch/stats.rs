@@ -1,18 +1,18 @@
 //! Statistics of batches for metrics and logs: the open ones, and a log event for each that ends.
 
 use super::context::BatchContext;
-use super::{Batches, api_object};
+use super::{BatchManager, api_object};
 use crate::telemetry::batches::Standing;
 use crate::telemetry::log;
 use penstock_storage::batches::{BatchRecord, BatchState};
 
-impl Batches {
+impl BatchManager {
     /// Computes the statistics.
     #[must_use]
-    pub fn standing(&self, now: u64) -> Standing {
-        let mut standing = Standing { working: self.turns.taken(), ..Standing::default() };
+    pub fn stats(&self, now: u64) -> Standing {
+        let mut standing = Standing { working: self.scheduler.in_flight(), ..Standing::default() };
         for running in self.running.lock().values() {
-            let record = running.seen.borrow();
+            let record = running.published.borrow();
             if record.state.is_final() {
                 continue;
             }
@@ -36,7 +36,7 @@ impl Batches {
     }
 
     /// Logs the end of a batch and counts it.
-    pub(super) fn told_end(&self, house: &BatchContext, record: &BatchRecord) {
+    pub(super) fn log_end(&self, house: &BatchContext, record: &BatchRecord) {
         let state = api_object::state(record.state).name();
         let counts = &record.counts;
         house.metrics.batches.ended(state, counts.cancelled, counts.expired);

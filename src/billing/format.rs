@@ -8,13 +8,13 @@ use serde_json::{Number, Value, json};
 
 /// Converts a decimal to a JSON number.
 #[must_use]
-pub fn number(decimal: Decimal) -> Value {
+pub fn json_number(decimal: Decimal) -> Value {
     decimal.to_f64().and_then(Number::from_f64).map_or(Value::Null, Value::Number)
 }
 
 /// Converts an amount of a wallet to credits or kWh.
 #[must_use]
-pub fn decimal(wallet: Wallet, amount: i64) -> Decimal {
+pub fn to_decimal(wallet: Wallet, amount: i64) -> Decimal {
     let exact = match wallet {
         Wallet::Credits => MicroCredits(amount).credits(),
         Wallet::Energy => NanoKwh(amount).kwh(),
@@ -24,7 +24,7 @@ pub fn decimal(wallet: Wallet, amount: i64) -> Decimal {
 
 /// Converts credits or kWh to an amount. `None` if it has too many decimal places or overflows.
 #[must_use]
-pub fn amount(wallet: Wallet, decimal: Decimal) -> Option<i64> {
+pub fn to_amount(wallet: Wallet, decimal: Decimal) -> Option<i64> {
     let places = match wallet {
         Wallet::Credits => 6,
         Wallet::Energy => 9,
@@ -39,9 +39,9 @@ pub fn account(name: &str, account: &AccountBalances) -> Value {
     let one = |wallet: Wallet| {
         let WalletBalance { amount, held } = *account.wallet(wallet);
         json!({
-            "balance": number(decimal(wallet, amount)),
-            "reserved": number(decimal(wallet, held)),
-            "available": number(decimal(wallet, amount.saturating_sub(held))),
+            "balance": json_number(to_decimal(wallet, amount)),
+            "reserved": json_number(to_decimal(wallet, held)),
+            "available": json_number(to_decimal(wallet, amount.saturating_sub(held))),
         })
     };
     json!({ "account": name, "credits": one(Wallet::Credits), "energy_kwh": one(Wallet::Energy) })

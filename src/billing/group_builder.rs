@@ -1,7 +1,7 @@
 //! Group of entries that the writer builds, and its size limits: the bytes and rows of an operation are estimated
 //! before any of it is added.
 
-use super::op::{Deed, Op, Order};
+use super::write_op::{AdminAdjustment, LedgerAction, WriteOp};
 use penstock_ledger::{EntryKind, MAX_LINE_BYTES};
 use penstock_storage::ledger::{
     BalanceRecord, EntryBlock, MAX_BLOCK_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_ROWS, MAX_EXTRA_ROW_BYTES,
@@ -10,35 +10,35 @@ use penstock_storage::ledger::{
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Number of sheets per group with the preferred size; all further ones have the maximum size.
-pub(super) const SHORT: usize = 100;
+pub(super) const SMALL_SHEETS: usize = 100;
 /// Bytes of an entry without its names.
-pub(super) const PLAIN: usize = 1_024;
+pub(super) const ENTRY_OVERHEAD: usize = 1_024;
 
 /// Group that is being built.
 #[derive(Default)]
-pub(super) struct Draft {
+pub(super) struct GroupBuilder {
     pub(super) sheets: Vec<EntryBlock>,
     pub(super) bytes: usize,
     pub(super) balances: BTreeMap<String, BalanceRecord>,
     pub(super) names: Vec<(String, u64)>,
-    pub(super) orders: Vec<(Order, u64)>,
+    pub(super) adjustments: Vec<(AdminAdjustment, u64)>,
     /// Adjustments that repeat one of this group, with its entry number.
-    pub(super) repeated: Vec<(Order, u64)>,
+    pub(super) duplicates: Vec<(AdminAdjustment, u64)>,
     pub(super) rows: Vec<RowWrite>,
     /// Number of rows of each operation, in order.
-    pub(super) row_ops: Vec<usize>,
+    pub(super) rows_per_op: Vec<usize>,
     pub(super) row_bytes: usize,
-    pub(super) weight: u64,
+    pub(super) queued_bytes: u64,
     pub(super) exposed: i64,
 }
 
-impl Draft {
+impl GroupBuilder {
     /// Returns true if all of an operation fits; operations are never split.
-    pub(super) fn has_room(&self, op: &Op) -> bool {
-        let (bytes, rows, row_bytes) = room(op);
+    pub(super) fn fits(&self, op: &WriteOp) -> bool {
+        let (bytes, rows, row_bytes) = max_size(op);
         let own = self.sheets.len() + self.balances.len() + self.names.len() + self.rows.len();
         // A sheet ends one maximum line before its limit, and a last one is started.
-        let sheets = SHORT + bytes / (MAX_BLOCK_BYTES - MAX_LINE_BYTES) + 2;
+        let sheets = SMALL_SHEETS + bytes / (MAX_BLOCK_BYTES - MAX_LINE_BYTES) + 2;
         self.bytes + bytes <= MAX_COMMIT_BYTES
             && own + rows + sheets <= MAX_COMMIT_ROWS
             && self.row_bytes + row_bytes <= MAX_EXTRA_ROW_BYTES
@@ -46,16 +46,21 @@ impl Draft {
 }
 
 /// Upper limits of an operation: bytes of entries, rows without sheets, and bytes of additional rows.
-fn room(op: &Op) -> (usize, usize, usize) {
+fn max_size(op: &WriteOp) -> (usize, usize, usize) {
     match op {
-        Op::Act(deed) => (most(deed) + deed.terms.as_ref().map_or(0, |terms| line(terms.text.len())), 2, 0),
-        Op::Order(order) => (MAX_LINE_BYTES, 1 + order.names.len(), 0),
-        Op::Lines(lines) => {
-            let accounts: HashSet<&str> = lines.ends.iter().map(|deed| &*deed.account).collect();
-            let terms = lines.ends.iter().filter_map(|deed| deed.terms.as_ref());
+        WriteOp::Action(deed) => (
+            max_action_bytes(deed) + deed.terms.as_ref().map_or(0, |terms| max_line_bytes(terms.text.len())),
+            2,
+            0,
+        ),
+        WriteOp::Adjustment(order) => (MAX_LINE_BYTES, 1 + order.names.len(), 0),
+        WriteOp::Outcomes(lines) => {
+            let accounts: HashSet<&str> = lines.actions.iter().map(|deed| &*deed.account).collect();
+            let terms = lines.actions.iter().filter_map(|deed| deed.terms.as_ref());
             let terms: HashMap<&str, usize> =
-                terms.map(|terms| (&*terms.id, line(terms.text.len()))).collect();
-            let bytes = lines.ends.iter().map(most).sum::<usize>() + terms.values().sum::<usize>();
+                terms.map(|terms| (&*terms.id, max_line_bytes(terms.text.len()))).collect();
+            let bytes =
+                lines.actions.iter().map(max_action_bytes).sum::<usize>() + terms.values().sum::<usize>();
             let row_bytes = lines.rows.iter().map(RowWrite::bytes).sum();
             (bytes, lines.rows.len() + accounts.len() + terms.len(), row_bytes)
         }
@@ -63,7 +68,7 @@ fn room(op: &Op) -> (usize, usize, usize) {
 }
 
 /// Upper limit of an action in bytes, without the terms that may precede it.
-fn most(deed: &Deed) -> usize {
+fn max_action_bytes(deed: &LedgerAction) -> usize {
     let names = match &deed.act {
         EntryKind::Settle { request, key, sale, .. } => {
             request.len() + key.len() + sale.model.len() + sale.provider.len() + sale.terms.len()
@@ -73,11 +78,11 @@ fn most(deed: &Deed) -> usize {
         }
         EntryKind::Grant { .. } | EntryKind::Correct { .. } | EntryKind::Terms { .. } => MAX_LINE_BYTES,
     };
-    line(deed.account.len() + names)
+    max_line_bytes(deed.account.len() + names)
 }
 
 /// Upper limit of an entry in bytes with names of this length: a character takes up to six bytes.
-const fn line(names: usize) -> usize {
-    let bytes = PLAIN + 6 * names;
+const fn max_line_bytes(names: usize) -> usize {
+    let bytes = ENTRY_OVERHEAD + 6 * names;
     if bytes < MAX_LINE_BYTES { bytes } else { MAX_LINE_BYTES }
 }

@@ -2,8 +2,8 @@
 //! one, which has the store, records each of them once, and voids what was never ended.
 
 use super::hold::{Hold, Settlement};
-use super::op::{Deed, Op, Refused, TermsText};
-use super::write_queue::{Kept, Piece};
+use super::write_op::{AdjustmentError, LedgerAction, TermsText, WriteOp};
+use super::write_queue::{CommittedGroup, DrainedOps};
 use super::{Ledger, writer};
 use crate::telemetry::log;
 use crate::upgrade::messages::Sent;
@@ -14,11 +14,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Maximum number of actions per message.
-const MOST: usize = 1_024;
+const MAX_ACTIONS: usize = 1_024;
 
 /// Charge for the budget counters.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Charged {
+pub struct ChargeEvent {
     /// Public ID of the key.
     pub key: Arc<str>,
     /// Wallet that paid.
@@ -31,9 +31,9 @@ pub struct Charged {
 
 /// Open reservations of the old process, by request ID.
 #[derive(Default)]
-pub struct Holds(HashMap<Arc<str>, Hold>);
+pub struct InheritedHolds(HashMap<Arc<str>, Hold>);
 
-impl Holds {
+impl InheritedHolds {
     /// Number of open reservations.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -53,14 +53,14 @@ impl Holds {
 }
 
 /// A process that fails before it has taken over leaves the reservations to the one that continues.
-impl Drop for Holds {
+impl Drop for InheritedHolds {
     fn drop(&mut self) {
-        self.0.drain().for_each(|(_, hold)| hold.leave());
+        self.0.drain().for_each(|(_, hold)| hold.release_unrecorded());
     }
 }
 
 /// Encodes an act for the process that writes.
-fn sent(deed: Deed, counted: bool) -> Option<Sent> {
+fn sent(deed: LedgerAction, counted: bool) -> Option<Sent> {
     let terms = deed.terms.map(|terms| (terms.id.to_string(), terms.text.to_string()));
     let entry = LedgerEntry { seq: 1, at: deed.at, account: deed.account, kind: deed.act };
     let mut line = Vec::new();
@@ -70,14 +70,14 @@ fn sent(deed: Deed, counted: bool) -> Option<Sent> {
 
 impl Ledger {
     /// Returns the open reservations of the store as holds of this process.
-    pub(super) fn holds(self: &Arc<Self>, open: &OpenReserves) -> Holds {
+    pub(super) fn inherit_holds(self: &Arc<Self>, open: &OpenReserves) -> InheritedHolds {
         let hold = |request: &Arc<str>, hold: &penstock_ledger::OpenReserve| {
-            self.held(&hold.account, request, &hold.key, hold.wallet, hold.amount)
+            self.inherit_hold(&hold.account, request, &hold.key, hold.wallet, hold.amount)
         };
-        Holds(open.iter().map(|(request, known)| (request.clone(), hold(request, known))).collect())
+        InheritedHolds(open.iter().map(|(request, known)| (request.clone(), hold(request, known))).collect())
     }
 
-    fn held(
+    fn inherit_hold(
         self: &Arc<Self>,
         account: &str,
         request: &Arc<str>,
@@ -85,15 +85,19 @@ impl Ledger {
         wallet: Wallet,
         amount: i64,
     ) -> Hold {
-        let purse = self.purse(account);
+        let purse = self.account_balance(account);
         // The old process has checked the balance.
-        purse.take(wallet, amount, false).ok();
+        purse.hold(wallet, amount, false).ok();
         Hold::new(self.clone(), purse, request.clone(), key.clone(), wallet, amount, 0)
     }
 
     /// Records an action of another process; returns its charge if the spend counters do not include it. An action
     /// that does not match the open reservations is not recorded.
-    pub fn take(self: &Arc<Self>, holds: &mut Holds, sent: &Sent) -> Option<Charged> {
+    pub fn record_forwarded(
+        self: &Arc<Self>,
+        holds: &mut InheritedHolds,
+        sent: &Sent,
+    ) -> Option<ChargeEvent> {
         let Ok(entry) = HashChain::default().verify_next(sent.line.as_bytes()) else {
             log::event(log::error(), "handover_unread", &[]);
             return None;
@@ -103,21 +107,21 @@ impl Ledger {
                 if holds.0.contains_key(&request) {
                     return None;
                 }
-                let hold = self.held(&entry.account, &request, &key, wallet, amount);
-                hold.reserved();
+                let hold = self.inherit_hold(&entry.account, &request, &key, wallet, amount);
+                hold.record_reservation();
                 holds.0.insert(request, hold);
                 None
             }
             EntryKind::Settle { request, key, wallet, amount, sale, drawn, .. } => {
-                let hold = holds.0.remove(&request).or_else(unmatched)?;
+                let hold = holds.0.remove(&request).or_else(log_unmatched)?;
                 let (id, text) = sent.terms.clone().unwrap_or_default();
                 let eur = sale.eur;
                 let terms = Arc::new(TermsText { id: id.into(), text: text.into() });
                 hold.settle(Settlement { amount, eur: sent.eur, sale: *sale, terms, drawn });
-                (!sent.counted).then_some(Charged { key, wallet, amount, eur })
+                (!sent.counted).then_some(ChargeEvent { key, wallet, amount, eur })
             }
             EntryKind::Void { request, why, drawn, .. } => {
-                holds.0.remove(&request).or_else(unmatched)?.void(&why, drawn);
+                holds.0.remove(&request).or_else(log_unmatched)?.void(&why, drawn);
                 None
             }
             EntryKind::Grant { .. } | EntryKind::Correct { .. } | EntryKind::Terms { .. } => None,
@@ -126,32 +130,32 @@ impl Ledger {
 
     /// Ticket to wait for until everything pushed so far is on the disk.
     #[must_use]
-    pub fn ticket(&self) -> u64 {
+    pub fn current_ticket(&self) -> u64 {
         self.queue.pushed()
     }
 
     /// Stops the writer after the current commit; later operations are queued. Blocks.
-    pub fn detach(&self) {
-        self.queue.hand_over(true);
+    pub fn stop_writer(&self) {
+        self.queue.set_handing_over(true);
         if let Some(writer) = self.writer.lock().take() {
             writer.join().ok();
         }
         // The next process reads the replica.
         self.store.sync_replica();
-        self.queue.hand_over(false);
+        self.queue.set_handing_over(false);
     }
 
     /// Starts the writer again after a failed handover.
     ///
     /// # Errors
     /// Returns a sentence for the operator if the ledger cannot be used.
-    pub fn attach(&self) -> Result<(), String> {
+    pub fn restart_writer(&self) -> Result<(), String> {
         let said = |error: StoreError| format!("The ledger cannot be used: {error}.");
         self.store.update_replica().map_err(said)?;
         let tip = self.store.tip().map_err(said)?;
         let balances = self.store.balances().map_err(said)?;
-        let open = super::recovery::left_open(&self.store).map_err(said)?;
-        let writer = writer::start(self.store.clone(), tip, balances, open, self.queue.clone())?;
+        let open = super::recovery::open_reservations(&self.store).map_err(said)?;
+        let writer = writer::start_writer(self.store.clone(), tip, balances, open, self.queue.clone())?;
         *self.writer.lock() = Some(writer);
         Ok(())
     }
@@ -161,22 +165,24 @@ impl Ledger {
     ///
     /// # Errors
     /// Returns a sentence for the operator if the thread cannot be started.
-    pub fn forward(
+    pub fn forward_actions(
         &self,
         counted: u64,
         mut send: impl FnMut(Vec<Sent>) -> bool + Send + 'static,
     ) -> Result<(), String> {
         let queue = self.queue.clone();
         let forward = move || {
-            while let Some(Piece { ops, last, .. }) = queue.collect(MOST, None) {
+            while let Some(DrainedOps { ops, last, .. }) = queue.collect(MAX_ACTIONS, None) {
                 if ops.is_empty() {
                     continue;
                 }
-                let bytes = ops.iter().map(Op::bytes).sum();
+                let bytes = ops.iter().map(WriteOp::size_estimate).sum();
                 let numbers = last + 1 - ops.len() as u64..;
                 let numbered = ops.into_iter().zip(numbers);
-                let deeds: Vec<(Deed, bool)> = numbered
-                    .flat_map(|(op, number)| deeds(op).into_iter().map(move |deed| (deed, number <= counted)))
+                let deeds: Vec<(LedgerAction, bool)> = numbered
+                    .flat_map(|(op, number)| {
+                        actions_of(op).into_iter().map(move |deed| (deed, number <= counted))
+                    })
                     .collect();
                 let exposed = deeds.iter().map(|(deed, _)| deed.exposed).sum();
                 let count = deeds.len();
@@ -184,8 +190,8 @@ impl Ledger {
                     log::event(log::error(), "handover_lost", &[("acts", &count.to_string())]);
                 }
                 let (open, entries) = (queue.open(), queue.entries());
-                queue.kept(&Kept { bytes, exposed, copied: true, open, entries });
-                queue.reached(last);
+                queue.on_committed(&CommittedGroup { bytes, exposed, copied: true, open, entries });
+                queue.set_written(last);
             }
             queue.over();
         };
@@ -196,18 +202,18 @@ impl Ledger {
     }
 }
 
-fn unmatched() -> Option<Hold> {
+fn log_unmatched() -> Option<Hold> {
     log::event(log::error(), "handover_unmatched", &[]);
     None
 }
 
 /// Actions of an operation. Administrative adjustments are refused: the writing process accepts them.
-fn deeds(op: Op) -> Vec<Deed> {
+fn actions_of(op: WriteOp) -> Vec<LedgerAction> {
     match op {
-        Op::Act(deed) => vec![deed],
-        Op::Lines(lines) => lines.ends,
-        Op::Order(order) => {
-            order.answer.send(Err(Refused::Failing)).ok();
+        WriteOp::Action(deed) => vec![deed],
+        WriteOp::Outcomes(lines) => lines.actions,
+        WriteOp::Adjustment(order) => {
+            order.reply.send(Err(AdjustmentError::StoreFailing)).ok();
             Vec::new()
         }
     }

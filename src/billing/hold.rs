@@ -2,8 +2,8 @@
 //! together with others.
 
 use super::Ledger;
-use super::balance::Purse;
-use super::op::{Deed, Op, TermsText};
+use super::balance::AccountBalance;
+use super::write_op::{LedgerAction, TermsText, WriteOp};
 use penstock_ledger::{EntryKind, RequestFootprint, SaleDetails, Wallet};
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct Settlement {
 /// Open reservation. It is voided if it is dropped without an end.
 pub struct Hold {
     ledger: Arc<Ledger>,
-    purse: Arc<Purse>,
+    balance: Arc<AccountBalance>,
     request: Arc<str>,
     key: Arc<str>,
     wallet: Wallet,
@@ -36,21 +36,21 @@ pub struct Hold {
 impl Hold {
     pub(super) fn new(
         ledger: Arc<Ledger>,
-        purse: Arc<Purse>,
+        balance: Arc<AccountBalance>,
         request: Arc<str>,
         key: Arc<str>,
         wallet: Wallet,
         amount: i64,
         exposed: i64,
     ) -> Self {
-        Self { ledger, purse, request, key, wallet, amount, exposed, ended: false }
+        Self { ledger, balance, request, key, wallet, amount, exposed, ended: false }
     }
 
     /// Records the reservation.
-    pub(super) fn reserved(&self) {
+    pub(super) fn record_reservation(&self) {
         let (request, key) = (self.request.clone(), self.key.clone());
         let act = EntryKind::Reserve { request, key, wallet: self.wallet, amount: self.amount };
-        self.ledger.queue.push(Op::Act(self.deed(act, None, 0)));
+        self.ledger.queue.push(WriteOp::Action(self.action(act, None, 0)));
     }
 
     /// Wallet that pays.
@@ -61,36 +61,36 @@ impl Hold {
 
     /// Settles the reservation with a charge; returns the ticket to wait for if the charge must be on the disk.
     pub fn settle(mut self, charge: Settlement) -> u64 {
-        let deed = self.settled(charge);
-        self.ledger.queue.push(Op::Act(deed))
+        let deed = self.settle_action(charge);
+        self.ledger.queue.push(WriteOp::Action(deed))
     }
 
     /// Voids the reservation without a charge.
     pub fn void(mut self, why: &str, drawn: RequestFootprint) {
-        self.end(why, drawn);
+        self.push_void(why, drawn);
     }
 
     /// Ends the hold without an entry, because another process ends the reservation.
-    pub(super) fn leave(mut self) {
+    pub(super) fn release_unrecorded(mut self) {
         self.ended = true;
     }
 
     /// Settles the reservation with a charge that is recorded later.
     #[must_use]
-    pub fn settling(self, charge: Settlement) -> Ending {
-        Ending { hold: self, how: How::Settled(Box::new(charge)) }
+    pub fn settle_later(self, charge: Settlement) -> HoldEnd {
+        HoldEnd { hold: self, kind: HoldEndKind::Settled(Box::new(charge)) }
     }
 
     /// Voids the reservation with an entry that is recorded later.
     #[must_use]
-    pub const fn voiding(self, why: &'static str, drawn: RequestFootprint) -> Ending {
-        Ending { hold: self, how: How::Voided(why, drawn) }
+    pub const fn void_later(self, why: &'static str, drawn: RequestFootprint) -> HoldEnd {
+        HoldEnd { hold: self, kind: HoldEndKind::Voided(why, drawn) }
     }
 
-    fn settled(&mut self, charge: Settlement) -> Deed {
+    fn settle_action(&mut self, charge: Settlement) -> LedgerAction {
         self.ended = true;
-        self.purse.end(self.wallet, self.amount, charge.amount);
-        self.ledger.queue.expose(charge.eur.saturating_sub(self.exposed));
+        self.balance.release(self.wallet, self.amount, charge.amount);
+        self.ledger.queue.add_exposed(charge.eur.saturating_sub(self.exposed));
         let act = EntryKind::Settle {
             request: self.request.clone(),
             key: self.key.clone(),
@@ -100,18 +100,18 @@ impl Hold {
             sale: Box::new(charge.sale),
             drawn: charge.drawn,
         };
-        self.deed(act, Some(charge.terms), charge.eur)
+        self.action(act, Some(charge.terms), charge.eur)
     }
 
-    fn end(&mut self, why: &str, drawn: RequestFootprint) {
-        let deed = self.voided(why, drawn);
-        self.ledger.queue.push(Op::Act(deed));
+    fn push_void(&mut self, why: &str, drawn: RequestFootprint) {
+        let deed = self.void_action(why, drawn);
+        self.ledger.queue.push(WriteOp::Action(deed));
     }
 
-    fn voided(&mut self, why: &str, drawn: RequestFootprint) -> Deed {
+    fn void_action(&mut self, why: &str, drawn: RequestFootprint) -> LedgerAction {
         self.ended = true;
-        self.purse.end(self.wallet, self.amount, 0);
-        self.ledger.queue.expose(-self.exposed);
+        self.balance.release(self.wallet, self.amount, 0);
+        self.ledger.queue.add_exposed(-self.exposed);
         let act = EntryKind::Void {
             request: self.request.clone(),
             key: self.key.clone(),
@@ -120,38 +120,44 @@ impl Hold {
             why: why.into(),
             drawn,
         };
-        self.deed(act, None, 0)
+        self.action(act, None, 0)
     }
 
-    fn deed(&self, act: EntryKind, terms: Option<Arc<TermsText>>, exposed: i64) -> Deed {
-        Deed { at: self.ledger.clock.unix(), account: self.purse.name.clone(), act, terms, exposed }
+    fn action(&self, act: EntryKind, terms: Option<Arc<TermsText>>, exposed: i64) -> LedgerAction {
+        LedgerAction {
+            at: self.ledger.clock.unix_seconds(),
+            account: self.balance.name.clone(),
+            act,
+            terms,
+            exposed,
+        }
     }
 }
 
 /// End of a reservation, to be recorded by [`Ledger::enter`]; if it is dropped before that, the
 /// reservation is voided.
-pub struct Ending {
+pub struct HoldEnd {
     hold: Hold,
-    how: How,
+    kind: HoldEndKind,
 }
 
-enum How {
+enum HoldEndKind {
     Settled(Box<Settlement>),
     Voided(&'static str, RequestFootprint),
 }
 
-impl Ending {
+impl HoldEnd {
     /// Returns true if there is a charge.
     #[must_use]
     pub const fn is_charge(&self) -> bool {
-        matches!(self.how, How::Settled(_))
+        matches!(self.kind, HoldEndKind::Settled(_))
     }
 
-    pub(super) fn deed(self) -> Deed {
-        let Self { mut hold, how } = self;
+    pub(super) fn into_action(self) -> LedgerAction {
+        let Self { mut hold, kind: how } = self;
         match how {
-            How::Settled(charge) => hold.settled(*charge),
-            How::Voided(why, drawn) => hold.voided(why, drawn),
+            HoldEndKind::Settled(charge) => hold.settle_action(*charge),
+            HoldEndKind::Voided(why, drawn) => hold.void_action(why, drawn),
         }
     }
 }
@@ -159,7 +165,7 @@ impl Ending {
 impl Drop for Hold {
     fn drop(&mut self) {
         if !self.ended {
-            self.end("dropped", RequestFootprint::default());
+            self.push_void("dropped", RequestFootprint::default());
         }
     }
 }

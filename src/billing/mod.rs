@@ -18,7 +18,6 @@ mod group_builder;
 pub mod handover;
 mod hold;
 pub mod offline;
-mod op;
 pub mod rebuild;
 mod recovery;
 mod replica_lag;
@@ -29,86 +28,87 @@ pub mod sale;
 mod side_rows;
 #[cfg(test)]
 mod tests;
+mod write_op;
 mod write_queue;
 mod writer;
 
-pub use hold::{Ending, Hold, Settlement};
-pub use op::{Refused, TermsText};
-pub use reserve::Need;
+pub use hold::{Hold, HoldEnd, Settlement};
+pub use reserve::ReserveRequest;
+pub use write_op::{AdjustmentError, TermsText};
 
 use crate::config::settings;
 use crate::telemetry::durability_metrics::State;
-use crate::time::clock::Clock;
-use balance::Purse;
-use op::{Lines, Op, Order};
+use crate::time::clock::SteadyClock;
+use balance::AccountBalance;
 use parking_lot::{Mutex, RwLock};
 use penstock_ledger::{EntryKind, Wallet};
-use penstock_storage::ledger::{LedgerStore, MAX_EXTRA_ROW_BYTES, RowWrite};
+use penstock_storage::ledger::{LedgerStore, RowWrite};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use write_queue::Queue;
+use write_op::{AdminAdjustment, BatchOutcomes, WriteOp};
+use write_queue::WriteQueue;
 
 /// Longest wait of an adjustment for its entry; after that its outcome is unknown.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ADJUSTMENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of reservation ends per [`Ledger::enter`].
-pub const MOST_ENDS: usize = 512;
+pub const MAX_OUTCOMES: usize = 512;
 /// Maximum number of rows per [`Ledger::enter`].
-pub const MOST_ROWS: usize = 128;
+pub const MAX_EXTRA_ROWS: usize = 128;
 /// Maximum size of these rows in bytes, keys included.
-pub const MOST_ROW_BYTES: usize = MAX_EXTRA_ROW_BYTES;
+pub use penstock_storage::ledger::MAX_EXTRA_ROW_BYTES;
 
 /// Error if the data exceeds one commit or one row; nothing of it was recorded.
-pub struct TooMuch(pub Vec<Ending>, pub Vec<RowWrite>);
+pub struct CommitTooLarge(pub Vec<HoldEnd>, pub Vec<RowWrite>);
 
 /// Balances of all accounts, and the write queue of the ledger.
 pub struct Ledger {
     /// Store of the ledger.
     pub store: Arc<LedgerStore>,
-    purses: RwLock<HashMap<Box<str>, Arc<Purse>, ahash::RandomState>>,
-    queue: Arc<Queue>,
-    clock: Clock,
-    debt: AtomicI64,
-    backlog: AtomicU64,
+    balances: RwLock<HashMap<Box<str>, Arc<AccountBalance>, ahash::RandomState>>,
+    queue: Arc<WriteQueue>,
+    clock: SteadyClock,
+    exposure_limit: AtomicI64,
+    backlog_limit: AtomicU64,
     /// Duration of a write in milliseconds above which the store counts as failing.
     slow: AtomicU64,
     /// True if the last request was refused because of the unwritten amount: the rest of the limit is
     /// less than a request.
-    turned_away: AtomicBool,
+    refused_last: AtomicBool,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Ledger {
     /// Applies the settings of a new configuration.
     pub fn configure(&self, settings: &settings::LedgerSettings) {
-        self.debt.store(settings.debt, Ordering::Relaxed);
-        self.backlog.store(settings.backlog as u64, Ordering::Relaxed);
+        self.exposure_limit.store(settings.debt, Ordering::Relaxed);
+        self.backlog_limit.store(settings.backlog as u64, Ordering::Relaxed);
         self.slow.store(u64::try_from(settings.slow.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
-        self.queue.wait_for(settings.window);
+        self.queue.set_window(settings.window);
     }
 
-    fn purse(&self, account: &str) -> Arc<Purse> {
-        if let Some(purse) = self.purses.read().get(account) {
+    fn account_balance(&self, account: &str) -> Arc<AccountBalance> {
+        if let Some(purse) = self.balances.read().get(account) {
             return purse.clone();
         }
-        let mut purses = self.purses.write();
-        purses.entry(account.into()).or_insert_with(|| Arc::new(Purse::new(account, 0, 0))).clone()
+        let mut purses = self.balances.write();
+        purses.entry(account.into()).or_insert_with(|| Arc::new(AccountBalance::new(account, 0, 0))).clone()
     }
 
     /// Returns true if too much is unwritten to accept another request.
-    fn pressed(&self) -> bool {
-        self.queue.waiting() > self.backlog.load(Ordering::Relaxed)
-            || (self.failing() && self.queue.exposed() > self.debt.load(Ordering::Relaxed))
+    fn is_exhausted(&self) -> bool {
+        self.queue.waiting() > self.backlog_limit.load(Ordering::Relaxed)
+            || (self.is_failing() && self.queue.exposed() > self.exposure_limit.load(Ordering::Relaxed))
     }
 
     /// Returns true if the store rejects entries or is too slow.
     #[must_use]
-    pub fn failing(&self) -> bool {
-        self.queue.failing() || self.queue.busy() > self.slow()
+    pub fn is_failing(&self) -> bool {
+        self.queue.failing() || self.queue.busy_for() > self.slow()
     }
 
     fn slow(&self) -> Duration {
@@ -119,8 +119,9 @@ impl Ledger {
     #[must_use]
     pub fn state(&self) -> State {
         State {
-            failing: self.failing(),
-            exhausted: self.pressed() || (self.failing() && self.turned_away.load(Ordering::Relaxed)),
+            failing: self.is_failing(),
+            exhausted: self.is_exhausted()
+                || (self.is_failing() && self.refused_last.load(Ordering::Relaxed)),
             copied: self.queue.copied(),
             exposed: self.queue.exposed(),
             waiting: self.queue.waiting(),
@@ -130,8 +131,8 @@ impl Ledger {
     }
 
     /// Waits until everything up to `ticket` is on the disk; returns at once while the store fails.
-    pub async fn written(&self, ticket: u64) {
-        if !self.failing() {
+    pub async fn wait_written(&self, ticket: u64) {
+        if !self.is_failing() {
             tokio::time::timeout(self.slow() * 2, self.queue.written(ticket)).await.ok();
         }
     }
@@ -142,32 +143,33 @@ impl Ledger {
     /// # Errors
     /// Returns the data if it exceeds [`MOST_ENDS`], [`MOST_ROWS`] or [`MOST_ROW_BYTES`], or if a
     /// row exceeds its limit.
-    pub fn enter(&self, ends: Vec<Ending>, rows: Vec<RowWrite>) -> Result<u64, TooMuch> {
+    pub fn record_outcomes(&self, ends: Vec<HoldEnd>, rows: Vec<RowWrite>) -> Result<u64, CommitTooLarge> {
         let bytes: usize = rows.iter().map(RowWrite::bytes).sum();
-        let fit = bytes <= MOST_ROW_BYTES && rows.iter().all(RowWrite::is_within_limits);
-        if ends.len() > MOST_ENDS || rows.len() > MOST_ROWS || !fit {
-            return Err(TooMuch(ends, rows));
+        let fit = bytes <= MAX_EXTRA_ROW_BYTES && rows.iter().all(RowWrite::is_within_limits);
+        if ends.len() > MAX_OUTCOMES || rows.len() > MAX_EXTRA_ROWS || !fit {
+            return Err(CommitTooLarge(ends, rows));
         }
-        let ends = ends.into_iter().map(Ending::deed).collect();
-        Ok(self.queue.push(Op::Lines(Lines { ends, rows })))
+        let ends = ends.into_iter().map(HoldEnd::into_action).collect();
+        Ok(self.queue.push(WriteOp::Outcomes(BatchOutcomes { actions: ends, rows })))
     }
 
     /// Waits until everything up to `ticket` is on the disk, however long the store takes. Returns false if it never
     /// will be, because the process ends.
     pub async fn kept(&self, ticket: u64) -> bool {
-        self.queue.kept_up_to(ticket).await
+        self.queue.wait_durable(ticket).await
     }
 
     /// Balance of an account, and the amount held by open reservations.
     #[must_use]
     pub fn balance(&self, account: &str) -> penstock_ledger::AccountBalances {
-        self.purses.read().get(account).map(|purse| purse.account()).unwrap_or_default()
+        self.balances.read().get(account).map(|purse| purse.snapshot()).unwrap_or_default()
     }
 
     /// Names of the accounts with a balance.
     #[must_use]
     pub fn accounts(&self) -> Vec<Arc<str>> {
-        let mut names: Vec<Arc<str>> = self.purses.read().values().map(|purse| purse.name.clone()).collect();
+        let mut names: Vec<Arc<str>> =
+            self.balances.read().values().map(|purse| purse.name.clone()).collect();
         names.sort();
         names
     }
@@ -183,32 +185,43 @@ impl Ledger {
         wallet: Wallet,
         amount: i64,
         (note, by): (&str, &str),
-    ) -> Result<u64, Refused> {
+    ) -> Result<u64, AdjustmentError> {
         let act = EntryKind::Grant { id: id.into(), wallet, amount, note: note.into(), by: by.into() };
-        self.order(account, act, vec![format!("grant {id}")]).await
+        self.submit_adjustment(account, act, vec![format!("grant {id}")]).await
     }
 
     /// Corrects a charge or a grant: reverses it and records another amount.
     ///
     /// # Errors
     /// Returns the errors of [`Refused`].
-    pub async fn correct(&self, account: &str, act: EntryKind) -> Result<u64, Refused> {
-        let EntryKind::Correct { id, of, .. } = &act else { return Err(Refused::Impossible) };
+    pub async fn correct(&self, account: &str, act: EntryKind) -> Result<u64, AdjustmentError> {
+        let EntryKind::Correct { id, of, .. } = &act else { return Err(AdjustmentError::InvalidAmount) };
         let names = vec![format!("correct {id}"), format!("corrected {of}")];
-        self.order(account, act, names).await
+        self.submit_adjustment(account, act, names).await
     }
 
-    async fn order(&self, account: &str, act: EntryKind, names: Vec<String>) -> Result<u64, Refused> {
-        if self.failing() {
-            return Err(Refused::Failing);
+    async fn submit_adjustment(
+        &self,
+        account: &str,
+        act: EntryKind,
+        names: Vec<String>,
+    ) -> Result<u64, AdjustmentError> {
+        if self.is_failing() {
+            return Err(AdjustmentError::StoreFailing);
         }
         let (answer, answered) = mpsc::channel();
-        let order = Order { purse: self.purse(account), at: self.clock.unix(), act, names, answer };
-        self.queue.push(Op::Order(Box::new(order)));
+        let order = AdminAdjustment {
+            balance: self.account_balance(account),
+            at: self.clock.unix_seconds(),
+            act,
+            names,
+            reply: answer,
+        };
+        self.queue.push(WriteOp::Adjustment(Box::new(order)));
         // On a blocking thread: the caller may have no timers, and a hanging disk must not block an
         // operator's request.
-        let waited = tokio::task::spawn_blocking(move || answered.recv_timeout(PATIENCE));
-        waited.await.ok().and_then(Result::ok).unwrap_or(Err(Refused::Unknown))
+        let waited = tokio::task::spawn_blocking(move || answered.recv_timeout(ADJUSTMENT_TIMEOUT));
+        waited.await.ok().and_then(Result::ok).unwrap_or(Err(AdjustmentError::OutcomeUnknown))
     }
 
     /// Writes the queue and stops the writer. Blocks.

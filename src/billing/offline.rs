@@ -2,7 +2,7 @@
 
 use super::report;
 use crate::config::settings::StorageSettings;
-use crate::storage::stores::{LEDGER, STORE, look, sentence, told};
+use crate::storage::stores::{LEDGER_FOLDER, STORE_FOLDER, open_error, open_existing, to_sentence};
 use penstock_storage::StoreOptions;
 use penstock_storage::ledger::LedgerStore;
 
@@ -12,11 +12,11 @@ use penstock_storage::ledger::LedgerStore;
 /// One sentence that says what is in the way.
 pub fn rebuild(storage: &StorageSettings) -> Result<u64, String> {
     let options = StoreOptions { ballast_bytes: storage.ballast_bytes, ..StoreOptions::default() };
-    let said = |error: penstock_storage::StoreError| sentence(&error.to_string());
-    let store = penstock_storage::open(&storage.path.join(STORE), options).map_err(said)?;
-    let copies = storage.path.join(LEDGER);
-    let entries = super::rebuild::rebuild(&store, &copies).map_err(|failed| failed.0)?;
-    LedgerStore::open(store, Some(&copies)).map_err(|error| told(&copies, &error))?;
+    let said = |error: penstock_storage::StoreError| to_sentence(&error.to_string());
+    let store = penstock_storage::open(&storage.path.join(STORE_FOLDER), options).map_err(said)?;
+    let copies = storage.path.join(LEDGER_FOLDER);
+    let entries = super::rebuild::rebuild_ledger(&store, &copies).map_err(|failed| failed.0)?;
+    LedgerStore::open(store, Some(&copies)).map_err(|error| open_error(&copies, &error))?;
     Ok(entries)
 }
 
@@ -24,16 +24,16 @@ pub fn rebuild(storage: &StorageSettings) -> Result<u64, String> {
 ///
 /// # Errors
 /// One sentence that says what is in the way.
-pub fn verify_ledger(storage: &StorageSettings) -> Result<report::Proof, String> {
-    let store = look(storage)?;
+pub fn verify_ledger(storage: &StorageSettings) -> Result<report::LedgerVerification, String> {
+    let store = open_existing(storage)?;
     let store = store.ok_or_else(|| {
-        let hint = if storage.path.join(LEDGER).is_dir() {
+        let hint = if storage.path.join(LEDGER_FOLDER).is_dir() {
             " If it was lost, `penstock credits rebuild` writes its ledger again from the second copy."
         } else {
             ""
         };
         format!("There is no store in {}.{hint}", storage.path.display())
     })?;
-    report::verify(&LedgerStore::open_for_compare(store, &storage.path.join(LEDGER)))
+    report::verify(&LedgerStore::open_for_compare(store, &storage.path.join(LEDGER_FOLDER)))
         .map_err(|failed| failed.0)
 }

@@ -1,8 +1,8 @@
 //! Rebuild of the store's ledger from its replica files, for a store that lost entries or was lost. The files are
 //! verified first and never changed.
 
-use super::report::Failed;
-use penstock_ledger::{BalanceFold, EntryError, EntryKind, HashChain, LedgerEntry, MAX_LINE_BYTES, Month};
+use super::report::ReportError;
+use penstock_ledger::{BalanceFold, EntryError, EntryKind, HashChain, LedgerEntry, MAX_LINE_BYTES, UtcMonth};
 use penstock_storage::Store;
 use penstock_storage::ledger::{
     BalanceRecord, EntryBlock, LedgerCommit, LedgerStore, LedgerTip, MAX_BLOCK_BYTES, MAX_COMMIT_BYTES,
@@ -19,41 +19,41 @@ use std::sync::Arc;
 /// # Errors
 /// Returns the first invalid entry of the files, or an I/O error. After an incomplete rebuild the store does not open
 /// until a rebuild succeeds.
-pub fn rebuild(store: &Arc<dyn Store>, copies: &Path) -> Result<u64, Failed> {
-    let files = files(copies)?;
+pub fn rebuild_ledger(store: &Arc<dyn Store>, copies: &Path) -> Result<u64, ReportError> {
+    let files = replica_files(copies)?;
     // One pass to verify and one to write, since a ledger may exceed the memory.
-    let mut proof = Fold::default();
-    each(&files, |_, line| proof.take(line).map(|_| ()))?;
+    let mut proof = ReplicaFold::default();
+    for_each_line(&files, |_, line| proof.add_line(line).map(|_| ()))?;
     LedgerStore::clear(&**store)?;
     let ledger = LedgerStore::open_read_only(store.clone());
-    let (mut fold, mut draft, mut tip) = (Fold::default(), LedgerCommit::default(), None);
-    each(&files, |month, line| {
-        let entry = fold.take(line)?;
-        add(&mut draft, month, line, &entry);
-        note(&mut draft, &entry, &fold.books);
+    let (mut fold, mut draft, mut tip) = (ReplicaFold::default(), LedgerCommit::default(), None);
+    for_each_line(&files, |month, line| {
+        let entry = fold.add_line(line)?;
+        add_to_sheet(&mut draft, month, line, &entry);
+        add_balance(&mut draft, &entry, &fold.books);
         let bytes: usize = draft.blocks.iter().map(|sheet| sheet.text.len()).sum();
         let rows = draft.blocks.len() + draft.balances.len() + draft.names.len();
         if bytes + 2 * MAX_LINE_BYTES > MAX_COMMIT_BYTES || rows + 8 > MAX_COMMIT_ROWS {
-            write(&ledger, &mut draft, &mut tip, &fold)?;
+            write_group(&ledger, &mut draft, &mut tip, &fold)?;
         }
         Ok(())
     })?;
-    write(&ledger, &mut draft, &mut tip, &fold)?;
+    write_group(&ledger, &mut draft, &mut tip, &fold)?;
     Ok(fold.chain.seq)
 }
 
 #[derive(Default)]
-struct Fold {
+struct ReplicaFold {
     chain: HashChain,
     books: BalanceFold,
     at: u64,
 }
 
-impl Fold {
-    fn take(&mut self, line: &[u8]) -> Result<LedgerEntry, Failed> {
+impl ReplicaFold {
+    fn add_line(&mut self, line: &[u8]) -> Result<LedgerEntry, ReportError> {
         let number = self.chain.seq + 1;
         let wrong =
-            |why: EntryError| Failed(format!("Entry {number} of the second copy does not fit: {why}."));
+            |why: EntryError| ReportError(format!("Entry {number} of the second copy does not fit: {why}."));
         let entry = self.chain.verify_next(line).map_err(wrong)?;
         self.books.apply(&entry).map_err(wrong)?;
         self.at = entry.at;
@@ -61,7 +61,7 @@ impl Fold {
     }
 }
 
-fn add(draft: &mut LedgerCommit, month: &str, line: &[u8], entry: &LedgerEntry) {
+fn add_to_sheet(draft: &mut LedgerCommit, month: &str, line: &[u8], entry: &LedgerEntry) {
     let room = |sheet: &EntryBlock| {
         sheet.text.len() < TARGET_BLOCK_BYTES && sheet.text.len() + line.len() <= MAX_BLOCK_BYTES
     };
@@ -76,7 +76,7 @@ fn add(draft: &mut LedgerCommit, month: &str, line: &[u8], entry: &LedgerEntry) 
 }
 
 /// Adds the balance that an entry changed, and the names that it used.
-fn note(draft: &mut LedgerCommit, entry: &LedgerEntry, books: &BalanceFold) {
+fn add_balance(draft: &mut LedgerCommit, entry: &LedgerEntry, books: &BalanceFold) {
     match &entry.kind {
         EntryKind::Terms { id, .. } => draft.names.push((format!("terms {id}"), entry.seq)),
         EntryKind::Grant { id, .. } => draft.names.push((format!("grant {id}"), entry.seq)),
@@ -98,12 +98,12 @@ fn note(draft: &mut LedgerCommit, entry: &LedgerEntry, books: &BalanceFold) {
     }
 }
 
-fn write(
+fn write_group(
     ledger: &LedgerStore,
     draft: &mut LedgerCommit,
     tip: &mut Option<LedgerTip>,
-    fold: &Fold,
-) -> Result<(), Failed> {
+    fold: &ReplicaFold,
+) -> Result<(), ReportError> {
     if draft.blocks.is_empty() {
         return Ok(());
     }
@@ -117,15 +117,15 @@ fn write(
 }
 
 /// Replica files by month, sorted.
-fn files(copies: &Path) -> Result<Vec<(String, PathBuf)>, Failed> {
+fn replica_files(copies: &Path) -> Result<Vec<(String, PathBuf)>, ReportError> {
     let unread = |error: std::io::Error| {
-        Failed(format!("The second copy of the ledger in {} cannot be read: {error}.", copies.display()))
+        ReportError(format!("The second copy of the ledger in {} cannot be read: {error}.", copies.display()))
     };
     let mut files = Vec::new();
     for entry in std::fs::read_dir(copies).map_err(unread)? {
         let path = entry.map_err(unread)?.path();
         let month =
-            path.file_stem().and_then(|stem| stem.to_str()).filter(|stem| Month::parse(stem).is_some());
+            path.file_stem().and_then(|stem| stem.to_str()).filter(|stem| UtcMonth::parse(stem).is_some());
         if let Some(month) = month.filter(|_| path.extension().is_some_and(|kind| kind == "jsonl")) {
             files.push((month.to_owned(), path));
         }
@@ -135,13 +135,14 @@ fn files(copies: &Path) -> Result<Vec<(String, PathBuf)>, Failed> {
 }
 
 /// Calls `take` for each line of the files, with its month.
-fn each(
+fn for_each_line(
     files: &[(String, PathBuf)],
-    mut take: impl FnMut(&str, &[u8]) -> Result<(), Failed>,
-) -> Result<(), Failed> {
+    mut take: impl FnMut(&str, &[u8]) -> Result<(), ReportError>,
+) -> Result<(), ReportError> {
     for (month, path) in files {
-        let unread =
-            |error: std::io::Error| Failed(format!("The file {} cannot be read: {error}.", path.display()));
+        let unread = |error: std::io::Error| {
+            ReportError(format!("The file {} cannot be read: {error}.", path.display()))
+        };
         let mut file = BufReader::new(File::open(path).map_err(unread)?);
         let mut line = Vec::new();
         loop {

@@ -1,14 +1,14 @@
 //! Start of the ledger: loads the balances, voids the reservations that a crash left open, or continues those of a
 //! handover. A ledger whose last entry does not match its tip, or is dated in the future, is not written to.
 
-use super::balance::Purse;
-use super::op::{Deed, Op};
-use super::write_queue::Queue;
+use super::balance::AccountBalance;
+use super::write_op::{LedgerAction, WriteOp};
+use super::write_queue::WriteQueue;
 use super::{Ledger, handover, writer};
 use crate::config::settings;
 use crate::telemetry::log;
-use crate::time::clock::Clock;
-use crate::time::format::rfc3339;
+use crate::time::clock::SteadyClock;
+use crate::time::format::format_rfc3339;
 use parking_lot::{Mutex, RwLock};
 use penstock_ledger::{EntryKind, HashChain, OpenReserves, RequestFootprint, lines};
 use penstock_storage::StoreError;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::time::Duration;
 
 /// Value of `ledger.ahead` from which on any date is accepted.
-const ANY: Duration = Duration::from_secs(366 * 86_400);
+const ANY_DATE: Duration = Duration::from_secs(366 * 86_400);
 
 impl Ledger {
     /// Opens the ledger of a store, voids the reservations that a crash left open, and starts the writer.
@@ -29,9 +29,9 @@ impl Ledger {
     pub fn open(
         store: Arc<LedgerStore>,
         settings: &settings::LedgerSettings,
-        clock: Clock,
+        clock: SteadyClock,
     ) -> Result<Arc<Self>, String> {
-        Self::begin(store, settings, clock, false).map(|(ledger, _)| ledger)
+        Self::open_with(store, settings, clock, false).map(|(ledger, _)| ledger)
     }
 
     /// Opens the ledger of a store that another process has just closed, and continues its open reservations.
@@ -41,17 +41,17 @@ impl Ledger {
     pub fn take_over(
         store: Arc<LedgerStore>,
         settings: &settings::LedgerSettings,
-        clock: Clock,
-    ) -> Result<(Arc<Self>, handover::Holds), String> {
-        let (ledger, open) = Self::begin(store, settings, clock, true)?;
-        let holds = ledger.holds(&open);
+        clock: SteadyClock,
+    ) -> Result<(Arc<Self>, handover::InheritedHolds), String> {
+        let (ledger, open) = Self::open_with(store, settings, clock, true)?;
+        let holds = ledger.inherit_holds(&open);
         Ok((ledger, holds))
     }
 
-    fn begin(
+    fn open_with(
         store: Arc<LedgerStore>,
         settings: &settings::LedgerSettings,
-        clock: Clock,
+        clock: SteadyClock,
         taken_over: bool,
     ) -> Result<(Arc<Self>, OpenReserves), String> {
         let said = |error: StoreError| format!("The ledger cannot be used: {error}.");
@@ -59,14 +59,14 @@ impl Ledger {
             log::event(log::error(), "ledger_copy_healed", &[("what", &what)]);
         }
         let tip = store.tip().map_err(said)?;
-        in_time(tip, settings.ahead, clock.unix())?;
+        check_last_date(tip, settings.ahead, clock.unix_seconds())?;
         let balances = store.balances().map_err(said)?;
         let purses = balances.iter().map(|(account, balance)| {
-            (account.as_str().into(), Arc::new(Purse::new(account, balance.credits, balance.energy)))
+            (account.as_str().into(), Arc::new(AccountBalance::new(account, balance.credits, balance.energy)))
         });
         let purses = RwLock::new(purses.collect::<HashMap<_, _, ahash::RandomState>>());
-        let open = left_open(&store).map_err(said)?;
-        let queue = Arc::new(Queue::new(settings.window, tip.map_or(0, |tip| tip.seq)));
+        let open = open_reservations(&store).map_err(said)?;
+        let queue = Arc::new(WriteQueue::new(settings.window, tip.map_or(0, |tip| tip.seq)));
         let theirs = if taken_over { open.clone() } else { OpenReserves::default() };
         for (request, hold) in open.iter().filter(|_| !taken_over) {
             let act = EntryKind::Void {
@@ -77,23 +77,23 @@ impl Ledger {
                 why: "crash".into(),
                 drawn: RequestFootprint::default(),
             };
-            let (at, account) = (clock.unix(), hold.account.clone());
-            queue.push(Op::Act(Deed { at, account, act, terms: None, exposed: 0 }));
+            let (at, account) = (clock.unix_seconds(), hold.account.clone());
+            queue.push(WriteOp::Action(LedgerAction { at, account, act, terms: None, exposed: 0 }));
         }
         if !open.is_empty() && !taken_over {
             let count = open.len().to_string();
             log::event(log::info(), "reserves_voided", &[("count", &count), ("why", "crash")]);
         }
-        let writer = writer::start(store.clone(), tip, balances, open, queue.clone())?;
+        let writer = writer::start_writer(store.clone(), tip, balances, open, queue.clone())?;
         let ledger = Self {
             store,
-            purses,
+            balances: purses,
             queue,
             clock,
-            debt: AtomicI64::new(0),
-            backlog: AtomicU64::new(0),
+            exposure_limit: AtomicI64::new(0),
+            backlog_limit: AtomicU64::new(0),
             slow: AtomicU64::new(0),
-            turned_away: AtomicBool::new(false),
+            refused_last: AtomicBool::new(false),
             writer: Mutex::new(Some(writer)),
         };
         ledger.configure(settings);
@@ -103,8 +103,8 @@ impl Ledger {
 
 /// Checks the date of the last entry. Entries are never dated before their predecessor: after an entry from the
 /// future, all others would be dated in the future, also on statements and invoices.
-fn in_time(tip: Option<LedgerTip>, ahead: Duration, now: u64) -> Result<(), String> {
-    if ahead >= ANY {
+fn check_last_date(tip: Option<LedgerTip>, ahead: Duration, now: u64) -> Result<(), String> {
+    if ahead >= ANY_DATE {
         return Ok(());
     }
     let Some(tip) = tip.filter(|tip| tip.at > now.saturating_add(ahead.as_secs())) else { return Ok(()) };
@@ -112,13 +112,13 @@ fn in_time(tip: Option<LedgerTip>, ahead: Duration, now: u64) -> Result<(), Stri
         "The ledger's last entry is of {}, and this machine's clock says {}: set the clock right and start again. If \
          the clock is right and was ahead then, allow it with ledger.ahead = \"366d\"; entries go on with that date until it \
          is reached.",
-        rfc3339(tip.at),
-        rfc3339(now)
+        format_rfc3339(tip.at),
+        format_rfc3339(now)
     ))
 }
 
 /// Reads the reservations that have no end on the disk.
-pub(super) fn left_open(store: &LedgerStore) -> Result<OpenReserves, StoreError> {
+pub(super) fn open_reservations(store: &LedgerStore) -> Result<OpenReserves, StoreError> {
     let mut open = OpenReserves::default();
     let Some(tip) = store.tip()? else { return Ok(open) };
     let damaged = |what: &str| StoreError::Corrupt { what: what.to_owned() };

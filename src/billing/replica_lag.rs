@@ -5,19 +5,19 @@ use penstock_storage::ledger::LedgerStore;
 use std::time::{Duration, Instant};
 
 /// Interval of the log events while the replica lags.
-const AGAIN: Duration = Duration::from_secs(60);
+const REPEAT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// State of the log.
 #[derive(Default)]
-pub(super) struct Behind {
-    told: Option<Instant>,
-    is: bool,
+pub(super) struct ReplicaLagLog {
+    logged: Option<Instant>,
+    is_behind: bool,
 }
 
-impl Behind {
+impl ReplicaLagLog {
     /// Logs a change of the replica's state after a commit.
-    pub(super) fn tell(&mut self, copied: bool, ledger: &LedgerStore) {
-        match (self.news(copied, Instant::now()), copied) {
+    pub(super) fn log_change(&mut self, copied: bool, ledger: &LedgerStore) {
+        match (self.is_due(copied, Instant::now()), copied) {
             (true, true) => log::event(log::info(), "ledger_copy_whole", &[]),
             (true, false) => {
                 let why = ledger.replica_error().map(|why| why.to_string()).unwrap_or_default();
@@ -28,15 +28,15 @@ impl Behind {
     }
 
     /// Returns true if a log event is due: at a change, and once a minute while the replica lags or flaps.
-    fn news(&mut self, copied: bool, now: Instant) -> bool {
+    fn is_due(&mut self, copied: bool, now: Instant) -> bool {
         if copied {
-            return std::mem::take(&mut self.is);
+            return std::mem::take(&mut self.is_behind);
         }
-        if self.told.is_some_and(|told| now.saturating_duration_since(told) < AGAIN) {
+        if self.logged.is_some_and(|told| now.saturating_duration_since(told) < REPEAT_INTERVAL) {
             return false;
         }
-        self.told = Some(now);
-        self.is = true;
+        self.logged = Some(now);
+        self.is_behind = true;
         true
     }
 }
@@ -46,17 +46,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_that_stays_behind_is_told_once_a_minute() {
-        let (mut behind, start) = (Behind::default(), Instant::now());
+    fn a_lagging_replica_is_logged_once_a_minute() {
+        let (mut behind, start) = (ReplicaLagLog::default(), Instant::now());
         let mut told = Vec::new();
         for quarter in 0..500 {
-            if behind.news(false, start + Duration::from_millis(250 * quarter)) {
+            if behind.is_due(false, start + Duration::from_millis(250 * quarter)) {
                 told.push(quarter);
             }
         }
         assert_eq!(told, [0, 240, 480]);
         let end = start + Duration::from_secs(126);
-        assert!(behind.news(true, end) && !behind.news(true, end));
-        assert!(!behind.news(false, end) && !behind.news(true, end), "it comes and goes");
+        assert!(behind.is_due(true, end) && !behind.is_due(true, end));
+        assert!(!behind.is_due(false, end) && !behind.is_due(true, end), "it comes and goes");
     }
 }

@@ -1,7 +1,7 @@
 //! Reports from the ledger on the disk: verification, statements, pages of entries. All calls block.
 
-use super::rerate::terms_of;
-use penstock_ledger::{BalanceFold, EntryKind, HashChain, LedgerEntry, Month, Statement, lines};
+use super::rerate::load_terms;
+use penstock_ledger::{BalanceFold, EntryKind, HashChain, LedgerEntry, Statement, UtcMonth, lines};
 use penstock_storage::StoreError;
 use penstock_storage::ledger::{BalanceRecord, EntryBlock, LedgerStore};
 use serde_json::{Value, json};
@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Maximum number of findings.
-const FINDINGS: usize = 100;
+const MAX_FINDINGS: usize = 100;
 /// Tries to read a balance that changes meanwhile.
-const AGAIN: u32 = 1_000;
+const MAX_REREADS: u32 = 1_000;
 
 /// Error of a report, as a sentence.
 #[derive(Debug)]
-pub struct Failed(pub String);
+pub struct ReportError(pub String);
 
-impl From<StoreError> for Failed {
+impl From<StoreError> for ReportError {
     fn from(error: StoreError) -> Self {
         Self(format!("The ledger cannot be read: {error}."))
     }
@@ -25,7 +25,7 @@ impl From<StoreError> for Failed {
 
 /// Result of a ledger verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Proof {
+pub struct LedgerVerification {
     /// Number of valid entries.
     pub entries: u64,
     /// Number of accounts with entries.
@@ -33,29 +33,29 @@ pub struct Proof {
     /// Number of open reservations.
     pub open: usize,
     /// Number of the first invalid entry, and the reason.
-    pub misfit: Option<(u64, String)>,
+    pub invalid_entry: Option<(u64, String)>,
     /// Balances that differ from the sum of the entries.
     pub balances: Vec<String>,
     /// Differences between the replica files and the store.
     pub copy: Vec<String>,
 }
 
-impl Proof {
+impl LedgerVerification {
     /// Returns true if there is no problem.
     #[must_use]
     pub const fn good(&self) -> bool {
-        self.misfit.is_none() && self.balances.is_empty() && self.copy.is_empty()
+        self.invalid_entry.is_none() && self.balances.is_empty() && self.copy.is_empty()
     }
 
     /// JSON form of the result.
     #[must_use]
-    pub fn told(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         json!({
             "good": self.good(),
             "entries": self.entries,
             "accounts": self.accounts,
             "open_reserves": self.open,
-            "first_misfit": self.misfit.as_ref().map(|(entry, why)| json!({ "entry": entry, "why": why })),
+            "first_misfit": self.invalid_entry.as_ref().map(|(entry, why)| json!({ "entry": entry, "why": why })),
             "balances": self.balances,
             "second_copy": self.copy,
         })
@@ -64,26 +64,26 @@ impl Proof {
 
 /// Verified hash chain and its balances.
 #[derive(Default)]
-struct Fold<'a> {
+struct VerifiedFold<'a> {
     chain: HashChain,
     books: BalanceFold,
     /// Callback with the number of entries of each valid sheet.
-    read: Option<&'a mut dyn FnMut(u64)>,
+    on_entries: Option<&'a mut dyn FnMut(u64)>,
 }
 
-impl Fold<'_> {
-    fn sheet(&mut self, sheet: &EntryBlock) -> Result<(), (u64, String)> {
+impl VerifiedFold<'_> {
+    fn add_sheet(&mut self, sheet: &EntryBlock) -> Result<(), (u64, String)> {
         let (month, before) = (&sheet.month, self.chain.seq);
         for line in lines(&sheet.text) {
             let number = self.chain.seq + 1;
             let fits =
                 self.chain.verify_next(line).and_then(|entry| self.books.apply(&entry).map(|()| entry.at));
             let at = fits.map_err(|why| (number, why.to_string()))?;
-            if Month::of(at).to_string() != *month {
+            if UtcMonth::from_unix(at).to_string() != *month {
                 return Err((number, format!("it is stored in the month {month} and dated in another")));
             }
         }
-        if let Some(read) = &mut self.read {
+        if let Some(read) = &mut self.on_entries {
             read(self.chain.seq - before);
         }
         if sheet.last == self.chain.seq {
@@ -94,7 +94,7 @@ impl Fold<'_> {
     }
 
     /// Adds the entries of the store after the last one.
-    fn on(&mut self, store: &LedgerStore) -> Result<Option<(u64, String)>, Failed> {
+    fn add_new_entries(&mut self, store: &LedgerStore) -> Result<Option<(u64, String)>, ReportError> {
         enum Stop {
             Store(StoreError),
             Misfit((u64, String)),
@@ -104,7 +104,7 @@ impl Fold<'_> {
                 Self::Store(error)
             }
         }
-        match store.for_each_block(self.chain.seq, |sheet| self.sheet(sheet).map_err(Stop::Misfit)) {
+        match store.for_each_block(self.chain.seq, |sheet| self.add_sheet(sheet).map_err(Stop::Misfit)) {
             Ok(()) => Ok(None),
             Err(Stop::Misfit(misfit)) => Ok(Some(misfit)),
             Err(Stop::Store(error)) => Err(error.into()),
@@ -117,7 +117,7 @@ impl Fold<'_> {
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
-pub fn verify(store: &LedgerStore) -> Result<Proof, Failed> {
+pub fn verify(store: &LedgerStore) -> Result<LedgerVerification, ReportError> {
     verify_with(store, &mut |_| {})
 }
 
@@ -125,14 +125,18 @@ pub fn verify(store: &LedgerStore) -> Result<Proof, Failed> {
 ///
 /// # Errors
 /// Returns the errors of [`verify`].
-pub fn verify_with(store: &LedgerStore, read: &mut dyn FnMut(u64)) -> Result<Proof, Failed> {
-    let mut fold = Fold { read: Some(read), ..Fold::default() };
-    let mut proof = Proof { misfit: fold.on(store)?, ..Proof::default() };
-    if proof.misfit.is_none() {
-        proof.misfit = ends_at_tip(store, &mut fold)?;
+pub fn verify_with(
+    store: &LedgerStore,
+    read: &mut dyn FnMut(u64),
+) -> Result<LedgerVerification, ReportError> {
+    let mut fold = VerifiedFold { on_entries: Some(read), ..VerifiedFold::default() };
+    let mut proof =
+        LedgerVerification { invalid_entry: fold.add_new_entries(store)?, ..LedgerVerification::default() };
+    if proof.invalid_entry.is_none() {
+        proof.invalid_entry = check_tip(store, &mut fold)?;
     }
-    if proof.misfit.is_none() {
-        balances(store, &mut fold, &mut proof)?;
+    if proof.invalid_entry.is_none() {
+        check_balances(store, &mut fold, &mut proof)?;
         proof.copy = store.compare_replica()?;
     }
     proof.entries = fold.books.seq();
@@ -142,10 +146,10 @@ pub fn verify_with(store: &LedgerStore, read: &mut dyn FnMut(u64)) -> Result<Pro
 }
 
 /// Checks that the tip is the end of the chain.
-fn ends_at_tip(store: &LedgerStore, fold: &mut Fold<'_>) -> Result<Option<(u64, String)>, Failed> {
-    for _ in 0..AGAIN {
+fn check_tip(store: &LedgerStore, fold: &mut VerifiedFold<'_>) -> Result<Option<(u64, String)>, ReportError> {
+    for _ in 0..MAX_REREADS {
         let tip = store.tip()?.unwrap_or_default();
-        if let Some(misfit) = fold.on(store)? {
+        if let Some(misfit) = fold.add_new_entries(store)? {
             return Ok(Some(misfit));
         }
         if store.tip()?.unwrap_or_default() == tip {
@@ -157,17 +161,21 @@ fn ends_at_tip(store: &LedgerStore, fold: &mut Fold<'_>) -> Result<Option<(u64, 
     Ok(None)
 }
 
-fn balances(store: &LedgerStore, fold: &mut Fold<'_>, proof: &mut Proof) -> Result<(), Failed> {
+fn check_balances(
+    store: &LedgerStore,
+    fold: &mut VerifiedFold<'_>,
+    proof: &mut LedgerVerification,
+) -> Result<(), ReportError> {
     let mut names: Vec<Arc<str>> = fold.books.accounts().keys().cloned().collect();
     names.extend(store.balances()?.into_iter().map(|(name, _)| Arc::from(name)));
     names.sort();
     names.dedup();
     for name in names {
-        let Some((kept, seq)) = steady(store, &name)? else { continue };
+        let Some((kept, seq)) = stable_balance(store, &name)? else { continue };
         if seq > fold.books.seq()
-            && let Some(misfit) = fold.on(store)?
+            && let Some(misfit) = fold.add_new_entries(store)?
         {
-            proof.misfit = Some(misfit);
+            proof.invalid_entry = Some(misfit);
             return Ok(());
         }
         if seq != fold.books.seq() {
@@ -176,18 +184,18 @@ fn balances(store: &LedgerStore, fold: &mut Fold<'_>, proof: &mut Proof) -> Resu
         }
         let sum = fold.books.account(&name);
         let sum = BalanceRecord { credits: sum.credits.amount, energy: sum.energy.amount };
-        if kept.unwrap_or_default() != sum && proof.balances.len() < FINDINGS {
+        if kept.unwrap_or_default() != sum && proof.balances.len() < MAX_FINDINGS {
             proof.balances.push(format!("the balance of {name} is not the sum of its entries"));
         }
     }
     Ok(())
 }
 
-type Steady = Option<(Option<BalanceRecord>, u64)>;
+type StableBalance = Option<(Option<BalanceRecord>, u64)>;
 
 /// Reads a balance, and the number of the entry that it includes.
-fn steady(store: &LedgerStore, name: &str) -> Result<Steady, StoreError> {
-    for _ in 0..AGAIN {
+fn stable_balance(store: &LedgerStore, name: &str) -> Result<StableBalance, StoreError> {
+    for _ in 0..MAX_REREADS {
         let before = store.tip()?.map_or(0, |tip| tip.seq);
         let balance = store.balance(name)?;
         if store.tip()?.map_or(0, |tip| tip.seq) == before {
@@ -201,12 +209,12 @@ fn steady(store: &LedgerStore, name: &str) -> Result<Steady, StoreError> {
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
-pub fn find(store: &LedgerStore, number: u64) -> Result<Option<LedgerEntry>, Failed> {
+pub fn find(store: &LedgerStore, number: u64) -> Result<Option<LedgerEntry>, ReportError> {
     for month in store.months()? {
         let (mut sheets, _) = store.blocks(&month, number.saturating_sub(1))?;
         let Some(sheet) = sheets.next().transpose()? else { continue };
         for line in lines(&sheet.text) {
-            let entry = read(line)?;
+            let entry = parse_entry(line)?;
             if entry.seq == number {
                 return Ok(Some(entry));
             }
@@ -215,20 +223,20 @@ pub fn find(store: &LedgerStore, number: u64) -> Result<Option<LedgerEntry>, Fai
     Ok(None)
 }
 
-fn read(line: &[u8]) -> Result<LedgerEntry, Failed> {
+fn parse_entry(line: &[u8]) -> Result<LedgerEntry, ReportError> {
     let unreadable =
-        |_| Failed("An entry of the ledger cannot be read; `penstock credits verify` names it.".into());
+        |_| ReportError("An entry of the ledger cannot be read; `penstock credits verify` names it.".into());
     HashChain::parse_unverified(line).map(|(entry, _)| entry).map_err(unreadable)
 }
 
 /// Calls `take` for each entry of a month.
-pub(super) fn each(
+pub(super) fn for_each_entry(
     store: &LedgerStore,
-    month: Month,
-    mut take: impl FnMut(LedgerEntry) -> Result<(), Failed>,
-) -> Result<(), Failed> {
+    month: UtcMonth,
+    mut take: impl FnMut(LedgerEntry) -> Result<(), ReportError>,
+) -> Result<(), ReportError> {
     store.for_each_block_in_month(&month.to_string(), 0, |sheet| {
-        lines(&sheet.text).try_for_each(|line| take(read(line)?))
+        lines(&sheet.text).try_for_each(|line| take(parse_entry(line)?))
     })
 }
 
@@ -236,7 +244,7 @@ pub(super) fn each(
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
-pub fn page(store: &LedgerStore, after: u64) -> Result<Option<(Vec<u8>, u64)>, Failed> {
+pub fn page_text(store: &LedgerStore, after: u64) -> Result<Option<(Vec<u8>, u64)>, ReportError> {
     /// Approximate page size in bytes.
     const PAGE: usize = 512 * 1024;
     for month in store.months()? {
@@ -246,7 +254,7 @@ pub fn page(store: &LedgerStore, after: u64) -> Result<Option<(Vec<u8>, u64)>, F
         for sheet in sheets {
             let sheet = sheet?;
             for line in lines(&sheet.text) {
-                let entry = read(line)?;
+                let entry = parse_entry(line)?;
                 if entry.seq > after {
                     text.extend_from_slice(line);
                     last = entry.seq;
@@ -264,7 +272,7 @@ pub fn page(store: &LedgerStore, after: u64) -> Result<Option<(Vec<u8>, u64)>, F
 }
 
 /// Model of the charge that an entry corrects.
-fn corrected_model(store: &LedgerStore, entry: &LedgerEntry) -> Result<Option<Arc<str>>, Failed> {
+fn corrected_model(store: &LedgerStore, entry: &LedgerEntry) -> Result<Option<Arc<str>>, ReportError> {
     let EntryKind::Correct { of, .. } = &entry.kind else { return Ok(None) };
     Ok(find(store, *of)?.and_then(|found| match found.kind {
         EntryKind::Settle { sale, .. } => Some(sale.model),
@@ -273,9 +281,9 @@ fn corrected_model(store: &LedgerStore, entry: &LedgerEntry) -> Result<Option<Ar
 }
 
 /// Statement of a month, and the terms of its charges.
-pub struct Monthly {
+pub struct MonthlyStatement {
     /// Month of the statement.
-    pub month: Month,
+    pub month: UtcMonth,
     /// Sums of the month.
     pub statement: Statement,
     /// Terms by ID.
@@ -286,9 +294,13 @@ pub struct Monthly {
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
-pub fn monthly(store: &LedgerStore, month: Month, account: Option<&str>) -> Result<Monthly, Failed> {
+pub fn monthly_statement(
+    store: &LedgerStore,
+    month: UtcMonth,
+    account: Option<&str>,
+) -> Result<MonthlyStatement, ReportError> {
     let mut statement = Statement::default();
-    each(store, month, |entry| {
+    for_each_entry(store, month, |entry| {
         if account.is_none_or(|name| *entry.account == *name) {
             statement.add_entry(&entry);
             if let Some(model) = corrected_model(store, &entry)? {
@@ -299,7 +311,7 @@ pub fn monthly(store: &LedgerStore, month: Month, account: Option<&str>) -> Resu
     })?;
     let mut terms = BTreeMap::new();
     for id in statement.terms() {
-        terms.insert(id.clone(), terms_of(store, id)?);
+        terms.insert(id.clone(), load_terms(store, id)?);
     }
-    Ok(Monthly { month, statement, terms })
+    Ok(MonthlyStatement { month, statement, terms })
 }

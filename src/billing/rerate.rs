@@ -1,9 +1,9 @@
 //! Recalculation of a day's charges from the usage and the terms that the ledger stores with them. All calls block.
 
-use super::report::{Failed, each, find};
+use super::report::{ReportError, find, for_each_entry};
 use super::sale::eur8;
-use penstock_contract::Done;
-use penstock_ledger::{Day, EntryKind, Month, Wallet};
+use penstock_contract::WorkDone;
+use penstock_ledger::{EntryKind, UtcDay, UtcMonth, Wallet};
 use penstock_pricing::{BilledWork, BillingUnit, PaymentSource, Tariff, compute_charge};
 use penstock_storage::ledger::LedgerStore;
 use rust_decimal::Decimal;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Recalculated day.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rerated {
+pub struct RecalculatedDay {
     /// Number of charges.
     pub charges: u64,
     /// Recorded sum in micro-credits.
@@ -23,15 +23,15 @@ pub struct Rerated {
     /// Recorded sum in EUR.
     pub eur: Decimal,
     /// Recalculated sums, in the same units.
-    pub again: (i128, i128, Decimal),
+    pub recalculated: (i128, i128, Decimal),
     /// Number of the first entry whose charge differs.
-    pub differs: Option<u64>,
+    pub first_difference: Option<u64>,
 }
 
-impl Rerated {
+impl RecalculatedDay {
     /// JSON form of the result.
     #[must_use]
-    pub fn told(&self, day: Day) -> Value {
+    pub fn to_json(&self, day: UtcDay) -> Value {
         let sums = |credits: i128, energy: i128, eur: Decimal| {
             json!({
                 "credits": Decimal::from_i128_with_scale(credits, 6).normalize().to_string(),
@@ -43,9 +43,9 @@ impl Rerated {
             "day": day.to_string(),
             "charges": self.charges,
             "charged": sums(self.credits, self.energy, self.eur),
-            "computed_again": sums(self.again.0, self.again.1, self.again.2),
-            "same": self.differs.is_none(),
-            "first_different_entry": self.differs,
+            "computed_again": sums(self.recalculated.0, self.recalculated.1, self.recalculated.2),
+            "same": self.first_difference.is_none(),
+            "first_different_entry": self.first_difference,
         })
     }
 }
@@ -54,22 +54,22 @@ impl Rerated {
 ///
 /// # Errors
 /// Returns an error if the store cannot be read, or if terms are missing.
-pub fn rerate(store: &LedgerStore, day: Day) -> Result<Rerated, Failed> {
+pub fn recalculate_day(store: &LedgerStore, day: UtcDay) -> Result<RecalculatedDay, ReportError> {
     let mut known: BTreeMap<Arc<str>, (Tariff, Decimal)> = BTreeMap::new();
-    let mut sums = Rerated::default();
-    each(store, Month::of(day.start()), |entry| {
+    let mut sums = RecalculatedDay::default();
+    for_each_entry(store, UtcMonth::from_unix(day.start()), |entry| {
         let EntryKind::Settle { wallet, amount, sale, .. } = &entry.kind else { return Ok(()) };
-        if Day::of(entry.at) != day {
+        if UtcDay::from_unix(entry.at) != day {
             return Ok(());
         }
         if !known.contains_key(&sale.terms) {
-            known.insert(sale.terms.clone(), tariff(&terms_of(store, &sale.terms)?)?);
+            known.insert(sale.terms.clone(), parse_tariff(&load_terms(store, &sale.terms)?)?);
         }
         let Some((tariff, eur_per_credit)) = known.get(&sale.terms) else { return Ok(()) };
         let done = match (sale.images, sale.seconds.is_zero()) {
-            (0, true) => Done::Tokens(sale.usage),
-            (0, false) => Done::Audio { seconds: sale.seconds },
-            (count, _) => Done::Images { count, steps: None, pixels: None },
+            (0, true) => WorkDone::Tokens(sale.usage),
+            (0, false) => WorkDone::Audio { seconds: sale.seconds },
+            (count, _) => WorkDone::Images { count, steps: None, pixels: None },
         };
         let sold: BilledWork = super::sale::sold(&done);
         let pays = match wallet {
@@ -80,21 +80,21 @@ pub fn rerate(store: &LedgerStore, day: Day) -> Result<Rerated, Failed> {
         let again = compute_charge(tariff, &sold, pays, sale.batch, kwh, *eur_per_credit);
         sums.charges += 1;
         sums.eur += sale.eur;
-        sums.again.2 += again.eur;
+        sums.recalculated.2 += again.eur;
         let computed = match wallet {
             Wallet::Credits => {
                 sums.credits += i128::from(*amount);
-                sums.again.0 += i128::from(again.credits.0);
+                sums.recalculated.0 += i128::from(again.credits.0);
                 again.credits.0
             }
             Wallet::Energy => {
                 sums.energy += i128::from(*amount);
-                sums.again.1 += i128::from(again.energy.0);
+                sums.recalculated.1 += i128::from(again.energy.0);
                 again.energy.0
             }
         };
-        if (computed != *amount || eur8(again.eur) != eur8(sale.eur)) && sums.differs.is_none() {
-            sums.differs = Some(entry.seq);
+        if (computed != *amount || eur8(again.eur) != eur8(sale.eur)) && sums.first_difference.is_none() {
+            sums.first_difference = Some(entry.seq);
         }
         Ok(())
     })?;
@@ -105,8 +105,8 @@ pub fn rerate(store: &LedgerStore, day: Day) -> Result<Rerated, Failed> {
 ///
 /// # Errors
 /// Returns an error if the store cannot be read, or if the terms are missing.
-pub fn unit(store: &LedgerStore, terms: &str, wallet: Wallet) -> Result<Decimal, Failed> {
-    let (tariff, eur_per_credit) = tariff(&terms_of(store, terms)?)?;
+pub fn unit_price(store: &LedgerStore, terms: &str, wallet: Wallet) -> Result<Decimal, ReportError> {
+    let (tariff, eur_per_credit) = parse_tariff(&load_terms(store, terms)?)?;
     Ok(match wallet {
         Wallet::Credits => eur_per_credit.saturating_mul(Decimal::new(1, 6)),
         Wallet::Energy => tariff.eur_per_kwh.saturating_mul(Decimal::new(1, 9)),
@@ -114,10 +114,10 @@ pub fn unit(store: &LedgerStore, terms: &str, wallet: Wallet) -> Result<Decimal,
 }
 
 /// Parses terms: their tariff, and the price of a credit in EUR.
-fn tariff(terms: &Value) -> Result<(Tariff, Decimal), Failed> {
+fn parse_tariff(terms: &Value) -> Result<(Tariff, Decimal), ReportError> {
     let price =
         |name: &str| terms.get(name).and_then(Value::as_str).and_then(|text| text.parse::<Decimal>().ok());
-    let unreadable = || Failed("The terms of a charge are not what this version reads.".to_owned());
+    let unreadable = || ReportError("The terms of a charge are not what this version reads.".to_owned());
     let billing = match terms.get("billing").and_then(Value::as_str) {
         Some("credits") => BillingUnit::Credits,
         Some("energy") => BillingUnit::Energy,
@@ -135,8 +135,8 @@ fn tariff(terms: &Value) -> Result<(Tariff, Decimal), Failed> {
     Ok((tariff, price("eur_per_credit").ok_or_else(unreadable)?))
 }
 
-pub(super) fn terms_of(store: &LedgerStore, id: &str) -> Result<Value, Failed> {
-    let missing = || Failed(format!("The terms {id} that a charge refers to are not in the ledger."));
+pub(super) fn load_terms(store: &LedgerStore, id: &str) -> Result<Value, ReportError> {
+    let missing = || ReportError(format!("The terms {id} that a charge refers to are not in the ledger."));
     let number = store.entry_number(&format!("terms {id}"))?.ok_or_else(missing)?;
     match find(store, number)?.ok_or_else(missing)?.kind {
         EntryKind::Terms { terms, .. } => serde_json::from_str(&terms).map_err(|_| missing()),

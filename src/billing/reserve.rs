@@ -1,8 +1,8 @@
 //! Reservation before a request is sent: selects the wallet that pays, or refuses with the missing amount.
 
-use super::balance::Purse;
+use super::balance::AccountBalance;
 use super::{Hold, Ledger, format};
-use penstock_contract::{Code, MicroCredits, NanoKwh, Refusal};
+use penstock_contract::{ApiError, ErrorCode, MicroCredits, NanoKwh};
 use penstock_ledger::Wallet;
 use serde_json::Value;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 /// Highest possible cost of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Need {
+pub struct ReserveRequest {
     /// Micro-credits, if credits pay.
     pub credits: i64,
     /// Nano-kWh, if the energy wallet may pay.
@@ -30,57 +30,61 @@ impl Ledger {
         account: &str,
         key: &Arc<str>,
         request: &str,
-        need: Need,
+        need: ReserveRequest,
         prepaid: bool,
-    ) -> Result<Hold, Refusal> {
-        let purse = self.purse(account);
-        self.queue.expose(need.eur);
-        let pressed = self.pressed();
-        if pressed != self.turned_away.load(Ordering::Relaxed) {
-            self.turned_away.store(pressed, Ordering::Relaxed);
+    ) -> Result<Hold, ApiError> {
+        let purse = self.account_balance(account);
+        self.queue.add_exposed(need.eur);
+        let pressed = self.is_exhausted();
+        if pressed != self.refused_last.load(Ordering::Relaxed) {
+            self.refused_last.store(pressed, Ordering::Relaxed);
         }
-        let taken = if pressed { Err(unwritten()) } else { choose(&purse, need, prepaid) };
+        let taken = if pressed { Err(not_recordable()) } else { choose_wallet(&purse, need, prepaid) };
         let (wallet, amount) = match taken {
             Ok(taken) => taken,
             Err(refusal) => {
-                self.queue.expose(-need.eur);
+                self.queue.add_exposed(-need.eur);
                 return Err(refusal);
             }
         };
         let hold = Hold::new(self.clone(), purse, request.into(), key.clone(), wallet, amount, need.eur);
-        hold.reserved();
+        hold.record_reservation();
         Ok(hold)
     }
 }
 
 /// Selects the wallet that pays, and the amount to hold: energy if it covers the request or need not
 /// (postpaid), else credits.
-fn choose(purse: &Purse, need: Need, prepaid: bool) -> Result<(Wallet, i64), Refusal> {
+fn choose_wallet(
+    purse: &AccountBalance,
+    need: ReserveRequest,
+    prepaid: bool,
+) -> Result<(Wallet, i64), ApiError> {
     if let Some(energy) = need.energy
-        && purse.take(Wallet::Energy, energy, prepaid).is_ok()
+        && purse.hold(Wallet::Energy, energy, prepaid).is_ok()
     {
         return Ok((Wallet::Energy, energy));
     }
-    match purse.take(Wallet::Credits, need.credits, prepaid) {
+    match purse.hold(Wallet::Credits, need.credits, prepaid) {
         Ok(()) => Ok((Wallet::Credits, need.credits)),
-        Err(available) => Err(insufficient(purse, need, available)),
+        Err(available) => Err(insufficient_credits(purse, need, available)),
     }
 }
 
-fn insufficient(purse: &Purse, need: Need, available: i64) -> Refusal {
+fn insufficient_credits(purse: &AccountBalance, need: ReserveRequest, available: i64) -> ApiError {
     let (required, available) = (MicroCredits(need.credits).credits(), MicroCredits(available).credits());
-    let held = purse.covers(Wallet::Credits, need.credits)
-        || need.energy.is_some_and(|energy| purse.covers(Wallet::Energy, energy));
+    let held = purse.is_covered_without_holds(Wallet::Credits, need.credits)
+        || need.energy.is_some_and(|energy| purse.is_covered_without_holds(Wallet::Energy, energy));
     let message = format!(
         "The account's balance does not cover this request: it may take up to {} credits, and {} are available{}.",
         required.normalize(),
         available.normalize(),
         if held { " while other requests are in flight" } else { "" },
     );
-    let refusal = Refusal::because(Code::InsufficientCredits, message)
-        .with("wallet", Wallet::Credits.name())
-        .with("required", format::number(required))
-        .with("available", format::number(available));
+    let refusal = ApiError::with_message(ErrorCode::InsufficientCredits, message)
+        .with_detail("wallet", Wallet::Credits.name())
+        .with_detail("required", format::json_number(required))
+        .with_detail("available", format::json_number(available));
     let refusal = if held { refusal.held() } else { refusal };
     match need.energy {
         None => refusal,
@@ -88,13 +92,13 @@ fn insufficient(purse: &Purse, need: Need, available: i64) -> Refusal {
             let there = NanoKwh(purse.available(Wallet::Energy)).kwh();
             let both = [("required_kwh", NanoKwh(energy).kwh()), ("available_kwh", there)];
             let both: serde_json::Map<String, Value> =
-                both.into_iter().map(|(name, kwh)| (name.to_owned(), format::number(kwh))).collect();
-            refusal.with("energy", Value::Object(both))
+                both.into_iter().map(|(name, kwh)| (name.to_owned(), format::json_number(kwh))).collect();
+            refusal.with_detail("energy", Value::Object(both))
         }
     }
 }
 
-fn unwritten() -> Refusal {
+fn not_recordable() -> ApiError {
     let message = "Charges cannot be recorded at the moment, so requests are refused; try again shortly.";
-    Refusal::because(Code::Unavailable, message).retry_after(5)
+    ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5)
 }

@@ -1,6 +1,6 @@
 //! Billed work and amounts, as charges and the check of a tariff compute them.
 
-use penstock_contract::{Done, Usage};
+use penstock_contract::{TokenUsage, WorkDone};
 use penstock_pricing::BilledWork;
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
@@ -16,11 +16,11 @@ pub fn eur8(eur: Decimal) -> i64 {
 }
 
 /// What is paid for: what was done, where it can be counted.
-pub fn sold(done: &Done) -> BilledWork {
+pub fn sold(done: &WorkDone) -> BilledWork {
     match done {
-        Done::Tokens(usage) => BilledWork::Tokens(*usage),
-        Done::Images { count, .. } => BilledWork::Images(*count),
-        Done::Audio { seconds } => BilledWork::Audio(*seconds),
-        Done::Unknown => BilledWork::Tokens(Usage::default()),
+        WorkDone::Tokens(usage) => BilledWork::Tokens(*usage),
+        WorkDone::Images { count, .. } => BilledWork::Images(*count),
+        WorkDone::Audio { seconds } => BilledWork::Audio(*seconds),
+        WorkDone::Unknown => BilledWork::Tokens(TokenUsage::default()),
     }
 }

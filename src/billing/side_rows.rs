@@ -5,13 +5,13 @@ use penstock_storage::StoreError;
 use penstock_storage::ledger::{LedgerCommit, RowWrite};
 
 /// Returns true if the store rejects these bytes on every try.
-pub(super) const fn is_final(why: &StoreError) -> bool {
+pub(super) const fn is_permanent(why: &StoreError) -> bool {
     matches!(why, StoreError::TooLarge { .. } | StoreError::Format { .. })
 }
 
 /// Removes rows that the store will never accept from a group: those of each operation with a row over its limit, or
 /// all of them if there is none. `ops` contains the number of rows per operation. Returns the number of removed rows.
-pub(super) fn shed(group: &mut LedgerCommit, ops: &mut Vec<usize>) -> usize {
+pub(super) fn drop_rejected_rows(group: &mut LedgerCommit, ops: &mut Vec<usize>) -> usize {
     let before = group.extra_rows.len();
     let mut rows = std::mem::take(&mut group.extra_rows).into_iter();
     let mut parts: Vec<Vec<RowWrite>> =

@@ -11,7 +11,7 @@ use super::*;
 use crate::config::settings::Settings;
 use crate::config::{ResolveEnv, load_text};
 use flaky::Flaky;
-use penstock_contract::{Code, Refusal, Usage};
+use penstock_contract::{ApiError, ErrorCode, TokenUsage};
 use penstock_ledger::{RequestFootprint, SaleDetails};
 use penstock_storage::{Store, StoreTable, Transaction, open_in_memory};
 use rust_decimal::Decimal;
@@ -24,16 +24,16 @@ fn settings(text: &str) -> Settings {
 
 fn open(store: &Arc<Flaky>, text: &str) -> Arc<Ledger> {
     let book = LedgerStore::open_read_only(store.clone());
-    Ledger::open(Arc::new(book), &settings(text).ledger, Clock::start()).unwrap()
+    Ledger::open(Arc::new(book), &settings(text).ledger, SteadyClock::start()).unwrap()
 }
 
 const QUICK: &str = "[ledger]\nwindow = \"0\"\ndebt = 0.001\n";
 
-fn need(credits: i64) -> Need {
-    Need { credits, energy: None, eur: credits }
+fn need(credits: i64) -> ReserveRequest {
+    ReserveRequest { credits, energy: None, eur: credits }
 }
 
-fn reserve(ledger: &Arc<Ledger>, request: &str, credits: i64) -> Result<Hold, Refusal> {
+fn reserve(ledger: &Arc<Ledger>, request: &str, credits: i64) -> Result<Hold, ApiError> {
     ledger.reserve("acme", &"key".into(), request, need(credits), true)
 }
 
@@ -46,7 +46,7 @@ fn charge(amount: i64) -> Settlement {
             provider: "p".into(),
             terms: "t".into(),
             batch: false,
-            usage: Usage { input: 1, output: 2, ..Usage::default() },
+            usage: TokenUsage { input: 1, output: 2, ..TokenUsage::default() },
             images: 0,
             seconds: Decimal::ZERO,
             billable_kwh: None,
@@ -65,13 +65,13 @@ fn until(what: &str, is: impl Fn() -> bool) {
     }
 }
 
-fn grant(ledger: &Ledger, id: &str, amount: i64) -> Result<u64, Refused> {
+fn grant(ledger: &Ledger, id: &str, amount: i64) -> Result<u64, AdjustmentError> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(ledger.grant("acme", id, Wallet::Credits, amount, ("test", "me")))
 }
 
 /// Checks that all operations are in the store, and that the ledger is valid.
-fn settled(ledger: &Ledger) -> report::Proof {
+fn settled(ledger: &Ledger) -> report::LedgerVerification {
     until("the queue to be written", || ledger.state().waiting == 0);
     let proof = report::verify(&ledger.store).unwrap();
     assert!(proof.good(), "{proof:?}");
@@ -82,7 +82,10 @@ fn settled(ledger: &Ledger) -> report::Proof {
 fn what_is_granted_is_spent_once_and_no_more() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
-    assert_eq!(reserve(&ledger, "r0", 1).err().map(|refusal| refusal.code), Some(Code::InsufficientCredits));
+    assert_eq!(
+        reserve(&ledger, "r0", 1).err().map(|refusal| refusal.code),
+        Some(ErrorCode::InsufficientCredits)
+    );
     grant(&ledger, "g1", 100).unwrap();
     let hold = reserve(&ledger, "r1", 60).unwrap();
     let refused = reserve(&ledger, "r2", 41).err().unwrap();
@@ -104,9 +107,9 @@ fn what_is_granted_is_spent_once_and_no_more() {
 fn a_grant_is_made_once_for_its_id() {
     let ledger = open(&Flaky::over(open_in_memory()), QUICK);
     let first = grant(&ledger, "invoice-7", 100).unwrap();
-    assert_eq!(grant(&ledger, "invoice-7", 100), Err(Refused::Already(first)));
-    assert_eq!(grant(&ledger, "invoice-8", i64::MAX), Err(Refused::Impossible));
-    assert_eq!(grant(&ledger, "invoice-9", 0), Err(Refused::Impossible));
+    assert_eq!(grant(&ledger, "invoice-7", 100), Err(AdjustmentError::Duplicate(first)));
+    assert_eq!(grant(&ledger, "invoice-8", i64::MAX), Err(AdjustmentError::InvalidAmount));
+    assert_eq!(grant(&ledger, "invoice-9", 0), Err(AdjustmentError::InvalidAmount));
     assert_eq!(ledger.balance("acme").credits.amount, 100);
     assert_eq!(settled(&ledger).entries, 1);
 }
@@ -119,8 +122,8 @@ fn while_the_store_is_full_requests_go_on_up_to_the_debt_and_grants_are_refused(
     grant(&ledger, "g1", 10_000_000).unwrap();
     store.full.store(true, Ordering::Release);
     reserve(&ledger, "first", 1_000).unwrap().settle(charge(1_000));
-    until("the failure to be known", || ledger.failing());
-    assert_eq!(grant(&ledger, "g2", 5), Err(Refused::Failing));
+    until("the failure to be known", || ledger.is_failing());
+    assert_eq!(grant(&ledger, "g2", 5), Err(AdjustmentError::StoreFailing));
     let mut served = 1_000;
     let refused = loop {
         match reserve(&ledger, &format!("r{served}"), 1_000) {
@@ -131,13 +134,13 @@ fn while_the_store_is_full_requests_go_on_up_to_the_debt_and_grants_are_refused(
             Err(refusal) => break refusal,
         }
     };
-    assert_eq!((refused.code, refused.retry_after), (Code::Unavailable, Some(5)));
+    assert_eq!((refused.code, refused.retry_after), (ErrorCode::Unavailable, Some(5)));
     assert!(served <= 100_000 && served + 1_000 > 100_000, "{served} of 100000");
     let state = ledger.state();
     assert!(state.failing && state.exhausted && state.exposed == served, "{state:?}");
     // Charges from the time of the full disk are written later, each once.
     store.full.store(false, Ordering::Release);
-    until("the store to be back", || !ledger.failing());
+    until("the store to be back", || !ledger.is_failing());
     settled(&ledger);
     assert_eq!(ledger.balance("acme").credits.amount, 10_000_000 - served);
     assert_eq!(ledger.state().exposed, 0);
@@ -156,10 +159,10 @@ fn a_slow_store_counts_as_failing_and_holds_no_request_up() {
         reserve(&ledger, &format!("r{n}"), 10).unwrap().settle(charge(10));
     }
     assert!(began.elapsed() < ledger.slow(), "requests waited for the disk");
-    until("slowness to show", || ledger.failing());
-    assert_eq!(grant(&ledger, "g2", 5), Err(Refused::Failing));
+    until("slowness to show", || ledger.is_failing());
+    assert_eq!(grant(&ledger, "g2", 5), Err(AdjustmentError::StoreFailing));
     store.stalls.store(false, Ordering::Release);
-    until("the store to be back", || !ledger.failing());
+    until("the store to be back", || !ledger.is_failing());
     settled(&ledger);
     assert_eq!(ledger.balance("acme").credits.amount, 1_000_000 - 500);
 }
@@ -178,9 +181,9 @@ fn a_commit_whose_answer_is_lost_is_not_written_twice() {
     assert_eq!(ledger.balance("acme").credits.amount, 1_000_000 - 200);
     // A grant with a lost response is unknown to its caller, and recorded once.
     store.lies.store(1, Ordering::Release);
-    assert_eq!(grant(&ledger, "g2", 7), Err(Refused::Unknown));
-    until("it to be written", || ledger.state().waiting == 0 && !ledger.failing());
-    assert!(matches!(grant(&ledger, "g2", 7), Err(Refused::Already(_))));
+    assert_eq!(grant(&ledger, "g2", 7), Err(AdjustmentError::OutcomeUnknown));
+    until("it to be written", || ledger.state().waiting == 0 && !ledger.is_failing());
+    assert!(matches!(grant(&ledger, "g2", 7), Err(AdjustmentError::Duplicate(_))));
     assert_eq!(ledger.balance("acme").credits.amount, 1_000_000 - 200 + 7);
     settled(&ledger);
 }
@@ -215,7 +218,7 @@ fn the_energy_wallet_pays_while_it_lasts_then_credits_do() {
     let ledger = open(&Flaky::over(open_in_memory()), QUICK);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(ledger.grant("acme", "kwh", Wallet::Energy, 100, ("", "me"))).unwrap();
-    let need = Need { credits: 7, energy: Some(80), eur: 7 };
+    let need = ReserveRequest { credits: 7, energy: Some(80), eur: 7 };
     let ask = |request: &str| ledger.reserve("acme", &"key".into(), request, need, true);
     let first = ask("r1").unwrap();
     assert_eq!(first.wallet(), Wallet::Energy);
@@ -236,11 +239,11 @@ fn an_order_is_answered_though_the_store_hangs_and_is_made_once() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     store.stalls.store(true, Ordering::Release);
-    assert_eq!(grant(&ledger, "g1", 7), Err(Refused::Unknown));
+    assert_eq!(grant(&ledger, "g1", 7), Err(AdjustmentError::OutcomeUnknown));
     store.stalls.store(false, Ordering::Release);
     settled(&ledger);
-    until("the store to be back", || !ledger.failing());
-    assert!(matches!(grant(&ledger, "g1", 7), Err(Refused::Already(_))));
+    until("the store to be back", || !ledger.is_failing());
+    assert!(matches!(grant(&ledger, "g1", 7), Err(AdjustmentError::Duplicate(_))));
     assert_eq!(ledger.balance("acme").credits.amount, 7);
 }
 
@@ -255,7 +258,7 @@ fn a_charge_that_no_balance_holds_ends_its_reserve_on_the_disk_without_one() {
     assert!(charges[0] < charges[1]);
     let proof = settled(&ledger);
     assert_eq!((proof.open, ledger.state().open), (0, 0));
-    let (text, _) = report::page(&ledger.store, 0).unwrap().unwrap();
+    let (text, _) = report::page_text(&ledger.store, 0).unwrap().unwrap();
     let text = String::from_utf8(text).unwrap();
     let of = |act: &str| text.lines().filter(|line| line.contains(&format!("\"act\":\"{act}\""))).count();
     assert_eq!((of("reserve"), of("settle"), of("void")), (2, 1, 1), "{text}");

@@ -1,35 +1,35 @@
 //! Write queue between the requests and the writer thread: a push never waits for the disk.
 
-use super::op::Op;
+use super::write_op::WriteOp;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// Longest time that operations with waiters are collected before a write.
-const HURRY: Duration = Duration::from_millis(5);
+const WAITER_WINDOW: Duration = Duration::from_millis(5);
 
 /// Number of operations that are written at once, however short their wait was: together with those that arrive
 /// during the write, it is the most that a crash loses.
-const FULL: usize = 4_096;
+const GROUP_SIZE: usize = 4_096;
 
 /// Number of operations that are taken at a time, to be written with others later: preparing all of them at once
 /// would occupy the request threads' processors for milliseconds.
-const PIECE: usize = 256;
+const PIECE_SIZE: usize = 256;
 
 /// Operations that the writer takes at a time.
-pub(super) struct Piece {
+pub(super) struct DrainedOps {
     /// Operations; empty if a group ends without more, or if nothing arrived for a long time.
-    pub(super) ops: Vec<Op>,
+    pub(super) ops: Vec<WriteOp>,
     /// Number of the last operation that was taken.
     pub(super) last: u64,
     /// True if the group has to be written now.
-    pub(super) whole: bool,
+    pub(super) is_complete: bool,
 }
 
 #[derive(Default)]
-struct Waiting {
-    ops: Vec<Op>,
+struct QueueState {
+    ops: Vec<WriteOp>,
     /// Latest time at which the current group is written, and the number of operations taken for it.
     until: Option<Instant>,
     taken: usize,
@@ -40,22 +40,22 @@ struct Waiting {
     /// True if the writer waits for more operations before it writes.
     gathering: bool,
     /// True if a caller waits for the write.
-    hurried: bool,
+    has_waiter: bool,
     closing: bool,
     /// True if the writer leaves the queue to another process.
-    handing: bool,
+    handing_over: bool,
 }
 
-impl Waiting {
+impl QueueState {
     /// Returns true if the last push completes a piece or the group.
-    const fn is_enough(&self) -> bool {
-        self.ops.len() == PIECE || self.taken + self.ops.len() == FULL
+    const fn is_ready(&self) -> bool {
+        self.ops.len() == PIECE_SIZE || self.taken + self.ops.len() == GROUP_SIZE
     }
 }
 
 /// Write queue of the ledger.
-pub(super) struct Queue {
-    waiting: Mutex<Waiting>,
+pub(super) struct WriteQueue {
+    waiting: Mutex<QueueState>,
     wake: Condvar,
     written: watch::Sender<u64>,
     /// True if nothing will be written any more.
@@ -64,7 +64,7 @@ pub(super) struct Queue {
     bytes: AtomicU64,
     exposed: AtomicI64,
     failing: AtomicBool,
-    behind: AtomicBool,
+    replica_behind: AtomicBool,
     origin: Instant,
     /// Start of the current write in milliseconds after `origin`, plus one; 0 if there is none.
     busy_since: AtomicU64,
@@ -72,7 +72,7 @@ pub(super) struct Queue {
     entries: AtomicU64,
 }
 
-impl Queue {
+impl WriteQueue {
     pub(super) fn new(window: Duration, entries: u64) -> Self {
         let queue = Self {
             waiting: Mutex::default(),
@@ -83,32 +83,32 @@ impl Queue {
             bytes: AtomicU64::new(0),
             exposed: AtomicI64::new(0),
             failing: AtomicBool::new(false),
-            behind: AtomicBool::new(false),
+            replica_behind: AtomicBool::new(false),
             origin: Instant::now(),
             busy_since: AtomicU64::new(0),
             open: AtomicU64::new(0),
             entries: AtomicU64::new(entries),
         };
-        queue.wait_for(window);
+        queue.set_window(window);
         queue
     }
 
     /// Sets the time for which the writer collects operations without waiters.
-    pub(super) fn wait_for(&self, window: Duration) {
+    pub(super) fn set_window(&self, window: Duration) {
         let micros = u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
         self.window_us.store(micros, Ordering::Relaxed);
     }
 
     /// Pushes an operation; returns its number.
-    pub(super) fn push(&self, op: Op) -> u64 {
-        self.bytes.fetch_add(op.bytes(), Ordering::Relaxed);
+    pub(super) fn push(&self, op: WriteOp) -> u64 {
+        self.bytes.fetch_add(op.size_estimate(), Ordering::Relaxed);
         // The caller of an adjustment waits for the result.
-        let ordered = matches!(op, Op::Order(_));
+        let ordered = matches!(op, WriteOp::Adjustment(_));
         let mut waiting = self.waiting.lock();
         waiting.ops.push(op);
         waiting.pushed += 1;
-        waiting.hurried |= ordered;
-        let (number, wake) = (waiting.pushed, waiting.idle || ordered || waiting.is_enough());
+        waiting.has_waiter |= ordered;
+        let (number, wake) = (waiting.pushed, waiting.idle || ordered || waiting.is_ready());
         waiting.idle = false;
         drop(waiting);
         if wake {
@@ -119,10 +119,10 @@ impl Queue {
 
     /// Takes the next operations, at most `most`. They are empty if the current group ends without more, or if
     /// nothing arrives for `patience`; `None` after the queue is closed.
-    pub(super) fn collect(&self, most: usize, patience: Option<Duration>) -> Option<Piece> {
+    pub(super) fn collect(&self, most: usize, patience: Option<Duration>) -> Option<DrainedOps> {
         let mut waiting = self.waiting.lock();
-        while waiting.until.is_none() && (waiting.ops.is_empty() || waiting.handing) {
-            if waiting.closing || waiting.handing {
+        while waiting.until.is_none() && (waiting.ops.is_empty() || waiting.handing_over) {
+            if waiting.closing || waiting.handing_over {
                 return None;
             }
             waiting.idle = true;
@@ -135,11 +135,11 @@ impl Queue {
             };
             waiting.idle = false;
             if over && waiting.ops.is_empty() {
-                return Some(Piece { ops: Vec::new(), last: waiting.pushed, whole: true });
+                return Some(DrainedOps { ops: Vec::new(), last: waiting.pushed, is_complete: true });
             }
         }
-        let over = self.gather(&mut waiting);
-        let most = most.min(FULL - waiting.taken);
+        let over = self.wait_for_more(&mut waiting);
+        let most = most.min(GROUP_SIZE - waiting.taken);
         let left = waiting.ops.len().saturating_sub(most);
         let ops = if left == 0 {
             std::mem::take(&mut waiting.ops)
@@ -148,28 +148,28 @@ impl Queue {
             std::mem::replace(&mut waiting.ops, rest)
         };
         waiting.taken += ops.len();
-        let whole = over || waiting.taken >= FULL;
+        let whole = over || waiting.taken >= GROUP_SIZE;
         if whole {
             (waiting.until, waiting.taken) = (None, 0);
             // A waiter may wait for the remaining operations.
-            waiting.hurried &= left > 0;
+            waiting.has_waiter &= left > 0;
         }
-        Some(Piece { ops, last: waiting.pushed - left as u64, whole })
+        Some(DrainedOps { ops, last: waiting.pushed - left as u64, is_complete: whole })
     }
 
     /// Collects operations for the same write until they fill a piece, the group is [`FULL`] or its time is up: the
     /// window, or [`HURRY`] after a caller waits. Returns true if the group is complete.
-    fn gather(&self, waiting: &mut MutexGuard<'_, Waiting>) -> bool {
+    fn wait_for_more(&self, waiting: &mut MutexGuard<'_, QueueState>) -> bool {
         let window = Duration::from_micros(self.window_us.load(Ordering::Relaxed));
         let mut until = waiting.until.unwrap_or_else(|| Instant::now() + window);
         let mut hurried = false;
-        while !waiting.closing && !waiting.handing && waiting.taken + waiting.ops.len() < FULL {
-            if waiting.hurried && !hurried {
+        while !waiting.closing && !waiting.handing_over && waiting.taken + waiting.ops.len() < GROUP_SIZE {
+            if waiting.has_waiter && !hurried {
                 hurried = true;
-                until = until.min(Instant::now() + HURRY);
+                until = until.min(Instant::now() + WAITER_WINDOW);
             }
             waiting.until = Some(until);
-            if waiting.ops.len() >= PIECE {
+            if waiting.ops.len() >= PIECE_SIZE {
                 return until <= Instant::now();
             }
             waiting.gathering = true;
@@ -183,9 +183,9 @@ impl Queue {
     }
 
     /// Shortens the window because a caller waits.
-    fn hurry(&self) {
+    fn shorten_window(&self) {
         let mut waiting = self.waiting.lock();
-        let news = !std::mem::replace(&mut waiting.hurried, true) && waiting.gathering;
+        let news = !std::mem::replace(&mut waiting.has_waiter, true) && waiting.gathering;
         drop(waiting);
         if news {
             self.wake.notify_one();
@@ -207,14 +207,14 @@ impl Queue {
     }
 
     /// Makes the writer stop after the current group, or allows another to start.
-    pub(super) fn hand_over(&self, handing: bool) {
-        self.waiting.lock().handing = handing;
+    pub(super) fn set_handing_over(&self, handing: bool) {
+        self.waiting.lock().handing_over = handing;
         self.wake.notify_all();
     }
 
     /// Number of operations of a group whose writer waits for more.
     #[cfg(test)]
-    pub(super) fn waits_with(&self) -> Option<usize> {
+    pub(super) fn gathered(&self) -> Option<usize> {
         let waiting = self.waiting.lock();
         waiting.gathering.then_some(waiting.taken)
     }
@@ -225,7 +225,7 @@ impl Queue {
     }
 
     /// Records the start or the end of a write.
-    pub(super) fn at_work(&self, works: bool) {
+    pub(super) fn set_busy(&self, works: bool) {
         let since = if works { self.now() } else { 0 };
         self.busy_since.store(since, Ordering::Release);
     }
@@ -235,7 +235,7 @@ impl Queue {
     }
 
     /// Duration of the current write.
-    pub(super) fn busy(&self) -> Duration {
+    pub(super) fn busy_for(&self) -> Duration {
         match self.busy_since.load(Ordering::Acquire) {
             0 => Duration::ZERO,
             since => Duration::from_millis(self.now().saturating_sub(since)),
@@ -243,38 +243,38 @@ impl Queue {
     }
 
     /// Records a failed write.
-    pub(super) fn failed(&self) {
+    pub(super) fn set_failing(&self) {
         self.failing.store(true, Ordering::Release);
     }
 
     /// Records a group that is on the disk.
-    pub(super) fn kept(&self, done: &Kept) {
+    pub(super) fn on_committed(&self, done: &CommittedGroup) {
         self.bytes.fetch_sub(done.bytes, Ordering::Relaxed);
-        self.expose(-done.exposed);
+        self.add_exposed(-done.exposed);
         self.failing.store(false, Ordering::Release);
-        self.behind.store(!done.copied, Ordering::Release);
+        self.replica_behind.store(!done.copied, Ordering::Release);
         self.open.store(done.open, Ordering::Release);
         self.entries.store(done.entries, Ordering::Release);
     }
 
     /// Records whether the replica matches the store.
-    pub(super) fn copied_now(&self, copied: bool) {
-        self.behind.store(!copied, Ordering::Release);
+    pub(super) fn set_copied(&self, copied: bool) {
+        self.replica_behind.store(!copied, Ordering::Release);
     }
 
     /// Records that everything up to this number is on the disk.
-    pub(super) fn reached(&self, number: u64) {
+    pub(super) fn set_written(&self, number: u64) {
         self.written.send_replace(number);
     }
 
     pub(super) async fn written(&self, ticket: u64) {
-        self.hurry();
+        self.shorten_window();
         self.written.subscribe().wait_for(|reached| *reached >= ticket).await.ok();
     }
 
     /// Waits like [`Self::written`] for any time; returns false if the writer has ended before.
-    pub(super) async fn kept_up_to(&self, ticket: u64) -> bool {
-        self.hurry();
+    pub(super) async fn wait_durable(&self, ticket: u64) -> bool {
+        self.shorten_window();
         let over = || self.over.load(Ordering::Acquire);
         let mut written = self.written.subscribe();
         let reached = written.wait_for(|reached| *reached >= ticket || over()).await;
@@ -283,14 +283,14 @@ impl Queue {
 
     /// Records that the writer has ended and none replaces it.
     pub(super) fn over(&self) {
-        if self.waiting.lock().handing {
+        if self.waiting.lock().handing_over {
             return;
         }
         self.over.store(true, Ordering::Release);
         self.written.send_modify(|_| {});
     }
 
-    pub(super) fn expose(&self, change: i64) {
+    pub(super) fn add_exposed(&self, change: i64) {
         self.exposed.fetch_add(change, Ordering::AcqRel);
     }
 
@@ -307,7 +307,7 @@ impl Queue {
     }
 
     pub(super) fn copied(&self) -> bool {
-        !self.behind.load(Ordering::Acquire)
+        !self.replica_behind.load(Ordering::Acquire)
     }
 
     pub(super) fn open(&self) -> u64 {
@@ -321,7 +321,7 @@ impl Queue {
 
 /// Changes of the counters by a committed group.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct CommittedGroup {
     pub(super) bytes: u64,
     pub(super) exposed: i64,
     pub(super) copied: bool,

@@ -2,14 +2,14 @@
 //! commit. A group that the store rejects is retried with the same bytes, except for rows that it never accepts
 //! (`foreign`), until it is known to be committed: so nothing is written twice or out of order.
 
-use super::group_builder::{Draft, PLAIN, SHORT};
-use super::op::{Deed, Op, Order, Refused};
-use super::replica_lag::Behind;
+use super::group_builder::{ENTRY_OVERHEAD, GroupBuilder, SMALL_SHEETS};
+use super::replica_lag::ReplicaLagLog;
 use super::side_rows;
-use super::write_queue::{Kept, Piece, Queue};
+use super::write_op::{AdjustmentError, AdminAdjustment, LedgerAction, WriteOp};
+use super::write_queue::{CommittedGroup, DrainedOps, WriteQueue};
 use crate::telemetry::log;
 use penstock_ledger::{
-    CorrectedKind, EntryKind, HashChain, LedgerEntry, MAX_LINE_BYTES, Month, OpenReserves, Wallet,
+    CorrectedKind, EntryKind, HashChain, LedgerEntry, MAX_LINE_BYTES, OpenReserves, UtcMonth, Wallet,
 };
 use penstock_storage::ledger::{
     BalanceRecord, EntryBlock, LedgerCommit, LedgerStore, LedgerTip, MAX_BLOCK_BYTES, RowWrite,
@@ -21,22 +21,22 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Maximum number of operations per read of the queue.
-const MOST: usize = 4_096;
+const MAX_OPS: usize = 4_096;
 /// Pause before a retry.
-const AGAIN: Duration = Duration::from_millis(250);
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
 /// Number of retries at the end of the process.
 const LAST_TRIES: u32 = 4;
 
 /// Starts the thread.
-pub(super) fn start(
+pub(super) fn start_writer(
     store: Arc<LedgerStore>,
     tip: Option<LedgerTip>,
     balances: Vec<(String, BalanceRecord)>,
     open: OpenReserves,
-    queue: Arc<Queue>,
+    queue: Arc<WriteQueue>,
 ) -> Result<JoinHandle<()>, String> {
     let chain = tip.map_or_else(HashChain::default, |tip| HashChain { seq: tip.seq, hash: tip.hash });
-    let writer = Writer {
+    let writer = LedgerWriter {
         store,
         queue,
         chain,
@@ -45,9 +45,9 @@ pub(super) fn start(
         month: (None, String::new()),
         balances: balances.into_iter().collect(),
         open,
-        known: HashSet::new(),
-        draft: Draft::default(),
-        behind: Behind::default(),
+        known_terms: HashSet::new(),
+        draft: GroupBuilder::default(),
+        lag_log: ReplicaLagLog::default(),
     };
     std::thread::Builder::new()
         .name("ledger".to_owned())
@@ -55,134 +55,137 @@ pub(super) fn start(
         .map_err(|error| format!("The ledger's thread cannot be started: {error}."))
 }
 
-struct Writer {
+struct LedgerWriter {
     store: Arc<LedgerStore>,
-    queue: Arc<Queue>,
+    queue: Arc<WriteQueue>,
     chain: HashChain,
     /// Tip of the store.
     tip: Option<LedgerTip>,
     at: u64,
     /// Month of the last entry, and its name.
-    month: (Option<Month>, String),
+    month: (Option<UtcMonth>, String),
     balances: HashMap<String, BalanceRecord, ahash::RandomState>,
     open: OpenReserves,
     /// Terms that are in the ledger.
-    known: HashSet<Arc<str>>,
-    draft: Draft,
-    behind: Behind,
+    known_terms: HashSet<Arc<str>>,
+    draft: GroupBuilder,
+    lag_log: ReplicaLagLog,
 }
 
-impl Writer {
+impl LedgerWriter {
     fn run(mut self) {
-        self.work();
+        self.write_groups();
         self.queue.over();
     }
 
-    fn work(&mut self) {
-        while let Some(Piece { ops, last, whole }) = self.queue.collect(MOST, self.store.replica_sync_due()) {
-            if ops.is_empty() && self.draft.weight == 0 {
+    fn write_groups(&mut self) {
+        while let Some(DrainedOps { ops, last, is_complete: whole }) =
+            self.queue.collect(MAX_OPS, self.store.replica_sync_due())
+        {
+            if ops.is_empty() && self.draft.queued_bytes == 0 {
                 // Nothing arrived for a while: the replica is synced now.
-                self.queue.copied_now(self.store.sync_replica());
+                self.queue.set_copied(self.store.sync_replica());
                 continue;
             }
             for op in ops {
-                if !self.draft.has_room(&op) && !self.commit() {
+                if !self.draft.fits(&op) && !self.commit() {
                     return;
                 }
-                self.draft.weight += op.bytes();
-                self.take(op);
+                self.draft.queued_bytes += op.size_estimate();
+                self.add_op(op);
             }
             if whole {
                 if !self.commit() {
                     return;
                 }
-                self.queue.reached(last);
+                self.queue.set_written(last);
             }
         }
     }
 
-    fn take(&mut self, op: Op) {
+    fn add_op(&mut self, op: WriteOp) {
         match op {
-            Op::Act(deed) => self.deed(deed),
-            Op::Lines(lines) => {
-                lines.ends.into_iter().for_each(|deed| self.deed(deed));
+            WriteOp::Action(deed) => self.add_action(deed),
+            WriteOp::Outcomes(lines) => {
+                lines.actions.into_iter().for_each(|deed| self.add_action(deed));
                 self.draft.row_bytes += lines.rows.iter().map(RowWrite::bytes).sum::<usize>();
-                self.draft.row_ops.push(lines.rows.len());
+                self.draft.rows_per_op.push(lines.rows.len());
                 self.draft.rows.extend(lines.rows);
             }
-            Op::Order(order) => self.order(*order),
+            WriteOp::Adjustment(order) => self.add_adjustment(*order),
         }
     }
 
-    fn deed(&mut self, deed: Deed) {
-        let Deed { at, account, act, terms, exposed } = deed;
-        if let Some(terms) = terms.filter(|terms| !self.known.contains(&terms.id)) {
-            self.terms(at, &terms.id, &terms.text);
+    fn add_action(&mut self, deed: LedgerAction) {
+        let LedgerAction { at, account, act, terms, exposed } = deed;
+        if let Some(terms) = terms.filter(|terms| !self.known_terms.contains(&terms.id)) {
+            self.add_terms(at, &terms.id, &terms.text);
         }
         self.draft.exposed = self.draft.exposed.saturating_add(exposed);
-        let end = instead(&act);
-        if self.enter(at, &account, act).is_none() {
+        let end = replacement_void(&act);
+        if self.append_entry(at, &account, act).is_none() {
             log::event(log::error(), "ledger_entry_lost", &[("account", &account)]);
             // The reservation still ends on the disk, so the next start does not void it.
             if let Some(end) = end {
-                self.enter(at, &account, end);
+                self.append_entry(at, &account, end);
             }
         }
     }
 
     /// Records terms before the first charge that refers to them.
-    fn terms(&mut self, at: u64, id: &Arc<str>, text: &Arc<str>) {
+    fn add_terms(&mut self, at: u64, id: &Arc<str>, text: &Arc<str>) {
         let name = format!("terms {id}");
         let there = self.store.entry_number(&name).is_ok_and(|number| number.is_some());
         if there {
-            self.known.insert(id.clone());
+            self.known_terms.insert(id.clone());
             return;
         }
-        if let Some(seq) = self.enter(at, "", EntryKind::Terms { id: id.clone(), terms: text.clone() }) {
+        if let Some(seq) = self.append_entry(at, "", EntryKind::Terms { id: id.clone(), terms: text.clone() })
+        {
             self.draft.names.push((name, seq));
-            self.known.insert(id.clone());
+            self.known_terms.insert(id.clone());
         }
     }
 
-    fn order(&mut self, order: Order) {
+    fn add_adjustment(&mut self, order: AdminAdjustment) {
         let mut own = self.draft.names.iter().filter(|(known, _)| order.names.contains(known));
         // It counts as repeated once the first one is durable.
         if let Some(seq) = own.next().map(|(_, seq)| *seq) {
-            self.draft.repeated.push((order, seq));
+            self.draft.duplicates.push((order, seq));
             return;
         }
         let used = order.names.iter().find_map(|name| self.store.entry_number(name).transpose());
         match used {
             Some(Ok(seq)) => {
-                order.answer.send(Err(Refused::Already(seq))).ok();
+                order.reply.send(Err(AdjustmentError::Duplicate(seq))).ok();
             }
             Some(Err(_)) => {
-                order.answer.send(Err(Refused::Failing)).ok();
+                order.reply.send(Err(AdjustmentError::StoreFailing)).ok();
             }
-            None => match self.enter(order.at, &order.purse.name, order.act.clone()) {
+            None => match self.append_entry(order.at, &order.balance.name, order.act.clone()) {
                 Some(seq) => {
                     self.draft.names.extend(order.names.iter().map(|name| (name.clone(), seq)));
-                    self.draft.orders.push((order, seq));
+                    self.draft.adjustments.push((order, seq));
                 }
                 None => {
-                    order.answer.send(Err(Refused::Impossible)).ok();
+                    order.reply.send(Err(AdjustmentError::InvalidAmount)).ok();
                 }
             },
         }
     }
 
     /// Appends an entry to the draft; `None` if it is invalid.
-    fn enter(&mut self, at: u64, account: &str, act: EntryKind) -> Option<u64> {
+    fn append_entry(&mut self, at: u64, account: &str, act: EntryKind) -> Option<u64> {
         let entry =
             LedgerEntry { seq: self.chain.seq + 1, at: at.max(self.at), account: account.into(), kind: act };
         let before = self.balances.get(account).copied().unwrap_or_default();
-        let after = changed(before, &entry.kind)?;
-        if self.month.0 != Some(Month::of(entry.at)) {
-            let month = Month::of(entry.at);
+        let after = changed_balance(before, &entry.kind)?;
+        if self.month.0 != Some(UtcMonth::from_unix(entry.at)) {
+            let month = UtcMonth::from_unix(entry.at);
             self.month = (Some(month), month.to_string());
         }
         let month = &self.month.1;
-        let long = if self.draft.sheets.len() < SHORT {
+        let long = if self.draft.sheets.len() < SMALL_SHEETS {
             TARGET_BLOCK_BYTES
         } else {
             MAX_BLOCK_BYTES - MAX_LINE_BYTES
@@ -193,7 +196,7 @@ impl Writer {
             self.draft.sheets.push(EntryBlock {
                 month: month.clone(),
                 last: entry.seq,
-                text: Vec::with_capacity(TARGET_BLOCK_BYTES + PLAIN),
+                text: Vec::with_capacity(TARGET_BLOCK_BYTES + ENTRY_OVERHEAD),
             });
         }
         let sheet = self.draft.sheets.last_mut()?;
@@ -246,8 +249,8 @@ impl Writer {
                 names: draft.names,
                 extra_rows: draft.rows,
             };
-            let asked = &mut [&mut draft.orders, &mut draft.repeated];
-            match self.append(&mut group, &mut draft.row_ops, asked) {
+            let asked = &mut [&mut draft.adjustments, &mut draft.duplicates];
+            match self.append_group(&mut group, &mut draft.rows_per_op, asked) {
                 Some(kept) => copied = kept,
                 None => return false,
             }
@@ -255,62 +258,62 @@ impl Writer {
                 self.tip = Some(after);
             }
         }
-        self.queue.kept(&Kept {
-            bytes: draft.weight,
+        self.queue.on_committed(&CommittedGroup {
+            bytes: draft.queued_bytes,
             exposed: draft.exposed,
             copied,
             open: self.open.len() as u64,
             entries: after.seq,
         });
-        for (order, seq) in draft.orders {
-            apply(&order);
-            order.answer.send(Ok(seq)).ok();
+        for (order, seq) in draft.adjustments {
+            apply_adjustment(&order);
+            order.reply.send(Ok(seq)).ok();
         }
-        for (order, seq) in draft.repeated {
-            order.answer.send(Err(Refused::Already(seq))).ok();
+        for (order, seq) in draft.duplicates {
+            order.reply.send(Err(AdjustmentError::Duplicate(seq))).ok();
         }
         true
     }
 
     /// Retries until the store has the group; returns whether the replica has it too.
-    fn append(
+    fn append_group(
         &mut self,
         group: &mut LedgerCommit,
         row_ops: &mut Vec<usize>,
-        asked: &mut [&mut Vec<(Order, u64)>],
+        asked: &mut [&mut Vec<(AdminAdjustment, u64)>],
     ) -> Option<bool> {
         let mut tries = LAST_TRIES;
         let mut told = false;
-        self.queue.at_work(true);
+        self.queue.set_busy(true);
         loop {
             let why = match self.store.append(group) {
                 Ok(appended) => {
-                    self.queue.at_work(false);
-                    self.behind.tell(appended.copied, &self.store);
+                    self.queue.set_busy(false);
+                    self.lag_log.log_change(appended.copied, &self.store);
                     return Some(appended.copied);
                 }
-                Err(why) if side_rows::is_final(&why) && !group.extra_rows.is_empty() => {
-                    let rows = side_rows::shed(group, row_ops).to_string();
+                Err(why) if side_rows::is_permanent(&why) && !group.extra_rows.is_empty() => {
+                    let rows = side_rows::drop_rejected_rows(group, row_ops).to_string();
                     let what = [("rows", rows.as_str()), ("why", &why.to_string())];
                     log::event(log::error(), "ledger_rows_dropped", &what);
                     continue;
                 }
                 Err(why) => why.to_string(),
             };
-            self.queue.failed();
+            self.queue.set_failing();
             // Callers of adjustments get an error now; the adjustments stay in the group and count once
             // it is written.
             for (order, _) in asked.iter_mut().flat_map(|orders| orders.iter_mut()) {
                 let (nobody, _) = std::sync::mpsc::channel();
-                std::mem::replace(&mut order.answer, nobody).send(Err(Refused::Unknown)).ok();
+                std::mem::replace(&mut order.reply, nobody).send(Err(AdjustmentError::OutcomeUnknown)).ok();
             }
             if !told {
                 log::event(log::error(), "ledger_not_written", &[("why", &why)]);
                 told = true;
             }
-            if !self.queue.pause(AGAIN) {
+            if !self.queue.pause(RETRY_PAUSE) {
                 tries -= 1;
-                std::thread::sleep(AGAIN);
+                std::thread::sleep(RETRY_PAUSE);
                 if tries == 0 {
                     log::event(log::error(), "ledger_lost", &[("why", &why)]);
                     return None;
@@ -321,18 +324,18 @@ impl Writer {
 }
 
 /// Returns the void that replaces a charge that cannot be recorded.
-fn instead(act: &EntryKind) -> Option<EntryKind> {
+fn replacement_void(act: &EntryKind) -> Option<EntryKind> {
     let EntryKind::Settle { request, key, wallet, held, drawn, .. } = act else { return None };
     let (request, key, why) = (request.clone(), key.clone(), "unwritable".into());
     Some(EntryKind::Void { request, key, wallet: *wallet, held: *held, why, drawn: *drawn })
 }
 
 /// Balance after an action; `Some(None)` if it is unchanged, `None` if the action is invalid.
-fn changed(balance: BalanceRecord, act: &EntryKind) -> Option<Option<BalanceRecord>> {
+fn changed_balance(balance: BalanceRecord, act: &EntryKind) -> Option<Option<BalanceRecord>> {
     let (wallet, change) = match act {
         EntryKind::Grant { wallet, amount, .. } => (wallet, Some(*amount).filter(|amount| *amount > 0)?),
         EntryKind::Settle { wallet, amount, .. } => (wallet, amount.checked_neg()?),
-        EntryKind::Correct { wallet, .. } => (wallet, corrected(act)?),
+        EntryKind::Correct { wallet, .. } => (wallet, corrected_amount(act)?),
         EntryKind::Reserve { .. } | EntryKind::Void { .. } | EntryKind::Terms { .. } => return Some(None),
     };
     let BalanceRecord { credits, energy } = balance;
@@ -343,7 +346,7 @@ fn changed(balance: BalanceRecord, act: &EntryKind) -> Option<Option<BalanceReco
 }
 
 /// Refund of a correction.
-fn corrected(act: &EntryKind) -> Option<i64> {
+fn corrected_amount(act: &EntryKind) -> Option<i64> {
     let EntryKind::Correct { what, was, instead, .. } = act else { return None };
     match what {
         CorrectedKind::Settle => was.checked_sub(*instead),
@@ -352,10 +355,12 @@ fn corrected(act: &EntryKind) -> Option<i64> {
 }
 
 /// Applies a committed adjustment to the balance in memory.
-fn apply(order: &Order) {
+fn apply_adjustment(order: &AdminAdjustment) {
     match &order.act {
-        EntryKind::Grant { wallet, amount, .. } => order.purse.add(*wallet, *amount),
-        act @ EntryKind::Correct { wallet, .. } => order.purse.add(*wallet, corrected(act).unwrap_or(0)),
+        EntryKind::Grant { wallet, amount, .. } => order.balance.credit(*wallet, *amount),
+        act @ EntryKind::Correct { wallet, .. } => {
+            order.balance.credit(*wallet, corrected_amount(act).unwrap_or(0))
+        }
         _ => {}
     }
 }

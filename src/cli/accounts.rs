@@ -7,7 +7,7 @@ use super::limits::{LimitArgs, format_limits, format_warnings};
 use super::listing::{Listing, OutputArgs, OutputFormat};
 use super::output::{print_stderr, print_stdout};
 use super::status::{answer_rows, print_json, table_cell};
-use crate::time::format::day;
+use crate::time::format::format_day;
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -123,7 +123,7 @@ fn print_account(account: &Value, done: &str) -> Result<(), String> {
 fn list(way: &AdminBackend, output: OutputArgs) -> Result<(), String> {
     let all = way.all_rows("/admin/accounts", &[])?;
     let rows = all.iter().map(|account| {
-        let created = account.get("created").and_then(Value::as_u64).map(day).unwrap_or_default();
+        let created = account.get("created").and_then(Value::as_u64).map(format_day).unwrap_or_default();
         vec![
             table_cell(account, "id"),
             table_cell(account, "name"),

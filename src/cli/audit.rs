@@ -6,7 +6,7 @@ use super::client::admin_target;
 use super::listing::{Listing, OutputArgs, OutputFormat};
 use super::output::print_stdout;
 use super::status::table_cell;
-use crate::time::format::rfc3339;
+use crate::time::format::format_rfc3339;
 use clap::Args;
 use http::Method;
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ pub fn run(audit: &AuditArgs) -> Result<(), String> {
         ));
     }
     let rows = all.iter().map(|entry| {
-        let at = entry.get("at").and_then(Value::as_u64).map(rfc3339).unwrap_or_default();
+        let at = entry.get("at").and_then(Value::as_u64).map(format_rfc3339).unwrap_or_default();
         let cell = |name: &str| table_cell(entry, name);
         vec![cell("number"), at, cell("who"), cell("what"), cell("target"), cell("change")]
     });

@@ -7,7 +7,7 @@ use super::{configuration, drop_privileges};
 use crate::admin::request::AdminRequest;
 use crate::admin::routes::{self, RouteHandler};
 use crate::config::{AdminTarget, Diagnostics};
-use crate::storage::stores::Vault;
+use crate::storage::stores::Stores;
 use http::Method;
 use penstock_contract::percent;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ pub enum AdminBackend {
     /// Access through the admin listener.
     Gateway(Client),
     /// Direct access to the store.
-    Store(Box<Vault>),
+    Store(Box<Stores>),
 }
 
 impl AdminBackend {
@@ -52,7 +52,7 @@ impl AdminBackend {
                 Ok(client.ask(method.as_str(), &format!("{path}{}", query_string(query)), body)?)
             }
             Self::Store(vault) => {
-                let told = |refusal: penstock_contract::Refusal| refusal.message.into_owned();
+                let told = |refusal: penstock_contract::ApiError| refusal.message.into_owned();
                 let (route, id) = routes::find(method, path).map_err(told)?;
                 let RouteHandler::Store(work) = route.handler else {
                     return Err("This requires a running gateway.".to_owned());
@@ -92,11 +92,11 @@ impl AdminBackend {
     }
 }
 
-fn open_vault(reach: &AdminTarget) -> Result<Vault, String> {
+fn open_vault(reach: &AdminTarget) -> Result<Stores, String> {
     match &reach.storage {
         Ok(storage) => {
             drop_privileges::become_folder_owner(&storage.path)?;
-            let vault = Vault::open(storage)?;
+            let vault = Stores::open(storage)?;
             warn_repaired_copy(&vault);
             Ok(vault)
         }
@@ -108,7 +108,7 @@ fn open_vault(reach: &AdminTarget) -> Result<Vault, String> {
 }
 
 /// Warns about parts of the ledger's second copy that were wrong and were written again.
-pub(super) fn warn_repaired_copy(vault: &Vault) {
+pub(super) fn warn_repaired_copy(vault: &Stores) {
     for healed in vault.ledger.take_repairs() {
         print_stderr(&format!("warning: the second copy of the ledger was repaired: {healed}.\n"));
     }
@@ -129,7 +129,7 @@ pub fn unix_now() -> u64 {
 
 /// Percent-encodes an id as one path segment.
 pub fn encode_segment(text: &str) -> String {
-    percent::encoded(text, b"._-~")
+    percent::encode(text, b"._-~")
 }
 
 /// Formats a query string with its `?`.

@@ -6,7 +6,7 @@ use super::client::admin_target;
 use super::listing::{Listing, OutputArgs};
 use super::output::print_stdout;
 use super::status::{print_json, table_cell};
-use crate::time::format::rfc3339;
+use crate::time::format::format_rfc3339;
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Value, json};
@@ -82,7 +82,7 @@ fn path(id: &str, rest: &str) -> String {
 
 fn row(batch: &Value) -> Vec<String> {
     let counts = batch.get("request_counts").cloned().unwrap_or_default();
-    let time = |name: &str| batch.get(name).and_then(Value::as_u64).map(rfc3339).unwrap_or_default();
+    let time = |name: &str| batch.get(name).and_then(Value::as_u64).map(format_rfc3339).unwrap_or_default();
     vec![
         table_cell(batch, "id"),
         table_cell(batch, "account"),

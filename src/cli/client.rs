@@ -3,7 +3,7 @@
 use super::configuration::format_refusal;
 use crate::admin::ACTOR;
 use crate::config::{AdminTarget, ConfigSource};
-use crate::storage::stores::ADMIN_TOKEN;
+use crate::storage::stores::ADMIN_TOKEN_FILE;
 use serde_json::Value;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -59,7 +59,7 @@ impl Client {
         // A stopped gateway leaves an old token or none. So connect first: otherwise the error would be about the
         // token.
         connect(address)?;
-        let file = reach.folder.join(ADMIN_TOKEN);
+        let file = reach.folder.join(ADMIN_TOKEN_FILE);
         let token = std::fs::read_to_string(&file).map_err(|error| {
             let why = crate::config::describe_io_error(&error);
             AdminClientError::Other(format!("The admin token {} cannot be read: {why}.", file.display()))

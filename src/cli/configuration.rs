@@ -29,7 +29,7 @@ pub(super) fn run(source: ConfigSource) -> Result<(), CommandError> {
 /// `penstock` without a command: the demo.
 pub(super) fn demo() -> Result<(), CommandError> {
     let loaded = load_or_refuse(&ConfigSource::Demo, NOT_STARTED)?;
-    Ok(startup::demo(loaded.settings, reload_source(ConfigSource::Demo))?)
+    Ok(startup::run_demo(loaded.settings, reload_source(ConfigSource::Demo))?)
 }
 
 /// `penstock check`.
@@ -42,7 +42,7 @@ pub(super) fn check(source: &ConfigSource, strict: bool) -> Result<(), CommandEr
     };
     let (matchless, note) = unmatched_warnings(&loaded.settings, &name);
     others.extend(matchless);
-    others.extend(fd_limit::few(&loaded.settings, fd_limit::most()));
+    others.extend(fd_limit::insufficient_reason(&loaded.settings, fd_limit::max_descriptors()));
     others.extend(memory_estimate::excess_warning(&loaded.settings, memory_estimate::machine_memory()));
     print_stderr(&others.iter().map(|warning| format!("warning: {warning}\n\n")).collect::<String>());
     print_stderr(&note);
@@ -61,8 +61,8 @@ pub(super) fn check(source: &ConfigSource, strict: bool) -> Result<(), CommandEr
 /// # Errors
 /// Returns all mistakes as one text.
 fn check_certificates(settings: &Settings, consequence: &str) -> Result<Vec<String>, CommandError> {
-    let token = stores::prove_token(&settings.storage).err();
-    let (over, mut mistakes) = match tls::prove(settings, super::backend::unix_now()) {
+    let token = stores::check_admin_token(&settings.storage).err();
+    let (over, mut mistakes) = match tls::check_files(settings, super::backend::unix_now()) {
         Ok(over) => (over, Vec::new()),
         Err(mistakes) => (Vec::new(), mistakes),
     };
@@ -78,7 +78,7 @@ fn check_certificates(settings: &Settings, consequence: &str) -> Result<Vec<Stri
 fn unmatched_warnings(settings: &Settings, name: &str) -> (Vec<String>, String) {
     let now = super::backend::unix_now();
     let looked = drop_privileges::become_folder_owner(&settings.storage.path)
-        .and_then(|()| stores::look(&settings.storage));
+        .and_then(|()| stores::open_existing(&settings.storage));
     let found = looked.and_then(|store| {
         let Some(store) = store else { return Ok(Vec::new()) };
         let cards = settings.models.iter().map(|model| model.card()).collect();

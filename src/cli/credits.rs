@@ -152,14 +152,14 @@ fn verify(reached: &ConfigArgs, repair: bool) -> Result<(), String> {
         Err(AdminClientError::NotRunning(_)) => {
             let storage = backend::ledger_storage(&reach)?;
             super::drop_privileges::become_folder_owner(&storage.path)?;
-            let found = print_verification(&crate::billing::offline::verify_ledger(&storage)?.told());
+            let found = print_verification(&crate::billing::offline::verify_ledger(&storage)?.to_json());
             match found {
                 Err(why) if repair => {
                     print_stderr(&why);
-                    for healed in crate::storage::stores::heal_ledger(&storage)? {
+                    for healed in crate::storage::stores::repair_replica(&storage)? {
                         print_stderr(&format!("Written again: {healed}.\n"));
                     }
-                    print_verification(&crate::billing::offline::verify_ledger(&storage)?.told())
+                    print_verification(&crate::billing::offline::verify_ledger(&storage)?.to_json())
                 }
                 found => found,
             }

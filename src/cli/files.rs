@@ -6,7 +6,7 @@ use super::client::admin_target;
 use super::listing::{Listing, OutputArgs};
 use super::output::print_stdout;
 use super::status::{print_json, table_cell};
-use crate::time::format::rfc3339;
+use crate::time::format::format_rfc3339;
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ fn path(id: &str) -> String {
 }
 
 fn row(file: &Value) -> Vec<String> {
-    let time = |name: &str| file.get(name).and_then(Value::as_u64).map(rfc3339).unwrap_or_default();
+    let time = |name: &str| file.get(name).and_then(Value::as_u64).map(format_rfc3339).unwrap_or_default();
     let mut row =
         ["id", "account", "purpose", "status", "bytes", "lines"].map(|name| table_cell(file, name)).to_vec();
     row.extend([time("created"), time("expires"), table_cell(file, "filename")]);

@@ -8,7 +8,7 @@ use super::listing::{Listing, OutputArgs};
 use super::output::{print_stderr, print_stdout};
 use super::status::{print_json, table_cell};
 use crate::config::parse_duration;
-use crate::time::format::{day, rfc3339};
+use crate::time::format::{format_day, format_rfc3339};
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -138,7 +138,7 @@ pub fn run(keys: KeysArgs) -> Result<(), String> {
         KeysCommand::Rotate { id, overlap } => {
             let body = json!({ "overlap_seconds": overlap.as_secs() });
             let key = way.ask(&Method::POST, &path(&id, "/rotate")?, &[], Some(&body))?;
-            let until = key.get("previous_good_until").and_then(Value::as_u64).map(rfc3339);
+            let until = key.get("previous_good_until").and_then(Value::as_u64).map(format_rfc3339);
             let old =
                 until.map_or_else(|| "no longer valid".to_owned(), |until| format!("valid until {until}"));
             print_stderr(&format!(
@@ -236,7 +236,7 @@ fn row(key: &Value, now: u64) -> Vec<String> {
     let state = match (at("revoked"), at("expires")) {
         (Some(_), _) => "revoked".to_owned(),
         (None, Some(end)) if end <= now => "expired".to_owned(),
-        (None, Some(end)) => format!("valid until {}", day(end)),
+        (None, Some(end)) => format!("valid until {}", format_day(end)),
         (None, None) => "valid".to_owned(),
     };
     vec![
@@ -246,8 +246,8 @@ fn row(key: &Value, now: u64) -> Vec<String> {
         cell("scopes"),
         models,
         format_limits(key),
-        at("created").map(day).unwrap_or_default(),
-        at("last_used").map_or_else(|| "never".to_owned(), day),
+        at("created").map(format_day).unwrap_or_default(),
+        at("last_used").map_or_else(|| "never".to_owned(), format_day),
         state,
     ]
 }

@@ -3,7 +3,7 @@
 use crate::config::settings::Settings;
 use crate::http::STREAM_WINDOW;
 use crate::http::buffer_pool;
-use crate::proxy::failover::FREE;
+use crate::proxy::failover::UNCOUNTED_BYTES;
 use crate::server::http2::{CONNECTION_WINDOW, SEND_BUFFER, SMALL_FRAMES};
 use crate::upstream::connect::H2_WINDOW;
 
@@ -15,7 +15,7 @@ const REQUEST: u64 = REQUEST_STATE + SEND_BUFFER as u64;
 /// Maximum size of the recorded text of a stream, from which another provider can continue it.
 const STREAM_RECORD: u64 = 256 << 10;
 /// Bytes of an answer in memory that no limit counts: data already read, and data that waits for a slow client.
-const UNCOUNTED_ANSWER: u64 = FREE as u64 + H2_WINDOW as u64;
+const UNCOUNTED_ANSWER: u64 = UNCOUNTED_BYTES as u64 + H2_WINDOW as u64;
 /// Memory of a connection before authentication: buffers, including those of TLS.
 const CONNECTION: u64 = 64 << 10;
 /// Additional memory of an HTTP/2 connection: unread body bytes, and the bookkeeping of small frames.
@@ -120,7 +120,7 @@ pub fn memory_bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
                 format_size(COUNT_OVERHEAD)
             ),
         ),
-        ("buffers", wide(buffer_pool::KEPT), "of large bodies, kept for a second".to_owned()),
+        ("buffers", wide(buffer_pool::MAX_RETAINED_BYTES), "of large bodies, kept for a second".to_owned()),
         ("ledger", wide(settings.ledger.backlog), "ledger.backlog".to_owned()),
         ("images", images, "images.keep, at most spool.memory of each image".to_owned()),
         ("store", STORE, "its cache".to_owned()),

@@ -182,7 +182,7 @@ impl ConfigArgs {
 
 /// Checks that the demo was started in a folder: a command without `--config` must not create or change another store.
 fn check_demo_folder(folder: &Path) -> Result<(), String> {
-    if folder.join(DEMO_STORAGE).join(crate::storage::stores::DEMO).is_file() {
+    if folder.join(DEMO_STORAGE).join(crate::storage::stores::DEMO_FILE).is_file() {
         return Ok(());
     }
     let near = ["penstock.toml", "conf/penstock.toml", "/etc/penstock/penstock.toml"];
@@ -190,7 +190,7 @@ fn check_demo_folder(folder: &Path) -> Result<(), String> {
     Err(format!(
         "No configuration is named, and the demo was not started in this folder (there is no {DEMO_STORAGE}/{}). Name \
          the configuration of the gateway: --config {near}.",
-        crate::storage::stores::DEMO
+        crate::storage::stores::DEMO_FILE
     ))
 }
 

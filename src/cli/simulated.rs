@@ -53,7 +53,7 @@ fn pause(text: &str) -> Result<Duration, String> {
 
 /// Runs the command.
 pub fn run(wanted: SimulateArgs) -> Result<(), String> {
-    startup::simulate(penstock_simulator::Options {
+    startup::run_simulator(penstock_simulator::SimulatorOptions {
         name: wanted.name,
         address: wanted.listen,
         seed: wanted.seed,

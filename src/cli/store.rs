@@ -4,7 +4,7 @@ use super::client::admin_target;
 use super::output::{print_stderr, print_stdout};
 use super::status::print_json;
 use super::{ConfigArgs, configuration, drop_privileges};
-use crate::backup::{self, Place, Progress, Saved};
+use crate::backup::{self, BackupReport, DataPaths, Progress};
 use crate::config::Diagnostics;
 use clap::{Args, Subcommand};
 use std::fmt::Write as _;
@@ -70,13 +70,15 @@ pub fn run(store: &StoreArgs) -> Result<(), String> {
         StoreCommand::Verify { json } => {
             let verdict = backup::verify(&place, &progress)?;
             if *json {
-                print_json(&verdict.told())?;
+                print_json(&verdict.to_json())?;
             }
             print_verdict(&verdict, !json)
         }
-        StoreCommand::Export { folder } => print_saved("Saved", backup::export(&place, folder, &progress)?),
+        StoreCommand::Export { folder } => {
+            print_saved("Saved", backup::export_archive(&place, folder, &progress)?)
+        }
         StoreCommand::Import { folder } => {
-            print_saved("Restored", backup::import(&place, folder, &progress)?)?;
+            print_saved("Restored", backup::import_archive(&place, folder, &progress)?)?;
             print_verdict(&backup::verify(&place, &progress)?, true)
         }
         StoreCommand::NewPepper => {
@@ -87,7 +89,7 @@ pub fn run(store: &StoreArgs) -> Result<(), String> {
             ))
         }
         StoreCommand::Repair { to } => {
-            let saved = backup::repair(&place, to, &progress)?;
+            let saved = backup::repair_store(&place, to, &progress)?;
             let mut text =
                 format!("{} rows were saved, {} were damaged", saved.rows.saved, saved.rows.damaged);
             text.push_str(if saved.rows.complete {
@@ -99,18 +101,18 @@ pub fn run(store: &StoreArgs) -> Result<(), String> {
                 let _ =
                     writeln!(text, "The ledger was written again from its second copy: {entries} entries.");
             }
-            if let Some(why) = &saved.ledger {
+            if let Some(why) = &saved.ledger_error {
                 let _ =
                     writeln!(text, "The ledger is incomplete, and its second copy cannot complete it: {why}");
             }
             print_stdout(&text)?;
-            print_verdict(&saved.verdict, true)
+            print_verdict(&saved.verification, true)
         }
     }
 }
 
-fn print_saved(done: &str, saved: Saved) -> Result<(), String> {
-    let Saved { rows, files, bytes, gone } = saved;
+fn print_saved(done: &str, saved: BackupReport) -> Result<(), String> {
+    let BackupReport { rows, files, bytes, gone } = saved;
     let mut text = format!("{done}: {rows} rows, {files} files of {bytes} bytes.\n");
     if gone > 0 {
         let _ = writeln!(text, "Left out, because deleted after the archive was made: {gone} files.");
@@ -122,8 +124,8 @@ fn print_saved(done: &str, saved: Saved) -> Result<(), String> {
 ///
 /// # Errors
 /// Returns an error if a check failed.
-fn print_verdict(verdict: &backup::Verdict, aloud: bool) -> Result<(), String> {
-    let backup::Verdict { rows, entries, files, bytes, batches, .. } = verdict;
+fn print_verdict(verdict: &backup::VerifyReport, aloud: bool) -> Result<(), String> {
+    let backup::VerifyReport { rows, entries, files, bytes, batches, .. } = verdict;
     if aloud {
         print_stdout(&format!(
             "{rows} rows, {entries} entries of the ledger, {files} files of {bytes} bytes, {batches} batches.\n"
@@ -135,15 +137,15 @@ fn print_verdict(verdict: &backup::Verdict, aloud: bool) -> Result<(), String> {
     for wrong in &verdict.wrong {
         print_stderr(&format!("{wrong}\n"));
     }
-    let count = verdict.wrong.len() as u64 + verdict.more;
+    let count = verdict.wrong.len() as u64 + verdict.unlisted;
     Err(format!("{count} findings: what is listed is damaged or missing (penstock store repair)."))
 }
 
-fn store_location(reached: &ConfigArgs) -> Result<Place, String> {
+fn store_location(reached: &ConfigArgs) -> Result<DataPaths, String> {
     let reach = admin_target(&reached.source()?)?;
     let storage = reach.storage.map_err(|mistakes| {
         let report = Diagnostics { mistakes, warnings: Vec::new() };
         configuration::format_refusal(&report, "the store cannot be opened")
     })?;
-    Ok(Place { storage, files: reach.files })
+    Ok(DataPaths { storage, files: reach.files })
 }

@@ -6,7 +6,7 @@ use super::configuration::{check, settings_summary};
 use super::table::table;
 use super::{Cli, run_cli};
 use crate::config::ConfigSource;
-use crate::time::format::day;
+use crate::time::format::format_day;
 use clap::{CommandFactory, Parser};
 use serde_json::json;
 use std::io::{Read, Write};
@@ -153,7 +153,7 @@ fn the_demo_is_meant_only_where_it_was_started() {
     std::fs::write(folder.path().join("penstock.toml"), "").unwrap();
     let why = super::check_demo_folder(folder.path()).unwrap_err();
     assert!(why.contains("--config penstock.toml"), "another store is none of the demo's: {why}");
-    std::fs::write(folder.path().join("data").join(crate::storage::stores::DEMO), "").unwrap();
+    std::fs::write(folder.path().join("data").join(crate::storage::stores::DEMO_FILE), "").unwrap();
     super::check_demo_folder(folder.path()).unwrap();
     // conf/demo.toml and the command line mean the same folder.
     let path = ConfigSource::Demo.load().unwrap().settings.storage.path;
@@ -184,7 +184,7 @@ fn keys_are_made_listed_and_revoked_in_the_store_when_no_gateway_runs() {
     keys(&["list"]).unwrap();
     let id = {
         let reach = admin_target(&ConfigSource::File(path.clone())).unwrap();
-        let vault = crate::storage::stores::Vault::open(&reach.storage.unwrap()).unwrap();
+        let vault = crate::storage::stores::Stores::open(&reach.storage.unwrap()).unwrap();
         let all = crate::admin::keys::all_keys(&vault).unwrap();
         assert_eq!((all.len(), &all[0]["name"]), (1, &json!("alice")));
         all[0]["id"].as_str().unwrap().to_owned()
@@ -198,7 +198,7 @@ fn keys_are_made_listed_and_revoked_in_the_store_when_no_gateway_runs() {
     assert!(scope.contains("inference.chats"), "{scope}");
     let held = {
         let reach = admin_target(&ConfigSource::File(path.clone())).unwrap();
-        crate::storage::stores::Vault::open(&reach.storage.unwrap()).unwrap()
+        crate::storage::stores::Stores::open(&reach.storage.unwrap()).unwrap()
     };
     let why = keys(&["list"]).unwrap_err();
     assert!(why.to_lowercase().contains("another process") || why.contains("lock"), "{why}");
@@ -274,9 +274,9 @@ fn answers_in_chunks_are_put_together() {
 fn tables_align_and_days_are_those_of_the_calendar() {
     let rows = [vec!["a".to_owned(), "bb".to_owned()], vec!["ccccc".to_owned()]];
     assert_eq!(table(&["X", "Y"], &rows), "X      Y\na      bb\nccccc\n");
-    assert_eq!(day(0), "1970-01-01");
-    assert_eq!(day(951_782_400), "2000-02-29");
-    assert_eq!(day(1_798_761_599), "2026-12-31");
+    assert_eq!(format_day(0), "1970-01-01");
+    assert_eq!(format_day(951_782_400), "2000-02-29");
+    assert_eq!(format_day(1_798_761_599), "2026-12-31");
 }
 
 /// Every command that lists something, as a path of subcommands.

@@ -45,7 +45,7 @@ pub fn value_error(node: &SpannedValue, schema: &Json, format: &str) -> Option<S
             );
         }
         "model-id" => {
-            if let (_, Some(flavor)) = penstock_routing::split(literal) {
+            if let (_, Some(flavor)) = penstock_routing::split_flavor(literal) {
                 return Some(format!("`:{}` at its end would be read as a flavor.", flavor.name()));
             }
         }

@@ -9,94 +9,95 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Shorter bodies get memory of their own, which the allocator has at hand.
-const LARGE: usize = 128 << 10;
+const MIN_POOLED_BYTES: usize = 128 << 10;
 /// Maximum bytes in the pool.
-pub const KEPT: usize = 8 << 20;
+pub const MAX_RETAINED_BYTES: usize = 8 << 20;
 /// Time that an unused buffer stays in the pool.
-pub const IDLE: Duration = Duration::from_secs(1);
+pub const MAX_IDLE: Duration = Duration::from_secs(1);
 /// Factor by which a buffer may be longer than the requested capacity.
-const ROOMY: usize = 4;
+const MAX_EXCESS_FACTOR: usize = 4;
 
 /// Pool of unused buffers.
 #[derive(Debug, Default)]
-pub struct Buffers {
+pub struct BufferPool {
     /// Buffers with the time since which each is unused; the latest is last.
     free: Mutex<Vec<(Instant, BytesMut)>>,
 }
 
 /// Buffer in use. It returns to the pool when its last reader drops it.
 #[derive(Debug, Default)]
-pub struct Buffer {
+pub struct PooledBuffer {
     bytes: BytesMut,
-    home: Option<Arc<Buffers>>,
+    pool: Option<Arc<BufferPool>>,
 }
 
-impl Buffers {
+impl BufferPool {
     /// Returns an empty buffer with this capacity.
     #[must_use]
-    pub fn take(self: &Arc<Self>, room: usize) -> Buffer {
-        if room < LARGE {
-            return Buffer { bytes: BytesMut::with_capacity(room), home: None };
+    pub fn take(self: &Arc<Self>, room: usize) -> PooledBuffer {
+        if room < MIN_POOLED_BYTES {
+            return PooledBuffer { bytes: BytesMut::with_capacity(room), pool: None };
         }
-        let fits = |bytes: &BytesMut| (room..=room.saturating_mul(ROOMY)).contains(&bytes.capacity());
+        let fits =
+            |bytes: &BytesMut| (room..=room.saturating_mul(MAX_EXCESS_FACTOR)).contains(&bytes.capacity());
         let mut free = self.free.lock();
         let found = free.iter().rposition(|(_, bytes)| fits(bytes)).map(|at| free.remove(at).1);
         drop(free);
         let bytes = found.unwrap_or_else(|| BytesMut::with_capacity(room));
-        Buffer { bytes, home: Some(self.clone()) }
+        PooledBuffer { bytes, pool: Some(self.clone()) }
     }
 
     /// Frees buffers that were unused for [`IDLE`].
-    pub fn tidy(&self, now: Instant) {
-        let idle = |since: Instant| now.saturating_duration_since(since) >= IDLE;
+    pub fn drop_idle(&self, now: Instant) {
+        let idle = |since: Instant| now.saturating_duration_since(since) >= MAX_IDLE;
         let over: Vec<_> = self.free.lock().extract_if(.., |(since, _)| idle(*since)).collect();
         drop(over);
     }
 
-    fn put(&self, mut bytes: BytesMut) {
+    fn give_back(&self, mut bytes: BytesMut) {
         bytes.clear();
         let room = bytes.capacity();
         let mut free = self.free.lock();
-        if room >= LARGE && kept(&free) + room <= KEPT {
+        if room >= MIN_POOLED_BYTES && retained_bytes(&free) + room <= MAX_RETAINED_BYTES {
             free.push((Instant::now(), bytes));
         }
     }
 }
 
-fn kept(free: &[(Instant, BytesMut)]) -> usize {
+fn retained_bytes(free: &[(Instant, BytesMut)]) -> usize {
     free.iter().map(|(_, bytes)| bytes.capacity()).sum()
 }
 
-impl Buffer {
+impl PooledBuffer {
     /// Freezes the buffer into shared bytes.
     #[must_use]
     pub fn freeze(mut self) -> Bytes {
-        if self.home.is_some() { Bytes::from_owner(self) } else { std::mem::take(&mut self.bytes).freeze() }
+        if self.pool.is_some() { Bytes::from_owner(self) } else { std::mem::take(&mut self.bytes).freeze() }
     }
 }
 
-impl Drop for Buffer {
+impl Drop for PooledBuffer {
     fn drop(&mut self) {
-        if let Some(home) = self.home.take() {
-            home.put(std::mem::take(&mut self.bytes));
+        if let Some(home) = self.pool.take() {
+            home.give_back(std::mem::take(&mut self.bytes));
         }
     }
 }
 
-impl AsRef<[u8]> for Buffer {
+impl AsRef<[u8]> for PooledBuffer {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Deref for Buffer {
+impl Deref for PooledBuffer {
     type Target = BytesMut;
     fn deref(&self) -> &BytesMut {
         &self.bytes
     }
 }
 
-impl DerefMut for Buffer {
+impl DerefMut for PooledBuffer {
     fn deref_mut(&mut self) -> &mut BytesMut {
         &mut self.bytes
     }
@@ -106,12 +107,12 @@ impl DerefMut for Buffer {
 mod tests {
     use super::*;
 
-    fn kept_by(buffers: &Buffers) -> usize {
-        kept(&buffers.free.lock())
+    fn kept_by(buffers: &BufferPool) -> usize {
+        retained_bytes(&buffers.free.lock())
     }
 
     /// Returns a body of this length, and the address of its buffer.
-    fn body(buffers: &Arc<Buffers>, length: usize) -> (Bytes, *const u8) {
+    fn body(buffers: &Arc<BufferPool>, length: usize) -> (Bytes, *const u8) {
         let mut buffer = buffers.take(length);
         assert!(buffer.is_empty() && buffer.capacity() >= length);
         buffer.resize(length, b'x');
@@ -122,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_large_buffer_serves_again_when_its_last_reader_is_done() {
-        let buffers = Arc::<Buffers>::default();
+        let buffers = Arc::<BufferPool>::default();
         let (first, at) = body(&buffers, 1 << 20);
         let slice = first.slice(10..20);
         drop(first);
@@ -137,28 +138,28 @@ mod tests {
 
     #[test]
     fn what_is_short_much_too_long_or_too_much_is_not_kept() {
-        let buffers = Arc::<Buffers>::default();
-        drop(body(&buffers, LARGE - 1));
+        let buffers = Arc::<BufferPool>::default();
+        drop(body(&buffers, MIN_POOLED_BYTES - 1));
         assert_eq!(kept_by(&buffers), 0);
         drop(body(&buffers, 2 << 20));
-        let (_, other) = body(&buffers, LARGE);
+        let (_, other) = body(&buffers, MIN_POOLED_BYTES);
         assert!(!other.is_null());
-        assert_eq!(kept_by(&buffers), (2 << 20) + LARGE, "a buffer of 2 MiB is too good for it");
+        assert_eq!(kept_by(&buffers), (2 << 20) + MIN_POOLED_BYTES, "a buffer of 2 MiB is too good for it");
         let many: Vec<_> = (0..20).map(|_| body(&buffers, 1 << 20)).collect();
         drop(many);
-        assert!(kept_by(&buffers) <= KEPT);
-        drop(body(&buffers, KEPT + 1));
-        assert!(kept_by(&buffers) <= KEPT);
+        assert!(kept_by(&buffers) <= MAX_RETAINED_BYTES);
+        drop(body(&buffers, MAX_RETAINED_BYTES + 1));
+        assert!(kept_by(&buffers) <= MAX_RETAINED_BYTES);
     }
 
     #[test]
     fn what_nobody_needs_is_let_go() {
-        let buffers = Arc::<Buffers>::default();
+        let buffers = Arc::<BufferPool>::default();
         let begun = Instant::now();
-        drop(body(&buffers, LARGE));
-        buffers.tidy(begun);
-        assert_eq!(kept_by(&buffers), LARGE);
-        buffers.tidy(Instant::now() + IDLE);
+        drop(body(&buffers, MIN_POOLED_BYTES));
+        buffers.drop_idle(begun);
+        assert_eq!(kept_by(&buffers), MIN_POOLED_BYTES);
+        buffers.drop_idle(Instant::now() + MAX_IDLE);
         assert_eq!(kept_by(&buffers), 0);
     }
 }

@@ -4,7 +4,7 @@
 //! refusal is heard by a client that is still sending.
 
 use crate::http::After;
-use crate::net::buffered_stream::Socket;
+use crate::net::buffered_stream::BufferedSocket;
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
 use parking_lot::Mutex;
@@ -217,7 +217,7 @@ impl RequestStream {
     fn ask_whether_gone(&mut self, cx: &mut Context<'_>) -> bool {
         let may_ask = std::mem::take(&mut self.interim);
         let Some(stream) = self.stream.as_mut().filter(|_| may_ask) else { return false };
-        if Socket::was_reset(stream) != Some(false) {
+        if BufferedSocket::was_reset(stream) != Some(false) {
             return false;
         }
         let wrote = Pin::new(&mut *stream).poll_write(cx, INTERIM);
@@ -235,7 +235,7 @@ impl RequestStream {
         };
         loop {
             ready!(look.as_mut().poll(cx));
-            if Socket::was_reset(stream) != Some(false) {
+            if BufferedSocket::was_reset(stream) != Some(false) {
                 return Poll::Ready(Ok(()));
             }
             *pause = (*pause * 2).min(LAST_LOOK);

@@ -17,29 +17,29 @@ use tokio_rustls::rustls::{RootCertStore, SupportedProtocolVersion};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 /// TLS configuration of a listener.
-pub struct Tls {
+pub struct TlsConfig {
     /// Acceptor of connections.
     pub acceptor: Acceptor,
     /// Expiry of the certificate, Unix seconds.
     pub expires: i64,
 }
 
-impl Tls {
+impl TlsConfig {
     /// Loads and validates the files.
     ///
     /// # Errors
     /// Returns a sentence that names the file that cannot be used.
-    pub fn read(https: &HttpsSettings) -> Result<Self, String> {
-        let certified = pair(&https.certificate, &https.key)?;
-        let expires = expires(&certified).unwrap_or(0);
+    pub fn from_files(https: &HttpsSettings) -> Result<Self, String> {
+        let certified = read_key_pair(&https.certificate, &https.key)?;
+        let expires = expiry(&certified).unwrap_or(0);
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone())
-            .with_protocol_versions(&versions(https.min_tls))
+            .with_protocol_versions(&protocol_versions(https.min_tls))
             .map_err(|error| format!("TLS cannot be spoken: {error}."))?;
         let builder = match &https.client_ca {
             None => builder.with_no_client_auth(),
             Some(path) => {
-                let roots = Arc::new(roots(path)?);
+                let roots = Arc::new(read_roots(path)?);
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
                 let verifier = match https.client_certificate {
                     ClientCertificatePolicy::Required => verifier,
@@ -51,7 +51,7 @@ impl Tls {
                 )
             }
         };
-        let mut config = builder.with_cert_resolver(Arc::new(One(Arc::new(certified))));
+        let mut config = builder.with_cert_resolver(Arc::new(SingleCertificate(Arc::new(certified))));
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Self { acceptor: Acceptor::from_server_config(Arc::new(config)), expires })
     }
@@ -61,8 +61,9 @@ impl Tls {
 ///
 /// # Errors
 /// Returns a sentence that names the file that cannot be used.
-pub fn of(settings: &Settings) -> Result<Option<Arc<Tls>>, String> {
-    let read = |https| Tls::read(https).map(Arc::new).map_err(|why| format!("listen.https: {why}"));
+pub fn from_settings(settings: &Settings) -> Result<Option<Arc<TlsConfig>>, String> {
+    let read =
+        |https| TlsConfig::from_files(https).map(Arc::new).map_err(|why| format!("listen.https: {why}"));
     settings.listen.https.as_ref().map(read).transpose()
 }
 
@@ -71,19 +72,20 @@ pub fn of(settings: &Settings) -> Result<Option<Arc<Tls>>, String> {
 ///
 /// # Errors
 /// Returns a sentence for each file that cannot be used.
-pub fn prove(settings: &Settings, now: u64) -> Result<Vec<String>, Vec<String>> {
+pub fn check_files(settings: &Settings, now: u64) -> Result<Vec<String>, Vec<String>> {
     let (mut warnings, mut mistakes) = (Vec::new(), Vec::new());
     let mut look = |place: &str, path: &Path, expires: Option<i64>| {
         if let Some(end) = expires.and_then(|end| u64::try_from(end).ok()).filter(|end| *end <= now) {
-            let day = crate::time::format::day(end);
+            let day = crate::time::format::format_day(end);
             warnings.push(format!("{place}: The certificate {} was good until {day}.", path.display()));
         }
     };
     if let Some(https) = &settings.listen.https {
-        let own = pair(&https.certificate, &https.key).map(|pair| expires(&pair));
-        let clients = https.client_ca.as_deref().map_or(Ok(()), |ca| roots(ca).map(drop));
+        let own = read_key_pair(&https.certificate, &https.key).map(|pair| expiry(&pair));
+        let clients = https.client_ca.as_deref().map_or(Ok(()), |ca| read_roots(ca).map(drop));
         // Further errors appear only with valid files.
-        let whole = if own.is_ok() && clients.is_ok() { Tls::read(https).map(drop) } else { Ok(()) };
+        let whole =
+            if own.is_ok() && clients.is_ok() { TlsConfig::from_files(https).map(drop) } else { Ok(()) };
         let place = "listen.https";
         if let Ok(end) = &own {
             look(place, &https.certificate, *end);
@@ -93,13 +95,13 @@ pub fn prove(settings: &Settings, now: u64) -> Result<Vec<String>, Vec<String>> 
     }
     for provider in &settings.providers {
         let place = |key: &str| format!("providers.{}.{key}", provider.id);
-        if let Some(Err(why)) = provider.ca.as_deref().map(roots) {
+        if let Some(Err(why)) = provider.ca.as_deref().map(read_roots) {
             mistakes.push(format!("{}: {why}", place("ca")));
         }
         if let Some((certificate, key)) = &provider.client {
             let at = place("client_certificate");
-            match pair(certificate, key) {
-                Ok(pair) => look(&at, certificate, expires(&pair)),
+            match read_key_pair(certificate, key) {
+                Ok(pair) => look(&at, certificate, expiry(&pair)),
                 Err(why) => mistakes.push(format!("{at}: {why}")),
             }
         }
@@ -109,15 +111,15 @@ pub fn prove(settings: &Settings, now: u64) -> Result<Vec<String>, Vec<String>> 
 
 /// Resolver with one certificate for every name.
 #[derive(Debug)]
-struct One(Arc<CertifiedKey>);
+struct SingleCertificate(Arc<CertifiedKey>);
 
-impl tokio_rustls::rustls::server::ResolvesServerCert for One {
+impl tokio_rustls::rustls::server::ResolvesServerCert for SingleCertificate {
     fn resolve(&self, _hello: tokio_rustls::rustls::server::ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.0.clone())
     }
 }
 
-fn versions(least: TlsVersion) -> Vec<&'static SupportedProtocolVersion> {
+fn protocol_versions(least: TlsVersion) -> Vec<&'static SupportedProtocolVersion> {
     match least {
         TlsVersion::Tls12 => vec![&TLS12, &TLS13],
         TlsVersion::Tls13 => vec![&TLS13],
@@ -128,7 +130,7 @@ fn versions(least: TlsVersion) -> Vec<&'static SupportedProtocolVersion> {
 ///
 /// # Errors
 /// Returns a sentence that says why they cannot be used.
-pub fn pair(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
+pub fn read_key_pair(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
     let unusable =
         |path: &Path, why: &dyn std::fmt::Display| format!("{} cannot be used: {why}.", path.display());
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(certificate)
@@ -153,7 +155,7 @@ pub fn pair(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
 ///
 /// # Errors
 /// Returns a sentence that says why they cannot be used.
-pub fn roots(path: &Path) -> Result<RootCertStore, String> {
+pub fn read_roots(path: &Path) -> Result<RootCertStore, String> {
     let unusable = |why: &dyn std::fmt::Display| format!("{} cannot be used: {why}.", path.display());
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unusable(&error))? {
@@ -163,7 +165,7 @@ pub fn roots(path: &Path) -> Result<RootCertStore, String> {
     if roots.is_empty() { Err(unusable(&"there is no certificate in it")) } else { Ok(roots) }
 }
 
-fn expires(certified: &CertifiedKey) -> Option<i64> {
+fn expiry(certified: &CertifiedKey) -> Option<i64> {
     let leaf = certified.cert.first()?;
     let (_, read) = X509Certificate::from_der(leaf).ok()?;
     Some(read.validity().not_after.timestamp())

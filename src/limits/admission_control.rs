@@ -5,8 +5,8 @@
 use crate::config::settings;
 use crate::telemetry::overload::Standing;
 use parking_lot::{Mutex, MutexGuard};
-use penstock_contract::{Code, Refusal};
-use penstock_limits::{Ceiling, Crowd, Queued};
+use penstock_contract::{ApiError, ErrorCode};
+use penstock_limits::{AdmissionCapacity, AdmissionQueue, QueueOutcome};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,18 +15,18 @@ use tokio::time::timeout;
 
 /// Requests of the process.
 #[derive(Debug)]
-pub struct Overload {
-    crowd: Mutex<Crowd<oneshot::Sender<Place>>>,
-    refused: [AtomicU64; Why::ALL.len()],
+pub struct AdmissionControl {
+    queue: Mutex<AdmissionQueue<oneshot::Sender<AdmissionPermit>>>,
+    refused: [AtomicU64; ShedReason::ALL.len()],
 }
 
 /// Reason of a refusal that may not apply at another time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum ShedReason {
     /// Too many requests wait.
-    Queue,
+    QueueFull,
     /// No permit of the process in time.
-    House,
+    GatewayTimeout,
     /// No permit of a provider in time.
     Provider,
     /// The request holds too many bytes while others hold some.
@@ -35,16 +35,17 @@ pub enum Why {
     Batch,
 }
 
-impl Why {
+impl ShedReason {
     /// All reasons.
-    pub const ALL: [Self; 5] = [Self::Queue, Self::House, Self::Provider, Self::Bytes, Self::Batch];
+    pub const ALL: [Self; 5] =
+        [Self::QueueFull, Self::GatewayTimeout, Self::Provider, Self::Bytes, Self::Batch];
 
     /// Name in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Queue => "queue",
-            Self::House => "house",
+            Self::QueueFull => "queue",
+            Self::GatewayTimeout => "house",
             Self::Provider => "provider",
             Self::Bytes => "bytes",
             Self::Batch => "batch",
@@ -54,25 +55,28 @@ impl Why {
 
 /// Permit of a request and the bytes that it holds; released when dropped.
 #[derive(Debug)]
-pub struct Place {
-    overload: Arc<Overload>,
+pub struct AdmissionPermit {
+    admission: Arc<AdmissionControl>,
     /// Account of the request; `None` for a line of a batch, which takes no permit from others.
-    whose: Option<Arc<str>>,
+    account: Option<Arc<str>>,
     bytes: usize,
 }
 
-impl Overload {
+impl AdmissionControl {
     /// Creates an empty admission control.
     #[must_use]
     pub fn new(settings: &settings::OverloadSettings) -> Arc<Self> {
-        Arc::new(Self { crowd: Mutex::new(Crowd::new(ceiling(settings))), refused: Default::default() })
+        Arc::new(Self {
+            queue: Mutex::new(AdmissionQueue::new(admission_capacity(settings))),
+            refused: Default::default(),
+        })
     }
 
     /// Changes the limits; admitted requests stay.
     pub fn configure(self: &Arc<Self>, settings: &settings::OverloadSettings) {
-        let mut crowd = self.crowd.lock();
-        crowd.configure(ceiling(settings));
-        self.hand_on(crowd);
+        let mut crowd = self.queue.lock();
+        crowd.configure(admission_capacity(settings));
+        self.wake_waiters(crowd);
     }
 
     /// Acquires a permit for a request of this account with a body of `bytes`; waits at most `wait` if there is none.
@@ -80,84 +84,93 @@ impl Overload {
     ///
     /// # Errors
     /// Returns 503 with a time to retry.
-    pub async fn enter(
+    pub async fn acquire(
         self: &Arc<Self>,
         whose: &Arc<str>,
         bytes: usize,
         wait: Duration,
-    ) -> (Result<Place, Refusal>, Option<Duration>) {
+    ) -> (Result<AdmissionPermit, ApiError>, Option<Duration>) {
         let (hand, turn) = oneshot::channel();
         let number = {
-            let mut crowd = self.crowd.lock();
-            if crowd.enter(whose, bytes) {
-                return (Ok(Place { overload: self.clone(), whose: Some(whose.clone()), bytes }), None);
+            let mut crowd = self.queue.lock();
+            if crowd.try_admit(whose, bytes) {
+                return (
+                    Ok(AdmissionPermit { admission: self.clone(), account: Some(whose.clone()), bytes }),
+                    None,
+                );
             }
             match crowd.join(whose, bytes, hand) {
-                Queued::Full => return (Err(self.full(Why::Queue)), None),
-                Queued::Waits(number, gone) => {
+                QueueOutcome::Full => return (Err(self.shed(ShedReason::QueueFull)), None),
+                QueueOutcome::Waiting(number, gone) => {
                     drop(crowd);
                     drop(gone);
                     number
                 }
             }
         };
-        let mut turn = Turn { overload: self, whose, number, hand: turn };
+        let mut turn = QueueTicket { admission: self, account: whose, number, receiver: turn };
         let began = Instant::now();
-        let place = match timeout(wait, &mut turn.hand).await {
+        let place = match timeout(wait, &mut turn.receiver).await {
             Ok(Ok(place)) => Ok(place),
             // Displaced by an account with fewer waiting requests.
-            Ok(Err(_)) => Err(self.full(Why::Queue)),
-            Err(_) => Err(self.full(Why::House)),
+            Ok(Err(_)) => Err(self.shed(ShedReason::QueueFull)),
+            Err(_) => Err(self.shed(ShedReason::GatewayTimeout)),
         };
         (place, Some(began.elapsed()))
     }
 
     /// Acquires a permit for a line of a batch, which holds bytes only.
     #[must_use]
-    pub fn line(self: &Arc<Self>) -> Place {
-        Place { overload: self.clone(), whose: None, bytes: 0 }
+    pub fn line(self: &Arc<Self>) -> AdmissionPermit {
+        AdmissionPermit { admission: self.clone(), account: None, bytes: 0 }
     }
 
     /// Returns true if seven eighths are in use, or a request waits: batch work then pauses.
     #[must_use]
-    pub fn is_crowded(&self) -> bool {
-        self.crowd.lock().is_crowded()
+    pub fn is_almost_full(&self) -> bool {
+        self.queue.lock().is_under_pressure()
     }
 
     /// Returns the present use.
     #[must_use]
-    pub fn standing(&self) -> Standing {
-        let crowd = self.crowd.lock();
+    pub fn load_status(&self) -> Standing {
+        let crowd = self.queue.lock();
         Standing { requests: crowd.requests(), bytes: crowd.bytes(), waiting: crowd.waiting() }
     }
 
     /// Counts a refusal.
-    pub fn refused(&self, why: Why) {
+    pub fn refused(&self, why: ShedReason) {
         if let Some(count) = self.refused.get(why as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Returns the number of refusals so far, by reason.
-    pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        Why::ALL.iter().zip(&self.refused).map(|(why, count)| (why.name(), count.load(Ordering::Relaxed)))
+    pub fn shed_totals(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        ShedReason::ALL
+            .iter()
+            .zip(&self.refused)
+            .map(|(why, count)| (why.name(), count.load(Ordering::Relaxed)))
     }
 
     /// Refuses a request, and counts that.
-    pub fn full(&self, why: Why) -> Refusal {
+    pub fn shed(&self, why: ShedReason) -> ApiError {
         self.refused(why);
         // Spread, so that requests that are refused together do not retry together.
-        Refusal::new(Code::Overloaded).retry_after(rand::random_range(1..=3))
+        ApiError::new(ErrorCode::Overloaded).retry_after(rand::random_range(1..=3))
     }
 
     /// Admits waiting requests that fit after a permit was released. They are notified after the lock is released.
-    fn hand_on(self: &Arc<Self>, mut crowd: MutexGuard<'_, Crowd<oneshot::Sender<Place>>>) {
+    fn wake_waiters(
+        self: &Arc<Self>,
+        mut crowd: MutexGuard<'_, AdmissionQueue<oneshot::Sender<AdmissionPermit>>>,
+    ) {
         if crowd.waiting() == 0 {
             return;
         }
         let mut handed = Vec::new();
-        while let Some((whose, bytes, hand)) = crowd.admit() {
-            handed.push((hand, Place { overload: self.clone(), whose: Some(whose), bytes }));
+        while let Some((whose, bytes, hand)) = crowd.admit_next() {
+            handed.push((hand, AdmissionPermit { admission: self.clone(), account: Some(whose), bytes }));
         }
         drop(crowd);
         for (hand, place) in handed {
@@ -167,18 +180,18 @@ impl Overload {
     }
 }
 
-const fn ceiling(settings: &settings::OverloadSettings) -> Ceiling {
-    Ceiling { requests: settings.requests, bytes: settings.bytes, queue: settings.queue }
+const fn admission_capacity(settings: &settings::OverloadSettings) -> AdmissionCapacity {
+    AdmissionCapacity { requests: settings.requests, bytes: settings.bytes, queue: settings.queue }
 }
 
-impl Place {
+impl AdmissionPermit {
     /// Reserves further bytes.
     ///
     /// # Errors
     /// Returns 503 if others hold too many.
-    pub fn grow(&mut self, bytes: usize) -> Result<(), Refusal> {
-        if !self.overload.crowd.lock().grow(bytes) {
-            return Err(self.overload.full(Why::Bytes));
+    pub fn reserve_bytes(&mut self, bytes: usize) -> Result<(), ApiError> {
+        if !self.admission.queue.lock().try_grow(bytes) {
+            return Err(self.admission.shed(ShedReason::Bytes));
         }
         self.bytes += bytes;
         Ok(())
@@ -191,30 +204,30 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for AdmissionPermit {
     fn drop(&mut self) {
-        let mut crowd = self.overload.crowd.lock();
-        match &self.whose {
-            Some(whose) => crowd.leave(whose, self.bytes),
+        let mut crowd = self.admission.queue.lock();
+        match &self.account {
+            Some(whose) => crowd.release(whose, self.bytes),
             None => crowd.shrink(self.bytes),
         }
-        self.overload.hand_on(crowd);
+        self.admission.wake_waiters(crowd);
     }
 }
 
 /// Position in the queue, released when dropped.
-struct Turn<'o> {
-    overload: &'o Arc<Overload>,
-    whose: &'o Arc<str>,
+struct QueueTicket<'o> {
+    admission: &'o Arc<AdmissionControl>,
+    account: &'o Arc<str>,
     number: u64,
-    hand: oneshot::Receiver<Place>,
+    receiver: oneshot::Receiver<AdmissionPermit>,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for QueueTicket<'_> {
     fn drop(&mut self) {
-        self.overload.crowd.lock().forget(self.whose, self.number);
+        self.admission.queue.lock().cancel(self.account, self.number);
         // A permit that was granted is dropped with the channel; no further permit is granted.
-        self.hand.close();
+        self.receiver.close();
     }
 }
 
@@ -225,8 +238,8 @@ mod tests {
 
     const WAIT: Duration = Duration::from_secs(2);
 
-    fn house(requests: usize, queue: usize) -> Arc<Overload> {
-        Overload::new(&settings::OverloadSettings {
+    fn house(requests: usize, queue: usize) -> Arc<AdmissionControl> {
+        AdmissionControl::new(&settings::OverloadSettings {
             requests,
             bytes: 4 << 20,
             queue,
@@ -242,59 +255,59 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_finds_it_full_waits_a_moment_and_is_told_when_to_come_back() {
         let house = house(1, 1);
-        let (place, waited) = house.enter(&account("a"), 10, WAIT).await;
+        let (place, waited) = house.acquire(&account("a"), 10, WAIT).await;
         assert!(waited.is_none());
         let (theirs, account) = (house.clone(), account("a"));
-        let waiting = tokio::spawn(async move { theirs.enter(&account, 0, WAIT).await });
-        while house.standing().waiting == 0 {
+        let waiting = tokio::spawn(async move { theirs.acquire(&account, 0, WAIT).await });
+        while house.load_status().waiting == 0 {
             tokio::task::yield_now().await;
         }
-        let (third, waited) = house.enter(&"a".into(), 0, WAIT).await;
+        let (third, waited) = house.acquire(&"a".into(), 0, WAIT).await;
         let third = third.unwrap_err();
-        assert_eq!((third.row().status, waited), (503, None), "at once");
+        assert_eq!((third.spec().status, waited), (503, None), "at once");
         assert!((1..=3).contains(&third.retry_after.unwrap()));
         let began = tokio::time::Instant::now();
-        assert_eq!(waiting.await.unwrap().0.unwrap_err().code, Code::Overloaded);
+        assert_eq!(waiting.await.unwrap().0.unwrap_err().code, ErrorCode::Overloaded);
         assert_eq!(began.elapsed().as_secs(), 2);
         drop(place);
-        assert_eq!(house.standing(), Standing { requests: 0, bytes: 0, waiting: 0 });
-        let refusals: Vec<_> = house.refusals().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(house.load_status(), Standing { requests: 0, bytes: 0, waiting: 0 });
+        let refusals: Vec<_> = house.shed_totals().filter(|(_, count)| *count > 0).collect();
         assert_eq!(refusals, [("queue", 1), ("house", 1)]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_place_that_is_given_back_goes_to_who_waits() {
         let house = house(1, 4);
-        let first = house.enter(&account("a"), 1 << 20, WAIT).await.0.unwrap();
+        let first = house.acquire(&account("a"), 1 << 20, WAIT).await.0.unwrap();
         let theirs = house.clone();
-        let next = tokio::spawn(async move { theirs.enter(&account("b"), 5, WAIT).await });
-        while house.standing().waiting == 0 {
+        let next = tokio::spawn(async move { theirs.acquire(&account("b"), 5, WAIT).await });
+        while house.load_status().waiting == 0 {
             tokio::task::yield_now().await;
         }
         drop(first);
-        assert_eq!(house.standing(), Standing { requests: 1, bytes: 5, waiting: 0 }, "it was never free");
+        assert_eq!(house.load_status(), Standing { requests: 1, bytes: 5, waiting: 0 }, "it was never free");
         let mut place = next.await.unwrap().0.unwrap();
-        assert!(place.grow(4 << 20).is_err() && place.grow(1 << 20).is_ok());
+        assert!(place.reserve_bytes(4 << 20).is_err() && place.reserve_bytes(1 << 20).is_ok());
         assert_eq!(place.bytes(), (1 << 20) + 5);
         let mut line = house.line();
-        line.grow(1 << 20).unwrap();
+        line.reserve_bytes(1 << 20).unwrap();
         drop((place, line));
-        assert_eq!(house.standing(), Standing { requests: 0, bytes: 0, waiting: 0 });
+        assert_eq!(house.load_status(), Standing { requests: 0, bytes: 0, waiting: 0 });
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_gives_up_waits_no_longer_and_loses_no_place() {
         let house = house(1, 4);
-        let first = house.enter(&account("a"), 0, WAIT).await.0.unwrap();
+        let first = house.acquire(&account("a"), 0, WAIT).await.0.unwrap();
         let account = account("b");
         {
-            let turn = house.enter(&account, 0, WAIT);
+            let turn = house.acquire(&account, 0, WAIT);
             tokio::pin!(turn);
             assert!(timeout(Duration::from_millis(1), turn.as_mut()).await.is_err());
             // Sent, and never received.
             drop(first);
-            assert_eq!(house.standing().requests, 1);
+            assert_eq!(house.load_status().requests, 1);
         }
-        assert_eq!(house.standing(), Standing { requests: 0, bytes: 0, waiting: 0 });
+        assert_eq!(house.load_status(), Standing { requests: 0, bytes: 0, waiting: 0 });
     }
 }

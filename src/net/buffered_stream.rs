@@ -20,22 +20,22 @@ use tokio::time::{Sleep, sleep};
 
 /// Bytes of small writes that are joined below TLS, whose records are written piece by piece. In clear text nothing is
 /// joined here: callers join what they write.
-const WRITE_TLS: usize = 4 * 1024;
+const TLS_WRITE_BUFFER: usize = 4 * 1024;
 /// Bytes read ahead in clear text. Small, because readers bring their own buffers, and a longer read bypasses this one.
-const READ_PLAIN: usize = 512;
+const PLAIN_READ_BUFFER: usize = 512;
 /// Bytes read ahead below TLS, whose records are read piece by piece.
-const READ_TLS: usize = 16 * 1024;
+const TLS_READ_BUFFER: usize = 16 * 1024;
 
 /// Connected socket.
 #[derive(Debug)]
-pub struct Socket {
+pub struct BufferedSocket {
     io: BufReader<BufWriter<TcpStream>>,
-    patience: Duration,
+    write_timeout: Duration,
     /// Deadline of the pending write; `None` while no write waits.
-    waits: Option<Pin<Box<Sleep>>>,
+    write_deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl Socket {
+impl BufferedSocket {
     /// Takes over an accepted socket on the current thread. A write to a client that does not read fails after
     /// `patience`.
     ///
@@ -44,9 +44,9 @@ impl Socket {
     pub fn new(accepted: std::net::TcpStream, tls: bool, patience: Duration) -> Result<Self> {
         accepted.set_nonblocking(true)?;
         accepted.set_nodelay(true)?;
-        let (write, read) = if tls { (WRITE_TLS, READ_TLS) } else { (0, READ_PLAIN) };
+        let (write, read) = if tls { (TLS_WRITE_BUFFER, TLS_READ_BUFFER) } else { (0, PLAIN_READ_BUFFER) };
         let writer = BufWriter::with_capacity(write, TcpStream::from_std(accepted)?);
-        Ok(Self { io: BufReader::with_capacity(read, writer), patience, waits: None })
+        Ok(Self { io: BufReader::with_capacity(read, writer), write_timeout: patience, write_deadline: None })
     }
 
     /// Socket of a connection to a provider, each of whose writes has to end within `patience`. Writes are not joined:
@@ -54,16 +54,20 @@ impl Socket {
     ///
     /// # Errors
     /// Returns an error if the provider is gone.
-    pub fn towards(connected: TcpStream, patience: Duration) -> Result<Self> {
+    pub fn to_provider(connected: TcpStream, patience: Duration) -> Result<Self> {
         connected.set_nodelay(true)?;
         let writer = BufWriter::with_capacity(0, connected);
-        Ok(Self { io: BufReader::with_capacity(READ_PLAIN, writer), patience, waits: None })
+        Ok(Self {
+            io: BufReader::with_capacity(PLAIN_READ_BUFFER, writer),
+            write_timeout: patience,
+            write_deadline: None,
+        })
     }
 
     /// Returns true if the stream is a socket in clear text without pending data, so that it can move to another
     /// thread.
     #[must_use]
-    pub fn can_move(stream: &Stream) -> bool {
+    pub fn is_idle_plain(stream: &Stream) -> bool {
         let at_rest = |Self { io, .. }: &Self| io.buffer().is_empty() && io.get_ref().buffer().is_empty();
         (**stream).as_any().downcast_ref::<Self>().is_some_and(at_rest)
     }
@@ -80,44 +84,44 @@ impl Socket {
     ///
     /// # Errors
     /// Returns an error if the stream cannot move, or its client is gone.
-    pub fn moved(stream: Stream) -> Result<Stream> {
+    pub fn register_moved(stream: Stream) -> Result<Stream> {
         let socket = stream.into_any().downcast::<Self>().map_err(|_| ErrorKind::InvalidInput)?;
-        let Self { io, patience, .. } = *socket;
+        let Self { io, write_timeout: patience, .. } = *socket;
         Ok(Box::new(Self::new(io.into_inner().into_inner().into_std()?, false, patience)?))
     }
 
     /// Returns the result of a write, or an error if it has waited too long.
-    fn within<T>(&mut self, cx: &mut Context<'_>, wrote: Poll<Result<T>>) -> Poll<Result<T>> {
+    fn limit_write<T>(&mut self, cx: &mut Context<'_>, wrote: Poll<Result<T>>) -> Poll<Result<T>> {
         if wrote.is_ready() {
-            self.waits = None;
+            self.write_deadline = None;
             return wrote;
         }
-        let patience = self.patience;
-        let waits = self.waits.get_or_insert_with(|| Box::pin(sleep(patience)));
+        let patience = self.write_timeout;
+        let waits = self.write_deadline.get_or_insert_with(|| Box::pin(sleep(patience)));
         waits.as_mut().poll(cx).map(|()| Err(ErrorKind::TimedOut.into()))
     }
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for BufferedSocket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
         Pin::new(&mut self.io).poll_read(cx, buf)
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for BufferedSocket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
         let wrote = Pin::new(&mut self.io).poll_write(cx, buf);
-        self.within(cx, wrote)
+        self.limit_write(cx, wrote)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let wrote = Pin::new(&mut self.io).poll_flush(cx);
-        self.within(cx, wrote)
+        self.limit_write(cx, wrote)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let wrote = Pin::new(&mut self.io).poll_shutdown(cx);
-        self.within(cx, wrote)
+        self.limit_write(cx, wrote)
     }
 
     fn poll_write_vectored(
@@ -126,7 +130,7 @@ impl AsyncWrite for Socket {
         bufs: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
         let wrote = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
-        self.within(cx, wrote)
+        self.limit_write(cx, wrote)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -134,38 +138,38 @@ impl AsyncWrite for Socket {
     }
 }
 
-impl UniqueID for Socket {
+impl UniqueID for BufferedSocket {
     fn id(&self) -> UniqueIDType {
         self.io.get_ref().get_ref().as_raw_fd()
     }
 }
 
 #[async_trait]
-impl Shutdown for Socket {
+impl Shutdown for BufferedSocket {
     async fn shutdown(&mut self) {
         self.io.shutdown().await.ok();
     }
 }
 
-impl Ssl for Socket {}
+impl Ssl for BufferedSocket {}
 
-impl Peek for Socket {}
+impl Peek for BufferedSocket {}
 
 // Digests that Pingora would log of a connection; the access log has its own records.
 
-impl GetTimingDigest for Socket {
+impl GetTimingDigest for BufferedSocket {
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
         Vec::new()
     }
 }
 
-impl GetProxyDigest for Socket {
+impl GetProxyDigest for BufferedSocket {
     fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
         None
     }
 }
 
-impl GetSocketDigest for Socket {
+impl GetSocketDigest for BufferedSocket {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
         None
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Point at which a request can be made to panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
+pub enum InjectionPoint {
     /// The body was read, and nothing is reserved.
     Body,
     /// Reserve, limits and a provider permit are taken, and the provider is about to be asked.
@@ -17,18 +17,18 @@ pub enum At {
     Route,
 }
 
-impl At {
+impl InjectionPoint {
     /// Points that every stream passes.
-    pub const OF_A_STREAM: [Self; 3] = [Self::Body, Self::Attempt, Self::Stream];
+    pub const STREAM_POINTS: [Self; 3] = [Self::Body, Self::Attempt, Self::Stream];
 }
 
 /// Number of panics to inject, by point.
 #[derive(Debug, Default)]
-pub struct Inject([AtomicU64; At::Route as usize + 1]);
+pub struct FaultInjector([AtomicU64; InjectionPoint::Route as usize + 1]);
 
-impl Inject {
+impl FaultInjector {
     /// Injects panics into the next `count` requests that pass the point.
-    pub fn next(&self, at: At, count: u64) {
+    pub fn arm(&self, at: InjectionPoint, count: u64) {
         if let Some(left) = self.0.get(at as usize) {
             left.store(count, Ordering::SeqCst);
         }
@@ -39,7 +39,7 @@ impl Inject {
     /// # Panics
     /// Panics if a fault is due.
     #[allow(clippy::panic)]
-    pub fn at(&self, at: At) {
+    pub fn trigger(&self, at: InjectionPoint) {
         let Some(left) = self.0.get(at as usize) else { return };
         let due = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
         assert!(!due, "injected");

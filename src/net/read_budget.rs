@@ -8,22 +8,22 @@ use std::task::{Context, Poll, Waker};
 use tokio::task::coop::{consume_budget, has_budget_remaining};
 
 /// Bytes per unit: a poll reads about 32 KiB.
-const UNIT: usize = 256;
+const BYTES_PER_UNIT: usize = 256;
 
 /// Takes one unit; yields if none is left.
-pub async fn step() {
+pub async fn consume_step() {
     consume_budget().await;
 }
 
 /// Variant for poll functions: pending if no unit is left, and woken at the next poll. Takes no unit.
-pub fn poll_turn(context: &mut Context<'_>) -> Poll<()> {
+pub fn poll_budget(context: &mut Context<'_>) -> Poll<()> {
     if has_budget_remaining() { Poll::Ready(()) } else { pin!(consume_budget()).poll(context) }
 }
 
 /// Counts read bytes; the next step yields once they have used up the budget.
-pub fn charge(bytes: usize) {
+pub fn charge_bytes(bytes: usize) {
     let mut context = Context::from_waker(Waker::noop());
-    for _ in 0..bytes / UNIT {
+    for _ in 0..bytes / BYTES_PER_UNIT {
         if !has_budget_remaining() || pin!(consume_budget()).poll(&mut context).is_pending() {
             return;
         }
@@ -49,8 +49,8 @@ mod tests {
         });
         set.spawn_local(async move {
             for _ in 0..rounds {
-                step().await;
-                charge(bytes);
+                consume_step().await;
+                charge_bytes(bytes);
             }
             over.set(true);
         });
@@ -61,15 +61,15 @@ mod tests {
     #[tokio::test]
     async fn others_have_their_turn_after_so_many_steps_or_bytes() {
         assert!(turns(100, 0).await <= 2, "a short exchange is not interrupted");
-        assert!((9..=12).contains(&turns(1_280, UNIT - 1).await), "128 steps are a turn");
+        assert!((9..=12).contains(&turns(1_280, BYTES_PER_UNIT - 1).await), "128 steps are a turn");
         assert!((90..=120).contains(&turns(100, 64 << 10).await), "a large piece is one");
-        assert!((45..=60).contains(&turns(100, 64 * UNIT).await), "two of half a turn");
+        assert!((45..=60).contains(&turns(100, 64 * BYTES_PER_UNIT).await), "two of half a turn");
     }
 
     #[test]
     fn outside_of_a_task_nothing_is_counted() {
-        charge(1 << 30);
+        charge_bytes(1 << 30);
         let mut context = Context::from_waker(Waker::noop());
-        assert!(poll_turn(&mut context).is_ready() && pin!(step()).poll(&mut context).is_ready());
+        assert!(poll_budget(&mut context).is_ready() && pin!(consume_step()).poll(&mut context).is_ready());
     }
 }

@@ -4,28 +4,28 @@
 use crate::batch::{LineAsk, LineDone, LineExecutor};
 use crate::proxy::downstream::{Line, LineReport};
 use crate::proxy::exchange::ExchangeState;
-use crate::proxy::{LineSession, Proxy};
-use crate::state::House;
-use crate::telemetry::Outcome;
+use crate::proxy::{GatewayProxy, LineSession};
+use crate::state::AppState;
+use crate::telemetry::ExchangeOutcome;
 use crate::telemetry::request_id::RequestId;
 use async_trait::async_trait;
-use penstock_contract::{Code, Done, Refusal};
+use penstock_contract::{ApiError, ErrorCode, WorkDone};
 use pingora_core::apps::HttpServerApp;
 use std::sync::Weak;
 use std::time::Duration;
 use tokio::sync::watch;
 
 /// Default time before a failed line is retried.
-const AGAIN: Duration = Duration::from_secs(1);
+const DEFAULT_RETRY: Duration = Duration::from_secs(1);
 
 /// Executes lines through the proxy.
 pub struct BatchLineExecutor {
-    house: Weak<House>,
-    proxy: Proxy,
+    house: Weak<AppState>,
+    proxy: GatewayProxy,
 }
 
 impl BatchLineExecutor {
-    pub(super) const fn new(house: Weak<House>, proxy: Proxy) -> Self {
+    pub(super) const fn new(house: Weak<AppState>, proxy: GatewayProxy) -> Self {
         Self { house, proxy }
     }
 }
@@ -34,12 +34,12 @@ impl BatchLineExecutor {
 impl LineExecutor for BatchLineExecutor {
     async fn execute(&self, ask: LineAsk) -> LineDone {
         let house = self.house.upgrade();
-        let _in_flight = house.as_ref().map(|house| house.open_exchange());
+        let _in_flight = house.as_ref().map(|house| house.track_exchange());
         execute(&self.proxy, ask).await
     }
 }
 
-async fn execute(proxy: &Proxy, ask: LineAsk) -> LineDone {
+async fn execute(proxy: &GatewayProxy, ask: LineAsk) -> LineDone {
     let line = Line::of_batch(ask.grant, ask.cancel);
     // The batch cancels its lines itself, so the shutdown signal of the listeners is not used.
     let (_stop, stopping) = watch::channel(false);
@@ -50,7 +50,7 @@ async fn execute(proxy: &Proxy, ask: LineAsk) -> LineDone {
         request: RequestId::random(),
         status: 500,
         usage: None,
-        refusal: Some(Refusal::new(Code::Internal)),
+        refusal: Some(ApiError::new(ErrorCode::Internal)),
         yielded: false,
         cancelled: false,
     });
@@ -60,7 +60,7 @@ async fn execute(proxy: &Proxy, ask: LineAsk) -> LineDone {
         body: line.take_response(),
         end: line.take_end(),
         usage: report.usage,
-        retry: report.refusal.as_ref().and_then(again),
+        retry: report.refusal.as_ref().and_then(retry_delay),
         yielded: report.yielded,
         short: report.refusal.is_some_and(|refusal| refusal.held),
         cancelled: report.cancelled,
@@ -68,31 +68,37 @@ async fn execute(proxy: &Proxy, ask: LineAsk) -> LineDone {
 }
 
 /// Refusal of a line that ended without a response; `None` if it was cancelled.
-pub(crate) fn left(line: &Line, state: &ExchangeState, now: u64) -> Option<Refusal> {
+pub(crate) fn left(line: &Line, state: &ExchangeState, now: u64) -> Option<ApiError> {
     if line.is_cancelled() {
         None
     } else if line.was_asked_back() {
-        Some(Refusal::new(Code::Unavailable).retry_after(1))
+        Some(ApiError::new(ErrorCode::Unavailable).retry_after(1))
     } else if !state.grant.good(now) {
-        Some(Refusal::new(Code::InvalidKey))
+        Some(ApiError::new(ErrorCode::InvalidKey))
     } else {
-        Some(Refusal::new(Code::Internal))
+        Some(ApiError::new(ErrorCode::Internal))
     }
 }
 
 /// Reports the end of a line to the batch, and marks its record if it yielded its permit.
-pub(crate) fn report(line: &Line, state: &mut ExchangeState, refusal: Option<Refusal>, cancelled: bool) {
-    let (retry, short) = (refusal.as_ref().and_then(again), refusal.as_ref().is_some_and(|why| why.held));
+pub(crate) fn report_line(
+    line: &Line,
+    state: &mut ExchangeState,
+    refusal: Option<ApiError>,
+    cancelled: bool,
+) {
+    let (retry, short) =
+        (refusal.as_ref().and_then(retry_delay), refusal.as_ref().is_some_and(|why| why.held));
     let record = &mut state.record;
     let without_permit = record.attempts.is_empty() && !record.queued.is_zero();
     let yielded = retry.is_some() && (line.was_asked_back() || without_permit || short);
     if yielded {
-        record.outcome = Outcome::Yielded;
+        record.outcome = ExchangeOutcome::Yielded;
     }
     line.set_report(LineReport {
         request: state.id,
         status: record.status,
-        usage: record.done.as_ref().and_then(Done::usage).copied(),
+        usage: record.done.as_ref().and_then(WorkDone::usage).copied(),
         refusal,
         yielded,
         cancelled,
@@ -100,8 +106,8 @@ pub(crate) fn report(line: &Line, state: &mut ExchangeState, refusal: Option<Ref
 }
 
 /// Returns the time before a retry, if a retry makes sense.
-fn again(refusal: &Refusal) -> Option<Duration> {
-    let status = refusal.row().status;
-    let after = refusal.retry_after.map_or(AGAIN, |seconds| Duration::from_secs(seconds.into()));
+fn retry_delay(refusal: &ApiError) -> Option<Duration> {
+    let status = refusal.spec().status;
+    let after = refusal.retry_after.map_or(DEFAULT_RETRY, |seconds| Duration::from_secs(seconds.into()));
     (status == 429 || status >= 500 || refusal.held).then_some(after)
 }

@@ -1,7 +1,7 @@
 //! Token counts of requests: checks if a request fits the context windows of a model's offers, and computes the tokens
 //! left for the answer. A request whose bytes cannot reach the window is never tokenised.
 
-pub use crate::limits::tokenizer_permits::CountingPermits;
+pub use crate::limits::tokenizer_permits::TokenizerPermits;
 pub use crate::upstream::count_queue::Counting;
 use crate::upstream::count_queue::QUICK;
 
@@ -9,38 +9,38 @@ use crate::upstream::config_snapshot::ModelLive;
 use crate::upstream::offer::OfferLive;
 use crate::upstream::tokenize;
 use bytes::Bytes;
-use penstock_contract::{Ask, Dialect, Embed, Inputs, Refusal, Task};
+use penstock_contract::{ApiError, Dialect, EmbeddingInputs, EmbeddingTask, InferenceRequest, InferenceTask};
 use penstock_dialect::MAX_TOKENS;
 use penstock_tokens::{
-    Budget, Conversation, Count, Counter, Method, ReadError, estimate_within, upper_bound,
+    Conversation, CountBudget, CountMethod, ReadError, TokenCount, TokenCounter, estimate_within, upper_bound,
 };
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// Maximum number of tokens of one image without an image rule.
-const IMAGE: u64 = 16_384;
+const MAX_IMAGE_TOKENS: u64 = 16_384;
 /// Tokens that are counted in any case, so that a refusal at a small window has the exact number: tens of milliseconds
 /// of work at most. A count ends at the larger of this number and the window.
-const EXACT: u64 = 32_768;
+const MIN_EXACT_TOKENS: u64 = 32_768;
 
 /// Tokens that a window leaves for an answer that may be longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct ContextBudget {
     /// Number of tokens that may be requested.
     pub left: u64,
     /// Number of tokens that certainly fit, if `left` is an estimate: for a provider that takes no more.
-    pub certain: Option<u64>,
+    pub certain_tokens: Option<u64>,
 }
 
 /// Fit of a request into an offer's context window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fit {
+pub enum WindowFit {
     /// Fits with the full answer length requested.
-    Whole,
+    Full,
     /// Fits with a shorter answer.
-    Short,
+    Truncated,
     /// Input alone does not fit.
-    Not,
+    TooLong,
 }
 
 /// Checks a request against the windows of a model's offers. Returns the token count of the prompt if it may not fit
@@ -50,56 +50,66 @@ pub enum Fit {
 ///
 /// # Errors
 /// Returns a refusal if the input alone fits no window, if too many other counts are waiting, or on an internal error.
-pub async fn fits(counting: &Counting, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<Count>, Refusal> {
+pub async fn check_window(
+    counting: &Counting,
+    model: &Arc<ModelLive>,
+    ask: &InferenceRequest,
+) -> Result<Option<TokenCount>, ApiError> {
     match &ask.task {
-        Task::Talk => talk_fits(counting, model, ask).await,
-        Task::Embed(_) | Task::Rerank(_) => Box::pin(texts_fit(counting, model, ask)).await.map(|()| None),
+        InferenceTask::Chat => check_conversation(counting, model, ask).await,
+        InferenceTask::Embed(_) | InferenceTask::Rerank(_) => {
+            Box::pin(check_texts(counting, model, ask)).await.map(|()| None)
+        }
         // The engine truncates an image prompt that is too long; audio has no window.
-        Task::Draw(_) | Task::Transcribe(_) => Ok(None),
+        InferenceTask::GenerateImages(_) | InferenceTask::Transcribe(_) => Ok(None),
     }
 }
 
 /// Checks each text against the window. Without a tokenizer the provider decides.
-async fn texts_fit(counting: &Counting, model: &Arc<ModelLive>, ask: &Ask) -> Result<(), Refusal> {
+async fn check_texts(
+    counting: &Counting,
+    model: &Arc<ModelLive>,
+    ask: &InferenceRequest,
+) -> Result<(), ApiError> {
     let window = model.model.card.context_length;
-    let long = longest(&ask.task);
+    let long = longest_text(&ask.task);
     if upper_bound(long, 0, 0) <= window || model.model.tokenizer.is_none() {
         return Ok(());
     }
     let (model, task) = (model.clone(), ask.task.clone());
     let quick = long <= QUICK;
     let work = move |stop: &AtomicBool| match &model.model.tokenizer {
-        Some(tokenizer) => most(&tokenizer.0, &task, window, stop),
+        Some(tokenizer) => longest_token_count(&tokenizer.0, &task, window, stop),
         None => 0,
     };
     let tokens = if quick { work(&AtomicBool::new(false)) } else { counting.in_turn(work).await? };
-    if tokens > window { Err(too_long(window, tokens)) } else { Ok(()) }
+    if tokens > window { Err(context_exceeded(window, tokens)) } else { Ok(()) }
 }
 
 /// Returns the bytes of the longest text that has to fit.
-fn longest(task: &Task) -> usize {
+fn longest_text(task: &InferenceTask) -> usize {
     let most = |texts: &[Bytes]| texts.iter().map(Bytes::len).max().unwrap_or(0);
     match task {
-        Task::Talk | Task::Draw(_) | Task::Transcribe(_) => 0,
-        Task::Embed(embed) => most(embed.inputs.values()),
-        Task::Rerank(rerank) => rerank.query.len().saturating_add(most(&rerank.documents)),
+        InferenceTask::Chat | InferenceTask::GenerateImages(_) | InferenceTask::Transcribe(_) => 0,
+        InferenceTask::Embed(embed) => most(embed.inputs.values()),
+        InferenceTask::Rerank(rerank) => rerank.query.len().saturating_add(most(&rerank.documents)),
     }
 }
 
 /// Returns the number of tokens up to which counts are exact if `window` is the widest.
-const fn exact(window: u64) -> u64 {
-    if window > EXACT { window } else { EXACT }
+const fn exact_limit(window: u64) -> u64 {
+    if window > MIN_EXACT_TOKENS { window } else { MIN_EXACT_TOKENS }
 }
 
 /// Returns the refusal of an input that fits no window.
-fn too_long(window: u64, tokens: u64) -> Refusal {
-    let refusal = Refusal::context(window, tokens);
-    if tokens > exact(window) { refusal.with("input_tokens_at_least", true) } else { refusal }
+fn context_exceeded(window: u64, tokens: u64) -> ApiError {
+    let refusal = ApiError::context_length(window, tokens);
+    if tokens > exact_limit(window) { refusal.with_detail("input_tokens_at_least", true) } else { refusal }
 }
 
 /// Returns the tokens of the longest text among those that might not fit; the first that does not fit ends the count.
-fn most(counter: &Counter, task: &Task, window: u64, stop: &AtomicBool) -> u64 {
-    let budget = Budget { most: exact(window), stop };
+fn longest_token_count(counter: &TokenCounter, task: &InferenceTask, window: u64, stop: &AtomicBool) -> u64 {
+    let budget = CountBudget { max_tokens: exact_limit(window), stop };
     let count = |json: &Bytes| {
         let text = serde_json::from_slice::<String>(json).ok();
         text.and_then(|text| counter.count_text_within(&text, &budget)).unwrap_or(0)
@@ -116,11 +126,11 @@ fn most(counter: &Counter, task: &Task, window: u64, stop: &AtomicBool) -> u64 {
         most
     };
     match task {
-        Task::Talk | Task::Draw(_) | Task::Transcribe(_) => 0,
-        Task::Embed(Embed { inputs: Inputs::Ids(_), .. }) => 0,
+        InferenceTask::Chat | InferenceTask::GenerateImages(_) | InferenceTask::Transcribe(_) => 0,
+        InferenceTask::Embed(EmbeddingTask { inputs: EmbeddingInputs::TokenIds(_), .. }) => 0,
         // Arrays of token ids are no strings, and count as zero.
-        Task::Embed(embed) => longest(embed.inputs.values(), 0, 0),
-        Task::Rerank(rerank) => {
+        InferenceTask::Embed(embed) => longest(embed.inputs.values(), 0, 0),
+        InferenceTask::Rerank(rerank) => {
             let query = count(&rerank.query);
             if query > window { query } else { longest(&rerank.documents, rerank.query.len(), query) }
         }
@@ -128,50 +138,54 @@ fn most(counter: &Counter, task: &Task, window: u64, stop: &AtomicBool) -> u64 {
 }
 
 /// Checks a conversation, which shares the window with its answer.
-async fn talk_fits(counting: &Counting, model: &Arc<ModelLive>, ask: &Ask) -> Result<Option<Count>, Refusal> {
+async fn check_conversation(
+    counting: &Counting,
+    model: &Arc<ModelLive>,
+    ask: &InferenceRequest,
+) -> Result<Option<TokenCount>, ApiError> {
     let offers = || model.offers.iter().filter_map(|index| counting.live.offers.get(*index));
     let window = model.model.card.context_length;
     let narrow = offers().map(|offer| offer.offer.context_length).min().unwrap_or(window);
     let wide = offers().map(|offer| offer.offer.context_length).max().unwrap_or(window);
     let wanted = offers().filter_map(|offer| wanted(ask, offer)).max();
-    let bound = upper_bound(ask.prompt_bytes, ask.images, IMAGE);
+    let bound = upper_bound(ask.prompt_bytes, ask.images, MAX_IMAGE_TOKENS);
     if bound.saturating_add(wanted.unwrap_or(1)) <= narrow {
         return Ok(None);
     }
     // Boxed: few requests need it, and its state would be part of every request's future.
-    match Box::pin(known(counting, model, ask, wide)).await? {
-        Some(count) if count.tokens >= wide => Err(too_long(wide, count.tokens)),
+    match Box::pin(count_exactly(counting, model, ask, wide)).await? {
+        Some(count) if count.tokens >= wide => Err(context_exceeded(wide, count.tokens)),
         Some(count) => Ok(Some(count)),
         // Offers have equal windows, and the provider limits the answer to what is left.
         None if wanted.is_none() && narrow == wide => Ok(None),
-        None => Box::pin(guess(counting, ask, wide)).await.map(Some),
+        None => Box::pin(estimate_tokens(counting, ask, wide)).await.map(Some),
     }
 }
 
 /// Returns the fit of a request with this token count into an offer's window.
-pub fn fit(count: &Count, offer: &OfferLive, ask: &Ask) -> Fit {
+pub fn window_fit(count: &TokenCount, offer: &OfferLive, ask: &InferenceRequest) -> WindowFit {
     let window = offer.offer.context_length;
-    if least(count) >= window {
-        return Fit::Not;
+    if minimum_tokens(count) >= window {
+        return WindowFit::TooLong;
     }
-    match wanted(ask, offer).and_then(|wanted| Some((wanted, room(window, count, wanted)?))) {
-        Some((wanted, room)) if room.left < wanted => Fit::Short,
-        _ => Fit::Whole,
+    match wanted(ask, offer).and_then(|wanted| Some((wanted, remaining_tokens(window, count, wanted)?))) {
+        Some((wanted, room)) if room.left < wanted => WindowFit::Truncated,
+        _ => WindowFit::Full,
     }
 }
 
 /// Returns the minimum number of tokens of a prompt: an estimate is 1.2 times the count of prose and 1.5 times that of
 /// code, JSON and logs.
-fn least(count: &Count) -> u64 {
+fn minimum_tokens(count: &TokenCount) -> u64 {
     match count.method {
-        Method::Estimate => count.tokens / 8 * 5,
-        Method::Exact | Method::Engine => count.tokens,
+        CountMethod::Estimate => count.tokens / 8 * 5,
+        CountMethod::Exact | CountMethod::Engine => count.tokens,
     }
 }
 
 /// Returns the maximum answer length requested from an offer, if it has one: the client's own number, or the default
 /// that the offer's dialect requires.
-pub fn wanted(ask: &Ask, offer: &OfferLive) -> Option<u64> {
+pub fn wanted(ask: &InferenceRequest, offer: &OfferLive) -> Option<u64> {
     let needs = || offer.dialect_for(ask.dialect) == Some(Dialect::Messages);
     ask.max_tokens.or_else(|| needs().then_some(MAX_TOKENS))
 }
@@ -179,21 +193,24 @@ pub fn wanted(ask: &Ask, offer: &OfferLive) -> Option<u64> {
 /// Returns the tokens that a window leaves after the prompt, if they are fewer than requested. Near the end of a window
 /// an estimate would leave a tenth of the actual tokens, or none, and cut the answer off: there the request asks for as
 /// many as there may be, and the provider refuses if that is too much.
-pub fn room(window: u64, count: &Count, wanted: u64) -> Option<Room> {
+pub fn remaining_tokens(window: u64, count: &TokenCount, wanted: u64) -> Option<ContextBudget> {
     let left = window.saturating_sub(count.tokens);
     if wanted <= left {
         return None;
     }
     let room = match count.method {
-        Method::Estimate => {
-            let likely = window.saturating_sub(least(count));
+        CountMethod::Estimate => {
+            let likely = window.saturating_sub(minimum_tokens(count));
             if left.saturating_mul(4) >= likely.saturating_mul(3) {
-                Room { left, certain: None }
+                ContextBudget { left, certain_tokens: None }
             } else {
-                Room { left: likely.min(wanted), certain: Some(left).filter(|left| *left > 0) }
+                ContextBudget {
+                    left: likely.min(wanted),
+                    certain_tokens: Some(left).filter(|left| *left > 0),
+                }
             }
         }
-        Method::Exact | Method::Engine => Room { left, certain: None },
+        CountMethod::Exact | CountMethod::Engine => ContextBudget { left, certain_tokens: None },
     };
     // If no tokens are left, the request is sent unchanged, and the provider reports the mistake.
     Some(room).filter(|room| room.left > 0)
@@ -205,78 +222,86 @@ pub fn room(window: u64, count: &Count, wanted: u64) -> Option<Room> {
 /// # Errors
 /// Returns a refusal if the body is no conversation, if the prompt is so far beyond the window that counting was
 /// stopped, if too many other counts are waiting, or on an internal error.
-pub async fn count(counting: &Counting, model: &Arc<ModelLive>, ask: &Ask) -> Result<Count, Refusal> {
+pub async fn count(
+    counting: &Counting,
+    model: &Arc<ModelLive>,
+    ask: &InferenceRequest,
+) -> Result<TokenCount, ApiError> {
     let offers = model.offers.iter().filter_map(|index| counting.live.offers.get(*index));
     let wide = offers.map(|offer| offer.offer.context_length).max();
     let wide = wide.unwrap_or(model.model.card.context_length);
-    let count = match known(counting, model, ask, wide).await? {
+    let count = match count_exactly(counting, model, ask, wide).await? {
         Some(count) => count,
-        None => guess(counting, ask, wide).await?,
+        None => estimate_tokens(counting, ask, wide).await?,
     };
     let complete = match count.method {
-        Method::Exact => count.tokens <= exact(wide),
-        Method::Estimate => count.tokens <= guessed(wide),
-        Method::Engine => true,
+        CountMethod::Exact => count.tokens <= exact_limit(wide),
+        CountMethod::Estimate => count.tokens <= estimate_limit(wide),
+        CountMethod::Engine => true,
     };
-    if complete { Ok(count) } else { Err(too_long(wide, least(&count))) }
+    if complete { Ok(count) } else { Err(context_exceeded(wide, minimum_tokens(&count))) }
 }
 
 /// Counts by the tokenizer or an engine.
-async fn known(
+async fn count_exactly(
     counting: &Counting,
     model: &Arc<ModelLive>,
-    ask: &Ask,
+    ask: &InferenceRequest,
     wide: u64,
-) -> Result<Option<Count>, Refusal> {
+) -> Result<Option<TokenCount>, ApiError> {
     if model.model.tokenizer.is_some()
-        && let Some(count) = local(counting, model, ask, wide).await?
+        && let Some(count) = count_locally(counting, model, ask, wide).await?
     {
         return Ok(Some(count));
     }
     let tokens = Box::pin(tokenize::ask(counting, model, ask)).await;
-    Ok(tokens.map(|tokens| Count { tokens, method: Method::Engine }))
+    Ok(tokens.map(|tokens| TokenCount { tokens, method: CountMethod::Engine }))
 }
 
 /// Returns the number at which an estimate stops: beyond it the tokens exceed any window, even if the estimate is far
 /// too high.
-const fn guessed(wide: u64) -> u64 {
-    (exact(wide) / 5).saturating_add(1).saturating_mul(8)
+const fn estimate_limit(wide: u64) -> u64 {
+    (exact_limit(wide) / 5).saturating_add(1).saturating_mul(8)
 }
 
 /// Estimates the tokens; the result is not too low.
-async fn guess(counting: &Counting, ask: &Ask, wide: u64) -> Result<Count, Refusal> {
+async fn estimate_tokens(
+    counting: &Counting,
+    ask: &InferenceRequest,
+    wide: u64,
+) -> Result<TokenCount, ApiError> {
     let count = move |conversation: Conversation, stop: &AtomicBool| {
-        estimate_within(&conversation, None, &Budget { most: guessed(wide), stop })
+        estimate_within(&conversation, None, &CountBudget { max_tokens: estimate_limit(wide), stop })
     };
-    let counted = off_the_way(counting, ask, count).await;
+    let counted = count_conversation(counting, ask, count).await;
     counted.map(|count| {
-        let bound = upper_bound(ask.prompt_bytes, ask.images, IMAGE);
-        count.unwrap_or(Count { tokens: bound, method: Method::Estimate })
+        let bound = upper_bound(ask.prompt_bytes, ask.images, MAX_IMAGE_TOKENS);
+        count.unwrap_or(TokenCount { tokens: bound, method: CountMethod::Estimate })
     })
 }
 
 /// Counts exactly, unless the conversation has parts that cannot be counted.
-async fn local(
+async fn count_locally(
     counting: &Counting,
     model: &Arc<ModelLive>,
-    ask: &Ask,
+    ask: &InferenceRequest,
     wide: u64,
-) -> Result<Option<Count>, Refusal> {
+) -> Result<Option<TokenCount>, ApiError> {
     let model = model.clone();
     let count = move |conversation: Conversation, stop: &AtomicBool| {
-        let budget = Budget { most: exact(wide), stop };
+        let budget = CountBudget { max_tokens: exact_limit(wide), stop };
         model.model.tokenizer.as_ref()?.0.count_within(&conversation, &budget).ok()
     };
-    off_the_way(counting, ask, count).await
+    count_conversation(counting, ask, count).await
 }
 
 /// Reads the conversation and counts it, on a blocking thread if it is long. Returns nothing if the conversation cannot
 /// be read in memory of a few times its size.
-async fn off_the_way(
+async fn count_conversation(
     counting: &Counting,
-    ask: &Ask,
-    count: impl FnOnce(Conversation, &AtomicBool) -> Option<Count> + Send + 'static,
-) -> Result<Option<Count>, Refusal> {
+    ask: &InferenceRequest,
+    count: impl FnOnce(Conversation, &AtomicBool) -> Option<TokenCount> + Send + 'static,
+) -> Result<Option<TokenCount>, ApiError> {
     let (body, dialect) = (ask.body.clone(), ask.dialect);
     let quick = body.len() <= QUICK;
     let work = move |stop: &AtomicBool| {
@@ -289,34 +314,35 @@ async fn off_the_way(
         }
         .map(|conversation| count(conversation, stop))
     };
-    let counted: Result<Option<Count>, ReadError> =
+    let counted: Result<Option<TokenCount>, ReadError> =
         if quick { work(&AtomicBool::new(false)) } else { counting.in_turn(work).await? };
-    counted.map_err(|_| Refusal::invalid("messages", "The messages cannot be read for counting."))
+    counted.map_err(|_| ApiError::invalid("messages", "The messages cannot be read for counting."))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn room_of(window: u64, tokens: u64, method: Method, wanted: u64) -> Option<(u64, Option<u64>)> {
-        room(window, &Count { tokens, method }, wanted).map(|room| (room.left, room.certain))
+    fn room_of(window: u64, tokens: u64, method: CountMethod, wanted: u64) -> Option<(u64, Option<u64>)> {
+        remaining_tokens(window, &TokenCount { tokens, method }, wanted)
+            .map(|room| (room.left, room.certain_tokens))
     }
 
     #[test]
     fn a_count_leaves_what_is_left() {
-        assert_eq!(room_of(131_072, 87_347, Method::Exact, 32_000), None);
-        assert_eq!(room_of(131_072, 120_000, Method::Engine, 32_000), Some((11_072, None)));
-        assert_eq!(room_of(4_096, 4_096, Method::Exact, 1), None, "the provider says");
+        assert_eq!(room_of(131_072, 87_347, CountMethod::Exact, 32_000), None);
+        assert_eq!(room_of(131_072, 120_000, CountMethod::Engine, 32_000), Some((11_072, None)));
+        assert_eq!(room_of(4_096, 4_096, CountMethod::Exact, 1), None, "the provider says");
     }
 
     #[test]
     fn an_estimate_near_the_end_of_a_window_takes_nothing_from_the_answer() {
         // A short prompt: the error of the estimate is small compared to the window.
-        assert_eq!(room_of(32_768, 2_400, Method::Estimate, 64_000), Some((30_368, None)));
+        assert_eq!(room_of(32_768, 2_400, CountMethod::Estimate, 64_000), Some((30_368, None)));
         // 83,695, 87,347 and 88,717 tokens by the tokenizer.
-        assert_eq!(room_of(131_072, 124_905, Method::Estimate, 32_000), Some((32_000, Some(6_167))));
-        assert_eq!(room_of(131_072, 130_350, Method::Estimate, 32_000), Some((32_000, Some(722))));
-        assert_eq!(room_of(131_072, 132_388, Method::Estimate, 32_000), Some((32_000, None)));
-        assert_eq!(room_of(131_072, 209_800, Method::Estimate, 32_000), None, "the provider says");
+        assert_eq!(room_of(131_072, 124_905, CountMethod::Estimate, 32_000), Some((32_000, Some(6_167))));
+        assert_eq!(room_of(131_072, 130_350, CountMethod::Estimate, 32_000), Some((32_000, Some(722))));
+        assert_eq!(room_of(131_072, 132_388, CountMethod::Estimate, 32_000), Some((32_000, None)));
+        assert_eq!(room_of(131_072, 209_800, CountMethod::Estimate, 32_000), None, "the provider says");
     }
 }

@@ -11,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 use crate::net::read_budget;
 use crate::proxy::RequestOrigin;
 use crate::proxy::failover::Part;
-use crate::proxy::response::head::Head;
+use crate::proxy::response::head::ResponseHead;
 use bytes::{Bytes, BytesMut};
 use http::header::AsHeaderName;
 use http::{HeaderValue, Method, Version, header};
-use penstock_contract::Finish;
+use penstock_contract::FinishReason;
 use pingora_core::protocols::http::ServerSession;
 use pingora_error::{Error as SessionError, ErrorType};
 use pingora_http::ResponseHeader;
@@ -104,9 +104,9 @@ impl Caller<'_> {
     /// [`ErrorKind::InvalidData`] for unsound chunks, else the body was cut short.
     pub async fn read_request_body(&mut self) -> Result<Option<Bytes>> {
         loop {
-            read_budget::step().await;
+            read_budget::consume_step().await;
             let piece = self.session.read_request_body().await.map_err(failed)?;
-            read_budget::charge(piece.as_ref().map_or(0, Bytes::len));
+            read_budget::charge_bytes(piece.as_ref().map_or(0, Bytes::len));
             // The end of a chunked body may come with an empty piece before it.
             if piece.as_ref().is_none_or(|piece| !piece.is_empty()) {
                 return Ok(piece);
@@ -132,7 +132,7 @@ impl Caller<'_> {
     /// Notes whether a long body is read: the window of its HTTP/2 connection makes room for it.
     pub fn reads(&mut self, read: bool) {
         if let Some(RequestOrigin::Http2(stream)) = &self.origin {
-            stream.reads(read);
+            stream.set_reading(read);
         }
     }
 
@@ -181,7 +181,7 @@ impl Caller<'_> {
     ///
     /// # Errors
     /// The client is gone.
-    pub async fn write_response_header(&mut self, head: Head) -> Result<()> {
+    pub async fn write_response_header(&mut self, head: ResponseHead) -> Result<()> {
         let last = match &self.origin {
             Some(RequestOrigin::Http1(connection)) => connection.is_stopping(),
             _ => false,
@@ -276,7 +276,7 @@ impl Caller<'_> {
     }
 
     /// Notes why a choice ended.
-    pub(crate) fn note_finish(&mut self, finish: Option<Finish>) {
+    pub(crate) fn note_finish(&mut self, finish: Option<FinishReason>) {
         if let Some(line) = self.line() {
             line.note_finish(finish);
         }

@@ -25,14 +25,14 @@ mod zero_tokens;
 pub use admit::AdmitRequest;
 pub use annotate::Annotate;
 pub use authenticate::Authenticate;
-pub use candidates::{SelectCandidates, model_named, model_of, no_model};
+pub use candidates::{SelectCandidates, model_for_request, model_named, unknown_model};
 pub use limit::ReserveLimits;
 pub use meter::Meter;
 pub use parse::Parse;
-pub use request::{InferenceRequest, RequestBody, RequestFilter, RequestFilterChain};
+pub use request::{InferenceContext, RequestBody, RequestFilter, RequestFilterChain};
 pub use reserve::ReserveCredits;
 pub use response::{
-    BufferedBody, Metered, ResponseBodyFilter, ResponseBodyFilterChain, ResponseContext, StreamEnd,
+    BufferedBody, ResponseBodyFilter, ResponseBodyFilterChain, ResponseContext, ResponseUsage, StreamEnd,
     StreamPiece, response_body_filter,
 };
 pub use response_head::{ResponseFields, response_filter};

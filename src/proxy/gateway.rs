@@ -9,16 +9,19 @@
 //! of these names decide.
 
 use super::RequestOrigin;
-use super::filters::{self, Metered, RequestFilterChain, RequestFilters, ResponseContext};
+use super::filters::{self, RequestFilterChain, RequestFilters, ResponseContext, ResponseUsage};
 use crate::http::After;
 use crate::proxy::batch_line;
 use crate::proxy::downstream::Caller;
-use crate::proxy::exchange::{Ended, Exchange, ExchangeState, Route};
-use crate::state::House;
+use crate::proxy::exchange::{Exchange, ExchangeState, RequestRoute, WriteOutcome};
+use crate::state::AppState;
 use crate::telemetry::panics;
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_contract::{Answer, Code, Fault, FaultKind, Out, Refusal, Reply, Usage, Whole};
+use penstock_contract::{
+    ApiError, BufferedResponse, ErrorCode, OutputBuffer, StreamTranslation, TokenUsage, UpstreamAnswer,
+    UpstreamError, UpstreamErrorKind,
+};
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora_core::modules::http::HttpModules;
 use pingora_core::protocols::http::ServerSession;
@@ -34,30 +37,30 @@ use std::time::Duration;
 
 /// Gateway, as Pingora's proxy runs it.
 pub struct Gateway {
-    house: Weak<House>,
+    house: Weak<AppState>,
 }
 
 /// Context of a request from phase to phase.
 pub struct RequestContext {
-    house: Arc<House>,
+    house: Arc<AppState>,
     origin: Option<RequestOrigin>,
     state: ExchangeState,
-    route: Option<Route>,
+    route: Option<RequestRoute>,
     /// Refusal of the request, written or to be written.
-    refusal: Option<Refusal>,
-    ended: Option<Ended>,
+    refusal: Option<ApiError>,
+    write_outcome: Option<WriteOutcome>,
 }
 
 impl Gateway {
-    pub(super) const fn new(house: Weak<House>) -> Self {
+    pub(super) const fn new(house: Weak<AppState>) -> Self {
         Self { house }
     }
 }
 
 impl RequestContext {
-    fn new(house: Arc<House>) -> Self {
+    fn new(house: Arc<AppState>) -> Self {
         let state = ExchangeState::new(&house);
-        Self { house, origin: None, state, route: None, refusal: None, ended: None }
+        Self { house, origin: None, state, route: None, refusal: None, write_outcome: None }
     }
 
     /// The exchange of this request in a phase.
@@ -67,15 +70,15 @@ impl RequestContext {
     }
 
     /// Ends the phases with a refusal, which [`ProxyHttp::fail_to_proxy`] writes.
-    fn refuse(&mut self, refusal: Refusal) -> Box<Error> {
-        let error = Error::new(ErrorType::HTTPStatus(refusal.row().status));
+    fn refuse(&mut self, refusal: ApiError) -> Box<Error> {
+        let error = Error::new(ErrorType::HTTPStatus(refusal.spec().status));
         self.refusal = Some(refusal);
         error
     }
 
     /// Ends the phases of a request whose client has left.
-    fn leave(&mut self) -> Box<Error> {
-        self.ended = Some(Ended::Left);
+    fn disconnected(&mut self) -> Box<Error> {
+        self.write_outcome = Some(WriteOutcome::Disconnected);
         Error::new_down(ErrorType::ConnectionClosed)
     }
 }
@@ -101,7 +104,7 @@ impl ProxyHttp for Gateway {
 
     /// Finds the request id and the route, and runs the early checks of the request filters.
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Self::CTX) -> Result<()> {
-        let ctx = ctx.as_mut().ok_or_else(stopped)?;
+        let ctx = ctx.as_mut().ok_or_else(shutdown_error)?;
         let session = session.as_downstream_mut();
         // Reads have deadlines of their own.
         session.set_read_timeout(None);
@@ -113,16 +116,16 @@ impl ProxyHttp for Gateway {
         }
         let early = ctx.origin.as_ref().and_then(RequestOrigin::refusal).cloned();
         let mut exchange = ctx.exchange(session);
-        let found = panics::caught(pin!(async {
+        let found = panics::catch_panic(pin!(async {
             exchange.read_head();
             let route = early.map_or_else(|| exchange.find_route(), Err)?;
-            if let Route::Endpoint(endpoint, _) = &route {
+            if let RequestRoute::Endpoint(endpoint, _) = &route {
                 RequestFilters::early_check(&mut exchange, *endpoint)?;
             }
             Ok(route)
         }))
         .await;
-        match found.unwrap_or_else(|| Err(exchange.panicked())) {
+        match found.unwrap_or_else(|| Err(exchange.record_panic())) {
             Ok(route) => {
                 ctx.route = Some(route);
                 Ok(())
@@ -133,32 +136,34 @@ impl ProxyHttp for Gateway {
 
     /// Answers by the endpoint; an inference request passes the request filters and the failover driver.
     async fn request_filter(&self, session: &mut Session, ctx: &mut Self::CTX) -> Result<bool> {
-        let ctx = ctx.as_mut().ok_or_else(stopped)?;
-        let Some(route) = ctx.route.take() else { return Err(ctx.refuse(Refusal::new(Code::Internal))) };
+        let ctx = ctx.as_mut().ok_or_else(shutdown_error)?;
+        let Some(route) = ctx.route.take() else {
+            return Err(ctx.refuse(ApiError::new(ErrorCode::Internal)));
+        };
         let mut exchange = ctx.exchange(session.as_downstream_mut());
         // The handler's resources are dropped before a panic is answered.
-        let served = panics::caught(pin!(exchange.answer_by(route))).await;
-        let served = served.unwrap_or_else(|| Err(exchange.panicked()));
+        let served = panics::catch_panic(pin!(exchange.handle_route(route))).await;
+        let served = served.unwrap_or_else(|| Err(exchange.record_panic()));
         let answered = exchange.caller.answered();
         let line = exchange.caller.line().cloned();
         match served {
-            Ok(Ended::Written) => {
-                let after = exchange.after(Ended::Written);
-                ctx.end(Ended::Written, after);
+            Ok(WriteOutcome::Complete) => {
+                let after = exchange.connection_action(WriteOutcome::Complete);
+                ctx.set_outcome(WriteOutcome::Complete, after);
                 Ok(true)
             }
-            Ok(Ended::Left) => {
-                let now = ctx.house.clock.unix();
+            Ok(WriteOutcome::Disconnected) => {
+                let now = ctx.house.clock.unix_seconds();
                 match line.and_then(|line| batch_line::left(&line, &ctx.state, now)) {
                     Some(refusal) => Err(ctx.refuse(refusal)),
-                    None => Err(ctx.leave()),
+                    None => Err(ctx.disconnected()),
                 }
             }
             Err(refusal) if answered => {
                 // A stream that has begun is cut: no refusal can be sent any more.
                 ctx.state.record.refused(&refusal);
                 ctx.refusal = Some(refusal);
-                Err(ctx.leave())
+                Err(ctx.disconnected())
             }
             Err(refusal) => Err(ctx.refuse(refusal)),
         }
@@ -189,24 +194,24 @@ impl ProxyHttp for Gateway {
         end_of_stream: bool,
         ctx: &mut Self::CTX,
     ) -> Result<Option<Duration>> {
-        let ctx = ctx.as_mut().ok_or_else(stopped)?;
-        let mut downstream = Out::default();
+        let ctx = ctx.as_mut().ok_or_else(shutdown_error)?;
+        let mut downstream = OutputBuffer::default();
         let filtered = filters::response_body_filter(&mut **ctx, body.take(), end_of_stream, &mut downstream);
         *body = (!downstream.is_empty()).then(|| downstream.0.concat().into());
-        filtered.map(|()| None).map_err(|_| ctx.refuse(Refusal::new(Code::Internal)))
+        filtered.map(|()| None).map_err(|_| ctx.refuse(ApiError::new(ErrorCode::Internal)))
     }
 
     /// Writes the refusal in the dialect of the caller.
     async fn fail_to_proxy(&self, session: &mut Session, _: &Error, ctx: &mut Self::CTX) -> FailToProxy {
         let Some(ctx) = ctx else { return FailToProxy { error_code: 0, can_reuse_downstream: false } };
-        if ctx.ended.is_none() {
-            let refusal = ctx.refusal.clone().unwrap_or_else(|| Refusal::new(Code::Internal));
+        if ctx.write_outcome.is_none() {
+            let refusal = ctx.refusal.clone().unwrap_or_else(|| ApiError::new(ErrorCode::Internal));
             let mut exchange = ctx.exchange(session.as_downstream_mut());
-            let ended = exchange.refuse(&refusal).await;
-            let after = exchange.after(ended);
-            ctx.end(ended, after);
+            let ended = exchange.write_error(&refusal).await;
+            let after = exchange.connection_action(ended);
+            ctx.set_outcome(ended, after);
         }
-        let written = ctx.ended == Some(Ended::Written);
+        let written = ctx.write_outcome == Some(WriteOutcome::Complete);
         if !written {
             // A response that breaks off does not look like one that ended.
             session.as_downstream_mut().shutdown_with_reason(h2::Reason::CANCEL);
@@ -218,17 +223,17 @@ impl ProxyHttp for Gateway {
     async fn logging(&self, session: &mut Session, _: Option<&Error>, ctx: &mut Self::CTX) {
         let Some(ctx) = ctx else { return };
         let session = session.as_downstream_mut();
-        let mut left = ctx.ended != Some(Ended::Written);
+        let mut left = ctx.write_outcome != Some(WriteOutcome::Complete);
         match &ctx.origin {
             Some(RequestOrigin::Line(line)) => {
                 left &= ctx.refusal.is_none();
-                batch_line::report(line, &mut ctx.state, ctx.refusal.take(), left);
+                batch_line::report_line(line, &mut ctx.state, ctx.refusal.take(), left);
             }
-            Some(RequestOrigin::Http2(stream)) => stream.set_given_up(is_reset(session).await),
+            Some(RequestOrigin::Http2(stream)) => stream.set_reset_by_client(is_reset(session).await),
             Some(RequestOrigin::Http1(_)) | None => {}
         }
         ctx.state.record.end(left, session.body_bytes_sent());
-        ctx.house.observe(&ctx.state.record, ctx.state.started);
+        ctx.house.record_exchange(&ctx.state.record, ctx.state.started);
     }
 
     fn suppress_error_log(&self, _: &Session, _: &Self::CTX, _: &Error) -> bool {
@@ -238,31 +243,34 @@ impl ProxyHttp for Gateway {
 
 /// Response of Pingora's own loop. It has no translation and no reservation, so the filters let nothing pass.
 impl ResponseContext for RequestContext {
-    type Error = Fault;
+    type Error = UpstreamError;
 
-    fn translation(&mut self) -> Option<&mut (dyn Reply + 'static)> {
+    fn translation(&mut self) -> Option<&mut (dyn StreamTranslation + 'static)> {
         None
     }
 
     fn note(&mut self, _bytes: usize) {}
 
-    async fn translate(&mut self, _: Vec<Answer>) -> std::result::Result<Whole, Fault> {
-        Err(Fault::new(FaultKind::Malformed))
+    async fn translate(
+        &mut self,
+        _: Vec<UpstreamAnswer>,
+    ) -> std::result::Result<BufferedResponse, UpstreamError> {
+        Err(UpstreamError::new(UpstreamErrorKind::Malformed))
     }
 
-    fn counted(&self, _output_bytes: usize) -> Usage {
-        Usage::default()
+    fn counted(&self, _output_bytes: usize) -> TokenUsage {
+        TokenUsage::default()
     }
 
-    fn settle(&mut self, _: Metered) -> Vec<u8> {
+    fn settle(&mut self, _: ResponseUsage) -> Vec<u8> {
         Vec::new()
     }
 }
 
 impl RequestContext {
     /// Records the end of the response and the action on the connection.
-    fn end(&mut self, ended: Ended, after: After) {
-        self.ended = Some(ended);
+    fn set_outcome(&mut self, ended: WriteOutcome, after: After) {
+        self.write_outcome = Some(ended);
         if let Some(origin) = &self.origin {
             origin.set_after(after);
         }
@@ -276,6 +284,6 @@ async fn is_reset(session: &mut ServerSession) -> bool {
 }
 
 /// The error of a request that comes while the process is dropped.
-fn stopped() -> Box<Error> {
+fn shutdown_error() -> Box<Error> {
     Error::new(ErrorType::InternalError)
 }

@@ -21,17 +21,17 @@ pub use gateway::{Gateway, RequestContext};
 pub use line_session::LineSession;
 pub use origin::{Http2Stream, RequestOrigin};
 
-use crate::state::House;
+use crate::state::AppState;
 use pingora::proxy::{HttpProxy, http_proxy};
 use pingora_core::apps::HttpServerOptions;
 use pingora_core::server::configuration::ServerConf;
 use std::sync::{Arc, Weak};
 
 /// The proxy of a process.
-pub type Proxy = Arc<HttpProxy<Gateway>>;
+pub type GatewayProxy = Arc<HttpProxy<Gateway>>;
 
 /// Starts Pingora's proxy, and makes it the executor of lines of batches.
-pub fn install(house: &Arc<House>) -> Proxy {
+pub fn install(house: &Arc<AppState>) -> GatewayProxy {
     let proxy = start(Arc::downgrade(house));
     let executor = batch_line::BatchLineExecutor::new(Arc::downgrade(house), proxy.clone());
     house.batch.executor.set(Arc::new(executor)).ok();
@@ -39,7 +39,7 @@ pub fn install(house: &Arc<House>) -> Proxy {
 }
 
 /// Starts Pingora's proxy. Its own client is not used: the failover driver has connections of its own.
-fn start(house: Weak<House>) -> Proxy {
+fn start(house: Weak<AppState>) -> GatewayProxy {
     let conf = ServerConf { threads: 1, upstream_keepalive_pool_size: 1, ..ServerConf::default() };
     let mut proxy = http_proxy(&Arc::new(conf), Gateway::new(house));
     let mut options = HttpServerOptions::default();

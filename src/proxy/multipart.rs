@@ -2,13 +2,13 @@
 //! memory for any size.
 
 use crate::http::STREAM_WINDOW;
-use crate::proxy::exchange::{Exchange, too_large, unread};
+use crate::proxy::exchange::{Exchange, body_read_refusal, body_too_large};
 use crate::storage::files::disk;
-use crate::storage::spool::Spooled;
+use crate::storage::spool::SpooledData;
 use bytes::Bytes;
 use http::header;
-use penstock_contract::{Code, Refusal, Task};
-use penstock_media::speech::Upload;
+use penstock_contract::{ApiError, ErrorCode, InferenceTask};
+use penstock_media::speech::TranscriptionUpload;
 use std::time::Instant;
 use tokio::time::timeout;
 
@@ -17,29 +17,29 @@ impl Exchange<'_> {
     ///
     /// # Errors
     /// No form, too large, too slow, cut short, or what is wrong with a part.
-    pub async fn sound(&mut self) -> Result<(Box<str>, Task, Spooled), Refusal> {
-        self.plain_encoding()?;
+    pub async fn read_audio_form(&mut self) -> Result<(Box<str>, InferenceTask, SpooledData), ApiError> {
+        self.require_identity_encoding()?;
         let kind = self.caller.field(header::CONTENT_TYPE).unwrap_or_default();
-        let upload = Upload::new(std::str::from_utf8(kind).unwrap_or_default())?;
-        let limits = &self.live.settings.limits;
+        let upload = TranscriptionUpload::new(std::str::from_utf8(kind).unwrap_or_default())?;
+        let limits = &self.config.settings.limits;
         let (cap, within) = (limits.audio_body, limits.upload);
         // Memory of the spool, and the receive window while the disk is slow.
-        let held = self.live.settings.spool.memory + STREAM_WINDOW as usize;
-        self.invite(cap, Some(held)).await?;
+        let held = self.config.settings.spool.memory + STREAM_WINDOW as usize;
+        self.admit_body(cap, Some(held)).await?;
         let read = timeout(within, self.read_form(upload, cap)).await;
-        let read = read.unwrap_or_else(|_| Err(Refusal::new(Code::RequestTimeout)));
-        self.invited(read.is_ok());
+        let read = read.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::RequestTimeout)));
+        self.finish_body(read.is_ok());
         read
     }
 
     async fn read_form(
         &mut self,
-        mut upload: Upload,
+        mut upload: TranscriptionUpload,
         cap: usize,
-    ) -> Result<(Box<str>, Task, Spooled), Refusal> {
+    ) -> Result<(Box<str>, InferenceTask, SpooledData), ApiError> {
         let mut spool = self.house.spools.open();
         let mut sound = Vec::new();
-        while let Some(piece) = self.next_piece(cap).await? {
+        while let Some(piece) = self.next_chunk(cap).await? {
             upload.push(piece, &mut sound)?;
             for piece in sound.drain(..) {
                 spool.push(&piece).await.map_err(|error| disk(&error))?;
@@ -47,22 +47,24 @@ impl Exchange<'_> {
         }
         let (model, task) = upload.end()?;
         let sound = spool.seal().await.map_err(|error| disk(&error))?;
-        Ok((model, Task::Transcribe(task), sound))
+        Ok((model, InferenceTask::Transcribe(task), sound))
     }
 
     /// Reads the next piece of a body of at most `cap` bytes; `None` at its end.
     ///
     /// # Errors
     /// Returns a refusal if the body is too large, too slow or truncated.
-    pub(crate) async fn next_piece(&mut self, cap: usize) -> Result<Option<Bytes>, Refusal> {
+    pub(crate) async fn next_chunk(&mut self, cap: usize) -> Result<Option<Bytes>, ApiError> {
         let asked = Instant::now();
-        let read = timeout(self.live.settings.limits.body_idle, self.caller.read_request_body()).await;
+        let read = timeout(self.config.settings.limits.body_idle, self.caller.read_request_body()).await;
         // The wait for a client is not counted as processing time.
         self.record.waited += asked.elapsed();
-        let piece = read.map_err(|_| Refusal::new(Code::RequestTimeout))?.map_err(|error| unread(&error))?;
+        let piece = read
+            .map_err(|_| ApiError::new(ErrorCode::RequestTimeout))?
+            .map_err(|error| body_read_refusal(&error))?;
         self.record.bytes_in += piece.as_ref().map_or(0, Bytes::len);
         if self.record.bytes_in > cap {
-            return Err(too_large(cap));
+            return Err(body_too_large(cap));
         }
         Ok(piece)
     }

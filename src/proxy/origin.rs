@@ -5,7 +5,7 @@ use crate::http::receive_window::Body;
 use crate::http::request_stream::Connection;
 use crate::proxy::downstream::Line;
 use parking_lot::Mutex;
-use penstock_contract::Refusal;
+use penstock_contract::ApiError;
 use std::sync::Arc;
 
 /// Origin of a request.
@@ -24,38 +24,38 @@ pub struct Http2Stream {
     /// Share of the body in the flow-control window of the connection.
     body: Mutex<Body>,
     /// Refusal of a head that Pingora accepts.
-    refusal: Option<Refusal>,
-    given_up: Mutex<bool>,
+    refusal: Option<ApiError>,
+    reset_by_client: Mutex<bool>,
 }
 
 impl Http2Stream {
     /// Creates a stream with its share of the connection's window, and the refusal of its head if that is invalid.
     #[must_use]
-    pub fn new(body: Body, refusal: Option<Refusal>) -> Arc<Self> {
-        Arc::new(Self { body: Mutex::new(body), refusal, given_up: Mutex::new(false) })
+    pub fn new(body: Body, refusal: Option<ApiError>) -> Arc<Self> {
+        Arc::new(Self { body: Mutex::new(body), refusal, reset_by_client: Mutex::new(false) })
     }
 
     /// Widens the window of the connection while a long body is read.
-    pub fn reads(&self, read: bool) {
+    pub fn set_reading(&self, read: bool) {
         self.body.lock().reads(read);
     }
 
     /// Records whether the client reset the stream.
-    pub fn set_given_up(&self, given_up: bool) {
-        *self.given_up.lock() = given_up;
+    pub fn set_reset_by_client(&self, given_up: bool) {
+        *self.reset_by_client.lock() = given_up;
     }
 
     /// Returns true if the client reset the stream.
     #[must_use]
-    pub fn was_given_up(&self) -> bool {
-        *self.given_up.lock()
+    pub fn was_reset_by_client(&self) -> bool {
+        *self.reset_by_client.lock()
     }
 }
 
 impl RequestOrigin {
     /// Returns the refusal of a head that Pingora accepts.
     #[must_use]
-    pub fn refusal(&self) -> Option<&Refusal> {
+    pub fn refusal(&self) -> Option<&ApiError> {
         match self {
             Self::Http2(stream) => stream.refusal.as_ref(),
             Self::Http1(_) | Self::Line(_) => None,

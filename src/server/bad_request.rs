@@ -2,23 +2,23 @@
 
 use super::{Front, part};
 use crate::proxy::endpoint;
-use crate::telemetry::Record;
+use crate::telemetry::AccessRecord;
 use crate::telemetry::request_id::RequestId;
-use penstock_contract::{Code, Dialect, Refusal};
-use penstock_wire::head::{Wrong, target};
+use penstock_contract::{ApiError, Dialect, ErrorCode};
+use penstock_wire::http1_request::{HeadError, request_target};
 use pingora_core::protocols::Stream;
 use std::time::Instant;
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 /// Answers a head that is wrong, or late where it is not, and ends the connection.
-pub(super) async fn head(front: &Front, mut stream: Stream, dialect: Dialect, wrong: Option<Wrong>) {
+pub(super) async fn head(front: &Front, mut stream: Stream, dialect: Dialect, wrong: Option<HeadError>) {
     let (started, id) = (Instant::now(), RequestId::random());
     let limits = front.limits();
     let late = wrong.is_none();
-    let refusal = wrong.map_or_else(|| Refusal::new(Code::RequestTimeout), |wrong| of(wrong, &limits));
-    let row = refusal.row();
-    let body = penstock_wire::error::envelope(dialect, &refusal, id.as_str());
+    let refusal = wrong.map_or_else(|| ApiError::new(ErrorCode::RequestTimeout), |wrong| of(wrong, &limits));
+    let row = refusal.spec();
+    let body = penstock_wire::error::error_envelope(dialect, &refusal, id.as_str());
     let (status, length, id_text) = (row.status, body.len(), id.as_str());
     let reason = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     let mut answer = format!(
@@ -33,10 +33,10 @@ pub(super) async fn head(front: &Front, mut stream: Stream, dialect: Dialect, wr
         stream.flush().await
     });
     let left = !matches!(written.await, Ok(Ok(())));
-    let mut record = Record::new(id, dialect);
+    let mut record = AccessRecord::new(id, dialect);
     record.refused(&refusal);
     record.end(left, if left { 0 } else { body.len() });
-    front.house.observe(&record, started);
+    front.house.record_exchange(&record, started);
     if !left {
         part(stream, late).await;
     }
@@ -44,30 +44,32 @@ pub(super) async fn head(front: &Front, mut stream: Stream, dialect: Dialect, wr
 
 /// Records a request over HTTP/2 that the library has refused, without its head.
 pub(super) fn unheard(front: &Front) {
-    let mut record = Record::new(RequestId::random(), Dialect::Chat);
+    let mut record = AccessRecord::new(RequestId::random(), Dialect::Chat);
     let why = "The request's head is not valid HTTP/2.";
-    record.refused(&Refusal::because(Code::InvalidRequest, why));
+    record.refused(&ApiError::with_message(ErrorCode::InvalidRequest, why));
     record.end(false, 0);
-    front.house.observe(&record, Instant::now());
+    front.house.record_exchange(&record, Instant::now());
 }
 
 /// The dialect that a head is answered in, by the path alone.
 pub(super) fn dialect(head: &[u8]) -> Dialect {
-    endpoint::dialect(target(head).split('?').next().unwrap_or_default(), false)
+    endpoint::error_dialect(request_target(head).split('?').next().unwrap_or_default(), false)
 }
 
 /// The refusal of a head that is wrong.
-pub(super) fn of(wrong: Wrong, limits: &crate::config::settings::LimitSettings) -> Refusal {
+pub(super) fn of(wrong: HeadError, limits: &crate::config::settings::LimitSettings) -> ApiError {
     match wrong {
-        Wrong::Malformed(why) => {
-            Refusal::because(Code::InvalidRequest, format!("The request's head is not valid HTTP: {why}."))
-        }
-        Wrong::LongTarget => over(Code::TargetTooLong, "target", limits.target, "bytes"),
-        Wrong::Large => over(Code::HeadTooLarge, "head", limits.head, "bytes"),
-        Wrong::ManyFields => over(Code::HeadTooLarge, "head", limits.head_fields, "fields"),
+        HeadError::Malformed(why) => ApiError::with_message(
+            ErrorCode::InvalidRequest,
+            format!("The request's head is not valid HTTP: {why}."),
+        ),
+        HeadError::TargetTooLong => over(ErrorCode::TargetTooLong, "target", limits.target, "bytes"),
+        HeadError::TooLarge => over(ErrorCode::HeadTooLarge, "head", limits.head, "bytes"),
+        HeadError::TooManyFields => over(ErrorCode::HeadTooLarge, "head", limits.head_fields, "fields"),
     }
 }
 
-fn over(code: Code, what: &str, limit: usize, unit: &str) -> Refusal {
-    Refusal::because(code, format!("The request's {what} has more than {limit} {unit}.")).with("limit", limit)
+fn over(code: ErrorCode, what: &str, limit: usize, unit: &str) -> ApiError {
+    ApiError::with_message(code, format!("The request's {what} has more than {limit} {unit}."))
+        .with_detail("limit", limit)
 }

@@ -8,7 +8,7 @@ use super::http2::Streams;
 use super::{PARTING, SILENCE};
 use crate::net::read_budget;
 use async_trait::async_trait;
-use penstock_wire::frames::FrameHeads;
+use penstock_wire::http2_frames::FrameHeadReader;
 use pingora_core::protocols::raw_connect::ProxyDigest;
 use pingora_core::protocols::tls::SslDigest;
 use pingora_core::protocols::{
@@ -54,7 +54,7 @@ struct Parting {
 /// Frames that carried nothing.
 #[derive(Debug)]
 struct Count {
-    heads: FrameHeads,
+    heads: FrameHeadReader,
     empty: u64,
 }
 
@@ -81,7 +81,7 @@ impl Frames {
 
 impl Count {
     fn new() -> Self {
-        Self { heads: FrameHeads::of_client(), empty: 0 }
+        Self { heads: FrameHeadReader::for_client(), empty: 0 }
     }
 
     fn push(&mut self, bytes: &[u8]) {
@@ -101,10 +101,10 @@ impl Count {
 
 impl AsyncRead for Frames {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
-        ready!(read_budget::poll_turn(cx));
+        ready!(read_budget::poll_budget(cx));
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
-        read_budget::charge(buf.filled().len() - before);
+        read_budget::charge_bytes(buf.filled().len() - before);
         self.count.push(buf.filled().get(before..).unwrap_or_default());
         if self.flooded() {
             self.streams.abuse();
@@ -242,7 +242,7 @@ mod tests {
         for cut in 1..bytes.len() {
             let mut count = Count::new();
             bytes.chunks(cut).for_each(|piece| count.push(piece));
-            assert_eq!((count.empty, count.heads.is_between()), (6, true), "{cut}");
+            assert_eq!((count.empty, count.heads.is_at_frame_end()), (6, true), "{cut}");
         }
     }
 }

@@ -5,12 +5,12 @@ use super::{Front, bad_request, part, parted};
 use crate::config::settings::LimitSettings;
 use crate::http::After;
 use crate::http::request_stream::{Connection, RequestFraming, RequestStream};
-use crate::net::buffered_stream::Socket;
+use crate::net::buffered_stream::BufferedSocket;
 use crate::net::executor;
 use crate::proxy::RequestOrigin;
 use crate::time::clock;
 use bytes::BytesMut;
-use penstock_wire::head::{Caps, Scan, Wrong};
+use penstock_wire::http1_request::{HeadError, HeadLimits, HeadParser};
 use pingora_core::apps::HttpServerApp;
 use pingora_core::protocols::Stream;
 use pingora_core::protocols::http::ServerSession;
@@ -31,7 +31,7 @@ enum Read {
     /// It is whole.
     Whole(RequestFraming),
     /// It is refused.
-    Refused(Wrong),
+    Refused(HeadError),
     /// It did not come in time.
     Late,
     /// There is nobody to answer.
@@ -57,7 +57,7 @@ pub(super) async fn serve(front: &Arc<Front>, mut stream: Stream, mut stop: Shut
         let (Some(returned), after) = (connection.take_returned(), connection.take_after()) else { return };
         stream = returned.stream;
         if !connection.take_admitted() {
-            let wrong = Some(Wrong::Malformed("its target or its Host is not valid"));
+            let wrong = Some(HeadError::Malformed("its target or its Host is not valid"));
             return bad_request::head(front, stream, bad_request::dialect(&start), wrong).await;
         }
         match after {
@@ -70,8 +70,9 @@ pub(super) async fn serve(front: &Arc<Front>, mut stream: Stream, mut stop: Shut
         buffer = returned.ahead;
         reused = true;
         // Between two requests nothing but the socket is bound to a thread.
-        if buffer.is_empty() && Socket::can_move(&stream) && executor::ease().await {
-            let Ok(moved) = Socket::moved(stream) else { return };
+        if buffer.is_empty() && BufferedSocket::is_idle_plain(&stream) && executor::yield_and_migrate().await
+        {
+            let Ok(moved) = BufferedSocket::register_moved(stream) else { return };
             stream = moved;
         }
     }
@@ -97,12 +98,12 @@ async fn proxy(
     let mut session = ServerSession::new_http1(Box::new(stream));
     session.set_pipelined_prefix(prefix);
     session.set_connection_user_context(Some(Box::new(RequestOrigin::Http1(connection.clone()))));
-    let _open = front.house.open_exchange();
+    let _open = front.house.track_exchange();
     front.proxy.process_new_http(session, stop).await.is_some()
 }
 
-const fn framing(head: usize, scan: &Scan) -> RequestFraming {
-    RequestFraming { head, body: scan.body_length(), interim: !scan.is_old() }
+const fn framing(head: usize, scan: &HeadParser) -> RequestFraming {
+    RequestFraming { head, body: scan.body_length(), interim: !scan.is_http10() }
 }
 
 /// Reads the head of the next request, until the moment by which it has to be there.
@@ -113,12 +114,12 @@ async fn head(
     reused: bool,
     stop: &mut ShutdownWatch,
 ) -> Read {
-    let caps = Caps { bytes: limits.head, target: limits.target, fields: limits.head_fields };
-    let mut until = clock::now() + if reused { limits.keep_alive } else { limits.request_head };
-    let mut scan = Scan::default();
+    let caps = HeadLimits { bytes: limits.head, target: limits.target, fields: limits.head_fields };
+    let mut until = clock::cached_now() + if reused { limits.keep_alive } else { limits.request_head };
+    let mut scan = HeadParser::default();
     // Bytes of a pipelined request are there already.
     if !buffer.is_empty() {
-        until = clock::now() + limits.request_head;
+        until = clock::cached_now() + limits.request_head;
         match scan.push(buffer, caps) {
             Ok(Some(size)) => return Read::Whole(framing(size, &scan)),
             Ok(None) => {}
@@ -145,7 +146,7 @@ async fn head(
             Ok(Some(size)) => return Read::Whole(framing(size, &scan)),
             Ok(None) if begun => {}
             // An idle connection may wait longer for its next head than a head may take.
-            Ok(None) => until = clock::now() + limits.request_head,
+            Ok(None) => until = clock::cached_now() + limits.request_head,
             Err(wrong) => return Read::Refused(wrong),
         }
     }

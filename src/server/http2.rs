@@ -10,8 +10,8 @@ use crate::http::STREAM_WINDOW;
 use crate::http::receive_window::{Bodies, Body};
 use crate::proxy::{Http2Stream, RequestOrigin};
 use bytes::Bytes;
-use penstock_contract::Refusal;
-use penstock_wire::head::Wrong;
+use penstock_contract::ApiError;
+use penstock_wire::http1_request::HeadError;
 use pingora_core::apps::HttpServerApp;
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::protocols::http::v2::server::{
@@ -154,7 +154,7 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
         let accepted = tokio::select! {
             biased;
             () = streams.until(Streams::is_abused) => {
-                front.house.metrics.turned_away("h2_abuse");
+                front.house.metrics.connection_refused("h2_abuse");
                 connection.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
                 timeout(FAREWELL, poll_fn(|cx| connection.poll_closed(cx))).await.ok();
                 return;
@@ -184,7 +184,7 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
             Ok(Some(H2Accept::Session(mut session))) => {
                 begun = true;
                 let Some(open) = front.opened(&session, &streams) else {
-                    front.house.metrics.turned_away("heads");
+                    front.house.metrics.connection_refused("heads");
                     session.shutdown_with_reason(h2::Reason::REFUSED_STREAM);
                     continue;
                 };
@@ -192,7 +192,7 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
             }
             // It was malformed, and the library has said so; that counts like one that was given up.
             Ok(Some(H2Accept::Rejected)) => {
-                front.house.metrics.turned_away("h2_malformed");
+                front.house.metrics.connection_refused("h2_malformed");
                 bad_request::unheard(front);
                 streams.ended(true);
             }
@@ -269,35 +269,35 @@ async fn one(front: Arc<Front>, mut session: HttpSession, stop: ShutdownWatch, o
     if given_up(&mut session).await {
         return open.0.ended(true);
     }
-    let _counted = front.house.open_exchange();
+    let _counted = front.house.track_exchange();
     let refusal = wrong(&session, &front.limits());
     let link = Http2Stream::new(body, refusal);
     let mut session = ServerSession::new_http2(session);
     session.req_header_mut().extensions_mut().insert(RequestOrigin::Http2(link.clone()));
     front.proxy.process_new_http(session, &stop).await;
-    open.0.ended(link.was_given_up());
+    open.0.ended(link.was_reset_by_client());
 }
 
 /// What is wrong with the head of a stream that the library lets pass.
-fn wrong(session: &HttpSession, limits: &LimitSettings) -> Option<Refusal> {
+fn wrong(session: &HttpSession, limits: &LimitSettings) -> Option<ApiError> {
     let head = session.req_header();
     let target = head.raw_path().len();
     // The library takes any scheme, none too; over HTTP/1.1 a target with another is refused as well.
     let foreign = |scheme: &str| !["http", "https"].iter().any(|known| known.eq_ignore_ascii_case(scheme));
-    let no_host = |host: &[u8]| !penstock_wire::head::is_host(host);
+    let no_host = |host: &[u8]| !penstock_wire::http1_request::is_host(host);
     let named = head.uri.authority().map(|authority| authority.as_str().as_bytes());
     let fields = head.headers.get_all(http::header::HOST).iter().map(http::HeaderValue::as_bytes);
     let wrong = if named.into_iter().chain(fields).any(no_host) {
-        Wrong::Malformed("its Host is not a host and port")
+        HeadError::Malformed("its Host is not a host and port")
     } else if head.uri.scheme_str().is_some_and(foreign) {
-        Wrong::Malformed("its scheme is not http or https")
+        HeadError::Malformed("its scheme is not http or https")
     } else if target > limits.target {
-        Wrong::LongTarget
+        HeadError::TargetTooLong
     } else if header_budget::bytes(head) > limits.head {
         // The library would take twice as much: it refuses what it does not take without a word.
-        Wrong::Large
+        HeadError::TooLarge
     } else if head.headers.len() > limits.head_fields {
-        Wrong::ManyFields
+        HeadError::TooManyFields
     } else {
         return None;
     };

@@ -3,15 +3,15 @@
 
 use crate::config::settings::Settings;
 use crate::net::KEEP_ALIVE;
-use crate::net::buffered_stream::Socket;
-use crate::net::executor::Threads;
-use crate::proxy::Proxy;
+use crate::net::buffered_stream::BufferedSocket;
+use crate::net::executor::WorkerThreads;
+use crate::proxy::GatewayProxy;
 use crate::server::Front;
 use crate::server::connection_limit::Place;
-use crate::state::House;
+use crate::state::AppState;
 use crate::telemetry::log;
-use crate::telemetry::throttle::Seldom;
-use crate::upgrade::new_process::Arrival;
+use crate::telemetry::throttle::ThrottledLog;
+use crate::upgrade::new_process::InheritedState;
 use parking_lot::Mutex;
 use pingora_core::apps::ServerApp;
 use pingora_core::listeners::ListenerConfig;
@@ -29,7 +29,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// Pause after accepting a connection failed.
-const BREATH: Duration = Duration::from_millis(100);
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// Backlog of connections that wait to be accepted; the system has a limit of its own.
 const BACKLOG: i32 = 4096;
@@ -37,7 +37,7 @@ const BACKLOG: i32 = 4096;
 /// Returns the TCP keep-alive of a client, with `patience` as the limit on unacknowledged data. The system closes at
 /// the first probe that is due after this limit, whatever the number of probes: so probes are due both before the limit
 /// and at it.
-fn probes(patience: Duration) -> TcpKeepalive {
+fn client_keepalive(patience: Duration) -> TcpKeepalive {
     let least = Duration::from_secs(1);
     TcpKeepalive {
         idle: (patience * 2 / 3).clamp(least, KEEP_ALIVE.idle),
@@ -48,7 +48,7 @@ fn probes(patience: Duration) -> TcpKeepalive {
 }
 
 /// Listening TCP socket.
-pub struct Bound {
+pub struct BoundListener {
     /// Bound address, with the actual port.
     pub address: SocketAddr,
     listener: TcpListener,
@@ -58,7 +58,7 @@ pub struct Bound {
 ///
 /// # Errors
 /// Returns one sentence that names the address and its configuration key.
-pub fn bind(key: &str, address: SocketAddr) -> Result<Bound, String> {
+pub fn bind(key: &str, address: SocketAddr) -> Result<BoundListener, String> {
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::AddrInUse => {
             format!("listen.{key}: {address} is already in use by another process.")
@@ -71,29 +71,33 @@ pub fn bind(key: &str, address: SocketAddr) -> Result<Bound, String> {
     let listener = TcpListener::bind(address).map_err(failed)?;
     // Connections that are not yet accepted wait in the backlog; the standard library allows 128 of them.
     rustix::net::listen(&listener, BACKLOG).map_err(|error| failed(error.into()))?;
-    Bound::of(listener).map_err(failed)
+    BoundListener::from_std(listener).map_err(failed)
 }
 
 /// Returns the socket of an address that the previous process has handed over, or binds a new one.
 ///
 /// # Errors
 /// Same as for [`bind`].
-pub fn bind_or_take(key: &str, address: SocketAddr, arrival: &mut Option<Arrival>) -> Result<Bound, String> {
-    match arrival.as_mut().and_then(|arrival| arrival.take(address)) {
-        Some(listener) => Bound::of(listener)
+pub fn bind_or_inherit(
+    key: &str,
+    address: SocketAddr,
+    arrival: &mut Option<InheritedState>,
+) -> Result<BoundListener, String> {
+    match arrival.as_mut().and_then(|arrival| arrival.take_socket(address)) {
+        Some(listener) => BoundListener::from_std(listener)
             .map_err(|error| format!("listen.{key}: {address} cannot be taken over: {error}.")),
         None => bind(key, address),
     }
 }
 
 /// Sockets of the public listeners.
-pub struct Public {
-    plain: Vec<Bound>,
-    tls: Option<Bound>,
+pub struct PublicListeners {
+    plain: Vec<BoundListener>,
+    tls: Option<BoundListener>,
 }
 
-impl Bound {
-    fn of(listener: TcpListener) -> std::io::Result<Self> {
+impl BoundListener {
+    fn from_std(listener: TcpListener) -> std::io::Result<Self> {
         listener.set_nonblocking(true)?;
         Ok(Self { address: listener.local_addr()?, listener })
     }
@@ -102,7 +106,7 @@ impl Bound {
     ///
     /// # Errors
     /// Returns one sentence if the process has no file descriptor left.
-    pub fn socket(&self) -> Result<TcpListener, String> {
+    pub fn try_clone_socket(&self) -> Result<TcpListener, String> {
         self.listener.try_clone().map_err(|error| format!("{} cannot be duplicated: {error}.", self.address))
     }
 
@@ -110,41 +114,41 @@ impl Bound {
     ///
     /// # Errors
     /// Returns one sentence if the process has no file descriptor left.
-    pub fn again(listener: &TcpListener) -> Result<Self, String> {
-        let again = listener.try_clone().and_then(Self::of);
+    pub fn from_socket(listener: &TcpListener) -> Result<Self, String> {
+        let again = listener.try_clone().and_then(Self::from_std);
         again.map_err(|error| format!("A socket cannot be served again: {error}."))
     }
 
     /// Converts into a tokio listener that is registered with the runtime of this thread.
-    fn watched(self) -> Result<tokio::net::TcpListener, String> {
+    fn into_tokio(self) -> Result<tokio::net::TcpListener, String> {
         tokio::net::TcpListener::from_std(self.listener)
             .map_err(|error| format!("{} cannot be listened on: {error}.", self.address))
     }
 }
 
-impl Public {
+impl PublicListeners {
     /// Binds the configured addresses, except those handed over by the previous process.
     ///
     /// # Errors
     /// Returns one sentence on the first address that cannot be bound.
-    pub fn bind(settings: &Settings, arrival: &mut Option<Arrival>) -> Result<Self, String> {
+    pub fn bind(settings: &Settings, arrival: &mut Option<InheritedState>) -> Result<Self, String> {
         let addresses = settings.listen.http.iter();
         let plain =
-            addresses.map(|address| bind_or_take("http", *address, arrival)).collect::<Result<_, _>>()?;
+            addresses.map(|address| bind_or_inherit("http", *address, arrival)).collect::<Result<_, _>>()?;
         let tls = match &settings.listen.https {
-            Some(https) => Some(bind_or_take("https", https.address, arrival)?),
+            Some(https) => Some(bind_or_inherit("https", https.address, arrival)?),
             None => None,
         };
         Ok(Self { plain, tls })
     }
 
     /// Returns the addresses of the plain listeners.
-    pub fn http(&self) -> Vec<SocketAddr> {
+    pub fn http_addresses(&self) -> Vec<SocketAddr> {
         self.plain.iter().map(|bound| bound.address).collect()
     }
 
     /// Returns the address of the TLS listener.
-    pub fn https(&self) -> Option<SocketAddr> {
+    pub fn https_address(&self) -> Option<SocketAddr> {
         self.tls.as_ref().map(|bound| bound.address)
     }
 
@@ -152,8 +156,8 @@ impl Public {
     ///
     /// # Errors
     /// Returns one sentence if the process has no file descriptor left.
-    pub fn sockets(&self) -> Result<Vec<TcpListener>, String> {
-        self.plain.iter().chain(&self.tls).map(Bound::socket).collect()
+    pub fn clone_sockets(&self) -> Result<Vec<TcpListener>, String> {
+        self.plain.iter().chain(&self.tls).map(BoundListener::try_clone_socket).collect()
     }
 
     /// Serves until `stop` turns true; then no new connection is accepted, and open connections end with their
@@ -163,22 +167,22 @@ impl Public {
     /// Returns one sentence if a certificate is unusable, or if a socket or a thread cannot be created.
     pub fn serve(
         self,
-        house: &Arc<House>,
-        proxy: &Proxy,
+        house: &Arc<AppState>,
+        proxy: &GatewayProxy,
         stop: &watch::Receiver<bool>,
-    ) -> Result<(Vec<JoinHandle<()>>, Arc<Threads>), String> {
-        let threads = Threads::start(house.live().settings.threads)
+    ) -> Result<(Vec<JoinHandle<()>>, Arc<WorkerThreads>), String> {
+        let threads = WorkerThreads::start(house.live().settings.threads)
             .map_err(|error| format!("The threads for requests cannot be started: {error}."))?;
         let (threads, front) = (Arc::new(threads), Arc::new(Front::new(house.clone(), proxy.clone())));
         let mut doors = Vec::new();
         for bound in self.plain {
-            doors.push((bound.watched()?, false));
+            doors.push((bound.into_tokio()?, false));
         }
         if let Some(bound) = self.tls {
-            doors.push((bound.watched()?, true));
+            doors.push((bound.into_tokio()?, true));
         }
         let open = |(listener, tls)| {
-            let door = Door { house: house.clone(), front: front.clone(), tls, stop: stop.clone() };
+            let door = AcceptLoop { state: house.clone(), server: front.clone(), tls, stop: stop.clone() };
             tokio::spawn(door.accept(listener, threads.clone()))
         };
         Ok((doors.into_iter().map(open).collect(), threads.clone()))
@@ -187,16 +191,16 @@ impl Public {
 
 /// Accept loop of one listener.
 #[derive(Clone)]
-struct Door {
-    house: Arc<House>,
-    front: Arc<Front>,
+struct AcceptLoop {
+    state: Arc<AppState>,
+    server: Arc<Front>,
     tls: bool,
     stop: watch::Receiver<bool>,
 }
 
-impl Door {
+impl AcceptLoop {
     /// Accepts connections until stopped, and holds the threads until aborted.
-    async fn accept(mut self, listener: tokio::net::TcpListener, threads: Arc<Threads>) {
+    async fn accept(mut self, listener: tokio::net::TcpListener, threads: Arc<WorkerThreads>) {
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -206,28 +210,32 @@ impl Door {
             // The socket is registered with the thread that serves it, not with this one.
             let probed = accepted.and_then(|(socket, client)| {
                 // A client without a connection permit gets no answer: the socket closes here.
-                let Some(place) = self.front.place(client.ip()) else { return Ok(None) };
-                let patience = self.front.limits().client_write;
+                let Some(place) = self.server.place(client.ip()) else { return Ok(None) };
+                let patience = self.server.limits().client_write;
                 // Image generation may take a minute in which nothing is sent: probes keep the connection open. A
                 // client that does not acknowledge sent data within `patience` counts as gone.
-                set_tcp_keepalive(&socket, &probes(patience)).ok();
+                set_tcp_keepalive(&socket, &client_keepalive(patience)).ok();
                 Ok(Some((socket.into_std()?, place, patience)))
             });
             match probed {
                 Ok(None) => {}
                 Ok(Some((socket, place, patience))) => {
-                    let connection = self.clone().serve(socket, patience, place);
+                    let connection = self.clone().serve_connection(socket, patience, place);
                     // A TLS connection stays on its first thread.
-                    if self.tls { threads.serve(connection) } else { threads.gather(connection) }
+                    if self.tls {
+                        threads.spawn_pinned(connection)
+                    } else {
+                        threads.spawn_balanced(connection)
+                    }
                 }
                 Err(error) => {
-                    static TOLD: Seldom = Seldom::new();
-                    TOLD.tell(Instant::now(), |times| {
+                    static TOLD: ThrottledLog = ThrottledLog::new();
+                    TOLD.log(Instant::now(), |times| {
                         let members = [("reason", &*error.to_string()), ("times", times)];
                         log::event(log::error(), "accept_failed", &members);
                     });
                     // Without a free file descriptor, the next accept would fail at once.
-                    tokio::time::sleep(BREATH).await;
+                    tokio::time::sleep(ACCEPT_BACKOFF).await;
                 }
             }
         }
@@ -236,11 +244,11 @@ impl Door {
     }
 
     /// Serves one connection until it closes.
-    async fn serve(self, socket: std::net::TcpStream, patience: Duration, _place: Place) {
-        let Ok(socket) = Socket::new(socket, self.tls, patience) else { return };
+    async fn serve_connection(self, socket: std::net::TcpStream, patience: Duration, _place: Place) {
+        let Ok(socket) = BufferedSocket::new(socket, self.tls, patience) else { return };
         let stream: Stream = if self.tls {
             // The handshake gets the same time as a request head.
-            let (within, Some(tls)) = (self.front.limits().request_head, self.house.tls()) else { return };
+            let (within, Some(tls)) = (self.server.limits().request_head, self.state.tls()) else { return };
             let Ok(Ok(stream)) = timeout(within, Box::pin(tls.acceptor.tls_handshake(socket))).await else {
                 return;
             };
@@ -248,12 +256,12 @@ impl Door {
         } else {
             Box::new(socket)
         };
-        self.front.serve(stream, self.stop).await;
+        self.server.serve(stream, self.stop).await;
     }
 }
 
 /// Serves another application on one plain socket until `stop` turns true.
-pub fn serve<A>(bound: Bound, name: &str, app: A, stop: watch::Receiver<bool>) -> JoinHandle<()>
+pub fn serve_app<A>(bound: BoundListener, name: &str, app: A, stop: watch::Receiver<bool>) -> JoinHandle<()>
 where
     A: ServerApp + Send + Sync + 'static,
 {

@@ -12,8 +12,8 @@ pub mod http2;
 pub mod listener;
 
 use crate::config::settings::LimitSettings;
-use crate::proxy::Proxy;
-use crate::state::House;
+use crate::proxy::GatewayProxy;
+use crate::state::AppState;
 use connection_limit::{Place, Places};
 use header_budget::Heads;
 use pingora_core::protocols::{ALPN, Stream};
@@ -37,8 +37,8 @@ const PIECE: usize = 16 << 10;
 
 /// What connections are handed to.
 pub struct Front {
-    house: Arc<House>,
-    proxy: Proxy,
+    house: Arc<AppState>,
+    proxy: GatewayProxy,
     places: Arc<Places>,
     heads: Arc<Heads>,
 }
@@ -46,7 +46,7 @@ pub struct Front {
 impl Front {
     /// A front door of this house.
     #[must_use]
-    pub fn new(house: Arc<House>, proxy: Proxy) -> Self {
+    pub fn new(house: Arc<AppState>, proxy: GatewayProxy) -> Self {
         let places = Places::new(house.metrics.connections());
         Self { house, proxy, places, heads: Arc::default() }
     }
@@ -59,7 +59,7 @@ impl Front {
         match self.places.take(client, limits.connections, limits.connections_per_client) {
             Ok(place) => Some(place),
             Err(full) => {
-                self.house.metrics.turned_away(full.name());
+                self.house.metrics.connection_refused(full.name());
                 None
             }
         }

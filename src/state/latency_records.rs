@@ -5,13 +5,13 @@
 //! that changed are written, a bounded number per round. Rows of offers and models that are no longer configured, and
 //! rows that cannot be decoded, are deleted at startup.
 
-use crate::state::House;
+use crate::state::AppState;
 use crate::telemetry::log;
-use crate::time::clock::Clock;
+use crate::time::clock::SteadyClock;
 use crate::upstream::config_snapshot::Live;
 use crate::upstream::offer::OfferLive;
 use penstock_contract::hex;
-use penstock_routing::{Figures, Hour};
+use penstock_routing::{HourlyStats, LatencyStats};
 use penstock_storage::measurements::MeasurementStore;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -21,14 +21,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Limit on rows written in one round in the background: about half a megabyte.
-const ROUND: usize = 1_000;
+const ROUND_ROWS: usize = 1_000;
 /// Row name prefixes of offers and of models.
 const OFFERS: &str = "o";
 const MODELS: &str = "m";
 
 /// Measured figures and the time of writing, by both clocks of the process, in milliseconds.
 #[derive(Debug, Serialize, Deserialize)]
-struct Row<T> {
+struct FigureRow<T> {
     /// Steady clock, which the figures use.
     steady: u64,
     /// Calendar clock.
@@ -38,7 +38,7 @@ struct Row<T> {
 
 /// Limit on the number of rows to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
+pub enum FlushExtent {
     /// Bounded number, beside requests.
     Round,
     /// All changed rows, before the process ends.
@@ -49,21 +49,21 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl<T> Row<T> {
-    fn new(figures: T, clock: Clock) -> Self {
-        Self { steady: millis(clock.now()), date: millis(clock.date()), figures }
+impl<T> FigureRow<T> {
+    fn new(figures: T, clock: SteadyClock) -> Self {
+        Self { steady: millis(clock.steady_now()), date: millis(clock.calendar_now()), figures }
     }
 
     /// Time of writing, by the steady clock of the process that wrote the row and by that of this process.
-    fn moments(&self, clock: Clock) -> (Duration, Duration) {
+    fn written_at(&self, clock: SteadyClock) -> (Duration, Duration) {
         // A clock that was set back in between counts as no downtime.
-        let away = clock.date().saturating_sub(Duration::from_millis(self.date));
-        (Duration::from_millis(self.steady), clock.now().saturating_sub(away))
+        let away = clock.calendar_now().saturating_sub(Duration::from_millis(self.date));
+        (Duration::from_millis(self.steady), clock.steady_now().saturating_sub(away))
     }
 }
 
 /// Row name of an offer. Another address or another model name makes it another offer.
-fn name(offer: &OfferLive) -> String {
+fn row_name(offer: &OfferLive) -> String {
     let (offer, base) = (&offer.offer, &offer.offer.provider.base_url);
     let address = format!("{}{}{}", base.tls, base.authority, base.path_prefix);
     let parts = [&*offer.provider.id, offer.model.card.id.as_str(), &*offer.name, &address];
@@ -72,28 +72,28 @@ fn name(offer: &OfferLive) -> String {
 }
 
 /// Restores the figures that were measured before startup. A store that cannot be read does not prevent the start.
-pub fn restore(live: &Live, store: &MeasurementStore, clock: Clock) {
+pub fn restore_figures(live: &Live, store: &MeasurementStore, clock: SteadyClock) {
     let mut unknown = Vec::new();
-    let restored =
-        offers(live, store, clock, &mut unknown).and_then(|()| models(live, store, clock, &mut unknown));
+    let restored = restore_offers(live, store, clock, &mut unknown)
+        .and_then(|()| restore_models(live, store, clock, &mut unknown));
     if let Err(error) = restored.and_then(|()| store.delete(&unknown)) {
         log::event(log::warn(), "figures_not_read", &[("why", &error.to_string())]);
     }
 }
 
-fn offers(
+fn restore_offers(
     live: &Live,
     store: &MeasurementStore,
-    clock: Clock,
+    clock: SteadyClock,
     unknown: &mut Vec<String>,
 ) -> Result<(), penstock_storage::StoreError> {
-    let mut kept = read::<Figures>(store, OFFERS, unknown)?;
+    let mut kept = read_rows::<LatencyStats>(store, OFFERS, unknown)?;
     if !kept.is_empty() {
         for offer in &live.offers {
-            let Some(row) = kept.remove(&name(offer)) else { continue };
-            let (from, to) = row.moments(clock);
-            let figures = row.figures.moved(from, to);
-            offer.figures_kept.store(figures.stamp(), Ordering::Relaxed);
+            let Some(row) = kept.remove(&row_name(offer)) else { continue };
+            let (from, to) = row.written_at(clock);
+            let figures = row.figures.rebased(from, to);
+            offer.figures_kept.store(figures.version(), Ordering::Relaxed);
             *offer.figures.lock() = figures;
         }
     }
@@ -101,32 +101,32 @@ fn offers(
     Ok(())
 }
 
-fn models(
+fn restore_models(
     live: &Live,
     store: &MeasurementStore,
-    clock: Clock,
+    clock: SteadyClock,
     unknown: &mut Vec<String>,
 ) -> Result<(), penstock_storage::StoreError> {
-    for (name, row) in read::<Hour>(store, MODELS, unknown)? {
+    for (name, row) in read_rows::<HourlyStats>(store, MODELS, unknown)? {
         let Some(model) = name.get(MODELS.len()..).and_then(|id| live.model(id)) else {
             unknown.push(name);
             continue;
         };
-        let (from, to) = row.moments(clock);
-        let hour = row.figures.moved(from, to);
-        model.hour_kept.store(hour.stamp(), Ordering::Relaxed);
+        let (from, to) = row.written_at(clock);
+        let hour = row.figures.rebased(from, to);
+        model.hour_kept.store(hour.version(), Ordering::Relaxed);
         *model.hour.lock() = hour;
     }
     Ok(())
 }
 
-fn read<T: DeserializeOwned>(
+fn read_rows<T: DeserializeOwned>(
     store: &MeasurementStore,
     prefix: &str,
     unknown: &mut Vec<String>,
-) -> Result<HashMap<String, Row<T>>, penstock_storage::StoreError> {
+) -> Result<HashMap<String, FigureRow<T>>, penstock_storage::StoreError> {
     let mut kept = HashMap::new();
-    store.for_each(prefix, |name, row: Option<Row<T>>| match row {
+    store.for_each(prefix, |name, row: Option<FigureRow<T>>| match row {
         Some(row) => drop(kept.insert(name, row)),
         None => unknown.push(name),
     })?;
@@ -134,33 +134,34 @@ fn read<T: DeserializeOwned>(
 }
 
 /// Writes all figures that changed since they were last written; blocks.
-pub fn note(house: &House, extent: Extent) {
+pub fn flush_figures(house: &AppState, extent: FlushExtent) {
     let live = house.live();
     let most = match extent {
-        Extent::Round => ROUND,
-        Extent::Everything => usize::MAX,
+        FlushExtent::Round => ROUND_ROWS,
+        FlushExtent::Everything => usize::MAX,
     };
     let mut offers = Vec::new();
     // Each round starts at another offset, so that all rows get written where many change.
     let count = live.offers.len().max(1);
-    let first = usize::try_from(house.clock.unix()).unwrap_or(0).wrapping_mul(ROUND) % count;
+    let first = usize::try_from(house.clock.unix_seconds()).unwrap_or(0).wrapping_mul(ROUND_ROWS) % count;
     for offer in live.offers.iter().cycle().skip(first).take(live.offers.len()) {
         if offers.len() >= most {
             break;
         }
         let figures = offer.figures.lock();
-        if is_news(&offer.figures_kept, figures.stamp()) {
-            let row = Row::new(figures.clone(), house.clock);
+        if mark_if_changed(&offer.figures_kept, figures.version()) {
+            let row = FigureRow::new(figures.clone(), house.clock);
             drop(figures);
-            offers.push((name(offer), row));
+            offers.push((row_name(offer), row));
         }
     }
     let mut models = Vec::new();
-    for model in live.models().filter(|model| is_news(&model.hour_kept, model.hour.lock().stamp())) {
-        let row = Row::new(model.hour.lock().clone(), house.clock);
+    for model in live.models().filter(|model| mark_if_changed(&model.hour_kept, model.hour.lock().version()))
+    {
+        let row = FigureRow::new(model.hour.lock().clone(), house.clock);
         models.push((format!("{MODELS}{}", model.model.card.id), row));
     }
-    let store = &house.vault.figures;
+    let store = &house.stores.figures;
     let kept = store.put(&offers).and_then(|()| store.put(&models));
     if let Err(error) = kept {
         log::event(log::warn(), "figures_not_written", &[("why", &error.to_string())]);
@@ -169,6 +170,6 @@ pub fn note(house: &House, extent: Extent) {
 
 /// Returns true if the stamp differs from the last written one, and records it as written. Rows that the store failed
 /// to write are written at their next change.
-fn is_news(kept: &AtomicU64, stamp: u64) -> bool {
+fn mark_if_changed(kept: &AtomicU64, stamp: u64) -> bool {
     stamp != 0 && kept.swap(stamp, Ordering::Relaxed) != stamp
 }

@@ -4,26 +4,26 @@
 pub mod latency_records;
 mod scrape;
 
-use crate::auth::key_cache::Keyring;
+use crate::auth::key_cache::KeyCache;
 use crate::backup::schedule::Exports;
-use crate::batch::{BatchContext, Batches};
+use crate::batch::{BatchContext, BatchManager};
 use crate::billing::Ledger;
-use crate::billing::handover::{Charged, Holds};
+use crate::billing::handover::{ChargeEvent, InheritedHolds};
 use crate::config::settings::{RestartOnlySettings, Settings};
 use crate::config::{ConfigChange, diff_settings};
-use crate::http::buffer_pool::Buffers;
-use crate::http::tls::{self, Tls};
-use crate::limits::admission_control::Overload;
-use crate::limits::tokenizer_permits::CountingPermits;
+use crate::http::buffer_pool::BufferPool;
+use crate::http::tls::{self, TlsConfig};
+use crate::limits::admission_control::AdmissionControl;
+use crate::limits::tokenizer_permits::TokenizerPermits;
 use crate::net::lifecycle::{InFlightGuard, Lifecycle};
-use crate::storage::files::{Files, When};
-use crate::storage::image_cache::Shelf;
-use crate::storage::spool::Spools;
-use crate::storage::stores::Vault;
-use crate::telemetry::metrics::Metrics;
+use crate::storage::files::{ExpiryCheck, FileManager};
+use crate::storage::image_cache::ImageCache;
+use crate::storage::spool::SpoolFactory;
+use crate::storage::stores::Stores;
+use crate::telemetry::metrics::MetricsRegistry;
 use crate::telemetry::off_thread::BlockingHandles;
-use crate::telemetry::{Record, log};
-use crate::time::clock::Clock;
+use crate::telemetry::{AccessRecord, log};
+use crate::time::clock::SteadyClock;
 use crate::upgrade::new_process::Predecessor;
 use crate::upstream::config_snapshot::Live;
 use crate::upstream::connection_pool::ConnectionPools;
@@ -43,118 +43,118 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 /// State that lives as long as the process.
-pub struct House {
+pub struct AppState {
     live: Arc<ArcSwap<Live>>,
     /// Settings that only a restart changes.
     pub fixed: RestartOnlySettings,
     /// TLS configuration of the public listener, if there is one.
-    tls: ArcSwapOption<Tls>,
+    tls: ArcSwapOption<TlsConfig>,
     /// Database, ledger and secrets.
-    pub vault: Vault,
+    pub stores: Stores,
     /// API keys and accounts.
-    pub keyring: Arc<Keyring>,
+    pub key_cache: Arc<KeyCache>,
     /// Lock that is held while accounts and keys change, in the store and then in memory.
-    pub desk: Mutex<()>,
+    pub key_write_lock: Mutex<()>,
     /// Ledger of credits and billed energy.
     pub ledger: Arc<Ledger>,
     /// Clock of the process.
-    pub clock: Clock,
+    pub clock: SteadyClock,
     /// Connections to providers.
     pub connection_pools: ConnectionPools,
     /// Active health checks of providers.
     pub health_checks: HealthChecks,
     /// Admission control: concurrent requests and memory of bodies.
-    pub overload: Arc<Overload>,
+    pub admission: Arc<AdmissionControl>,
     /// Permits to count tokens of long prompts.
-    pub counting: Arc<CountingPermits>,
+    pub tokenizer_permits: Arc<TokenizerPermits>,
     /// Retry budget of the process.
-    pub budget: Mutex<RetryBudget>,
+    pub retry_budget: Mutex<RetryBudget>,
     /// Metrics for Prometheus.
-    pub metrics: Arc<Metrics>,
+    pub metrics: Arc<MetricsRegistry>,
     /// Spooled uploads and images.
-    pub spools: Spools,
+    pub spools: SpoolFactory,
     /// Cache of generated images that clients fetch by URL.
-    pub shelf: Shelf,
+    pub image_cache: ImageCache,
     /// Buffer pool for large bodies.
-    pub buffers: Arc<Buffers>,
+    pub buffer_pool: Arc<BufferPool>,
     /// Uploaded files.
-    pub files: Arc<Files>,
+    pub files: Arc<FileManager>,
     /// Batches.
-    pub batches: Arc<Batches>,
+    pub batches: Arc<BatchManager>,
     /// Handles for blocking work.
     pub blocking: BlockingHandles,
     /// Handles for batches.
     pub batch: Arc<BatchContext>,
     /// Schedule of backups.
-    pub exports: Exports,
+    pub backup_schedule: Exports,
     /// Replaced snapshots that exchanges still use. Dropping a snapshot of many offers takes milliseconds, so that no
     /// exchange may do it.
-    retired: Mutex<Vec<Arc<Live>>>,
+    retired_snapshots: Mutex<Vec<Arc<Live>>>,
     /// Lock that is held during a reload.
-    reloading: Mutex<()>,
+    reload_lock: Mutex<()>,
     /// Notified after each reload.
     pub reloaded: Notify,
     /// Read lock that is held while a charge enters the budgets and the ledger's queue. The writer sees a charge in
     /// both or in neither.
-    pub charging: RwLock<()>,
+    pub charge_lock: RwLock<()>,
     /// Lock that orders writes of spends: the last write has the last values.
-    noting: Mutex<()>,
+    spend_flush_lock: Mutex<()>,
     /// In service, draining, handed over.
     lifecycle: Arc<Lifecycle>,
     /// Processes before this one that still drain.
     predecessors: Mutex<Vec<Predecessor>>,
     /// Admin requests in flight.
-    pub desks: AtomicUsize,
+    pub admin_in_flight: AtomicUsize,
     /// Faults that tests inject.
     #[cfg(feature = "inject")]
-    pub inject: Arc<crate::net::fault_injection::Inject>,
+    pub inject: Arc<crate::net::fault_injection::FaultInjector>,
 }
 
-impl House {
+impl AppState {
     /// Builds the state.
     ///
     /// # Errors
     /// Returns a sentence that names the cause.
     pub fn build(settings: Settings) -> Result<Arc<Self>, String> {
-        Self::begin(settings, false).map(|(house, _)| house)
+        Self::build_state(settings, false).map(|(house, _)| house)
     }
 
     /// Builds the state on the store of a process that still drains. Returns the reserves that process has open.
     ///
     /// # Errors
     /// Returns a sentence that names the cause.
-    pub fn take_over(settings: Settings) -> Result<(Arc<Self>, Holds), String> {
-        Self::begin(settings, true)
+    pub fn take_over(settings: Settings) -> Result<(Arc<Self>, InheritedHolds), String> {
+        Self::build_state(settings, true)
     }
 
-    fn begin(settings: Settings, taken_over: bool) -> Result<(Arc<Self>, Holds), String> {
-        let clock = Clock::start();
-        let tls = certified(&settings, clock)?;
+    fn build_state(settings: Settings, taken_over: bool) -> Result<(Arc<Self>, InheritedHolds), String> {
+        let clock = SteadyClock::start();
+        let tls = load_tls(&settings, clock)?;
         let spool = &settings.spool;
-        let spools = Spools::new(spool.path.clone(), spool.memory, spool.disk);
-        let vault = Vault::open(&settings.storage)?;
-        let keyring = Arc::new(Keyring::load(&vault, clock)?);
+        let spools = SpoolFactory::new(spool.path.clone(), spool.memory, spool.disk);
+        let vault = Stores::open(&settings.storage)?;
+        let keyring = Arc::new(KeyCache::load(&vault, clock)?);
         let (kept, terms) = (vault.ledger.clone(), &settings.ledger);
         let (ledger, holds) = match taken_over {
             true => Ledger::take_over(kept, terms, clock)?,
-            false => (Ledger::open(kept, terms, clock)?, Holds::default()),
+            false => (Ledger::open(kept, terms, clock)?, InheritedHolds::default()),
         };
-        let files = Files::open(&settings.files, FileStore::new(vault.store.clone()), taken_over)?;
-        let batches = Arc::new(Batches::new(vault.store.clone()));
-        files.run_by(batches.clone());
-        let exports = Exports::open(&settings, clock.unix());
-        files.archived_in(exports.folder().to_owned(), crate::backup::rotation::purge);
+        let files = FileManager::open(&settings.files, FileStore::new(vault.store.clone()), taken_over)?;
+        let batches = Arc::new(BatchManager::new(vault.store.clone()));
+        files.set_users(batches.clone());
+        let exports = Exports::open(&settings, clock.unix_seconds());
+        files.set_archives(exports.folder().to_owned(), crate::backup::rotation::remove_contents);
         let connection_pools = ConnectionPools::default();
-        let overload = Overload::new(&settings.overload);
-        let counting = CountingPermits::new(settings.overload.counting);
-        let live = Live::build(settings, None, &connection_pools, clock.unix())?;
-        latency_records::restore(&live, &vault.figures, clock);
+        let overload = AdmissionControl::new(&settings.overload);
+        let counting = TokenizerPermits::new(settings.overload.counting);
+        let live = Live::build(settings, None, &connection_pools, clock.unix_seconds())?;
+        latency_records::restore_figures(&live, &vault.figures, clock);
         let fixed = live.settings.restart_only();
         let live = Arc::new(ArcSwap::from_pointee(live));
-        let metrics = Arc::new(Metrics::new().map_err(|error| error.to_string())?);
+        let metrics = Arc::new(MetricsRegistry::new().map_err(|error| error.to_string())?);
         let (files, lifecycle) = (Arc::new(files), Arc::<Lifecycle>::default());
         #[cfg(feature = "inject")]
-        let inject = Arc::<crate::net::fault_injection::Inject>::default();
+        let inject = Arc::<crate::net::fault_injection::FaultInjector>::default();
         let blocking = BlockingHandles {
             metrics: metrics.clone(),
             #[cfg(feature = "inject")]
@@ -176,33 +176,33 @@ impl House {
             fixed,
             live,
             tls: ArcSwapOption::new(tls),
-            vault,
-            keyring,
-            desk: Mutex::new(()),
+            stores: vault,
+            key_cache: keyring,
+            key_write_lock: Mutex::new(()),
             ledger,
             batches,
             batch,
             blocking,
-            exports,
+            backup_schedule: exports,
             clock,
             connection_pools,
             health_checks: HealthChecks::default(),
-            overload,
-            counting,
-            budget: Mutex::new(RetryBudget::new()),
+            admission: overload,
+            tokenizer_permits: counting,
+            retry_budget: Mutex::new(RetryBudget::new()),
             spools,
-            shelf: Shelf::default(),
-            buffers: Arc::default(),
+            image_cache: ImageCache::default(),
+            buffer_pool: Arc::default(),
             files,
             metrics,
             lifecycle,
-            retired: Mutex::default(),
-            reloading: Mutex::default(),
-            charging: RwLock::default(),
-            noting: Mutex::default(),
+            retired_snapshots: Mutex::default(),
+            reload_lock: Mutex::default(),
+            charge_lock: RwLock::default(),
+            spend_flush_lock: Mutex::default(),
             reloaded: Notify::new(),
             predecessors: Mutex::default(),
-            desks: AtomicUsize::new(0),
+            admin_in_flight: AtomicUsize::new(0),
             #[cfg(feature = "inject")]
             inject,
         });
@@ -220,13 +220,13 @@ impl House {
     }
 
     /// Returns the TLS configuration in use.
-    pub fn tls(&self) -> Option<Arc<Tls>> {
+    pub fn tls(&self) -> Option<Arc<TlsConfig>> {
         self.tls.load_full()
     }
 
     /// Returns the present time and the retention of files, for checks of their expiry.
-    pub fn when(&self) -> When {
-        When { now: self.clock.unix(), retention: self.live().settings.files.retention }
+    pub fn expiry_check(&self) -> ExpiryCheck {
+        ExpiryCheck { now: self.clock.unix_seconds(), retention: self.live().settings.files.retention }
     }
 
     /// Replaces the configuration snapshot after host names that are new in it were resolved. Returns the changes.
@@ -240,12 +240,12 @@ impl House {
         runtime: &Handle,
     ) -> Result<Vec<ConfigChange>, String> {
         // One reload at a time: the configuration that was read last must be the one that stays.
-        let _turn = self.reloading.lock();
+        let _turn = self.reload_lock.lock();
         self.drop_retired();
         let settings = read()?;
-        let tls = certified(&settings, self.clock)?;
+        let tls = load_tls(&settings, self.clock)?;
         let old = self.live();
-        let fresh = Live::build(settings, Some(&old), &self.connection_pools, self.clock.unix())?;
+        let fresh = Live::build(settings, Some(&old), &self.connection_pools, self.clock.unix_seconds())?;
         let unknown = |provider: &&Arc<ProviderLive>| provider.routes().any(|route| !route.is_known());
         // With thousands of offers each of the two takes a good part of a second.
         let changed = std::thread::scope(|scope| {
@@ -258,12 +258,12 @@ impl House {
         })?;
         fresh.begin();
         self.ledger.configure(&fresh.settings.ledger);
-        self.overload.configure(&fresh.settings.overload);
-        self.counting.configure(fresh.settings.overload.counting);
+        self.admission.configure(&fresh.settings.overload);
+        self.tokenizer_permits.configure(fresh.settings.overload.counting);
         self.live.store(Arc::new(fresh));
         runtime.block_on(self.health_checks.publish(&self.live()));
         // Dropping thousands of offers takes a while; a background task does it.
-        self.retired.lock().push(old);
+        self.retired_snapshots.lock().push(old);
         // A listener that is not in the new configuration stays until the next start, with its TLS configuration.
         if tls.is_some() {
             self.tls.store(tls);
@@ -275,20 +275,20 @@ impl House {
     /// Drops replaced snapshots that are no longer in use. Blocks.
     pub fn drop_retired(&self) {
         let (used, unused): (Vec<_>, Vec<_>) = {
-            let mut retired = self.retired.lock();
+            let mut retired = self.retired_snapshots.lock();
             std::mem::take(&mut *retired).into_iter().partition(|live| Arc::strong_count(live) > 1)
         };
-        self.retired.lock().extend(used);
+        self.retired_snapshots.lock().extend(used);
         drop(unused);
     }
 
     /// Counts an exchange as in flight until the guard is dropped.
-    pub fn open_exchange(&self) -> InFlightGuard<'_> {
+    pub fn track_exchange(&self) -> InFlightGuard<'_> {
         self.lifecycle.begin_exchange()
     }
 
     /// Returns the number of exchanges in flight.
-    pub fn exchanges(&self) -> usize {
+    pub fn in_flight_exchanges(&self) -> usize {
         self.lifecycle.in_flight()
     }
 
@@ -303,58 +303,58 @@ impl House {
     }
 
     /// Notes that another process has the store, or does not have it after all.
-    pub fn leave(&self, left: bool) {
+    pub fn set_store_handed_over(&self, left: bool) {
         self.lifecycle.set_handed_over(left);
     }
 
     /// Returns true if another process has the store, or is about to.
-    pub fn has_left(&self) -> bool {
+    pub fn is_store_handed_over(&self) -> bool {
         self.lifecycle.is_handed_over()
     }
 
     /// Registers a process before this one that still drains.
-    pub fn follow(&self, predecessor: Predecessor) {
+    pub fn add_predecessor(&self, predecessor: Predecessor) {
         self.predecessors.lock().push(predecessor);
     }
 
     /// Removes a process before this one that has ended.
-    pub fn alone(&self, predecessor: &Predecessor) {
-        self.predecessors.lock().retain(|known| !known.is(predecessor));
+    pub fn remove_predecessor(&self, predecessor: &Predecessor) {
+        self.predecessors.lock().retain(|known| !known.is_same(predecessor));
         self.lifecycle.notify();
     }
 
     /// Reports a changed key to the processes that still drain.
-    pub fn key_changed(&self, id: &str) {
+    pub fn notify_key_changed(&self, id: &str) {
         self.predecessors.lock().iter().for_each(|predecessor| predecessor.key(id));
     }
 
     /// Reports a changed account to the processes that still drain.
-    pub fn account_changed(&self, id: &str) {
+    pub fn notify_account_changed(&self, id: &str) {
         self.predecessors.lock().iter().for_each(|predecessor| predecessor.account(id));
     }
 
     /// Writes the spends since the last call to the store, unless another process counts them; blocks.
-    pub fn note_spends(&self) {
-        let _turn = self.noting.lock();
-        if !self.has_left() {
-            self.keyring.note_spends(&self.vault.spends);
+    pub fn flush_spends(&self) {
+        let _turn = self.spend_flush_lock.lock();
+        if !self.is_store_handed_over() {
+            self.key_cache.flush_spends(&self.stores.spends);
         }
     }
 
     /// Writes the spends for the process that takes over; blocks. Returns the number up to which entries of the
     /// ledger's queue are included; the new process counts the rest.
-    pub fn note_last_spends(&self) -> u64 {
-        let _turn = self.noting.lock();
+    pub fn flush_final_spends(&self) -> u64 {
+        let _turn = self.spend_flush_lock.lock();
         let (spent, upto) = {
-            let _still = self.charging.write();
-            (self.keyring.spent(), self.ledger.ticket())
+            let _still = self.charge_lock.write();
+            (self.key_cache.take_spends(), self.ledger.current_ticket())
         };
-        if self.keyring.write(spent, &self.vault.spends) { upto } else { 0 }
+        if self.key_cache.write(spent, &self.stores.spends) { upto } else { 0 }
     }
 
     /// Counts a charge of a draining process in the budgets of this one.
-    pub fn charged(&self, charged: &Charged) {
-        let Some(grant) = self.keyring.grant(&charged.key) else { return };
+    pub fn apply_remote_charge(&self, charged: &ChargeEvent) {
+        let Some(grant) = self.key_cache.find_principal(&charged.key) else { return };
         let money = match charged.wallet {
             Wallet::Credits => MicroCredits(charged.amount),
             Wallet::Energy => {
@@ -363,17 +363,17 @@ impl House {
                 credits.unwrap_or_default()
             }
         };
-        crate::limits::rate_limit::charge(&grant, money, self.clock);
-        self.keyring.charged(&grant);
+        crate::limits::rate_limit::apply_charge(&grant, money, self.clock);
+        self.key_cache.mark_spend(&grant);
     }
 
     /// Waits until the last exchange and every process before this one have ended.
-    pub async fn emptied(&self) {
+    pub async fn drained(&self) {
         loop {
             let emptied = self.lifecycle.changed().notified();
             tokio::pin!(emptied);
             emptied.as_mut().enable();
-            if self.exchanges() == 0 && self.predecessors.lock().is_empty() {
+            if self.in_flight_exchanges() == 0 && self.predecessors.lock().is_empty() {
                 return;
             }
             emptied.await;
@@ -381,17 +381,17 @@ impl House {
     }
 
     /// Records an ended exchange: its log line and its metrics.
-    pub fn observe(&self, record: &Record, started: Instant) {
+    pub fn record_exchange(&self, record: &AccessRecord, started: Instant) {
         let took = started.elapsed();
-        self.metrics.exchange(record, took);
-        crate::telemetry::log::exchange(record, took);
+        self.metrics.record_exchange(record, took);
+        crate::telemetry::log::log_exchange(record, took);
     }
 }
 
 /// Loads the TLS configuration and checks every certificate file. Logs a warning for an expired certificate.
-fn certified(settings: &Settings, clock: Clock) -> Result<Option<Arc<Tls>>, String> {
-    for why in tls::prove(settings, clock.unix()).map_err(|mistakes| mistakes.join(" "))? {
+fn load_tls(settings: &Settings, clock: SteadyClock) -> Result<Option<Arc<TlsConfig>>, String> {
+    for why in tls::check_files(settings, clock.unix_seconds()).map_err(|mistakes| mistakes.join(" "))? {
         log::event(log::warn(), "certificate_over", &[("why", &why)]);
     }
-    tls::of(settings)
+    tls::from_settings(settings)
 }

@@ -1,34 +1,34 @@
 //! State of the process for a scrape of its metrics.
 
-use super::House;
-use crate::storage::stores::{LEDGER, STORE};
+use super::AppState;
+use crate::storage::stores::{LEDGER_FOLDER, STORE_FOLDER};
 use crate::telemetry::metrics::Snapshot;
-use crate::telemetry::offers::Standing;
+use crate::telemetry::offers::OfferStatus;
 use std::sync::atomic::Ordering;
 
-impl House {
+impl AppState {
     /// Renders all metrics in Prometheus' text format.
     pub fn metrics_text(&self) -> Vec<u8> {
-        let (now, live) = (self.clock.now(), self.live());
+        let (now, live) = (self.clock.steady_now(), self.live());
         let offers = live.offers.iter().map(|offer| {
             let labels = [&*offer.offer.provider.id, offer.offer.model.card.id.as_str()];
             let asked = offer.attempts.load(Ordering::Relaxed) > 0;
-            Standing::of(labels, asked, &offer.breaker.lock(), now)
+            OfferStatus::from_breaker(labels, asked, &offer.breaker.lock(), now)
         });
         let providers = || live.providers.iter();
         self.metrics.text(Snapshot {
             offers,
             providers: providers().map(|known| (&*known.provider.id, known.working())).collect(),
-            exchanges: self.exchanges(),
-            retries_left: self.budget.lock().left(now),
+            exchanges: self.in_flight_exchanges(),
+            retries_left: self.retry_budget.lock().left(now),
             certificate_expires: self.tls().map(|tls| tls.expires),
             ledger: self.ledger.state(),
-            last_export: self.exports.last(),
-            admission: self.overload.standing(),
+            last_export: self.backup_schedule.last(),
+            admission: self.admission.load_status(),
             waiting_at_providers: providers().map(|known| known.seats.waiting()).sum(),
-            refusals: self.overload.refusals().collect(),
-            batches: self.batches.standing(self.clock.unix()),
-            clock_ahead: self.clock.seconds_ahead(),
+            refusals: self.admission.shed_totals().collect(),
+            batches: self.batches.stats(self.clock.unix_seconds()),
+            clock_ahead: self.clock.calendar_lead_seconds(),
         })
     }
 
@@ -36,7 +36,7 @@ impl House {
     pub fn measure_disk(&self) {
         let live = self.live();
         let settings = &live.settings;
-        let files = (self.files.used(), settings.files.path.as_path());
-        self.metrics.measure_disk(&settings.storage.path, [STORE, LEDGER], files);
+        let files = (self.files.used_bytes(), settings.files.path.as_path());
+        self.metrics.measure_disk(&settings.storage.path, [STORE_FOLDER, LEDGER_FOLDER], files);
     }
 }

@@ -2,7 +2,7 @@
 //! deleted. When the cache is full, the oldest image of the account with the most usage is evicted first, so that an
 //! account with many images only shortens the lifetime of its own.
 
-use crate::storage::spool::{Spooled, Spools};
+use crate::storage::spool::{SpoolFactory, SpooledData};
 use parking_lot::Mutex;
 use penstock_contract::hex;
 use std::cmp::Reverse;
@@ -11,15 +11,15 @@ use std::io::Result;
 use std::time::Duration;
 
 /// Maximum number of images; each may hold an open file.
-const MOST: usize = 512;
+const MAX_IMAGES: usize = 512;
 /// Characters of a URL: 192 random bits.
-const LETTERS: usize = 48;
+const NAME_CHARS: usize = 48;
 
 /// Cached image.
 #[derive(Clone)]
-pub struct Kept {
+pub struct CachedImage {
     /// Image data.
-    pub image: Spooled,
+    pub image: SpooledData,
     /// Content type.
     pub kind: &'static str,
     /// Expiry, on the gateway's clock.
@@ -30,7 +30,7 @@ pub struct Kept {
 
 /// Metadata of a new image.
 #[derive(Clone, Copy)]
-pub struct Label<'a> {
+pub struct ImageMetadata<'a> {
     /// Account that owns it.
     pub account: &'a str,
     /// Content type.
@@ -38,55 +38,57 @@ pub struct Label<'a> {
     /// Current time on the gateway's clock.
     pub now: Duration,
     /// Lifetime.
-    pub life: Duration,
+    pub lifetime: Duration,
 }
 
 /// Space that a new image needs.
 #[derive(Clone, Copy)]
-struct Coming<'a> {
+struct SpaceRequest<'a> {
     account: &'a str,
     bytes: u64,
-    most: u64,
+    limit: u64,
 }
 
 /// Cache of generated images.
 #[derive(Default)]
-pub struct Shelf {
-    inner: Mutex<Inner>,
+pub struct ImageCache {
+    inner: Mutex<CacheState>,
 }
 
 #[derive(Default)]
-struct Inner {
-    images: HashMap<Box<str>, Kept, ahash::RandomState>,
+struct CacheState {
+    images: HashMap<Box<str>, CachedImage, ahash::RandomState>,
     /// Names, the oldest first.
     order: VecDeque<Box<str>>,
     bytes: u64,
 }
 
-impl Shelf {
+impl ImageCache {
     /// Adds an image, and evicts others if all together exceed `most` bytes. Returns the last segment of its URL, and
     /// the number of images evicted before their expiry.
     ///
     /// # Errors
     /// Returns any I/O error.
-    pub async fn put(
+    pub async fn insert(
         &self,
-        spools: &Spools,
+        spools: &SpoolFactory,
         image: &[u8],
-        label: Label<'_>,
+        label: ImageMetadata<'_>,
         most: u64,
     ) -> Result<(String, usize)> {
-        let Label { account, kind, now, life } = label;
-        let coming = Coming { account, bytes: u64::try_from(image.len()).unwrap_or(u64::MAX), most };
+        let ImageMetadata { account, kind, now, lifetime: life } = label;
+        let coming =
+            SpaceRequest { account, bytes: u64::try_from(image.len()).unwrap_or(u64::MAX), limit: most };
         // Evicted first, since the new image may need their space.
-        let gone = self.inner.lock().make_room(coming, now).len();
+        let gone = self.inner.lock().evict(coming, now).len();
         let mut spool = spools.open();
         spool.push(image).await?;
-        let kept = Kept { image: spool.seal().await?, kind, until: now + life, account: account.into() };
-        let name = hex::text(&rand::random::<[u8; LETTERS / 2]>());
+        let kept =
+            CachedImage { image: spool.seal().await?, kind, until: now + life, account: account.into() };
+        let name = hex::text(&rand::random::<[u8; NAME_CHARS / 2]>());
         let mut inner = self.inner.lock();
         // Other images may have been added meanwhile.
-        let more = inner.make_room(coming, now);
+        let more = inner.evict(coming, now);
         inner.bytes += kept.image.len();
         inner.order.push_back(name.as_str().into());
         inner.images.insert(name.as_str().into(), kept);
@@ -96,15 +98,15 @@ impl Shelf {
 
     /// Returns the image at this URL, unless it has expired.
     #[must_use]
-    pub fn get(&self, name: &str, now: Duration) -> Option<Kept> {
+    pub fn get(&self, name: &str, now: Duration) -> Option<CachedImage> {
         let mut inner = self.inner.lock();
-        inner.clear(now);
+        inner.remove_expired(now);
         inner.images.get(name).filter(|kept| kept.until > now).cloned()
     }
 
     /// Drops expired images.
-    pub fn clear(&self, now: Duration) {
-        self.inner.lock().clear(now);
+    pub fn remove_expired(&self, now: Duration) {
+        self.inner.lock().remove_expired(now);
     }
 
     /// Number of images.
@@ -120,9 +122,9 @@ impl Shelf {
     }
 }
 
-impl Inner {
+impl CacheState {
     /// Drops expired images. Lifetimes may have changed with a reload, so all are checked.
-    fn clear(&mut self, now: Duration) {
+    fn remove_expired(&mut self, now: Duration) {
         if self.images.values().all(|kept| kept.until > now) {
             return;
         }
@@ -133,14 +135,14 @@ impl Inner {
     }
 
     /// Evicts images until there is space for one more.
-    fn make_room(&mut self, coming: Coming<'_>, now: Duration) -> Vec<Kept> {
-        self.clear(now);
+    fn evict(&mut self, coming: SpaceRequest<'_>, now: Duration) -> Vec<CachedImage> {
+        self.remove_expired(now);
         let mut gone = Vec::new();
         loop {
-            let first = if self.order.len() >= MOST {
-                self.first_to_go(coming.account, 1, |_| 1)
-            } else if self.bytes.saturating_add(coming.bytes) > coming.most {
-                self.first_to_go(coming.account, coming.bytes, |kept| kept.image.len())
+            let first = if self.order.len() >= MAX_IMAGES {
+                self.eviction_index(coming.account, 1, |_| 1)
+            } else if self.bytes.saturating_add(coming.bytes) > coming.limit {
+                self.eviction_index(coming.account, coming.bytes, |kept| kept.image.len())
             } else {
                 return gone;
             };
@@ -153,7 +155,12 @@ impl Inner {
     }
 
     /// Index of the oldest image of the account with the most usage, including the new image.
-    fn first_to_go(&self, account: &str, coming: u64, weigh: impl Fn(&Kept) -> u64) -> Option<usize> {
+    fn eviction_index(
+        &self,
+        account: &str,
+        coming: u64,
+        weigh: impl Fn(&CachedImage) -> u64,
+    ) -> Option<usize> {
         let mut held: HashMap<&str, (u64, Reverse<usize>), ahash::RandomState> = HashMap::default();
         for (place, kept) in self.order.iter().map(|name| self.images.get(name)).enumerate() {
             let Some(kept) = kept else { return Some(place) };
@@ -171,20 +178,20 @@ mod tests {
 
     const LIFE: Duration = Duration::from_secs(60);
 
-    const fn of(account: &str, now: Duration) -> Label<'_> {
-        Label { account, kind: "image/png", now, life: LIFE }
+    const fn of(account: &str, now: Duration) -> ImageMetadata<'_> {
+        ImageMetadata { account, kind: "image/png", now, lifetime: LIFE }
     }
 
     #[tokio::test]
     async fn an_image_is_there_for_its_life_and_under_its_own_name_only() {
         let folder = tempfile::tempdir().unwrap();
-        let spools = Spools::new(folder.path().to_owned(), 4, 1000);
-        let shelf = Shelf::default();
+        let spools = SpoolFactory::new(folder.path().to_owned(), 4, 1000);
+        let shelf = ImageCache::default();
         let now = Duration::from_secs(5);
-        let long = Label { life: LIFE * 2, ..of("a", now) };
-        let (name, _) = shelf.put(&spools, b"an image", of("a", now), 100).await.unwrap();
-        let (other, _) = shelf.put(&spools, b"other", long, 100).await.unwrap();
-        assert!(name.len() == LETTERS && name != other);
+        let long = ImageMetadata { lifetime: LIFE * 2, ..of("a", now) };
+        let (name, _) = shelf.insert(&spools, b"an image", of("a", now), 100).await.unwrap();
+        let (other, _) = shelf.insert(&spools, b"other", long, 100).await.unwrap();
+        assert!(name.len() == NAME_CHARS && name != other);
         assert_eq!(shelf.get(&name, now).unwrap().image.read(0).await.unwrap(), "an image");
         assert!(shelf.get(&name[1..], now).is_none());
         assert!(shelf.get(&name, now + LIFE).is_none());
@@ -194,40 +201,40 @@ mod tests {
     #[tokio::test]
     async fn the_oldest_go_first() {
         let folder = tempfile::tempdir().unwrap();
-        let spools = Spools::new(folder.path().to_owned(), 4, 1000);
-        let shelf = Shelf::default();
+        let spools = SpoolFactory::new(folder.path().to_owned(), 4, 1000);
+        let shelf = ImageCache::default();
         let mut names = Vec::new();
         for _ in 0..4 {
-            names.push(shelf.put(&spools, &[7; 40], of("a", LIFE), 100).await.unwrap());
+            names.push(shelf.insert(&spools, &[7; 40], of("a", LIFE), 100).await.unwrap());
         }
         let there: Vec<bool> = names.iter().map(|(name, _)| shelf.get(name, LIFE).is_some()).collect();
         assert_eq!(there, [false, false, true, true]);
         assert!(names.iter().map(|(_, gone)| *gone).eq([0, 0, 1, 1]), "those that went early are told");
         // The evicted image frees the space of the next one.
-        let narrow = Spools::new(folder.path().to_owned(), 4, 100);
-        let shelf = Shelf::default();
+        let narrow = SpoolFactory::new(folder.path().to_owned(), 4, 100);
+        let shelf = ImageCache::default();
         for _ in 0..5 {
-            shelf.put(&narrow, &[7; 40], of("a", LIFE), 100).await.unwrap();
+            shelf.insert(&narrow, &[7; 40], of("a", LIFE), 100).await.unwrap();
         }
         assert_eq!((shelf.len(), narrow.used()), (2, 80));
         // An image above the limit is cached nevertheless.
-        let (large, _) = shelf.put(&spools, &[7; 400], of("a", LIFE), 100).await.unwrap();
+        let (large, _) = shelf.insert(&spools, &[7; 400], of("a", LIFE), 100).await.unwrap();
         assert!(shelf.get(&large, LIFE).is_some() && shelf.len() == 1);
     }
     #[tokio::test]
     async fn who_draws_many_lets_the_images_of_others_be() {
         let folder = tempfile::tempdir().unwrap();
-        let spools = Spools::new(folder.path().to_owned(), 4, 100_000);
-        let shelf = Shelf::default();
-        let (theirs, _) = shelf.put(&spools, b"x", of("b", LIFE), 1_000).await.unwrap();
+        let spools = SpoolFactory::new(folder.path().to_owned(), 4, 100_000);
+        let shelf = ImageCache::default();
+        let (theirs, _) = shelf.insert(&spools, b"x", of("b", LIFE), 1_000).await.unwrap();
         let mut gone = 0;
         for _ in 0..600 {
-            gone += shelf.put(&spools, b"y", of("a", LIFE), 1_000).await.unwrap().1;
+            gone += shelf.insert(&spools, b"y", of("a", LIFE), 1_000).await.unwrap().1;
         }
         assert!(shelf.get(&theirs, LIFE).is_some());
-        assert_eq!((shelf.len(), gone), (MOST, 601 - MOST));
+        assert_eq!((shelf.len(), gone), (MAX_IMAGES, 601 - MAX_IMAGES));
         // The same holds for bytes.
-        shelf.put(&spools, &[7; 900], of("a", LIFE), 1_000).await.unwrap();
-        assert!(shelf.get(&theirs, LIFE).is_some() && shelf.len() < MOST);
+        shelf.insert(&spools, &[7; 900], of("a", LIFE), 1_000).await.unwrap();
+        assert!(shelf.get(&theirs, LIFE).is_some() && shelf.len() < MAX_IMAGES);
     }
 }

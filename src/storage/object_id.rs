@@ -6,28 +6,29 @@ use std::time::Duration;
 /// Base-32 alphabet in byte order, without letters that look alike.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// Characters of the time: 45 bits of milliseconds, enough for a thousand years.
-const TIME: usize = 9;
+const TIME_CHARS: usize = 9;
 /// Random characters: 120 bits.
-const CHANCE: usize = 24;
+const RANDOM_CHARS: usize = 24;
 
 /// Returns a new ID such as `file-0k2v…`, for an object created at `now`.
 #[must_use]
 pub fn new(prefix: &str, now: Duration) -> String {
     let millis = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
     let bits: u128 = rand::random();
-    let mut id = String::with_capacity(prefix.len() + TIME + CHANCE);
+    let mut id = String::with_capacity(prefix.len() + TIME_CHARS + RANDOM_CHARS);
     id.push_str(prefix);
     let letter = |five: u128| char::from(ALPHABET.get((five & 31) as usize).copied().unwrap_or(b'0'));
-    id.extend((0..TIME).rev().map(|place| letter(u128::from(millis >> (5 * place)))));
-    id.extend((0..CHANCE).map(|place| letter(bits >> (5 * place))));
+    id.extend((0..TIME_CHARS).rev().map(|place| letter(u128::from(millis >> (5 * place)))));
+    id.extend((0..RANDOM_CHARS).map(|place| letter(bits >> (5 * place))));
     id
 }
 
 /// Returns true if this is a valid ID with the prefix, even if its object was deleted.
 #[must_use]
-pub fn is(prefix: &str, id: &str) -> bool {
-    id.strip_prefix(prefix)
-        .is_some_and(|rest| rest.len() == TIME + CHANCE && rest.bytes().all(|byte| ALPHABET.contains(&byte)))
+pub fn is_valid(prefix: &str, id: &str) -> bool {
+    id.strip_prefix(prefix).is_some_and(|rest| {
+        rest.len() == TIME_CHARS + RANDOM_CHARS && rest.bytes().all(|byte| ALPHABET.contains(&byte))
+    })
 }
 
 #[cfg(test)]
@@ -41,17 +42,17 @@ mod tests {
         let ids: Vec<String> = times.into_iter().map(at).collect();
         assert!(ids.is_sorted());
         assert_ne!(at(5), at(5));
-        assert!(ids.iter().all(|id| is("file-", id) && id.len() == 38), "{ids:?}");
+        assert!(ids.iter().all(|id| is_valid("file-", id) && id.len() == 38), "{ids:?}");
     }
 
     #[test]
-    fn what_is_no_id_is_told_apart() {
+    fn an_invalid_id_is_rejected() {
         let id = new("file-", Duration::from_secs(1));
         for other in
             [&id[1..], &id[..37], "", "file-", &id.to_uppercase(), &format!("{id}0"), &id.replace('0', "/")]
         {
-            assert!(!is("file-", other), "{other}");
+            assert!(!is_valid("file-", other), "{other}");
         }
-        assert!(!is("batch_", &id));
+        assert!(!is_valid("batch_", &id));
     }
 }

@@ -12,26 +12,26 @@ use tokio::io::AsyncWriteExt;
 use tokio::task::spawn_blocking;
 
 /// Bytes per read of a file.
-pub const SLICE: usize = 64 << 10;
+pub const READ_SIZE: usize = 64 << 10;
 
 /// Size in bytes above which a file is closed on a blocking thread.
-const LARGE: u64 = 1 << 20;
+const LARGE_FILE: u64 = 1 << 20;
 
 /// Factory of spools: their folder and their common size limit.
-pub struct Spools {
+pub struct SpoolFactory {
     folder: PathBuf,
     /// Bytes that are held in memory before a file is used.
-    memory: usize,
+    memory_limit: usize,
     /// Size limit of all files together, in bytes.
-    most: u64,
+    limit: u64,
     used: Arc<AtomicU64>,
 }
 
-impl Spools {
+impl SpoolFactory {
     /// Returns a factory for this folder, which is created at its first use.
     #[must_use]
-    pub fn new(folder: PathBuf, memory: usize, most: u64) -> Self {
-        Self { folder, memory, most, used: Arc::default() }
+    pub fn new(folder: PathBuf, memory_limit: usize, limit: u64) -> Self {
+        Self { folder, memory_limit, limit, used: Arc::default() }
     }
 
     /// Returns an empty spool.
@@ -39,8 +39,8 @@ impl Spools {
     pub fn open(&self) -> Spool {
         Spool {
             folder: self.folder.clone(),
-            memory: self.memory,
-            room: Room { used: self.used.clone(), most: self.most, taken: 0 },
+            memory: self.memory_limit,
+            reservation: SpoolReservation { used: self.used.clone(), limit: self.limit, taken: 0 },
             held: BytesMut::new(),
             file: None,
             length: 0,
@@ -55,19 +55,19 @@ impl Spools {
 }
 
 /// Reserved part of the common size limit; released on drop.
-struct Room {
+struct SpoolReservation {
     used: Arc<AtomicU64>,
-    most: u64,
+    limit: u64,
     taken: u64,
 }
 
-impl Room {
-    fn none() -> Self {
-        Self { used: Arc::default(), most: 0, taken: 0 }
+impl SpoolReservation {
+    fn empty() -> Self {
+        Self { used: Arc::default(), limit: 0, taken: 0 }
     }
 
-    fn take(&mut self, bytes: u64) -> Result<()> {
-        let grown = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.most);
+    fn reserve(&mut self, bytes: u64) -> Result<()> {
+        let grown = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.limit);
         self.used
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, grown)
             .map_err(|_| Error::from(ErrorKind::StorageFull))?;
@@ -76,16 +76,16 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for SpoolReservation {
     fn drop(&mut self) {
         self.used.fetch_sub(self.taken, Ordering::AcqRel);
     }
 }
 
 /// Closes a file; a large one on a blocking thread, since that takes time.
-fn let_go<F: Send + 'static>(file: F, bytes: u64) {
+fn close_file<F: Send + 'static>(file: F, bytes: u64) {
     match tokio::runtime::Handle::try_current() {
-        Ok(runtime) if bytes > LARGE => drop(runtime.spawn_blocking(move || drop(file))),
+        Ok(runtime) if bytes > LARGE_FILE => drop(runtime.spawn_blocking(move || drop(file))),
         _ => drop(file),
     }
 }
@@ -94,7 +94,7 @@ fn let_go<F: Send + 'static>(file: F, bytes: u64) {
 pub struct Spool {
     folder: PathBuf,
     memory: usize,
-    room: Room,
+    reservation: SpoolReservation,
     held: BytesMut,
     file: Option<tokio::fs::File>,
     length: u64,
@@ -111,9 +111,9 @@ impl Spool {
             self.held.extend_from_slice(bytes);
             return Ok(());
         }
-        self.room.take(bytes.len() as u64)?;
+        self.reservation.reserve(bytes.len() as u64)?;
         if self.file.is_none() {
-            self.room.take(self.held.len() as u64)?;
+            self.reservation.reserve(self.held.len() as u64)?;
             self.file = Some(self.create().await?);
         }
         if let Some(file) = &mut self.file {
@@ -133,7 +133,7 @@ impl Spool {
         });
         let mut file = tokio::fs::File::from_std(made.await.map_err(Error::other)??);
         // Bytes that wait for the disk use memory too.
-        file.set_max_buf_size(SLICE);
+        file.set_max_buf_size(READ_SIZE);
         Ok(file)
     }
 
@@ -141,59 +141,59 @@ impl Spool {
     ///
     /// # Errors
     /// Returns any I/O error.
-    pub async fn seal(mut self) -> Result<Spooled> {
+    pub async fn seal(mut self) -> Result<SpooledData> {
         let length = self.length;
         if let Some(file) = &mut self.file {
             file.flush().await?;
         }
         let held = match self.file.take() {
-            None => Held::Memory(std::mem::take(&mut self.held).freeze()),
+            None => SpoolStorage::Memory(std::mem::take(&mut self.held).freeze()),
             Some(file) => {
-                let room = std::mem::replace(&mut self.room, Room::none());
-                Held::File(OnDisk { file: Some(file.into_std().await), length, _room: room })
+                let room = std::mem::replace(&mut self.reservation, SpoolReservation::empty());
+                SpoolStorage::File(SpoolFile { file: Some(file.into_std().await), length, _room: room })
             }
         };
-        Ok(Spooled { held: Arc::new(held), length })
+        Ok(SpooledData { held: Arc::new(held), length })
     }
 }
 
 impl Drop for Spool {
     fn drop(&mut self) {
         if let Some(file) = self.file.take() {
-            let_go(file, self.length);
+            close_file(file, self.length);
         }
     }
 }
 
 /// Complete spool, readable through any number of clones.
 #[derive(Clone)]
-pub struct Spooled {
-    held: Arc<Held>,
+pub struct SpooledData {
+    held: Arc<SpoolStorage>,
     length: u64,
 }
 
-enum Held {
+enum SpoolStorage {
     Memory(Bytes),
-    File(OnDisk),
+    File(SpoolFile),
 }
 
 /// File, and its part of the common size limit.
-struct OnDisk {
+struct SpoolFile {
     /// `None` after it was closed.
     file: Option<File>,
     length: u64,
-    _room: Room,
+    _room: SpoolReservation,
 }
 
-impl Drop for OnDisk {
+impl Drop for SpoolFile {
     fn drop(&mut self) {
         if let Some(file) = self.file.take() {
-            let_go(file, self.length);
+            close_file(file, self.length);
         }
     }
 }
 
-impl Spooled {
+impl SpooledData {
     /// Length in bytes.
     #[must_use]
     pub const fn len(&self) -> u64 {
@@ -209,7 +209,7 @@ impl Spooled {
     /// Returns true if the bytes are in a file.
     #[must_use]
     pub fn is_file(&self) -> bool {
-        matches!(*self.held, Held::File(..))
+        matches!(*self.held, SpoolStorage::File(..))
     }
 
     /// Reads at most [`SLICE`] bytes from an offset; empty at the end.
@@ -217,18 +217,18 @@ impl Spooled {
     /// # Errors
     /// Returns any I/O error, also if the file was truncated.
     pub async fn read(&self, at: u64) -> Result<Bytes> {
-        let most = usize::try_from(self.length.saturating_sub(at)).unwrap_or(SLICE).min(SLICE);
+        let most = usize::try_from(self.length.saturating_sub(at)).unwrap_or(READ_SIZE).min(READ_SIZE);
         if most == 0 {
             return Ok(Bytes::new());
         }
-        if let Held::Memory(bytes) = &*self.held {
+        if let SpoolStorage::Memory(bytes) = &*self.held {
             let from = usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
             return Ok(bytes.slice(from..bytes.len().min(from + most)));
         }
         let held = self.held.clone();
         let read = spawn_blocking(move || {
             let mut bytes = vec![0; most];
-            if let Held::File(OnDisk { file: Some(file), .. }) = &*held {
+            if let SpoolStorage::File(SpoolFile { file: Some(file), .. }) = &*held {
                 file.read_exact_at(&mut bytes, at)?;
             }
             Ok(Bytes::from(bytes))
@@ -242,7 +242,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    async fn filled(spools: &Spools, pieces: &[&[u8]]) -> Result<Spooled> {
+    async fn filled(spools: &SpoolFactory, pieces: &[&[u8]]) -> Result<SpooledData> {
         let mut spool = spools.open();
         for piece in pieces {
             spool.push(piece).await?;
@@ -250,7 +250,7 @@ mod tests {
         spool.seal().await
     }
 
-    async fn all(spooled: &Spooled) -> Vec<u8> {
+    async fn all(spooled: &SpooledData) -> Vec<u8> {
         let mut bytes = Vec::new();
         loop {
             let piece = spooled.read(bytes.len() as u64).await.unwrap();
@@ -264,10 +264,10 @@ mod tests {
     #[tokio::test]
     async fn few_bytes_stay_in_memory_and_many_go_to_a_file_without_a_name() {
         let folder = tempfile::tempdir().unwrap();
-        let spools = Spools::new(folder.path().join("spool"), 10, 1 << 20);
+        let spools = SpoolFactory::new(folder.path().join("spool"), 10, 1 << 20);
         let few = filled(&spools, &[b"0123", b"456789"]).await.unwrap();
         assert!(!few.is_file() && spools.used() == 0 && !folder.path().join("spool").exists());
-        let long = vec![7; SLICE];
+        let long = vec![7; READ_SIZE];
         let many = filled(&spools, &[b"0123", b"456789", b"a", &long, b"z"]).await.unwrap();
         assert!(many.is_file());
         assert_eq!(spools.used(), many.len());
@@ -283,7 +283,7 @@ mod tests {
     #[tokio::test]
     async fn all_files_together_have_a_bound() {
         let folder = tempfile::tempdir().unwrap();
-        let spools = Spools::new(folder.path().to_owned(), 0, 100);
+        let spools = SpoolFactory::new(folder.path().to_owned(), 0, 100);
         let first = filled(&spools, &[&[1; 60]]).await.unwrap();
         let full = filled(&spools, &[&[2; 60]]).await.err().unwrap();
         assert_eq!(full.kind(), ErrorKind::StorageFull);

@@ -4,8 +4,8 @@ mod pepper;
 
 use crate::config::settings::StorageSettings;
 use crate::telemetry::log;
-use crate::upgrade::control_channel::Link;
-use crate::upgrade::remote::Handed;
+use crate::upgrade::control_channel::ControlChannel;
+use crate::upgrade::remote::HandoverStore;
 use penstock_contract::hex;
 use penstock_storage::accounts::AccountStore;
 use penstock_storage::audit::AuditLog;
@@ -22,11 +22,11 @@ use std::sync::Arc;
 
 /// Open store and its secrets.
 #[derive(Clone)]
-pub struct Vault {
+pub struct Stores {
     /// Store.
     pub store: Arc<dyn Store>,
     /// Same store for a handover; its folder and options.
-    handed: (Arc<Handed>, PathBuf, StoreOptions),
+    handover: (Arc<HandoverStore>, PathBuf, StoreOptions),
     /// API keys.
     pub keys: KeyStore,
     /// Accounts.
@@ -56,19 +56,19 @@ impl std::fmt::Debug for Pepper {
 }
 
 /// Name of the store in the storage folder.
-pub const STORE: &str = "store";
+pub const STORE_FOLDER: &str = "store";
 /// Folder of the ledger's replica files.
-pub const LEDGER: &str = "ledger";
+pub const LEDGER_FOLDER: &str = "ledger";
 /// File of the pepper, the secret of the key digests.
-pub const PEPPER: &str = "pepper";
+pub const PEPPER_FILE: &str = "pepper";
 /// File that the demo creates in its storage folder.
-pub const DEMO: &str = "demo";
+pub const DEMO_FILE: &str = "demo";
 /// File of the admin token, which the command line reads too.
-pub const ADMIN_TOKEN: &str = "admin.token";
+pub const ADMIN_TOKEN_FILE: &str = "admin.token";
 /// Minimum length of an admin token in characters: a generated one has 64, and an emptied file must not grant access.
-const TOKEN: usize = 32;
+const MIN_TOKEN_CHARS: usize = 32;
 
-impl Vault {
+impl Stores {
     /// Opens the store, and creates what is missing at the first start.
     ///
     /// # Errors
@@ -81,16 +81,16 @@ impl Vault {
             .create(folder)
             .map_err(|error| format!("The storage folder {} cannot be made: {error}.", folder.display()))?;
         let options = StoreOptions { ballast_bytes: storage.ballast_bytes, ..StoreOptions::default() };
-        let place = folder.join(STORE);
-        let handed = penstock_storage::open(&place, options).map(|store| Arc::new(Handed::new(store)));
-        let handed = handed.map_err(|error| told(&place, &error))?;
+        let place = folder.join(STORE_FOLDER);
+        let handed = penstock_storage::open(&place, options).map(|store| Arc::new(HandoverStore::new(store)));
+        let handed = handed.map_err(|error| open_error(&place, &error))?;
         let store: Arc<dyn Store> = handed.clone();
-        let copies = folder.join(LEDGER);
+        let copies = folder.join(LEDGER_FOLDER);
         let ledger =
-            LedgerStore::open(store.clone(), Some(&copies)).map_err(|error| told(&copies, &error))?;
-        let pepper = pepper::find(storage, &store)?;
-        let path = folder.join(ADMIN_TOKEN);
-        let admin_token = long(&path, made(&path, hex_secret)?)?;
+            LedgerStore::open(store.clone(), Some(&copies)).map_err(|error| open_error(&copies, &error))?;
+        let pepper = pepper::find_pepper(storage, &store)?;
+        let path = folder.join(ADMIN_TOKEN_FILE);
+        let admin_token = check_token_length(&path, read_or_create(&path, hex_secret)?)?;
         restrict(folder);
         Ok(Self {
             keys: KeyStore::new(store.clone()),
@@ -100,22 +100,26 @@ impl Vault {
             audit: AuditLog::new(store.clone()),
             ledger: Arc::new(ledger),
             store,
-            handed: (handed, place, options),
+            handover: (handed, place, options),
             pepper,
             admin_token: admin_token.into(),
         })
     }
 }
 
-impl Vault {
+impl Stores {
     /// Closes the store and waits for another process to take it; opens it again if that fails. Blocks.
     ///
     /// # Errors
     /// Returns the reason of the failure.
-    pub fn hand_over(&self, taken: impl FnOnce() -> Result<Arc<Link>, String>) -> Result<Arc<Link>, String> {
-        let (handed, place, options) = &self.handed;
-        handed
-            .hand_over(taken, || penstock_storage::open(place, *options).map_err(|error| told(place, &error)))
+    pub fn hand_over(
+        &self,
+        taken: impl FnOnce() -> Result<Arc<ControlChannel>, String>,
+    ) -> Result<Arc<ControlChannel>, String> {
+        let (handed, place, options) = &self.handover;
+        handed.hand_over(taken, || {
+            penstock_storage::open(place, *options).map_err(|error| open_error(place, &error))
+        })
     }
 }
 
@@ -123,13 +127,13 @@ impl Vault {
 ///
 /// # Errors
 /// Returns a sentence that tells the operator what to do.
-pub fn prove_token(storage: &StorageSettings) -> Result<(), String> {
-    let path = storage.path.join(ADMIN_TOKEN);
+pub fn check_admin_token(storage: &StorageSettings) -> Result<(), String> {
+    let path = storage.path.join(ADMIN_TOKEN_FILE);
     match fs::read_to_string(&path) {
-        Ok(token) => long(&path, token.trim().to_owned()).map(|_| ()),
+        Ok(token) => check_token_length(&path, token.trim().to_owned()).map(|_| ()),
         // A missing file is created at the start; a permission error of another user is reported then.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => Ok(()),
-        Err(_) => read(&path).map(|_| ()),
+        Err(_) => read_secret(&path).map(|_| ()),
     }
 }
 
@@ -137,24 +141,24 @@ pub fn prove_token(storage: &StorageSettings) -> Result<(), String> {
 ///
 /// # Errors
 /// Returns a sentence for the operator if the store cannot be opened.
-pub fn look(storage: &StorageSettings) -> Result<Option<Arc<dyn Store>>, String> {
-    let folder = storage.path.join(STORE);
+pub fn open_existing(storage: &StorageSettings) -> Result<Option<Arc<dyn Store>>, String> {
+    let folder = storage.path.join(STORE_FOLDER);
     if !folder.is_dir() {
         return Ok(None);
     }
     let options = StoreOptions { ballast_bytes: storage.ballast_bytes, ..StoreOptions::default() };
-    penstock_storage::open(&folder, options).map(Some).map_err(|error| told(&folder, &error))
+    penstock_storage::open(&folder, options).map(Some).map_err(|error| open_error(&folder, &error))
 }
 
 /// Restores missing parts of the replica files from the store; returns a sentence for each month.
 ///
 /// # Errors
 /// Returns a sentence for the operator if the ledger cannot be opened.
-pub fn heal_ledger(storage: &StorageSettings) -> Result<Vec<String>, String> {
-    let store = look(storage)?;
+pub fn repair_replica(storage: &StorageSettings) -> Result<Vec<String>, String> {
+    let store = open_existing(storage)?;
     let store = store.ok_or_else(|| format!("There is no store in {}.", storage.path.display()))?;
-    let copies = storage.path.join(LEDGER);
-    let ledger = LedgerStore::open(store, Some(&copies)).map_err(|error| told(&copies, &error))?;
+    let copies = storage.path.join(LEDGER_FOLDER);
+    let ledger = LedgerStore::open(store, Some(&copies)).map_err(|error| open_error(&copies, &error))?;
     Ok(ledger.take_repairs())
 }
 
@@ -163,16 +167,16 @@ pub fn heal_ledger(storage: &StorageSettings) -> Result<Vec<String>, String> {
 /// # Errors
 /// Returns a sentence for the operator if the store is missing or cannot be written.
 pub fn renew_pepper(storage: &StorageSettings) -> Result<u64, String> {
-    let store = look(storage)?;
+    let store = open_existing(storage)?;
     let store = store.ok_or_else(|| format!("There is no store in {}.", storage.path.display()))?;
-    pepper::renew(storage, &store)
+    pepper::renew_pepper(storage, &store)
 }
 
 /// Runs a blocking call of the store on a blocking thread.
 ///
 /// # Errors
 /// Returns the error of the call as text.
-pub async fn off_thread<T, E>(call: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, String>
+pub async fn run_blocking<T, E>(call: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, String>
 where
     T: Send + 'static,
     E: std::fmt::Display + Send + 'static,
@@ -184,15 +188,15 @@ where
 }
 
 /// Formats the error of opening a store as a sentence, with its path, since I/O errors do not name it.
-pub(crate) fn told(store: &Path, error: &StoreError) -> String {
+pub(crate) fn open_error(store: &Path, error: &StoreError) -> String {
     match error {
-        StoreError::Io { .. } => sentence(&format!("{error}, at {}", store.display())),
-        _ => sentence(&error.to_string()),
+        StoreError::Io { .. } => to_sentence(&format!("{error}, at {}", store.display())),
+        _ => to_sentence(&error.to_string()),
     }
 }
 
 /// Formats a cause as a sentence.
-pub fn sentence(cause: &str) -> String {
+pub fn to_sentence(cause: &str) -> String {
     let mut letters = cause.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
     format!("{first}{}.", letters.as_str())
@@ -204,7 +208,7 @@ fn restrict(folder: &Path) {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     let files =
         files.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())).map(|entry| entry.path());
-    for path in [folder.join(STORE), folder.join(LEDGER)].into_iter().chain(files) {
+    for path in [folder.join(STORE_FOLDER), folder.join(LEDGER_FOLDER)].into_iter().chain(files) {
         if let Err(error) = penstock_storage::restrict_permissions(&path) {
             let members = [("path", &*path.display().to_string()), ("reason", &*error.to_string())];
             log::event(log::warn(), "others_may_read", &members);
@@ -214,18 +218,18 @@ fn restrict(folder: &Path) {
 
 /// Reads a secret file, or creates it, readable by its owner only. It appears complete or not at all, so that a crash
 /// cannot leave a partial secret.
-fn made(path: &Path, make: fn() -> String) -> Result<String, String> {
-    if let Some(text) = read(path)? {
+fn read_or_create(path: &Path, make: fn() -> String) -> Result<String, String> {
+    if let Some(text) = read_secret(path)? {
         return Ok(text);
     }
     let text = make();
-    replace(path, &text)?;
+    write_secret(path, &text)?;
     Ok(text)
 }
 
 /// Writes a secret file, and replaces an existing one.
-fn replace(path: &Path, text: &str) -> Result<(), String> {
-    let failed = |error: std::io::Error| unusable(path, &error);
+fn write_secret(path: &Path, text: &str) -> Result<(), String> {
+    let failed = |error: std::io::Error| file_error(path, &error);
     let aside: PathBuf = path.with_extension("new");
     let mut file = fs::OpenOptions::new()
         .write(true)
@@ -243,26 +247,26 @@ fn replace(path: &Path, text: &str) -> Result<(), String> {
 }
 
 /// Reads a secret file, if it exists.
-fn read(path: &Path) -> Result<Option<String>, String> {
+fn read_secret(path: &Path) -> Result<Option<String>, String> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text.trim().to_owned())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(unusable(path, &error)),
+        Err(error) => Err(file_error(path, &error)),
     }
 }
 
-fn unusable(path: &Path, error: &std::io::Error) -> String {
+fn file_error(path: &Path, error: &std::io::Error) -> String {
     format!("The file {} cannot be used: {error}.", path.display())
 }
 
 /// Checks the length of an admin token.
-fn long(path: &Path, token: String) -> Result<String, String> {
+fn check_token_length(path: &Path, token: String) -> Result<String, String> {
     let length = token.chars().count();
-    if length >= TOKEN {
+    if length >= MIN_TOKEN_CHARS {
         return Ok(token);
     }
     Err(format!(
-        "The admin token in {} has {length} characters, and has to have at least {TOKEN}. Delete the file: the next \
+        "The admin token in {} has {length} characters, and has to have at least {MIN_TOKEN_CHARS}. Delete the file: the next \
          start makes a new one.",
         path.display()
     ))
@@ -273,34 +277,34 @@ fn hex_secret() -> String {
     hex::text(&rand::random::<[u8; 32]>())
 }
 
-fn unhex(text: &str) -> Option<[u8; 32]> {
+fn parse_hex_secret(text: &str) -> Option<[u8; 32]> {
     hex::bytes(text.as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::pepper::given;
+    use super::pepper::parse_pepper;
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_secret_file_is_made_once_and_for_its_owner_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(PEPPER);
-        let first = made(&path, hex_secret).unwrap();
-        assert_eq!(made(&path, hex_secret).unwrap(), first);
-        assert!(unhex(&first).is_some());
+        let path = folder.path().join(PEPPER_FILE);
+        let first = read_or_create(&path, hex_secret).unwrap();
+        assert_eq!(read_or_create(&path, hex_secret).unwrap(), first);
+        assert!(parse_hex_secret(&first).is_some());
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]
     fn a_pepper_is_64_digits_and_nothing_else() {
         for good in ["0f", "AB", "aB"] {
-            assert!(given(&format!(" {}\n", good.repeat(32))).is_ok(), "{good}");
+            assert!(parse_pepper(&format!(" {}\n", good.repeat(32))).is_ok(), "{good}");
         }
         for (half, times) in [("+f", 32), ("zz", 32), ("0f", 31), ("0f", 33), ("", 0)] {
-            let said = given(&half.repeat(times)).unwrap_err();
+            let said = parse_pepper(&half.repeat(times)).unwrap_err();
             assert_eq!(said, "storage.pepper has to be 64 hexadecimal digits.", "{half}");
         }
     }
@@ -309,10 +313,10 @@ mod tests {
     fn a_store_that_cannot_be_opened_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let storage = StorageSettings { path: folder.path().to_owned(), ballast_bytes: 0, pepper: None };
-        let store = folder.path().join(STORE);
+        let store = folder.path().join(STORE_FOLDER);
         // A folder in place of the file is unreadable; a file without permissions would be readable for root.
         fs::create_dir_all(store.join("lock")).unwrap();
-        let said = look(&storage).map(|_| ()).unwrap_err();
+        let said = open_existing(&storage).map(|_| ()).unwrap_err();
         assert!(said.ends_with(&format!(", at {}.", store.display())), "{said}");
     }
 
@@ -320,22 +324,24 @@ mod tests {
     fn an_admin_token_that_can_be_guessed_is_refused_and_its_file_named() {
         let folder = tempfile::tempdir().unwrap();
         let storage = StorageSettings { path: folder.path().to_owned(), ballast_bytes: 0, pepper: None };
-        let path = folder.path().join(ADMIN_TOKEN);
-        prove_token(&storage).unwrap();
+        let path = folder.path().join(ADMIN_TOKEN_FILE);
+        check_admin_token(&storage).unwrap();
         for token in ["", " \n", "0123456789abcdef0123456789abcde\n"] {
             fs::write(&path, token).unwrap();
-            for said in [prove_token(&storage).unwrap_err(), Vault::open(&storage).map(|_| ()).unwrap_err()] {
+            for said in
+                [check_admin_token(&storage).unwrap_err(), Stores::open(&storage).map(|_| ()).unwrap_err()]
+            {
                 assert!(said.contains(&path.display().to_string()) && said.contains("at least 32"), "{said}");
             }
         }
         fs::remove_file(&path).unwrap();
-        assert_eq!(Vault::open(&storage).unwrap().admin_token.len(), 64);
-        prove_token(&storage).unwrap();
+        assert_eq!(Stores::open(&storage).unwrap().admin_token.len(), 64);
+        check_admin_token(&storage).unwrap();
     }
 
     #[test]
     fn a_given_pepper_has_to_be_whole() {
-        assert!(given("abc").is_err());
-        assert!(given(&"0f".repeat(32)).is_ok());
+        assert!(parse_pepper("abc").is_err());
+        assert!(parse_pepper(&"0f".repeat(32)).is_ok());
     }
 }

@@ -1,21 +1,21 @@
 //! Record of one exchange, from which its log line, its metrics and its bill are made. Nothing in it was written by a
 //! client or a provider, except the ids that the client gave its request.
 
-use super::{Trace, log};
+use super::{TraceContext, log};
 use crate::config::settings::LogLevel;
 use crate::telemetry::request_id::RequestId;
-use penstock_contract::{Dialect, Done, Refusal};
-use penstock_footprint::Footprint;
+use penstock_contract::{ApiError, Dialect, WorkDone};
+use penstock_footprint::AnswerFootprint;
 use penstock_pricing::RequestCharge;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Endpoint of health checks.
-pub const HEALTH: &str = "health";
+pub const HEALTH_ENDPOINT: &str = "health";
 
 /// Outcome of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ExchangeOutcome {
     /// Answered completely.
     Ok,
     /// Refused with an error of the table.
@@ -28,7 +28,7 @@ pub enum Outcome {
     Yielded,
 }
 
-impl Outcome {
+impl ExchangeOutcome {
     /// Name in logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -44,22 +44,22 @@ impl Outcome {
 
 /// One attempt, as the log and `details.attempts` show it.
 #[derive(Clone, Debug)]
-pub struct AttemptNote {
+pub struct AttemptRecord {
     /// Id of the provider.
     pub provider: Box<str>,
     /// `ok`, or the name of the fault.
     pub outcome: &'static str,
     /// Duration of the attempt.
-    pub took: Duration,
+    pub duration: Duration,
 }
 
-impl AttemptNote {
+impl AttemptRecord {
     /// Logs the attempt at the level `debug`: request, provider, model of the catalogue, number and outcome.
-    pub fn tell(&self, id: &RequestId, model: &str, number: u32) {
-        if !log::wanted(LogLevel::Debug) {
+    pub fn log_attempt(&self, id: &RequestId, model: &str, number: u32) {
+        if !log::is_enabled(LogLevel::Debug) {
             return;
         }
-        let took = format!("{:.3}", self.took.as_secs_f64() * 1e3);
+        let took = format!("{:.3}", self.duration.as_secs_f64() * 1e3);
         log::event(
             LogLevel::Debug,
             "attempt",
@@ -77,11 +77,11 @@ impl AttemptNote {
 
 /// Record of one exchange.
 #[derive(Debug)]
-pub struct Record {
+pub struct AccessRecord {
     /// Request id.
     pub id: RequestId,
     /// Ids that the client gave the request.
-    pub trace: Option<Box<Trace>>,
+    pub trace: Option<Box<TraceContext>>,
     /// Dialect of its path.
     pub dialect: Dialect,
     /// Name of the endpoint; `unknown` before it was found.
@@ -99,9 +99,9 @@ pub struct Record {
     /// Stable error code, if it was refused.
     pub code: Option<&'static str>,
     /// Outcome.
-    pub outcome: Outcome,
+    pub outcome: ExchangeOutcome,
     /// Attempts, in order.
-    pub attempts: Vec<AttemptNote>,
+    pub attempts: Vec<AttemptRecord>,
     /// Provider that answered.
     pub provider: Option<Box<str>>,
     /// Time from the request head to the first content token sent.
@@ -117,14 +117,14 @@ pub struct Record {
     /// Size of the response body in bytes.
     pub bytes_out: usize,
     /// Work done for the response.
-    pub done: Option<Done>,
+    pub done: Option<WorkDone>,
     /// Footprint.
-    pub footprint: Option<Footprint>,
+    pub footprint: Option<AnswerFootprint>,
     /// Charge.
     pub charge: Option<RequestCharge>,
 }
 
-impl Record {
+impl AccessRecord {
     /// Creates the record of a new exchange.
     #[must_use]
     pub fn new(id: RequestId, dialect: Dialect) -> Self {
@@ -139,7 +139,7 @@ impl Record {
             stream: false,
             status: 0,
             code: None,
-            outcome: Outcome::Ok,
+            outcome: ExchangeOutcome::Ok,
             attempts: Vec::new(),
             provider: None,
             first_token: None,
@@ -162,24 +162,24 @@ impl Record {
     }
 
     /// Records a refusal.
-    pub fn refused(&mut self, refusal: &Refusal) {
-        let row = refusal.row();
+    pub fn refused(&mut self, refusal: &ApiError) {
+        let row = refusal.spec();
         self.status = row.status;
         self.code = Some(row.code);
-        self.outcome = Outcome::Refused;
+        self.outcome = ExchangeOutcome::Refused;
     }
 
     /// Records a stream that ended with an error.
-    pub fn broke(&mut self, refusal: &Refusal) {
-        self.code = Some(refusal.row().code);
-        self.outcome = Outcome::Broken;
+    pub fn set_broken(&mut self, refusal: &ApiError) {
+        self.code = Some(refusal.spec().code);
+        self.outcome = ExchangeOutcome::Broken;
     }
 
     /// Records the end of the exchange.
     pub fn end(&mut self, left: bool, bytes_out: usize) {
         self.bytes_out = bytes_out;
-        if left && self.outcome == Outcome::Ok {
-            self.outcome = Outcome::Left;
+        if left && self.outcome == ExchangeOutcome::Ok {
+            self.outcome = ExchangeOutcome::Left;
         }
     }
 }

@@ -2,8 +2,8 @@
 //! never fires, without any error.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, clippy::expect_used)]
 
-use super::metrics::{METRICS, Metrics};
-use super::{Outcome, Record};
+use super::metrics::{METRICS, MetricsRegistry};
+use super::{AccessRecord, ExchangeOutcome};
 use crate::telemetry::request_id::RequestId;
 use penstock_contract::Dialect;
 use std::collections::BTreeMap;
@@ -12,19 +12,19 @@ use std::time::Duration;
 const PAGE: &str = include_str!("../../docs/operations.md");
 const RULES: &str = include_str!("../../conf/prometheus/penstock.yml");
 /// Labels that Prometheus adds to each series.
-const ADDED: [&str; 2] = ["job", "instance"];
+const ADDED_LABELS: [&str; 2] = ["job", "instance"];
 
-type Known = BTreeMap<String, Vec<String>>;
+type KnownMetrics = BTreeMap<String, Vec<String>>;
 
 #[derive(Debug, PartialEq)]
-enum Token {
+enum ExprToken {
     Word(String),
     Sign(char),
 }
 
-fn known() -> Known {
+fn known_metrics() -> KnownMetrics {
     METRICS.take();
-    Metrics::new().unwrap();
+    MetricsRegistry::new().unwrap();
     METRICS.take().into_iter().chain([("up".to_owned(), Vec::new())]).collect()
 }
 
@@ -46,7 +46,7 @@ fn expressions(rules: &str) -> Vec<String> {
 }
 
 /// Returns names and signs; strings and numbers with their units are left out.
-fn tokens(expression: &str) -> Vec<Token> {
+fn tokens(expression: &str) -> Vec<ExprToken> {
     let mut tokens = Vec::new();
     let mut rest = expression;
     while let Some(first) = rest.chars().next() {
@@ -57,10 +57,10 @@ fn tokens(expression: &str) -> Vec<Token> {
         } else if word(first) {
             length = rest.find(|c| !word(c)).unwrap_or(rest.len());
             if !first.is_ascii_digit() {
-                tokens.push(Token::Word(rest[..length].to_owned()));
+                tokens.push(ExprToken::Word(rest[..length].to_owned()));
             }
         } else if !first.is_whitespace() {
-            tokens.push(Token::Sign(first));
+            tokens.push(ExprToken::Sign(first));
         }
         rest = &rest[length..];
     }
@@ -68,12 +68,12 @@ fn tokens(expression: &str) -> Vec<Token> {
 }
 
 /// Returns the tokens between the bracket at the start and its end.
-fn inside(tokens: &[Token], open: char, close: char) -> &[Token] {
+fn bracketed(tokens: &[ExprToken], open: char, close: char) -> &[ExprToken] {
     let mut depth = 0;
     for (at, token) in tokens.iter().enumerate() {
         match token {
-            Token::Sign(sign) if *sign == open => depth += 1,
-            Token::Sign(sign) if *sign == close => depth -= 1,
+            ExprToken::Sign(sign) if *sign == open => depth += 1,
+            ExprToken::Sign(sign) if *sign == close => depth -= 1,
             _ => {}
         }
         if depth == 0 {
@@ -83,10 +83,10 @@ fn inside(tokens: &[Token], open: char, close: char) -> &[Token] {
     panic!("a bracket is not closed: {tokens:?}");
 }
 
-fn words(tokens: &[Token]) -> impl Iterator<Item = &str> {
+fn words(tokens: &[ExprToken]) -> impl Iterator<Item = &str> {
     tokens.iter().filter_map(|token| match token {
-        Token::Word(word) => Some(word.as_str()),
-        Token::Sign(_) => None,
+        ExprToken::Word(word) => Some(word.as_str()),
+        ExprToken::Sign(_) => None,
     })
 }
 
@@ -98,21 +98,21 @@ fn is_metric(word: &str) -> bool {
 }
 
 /// Returns the labels of a metric, or of the histogram that it is a part of.
-fn labels(known: &Known, name: &str) -> Option<Vec<String>> {
+fn labels(known: &KnownMetrics, name: &str) -> Option<Vec<String>> {
     let part = |end: &str| known.get(name.strip_suffix(end)?).cloned();
     let mut labels = known.get(name).cloned().or_else(|| part("_sum")).or_else(|| part("_count"));
     if labels.is_none() {
         labels = part("_bucket").map(|labels| labels.into_iter().chain(["le".to_owned()]).collect());
     }
-    labels.map(|labels| labels.into_iter().chain(ADDED.map(str::to_owned)).collect())
+    labels.map(|labels| labels.into_iter().chain(ADDED_LABELS.map(str::to_owned)).collect())
 }
 
 /// Returns the metrics and labels of an expression that do not exist.
-fn wrong(known: &Known, expression: &str) -> Vec<String> {
+fn unknown_names(known: &KnownMetrics, expression: &str) -> Vec<String> {
     let all = tokens(expression);
     let mut wrong = Vec::new();
     let mut groups: Vec<Vec<&str>> = Vec::new();
-    let mut need = |scope: &[Token], asked: &[&str]| {
+    let mut need = |scope: &[ExprToken], asked: &[&str]| {
         for metric in words(scope).filter(|word| is_metric(word)) {
             match labels(known, metric) {
                 None => wrong.push(metric.to_owned()),
@@ -126,23 +126,23 @@ fn wrong(known: &Known, expression: &str) -> Vec<String> {
         }
     };
     for (at, token) in all.iter().enumerate() {
-        let Token::Word(word) = token else { continue };
+        let ExprToken::Word(word) = token else { continue };
         let after = &all[at + 1..];
         if is_metric(word) {
             let asked = match after.first() {
-                Some(Token::Sign('{')) => words(inside(after, '{', '}')).collect(),
+                Some(ExprToken::Sign('{')) => words(bracketed(after, '{', '}')).collect(),
                 _ => Vec::new(),
             };
             need(&all[at..=at], &asked);
         } else if word == "by" || word == "on" {
-            let group = inside(after, '(', ')');
+            let group = bracketed(after, '(', ')');
             let asked: Vec<&str> = words(group).collect();
             if word == "on" {
                 need(&all, &asked);
                 continue;
             }
             // `sum by (…) (…)`: every metric that is summed has the labels.
-            let summed = inside(&after[group.len() + 2..], '(', ')');
+            let summed = bracketed(&after[group.len() + 2..], '(', ')');
             assert!(!summed.is_empty(), "write `by` before what is summed: {expression}");
             need(summed, &asked);
             groups.push(asked);
@@ -156,11 +156,11 @@ fn wrong(known: &Known, expression: &str) -> Vec<String> {
 
 #[test]
 fn the_alert_rules_ask_for_what_is_there() {
-    let known = known();
+    let known = known_metrics();
     let expressions = expressions(RULES);
     assert_eq!(expressions.len(), RULES.matches("- alert:").count());
     for expression in expressions {
-        let wrong = wrong(&known, &expression);
+        let wrong = unknown_names(&known, &expression);
         assert!(wrong.is_empty(), "{expression}\n{wrong:?}");
     }
 }
@@ -169,9 +169,9 @@ fn the_alert_rules_ask_for_what_is_there() {
 fn what_the_page_for_operators_says_to_watch_has_an_alert() {
     // An operator who stops a gateway reads it by hand.
     const BY_HAND: &str = "penstock_requests_open";
-    let asked: Vec<Token> = expressions(RULES).iter().flat_map(|expression| tokens(expression)).collect();
+    let asked: Vec<ExprToken> = expressions(RULES).iter().flat_map(|expression| tokens(expression)).collect();
     let watched = PAGE.split("## What to monitor").nth(1).unwrap().split("| Log line |").next().unwrap();
-    let cells: Vec<Token> =
+    let cells: Vec<ExprToken> =
         watched.lines().filter_map(|row| row.split('|').nth(1)).flat_map(tokens).collect();
     let metrics: Vec<&str> = words(&cells).filter(|word| is_metric(word) && *word != BY_HAND).collect();
     assert!(metrics.len() > 5 && metrics.contains(&"penstock_clock_ahead_seconds"), "{metrics:?}");
@@ -182,7 +182,7 @@ fn what_the_page_for_operators_says_to_watch_has_an_alert() {
 
 #[test]
 fn a_rule_that_cannot_fire_is_found() {
-    let known = known();
+    let known = known_metrics();
     for (expression, found) in [
         ("penstock_never_total > 0", "penstock_never_total"),
         (r#"up{job="x",model="y"} == 0"#, "up: model"),
@@ -192,19 +192,19 @@ fn a_rule_that_cannot_fire_is_found() {
         ),
         ("sum by (le) (rate(penstock_attempts_total[1h])) > 0", "penstock_attempts_total: le"),
     ] {
-        assert_eq!(wrong(&known, expression), [found]);
+        assert_eq!(unknown_names(&known, expression), [found]);
     }
     let sides =
         "sum by (provider, model) (penstock_credits_total) / sum by (provider) (penstock_attempts_total)";
-    assert_eq!(wrong(&known, sides).len(), 1);
-    assert!(wrong(&known, "sum by (le) (rate(penstock_overhead_seconds_bucket[1h])) > 1").is_empty());
+    assert_eq!(unknown_names(&known, sides).len(), 1);
+    assert!(unknown_names(&known, "sum by (le) (rate(penstock_overhead_seconds_bucket[1h])) > 1").is_empty());
 }
 
 #[test]
 fn what_an_alert_waits_for_is_there_before_it_happens_and_has_its_alert() {
-    let metrics = Metrics::new().unwrap();
-    metrics.known("here");
-    let text = String::from_utf8(metrics.counted()).unwrap();
+    let metrics = MetricsRegistry::new().unwrap();
+    metrics.create_series("here");
+    let text = String::from_utf8(metrics.encode()).unwrap();
     let expressions = expressions(RULES);
     for (name, label) in [
         ("penstock_config_reloads_total", r#"result="refused""#),
@@ -226,11 +226,11 @@ fn what_an_alert_waits_for_is_there_before_it_happens_and_has_its_alert() {
 
 #[test]
 fn lines_of_batches_are_no_requests_of_users() {
-    let metrics = Metrics::new().unwrap();
-    let mut record = Record::new(RequestId::random(), Dialect::Chat);
-    (record.status, record.outcome, record.line) = (503, Outcome::Refused, true);
-    metrics.exchange(&record, Duration::ZERO);
-    let text = String::from_utf8(metrics.counted()).unwrap();
+    let metrics = MetricsRegistry::new().unwrap();
+    let mut record = AccessRecord::new(RequestId::random(), Dialect::Chat);
+    (record.status, record.outcome, record.line) = (503, ExchangeOutcome::Refused, true);
+    metrics.record_exchange(&record, Duration::ZERO);
+    let text = String::from_utf8(metrics.encode()).unwrap();
     assert!(text.contains(r#"outcome="refused",status="503",work="batch"} 1"#), "{text}");
     let alert = expressions(RULES).into_iter().find(|expression| expression.contains("5..")).unwrap();
     assert_eq!(alert.matches("penstock_requests_total").count(), alert.matches(r#"work="request""#).count());

@@ -17,10 +17,10 @@ pub struct Standing {
 }
 
 /// States of open batches, in the order of [`Standing::open`].
-const OPEN: [&str; 3] = ["validating", "in_progress", "scheduled"];
+const OPEN_STATES: [&str; 3] = ["validating", "in_progress", "scheduled"];
 
 /// Counters and gauges of batches.
-pub struct Batches {
+pub struct BatchMetrics {
     open: IntGaugeVec,
     ended: IntCounterVec,
     lines: IntCounterVec,
@@ -29,7 +29,7 @@ pub struct Batches {
     oldest: IntGauge,
 }
 
-impl Batches {
+impl BatchMetrics {
     pub(super) fn new(r: &Registry) -> Result<Self> {
         let one = |name: &str, help: &str| registered(r, IntGauge::new(name, help)?);
         let batches = Self {
@@ -74,9 +74,9 @@ impl Batches {
         self.lines.with_label_values(&["expired"]).inc_by(expired.into());
     }
 
-    pub(super) fn look(&self, standing: &Standing) {
+    pub(super) fn update_gauges(&self, standing: &Standing) {
         let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        for (state, open) in OPEN.iter().zip(standing.open) {
+        for (state, open) in OPEN_STATES.iter().zip(standing.open) {
             self.open.with_label_values(&[*state]).set(count(open as u64));
         }
         self.left.set(count(standing.lines));

@@ -7,18 +7,18 @@ use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 const REASONS: [&str; 5] = ["house", "client", "heads", "h2_abuse", "h2_malformed"];
 
 /// Counters and gauges of connections.
-pub(super) struct Doors {
+pub(super) struct ConnectionMetrics {
     pub(super) connections: IntGauge,
-    turned_away: IntCounterVec,
+    connections_refused: IntCounterVec,
     certificate: IntGaugeVec,
 }
 
-impl Doors {
+impl ConnectionMetrics {
     pub(super) fn new(r: &Registry) -> Result<Self> {
         let one = |name: &str, help: &str| registered(r, IntGauge::new(name, help)?);
         let doors = Self {
             connections: one("penstock_connections_open", "Client connections that are open.")?,
-            turned_away: counter(
+            connections_refused: counter(
                 r,
                 "penstock_connections_refused_total",
                 "Client connections that were closed at a limit (house: all connections, client: those of one address) or for an HTTP/2 flood (h2_abuse), and HTTP/2 requests that were refused unread: malformed (h2_malformed), or too many request heads in memory (heads).",
@@ -33,14 +33,14 @@ impl Doors {
         };
         // Exported from the start: Prometheus does not count the first value of a new series as an increase.
         for reason in REASONS {
-            doors.turned_away.with_label_values(&[reason]).inc_by(0);
+            doors.connections_refused.with_label_values(&[reason]).inc_by(0);
         }
         Ok(doors)
     }
 
     pub(super) fn turned_away(&self, reason: &str) {
         debug_assert!(REASONS.contains(&reason), "{reason}");
-        self.turned_away.with_label_values(&[reason]).inc();
+        self.connections_refused.with_label_values(&[reason]).inc();
     }
 
     pub(super) fn set(&self, expires: Option<i64>) {

@@ -23,13 +23,13 @@ pub struct State {
 }
 
 /// Metrics of backups and of the ledger.
-pub(super) struct Kept {
+pub(super) struct DurabilityMetrics {
     exports: IntCounterVec,
     exported: IntGaugeVec,
-    ledger: Ledger,
+    ledger: LedgerMetrics,
 }
 
-impl Kept {
+impl DurabilityMetrics {
     pub(super) fn new(r: &Registry) -> Result<Self> {
         let kept = Self {
             exports: counter(
@@ -44,7 +44,7 @@ impl Kept {
                 "Time of the last complete archive, Unix seconds; absent if there is none.",
                 &[],
             )?,
-            ledger: Ledger::new(r)?,
+            ledger: LedgerMetrics::new(r)?,
         };
         // Exported from the start: Prometheus does not count the first value of a new series as an increase.
         for result in ["ok", "failed"] {
@@ -58,7 +58,7 @@ impl Kept {
     }
 
     pub(super) fn set(&self, ledger: &State, last_export: u64) {
-        self.ledger.look(ledger);
+        self.ledger.update_gauges(ledger);
         let last = i64::try_from(last_export).unwrap_or(i64::MAX);
         self.exported.reset();
         if last > 0 {
@@ -68,7 +68,7 @@ impl Kept {
 }
 
 /// Metrics of the ledger.
-struct Ledger {
+struct LedgerMetrics {
     failing: IntGauge,
     copied: IntGauge,
     open: IntGauge,
@@ -77,7 +77,7 @@ struct Ledger {
     exposed: Gauge,
 }
 
-impl Ledger {
+impl LedgerMetrics {
     fn new(r: &Registry) -> Result<Self> {
         let gauge = |name: &str, help: &str| registered(r, IntGauge::new(name, help)?);
         Ok(Self {
@@ -99,7 +99,7 @@ impl Ledger {
         })
     }
 
-    fn look(&self, state: &State) {
+    fn update_gauges(&self, state: &State) {
         let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         self.failing.set(i64::from(state.failing));
         self.copied.set(i64::from(state.copied));

@@ -3,7 +3,7 @@
 
 use crate::config::settings::Settings;
 use crate::telemetry::log;
-use crate::telemetry::throttle::Seldom;
+use crate::telemetry::throttle::ThrottledLog;
 use pingora_error::Error;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
@@ -11,10 +11,10 @@ use std::time::Instant;
 
 /// Descriptors besides connections of clients and requests: the store, open files, listeners, idle connections to
 /// providers.
-const BESIDE: usize = 1024;
+const OTHER_DESCRIPTORS: usize = 1024;
 
 /// Raises the soft limit to the hard limit.
-pub fn raise() {
+pub fn raise_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current == maximum {
         return;
@@ -25,22 +25,22 @@ pub fn raise() {
 }
 
 /// Logs a warning if the configuration may need more descriptors than allowed.
-pub fn tell(settings: &Settings) {
-    if let Some(why) = few(settings, getrlimit(Resource::Nofile).current) {
+pub fn log_if_insufficient(settings: &Settings) {
+    if let Some(why) = insufficient_reason(settings, getrlimit(Resource::Nofile).current) {
         log::event(log::warn(), "few_descriptors", &[("why", &why)]);
     }
 }
 
 /// Returns the hard limit.
 #[must_use]
-pub fn most() -> Option<u64> {
+pub fn max_descriptors() -> Option<u64> {
     getrlimit(Resource::Nofile).maximum
 }
 
 /// Returns a sentence with the reason and the remedy if the limit is too low for the configuration.
 #[must_use]
-pub fn few(settings: &Settings, most: Option<u64>) -> Option<String> {
-    let most = most.filter(|most| *most < wanted(settings))?;
+pub fn insufficient_reason(settings: &Settings, most: Option<u64>) -> Option<String> {
+    let most = most.filter(|most| *most < needed_descriptors(settings))?;
     Some(format!(
         "This configuration may need {}, and the process may have {most} here: beyond that, clients wait and \
          providers are not reached. Raise it (LimitNOFILE= under systemd, else ulimit -Hn), or lower \
@@ -53,8 +53,8 @@ pub fn few(settings: &Settings, most: Option<u64>) -> Option<String> {
 #[must_use]
 pub fn summary(settings: &Settings) -> String {
     format!(
-        "{} descriptors: limits.connections = {}, overload.requests = {}, batches.concurrency = {}, and {BESIDE} others",
-        wanted(settings),
+        "{} descriptors: limits.connections = {}, overload.requests = {}, batches.concurrency = {}, and {OTHER_DESCRIPTORS} others",
+        needed_descriptors(settings),
         settings.limits.connections,
         settings.overload.requests,
         settings.batches.concurrency,
@@ -62,19 +62,23 @@ pub fn summary(settings: &Settings) -> String {
 }
 
 /// Counts one for each client connection, and one for each request in flight at a provider.
-fn wanted(settings: &Settings) -> u64 {
-    let parts =
-        [settings.limits.connections, settings.overload.requests, settings.batches.concurrency, BESIDE];
+fn needed_descriptors(settings: &Settings) -> u64 {
+    let parts = [
+        settings.limits.connections,
+        settings.overload.requests,
+        settings.batches.concurrency,
+        OTHER_DESCRIPTORS,
+    ];
     parts.iter().fold(0, |sum: u64, part| sum.saturating_add(u64::try_from(*part).unwrap_or(u64::MAX)))
 }
 
 /// Returns true if the error means that the process or the system is out of descriptors, and logs it with its cause.
-pub fn are_gone(error: &io::Error) -> bool {
-    static TOLD: Seldom = Seldom::new();
+pub fn is_fd_exhaustion(error: &io::Error) -> bool {
+    static TOLD: ThrottledLog = ThrottledLog::new();
     let codes = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(rustix::io::Errno::raw_os_error);
     let gone = error.raw_os_error().is_some_and(|code| codes.contains(&code));
     if gone {
-        TOLD.tell(Instant::now(), |times| {
+        TOLD.log(Instant::now(), |times| {
             let members = [("reason", &*error.to_string()), ("times", times)];
             log::event(log::error(), "connect_failed", &members);
         });
@@ -83,8 +87,8 @@ pub fn are_gone(error: &io::Error) -> bool {
 }
 
 /// Variant for errors of Pingora's connector.
-pub fn are_gone_for(error: &Error) -> bool {
-    error.root_cause().downcast_ref::<io::Error>().is_some_and(are_gone)
+pub fn is_pingora_fd_exhaustion(error: &Error) -> bool {
+    error.root_cause().downcast_ref::<io::Error>().is_some_and(is_fd_exhaustion)
 }
 
 #[cfg(test)]
@@ -97,10 +101,10 @@ mod tests {
     #[test]
     fn too_few_are_told_with_what_sets_them() {
         let settings = ConfigSource::Demo.load().unwrap().settings;
-        let wanted = wanted(&settings);
-        assert_eq!(few(&settings, Some(wanted)), None);
-        assert_eq!(few(&settings, None), None, "as many as it likes");
-        let why = few(&settings, Some(wanted - 1)).unwrap();
+        let wanted = needed_descriptors(&settings);
+        assert_eq!(insufficient_reason(&settings, Some(wanted)), None);
+        assert_eq!(insufficient_reason(&settings, None), None, "as many as it likes");
+        let why = insufficient_reason(&settings, Some(wanted - 1)).unwrap();
         for word in ["LimitNOFILE", "ulimit", "limits.connections", &wanted.to_string()] {
             assert!(why.contains(word), "{why}");
         }
@@ -109,11 +113,11 @@ mod tests {
     #[test]
     fn having_none_left_is_known_however_deep_it_is_told() {
         let gone = || io::Error::from_raw_os_error(24);
-        assert!(are_gone(&gone()) && are_gone(&io::Error::from_raw_os_error(23)));
-        assert!(!are_gone(&io::Error::from_raw_os_error(111)));
+        assert!(is_fd_exhaustion(&gone()) && is_fd_exhaustion(&io::Error::from_raw_os_error(23)));
+        assert!(!is_fd_exhaustion(&io::Error::from_raw_os_error(111)));
         let inner = Error::because(ErrorType::SocketError, "failed to create socket", gone());
         let outer = Error::because(ErrorType::InternalError, "Fail to connect", inner);
-        assert!(are_gone_for(&outer));
-        assert!(!are_gone_for(&Error::explain(ErrorType::ConnectRefused, "refused")));
+        assert!(is_pingora_fd_exhaustion(&outer));
+        assert!(!is_pingora_fd_exhaustion(&Error::explain(ErrorType::ConnectRefused, "refused")));
     }
 }

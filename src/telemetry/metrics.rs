@@ -2,16 +2,16 @@
 //! No label has unbounded values: models, providers, flavors and endpoints come from the configuration and from this
 //! program.
 
-use super::Record;
-use super::batches::{Batches, Standing as BatchState};
-use super::connection_metrics::Doors;
-use super::durability_metrics::Kept;
+use super::AccessRecord;
+use super::batches::{BatchMetrics, Standing as BatchState};
+use super::connection_metrics::ConnectionMetrics;
+use super::durability_metrics::DurabilityMetrics;
 use super::durability_metrics::State as LedgerState;
-use super::offers::{Offers, Standing};
-use super::overload::{Overload, Standing as AdmissionState};
-use super::process::Process;
-use super::requests::Requests;
-use super::series_cache::{Keeper, Series};
+use super::offers::{OfferMetrics, OfferStatus};
+use super::overload::{OverloadMetrics, Standing as AdmissionState};
+use super::process::ProcessMetrics;
+use super::requests::RequestMetrics;
+use super::series_cache::{MetricSeries, SeriesCache};
 use prometheus::core::Collector;
 use prometheus::{
     Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
@@ -21,28 +21,28 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Label value for an absent value.
-pub(super) const NONE: &str = "none";
+pub(super) const NO_VALUE: &str = "none";
 
 /// All metrics.
-pub struct Metrics {
+pub struct MetricsRegistry {
     registry: Registry,
-    requests: Requests,
-    doors: Doors,
-    kept: Kept,
+    requests: RequestMetrics,
+    doors: ConnectionMetrics,
+    kept: DurabilityMetrics,
     checks: IntCounterVec,
-    offers: Offers,
+    offers: OfferMetrics,
     in_flight: IntGaugeVec,
     open: IntGauge,
     retries_left: IntGauge,
     reloads: IntCounterVec,
     overstated: IntCounterVec,
-    images_gone: IntCounter,
+    images_dropped: IntCounter,
     clock_ahead: IntGauge,
-    overload: Overload,
-    process: Process,
+    overload: OverloadMetrics,
+    process: ProcessMetrics,
     /// Metrics of batches and their lines.
-    pub batches: Batches,
-    keeper: Keeper,
+    pub batches: BatchMetrics,
+    keeper: SeriesCache,
 }
 
 /// State of the process at a scrape.
@@ -73,7 +73,7 @@ pub struct Snapshot<'a, O> {
     pub clock_ahead: u64,
 }
 
-impl Metrics {
+impl MetricsRegistry {
     /// Creates all metrics at zero.
     ///
     /// # Errors
@@ -82,16 +82,16 @@ impl Metrics {
         let r = Registry::new();
         let one = |name: &str, help: &str| registered(&r, IntGauge::new(name, help)?);
         let metrics = Self {
-            requests: Requests::new(&r)?,
-            doors: Doors::new(&r)?,
-            kept: Kept::new(&r)?,
+            requests: RequestMetrics::new(&r)?,
+            doors: ConnectionMetrics::new(&r)?,
+            kept: DurabilityMetrics::new(&r)?,
             checks: counter(
                 &r,
                 "penstock_health_checks_total",
                 "Active checks by provider and result.",
                 &["provider", "result"],
             )?,
-            offers: Offers::new(&r)?,
+            offers: OfferMetrics::new(&r)?,
             in_flight: gauge(
                 &r,
                 "penstock_provider_requests_in_flight",
@@ -112,7 +112,7 @@ impl Metrics {
                 "Answers whose provider reported an impossible figure (tokens or energy); the gateway's own figure counts.",
                 &["provider", "model", "figure"],
             )?,
-            images_gone: registered(
+            images_dropped: registered(
                 &r,
                 IntCounter::new(
                     "penstock_images_dropped_total",
@@ -123,10 +123,10 @@ impl Metrics {
                 "penstock_clock_ahead_seconds",
                 "Seconds by which the gateway's dates are ahead of the system's clock, which was set back; 0 if the difference is small.",
             )?,
-            overload: Overload::new(&r)?,
-            process: Process::new(&r)?,
-            batches: Batches::new(&r)?,
-            keeper: Keeper::new(&r)?,
+            overload: OverloadMetrics::new(&r)?,
+            process: ProcessMetrics::new(&r)?,
+            batches: BatchMetrics::new(&r)?,
+            keeper: SeriesCache::new(&r)?,
             registry: r,
         };
         // Exported from the start: Prometheus does not count the first value of a new series as an increase.
@@ -142,20 +142,20 @@ impl Metrics {
     }
 
     /// Counts a refused client connection.
-    pub fn turned_away(&self, reason: &str) {
+    pub fn connection_refused(&self, reason: &str) {
         self.doors.turned_away(reason);
     }
 
     /// Counts an ended exchange.
-    pub fn exchange(&self, record: &Record, took: Duration) {
+    pub fn record_exchange(&self, record: &AccessRecord, took: Duration) {
         self.requests.ended(record, took);
-        let series: std::sync::Arc<Series> = self.keeper.of(record);
+        let series: std::sync::Arc<MetricSeries> = self.keeper.series_for(record);
         // The queue time of batch work is no figure of a model.
         series.observe(&self.keeper, record, took.saturating_sub(record.queued));
     }
 
     /// Counts an active health check.
-    pub fn checked(&self, provider: &str, good: bool) {
+    pub fn health_check(&self, provider: &str, good: bool) {
         self.checks.with_label_values(&[provider, if good { "good" } else { "bad" }]).inc();
     }
 
@@ -170,13 +170,13 @@ impl Metrics {
     }
 
     /// Counts the wait of a request for a permit.
-    pub fn queued(&self, queue: &str, waited: Duration) {
-        self.overload.waited(queue, waited);
+    pub fn record_wait(&self, queue: &str, waited: Duration) {
+        self.overload.record_wait(queue, waited);
     }
 
     /// Counts a request that ended in a panic.
     pub fn panicked(&self) {
-        self.overload.panicked();
+        self.overload.record_panic();
     }
 
     /// Counts an answer whose provider reported impossible tokens or energy.
@@ -186,44 +186,44 @@ impl Metrics {
 
     /// Counts images that were removed before they expired.
     pub fn images_gone(&self, images: usize) {
-        self.images_gone.inc_by(u64::try_from(images).unwrap_or(u64::MAX));
+        self.images_dropped.inc_by(u64::try_from(images).unwrap_or(u64::MAX));
     }
 
     /// Counts a backup.
-    pub fn exported(&self, good: bool) {
+    pub fn backup_finished(&self, good: bool) {
         self.kept.exported(good);
     }
 
     /// Measures the sizes of stored data; blocks. See [`Process::measure`].
     pub fn measure_disk(&self, storage: &Path, stored: [&'static str; 2], files: (u64, &Path)) {
-        self.process.measure(storage, stored, files);
+        self.process.measure_disk(storage, stored, files);
     }
 
     /// Renders all metrics in Prometheus' text format, with gauges of the snapshot.
     #[must_use]
-    pub fn text<'a>(&self, snapshot: Snapshot<'a, impl Iterator<Item = Standing<'a>>>) -> Vec<u8> {
+    pub fn text<'a>(&self, snapshot: Snapshot<'a, impl Iterator<Item = OfferStatus<'a>>>) -> Vec<u8> {
         self.set(snapshot);
-        self.counted()
+        self.encode()
     }
 
-    pub(super) fn counted(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let mut text = Vec::with_capacity(16 * 1024);
         TextEncoder::new().encode(&self.registry.gather(), &mut text).ok();
         text
     }
 
     /// Creates the series of a provider that an alert needs before the first event.
-    pub(super) fn known(&self, provider: &str) {
-        self.requests.known(provider);
+    pub(super) fn create_series(&self, provider: &str) {
+        self.requests.create_series(provider);
     }
 
     /// Sets the gauges that are read at each scrape.
-    fn set<'a>(&self, snapshot: Snapshot<'a, impl Iterator<Item = Standing<'a>>>) {
+    fn set<'a>(&self, snapshot: Snapshot<'a, impl Iterator<Item = OfferStatus<'a>>>) {
         let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         self.in_flight.reset();
-        self.offers.look(snapshot.offers);
+        self.offers.update_gauges(snapshot.offers);
         for (provider, in_flight) in snapshot.providers {
-            self.known(provider);
+            self.create_series(provider);
             self.in_flight.with_label_values(&[provider]).set(i64::from(in_flight));
         }
         self.open.set(count(snapshot.exchanges as u64));
@@ -231,7 +231,7 @@ impl Metrics {
         self.doors.set(snapshot.certificate_expires);
         self.kept.set(&snapshot.ledger, snapshot.last_export);
         self.overload.set(&snapshot.admission, snapshot.waiting_at_providers, snapshot.refusals.into_iter());
-        self.batches.look(&snapshot.batches);
+        self.batches.update_gauges(&snapshot.batches);
         self.clock_ahead.set(count(snapshot.clock_ahead));
     }
 }

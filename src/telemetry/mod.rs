@@ -20,5 +20,5 @@ mod series_cache;
 pub mod throttle;
 mod trace;
 
-pub use access_record::{AttemptNote, HEALTH, Outcome, Record};
-pub use trace::Trace;
+pub use access_record::{AccessRecord, AttemptRecord, ExchangeOutcome, HEALTH_ENDPOINT};
+pub use trace::TraceContext;

@@ -1,7 +1,7 @@
 //! Blocking work of a request, away from the threads that serve connections.
 
-use super::metrics::Metrics;
-use penstock_contract::{Code, Refusal};
+use super::metrics::MetricsRegistry;
+use penstock_contract::{ApiError, ErrorCode};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
@@ -9,10 +9,10 @@ use tokio::task::spawn_blocking;
 #[derive(Clone)]
 pub struct BlockingHandles {
     /// Counts panics.
-    pub metrics: Arc<Metrics>,
+    pub metrics: Arc<MetricsRegistry>,
     /// Faults that tests inject.
     #[cfg(feature = "inject")]
-    pub inject: Arc<crate::net::fault_injection::Inject>,
+    pub inject: Arc<crate::net::fault_injection::FaultInjector>,
 }
 
 /// Runs blocking work of a request on a thread of the blocking pool.
@@ -22,12 +22,12 @@ pub struct BlockingHandles {
 pub async fn off_thread<T: Send + 'static>(
     handles: &BlockingHandles,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Refusal> {
+) -> Result<T, ApiError> {
     #[cfg(feature = "inject")]
     let work = {
         let inject = handles.inject.clone();
         move || {
-            inject.at(crate::net::fault_injection::At::OffThread);
+            inject.trigger(crate::net::fault_injection::InjectionPoint::OffThread);
             work()
         }
     };
@@ -36,6 +36,6 @@ pub async fn off_thread<T: Send + 'static>(
         if error.is_panic() {
             handles.metrics.panicked();
         }
-        Refusal::new(Code::Internal)
+        ApiError::new(ErrorCode::Internal)
     })
 }

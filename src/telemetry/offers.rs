@@ -1,20 +1,20 @@
 //! Metrics of offers.
 
 use super::metrics::{gauge, registered};
-use penstock_routing::Breaker;
+use penstock_routing::CircuitBreaker;
 use prometheus::{GaugeVec, IntGaugeVec, Opts, Registry, Result};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 /// Gauges of offers.
-pub struct Offers {
+pub struct OfferMetrics {
     health: IntGaugeVec,
     failing: GaugeVec,
 }
 
 /// State of one offer.
-pub struct Standing<'a> {
+pub struct OfferStatus<'a> {
     /// Id of the provider.
     pub provider: &'a str,
     /// Id of the model.
@@ -28,15 +28,20 @@ pub struct Standing<'a> {
     pub failing: f64,
 }
 
-impl<'a> Standing<'a> {
+impl<'a> OfferStatus<'a> {
     /// State of an offer, from its circuit breaker.
-    pub fn of([provider, model]: [&'a str; 2], asked: bool, breaker: &Breaker, now: Duration) -> Self {
-        let healthy = breaker.is_well();
-        Self { provider, model, asked, healthy, failing: breaker.failing(now) }
+    pub fn from_breaker(
+        [provider, model]: [&'a str; 2],
+        asked: bool,
+        breaker: &CircuitBreaker,
+        now: Duration,
+    ) -> Self {
+        let healthy = breaker.is_responding();
+        Self { provider, model, asked, healthy, failing: breaker.failure_ratio(now) }
     }
 }
 
-impl Offers {
+impl OfferMetrics {
     pub(super) fn new(r: &Registry) -> Result<Self> {
         let labels = ["provider", "model"];
         let failing = Opts::new(
@@ -56,11 +61,11 @@ impl Offers {
 
     /// Sets the gauges. A provider may offer a model under two names: one that works is enough. Offers that were
     /// requested are shown, and beside an unhealthy one the other offers of its model, so that an alert sees them.
-    pub(super) fn look<'a>(&self, offers: impl Iterator<Item = Standing<'a>>) {
-        let offers: Vec<Standing<'a>> = offers.collect();
+    pub(super) fn update_gauges<'a>(&self, offers: impl Iterator<Item = OfferStatus<'a>>) {
+        let offers: Vec<OfferStatus<'a>> = offers.collect();
         let broken: HashSet<&str> =
             offers.iter().filter(|offer| !offer.healthy).map(|offer| offer.model).collect();
-        let mut best: HashMap<[&str; 2], Standing<'a>> = HashMap::new();
+        let mut best: HashMap<[&str; 2], OfferStatus<'a>> = HashMap::new();
         for offer in offers.into_iter().filter(|offer| offer.asked || broken.contains(offer.model)) {
             match best.entry([offer.provider, offer.model]) {
                 Entry::Vacant(first) => {
@@ -86,42 +91,42 @@ impl Offers {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use penstock_routing::breaker::{Outcome, Settings};
+    use penstock_routing::breaker::{AttemptOutcome, BreakerSettings};
 
     #[test]
     fn one_that_failed_is_healthy_again_by_its_answers_and_not_by_time() {
-        let offers = Offers::new(&Registry::new()).unwrap();
-        let settings = Settings::default();
-        let mut breaker = Breaker::new(settings);
-        let told = |breaker: &Breaker, now| {
-            offers.look(std::iter::once(Standing::of(["p", "m"], true, breaker, now)));
+        let offers = OfferMetrics::new(&Registry::new()).unwrap();
+        let settings = BreakerSettings::default();
+        let mut breaker = CircuitBreaker::new(settings);
+        let told = |breaker: &CircuitBreaker, now| {
+            offers.update_gauges(std::iter::once(OfferStatus::from_breaker(["p", "m"], true, breaker, now)));
             offers.health.with_label_values(&["p", "m"]).get()
         };
         assert_eq!(told(&breaker, Duration::ZERO), 1);
-        for _ in 0..settings.consecutive {
-            breaker.on_result(Duration::ZERO, Outcome::Bad { rest: None });
+        for _ in 0..settings.consecutive_failures {
+            breaker.on_result(Duration::ZERO, AttemptOutcome::Failure { rest: None });
         }
         assert_eq!(told(&breaker, Duration::ZERO), 0);
-        let later = settings.open + Duration::from_secs(3_600);
+        let later = settings.first_ejection + Duration::from_secs(3_600);
         assert_eq!(told(&breaker, later), 0, "nobody has asked it since");
-        for _ in 0..settings.good_probes {
+        for _ in 0..settings.successes_to_close {
             assert!(breaker.try_probe(later));
-            breaker.on_result(later, Outcome::Good);
+            breaker.on_result(later, AttemptOutcome::Success);
         }
         assert_eq!(told(&breaker, later), 1);
     }
 
     #[test]
     fn one_that_nobody_asks_is_healthy_again_by_a_check_unless_requests_failed_while_checks_passed() {
-        let offers = Offers::new(&Registry::new()).unwrap();
-        let settings = Settings::default();
-        let mut breaker = Breaker::new(settings);
-        let told = |breaker: &Breaker, now| {
-            offers.look(std::iter::once(Standing::of(["p", "m"], true, breaker, now)));
+        let offers = OfferMetrics::new(&Registry::new()).unwrap();
+        let settings = BreakerSettings::default();
+        let mut breaker = CircuitBreaker::new(settings);
+        let told = |breaker: &CircuitBreaker, now| {
+            offers.update_gauges(std::iter::once(OfferStatus::from_breaker(["p", "m"], true, breaker, now)));
             offers.health.with_label_values(&["p", "m"]).get()
         };
-        for _ in 0..settings.consecutive {
-            breaker.on_result(Duration::ZERO, Outcome::Bad { rest: None });
+        for _ in 0..settings.consecutive_failures {
+            breaker.on_result(Duration::ZERO, AttemptOutcome::Failure { rest: None });
         }
         let at = Duration::from_secs;
         breaker.on_check(at(60), false);
@@ -130,43 +135,44 @@ mod tests {
         assert_eq!(told(&breaker, at(70)), 1);
         // A provider that lists its models and fails every request must not look healthy between two requests.
         assert!(breaker.try_probe(at(71)));
-        breaker.on_result(at(71), Outcome::Bad { rest: None });
+        breaker.on_result(at(71), AttemptOutcome::Failure { rest: None });
         breaker.on_check(at(72), true);
         assert_eq!(told(&breaker, at(72)), 0);
-        breaker.on_check(at(71) + settings.open_max - Duration::from_millis(1), true);
+        breaker.on_check(at(71) + settings.max_ejection - Duration::from_millis(1), true);
         assert_eq!(told(&breaker, at(90)), 0);
-        breaker.on_check(at(71) + settings.open_max, true);
+        breaker.on_check(at(71) + settings.max_ejection, true);
         assert_eq!(told(&breaker, at(90)), 1, "nobody has asked it since, and its checks are good");
     }
 
     #[test]
     fn of_two_offers_of_a_model_the_better_one_is_told() {
-        let offers = Offers::new(&Registry::new()).unwrap();
-        let of = |healthy, failing| Standing { provider: "p", model: "m", asked: true, healthy, failing };
+        let offers = OfferMetrics::new(&Registry::new()).unwrap();
+        let of = |healthy, failing| OfferStatus { provider: "p", model: "m", asked: true, healthy, failing };
         for both in [[of(true, 0.25), of(false, 1.0)], [of(false, 1.0), of(true, 0.25)]] {
-            offers.look(both.into_iter());
+            offers.update_gauges(both.into_iter());
             assert_eq!(offers.health.with_label_values(&["p", "m"]).get(), 1);
             assert!((offers.failing.with_label_values(&["p", "m"]).get() - 0.25).abs() < 1e-9);
         }
-        offers.look([of(false, 1.0), of(false, 0.5)].into_iter());
+        offers.update_gauges([of(false, 1.0), of(false, 0.5)].into_iter());
         assert_eq!(offers.health.with_label_values(&["p", "m"]).get(), 0);
     }
 
     #[test]
     fn offers_that_nobody_asked_are_told_only_beside_one_that_is_broken() {
-        let offers = Offers::new(&Registry::new()).unwrap();
-        let of = |provider, model, asked, healthy| Standing { provider, model, asked, healthy, failing: 0.0 };
+        let offers = OfferMetrics::new(&Registry::new()).unwrap();
+        let of =
+            |provider, model, asked, healthy| OfferStatus { provider, model, asked, healthy, failing: 0.0 };
         let series = || {
             let families = prometheus::core::Collector::collect(&offers.health);
             families.iter().map(|family| family.get_metric().len()).sum::<usize>()
         };
-        offers.look([of("a", "m", false, true), of("b", "n", false, true)].into_iter());
+        offers.update_gauges([of("a", "m", false, true), of("b", "n", false, true)].into_iter());
         assert_eq!(series(), 0);
-        offers.look(
+        offers.update_gauges(
             [of("a", "m", true, true), of("b", "m", false, true), of("b", "n", false, true)].into_iter(),
         );
         assert_eq!(series(), 1);
-        offers.look(
+        offers.update_gauges(
             [of("a", "m", true, false), of("b", "m", false, true), of("b", "n", false, true)].into_iter(),
         );
         assert_eq!(series(), 2);

@@ -19,7 +19,7 @@ pub struct Standing {
 const SECONDS: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0];
 
 /// Counters and gauges of admission control.
-pub struct Overload {
+pub struct OverloadMetrics {
     admitted: IntGauge,
     held: IntGauge,
     waiting: IntGaugeVec,
@@ -28,7 +28,7 @@ pub struct Overload {
     panics: IntCounter,
 }
 
-impl Overload {
+impl OverloadMetrics {
     pub(super) fn new(r: &Registry) -> Result<Self> {
         let one = |name: &str, help: &str| registered(r, IntGauge::new(name, help)?);
         Ok(Self {
@@ -67,11 +67,11 @@ impl Overload {
         })
     }
 
-    pub(super) fn waited(&self, queue: &str, waited: Duration) {
+    pub(super) fn record_wait(&self, queue: &str, waited: Duration) {
         self.waits.with_label_values(&[queue]).observe(waited.as_secs_f64());
     }
 
-    pub(super) fn panicked(&self) {
+    pub(super) fn record_panic(&self) {
         self.panics.inc();
     }
 

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 
 /// Installs a panic hook that logs the place in the source.
-pub fn tell() {
+pub fn install_hook() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(|at| format!("{}:{}", at.file(), at.line())).unwrap_or_default();
         log::event(log::error(), "panicked", &[("place", &place)]);
@@ -17,7 +17,7 @@ pub fn tell() {
 
 /// Polls a future to its end; `None` if it panicked. It is taken pinned, because a future that is moved in is stored
 /// twice.
-pub async fn caught<T>(mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+pub async fn catch_panic<T>(mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
         Ok(poll) => poll.map(Some),
         Err(_) => std::task::Poll::Ready(None),

@@ -6,13 +6,13 @@ use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, Result};
 use std::path::Path;
 
 /// Gauges of the process and its disk.
-pub(super) struct Process {
+pub(super) struct ProcessMetrics {
     stored: IntGaugeVec,
     free: IntGaugeVec,
     size: IntGaugeVec,
 }
 
-impl Process {
+impl ProcessMetrics {
     pub(super) fn new(r: &Registry) -> Result<Self> {
         let build = Opts::new("penstock_build_info", "Constant 1; the label names the running version.")
             .const_label("version", env!("CARGO_PKG_VERSION"));
@@ -42,7 +42,7 @@ impl Process {
 
     /// Measures sizes of folders on the disk; walks those of `stored` and blocks. `stored` has the name of a kind and its
     /// folder, `files` the bytes of files and their folder.
-    pub(super) fn measure(&self, storage: &Path, stored: [&'static str; 2], files: (u64, &Path)) {
+    pub(super) fn measure_disk(&self, storage: &Path, stored: [&'static str; 2], files: (u64, &Path)) {
         for kind in stored {
             self.stored.with_label_values(&[kind]).set(clamped(folder_bytes(&storage.join(kind))));
         }
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn build_and_process_are_there_from_the_start() {
         let registry = Registry::new();
-        Process::new(&registry).unwrap();
+        ProcessMetrics::new(&registry).unwrap();
         let names: Vec<String> = registry.gather().iter().map(|family| family.name().to_owned()).collect();
         for name in [
             "penstock_build_info",

@@ -5,11 +5,11 @@ use std::fmt;
 
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 /// Number of letters and digits after the prefix: 24 × 5 bits of randomness.
-const LENGTH: usize = 24;
+const RANDOM_LENGTH: usize = 24;
 
 /// Request id: `req_` and 24 letters and digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct RequestId([u8; 4 + LENGTH]);
+pub struct RequestId([u8; 4 + RANDOM_LENGTH]);
 
 impl RequestId {
     /// Creates an id from the thread's random source.
@@ -32,7 +32,7 @@ impl RequestId {
 
     /// Returns the random part, which also names the response (`chatcmpl-…`, `msg_…`).
     #[must_use]
-    pub fn unique(&self) -> &str {
+    pub fn random_part(&self) -> &str {
         self.as_str().get(4..).unwrap_or_default()
     }
 
@@ -63,8 +63,8 @@ mod tests {
     fn ids_are_letters_and_digits_and_differ() {
         let (one, two) = (RequestId::random(), RequestId::random());
         assert_ne!(one.as_str(), two.as_str());
-        assert_eq!(one.unique().len(), LENGTH);
-        assert!(one.unique().bytes().all(|b| b.is_ascii_alphanumeric()));
+        assert_eq!(one.random_part().len(), RANDOM_LENGTH);
+        assert!(one.random_part().bytes().all(|b| b.is_ascii_alphanumeric()));
         assert_eq!(one.header(), one.as_str());
     }
 }

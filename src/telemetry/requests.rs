@@ -1,7 +1,7 @@
 //! Metrics of the outcomes of requests and attempts.
 
-use super::Record;
-use super::metrics::{NONE, counter, histogram};
+use super::AccessRecord;
+use super::metrics::{NO_VALUE, counter, histogram};
 use prometheus::{HistogramVec, IntCounterVec, Registry, Result};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const OVERHEAD: [f64; 11] =
     [0.000_025, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.05, 0.5];
 
 /// Counters of requests.
-pub(super) struct Requests {
+pub(super) struct RequestMetrics {
     ended: IntCounterVec,
     lines: IntCounterVec,
     overhead: HistogramVec,
@@ -18,7 +18,7 @@ pub(super) struct Requests {
     limited: IntCounterVec,
 }
 
-impl Requests {
+impl RequestMetrics {
     pub(super) fn new(r: &Registry) -> Result<Self> {
         Ok(Self {
             ended: counter(
@@ -55,10 +55,10 @@ impl Requests {
         })
     }
 
-    pub(super) fn ended(&self, record: &Record, took: Duration) {
+    pub(super) fn ended(&self, record: &AccessRecord, took: Duration) {
         let mut status = itoa::Buffer::new();
         let work = if record.line { "batch" } else { "request" };
-        let model = record.model.as_deref().unwrap_or(NONE);
+        let model = record.model.as_deref().unwrap_or(NO_VALUE);
         let labels = [record.endpoint, model, record.outcome.name(), status.format(record.status), work];
         self.ended.with_label_values(&labels).inc();
         if record.line {
@@ -76,7 +76,7 @@ impl Requests {
     }
 
     /// Creates the series of a provider that an alert needs before the first event.
-    pub(super) fn known(&self, provider: &str) {
+    pub(super) fn create_series(&self, provider: &str) {
         for outcome in ["ok", "credentials"] {
             self.attempts.with_label_values(&[provider, outcome]).inc_by(0);
         }

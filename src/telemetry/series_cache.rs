@@ -1,9 +1,9 @@
 //! Cache of the series of an endpoint, a model and a provider, so that a request does not look up its labels again.
 
-use super::Record;
-use super::metrics::{NONE, counter, histogram, registered};
+use super::AccessRecord;
+use super::metrics::{NO_VALUE, counter, histogram, registered};
 use parking_lot::RwLock;
-use penstock_contract::Done;
+use penstock_contract::WorkDone;
 use prometheus::core::{AtomicF64, GenericCounter};
 use prometheus::{CounterVec, Histogram, HistogramVec, IntCounterVec, Opts, Registry, Result};
 use rust_decimal::prelude::ToPrimitive;
@@ -26,7 +26,7 @@ const SCALES: [f64; 23] = [
 ];
 
 /// All series, by endpoint, model and provider.
-pub struct Keeper {
+pub struct SeriesCache {
     duration: HistogramVec,
     first_token: HistogramVec,
     per_token: HistogramVec,
@@ -40,33 +40,33 @@ pub struct Keeper {
     charged_kwh: CounterVec,
     counted: IntCounterVec,
     hasher: ahash::RandomState,
-    known: RwLock<HashMap<u64, Vec<Known>, ahash::RandomState>>,
+    known: RwLock<HashMap<u64, Vec<CachedSeries>, ahash::RandomState>>,
 }
 
 /// Counter of an amount.
-type Sum = GenericCounter<AtomicF64>;
+type FloatCounter = GenericCounter<AtomicF64>;
 
 /// Series with its labels: endpoint, model, provider.
-type Known = (&'static str, Box<str>, Box<str>, Arc<Series>);
+type CachedSeries = (&'static str, Box<str>, Box<str>, Arc<MetricSeries>);
 
 /// Series of one endpoint, model and provider.
-pub struct Series {
+pub struct MetricSeries {
     duration: Histogram,
     first_token: OnceLock<Histogram>,
     per_token: OnceLock<Histogram>,
     input: OnceLock<Histogram>,
     output: OnceLock<Histogram>,
-    energy: OnceLock<Sum>,
-    carbon: OnceLock<Sum>,
-    water: OnceLock<Sum>,
-    credits: OnceLock<Sum>,
-    images: OnceLock<Sum>,
-    audio: OnceLock<Sum>,
-    charged_kwh: OnceLock<Sum>,
+    energy: OnceLock<FloatCounter>,
+    carbon: OnceLock<FloatCounter>,
+    water: OnceLock<FloatCounter>,
+    credits: OnceLock<FloatCounter>,
+    images: OnceLock<FloatCounter>,
+    audio: OnceLock<FloatCounter>,
+    charged_kwh: OnceLock<FloatCounter>,
     counted: OnceLock<prometheus::IntCounter>,
 }
 
-impl Keeper {
+impl SeriesCache {
     /// Registers the metrics.
     pub(super) fn new(r: &Registry) -> Result<Self> {
         let by_model = ["gen_ai_operation_name", "gen_ai_request_model", "gen_ai_provider_name"];
@@ -126,21 +126,28 @@ impl Keeper {
     }
 
     /// Returns the series of a record.
-    pub(super) fn of(&self, record: &Record) -> Arc<Series> {
-        let model = record.model.as_deref().unwrap_or(NONE);
-        let provider = record.provider.as_deref().unwrap_or(NONE);
+    pub(super) fn series_for(&self, record: &AccessRecord) -> Arc<MetricSeries> {
+        let model = record.model.as_deref().unwrap_or(NO_VALUE);
+        let provider = record.provider.as_deref().unwrap_or(NO_VALUE);
         let endpoint = record.endpoint;
         let hash = self.hasher.hash_one((endpoint, model, provider));
         let found = self.known.read().get(&hash).and_then(|same| {
-            let is = |known: &&Known| known.0 == endpoint && *known.1 == *model && *known.2 == *provider;
+            let is =
+                |known: &&CachedSeries| known.0 == endpoint && *known.1 == *model && *known.2 == *provider;
             same.iter().find(is).map(|known| known.3.clone())
         });
-        found.unwrap_or_else(|| self.add(hash, endpoint, model, provider))
+        found.unwrap_or_else(|| self.insert_series(hash, endpoint, model, provider))
     }
 
-    fn add(&self, hash: u64, endpoint: &'static str, model: &str, provider: &str) -> Arc<Series> {
+    fn insert_series(
+        &self,
+        hash: u64,
+        endpoint: &'static str,
+        model: &str,
+        provider: &str,
+    ) -> Arc<MetricSeries> {
         let labels = [endpoint, model, provider];
-        let series = Arc::new(Series {
+        let series = Arc::new(MetricSeries {
             duration: self.duration.with_label_values(&labels),
             first_token: OnceLock::new(),
             per_token: OnceLock::new(),
@@ -161,20 +168,21 @@ impl Keeper {
     }
 }
 
-impl Series {
+impl MetricSeries {
     /// Counts an ended exchange. A series is created with its first value: a chat model never has one of images.
-    pub(super) fn observe(&self, keeper: &Keeper, record: &Record, took: Duration) {
-        let labels = Labels::of(record);
+    pub(super) fn observe(&self, keeper: &SeriesCache, record: &AccessRecord, took: Duration) {
+        let labels = SeriesLabels::from_record(record);
         self.duration.observe(took.as_secs_f64());
         let timed = |series: &OnceLock<Histogram>, of: &HistogramVec, seconds: f64| {
-            series.get_or_init(|| of.with_label_values(&labels.full())).observe(seconds);
+            series.get_or_init(|| of.with_label_values(&labels.by_endpoint())).observe(seconds);
         };
         if let Some(first) = record.first_token {
             timed(&self.first_token, &keeper.first_token, first.as_secs_f64());
         }
-        if let Some(usage) = record.done.as_ref().and_then(Done::usage) {
+        if let Some(usage) = record.done.as_ref().and_then(WorkDone::usage) {
             let tokens = |series: &OnceLock<Histogram>, kind, count: u64| {
-                let series = series.get_or_init(|| keeper.tokens.with_label_values(&labels.with(kind)));
+                let series =
+                    series.get_or_init(|| keeper.tokens.with_label_values(&labels.with_token_type(kind)));
                 series.observe(count as f64);
             };
             tokens(&self.input, "input", usage.input);
@@ -185,16 +193,17 @@ impl Series {
                 let rest = took.saturating_sub(first).as_secs_f64();
                 timed(&self.per_token, &keeper.per_token, rest / (usage.output - 1) as f64);
             }
-            let counted = self.counted.get_or_init(|| keeper.counted.with_label_values(&labels.sums()));
+            let counted =
+                self.counted.get_or_init(|| keeper.counted.with_label_values(&labels.by_provider()));
             counted.inc_by(u64::from(usage.source.is_gateway()));
         }
-        let sum = |series: &OnceLock<Sum>, of: &CounterVec, amount: rust_decimal::Decimal| {
-            add(series.get_or_init(|| of.with_label_values(&labels.sums())), amount);
+        let sum = |series: &OnceLock<FloatCounter>, of: &CounterVec, amount: rust_decimal::Decimal| {
+            add_decimal(series.get_or_init(|| of.with_label_values(&labels.by_provider())), amount);
         };
         match record.done {
-            Some(Done::Images { count, .. }) => sum(&self.images, &keeper.images, count.into()),
-            Some(Done::Audio { seconds }) => sum(&self.audio, &keeper.audio, seconds),
-            Some(Done::Tokens(_) | Done::Unknown) | None => {}
+            Some(WorkDone::Images { count, .. }) => sum(&self.images, &keeper.images, count.into()),
+            Some(WorkDone::Audio { seconds }) => sum(&self.audio, &keeper.audio, seconds),
+            Some(WorkDone::Tokens(_) | WorkDone::Unknown) | None => {}
         }
         if let Some(footprint) = &record.footprint {
             sum(&self.energy, &keeper.energy, footprint.energy_kwh);
@@ -212,36 +221,36 @@ impl Series {
 }
 
 /// Label values of a record's series.
-struct Labels<'a> {
+struct SeriesLabels<'a> {
     endpoint: &'a str,
     model: &'a str,
     provider: &'a str,
 }
 
-impl<'a> Labels<'a> {
-    fn of(record: &'a Record) -> Self {
+impl<'a> SeriesLabels<'a> {
+    fn from_record(record: &'a AccessRecord) -> Self {
         Self {
             endpoint: record.endpoint,
-            model: record.model.as_deref().unwrap_or(NONE),
-            provider: record.provider.as_deref().unwrap_or(NONE),
+            model: record.model.as_deref().unwrap_or(NO_VALUE),
+            provider: record.provider.as_deref().unwrap_or(NO_VALUE),
         }
     }
 
-    fn full(&self) -> [&'a str; 3] {
+    fn by_endpoint(&self) -> [&'a str; 3] {
         [self.endpoint, self.model, self.provider]
     }
 
-    fn with(&self, kind: &'a str) -> [&'a str; 4] {
+    fn with_token_type(&self, kind: &'a str) -> [&'a str; 4] {
         [self.endpoint, self.model, self.provider, kind]
     }
 
-    fn sums(&self) -> [&'a str; 2] {
+    fn by_provider(&self) -> [&'a str; 2] {
         [self.provider, self.model]
     }
 }
 
 /// Prometheus has floats only; the exact sums are in the ledger.
-fn add(counter: &Sum, amount: rust_decimal::Decimal) {
+fn add_decimal(counter: &FloatCounter, amount: rust_decimal::Decimal) {
     let float = match (i32::try_from(amount.mantissa()), SCALES.get(amount.scale() as usize)) {
         // Both are exact, so that the quotient is the nearest float.
         (Ok(short), Some(scale)) => f64::from(short) / scale,

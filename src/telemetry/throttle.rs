@@ -5,49 +5,49 @@ use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
 /// Default interval between two lines.
-const PAUSE: Duration = Duration::from_secs(1);
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Throttle of one kind of event.
 #[derive(Debug)]
-pub struct Seldom {
+pub struct ThrottledLog {
     pause: Duration,
-    state: Mutex<State>,
+    state: Mutex<ThrottleState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ThrottleState {
     last: Option<Instant>,
-    untold: u64,
+    suppressed: u64,
 }
 
-impl Seldom {
+impl ThrottledLog {
     /// Creates a throttle without events.
     #[must_use]
     pub const fn new() -> Self {
-        Self::every(PAUSE)
+        Self::with_interval(DEFAULT_INTERVAL)
     }
 
     /// Creates a throttle with another interval.
     #[must_use]
-    pub const fn every(pause: Duration) -> Self {
-        Self { pause, state: Mutex::new(State { last: None, untold: 0 }) }
+    pub const fn with_interval(pause: Duration) -> Self {
+        Self { pause, state: Mutex::new(ThrottleState { last: None, suppressed: 0 }) }
     }
 
     /// Records an event; calls the writer if a line is due, with the number of events since the last line.
-    pub fn tell(&self, now: Instant, line: impl FnOnce(&str)) {
+    pub fn log(&self, now: Instant, line: impl FnOnce(&str)) {
         let mut state = self.state.lock();
-        state.untold = state.untold.saturating_add(1);
+        state.suppressed = state.suppressed.saturating_add(1);
         if state.last.is_some_and(|last| now.saturating_duration_since(last) < self.pause) {
             return;
         }
         state.last = Some(now);
-        let times = std::mem::take(&mut state.untold);
+        let times = std::mem::take(&mut state.suppressed);
         drop(state);
         line(&times.to_string());
     }
 }
 
-impl Default for Seldom {
+impl Default for ThrottledLog {
     fn default() -> Self {
         Self::new()
     }
@@ -59,10 +59,10 @@ mod tests {
 
     #[test]
     fn the_first_is_told_at_once_and_the_others_together_a_second_later() {
-        let (seldom, start, mut told) = (Seldom::new(), Instant::now(), Vec::new());
+        let (seldom, start, mut told) = (ThrottledLog::new(), Instant::now(), Vec::new());
         for millis in [0, 1, 500, 999, 1_000, 1_001, 5_000] {
             let now = start + Duration::from_millis(millis);
-            seldom.tell(now, |times| told.push((millis, times.to_owned())));
+            seldom.log(now, |times| told.push((millis, times.to_owned())));
         }
         let expected = [(0, "1"), (1_000, "4"), (5_000, "2")];
         assert_eq!(told, expected.map(|(at, times)| (at, times.to_owned())));
@@ -70,10 +70,11 @@ mod tests {
 
     #[test]
     fn a_longer_pause_is_kept() {
-        let (seldom, start, mut told) = (Seldom::every(Duration::from_secs(300)), Instant::now(), Vec::new());
+        let (seldom, start, mut told) =
+            (ThrottledLog::with_interval(Duration::from_secs(300)), Instant::now(), Vec::new());
         for seconds in [0, 1, 299, 300, 301] {
             let now = start + Duration::from_secs(seconds);
-            seldom.tell(now, |times| told.push((seconds, times.to_owned())));
+            seldom.log(now, |times| told.push((seconds, times.to_owned())));
         }
         assert_eq!(told, [(0, "1".to_owned()), (300, "3".to_owned())]);
     }

@@ -10,11 +10,11 @@ const MOST_MEMBERS: usize = 32;
 /// Maximum characters of a client's `x-request-id` in the log.
 const MOST_ID: usize = 128;
 /// Prefix of API keys: a key that was sent as an id is not logged.
-const KEY: &str = "sk-svc-";
+const KEY_PREFIX: &str = "sk-svc-";
 
 /// Ids of one request; at least one is present.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Trace {
+pub struct TraceContext {
     /// Value of `traceparent`, in version 00.
     pub parent: Option<Box<str>>,
     /// `tracestate`; only with a parent.
@@ -23,13 +23,13 @@ pub struct Trace {
     pub client_id: Option<Box<str>>,
 }
 
-impl Trace {
+impl TraceContext {
     /// Reads the ids of a request's headers, if there are any.
     #[must_use]
-    pub fn of<'h>(header: impl Fn(&'static str) -> Option<&'h [u8]>) -> Option<Box<Self>> {
-        let parent = header("traceparent").and_then(parent);
-        let state = parent.as_ref().and_then(|_| header("tracestate").and_then(state));
-        let client_id = header("x-request-id").and_then(client_id);
+    pub fn from_headers<'h>(header: impl Fn(&'static str) -> Option<&'h [u8]>) -> Option<Box<Self>> {
+        let parent = header("traceparent").and_then(parse_traceparent);
+        let state = parent.as_ref().and_then(|_| header("tracestate").and_then(parse_tracestate));
+        let client_id = header("x-request-id").and_then(clean_client_id);
         if parent.is_none() && client_id.is_none() {
             return None;
         }
@@ -45,7 +45,7 @@ impl Trace {
 
 /// Parses a `traceparent`: version, 16 bytes of trace id, 8 of parent id, and flags, in hexadecimal. A later version is
 /// read as far as version 00 goes, and sent on as that.
-fn parent(value: &[u8]) -> Option<Box<str>> {
+fn parse_traceparent(value: &[u8]) -> Option<Box<str>> {
     let text = std::str::from_utf8(value).ok()?.trim();
     let (known, more) = text.split_at_checked(PARENT)?;
     let mut parts = known.split('-');
@@ -63,7 +63,7 @@ fn parent(value: &[u8]) -> Option<Box<str>> {
 }
 
 /// Parses a `tracestate`: members `key=value`, separated by commas. One invalid member makes all of it invalid.
-fn state(value: &[u8]) -> Option<Box<str>> {
+fn parse_tracestate(value: &[u8]) -> Option<Box<str>> {
     let text = std::str::from_utf8(value).ok()?.trim();
     if text.is_empty() || text.len() > MOST_STATE || text.split(',').count() > MOST_MEMBERS {
         return None;
@@ -81,10 +81,10 @@ fn state(value: &[u8]) -> Option<Box<str>> {
 }
 
 /// Returns an id without characters that could break a log line.
-fn client_id(value: &[u8]) -> Option<Box<str>> {
+fn clean_client_id(value: &[u8]) -> Option<Box<str>> {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@~".contains(byte);
     let text: String = value.iter().copied().filter(is_plain).take(MOST_ID).map(char::from).collect();
-    (!text.is_empty() && !text.contains(KEY)).then(|| text.into())
+    (!text.is_empty() && !text.contains(KEY_PREFIX)).then(|| text.into())
 }
 
 #[cfg(test)]
@@ -96,11 +96,14 @@ mod tests {
 
     #[test]
     fn a_traceparent_is_well_formed_or_not_there() {
-        assert_eq!(parent(GOOD.as_bytes()).as_deref(), Some(GOOD));
-        assert_eq!(parent(format!(" {GOOD} ").as_bytes()).as_deref(), Some(GOOD));
+        assert_eq!(parse_traceparent(GOOD.as_bytes()).as_deref(), Some(GOOD));
+        assert_eq!(parse_traceparent(format!(" {GOOD} ").as_bytes()).as_deref(), Some(GOOD));
         let later = GOOD.replacen("00", "cc", 1);
-        assert_eq!(parent(later.as_bytes()).as_deref(), Some(GOOD));
-        assert_eq!(parent(format!("{later}-what-the-future-holds").as_bytes()).as_deref(), Some(GOOD));
+        assert_eq!(parse_traceparent(later.as_bytes()).as_deref(), Some(GOOD));
+        assert_eq!(
+            parse_traceparent(format!("{later}-what-the-future-holds").as_bytes()).as_deref(),
+            Some(GOOD)
+        );
         for wrong in [
             "",
             "00",
@@ -116,35 +119,35 @@ mod tests {
             "00-4bf92f3577b34da6a3ce929d0e0e47360-0f067aa0ba902b7-01",
             "é0-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0",
         ] {
-            assert_eq!(parent(wrong.as_bytes()), None, "{wrong}");
+            assert_eq!(parse_traceparent(wrong.as_bytes()), None, "{wrong}");
         }
-        assert_eq!(parent(b"\xff"), None);
+        assert_eq!(parse_traceparent(b"\xff"), None);
     }
 
     #[test]
     fn a_tracestate_is_well_formed_and_bounded() {
         for good in ["rojo=00f067aa0ba902b7", "rojo=1,congo=t61rcWkgMzE", "a@b=x y , c=d", "a=1,,b=2"] {
-            assert_eq!(state(good.as_bytes()).as_deref(), Some(good));
+            assert_eq!(parse_tracestate(good.as_bytes()).as_deref(), Some(good));
         }
         let members = |count: usize| vec!["a=1"; count].join(",");
-        assert!(state(members(MOST_MEMBERS).as_bytes()).is_some());
-        assert!(state(members(MOST_MEMBERS + 1).as_bytes()).is_none());
+        assert!(parse_tracestate(members(MOST_MEMBERS).as_bytes()).is_some());
+        assert!(parse_tracestate(members(MOST_MEMBERS + 1).as_bytes()).is_none());
         let long = |length: usize| format!("a={}", "x".repeat(length - 2));
-        assert!(state(long(MOST_STATE).as_bytes()).is_some());
-        assert!(state(long(MOST_STATE + 1).as_bytes()).is_none());
+        assert!(parse_tracestate(long(MOST_STATE).as_bytes()).is_some());
+        assert!(parse_tracestate(long(MOST_STATE + 1).as_bytes()).is_none());
         for wrong in ["", " ", "rojo", "=1", "a=", "A=1", "a=b=c", "a=é", "a=1,b", "a=\u{7f}"] {
-            assert_eq!(state(wrong.as_bytes()), None, "{wrong}");
+            assert_eq!(parse_tracestate(wrong.as_bytes()), None, "{wrong}");
         }
     }
 
     #[test]
     fn a_clients_id_is_cleaned_and_cut() {
-        assert_eq!(client_id(b"req-7/a:b").as_deref(), Some("req-7/a:b"));
-        assert_eq!(client_id(b"a \"b\"\\\n\x1b[0m{c}\xff").as_deref(), Some("ab0mc"));
-        assert_eq!(client_id(&[b'x'; MOST_ID + 1]).unwrap().len(), MOST_ID);
-        assert_eq!(client_id(&[b'x'; MOST_ID]).unwrap().len(), MOST_ID);
-        assert_eq!(client_id(b" \n"), None);
-        assert_eq!(client_id(b"sk-svc-abcdefgh"), None);
-        assert_eq!(client_id(b"sk-\"svc-abcdefgh"), None);
+        assert_eq!(clean_client_id(b"req-7/a:b").as_deref(), Some("req-7/a:b"));
+        assert_eq!(clean_client_id(b"a \"b\"\\\n\x1b[0m{c}\xff").as_deref(), Some("ab0mc"));
+        assert_eq!(clean_client_id(&[b'x'; MOST_ID + 1]).unwrap().len(), MOST_ID);
+        assert_eq!(clean_client_id(&[b'x'; MOST_ID]).unwrap().len(), MOST_ID);
+        assert_eq!(clean_client_id(b" \n"), None);
+        assert_eq!(clean_client_id(b"sk-svc-abcdefgh"), None);
+        assert_eq!(clean_client_id(b"sk-\"svc-abcdefgh"), None);
     }
 }

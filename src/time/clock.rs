@@ -9,148 +9,149 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 thread_local! {
-    static HELD: Cell<Held> = const { Cell::new(Held::No) };
+    static HELD: Cell<CachedTime> = const { Cell::new(CachedTime::Uncached) };
 }
 
 /// Time of the task that runs on this thread.
 #[derive(Clone, Copy)]
-enum Held {
+enum CachedTime {
     /// Read at each call.
-    No,
+    Uncached,
     /// Read at the first call.
-    Unread,
+    Pending,
     At(Instant),
 }
 
 /// Returns the present time; for a task under [`hold`] the time of its first call since it last waited.
 #[must_use]
-pub fn now() -> Instant {
+pub fn cached_now() -> Instant {
     HELD.with(|held| match held.get() {
-        Held::At(instant) => instant,
-        Held::Unread => {
+        CachedTime::At(instant) => instant,
+        CachedTime::Pending => {
             let instant = Instant::now();
-            held.set(Held::At(instant));
+            held.set(CachedTime::At(instant));
             instant
         }
-        Held::No => Instant::now(),
+        CachedTime::Uncached => Instant::now(),
     })
 }
 
 /// Holds the clock during a poll of a task.
-pub fn hold<T>(go_on: impl FnOnce() -> T) -> T {
-    let _release = Release(HELD.replace(Held::Unread));
+pub fn cache_during<T>(go_on: impl FnOnce() -> T) -> T {
+    let _release = CacheGuard(HELD.replace(CachedTime::Pending));
     go_on()
 }
 
 /// Restores the previous state of the clock, also after a panic.
-struct Release(Held);
+struct CacheGuard(CachedTime);
 
-impl Drop for Release {
+impl Drop for CacheGuard {
     fn drop(&mut self) {
         HELD.set(self.0);
     }
 }
 
 /// Largest difference between calendar and system clock that counts as equal.
-const CLOSE: Duration = Duration::from_secs(2);
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
 
 /// Two clocks that never go back, both in time since 1970. The steady clock is read once at startup and runs evenly
 /// from then on, for pauses, deadlines and rates. The calendar is for dates: it follows the system clock where that is
 /// set forward, or ran on while the machine slept, see [`Clock::follow`].
 #[derive(Clone, Copy, Debug)]
-pub struct Clock {
+pub struct SteadyClock {
     origin: Duration,
     start: Instant,
-    calendar: &'static Calendar,
+    calendar: &'static CalendarState,
 }
 
 /// Calendar state that all copies of a clock share.
 #[derive(Debug, Default)]
-struct Calendar {
+struct CalendarState {
     /// Nanoseconds that the calendar is ahead of the steady clock.
-    forward: AtomicU64,
+    offset_nanos: AtomicU64,
     /// Seconds that the calendar is ahead of the system clock; 0 if they are close.
-    ahead: AtomicU64,
+    ahead_seconds: AtomicU64,
 }
 
 /// Result of a comparison with the system clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Followed {
+pub enum ClockAdjustment {
     /// No change to report.
-    Same,
+    Unchanged,
     /// The calendar was behind by this span and was moved forward.
     Moved(Duration),
     /// The calendar is ahead by this span and waits; reported once.
-    Ahead(Duration),
+    Waiting(Duration),
 }
 
-impl Clock {
+impl SteadyClock {
     /// Starts a clock.
     #[must_use]
     pub fn start() -> Self {
         // Leaked, because copies live as long as the process; a process starts one clock.
         let calendar = Box::leak(Box::default());
-        Self { origin: system(), start: Instant::now(), calendar }
+        Self { origin: system_time(), start: Instant::now(), calendar }
     }
 
     /// Starts a clock that is ahead.
     #[cfg(test)]
     #[must_use]
-    pub fn ahead(by: Duration) -> Self {
+    pub fn with_offset(by: Duration) -> Self {
         let clock = Self::start();
         Self { origin: clock.origin + by, ..clock }
     }
 
     /// Returns the time by the steady clock.
     #[must_use]
-    pub fn now(&self) -> Duration {
-        self.at(now())
+    pub fn steady_now(&self) -> Duration {
+        self.at_instant(cached_now())
     }
 
     /// Converts an earlier instant to the steady clock.
     #[must_use]
-    pub fn at(&self, instant: Instant) -> Duration {
+    pub fn at_instant(&self, instant: Instant) -> Duration {
         self.origin + instant.saturating_duration_since(self.start)
     }
 
     /// Returns the time by the calendar.
     #[must_use]
-    pub fn date(&self) -> Duration {
-        self.now().saturating_add(Duration::from_nanos(self.calendar.forward.load(Ordering::Relaxed)))
+    pub fn calendar_now(&self) -> Duration {
+        self.steady_now()
+            .saturating_add(Duration::from_nanos(self.calendar.offset_nanos.load(Ordering::Relaxed)))
     }
 
     /// Returns whole seconds since 1970 by the calendar.
     #[must_use]
-    pub fn unix(&self) -> u64 {
-        self.date().as_secs()
+    pub fn unix_seconds(&self) -> u64 {
+        self.calendar_now().as_secs()
     }
 
     /// Compares the calendar with the system clock and moves it forward where it is behind. It never moves back,
     /// because an hour would be counted twice and entries of the ledger would be older than those before them; it waits
     /// until the system clock catches up.
-    pub fn follow(&self, system: Duration) -> Followed {
-        let date = self.date();
+    pub fn follow_system(&self, system: Duration) -> ClockAdjustment {
+        let date = self.calendar_now();
         let (behind, ahead) = (system.saturating_sub(date), date.saturating_sub(system));
-        let told = if ahead > CLOSE { ahead.as_secs() } else { 0 };
-        let before = self.calendar.ahead.swap(told, Ordering::Relaxed);
-        if behind > CLOSE {
+        let told = if ahead > MAX_CLOCK_SKEW { ahead.as_secs() } else { 0 };
+        let before = self.calendar.ahead_seconds.swap(told, Ordering::Relaxed);
+        if behind > MAX_CLOCK_SKEW {
             let nanos = u64::try_from(behind.as_nanos()).unwrap_or(u64::MAX);
-            self.calendar.forward.fetch_add(nanos, Ordering::Relaxed);
-            return Followed::Moved(behind);
+            self.calendar.offset_nanos.fetch_add(nanos, Ordering::Relaxed);
+            return ClockAdjustment::Moved(behind);
         }
-        if told > 0 && before == 0 { Followed::Ahead(ahead) } else { Followed::Same }
+        if told > 0 && before == 0 { ClockAdjustment::Waiting(ahead) } else { ClockAdjustment::Unchanged }
     }
 
     /// Returns the seconds that the calendar was ahead of the system clock at the last comparison; 0 if they are close.
     #[must_use]
-    pub fn seconds_ahead(&self) -> u64 {
-        self.calendar.ahead.load(Ordering::Relaxed)
+    pub fn calendar_lead_seconds(&self) -> u64 {
+        self.calendar.ahead_seconds.load(Ordering::Relaxed)
     }
 }
 
 /// Returns the time since 1970 by the system clock, which may be set.
 #[must_use]
-pub fn system() -> Duration {
+pub fn system_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
@@ -167,45 +168,50 @@ mod tests {
     #[test]
     fn dates_follow_the_system_forward_and_the_steady_clock_does_not() {
         const HOUR: Duration = Duration::from_secs(3_600);
-        let clock = Clock::start();
+        let clock = SteadyClock::start();
         let (copy, begun) = (clock, Instant::now());
-        let (steady, unix) = (clock.at(begun), clock.unix());
-        assert_eq!(clock.follow(clock.date()), Followed::Same);
-        assert_eq!(clock.follow(clock.date() + CLOSE / 2), Followed::Same);
-        let Followed::Moved(by) = clock.follow(clock.date() + HOUR) else { panic!("it stays behind") };
-        assert!(by <= HOUR && by > HOUR - CLOSE, "{by:?}");
-        assert!(copy.unix() + 2 >= unix + 3_600, "every copy moves");
-        assert_eq!(clock.at(begun), steady);
-        assert!(clock.now() < steady + HOUR / 2);
-        assert_eq!(clock.follow(clock.date()), Followed::Same);
+        let (steady, unix) = (clock.at_instant(begun), clock.unix_seconds());
+        assert_eq!(clock.follow_system(clock.calendar_now()), ClockAdjustment::Unchanged);
+        assert_eq!(
+            clock.follow_system(clock.calendar_now() + MAX_CLOCK_SKEW / 2),
+            ClockAdjustment::Unchanged
+        );
+        let ClockAdjustment::Moved(by) = clock.follow_system(clock.calendar_now() + HOUR) else {
+            panic!("it stays behind")
+        };
+        assert!(by <= HOUR && by > HOUR - MAX_CLOCK_SKEW, "{by:?}");
+        assert!(copy.unix_seconds() + 2 >= unix + 3_600, "every copy moves");
+        assert_eq!(clock.at_instant(begun), steady);
+        assert!(clock.steady_now() < steady + HOUR / 2);
+        assert_eq!(clock.follow_system(clock.calendar_now()), ClockAdjustment::Unchanged);
     }
 
     #[test]
     fn dates_do_not_go_back_and_that_is_told_once() {
         const HOUR: Duration = Duration::from_secs(3_600);
-        let clock = Clock::start();
-        let before = clock.date();
-        assert!(matches!(clock.follow(before - HOUR), Followed::Ahead(by) if by >= HOUR));
-        assert!(clock.date() >= before);
-        assert!(clock.seconds_ahead() >= 3_600);
-        assert_eq!(clock.follow(before - HOUR), Followed::Same);
-        assert_eq!(clock.follow(clock.date()), Followed::Same);
-        assert_eq!(clock.seconds_ahead(), 0);
-        assert!(matches!(clock.follow(before - HOUR), Followed::Ahead(_)), "another time");
+        let clock = SteadyClock::start();
+        let before = clock.calendar_now();
+        assert!(matches!(clock.follow_system(before - HOUR), ClockAdjustment::Waiting(by) if by >= HOUR));
+        assert!(clock.calendar_now() >= before);
+        assert!(clock.calendar_lead_seconds() >= 3_600);
+        assert_eq!(clock.follow_system(before - HOUR), ClockAdjustment::Unchanged);
+        assert_eq!(clock.follow_system(clock.calendar_now()), ClockAdjustment::Unchanged);
+        assert_eq!(clock.calendar_lead_seconds(), 0);
+        assert!(matches!(clock.follow_system(before - HOUR), ClockAdjustment::Waiting(_)), "another time");
     }
 
     #[tokio::test]
     async fn time_stands_while_a_task_runs_and_goes_on_when_it_has_waited() {
         let mut task = Box::pin(async {
-            let first = now();
+            let first = cached_now();
             spin();
-            assert_eq!(now(), first);
+            assert_eq!(cached_now(), first);
             tokio::task::yield_now().await;
-            assert!(now() > first);
+            assert!(cached_now() > first);
         });
-        std::future::poll_fn(|context| hold(|| task.as_mut().poll(context))).await;
-        let after = now();
+        std::future::poll_fn(|context| cache_during(|| task.as_mut().poll(context))).await;
+        let after = cached_now();
         spin();
-        assert!(now() > after);
+        assert!(cached_now() > after);
     }
 }

@@ -1,25 +1,25 @@
 //! Formats of times in text and HTTP headers.
 
-pub use penstock_contract::calendar::rfc3339;
+pub use penstock_contract::calendar::format_rfc3339;
 
-use penstock_contract::calendar::Day;
+use penstock_contract::calendar::UtcDay;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Formats a Unix time as a day, UTC: `2025-11-22`.
 #[must_use]
-pub fn day(seconds: u64) -> String {
-    Day::of(seconds).to_string()
+pub fn format_day(seconds: u64) -> String {
+    UtcDay::from_unix(seconds).to_string()
 }
 
 /// Formats a time since 1970 by RFC 3339, rounded up to whole seconds.
 #[must_use]
-pub fn moment(at: Duration) -> String {
-    rfc3339(at.as_secs() + u64::from(at.subsec_nanos() > 0))
+pub fn format_time(at: Duration) -> String {
+    format_rfc3339(at.as_secs() + u64::from(at.subsec_nanos() > 0))
 }
 
 /// Formats a span as Go does, rounded up: `0s`, `12ms`, `1s`, `6m0s`, `1h0m0s`.
 #[must_use]
-pub fn span(span: Duration) -> String {
+pub fn format_duration(span: Duration) -> String {
     if span.is_zero() {
         return "0s".to_owned();
     }
@@ -59,15 +59,15 @@ mod tests {
 
     #[test]
     fn days_and_moments_are_those_of_the_calendar() {
-        assert_eq!(day(0), "1970-01-01");
-        assert_eq!(day(1_709_164_800), "2024-02-29");
-        assert_eq!(rfc3339(1_735_689_599), "2024-12-31T23:59:59Z");
-        assert_eq!(moment(Duration::from_millis(1_735_689_599_001)), "2025-01-01T00:00:00Z");
+        assert_eq!(format_day(0), "1970-01-01");
+        assert_eq!(format_day(1_709_164_800), "2024-02-29");
+        assert_eq!(format_rfc3339(1_735_689_599), "2024-12-31T23:59:59Z");
+        assert_eq!(format_time(Duration::from_millis(1_735_689_599_001)), "2025-01-01T00:00:00Z");
     }
 
     #[test]
     fn spans_are_as_go_writes_them_and_never_too_short() {
-        let of = |nanos| span(Duration::from_nanos(nanos));
+        let of = |nanos| format_duration(Duration::from_nanos(nanos));
         assert_eq!(of(0), "0s");
         assert_eq!(of(1), "1ms");
         assert_eq!(of(11_000_001), "12ms");

@@ -11,9 +11,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 /// Maximum number of sockets.
-pub const MOST: usize = 64;
+pub const MAX_SOCKETS: usize = 64;
 /// Data byte that carries a descriptor.
-const CARRIER: &[u8] = b"s";
+const CARRIER_BYTE: &[u8] = b"s";
 
 /// Sends the sockets, each with one data byte.
 ///
@@ -27,7 +27,7 @@ pub fn send(over: &UnixStream, sockets: &[TcpListener]) -> Result<()> {
         if !rights.push(SendAncillaryMessage::ScmRights(&descriptors)) {
             return Err(ErrorKind::InvalidInput.into());
         }
-        sendmsg(over, &[IoSlice::new(CARRIER)], &mut rights, SendFlags::empty())?;
+        sendmsg(over, &[IoSlice::new(CARRIER_BYTE)], &mut rights, SendFlags::empty())?;
     }
     Ok(())
 }
@@ -36,16 +36,16 @@ pub fn send(over: &UnixStream, sockets: &[TcpListener]) -> Result<()> {
 ///
 /// # Errors
 /// Returns an error if the other process is gone, or the message has no descriptor.
-pub fn receive(over: &UnixStream, count: usize) -> Result<Vec<TcpListener>> {
-    (0..count.min(MOST)).map(|_| one(over)).collect()
+pub fn receive_sockets(over: &UnixStream, count: usize) -> Result<Vec<TcpListener>> {
+    (0..count.min(MAX_SOCKETS)).map(|_| receive_socket(over)).collect()
 }
 
-fn one(over: &UnixStream) -> Result<TcpListener> {
+fn receive_socket(over: &UnixStream) -> Result<TcpListener> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut rights = RecvAncillaryBuffer::new(&mut space);
-    let mut carrier = [0; CARRIER.len()];
+    let mut carrier = [0; CARRIER_BYTE.len()];
     let got = recvmsg(over, &mut [IoSliceMut::new(&mut carrier)], &mut rights, RecvFlags::CMSG_CLOEXEC)?;
-    if got.bytes != CARRIER.len() {
+    if got.bytes != CARRIER_BYTE.len() {
         return Err(ErrorKind::UnexpectedEof.into());
     }
     let mut sockets = rights.drain().filter_map(|message| match message {
@@ -69,7 +69,7 @@ mod tests {
         let waiting = TcpStream::connect(address).unwrap();
         let (one, two) = UnixStream::pair().unwrap();
         send(&one, &[listener]).unwrap();
-        let taken = receive(&two, 1).unwrap().pop().unwrap();
+        let taken = receive_sockets(&two, 1).unwrap().pop().unwrap();
         assert_eq!(taken.local_addr().unwrap(), address);
         assert_eq!(taken.accept().unwrap().1, waiting.local_addr().unwrap());
     }

@@ -1,12 +1,12 @@
 //! Messages between the two processes: JSON, each with its length before it (4 bytes, little-endian).
 
-use crate::upgrade::remote::{Answer, Call};
+use crate::upgrade::remote::{StoreRequest, StoreResponse};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{Error, ErrorKind, Read, Result, Write};
 
 /// Maximum message size in bytes; a page of rows is the largest.
-const MOST: usize = 64 << 20;
+const MAX_MESSAGE: usize = 64 << 20;
 
 /// An act on its way to the process that writes.
 #[derive(Debug, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub struct Sent {
 
 /// Message from the old process.
 #[derive(Serialize, Deserialize)]
-pub enum ToNew {
+pub enum OldToNew {
     /// Addresses of the sockets that follow.
     Sockets(Vec<std::net::SocketAddr>),
     /// Notice that the store is closed and belongs to the new process.
@@ -41,7 +41,7 @@ pub enum ToNew {
         /// Number of the response.
         number: u64,
         /// Request.
-        call: Call,
+        call: StoreRequest,
     },
     /// End of the connection.
     Bye,
@@ -49,7 +49,7 @@ pub enum ToNew {
 
 /// Message to the old process.
 #[derive(Serialize, Deserialize)]
-pub enum ToOld {
+pub enum NewToOld {
     /// Notice that the configuration is valid and the sockets are bound; only the store is missing.
     Prepared,
     /// Notice that the new process serves.
@@ -57,7 +57,7 @@ pub enum ToOld {
     /// Acknowledgement of actions that are on the disk.
     Kept(u64),
     /// Response of the store.
-    Answer(u64, Answer),
+    Answer(u64, StoreResponse),
     /// Change of a key.
     Key(String),
     /// Change of an account.
@@ -86,7 +86,7 @@ pub fn read<T: DeserializeOwned>(from: &mut impl Read) -> Result<T> {
     let mut length = [0; 4];
     from.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length) as usize;
-    if length > MOST {
+    if length > MAX_MESSAGE {
         return Err(ErrorKind::InvalidData.into());
     }
     let mut text = vec![0; length];

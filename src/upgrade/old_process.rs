@@ -1,7 +1,7 @@
 //! Old process of an upgrade: starts its successor and waits until it serves.
 
-use super::control_channel::{Link, News};
-use super::messages::{self, ToNew, ToOld};
+use super::control_channel::{ControlChannel, PeerEvent};
+use super::messages::{self, NewToOld, OldToNew};
 use super::{VARIABLE, fd_passing};
 use std::ffi::OsString;
 use std::net::TcpListener;
@@ -13,21 +13,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Longest time of the new process for each step.
-const STEP: Duration = Duration::from_secs(120);
+const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Program path and arguments of this process.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct LaunchCommand {
     path: PathBuf,
     arguments: Vec<OsString>,
 }
 
-impl Program {
+impl LaunchCommand {
     /// Reads them now, since the file may be replaced later.
     ///
     /// # Errors
     /// Returns a sentence if the path is unknown.
-    pub fn this() -> Result<Self, String> {
+    pub fn current() -> Result<Self, String> {
         let mut arguments = std::env::args_os();
         // The path may be a symbolic link, which leads to the new binary later.
         let called = arguments.next().map(PathBuf::from).filter(|path| path.components().count() > 1);
@@ -40,7 +40,7 @@ impl Program {
 /// Started successor.
 pub struct Successor {
     child: Child,
-    line: UnixStream,
+    stream: UnixStream,
 }
 
 impl Successor {
@@ -48,28 +48,28 @@ impl Successor {
     ///
     /// # Errors
     /// Returns a sentence for the operator; the new process has ended then.
-    pub fn prepare(program: &Program, listeners: &[TcpListener]) -> Result<Self, String> {
+    pub fn start(program: &LaunchCommand, listeners: &[TcpListener]) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("The new process cannot be started: {error}.");
         let (line, theirs) = UnixStream::pair().map_err(failed)?;
-        line.set_read_timeout(Some(STEP)).map_err(failed)?;
+        line.set_read_timeout(Some(STEP_TIMEOUT)).map_err(failed)?;
         let child = Command::new(&program.path)
             .args(&program.arguments)
             .env(VARIABLE, "stdin")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .spawn()
             .map_err(failed)?;
-        let mut new = Self { child, line };
-        let sent = new.send(listeners);
-        if sent.is_ok() && matches!(messages::read(&mut new.line), Ok(ToOld::Prepared)) {
+        let mut new = Self { child, stream: line };
+        let sent = new.send_sockets(listeners);
+        if sent.is_ok() && matches!(messages::read(&mut new.stream), Ok(NewToOld::Prepared)) {
             return Ok(new);
         }
-        Err(new.end("did not start"))
+        Err(new.kill("did not start"))
     }
 
-    fn send(&mut self, listeners: &[TcpListener]) -> std::io::Result<()> {
+    fn send_sockets(&mut self, listeners: &[TcpListener]) -> std::io::Result<()> {
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
-        messages::write(&mut self.line, &ToNew::Sockets(addresses))?;
-        fd_passing::send(&self.line, listeners)
+        messages::write(&mut self.stream, &OldToNew::Sockets(addresses))?;
+        fd_passing::send(&self.stream, listeners)
     }
 
     /// Process ID.
@@ -82,20 +82,23 @@ impl Successor {
     ///
     /// # Errors
     /// Returns a sentence for the operator; the new process has ended then.
-    pub fn take_over(mut self, news: impl FnMut(News) + Send + 'static) -> Result<Arc<Link>, String> {
-        let told = messages::write(&mut self.line, &ToNew::Yours);
-        if told.is_err() || !matches!(messages::read(&mut self.line), Ok(ToOld::Ready)) {
-            return Err(self.end("did not take over"));
+    pub fn hand_over(
+        mut self,
+        news: impl FnMut(PeerEvent) + Send + 'static,
+    ) -> Result<Arc<ControlChannel>, String> {
+        let told = messages::write(&mut self.stream, &OldToNew::Yours);
+        if told.is_err() || !matches!(messages::read(&mut self.stream), Ok(NewToOld::Ready)) {
+            return Err(self.kill("did not take over"));
         }
-        let line = self.line.try_clone().and_then(|line| {
+        let line = self.stream.try_clone().and_then(|line| {
             line.set_read_timeout(None)?;
-            Link::start(line, news)
+            ControlChannel::start(line, news)
         });
-        line.map_err(|error| format!("{} ({error})", self.end("cannot be reached")))
+        line.map_err(|error| format!("{} ({error})", self.kill("cannot be reached")))
     }
 
     /// Kills the process, so that it does not hold the store.
-    fn end(mut self, what: &str) -> String {
+    fn kill(mut self, what: &str) -> String {
         let ended = self.child.try_wait().ok().flatten();
         self.child.kill().ok();
         let ended = ended.or_else(|| self.child.wait().ok());
@@ -104,7 +107,7 @@ impl Successor {
     }
 
     /// Kills the process, because this one continues.
-    pub fn call_off(self) {
-        self.end("is not needed");
+    pub fn cancel(self) {
+        self.kill("is not needed");
     }
 }

@@ -1,6 +1,6 @@
 //! Store that may be in this process or in the one that took it over. Calls during the handover wait.
 
-use crate::upgrade::control_channel::Link;
+use crate::upgrade::control_channel::ControlChannel;
 use parking_lot::RwLock;
 use penstock_storage::{
     RowOperation, RowPage, SnapshotRow, Store, StoreError, StoreHealth, StoreTable, StoredRow, Transaction,
@@ -11,19 +11,19 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 /// Location of the store.
-enum Whereabouts {
-    Here(Arc<dyn Store>),
-    There(Arc<Link>),
+enum StoreLocation {
+    Local(Arc<dyn Store>),
+    Remote(Arc<ControlChannel>),
     /// State after a failed handover, if the store could not be opened again.
-    Nowhere,
+    Lost,
 }
 
 /// Store that can be handed over to another process.
-pub struct Handed(RwLock<Whereabouts>);
+pub struct HandoverStore(RwLock<StoreLocation>);
 
 /// Request to the store of the other process.
 #[derive(Serialize, Deserialize)]
-pub enum Call {
+pub enum StoreRequest {
     /// See [`Store::get`].
     Get(u8, Vec<u8>),
     /// See [`Store::scan`].
@@ -31,15 +31,15 @@ pub enum Call {
     /// See [`Store::scan_back`].
     ScanBack(u8, Vec<u8>, Option<Vec<u8>>, usize),
     /// See [`Store::apply`].
-    Apply(Vec<Change>),
+    Apply(Vec<StoreOp>),
 }
 
 /// Operation of a transaction.
 #[derive(Serialize, Deserialize)]
-pub struct Change(u8, Vec<u8>, Kind);
+pub struct StoreOp(u8, Vec<u8>, StoreOpKind);
 
 #[derive(Serialize, Deserialize)]
-enum Kind {
+enum StoreOpKind {
     Absent,
     Present,
     Is(Vec<u8>),
@@ -49,7 +49,7 @@ enum Kind {
 
 /// Response of the store in the other process.
 #[derive(Serialize, Deserialize)]
-pub enum Answer {
+pub enum StoreResponse {
     /// Row, if it exists.
     Row(Option<Vec<u8>>),
     /// Rows, and true if there are more.
@@ -66,11 +66,11 @@ pub enum Answer {
     Failed,
 }
 
-impl Handed {
+impl HandoverStore {
     /// Returns a store of this process.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self(RwLock::new(Whereabouts::Here(store)))
+        Self(RwLock::new(StoreLocation::Local(store)))
     }
 
     /// Closes the store and waits for `taken`, which returns the connection to its new process; if that fails, `back`
@@ -80,66 +80,66 @@ impl Handed {
     /// Returns the reason of the failure, and the error of `back` if the store could not be opened again.
     pub fn hand_over(
         &self,
-        taken: impl FnOnce() -> Result<Arc<Link>, String>,
+        taken: impl FnOnce() -> Result<Arc<ControlChannel>, String>,
         back: impl FnOnce() -> Result<Arc<dyn Store>, String>,
-    ) -> Result<Arc<Link>, String> {
+    ) -> Result<Arc<ControlChannel>, String> {
         let mut place = self.0.write();
-        *place = Whereabouts::Nowhere;
+        *place = StoreLocation::Lost;
         let why = match taken() {
             Ok(link) => {
-                *place = Whereabouts::There(link.clone());
+                *place = StoreLocation::Remote(link.clone());
                 return Ok(link);
             }
             Err(why) => why,
         };
         match back() {
             Ok(store) => {
-                *place = Whereabouts::Here(store);
+                *place = StoreLocation::Local(store);
                 Err(why)
             }
             Err(worse) => Err(format!("{why} {worse}")),
         }
     }
 
-    fn with<T>(
+    fn dispatch<T>(
         &self,
         here: impl FnOnce(&dyn Store) -> Result<T, StoreError>,
-        there: impl FnOnce() -> Call,
-        read: impl FnOnce(Answer) -> Option<T>,
+        there: impl FnOnce() -> StoreRequest,
+        read: impl FnOnce(StoreResponse) -> Option<T>,
     ) -> Result<T, StoreError> {
         let place = self.0.read();
         match &*place {
-            Whereabouts::Here(store) => here(&**store),
-            Whereabouts::There(link) => {
+            StoreLocation::Local(store) => here(&**store),
+            StoreLocation::Remote(link) => {
                 let link = link.clone();
                 drop(place);
-                match link.call(there()).ok_or_else(away)? {
-                    Answer::Guard(step) => Err(StoreError::Guard { step }),
-                    Answer::Full => Err(StoreError::Full),
-                    Answer::Corrupt(what) => Err(StoreError::Corrupt { what }),
-                    Answer::Failed => Err(away()),
-                    answer => read(answer).ok_or_else(away),
+                match link.store_request(there()).ok_or_else(remote_error)? {
+                    StoreResponse::Guard(step) => Err(StoreError::Guard { step }),
+                    StoreResponse::Full => Err(StoreError::Full),
+                    StoreResponse::Corrupt(what) => Err(StoreError::Corrupt { what }),
+                    StoreResponse::Failed => Err(remote_error()),
+                    answer => read(answer).ok_or_else(remote_error),
                 }
             }
-            Whereabouts::Nowhere => Err(away()),
+            StoreLocation::Lost => Err(remote_error()),
         }
     }
 }
 
-fn away() -> StoreError {
+fn remote_error() -> StoreError {
     StoreError::Io { what: "answer: it is in another process", kind: ErrorKind::BrokenPipe }
 }
 
-impl std::fmt::Debug for Handed {
+impl std::fmt::Debug for HandoverStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Handed").finish_non_exhaustive()
     }
 }
 
-impl Store for Handed {
+impl Store for HandoverStore {
     fn get(&self, space: StoreTable, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let row = |answer| if let Answer::Row(row) = answer { Some(row) } else { None };
-        self.with(|store| store.get(space, key), || Call::Get(space.tag(), key.to_vec()), row)
+        let row = |answer| if let StoreResponse::Row(row) = answer { Some(row) } else { None };
+        self.dispatch(|store| store.get(space, key), || StoreRequest::Get(space.tag(), key.to_vec()), row)
     }
 
     fn scan(
@@ -149,8 +149,8 @@ impl Store for Handed {
         after: Option<&[u8]>,
         limit: usize,
     ) -> Result<RowPage, StoreError> {
-        let call = || Call::Scan(space.tag(), prefix.to_vec(), after.map(<[u8]>::to_vec), limit);
-        self.with(|store| store.scan(space, prefix, after, limit), call, page)
+        let call = || StoreRequest::Scan(space.tag(), prefix.to_vec(), after.map(<[u8]>::to_vec), limit);
+        self.dispatch(|store| store.scan(space, prefix, after, limit), call, to_page)
     }
 
     fn scan_back(
@@ -160,21 +160,22 @@ impl Store for Handed {
         before: Option<&[u8]>,
         limit: usize,
     ) -> Result<RowPage, StoreError> {
-        let call = || Call::ScanBack(space.tag(), prefix.to_vec(), before.map(<[u8]>::to_vec), limit);
-        self.with(|store| store.scan_back(space, prefix, before, limit), call, page)
+        let call = || StoreRequest::ScanBack(space.tag(), prefix.to_vec(), before.map(<[u8]>::to_vec), limit);
+        self.dispatch(|store| store.scan_back(space, prefix, before, limit), call, to_page)
     }
 
     fn apply(&self, batch: Transaction) -> Result<(), StoreError> {
         let place = self.0.read();
-        if let Whereabouts::Here(store) = &*place {
+        if let StoreLocation::Local(store) = &*place {
             return store.apply(batch);
         }
         drop(place);
-        let changes = || Call::Apply(batch.operations().iter().map(Change::of).collect());
-        self.with(
+        let changes =
+            || StoreRequest::Apply(batch.operations().iter().map(StoreOp::from_operation).collect());
+        self.dispatch(
             |store| store.apply(batch.clone()),
             changes,
-            |answer| matches!(answer, Answer::Done).then_some(()),
+            |answer| matches!(answer, StoreResponse::Done).then_some(()),
         )
     }
 
@@ -183,100 +184,101 @@ impl Store for Handed {
         sink: &mut dyn FnMut(SnapshotRow<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         match &*self.0.read() {
-            Whereabouts::Here(store) => store.copy(sink),
-            _ => Err(away()),
+            StoreLocation::Local(store) => store.copy(sink),
+            _ => Err(remote_error()),
         }
     }
 
     fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
         match &*self.0.read() {
-            Whereabouts::Here(store) => store.verify_with(read),
-            _ => Err(away()),
+            StoreLocation::Local(store) => store.verify_with(read),
+            _ => Err(remote_error()),
         }
     }
 
     /// Health of the store. Never blocks, because it is called from async tasks.
     fn health(&self) -> StoreHealth {
         match self.0.try_read().as_deref() {
-            Some(Whereabouts::Here(store)) => store.health(),
-            Some(Whereabouts::There(link)) if link.is_lost() => StoreHealth::Failed,
-            Some(Whereabouts::Nowhere) => StoreHealth::Failed,
-            Some(Whereabouts::There(_)) | None => StoreHealth::Ready,
+            Some(StoreLocation::Local(store)) => store.health(),
+            Some(StoreLocation::Remote(link)) if link.is_lost() => StoreHealth::Failed,
+            Some(StoreLocation::Lost) => StoreHealth::Failed,
+            Some(StoreLocation::Remote(_)) | None => StoreHealth::Ready,
         }
     }
 }
 
-fn page(answer: Answer) -> Option<RowPage> {
-    let Answer::Page(rows, more) = answer else { return None };
+fn to_page(answer: StoreResponse) -> Option<RowPage> {
+    let StoreResponse::Page(rows, more) = answer else { return None };
     Some(RowPage { rows: rows.into_iter().map(|(key, value)| StoredRow { key, value }).collect(), more })
 }
 
-impl Change {
-    fn of(operation: &RowOperation) -> Self {
+impl StoreOp {
+    fn from_operation(operation: &RowOperation) -> Self {
         let kind = match &operation.op {
-            TransactionOp::Absent => Kind::Absent,
-            TransactionOp::Present => Kind::Present,
-            TransactionOp::Equals(row) => Kind::Is(row.clone()),
-            TransactionOp::Put(row) => Kind::Put(row.clone()),
-            TransactionOp::Delete => Kind::Delete,
+            TransactionOp::Absent => StoreOpKind::Absent,
+            TransactionOp::Present => StoreOpKind::Present,
+            TransactionOp::Equals(row) => StoreOpKind::Is(row.clone()),
+            TransactionOp::Put(row) => StoreOpKind::Put(row.clone()),
+            TransactionOp::Delete => StoreOpKind::Delete,
         };
         Self(operation.table.tag(), operation.key.clone(), kind)
     }
 
     fn add_to(self, batch: Transaction) -> Option<Transaction> {
         let Self(tag, key, kind) = self;
-        let space = space(tag)?;
+        let space = space_of_tag(tag)?;
         Some(match kind {
-            Kind::Absent => batch.require_absent(space, key),
-            Kind::Present => batch.require_present(space, key),
-            Kind::Is(row) => batch.require_value(space, key, row),
-            Kind::Put(row) => batch.put(space, key, row),
-            Kind::Delete => batch.delete(space, key),
+            StoreOpKind::Absent => batch.require_absent(space, key),
+            StoreOpKind::Present => batch.require_present(space, key),
+            StoreOpKind::Is(row) => batch.require_value(space, key, row),
+            StoreOpKind::Put(row) => batch.put(space, key, row),
+            StoreOpKind::Delete => batch.delete(space, key),
         })
     }
 }
 
-fn space(tag: u8) -> Option<StoreTable> {
+fn space_of_tag(tag: u8) -> Option<StoreTable> {
     StoreTable::ALL.into_iter().find(|space| space.tag() == tag)
 }
 
-impl Call {
+impl StoreRequest {
     /// Returns true if the request writes a batch, which this process then has to run.
     #[must_use]
-    pub fn is_of_batches(&self) -> bool {
-        let batches =
-            |change: &Change| change.0 == StoreTable::Batches.tag() && matches!(change.2, Kind::Put(_));
+    pub fn writes_batches(&self) -> bool {
+        let batches = |change: &StoreOp| {
+            change.0 == StoreTable::Batches.tag() && matches!(change.2, StoreOpKind::Put(_))
+        };
         matches!(self, Self::Apply(changes) if changes.iter().any(batches))
     }
 
     /// Executes the request.
     #[must_use]
-    pub fn answer(self, store: &dyn Store) -> Answer {
-        self.ask(store).unwrap_or_else(|error| match error {
-            Some(StoreError::Guard { step }) => Answer::Guard(step),
-            Some(StoreError::Full) => Answer::Full,
-            Some(StoreError::Corrupt { what }) => Answer::Corrupt(what),
-            _ => Answer::Failed,
+    pub fn answer(self, store: &dyn Store) -> StoreResponse {
+        self.try_execute(store).unwrap_or_else(|error| match error {
+            Some(StoreError::Guard { step }) => StoreResponse::Guard(step),
+            Some(StoreError::Full) => StoreResponse::Full,
+            Some(StoreError::Corrupt { what }) => StoreResponse::Corrupt(what),
+            _ => StoreResponse::Failed,
         })
     }
 
-    fn ask(self, store: &dyn Store) -> Result<Answer, Option<StoreError>> {
+    fn try_execute(self, store: &dyn Store) -> Result<StoreResponse, Option<StoreError>> {
         let told = |page: RowPage| {
-            Answer::Page(page.rows.into_iter().map(|row| (row.key, row.value)).collect(), page.more)
+            StoreResponse::Page(page.rows.into_iter().map(|row| (row.key, row.value)).collect(), page.more)
         };
         Ok(match self {
-            Self::Get(tag, key) => Answer::Row(store.get(space(tag).ok_or(None)?, &key)?),
+            Self::Get(tag, key) => StoreResponse::Row(store.get(space_of_tag(tag).ok_or(None)?, &key)?),
             Self::Scan(tag, prefix, after, limit) => {
-                told(store.scan(space(tag).ok_or(None)?, &prefix, after.as_deref(), limit)?)
+                told(store.scan(space_of_tag(tag).ok_or(None)?, &prefix, after.as_deref(), limit)?)
             }
             Self::ScanBack(tag, prefix, before, limit) => {
-                told(store.scan_back(space(tag).ok_or(None)?, &prefix, before.as_deref(), limit)?)
+                told(store.scan_back(space_of_tag(tag).ok_or(None)?, &prefix, before.as_deref(), limit)?)
             }
             Self::Apply(changes) => {
                 let added =
                     changes.into_iter().try_fold(Transaction::new(), |batch, change| change.add_to(batch));
                 store.apply(added.ok_or(None)?)?;
-                Answer::Done
+                StoreResponse::Done
             }
         })
     }

@@ -12,7 +12,7 @@
 mod tests;
 
 use parking_lot::{Mutex, MutexGuard};
-use penstock_limits::{Fair, Joined};
+use penstock_limits::{EnqueueOutcome, FairQueue};
 use std::future::Future as _;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -43,9 +43,9 @@ pub struct Seats {
 #[derive(Debug, Default)]
 struct Desk {
     /// Requests at once, accounts in turn.
-    urgent: Fair<oneshot::Sender<Place>>,
+    urgent: FairQueue<oneshot::Sender<Place>>,
     /// Batch work, accounts in turn.
-    patient: Fair<Waiter>,
+    patient: FairQueue<Waiter>,
     /// Lines that have a seat, the youngest last; without a signal once they were asked to leave.
     seated: Vec<(u64, Option<CancellationToken>)>,
     /// The last number given to a line.
@@ -153,9 +153,9 @@ impl Seats {
         }
         let (hand, turn) = oneshot::channel();
         let number = match desk.patient.join(whose, Waiter { line, hand }, usize::MAX) {
-            Joined::Waits(number, _) => number,
+            EnqueueOutcome::Waiting(number, _) => number,
             // A queue without a bound is never full; its turn would end at once.
-            Joined::Full => 0,
+            EnqueueOutcome::Full => 0,
         };
         self.waits(desk);
         let whose = whose.clone();
@@ -183,8 +183,8 @@ impl Seats {
     fn join(self: &Arc<Self>, mut desk: MutexGuard<'_, Desk>, whose: &Arc<str>, most: usize) -> Option<Turn> {
         let (hand, turn) = oneshot::channel();
         match desk.urgent.join(whose, hand, most) {
-            Joined::Full => None,
-            Joined::Waits(number, gone) => {
+            EnqueueOutcome::Full => None,
+            EnqueueOutcome::Waiting(number, gone) => {
                 self.waiting.fetch_sub(u32::from(gone.is_some()), Ordering::SeqCst);
                 self.waits(desk);
                 drop(gone);
@@ -233,7 +233,7 @@ impl Seats {
     fn serve(self: &Arc<Self>, desk: &mut Desk) -> Vec<Handed> {
         let mut handed = Vec::new();
         while !desk.urgent.is_empty() && self.claim(self.limit()) {
-            let Some(hand) = desk.urgent.take(|_, _| true) else { break };
+            let Some(hand) = desk.urgent.pop_if(|_, _| true) else { break };
             handed.push((hand, Place { seats: self.clone(), line: None }));
         }
         while let Some(waiter) = self.next_patient(desk) {
@@ -251,10 +251,10 @@ impl Seats {
         }
         if self.limit().is_some() {
             // A seat is free for everybody or for nobody: the accounts need not be searched.
-            return if self.claim_for_batch(desk, false) { desk.patient.take(|_, _| true) } else { None };
+            return if self.claim_for_batch(desk, false) { desk.patient.pop_if(|_, _| true) } else { None };
         }
         let room = desk.seated.len() < self.lines.load(Ordering::Relaxed);
-        desk.patient.take(|_, waiter| (waiter.line.is_none() || room) && self.claim(None))
+        desk.patient.pop_if(|_, waiter| (waiter.line.is_none() || room) && self.claim(None))
     }
 
     /// A seat is given back.
@@ -275,7 +275,7 @@ impl Seats {
         }
         let mut handed = Vec::new();
         let fits = self.limit().is_none_or(|limit| self.working() <= limit);
-        if fits && let Some(hand) = desk.urgent.take(|_, _| true) {
+        if fits && let Some(hand) = desk.urgent.pop_if(|_, _| true) {
             // Without being free in between, when another could take it.
             self.waiting.fetch_sub(1, Ordering::SeqCst);
             handed.push((hand, Place { seats: self.clone(), line: None }));
@@ -290,8 +290,8 @@ impl Seats {
     fn forget(&self, queue: Queue, whose: &Arc<str>, number: u64) {
         let mut desk = self.desk.lock();
         let waited = match queue {
-            Queue::Urgent => desk.urgent.leave(whose, number).is_some(),
-            Queue::Patient => desk.patient.leave(whose, number).is_some(),
+            Queue::Urgent => desk.urgent.remove(whose, number).is_some(),
+            Queue::Patient => desk.patient.remove(whose, number).is_some(),
         };
         self.waiting.fetch_sub(u32::from(waited), Ordering::SeqCst);
     }

@@ -9,7 +9,7 @@ use crate::upstream::pools::{self, ModelPool};
 use crate::upstream::provider_state::{Before, ProviderLive};
 use parking_lot::Mutex;
 use penstock_catalog::{Catalog, CatalogModel as Card};
-use penstock_routing::{Breaker, Explorations, Hour};
+use penstock_routing::{CircuitBreaker, ExplorationBudget, HourlyStats};
 use std::collections::HashMap;
 use std::num::NonZero;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct Live {
     /// What clients see.
     pub catalog: Catalog,
     /// What admission allows.
-    pub admission: penstock_admission::Limits,
+    pub admission: penstock_admission::RequestLimits,
     /// Every offer; an offer's index is its place.
     pub offers: Vec<Arc<OfferLive>>,
     /// Every provider; a provider's index is its place.
@@ -44,11 +44,11 @@ pub struct ModelLive {
     /// Places of its offers in [`Live::offers`].
     pub offers: Vec<usize>,
     /// Its last hour, for the catalogue's sorts.
-    pub hour: Arc<Mutex<Hour>>,
+    pub hour: Arc<Mutex<HourlyStats>>,
     /// Stamp of the hour that was written down last.
     pub hour_kept: Arc<AtomicU64>,
     /// Requests that may explore its offers.
-    explorations: Arc<Mutex<Explorations>>,
+    explorations: Arc<Mutex<ExplorationBudget>>,
     /// Its offers, ready to be ordered.
     pub pool: Arc<ModelPool>,
 }
@@ -99,14 +99,15 @@ impl Live {
         for model in &settings.models {
             let known = old.and_then(|old| old.models.get(model.card.id.as_str()));
             let places = places.remove(model.card.id.as_str()).unwrap_or_default();
-            let explorations: Arc<Mutex<Explorations>> =
+            let explorations: Arc<Mutex<ExplorationBudget>> =
                 known.map(|known| known.explorations.clone()).unwrap_or_default();
             let own = places.iter().filter_map(|place| offers.get(*place)).cloned().collect();
             let live = ModelLive {
                 pool: ModelPool::new(own, &explorations),
                 offers: places,
                 // What still runs with the old one is counted here too.
-                hour: known.map_or_else(|| Arc::new(Mutex::new(Hour::new())), |known| known.hour.clone()),
+                hour: known
+                    .map_or_else(|| Arc::new(Mutex::new(HourlyStats::new())), |known| known.hour.clone()),
                 hour_kept: known.map(|known| known.hour_kept.clone()).unwrap_or_default(),
                 explorations,
                 model: model.clone(),
@@ -114,10 +115,10 @@ impl Live {
             models.insert(model.card.id.as_str().into(), Arc::new(live));
         }
         let limits = &settings.limits;
-        let admission = penstock_admission::Limits {
+        let admission = penstock_admission::RequestLimits {
             max_body: limits.json_body,
             max_depth: limits.json_depth,
-            ..penstock_admission::Limits::default()
+            ..penstock_admission::RequestLimits::default()
         };
         Ok(Self { catalog, admission, offers, providers, models, by_provider, settings })
     }
@@ -179,7 +180,7 @@ fn offers(
         let provider = providers
             .get(offer.provider.index)
             .ok_or_else(|| format!("The offer of provider {} is nobody's.", offer.provider.id))?;
-        let breaker = Breaker::new(settings.routing.breaker.settings());
+        let breaker = CircuitBreaker::new(settings.routing.breaker.settings());
         let fresh = OfferLive::new(offer.clone(), provider.clone(), breaker, &settings.billing)?;
         Ok(Arc::new(match known.get(&identity(offer)) {
             Some(known) => fresh.after(known),

@@ -8,10 +8,10 @@ use super::connection_pool::{ConnectionPool, ConnectionPools, IDLE};
 use super::idle_pool::Home;
 use super::upstream_exchange::Way;
 use crate::config::settings::{BaseUrl, HttpVersion, Provider, TlsVersion};
-use crate::net::buffered_stream::Socket;
+use crate::net::buffered_stream::BufferedSocket;
 use crate::telemetry::fd_limit;
 use crate::time::clock;
-use penstock_contract::{Fault, FaultKind};
+use penstock_contract::{UpstreamError, UpstreamErrorKind};
 use pingora_core::protocols::http::client::HttpSession;
 use pingora_core::protocols::l4::ext::set_tcp_keepalive;
 use pingora_core::protocols::tls::SslDigest;
@@ -67,10 +67,10 @@ pub(super) struct Door {
 impl Door {
     /// The connector takes TLS 1.2 too: a connection that is older than it may be is left before anything is
     /// said on it.
-    fn is_new_enough(&self, digest: Option<&SslDigest>) -> Result<(), FaultKind> {
+    fn is_new_enough(&self, digest: Option<&SslDigest>) -> Result<(), UpstreamErrorKind> {
         match digest {
             Some(digest) if self.least == TlsVersion::Tls13 && !digest.version.ends_with('3') => {
-                Err(FaultKind::Tls)
+                Err(UpstreamErrorKind::Tls)
             }
             _ => Ok(()),
         }
@@ -81,7 +81,7 @@ impl Door {
     }
 
     /// A new connection that speaks HTTP/1.1.
-    async fn connect(&self, pool: &ConnectionPool) -> Result<Stream, FaultKind> {
+    async fn connect(&self, pool: &ConnectionPool) -> Result<Stream, UpstreamErrorKind> {
         if self.peer.is_tls() {
             let opened = pool.streams.new_stream(&self.peer).await;
             let stream = opened.map_err(|error| connect_fault(&error))?;
@@ -90,9 +90,12 @@ impl Door {
         }
         // Without Pingora's buffers of 64 KiB each way, which a silent stream would hold for nothing.
         let connected = timeout(self.connect, TcpStream::connect(self.address)).await;
-        let socket = connected.map_err(|_| FaultKind::Connect)?.map_err(|error| unconnected(&error))?;
-        set_tcp_keepalive(&socket, &crate::net::KEEP_ALIVE).map_err(|_| FaultKind::Connect)?;
-        Ok(Box::new(Socket::towards(socket, self.patience).map_err(|_| FaultKind::Connect)?))
+        let socket =
+            connected.map_err(|_| UpstreamErrorKind::Connect)?.map_err(|error| unconnected(&error))?;
+        set_tcp_keepalive(&socket, &crate::net::KEEP_ALIVE).map_err(|_| UpstreamErrorKind::Connect)?;
+        Ok(Box::new(
+            BufferedSocket::to_provider(socket, self.patience).map_err(|_| UpstreamErrorKind::Connect)?,
+        ))
     }
 }
 
@@ -189,27 +192,29 @@ impl Route {
     ///
     /// # Errors
     /// `Connect` or `Tls`, of the last address that there was time for, or `Descriptors`.
-    pub async fn open(&self) -> Result<Way, Fault> {
-        let (mut turn, mut kind) = (self.turn.load(Ordering::Relaxed), FaultKind::Connect);
-        let (began, doors) = (clock::now(), self.doors.read().len());
+    pub async fn open(&self) -> Result<Way, UpstreamError> {
+        let (mut turn, mut kind) = (self.turn.load(Ordering::Relaxed), UpstreamErrorKind::Connect);
+        let (began, doors) = (clock::cached_now(), self.doors.read().len());
         for _ in 0..doors {
             let Some(door) = self.door(turn) else { break };
             let patience = door.connect;
             match self.through(door).await {
                 Ok(way) => return Ok(way),
                 // No other address is easier to reach without one.
-                Err(FaultKind::Descriptors) => return Err(Fault::new(FaultKind::Descriptors)),
+                Err(UpstreamErrorKind::NoDescriptors) => {
+                    return Err(UpstreamError::new(UpstreamErrorKind::NoDescriptors));
+                }
                 Err(failed) => kind = failed,
             }
             // Whoever failed where others have left already leads nobody back there.
             let next = turn.wrapping_add(1);
             self.turn.compare_exchange(turn, next, Ordering::Relaxed, Ordering::Relaxed).ok();
             turn = next;
-            if clock::now().saturating_duration_since(began) >= patience * 2 {
+            if clock::cached_now().saturating_duration_since(began) >= patience * 2 {
                 break;
             }
         }
-        Err(Fault::new(kind))
+        Err(UpstreamError::new(kind))
     }
 
     fn door(&self, turn: usize) -> Option<Arc<Door>> {
@@ -217,7 +222,7 @@ impl Route {
         doors.get(turn % doors.len().max(1)).cloned()
     }
 
-    async fn through(&self, door: Arc<Door>) -> Result<Way, FaultKind> {
+    async fn through(&self, door: Arc<Door>) -> Result<Way, UpstreamErrorKind> {
         let pool = self.pool.clone();
         if !door.only_http1() {
             return Box::pin(agreed(door, pool)).await;
@@ -233,7 +238,7 @@ impl Route {
 
 /// A way through a door behind which HTTP/2 may be spoken. Which it is is agreed on in the TLS handshake; in clear text
 /// it is what the configuration says.
-async fn agreed(door: Arc<Door>, pool: Arc<ConnectionPool>) -> Result<Way, FaultKind> {
+async fn agreed(door: Arc<Door>, pool: Arc<ConnectionPool>) -> Result<Way, UpstreamErrorKind> {
     let failed = |error: Box<Error>| connect_fault(&error);
     if let Some(session) = pool.take_h2(&door).await.map_err(failed)? {
         return Ok(Way::agreed(HttpSession::H2(session), true, door, pool));
@@ -251,24 +256,28 @@ async fn agreed(door: Arc<Door>, pool: Arc<ConnectionPool>) -> Result<Way, Fault
     }
     // A new connection has to take a few bytes; it is given as long as it had to be there.
     let opened = timeout(door.connect * 2, pool.open_h2(&door, stream)).await;
-    let session = opened.map_err(|_| FaultKind::Connect)?.map_err(failed)?;
+    let session = opened.map_err(|_| UpstreamErrorKind::Connect)?.map_err(failed)?;
     Ok(Way::agreed(HttpSession::H2(session), false, door, pool))
 }
 
 /// Whose fault it is that there is no connection.
-fn unconnected(error: &io::Error) -> FaultKind {
-    if fd_limit::are_gone(error) { FaultKind::Descriptors } else { FaultKind::Connect }
+fn unconnected(error: &io::Error) -> UpstreamErrorKind {
+    if fd_limit::is_fd_exhaustion(error) {
+        UpstreamErrorKind::NoDescriptors
+    } else {
+        UpstreamErrorKind::Connect
+    }
 }
 
-fn connect_fault(error: &Error) -> FaultKind {
+fn connect_fault(error: &Error) -> UpstreamErrorKind {
     match error.etype() {
-        _ if fd_limit::are_gone_for(error) => FaultKind::Descriptors,
+        _ if fd_limit::is_pingora_fd_exhaustion(error) => UpstreamErrorKind::NoDescriptors,
         ErrorType::TLSHandshakeFailure
         | ErrorType::TLSHandshakeTimedout
         | ErrorType::InvalidCert
         | ErrorType::HandshakeError
-        | ErrorType::TLSWantX509Lookup => FaultKind::Tls,
-        _ => FaultKind::Connect,
+        | ErrorType::TLSWantX509Lookup => UpstreamErrorKind::Tls,
+        _ => UpstreamErrorKind::Connect,
     }
 }
 

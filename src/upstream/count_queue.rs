@@ -1,11 +1,11 @@
 //! Scheduling of counts of long prompts: counting is pure processor work, and must not slow the streams down. Accounts
 //! share the permits fairly, waits have a time limit, and a count ends when its client leaves.
 
-use crate::limits::admission_control::Overload;
-use crate::limits::tokenizer_permits::CountingPermits;
+use crate::limits::admission_control::AdmissionControl;
+use crate::limits::tokenizer_permits::TokenizerPermits;
 use crate::telemetry::off_thread::{BlockingHandles, off_thread};
 use crate::upstream::config_snapshot::Live;
-use penstock_contract::Refusal;
+use penstock_contract::ApiError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,9 +16,9 @@ pub const QUICK: usize = 16 * 1024;
 /// Permits and handles that a count needs, for one request or one line of a batch.
 pub struct Counting {
     /// Permits of the process.
-    pub permits: Arc<CountingPermits>,
+    pub permits: Arc<TokenizerPermits>,
     /// Admission control, which counts what is refused.
-    pub overload: Arc<Overload>,
+    pub overload: Arc<AdmissionControl>,
     /// Handles that blocking work needs.
     pub blocking: BlockingHandles,
     /// Configuration snapshot of the request.
@@ -39,10 +39,10 @@ impl Counting {
     pub(crate) async fn in_turn<T: Send + 'static>(
         &self,
         work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
-    ) -> Result<T, Refusal> {
+    ) -> Result<T, ApiError> {
         let queue = self.live.settings.overload.queue;
         let permit = self.permits.acquire(&self.whose, queue, self.wait).await;
-        let permit = permit.map_err(|why| self.overload.full(why))?;
+        let permit = permit.map_err(|why| self.overload.shed(why))?;
         let guard = StopGuard(Arc::default());
         let stop = guard.0.clone();
         let work = move || {

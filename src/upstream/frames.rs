@@ -6,7 +6,7 @@
 use super::connect::H2_WINDOW;
 use crate::net::read_budget;
 use async_trait::async_trait;
-use penstock_wire::frames::{FrameHead, FrameHeads};
+use penstock_wire::http2_frames::{FrameHead, FrameHeadReader};
 use pingora_core::protocols::raw_connect::ProxyDigest;
 use pingora_core::protocols::tls::SslDigest;
 use pingora_core::protocols::{
@@ -38,8 +38,8 @@ const RST_STREAM: u8 = 3;
 #[derive(Debug)]
 pub(super) struct Counted {
     stream: Stream,
-    read: FrameHeads,
-    wrote: FrameHeads,
+    read: FrameHeadReader,
+    wrote: FrameHeadReader,
     count: Count,
 }
 
@@ -60,7 +60,7 @@ struct Count {
 impl Counted {
     /// Of a connection on which nothing was said yet.
     pub(super) fn new(stream: Stream) -> Self {
-        let (read, wrote) = (FrameHeads::of_server(), FrameHeads::of_client());
+        let (read, wrote) = (FrameHeadReader::for_server(), FrameHeadReader::for_client());
         Self { stream, read, wrote, count: Count::new() }
     }
 
@@ -111,11 +111,11 @@ impl Count {
 impl AsyncRead for Counted {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
         // The task that drives the connection shares its thread with requests.
-        ready!(read_budget::poll_turn(cx));
+        ready!(read_budget::poll_budget(cx));
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
         let bytes = buf.filled().get(before..).unwrap_or_default();
-        read_budget::charge(bytes.len());
+        read_budget::charge_bytes(bytes.len());
         let Self { read, count, .. } = &mut *self;
         let mut sound = Ok(());
         read.push(bytes, |head| {

@@ -5,7 +5,9 @@
 
 use crate::net::read_budget;
 use bytes::{Bytes, BytesMut};
-use penstock_wire::answer::{Chunks, Framing, Head, HeadScan, Malformed, Step};
+use penstock_wire::answer::{
+    BodyFraming, ChunkDecoder, ChunkStep, Http1ResponseHead, MalformedResponse, ResponseHeadScan,
+};
 use pingora_core::protocols::Stream;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -33,8 +35,8 @@ pub enum Broken {
     Unasked,
 }
 
-impl From<Malformed> for Broken {
-    fn from(_: Malformed) -> Self {
+impl From<MalformedResponse> for Broken {
+    fn from(_: MalformedResponse) -> Self {
         Self::Malformed
     }
 }
@@ -46,7 +48,7 @@ pub struct Http1 {
     buffer: BytesMut,
     /// Bytes asked for by the next read.
     room: usize,
-    head: Option<(Head, Bytes)>,
+    head: Option<(Http1ResponseHead, Bytes)>,
     body: Body,
     /// Longest wait for the next bytes.
     patience: Option<Duration>,
@@ -54,7 +56,7 @@ pub struct Http1 {
 
 enum Body {
     Left(u64),
-    Chunked(Chunks),
+    Chunked(ChunkDecoder),
     Close,
     Over,
 }
@@ -91,9 +93,9 @@ impl Http1 {
     /// # Errors
     /// There is none.
     pub async fn read_head(&mut self) -> Result<u16, Broken> {
-        let mut scan = HeadScan::default();
+        let mut scan = ResponseHeadScan::default();
         loop {
-            let read = if scan.is_due(&self.buffer) { Head::read(&self.buffer)? } else { None };
+            let read = if scan.is_due(&self.buffer) { Http1ResponseHead::read(&self.buffer)? } else { None };
             let Some(head) = read else {
                 match self.fill().await? {
                     0 => return Err(Broken::Gone),
@@ -101,18 +103,18 @@ impl Http1 {
                 }
             };
             self.body = match head.framing {
-                Framing::Length(0) => Body::Over,
-                Framing::Length(length) => {
+                BodyFraming::Length(0) => Body::Over,
+                BodyFraming::Length(length) => {
                     self.room = usize::try_from(length).map_or(LARGE, |length| length.clamp(CRAMPED, LARGE));
                     Body::Left(length)
                 }
-                Framing::Chunked => Body::Chunked(Chunks::default()),
-                Framing::Close => Body::Close,
+                BodyFraming::Chunked => Body::Chunked(ChunkDecoder::default()),
+                BodyFraming::Close => Body::Close,
             };
             let bytes = self.buffer.split_to(head.size);
             let bytes = match head.framing {
-                Framing::Length(_) => bytes.freeze(),
-                Framing::Chunked | Framing::Close => {
+                BodyFraming::Length(_) => bytes.freeze(),
+                BodyFraming::Chunked | BodyFraming::Close => {
                     self.settle();
                     Bytes::copy_from_slice(&bytes)
                 }
@@ -129,7 +131,7 @@ impl Http1 {
 
     /// A field of the last head.
     pub fn field(&self, name: &str) -> Option<&[u8]> {
-        self.head.as_ref().and_then(|(_, bytes)| penstock_wire::answer::field(bytes, name))
+        self.head.as_ref().and_then(|(_, bytes)| penstock_wire::answer::header_value(bytes, name))
     }
 
     /// The next bytes of the body, `None` at its end.
@@ -141,9 +143,9 @@ impl Http1 {
             match &mut self.body {
                 Body::Over => return Ok(None),
                 Body::Chunked(chunks) => match chunks.take(&mut self.buffer)? {
-                    Step::Data(data) => return Ok(Some(data)),
-                    Step::End => self.body = Body::Over,
-                    Step::More => self.more().await?,
+                    ChunkStep::Data(data) => return Ok(Some(data)),
+                    ChunkStep::End => self.body = Body::Over,
+                    ChunkStep::Incomplete => self.more().await?,
                 },
                 _ if self.buffer.is_empty() => match self.fill().await? {
                     0 if matches!(self.body, Body::Close) => self.body = Body::Over,
@@ -212,7 +214,7 @@ impl Http1 {
             Some(patience) => timeout(patience, read).await.map_err(|_| Broken::Gone)?,
         };
         let read = read.map_err(|_| Broken::Gone)?;
-        read_budget::charge(read);
+        read_budget::charge_bytes(read);
         if read == room {
             let most = if matches!(self.body, Body::Left(_)) { LARGE } else { STREAM };
             self.room = (room * 2).clamp(EVENT, most);

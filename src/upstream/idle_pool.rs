@@ -87,7 +87,9 @@ impl Idle {
         loop {
             let mut kept = shelf.lock().kept.get_mut(&key)?.pop()?;
             self.kept.fetch_sub(1, Ordering::Relaxed);
-            if clock::now().saturating_duration_since(kept.since) < self.patience && quiet(&mut kept.stream) {
+            if clock::cached_now().saturating_duration_since(kept.since) < self.patience
+                && quiet(&mut kept.stream)
+            {
                 return Some(kept.stream);
             }
         }
@@ -100,7 +102,7 @@ impl Idle {
             return;
         }
         let Some(shelf) = self.shelves.get(home.0) else { return };
-        shelf.lock().kept.entry(key).or_default().push(Kept { stream, since: clock::now() });
+        shelf.lock().kept.entry(key).or_default().push(Kept { stream, since: clock::cached_now() });
     }
 
     /// Drops what has idled too long or was closed by its provider. Blocks for a
@@ -110,7 +112,7 @@ impl Idle {
             let mut gone = Vec::new();
             shelf.lock().kept.retain(|_, all| {
                 let good = |kept: &mut Kept| {
-                    clock::now().saturating_duration_since(kept.since) < self.patience
+                    clock::cached_now().saturating_duration_since(kept.since) < self.patience
                         && quiet(&mut kept.stream)
                 };
                 gone.extend(all.extract_if(.., |kept| !good(kept)));

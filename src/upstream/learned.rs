@@ -2,7 +2,7 @@
 //! name of its reasoning, the most tokens of an answer. Kept in memory for an hour; a reload forgets them.
 
 use parking_lot::Mutex;
-use penstock_contract::{Adjust, Extra, Extras, Noticed, ReasoningName};
+use penstock_contract::{ExtraMember, ExtraMembers, OfferObservation, ReasoningName, RequestAdjustment};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -31,19 +31,23 @@ pub struct Learned {
 
 impl Learned {
     /// How a request to it differs now. `named`: the configuration names its reasoning.
-    pub fn adjust(&self, now: impl FnOnce() -> Duration, named: bool) -> Adjust {
+    pub fn adjust(&self, now: impl FnOnce() -> Duration, named: bool) -> RequestAdjustment {
         let seen = if named { NONE } else { self.seen.load(Ordering::Relaxed) };
         let taken = name(self.taken.load(Ordering::Relaxed));
-        Adjust { without: self.without(now), reasoning: taken.or(name(seen)), ..Adjust::default() }
+        RequestAdjustment {
+            omitted: self.without(now),
+            reasoning_name: taken.or(name(seen)),
+            ..RequestAdjustment::default()
+        }
     }
 
     /// Whether it gives one choice at a time.
     pub fn gives_one(&self, now: impl FnOnce() -> Duration) -> bool {
-        self.without(now).has(Extra::Many)
+        self.without(now).contains(ExtraMember::MultipleChoices)
     }
 
-    fn without(&self, now: impl FnOnce() -> Duration) -> Extras {
-        Extras::from_bits(known(&self.members, now).unwrap_or_default())
+    fn without(&self, now: impl FnOnce() -> Duration) -> ExtraMembers {
+        ExtraMembers::from_bits(known(&self.members, now).unwrap_or_default())
     }
 
     /// The most tokens of an answer that it takes; `None` where no refusal has named them.
@@ -60,26 +64,26 @@ impl Learned {
     }
 
     /// Remembers that it answers without these; returns what is news. `name` is what its reasoning is called.
-    pub fn refuses(&self, refused: Extras, name: Option<ReasoningName>, now: Duration) -> Extras {
+    pub fn refuses(&self, refused: ExtraMembers, name: Option<ReasoningName>, now: Duration) -> ExtraMembers {
         // What it took instead is remembered, and not that the usual name was exchanged.
-        let renamed = Extras::of(Extra::ReasoningName);
-        if refused.has(Extra::ReasoningName) && !refused.has(Extra::Reasoning) {
+        let renamed = ExtraMembers::of(ExtraMember::ReasoningName);
+        if refused.contains(ExtraMember::ReasoningName) && !refused.contains(ExtraMember::Reasoning) {
             self.taken.store(code(name), Ordering::Relaxed);
         }
         let _alone = self.change.lock();
         let known = self.without(|| now);
-        let news = refused.without(known);
-        let all = known.with(refused).without(renamed);
-        if !all.is_empty() && !news.without(renamed).is_empty() {
+        let news = refused.difference(known);
+        let all = known.union(refused).difference(renamed);
+        if !all.is_empty() && !news.difference(renamed).is_empty() {
             self.members.store(kept(all.bits(), now), Ordering::Relaxed);
         }
         news
     }
 
     /// Remembers what an answer showed.
-    pub fn notice(&self, noticed: Noticed) {
-        if noticed.reasoning.is_some() {
-            self.seen.store(code(noticed.reasoning), Ordering::Relaxed);
+    pub fn notice(&self, noticed: OfferObservation) {
+        if noticed.reasoning_name.is_some() {
+            self.seen.store(code(noticed.reasoning_name), Ordering::Relaxed);
         }
     }
 }
@@ -100,8 +104,8 @@ fn known(kept: &AtomicU64, now: impl FnOnce() -> Duration) -> Option<u32> {
 
 const fn name(code: u8) -> Option<ReasoningName> {
     match code {
-        CONTENT => Some(ReasoningName::Content),
-        SHORT => Some(ReasoningName::Short),
+        CONTENT => Some(ReasoningName::ReasoningContent),
+        SHORT => Some(ReasoningName::Reasoning),
         _ => None,
     }
 }
@@ -109,8 +113,8 @@ const fn name(code: u8) -> Option<ReasoningName> {
 const fn code(name: Option<ReasoningName>) -> u8 {
     match name {
         None => NONE,
-        Some(ReasoningName::Content) => CONTENT,
-        Some(ReasoningName::Short) => SHORT,
+        Some(ReasoningName::ReasoningContent) => CONTENT,
+        Some(ReasoningName::Reasoning) => SHORT,
     }
 }
 
@@ -125,16 +129,16 @@ mod tests {
     #[test]
     fn a_refused_member_is_left_out_for_an_hour() {
         let learned = Learned::default();
-        let stream = Extras::of(Extra::StreamOptions);
-        assert_eq!(learned.adjust(|| at(5), false), Adjust::default());
+        let stream = ExtraMembers::of(ExtraMember::StreamOptions);
+        assert_eq!(learned.adjust(|| at(5), false), RequestAdjustment::default());
         assert_eq!(learned.refuses(stream, None, at(5)), stream);
         assert!(learned.refuses(stream, None, at(6)).is_empty(), "no news");
-        assert_eq!(learned.adjust(|| at(5 + KEPT - 1), false).without, stream);
-        assert!(learned.adjust(|| at(5 + KEPT), false).without.is_empty());
+        assert_eq!(learned.adjust(|| at(5 + KEPT - 1), false).omitted, stream);
+        assert!(learned.adjust(|| at(5 + KEPT), false).omitted.is_empty());
         assert!(!learned.gives_one(|| at(6)));
-        let many = Extras::of(Extra::Many);
+        let many = ExtraMembers::of(ExtraMember::MultipleChoices);
         assert_eq!(learned.refuses(many, None, at(6)), many);
-        assert_eq!(learned.adjust(|| at(7), false).without, stream.with(many));
+        assert_eq!(learned.adjust(|| at(7), false).omitted, stream.union(many));
         assert!(learned.gives_one(|| at(7)) && !learned.gives_one(|| at(6 + KEPT)));
         assert_eq!(learned.refuses(stream, None, at(u64::MAX)), stream, "at the end of time");
     }
@@ -156,20 +160,21 @@ mod tests {
     #[test]
     fn the_name_that_was_taken_counts_before_the_one_that_was_seen() {
         let learned = Learned::default();
-        let reasoning = |named| learned.adjust(|| at(1), named).reasoning;
-        let seen = |name| learned.notice(Noticed { reasoning: name, ..Noticed::default() });
+        let reasoning = |named| learned.adjust(|| at(1), named).reasoning_name;
+        let seen =
+            |name| learned.notice(OfferObservation { reasoning_name: name, ..OfferObservation::default() });
         assert_eq!(reasoning(false), None);
-        seen(Some(ReasoningName::Short));
+        seen(Some(ReasoningName::Reasoning));
         seen(None);
-        assert_eq!(reasoning(false), Some(ReasoningName::Short));
+        assert_eq!(reasoning(false), Some(ReasoningName::Reasoning));
         assert_eq!(reasoning(true), None, "the configuration names it");
-        let renamed = Extras::of(Extra::ReasoningName);
-        learned.refuses(renamed, Some(ReasoningName::Content), at(1));
-        assert_eq!(reasoning(false), Some(ReasoningName::Content));
-        assert_eq!(reasoning(true), Some(ReasoningName::Content));
-        assert!(learned.adjust(|| at(1), false).without.is_empty());
-        let dropped = renamed.with(Extras::of(Extra::Reasoning));
+        let renamed = ExtraMembers::of(ExtraMember::ReasoningName);
+        learned.refuses(renamed, Some(ReasoningName::ReasoningContent), at(1));
+        assert_eq!(reasoning(false), Some(ReasoningName::ReasoningContent));
+        assert_eq!(reasoning(true), Some(ReasoningName::ReasoningContent));
+        assert!(learned.adjust(|| at(1), false).omitted.is_empty());
+        let dropped = renamed.union(ExtraMembers::of(ExtraMember::Reasoning));
         learned.refuses(dropped, None, at(1));
-        assert_eq!(learned.adjust(|| at(1), false).without, Extras::of(Extra::Reasoning));
+        assert_eq!(learned.adjust(|| at(1), false).omitted, ExtraMembers::of(ExtraMember::Reasoning));
     }
 }

@@ -4,9 +4,9 @@
 use super::offer::OfferLive;
 use crate::config::settings::LogLevel;
 use crate::telemetry::log;
-use crate::telemetry::throttle::Seldom;
-use penstock_contract::FaultKind;
-use penstock_routing::State;
+use crate::telemetry::throttle::ThrottledLog;
+use penstock_contract::UpstreamErrorKind;
+use penstock_routing::BreakerState;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -30,35 +30,38 @@ const CONCERNS: usize = 7;
 
 /// What was told of one provider, or of one offer; nothing is kept of those that never fail.
 #[derive(Debug, Default)]
-pub struct Notices(OnceLock<Box<[Seldom; CONCERNS]>>);
+pub struct Notices(OnceLock<Box<[ThrottledLog; CONCERNS]>>);
 
 impl Notices {
-    fn of(&self, concern: Concern) -> Option<&Seldom> {
-        let all = self.0.get_or_init(|| Box::new(std::array::from_fn(|_| Seldom::every(PAUSE))));
+    fn of(&self, concern: Concern) -> Option<&ThrottledLog> {
+        let all =
+            self.0.get_or_init(|| Box::new(std::array::from_fn(|_| ThrottledLog::with_interval(PAUSE))));
         all.get(concern as usize)
     }
 }
 
 impl Concern {
     /// `None` for what is no provider's failure.
-    const fn of(kind: FaultKind) -> Option<Self> {
+    const fn of(kind: UpstreamErrorKind) -> Option<Self> {
         Some(match kind {
-            FaultKind::Connect | FaultKind::Tls => Self::Unreachable,
-            FaultKind::Credentials(402) => Self::Unpaid,
-            FaultKind::Credentials(404) => Self::Name,
-            FaultKind::Credentials(_) => Self::Key,
-            FaultKind::Status(429) => Self::Exhausted,
-            FaultKind::FirstByte | FaultKind::FirstToken | FaultKind::Idle => Self::Silent,
-            FaultKind::Status(_)
-            | FaultKind::Reset
-            | FaultKind::Malformed
-            | FaultKind::InBand
-            | FaultKind::Truncated => Self::Failing,
-            FaultKind::Caller
-            | FaultKind::Deadline
-            | FaultKind::Diverged
-            | FaultKind::Descriptors
-            | FaultKind::ModelOutput => return None,
+            UpstreamErrorKind::Connect | UpstreamErrorKind::Tls => Self::Unreachable,
+            UpstreamErrorKind::Credentials(402) => Self::Unpaid,
+            UpstreamErrorKind::Credentials(404) => Self::Name,
+            UpstreamErrorKind::Credentials(_) => Self::Key,
+            UpstreamErrorKind::Status(429) => Self::Exhausted,
+            UpstreamErrorKind::FirstByteTimeout
+            | UpstreamErrorKind::FirstTokenTimeout
+            | UpstreamErrorKind::IdleTimeout => Self::Silent,
+            UpstreamErrorKind::Status(_)
+            | UpstreamErrorKind::Reset
+            | UpstreamErrorKind::Malformed
+            | UpstreamErrorKind::InBandError
+            | UpstreamErrorKind::Truncated => Self::Failing,
+            UpstreamErrorKind::Caller
+            | UpstreamErrorKind::DeadlineExceeded
+            | UpstreamErrorKind::Diverged
+            | UpstreamErrorKind::NoDescriptors
+            | UpstreamErrorKind::ModelOutput => return None,
         })
     }
 
@@ -92,13 +95,13 @@ impl Concern {
 }
 
 /// An attempt at an offer has failed.
-pub fn failed(offer: &OfferLive, kind: FaultKind) {
+pub fn failed(offer: &OfferLive, kind: UpstreamErrorKind) {
     let Some(concern) = Concern::of(kind) else { return };
     let notices = if concern.is_of_provider() { &offer.provider.notices } else { &offer.notices };
     let Some(seldom) = notices.of(concern) else { return };
-    seldom.tell(Instant::now(), |times| {
+    seldom.log(Instant::now(), |times| {
         let status = match kind {
-            FaultKind::Status(status) | FaultKind::Credentials(status) => status.to_string(),
+            UpstreamErrorKind::Status(status) | UpstreamErrorKind::Credentials(status) => status.to_string(),
             _ => String::new(),
         };
         let members = [
@@ -115,15 +118,15 @@ pub fn failed(offer: &OfferLive, kind: FaultKind) {
 }
 
 /// The breaker of an offer is in another state.
-pub(super) fn changed(offer: &OfferLive, before: State, after: State) {
+pub(super) fn changed(offer: &OfferLive, before: BreakerState, after: BreakerState) {
     let provider = ("provider", &*offer.offer.provider.id);
     let model = ("model", offer.offer.model.card.id.as_str());
     match (before, after) {
-        (State::Closed, State::Open { .. }) => {
+        (BreakerState::Closed, BreakerState::Open { .. }) => {
             let remedy = ("remedy", "The lines `provider_failed` say why; it is tried again by itself.");
             log::event(log::error(), "offer_ejected", &[provider, model, remedy]);
         }
-        (_, State::Closed) => log::event(log::info(), "offer_recovered", &[provider, model]),
+        (_, BreakerState::Closed) => log::event(log::info(), "offer_recovered", &[provider, model]),
         _ => {}
     }
 }
@@ -134,28 +137,34 @@ mod tests {
 
     #[test]
     fn every_failure_of_a_provider_has_a_remedy_and_what_only_a_change_mends_is_an_error() {
-        let errors =
-            [FaultKind::Connect, FaultKind::Tls].into_iter().chain((401..=404).map(FaultKind::Credentials));
+        let errors = [UpstreamErrorKind::Connect, UpstreamErrorKind::Tls]
+            .into_iter()
+            .chain((401..=404).map(UpstreamErrorKind::Credentials));
         for kind in errors {
             let told = Concern::of(kind)
                 .map(|concern| (concern.level() == log::error(), concern.remedy().len() > 20));
             assert_eq!(told, Some((true, true)), "{kind:?}");
         }
-        let warnings = [429, 500, 503].map(FaultKind::Status).into_iter().chain([
-            FaultKind::FirstByte,
-            FaultKind::FirstToken,
-            FaultKind::Idle,
-            FaultKind::Reset,
-            FaultKind::Malformed,
-            FaultKind::InBand,
-            FaultKind::Truncated,
+        let warnings = [429, 500, 503].map(UpstreamErrorKind::Status).into_iter().chain([
+            UpstreamErrorKind::FirstByteTimeout,
+            UpstreamErrorKind::FirstTokenTimeout,
+            UpstreamErrorKind::IdleTimeout,
+            UpstreamErrorKind::Reset,
+            UpstreamErrorKind::Malformed,
+            UpstreamErrorKind::InBandError,
+            UpstreamErrorKind::Truncated,
         ]);
         for kind in warnings {
             let told = Concern::of(kind)
                 .map(|concern| (concern.level() == log::warn(), concern.remedy().len() > 20));
             assert_eq!(told, Some((true, true)), "{kind:?}");
         }
-        for kind in [FaultKind::Caller, FaultKind::Deadline, FaultKind::Diverged, FaultKind::Descriptors] {
+        for kind in [
+            UpstreamErrorKind::Caller,
+            UpstreamErrorKind::DeadlineExceeded,
+            UpstreamErrorKind::Diverged,
+            UpstreamErrorKind::NoDescriptors,
+        ] {
             assert_eq!(Concern::of(kind), None, "{kind:?}");
         }
     }

@@ -11,8 +11,14 @@ use super::request_head;
 use super::tokenize::Engine;
 use crate::config::settings::{BillingSettings, OfferSettings};
 use parking_lot::Mutex;
-use penstock_contract::{Ask, Dialect, Draw, Facts, Kind, Needs, Refusal, Size, Task};
-use penstock_routing::{Breaker, Candidate, Client, Entry, Figures, Outcome, Sample, price_hint};
+use penstock_contract::{
+    ApiError, Dialect, ImageRequest, ImageSize, InferenceRequest, InferenceTask, ModelKind, OfferFacts,
+    RequiredCapabilities,
+};
+use penstock_routing::{
+    AttemptOutcome, Candidate, CircuitBreaker, Client, LatencySample, LatencyStats, PlannedOffer,
+    estimate_price,
+};
 use pingora_http::RequestHeader;
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
@@ -30,11 +36,11 @@ pub struct OfferLive {
     /// Whose it is.
     pub provider: Arc<ProviderLive>,
     /// How fast it has been.
-    pub figures: Arc<Mutex<Figures>>,
+    pub figures: Arc<Mutex<LatencyStats>>,
     /// Stamp of the figures that were written down last.
     pub figures_kept: Arc<AtomicU64>,
     /// How well it has been.
-    pub breaker: Arc<Mutex<Breaker>>,
+    pub breaker: Arc<Mutex<CircuitBreaker>>,
     /// Pools in which its readiness follows the breaker.
     pub(super) memberships: Arc<Memberships>,
     /// How well its engine counts tokens.
@@ -80,7 +86,7 @@ impl OfferLive {
     pub fn new(
         offer: Arc<OfferSettings>,
         provider: Arc<ProviderLive>,
-        breaker: Breaker,
+        breaker: CircuitBreaker,
         money: &BillingSettings,
     ) -> Result<Self, String> {
         let place = &offer.provider.place;
@@ -99,14 +105,14 @@ impl OfferLive {
                 let tariff = &offer.tariff;
                 // What comes out of a model is what its kind is sold by.
                 let output = match offer.model.kind {
-                    Kind::Image => tariff.image,
-                    Kind::Transcription => tariff.minute,
-                    Kind::Chat | Kind::Embedding | Kind::Rerank => tariff.output,
+                    ModelKind::Image => tariff.image,
+                    ModelKind::Transcription => tariff.minute,
+                    ModelKind::Chat | ModelKind::Embedding | ModelKind::Rerank => tariff.output,
                 };
                 (number(tariff.input.unwrap_or_default()), number(output.unwrap_or_default()))
             },
             climate: (number(place.grid.g_per_kwh), number(place.eco_share())),
-            figures: Arc::new(Mutex::new(Figures::new())),
+            figures: Arc::new(Mutex::new(LatencyStats::new())),
             figures_kept: Arc::default(),
             notices: Arc::default(),
             breaker: Arc::new(Mutex::new(breaker)),
@@ -139,27 +145,31 @@ impl OfferLive {
     }
 
     /// Its state at this time: as a candidate for scores, and as an entry of the plan.
-    pub fn candidate(&self, now: Duration, prompt_tokens: u64, output: u64) -> (Candidate, Entry) {
+    pub fn candidate(&self, now: Duration, prompt_tokens: u64, output: u64) -> (Candidate, PlannedOffer) {
         let (seconds, measured, known) = {
             let mut figures = self.figures.lock();
-            (figures.predict(now, prompt_tokens, output), figures.age(now), figures.known_for(now))
+            (
+                figures.predict_seconds(now, prompt_tokens, output),
+                figures.age(now),
+                figures.mark_available(now),
+            )
         };
         let breaker = self.breaker.lock();
-        let entry = Entry {
+        let entry = PlannedOffer {
             offer: self.offer.index,
             provider: self.offer.provider.index,
-            resting_until: breaker.resting_until(now),
-            good_standing: breaker.in_good_standing(now),
+            cooldown_until: breaker.cooldown_until(now),
+            is_stable: breaker.is_stable(now),
         };
         let candidate = Candidate {
             offer: self.offer.index,
-            price: price_hint(self.price.0, self.price.1, prompt_tokens, output),
-            seconds,
-            measured,
-            known,
+            price: estimate_price(self.price.0, self.price.1, prompt_tokens, output),
+            predicted_seconds: seconds,
+            measured_age: measured,
+            known_for: known,
             in_flight: self.in_flight(),
-            seats: self.offer.provider.max_in_flight.unwrap_or(0),
-            failing: breaker.failing(now),
+            max_in_flight: self.offer.provider.max_in_flight.unwrap_or(0),
+            failure_ratio: breaker.failure_ratio(now),
             ci_g_per_kwh: self.climate.0,
             renewable: self.climate.1,
             health: breaker.health(now),
@@ -190,24 +200,24 @@ impl OfferLive {
     }
 
     /// What of an ask this offer cannot do.
-    pub fn lacks(&self, ask: &Ask) -> Option<Refusal> {
+    pub fn lacks(&self, ask: &InferenceRequest) -> Option<ApiError> {
         match &ask.task {
-            Task::Embed(embed)
-                if embed.dimensions.is_some() && !self.offer.abilities.accepts("dimensions") =>
+            InferenceTask::Embed(embed)
+                if embed.dimensions.is_some() && !self.offer.abilities.accepts_parameter("dimensions") =>
             {
                 let sentence = "This model's vectors have one length; leave `dimensions` out.";
-                Some(Refusal::unsupported("dimensions", sentence))
+                Some(ApiError::unsupported("dimensions", sentence))
             }
-            Task::Draw(draw) => other_size(&self.offer.model.image_sizes, draw),
-            _ => lacking(&self.offer, &ask.needs, ask.dialect),
+            InferenceTask::GenerateImages(draw) => other_size(&self.offer.model.image_sizes, draw),
+            _ => lacking(&self.offer, &ask.required, ask.dialect),
         }
     }
 
     /// What filters look at: for a request at this Unix second, at batch price or not.
-    pub fn facts(&self, now: Duration, at: u64, batch: bool) -> Facts<'_> {
+    pub fn facts(&self, now: Duration, at: u64, batch: bool) -> OfferFacts<'_> {
         let place = &self.offer.provider.place;
         let halved = |cost: Decimal| if batch { cost / Decimal::TWO } else { cost };
-        Facts {
+        OfferFacts {
             country: &place.code,
             input_cost: self.bill.input(at).map(halved),
             carbon_intensity: place.grid.g_per_kwh,
@@ -248,19 +258,25 @@ impl OfferLive {
 
     /// Whether it is asked for the choices of this one by one: it speaks a dialect of one choice, is configured to, or
     /// has shown that it gives no more.
-    pub fn gives_one(&self, ask: &Ask, now: impl FnOnce() -> Duration) -> bool {
+    pub fn gives_one(&self, ask: &InferenceRequest, now: impl FnOnce() -> Duration) -> bool {
         ask.n > 1
-            && ask.kind == Kind::Chat
+            && ask.kind == ModelKind::Chat
             && (self.dialect_for(ask.dialect) == Some(Dialect::Messages)
-                || !self.offer.abilities.gives(ask.n)
+                || !self.offer.abilities.supports_choices(ask.n)
                 || self.learned.gives_one(now))
     }
 
     /// An attempt is over. A failure that the client's request may have caused names the client.
-    pub fn learn(&self, now: Duration, outcome: Outcome, client: Option<Client>, sample: Option<Sample>) {
+    pub fn learn(
+        &self,
+        now: Duration,
+        outcome: AttemptOutcome,
+        client: Option<Client>,
+        sample: Option<LatencySample>,
+    ) {
         let (before, after) = update_breaker(self, |breaker| {
             let before = breaker.state(now);
-            breaker.on_result_of(now, outcome, client);
+            breaker.on_client_result(now, outcome, client);
             (before, breaker.state(now))
         });
         if before != after {
@@ -332,16 +348,16 @@ impl Waiting {
 }
 
 /// A size in which the model does not draw.
-fn other_size(sizes: &[Size], draw: &Draw) -> Option<Refusal> {
+fn other_size(sizes: &[ImageSize], draw: &ImageRequest) -> Option<ApiError> {
     let size = draw.size.filter(|size| !sizes.is_empty() && !sizes.contains(size))?;
-    let known: Vec<String> = sizes.iter().map(Size::to_string).collect();
+    let known: Vec<String> = sizes.iter().map(ImageSize::to_string).collect();
     let sentence = format!("size: expected one of {} for this model, got {size}.", known.join(", "));
-    Some(Refusal::invalid("size", sentence).with("sizes", known))
+    Some(ApiError::invalid("size", sentence).with_detail("sizes", known))
 }
 
 /// Names the field that asks for what the offer cannot do.
-fn lacking(offer: &OfferSettings, needs: &Needs, client: Dialect) -> Option<Refusal> {
-    let accepts = |parameter: &str| offer.abilities.accepts(parameter);
+fn lacking(offer: &OfferSettings, needs: &RequiredCapabilities, client: Dialect) -> Option<ApiError> {
+    let accepts = |parameter: &str| offer.abilities.accepts_parameter(parameter);
     let reads = |kind: &str| offer.model.card.input_modalities.iter().any(|modality| modality == kind);
     let messages = match client {
         Dialect::Chat => "messages",
@@ -351,11 +367,11 @@ fn lacking(offer: &OfferSettings, needs: &Needs, client: Dialect) -> Option<Refu
         Dialect::Chat => "response_format",
         Dialect::Messages => "output_config.format",
     };
-    let says = |param: &str, sentence: &'static str| Some(Refusal::unsupported(param, sentence));
+    let says = |param: &str, sentence: &'static str| Some(ApiError::unsupported(param, sentence));
     if needs.tools && !accepts("tools") {
         return says("tools", "This model does not take tools.");
     }
-    if needs.json_schema && !penstock_dialect::takes_json_schema(&offer.abilities) {
+    if needs.json_schema && !penstock_dialect::accepts_json_schema(&offer.abilities) {
         return says(format, "'response_format' of type 'json_schema' is not supported with this model.");
     }
     if needs.json_object && !accepts("response_format") {

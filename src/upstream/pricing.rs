@@ -2,12 +2,16 @@
 //! so that a request only multiplies and rounds.
 
 use crate::billing::sale::{eur8, sold};
-use crate::billing::{Need, Settlement, TermsText};
+use crate::billing::{ReserveRequest, Settlement, TermsText};
 use crate::config::settings::{BillingSettings as Money, OfferSettings};
 use crate::upstream::tariff_version::Rate;
-use penstock_annotate::{Amounts, Cost, Grid, Impact, Provenance, Served, Site};
-use penstock_contract::{Done, Measured, MicroCredits, Usage};
-use penstock_footprint::{Attempt, Footprint, METHODOLOGY, Prepared, Work, boundary_name};
+use penstock_annotate::{
+    AmountFormat, BillingCost, DataCentreInfo, EnergyProvenance, EnvironmentImpact, GridInfo, SiteJson,
+};
+use penstock_contract::{MeasuredEnergy, MicroCredits, TokenUsage, WorkDone};
+use penstock_footprint::{
+    AnswerFootprint, AttemptEnergy, AttemptWork, METHODOLOGY, OfferFactors, boundary_name,
+};
 use penstock_ledger::{RequestFootprint, SaleDetails};
 use penstock_pricing::{BillingUnit, PaymentSource, RequestCharge, compute_charge};
 use rust_decimal::Decimal;
@@ -16,10 +20,10 @@ use std::time::Duration;
 
 /// The prepared bill of one offer.
 pub struct Bill {
-    prepared: Prepared,
+    prepared: OfferFactors,
     /// By the second from which each counts, rising; never empty.
     rates: Vec<Rate>,
-    served: Served,
+    served: SiteJson,
     model: Arc<str>,
     provider: Arc<str>,
     /// Measured energy may come to this many times the list.
@@ -31,7 +35,7 @@ pub struct Bill {
 /// What one answer drew and costs.
 pub struct Settled {
     /// Its footprint, failed attempts included.
-    pub footprint: Footprint,
+    pub footprint: AnswerFootprint,
     /// Its charge.
     pub charge: RequestCharge,
     /// Energy for the bill, kWh, where the model is billed in energy.
@@ -50,7 +54,7 @@ pub struct Terms {
     /// Whether provenance is told.
     pub provenance: bool,
     /// How amounts are written.
-    pub amounts: Amounts,
+    pub amounts: AmountFormat,
     /// Batch price.
     pub batch: bool,
     /// What pays.
@@ -64,13 +68,13 @@ impl Bill {
     #[must_use]
     pub fn new(offer: &OfferSettings, money: &Money) -> Self {
         let place = &offer.provider.place;
-        let served = Served::new(&Site {
+        let served = SiteJson::new(&DataCentreInfo {
             renewable_percent: place.grid.renewable_percent,
             pue: offer.prepared.pue(),
             provider_id: &offer.provider.id,
             location: &format!("{}, {}", place.city, place.country),
             country: &place.code,
-            grid: Grid {
+            grid: GridInfo {
                 source: place.grid.attribution(),
                 year: place.grid.year,
                 g_per_kwh: place.grid.g_per_kwh,
@@ -110,13 +114,13 @@ impl Bill {
 
     /// The most that this work may come to.
     #[must_use]
-    pub fn need(&self, done: &Done, batch: bool, at: u64, eur_per_credit: Decimal) -> Need {
-        let Some(rate) = self.rate(at) else { return Need::default() };
+    pub fn need(&self, done: &WorkDone, batch: bool, at: u64, eur_per_credit: Decimal) -> ReserveRequest {
+        let Some(rate) = self.rate(at) else { return ReserveRequest::default() };
         if let Some(need) = rate.quick(done, batch) {
             return need;
         }
         let (credits, energy) = self.most(rate, done, batch, eur_per_credit);
-        Need {
+        ReserveRequest {
             credits: credits.credits.0,
             energy: (rate.tariff.billing == BillingUnit::Energy).then_some(energy.energy.0),
             eur: eur8(credits.eur.max(energy.eur)),
@@ -127,7 +131,7 @@ impl Bill {
     #[must_use]
     pub fn worth(
         &self,
-        done: &Done,
+        done: &WorkDone,
         batch: bool,
         at: u64,
         eur_per_credit: Decimal,
@@ -146,33 +150,33 @@ impl Bill {
     fn most(
         &self,
         rate: &Rate,
-        done: &Done,
+        done: &WorkDone,
         batch: bool,
         eur_per_credit: Decimal,
     ) -> (RequestCharge, RequestCharge) {
-        let kwh = self.prepared.billable_kwh(&Work::new(*done, Duration::ZERO), None);
+        let kwh = self.prepared.billable_kwh(&AttemptWork::new(*done, Duration::ZERO), None);
         let kwh = kwh.saturating_mul(Decimal::from(self.measured));
         let of = |wallet| compute_charge(&rate.tariff, &sold(done), wallet, batch, kwh, eur_per_credit);
         (of(PaymentSource::Credits), of(PaymentSource::Energy))
     }
 
     /// What was done, in the tier that the provider runs it in. The bill is always that of ordinary service.
-    const fn work(&self, done: Done, took: Duration) -> Work {
-        Work { throughput_tier: self.throughput_tier, ..Work::new(done, took) }
+    const fn work(&self, done: WorkDone, took: Duration) -> AttemptWork {
+        AttemptWork { throughput_tier: self.throughput_tier, ..AttemptWork::new(done, took) }
     }
 
     /// What an attempt drew that answered nobody.
     #[must_use]
-    pub fn failed(&self, usage: Usage, took: Duration) -> Attempt {
-        self.prepared.attempt(&self.work(Done::Tokens(usage), took), None)
+    pub fn failed(&self, usage: TokenUsage, took: Duration) -> AttemptEnergy {
+        self.prepared.attempt_energy(&self.work(WorkDone::Tokens(usage), took), None)
     }
 
     /// The same for work that may have been done in part: all of it, but no more
     /// than the machines can draw in that time.
     #[must_use]
-    pub fn failed_within(&self, done: Done, took: Duration) -> Attempt {
-        let all = self.prepared.attempt(&self.work(done, took), None);
-        let most = self.prepared.attempt(&self.work(Done::Unknown, took), None);
+    pub fn failed_within(&self, done: WorkDone, took: Duration) -> AttemptEnergy {
+        let all = self.prepared.attempt_energy(&self.work(done, took), None);
+        let most = self.prepared.attempt_energy(&self.work(WorkDone::Unknown, took), None);
         if most.footprint().energy_kwh < all.footprint().energy_kwh { most } else { all }
     }
 
@@ -180,17 +184,17 @@ impl Bill {
     #[must_use]
     pub fn of(
         &self,
-        done: Done,
-        own: Done,
-        measured: Option<Measured>,
+        done: WorkDone,
+        own: WorkDone,
+        measured: Option<MeasuredEnergy>,
         took: Duration,
-        spent: Option<&Attempt>,
+        spent: Option<&AttemptEnergy>,
         terms: Terms,
     ) -> Settled {
-        let work = Work::new(done, took);
-        let mut drawn = self.prepared.attempt(&self.work(own, took), measured);
+        let work = AttemptWork::new(done, took);
+        let mut drawn = self.prepared.attempt_energy(&self.work(own, took), measured);
         if let Some(spent) = spent {
-            drawn.add(spent);
+            drawn.add_failed(spent);
         }
         let footprint = drawn.footprint();
         let billable = self.prepared.billable_kwh(&work, measured);
@@ -207,25 +211,30 @@ impl Bill {
 
     /// Both objects, as JSON members, of an answer for which no provider was asked.
     #[must_use]
-    pub fn nothing(&self, at: u64, amounts: Amounts) -> Vec<u8> {
+    pub fn nothing(&self, at: u64, amounts: AmountFormat) -> Vec<u8> {
         let paid_with = if self.in_energy(at) { PaymentSource::Energy } else { PaymentSource::Credits };
-        penstock_annotate::nothing(&self.served, paid_with.name(), amounts)
+        penstock_annotate::zero_members(&self.served, paid_with.name(), amounts)
     }
 
     /// The energy that a provider measured, unless this work cannot have drawn so much.
     #[must_use]
-    pub fn credible(&self, own: Done, measured: Measured, took: Duration) -> Option<Measured> {
-        self.prepared.credible(&Work::new(own, took), measured)
+    pub fn credible(
+        &self,
+        own: WorkDone,
+        measured: MeasuredEnergy,
+        took: Duration,
+    ) -> Option<MeasuredEnergy> {
+        self.prepared.plausible_measurement(&AttemptWork::new(own, took), measured)
     }
 
     /// What the ledger is told of a bill.
     #[must_use]
-    pub fn settlement(&self, settled: &Settled, done: &Done, batch: bool) -> Settlement {
+    pub fn settlement(&self, settled: &Settled, done: &WorkDone, batch: bool) -> Settlement {
         let charge = &settled.charge;
         let (images, seconds) = match done {
-            Done::Images { count, .. } => (*count, Decimal::ZERO),
-            Done::Audio { seconds } => (0, *seconds),
-            Done::Tokens(_) | Done::Unknown => (0, Decimal::ZERO),
+            WorkDone::Images { count, .. } => (*count, Decimal::ZERO),
+            WorkDone::Audio { seconds } => (0, *seconds),
+            WorkDone::Tokens(_) | WorkDone::Unknown => (0, Decimal::ZERO),
         };
         Settlement {
             amount: match charge.paid_with {
@@ -251,17 +260,17 @@ impl Bill {
 
     fn members(
         &self,
-        footprint: &Footprint,
+        footprint: &AnswerFootprint,
         charge: &RequestCharge,
         counted: bool,
         terms: &Terms,
     ) -> Vec<u8> {
-        let impact = Impact {
+        let impact = EnvironmentImpact {
             energy_kwh: footprint.energy_kwh,
             carbon_g_co2: footprint.carbon_g,
             water_liters: footprint.water_l,
-            served: &self.served,
-            provenance: Provenance {
+            site: &self.served,
+            provenance: EnergyProvenance {
                 method: footprint.method.name(),
                 boundary: Some(boundary_name(footprint.boundary)),
                 energy_kwh_low: footprint.energy_kwh_low,
@@ -271,19 +280,19 @@ impl Bill {
                 counted_by_gateway: counted,
             },
         };
-        let cost = Cost {
+        let cost = BillingCost {
             energy: charge.energy_eur,
             credits: charge.credits.credits(),
             paid_with: charge.paid_with.name(),
             amounts: terms.amounts,
         };
-        penstock_annotate::members(&impact, &cost, terms.provenance)
+        penstock_annotate::annotation_members(&impact, &cost, terms.provenance)
     }
 }
 
 /// A footprint as the ledger keeps it.
 #[must_use]
-pub const fn drawn(footprint: &Footprint) -> RequestFootprint {
+pub const fn drawn(footprint: &AnswerFootprint) -> RequestFootprint {
     RequestFootprint { kwh: footprint.energy_kwh, carbon_g: footprint.carbon_g, water_l: footprint.water_l }
 }
 

@@ -6,7 +6,7 @@ use super::connection_pool::ConnectionPools;
 use super::notice::Notices;
 use crate::config::settings::Provider;
 use parking_lot::Mutex;
-use penstock_contract::FaultKind;
+use penstock_contract::UpstreamErrorKind;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub struct ProviderLive {
     /// What the last active check found; `None` before the first.
     pub checked: Arc<Mutex<Option<bool>>>,
     /// Kind of the failure that the last active check found.
-    pub(super) check_failure: Arc<Mutex<Option<FaultKind>>>,
+    pub(super) check_failure: Arc<Mutex<Option<UpstreamErrorKind>>>,
     /// Failures of it that were told.
     pub(super) notices: Arc<Notices>,
     pub(super) next_check: Mutex<Duration>,

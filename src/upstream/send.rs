@@ -1,10 +1,10 @@
 //! Writing a call to a provider: head, body and upload, in good slices.
 
-use crate::storage::spool::Spooled;
-use crate::telemetry::Trace;
+use crate::storage::spool::SpooledData;
+use crate::telemetry::TraceContext;
 use bytes::{Buf, Bytes};
 use http::header;
-use penstock_contract::Call;
+use penstock_contract::UpstreamRequest;
 use pingora_core::protocols::Stream;
 use pingora_core::protocols::http::client::HttpSession;
 use pingora_http::RequestHeader;
@@ -59,9 +59,9 @@ pub(super) fn lines(head: &RequestHeader) -> Vec<u8> {
 }
 
 /// Bytes of a call's body, the upload's included.
-fn length(call: &Call, upload: Option<&Spooled>) -> u64 {
+fn length(call: &UpstreamRequest, upload: Option<&SpooledData>) -> u64 {
     let pieces: usize = call.body.iter().map(Bytes::len).sum();
-    pieces as u64 + upload.filter(|_| call.upload.is_some()).map_or(0, Spooled::len)
+    pieces as u64 + upload.filter(|_| call.upload_index.is_some()).map_or(0, SpooledData::len)
 }
 
 /// The head with the length of the body, and its pieces: short ones joined, long ones as they are, in one write with
@@ -69,9 +69,9 @@ fn length(call: &Call, upload: Option<&Spooled>) -> u64 {
 pub(super) async fn stream(
     stream: &mut Stream,
     head: &[u8],
-    call: &Call,
-    upload: Option<&Spooled>,
-    trace: Option<&Trace>,
+    call: &UpstreamRequest,
+    upload: Option<&SpooledData>,
+    trace: Option<&TraceContext>,
 ) -> Result<(), Unsent> {
     let length = length(call, upload);
     let kind = call.content_type.as_bytes();
@@ -88,7 +88,7 @@ pub(super) async fn stream(
     joined.extend_from_slice(b"\r\ncontent-length: ");
     joined.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
     joined.extend_from_slice(b"\r\n\r\n");
-    let pieces = call.body.iter().take(call.upload.unwrap_or(usize::MAX));
+    let pieces = call.body.iter().take(call.upload_index.unwrap_or(usize::MAX));
     let room = joined.len() + SHORT;
     for piece in pieces {
         if joined.len() + piece.len() <= room {
@@ -99,7 +99,7 @@ pub(super) async fn stream(
         joined.clear();
     }
     stream.write_all(&joined).await?;
-    if let (Some(before), Some(upload)) = (call.upload, upload) {
+    if let (Some(before), Some(upload)) = (call.upload_index, upload) {
         let mut at = 0;
         loop {
             let piece = upload.read(at).await.map_err(Unsent::Unread)?;
@@ -128,9 +128,9 @@ async fn begin(session: &mut HttpSession, head: RequestHeader) -> Result<(), Uns
 pub(super) async fn session(
     session: &mut HttpSession,
     mut head: RequestHeader,
-    call: &Call,
-    upload: Option<&Spooled>,
-    trace: Option<&Trace>,
+    call: &UpstreamRequest,
+    upload: Option<&SpooledData>,
+    trace: Option<&TraceContext>,
 ) -> Result<(), Unsent> {
     let mut left = length(call, upload);
     head.insert_header(header::CONTENT_TYPE, &*call.content_type).map_err(|_| Unsent::Unasked)?;
@@ -140,7 +140,7 @@ pub(super) async fn session(
     }
     begin(session, head).await?;
     for (index, piece) in call.body.iter().enumerate() {
-        if let Some(upload) = upload.filter(|_| call.upload == Some(index)) {
+        if let Some(upload) = upload.filter(|_| call.upload_index == Some(index)) {
             let mut at = 0;
             while at < upload.len() {
                 let slice = upload.read(at).await.map_err(Unsent::Unread)?;
@@ -179,7 +179,9 @@ mod tests {
         }
         let mut head = RequestHeader::build("POST", b"/v1/chat/completions", None).unwrap();
         head.insert_header(header::HOST, "provider").unwrap();
-        let sent = session(&mut taken, head, &Call::json(vec![Bytes::from_static(b"{}")]), None, None).await;
+        let sent =
+            session(&mut taken, head, &UpstreamRequest::json(vec![Bytes::from_static(b"{}")]), None, None)
+                .await;
         assert!(matches!(sent, Err(Unsent::Unasked)));
     }
 }

@@ -1,9 +1,9 @@
 //! A rate: a tariff from a second on, with the terms that charges under it refer
 //! to, and its prices as integers for the quick look before a request.
 
-use crate::billing::{Need, TermsText};
+use crate::billing::{ReserveRequest, TermsText};
 use crate::config::settings::OfferSettings;
-use penstock_contract::{Done, hex};
+use penstock_contract::{WorkDone, hex};
 use penstock_footprint::METHODOLOGY;
 use penstock_pricing::{BillingUnit, Tariff};
 use rust_decimal::Decimal;
@@ -58,7 +58,7 @@ impl Rate {
 
     /// The most that so many tokens may come to, without a decimal.
     #[must_use]
-    pub fn quick(&self, done: &Done, batch: bool) -> Option<Need> {
+    pub fn quick(&self, done: &WorkDone, batch: bool) -> Option<ReserveRequest> {
         let (prices, usage) = (self.quick?, done.usage()?);
         let sum = |input: i64, output: i64| {
             let whole =
@@ -66,7 +66,7 @@ impl Rate {
             let by = if batch { 2 * MILLION } else { MILLION };
             i64::try_from((whole + by - 1) / by).unwrap_or(i64::MAX)
         };
-        Some(Need {
+        Some(ReserveRequest {
             credits: sum(prices.input_credits, prices.output_credits),
             energy: None,
             eur: sum(prices.input_eur, prices.output_eur),

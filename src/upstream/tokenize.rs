@@ -11,9 +11,11 @@ use crate::upstream::config_snapshot::ModelLive;
 use bytes::{Bytes, BytesMut};
 use http::header;
 use parking_lot::Mutex;
-use penstock_contract::{Ask, Dialect, FaultKind};
+use penstock_contract::{Dialect, InferenceRequest, UpstreamErrorKind};
 use penstock_tokens::Conversation;
-use penstock_tokens::engine::{self, ANSWER_CAP, EngineCall, EngineError, Input, Progress, Shape};
+use penstock_tokens::engine::{
+    self, CountInput, CountProgress, EngineCall, EngineError, MAX_ANSWER_BYTES, TokenizeApi,
+};
 use pingora_http::RequestHeader;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -59,14 +61,14 @@ impl Engine {
 struct Failed;
 
 /// The count of the first engine that can say.
-pub async fn ask(counting: &Counting, model: &ModelLive, ask: &Ask) -> Option<u64> {
+pub async fn ask(counting: &Counting, model: &ModelLive, ask: &InferenceRequest) -> Option<u64> {
     let offers = model.offers.iter().filter_map(|index| counting.live.offers.get(*index));
-    let mut until = clock::now() + WAIT;
+    let mut until = clock::cached_now() + WAIT;
     for offer in offers {
         let Some(shape) = offer.offer.provider.token_count_api else { continue };
-        let began = clock::now();
+        let began = clock::cached_now();
         let Some(first) = first(counting, offer, shape, ask).await else { continue };
-        let now = clock::now();
+        let now = clock::cached_now();
         // The engines have no part in this.
         until += now.saturating_duration_since(began);
         if now >= until {
@@ -83,7 +85,7 @@ pub async fn ask(counting: &Counting, model: &ModelLive, ask: &Ask) -> Option<u6
             Ok(Ok(None)) => {}
             Err(_) if ask.body.len() > LONG || until.saturating_duration_since(now) < FAIR => return None,
             Ok(Err(Failed)) | Err(_) => {
-                if offer.engine.failed(clock::now()) {
+                if offer.engine.failed(clock::cached_now()) {
                     let (provider, model) = (&*offer.offer.provider.id, &*offer.offer.model.card.id);
                     log::event(log::warn(), "count_failed", &[("provider", provider), ("model", model)]);
                 }
@@ -95,7 +97,12 @@ pub async fn ask(counting: &Counting, model: &ModelLive, ask: &Ask) -> Option<u6
 
 /// The first call, if the engine has one for this. A long body is taken apart away from the async threads; one that
 /// cannot be in memory of a few times its size is not sent.
-async fn first(counting: &Counting, offer: &OfferLive, shape: Shape, ask: &Ask) -> Option<EngineCall> {
+async fn first(
+    counting: &Counting,
+    offer: &OfferLive,
+    shape: TokenizeApi,
+    ask: &InferenceRequest,
+) -> Option<EngineCall> {
     let (body, dialect, offer) = (ask.body.clone(), ask.dialect, offer.offer.clone());
     let quick = body.len() <= QUICK;
     let work = move |_: &AtomicBool| {
@@ -103,33 +110,37 @@ async fn first(counting: &Counting, offer: &OfferLive, shape: Shape, ask: &Ask) 
             return None;
         }
         let input = match dialect {
-            Dialect::Chat => Input::Chat(&body),
-            Dialect::Messages => Input::Messages(&body),
+            Dialect::Chat => CountInput::Chat(&body),
+            Dialect::Messages => CountInput::Messages(&body),
         };
-        engine::request(shape, &offer.name, input).ok()
+        engine::build_call(shape, &offer.name, input).ok()
     };
     if quick { work(&AtomicBool::new(false)) } else { counting.in_turn(work).await.ok().flatten() }
 }
 
 /// What the engine counts; nothing where it is not to blame.
-async fn one(offer: &OfferLive, shape: Shape, first: EngineCall) -> Result<Option<u64>, Failed> {
+async fn one(offer: &OfferLive, shape: TokenizeApi, first: EngineCall) -> Result<Option<u64>, Failed> {
     let second = match call(offer, shape, first).await? {
-        Some(Progress::Then(second)) => second,
-        Some(Progress::Tokens(tokens)) => return Ok(Some(tokens)),
+        Some(CountProgress::NextCall(second)) => second,
+        Some(CountProgress::Tokens(tokens)) => return Ok(Some(tokens)),
         None => return Ok(None),
     };
     match call(offer, shape, second).await? {
-        Some(Progress::Tokens(tokens)) => Ok(Some(tokens)),
-        Some(Progress::Then(_)) => Err(Failed),
+        Some(CountProgress::Tokens(tokens)) => Ok(Some(tokens)),
+        Some(CountProgress::NextCall(_)) => Err(Failed),
         None => Ok(None),
     }
 }
 
-async fn call(offer: &OfferLive, shape: Shape, call: EngineCall) -> Result<Option<Progress>, Failed> {
+async fn call(
+    offer: &OfferLive,
+    shape: TokenizeApi,
+    call: EngineCall,
+) -> Result<Option<CountProgress>, Failed> {
     let Some(head) = head(offer, &call) else { return Ok(None) };
     let mut way = match offer.provider.route.open().await {
         Ok(way) => way,
-        Err(fault) if fault.kind == FaultKind::Descriptors => return Ok(None),
+        Err(fault) if fault.kind == UpstreamErrorKind::NoDescriptors => return Ok(None),
         Err(_) => return Err(Failed),
     };
     // The time for all ends before.
@@ -142,7 +153,7 @@ async fn call(offer: &OfferLive, shape: Shape, call: EngineCall) -> Result<Optio
     };
     let mut answer = BytesMut::new();
     while let Some(piece) = way.read_body().await.map_err(|_| Failed)? {
-        if answer.len() + piece.len() > ANSWER_CAP {
+        if answer.len() + piece.len() > MAX_ANSWER_BYTES {
             return Err(Failed);
         }
         answer.extend_from_slice(&piece);

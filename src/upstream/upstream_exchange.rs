@@ -8,12 +8,12 @@ use super::idle_pool::Home;
 use super::offer::RequestHead;
 use super::send::{self, Unsent};
 use crate::net::read_budget;
-use crate::storage::spool::Spooled;
-use crate::telemetry::Trace;
+use crate::storage::spool::SpooledData;
+use crate::telemetry::TraceContext;
 use crate::time::clock;
 
 use bytes::Bytes;
-use penstock_contract::Call;
+use penstock_contract::UpstreamRequest;
 use pingora_core::protocols::http::client::HttpSession;
 use pingora_error::ErrorType;
 use pingora_http::RequestHeader;
@@ -65,7 +65,7 @@ impl Way {
         pool: Arc<ConnectionPool>,
     ) -> Self {
         let session = Session::Http1(Http1::new(stream));
-        Self { session, reused, home, whole: true, since: clock::now(), door, pool }
+        Self { session, reused, home, whole: true, since: clock::cached_now(), door, pool }
     }
 
     /// Over a stream of one that speaks HTTP/2.
@@ -76,7 +76,7 @@ impl Way {
         pool: Arc<ConnectionPool>,
     ) -> Self {
         let session = Session::Agreed(Box::new(session));
-        Self { session, reused, home: Home::here(), whole: true, since: clock::now(), door, pool }
+        Self { session, reused, home: Home::here(), whole: true, since: clock::cached_now(), door, pool }
     }
 
     /// Writes a call.
@@ -86,9 +86,9 @@ impl Way {
     pub async fn call(
         &mut self,
         head: &RequestHead,
-        call: &Call,
-        upload: Option<&Spooled>,
-        trace: Option<&Trace>,
+        call: &UpstreamRequest,
+        upload: Option<&SpooledData>,
+        trace: Option<&TraceContext>,
     ) -> Result<(), Unsent> {
         let sent = match &mut self.session {
             Session::Http1(http1) => send::stream(http1.stream(), &head.wire, call, upload, trace).await,
@@ -133,7 +133,7 @@ impl Way {
     /// counts those tries, so it is none unless the provider has done nothing for the request.
     pub fn again(&self, broken: Broken) -> usize {
         let is_stream = matches!(&self.session, Session::Agreed(session) if session.as_http2().is_some());
-        let soon = clock::now().saturating_duration_since(self.since) < SOON;
+        let soon = clock::cached_now().saturating_duration_since(self.since) < SOON;
         match broken {
             _ if !self.reused => 0,
             // Its provider says so. Once: it may say so of every stream.
@@ -167,7 +167,7 @@ impl Way {
     /// There is none.
     pub async fn read_head(&mut self) -> Result<u16, Broken> {
         for _ in 0..=INFORMATIONAL {
-            read_budget::step().await;
+            read_budget::consume_step().await;
             let status = match &mut self.session {
                 Session::Http1(http1) => http1.read_head().await?,
                 Session::Agreed(session) => {
@@ -205,12 +205,12 @@ impl Way {
     /// # Errors
     /// It was cut.
     pub async fn read_body(&mut self) -> Result<Option<Bytes>, Broken> {
-        read_budget::step().await;
+        read_budget::consume_step().await;
         match &mut self.session {
             Session::Http1(http1) => http1.read_body().await,
             Session::Agreed(session) => {
                 let piece = session.read_response_body().await.map_err(|_| Broken::Gone)?;
-                read_budget::charge(piece.as_ref().map_or(0, Bytes::len));
+                read_budget::charge_bytes(piece.as_ref().map_or(0, Bytes::len));
                 Ok(piece)
             }
         }

@@ -3,7 +3,8 @@
 
 use super::offer::{OfferLive, RequestHead};
 use penstock_contract::{
-    Answer, Ask, Call, Dialect, Fault, FaultKind, Kind, Refusal, Shape, Target, Translator, Whole,
+    ApiError, AttemptTarget, BufferedResponse, Dialect, InferenceRequest, ModelKind, ProviderAdapter,
+    Translator, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 
 /// One way of asking.
@@ -12,18 +13,18 @@ pub enum Speech {
     /// A pair of dialects.
     Dialects(&'static dyn Translator),
     /// A provider's shape.
-    Shape(&'static dyn Shape),
+    Shape(&'static dyn ProviderAdapter),
 }
 
 impl Speech {
     /// How this offer is asked this; `None` where it cannot be.
     #[must_use]
-    pub fn of(offer: &OfferLive, ask: &Ask) -> Option<Self> {
+    pub fn of(offer: &OfferLive, ask: &InferenceRequest) -> Option<Self> {
         if let Some(shape) = offer.offer.shape {
             return (shape.kind() == ask.kind).then_some(Self::Shape(shape));
         }
-        let dialect = offer.dialect_for(ask.dialect).filter(|_| ask.kind == Kind::Chat)?;
-        penstock_dialect::translator(ask.dialect, dialect).map(Self::Dialects)
+        let dialect = offer.dialect_for(ask.dialect).filter(|_| ask.kind == ModelKind::Chat)?;
+        penstock_dialect::find_translator(ask.dialect, dialect).map(Self::Dialects)
     }
 
     /// The dialect that the provider is asked in. Shapes are neighbours of chat.
@@ -48,9 +49,15 @@ impl Speech {
     ///
     /// # Errors
     /// What it cannot be asked.
-    pub fn calls(self, ask: &Ask, target: &Target<'_>) -> Result<Vec<Call>, Refusal> {
+    pub fn calls(
+        self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+    ) -> Result<Vec<UpstreamRequest>, ApiError> {
         match self {
-            Self::Dialects(translator) => Ok(vec![Call::json(translator.request(ask, target)?)]),
+            Self::Dialects(translator) => {
+                Ok(vec![UpstreamRequest::json(translator.build_request(ask, target)?)])
+            }
             Self::Shape(shape) => shape.calls(ask, target),
         }
     }
@@ -60,7 +67,7 @@ impl Speech {
     pub fn heeds(self) -> &'static [&'static str] {
         match self {
             Self::Dialects(_) => &[],
-            Self::Shape(shape) => shape.heeds(),
+            Self::Shape(shape) => shape.response_headers(),
         }
     }
 
@@ -68,13 +75,18 @@ impl Speech {
     ///
     /// # Errors
     /// What the provider did wrong.
-    pub fn whole(self, ask: &Ask, target: &Target<'_>, mut answers: Vec<Answer>) -> Result<Whole, Fault> {
+    pub fn whole(
+        self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+        mut answers: Vec<UpstreamAnswer>,
+    ) -> Result<BufferedResponse, UpstreamError> {
         match self {
             Self::Dialects(translator) => {
-                let answer = answers.pop().ok_or_else(|| Fault::new(FaultKind::Malformed))?;
-                translator.whole(ask, target, answer.body)
+                let answer = answers.pop().ok_or_else(|| UpstreamError::new(UpstreamErrorKind::Malformed))?;
+                translator.translate_buffered(ask, target, answer.body)
             }
-            Self::Shape(shape) => shape.whole(ask, target, answers),
+            Self::Shape(shape) => shape.translate(ask, target, answers),
         }
     }
 }

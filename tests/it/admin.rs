@@ -141,7 +141,8 @@ async fn metrics_tell_requests_attempts_tokens_and_energy() {
     let running = Bench::new().provider("a", &provider).start().await;
     assert_eq!(running.chat().await.status, 503);
     assert_eq!(running.chat().await.status, 200);
-    crate::harness::until("the exchange to be told", || running.gateway.house.exchanges() == 0).await;
+    crate::harness::until("the exchange to be told", || running.gateway.house.in_flight_exchanges() == 0)
+        .await;
     let metrics = Client { address: running.gateway.admin, key: String::new() }.get("/metrics").await.text();
     for line in [
         "penstock_requests_total{endpoint=\"chat\",model=\"m\",outcome=\"ok\",status=\"200\",work=\"request\"} 1",
@@ -167,11 +168,12 @@ async fn a_reload_swaps_a_whole_configuration_or_keeps_the_old() {
     let new = Bench::new().provider("second", &second).load(folder.path());
     let source = Arc::new(Mutex::new(Err("providers.first.country: not a member state".to_owned())));
     let read = source.clone();
-    let gateway =
-        penstock::app::gateway::Gateway::start(old, Arc::new(move || read.lock().clone())).await.unwrap();
+    let gateway = penstock::app::gateway::RunningGateway::start(old, Arc::new(move || read.lock().clone()))
+        .await
+        .unwrap();
     let key = penstock::admin::keys::create_demo(&gateway.house).await.unwrap();
-    let client = Client { address: gateway.http[0], key };
-    let admin = Client { address: gateway.admin, key: gateway.house.vault.admin_token.to_string() };
+    let client = Client { address: gateway.http_addresses[0], key };
+    let admin = Client { address: gateway.admin, key: gateway.house.stores.admin_token.to_string() };
     let ask = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]});
     let who = async || {
         let answer = client.post("/v1/chat/completions", &ask).await;

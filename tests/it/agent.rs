@@ -97,7 +97,7 @@ async fn an_agents_conversation_goes_through() {
     ];
     let answer = running.client.send("POST", "/v1/messages?beta=true", &headers, body.as_bytes()).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    penstock_dialect::grammar::messages(&answer.body).unwrap();
+    penstock_dialect::conformance::check_messages_stream(&answer.body).unwrap();
     check_answer(&answer.text());
     check_sent(&provider.last().json());
 }

@@ -56,11 +56,11 @@ async fn charges(running: &Running) -> usize {
     let ledger = &running.gateway.house.ledger;
     until("the ledger to be written", || {
         let state = ledger.state();
-        running.gateway.house.exchanges() == 0 && state.waiting == 0 && state.open == 0
+        running.gateway.house.in_flight_exchanges() == 0 && state.waiting == 0 && state.open == 0
     })
     .await;
     let (mut charged, mut after) = (Vec::new(), 0);
-    while let Some((text, last)) = report::page(&ledger.store, after).unwrap() {
+    while let Some((text, last)) = report::page_text(&ledger.store, after).unwrap() {
         let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let entries = lines.map(|line| serde_json::from_slice::<Value>(line).unwrap());
         charged.extend(

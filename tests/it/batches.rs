@@ -302,7 +302,7 @@ async fn a_revoked_key_ends_its_batches() {
     let revoked = running.admin().send("POST", &format!("/admin/keys/{id}/revoke"), &[], b"").await;
     assert!(revoked.status < 300, "{} {}", revoked.status, revoked.text());
     provider.until_left(3).await;
-    let store = BatchStore::new(running.gateway.house.vault.store.clone());
+    let store = BatchStore::new(running.gateway.house.stores.store.clone());
     let id = made["id"].as_str().unwrap();
     until("the end of the batch", || store.get(id).unwrap().unwrap().state.is_final()).await;
     let record = store.get(id).unwrap().unwrap();

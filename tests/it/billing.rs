@@ -23,11 +23,11 @@ pub async fn entries(running: &Running) -> Vec<Value> {
     let ledger = &running.gateway.house.ledger;
     until("the ledger to be written", || {
         let state = ledger.state();
-        running.gateway.house.exchanges() == 0 && state.waiting == 0 && state.open == 0
+        running.gateway.house.in_flight_exchanges() == 0 && state.waiting == 0 && state.open == 0
     })
     .await;
     let (mut all, mut after) = (Vec::new(), 0);
-    while let Some((text, last)) = report::page(&ledger.store, after).unwrap() {
+    while let Some((text, last)) = report::page_text(&ledger.store, after).unwrap() {
         let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         all.extend(lines.map(|line| serde_json::from_slice::<Value>(line).unwrap()));
         after = last;
@@ -175,7 +175,7 @@ async fn what_is_read_from_the_ledger_agrees_with_the_answers() {
     let days: BTreeSet<String> = of(&running, "settle")
         .await
         .iter()
-        .map(|entry| penstock::time::format::day(entry["at"].as_u64().unwrap()))
+        .map(|entry| penstock::time::format::format_day(entry["at"].as_u64().unwrap()))
         .collect();
     let months: BTreeSet<&str> = days.iter().map(|day| &day[..7]).collect();
     let admin = running.admin();

@@ -74,7 +74,7 @@ async fn requests_are_taken_until_so_much_is_unwritten_and_again_when_it_is_writ
         assert!(waiting <= BACKLOG, "taken where {waiting} bytes wait");
         answered += 1;
         // What it comes to is pushed when it has ended.
-        until("the request to end", || house.exchanges() == 0).await;
+        until("the request to end", || house.in_flight_exchanges() == 0).await;
     };
     assert_eq!((last.status, last.header("retry-after")), (503, Some("5")), "{}", last.text());
     assert!(answered > 1);

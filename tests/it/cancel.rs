@@ -14,7 +14,7 @@ async fn a_client_that_leaves_cancels_the_providers_work() {
     let open = running.client.stream_until("/v1/chat/completions", &running.ask_stream(), "One ").await;
     drop(open);
     provider.until_left(1).await;
-    until("the exchange to end", || running.gateway.house.exchanges() == 0).await;
+    until("the exchange to end", || running.gateway.house.in_flight_exchanges() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -83,6 +83,6 @@ async fn a_client_that_leaves_behind_much_that_nobody_reads_is_noticed() {
         open.send(&vec![b'x'; ahead]).await;
         drop(open);
         provider.until_left(1).await;
-        until("the exchange to end", || running.gateway.house.exchanges() == 0).await;
+        until("the exchange to end", || running.gateway.house.in_flight_exchanges() == 0).await;
     }
 }

@@ -10,7 +10,7 @@ use crate::harness::script::{
 };
 use crate::harness::{Answer, Bench, Provider, jobs, within};
 use parking_lot::Mutex;
-use penstock_dialect::grammar;
+use penstock_dialect::conformance;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::Notify;
@@ -61,7 +61,7 @@ fn texts(answer: &Answer) -> Vec<String> {
 fn streamed(answer: &Answer, n: u64) -> Vec<String> {
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert!(answer.whole);
-    assert_eq!(grammar::chat(&answer.body, true), Ok(()), "{}", answer.text());
+    assert_eq!(conformance::chat(&answer.body, true), Ok(()), "{}", answer.text());
     let of = |index: u64| {
         let events = answer.events();
         let choices = events.iter().flat_map(|event| event["choices"].as_array().unwrap().clone());
@@ -198,7 +198,7 @@ async fn without_include_usage_the_objects_stand_on_the_last_finish() {
     let mut ask = ask_stream(3);
     ask.as_object_mut().unwrap().remove("stream_options");
     let answer = post(&running, &ask).await;
-    assert_eq!(grammar::chat(&answer.body, false), Ok(()), "{}", answer.text());
+    assert_eq!(conformance::chat(&answer.body, false), Ok(()), "{}", answer.text());
     assert!(last(&answer)["environment_impact"]["energy_kwh"].as_f64().unwrap() > 0.0);
     assert_eq!(last(&answer)["choices"][0]["index"], 2);
 }
@@ -262,7 +262,7 @@ async fn a_stream_of_which_a_choice_fails_ends_with_an_error_and_stops_the_other
     provider.until_calls(2).await;
     go.notify_one();
     let answer = within("the end", open.finish()).await;
-    assert_eq!(grammar::chat(&answer.body, true), Ok(()), "{}", answer.text());
+    assert_eq!(conformance::chat(&answer.body, true), Ok(()), "{}", answer.text());
     assert_eq!(last(&answer)["error"]["code"], "INFERENCE_3103", "{}", answer.text());
     assert!(!answer.text().contains("\"finish_reason\":\"stop\""));
     assert_eq!(balance(&running), before);

@@ -5,7 +5,7 @@ use crate::harness::script::{Act, cut, json_answer, retry_after, status, vectors
 use crate::harness::{Answer, Bench, Provider};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use penstock_simulator::{Options, Server};
+use penstock_simulator::{SimulatedServer, SimulatorOptions};
 use serde_json::{Value, json};
 
 const PATH: &str = "/v1/embeddings";
@@ -347,7 +347,7 @@ async fn what_a_silent_provider_used_is_counted_and_marked() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_answer_is_read_aside_and_comes_whole() {
-    let server = Server::start(Options::default()).await.unwrap();
+    let server = SimulatedServer::start(SimulatorOptions::default()).await.unwrap();
     let base = format!("http://{}/v1", server.address);
     let running = bench().provider_at("a", &base, crate::harness::bench::PATIENT, "").start().await;
     let texts: Vec<String> = (0..60).map(|index| format!("text number {index}")).collect();

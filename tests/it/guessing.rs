@@ -1,9 +1,9 @@
 //! What it takes to try a key: little, and the same whether its id is known or not.
 
-use penstock::auth::key_cache::Keyring;
+use penstock::auth::key_cache::KeyCache;
 use penstock::config::settings::StorageSettings;
-use penstock::storage::stores::Vault;
-use penstock::time::clock::Clock;
+use penstock::storage::stores::Stores;
+use penstock::time::clock::SteadyClock;
 use penstock_auth::ApiKey;
 use penstock_storage::keys::{KeyDigest, KeyRecord};
 use std::hint::black_box;
@@ -24,7 +24,7 @@ fn source(start: u64) -> impl FnMut(&mut [u8]) {
     }
 }
 
-fn record(vault: &Vault, key: &ApiKey) -> KeyRecord {
+fn record(vault: &Stores, key: &ApiKey) -> KeyRecord {
     KeyRecord {
         id: key.public_id().to_owned(),
         digest: KeyDigest(penstock_auth::key_digest(&vault.pepper.0, key)),
@@ -43,19 +43,19 @@ fn record(vault: &Vault, key: &ApiKey) -> KeyRecord {
 }
 
 /// A keyring of a thousand keys, one of which is given.
-fn ring(folder: &std::path::Path) -> (Keyring, ApiKey) {
+fn ring(folder: &std::path::Path) -> (KeyCache, ApiKey) {
     let storage = StorageSettings { path: folder.to_owned(), ballast_bytes: 0, pepper: None };
-    let vault = Vault::open(&storage).unwrap();
-    let ring = Keyring::load(&vault, Clock::start()).unwrap();
+    let vault = Stores::open(&storage).unwrap();
+    let ring = KeyCache::load(&vault, SteadyClock::start()).unwrap();
     let keys: Vec<ApiKey> = (0..1_000).map(|start| ApiKey::generate(&mut source(start))).collect();
     keys.iter().for_each(|key| ring.set_key(&record(&vault, key)));
     (ring, keys.into_iter().next().unwrap())
 }
 
-fn nanoseconds(ring: &Keyring, key: &ApiKey) -> f64 {
+fn nanoseconds(ring: &KeyCache, key: &ApiKey) -> f64 {
     let header = format!("Bearer {}", key.reveal());
     let began = Instant::now();
-    let admitted = ring.admit(Some(black_box(header.as_bytes())), None);
+    let admitted = ring.authenticate(Some(black_box(header.as_bytes())), None);
     let took = began.elapsed();
     black_box(admitted.is_ok());
     took.as_nanos() as f64
@@ -97,9 +97,9 @@ fn an_unknown_id_takes_as_long_as_a_wrong_secret() {
     let (ring, key) = ring(folder.path());
     let wrong = ApiKey::with_new_secret(key.public_id(), &mut source(77)).unwrap();
     let nobodys = ApiKey::generate(&mut source(1_000_077));
-    assert!(ring.admit(Some(format!("Bearer {}", key.reveal()).as_bytes()), None).is_ok());
+    assert!(ring.authenticate(Some(format!("Bearer {}", key.reveal()).as_bytes()), None).is_ok());
     for key in [&wrong, &nobodys] {
-        assert!(ring.admit(Some(format!("Bearer {}", key.reveal()).as_bytes()), None).is_err());
+        assert!(ring.authenticate(Some(format!("Bearer {}", key.reveal()).as_bytes()), None).is_err());
     }
     let (mut known, mut unknown) = (Vec::new(), Vec::new());
     let mut chance = source(5);

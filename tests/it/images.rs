@@ -4,7 +4,7 @@
 use crate::harness::bench::PATIENT;
 use crate::harness::script::{Act, Script, cut, json_answer, status};
 use crate::harness::{Answer, Bench, Client, Provider, within};
-use penstock::net::fault_injection::At;
+use penstock::net::fault_injection::InjectionPoint;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -101,7 +101,7 @@ async fn an_address_is_the_gateways_own_and_needs_no_key() {
     assert_eq!((head.status, head.header("content-length")), (200, Some("8")));
 
     // When its time is over it is gone, and its room is given back.
-    running.gateway.house.shelf.clear(Duration::MAX);
+    running.gateway.house.image_cache.remove_expired(Duration::MAX);
     error(&nobody.get(&path).await, 404, "RESOURCE_5001");
     assert_eq!(running.gateway.house.spools.used(), 0);
     error(&nobody.get("/v1/images/content/0123456789abcdef0123456789abcdef").await, 404, "RESOURCE_5001");
@@ -133,7 +133,7 @@ async fn images_that_are_asked_for_inside_pass_as_they_are() {
     let expected = 2.0 * 2000.0 * 0.25 * 1.30 * 1.12 * 1.16 / 3.6e6;
     let told = answer["environment_impact"]["energy_kwh"].as_f64().unwrap();
     assert!((told - expected).abs() < 1e-11, "{told} is not {expected}");
-    assert!(running.gateway.house.shelf.is_empty());
+    assert!(running.gateway.house.image_cache.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -207,7 +207,7 @@ async fn our_own_panic_is_no_failure_of_the_provider() {
         .settings("[routing.breaker]\nconsecutive = 1\nrest = \"1h\"\nrest_max = \"1h\"")
         .start()
         .await;
-    running.gateway.house.inject.next(At::OffThread, 1);
+    running.gateway.house.inject.arm(InjectionPoint::OffThread, 1);
     let ask = ask(&json!({"model": "d:price"}));
     error(&running.client.post(PATH, &ask).await, 500, "SERVER_9001");
     let void =
@@ -321,7 +321,9 @@ async fn what_cannot_be_is_refused_by_its_name() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_simulated_provider_draws_in_every_shape() {
-    let server = penstock_simulator::Server::start(penstock_simulator::Options::default()).await.unwrap();
+    let server = penstock_simulator::SimulatedServer::start(penstock_simulator::SimulatorOptions::default())
+        .await
+        .unwrap();
     for shape in ["openai-images", "openai-images-bare", "openai-images-star", "width-height"] {
         let toml = format!(
             "[[models]]\nid = \"d\"\nkind = \"image\"\ncontext_length = 512\nprice = {{ image = 0.02 }}\n\
@@ -384,7 +386,9 @@ async fn an_image_can_be_fetched_for_its_lifetime_and_no_longer() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_model_of_an_image_may_be_left_out_where_one_is_configured() {
-    let server = penstock_simulator::Server::start(penstock_simulator::Options::default()).await.unwrap();
+    let server = penstock_simulator::SimulatedServer::start(penstock_simulator::SimulatorOptions::default())
+        .await
+        .unwrap();
     let base = format!("http://{}/v1", server.address);
     let bench = || Bench::new().kind("image").model("context_length = 512").provider_at("a", &base, "", "");
     let with = bench().settings("[default_models]\nimages = \"m\"").start().await;

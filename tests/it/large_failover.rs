@@ -36,7 +36,7 @@ async fn ask(running: &Running, certified: &Certified, way: Way, body: &Value) -
             running.client.send("POST", CHAT, &[("transfer-encoding", "chunked")], &chunks).await
         }
         Way::Http2 => {
-            let socket = connect(running.gateway.https.unwrap(), &certified.root, &["h2"]).await;
+            let socket = connect(running.gateway.https_address.unwrap(), &certified.root, &["h2"]).await;
             H2::over(socket, &running.client.key).await.post(CHAT, body).await
         }
     }

@@ -227,7 +227,7 @@ async fn the_command_line_does_the_same_with_a_gateway_and_without() {
 /// Everything that is read from the ledger, of the day and the month of a charge: the clock may have gone over
 /// midnight since.
 fn read(home: &Home, key: &str, charge: &Value) -> Vec<String> {
-    let day = |entry: &Value| penstock::time::format::day(entry["at"].as_u64().unwrap());
+    let day = |entry: &Value| penstock::time::format::format_day(entry["at"].as_u64().unwrap());
     let (of, month) = (day(charge), day(charge)[..7].to_owned());
     let all = entries(home);
     let correction = all.iter().find(|entry| entry["act"] == "correct").unwrap();

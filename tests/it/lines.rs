@@ -29,8 +29,8 @@ fn begin(
 ) -> JoinHandle<LineDone> {
     let house = running.gateway.house.clone();
     let (endpoint, _) = endpoint::find(&Method::POST, path).unwrap();
-    assert!(endpoint.takes_lines());
-    let grant = house.keyring.grant(&key[7..23]).unwrap();
+    assert!(endpoint.accepts_batch_lines());
+    let grant = house.key_cache.find_principal(&key[7..23]).unwrap();
     let ask = LineAsk { grant, path: endpoint.path(), body: body.to_string().into(), cancel: cancel.clone() };
     tokio::spawn(async move { house.batch.executor.get().unwrap().execute(ask).await })
 }
@@ -56,7 +56,7 @@ fn code(done: &LineDone) -> (u16, String) {
 async fn enter(running: &Running, done: &mut LineDone, row: &[u8]) {
     let house = &running.gateway.house;
     let row = RowWrite { table: StoreTable::Batches, key: b"batch".to_vec(), value: Some(row.to_vec()) };
-    let ticket = house.ledger.enter(done.end.take().into_iter().collect(), vec![row]);
+    let ticket = house.ledger.record_outcomes(done.end.take().into_iter().collect(), vec![row]);
     let ticket = ticket.map_err(|_| "too much").unwrap();
     assert!(within("the disk", house.ledger.kept(ticket)).await);
 }
@@ -133,7 +133,7 @@ async fn other_endpoints_take_lines_too() {
     assert_eq!(done.status, 200, "{}", told(&done));
     assert_eq!(told(&done)["data"][0]["embedding"], json!([0.5, 1.0]));
     for path in ["/v1/audio/transcriptions", "/v1/messages/count_tokens", "/v2/rerank"] {
-        assert!(!endpoint::find(&Method::POST, path).unwrap().0.takes_lines(), "{path}");
+        assert!(!endpoint::find(&Method::POST, path).unwrap().0.accepts_batch_lines(), "{path}");
     }
 }
 
@@ -166,7 +166,7 @@ async fn a_charge_and_its_row_are_there_together_and_not_before() {
     let mut done = ask(&running, &running.ask()).await;
     let (amount, held) = balance(&running);
     assert!(amount == 0 && held > 0, "set aside, not charged");
-    let row = || house.vault.store.get(StoreTable::Batches, b"batch").unwrap();
+    let row = || house.stores.store.get(StoreTable::Batches, b"batch").unwrap();
     assert_eq!(row(), None);
     enter(&running, &mut done, b"done").await;
     assert_eq!(balance(&running), (-1_250, 0));
@@ -175,7 +175,7 @@ async fn a_charge_and_its_row_are_there_together_and_not_before() {
     drop(ask(&running, &running.ask()).await);
     assert_eq!(balance(&running), (-1_250, 0));
     until("the ledger to be written", || house.ledger.state().waiting == 0).await;
-    let proof = report::verify(&house.vault.ledger).unwrap();
+    let proof = report::verify(&house.stores.ledger).unwrap();
     assert!(proof.good() && proof.open == 0, "{proof:?}");
 }
 

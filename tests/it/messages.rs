@@ -14,7 +14,7 @@ fn ask(stream: bool) -> Value {
 
 /// The events of a messages stream by name.
 fn events(answer: &Answer) -> Vec<(String, Value)> {
-    penstock_dialect::grammar::messages(&answer.body).unwrap();
+    penstock_dialect::conformance::check_messages_stream(&answer.body).unwrap();
     answer
         .text()
         .split("\n\n")

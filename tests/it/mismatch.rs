@@ -10,7 +10,7 @@ use crate::harness::{Answer, Bench, Provider};
 use crate::sounds;
 use crate::transcriptions::{self, form, hears};
 use parking_lot::Mutex;
-use penstock_dialect::grammar;
+use penstock_dialect::conformance;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -95,15 +95,15 @@ async fn an_engine_that_refuses_stream_options_streams_and_is_counted() {
             let answer = running.client.post(path, &ask).await;
             assert_eq!(answer.status, 200, "{body}: {}", answer.text());
             match path {
-                MESSAGES => grammar::messages(&answer.body).unwrap(),
-                _ => grammar::chat(&answer.body, false).unwrap(),
+                MESSAGES => conformance::check_messages_stream(&answer.body).unwrap(),
+                _ => conformance::chat(&answer.body, false).unwrap(),
             }
             assert!(answer.text().contains("gateway"), "the count is marked: {}", answer.text());
             assert_eq!(calls(&asked), count, "{body}");
         }
         ask["stream_options"] = json!({"include_usage": true});
         let answer = chat(&running, &ask).await;
-        grammar::chat(&answer.body, true).unwrap();
+        conformance::chat(&answer.body, true).unwrap();
         assert_eq!(calls(&asked), 1);
         running.reload(bench().load(running.storage())).await;
         assert_eq!(running.client.post(MESSAGES, &ask).await.status, 200);
@@ -371,8 +371,8 @@ async fn json_for_a_stream_and_a_stream_for_json_are_read() {
             let answer = running.client.post(path, &ask_stream).await;
             assert_eq!(answer.status, 200, "{}", answer.text());
             match path {
-                MESSAGES => grammar::messages(&answer.body).unwrap(),
-                _ => grammar::chat(&answer.body, false).unwrap(),
+                MESSAGES => conformance::check_messages_stream(&answer.body).unwrap(),
+                _ => conformance::chat(&answer.body, false).unwrap(),
             }
             assert!(answer.text().contains("\"Hello\""), "{}", answer.text());
             assert!(answer.text().contains("billing_cost"));

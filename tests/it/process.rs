@@ -318,7 +318,7 @@ async fn terminate_lets_an_open_stream_end_and_exits_with_zero() {
     go.notify_one();
     let answer = within("the end", open.finish()).await;
     assert_eq!(answer.streamed(), "One two");
-    penstock_dialect::grammar::chat(&answer.body, false).unwrap();
+    penstock_dialect::conformance::chat(&answer.body, false).unwrap();
     assert_eq!(running.until_ended().await.code(), Some(0), "{}", running.said());
 }
 

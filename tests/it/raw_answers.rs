@@ -2,8 +2,8 @@
 
 use crate::harness::bench::{PATIENT, Running};
 use crate::harness::{Answer, Bench};
-use penstock_dialect::grammar;
-use penstock_simulator::{Control, Fault, Options, Rule, Server};
+use penstock_dialect::conformance;
+use penstock_simulator::{FaultRule, SimulatedFault, SimulatedServer, SimulatorControl, SimulatorOptions};
 use serde_json::{Value, json};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -11,34 +11,34 @@ const PARAMETERS: &str = r#"supported_parameters = ["tools", "tool_choice", "str
 
 /// A gateway in front of one simulated provider.
 struct Pair {
-    server: Server,
+    server: SimulatedServer,
     running: Running,
 }
 
 impl Pair {
     async fn start() -> Self {
-        let server = Server::start(Options::default()).await.unwrap();
+        let server = SimulatedServer::start(SimulatorOptions::default()).await.unwrap();
         let base = format!("http://{}/v1", server.address);
         let bench = Bench::new().model(PARAMETERS).settings("[routing]\nquick_retry = \"0s\"");
         let running = bench.provider_at("a", &base, PATIENT, "").start().await;
         Self { server, running }
     }
 
-    fn control(&self) -> Control {
+    fn control(&self) -> SimulatorControl {
         self.server.control()
     }
 
     /// An answer under these faults, which happen to this one request.
-    async fn under(&self, faults: Vec<Fault>, ask: &Value) -> Answer {
-        self.control().clear();
-        self.control().fault(Rule::new(faults));
+    async fn under(&self, faults: Vec<SimulatedFault>, ask: &Value) -> Answer {
+        self.control().clear_rules();
+        self.control().add_rule(FaultRule::new(faults));
         let answer = self.running.client.post(CHAT, ask).await;
-        self.control().clear();
+        self.control().clear_rules();
         answer
     }
 
     /// The same request, streamed, without any fault and with these.
-    async fn both(&self, faults: Vec<Fault>, ask: &Value) -> (Answer, Answer) {
+    async fn both(&self, faults: Vec<SimulatedFault>, ask: &Value) -> (Answer, Answer) {
         (self.under(Vec::new(), ask).await, self.under(faults, ask).await)
     }
 }
@@ -63,7 +63,7 @@ fn tools(stream: bool) -> Value {
 fn clean(answer: &Answer) -> (String, Value) {
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert!(answer.whole);
-    grammar::chat(&answer.body, false).unwrap();
+    conformance::chat(&answer.body, false).unwrap();
     assert!(answer.header("content-type").unwrap().starts_with("text/event-stream"));
     assert!(answer.header("content-encoding").is_none());
     let last = answer.events().last().unwrap().clone();
@@ -91,18 +91,23 @@ fn calls(answer: &Answer) -> Vec<(String, Value)> {
 async fn the_form_of_a_stream_makes_no_difference_to_clients() {
     let pair = Pair::start().await;
     let forms = [
-        vec![Fault::Crlf {}],
-        vec![Fault::Comments {}],
-        vec![Fault::NoDone {}],
-        vec![Fault::Gzip {}],
-        vec![Fault::Split { bytes: 1 }],
-        vec![Fault::Split { bytes: 3 }],
-        vec![Fault::Split { bytes: 7 }],
-        vec![Fault::Split { bytes: 61 }],
-        vec![Fault::Merge { events: 5 }],
-        vec![Fault::Merge { events: 10_000 }],
-        vec![Fault::Crlf {}, Fault::Comments {}, Fault::Gzip {}, Fault::Split { bytes: 5 }],
-        vec![Fault::NoDone {}, Fault::Comments {}, Fault::Merge { events: 3 }],
+        vec![SimulatedFault::Crlf {}],
+        vec![SimulatedFault::Comments {}],
+        vec![SimulatedFault::NoDone {}],
+        vec![SimulatedFault::Gzip {}],
+        vec![SimulatedFault::Split { bytes: 1 }],
+        vec![SimulatedFault::Split { bytes: 3 }],
+        vec![SimulatedFault::Split { bytes: 7 }],
+        vec![SimulatedFault::Split { bytes: 61 }],
+        vec![SimulatedFault::Merge { events: 5 }],
+        vec![SimulatedFault::Merge { events: 10_000 }],
+        vec![
+            SimulatedFault::Crlf {},
+            SimulatedFault::Comments {},
+            SimulatedFault::Gzip {},
+            SimulatedFault::Split { bytes: 5 },
+        ],
+        vec![SimulatedFault::NoDone {}, SimulatedFault::Comments {}, SimulatedFault::Merge { events: 3 }],
     ];
     let expected = clean(&pair.under(Vec::new(), &stream()).await);
     for faults in forms {
@@ -116,7 +121,8 @@ async fn the_form_of_a_stream_makes_no_difference_to_clients() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_that_a_provider_adds_reaches_the_client() {
     let pair = Pair::start().await;
-    let faults = vec![Fault::Comments {}, Fault::Energy { shape: Default::default(), joules: 3.0 }];
+    let faults =
+        vec![SimulatedFault::Comments {}, SimulatedFault::Energy { shape: Default::default(), joules: 3.0 }];
     let answer = pair.under(faults, &stream()).await;
     let (_, last) = clean(&answer);
     assert!(!answer.text().contains(": a comment"), "{}", answer.text());
@@ -127,16 +133,16 @@ async fn nothing_that_a_provider_adds_reaches_the_client() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn usage_that_is_nowhere_is_counted_by_the_gateway() {
     let pair = Pair::start().await;
-    let (told, silent) = pair.both(vec![Fault::NoUsage {}], &stream()).await;
+    let (told, silent) = pair.both(vec![SimulatedFault::NoUsage {}], &stream()).await;
     let (told, silent) = (clean(&told), clean(&silent));
     assert_eq!(told.0, silent.0);
     assert!(silent.1["environment_impact"]["provenance"].to_string().contains("gateway"), "{}", silent.1);
-    let plain = pair.under(vec![Fault::NoUsage {}], &plain()).await.json();
+    let plain = pair.under(vec![SimulatedFault::NoUsage {}], &plain()).await.json();
     assert!(plain["usage"]["completion_tokens"].as_u64().unwrap() > 0, "{plain}");
     let mut asked = stream();
     asked["stream_options"] = json!({"include_usage": true});
-    let answer = pair.under(vec![Fault::NoUsage {}], &asked).await;
-    grammar::chat(&answer.body, true).unwrap();
+    let answer = pair.under(vec![SimulatedFault::NoUsage {}], &asked).await;
+    conformance::chat(&answer.body, true).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -144,10 +150,10 @@ async fn a_plain_answer_may_be_compressed_split_or_of_another_type() {
     let pair = Pair::start().await;
     let expected = pair.under(Vec::new(), &plain()).await.json();
     for faults in [
-        vec![Fault::Gzip {}],
-        vec![Fault::Gzip {}, Fault::Split { bytes: 9 }],
-        vec![Fault::Split { bytes: 1 }],
-        vec![Fault::ContentType { value: "text/plain".into() }],
+        vec![SimulatedFault::Gzip {}],
+        vec![SimulatedFault::Gzip {}, SimulatedFault::Split { bytes: 9 }],
+        vec![SimulatedFault::Split { bytes: 1 }],
+        vec![SimulatedFault::ContentType { value: "text/plain".into() }],
     ] {
         let answer = pair.under(faults.clone(), &plain()).await;
         assert_eq!(answer.status, 200, "{faults:?} {}", answer.text());
@@ -162,8 +168,12 @@ async fn a_plain_answer_may_be_compressed_split_or_of_another_type() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_huge_event_passes_whole() {
     let pair = Pair::start().await;
-    let answer =
-        pair.under(vec![Fault::Huge { bytes: 3 << 20 }, Fault::Split { bytes: 65_537 }], &stream()).await;
+    let answer = pair
+        .under(
+            vec![SimulatedFault::Huge { bytes: 3 << 20 }, SimulatedFault::Split { bytes: 65_537 }],
+            &stream(),
+        )
+        .await;
     let (said, _) = clean(&answer);
     assert!(said.len() > 3 << 20, "{}", said.len());
     let longest = answer
@@ -179,7 +189,7 @@ async fn a_page_in_html_is_a_failure_whatever_its_status() {
     let pair = Pair::start().await;
     for status in [200, 404, 502] {
         for ask in [plain(), stream()] {
-            let answer = pair.under(vec![Fault::Html { status }], &ask).await;
+            let answer = pair.under(vec![SimulatedFault::Html { status }], &ask).await;
             assert_eq!(answer.status, 503, "{status} {}", answer.text());
             assert!(!answer.text().to_lowercase().contains("<html"));
             assert_eq!(answer.json()["error"]["code"], "INFERENCE_3103");
@@ -193,7 +203,7 @@ async fn a_stream_with_another_content_type_is_a_clean_stream_or_a_true_failure(
     for value in
         ["text/event-stream;charset=UTF-8", "TEXT/EVENT-STREAM", "text/plain", "application/octet-stream"]
     {
-        let answer = pair.under(vec![Fault::ContentType { value: value.into() }], &stream()).await;
+        let answer = pair.under(vec![SimulatedFault::ContentType { value: value.into() }], &stream()).await;
         if value.to_lowercase().starts_with("text/event-stream") || answer.status == 200 {
             clean(&answer);
         } else {
@@ -211,7 +221,7 @@ async fn reasoning_has_one_name_for_clients() {
     let pair = Pair::start().await;
     let mut ask = stream();
     ask["reasoning_effort"] = json!("low");
-    let (usual, vllm) = pair.both(vec![Fault::ReasoningField {}], &ask).await;
+    let (usual, vllm) = pair.both(vec![SimulatedFault::ReasoningField {}], &ask).await;
     let thought = |answer: &Answer| -> String {
         clean(answer);
         let events = answer.events();
@@ -222,7 +232,7 @@ async fn reasoning_has_one_name_for_clients() {
     assert_eq!(thought(&usual), thought(&vllm));
     assert_eq!(usual.streamed(), vllm.streamed());
     ask["stream"] = json!(false);
-    let body = pair.under(vec![Fault::ReasoningField {}], &ask).await.json();
+    let body = pair.under(vec![SimulatedFault::ReasoningField {}], &ask).await.json();
     let message = &body["choices"][0]["message"];
     assert!(message["reasoning_content"].as_str().unwrap().contains("Simulated"), "{body}");
     assert!(message.get("reasoning").is_none());
@@ -232,10 +242,14 @@ async fn reasoning_has_one_name_for_clients() {
 async fn a_tools_name_and_id_come_once_however_often_the_engine_says_them() {
     let pair = Pair::start().await;
     let forms = [
-        vec![Fault::RepeatedToolFields {}],
-        vec![Fault::RepeatedToolFields {}, Fault::Split { bytes: 1 }],
-        vec![Fault::RepeatedToolFields {}, Fault::Merge { events: 4 }, Fault::Crlf {}],
-        vec![Fault::NoDone {}, Fault::NoUsage {}],
+        vec![SimulatedFault::RepeatedToolFields {}],
+        vec![SimulatedFault::RepeatedToolFields {}, SimulatedFault::Split { bytes: 1 }],
+        vec![
+            SimulatedFault::RepeatedToolFields {},
+            SimulatedFault::Merge { events: 4 },
+            SimulatedFault::Crlf {},
+        ],
+        vec![SimulatedFault::NoDone {}, SimulatedFault::NoUsage {}],
     ];
     let usual = pair.under(Vec::new(), &tools(true)).await;
     clean(&usual);
@@ -251,7 +265,7 @@ async fn a_tools_name_and_id_come_once_however_often_the_engine_says_them() {
             .find_map(|event| event["choices"][0]["finish_reason"].as_str().map(str::to_owned));
         assert_eq!(finish.as_deref(), Some("tool_calls"));
     }
-    let body = pair.under(vec![Fault::RepeatedToolFields {}], &tools(false)).await.json();
+    let body = pair.under(vec![SimulatedFault::RepeatedToolFields {}], &tools(false)).await.json();
     let whole = body["choices"][0]["message"]["tool_calls"].as_array().unwrap().clone();
     let names: Vec<&str> = whole.iter().map(|call| call["function"]["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["weather", "time"]);
@@ -262,12 +276,14 @@ async fn two_candidates_stay_apart() {
     let pair = Pair::start().await;
     let mut ask = stream();
     ask["n"] = json!(2);
-    for faults in
-        [vec![], vec![Fault::Merge { events: 3 }, Fault::NoDone {}], vec![Fault::Split { bytes: 11 }]]
-    {
+    for faults in [
+        vec![],
+        vec![SimulatedFault::Merge { events: 3 }, SimulatedFault::NoDone {}],
+        vec![SimulatedFault::Split { bytes: 11 }],
+    ] {
         let answer = pair.under(faults, &ask).await;
         assert_eq!(answer.status, 200);
-        grammar::chat(&answer.body, false).unwrap();
+        conformance::chat(&answer.body, false).unwrap();
         for index in [0, 1] {
             let mine = |choice: &&Value| choice["index"] == index;
             let events = answer.events();
@@ -278,7 +294,7 @@ async fn two_candidates_stay_apart() {
         }
     }
     ask["stream"] = json!(false);
-    let body = pair.under(vec![Fault::Gzip {}], &ask).await.json();
+    let body = pair.under(vec![SimulatedFault::Gzip {}], &ask).await.json();
     let indices: Vec<_> =
         body["choices"].as_array().unwrap().iter().map(|choice| choice["index"].clone()).collect();
     assert_eq!(indices, [json!(0), json!(1)]);
@@ -287,6 +303,6 @@ async fn two_candidates_stay_apart() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_head_that_drips_is_waited_for() {
     let pair = Pair::start().await;
-    clean(&pair.under(vec![Fault::DripHead { ms: 1 }], &stream()).await);
-    assert_eq!(pair.under(vec![Fault::DripHead { ms: 1 }], &plain()).await.status, 200);
+    clean(&pair.under(vec![SimulatedFault::DripHead { ms: 1 }], &stream()).await);
+    assert_eq!(pair.under(vec![SimulatedFault::DripHead { ms: 1 }], &plain()).await.status, 200);
 }

@@ -53,7 +53,7 @@ async fn a_cut_stream_is_started_over_and_held_back_while_it_equals() {
     let answer = asked("", &bad, &good, "").await;
     assert_eq!(answer.streamed(), "One two three four");
     assert!(answer.whole);
-    penstock_dialect::grammar::chat(&answer.body, false).unwrap();
+    penstock_dialect::conformance::chat(&answer.body, false).unwrap();
     assert_eq!(good.calls(), 1);
     assert_eq!(good.last().json()["messages"].as_array().unwrap().len(), 1);
 }
@@ -108,8 +108,8 @@ async fn a_client_is_kept_company_while_its_stream_is_rescued() {
             let answer = within("the end", open.finish()).await;
             assert!(answer.text().contains("two"), "{}", answer.text());
             match path {
-                "/v1/messages" => penstock_dialect::grammar::messages(&answer.body).unwrap(),
-                _ => penstock_dialect::grammar::chat(&answer.body, false).unwrap(),
+                "/v1/messages" => penstock_dialect::conformance::check_messages_stream(&answer.body).unwrap(),
+                _ => penstock_dialect::conformance::chat(&answer.body, false).unwrap(),
             }
         }
     }
@@ -123,7 +123,7 @@ async fn a_malformed_event_and_an_end_without_a_finish_are_rescued() {
         good.always(stream(&["One two"]));
         let answer = asked("", &bad, &good, "").await;
         assert_eq!(answer.streamed(), "One two");
-        penstock_dialect::grammar::chat(&answer.body, false).unwrap();
+        penstock_dialect::conformance::chat(&answer.body, false).unwrap();
     }
 }
 
@@ -237,7 +237,7 @@ async fn a_finish_without_a_last_word_is_a_good_end() {
     let running = Bench::new().provider("a", &provider).start().await;
     let answer = running.chat_stream().await;
     assert_eq!(answer.streamed(), "Done");
-    penstock_dialect::grammar::chat(&answer.body, false).unwrap();
+    penstock_dialect::conformance::chat(&answer.body, false).unwrap();
     assert_eq!(provider.calls(), 1);
 }
 

@@ -129,11 +129,11 @@ async fn active_checks_eject_a_provider_without_risking_a_request() {
         .await;
     let house = running.gateway.house.clone();
     until("the ejection", || {
-        let now = house.clock.now();
+        let now = house.clock.steady_now();
         let live = house.live();
         live.offers.iter().any(|offer| {
             &*offer.offer.provider.id == "dead"
-                && offer.breaker.lock().state(now) != penstock_routing::State::Closed
+                && offer.breaker.lock().state(now) != penstock_routing::BreakerState::Closed
         })
     })
     .await;
@@ -207,10 +207,10 @@ async fn failed_connections_count_for_every_offer_of_the_provider() {
         let house = &running.gateway.house;
         let live = house.live();
         let offer = live.offers.iter().find(|offer| offer.offer.model.card.id == model).unwrap();
-        offer.breaker.lock().state(house.clock.now())
+        offer.breaker.lock().state(house.clock.steady_now())
     };
     crate::harness::within("the ejection", async {
-        while state("m") == penstock_routing::State::Closed {
+        while state("m") == penstock_routing::BreakerState::Closed {
             let answer = running.chat().await;
             assert_eq!(answer.status, 503);
             let attempts = answer.json()["error"]["details"]["attempts"].as_array().unwrap().len();
@@ -218,7 +218,7 @@ async fn failed_connections_count_for_every_offer_of_the_provider() {
         }
     })
     .await;
-    assert_ne!(state("n"), penstock_routing::State::Closed);
+    assert_ne!(state("n"), penstock_routing::BreakerState::Closed);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -248,9 +248,9 @@ async fn one_client_s_repeated_failures_take_the_provider_from_nobody_else() {
         assert_eq!(running.chat().await.status, 503);
     }
     let house = &running.gateway.house;
-    let state = || house.live().offers[0].breaker.lock().state(house.clock.now());
-    assert_eq!(state(), penstock_routing::State::Closed);
+    let state = || house.live().offers[0].breaker.lock().state(house.clock.steady_now());
+    assert_eq!(state(), penstock_routing::BreakerState::Closed);
     provider.then(status(503));
     assert_eq!(other.post("/v1/chat/completions", &running.ask()).await.status, 503);
-    assert_ne!(state(), penstock_routing::State::Closed, "now it is nobody's request");
+    assert_ne!(state(), penstock_routing::BreakerState::Closed, "now it is nobody's request");
 }

@@ -1,9 +1,9 @@
 //! Members that would move state to the server: refused by name, and what the provider receives is the whole history.
 
 use crate::harness::{Bench, Provider};
-use penstock_admission::members::{Asks, MEMBERS, Treatment};
+use penstock_admission::members::{KNOWN_MEMBERS, MemberTreatment, RefusedValues};
 use penstock_contract::Dialect;
-use penstock_dialect::parameters::{Effect, PARAMETERS};
+use penstock_dialect::parameters::{ENGINE_PARAMETERS, ParameterEffect};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -91,30 +91,37 @@ fn page() -> String {
     let mut page = PAGE.to_owned();
     for (dialect, title) in [(Dialect::Chat, "Chat completions"), (Dialect::Messages, "Messages")] {
         write!(page, "\n## {title}\n\n| Member | What happens | Why |\n|---|---|---|\n").unwrap();
-        for member in MEMBERS.iter().filter(|member| member.dialect == dialect) {
+        for member in KNOWN_MEMBERS.iter().filter(|member| member.dialect == dialect) {
             let happens = match member.treatment {
-                Treatment::Honoured => "honoured",
-                Treatment::Harmless => "harmless: dropped, or passed to a provider that knows it",
-                Treatment::Engine => "see the parameters of engines",
-                Treatment::Refused(Asks::Elsewhere) => "refused for a place outside of the European Union",
-                Treatment::Refused(Asks::Edits) => "refused with edits other than `clear_thinking_…`",
-                Treatment::Refused(Asks::OthersPay) => "refused unless `bill_to` is `self`",
-                Treatment::Refused(Asks::Mode) => "refused unless `mode` is `off`",
-                Treatment::Refused(Asks::Given | Asks::Filled) => "refused",
+                MemberTreatment::Honoured => "honoured",
+                MemberTreatment::Harmless => "harmless: dropped, or passed to a provider that knows it",
+                MemberTreatment::Engine => "see the parameters of engines",
+                MemberTreatment::Refused(RefusedValues::OutsideEu) => {
+                    "refused for a place outside of the European Union"
+                }
+                MemberTreatment::Refused(RefusedValues::ContextEdits) => {
+                    "refused with edits other than `clear_thinking_…`"
+                }
+                MemberTreatment::Refused(RefusedValues::ThirdPartyPayment) => {
+                    "refused unless `bill_to` is `self`"
+                }
+                MemberTreatment::Refused(RefusedValues::ModeNotOff) => "refused unless `mode` is `off`",
+                MemberTreatment::Refused(RefusedValues::Present | RefusedValues::NonEmpty) => "refused",
             };
-            writeln!(page, "| `{}` | {happens} | {} |", member.name, member.about).unwrap();
+            writeln!(page, "| `{}` | {happens} | {} |", member.name, member.description).unwrap();
         }
     }
     page.push_str("\n## Parameters of engines\n");
     for (effect, text) in [
         (
-            Effect::Constrains,
+            ParameterEffect::Constraint,
             "Constrain the answer: sent to an offer that lists them in `supported_parameters`, else refused",
         ),
-        (Effect::Tunes, "Tune the answer: sent to an offer that lists them, else dropped"),
-        (Effect::Private, "Private to a caller or an engine: dropped"),
+        (ParameterEffect::Tuning, "Tune the answer: sent to an offer that lists them, else dropped"),
+        (ParameterEffect::Private, "Private to a caller or an engine: dropped"),
     ] {
-        let names = PARAMETERS.iter().filter(|row| row.effect == effect).map(|row| format!("`{}`", row.name));
+        let names =
+            ENGINE_PARAMETERS.iter().filter(|row| row.effect == effect).map(|row| format!("`{}`", row.name));
         write!(page, "\n{text}:\n{}.\n", names.collect::<Vec<_>>().join(", ")).unwrap();
     }
     page.push_str(

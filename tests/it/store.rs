@@ -4,9 +4,9 @@
 use crate::harness::process::{Home, catalogue, complaint};
 use crate::harness::{Client, Provider};
 use penstock::config::{ConfigSource, settings};
-use penstock::storage::files::quota::Bounds;
-use penstock::storage::files::{Files, Owner};
-use penstock::storage::stores::Vault;
+use penstock::storage::files::quota::QuotaLimits;
+use penstock::storage::files::{FileManager, FileOwner};
+use penstock::storage::stores::Stores;
 use penstock_batch::upload_form::Uploaded;
 use penstock_storage::batches::{BatchCounts, BatchRecord, BatchState, BatchStore};
 use penstock_storage::files::{FileRecord, FileStore};
@@ -35,9 +35,9 @@ fn refused(output: &Output, why: &str) -> String {
     said
 }
 
-fn vault(home: &Home) -> Vault {
+fn vault(home: &Home) -> Stores {
     let reach = ConfigSource::File(home.config()).admin_target().unwrap();
-    Vault::open(&reach.storage.unwrap()).unwrap()
+    Stores::open(&reach.storage.unwrap()).unwrap()
 }
 
 /// A storage folder with everything in it: keys, charges, a file, a batch half done.
@@ -89,15 +89,15 @@ fn half_done(home: &Home, key: &str) -> (FileRecord, FileRecord, BatchRecord) {
         keep_free: 0,
         retention: None,
     };
-    let files = Files::open(&settings, FileStore::new(vault.store.clone()), false).unwrap();
-    let owner = Owner { key, account: "default" };
+    let files = FileManager::open(&settings, FileStore::new(vault.store.clone()), false).unwrap();
+    let owner = FileOwner { key, account: "default" };
     let mut incoming =
-        files.incoming(key, Bounds { all: 1 << 30, key: 1 << 30, free: 0, line: 1 << 20 }).unwrap();
+        files.start_upload(key, QuotaLimits { all: 1 << 30, key: 1 << 30, free: 0, line: 1 << 20 }).unwrap();
     for id in ["a", "b", "c"] {
         incoming.push(line(id).as_bytes()).unwrap();
     }
     let said = Uploaded { filename: "in.jsonl".to_owned(), expires_after: None };
-    let input = files.keep(incoming, owner, said, NOW).unwrap();
+    let input = files.store_upload(incoming, owner, said, NOW).unwrap();
     let fresh = files.new_output(owner, "out.jsonl".to_owned(), CHAT, NOW).unwrap();
     let mut writer = files.open_output(&fresh).unwrap();
     for id in ["a", "b"] {

@@ -4,7 +4,7 @@ use crate::harness::bench::{PATIENT, Running};
 use crate::harness::h2::H2;
 use crate::harness::secure::{Certified, agreed, at, connect};
 use crate::harness::{Bench, Provider, until, within};
-use penstock_simulator::{Control, Fault, Options, Rule, Server};
+use penstock_simulator::{FaultRule, SimulatedFault, SimulatedServer, SimulatorControl, SimulatorOptions};
 use serde_json::json;
 
 const CHAT: &str = "/v1/chat/completions";
@@ -12,12 +12,18 @@ const CHAT: &str = "/v1/chat/completions";
 const SECOND: &str = "price = { input = 50.0, output = 50.0 }";
 
 /// A simulated provider with this certificate, or none.
-async fn simulated(certified: Option<&Certified>) -> Server {
+async fn simulated(certified: Option<&Certified>) -> SimulatedServer {
     let tls = certified.and_then(Certified::files);
-    Server::start(Options { tls, context_length: 100_000_000, ..Options::default() }).await.unwrap()
+    SimulatedServer::start(SimulatorOptions {
+        tls,
+        context_length: 100_000_000,
+        ..SimulatorOptions::default()
+    })
+    .await
+    .unwrap()
 }
 
-fn secure_base(server: &Server) -> String {
+fn secure_base(server: &SimulatedServer) -> String {
     format!("https://127.0.0.1:{}/v1", server.address.port())
 }
 
@@ -28,12 +34,12 @@ fn behind(certified: &Certified, http: &str) -> String {
 
 /// A connection to the gateway's TLS listener that has agreed on HTTP/2.
 async fn h2(running: &Running, certified: &Certified) -> H2 {
-    let socket = connect(running.gateway.https.unwrap(), &certified.root, &["h2", "http/1.1"]).await;
+    let socket = connect(running.gateway.https_address.unwrap(), &certified.root, &["h2", "http/1.1"]).await;
     assert_eq!(agreed(&socket), "h2");
     H2::over(socket, &running.client.key).await
 }
 
-async fn until_cancelled(control: &Control) {
+async fn until_cancelled(control: &SimulatorControl) {
     within("the provider to be left", control.until(|counts| counts.cancelled == 1)).await;
 }
 
@@ -41,7 +47,7 @@ async fn until_cancelled(control: &Control) {
 async fn clients_get_the_protocol_that_they_agree_on() {
     let (certified, provider) = (Certified::make(), Provider::start().await);
     let running = Bench::new().listen(&certified.https()).provider("a", &provider).start().await;
-    let address = running.gateway.https.unwrap();
+    let address = running.gateway.https_address.unwrap();
     for protocols in [&["http/1.1"][..], &[]] {
         let socket = connect(address, &certified.root, protocols).await;
         assert_ne!(agreed(&socket), "h2");
@@ -80,7 +86,7 @@ async fn a_provider_behind_its_own_root_is_asked_in_either_version() {
         let answer = running.chat().await;
         assert_eq!(answer.status, 200, "{http}: {}", answer.text());
         let stream = running.chat_stream().await;
-        penstock_dialect::grammar::chat(&stream.body, false).unwrap();
+        penstock_dialect::conformance::chat(&stream.body, false).unwrap();
         let calls = server.control().calls();
         assert!(calls.iter().all(|call| call.h2 == is_h2), "{http}");
         assert!(calls.len() >= 2);
@@ -123,7 +129,7 @@ async fn a_certificate_under_another_root_is_never_trusted() {
 async fn five_mebibytes_fail_over_whole_on_h2() {
     let certified = Certified::make();
     let (bad, good) = (simulated(Some(&certified)).await, simulated(Some(&certified)).await);
-    bad.control().fault(Fault::status(503));
+    bad.control().add_rule(SimulatedFault::status(503));
     let wide = "context_length = 100000000";
     let running = Bench::new()
         .listen(&certified.https())
@@ -156,7 +162,7 @@ async fn streams_flow_over_h2_both_ways() {
     let (one, two) = tokio::join!(secure.post(CHAT, &ask), secure.post(CHAT, &ask));
     for answer in [one, two] {
         assert!(answer.whole);
-        penstock_dialect::grammar::chat(&answer.body, false).unwrap();
+        penstock_dialect::conformance::chat(&answer.body, false).unwrap();
         assert!(answer.streamed().contains("simulated"));
         assert!(answer.events().last().unwrap()["environment_impact"]["energy_kwh"].is_number());
     }
@@ -167,7 +173,7 @@ async fn a_reset_on_h2_cancels_that_providers_work_and_no_other() {
     let certified = Certified::make();
     let server = simulated(Some(&certified)).await;
     let control = server.control();
-    control.fault(Rule::new(vec![Fault::Stall { after: 6 }]).times(1));
+    control.add_rule(FaultRule::new(vec![SimulatedFault::Stall { after: 6 }]).times(1));
     let running = Bench::new()
         .listen(&certified.https())
         .provider_at("a", &secure_base(&server), &behind(&certified, "auto"), "")
@@ -179,7 +185,7 @@ async fn a_reset_on_h2_cancels_that_providers_work_and_no_other() {
     open.until("simulated").await;
     open.reset();
     until_cancelled(&control).await;
-    until("the exchange to end", || running.gateway.house.exchanges() == 0).await;
+    until("the exchange to end", || running.gateway.house.in_flight_exchanges() == 0).await;
     let next = secure.post(CHAT, &running.ask_stream()).await;
     assert!(next.whole && next.text().ends_with("data: [DONE]\n\n"));
     assert_eq!(control.counts().cancelled, 1);

@@ -228,7 +228,9 @@ async fn every_shape_of_provider_is_asked_in_its_way() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_simulated_provider_listens_to_every_format() {
-    let server = penstock_simulator::Server::start(penstock_simulator::Options::default()).await.unwrap();
+    let server = penstock_simulator::SimulatedServer::start(penstock_simulator::SimulatorOptions::default())
+        .await
+        .unwrap();
     let toml = format!(
         "[[models]]\nid = \"w\"\nkind = \"transcription\"\ncontext_length = 448\nprice = {{ minute = 0.006 }}\n\
          [[providers]]\nid = \"s\"\noperator = \"T\"\ncountry = \"FI\"\ncity = \"Turku\"\n\

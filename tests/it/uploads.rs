@@ -62,7 +62,8 @@ async fn who_writes_twenty_megabytes_before_it_reads_hears_why_they_are_refused(
         for (framing, body) in [(length.as_str(), &body), ("transfer-encoding: chunked", &chunk)] {
             let head = head(CHAT, key, framing);
             let plain = TcpStream::connect(running.client.address).await.unwrap();
-            let secure = connect(running.gateway.https.unwrap(), &certified.root, &["http/1.1"]).await;
+            let secure =
+                connect(running.gateway.https_address.unwrap(), &certified.root, &["http/1.1"]).await;
             for answer in
                 [like_a_library(plain, &head, body).await, like_a_library(secure, &head, body).await]
             {

@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout)]
 
 use bytes::Bytes;
-use penstock_admission::{Limits, Purpose, chat, messages};
+use penstock_admission::{MessagesPurpose, RequestLimits, chat, validate_messages_request};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -76,7 +76,7 @@ fn measure(name: &str, body: &Bytes, prove: impl Fn(Bytes) -> bool) {
 }
 
 fn main() {
-    let limits = Limits::default();
+    let limits = RequestLimits::default();
     for size in [1 << 10, 200 << 10, 2 << 20] {
         for kind in ["prose", "source code", "non-ASCII", "\\u escapes", "data: image"] {
             let body = request(kind, size);
@@ -85,7 +85,9 @@ fn main() {
                 // The same request without two fields, under the rules of the other dialect.
                 let body =
                     Bytes::from(String::from_utf8_lossy(&body).replace("\"stream_options\"", "\"unknown\""));
-                measure("messages prose", &body, |body| messages(body, &limits, Purpose::Generate).is_ok());
+                measure("messages prose", &body, |body| {
+                    validate_messages_request(body, &limits, MessagesPurpose::Generate).is_ok()
+                });
             }
         }
     }

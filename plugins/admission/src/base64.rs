@@ -2,13 +2,13 @@
 
 /// Validator of base64 that arrives in pieces.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Base64 {
+pub(crate) struct Base64Validator {
     characters: usize,
     padding: usize,
     broken: bool,
 }
 
-impl Base64 {
+impl Base64Validator {
     /// Validates the next piece.
     pub(crate) fn push(&mut self, piece: &[u8]) {
         let padding = piece.iter().rev().take_while(|byte| **byte == b'=').count();
@@ -21,7 +21,7 @@ impl Base64 {
     }
 
     /// True if the data was base64 of at least one byte, in complete groups of four.
-    pub(crate) const fn is_whole(&self) -> bool {
+    pub(crate) const fn is_valid(&self) -> bool {
         !self.broken && self.padding <= 2 && self.characters > 0 && self.characters.is_multiple_of(4)
     }
 }
@@ -30,12 +30,12 @@ impl Base64 {
 fn is_alphabet(bytes: &[u8]) -> bool {
     let (blocks, rest) = bytes.as_chunks::<64>();
     // Without branches inside a block, the compiler vectorises the loop to sixteen bytes at a time.
-    let foreign = |bytes: &[u8]| bytes.iter().fold(false, |foreign, byte| foreign | !is_letter(*byte));
+    let foreign = |bytes: &[u8]| bytes.iter().fold(false, |foreign, byte| foreign | !is_base64_byte(*byte));
     !blocks.iter().any(|block| foreign(block)) && !foreign(rest)
 }
 
 #[inline]
-fn is_letter(byte: u8) -> bool {
+fn is_base64_byte(byte: u8) -> bool {
     let letter = (byte | 0x20).wrapping_sub(b'a') < 26;
     let digit = byte.wrapping_sub(b'0') < 10;
     // `+` is 0x2b, `/` is 0x2f.

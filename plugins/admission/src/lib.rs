@@ -9,8 +9,9 @@
 
 mod base64;
 mod body;
+mod body_edits;
 mod chat;
-mod edits;
+mod field_path;
 mod filters;
 mod images;
 mod json;
@@ -18,13 +19,12 @@ mod limits;
 mod media;
 pub mod members;
 mod messages;
-mod path;
-mod plain;
 mod read;
+mod scalars;
 mod vectors;
 
 pub use chat::chat;
-pub use images::{images, images_with};
-pub use limits::Limits;
-pub use messages::{Purpose, count, messages};
-pub use vectors::{embeddings, rerank};
+pub use images::{validate_images, validate_images_with};
+pub use limits::RequestLimits;
+pub use messages::{MessagesPurpose, count, validate_messages_request};
+pub use vectors::{validate_embeddings, validate_rerank};

@@ -2,7 +2,7 @@
 
 /// Limits of a request. Sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct RequestLimits {
     /// Maximum bytes of the body; at most `u32::MAX`.
     pub max_body: usize,
     /// Maximum nesting depth of objects and arrays.
@@ -24,7 +24,7 @@ pub struct Limits {
     pub max_documents: usize,
 }
 
-impl Default for Limits {
+impl Default for RequestLimits {
     fn default() -> Self {
         Self {
             max_body: 32 << 20,

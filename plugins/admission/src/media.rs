@@ -1,15 +1,15 @@
 //! Validation of media in a request: `data:` URLs, links, base64. Invalid media is refused before a provider receives
 //! it.
 
-use crate::base64::Base64;
-use crate::json::{Kind, Piece, Value, pieces, unescape};
-use crate::path::Path;
-use penstock_contract::Refusal;
+use crate::base64::Base64Validator;
+use crate::field_path::FieldPath;
+use crate::json::{JsonValue, StringPiece, ValueKind, string_pieces, unescape};
+use penstock_contract::ApiError;
 use std::borrow::Cow;
 
 /// Location of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Picture {
+pub(crate) enum ImageLocation {
     /// Image in the request, with its bytes of base64.
     Inline(usize),
     /// Image at a URL.
@@ -20,42 +20,42 @@ pub(crate) enum Picture {
 const MAX_LINK: usize = 8 << 10;
 
 /// Validates the URL of an image: `data:image/…;base64,…`, `https://…` or `http://…`.
-pub(crate) fn picture(url: Value<'_>, at: &Path<'_>) -> Result<Picture, Refusal> {
+pub(crate) fn validate_image_url(url: JsonValue<'_>, at: &FieldPath<'_>) -> Result<ImageLocation, ApiError> {
     let expected = "a data: URL of an image or an https: URL";
     if !url.is_string() {
-        return Err(at.expected(expected, url.kind()));
+        return Err(at.unexpected_type(expected, url.kind()));
     }
-    let head = head(&url);
+    let head = string_prefix(&url);
     if is_scheme(&head, "data:") {
-        return data(url, at, &["image/"]).map(Picture::Inline);
+        return validate_data_url(url, at, &["image/"]).map(ImageLocation::Inline);
     }
     if is_scheme(&head, "https://") || is_scheme(&head, "http://") {
-        link(url, at)?;
-        return Ok(Picture::Linked);
+        validate_link(url, at)?;
+        return Ok(ImageLocation::Linked);
     }
-    Err(at.wrong(format_args!("expected {expected}, got a string that is neither")))
+    Err(at.invalid(format_args!("expected {expected}, got a string that is neither")))
 }
 
 /// Start of a string, unescaped: enough for a scheme and a media type.
-fn head<'d>(value: &Value<'d>) -> Cow<'d, str> {
-    let body = value.quoted();
+fn string_prefix<'d>(value: &JsonValue<'d>) -> Cow<'d, str> {
+    let body = value.inner_text();
     // An escape cut at the end does no harm: the last bytes are not read.
-    let start = (0..4).find_map(|back| body.get(..HEAD.min(body.len()) - back.min(body.len())));
+    let start = (0..4).find_map(|back| body.get(..PREFIX_BYTES.min(body.len()) - back.min(body.len())));
     let start = start.unwrap_or_default();
-    if value.kind() == Kind::Escaped { Cow::Owned(unescape(start)) } else { Cow::Borrowed(start) }
+    if value.kind() == ValueKind::EscapedString { Cow::Owned(unescape(start)) } else { Cow::Borrowed(start) }
 }
 
 /// Maximum bytes of a string that may contain its scheme and media type.
-const HEAD: usize = 256;
+const PREFIX_BYTES: usize = 256;
 
 fn is_scheme(head: &str, scheme: &str) -> bool {
     head.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
 }
 
 /// Validates an HTTP URL with a host and without spaces.
-pub(crate) fn link(url: Value<'_>, at: &Path<'_>) -> Result<(), Refusal> {
-    if url.body().len() > MAX_LINK {
-        return Err(at.wrong(format_args!("expected a URL of at most {MAX_LINK} bytes")));
+pub(crate) fn validate_link(url: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
+    if url.string_bytes().len() > MAX_LINK {
+        return Err(at.invalid(format_args!("expected a URL of at most {MAX_LINK} bytes")));
     }
     let text = url.text();
     let (scheme, rest) = text.split_once("://").unwrap_or_default();
@@ -63,29 +63,33 @@ pub(crate) fn link(url: Value<'_>, at: &Path<'_>) -> Result<(), Refusal> {
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let foreign = |character: char| character.is_whitespace() || character.is_control();
     if !is_http || host.is_empty() || text.contains(foreign) {
-        return Err(at.wrong("expected an https: URL with a host"));
+        return Err(at.invalid("expected an https: URL with a host"));
     }
     Ok(())
 }
 
 /// Validates a `data:` URL of one of these media types (given by prefix); returns the bytes of base64.
-pub(crate) fn data(url: Value<'_>, at: &Path<'_>, types: &[&str]) -> Result<usize, Refusal> {
-    let head = head(&url);
+pub(crate) fn validate_data_url(
+    url: JsonValue<'_>,
+    at: &FieldPath<'_>,
+    types: &[&str],
+) -> Result<usize, ApiError> {
+    let head = string_prefix(&url);
     let Some((meta, _)) = head.split_once(',') else {
-        return Err(at.wrong("expected a data: URL with a media type, \";base64\" and a comma"));
+        return Err(at.invalid("expected a data: URL with a media type, \";base64\" and a comma"));
     };
     let meta = meta.get(5..).unwrap_or_default();
     let Some((media, _)) = meta.rsplit_once(';').filter(|(_, last)| last.eq_ignore_ascii_case("base64"))
     else {
-        return Err(at.wrong("expected a data: URL in base64"));
+        return Err(at.invalid("expected a data: URL in base64"));
     };
     let media = media.split(';').next().unwrap_or_default();
     let fits = |start: &&str| media.len() > start.len() && is_scheme(media, start);
     if !types.iter().any(fits) || !media.bytes().all(is_token) {
         let types: Vec<String> = types.iter().map(|start| format!("{start}…")).collect();
-        return Err(at.wrong(format_args!("expected a data: URL of media type {}", types.join(" or "))));
+        return Err(at.invalid(format_args!("expected a data: URL of media type {}", types.join(" or "))));
     }
-    base64(url, at, head.split_once(',').map_or(0, |(meta, _)| meta.len() + 1))
+    validate_base64(url, at, head.split_once(',').map_or(0, |(meta, _)| meta.len() + 1))
 }
 
 fn is_token(byte: u8) -> bool {
@@ -93,28 +97,32 @@ fn is_token(byte: u8) -> bool {
 }
 
 /// Validates a string that is base64 after its first `skip` characters (all ASCII); returns its bytes.
-pub(crate) fn base64(value: Value<'_>, at: &Path<'_>, skip: usize) -> Result<usize, Refusal> {
-    let mut proof = Base64::default();
-    let body = value.quoted();
-    if value.kind() == Kind::String {
+pub(crate) fn validate_base64(
+    value: JsonValue<'_>,
+    at: &FieldPath<'_>,
+    skip: usize,
+) -> Result<usize, ApiError> {
+    let mut proof = Base64Validator::default();
+    let body = value.inner_text();
+    if value.kind() == ValueKind::String {
         proof.push(body.as_bytes().get(skip..).unwrap_or_default());
     } else {
         // Some clients escape `/` and `+`; the body is not modified.
         let mut skip = skip;
-        for piece in pieces(body) {
+        for piece in string_pieces(body) {
             let mut buffer = [0; 4];
             let text = match piece {
-                Piece::Plain(plain) => plain,
-                Piece::Char(escaped) => escaped.encode_utf8(&mut buffer),
+                StringPiece::Plain(plain) => plain,
+                StringPiece::Char(escaped) => escaped.encode_utf8(&mut buffer),
             };
             let skipped = skip.min(text.len());
             skip -= skipped;
             proof.push(text.as_bytes().get(skipped..).unwrap_or_default());
         }
     }
-    if proof.is_whole() {
-        Ok(value.body().len())
+    if proof.is_valid() {
+        Ok(value.string_bytes().len())
     } else {
-        Err(at.wrong("expected base64 (standard alphabet, padded)"))
+        Err(at.invalid("expected base64 (standard alphabet, padded)"))
     }
 }

@@ -5,18 +5,18 @@
 //! clients with a new beta continue to work. `testdata/sdk_members.txt` lists the members of the libraries, and
 //! `tests/sdk/run members` compares it with them.
 
-use crate::body::Top;
-use crate::json::{Kind, Value};
-use crate::path::Path;
-use penstock_contract::{Dialect, Refusal};
+use crate::body::RootObject;
+use crate::field_path::FieldPath;
+use crate::json::{JsonValue, ValueKind};
+use penstock_contract::{ApiError, Dialect};
 
 /// Treatment of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Treatment {
+pub enum MemberTreatment {
     /// Forwarded to the provider, or enforced by the gateway.
     Honoured,
     /// Refused by name for the values that request the feature.
-    Refused(Asks),
+    Refused(RefusedValues),
     /// Dropped, or forwarded to a provider that knows it: the answer is the same without it.
     Harmless,
     /// Handled by the table of engine parameters in the dialect crate.
@@ -25,81 +25,81 @@ pub enum Treatment {
 
 /// Values of a refused member that request the feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asks {
+pub enum RefusedValues {
     /// Any value but `null`.
-    Given,
+    Present,
     /// Any value but `null`, `false`, `""`, `{}` and `[]`.
-    Filled,
+    NonEmpty,
     /// Region outside the European Union.
-    Elsewhere,
+    OutsideEu,
     /// List of context edits that contains an edit which summarises or removes content that the model would read.
-    Edits,
+    ContextEdits,
     /// Payment by another party than the holder of the key.
-    OthersPay,
+    ThirdPartyPayment,
     /// Object whose `mode` is not `off`.
-    Mode,
+    ModeNotOff,
 }
 
 /// Known top-level member.
 #[derive(Clone, Copy, Debug)]
-pub struct Member {
+pub struct KnownMember {
     /// Name in the body.
     pub name: &'static str,
     /// Dialect of the member.
     pub dialect: Dialect,
     /// Treatment of the member.
-    pub treatment: Treatment,
+    pub treatment: MemberTreatment,
     /// Purpose of the member, or the reason for refusing it: the end of a sentence.
-    pub about: &'static str,
+    pub description: &'static str,
 }
 
-const fn chat(name: &'static str, treatment: Treatment, about: &'static str) -> Member {
-    Member { name, dialect: Dialect::Chat, treatment, about }
+const fn chat(name: &'static str, treatment: MemberTreatment, about: &'static str) -> KnownMember {
+    KnownMember { name, dialect: Dialect::Chat, treatment, description: about }
 }
 
-const fn messages(name: &'static str, treatment: Treatment, about: &'static str) -> Member {
-    Member { name, dialect: Dialect::Messages, treatment, about }
+const fn messages(name: &'static str, treatment: MemberTreatment, about: &'static str) -> KnownMember {
+    KnownMember { name, dialect: Dialect::Messages, treatment, description: about }
 }
 
-use Asks::{Edits, Elsewhere, Filled, Given, Mode, OthersPay};
-use Treatment::{Engine, Harmless, Honoured, Refused};
+use MemberTreatment::{Engine, Harmless, Honoured, Refused};
+use RefusedValues::{ContextEdits, ModeNotOff, NonEmpty, OutsideEu, Present, ThirdPartyPayment};
 
 /// All listed members, sorted by dialect and name.
 #[rustfmt::skip]
-pub const MEMBERS: &[Member] = &[
+pub const KNOWN_MEMBERS: &[KnownMember] = &[
     chat("access_programs", Harmless, "a programme of the vendor"),
-    chat("audio", Refused(Given), "spoken answers are not supported"),
-    chat("background", Refused(Filled), "answers in the background are not supported; use a batch"),
-    chat("background_options", Refused(Filled), "answers in the background are not supported; use a batch"),
-    chat("container", Refused(Given), "the gateway keeps no containers"),
-    chat("context_management", Refused(Filled), "the gateway does not shorten conversations"),
-    chat("conversation", Refused(Given), "the gateway keeps no conversations; send the whole history in `messages`"),
+    chat("audio", Refused(Present), "spoken answers are not supported"),
+    chat("background", Refused(NonEmpty), "answers in the background are not supported; use a batch"),
+    chat("background_options", Refused(NonEmpty), "answers in the background are not supported; use a batch"),
+    chat("container", Refused(Present), "the gateway keeps no containers"),
+    chat("context_management", Refused(NonEmpty), "the gateway does not shorten conversations"),
+    chat("conversation", Refused(Present), "the gateway keeps no conversations; send the whole history in `messages`"),
     chat("frequency_penalty", Honoured, "sampling"),
     chat("function_call", Honoured, "older form of `tool_choice`"),
     chat("functions", Honoured, "older form of `tools`"),
-    chat("image", Refused(Given), "images are made at /v1/images/generations"),
+    chat("image", Refused(Present), "images are made at /v1/images/generations"),
     chat("include", Harmless, "asks for more output of tools that do not run here"),
-    chat("input", Refused(Filled), "this endpoint reads `messages`"),
-    chat("instructions", Refused(Filled), "this endpoint reads `messages`; send a message of the role \"system\""),
+    chat("input", Refused(NonEmpty), "this endpoint reads `messages`"),
+    chat("instructions", Refused(NonEmpty), "this endpoint reads `messages`; send a message of the role \"system\""),
     chat("logit_bias", Honoured, "bias of tokens"),
     chat("logprobs", Honoured, "log probabilities"),
     chat("max_completion_tokens", Honoured, "cap on generated tokens"),
     chat("max_output_tokens", Honoured, "cap on generated tokens, as another endpoint of the vendor calls it"),
     chat("max_tokens", Honoured, "cap on generated tokens"),
     chat("max_tool_calls", Harmless, "bounds tools that do not run here"),
-    chat("mcp_servers", Refused(Filled), "MCP servers are not supported; declare their tools instead"),
+    chat("mcp_servers", Refused(NonEmpty), "MCP servers are not supported; declare their tools instead"),
     chat("messages", Honoured, "the conversation"),
     chat("metadata", Harmless, "never forwarded"),
     chat("modalities", Honoured, "`text` only; others are refused"),
     chat("model", Honoured, "the model"),
-    chat("moderation", Refused(Filled), "moderation of requests and answers is not supported"),
+    chat("moderation", Refused(NonEmpty), "moderation of requests and answers is not supported"),
     chat("n", Honoured, "number of candidates"),
     chat("parallel_tool_calls", Honoured, "enforced by the gateway"),
-    chat("plugins", Refused(Filled), "plugins are not supported"),
+    chat("plugins", Refused(NonEmpty), "plugins are not supported"),
     chat("prediction", Harmless, "speeds up an answer that stays the same"),
     chat("presence_penalty", Honoured, "sampling"),
-    chat("previous_response_id", Refused(Given), "the gateway keeps no answers; send the whole history in `messages`"),
-    chat("prompt", Refused(Given), "the gateway keeps no prompt templates; send the text in `messages`"),
+    chat("previous_response_id", Refused(Present), "the gateway keeps no answers; send the whole history in `messages`"),
+    chat("prompt", Refused(Present), "the gateway keeps no prompt templates; send the text in `messages`"),
     chat("prompt_cache_key", Harmless, "prompt caches need no name here"),
     chat("prompt_cache_options", Harmless, "prompt caches are the engine's own"),
     chat("prompt_cache_retention", Harmless, "prompt caches are the engine's own"),
@@ -107,16 +107,16 @@ pub const MEMBERS: &[Member] = &[
     chat("reasoning_effort", Honoured, "how much the model thinks"),
     chat("response_format", Honoured, "form of the answer"),
     chat("safety_identifier", Harmless, "never forwarded"),
-    chat("search_parameters", Refused(Mode), "web search is not supported"),
+    chat("search_parameters", Refused(ModeNotOff), "web search is not supported"),
     chat("seed", Honoured, "sampling"),
     chat("service_tier", Harmless, "capacity of the vendor"),
-    chat("session_params", Refused(Filled), "the gateway keeps no sessions; send the whole history in `messages`"),
+    chat("session_params", Refused(NonEmpty), "the gateway keeps no sessions; send the whole history in `messages`"),
     chat("stop", Honoured, "enforced by the gateway where the provider takes fewer"),
     chat("store", Harmless, "the gateway stores no answers; the one that is given is the same"),
     chat("stream", Honoured, "server-sent events"),
     chat("stream_options", Honoured, "`include_usage`"),
     chat("temperature", Honoured, "sampling"),
-    chat("text", Refused(Filled), "this endpoint reads `response_format`"),
+    chat("text", Refused(NonEmpty), "this endpoint reads `response_format`"),
     chat("tool_choice", Honoured, "which tool is called"),
     chat("tools", Honoured, "functions; others are refused"),
     chat("top_logprobs", Honoured, "log probabilities"),
@@ -124,19 +124,19 @@ pub const MEMBERS: &[Member] = &[
     chat("truncation", Harmless, "a conversation that does not fit is refused"),
     chat("user", Harmless, "never forwarded"),
     chat("verbosity", Engine, "length of the answer"),
-    chat("web_search_options", Refused(Given), "web search is not supported"),
+    chat("web_search_options", Refused(Present), "web search is not supported"),
     messages("betas", Harmless, "what is new in a beta is named by its own member"),
-    messages("billing_policy", Refused(OthersPay), "requests are paid by the account of the key"),
+    messages("billing_policy", Refused(ThirdPartyPayment), "requests are paid by the account of the key"),
     messages("cache_control", Harmless, "prompt caches are the engine's own; a provider of the dialect is told"),
-    messages("compaction", Refused(Given), "the gateway does not summarise conversations; ask for a summary in `messages`"),
-    messages("container", Refused(Given), "the gateway keeps no containers"),
-    messages("context_management", Refused(Edits), "the gateway does not shorten conversations; send what the model is to read"),
+    messages("compaction", Refused(Present), "the gateway does not summarise conversations; ask for a summary in `messages`"),
+    messages("container", Refused(Present), "the gateway keeps no containers"),
+    messages("context_management", Refused(ContextEdits), "the gateway does not shorten conversations; send what the model is to read"),
     messages("diagnostics", Harmless, "tells why a prompt was not cached"),
     messages("fallback_credit_token", Harmless, "a discount of the vendor"),
     messages("fallbacks", Harmless, "a refusal of the model stays one; the operator sets other models"),
-    messages("inference_geo", Refused(Elsewhere), "all providers are in the European Union"),
+    messages("inference_geo", Refused(OutsideEu), "all providers are in the European Union"),
     messages("max_tokens", Honoured, "cap on generated tokens"),
-    messages("mcp_servers", Refused(Filled), "MCP servers are not supported; declare their tools instead"),
+    messages("mcp_servers", Refused(NonEmpty), "MCP servers are not supported; declare their tools instead"),
     messages("messages", Honoured, "the conversation"),
     messages("metadata", Harmless, "never forwarded"),
     messages("model", Honoured, "the model"),
@@ -149,7 +149,7 @@ pub const MEMBERS: &[Member] = &[
     messages("system", Honoured, "the system prompt"),
     messages("temperature", Honoured, "sampling"),
     messages("thinking", Honoured, "whether the model thinks, and whether that is shown"),
-    messages("thread", Refused(Given), "the gateway keeps no conversations; send the whole history without `thread`"),
+    messages("thread", Refused(Present), "the gateway keeps no conversations; send the whole history without `thread`"),
     messages("tool_choice", Honoured, "which tool is called"),
     messages("tools", Honoured, "tools that the client runs; others are refused"),
     messages("top_k", Honoured, "sampling"),
@@ -159,22 +159,27 @@ pub const MEMBERS: &[Member] = &[
 ];
 
 /// Returns the table row of a member.
-fn row(dialect: Dialect, name: &str) -> Option<&'static Member> {
-    let at =
-        MEMBERS.binary_search_by(|row| (row.dialect as u8, row.name).cmp(&(dialect as u8, name))).ok()?;
-    MEMBERS.get(at)
+fn find_member(dialect: Dialect, name: &str) -> Option<&'static KnownMember> {
+    let at = KNOWN_MEMBERS
+        .binary_search_by(|row| (row.dialect as u8, row.name).cmp(&(dialect as u8, name)))
+        .ok()?;
+    KNOWN_MEMBERS.get(at)
 }
 
 /// Refuses members that would change the meaning of the request if they were dropped.
 ///
 /// # Errors
 /// Returns `Unsupported` with the member's name; for `thread`, in the form that its client library recognises.
-pub(crate) fn refuse(top: &Top<'_>, dialect: Dialect) -> Result<(), Refusal> {
+pub(crate) fn refuse_unsupported(top: &RootObject<'_>, dialect: Dialect) -> Result<(), ApiError> {
     if dialect == Dialect::Messages && top.get("thread").is_some() {
-        return Err(thread(&top.path("thread")));
+        return Err(thread_error(&top.path("thread")));
     }
-    for (name, value) in top.given() {
-        let Some(Member { treatment: Refused(asks), about, .. }) = row(dialect, name) else { continue };
+    for (name, value) in top.present_members() {
+        let Some(KnownMember { treatment: Refused(asks), description: about, .. }) =
+            find_member(dialect, name)
+        else {
+            continue;
+        };
         if let Some(refusal) = asks.refusal(value, &top.path(name), about) {
             return Err(refusal);
         }
@@ -184,68 +189,70 @@ pub(crate) fn refuse(top: &Top<'_>, dialect: Dialect) -> Result<(), Refusal> {
 
 /// Error for `thread`. The client library recognises it by `error_code` and `unsupported`, and then sends the complete
 /// history.
-fn thread(path: &Path<'_>) -> Refusal {
+fn thread_error(path: &FieldPath<'_>) -> ApiError {
     let refusal =
         path.unsupported("the gateway keeps no conversations; send the whole history without `thread`");
-    let code = refusal.row().code;
+    let code = refusal.spec().code;
     refusal
-        .with("error_code", "thread_unsupported_request")
-        .with("unsupported", vec!["thread"])
-        .with("code", code)
+        .with_detail("error_code", "thread_unsupported_request")
+        .with_detail("unsupported", vec!["thread"])
+        .with_detail("code", code)
 }
 
 /// Prefix of context edits that can be ignored: models that need the thinking of earlier turns read it anyway.
 /// it.
-const IDLE_EDITS: &str = "clear_thinking_";
+const HARMLESS_EDIT_PREFIX: &str = "clear_thinking_";
 
-impl Asks {
+impl RefusedValues {
     /// Returns the error if the value requests the refused feature.
-    fn refusal(self, value: Value<'_>, path: &Path<'_>, about: &str) -> Option<Refusal> {
+    fn refusal(self, value: JsonValue<'_>, path: &FieldPath<'_>, about: &str) -> Option<ApiError> {
         let asks = match self {
-            Given => true,
-            Filled => is_filled(value),
-            Elsewhere => !value.is_string() || !is_here(&value.text()),
-            OthersPay => !is_word(member(value, "bill_to"), &["self"]),
-            Mode => !is_word(member(value, "mode"), &["off"]),
-            Edits => return edits(value, path, about),
+            Present => true,
+            NonEmpty => is_non_empty(value),
+            OutsideEu => !value.is_string() || !is_eu_region(&value.text()),
+            ThirdPartyPayment => !is_absent_or_keyword(member(value, "bill_to"), &["self"]),
+            ModeNotOff => !is_absent_or_keyword(member(value, "mode"), &["off"]),
+            ContextEdits => return first_changing_edit(value, path, about),
         };
         asks.then(|| path.unsupported(about))
     }
 }
 
 /// True if the value is not empty, `null` or `false`.
-fn is_filled(value: Value<'_>) -> bool {
+fn is_non_empty(value: JsonValue<'_>) -> bool {
     match value.kind() {
-        Kind::Null | Kind::False => false,
-        Kind::Object | Kind::Array | Kind::String | Kind::Escaped => !value.is_hollow(),
-        Kind::True | Kind::Number => true,
+        ValueKind::Null | ValueKind::False => false,
+        ValueKind::Object | ValueKind::Array | ValueKind::String | ValueKind::EscapedString => {
+            !value.is_empty_value()
+        }
+        ValueKind::True | ValueKind::Number => true,
     }
 }
 
 /// True for names of regions that include the European Union, where all providers are.
-fn is_here(region: &str) -> bool {
+fn is_eu_region(region: &str) -> bool {
     let region = region.trim().to_ascii_lowercase();
     let whole = ["", "eu", "europe", "global", "auto", "any", "default", "not_available"];
     whole.contains(&&*region) || region.starts_with("eu-") || region.starts_with("eu_")
 }
 
 /// True if the member is absent or one of these words.
-fn is_word(value: Option<Value<'_>>, words: &[&str]) -> bool {
-    value.is_none_or(|value| words.iter().any(|word| value.is(word)))
+fn is_absent_or_keyword(value: Option<JsonValue<'_>>, words: &[&str]) -> bool {
+    value.is_none_or(|value| words.iter().any(|word| value.is_text(word)))
 }
 
-fn member<'d>(object: Value<'d>, name: &str) -> Option<Value<'d>> {
-    let found = object.members().find(|(key, _)| key.is(name)).map(|(_, value)| value);
+fn member<'d>(object: JsonValue<'d>, name: &str) -> Option<JsonValue<'d>> {
+    let found = object.members().find(|(key, _)| key.is_text(name)).map(|(_, value)| value);
     found.filter(|value| !value.is_null())
 }
 
 /// Returns an error for the first edit that changes what the model reads.
-fn edits(value: Value<'_>, path: &Path<'_>, about: &str) -> Option<Refusal> {
+fn first_changing_edit(value: JsonValue<'_>, path: &FieldPath<'_>, about: &str) -> Option<ApiError> {
     let list = path.key("edits");
     let edits = member(value, "edits");
-    for (index, edit) in edits.iter().flat_map(Value::items).enumerate() {
+    for (index, edit) in edits.iter().flat_map(JsonValue::items).enumerate() {
         let kind = member(edit, "type");
-        if !kind.is_some_and(|kind| kind.text().starts_with(IDLE_EDITS)) {
+        if !kind.is_some_and(|kind| kind.text().starts_with(HARMLESS_EDIT_PREFIX)) {
             return Some(list.index(index).key("type").unsupported(about));
         }
     }

@@ -3,26 +3,26 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::*;
-use crate::limits::Limits;
-use crate::messages::Purpose;
+use crate::limits::RequestLimits;
+use crate::messages::MessagesPurpose;
 use bytes::Bytes;
-use penstock_contract::{Ask, Code};
+use penstock_contract::{ErrorCode, InferenceRequest};
 use std::collections::BTreeSet;
 
-fn ask(dialect: Dialect, members: &str) -> Result<Ask, Refusal> {
+fn ask(dialect: Dialect, members: &str) -> Result<InferenceRequest, ApiError> {
     let body = format!(
         r#"{{"model":"m","max_tokens":9,"messages":[{{"role":"user","content":"hi"}}]{}{members}}}"#,
         if members.is_empty() { "" } else { "," }
     );
-    let (body, limits) = (Bytes::from(body), Limits::default());
+    let (body, limits) = (Bytes::from(body), RequestLimits::default());
     match dialect {
         Dialect::Chat => crate::chat(body, &limits),
-        Dialect::Messages => crate::messages(body, &limits, Purpose::Generate),
+        Dialect::Messages => crate::validate_messages_request(body, &limits, MessagesPurpose::Generate),
     }
 }
 
-fn refused(dialect: Dialect) -> impl Iterator<Item = (&'static Member, Asks)> {
-    MEMBERS.iter().filter(move |member| member.dialect == dialect).filter_map(|member| {
+fn refused(dialect: Dialect) -> impl Iterator<Item = (&'static KnownMember, RefusedValues)> {
+    KNOWN_MEMBERS.iter().filter(move |member| member.dialect == dialect).filter_map(|member| {
         match member.treatment {
             Refused(asks) => Some((member, asks)),
             Honoured | Harmless | Engine => None,
@@ -34,16 +34,16 @@ fn refused(dialect: Dialect) -> impl Iterator<Item = (&'static Member, Asks)> {
 fn every_member_of_the_newest_client_libraries_has_a_fate() {
     let list = include_str!("../testdata/sdk_members.txt");
     assert!(list.lines().count() > 60);
-    let known: BTreeSet<String> = MEMBERS
+    let known: BTreeSet<String> = KNOWN_MEMBERS
         .iter()
         .map(|member| match member.dialect {
             Dialect::Chat => format!("chat {}", member.name),
             Dialect::Messages => format!("messages {}", member.name),
         })
         .collect();
-    assert_eq!(known.len(), MEMBERS.len(), "no member stands twice");
+    assert_eq!(known.len(), KNOWN_MEMBERS.len(), "no member stands twice");
     assert!(
-        MEMBERS
+        KNOWN_MEMBERS
             .windows(2)
             .all(|two| (two[0].dialect as u8, two[0].name) < (two[1].dialect as u8, two[1].name))
     );
@@ -62,10 +62,10 @@ fn a_thread_is_refused_in_the_words_that_its_client_library_falls_back_on() {
         "0",
     ] {
         let refusal = ask(Dialect::Messages, &format!(r#""thr\u0065ad":{thread}"#)).unwrap_err();
-        assert_eq!((refusal.code, refusal.param.as_deref()), (Code::Unsupported, Some("thread")));
+        assert_eq!((refusal.code, refusal.param.as_deref()), (ErrorCode::Unsupported, Some("thread")));
         assert_eq!(refusal.details["error_code"], "thread_unsupported_request");
         assert_eq!(refusal.details["unsupported"].as_array().unwrap(), &["thread"]);
-        assert_eq!(refusal.details["code"], Code::Unsupported.row().code);
+        assert_eq!(refusal.details["code"], ErrorCode::Unsupported.spec().code);
     }
     assert!(ask(Dialect::Messages, r#""thread":null"#).is_ok());
 }
@@ -73,26 +73,27 @@ fn a_thread_is_refused_in_the_words_that_its_client_library_falls_back_on() {
 #[test]
 fn a_thread_is_refused_before_what_its_missing_history_makes_wrong() {
     let turn = r#"[{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"x"}]}]"#;
-    for purpose in [Purpose::Generate, Purpose::Count] {
+    for purpose in [MessagesPurpose::Generate, MessagesPurpose::Count] {
         let body = format!(r#"{{"model":"m","messages":{turn},"thread":{{"type":"create"}}}}"#);
-        let refusal = crate::messages(Bytes::from(body), &Limits::default(), purpose).unwrap_err();
+        let refusal = crate::validate_messages_request(Bytes::from(body), &RequestLimits::default(), purpose)
+            .unwrap_err();
         assert_eq!(refusal.param.as_deref(), Some("thread"));
     }
 }
 
 #[test]
 fn every_refused_member_is_refused_by_name_and_passes_as_null() {
-    let strong = |member: &Member, asks: Asks| match asks {
-        Edits => r#"{"edits":[{"type":"compact_20260112"}]}"#.to_owned(),
-        OthersPay => r#"{"type":"billing_policy","bill_to":"user_profile"}"#.to_owned(),
-        Mode => r#"{"mode":"on"}"#.to_owned(),
-        Given | Filled | Elsewhere => format!("{{\"{}\":1}}", member.name),
+    let strong = |member: &KnownMember, asks: RefusedValues| match asks {
+        ContextEdits => r#"{"edits":[{"type":"compact_20260112"}]}"#.to_owned(),
+        ThirdPartyPayment => r#"{"type":"billing_policy","bill_to":"user_profile"}"#.to_owned(),
+        ModeNotOff => r#"{"mode":"on"}"#.to_owned(),
+        Present | NonEmpty | OutsideEu => format!("{{\"{}\":1}}", member.name),
     };
     for dialect in [Dialect::Chat, Dialect::Messages] {
         let mut count = 0;
         for (member, asks) in refused(dialect) {
             let refusal = ask(dialect, &format!("\"{}\":{}", member.name, strong(member, asks))).unwrap_err();
-            assert_eq!(refusal.code, Code::Unsupported, "{}", member.name);
+            assert_eq!(refusal.code, ErrorCode::Unsupported, "{}", member.name);
             assert!(refusal.param.unwrap().starts_with(member.name), "{}", member.name);
             assert!(refusal.message.starts_with(member.name), "{}", refusal.message);
             assert!(ask(dialect, &format!("\"{}\":null", member.name)).is_ok(), "{}", member.name);
@@ -160,7 +161,11 @@ fn what_would_change_the_request_is_refused_at_its_place() {
         (Dialect::Chat, r#""prompt":{"id":"pmpt_1"}"#, "prompt"),
     ] {
         let refusal = ask(dialect, members).unwrap_err();
-        assert_eq!((refusal.code, refusal.param.as_deref()), (Code::Unsupported, Some(param)), "{members}");
+        assert_eq!(
+            (refusal.code, refusal.param.as_deref()),
+            (ErrorCode::Unsupported, Some(param)),
+            "{members}"
+        );
     }
 }
 
@@ -170,5 +175,5 @@ fn the_cap_of_another_endpoint_is_a_cap() {
     let body = Bytes::from_static(
         br#"{"model":"m","messages":[{"role":"user","content":"hi"}],"max_output_tokens":5}"#,
     );
-    assert_eq!(crate::chat(body, &Limits::default()).unwrap().max_tokens, Some(5));
+    assert_eq!(crate::chat(body, &RequestLimits::default()).unwrap().max_tokens, Some(5));
 }

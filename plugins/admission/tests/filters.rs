@@ -1,8 +1,11 @@
 //! Tests of constraints on the provider, on every path.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_admission::{Limits, Purpose, chat, embeddings, images, messages, rerank};
-use penstock_contract::{Ask, Refusal, Size, Task};
+use penstock_admission::{
+    MessagesPurpose, RequestLimits, chat, validate_embeddings, validate_images, validate_messages_request,
+    validate_rerank,
+};
+use penstock_contract::{ApiError, ImageSize, InferenceRequest, InferenceTask};
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 
@@ -14,16 +17,22 @@ fn with(mut body: Value, members: &Value) -> bytes::Bytes {
 }
 
 /// Bodies of each path with the same members, by name.
-fn all(members: &Value) -> Vec<(&'static str, Result<Ask, Refusal>)> {
-    let limits = Limits::default();
+fn all(members: &Value) -> Vec<(&'static str, Result<InferenceRequest, ApiError>)> {
+    let limits = RequestLimits::default();
     let talk = json!({"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}]});
     vec![
         ("chat", chat(with(talk.clone(), members), &limits)),
-        ("messages", messages(with(talk.clone(), members), &limits, Purpose::Generate)),
-        ("count", messages(with(talk, members), &limits, Purpose::Count)),
-        ("embeddings", embeddings(with(json!({"model": "m", "input": "x"}), members), &limits)),
-        ("rerank", rerank(with(json!({"model": "m", "query": "q", "documents": ["d"]}), members), &limits)),
-        ("images", images(with(json!({"model": "m", "prompt": "x"}), members), &limits)),
+        (
+            "messages",
+            validate_messages_request(with(talk.clone(), members), &limits, MessagesPurpose::Generate),
+        ),
+        ("count", validate_messages_request(with(talk, members), &limits, MessagesPurpose::Count)),
+        ("embeddings", validate_embeddings(with(json!({"model": "m", "input": "x"}), members), &limits)),
+        (
+            "rerank",
+            validate_rerank(with(json!({"model": "m", "query": "q", "documents": ["d"]}), members), &limits),
+        ),
+        ("images", validate_images(with(json!({"model": "m", "prompt": "x"}), members), &limits)),
     ]
 }
 
@@ -34,7 +43,7 @@ fn filters_are_read_exactly() {
         assert_eq!(filters.countries, ["FR".into(), "DE".into()]);
         assert_eq!(filters.max_carbon_intensity, Some(Decimal::ONE_HUNDRED));
     }
-    let limits = Limits::default();
+    let limits = RequestLimits::default();
     let cost = |number: &str| {
         let body = format!(
             r#"{{"model":"m","messages":[{{"role":"user","content":"x"}}],"filters":{{"max_input_cost":{number}}}}}"#
@@ -88,7 +97,7 @@ fn what_cannot_be_honoured_is_refused_by_name_on_every_path() {
             let dotted = param.replace('[', ".").replace(']', "");
             let expected = if matches!(path, "messages" | "count") { dotted } else { param.to_owned() };
             assert_eq!(
-                (refusal.row().status, refusal.param.as_deref()),
+                (refusal.spec().status, refusal.param.as_deref()),
                 (400, Some(&*expected)),
                 "{path} {members}"
             );
@@ -111,14 +120,14 @@ fn a_filter_on_what_a_kind_does_not_have_is_refused() {
 #[test]
 fn width_and_height_say_the_same_as_size() {
     let draw = |members: Value| {
-        images(with(json!({"model": "m", "prompt": "x"}), &members), &Limits::default()).map(|ask| match ask
-            .task
-        {
-            Task::Draw(draw) => draw.size,
-            _ => panic!("it draws"),
-        })
+        validate_images(with(json!({"model": "m", "prompt": "x"}), &members), &RequestLimits::default()).map(
+            |ask| match ask.task {
+                InferenceTask::GenerateImages(draw) => draw.size,
+                _ => panic!("it draws"),
+            },
+        )
     };
-    let size = |width, height| Some(Size { width, height });
+    let size = |width, height| Some(ImageSize { width, height });
     assert_eq!(draw(json!({"width": 512, "height": 768})).unwrap(), size(512, 768));
     assert_eq!(draw(json!({"width": 512, "height": 768, "size": "512x768"})).unwrap(), size(512, 768));
     assert_eq!(draw(json!({"width": 512, "height": 768, "size": "auto"})).unwrap(), size(512, 768));

@@ -4,17 +4,19 @@
 mod support;
 
 use bytes::Bytes;
-use penstock_admission::{Limits, images};
-use penstock_contract::{Ask, Code, Draw, Kind, Refusal, Size, Task};
+use penstock_admission::{RequestLimits, validate_images};
+use penstock_contract::{
+    ApiError, ErrorCode, ImageRequest, ImageSize, InferenceRequest, InferenceTask, ModelKind,
+};
 use support::assert_refused;
 
-fn ask(body: &str) -> Result<Ask, Refusal> {
-    images(Bytes::from(body.to_owned()), &Limits::default())
+fn ask(body: &str) -> Result<InferenceRequest, ApiError> {
+    validate_images(Bytes::from(body.to_owned()), &RequestLimits::default())
 }
 
-fn draw(body: &str) -> Draw {
+fn draw(body: &str) -> ImageRequest {
     match ask(body).unwrap().task {
-        Task::Draw(draw) => draw,
+        InferenceTask::GenerateImages(draw) => draw,
         other => panic!("{other:?}"),
     }
 }
@@ -22,15 +24,16 @@ fn draw(body: &str) -> Draw {
 #[test]
 fn a_request_without_more_has_the_contracts_defaults() {
     let ask = ask(r#"{"model":"m:eco","prompt":"a \"cat\""}"#).unwrap();
-    assert_eq!((ask.kind, &*ask.model, ask.stream, ask.prompt_bytes), (Kind::Image, "m:eco", false, 9));
-    let expected = Draw { prompt: Bytes::from_static(br#""a \"cat\"""#), n: 1, size: None, base64: false };
-    assert_eq!(ask.task, Task::Draw(expected));
+    assert_eq!((ask.kind, &*ask.model, ask.stream, ask.prompt_bytes), (ModelKind::Image, "m:eco", false, 9));
+    let expected =
+        ImageRequest { prompt: Bytes::from_static(br#""a \"cat\"""#), n: 1, size: None, as_base64: false };
+    assert_eq!(ask.task, InferenceTask::GenerateImages(expected));
 }
 
 #[test]
 fn every_field_is_read() {
     let draw = draw(r#"{"prompt":"p","model":"m","n":10,"size":"512x768","response_format":"b64_json"}"#);
-    assert_eq!((draw.n, draw.size, draw.base64), (10, Some(Size { width: 512, height: 768 }), true));
+    assert_eq!((draw.n, draw.size, draw.as_base64), (10, Some(ImageSize { width: 512, height: 768 }), true));
 }
 
 #[test]
@@ -74,8 +77,8 @@ fn what_is_wrong_is_named() {
     ] {
         assert_refused(ask(body), field, says, body);
     }
-    assert_eq!(ask(r#"{"model":"m","prompt":"p","stream":true}"#).unwrap_err().code, Code::Unsupported);
-    assert_eq!(ask("[]").unwrap_err().code, Code::InvalidRequest);
+    assert_eq!(ask(r#"{"model":"m","prompt":"p","stream":true}"#).unwrap_err().code, ErrorCode::Unsupported);
+    assert_eq!(ask("[]").unwrap_err().code, ErrorCode::InvalidRequest);
 }
 
 #[test]
@@ -83,25 +86,27 @@ fn steps_are_bounded_under_both_names() {
     for name in ["num_inference_steps", "steps"] {
         let steps = |value: &str| ask(&format!(r#"{{"model":"m","prompt":"p","{name}":{value}}}"#));
         for (value, read) in [("1", Some(1)), ("150", Some(150)), ("null", None)] {
-            assert_eq!(steps(value).unwrap().steps(), read, "{name} {value}");
+            assert_eq!(steps(value).unwrap().diffusion_steps(), read, "{name} {value}");
         }
         for wrong in ["0", "151", "-1", "1.5", "4294967297", "\"9\"", "[]"] {
             assert_eq!(steps(wrong).unwrap_err().param.as_deref(), Some(name), "{name} {wrong}");
         }
     }
     let both = ask(r#"{"model":"m","prompt":"p","steps":9,"num_inference_steps":8}"#).unwrap();
-    assert_eq!(both.steps(), Some(8));
+    assert_eq!(both.diffusion_steps(), Some(8));
 }
 
 #[test]
 fn clients_of_gpt_image_models_expect_base64() {
     let base64 = |body: serde_json::Value| {
-        let ask = penstock_admission::images(
+        let ask = penstock_admission::validate_images(
             bytes::Bytes::from(body.to_string()),
-            &penstock_admission::Limits::default(),
+            &penstock_admission::RequestLimits::default(),
         );
-        let penstock_contract::Task::Draw(draw) = ask.unwrap().task else { panic!("no drawing") };
-        draw.base64
+        let penstock_contract::InferenceTask::GenerateImages(draw) = ask.unwrap().task else {
+            panic!("no drawing")
+        };
+        draw.as_base64
     };
     for (name, expected) in [
         ("gpt-image-1", true),

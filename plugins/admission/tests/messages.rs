@@ -4,8 +4,8 @@
 mod support;
 
 use bytes::Bytes;
-use penstock_admission::{Limits, Purpose, messages};
-use penstock_contract::{Ask, Code, Dialect, Said, Thinking};
+use penstock_admission::{MessagesPurpose, RequestLimits, validate_messages_request};
+use penstock_contract::{Dialect, ErrorCode, HistoryFeatures, InferenceRequest, ThinkingDisplay};
 use support::{ask_messages, assert_refused};
 
 fn with(members: &str) -> String {
@@ -22,7 +22,7 @@ fn user(blocks: &str) -> String {
     format!(r#"{{"role":"user","content":[{blocks}]}}"#)
 }
 
-fn taken(body: &str) -> Ask {
+fn taken(body: &str) -> InferenceRequest {
     ask_messages(body).unwrap_or_else(|refusal| panic!("{body}: {}", refusal.message))
 }
 
@@ -46,8 +46,8 @@ fn everything_the_house_must_know_is_read() {
     );
     assert!(ask.stream && !ask.include_usage && !ask.parallel_tools);
     assert_eq!(ask.stop, ["A", "b"]);
-    assert!(ask.needs.tools && ask.needs.json_schema && !ask.needs.prefill);
-    assert_eq!(ask.thinking, Thinking::Shown);
+    assert!(ask.required.tools && ask.required.json_schema && !ask.required.prefill);
+    assert_eq!(ask.thinking, ThinkingDisplay::Shown);
     assert!(ask.edits.is_empty());
     assert_eq!(&ask.body, &body);
 }
@@ -72,20 +72,20 @@ fn every_block_of_the_dialect_is_taken_where_it_may_stand() {
         )
     ));
     let ask = taken(&body);
-    assert!(ask.needs.images && ask.needs.image_urls && ask.needs.files && ask.needs.prefill);
+    assert!(ask.required.images && ask.required.image_urls && ask.required.files && ask.required.prefill);
     assert_eq!(ask.images, 3);
 }
 
 #[test]
 fn thinking_is_shown_hidden_or_off() {
     for (thinking, expected) in [
-        ("null", Thinking::Off),
-        (r#"{"type":"disabled"}"#, Thinking::Off),
-        (r#"{"type":"disabled","display":"omitted"}"#, Thinking::Off),
-        (r#"{"type":"enabled","budget_tokens":1024}"#, Thinking::Shown),
-        (r#"{"type":"between_tools"}"#, Thinking::Shown),
-        (r#"{"type":"adaptive","display":"summarized"}"#, Thinking::Shown),
-        (r#"{"type":"adaptive","display":"omitted"}"#, Thinking::Omitted),
+        ("null", ThinkingDisplay::Off),
+        (r#"{"type":"disabled"}"#, ThinkingDisplay::Off),
+        (r#"{"type":"disabled","display":"omitted"}"#, ThinkingDisplay::Off),
+        (r#"{"type":"enabled","budget_tokens":1024}"#, ThinkingDisplay::Shown),
+        (r#"{"type":"between_tools"}"#, ThinkingDisplay::Shown),
+        (r#"{"type":"adaptive","display":"summarized"}"#, ThinkingDisplay::Shown),
+        (r#"{"type":"adaptive","display":"omitted"}"#, ThinkingDisplay::Omitted),
     ] {
         assert_eq!(taken(&with(&format!("\"thinking\":{thinking}"))).thinking, expected, "{thinking}");
     }
@@ -196,7 +196,13 @@ fn max_tokens_is_required_to_generate_and_not_to_count() {
         "expected an integer of at least 0, but it is missing.",
         body,
     );
-    let count = |body: &str| messages(Bytes::from(body.to_owned()), &Limits::default(), Purpose::Count);
+    let count = |body: &str| {
+        validate_messages_request(
+            Bytes::from(body.to_owned()),
+            &RequestLimits::default(),
+            MessagesPurpose::Count,
+        )
+    };
     assert_eq!(count(body).unwrap().max_tokens, None);
     assert_eq!(taken(&body.replace("\"model\"", "\"max_tokens\":0,\"model\"")).max_tokens, Some(0));
     // Tokens may be counted while a tool is still running.
@@ -219,21 +225,21 @@ fn inline_media_is_no_prompt_text() {
 #[test]
 fn server_tools_have_the_code_of_features_that_are_not_there() {
     let refusal = ask_messages(&with(r#""tools":[{"type":"bash_20250124","name":"bash"}]"#)).unwrap_err();
-    assert_eq!(refusal.code, Code::Unsupported);
+    assert_eq!(refusal.code, ErrorCode::Unsupported);
 }
 
 #[test]
 fn what_some_providers_do_not_take_is_seen() {
     let said = |messages: &str| taken(&conversation(messages)).said;
     let hi = user(r#"{"type":"text","text":"\"system\" \"text\":\"\""}"#);
-    assert_eq!(said(&hi), Said::default());
-    let system = Said { later_system: true, ..Said::default() };
+    assert_eq!(said(&hi), HistoryFeatures::default());
+    let system = HistoryFeatures { late_system_messages: true, ..HistoryFeatures::default() };
     for role in ["system", r"s\u0079stem"] {
         let turn = format!(r#"{{"role":"{role}","content":"s"}}"#);
         assert_eq!(said(&format!("{turn},{hi}")), system);
         assert_eq!(said(&format!("{hi},{turn}")), system);
     }
-    let idle = Said { idle_text: true, ..Said::default() };
+    let idle = HistoryFeatures { removable_text: true, ..HistoryFeatures::default() };
     let empty = r#"{"type":"text","text":""}"#;
     let result =
         r#"{"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":""}]}"#.to_owned();
@@ -248,5 +254,5 @@ fn what_some_providers_do_not_take_is_seen() {
     }
     let billing = r#""system":[{"type":"text","text":"x-anthropic-billing-header: cch=1"}]"#;
     assert_eq!(taken(&with(billing)).said, idle);
-    assert_eq!(taken(&with(&billing.replace("x-anthropic-b", "b"))).said, Said::default());
+    assert_eq!(taken(&with(&billing.replace("x-anthropic-b", "b"))).said, HistoryFeatures::default());
 }

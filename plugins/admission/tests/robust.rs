@@ -4,8 +4,8 @@
 mod support;
 
 use bytes::Bytes;
-use penstock_admission::{Limits, Purpose, chat, messages};
-use penstock_contract::Code;
+use penstock_admission::{MessagesPurpose, RequestLimits, chat, validate_messages_request};
+use penstock_contract::ErrorCode;
 use proptest::prelude::*;
 use support::{DEEP, ask_chat, ask_messages, edited};
 
@@ -26,14 +26,14 @@ const MESSAGES: &str = r#"{"model":"m","max_tokens":5,"system":[{"type":"text","
   {"role":"system","content":"now"},{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":"y"}]}]}]}"#;
 
 fn both(body: &[u8]) -> [bool; 2] {
-    let limits = Limits::default();
+    let limits = RequestLimits::default();
     let bytes = Bytes::copy_from_slice(body);
     let chat = chat(bytes.clone(), &limits);
     if let Ok(ask) = &chat {
         edited(ask);
     }
-    let messages =
-        [Purpose::Generate, Purpose::Count].map(|purpose| messages(bytes.clone(), &limits, purpose).is_ok());
+    let messages = [MessagesPurpose::Generate, MessagesPurpose::Count]
+        .map(|purpose| validate_messages_request(bytes.clone(), &limits, purpose).is_ok());
     [chat.is_ok(), messages[0]]
 }
 
@@ -78,9 +78,9 @@ fn broken_json_is_told_with_its_place() {
     ] {
         let refusal = ask_chat(body).unwrap_err();
         assert_eq!(refusal.message, format!("The request body is not valid JSON: {says}"), "{body}");
-        assert_eq!((refusal.code, refusal.param.as_deref()), (Code::InvalidRequest, field), "{body}");
+        assert_eq!((refusal.code, refusal.param.as_deref()), (ErrorCode::InvalidRequest, field), "{body}");
     }
-    let refusal = chat(Bytes::from_static(b"{\"model\":\"\xff\"}"), &Limits::default()).unwrap_err();
+    let refusal = chat(Bytes::from_static(b"{\"model\":\"\xff\"}"), &RequestLimits::default()).unwrap_err();
     assert_eq!(refusal.message, "The request body is not UTF-8: byte 10 is invalid.");
 }
 
@@ -91,7 +91,7 @@ fn depth_size_and_number_are_bounded() {
         for field in ["x", "metadata", "messages", "tools", "model"] {
             let body = format!("{{\"{field}\":{value}}}");
             for refusal in [ask_chat(&body).unwrap_err(), ask_messages(&body).unwrap_err()] {
-                assert_eq!(refusal.code, Code::InvalidRequest);
+                assert_eq!(refusal.code, ErrorCode::InvalidRequest);
                 assert!(
                     refusal.message.contains("objects and arrays nested deeper than allowed"),
                     "{refusal:?}"
@@ -100,15 +100,15 @@ fn depth_size_and_number_are_bounded() {
             }
         }
     }
-    let limits = Limits { max_body: CHAT.len() - 1, ..Limits::default() };
-    assert_eq!(chat(CHAT.into(), &limits).unwrap_err().code, Code::TooLarge);
-    let limits = Limits { max_values: 50, ..Limits::default() };
+    let limits = RequestLimits { max_body: CHAT.len() - 1, ..RequestLimits::default() };
+    assert_eq!(chat(CHAT.into(), &limits).unwrap_err().code, ErrorCode::TooLarge);
+    let limits = RequestLimits { max_values: 50, ..RequestLimits::default() };
     assert!(chat(CHAT.into(), &limits).unwrap_err().message.contains("more values than allowed"));
-    let limits = Limits { max_fields: 3, ..Limits::default() };
+    let limits = RequestLimits { max_fields: 3, ..RequestLimits::default() };
     assert_eq!(chat(CHAT.into(), &limits).unwrap_err().message, "The request body has more than 3 fields.");
-    let limits = Limits { max_stop: 0, ..Limits::default() };
+    let limits = RequestLimits { max_stop: 0, ..RequestLimits::default() };
     assert_eq!(chat(CHAT.into(), &limits).unwrap_err().param.as_deref(), Some("stop"));
-    let limits = Limits { max_tools: 0, ..Limits::default() };
+    let limits = RequestLimits { max_tools: 0, ..RequestLimits::default() };
     assert_eq!(chat(CHAT.into(), &limits).unwrap_err().param.as_deref(), Some("tools"));
 }
 

@@ -2,20 +2,23 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use bytes::Bytes;
-use penstock_admission::{Limits, embeddings, rerank};
-use penstock_contract::{Ask, Code, Embed, Inputs, Kind, Refusal, Rerank, Task};
+use penstock_admission::{RequestLimits, validate_embeddings, validate_rerank};
+use penstock_contract::{
+    ApiError, EmbeddingInputs, EmbeddingTask, ErrorCode, InferenceRequest, InferenceTask, ModelKind,
+    RerankTask,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-fn embed(body: &str) -> Result<(Ask, Embed), Refusal> {
-    let ask = embeddings(Bytes::copy_from_slice(body.as_bytes()), &Limits::default())?;
-    let Task::Embed(embed) = ask.task.clone() else { panic!("{:?}", ask.task) };
+fn embed(body: &str) -> Result<(InferenceRequest, EmbeddingTask), ApiError> {
+    let ask = validate_embeddings(Bytes::copy_from_slice(body.as_bytes()), &RequestLimits::default())?;
+    let InferenceTask::Embed(embed) = ask.task.clone() else { panic!("{:?}", ask.task) };
     Ok((ask, embed))
 }
 
-fn rank(body: &Value) -> Result<(Ask, Rerank), Refusal> {
-    let ask = rerank(Bytes::from(body.to_string()), &Limits::default())?;
-    let Task::Rerank(rerank) = ask.task.clone() else { panic!("{:?}", ask.task) };
+fn rank(body: &Value) -> Result<(InferenceRequest, RerankTask), ApiError> {
+    let ask = validate_rerank(Bytes::from(body.to_string()), &RequestLimits::default())?;
+    let InferenceTask::Rerank(rerank) = ask.task.clone() else { panic!("{:?}", ask.task) };
     Ok((ask, rerank))
 }
 
@@ -27,9 +30,9 @@ fn strings(values: &[Bytes]) -> Vec<String> {
 fn inputs_are_slices_of_the_body() {
     let body = r#"{"model":"e:eco","input":[ "a\n" ,"é"],"encoding_format":"base64","user":null,"x":{"input":[1,[2]]}}"#;
     let (ask, task) = embed(body).unwrap();
-    assert_eq!((ask.kind, &*ask.model, ask.prompt_bytes), (Kind::Embedding, "e:eco", 5));
-    assert!(task.base64 && task.verbatim && task.dimensions.is_none());
-    let Inputs::Texts(texts) = &task.inputs else { panic!("{:?}", task.inputs) };
+    assert_eq!((ask.kind, &*ask.model, ask.prompt_bytes), (ModelKind::Embedding, "e:eco", 5));
+    assert!(task.as_base64 && task.is_verbatim && task.dimensions.is_none());
+    let EmbeddingInputs::Texts(texts) = &task.inputs else { panic!("{:?}", task.inputs) };
     assert_eq!(texts, &[Bytes::from_static(br#""a\n""#), Bytes::from("\"é\"")]);
     let inside = ask.body.as_ptr_range();
     assert!(texts.iter().all(|text| inside.contains(&text.as_ptr())), "nothing is copied");
@@ -39,10 +42,10 @@ fn inputs_are_slices_of_the_body() {
 fn one_text_and_token_ids() {
     assert_eq!(
         embed(r#"{"model":"e","input":"x"}"#).unwrap().1.inputs,
-        Inputs::Texts(vec![Bytes::from_static(b"\"x\"")])
+        EmbeddingInputs::Texts(vec![Bytes::from_static(b"\"x\"")])
     );
     let (ask, task) = embed(r#"{"model":"e","input":[1, 2],"dimensions":8}"#).unwrap();
-    assert_eq!(task.inputs, Inputs::Ids(vec![Bytes::from_static(b"[1, 2]")]));
+    assert_eq!(task.inputs, EmbeddingInputs::TokenIds(vec![Bytes::from_static(b"[1, 2]")]));
     assert_eq!((task.dimensions, ask.prompt_bytes), (Some(8), 8));
     let (_, task) = embed(r#"{"model":"e","input":[[1],[2,3]]}"#).unwrap();
     assert_eq!(task.inputs.values(), [Bytes::from_static(b"[1]"), Bytes::from_static(b"[2,3]")]);
@@ -52,7 +55,7 @@ fn one_text_and_token_ids() {
 fn lists_may_mix_the_forms_of_their_elements() {
     let (ask, task) = embed(r#"{"model":"e","input":["ab",[1,2],"c",[3]]}"#).unwrap();
     let values = ["\"ab\"", "[1,2]", "\"c\"", "[3]"].map(|value| Bytes::from_static(value.as_bytes()));
-    assert_eq!(task.inputs, Inputs::Mixed(values.to_vec()));
+    assert_eq!(task.inputs, EmbeddingInputs::Mixed(values.to_vec()));
     assert_eq!(ask.prompt_bytes, 3 + 3 * 4);
     let (_, task) = embed(r#"{"model":"e","input":[[1],"x"]}"#).unwrap();
     assert_eq!(task.inputs.len(), 2);
@@ -94,7 +97,7 @@ fn lists_have_bounds() {
     let ask = |count: usize| json!({"model": "e", "input": vec!["x"; count]}).to_string();
     assert_eq!(embed(&ask(2048)).unwrap().1.inputs.len(), 2048);
     let refusal = embed(&ask(2049)).unwrap_err();
-    assert_eq!((refusal.code, refusal.param.as_deref()), (Code::InvalidRequest, Some("input")));
+    assert_eq!((refusal.code, refusal.param.as_deref()), (ErrorCode::InvalidRequest, Some("input")));
     assert!(refusal.message.contains("at most 2048"), "{}", refusal.message);
     let ask = |count: usize| json!({"model": "r", "query": "q", "documents": vec!["x"; count]});
     assert_eq!(rank(&ask(10_000)).unwrap().1.documents.len(), 10_000);
@@ -129,7 +132,7 @@ fn a_rerank_is_read_out() {
     let body = json!({"model": "r", "query": "q", "documents": documents, "top_n": 1, "return_documents": true,
         "rank_fields": ["text"], "max_chunks_per_doc": 10});
     let (ask, task) = rank(&body).unwrap();
-    assert_eq!((ask.kind, task.top_n, task.return_documents), (Kind::Rerank, Some(1), true));
+    assert_eq!((ask.kind, task.top_n, task.return_documents), (ModelKind::Rerank, Some(1), true));
     assert_eq!(strings(&task.documents), ["a", "b\"c"]);
     assert_eq!(task.query, Bytes::from_static(b"\"q\""));
     let (_, bare) = rank(&json!({"model": "r", "query": "q", "documents": ["a"], "top_n": null})).unwrap();
@@ -160,6 +163,6 @@ proptest! {
     fn nothing_is_too_strange(middle in "[\\[\\]{}\",:0-9.a-z\\\\ ]{0,40}") {
         let _ = embed(&format!(r#"{{"model":"e","input":{middle}}}"#));
         let body = format!(r#"{{"model":"r","query":"q","documents":{middle}}}"#);
-        let _ = rerank(Bytes::from(body), &Limits::default());
+        let _ = validate_rerank(Bytes::from(body), &RequestLimits::default());
     }
 }

@@ -3,7 +3,7 @@
 use rust_decimal::Decimal;
 
 /// Writes a decimal as a JSON number: plain digits, no exponent, no trailing zeros.
-pub fn number(out: &mut Vec<u8>, number: Decimal) {
+pub fn write_number(out: &mut Vec<u8>, number: Decimal) {
     if number.is_sign_negative() && !number.is_zero() {
         out.push(b'-');
     }
@@ -13,11 +13,11 @@ pub fn number(out: &mut Vec<u8>, number: Decimal) {
         Ok(short) => digits.format(short),
         Err(_) => digits.format(mantissa),
     };
-    point(out, digits.as_bytes(), number.scale() as usize);
+    write_with_point(out, digits.as_bytes(), number.scale() as usize);
 }
 
 /// Writes digits with the decimal point before the last `scale` of them.
-fn point(out: &mut Vec<u8>, digits: &[u8], scale: usize) {
+fn write_with_point(out: &mut Vec<u8>, digits: &[u8], scale: usize) {
     let (whole, fraction) = digits.split_at(digits.len().saturating_sub(scale));
     out.extend_from_slice(if whole.is_empty() { b"0" } else { whole });
     let Some(last) = fraction.iter().rposition(|digit| *digit != b'0') else { return };
@@ -27,7 +27,7 @@ fn point(out: &mut Vec<u8>, digits: &[u8], scale: usize) {
 }
 
 /// Writes a JSON string in ASCII.
-pub(crate) fn string(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     if text.bytes().all(|mark| matches!(mark, b' '..=b'~') && mark != b'"' && mark != b'\\') {
         out.extend_from_slice(text.as_bytes());
@@ -53,7 +53,7 @@ fn escape(out: &mut Vec<u8>, unit: u16) {
 }
 
 /// Writes `"name":`, with a comma before it unless it opens an object.
-pub(crate) fn key(out: &mut Vec<u8>, name: &str) {
+pub(crate) fn write_key(out: &mut Vec<u8>, name: &str) {
     if out.last().is_some_and(|last| *last != b'{') {
         out.push(b',');
     }

@@ -11,9 +11,9 @@ mod json;
 mod objects;
 mod splice;
 
-pub use json::number;
+pub use json::write_number;
 pub use objects::{
-    Amounts, BILLING_HEADER, Cost, Grid, IMPACT_HEADER, Impact, Provenance, Served, Site, headers, members,
-    nothing,
+    AmountFormat, BILLING_HEADER, BillingCost, DataCentreInfo, EnergyProvenance, EnvironmentImpact, GridInfo,
+    IMPACT_HEADER, SiteJson, annotation_members, headers, zero_members,
 };
-pub use splice::splice;
+pub use splice::insert_members;

@@ -1,6 +1,6 @@
 //! Annotation objects, in the contract's order of fields.
 
-use crate::json::{key, number, string};
+use crate::json::{write_key, write_number, write_string};
 use rust_decimal::Decimal;
 
 /// Header with `environment_impact` if the body is plain text.
@@ -11,7 +11,7 @@ pub const BILLING_HEADER: &str = "x-billing-cost";
 
 /// Grid behind the carbon figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grid<'a> {
+pub struct GridInfo<'a> {
     /// Publisher of the figures, with the licence.
     pub source: &'a str,
     /// Year of the figures.
@@ -22,7 +22,7 @@ pub struct Grid<'a> {
 
 /// Published facts of a provider's data centre.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Site<'a> {
+pub struct DataCentreInfo<'a> {
     /// Physical share of renewable electricity on its grid, percent.
     pub renewable_percent: Decimal,
     /// Power usage effectiveness.
@@ -34,50 +34,50 @@ pub struct Site<'a> {
     /// Country code, ISO 3166-1 alpha-2.
     pub country: &'a str,
     /// Grid of the data centre.
-    pub grid: Grid<'a>,
+    pub grid: GridInfo<'a>,
     /// Version of the method.
     pub methodology: &'a str,
 }
 
 /// Serialised [`Site`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Served {
+pub struct SiteJson {
     site: Box<[u8]>,
     grid: Box<[u8]>,
 }
 
-impl Served {
+impl SiteJson {
     /// Serialises the members that are the same for all requests.
     #[must_use]
-    pub fn new(site: &Site<'_>) -> Self {
+    pub fn new(site: &DataCentreInfo<'_>) -> Self {
         let mut fixed = Vec::new();
         fixed.extend_from_slice(b",\"renewable_percent\":");
-        number(&mut fixed, site.renewable_percent);
-        key(&mut fixed, "pue");
-        number(&mut fixed, site.pue);
-        key(&mut fixed, "provider_id");
-        string(&mut fixed, site.provider_id);
-        key(&mut fixed, "location");
-        string(&mut fixed, site.location);
-        key(&mut fixed, "country");
-        string(&mut fixed, site.country);
+        write_number(&mut fixed, site.renewable_percent);
+        write_key(&mut fixed, "pue");
+        write_number(&mut fixed, site.pue);
+        write_key(&mut fixed, "provider_id");
+        write_string(&mut fixed, site.provider_id);
+        write_key(&mut fixed, "location");
+        write_string(&mut fixed, site.location);
+        write_key(&mut fixed, "country");
+        write_string(&mut fixed, site.country);
         let mut grid = Vec::new();
         grid.extend_from_slice(b",\"grid\":{\"source\":");
-        string(&mut grid, site.grid.source);
-        key(&mut grid, "year");
-        number(&mut grid, Decimal::from(site.grid.year));
-        key(&mut grid, "g_per_kwh");
-        number(&mut grid, site.grid.g_per_kwh);
+        write_string(&mut grid, site.grid.source);
+        write_key(&mut grid, "year");
+        write_number(&mut grid, Decimal::from(site.grid.year));
+        write_key(&mut grid, "g_per_kwh");
+        write_number(&mut grid, site.grid.g_per_kwh);
         grid.push(b'}');
-        key(&mut grid, "methodology");
-        string(&mut grid, site.methodology);
+        write_key(&mut grid, "methodology");
+        write_string(&mut grid, site.methodology);
         Self { site: fixed.into(), grid: grid.into() }
     }
 }
 
 /// Origin of an energy figure, with its error range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Provenance<'a> {
+pub struct EnergyProvenance<'a> {
     /// Name of the method: `measured`, `benchmark` …
     pub method: &'a str,
     /// Boundary of the method: `gpu`, `it` or `facility`.
@@ -96,7 +96,7 @@ pub struct Provenance<'a> {
 
 /// Footprint of one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Impact<'a> {
+pub struct EnvironmentImpact<'a> {
     /// Energy, kWh.
     pub energy_kwh: Decimal,
     /// CO2 equivalent, grams.
@@ -104,14 +104,14 @@ pub struct Impact<'a> {
     /// Water, litres.
     pub water_liters: Decimal,
     /// Site that served the answer.
-    pub served: &'a Served,
+    pub site: &'a SiteJson,
     /// Origin of the figures.
-    pub provenance: Provenance<'a>,
+    pub provenance: EnergyProvenance<'a>,
 }
 
 /// Charge of one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cost<'a> {
+pub struct BillingCost<'a> {
     /// Energy component, EUR.
     pub energy: Decimal,
     /// Credits deducted.
@@ -119,12 +119,12 @@ pub struct Cost<'a> {
     /// Wallet: `credits` or `energy`.
     pub paid_with: &'a str,
     /// Format of the two amounts.
-    pub amounts: Amounts,
+    pub amounts: AmountFormat,
 }
 
 /// Format of amounts of money.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Amounts {
+pub enum AmountFormat {
     /// JSON numbers.
     #[default]
     Numbers,
@@ -135,7 +135,11 @@ pub enum Amounts {
 /// Writes `"environment_impact":{…},"billing_cost":{…}`: two members without enclosing braces. `provenance` false omits
 /// that object.
 #[must_use]
-pub fn members(impact: &Impact<'_>, cost: &Cost<'_>, provenance: bool) -> Vec<u8> {
+pub fn annotation_members(
+    impact: &EnvironmentImpact<'_>,
+    cost: &BillingCost<'_>,
+    provenance: bool,
+) -> Vec<u8> {
     let mut out = Vec::with_capacity(800);
     out.extend_from_slice(b"\"environment_impact\":");
     write_impact(&mut out, impact, provenance);
@@ -147,59 +151,63 @@ pub fn members(impact: &Impact<'_>, cost: &Cost<'_>, provenance: bool) -> Vec<u8
 /// Writes the two members of an answer for which no model ran: no energy, no charge. The site is that of the provider
 /// that would have served it.
 #[must_use]
-pub fn nothing(served: &Served, paid_with: &str, amounts: Amounts) -> Vec<u8> {
+pub fn zero_members(served: &SiteJson, paid_with: &str, amounts: AmountFormat) -> Vec<u8> {
     let mut out = br#""environment_impact":{"energy_kwh":0,"carbon_g_co2":0,"water_liters":0"#.to_vec();
     out.extend_from_slice(&served.site);
     out.extend_from_slice(b"},\"billing_cost\":");
-    write_cost(&mut out, &Cost { energy: Decimal::ZERO, credits: Decimal::ZERO, paid_with, amounts });
+    write_cost(&mut out, &BillingCost { energy: Decimal::ZERO, credits: Decimal::ZERO, paid_with, amounts });
     out
 }
 
 /// Returns the same two objects as headers (name, value), for plain-text answers. The values are visible ASCII.
 #[must_use]
-pub fn headers(impact: &Impact<'_>, cost: &Cost<'_>, provenance: bool) -> [(&'static str, Vec<u8>); 2] {
+pub fn headers(
+    impact: &EnvironmentImpact<'_>,
+    cost: &BillingCost<'_>,
+    provenance: bool,
+) -> [(&'static str, Vec<u8>); 2] {
     let (mut first, mut second) = (Vec::with_capacity(700), Vec::with_capacity(96));
     write_impact(&mut first, impact, provenance);
     write_cost(&mut second, cost);
     [(IMPACT_HEADER, first), (BILLING_HEADER, second)]
 }
 
-fn write_impact(out: &mut Vec<u8>, impact: &Impact<'_>, provenance: bool) {
+fn write_impact(out: &mut Vec<u8>, impact: &EnvironmentImpact<'_>, provenance: bool) {
     out.extend_from_slice(b"{\"energy_kwh\":");
-    number(out, impact.energy_kwh);
+    write_number(out, impact.energy_kwh);
     out.extend_from_slice(b",\"carbon_g_co2\":");
-    number(out, impact.carbon_g_co2);
+    write_number(out, impact.carbon_g_co2);
     out.extend_from_slice(b",\"water_liters\":");
-    number(out, impact.water_liters);
-    out.extend_from_slice(&impact.served.site);
+    write_number(out, impact.water_liters);
+    out.extend_from_slice(&impact.site.site);
     if provenance {
-        write_provenance(out, &impact.provenance, impact.served);
+        write_provenance(out, &impact.provenance, impact.site);
     }
     out.push(b'}');
 }
 
-fn write_provenance(out: &mut Vec<u8>, provenance: &Provenance<'_>, served: &Served) {
+fn write_provenance(out: &mut Vec<u8>, provenance: &EnergyProvenance<'_>, served: &SiteJson) {
     out.extend_from_slice(b",\"provenance\":{\"method\":");
-    string(out, provenance.method);
+    write_string(out, provenance.method);
     if let Some(boundary) = provenance.boundary {
-        key(out, "boundary");
-        string(out, boundary);
+        write_key(out, "boundary");
+        write_string(out, boundary);
     }
-    key(out, "energy_kwh_low");
-    number(out, provenance.energy_kwh_low);
-    key(out, "energy_kwh_high");
-    number(out, provenance.energy_kwh_high);
+    write_key(out, "energy_kwh_low");
+    write_number(out, provenance.energy_kwh_low);
+    write_key(out, "energy_kwh_high");
+    write_number(out, provenance.energy_kwh_high);
     if let Some(embodied) = provenance.embodied_g_co2 {
-        key(out, "embodied_g_co2");
-        number(out, embodied);
+        write_key(out, "embodied_g_co2");
+        write_number(out, embodied);
     }
     out.extend_from_slice(&served.grid);
     if let Some((first, rest)) = provenance.assumed.split_first() {
         out.extend_from_slice(b",\"assumed\":[");
-        string(out, first);
+        write_string(out, first);
         for name in rest {
             out.push(b',');
-            string(out, name);
+            write_string(out, name);
         }
         out.push(b']');
     }
@@ -209,14 +217,14 @@ fn write_provenance(out: &mut Vec<u8>, provenance: &Provenance<'_>, served: &Ser
     out.push(b'}');
 }
 
-fn write_cost(out: &mut Vec<u8>, cost: &Cost<'_>) {
+fn write_cost(out: &mut Vec<u8>, cost: &BillingCost<'_>) {
     let mut amount = |name: &[u8], value: Decimal| {
         out.extend_from_slice(name);
         match cost.amounts {
-            Amounts::Numbers => number(out, value),
-            Amounts::Strings => {
+            AmountFormat::Numbers => write_number(out, value),
+            AmountFormat::Strings => {
                 out.push(b'"');
-                number(out, value);
+                write_number(out, value);
                 out.push(b'"');
             }
         }
@@ -224,6 +232,6 @@ fn write_cost(out: &mut Vec<u8>, cost: &Cost<'_>) {
     amount(b"{\"energy\":", cost.energy);
     amount(b",\"credits\":", cost.credits);
     out.extend_from_slice(b",\"paid_with\":");
-    string(out, cost.paid_with);
+    write_string(out, cost.paid_with);
     out.push(b'}');
 }

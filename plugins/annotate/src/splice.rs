@@ -6,8 +6,8 @@ use bytes::Bytes;
 /// are sliced, not copied; white space after the object is dropped. A body that does not end with `}` is returned
 /// unchanged.
 #[must_use]
-pub fn splice(mut body: Vec<Bytes>, members: &[u8]) -> Vec<Bytes> {
-    let Some((piece, at)) = last_mark(&body) else { return body };
+pub fn insert_members(mut body: Vec<Bytes>, members: &[u8]) -> Vec<Bytes> {
+    let Some((piece, at)) = last_json_byte(&body) else { return body };
     if members.is_empty() || body.get(piece).and_then(|last| last.get(at)) != Some(&b'}') {
         return body;
     }
@@ -16,7 +16,7 @@ pub fn splice(mut body: Vec<Bytes>, members: &[u8]) -> Vec<Bytes> {
         last.truncate(at);
     }
     body.retain(|piece| !piece.is_empty());
-    let before = last_mark(&body).and_then(|(piece, at)| body.get(piece)?.get(at).copied());
+    let before = last_json_byte(&body).and_then(|(piece, at)| body.get(piece)?.get(at).copied());
     let mut tail = Vec::with_capacity(members.len() + 2);
     if before != Some(b'{') {
         tail.push(b',');
@@ -28,7 +28,7 @@ pub fn splice(mut body: Vec<Bytes>, members: &[u8]) -> Vec<Bytes> {
 }
 
 /// Returns piece and offset of the last byte that is not JSON white space.
-fn last_mark(body: &[Bytes]) -> Option<(usize, usize)> {
+fn last_json_byte(body: &[Bytes]) -> Option<(usize, usize)> {
     body.iter().enumerate().rev().find_map(|(piece, bytes)| {
         let at = bytes.iter().rposition(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n'))?;
         Some((piece, at))

@@ -1,7 +1,10 @@
 //! The objects are the contract's, exact, and the same in a header.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_annotate::{Amounts, Cost, Grid, Impact, Provenance, Served, Site, headers, members};
+use penstock_annotate::{
+    AmountFormat, BillingCost, DataCentreInfo, EnergyProvenance, EnvironmentImpact, GridInfo, SiteJson,
+    annotation_members, headers,
+};
 use proptest::prelude::*;
 use rust_decimal::Decimal;
 use serde_json::Value;
@@ -10,25 +13,25 @@ fn decimal(text: &str) -> Decimal {
     text.parse().unwrap()
 }
 
-fn site<'a>(location: &'a str, provider_id: &'a str) -> Site<'a> {
-    Site {
+fn site<'a>(location: &'a str, provider_id: &'a str) -> DataCentreInfo<'a> {
+    DataCentreInfo {
         renewable_percent: decimal("27"),
         pue: decimal("1.30"),
         provider_id,
         location,
         country: "FR",
-        grid: Grid { source: "Somebody (ODbL 1.0)", year: 2025, g_per_kwh: decimal("31") },
+        grid: GridInfo { source: "Somebody (ODbL 1.0)", year: 2025, g_per_kwh: decimal("31") },
         methodology: "penstock-1.0",
     }
 }
 
-fn impact(served: &Served) -> Impact<'_> {
-    Impact {
+fn impact(served: &SiteJson) -> EnvironmentImpact<'_> {
+    EnvironmentImpact {
         energy_kwh: decimal("0.000023538470"),
         carbon_g_co2: decimal("0.000729693"),
         water_liters: decimal("12.000000000"),
-        served,
-        provenance: Provenance {
+        site: served,
+        provenance: EnergyProvenance {
             method: "benchmark",
             boundary: Some("gpu"),
             energy_kwh_low: decimal("0.000011769236"),
@@ -40,11 +43,11 @@ fn impact(served: &Served) -> Impact<'_> {
     }
 }
 
-const COST: Cost<'_> = Cost {
+const COST: BillingCost<'_> = BillingCost {
     energy: Decimal::from_parts(471, 0, 0, false, 8),
     credits: Decimal::from_parts(7000, 0, 0, false, 6),
     paid_with: "credits",
-    amounts: Amounts::Numbers,
+    amounts: AmountFormat::Numbers,
 };
 
 fn text(bytes: Vec<u8>) -> String {
@@ -53,9 +56,9 @@ fn text(bytes: Vec<u8>) -> String {
 
 #[test]
 fn the_members_have_the_contracts_fields_in_its_order() {
-    let served = Served::new(&site("Paris, France", "scw-fr-par-2"));
+    let served = SiteJson::new(&site("Paris, France", "scw-fr-par-2"));
     assert_eq!(
-        text(members(&impact(&served), &COST, true)),
+        text(annotation_members(&impact(&served), &COST, true)),
         concat!(
             r#""environment_impact":{"energy_kwh":0.00002353847,"carbon_g_co2":0.000729693,"#,
             r#""water_liters":12,"renewable_percent":27,"pue":1.3,"provider_id":"scw-fr-par-2","#,
@@ -70,8 +73,8 @@ fn the_members_have_the_contracts_fields_in_its_order() {
 
 #[test]
 fn without_provenance_only_the_contracts_own_fields_and_the_country_stand() {
-    let served = Served::new(&site("Paris, France", "p"));
-    let all = format!("{{{}}}", text(members(&impact(&served), &COST, false)));
+    let served = SiteJson::new(&site("Paris, France", "p"));
+    let all = format!("{{{}}}", text(annotation_members(&impact(&served), &COST, false)));
     let all: Value = serde_json::from_str(&all).unwrap();
     let mut names: Vec<&str> =
         all["environment_impact"].as_object().unwrap().keys().map(String::as_str).collect();
@@ -92,48 +95,50 @@ fn without_provenance_only_the_contracts_own_fields_and_the_country_stand() {
 
 #[test]
 fn what_is_not_known_is_absent_and_what_was_assumed_or_counted_is_said() {
-    let served = Served::new(&site("Paris, France", "p"));
+    let served = SiteJson::new(&site("Paris, France", "p"));
     let known = impact(&served).provenance;
-    let provenance = Provenance {
+    let provenance = EnergyProvenance {
         boundary: None,
         embodied_g_co2: None,
         assumed: &["pue", "wue"],
         counted_by_gateway: true,
         ..known
     };
-    let all = text(members(&Impact { provenance, ..impact(&served) }, &COST, true));
+    let all = text(annotation_members(&EnvironmentImpact { provenance, ..impact(&served) }, &COST, true));
     assert!(!all.contains("boundary") && !all.contains("embodied") && !all.contains("null"));
     assert!(all.contains(r#""assumed":["pue","wue"],"usage_source":"gateway"}"#));
-    let plain = text(members(&impact(&served), &COST, true));
+    let plain = text(annotation_members(&impact(&served), &COST, true));
     assert!(!plain.contains("assumed") && !plain.contains("usage_source"));
 }
 
 #[test]
 fn headers_carry_the_same_json_in_visible_ascii() {
-    let served = Served::new(&site("Kraków \"Podgórze\"\\\n𝄞, Poland", "p"));
+    let served = SiteJson::new(&site("Kraków \"Podgórze\"\\\n𝄞, Poland", "p"));
     let [(impact_name, first), (cost_name, second)] = headers(&impact(&served), &COST, true);
     assert_eq!((impact_name, cost_name), ("x-environment-impact", "x-billing-cost"));
     assert!(first.iter().chain(&second).all(|byte| (b' '..=b'~').contains(byte)));
     let joined = format!("\"environment_impact\":{},\"billing_cost\":{}", text(first.clone()), text(second));
-    assert_eq!(joined, text(members(&impact(&served), &COST, true)));
+    assert_eq!(joined, text(annotation_members(&impact(&served), &COST, true)));
     let read: Value = serde_json::from_slice(&first).unwrap();
     assert_eq!(read["location"], "Kraków \"Podgórze\"\\\n𝄞, Poland");
 }
 
 #[test]
 fn amounts_can_be_strings_of_the_same_digits() {
-    let cost = Cost { amounts: Amounts::Strings, ..COST };
-    let served = Served::new(&site("a", "b"));
+    let cost = BillingCost { amounts: AmountFormat::Strings, ..COST };
+    let served = SiteJson::new(&site("a", "b"));
     let [_, (_, value)] = headers(&impact(&served), &cost, false);
     assert_eq!(text(value), r#"{"energy":"0.00000471","credits":"0.007","paid_with":"credits"}"#);
-    let nothing = |amounts| text(penstock_annotate::nothing(&served, "credits", amounts));
-    assert!(nothing(Amounts::Numbers).ends_with(r#"{"energy":0,"credits":0,"paid_with":"credits"}"#));
-    assert!(nothing(Amounts::Strings).ends_with(r#"{"energy":"0","credits":"0","paid_with":"credits"}"#));
+    let nothing = |amounts| text(penstock_annotate::zero_members(&served, "credits", amounts));
+    assert!(nothing(AmountFormat::Numbers).ends_with(r#"{"energy":0,"credits":0,"paid_with":"credits"}"#));
+    assert!(
+        nothing(AmountFormat::Strings).ends_with(r#"{"energy":"0","credits":"0","paid_with":"credits"}"#)
+    );
 }
 
 fn written(number: Decimal) -> String {
-    let cost = Cost { energy: number, credits: Decimal::ZERO, ..COST };
-    let served = Served::new(&site("a", "b"));
+    let cost = BillingCost { energy: number, credits: Decimal::ZERO, ..COST };
+    let served = SiteJson::new(&site("a", "b"));
     let [_, (_, value)] = headers(&impact(&served), &cost, false);
     let text = text(value);
     text.strip_prefix("{\"energy\":").unwrap().split(',').next().unwrap().to_owned()
@@ -176,8 +181,8 @@ proptest! {
 
     #[test]
     fn any_text_comes_back_as_it_was(location in any::<String>()) {
-        let served = Served::new(&site(&location, "p"));
-        let all = format!("{{{}}}", text(members(&impact(&served), &COST, true)));
+        let served = SiteJson::new(&site(&location, "p"));
+        let all = format!("{{{}}}", text(annotation_members(&impact(&served), &COST, true)));
         let read: Value = serde_json::from_str(&all).unwrap();
         prop_assert_eq!(read["environment_impact"]["location"].as_str(), Some(location.as_str()));
     }

@@ -2,14 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use bytes::Bytes;
-use penstock_annotate::splice;
+use penstock_annotate::insert_members;
 use proptest::prelude::*;
 
 const MEMBERS: &[u8] = br#""a":1,"b":{}"#;
 
 fn spliced(pieces: &[&str], members: &[u8]) -> String {
     let body = pieces.iter().map(|piece| Bytes::copy_from_slice(piece.as_bytes())).collect();
-    String::from_utf8(splice(body, members).concat()).unwrap()
+    String::from_utf8(insert_members(body, members).concat()).unwrap()
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn nothing_to_add_and_what_is_no_object_stay_as_they_are() {
 #[test]
 fn pieces_are_sliced_and_not_copied() {
     let body = Bytes::from_static(br#"{"id":1}"#);
-    let out = splice(vec![body.clone()], MEMBERS);
+    let out = insert_members(vec![body.clone()], MEMBERS);
     assert_eq!((out.len(), out[0].as_ptr()), (2, body.as_ptr()));
 }
 
@@ -68,7 +68,7 @@ proptest! {
             body.push(Bytes::copy_from_slice(&whole[start..end]));
             start = end;
         }
-        let read: serde_json::Value = serde_json::from_slice(&splice(body, MEMBERS).concat()).unwrap();
+        let read: serde_json::Value = serde_json::from_slice(&insert_members(body, MEMBERS).concat()).unwrap();
         let mut expected = serde_json::to_value(&names).unwrap();
         expected["a"] = 1.into();
         expected["b"] = serde_json::json!({});

@@ -1,6 +1,6 @@
 //! Scopes of a key.
 
-use penstock_contract::{Code, Refusal};
+use penstock_contract::{ApiError, ErrorCode};
 use std::fmt;
 
 /// A permission that an endpoint requires.
@@ -132,12 +132,13 @@ impl KeyScopes {
     ///
     /// # Errors
     /// Returns 403 with the missing scope in `details.required_scope`.
-    pub fn require(self, scope: KeyScope) -> Result<(), Refusal> {
+    pub fn require(self, scope: KeyScope) -> Result<(), ApiError> {
         if self.allows(scope) {
             return Ok(());
         }
         let message = format!("This API key lacks the scope {}.", scope.name());
-        Err(Refusal::because(Code::InsufficientScope, message).with("required_scope", scope.name()))
+        Err(ApiError::with_message(ErrorCode::InsufficientScope, message)
+            .with_detail("required_scope", scope.name()))
     }
 
     /// Names of the scopes, for storing and showing. Parsing them returns the same set.

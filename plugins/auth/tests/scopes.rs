@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_auth::{KeyScope, KeyScopes};
-use penstock_contract::Code;
+use penstock_contract::ErrorCode;
 
 #[test]
 fn a_scope_allows_itself_and_files_if_it_allows_requests() {
@@ -57,7 +57,7 @@ fn names_and_scopes_are_two_forms_of_one_thing() {
 #[test]
 fn a_403_names_the_missing_scope() {
     let refusal = KeyScopes::parse(["inference.chat"]).unwrap().require(KeyScope::Images).unwrap_err();
-    assert_eq!(refusal.code, Code::InsufficientScope);
+    assert_eq!(refusal.code, ErrorCode::InsufficientScope);
     assert_eq!(refusal.details["required_scope"], "inference.images");
     assert!(KeyScopes::inference().require(KeyScope::Images).is_ok());
 }

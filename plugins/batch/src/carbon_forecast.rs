@@ -108,7 +108,9 @@ pub fn parse_forecast(text: &str) -> Result<ZoneForecasts, (usize, &'static str)
 
 /// Parses `2026-11-22T14:00Z` or `2026-11-22T14:00:00Z` to the hour since 1970.
 fn parse_hour(text: &str) -> Option<u64> {
-    calendar::moment(text).filter(|unix| unix.is_multiple_of(HOUR_SECONDS)).map(|unix| unix / HOUR_SECONDS)
+    calendar::parse_rfc3339(text)
+        .filter(|unix| unix.is_multiple_of(HOUR_SECONDS))
+        .map(|unix| unix / HOUR_SECONDS)
 }
 
 #[cfg(test)]

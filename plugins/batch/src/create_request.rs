@@ -2,7 +2,7 @@
 
 use crate::completion_window;
 use crate::jsonl::AllowedUrls;
-use penstock_contract::Refusal;
+use penstock_contract::ApiError;
 use serde_json::{Map, Value};
 
 /// Maximum number of metadata pairs, and maximum length of a name and of a value, in characters.
@@ -30,18 +30,18 @@ impl CreateBatchRequest {
     ///
     /// # Errors
     /// Returns a refusal that names the first invalid field.
-    pub fn parse(body: &[u8], urls: AllowedUrls) -> Result<Self, Refusal> {
+    pub fn parse(body: &[u8], urls: AllowedUrls) -> Result<Self, ApiError> {
         let value: Value = serde_json::from_slice(body)
-            .map_err(|_| Refusal::invalid("body", "body: expected a JSON object"))?;
+            .map_err(|_| ApiError::invalid("body", "body: expected a JSON object"))?;
         let Value::Object(fields) = value else {
-            return Err(Refusal::invalid("body", "body: expected a JSON object"));
+            return Err(ApiError::invalid("body", "body: expected a JSON object"));
         };
         let input_file_id = match fields.get("input_file_id") {
             Some(Value::String(id)) if !id.is_empty() => id.clone(),
             _ => {
                 let expected =
                     "input_file_id: expected the id of a file that was uploaded with purpose \"batch\"";
-                return Err(Refusal::invalid("input_file_id", expected));
+                return Err(ApiError::invalid("input_file_id", expected));
             }
         };
         let endpoint = parse_endpoint(fields.get("endpoint"), urls)?;
@@ -51,35 +51,35 @@ impl CreateBatchRequest {
             Some(_) => "",
         };
         let window = completion_window::parse_window(completion_window)
-            .map_err(|expected| Refusal::invalid("completion_window", expected))?;
+            .map_err(|expected| ApiError::invalid("completion_window", expected))?;
         let completion_window = completion_window.to_owned();
         let metadata = parse_metadata(fields.get("metadata"))?;
         Ok(Self { input_file_id, endpoint, completion_window, window_seconds: window, metadata })
     }
 }
 
-fn parse_endpoint(value: Option<&Value>, urls: AllowedUrls) -> Result<&'static str, Refusal> {
+fn parse_endpoint(value: Option<&Value>, urls: AllowedUrls) -> Result<&'static str, ApiError> {
     let asked = value.and_then(Value::as_str);
     urls.iter().copied().find(|known| Some(*known) == asked).ok_or_else(|| {
         let known = urls.join(", ");
-        Refusal::invalid("endpoint", format!("endpoint: expected one of {known}"))
+        ApiError::invalid("endpoint", format!("endpoint: expected one of {known}"))
     })
 }
 
-fn parse_metadata(value: Option<&Value>) -> Result<Vec<(String, String)>, Refusal> {
+fn parse_metadata(value: Option<&Value>) -> Result<Vec<(String, String)>, ApiError> {
     let pairs: &Map<String, Value> = match value {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Object(pairs)) => pairs,
-        Some(_) => return Err(Refusal::invalid("metadata", "metadata: expected an object of strings")),
+        Some(_) => return Err(ApiError::invalid("metadata", "metadata: expected an object of strings")),
     };
     if pairs.len() > MAX_PAIRS {
-        return Err(Refusal::invalid("metadata", format!("metadata: expected at most {MAX_PAIRS} pairs")));
+        return Err(ApiError::invalid("metadata", format!("metadata: expected at most {MAX_PAIRS} pairs")));
     }
     let mut read = Vec::with_capacity(pairs.len());
     for (name, value) in pairs {
         if name.chars().count() > MAX_NAME_CHARS {
             let expected = format!("metadata: expected names of at most {MAX_NAME_CHARS} characters");
-            return Err(Refusal::invalid("metadata", expected));
+            return Err(ApiError::invalid("metadata", expected));
         }
         match value {
             Value::String(text) if text.chars().count() <= MAX_VALUE_CHARS => {
@@ -88,7 +88,7 @@ fn parse_metadata(value: Option<&Value>) -> Result<Vec<(String, String)>, Refusa
             _ => {
                 let expected =
                     format!("metadata: expected strings of at most {MAX_VALUE_CHARS} characters as values");
-                return Err(Refusal::invalid(format!("metadata.{name}"), expected));
+                return Err(ApiError::invalid(format!("metadata.{name}"), expected));
             }
         }
     }
@@ -103,7 +103,7 @@ mod tests {
 
     const URLS: AllowedUrls = &["/v1/chat/completions", "/v1/rerank"];
 
-    fn read(value: &Value) -> Result<CreateBatchRequest, Refusal> {
+    fn read(value: &Value) -> Result<CreateBatchRequest, ApiError> {
         CreateBatchRequest::parse(value.to_string().as_bytes(), URLS)
     }
 

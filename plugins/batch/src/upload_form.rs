@@ -2,8 +2,8 @@
 //! chunks.
 
 use bytes::Bytes;
-use penstock_contract::Refusal;
-use penstock_wire::form::upload::{self, Piece, shown, wrong};
+use penstock_contract::ApiError;
+use penstock_wire::form::upload::{self, UploadPiece, quotable_name, wrong};
 
 /// Maximum length of a field value, in bytes.
 const MAX_FIELD_BYTES: usize = 1 << 10;
@@ -26,7 +26,7 @@ pub struct Uploaded {
 /// Parser of an upload form.
 #[derive(Debug)]
 pub struct UploadParser {
-    form: upload::Upload,
+    form: upload::UploadForm,
     fields: PartialFields,
 }
 
@@ -45,9 +45,9 @@ impl UploadParser {
     ///
     /// # Errors
     /// Returns a refusal if the content type is not a multipart form or has no boundary.
-    pub fn new(content_type: &str) -> Result<Self, Refusal> {
+    pub fn new(content_type: &str) -> Result<Self, ApiError> {
         Ok(Self {
-            form: upload::Upload::new(content_type, "file", MAX_FIELD_BYTES)?,
+            form: upload::UploadForm::new(content_type, "file", MAX_FIELD_BYTES)?,
             fields: PartialFields::default(),
         })
     }
@@ -56,12 +56,12 @@ impl UploadParser {
     ///
     /// # Errors
     /// Returns a refusal that names the invalid part.
-    pub fn push(&mut self, bytes: Bytes, contents: &mut Vec<Bytes>) -> Result<(), Refusal> {
+    pub fn push(&mut self, bytes: Bytes, contents: &mut Vec<Bytes>) -> Result<(), ApiError> {
         self.form.push(bytes, |piece| {
             match piece {
-                Piece::File(part) => self.fields.filename = part.filename,
-                Piece::Content(content) => contents.push(content),
-                Piece::Field(name, value) => self.fields.add_field(&name, &value)?,
+                UploadPiece::File(part) => self.fields.filename = part.filename,
+                UploadPiece::Content(content) => contents.push(content),
+                UploadPiece::Field(name, value) => self.fields.add_field(&name, &value)?,
             }
             Ok(())
         })
@@ -71,14 +71,14 @@ impl UploadParser {
     ///
     /// # Errors
     /// Returns a refusal that names a missing or truncated part.
-    pub fn end(self) -> Result<Uploaded, Refusal> {
+    pub fn end(self) -> Result<Uploaded, ApiError> {
         self.form.end("a file")?;
         self.fields.into_fields()
     }
 }
 
 impl PartialFields {
-    fn into_fields(self) -> Result<Uploaded, Refusal> {
+    fn into_fields(self) -> Result<Uploaded, ApiError> {
         if !self.purpose {
             return Err(wrong("purpose", "expected \"batch\", but it is missing"));
         }
@@ -92,7 +92,7 @@ impl PartialFields {
         Ok(Uploaded { filename: sanitize_name(self.filename.as_deref().unwrap_or_default()), expires_after })
     }
 
-    fn add_field(&mut self, name: &str, value: &[u8]) -> Result<(), Refusal> {
+    fn add_field(&mut self, name: &str, value: &[u8]) -> Result<(), ApiError> {
         let known = ["purpose", ANCHOR, SECONDS];
         // Unknown fields of other services are ignored.
         let Some(name) = known.into_iter().find(|known| *known == name) else { return Ok(()) };
@@ -104,7 +104,7 @@ impl PartialFields {
         self.parse_field(name, text.trim())
     }
 
-    fn parse_field(&mut self, name: &'static str, text: &str) -> Result<(), Refusal> {
+    fn parse_field(&mut self, name: &'static str, text: &str) -> Result<(), ApiError> {
         match name {
             ANCHOR if text == "created_at" => self.anchor = true,
             ANCHOR => return Err(wrong(name, "expected \"created_at\"")),
@@ -121,7 +121,7 @@ impl PartialFields {
             }
             _ if text == "batch" => self.purpose = true,
             _ => {
-                let got = shown(text).map(|text| format!(", got \"{text}\"")).unwrap_or_default();
+                let got = quotable_name(text).map(|text| format!(", got \"{text}\"")).unwrap_or_default();
                 return Err(wrong(name, format!("expected \"batch\"{got}")));
             }
         }
@@ -164,7 +164,7 @@ mod tests {
         )
     }
 
-    fn read(parts: &[String], cuts: &[usize]) -> Result<(Uploaded, Vec<u8>), Refusal> {
+    fn read(parts: &[String], cuts: &[usize]) -> Result<(Uploaded, Vec<u8>), ApiError> {
         let body = parts.concat() + "--B7--\r\n";
         let mut upload = UploadParser::new("multipart/form-data; boundary=B7").unwrap();
         let mut contents = Vec::new();

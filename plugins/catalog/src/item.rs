@@ -9,7 +9,7 @@ use crate::meta::{ItemDetail, meta_json, with_meta};
 use crate::model::{CatalogModel, CatalogPrice};
 use crate::object::JsonObject;
 use crate::pattern::AliasPattern;
-use penstock_contract::calendar::rfc3339;
+use penstock_contract::calendar::format_rfc3339;
 use rust_decimal::Decimal;
 
 /// Serializes the item of a model under the requested name. If the name is an alias or matches a pattern, it becomes
@@ -66,7 +66,7 @@ pub(crate) fn item_json(model: &CatalogModel, alias: Option<&str>) -> String {
     object.list_member("supported_parameters", &model.supported_parameters);
     object.text_member("type", "model");
     object.text_member("display_name", &display);
-    object.text_member("created_at", &rfc3339(model.created));
+    object.text_member("created_at", &format_rfc3339(model.created));
     object.text_member("lifecycle", model.lifecycle.name());
     object.raw_member("max_input_tokens", &model.context_length.to_string());
     object.raw_member("max_tokens", &most.to_string());

@@ -2,7 +2,7 @@
 
 use crate::model::{CatalogModel, CatalogPrice};
 use crate::object::JsonObject;
-use penstock_contract::Kind;
+use penstock_contract::ModelKind;
 use rust_decimal::Decimal;
 
 /// Level of detail of an item: with or without `_meta`.
@@ -39,18 +39,18 @@ pub(crate) fn meta_json(model: &CatalogModel, display: &str, most: u64) -> Strin
     object.finish()
 }
 
-const fn kind(kind: Kind) -> &'static str {
+const fn kind(kind: ModelKind) -> &'static str {
     match kind {
-        Kind::Chat => "chat",
-        Kind::Embedding => "embeddings",
-        Kind::Rerank => "rerank",
-        Kind::Image => "image",
-        Kind::Transcription => "audio",
+        ModelKind::Chat => "chat",
+        ModelKind::Embedding => "embeddings",
+        ModelKind::Rerank => "rerank",
+        ModelKind::Image => "image",
+        ModelKind::Transcription => "audio",
     }
 }
 
 fn capabilities(model: &CatalogModel) -> String {
-    let chat = model.kind == Kind::Chat;
+    let chat = model.kind == ModelKind::Chat;
     let takes = |name: &str| chat && model.supported_parameters.iter().any(|parameter| parameter == name);
     let reads = |name: &str| model.input_modalities.iter().any(|modality| modality == name);
     let formats = takes("response_format");
@@ -69,7 +69,7 @@ fn capabilities(model: &CatalogModel) -> String {
 /// model that does not reason.
 fn reasoning(model: &CatalogModel) -> Option<&'static str> {
     let takes = |name: &str| model.supported_parameters.iter().any(|parameter| parameter == name);
-    if model.kind != Kind::Chat {
+    if model.kind != ModelKind::Chat {
         None
     } else if takes("reasoning_effort") {
         Some("effort")

@@ -1,6 +1,6 @@
 //! A catalogue model as clients see it.
 
-use penstock_contract::Kind;
+use penstock_contract::ModelKind;
 use rust_decimal::Decimal;
 
 /// A model as clients see it. Offers, tokenizer and energy data are not part of it.
@@ -13,7 +13,7 @@ pub struct CatalogModel {
     /// Description for people; may be empty.
     pub description: String,
     /// Kind of work that the model does.
-    pub kind: Kind,
+    pub kind: ModelKind,
     /// Other names of the model; those with `*` are patterns.
     pub aliases: Vec<String>,
     /// Context window: maximum of input and output tokens together.
@@ -45,7 +45,7 @@ impl CatalogModel {
             name: id.clone(),
             id,
             description: String::new(),
-            kind: Kind::Chat,
+            kind: ModelKind::Chat,
             aliases: Vec::new(),
             context_length: 0,
             max_output: None,

@@ -5,7 +5,7 @@ use crate::item::meta_of;
 use crate::meta::{ItemDetail, with_meta};
 use crate::model::CatalogModel;
 use crate::query::{CatalogQuery, PageStart, SortOrder};
-use penstock_contract::Refusal;
+use penstock_contract::ApiError;
 use rust_decimal::Decimal;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -40,7 +40,7 @@ impl Catalog {
         query: &CatalogQuery,
         may_see: &dyn Fn(&CatalogModel) -> bool,
         figures: &dyn Fn(&str) -> LiveFigures,
-    ) -> Result<Vec<u8>, Refusal> {
+    ) -> Result<Vec<u8>, ApiError> {
         let seen = |entry: &&CatalogEntry| matches(&entry.model, query) && may_see(&entry.model);
         let mut chosen: Vec<&CatalogEntry> = self.entries.iter().filter(seen).collect();
         sort(&mut chosen, query.sort, figures);
@@ -127,10 +127,10 @@ fn sort_by_figure(entries: &mut [&CatalogEntry], figure: impl Fn(&CatalogEntry) 
 }
 
 /// Returns the range of items on the page, and true if more items follow in reading direction.
-fn page_range(items: &[PageItem<'_>], query: &CatalogQuery) -> Result<(Range<usize>, bool), Refusal> {
+fn page_range(items: &[PageItem<'_>], query: &CatalogQuery) -> Result<(Range<usize>, bool), ApiError> {
     let find = |param: &str, id: &str| {
         let place = items.iter().position(|item| item.id == id);
-        place.ok_or_else(|| Refusal::invalid(param, format!("{param} names no item of this list.")))
+        place.ok_or_else(|| ApiError::invalid(param, format!("{param} names no item of this list.")))
     };
     let from = match &query.start {
         PageStart::Offset(offset) => (*offset).min(items.len()),

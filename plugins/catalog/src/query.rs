@@ -5,7 +5,7 @@
 
 use crate::meta::ItemDetail;
 use crate::model::LifecycleStage;
-use penstock_contract::{Refusal, percent};
+use penstock_contract::{ApiError, percent};
 
 /// Default number of items on a page.
 const DEFAULT_LIMIT: usize = 100;
@@ -113,14 +113,14 @@ impl CatalogQuery {
     ///
     /// # Errors
     /// Returns 400 with the parameter and its valid values.
-    pub fn parse(query: &str) -> Result<Self, Refusal> {
+    pub fn parse(query: &str) -> Result<Self, ApiError> {
         let mut parsed = Self::default();
         let (mut offset, mut after, mut before) = (None, None, None);
         let undone = |text| {
-            let wrong = || Refusal::invalid("query", "The query string is not UTF-8.");
+            let wrong = || ApiError::invalid("query", "The query string is not UTF-8.");
             percent::form(text).ok_or_else(wrong)
         };
-        for (name, value) in percent::parameters(query) {
+        for (name, value) in percent::query_parameters(query) {
             let (name, value) = (undone(name)?, undone(value)?);
             if value.is_empty() {
                 continue;
@@ -142,7 +142,7 @@ impl CatalogQuery {
             }
             if parsed.supported_parameters.len() > MAX_NAMES {
                 let message = format!("supported_parameters takes at most {MAX_NAMES} names.");
-                return Err(Refusal::invalid("supported_parameters", message));
+                return Err(ApiError::invalid("supported_parameters", message));
             }
         }
         if parsed.output_modalities.iter().any(|name| name == "all") {
@@ -165,9 +165,9 @@ impl CatalogQuery {
 ///
 /// # Errors
 /// Returns 400 if the value of `include_meta` is invalid.
-pub fn parse_detail(query: &str) -> Result<ItemDetail, Refusal> {
+pub fn parse_detail(query: &str) -> Result<ItemDetail, ApiError> {
     let mut detail = ItemDetail::Plain;
-    for (name, value) in percent::parameters(query) {
+    for (name, value) in percent::query_parameters(query) {
         let value = percent::form(value).unwrap_or_default();
         if percent::form(name).is_some_and(|name| name == "include_meta") && !value.is_empty() {
             detail = parse_include_meta(&value)?;
@@ -176,7 +176,7 @@ pub fn parse_detail(query: &str) -> Result<ItemDetail, Refusal> {
     Ok(detail)
 }
 
-fn parse_include_meta(value: &str) -> Result<ItemDetail, Refusal> {
+fn parse_include_meta(value: &str) -> Result<ItemDetail, ApiError> {
     Ok(if parse_bool("include_meta", value)? { ItemDetail::Meta } else { ItemDetail::Plain })
 }
 
@@ -184,13 +184,13 @@ fn parse_start(
     offset: Option<usize>,
     after: Option<String>,
     before: Option<String>,
-) -> Result<PageStart, Refusal> {
+) -> Result<PageStart, ApiError> {
     match (offset, after, before) {
         (_, Some(_), Some(_)) => {
-            Err(Refusal::invalid("before_id", "after_id and before_id exclude each other."))
+            Err(ApiError::invalid("before_id", "after_id and before_id exclude each other."))
         }
         (Some(1..), Some(_), None) | (Some(1..), None, Some(_)) => {
-            Err(Refusal::invalid("offset", "offset and a cursor (after_id, before_id) exclude each other."))
+            Err(ApiError::invalid("offset", "offset and a cursor (after_id, before_id) exclude each other."))
         }
         (_, Some(id), None) => Ok(PageStart::After(id)),
         (_, None, Some(id)) => Ok(PageStart::Before(id)),
@@ -202,7 +202,7 @@ fn split_list(value: &str) -> impl Iterator<Item = &str> {
     value.split(',').map(str::trim).filter(|name| !name.is_empty())
 }
 
-fn parse_modalities(value: &str) -> Result<Vec<String>, Refusal> {
+fn parse_modalities(value: &str) -> Result<Vec<String>, ApiError> {
     let known = |name: &str| {
         let found = KNOWN_MODALITIES.iter().find(|known| **known == name).map(|known| (*known).to_owned());
         found.ok_or_else(|| one_of("output_modalities", &KNOWN_MODALITIES))
@@ -210,7 +210,7 @@ fn parse_modalities(value: &str) -> Result<Vec<String>, Refusal> {
     split_list(value).take(MAX_NAMES).map(known).collect()
 }
 
-fn parse_lifecycles(value: &str) -> Result<Vec<LifecycleStage>, Refusal> {
+fn parse_lifecycles(value: &str) -> Result<Vec<LifecycleStage>, ApiError> {
     let known = |name: &str| {
         let found = LifecycleStage::ALL.into_iter().find(|known| known.name() == name);
         found.ok_or_else(|| one_of("lifecycle", &LifecycleStage::ALL.map(LifecycleStage::name)))
@@ -218,12 +218,12 @@ fn parse_lifecycles(value: &str) -> Result<Vec<LifecycleStage>, Refusal> {
     split_list(value).take(MAX_NAMES).map(known).collect()
 }
 
-fn parse_sort(value: &str) -> Result<SortOrder, Refusal> {
+fn parse_sort(value: &str) -> Result<SortOrder, ApiError> {
     let found = SortOrder::ALL.into_iter().find(|sort| sort.name() == value);
     found.ok_or_else(|| one_of("sort", &SortOrder::ALL.map(SortOrder::name)))
 }
 
-fn parse_bool(name: &str, value: &str) -> Result<bool, Refusal> {
+fn parse_bool(name: &str, value: &str) -> Result<bool, ApiError> {
     match value {
         "true" | "1" => Ok(true),
         "false" | "0" => Ok(false),
@@ -231,16 +231,16 @@ fn parse_bool(name: &str, value: &str) -> Result<bool, Refusal> {
     }
 }
 
-fn parse_number(name: &str, value: &str, least: usize, most: usize) -> Result<usize, Refusal> {
+fn parse_number(name: &str, value: &str, least: usize, most: usize) -> Result<usize, ApiError> {
     let digits = value.bytes().all(|byte| byte.is_ascii_digit());
     let number = value.parse().ok().filter(|number| digits && (least..=most).contains(number));
     number.ok_or_else(|| {
         let range =
             if most == usize::MAX { format!("{least} or more") } else { format!("from {least} to {most}") };
-        Refusal::invalid(name, format!("{name} must be an integer, {range}."))
+        ApiError::invalid(name, format!("{name} must be an integer, {range}."))
     })
 }
 
-fn one_of(name: &str, known: &[&str]) -> Refusal {
-    Refusal::invalid(name, format!("{name} takes {}.", known.join(", ")))
+fn one_of(name: &str, known: &[&str]) -> ApiError {
+    ApiError::invalid(name, format!("{name} takes {}.", known.join(", ")))
 }

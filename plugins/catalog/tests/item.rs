@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_catalog::{CatalogModel, CatalogPrice, ItemDetail, LifecycleStage, one};
-use penstock_contract::Kind;
+use penstock_contract::ModelKind;
 use serde_json::{Value, json};
 
 fn llama() -> CatalogModel {
@@ -65,7 +65,8 @@ fn prices_are_exact_decimals_in_the_bytes() {
 
 #[test]
 fn a_model_without_token_prices_still_has_the_two_numbers() {
-    let item = json(&one(&CatalogModel { kind: Kind::Image, price: None, ..llama() }, "", ItemDetail::Plain));
+    let item =
+        json(&one(&CatalogModel { kind: ModelKind::Image, price: None, ..llama() }, "", ItemDetail::Plain));
     assert_eq!(item["pricing"]["input"], 0);
     assert_eq!(item["pricing"]["output"], 0);
 }
@@ -150,18 +151,18 @@ fn meta_says_what_a_model_is_and_costs() {
     );
     assert_eq!(meta["pricing"]["input_cost_per_million_eur"], Value::Null);
     for (kind, word) in [
-        (Kind::Chat, "chat"),
-        (Kind::Embedding, "embeddings"),
-        (Kind::Rerank, "rerank"),
-        (Kind::Image, "image"),
-        (Kind::Transcription, "audio"),
+        (ModelKind::Chat, "chat"),
+        (ModelKind::Embedding, "embeddings"),
+        (ModelKind::Rerank, "rerank"),
+        (ModelKind::Image, "image"),
+        (ModelKind::Transcription, "audio"),
     ] {
         let meta = &json(&one(&CatalogModel { kind, ..llama() }, "", ItemDetail::Meta))["_meta"];
         assert_eq!(
             (&meta["type"], &meta["capabilities"]["streaming"]),
-            (&json!(word), &json!(kind == Kind::Chat))
+            (&json!(word), &json!(kind == ModelKind::Chat))
         );
-        assert_eq!(meta["capabilities"]["function_calling"], kind == Kind::Chat);
+        assert_eq!(meta["capabilities"]["function_calling"], kind == ModelKind::Chat);
     }
 }
 

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_catalog::{Catalog, CatalogModel, CatalogPrice, CatalogQuery, LiveFigures};
-use penstock_contract::{Code, Refusal};
+use penstock_contract::{ApiError, ErrorCode};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -67,7 +67,7 @@ fn ids(page: &Value) -> Vec<&str> {
     page["data"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap()).collect()
 }
 
-fn refusal(query: &str) -> Refusal {
+fn refusal(query: &str) -> ApiError {
     match CatalogQuery::parse(query) {
         Err(refusal) => refusal,
         Ok(query) => catalog().page(&query, &|_| true, &figures).unwrap_err(),
@@ -177,7 +177,7 @@ fn a_mistake_names_its_parameter() {
     ];
     for (query, param) in cases {
         let refusal = refusal(query);
-        assert_eq!(refusal.code, Code::InvalidRequest, "{query}");
+        assert_eq!(refusal.code, ErrorCode::InvalidRequest, "{query}");
         assert_eq!(refusal.param.as_deref(), Some(param), "{query}");
     }
     assert!(refusal("sort=cheapest").message.contains("most-popular"), "says what it takes");

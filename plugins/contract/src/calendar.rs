@@ -8,47 +8,47 @@
 use std::fmt;
 
 /// Seconds per day.
-const DAY: u64 = 86_400;
+const DAY_SECONDS: u64 = 86_400;
 /// Last second with a four-digit year: 9999-12-31T23:59:59Z.
-const LAST: u64 = 253_402_300_799;
+const MAX_UNIX_SECONDS: u64 = 253_402_300_799;
 /// Days from 0000-03-01 to 1970-01-01.
-const EPOCH: u64 = 719_468;
+const EPOCH_DAYS: u64 = 719_468;
 /// Days per 400 years, after which the calendar repeats.
-const ERA: u64 = 146_097;
+const ERA_DAYS: u64 = 146_097;
 
 /// Calendar day, as days since 1970-01-01.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Day(u64);
+pub struct UtcDay(u64);
 
 /// Calendar month, from January 1970 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Month {
+pub struct UtcMonth {
     year: u64,
     /// Number from 1 to 12.
     month: u64,
 }
 
-impl Day {
+impl UtcDay {
     /// Day of a timestamp in Unix seconds.
     #[must_use]
-    pub const fn of(unix: u64) -> Self {
-        Self(unix / DAY)
+    pub const fn from_unix(unix: u64) -> Self {
+        Self(unix / DAY_SECONDS)
     }
 
     /// Parses a day such as `2026-11-22`; `None` if it does not exist or is before 1970.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (month, day) = text.rsplit_once('-')?;
-        let month = Month::parse(month)?;
-        let found = Self(month.first().0 + number(day, 2)?.checked_sub(1)?);
+        let month = UtcMonth::parse(month)?;
+        let found = Self(month.first_day().0 + parse_digits(day, 2)?.checked_sub(1)?);
         // Rejects a day number beyond the end of the month.
-        (Month::of(found.start()) == month).then_some(found)
+        (UtcMonth::from_unix(found.start()) == month).then_some(found)
     }
 
     /// First second of the day, in Unix seconds.
     #[must_use]
     pub const fn start(self) -> u64 {
-        self.0.saturating_mul(DAY)
+        self.0.saturating_mul(DAY_SECONDS)
     }
 
     /// Following day.
@@ -60,8 +60,8 @@ impl Day {
     /// Year, month and day of the month. The calculation starts years in March, so that the leap day is last (after H.
     /// Hinnant's `civil_from_days`, public domain).
     const fn date(self) -> (u64, u64, u64) {
-        let days = self.0 + EPOCH;
-        let (era, of_era) = (days / ERA, days % ERA);
+        let days = self.0 + EPOCH_DAYS;
+        let (era, of_era) = (days / ERA_DAYS, days % ERA_DAYS);
         let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
         let of_year = of_era - (365 * year + year / 4 - year / 100);
         let shifted = (5 * of_year + 2) / 153;
@@ -72,11 +72,11 @@ impl Day {
     }
 }
 
-impl Month {
+impl UtcMonth {
     /// Month of a timestamp in Unix seconds.
     #[must_use]
-    pub const fn of(unix: u64) -> Self {
-        let (year, month, _) = Day::of(unix).date();
+    pub const fn from_unix(unix: u64) -> Self {
+        let (year, month, _) = UtcDay::from_unix(unix).date();
         Self { year, month }
     }
 
@@ -84,18 +84,18 @@ impl Month {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (year, month) = text.split_once('-')?;
-        let (year, month) = (number(year, 4)?, number(month, 2)?);
+        let (year, month) = (parse_digits(year, 4)?, parse_digits(month, 2)?);
         (year >= 1970 && (1..=12).contains(&month)).then_some(Self { year, month })
     }
 
     /// First day of the month (`days_from_civil`, the same source).
     #[must_use]
-    pub const fn first(self) -> Day {
+    pub const fn first_day(self) -> UtcDay {
         let year = if self.month <= 2 { self.year - 1 } else { self.year };
         let (era, of_era) = (year / 400, year % 400);
         let shifted = if self.month > 2 { self.month - 3 } else { self.month + 9 };
         let of_year = (153 * shifted + 2) / 5;
-        Day(era * ERA + of_era * 365 + of_era / 4 - of_era / 100 + of_year - EPOCH)
+        UtcDay(era * ERA_DAYS + of_era * 365 + of_era / 4 - of_era / 100 + of_year - EPOCH_DAYS)
     }
 
     /// Following month.
@@ -108,14 +108,14 @@ impl Month {
     }
 }
 
-impl fmt::Display for Day {
+impl fmt::Display for UtcDay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (year, month, day) = self.date();
         write!(f, "{year:04}-{month:02}-{day:02}")
     }
 }
 
-impl fmt::Display for Month {
+impl fmt::Display for UtcMonth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:04}-{:02}", self.year, self.month)
     }
@@ -124,10 +124,10 @@ impl fmt::Display for Month {
 /// Formats Unix seconds as RFC 3339: `2025-11-22T12:00:00Z`. Times after the year 9999, which RFC 3339 cannot express,
 /// become its last second.
 #[must_use]
-pub fn rfc3339(unix: u64) -> String {
-    let unix = if unix > LAST { LAST } else { unix };
-    let (year, month, day) = Day::of(unix).date();
-    let rest = unix % DAY;
+pub fn format_rfc3339(unix: u64) -> String {
+    let unix = if unix > MAX_UNIX_SECONDS { MAX_UNIX_SECONDS } else { unix };
+    let (year, month, day) = UtcDay::from_unix(unix).date();
+    let rest = unix % DAY_SECONDS;
     let mut text = String::with_capacity(24);
     // Written without `format!`, which takes ten times as long: each response to a key with limits has such a
     // timestamp.
@@ -152,18 +152,18 @@ pub fn rfc3339(unix: u64) -> String {
 /// Parses a timestamp such as `2026-11-22T14:00:00Z`, with optional seconds, to Unix seconds; `None` if it does not
 /// exist or is before 1970.
 #[must_use]
-pub fn moment(text: &str) -> Option<u64> {
+pub fn parse_rfc3339(text: &str) -> Option<u64> {
     let (day, time) = text.strip_suffix('Z')?.split_once('T')?;
     let (hour, rest) = time.split_once(':')?;
     let (minute, second) = rest.split_once(':').unwrap_or((rest, "00"));
-    let (hour, minute, second) = (number(hour, 2)?, number(minute, 2)?, number(second, 2)?);
+    let (hour, minute, second) = (parse_digits(hour, 2)?, parse_digits(minute, 2)?, parse_digits(second, 2)?);
     // Unix time has no leap second.
     let real = hour < 24 && minute < 60 && second < 60;
-    Some(Day::parse(day).filter(|_| real)?.start() + hour * 3_600 + minute * 60 + second)
+    Some(UtcDay::parse(day).filter(|_| real)?.start() + hour * 3_600 + minute * 60 + second)
 }
 
 /// Parses a number with exactly this many digits and without a sign, which `parse` would accept.
-fn number(text: &str, digits: usize) -> Option<u64> {
+fn parse_digits(text: &str, digits: usize) -> Option<u64> {
     let only_digits = text.bytes().all(|byte| byte.is_ascii_digit());
     if text.len() == digits && only_digits { text.parse().ok() } else { None }
 }

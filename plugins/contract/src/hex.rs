@@ -4,11 +4,11 @@
 
 /// Encodes a byte as two digits.
 #[must_use]
-pub const fn pair(byte: u8) -> [u8; 2] {
-    [digit(byte >> 4), digit(byte & 15)]
+pub const fn encode_byte(byte: u8) -> [u8; 2] {
+    [nibble_digit(byte >> 4), nibble_digit(byte & 15)]
 }
 
-const fn digit(nibble: u8) -> u8 {
+const fn nibble_digit(nibble: u8) -> u8 {
     match nibble {
         0..=9 => b'0' + nibble,
         _ => b'a' + nibble - 10,
@@ -20,14 +20,14 @@ pub fn text<'b>(bytes: impl IntoIterator<Item = &'b u8>) -> String {
     let bytes = bytes.into_iter();
     let mut text = String::with_capacity(bytes.size_hint().0 * 2);
     for byte in bytes {
-        text.extend(pair(*byte).map(char::from));
+        text.extend(encode_byte(*byte).map(char::from));
     }
     text
 }
 
 /// Decodes two digits to a byte.
 #[must_use]
-pub fn byte([high, low]: [u8; 2]) -> Option<u8> {
+pub fn decode_byte([high, low]: [u8; 2]) -> Option<u8> {
     // `from_str_radix` would accept `+f`.
     let value = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
     Some(value(high)? << 4 | value(low)?)
@@ -42,7 +42,7 @@ pub fn bytes<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
     }
     let mut bytes = [0; N];
     for (to, from) in bytes.iter_mut().zip(pairs) {
-        *to = byte(*from)?;
+        *to = decode_byte(*from)?;
     }
     Some(bytes)
 }
@@ -54,10 +54,10 @@ mod tests {
     #[test]
     fn every_byte_is_read_as_it_is_written_in_either_case() {
         for of in 0..=255 {
-            let digits = pair(of);
+            let digits = encode_byte(of);
             assert_eq!(digits.map(char::from), <[char; 2]>::try_from(two(of)).unwrap_or_default());
-            assert_eq!(byte(digits), Some(of));
-            assert_eq!(byte(digits.map(|digit| digit.to_ascii_uppercase())), Some(of));
+            assert_eq!(decode_byte(digits), Some(of));
+            assert_eq!(decode_byte(digits.map(|digit| digit.to_ascii_uppercase())), Some(of));
         }
         assert_eq!(text(&[0, 10, 255]), "000aff");
         assert_eq!(text([1, 2, 3].iter().take(2)), "0102");
@@ -69,9 +69,9 @@ mod tests {
     }
 
     #[test]
-    fn what_are_no_digits_is_no_byte() {
+    fn invalid_digits_are_rejected() {
         for none in [b"+f", b"-1", b" f", b"f ", b"zz", b"0x", b"0g", b"\xff0"] {
-            assert_eq!(byte(*none), None, "{none:?}");
+            assert_eq!(decode_byte(*none), None, "{none:?}");
             assert_eq!(bytes::<1>(none), None, "{none:?}");
         }
         for none in ["", "0", "000", "0000", "\u{660}"] {

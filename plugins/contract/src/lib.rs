@@ -4,35 +4,47 @@
 //! The code here is limited to the arithmetic of these types. A plugin crate may depend on this crate (and on `wire`
 //! where it handles bytes) and on no other plugin crate.
 
-mod adjust;
-mod ask;
+mod api_error;
 pub mod calendar;
-mod fault;
-mod filters;
+mod error_catalog;
 pub mod hex;
-mod kind;
+mod inference_request;
+mod inference_task;
 mod media;
+mod model_kind;
+mod offer_filters;
 pub mod percent;
-mod plain;
 mod quantity;
-mod refusal;
-mod seam;
-mod table;
-mod task;
+mod request_adjustment;
+mod traits;
+mod unary_adapter;
+mod upstream_error;
 mod usage;
 
-pub use adjust::{Adjust, Choices, EXTRAS, Extra, Extras, Noticed, ReasoningName};
-pub use ask::{Ask, Edit, Field, Fields, Needs, Said, Thinking};
-pub use fault::{Fault, FaultKind};
-pub use filters::{Facts, Filter, Filters};
-pub use kind::{Dialect, Kind};
-pub use media::{Draw, Heard, Picture, PictureSource, Script, Size, Transcribe};
-pub use plain::{Answer, Call, Shape};
-pub use quantity::{MicroCredits, NanoKwh};
-pub use refusal::Refusal;
-pub use seam::{
-    Abilities, Continuation, Out, Prefill, Progress, Reply, Rescue, Score, Target, Translator, Whole,
+pub use api_error::ApiError;
+pub use error_catalog::{ErrorCode, ErrorSpec};
+pub use inference_request::{
+    BodyEdit, BodyMember, BodyMembers, HistoryFeatures, InferenceRequest, RequiredCapabilities,
+    ThinkingDisplay,
 };
-pub use table::{Code, Row};
-pub use task::{Embed, Inputs, Rerank, Task};
-pub use usage::{Boundary, Done, Finish, Measured, Stated, Usage, UsageBounds, UsageSource};
+pub use inference_task::{EmbeddingInputs, EmbeddingTask, InferenceTask, RerankTask};
+pub use media::{
+    AudioInput, GeneratedImage, ImageRequest, ImageSize, ImageSource, TranscriptFormat, TranscriptionRequest,
+};
+pub use model_kind::{Dialect, ModelKind};
+pub use offer_filters::{OfferFacts, OfferFilter, OfferFilters};
+pub use quantity::{MicroCredits, NanoKwh};
+pub use request_adjustment::{
+    ChoiceSelection, EXTRA_MEMBERS, ExtraMember, ExtraMembers, OfferObservation, ReasoningName,
+    RequestAdjustment,
+};
+pub use traits::{
+    AttemptTarget, BufferedResponse, ContinuationMethod, OfferCapabilities, OutputBuffer, PrefillMethod,
+    RescueMode, ScoreTransform, StreamProgress, StreamTranslation, Translator,
+};
+pub use unary_adapter::{ProviderAdapter, UpstreamAnswer, UpstreamRequest};
+pub use upstream_error::{UpstreamError, UpstreamErrorKind};
+pub use usage::{
+    FinishReason, MeasuredEnergy, MeterBoundary, ReportedUsage, TokenUsage, UsageBounds, UsageSource,
+    WorkDone,
+};

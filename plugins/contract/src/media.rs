@@ -7,16 +7,16 @@ use std::str::FromStr;
 
 /// Width and height of an image in pixels, each 1 to 16384.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Size {
+pub struct ImageSize {
     /// Horizontal pixels.
     pub width: u32,
     /// Vertical pixels.
     pub height: u32,
 }
 
-impl Size {
+impl ImageSize {
     /// Maximum width and height, in pixels.
-    pub const MOST: u32 = 16_384;
+    pub const MAX_SIDE: u32 = 16_384;
 
     /// Number of pixels of the image.
     #[must_use]
@@ -25,7 +25,7 @@ impl Size {
     }
 }
 
-impl FromStr for Size {
+impl FromStr for ImageSize {
     type Err = ();
 
     /// Parses `<width>x<height>`, as in `1024x768`.
@@ -33,14 +33,14 @@ impl FromStr for Size {
         let side = |text: &str| {
             let digits =
                 text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
-            text.parse().ok().filter(|side| digits && (1..=Self::MOST).contains(side)).ok_or(())
+            text.parse().ok().filter(|side| digits && (1..=Self::MAX_SIDE).contains(side)).ok_or(())
         };
         let (width, height) = text.split_once('x').ok_or(())?;
         Ok(Self { width: side(width)?, height: side(height)? })
     }
 }
 
-impl fmt::Display for Size {
+impl fmt::Display for ImageSize {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}x{}", self.width, self.height)
     }
@@ -48,20 +48,20 @@ impl fmt::Display for Size {
 
 /// Parameters of an image generation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Draw {
+pub struct ImageRequest {
     /// Prompt, a JSON string with its quotes.
     pub prompt: Bytes,
     /// Number of images, 1 to 10.
     pub n: u32,
     /// Image size; `None` for the model's default.
-    pub size: Option<Size>,
+    pub size: Option<ImageSize>,
     /// True if the client wants the images in the response instead of their URLs.
-    pub base64: bool,
+    pub as_base64: bool,
 }
 
 /// Format of a transcript.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Script {
+pub enum TranscriptFormat {
     /// JSON with the text.
     #[default]
     Json,
@@ -75,17 +75,17 @@ pub enum Script {
     Vtt,
 }
 
-impl Script {
+impl TranscriptFormat {
     /// True if the format has timestamps.
     #[must_use]
-    pub const fn has_times(self) -> bool {
+    pub const fn has_timestamps(self) -> bool {
         matches!(self, Self::Verbose | Self::Srt | Self::Vtt)
     }
 }
 
 /// Parameters of a transcription.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Transcribe {
+pub struct TranscriptionRequest {
     /// Language of the speech, ISO 639-1; detected if absent.
     pub language: Option<Box<str>>,
     /// Context for the vocabulary.
@@ -93,16 +93,16 @@ pub struct Transcribe {
     /// Sampling temperature as it was sent, 0 to 1.
     pub temperature: Option<Box<str>>,
     /// Format of the transcript.
-    pub script: Script,
+    pub script: TranscriptFormat,
     /// True if the client wants a timestamp for each word ([`Script::Verbose`]).
-    pub words: bool,
+    pub word_timestamps: bool,
     /// Metadata of the uploaded audio file.
-    pub sound: Heard,
+    pub audio: AudioInput,
 }
 
 /// Metadata of an uploaded audio file, without its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct AudioInput {
     /// The extension by which a provider knows its format.
     pub extension: &'static str,
     /// Content type of the file.
@@ -113,18 +113,18 @@ pub struct Heard {
     pub bytes: u64,
 }
 
-impl Heard {
+impl AudioInput {
     /// Minimum bytes per second of audio, for a file that states no duration: 8 kbit/s.
-    const LEAST_RATE: u64 = 1_000;
+    const MIN_BYTES_PER_SECOND: u64 = 1_000;
     /// Typical bytes per second of audio, if the duration is unknown: 128 kbit/s.
-    const USUAL_RATE: u64 = 16_000;
+    const TYPICAL_BYTES_PER_SECOND: u64 = 16_000;
     /// Maximum bytes per second of audio: uncompressed, 32 bits, eight channels at 192 kHz.
-    const MOST_RATE: u64 = 6_144_000;
+    const MAX_BYTES_PER_SECOND: u64 = 6_144_000;
 
     /// Seconds to reserve: the file's own duration, or the longest that its bytes can hold.
     #[must_use]
-    pub fn most_seconds(&self) -> Decimal {
-        self.seconds.unwrap_or_else(|| Decimal::from(self.bytes / Self::LEAST_RATE + 1))
+    pub fn max_seconds(&self) -> Decimal {
+        self.seconds.unwrap_or_else(|| Decimal::from(self.bytes / Self::MIN_BYTES_PER_SECOND + 1))
     }
 
     /// Seconds to charge: the file's own duration. If it states none, the duration reported by the provider, limited to
@@ -132,25 +132,25 @@ impl Heard {
     #[must_use]
     pub fn charged_seconds(&self, claimed: Option<Decimal>) -> Decimal {
         let of = |rate: u64| Decimal::from(self.bytes).checked_div(Decimal::from(rate)).unwrap_or_default();
-        let estimated = || claimed.unwrap_or_else(|| of(Self::USUAL_RATE));
-        let least = of(Self::MOST_RATE).max(Decimal::new(1, 3));
-        let seconds = self.seconds.unwrap_or_else(|| estimated().min(self.most_seconds()).max(least));
+        let estimated = || claimed.unwrap_or_else(|| of(Self::TYPICAL_BYTES_PER_SECOND));
+        let least = of(Self::MAX_BYTES_PER_SECOND).max(Decimal::new(1, 3));
+        let seconds = self.seconds.unwrap_or_else(|| estimated().min(self.max_seconds()).max(least));
         seconds.round_dp(3)
     }
 }
 
 /// Image returned by a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Picture {
+pub struct GeneratedImage {
     /// Image data or URL.
-    pub source: PictureSource,
+    pub source: ImageSource,
     /// Prompt as revised by the provider, a JSON string with its quotes.
     pub revised_prompt: Option<Bytes>,
 }
 
 /// Location of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PictureSource {
+pub enum ImageSource {
     /// Base64 data in the response.
     Base64(Bytes),
     /// URL at the provider.
@@ -163,11 +163,11 @@ mod tests {
 
     #[test]
     fn a_size_is_two_plain_numbers() {
-        assert_eq!("1024x768".parse(), Ok(Size { width: 1024, height: 768 }));
+        assert_eq!("1024x768".parse(), Ok(ImageSize { width: 1024, height: 768 }));
         for wrong in
             ["", "x", "1024", "1024x", "0x5", "01x5", "+1x5", "1024X768", "1x2x3", "99999x1", "1 x1", "-1x1"]
         {
-            assert_eq!(wrong.parse::<Size>(), Err(()), "{wrong}");
+            assert_eq!(wrong.parse::<ImageSize>(), Err(()), "{wrong}");
         }
     }
 }

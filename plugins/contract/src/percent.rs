@@ -8,22 +8,26 @@ use std::borrow::Cow;
 
 /// Decodes percent codes; `None` if the result is not UTF-8.
 #[must_use]
-pub fn decoded(text: &str) -> Option<Cow<'_, str>> {
-    if text.contains('%') { undone(text, b'+').map(Cow::Owned) } else { Some(Cow::Borrowed(text)) }
+pub fn decode(text: &str) -> Option<Cow<'_, str>> {
+    if text.contains('%') { decode_bytes(text, b'+').map(Cow::Owned) } else { Some(Cow::Borrowed(text)) }
 }
 
 /// Decodes a name or value of a query, where a plus is a blank; `None` if the result is not UTF-8.
 #[must_use]
 pub fn form(text: &str) -> Option<Cow<'_, str>> {
-    if text.contains(['%', '+']) { undone(text, b' ').map(Cow::Owned) } else { Some(Cow::Borrowed(text)) }
+    if text.contains(['%', '+']) {
+        decode_bytes(text, b' ').map(Cow::Owned)
+    } else {
+        Some(Cow::Borrowed(text))
+    }
 }
 
-fn undone(text: &str, plus: u8) -> Option<String> {
+fn decode_bytes(text: &str, plus: u8) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
         let code = match (first, after.split_first_chunk::<2>()) {
-            (b'%', Some((digits, behind))) => hex::byte(*digits).map(|byte| (byte, behind)),
+            (b'%', Some((digits, behind))) => hex::decode_byte(*digits).map(|byte| (byte, behind)),
             _ => None,
         };
         let plain = if *first == b'+' { plus } else { *first };
@@ -35,21 +39,21 @@ fn undone(text: &str, plus: u8) -> Option<String> {
 }
 
 /// Splits a query (without `?`) into undecoded names and values; a parameter without `=` has an empty value.
-pub fn parameters(query: &str) -> impl Iterator<Item = (&str, &str)> {
+pub fn query_parameters(query: &str) -> impl Iterator<Item = (&str, &str)> {
     let parts = query.split('&').filter(|part| !part.is_empty());
     parts.map(|part| part.split_once('=').unwrap_or((part, "")))
 }
 
 /// Encodes all bytes except ASCII letters, digits and those in `plain`.
 #[must_use]
-pub fn encoded(text: &str, plain: &[u8]) -> String {
+pub fn encode(text: &str, plain: &[u8]) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || plain.contains(&byte) {
             out.push(char::from(byte));
         } else {
             out.push('%');
-            out.extend(hex::pair(byte).map(|digit| char::from(digit.to_ascii_uppercase())));
+            out.extend(hex::encode_byte(byte).map(|digit| char::from(digit.to_ascii_uppercase())));
         }
     }
     out
@@ -60,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_undone_once_and_what_is_none_stays() {
+    fn codes_are_decoded_once_and_other_text_stays() {
         for (text, plain) in [
             ("", ""),
             ("org%2Fmodel:eco", "org/model:eco"),
@@ -81,10 +85,10 @@ mod tests {
             ("%\u{e9}", "%\u{e9}"),
             ("a+b", "a+b"),
         ] {
-            assert_eq!(decoded(text).as_deref(), Some(plain), "{text}");
+            assert_eq!(decode(text).as_deref(), Some(plain), "{text}");
         }
         for none in ["%ff", "%C3", "a%80"] {
-            assert_eq!((decoded(none), form(none)), (None, None), "{none}");
+            assert_eq!((decode(none), form(none)), (None, None), "{none}");
         }
     }
 
@@ -98,24 +102,24 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_codes_is_not_copied() {
-        assert!(matches!(decoded("a+b"), Some(Cow::Borrowed("a+b"))));
+    fn text_without_codes_is_not_copied() {
+        assert!(matches!(decode("a+b"), Some(Cow::Borrowed("a+b"))));
         assert!(matches!(form("plain"), Some(Cow::Borrowed("plain"))));
     }
 
     #[test]
     fn a_query_is_names_and_values() {
-        let all: Vec<_> = parameters("a=1&&b&c=&=d&e=f=g&h%3D=%26").collect();
+        let all: Vec<_> = query_parameters("a=1&&b&c=&=d&e=f=g&h%3D=%26").collect();
         let expected = [("a", "1"), ("b", ""), ("c", ""), ("", "d"), ("e", "f=g"), ("h%3D", "%26")];
         assert_eq!(all, expected);
-        assert_eq!(parameters("").count(), 0);
+        assert_eq!(query_parameters("").count(), 0);
     }
 
     #[test]
-    fn what_is_encoded_is_read_again() {
-        assert_eq!(encoded("a b/\u{e9}~", b"~"), "a%20b%2F%C3%A9~");
+    fn encoded_text_is_decoded_to_the_original() {
+        assert_eq!(encode("a b/\u{e9}~", b"~"), "a%20b%2F%C3%A9~");
         for text in ["100% + 1&=\n\0", "\u{4e2d}", ""] {
-            assert_eq!(form(&encoded(text, b"")).as_deref(), Some(text));
+            assert_eq!(form(&encode(text, b"")).as_deref(), Some(text));
         }
     }
 }

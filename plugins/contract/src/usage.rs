@@ -35,23 +35,23 @@ pub struct UsageBounds {
 
 impl UsageBounds {
     /// Tokens of a chat template around the messages.
-    pub const TEMPLATE: u64 = 1_024;
+    pub const TEMPLATE_TOKENS: u64 = 1_024;
     /// Tokens of one image.
-    pub const IMAGE: u64 = 16_384;
+    pub const IMAGE_TOKENS: u64 = 16_384;
     /// Tokens that a model adds to each embedding input or reranked document.
-    pub const EACH: u64 = 128;
+    pub const TOKENS_PER_INPUT: u64 = 128;
     /// Generated tokens without text per candidate (end of text, reasoning marks).
-    pub const CANDIDATE: u64 = 64;
+    pub const TOKENS_PER_CANDIDATE: u64 = 64;
     /// Generated tokens without text per tool call (marks around it).
-    pub const CALL: u64 = 32;
+    pub const TOKENS_PER_CALL: u64 = 32;
 
     /// Maximum number of generated tokens in this many bytes of text: a token has at least one byte.
     #[must_use]
     pub fn delivered(candidates: usize, bytes: usize, calls: usize) -> u64 {
         let of = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         of(bytes)
-            .saturating_add(of(candidates).saturating_mul(Self::CANDIDATE))
-            .saturating_add(of(calls).saturating_mul(Self::CALL))
+            .saturating_add(of(candidates).saturating_mul(Self::TOKENS_PER_CANDIDATE))
+            .saturating_add(of(calls).saturating_mul(Self::TOKENS_PER_CALL))
     }
 }
 
@@ -60,7 +60,7 @@ impl UsageBounds {
 /// `input` includes `cached`; `output` includes `reasoning`. The messages dialect, whose `input_tokens` excludes cached
 /// tokens, is converted when it is read and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct TokenUsage {
     /// Prompt tokens, cached ones included.
     pub input: u64,
     /// Prompt tokens read from the provider's cache.
@@ -77,13 +77,13 @@ pub struct Usage {
 /// overcharge.
 const BYTES_PER_TOKEN: usize = 4;
 
-impl Usage {
+impl TokenUsage {
     /// Plausible maximum of tokens, above any context window or answer. A larger reported number is treated as missing.
-    pub const MOST: u64 = 1 << 31;
+    pub const MAX_TOKENS: u64 = 1 << 31;
 
     /// Gateway's estimate from bytes of text, marked as such: any non-empty text has at least one token.
     #[must_use]
-    pub fn counted(prompt_bytes: usize, output_bytes: usize) -> Self {
+    pub fn estimate(prompt_bytes: usize, output_bytes: usize) -> Self {
         let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX);
         Self {
             input: tokens(prompt_bytes),
@@ -94,7 +94,7 @@ impl Usage {
     }
 }
 
-impl Usage {
+impl TokenUsage {
     /// Limits the usage to what the request allows; the customer does not pay for more.
     #[must_use]
     pub fn within(self, bounds: &UsageBounds) -> Self {
@@ -106,7 +106,7 @@ impl Usage {
 /// Usage reported by a provider, which may omit either half. Zero counts as reported; the gateway counts a missing
 /// half.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stated {
+pub struct ReportedUsage {
     /// Prompt tokens, cached ones included.
     pub input: Option<u64>,
     /// Prompt tokens read from the provider's cache; part of the input half.
@@ -117,10 +117,10 @@ pub struct Stated {
     pub reasoning: u64,
 }
 
-impl Stated {
+impl ReportedUsage {
     /// Returns itself, or `None` if neither half is reported.
     #[must_use]
-    pub fn some(self) -> Option<Self> {
+    pub fn non_empty(self) -> Option<Self> {
         (self.input.is_some() || self.output.is_some()).then_some(self)
     }
 
@@ -140,7 +140,7 @@ impl Stated {
 
     /// Replaces a half that is missing or beyond its bound by the gateway's count, and marks the source.
     #[must_use]
-    pub fn within(self, bounds: &UsageBounds, counted: &Usage) -> Usage {
+    pub fn within(self, bounds: &UsageBounds, counted: &TokenUsage) -> TokenUsage {
         let most = bounds.output.min(bounds.delivered);
         let input = self.input.filter(|input| *input <= bounds.input);
         let output = self.output.filter(|output| *output <= most);
@@ -155,15 +155,15 @@ impl Stated {
         let cached = if input == self.input { self.cached } else { 0 };
         let reasoning = if output == self.output { self.reasoning } else { 0 };
         let (input, output) = (input.unwrap_or(counted.input), output.unwrap_or(counted.output));
-        Usage { input, cached: cached.min(input), output, reasoning: reasoning.min(output), source }
+        TokenUsage { input, cached: cached.min(input), output, reasoning: reasoning.min(output), source }
     }
 }
 
 /// Work done by a provider, in the units of energy and billing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Done {
+pub enum WorkDone {
     /// Tokens in and out (chat), or in only (embedding, rerank).
-    Tokens(Usage),
+    Tokens(TokenUsage),
     /// Generated images.
     Images {
         /// Number of images.
@@ -182,10 +182,10 @@ pub enum Done {
     Unknown,
 }
 
-impl Done {
+impl WorkDone {
     /// Token usage, if the work is counted in tokens.
     #[must_use]
-    pub const fn usage(&self) -> Option<&Usage> {
+    pub const fn usage(&self) -> Option<&TokenUsage> {
         match self {
             Self::Tokens(usage) => Some(usage),
             Self::Images { .. } | Self::Audio { .. } | Self::Unknown => None,
@@ -195,7 +195,7 @@ impl Done {
 
 /// Boundary of a provider's energy meter; consumption outside of it is added by formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Boundary {
+pub enum MeterBoundary {
     /// Accelerators only.
     Gpu,
     /// Complete server.
@@ -206,22 +206,22 @@ pub enum Boundary {
 
 /// Energy that a provider measured for one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Measured {
+pub struct MeasuredEnergy {
     /// Joules within the boundary below.
     pub joules: Decimal,
     /// Boundary stated by the provider; `None` if it states none (the provider's configuration then decides).
-    pub boundary: Option<Boundary>,
+    pub boundary: Option<MeterBoundary>,
 }
 
 /// Finish reason of a generation, independent of the dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finish {
+pub enum FinishReason {
     /// End of the answer, or a stop sequence.
     Stop,
     /// Limit `max_tokens` reached.
     Length,
     /// Context window full before `max_tokens`.
-    Window,
+    ContextWindow,
     /// Tool calls requested by the model.
     ToolCalls,
     /// Answer cut by a content filter.
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn any_text_is_at_least_one_token_and_nothing_is_none() {
-        let counted = |bytes| Usage::counted(bytes, bytes);
+        let counted = |bytes| TokenUsage::estimate(bytes, bytes);
         for (bytes, tokens) in [(0, 0), (1, 1), (4, 1), (5, 2)] {
             assert_eq!((counted(bytes).input, counted(bytes).output), (tokens, tokens), "{bytes} bytes");
         }
@@ -243,23 +243,24 @@ mod tests {
 
     #[test]
     fn a_missing_half_is_counted_and_a_stated_nought_stays() {
-        let counted = Usage::counted(40, 8);
+        let counted = TokenUsage::estimate(40, 8);
         let bounds = UsageBounds { input: 50, output: 50, delivered: 50 };
         let filled = |input, output| {
-            let usage = Stated { input, cached: 1, output, reasoning: 3 }.within(&bounds, &counted);
+            let usage = ReportedUsage { input, cached: 1, output, reasoning: 3 }.within(&bounds, &counted);
             (usage.input, usage.cached, usage.output, usage.reasoning, usage.source)
         };
         assert_eq!(filled(Some(7), None), (7, 1, 2, 2, UsageSource::Gateway));
         assert_eq!(filled(None, Some(0)), (10, 1, 0, 0, UsageSource::Gateway));
         assert_eq!(filled(Some(0), Some(0)), (0, 0, 0, 0, UsageSource::Provider));
-        assert_eq!(Stated { cached: 3, reasoning: 3, ..Stated::default() }.some(), None);
+        assert_eq!(ReportedUsage { cached: 3, reasoning: 3, ..ReportedUsage::default() }.non_empty(), None);
     }
 
     #[test]
     fn a_half_beyond_its_bound_is_counted_and_says_so() {
-        let counted = Usage::counted(40, 8);
+        let counted = TokenUsage::estimate(40, 8);
         let usage = |bounds: UsageBounds, input, output| {
-            let usage = Stated { input: Some(input), cached: input, output: Some(output), reasoning: output };
+            let usage =
+                ReportedUsage { input: Some(input), cached: input, output: Some(output), reasoning: output };
             let usage = usage.within(&bounds, &counted);
             (usage.input, usage.cached, usage.output, usage.reasoning, usage.source)
         };
@@ -279,9 +280,9 @@ mod tests {
 
     #[test]
     fn a_later_word_replaces_its_half_alone() {
-        let first = Stated { input: Some(7), cached: 2, output: Some(1), reasoning: 0 };
-        let later = Stated { output: Some(9), reasoning: 4, ..Stated::default() };
-        let both = Stated { input: Some(7), cached: 2, output: Some(9), reasoning: 4 };
+        let first = ReportedUsage { input: Some(7), cached: 2, output: Some(1), reasoning: 0 };
+        let later = ReportedUsage { output: Some(9), reasoning: 4, ..ReportedUsage::default() };
+        let both = ReportedUsage { input: Some(7), cached: 2, output: Some(9), reasoning: 4 };
         assert_eq!(first.then(later), both);
         assert_eq!(later.then(first), first);
     }

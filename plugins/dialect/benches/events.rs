@@ -12,13 +12,13 @@ use std::time::Instant;
 const EVENTS: usize = 1_000;
 const RUNS: usize = 60;
 
-fn ask() -> Ask {
-    Ask {
+fn ask() -> InferenceRequest {
+    InferenceRequest {
         dialect: Dialect::Chat,
-        kind: Kind::Chat,
-        task: Task::Talk,
+        kind: ModelKind::Chat,
+        task: InferenceTask::Chat,
         body: Bytes::from_static(br#"{"model":"m","messages":[],"stream":true}"#),
-        fields: Fields::default(),
+        members: BodyMembers::default(),
         edits: Vec::new(),
         model: "m".into(),
         stream: true,
@@ -29,11 +29,11 @@ fn ask() -> Ask {
         stop: Vec::new(),
         preset: None,
         filters: None,
-        needs: Needs::default(),
-        thinking: Thinking::Off,
+        required: RequiredCapabilities::default(),
+        thinking: ThinkingDisplay::Off,
         prompt_bytes: 0,
         images: 0,
-        said: penstock_contract::Said::default(),
+        said: penstock_contract::HistoryFeatures::default(),
     }
 }
 
@@ -51,28 +51,28 @@ fn pieces(events: &[String], together: usize) -> Vec<Bytes> {
 }
 
 fn measure(name: &str, client: Dialect, events: &[String], together: usize) {
-    let abilities = Abilities::default();
-    let target = Target {
+    let abilities = OfferCapabilities::default();
+    let target = AttemptTarget {
         model: "m",
         dialect: Dialect::Chat,
-        abilities: &abilities,
+        capabilities: &abilities,
         preset: &[],
         max_tokens: None,
-        adjust: penstock_contract::Adjust::default(),
+        adjustment: penstock_contract::RequestAdjustment::default(),
         answer_model: "org/model",
         id: "4b8e",
         created: 1_763_650_000,
     };
-    let translator = penstock_dialect::translator(client, Dialect::Chat).expect("the pair is spoken");
-    let ask = Ask { dialect: client, ..ask() };
+    let translator = penstock_dialect::find_translator(client, Dialect::Chat).expect("the pair is spoken");
+    let ask = InferenceRequest { dialect: client, ..ask() };
     let pieces = pieces(events, together);
     let mut best = f64::MAX;
     for _ in 0..RUNS {
-        let mut reply = translator.reply(&ask, &target);
+        let mut reply = translator.translate_stream(&ask, &target);
         let start = Instant::now();
         let mut bytes = 0;
         for piece in &pieces {
-            let mut out = Out::default();
+            let mut out = OutputBuffer::default();
             reply.push(piece.clone(), &mut out).expect("a good stream");
             bytes += out.len();
         }

@@ -15,22 +15,22 @@ use std::time::Instant;
 const RUNS: usize = 400;
 const EVENTS: usize = 2_000;
 
-fn ask(dialect: Dialect, body: String) -> Ask {
-    let members = json::members(body.as_bytes()).map(|member| Field {
+fn ask(dialect: Dialect, body: String) -> InferenceRequest {
+    let members = json::members(body.as_bytes()).map(|member| BodyMember {
         name: json::unescape(&body.as_bytes()[member.key.start + 1..member.key.end - 1]).unwrap().into(),
         member: member.key.start..member.value.end,
         value: member.value,
     });
-    let said = Said {
-        later_system: body.contains(r#""role":"system""#),
-        idle_text: body.contains("x-anthropic-billing-header"),
-        ..Said::default()
+    let said = HistoryFeatures {
+        late_system_messages: body.contains(r#""role":"system""#),
+        removable_text: body.contains("x-anthropic-billing-header"),
+        ..HistoryFeatures::default()
     };
-    Ask {
+    InferenceRequest {
         dialect,
-        kind: Kind::Chat,
-        task: Task::Talk,
-        fields: Fields(members.collect()),
+        kind: ModelKind::Chat,
+        task: InferenceTask::Chat,
+        members: BodyMembers(members.collect()),
         prompt_bytes: body.len(),
         body: Bytes::from(body),
         edits: Vec::new(),
@@ -43,21 +43,21 @@ fn ask(dialect: Dialect, body: String) -> Ask {
         stop: Vec::new(),
         preset: None,
         filters: None,
-        needs: Needs::default(),
-        thinking: Thinking::Off,
+        required: RequiredCapabilities::default(),
+        thinking: ThinkingDisplay::Off,
         images: 0,
         said,
     }
 }
 
-fn target(dialect: Dialect, abilities: &Abilities) -> Target<'_> {
-    Target {
+fn target(dialect: Dialect, abilities: &OfferCapabilities) -> AttemptTarget<'_> {
+    AttemptTarget {
         model: "engine/model",
         dialect,
-        abilities,
+        capabilities: abilities,
         preset: &[],
         max_tokens: None,
-        adjust: penstock_contract::Adjust::default(),
+        adjustment: penstock_contract::RequestAdjustment::default(),
         answer_model: "claude-x",
         id: "4b8e",
         created: 1_763_650_000,
@@ -107,10 +107,12 @@ fn essay() -> Value {
 
 fn as_chat(body: &Value) -> Value {
     let asked = ask(Dialect::Messages, body.to_string());
-    let abilities = Abilities::default();
+    let abilities = OfferCapabilities::default();
     let to = target(Dialect::Chat, &abilities);
-    let pieces =
-        penstock_dialect::translator(Dialect::Messages, Dialect::Chat).unwrap().request(&asked, &to).unwrap();
+    let pieces = penstock_dialect::find_translator(Dialect::Messages, Dialect::Chat)
+        .unwrap()
+        .build_request(&asked, &to)
+        .unwrap();
     serde_json::from_slice(&pieces.concat()).unwrap()
 }
 
@@ -119,13 +121,13 @@ fn say(line: &str) {
 }
 
 fn requests(name: &str, client: Dialect, provider: Dialect, body: &Value) {
-    let abilities = Abilities::default();
+    let abilities = OfferCapabilities::default();
     let (ask, target) = (ask(client, body.to_string()), target(provider, &abilities));
-    let translator = penstock_dialect::translator(client, provider).expect("the pair is spoken");
+    let translator = penstock_dialect::find_translator(client, provider).expect("the pair is spoken");
     let mut best = f64::MAX;
     for _ in 0..RUNS {
         let start = Instant::now();
-        let pieces = translator.request(&ask, &target).expect("it can be said");
+        let pieces = translator.build_request(&ask, &target).expect("it can be said");
         best = best.min(start.elapsed().as_secs_f64());
         assert!(!pieces.is_empty());
     }
@@ -147,17 +149,18 @@ fn stream(name: &str, client: Dialect, kind: &str, block: &str, text: &str) {
     ];
     let delta = format!(",\"index\":0,\"delta\":{{\"type\":\"{kind}\",{text}}}");
     events.extend((0..EVENTS).map(|_| named("content_block_delta", &delta)));
-    let abilities = Abilities::default();
-    let translator = penstock_dialect::translator(client, Dialect::Messages).expect("the pair is spoken");
+    let abilities = OfferCapabilities::default();
+    let translator =
+        penstock_dialect::find_translator(client, Dialect::Messages).expect("the pair is spoken");
     let ask = ask(client, r#"{"model":"m","max_tokens":9,"messages":[],"stream":true}"#.to_owned());
     for together in [1, 64] {
         let pieces: Vec<Bytes> = events.chunks(together).map(|events| Bytes::from(events.concat())).collect();
         let mut best = f64::MAX;
         for _ in 0..RUNS / 4 {
-            let mut reply = translator.reply(&ask, &target(Dialect::Messages, &abilities));
+            let mut reply = translator.translate_stream(&ask, &target(Dialect::Messages, &abilities));
             let start = Instant::now();
             for piece in &pieces {
-                let mut out = Out::default();
+                let mut out = OutputBuffer::default();
                 reply.push(piece.clone(), &mut out).expect("a good stream");
             }
             best = best.min(start.elapsed().as_secs_f64() * 1e9 / events.len() as f64);

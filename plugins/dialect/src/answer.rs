@@ -2,152 +2,166 @@
 
 use crate::choices;
 use crate::decode;
-use crate::event::{Event, Text};
-use crate::reply::Sent;
-use crate::shape::Shape;
+use crate::event::{AnswerEvent, EscapedText};
+use crate::response_constraints::ResponseConstraints;
+use crate::stream_translator::GeneratedOutput;
 use bytes::Bytes;
-use penstock_contract::{Ask, Fault, FaultKind, Finish, Measured, Noticed, Stated, Target, Usage};
+use penstock_contract::{
+    AttemptTarget, FinishReason, InferenceRequest, MeasuredEnergy, OfferObservation, ReportedUsage,
+    TokenUsage, UpstreamError, UpstreamErrorKind,
+};
 
 /// Tool call of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolCall {
     /// Id of the call.
-    pub id: Text,
+    pub id: EscapedText,
     /// Name of the function.
-    pub name: Text,
+    pub name: EscapedText,
     /// JSON text of the arguments, escaped as in a JSON string; may be empty.
-    pub arguments: Vec<Text>,
+    pub arguments: Vec<EscapedText>,
 }
 
 /// Choice of an answer. Each text is a list of consecutive fragments.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Candidate {
+pub struct AnswerChoice {
     /// Reasoning text.
-    pub reasoning: Vec<Text>,
+    pub reasoning: Vec<EscapedText>,
     /// Provider's signature of the reasoning.
-    pub signature: Option<Text>,
+    pub signature: Option<EscapedText>,
     /// Text of the answer.
-    pub text: Vec<Text>,
+    pub text: Vec<EscapedText>,
     /// Text that declines to answer.
-    pub refusal: Vec<Text>,
+    pub refusal: Vec<EscapedText>,
     /// Tool calls in order.
-    pub tools: Vec<ToolCall>,
+    pub tool_calls: Vec<ToolCall>,
     /// Log probabilities as the provider wrote them, one JSON object for each fragment.
     pub logprobs: Vec<Bytes>,
     /// Finish reason.
-    pub finish: Option<Finish>,
+    pub finish_reason: Option<FinishReason>,
     /// Matched stop sequence.
-    pub stop_sequence: Option<Text>,
+    pub stop_sequence: Option<EscapedText>,
 }
 
-impl Candidate {
+impl AnswerChoice {
     /// Returns the bytes of generated text: reasoning, answer, tool names and arguments.
     #[must_use]
     pub fn output_bytes(&self) -> usize {
-        let length = |texts: &[Text]| texts.iter().map(Text::len).sum::<usize>();
-        let tools: usize = self.tools.iter().map(|call| call.name.len() + length(&call.arguments)).sum();
+        let length = |texts: &[EscapedText]| texts.iter().map(EscapedText::len).sum::<usize>();
+        let tools: usize = self.tool_calls.iter().map(|call| call.name.len() + length(&call.arguments)).sum();
         length(&self.reasoning) + length(&self.text) + length(&self.refusal) + tools
     }
 }
 
 /// Decoded answer with all its choices.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
+pub struct DecodedAnswer {
     /// Choices in order.
-    pub candidates: Vec<Candidate>,
+    pub choices: Vec<AnswerChoice>,
     /// Token usage: the provider's counts, completed by the gateway's estimate.
-    pub usage: Option<Usage>,
+    pub usage: Option<TokenUsage>,
     /// Usage reported by the provider.
-    pub stated: Option<Stated>,
+    pub reported_usage: Option<ReportedUsage>,
     /// Energy measured by the provider.
-    pub measured: Option<Measured>,
+    pub measured_energy: Option<MeasuredEnergy>,
     /// Observations about the behaviour of the offer.
-    pub noticed: Noticed,
+    pub observation: OfferObservation,
 }
 
-impl Answer {
+impl DecodedAnswer {
     /// Decodes a buffered answer of a provider and applies the constraints of the request.
     ///
     /// # Errors
     /// Returns `Malformed` if the body is no answer, `InBand` for an error object, and `Truncated` if a choice has no
     /// finish reason.
-    pub fn read(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Self, Fault> {
+    pub fn decode(
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+        body: Bytes,
+    ) -> Result<Self, UpstreamError> {
         let (mut events, mut shaped) = (Vec::new(), Vec::new());
-        let streamed = decode::is_stream(&body);
-        let read = decode::whole(target.dialect, body, target.id, &mut events);
+        let streamed = decode::is_event_stream(&body);
+        let read = decode::decode_buffered(target.dialect, body, target.id, &mut events);
         // An error after the end of a stream does not invalidate the answer.
         let read = if streamed { read } else { Ok(read?) };
         let reasoning = read.as_ref().ok().copied().flatten();
-        let mut shape = Shape::new(ask, target);
+        let mut shape = ResponseConstraints::new(ask, target);
         // Choices that were not requested make the indices of the others unreliable.
-        let unknown =
-            |event: &Event| event.choice().is_some_and(|choice| choice as usize >= shape.candidates());
+        let unknown = |event: &AnswerEvent| {
+            event.choice().is_some_and(|choice| choice as usize >= shape.choice_count())
+        };
         if events.iter().any(unknown) {
-            return Err(Fault::new(FaultKind::Malformed));
+            return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
         }
-        let mut sent = Sent::default();
+        let mut sent = GeneratedOutput::default();
         for event in events {
-            sent.note(&event);
-            shape.push(event, &mut shaped);
+            sent.add_event(&event);
+            shape.apply(event, &mut shaped);
         }
-        let mut answer = Self::gather(shaped, ask.n);
+        let mut answer = Self::from_events(shaped, ask.n);
         // Clients read the usage of a buffered answer without checking that it exists.
-        let counted = ask.counted(answer.output_bytes());
-        let bounds = sent.bounds(&ask.usage_bounds(target), answer.candidates.len());
-        let usage = answer.stated.map(|stated| stated.within(&bounds, &counted));
+        let counted = ask.estimate_usage(answer.output_bytes());
+        let bounds = sent.usage_bounds(&ask.usage_bounds(target), answer.choices.len());
+        let usage = answer.reported_usage.map(|stated| stated.within(&bounds, &counted));
         answer.usage = Some(usage.unwrap_or_else(|| counted.within(&bounds)));
-        if answer.candidates.iter().any(|candidate| candidate.finish.is_none()) {
+        if answer.choices.iter().any(|candidate| candidate.finish_reason.is_none()) {
             read?;
-            return Err(Fault { answered: answer.answered(), ..Fault::new(FaultKind::Truncated) });
+            return Err(UpstreamError {
+                completed_choices: answer.complete_choice_count(),
+                ..UpstreamError::new(UpstreamErrorKind::Truncated)
+            });
         }
-        let sizes: Vec<usize> = answer.candidates.iter().map(Candidate::output_bytes).collect();
+        let sizes: Vec<usize> = answer.choices.iter().map(AnswerChoice::output_bytes).collect();
         if let Some(usage) = answer.usage.as_mut() {
-            answer.noticed = Noticed { reasoning, miscounted: choices::correct(usage, &sizes) };
+            answer.observation = OfferObservation {
+                reasoning_name: reasoning,
+                is_miscounted: choices::correct_usage(usage, &sizes),
+            };
         }
         Ok(answer)
     }
 
     /// Builds an answer of `n` choices from its events; events of further choices are dropped.
     #[must_use]
-    pub fn gather(events: impl IntoIterator<Item = Event>, n: u32) -> Self {
+    pub fn from_events(events: impl IntoIterator<Item = AnswerEvent>, n: u32) -> Self {
         let mut answer = Self::default();
-        answer.candidates.resize(n as usize, Candidate::default());
-        events.into_iter().for_each(|event| answer.add(event));
+        answer.choices.resize(n as usize, AnswerChoice::default());
+        events.into_iter().for_each(|event| answer.apply_event(event));
         answer
     }
 
-    fn add(&mut self, event: Event) {
+    fn apply_event(&mut self, event: AnswerEvent) {
         let Some(choice) = event.choice() else {
             match event {
-                Event::Usage(stated) => {
-                    self.stated = Some(self.stated.unwrap_or_default().then(stated));
+                AnswerEvent::Usage(stated) => {
+                    self.reported_usage = Some(self.reported_usage.unwrap_or_default().then(stated));
                 }
-                Event::Energy(measured) => self.measured = Some(measured),
+                AnswerEvent::Energy(measured) => self.measured_energy = Some(measured),
                 _ => {}
             }
             return;
         };
-        let Some(candidate) = self.candidates.get_mut(choice as usize) else { return };
+        let Some(candidate) = self.choices.get_mut(choice as usize) else { return };
         match event {
-            Event::Reasoning { text, signature, .. } => {
+            AnswerEvent::Reasoning { text, signature, .. } => {
                 candidate.reasoning.push(text);
                 candidate.signature = signature.or(candidate.signature.take());
             }
-            Event::Text { text, logprobs, .. } => {
+            AnswerEvent::Text { text, logprobs, .. } => {
                 candidate.text.push(text);
                 candidate.logprobs.extend(logprobs);
             }
-            Event::Refusal { text, .. } => candidate.refusal.push(text),
-            Event::ToolStart { id, name, .. } => {
-                candidate.tools.push(ToolCall { id, name, arguments: Vec::new() });
+            AnswerEvent::Refusal { text, .. } => candidate.refusal.push(text),
+            AnswerEvent::ToolCallStart { id, name, .. } => {
+                candidate.tool_calls.push(ToolCall { id, name, arguments: Vec::new() });
             }
-            Event::ToolArguments { tool, fragment, .. } => {
-                if let Some(call) = candidate.tools.get_mut(tool as usize) {
+            AnswerEvent::ToolCallArguments { tool, fragment, .. } => {
+                if let Some(call) = candidate.tool_calls.get_mut(tool as usize) {
                     call.arguments.push(fragment);
                 }
             }
-            Event::Finish { reason, stop_sequence, .. } => {
-                candidate.finish = Some(reason);
+            AnswerEvent::Finish { reason, stop_sequence, .. } => {
+                candidate.finish_reason = Some(reason);
                 candidate.stop_sequence = stop_sequence;
             }
             _ => {}
@@ -157,11 +171,13 @@ impl Answer {
     /// Returns the bytes of generated text: reasoning, answer, tool names and arguments.
     #[must_use]
     pub fn output_bytes(&self) -> usize {
-        self.candidates.iter().map(Candidate::output_bytes).sum()
+        self.choices.iter().map(AnswerChoice::output_bytes).sum()
     }
 
     /// Returns the number of complete choices if all others have not started.
-    fn answered(&self) -> Option<u32> {
-        choices::answered(self.candidates.iter().map(|one| (one.finish.is_some(), one.output_bytes())))
+    fn complete_choice_count(&self) -> Option<u32> {
+        choices::complete_choice_count(
+            self.choices.iter().map(|one| (one.finish_reason.is_some(), one.output_bytes())),
+        )
     }
 }

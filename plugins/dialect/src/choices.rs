@@ -1,14 +1,14 @@
 //! Multiple choices of one answer: missing choices, usage of all choices, and the join of answers that were requested
 //! separately.
 
-use crate::scan;
+use crate::json_cursor;
 use bytes::Bytes;
-use penstock_contract::{Usage, UsageSource};
+use penstock_contract::{TokenUsage, UsageSource};
 use penstock_wire::json;
 
 /// Returns the number of complete choices, given as (finished, bytes of text), if there is at least one and all others
 /// have not started: the provider returns fewer choices than requested.
-pub(crate) fn answered(choices: impl Iterator<Item = (bool, usize)>) -> Option<u32> {
+pub(crate) fn complete_choice_count(choices: impl Iterator<Item = (bool, usize)>) -> Option<u32> {
     let (mut whole, mut others) = (0_u32, false);
     for (finished, bytes) in choices {
         match (finished, bytes) {
@@ -25,11 +25,11 @@ pub(crate) fn answered(choices: impl Iterator<Item = (bool, usize)>) -> Option<u
 ///
 /// Output below two thirds of the estimate, which is low already, is taken for that of one choice. So is output of
 /// fewer tokens than there are choices with text.
-pub(crate) fn correct(usage: &mut Usage, sizes: &[usize]) -> bool {
+pub(crate) fn correct_usage(usage: &mut TokenUsage, sizes: &[usize]) -> bool {
     if sizes.len() < 2 || usage.source != UsageSource::Provider {
         return false;
     }
-    let counted: u64 = sizes.iter().map(|bytes| Usage::counted(0, *bytes).output).sum();
+    let counted: u64 = sizes.iter().map(|bytes| TokenUsage::estimate(0, *bytes).output).sum();
     let spoken = sizes.iter().filter(|bytes| **bytes > 0).count() as u64;
     if usage.output >= spoken && usage.output.saturating_mul(3) >= counted.saturating_mul(2) {
         return false;
@@ -42,30 +42,30 @@ pub(crate) fn correct(usage: &mut Usage, sizes: &[usize]) -> bool {
 /// Joins completions of one choice each into one completion, in order, with the total usage. Returns `None` if one has
 /// no list of choices.
 #[must_use]
-pub fn join(completions: &[Bytes], usage: &Usage) -> Option<Vec<Bytes>> {
+pub fn join(completions: &[Bytes], usage: &TokenUsage) -> Option<Vec<Bytes>> {
     let first = completions.first()?;
-    let start = list(first)?;
+    let start = choice_list_range(first)?;
     let mut body = vec![first.slice(..start.start + 1)];
     for (at, completion) in completions.iter().enumerate() {
-        let list = list(completion)?;
+        let list = choice_list_range(completion)?;
         if at > 0 {
             body.push(Bytes::from_static(b","));
         }
         body.push(completion.slice(list.start + 1..list.end - 1));
     }
     let mut end = b"],\"usage\":".to_vec();
-    crate::write::chat::usage_object(&mut end, usage);
+    crate::write::chat::write_usage(&mut end, usage);
     end.push(b'}');
     body.push(Bytes::from(end));
     Some(body)
 }
 
 /// Returns the range of the list of choices.
-fn list(completion: &Bytes) -> Option<std::ops::Range<usize>> {
+fn choice_list_range(completion: &Bytes) -> Option<std::ops::Range<usize>> {
     let members = json::members(completion);
     let mut values = members.filter(|member| completion.get(member.key.clone()) == Some(b"\"choices\""));
     let value = values.next()?.value;
-    scan::is_array(completion.get(value.clone())?).then_some(value)
+    json_cursor::is_array(completion.get(value.clone())?).then_some(value)
 }
 
 #[cfg(test)]
@@ -74,8 +74,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fewer_choices_are_told_from_broken_ones() {
-        let answered = |choices: &[(bool, usize)]| super::answered(choices.iter().copied());
+    fn missing_choices_are_distinguished_from_truncated_ones() {
+        let answered = |choices: &[(bool, usize)]| super::complete_choice_count(choices.iter().copied());
         assert_eq!(answered(&[(true, 5), (false, 0)]), Some(1));
         assert_eq!(answered(&[(true, 0), (true, 5), (false, 0), (false, 0)]), Some(2));
         for broken in [
@@ -92,10 +92,10 @@ mod tests {
     }
 
     #[test]
-    fn usage_of_one_choice_alone_gives_way_to_the_own_count() {
+    fn usage_of_a_single_choice_is_replaced_by_the_estimate() {
         let correct = |output, sizes: &[usize]| {
-            let mut usage = Usage { input: 9, output, ..Usage::default() };
-            let corrected = super::correct(&mut usage, sizes);
+            let mut usage = TokenUsage { input: 9, output, ..TokenUsage::default() };
+            let corrected = super::correct_usage(&mut usage, sizes);
             assert_eq!(corrected, usage.source == UsageSource::Gateway);
             assert_eq!(usage.input, 9);
             (corrected, usage.output)
@@ -110,16 +110,16 @@ mod tests {
         assert_eq!(correct(2, &[2, 3]), (false, 2));
         assert_eq!(correct(0, &[0, 0]), (false, 0), "nothing was said");
         assert_eq!(correct(1, &[4000]), (false, 1), "one choice is another rule's");
-        let mut own = Usage { output: 1, source: UsageSource::Gateway, ..Usage::default() };
-        assert!(!super::correct(&mut own, &four));
+        let mut own = TokenUsage { output: 1, source: UsageSource::Gateway, ..TokenUsage::default() };
+        assert!(!super::correct_usage(&mut own, &four));
     }
 
     #[test]
-    fn completions_of_one_choice_become_one() {
+    fn completions_of_one_choice_are_joined() {
         let one = |index: u32| {
             Bytes::from(format!(r#"{{"id":"a","model":"m","choices":[{{"index":{index}}}],"usage":{{}}}}"#))
         };
-        let usage = Usage { input: 6, output: 4, ..Usage::default() };
+        let usage = TokenUsage { input: 6, output: 4, ..TokenUsage::default() };
         let body = join(&[one(0), one(1)], &usage).unwrap().concat();
         let value: serde_json::Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(value["choices"].as_array().unwrap().len(), 2);

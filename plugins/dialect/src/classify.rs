@@ -3,19 +3,19 @@
 //! Only plain words of a provider's message are passed on: no address, key or id, and nothing from the texts of the
 //! request.
 
-mod about;
-mod history;
-mod sentence;
+mod error_signals;
+mod phrases;
+mod sanitized_message;
 #[cfg(test)]
 mod tests;
-mod words;
+mod truncated_calls;
 
-use about::About;
-use penstock_contract::{Code, Dialect, Extras, Fault, FaultKind, Refusal};
+use error_signals::ErrorSignals;
+use penstock_contract::{ApiError, Dialect, ErrorCode, ExtraMembers, UpstreamError, UpstreamErrorKind};
 use std::time::Duration;
 
 /// Maximum accepted `Retry-After` of a provider, in seconds.
-const MAX_REST: u64 = 3600;
+const MAX_RETRY_AFTER_SECONDS: u64 = 3600;
 
 /// Classifies a provider's error response by its status, its `Retry-After` in seconds (the caller converts a date), its
 /// body, the model's context window in the catalogue (0 if unknown), and the request.
@@ -25,108 +25,119 @@ const MAX_REST: u64 = 3600;
 /// Client errors are also a 500 to 503 whose text is about the length of the input or about a history that the engine
 /// cannot read, and a 500 to a history with a truncated tool call.
 #[must_use]
-pub fn classify(
+pub fn classify_error(
     _provider: Dialect,
     status: u16,
     retry_after: Option<&str>,
     body: &[u8],
     model_window: u64,
     request: &[u8],
-) -> Fault {
+) -> UpstreamError {
     let kind = match status {
-        401..=404 => FaultKind::Credentials(status),
+        401..=404 => UpstreamErrorKind::Credentials(status),
         400 | 405..=407 | 410..=424 | 426..=428 | 430..=499 => {
-            return callers(&About::read(body), status, body, model_window, request);
+            return client_error(&ErrorSignals::read(body), status, body, model_window, request);
         }
         500..=503 => {
-            let about = About::read(body);
-            if about.failed_for_length() || about.failed_for_history() {
-                return callers(&about, status, body, model_window, request);
+            let about = ErrorSignals::read(body);
+            if about.is_length_failure() || about.is_history_failure() {
+                return client_error(&about, status, body, model_window, request);
             }
-            if let Some(at) = history::cut_call(request).filter(|_| status == 500) {
+            if let Some(at) = truncated_calls::find_truncated_call(request).filter(|_| status == 500) {
                 let sentence = format!(
                     "{at}: the arguments are no JSON object, and the model's provider fails on them."
                 );
-                return Fault::caller(Refusal::invalid(at, sentence));
+                return UpstreamError::caller(ApiError::invalid(at, sentence));
             }
-            FaultKind::Status(status)
+            UpstreamErrorKind::Status(status)
         }
-        _ => FaultKind::Status(status),
+        _ => UpstreamErrorKind::Status(status),
     };
-    Fault { retry_after: retry_after.and_then(seconds), ..Fault::new(kind) }
+    UpstreamError { retry_after: retry_after.and_then(parse_retry_after), ..UpstreamError::new(kind) }
 }
 
 /// Returns the client error of a response.
-fn callers(about: &About, status: u16, body: &[u8], model_window: u64, request: &[u8]) -> Fault {
-    let mut refusal = refusal(about, model_window);
-    let too_large = status == 413 && refusal.message == NOT_ACCEPTED;
+fn client_error(
+    about: &ErrorSignals,
+    status: u16,
+    body: &[u8],
+    model_window: u64,
+    request: &[u8],
+) -> UpstreamError {
+    let mut refusal = api_error(about, model_window);
+    let too_large = status == 413 && refusal.message == NOT_ACCEPTED_MESSAGE;
     if too_large {
-        refusal.code = Code::TooLarge;
+        refusal.code = ErrorCode::TooLarge;
         refusal.message = "The request is too large for the model's provider.".into();
     }
-    let plain = too_large || refusal.message == NOT_ACCEPTED;
-    let named = if plain && matches!(status, 400 | 422) { about.extras() } else { Extras::NONE };
-    if let Some(said) = sentence::of(body, request).filter(|_| plain) {
+    let plain = too_large || refusal.message == NOT_ACCEPTED_MESSAGE;
+    let named = if plain && matches!(status, 400 | 422) { about.named_extras() } else { ExtraMembers::NONE };
+    if let Some(said) = sanitized_message::sanitize(body, request).filter(|_| plain) {
         let lead = refusal.message.trim_end_matches('.');
         refusal.message = format!("{lead}: {said}").into();
     }
-    let max_output = about.max_output().filter(|_| matches!(status, 400 | 422));
-    Fault { room: room(about, model_window), max_output, named, ..Fault::caller(refusal) }
+    let max_output = about.max_output_tokens().filter(|_| matches!(status, 400 | 422));
+    UpstreamError {
+        remaining_tokens: remaining_tokens(about, model_window),
+        max_output,
+        named_members: named,
+        ..UpstreamError::caller(refusal)
+    }
 }
 
 /// Error message if nothing more specific is known.
-const NOT_ACCEPTED: &str = "The model's provider does not accept this request.";
+const NOT_ACCEPTED_MESSAGE: &str = "The model's provider does not accept this request.";
 
 /// Classifies an error object inside a successful response. It is a client error only if it is about the context window
 /// or refused content.
-pub(crate) fn in_band(body: &[u8]) -> Fault {
-    let about = About::read(body);
-    if about.window_is_full() || about.content_is_refused() {
-        Fault::caller(refusal(&about, 0))
+pub(crate) fn classify_in_band(body: &[u8]) -> UpstreamError {
+    let about = ErrorSignals::read(body);
+    if about.is_window_exceeded() || about.is_content_refused() {
+        UpstreamError::caller(api_error(&about, 0))
     } else {
-        Fault::new(FaultKind::InBand)
+        UpstreamError::new(UpstreamErrorKind::InBandError)
     }
 }
 
 /// Returns the tokens of the context window left for the answer, if the input fits and the requested answer does not.
-fn room(about: &About, model_window: u64) -> Option<u64> {
-    if about.content_is_refused() || !about.window_is_full() || about.is_of_the_input() {
+fn remaining_tokens(about: &ErrorSignals, model_window: u64) -> Option<u64> {
+    if about.is_content_refused() || !about.is_window_exceeded() || about.is_about_input() {
         return None;
     }
     let window = about.window().unwrap_or(model_window);
-    window.checked_sub(about.input_beside(window)?).filter(|room| *room > 0)
+    window.checked_sub(about.input_for_window(window)?).filter(|room| *room > 0)
 }
 
-fn refusal(about: &About, model_window: u64) -> Refusal {
-    if about.content_is_refused() {
-        return Refusal::new(Code::ContentRefused);
+fn api_error(about: &ErrorSignals, model_window: u64) -> ApiError {
+    if about.is_content_refused() {
+        return ApiError::new(ErrorCode::ContentRefused);
     }
-    if !about.window_is_full() {
-        let refusal = Refusal::because(Code::InvalidRequest, NOT_ACCEPTED);
-        return match about.field() {
-            Some(field) => refusal.at(field),
+    if !about.is_window_exceeded() {
+        let refusal = ApiError::with_message(ErrorCode::InvalidRequest, NOT_ACCEPTED_MESSAGE);
+        return match about.blamed_field() {
+            Some(field) => refusal.with_param(field),
             None => refusal,
         };
     }
     let window = about.window().unwrap_or(model_window);
-    match about.input_beside(window) {
-        Some(input) if window > 0 && input <= window && about.is_of_the_input() => {
-            Refusal::new(Code::ContextLength).with("input_tokens", input)
+    match about.input_for_window(window) {
+        Some(input) if window > 0 && input <= window && about.is_about_input() => {
+            ApiError::new(ErrorCode::ContextLength).with_detail("input_tokens", input)
         }
-        Some(input) if window > 0 && input <= window => Refusal::invalid(
+        Some(input) if window > 0 && input <= window => ApiError::invalid(
             "max_tokens",
             format!("max_tokens does not fit: the input has {input} tokens, the context window {window}."),
         ),
-        Some(input) if window > 0 => Refusal::context(window, input),
-        _ if window > 0 => Refusal::new(Code::ContextLength).with("context_length", window),
-        _ => Refusal::new(Code::ContextLength),
+        Some(input) if window > 0 => ApiError::context_length(window, input),
+        _ if window > 0 => ApiError::new(ErrorCode::ContextLength).with_detail("context_length", window),
+        _ => ApiError::new(ErrorCode::ContextLength),
     }
 }
 
 /// Parses a number of seconds, rounded up.
-fn seconds(retry_after: &str) -> Option<Duration> {
+fn parse_retry_after(retry_after: &str) -> Option<Duration> {
     let (whole, part) = retry_after.trim().split_once('.').unwrap_or((retry_after.trim(), ""));
     let whole: u64 = whole.parse().ok()?;
     let more = part.bytes().any(|digit| digit != b'0');
-    Some(Duration::from_secs(whole.saturating_add(more.into()).min(MAX_REST)))
+    Some(Duration::from_secs(whole.saturating_add(more.into()).min(MAX_RETRY_AFTER_SECONDS)))
 }

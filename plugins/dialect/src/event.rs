@@ -1,8 +1,8 @@
 //! Events of an answer, independent of the dialect.
 
 use bytes::Bytes;
-use penstock_contract::{Finish, Measured, Stated};
-use penstock_wire::json::{self, Inside};
+use penstock_contract::{FinishReason, MeasuredEnergy, ReportedUsage};
+use penstock_wire::json::{self, StringBody};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -13,7 +13,7 @@ use std::fmt;
 /// is empty only with log probabilities or a signature. Engines may mark each chunk as the last: the last
 /// [`Event::Finish`] of a choice counts, and content may follow a finish.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub enum AnswerEvent {
     /// Start of the provider's answer, without data: ids and names are the gateway's.
     Start,
     /// Reasoning text. A signature may come with the text, or afterwards with empty text.
@@ -21,16 +21,16 @@ pub enum Event {
         /// Index of the choice, from 0.
         choice: u32,
         /// Text to append.
-        text: Text,
+        text: EscapedText,
         /// Provider's signature of the reasoning block that ends here.
-        signature: Option<Text>,
+        signature: Option<EscapedText>,
     },
     /// Text of the answer.
     Text {
         /// Index of the choice, from 0.
         choice: u32,
         /// Text to append.
-        text: Text,
+        text: EscapedText,
         /// JSON object `choices[].logprobs` as the provider wrote it.
         logprobs: Option<Bytes>,
     },
@@ -39,48 +39,48 @@ pub enum Event {
         /// Index of the choice, from 0.
         choice: u32,
         /// Text to append.
-        text: Text,
+        text: EscapedText,
     },
     /// Start of a tool call.
-    ToolStart {
+    ToolCallStart {
         /// Index of the choice, from 0.
         choice: u32,
         /// Number of the call within the choice, from 0, without gaps.
         tool: u32,
         /// Id of the call.
-        id: Text,
+        id: EscapedText,
         /// Name of the function.
-        name: Text,
+        name: EscapedText,
     },
     /// Fragment of a tool call's arguments; all fragments together are JSON text.
-    ToolArguments {
+    ToolCallArguments {
         /// Index of the choice, from 0.
         choice: u32,
         /// Number of the call.
         tool: u32,
         /// Text to append.
-        fragment: Text,
+        fragment: EscapedText,
     },
     /// End of a choice, unless more of it follows.
     Finish {
         /// Index of the choice, from 0.
         choice: u32,
         /// Finish reason.
-        reason: Finish,
+        reason: FinishReason,
         /// Matched stop sequence, if the provider reports it.
-        stop_sequence: Option<Text>,
+        stop_sequence: Option<EscapedText>,
     },
     /// Usage so far; a later event replaces the counts that it contains.
-    Usage(Stated),
+    Usage(ReportedUsage),
     /// Energy measured by the provider.
-    Energy(Measured),
+    Energy(MeasuredEnergy),
     /// Keepalive event.
     Ping,
     /// Last event of the provider (`[DONE]`, `message_stop`).
     End,
 }
 
-impl Event {
+impl AnswerEvent {
     /// Returns the index of the event's choice.
     #[must_use]
     pub const fn choice(&self) -> Option<u32> {
@@ -88,8 +88,8 @@ impl Event {
             Self::Reasoning { choice, .. }
             | Self::Text { choice, .. }
             | Self::Refusal { choice, .. }
-            | Self::ToolStart { choice, .. }
-            | Self::ToolArguments { choice, .. }
+            | Self::ToolCallStart { choice, .. }
+            | Self::ToolCallArguments { choice, .. }
             | Self::Finish { choice, .. } => Some(*choice),
             Self::Start | Self::Usage(_) | Self::Energy(_) | Self::Ping | Self::End => None,
         }
@@ -97,11 +97,11 @@ impl Event {
 
     /// Returns the bytes of generated text.
     #[must_use]
-    pub fn generated(&self) -> usize {
+    pub fn generated_bytes(&self) -> usize {
         match self {
             Self::Text { text, .. } | Self::Reasoning { text, .. } | Self::Refusal { text, .. } => text.len(),
-            Self::ToolArguments { fragment, .. } => fragment.len(),
-            Self::ToolStart { name, .. } => name.len(),
+            Self::ToolCallArguments { fragment, .. } => fragment.len(),
+            Self::ToolCallStart { name, .. } => name.len(),
             Self::Finish { .. } | Self::Usage(_) | Self::Energy(_) | Self::End | Self::Start | Self::Ping => {
                 0
             }
@@ -116,8 +116,8 @@ impl Event {
             Self::Reasoning { .. }
                 | Self::Text { .. }
                 | Self::Refusal { .. }
-                | Self::ToolStart { .. }
-                | Self::ToolArguments { .. }
+                | Self::ToolCallStart { .. }
+                | Self::ToolCallArguments { .. }
         )
     }
 }
@@ -125,22 +125,22 @@ impl Event {
 /// Body of a JSON string, without its quotes: valid UTF-8 with valid escapes and without lone surrogates. It can be
 /// written between quotes unchanged.
 #[derive(Clone)]
-pub struct Text {
+pub struct EscapedText {
     escaped: Bytes,
     /// True if the text has no escapes: the bytes are the text.
-    plain: bool,
+    is_plain: bool,
 }
 
-impl Text {
+impl EscapedText {
     /// Returns the body of a JSON string as text, or `None` if the body is invalid.
     #[must_use]
     pub fn from_json(escaped: Bytes) -> Option<Self> {
-        let plain = match json::inside(&escaped) {
-            Inside::Plain => true,
-            Inside::Escaped => false,
-            Inside::Unsound => return None,
+        let plain = match json::classify_string(&escaped) {
+            StringBody::Plain => true,
+            StringBody::Escaped => false,
+            StringBody::Invalid => return None,
         };
-        Some(Self { escaped, plain })
+        Some(Self { escaped, is_plain: plain })
     }
 
     /// Escapes plain text.
@@ -148,7 +148,7 @@ impl Text {
     pub fn new(text: &str) -> Self {
         let mut escaped = Vec::with_capacity(text.len());
         json::write_escaped(&mut escaped, text);
-        Self { plain: escaped.len() == text.len(), escaped: Bytes::from(escaped) }
+        Self { is_plain: escaped.len() == text.len(), escaped: Bytes::from(escaped) }
     }
 
     /// Returns the escaped bytes, without quotes.
@@ -172,7 +172,7 @@ impl Text {
     /// Returns the bytes of the unescaped text.
     #[must_use]
     pub fn len(&self) -> usize {
-        if self.plain { self.escaped.len() } else { self.decoded().len() }
+        if self.is_plain { self.escaped.len() } else { self.decoded().len() }
     }
 
     /// Returns true if the text is empty.
@@ -182,21 +182,21 @@ impl Text {
     }
 }
 
-impl Default for Text {
+impl Default for EscapedText {
     fn default() -> Self {
-        Self { escaped: Bytes::new(), plain: true }
+        Self { escaped: Bytes::new(), is_plain: true }
     }
 }
 
-impl PartialEq for Text {
+impl PartialEq for EscapedText {
     fn eq(&self, other: &Self) -> bool {
         self.escaped == other.escaped || self.decoded() == other.decoded()
     }
 }
 
-impl Eq for Text {}
+impl Eq for EscapedText {}
 
-impl fmt::Debug for Text {
+impl fmt::Debug for EscapedText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Prompts and answers must never appear in logs.
         write!(f, "Text({} bytes)", self.escaped.len())

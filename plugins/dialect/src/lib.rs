@@ -9,39 +9,39 @@
 //! To add a pair: add a folder `src/<client>_<provider>/` with its definition, a line in [`TRANSLATORS`], and golden
 //! cases in `testdata/<client>_<provider>/`.
 
+pub mod conformance;
 pub mod decode;
 pub mod event;
-pub mod grammar;
 pub mod parameters;
 pub mod write;
 
 mod answer;
-mod arguments;
+mod body_builder;
 mod chat_chat;
 mod chat_messages;
 mod choices;
 mod classify;
-mod effort;
-mod form;
+mod delivered;
+mod json_cursor;
 mod messages_chat;
 mod messages_messages;
-mod pair;
-mod pieces;
-mod record;
-mod reply;
-mod scan;
-mod shape;
+mod partial_json;
+mod pending_tool_calls;
+mod reasoning_effort;
+mod response_constraints;
+mod stream_translator;
+mod structured_output;
 #[cfg(test)]
-mod trial;
-mod waiting;
+mod test_support;
+mod translator_def;
 
-pub use answer::{Answer, Candidate, ToolCall};
+pub use answer::{AnswerChoice, DecodedAnswer, ToolCall};
 pub use chat_messages::MAX_TOKENS;
 pub use choices::join;
-pub use classify::classify;
-pub use form::takes_json_schema;
-pub use reply::{Answering, reply};
-pub use shape::Shape;
+pub use classify::classify_error;
+pub use response_constraints::ResponseConstraints;
+pub use stream_translator::{StreamTranslator, new_stream_translation};
+pub use structured_output::accepts_json_schema;
 
 use penstock_contract::{Dialect, Translator};
 
@@ -51,6 +51,6 @@ pub const TRANSLATORS: &[&dyn Translator] =
 
 /// Returns the translator from a client's dialect to a provider's dialect and back.
 #[must_use]
-pub fn translator(client: Dialect, provider: Dialect) -> Option<&'static dyn Translator> {
+pub fn find_translator(client: Dialect, provider: Dialect) -> Option<&'static dyn Translator> {
     TRANSLATORS.iter().copied().find(|pair| pair.client() == client && pair.provider() == provider)
 }

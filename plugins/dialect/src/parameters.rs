@@ -6,56 +6,56 @@
 //!
 //! Names in `supported_parameters` are checked against [`is_known`].
 
-use crate::scan;
-use penstock_contract::{Abilities, Refusal};
+use crate::json_cursor;
+use penstock_contract::{ApiError, OfferCapabilities};
 use penstock_wire::json;
 
 /// Effect of a parameter on the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum ParameterEffect {
     /// Constraint: an answer without it would be incorrect.
-    Constrains,
+    Constraint,
     /// Tuning of sampling: an answer without it is different but valid.
-    Tunes,
+    Tuning,
     /// Private parameter that a client must not set.
     Private,
 }
 
 /// Engine parameter.
 #[derive(Clone, Copy, Debug)]
-pub struct Parameter {
+pub struct EngineParameter {
     /// Name of the member at the top level of the body.
     pub name: &'static str,
     /// Effect on the answer.
-    pub effect: Effect,
+    pub effect: ParameterEffect,
     /// JSON value without effect, besides `null`, `false`, `0`, `""`, `[]` and `{}`.
-    pub idle: &'static str,
+    pub noop_value: &'static str,
 }
 
-const fn constrains(name: &'static str) -> Parameter {
-    Parameter { name, effect: Effect::Constrains, idle: "null" }
+const fn constrains(name: &'static str) -> EngineParameter {
+    EngineParameter { name, effect: ParameterEffect::Constraint, noop_value: "null" }
 }
 
 /// Creates a constraint whose default is another value.
-const fn unless(name: &'static str, idle: &'static str) -> Parameter {
-    Parameter { name, effect: Effect::Constrains, idle }
+const fn constrains_unless(name: &'static str, idle: &'static str) -> EngineParameter {
+    EngineParameter { name, effect: ParameterEffect::Constraint, noop_value: idle }
 }
 
-const fn tunes(name: &'static str) -> Parameter {
-    Parameter { name, effect: Effect::Tunes, idle: "null" }
+const fn tunes(name: &'static str) -> EngineParameter {
+    EngineParameter { name, effect: ParameterEffect::Tuning, noop_value: "null" }
 }
 
-const fn private(name: &'static str) -> Parameter {
-    Parameter { name, effect: Effect::Private, idle: "null" }
+const fn private(name: &'static str) -> EngineParameter {
+    EngineParameter { name, effect: ParameterEffect::Private, noop_value: "null" }
 }
 
 /// Parameters of vLLM, SGLang, TGI, llama.cpp, TensorRT-LLM and APIs built on them, sorted by name.
-pub const PARAMETERS: &[Parameter] = &[
+pub const ENGINE_PARAMETERS: &[EngineParameter] = &[
     private("add_generation_prompt"),
     private("add_special_tokens"),
     constrains("allowed_token_ids"),
     constrains("bad_words"),
-    unless("best_of", "1"),
+    constrains_unless("best_of", "1"),
     private("bootstrap_host"),
     private("bootstrap_port"),
     private("bootstrap_room"),
@@ -112,16 +112,16 @@ pub const PARAMETERS: &[Parameter] = &[
     tunes("mm_processor_kwargs"),
     constrains("n_discard"),
     constrains("n_keep"),
-    unless("n_predict", "-1"),
+    constrains_unless("n_predict", "-1"),
     constrains("n_probs"),
     constrains("no_repeat_ngram_size"),
     constrains("no_stop_trim"),
-    unless("num_beams", "1"),
+    constrains_unless("num_beams", "1"),
     private("parse_tool_calls"),
     private("post_sampling_probs"),
     private("priority"),
     constrains("prompt_logprobs"),
-    unless("reasoning_budget", "-1"),
+    constrains_unless("reasoning_budget", "-1"),
     private("reasoning_format"),
     constrains("regex"),
     tunes("repeat_last_n"),
@@ -136,9 +136,9 @@ pub const PARAMETERS: &[Parameter] = &[
     constrains("safe_prompt"),
     tunes("samplers"),
     private("separate_reasoning"),
-    unless("skip_special_tokens", "true"),
+    constrains_unless("skip_special_tokens", "true"),
     tunes("smoothing_factor"),
-    unless("spaces_between_special_tokens", "true"),
+    constrains_unless("spaces_between_special_tokens", "true"),
     constrains("stop_regex"),
     constrains("stop_token_ids"),
     private("stream_reasoning"),
@@ -152,7 +152,7 @@ pub const PARAMETERS: &[Parameter] = &[
     tunes("top_a"),
     tunes("top_k"),
     tunes("top_n_sigma"),
-    unless("truncate_prompt_tokens", "-1"),
+    constrains_unless("truncate_prompt_tokens", "-1"),
     tunes("typical_p"),
     constrains("use_beam_search"),
     tunes("verbosity"),
@@ -163,7 +163,7 @@ pub const PARAMETERS: &[Parameter] = &[
 ];
 
 /// Members of the dialects and of other request types that `supported_parameters` may list.
-pub const MEMBERS: &[&str] = &[
+pub const DIALECT_MEMBERS: &[&str] = &[
     "dimensions",
     "encoding_format",
     "frequency_penalty",
@@ -204,29 +204,31 @@ pub const MEMBERS: &[&str] = &[
 
 /// Returns the parameter of this name.
 #[must_use]
-pub fn parameter(name: &str) -> Option<&'static Parameter> {
-    let at = PARAMETERS.binary_search_by(|row| row.name.cmp(name)).ok()?;
-    PARAMETERS.get(at)
+pub fn find_parameter(name: &str) -> Option<&'static EngineParameter> {
+    let at = ENGINE_PARAMETERS.binary_search_by(|row| row.name.cmp(name)).ok()?;
+    ENGINE_PARAMETERS.get(at)
 }
 
 /// Returns true if `supported_parameters` may list this name.
 #[must_use]
 pub fn is_known(name: &str) -> bool {
-    MEMBERS.binary_search(&name).is_ok() || parameter(name).is_some()
+    DIALECT_MEMBERS.binary_search(&name).is_ok() || find_parameter(name).is_some()
 }
 
-impl Parameter {
+impl EngineParameter {
     /// Returns true if a value has an effect.
-    pub(crate) fn asks(&self, value: &[u8]) -> bool {
+    pub(crate) fn has_effect(&self, value: &[u8]) -> bool {
         let hollow = |value: &[u8]| {
             let inside = value.get(1..value.len().saturating_sub(1)).unwrap_or_default();
             matches!(value.first(), Some(b'[' | b'{' | b'"')) && json::trim(inside).is_empty()
         };
-        let nothing =
-            matches!(value, b"null" | b"false") || hollow(value) || scan::decimal(value) == Some(0.0);
+        let nothing = matches!(value, b"null" | b"false")
+            || hollow(value)
+            || json_cursor::parse_decimal(value) == Some(0.0);
         // `false` is not the default of these parameters.
-        let unless = self.idle != "null";
-        value != self.idle.as_bytes() && (!nothing || (unless && self.idle == "true" && value == b"false"))
+        let unless = self.noop_value != "null";
+        value != self.noop_value.as_bytes()
+            && (!nothing || (unless && self.noop_value == "true" && value == b"false"))
     }
 }
 
@@ -234,20 +236,24 @@ impl Parameter {
 ///
 /// # Errors
 /// Returns `Unsupported` for a constraint that the offer does not accept.
-pub(crate) fn passes(abilities: &Abilities, name: &str, value: &[u8]) -> Result<bool, Refusal> {
-    let Some(parameter) = parameter(name) else { return Ok(false) };
+pub(crate) fn should_forward(
+    abilities: &OfferCapabilities,
+    name: &str,
+    value: &[u8],
+) -> Result<bool, ApiError> {
+    let Some(parameter) = find_parameter(name) else { return Ok(false) };
     match parameter.effect {
-        Effect::Private => Ok(false),
-        Effect::Tunes => Ok(abilities.accepts(name)),
-        Effect::Constrains if abilities.accepts(name) => Ok(true),
-        Effect::Constrains if parameter.asks(value) => Err(refused(name)),
-        Effect::Constrains => Ok(false),
+        ParameterEffect::Private => Ok(false),
+        ParameterEffect::Tuning => Ok(abilities.accepts_parameter(name)),
+        ParameterEffect::Constraint if abilities.accepts_parameter(name) => Ok(true),
+        ParameterEffect::Constraint if parameter.has_effect(value) => Err(unsupported_error(name)),
+        ParameterEffect::Constraint => Ok(false),
     }
 }
 
 /// Returns the error of an unsupported constraint.
-pub(crate) fn refused(name: &str) -> Refusal {
-    Refusal::unsupported(name, format!("This model does not support `{name}`."))
+pub(crate) fn unsupported_error(name: &str) -> ApiError {
+    ApiError::unsupported(name, format!("This model does not support `{name}`."))
 }
 
 #[cfg(test)]
@@ -258,43 +264,47 @@ mod tests {
 
     #[test]
     fn the_tables_are_sorted_and_name_nothing_twice() {
-        assert!(PARAMETERS.windows(2).all(|two| two[0].name < two[1].name));
-        assert!(MEMBERS.windows(2).all(|two| two[0] < two[1]));
+        assert!(ENGINE_PARAMETERS.windows(2).all(|two| two[0].name < two[1].name));
+        assert!(DIALECT_MEMBERS.windows(2).all(|two| two[0] < two[1]));
         assert!(is_known("tools") && is_known("top_k") && is_known("guided_json"));
         assert!(!is_known("tool") && !is_known(""));
     }
 
     #[test]
-    fn a_constraint_passes_where_it_is_listed_and_is_refused_elsewhere_unless_it_asks_for_nothing() {
-        let listing = |names: &[&str]| Abilities {
+    fn a_constraint_is_forwarded_if_listed_and_refused_otherwise_unless_it_has_no_effect() {
+        let listing = |names: &[&str]| OfferCapabilities {
             parameters: names.iter().map(|name| (*name).into()).collect(),
-            ..Abilities::default()
+            ..OfferCapabilities::default()
         };
-        for row in PARAMETERS {
+        for row in ENGINE_PARAMETERS {
             let with = listing(&[row.name]);
             let without = listing(&["temperature"]);
-            let value = if row.idle == "true" { &b"false"[..] } else { b"5" };
-            let taken = passes(&with, row.name, value).unwrap();
+            let value = if row.noop_value == "true" { &b"false"[..] } else { b"5" };
+            let taken = should_forward(&with, row.name, value).unwrap();
             match row.effect {
-                Effect::Constrains => {
+                ParameterEffect::Constraint => {
                     assert!(taken, "{}", row.name);
-                    let refusal = passes(&without, row.name, value).unwrap_err();
+                    let refusal = should_forward(&without, row.name, value).unwrap_err();
                     assert_eq!(refusal.param.as_deref(), Some(row.name));
-                    for idle in ["null", "[]", "{ }", "\"\"", row.idle] {
-                        assert!(!passes(&without, row.name, idle.as_bytes()).unwrap(), "{} {idle}", row.name);
+                    for idle in ["null", "[]", "{ }", "\"\"", row.noop_value] {
+                        assert!(
+                            !should_forward(&without, row.name, idle.as_bytes()).unwrap(),
+                            "{} {idle}",
+                            row.name
+                        );
                     }
                 }
-                Effect::Tunes => {
-                    assert!(taken && !passes(&without, row.name, value).unwrap(), "{}", row.name)
+                ParameterEffect::Tuning => {
+                    assert!(taken && !should_forward(&without, row.name, value).unwrap(), "{}", row.name)
                 }
-                Effect::Private => assert!(!taken, "{}", row.name),
+                ParameterEffect::Private => assert!(!taken, "{}", row.name),
             }
         }
         for (name, value) in
             [("min_tokens", "0"), ("min_tokens", "0.0"), ("ignore_eos", "false"), ("best_of", "1")]
         {
-            assert!(!passes(&listing(&[]), name, value.as_bytes()).unwrap(), "{name}");
+            assert!(!should_forward(&listing(&[]), name, value.as_bytes()).unwrap(), "{name}");
         }
-        assert!(passes(&listing(&[]), "unheard_of", b"1").is_ok_and(|passes| !passes));
+        assert!(should_forward(&listing(&[]), "unheard_of", b"1").is_ok_and(|passes| !passes));
     }
 }

@@ -7,12 +7,12 @@ use proptest::prelude::*;
 #[test]
 fn long_stretches_of_the_source_are_shared_and_short_ones_copied() {
     let source = Bytes::from(vec![b'x'; 5000]);
-    let mut pieces = Pieces::over(&source);
-    pieces.put("<");
-    pieces.raw(&source[10..4000]);
-    pieces.number(u64::MAX);
-    pieces.raw(&source[..3]);
-    pieces.number(0);
+    let mut pieces = BodyBuilder::with_source(&source);
+    pieces.push_str("<");
+    pieces.push_source(&source[10..4000]);
+    pieces.push_number(u64::MAX);
+    pieces.push_source(&source[..3]);
+    pieces.push_number(0);
     let done = pieces.finish();
     assert_eq!(done.len(), 3);
     assert_eq!(done[1].as_ptr(), source[10..].as_ptr());
@@ -23,15 +23,15 @@ fn long_stretches_of_the_source_are_shared_and_short_ones_copied() {
 fn bytes_from_elsewhere_are_copied() {
     let source = Bytes::from(vec![b'x'; 5000]);
     let other = vec![b'y'; 5000];
-    let mut pieces = Pieces::over(&source);
-    pieces.raw(&other);
+    let mut pieces = BodyBuilder::with_source(&source);
+    pieces.push_source(&other);
     assert_eq!(pieces.finish().concat(), other);
 }
 
 #[test]
 fn json_in_a_string_is_compact_and_keeps_order_and_inner_space() {
     let mut out = Vec::new();
-    compact_into(br#"{ "b" : [ 1, "a \" \\ b" ],"a": "\n" }"#, &mut out);
+    write_escaped_json(br#"{ "b" : [ 1, "a \" \\ b" ],"a": "\n" }"#, &mut out);
     assert_eq!(out, br#"{\"b\":[1,\"a \\\" \\\\ b\"],\"a\":\"\\n\"}"#);
 }
 
@@ -40,7 +40,7 @@ proptest! {
     fn json_in_a_string_parses_back_to_the_same_value(text in "\\PC{0,60}", number in any::<i64>()) {
         let value = serde_json::json!({"z": [text, {"a": text}], "n": number});
         let mut out = vec![b'"'];
-        compact_into(&serde_json::to_vec_pretty(&value).unwrap(), &mut out);
+        write_escaped_json(&serde_json::to_vec_pretty(&value).unwrap(), &mut out);
         out.push(b'"');
         let inside: String = serde_json::from_slice(&out).unwrap();
         prop_assert_eq!(&inside, &serde_json::to_string(&value).unwrap());

@@ -9,7 +9,7 @@ pub const HEADER: &str = "operator,site,country_code,pue,wue_l_per_kwh,renewable
 /// Published figures of one site. `None` if the operator publishes nothing, or only a limit or a range (`<1.1`,
 /// `1.1-1.3`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Site {
+pub struct DataCentre {
     /// Operator of the site.
     pub operator: String,
     /// Name of the site, as the operator writes it.
@@ -30,12 +30,12 @@ pub struct Site {
 ///
 /// # Errors
 /// Returns every line that does not have eight cells, or the header if it differs.
-pub fn table(csv: &str) -> Result<Vec<Site>, Vec<String>> {
+pub fn parse_table(csv: &str) -> Result<Vec<DataCentre>, Vec<String>> {
     let mut sites = Vec::new();
     let mut mistakes = Vec::new();
     for (line, cells) in csv::rows(csv, HEADER).map_err(|mistake| vec![mistake])? {
         if let [operator, site, country_code, pue, wue, _, basis, source] = cells.as_slice() {
-            sites.push(Site {
+            sites.push(DataCentre {
                 operator: operator.clone(),
                 site: site.clone(),
                 country_code: country_code.clone(),
@@ -53,6 +53,6 @@ pub fn table(csv: &str) -> Result<Vec<Site>, Vec<String>> {
 
 /// Returns the site with exactly this name.
 #[must_use]
-pub fn find<'a>(sites: &'a [Site], site: &str) -> Option<&'a Site> {
+pub fn find<'a>(sites: &'a [DataCentre], site: &str) -> Option<&'a DataCentre> {
     sites.iter().find(|known| known.site == site)
 }

@@ -38,7 +38,7 @@ pub const WEIGHT_BITS: f64 = 16.0;
 
 /// Served model.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Model {
+pub struct EcologitsModel {
     /// Active parameters per token, in billions.
     pub active_b: f64,
     /// All parameters, in billions.
@@ -51,7 +51,7 @@ pub struct Model {
 
 /// Known time of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Timing {
+pub struct AnswerTiming {
     /// Upper limit on the duration of the answer, in seconds.
     pub cap: Option<f64>,
     /// Output tokens per second.
@@ -62,7 +62,7 @@ pub struct Timing {
 
 /// Site that serves the model.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Site {
+pub struct EcologitsSite {
     /// Power usage effectiveness.
     pub pue: f64,
     /// Water on site, litres per kWh.
@@ -75,7 +75,7 @@ pub struct Site {
 
 /// Impacts of an answer by this model.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Impacts {
+pub struct EcologitsImpacts {
     /// Number of GPUs that hold the model.
     pub gpus: f64,
     /// Energy with the building's share, kWh.
@@ -96,14 +96,14 @@ pub fn gpus(total_b: f64, weight_bits: f64) -> f64 {
 }
 
 /// Returns the watt-hours per output token and GPU.
-fn watt_hours_per_token(model: &Model) -> f64 {
+fn watt_hours_per_token(model: &EcologitsModel) -> f64 {
     ALPHA * (BETA * model.batch).exp() * model.active_b + GAMMA
 }
 
 /// Returns the joules of GPU energy per output token, `N·f_E·3600`, to the sixth place. `None` if a size is not a
 /// positive finite number.
 #[must_use]
-pub fn joules_per_output_token(model: &Model) -> Option<Decimal> {
+pub fn joules_per_output_token(model: &EcologitsModel) -> Option<Decimal> {
     let sizes = [model.active_b, model.total_b, model.weight_bits, model.batch];
     if sizes.iter().any(|size| !size.is_finite() || *size <= 0.0) {
         return None;
@@ -114,7 +114,12 @@ pub fn joules_per_output_token(model: &Model) -> Option<Decimal> {
 
 /// Returns all impacts of one answer.
 #[must_use]
-pub fn impacts(model: &Model, output_tokens: f64, timing: &Timing, site: &Site) -> Impacts {
+pub fn impacts(
+    model: &EcologitsModel,
+    output_tokens: f64,
+    timing: &AnswerTiming,
+    site: &EcologitsSite,
+) -> EcologitsImpacts {
     let gpus = gpus(model.total_b, model.weight_bits);
     let [by_size, by_batch, constant] = LATENCY;
     let per_token = timing
@@ -126,7 +131,7 @@ pub fn impacts(model: &Model, output_tokens: f64, timing: &Timing, site: &Site) 
     let it = server + gpus * output_tokens * watt_hours_per_token(model) / 1000.0;
     let energy = site.pue * it;
     let hardware = gpus / SERVER_GPUS * SERVER_KG + gpus * GPU_KG;
-    Impacts {
+    EcologitsImpacts {
         gpus,
         energy_kwh: energy,
         usage_kg: energy * site.kg_per_kwh,

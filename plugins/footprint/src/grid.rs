@@ -10,7 +10,7 @@ pub const HEADER: &str =
 
 /// Electricity of one state: consumed there (imports traced), lifecycle factors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct GridRow {
     /// ISO 3166-1 alpha-2.
     pub country_code: String,
     /// English name.
@@ -27,7 +27,7 @@ pub struct Row {
     pub source: String,
 }
 
-impl Row {
+impl GridRow {
     /// Returns the short form of the source, for answers: the publisher of the carbon figure and its licence, without
     /// the retrieval method.
     #[must_use]
@@ -40,17 +40,17 @@ impl Row {
 
 /// Grid rows by country code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Table(BTreeMap<String, Row>);
+pub struct GridTable(BTreeMap<String, GridRow>);
 
-impl Table {
+impl GridTable {
     /// Returns the row of a country.
     #[must_use]
-    pub fn get(&self, country_code: &str) -> Option<&Row> {
+    pub fn get(&self, country_code: &str) -> Option<&GridRow> {
         self.0.get(country_code)
     }
 
     /// Returns all rows by code.
-    pub fn rows(&self) -> impl ExactSizeIterator<Item = &Row> {
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = &GridRow> {
         self.0.values()
     }
 }
@@ -60,11 +60,11 @@ impl Table {
 /// # Errors
 /// Returns every mistake at once, each with its line: wrong header, missing cells, an invalid number or one out of
 /// range, a state that is no member, a repeated state.
-pub fn table(csv: &str) -> Result<Table, Vec<String>> {
-    let mut found = Table::default();
+pub fn parse_table(csv: &str) -> Result<GridTable, Vec<String>> {
+    let mut found = GridTable::default();
     let mut mistakes = Vec::new();
     for (line, cells) in csv::rows(csv, HEADER).map_err(|mistake| vec![mistake])? {
-        match row(&cells) {
+        match parse_row(&cells) {
             Ok(row) => {
                 if let Some(twice) = found.0.insert(row.country_code.clone(), row) {
                     mistakes.push(format!("line {line}: {} is repeated", twice.country_code));
@@ -76,7 +76,7 @@ pub fn table(csv: &str) -> Result<Table, Vec<String>> {
     if mistakes.is_empty() { Ok(found) } else { Err(mistakes) }
 }
 
-fn row(cells: &[String]) -> Result<Row, String> {
+fn parse_row(cells: &[String]) -> Result<GridRow, String> {
     let [code, name, carbon, renewable, water, year, source] = cells else {
         return Err(format!("expected 7 cells, found {}", cells.len()));
     };
@@ -84,18 +84,18 @@ fn row(cells: &[String]) -> Result<Row, String> {
     if known != name {
         return Err(format!("`{code}` is {known}, not `{name}`"));
     }
-    Ok(Row {
+    Ok(GridRow {
         country_code: code.clone(),
         country: name.clone(),
-        g_per_kwh: number("carbon_g_per_kwh", carbon, 2000)?,
-        renewable_percent: number("renewable_percent", renewable, 100)?,
-        water_l_per_kwh: number("wue_offsite_l_per_kwh", water, 100)?,
+        g_per_kwh: parse_number("carbon_g_per_kwh", carbon, 2000)?,
+        renewable_percent: parse_number("renewable_percent", renewable, 100)?,
+        water_l_per_kwh: parse_number("wue_offsite_l_per_kwh", water, 100)?,
         year: year.parse().map_err(|_| format!("year: `{year}` is not a year"))?,
         source: source.clone(),
     })
 }
 
-fn number(column: &str, cell: &str, most: u32) -> Result<Decimal, String> {
+fn parse_number(column: &str, cell: &str, most: u32) -> Result<Decimal, String> {
     match cell.parse::<Decimal>() {
         Ok(number) if number >= Decimal::ZERO && number <= Decimal::from(most) => Ok(number),
         _ => Err(format!("{column}: `{cell}` is not a number from 0 to {most}")),

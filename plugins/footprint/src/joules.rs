@@ -1,9 +1,11 @@
 //! Conversion of work into joules of GPU energy, and of joules into rounded kilowatt-hours.
 
-use crate::card::Coefficients;
-use crate::law::{CACHED_SHARE, CONTEXT_TOKENS, IMAGE_PIXELS, JOULES_PER_KWH, MOST, THROUGHPUT_TIER};
-use penstock_contract::Done;
-use penstock_contract::Usage;
+use crate::constants::{
+    CACHED_SHARE, CONTEXT_TOKENS, IMAGE_PIXELS, JOULES_PER_KWH, MAX_COUNT, THROUGHPUT_TIER,
+};
+use crate::energy_profile::EnergyCoefficients;
+use penstock_contract::TokenUsage;
+use penstock_contract::WorkDone;
 use rust_decimal::Decimal;
 use std::time::Duration;
 
@@ -14,21 +16,25 @@ use std::time::Duration;
 /// j_image · n · steps/steps_ref · pixels/1048576
 /// j_audio · seconds
 /// ```
-pub(crate) fn of(coefficients: &Coefficients, done: &Done, throughput_tier: bool) -> Option<Decimal> {
+pub(crate) fn joules_of(
+    coefficients: &EnergyCoefficients,
+    done: &WorkDone,
+    throughput_tier: bool,
+) -> Option<Decimal> {
     match (coefficients, done) {
-        (Coefficients::Tokens { input, output, context }, Done::Tokens(usage)) => {
+        (EnergyCoefficients::Tokens { input, output, context }, WorkDone::Tokens(usage)) => {
             let read = input.saturating_mul(weighted_input(usage, *context));
-            let mut written = output.saturating_mul(Decimal::from(usage.output.min(MOST)));
+            let mut written = output.saturating_mul(Decimal::from(usage.output.min(MAX_COUNT)));
             if throughput_tier {
                 written = written.saturating_mul(THROUGHPUT_TIER);
             }
             Some(read.saturating_add(written))
         }
-        (Coefficients::Images { each, steps }, Done::Images { count, steps: taken, pixels }) => {
+        (EnergyCoefficients::Images { each, steps }, WorkDone::Images { count, steps: taken, pixels }) => {
             Some(images(*each, *count, steps.zip(*taken), *pixels))
         }
-        (Coefficients::Audio { second }, Done::Audio { seconds }) => {
-            Some(second.saturating_mul((*seconds).clamp(Decimal::ZERO, Decimal::from(MOST))))
+        (EnergyCoefficients::Audio { second }, WorkDone::Audio { seconds }) => {
+            Some(second.saturating_mul((*seconds).clamp(Decimal::ZERO, Decimal::from(MAX_COUNT))))
         }
         _ => None,
     }
@@ -36,8 +42,8 @@ pub(crate) fn of(coefficients: &Coefficients, done: &Done, throughput_tier: bool
 
 /// Returns the input tokens in units of an uncached one at the start of a prompt: `(n − c)·(1 + n/100000) + c/10`,
 /// exactly.
-fn weighted_input(usage: &Usage, context: bool) -> Decimal {
-    let read = usage.input.min(MOST);
+fn weighted_input(usage: &TokenUsage, context: bool) -> Decimal {
+    let read = usage.input.min(MAX_COUNT);
     let cached = usage.cached.min(read);
     let fresh = i128::from(read - cached);
     let longer = if context { i128::from(read) } else { 0 };
@@ -53,7 +59,7 @@ fn weighted_input(usage: &Usage, context: bool) -> Decimal {
 fn images(each: Decimal, count: u32, steps: Option<(u32, u32)>, pixels: Option<u64>) -> Decimal {
     let all = each.saturating_mul(Decimal::from(count));
     let (reference, taken) = steps.unwrap_or((1, 1));
-    let pixels = pixels.unwrap_or(IMAGE_PIXELS).min(MOST);
+    let pixels = pixels.unwrap_or(IMAGE_PIXELS).min(MAX_COUNT);
     let scaled = all.saturating_mul(Decimal::from(taken)).saturating_mul(Decimal::from(pixels));
     let of = Decimal::from(reference.max(1)).saturating_mul(Decimal::from(IMAGE_PIXELS));
     scaled.checked_div(of).unwrap_or(Decimal::MAX)
@@ -62,21 +68,23 @@ fn images(each: Decimal, count: u32, steps: Option<(u32, u32)>, pixels: Option<u
 /// Returns seconds with six places.
 pub(crate) fn seconds(took: Duration) -> Decimal {
     let micros = i128::try_from(took.as_micros()).unwrap_or(i128::MAX);
-    Decimal::try_from_i128_with_scale(micros, 6).unwrap_or(Decimal::from(MOST)).min(Decimal::from(MOST))
+    Decimal::try_from_i128_with_scale(micros, 6)
+        .unwrap_or(Decimal::from(MAX_COUNT))
+        .min(Decimal::from(MAX_COUNT))
 }
 
 /// Divides joules (or joules times something per kWh) by 3 600 000 and rounds half-even to `places`, in one exact step.
 pub(crate) fn per_kwh(joules: Decimal, places: u32) -> Decimal {
-    divided(joules, JOULES_PER_KWH, places)
+    divide_rounded(joules, JOULES_PER_KWH, places)
 }
 
 /// Returns `number / divisor`, half-even to `places`. A negative number counts as zero; an overflow gives the greatest
 /// `Decimal` of that scale.
-pub(crate) fn divided(number: Decimal, divisor: u32, places: u32) -> Decimal {
+pub(crate) fn divide_rounded(number: Decimal, divisor: u32, places: u32) -> Decimal {
     let mantissa = u128::try_from(number.mantissa()).unwrap_or(0);
     let scale = number.scale();
-    let over = mantissa.saturating_mul(ten(places.saturating_sub(scale)));
-    let under = u128::from(divisor.max(1)).saturating_mul(ten(scale.saturating_sub(places)));
+    let over = mantissa.saturating_mul(power_of_ten(places.saturating_sub(scale)));
+    let under = u128::from(divisor.max(1)).saturating_mul(power_of_ten(scale.saturating_sub(places)));
     let (whole, rest) = quotient(over, under);
     let more = match (rest << 1).cmp(&under) {
         std::cmp::Ordering::Greater => 1,
@@ -84,7 +92,7 @@ pub(crate) fn divided(number: Decimal, divisor: u32, places: u32) -> Decimal {
         std::cmp::Ordering::Less => 0,
     };
     let whole = i128::try_from(whole.saturating_add(more)).unwrap_or(i128::MAX);
-    Decimal::try_from_i128_with_scale(whole, places).unwrap_or_else(|_| greatest(places))
+    Decimal::try_from_i128_with_scale(whole, places).unwrap_or_else(|_| max_decimal(places))
 }
 
 /// Powers of ten for every scale.
@@ -101,7 +109,7 @@ const TENS: [u128; 29] = {
     tens
 };
 
-fn ten(power: u32) -> u128 {
+fn power_of_ten(power: u32) -> u128 {
     TENS.get(power as usize).copied().unwrap_or(u128::MAX)
 }
 
@@ -113,7 +121,7 @@ fn quotient(over: u128, under: u128) -> (u128, u128) {
     }
 }
 
-fn greatest(places: u32) -> Decimal {
+fn max_decimal(places: u32) -> Decimal {
     let all = u32::MAX;
     Decimal::from_parts(all, all, all, false, places.min(Decimal::MAX_SCALE))
 }

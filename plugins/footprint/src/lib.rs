@@ -29,25 +29,27 @@
 //! # }
 //! ```
 
-mod card;
+mod aggregate;
+pub mod constants;
 pub mod country;
 mod csv;
 pub mod datacentre;
 pub mod ecologits;
+mod energy_profile;
 pub mod grid;
 mod joules;
-pub mod law;
 mod method;
-mod place;
-mod prepared;
-mod sum;
+mod precomputed;
+mod site;
 mod work;
 
-pub use card::{EnergyCard, Mistake};
-pub use law::METHODOLOGY;
-pub use method::{Method, Range, boundary_name, boundary_named, measured_range, unknown_boundary_range};
-pub use penstock_contract::Done;
-pub use place::{Assumed, Place};
-pub use prepared::Prepared;
-pub use sum::{Attempt, Footprint};
-pub use work::Work;
+pub use aggregate::{AnswerFootprint, AttemptEnergy};
+pub use constants::METHODOLOGY;
+pub use energy_profile::{EnergyProfile, FieldError};
+pub use method::{
+    EnergyMethod, ErrorRange, boundary_from_name, boundary_name, measured_range, unknown_boundary_range,
+};
+pub use penstock_contract::WorkDone;
+pub use precomputed::OfferFactors;
+pub use site::{Assumptions, ServiceSite};
+pub use work::AttemptWork;

@@ -1,12 +1,12 @@
 //! Methods of energy figures, with their error ranges.
 
-use crate::law;
-use penstock_contract::Boundary;
+use crate::constants;
+use penstock_contract::MeterBoundary;
 use rust_decimal::Decimal;
 
 /// Method by which the energy of an answer was determined, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Method {
+pub enum EnergyMethod {
     /// Measurement by the provider's meter, for this answer.
     Measured,
     /// Average of the model from the provider.
@@ -23,7 +23,7 @@ pub enum Method {
 
 /// Pair of factors: the true value lies between `low` and `high` times the figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
+pub struct ErrorRange {
     /// Lower factor, at most 1.
     pub low: Decimal,
     /// Upper factor, at least 1.
@@ -31,15 +31,15 @@ pub struct Range {
 }
 
 /// Creates a range from hundredths.
-const fn range(low: i64, high: i64) -> Range {
-    Range { low: hundredths(low), high: hundredths(high) }
+const fn range(low: i64, high: i64) -> ErrorRange {
+    ErrorRange { low: hundredths(low), high: hundredths(high) }
 }
 
 const fn hundredths(count: i64) -> Decimal {
     Decimal::from_parts(count as u32, 0, 0, false, 2)
 }
 
-impl Method {
+impl EnergyMethod {
     /// Returns the name in answers, configuration and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -55,7 +55,7 @@ impl Method {
 
     /// Returns the method of this name, for configuration.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         [Self::ProviderAverage, Self::Benchmark, Self::Parametric, Self::LatencyProxy, Self::ClassDefault]
             .into_iter()
             .chain([Self::Measured])
@@ -65,9 +65,9 @@ impl Method {
     /// Returns the range of a figure by this method; for a measurement that of a GPU's meter (see [`measured_range`]
     /// for the others).
     #[must_use]
-    pub const fn range(self) -> Range {
+    pub const fn range(self) -> ErrorRange {
         match self {
-            Self::Measured => measured_range(Boundary::Gpu),
+            Self::Measured => measured_range(MeterBoundary::Gpu),
             Self::ProviderAverage => range(50, 200),
             Self::Benchmark => range(50, 400),
             Self::Parametric => range(25, 550),
@@ -79,36 +79,38 @@ impl Method {
 
 /// Returns the range of a measurement at this boundary.
 #[must_use]
-pub const fn measured_range(boundary: Boundary) -> Range {
+pub const fn measured_range(boundary: MeterBoundary) -> ErrorRange {
     match boundary {
-        Boundary::Gpu => range(80, 125),
-        Boundary::It => range(90, 110),
-        Boundary::Facility => range(95, 105),
+        MeterBoundary::Gpu => range(80, 125),
+        MeterBoundary::It => range(90, 110),
+        MeterBoundary::Facility => range(95, 105),
     }
 }
 
 /// Returns the range of a measurement with an unknown boundary: treated as a GPU's (which publishes the most), although
 /// it may be the building's. So the low end is the building's, before any factor was added.
 #[must_use]
-pub fn unknown_boundary_range(pue: Decimal) -> Range {
-    let added = law::HOST.saturating_mul(law::IDLE).saturating_mul(pue);
-    let low = measured_range(Boundary::Facility).low.checked_div(added);
-    let gpu = measured_range(Boundary::Gpu);
-    Range { low: low.map_or(gpu.low, |low| low.round_dp(6).min(gpu.low)), ..gpu }
+pub fn unknown_boundary_range(pue: Decimal) -> ErrorRange {
+    let added = constants::HOST_FACTOR.saturating_mul(constants::IDLE_FACTOR).saturating_mul(pue);
+    let low = measured_range(MeterBoundary::Facility).low.checked_div(added);
+    let gpu = measured_range(MeterBoundary::Gpu);
+    ErrorRange { low: low.map_or(gpu.low, |low| low.round_dp(6).min(gpu.low)), ..gpu }
 }
 
 /// Returns the name of a boundary in answers and configuration.
 #[must_use]
-pub const fn boundary_name(boundary: Boundary) -> &'static str {
+pub const fn boundary_name(boundary: MeterBoundary) -> &'static str {
     match boundary {
-        Boundary::Gpu => "gpu",
-        Boundary::It => "it",
-        Boundary::Facility => "facility",
+        MeterBoundary::Gpu => "gpu",
+        MeterBoundary::It => "it",
+        MeterBoundary::Facility => "facility",
     }
 }
 
 /// Returns the boundary of this name, for configuration.
 #[must_use]
-pub fn boundary_named(name: &str) -> Option<Boundary> {
-    [Boundary::Gpu, Boundary::It, Boundary::Facility].into_iter().find(|known| boundary_name(*known) == name)
+pub fn boundary_from_name(name: &str) -> Option<MeterBoundary> {
+    [MeterBoundary::Gpu, MeterBoundary::It, MeterBoundary::Facility]
+        .into_iter()
+        .find(|known| boundary_name(*known) == name)
 }

@@ -1,7 +1,7 @@
 //! The law gives the published results of EcoLogits 0.11.3, to 1e-9.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_footprint::ecologits::{self, Impacts, Model, Site, Timing};
+use penstock_footprint::ecologits::{self, AnswerTiming, EcologitsImpacts, EcologitsModel, EcologitsSite};
 use serde_json::Value;
 
 /// `"1.5"`, `1.5` or `"1..2"` as (low, high); `None` when empty.
@@ -21,20 +21,20 @@ fn end(value: &Value, high: bool) -> Option<f64> {
     span(value).map(|(low, top)| if high { top } else { low })
 }
 
-fn by_law(row: &Value, high: bool) -> Impacts {
+fn by_law(row: &Value, high: bool) -> EcologitsImpacts {
     let at = |name: &str| end(&row[name], high);
-    let model = Model {
+    let model = EcologitsModel {
         active_b: at("active_b").unwrap(),
         total_b: at("total_b").unwrap(),
         weight_bits: at("quant_bits").unwrap(),
         batch: at("batch").unwrap(),
     };
-    let timing = Timing {
+    let timing = AnswerTiming {
         cap: at("request_latency_s"),
         tokens_per_second: at("tps"),
         first_token: at("ttft").unwrap_or(0.0),
     };
-    let site = Site {
+    let site = EcologitsSite {
         pue: at("pue").unwrap(),
         water_on_site: at("wue_onsite").unwrap(),
         water_off_site: at("mix_wue_l").unwrap(),
@@ -69,17 +69,17 @@ fn every_golden_is_met_at_both_ends_of_its_range() {
 
 #[test]
 fn a_size_becomes_joules_with_six_places() {
-    let model = Model { active_b: 24.0, total_b: 24.0, weight_bits: 16.0, batch: 64.0 };
+    let model = EcologitsModel { active_b: 24.0, total_b: 24.0, weight_bits: 16.0, batch: 64.0 };
     assert_eq!(ecologits::joules_per_output_token(&model).unwrap().to_string(), "0.195103");
-    let four_gpus = Model { total_b: 117.0, ..model };
+    let four_gpus = EcologitsModel { total_b: 117.0, ..model };
     assert_eq!(ecologits::joules_per_output_token(&four_gpus).unwrap().to_string(), "0.780411");
 }
 
 #[test]
 fn a_size_that_is_none_gives_nothing() {
-    let model = Model { active_b: 8.0, total_b: 8.0, weight_bits: 16.0, batch: 64.0 };
+    let model = EcologitsModel { active_b: 8.0, total_b: 8.0, weight_bits: 16.0, batch: 64.0 };
     for wrong in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        assert_eq!(ecologits::joules_per_output_token(&Model { active_b: wrong, ..model }), None);
-        assert_eq!(ecologits::joules_per_output_token(&Model { total_b: wrong, ..model }), None);
+        assert_eq!(ecologits::joules_per_output_token(&EcologitsModel { active_b: wrong, ..model }), None);
+        assert_eq!(ecologits::joules_per_output_token(&EcologitsModel { total_b: wrong, ..model }), None);
     }
 }

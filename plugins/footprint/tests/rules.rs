@@ -1,8 +1,10 @@
 //! The rules that the vectors do not show.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_contract::{Boundary, Kind, Measured, Usage};
-use penstock_footprint::{Done, EnergyCard, Method, Place, Prepared, Work, law};
+use penstock_contract::{MeasuredEnergy, MeterBoundary, ModelKind, TokenUsage};
+use penstock_footprint::{
+    AttemptWork, EnergyMethod, EnergyProfile, OfferFactors, ServiceSite, WorkDone, constants,
+};
 use rust_decimal::Decimal;
 use std::time::Duration;
 
@@ -10,8 +12,8 @@ fn decimal(text: &str) -> Decimal {
     text.parse().unwrap()
 }
 
-fn place() -> Place {
-    Place {
+fn place() -> ServiceSite {
+    ServiceSite {
         pue: Some(decimal("1.2")),
         wue: Some(decimal("0.1")),
         g_per_kwh: decimal("100"),
@@ -21,20 +23,20 @@ fn place() -> Place {
     }
 }
 
-fn chat() -> EnergyCard {
-    EnergyCard {
+fn chat() -> EnergyProfile {
+    EnergyProfile {
         active_params_b: Some(decimal("8")),
         joules_per_output_token: Some(decimal("0.119")),
-        ..EnergyCard::new(Kind::Chat)
+        ..EnergyProfile::new(ModelKind::Chat)
     }
 }
 
-fn offer(card: &EnergyCard) -> Prepared {
-    Prepared::new(card, &place()).unwrap()
+fn offer(card: &EnergyProfile) -> OfferFactors {
+    OfferFactors::new(card, &place()).unwrap()
 }
 
-fn tokens(input: u64, cached: u64, output: u64) -> Work {
-    Work::tokens(Usage { input, cached, output, ..Usage::default() }, Duration::from_secs(2))
+fn tokens(input: u64, cached: u64, output: u64) -> AttemptWork {
+    AttemptWork::tokens(TokenUsage { input, cached, output, ..TokenUsage::default() }, Duration::from_secs(2))
 }
 
 /// Joules of GPU energy as kWh at the building's meter of [`place`].
@@ -46,23 +48,24 @@ fn kwh(joules: &str) -> Decimal {
 #[test]
 fn failed_attempts_are_summed_before_rounding_each_with_its_own_place() {
     let clean = offer(&chat());
-    let dirty = Prepared::new(&chat(), &Place { g_per_kwh: decimal("500"), ..place() }).unwrap();
-    let mut all = clean.attempt(&tokens(0, 0, 300), None);
-    all.add(&dirty.attempt(&tokens(500, 0, 0), None));
+    let dirty = OfferFactors::new(&chat(), &ServiceSite { g_per_kwh: decimal("500"), ..place() }).unwrap();
+    let mut all = clean.attempt_energy(&tokens(0, 0, 300), None);
+    all.add_failed(&dirty.attempt_energy(&tokens(500, 0, 0), None));
     let sum = all.footprint();
     assert_eq!(sum.energy_kwh, kwh("50.172"));
     let (served, failed) = (kwh("35.7") * decimal("100"), kwh("14.472") * decimal("500"));
     assert!((sum.carbon_g - served - failed).abs() < decimal("0.000000001"));
-    assert_eq!(sum.method, Method::Benchmark);
+    assert_eq!(sum.method, EnergyMethod::Benchmark);
 }
 
 #[test]
 fn each_boundary_adds_what_its_meter_does_not_see() {
     let measured = |boundary| {
-        let measured = Measured { joules: decimal("3600000"), boundary: Some(boundary) };
-        offer(&chat()).attempt(&tokens(1, 0, 1), Some(measured)).footprint()
+        let measured = MeasuredEnergy { joules: decimal("3600000"), boundary: Some(boundary) };
+        offer(&chat()).attempt_energy(&tokens(1, 0, 1), Some(measured)).footprint()
     };
-    let (gpu, it, facility) = (measured(Boundary::Gpu), measured(Boundary::It), measured(Boundary::Facility));
+    let (gpu, it, facility) =
+        (measured(MeterBoundary::Gpu), measured(MeterBoundary::It), measured(MeterBoundary::Facility));
     assert_eq!(gpu.energy_kwh, decimal("1.7472"));
     assert_eq!(it.energy_kwh, decimal("1.2"));
     assert_eq!(facility.energy_kwh, decimal("1"));
@@ -76,29 +79,32 @@ fn each_boundary_adds_what_its_meter_does_not_see() {
 
 #[test]
 fn the_answers_own_boundary_beats_the_configured_one() {
-    let it = Prepared::new(&chat(), &Place { boundary: Some(Boundary::It), ..place() }).unwrap();
+    let it =
+        OfferFactors::new(&chat(), &ServiceSite { boundary: Some(MeterBoundary::It), ..place() }).unwrap();
     let joules = decimal("3600000");
-    let configured = it.attempt(&tokens(1, 0, 1), Some(Measured { joules, boundary: None })).footprint();
-    assert_eq!((configured.boundary, configured.energy_kwh), (Boundary::It, decimal("1.2")));
-    let told = Measured { joules, boundary: Some(Boundary::Facility) };
-    assert_eq!(it.attempt(&tokens(1, 0, 1), Some(told)).footprint().energy_kwh, decimal("1"));
+    let configured =
+        it.attempt_energy(&tokens(1, 0, 1), Some(MeasuredEnergy { joules, boundary: None })).footprint();
+    assert_eq!((configured.boundary, configured.energy_kwh), (MeterBoundary::It, decimal("1.2")));
+    let told = MeasuredEnergy { joules, boundary: Some(MeterBoundary::Facility) };
+    assert_eq!(it.attempt_energy(&tokens(1, 0, 1), Some(told)).footprint().energy_kwh, decimal("1"));
 }
 
 #[test]
 fn a_meter_that_reads_nothing_is_no_measurement() {
     for joules in ["0", "-5", "1000000000001"] {
-        let measured = Measured { joules: decimal(joules), boundary: Some(Boundary::Gpu) };
-        let ours = offer(&chat()).attempt(&tokens(500, 0, 300), Some(measured)).footprint();
-        assert_eq!((ours.method, ours.energy_kwh), (Method::Benchmark, kwh("50.172")), "{joules}");
+        let measured = MeasuredEnergy { joules: decimal(joules), boundary: Some(MeterBoundary::Gpu) };
+        let ours = offer(&chat()).attempt_energy(&tokens(500, 0, 300), Some(measured)).footprint();
+        assert_eq!((ours.method, ours.energy_kwh), (EnergyMethod::Benchmark, kwh("50.172")), "{joules}");
     }
 }
 
 #[test]
 fn the_bill_follows_the_list_and_measured_energy_only_by_contract_up_to_twice() {
     let work = tokens(500, 0, 300);
-    let measured = |joules| Some(Measured { joules: decimal(joules), boundary: Some(Boundary::Gpu) });
+    let measured =
+        |joules| Some(MeasuredEnergy { joules: decimal(joules), boundary: Some(MeterBoundary::Gpu) });
     assert_eq!(offer(&chat()).billable_kwh(&work, measured("10")), kwh("50.172"));
-    let contract = Prepared::new(&chat(), &Place { bills_measured: true, ..place() }).unwrap();
+    let contract = OfferFactors::new(&chat(), &ServiceSite { bills_measured: true, ..place() }).unwrap();
     assert_eq!(contract.billable_kwh(&work, measured("10")), kwh("10"));
     assert_eq!(contract.billable_kwh(&work, measured("1000")), kwh("100.344"));
     assert_eq!(contract.billable_kwh(&work, None), kwh("50.172"));
@@ -106,16 +112,16 @@ fn the_bill_follows_the_list_and_measured_energy_only_by_contract_up_to_twice() 
 
 #[test]
 fn a_confirmed_throughput_tier_lowers_the_energy_and_not_the_bill() {
-    let work = Work { throughput_tier: true, ..tokens(0, 0, 1000) };
+    let work = AttemptWork { throughput_tier: true, ..tokens(0, 0, 1000) };
     let offer = offer(&chat());
-    assert_eq!(offer.attempt(&work, None).footprint().energy_kwh, kwh("71.4"));
+    assert_eq!(offer.attempt_energy(&work, None).footprint().energy_kwh, kwh("71.4"));
     assert_eq!(offer.billable_kwh(&work, None), kwh("119"));
 }
 
 #[test]
 fn long_prompts_cost_more_per_token_and_cached_tokens_a_tenth() {
     let offer = offer(&chat());
-    let energy = |input, cached| offer.attempt(&tokens(input, cached, 0), None).footprint().energy_kwh;
+    let energy = |input, cached| offer.attempt_energy(&tokens(input, cached, 0), None).footprint().energy_kwh;
     assert_eq!(energy(100_000, 0), kwh("5760"), "twice 2880");
     assert_eq!(energy(1000, 1000), kwh("2.88"));
     assert_eq!(energy(1000, 2000), energy(1000, 1000), "no more can be cached than was read");
@@ -123,34 +129,35 @@ fn long_prompts_cost_more_per_token_and_cached_tokens_a_tenth() {
 
 #[test]
 fn images_scale_with_count_steps_and_pixels() {
-    let card = EnergyCard {
+    let card = EnergyProfile {
         joules_per_image: Some(decimal("7949")),
         image_steps: Some(50),
-        ..EnergyCard::new(Kind::Image)
+        ..EnergyProfile::new(ModelKind::Image)
     };
     let drawn = |count, steps, pixels| {
-        let work = Work::new(Done::Images { count, steps, pixels }, Duration::from_secs(9));
-        offer(&card).attempt(&work, None).footprint()
+        let work = AttemptWork::new(WorkDone::Images { count, steps, pixels }, Duration::from_secs(9));
+        offer(&card).attempt_energy(&work, None).footprint()
     };
     assert_eq!(drawn(1, None, None).energy_kwh, kwh("7949"));
     assert_eq!(drawn(2, Some(25), Some(524_288)).energy_kwh, kwh("3974.5"));
     assert_eq!(drawn(0, None, None).energy_kwh, Decimal::ZERO.round_dp(12));
-    let unknown = Work::new(Done::Images { count: 1, steps: Some(4), pixels: None }, Duration::ZERO);
-    let unknown = offer(&EnergyCard::new(Kind::Image)).attempt(&unknown, None).footprint();
-    assert_eq!((unknown.method, unknown.energy_kwh), (Method::ClassDefault, kwh("4320")));
+    let unknown =
+        AttemptWork::new(WorkDone::Images { count: 1, steps: Some(4), pixels: None }, Duration::ZERO);
+    let unknown = offer(&EnergyProfile::new(ModelKind::Image)).attempt_energy(&unknown, None).footprint();
+    assert_eq!((unknown.method, unknown.energy_kwh), (EnergyMethod::ClassDefault, kwh("4320")));
 }
 
 #[test]
 fn an_unmeasured_model_follows_the_law_of_its_size() {
-    let card = EnergyCard { active_params_b: Some(decimal("24")), ..EnergyCard::new(Kind::Chat) };
-    let ours = offer(&card).attempt(&tokens(0, 0, 1000), None).footprint();
-    assert_eq!((ours.method, ours.energy_kwh), (Method::Parametric, kwh("195.103")));
+    let card = EnergyProfile { active_params_b: Some(decimal("24")), ..EnergyProfile::new(ModelKind::Chat) };
+    let ours = offer(&card).attempt_energy(&tokens(0, 0, 1000), None).footprint();
+    assert_eq!((ours.method, ours.energy_kwh), (EnergyMethod::Parametric, kwh("195.103")));
 }
 
 #[test]
 fn where_nothing_is_known_the_time_tells_and_says_so() {
-    let ours = offer(&EnergyCard::new(Kind::Chat)).attempt(&tokens(9, 0, 9), None).footprint();
-    assert_eq!((ours.method, ours.boundary), (Method::LatencyProxy, Boundary::It));
+    let ours = offer(&EnergyProfile::new(ModelKind::Chat)).attempt_energy(&tokens(9, 0, 9), None).footprint();
+    assert_eq!((ours.method, ours.boundary), (EnergyMethod::LatencyProxy, MeterBoundary::It));
     assert_eq!(
         ours.energy_kwh,
         (decimal("2") * decimal("664") * decimal("1.2") / decimal("3600000")).round_dp(12)
@@ -159,46 +166,46 @@ fn where_nothing_is_known_the_time_tells_and_says_so() {
         ours.embodied_g,
         (decimal("2") * decimal("514") * decimal("0.073") / decimal("3600")).round_dp(9)
     );
-    let wide = EnergyCard { total_params_b: Some(decimal("70")), ..EnergyCard::new(Kind::Chat) };
+    let wide = EnergyProfile { total_params_b: Some(decimal("70")), ..EnergyProfile::new(ModelKind::Chat) };
     assert_eq!(
-        offer(&wide).attempt(&tokens(9, 0, 9), None).footprint().energy_kwh,
+        offer(&wide).attempt_energy(&tokens(9, 0, 9), None).footprint().energy_kwh,
         decimal("0.001770666667")
     );
-    assert!(!offer(&wide).has_list() && offer(&chat()).has_list());
+    assert!(!offer(&wide).is_computable() && offer(&chat()).is_computable());
 }
 
 #[test]
 fn work_that_the_card_cannot_count_goes_by_time() {
-    let silent = Work::new(Done::Unknown, Duration::from_secs(1));
-    assert_eq!(offer(&chat()).attempt(&silent, None).footprint().method, Method::LatencyProxy);
-    let speech = offer(&EnergyCard::new(Kind::Transcription));
-    assert_eq!(speech.attempt(&silent, None).footprint().method, Method::LatencyProxy);
+    let silent = AttemptWork::new(WorkDone::Unknown, Duration::from_secs(1));
+    assert_eq!(offer(&chat()).attempt_energy(&silent, None).footprint().method, EnergyMethod::LatencyProxy);
+    let speech = offer(&EnergyProfile::new(ModelKind::Transcription));
+    assert_eq!(speech.attempt_energy(&silent, None).footprint().method, EnergyMethod::LatencyProxy);
 }
 
 #[test]
 fn an_unpublished_building_has_the_defaults_and_is_flagged() {
-    let bare = Place { pue: None, wue: None, ..place() };
-    let ours = Prepared::new(&chat(), &bare).unwrap();
+    let bare = ServiceSite { pue: None, wue: None, ..place() };
+    let ours = OfferFactors::new(&chat(), &bare).unwrap();
     assert_eq!(ours.pue(), decimal("1.4"));
-    let footprint = ours.attempt(&tokens(1, 0, 1), None).footprint();
+    let footprint = ours.attempt_energy(&tokens(1, 0, 1), None).footprint();
     assert_eq!(footprint.assumed.names(), ["pue", "wue"]);
-    let nothing = offer(&chat()).attempt(&tokens(1, 0, 1), None).footprint();
+    let nothing = offer(&chat()).attempt_energy(&tokens(1, 0, 1), None).footprint();
     assert!(nothing.assumed.names().is_empty());
 }
 
 #[test]
 fn every_mistake_of_a_card_and_a_place_is_named_at_once() {
-    let card = EnergyCard {
+    let card = EnergyProfile {
         active_params_b: Some(decimal("8")),
         total_params_b: Some(decimal("7")),
         joules_per_output_token: Some(decimal("-1")),
         weight_bits: Some(0),
-        method: Some(Method::Measured),
-        ..EnergyCard::new(Kind::Chat)
+        method: Some(EnergyMethod::Measured),
+        ..EnergyProfile::new(ModelKind::Chat)
     };
-    let place = Place { pue: Some(decimal("0.9")), wue: Some(decimal("-0.1")), ..place() };
+    let place = ServiceSite { pue: Some(decimal("0.9")), wue: Some(decimal("-0.1")), ..place() };
     let fields: Vec<&str> =
-        Prepared::new(&card, &place).unwrap_err().iter().map(|mistake| mistake.field).collect();
+        OfferFactors::new(&card, &place).unwrap_err().iter().map(|mistake| mistake.field).collect();
     assert_eq!(fields, ["joules_per_output_token", "weight_bits", "total_params_b", "method", "pue", "wue"]);
 }
 
@@ -206,33 +213,34 @@ fn every_mistake_of_a_card_and_a_place_is_named_at_once() {
 fn every_method_is_found_by_its_name_and_its_range_holds_the_figure() {
     for name in ["measured", "provider_average", "benchmark", "parametric", "latency_proxy", "class_default"]
     {
-        let method = Method::named(name).unwrap();
+        let method = EnergyMethod::from_name(name).unwrap();
         assert_eq!(method.name(), name);
         assert!(method.range().low < Decimal::ONE && method.range().high > Decimal::ONE);
     }
-    assert_eq!(Method::named("guess"), None);
-    assert_eq!(law::METHODOLOGY, penstock_footprint::METHODOLOGY);
+    assert_eq!(EnergyMethod::from_name("guess"), None);
+    assert_eq!(constants::METHODOLOGY, penstock_footprint::METHODOLOGY);
 }
 
 #[test]
 fn a_measurement_of_many_times_what_the_work_draws_is_none_of_it() {
-    let card = EnergyCard { joules_per_output_token: Some(Decimal::ONE), ..EnergyCard::new(Kind::Chat) };
-    let card = EnergyCard { joules_per_input_token: Some(Decimal::ONE), ..card };
-    let site = Place { pue: Some(Decimal::ONE), wue: Some(Decimal::ZERO), ..place() };
-    let offer = Prepared::new(&card, &site).unwrap();
+    let card =
+        EnergyProfile { joules_per_output_token: Some(Decimal::ONE), ..EnergyProfile::new(ModelKind::Chat) };
+    let card = EnergyProfile { joules_per_input_token: Some(Decimal::ONE), ..card };
+    let site = ServiceSite { pue: Some(Decimal::ONE), wue: Some(Decimal::ZERO), ..place() };
+    let offer = OfferFactors::new(&card, &site).unwrap();
     let credible = |output: u64, joules: &str, boundary| {
-        let measured = Measured { joules: joules.parse().unwrap(), boundary: Some(boundary) };
-        let work = Work::tokens(Usage { output, ..Usage::default() }, Duration::ZERO);
-        offer.credible(&work, measured).is_some()
+        let measured = MeasuredEnergy { joules: joules.parse().unwrap(), boundary: Some(boundary) };
+        let work = AttemptWork::tokens(TokenUsage { output, ..TokenUsage::default() }, Duration::ZERO);
+        offer.plausible_measurement(&work, measured).is_some()
     };
     // A small answer may draw 1 Wh, whatever the formula says.
-    assert!(credible(1, "3600", Boundary::Facility));
-    assert!(!credible(1, "3600.001", Boundary::Facility));
-    assert!(!credible(1, "3600", Boundary::Gpu), "it is 5,241.6 J at the building's meter");
+    assert!(credible(1, "3600", MeterBoundary::Facility));
+    assert!(!credible(1, "3600.001", MeterBoundary::Facility));
+    assert!(!credible(1, "3600", MeterBoundary::Gpu), "it is 5,241.6 J at the building's meter");
     // 10,000 J at the accelerators are 14,560 in the building; four times that is the high end, and ten times that the most.
-    assert!(credible(10_000, "582400", Boundary::Facility));
-    assert!(!credible(10_000, "582400.001", Boundary::Facility));
+    assert!(credible(10_000, "582400", MeterBoundary::Facility));
+    assert!(!credible(10_000, "582400.001", MeterBoundary::Facility));
     for absurd in ["0", "-1", "3600000000000000"] {
-        assert!(!credible(10_000, absurd, Boundary::Facility), "{absurd}");
+        assert!(!credible(10_000, absurd, MeterBoundary::Facility), "{absurd}");
     }
 }

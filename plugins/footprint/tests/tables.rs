@@ -13,7 +13,7 @@ fn decimal(text: &str) -> Decimal {
 
 #[test]
 fn the_shipped_grid_table_has_exactly_the_27_member_states() {
-    let table = grid::table(GRID).unwrap();
+    let table = grid::parse_table(GRID).unwrap();
     assert_eq!(table.rows().len(), 27);
     assert_eq!(country::members().len(), 27);
     for (code, name) in country::members() {
@@ -27,7 +27,7 @@ fn the_shipped_grid_table_has_exactly_the_27_member_states() {
 
 #[test]
 fn a_row_has_the_figures_of_its_line_and_a_short_source() {
-    let table = grid::table(GRID).unwrap();
+    let table = grid::parse_table(GRID).unwrap();
     let france = table.get("FR").unwrap();
     assert_eq!(france.g_per_kwh, decimal("31"));
     assert_eq!(france.renewable_percent, decimal("27"));
@@ -55,18 +55,18 @@ fn a_broken_grid_table_names_every_mistake_with_its_line() {
          FR,France,31,27,3.67,2025,s\nIT,Italy,1,2\nAT,Australia,1,2,3,2025,s\nBE,Belgium,1,101,3,2025,s\n",
         grid::HEADER
     );
-    let mistakes = grid::table(&csv).unwrap_err();
+    let mistakes = grid::parse_table(&csv).unwrap_err();
     let starts: Vec<&str> = mistakes.iter().map(|mistake| mistake.split(':').next().unwrap()).collect();
     assert_eq!(starts, ["line 3", "line 4", "line 5", "line 6", "line 7", "line 8"]);
     assert!(mistakes[0].contains("`CH` is not a member state"));
     assert!(mistakes[4].contains("`AT` is Austria"));
-    assert!(grid::table("").is_err());
-    assert!(grid::table("a,b\n").unwrap_err()[0].contains("header"));
+    assert!(grid::parse_table("").is_err());
+    assert!(grid::parse_table("a,b\n").unwrap_err()[0].contains("header"));
 }
 
 #[test]
 fn a_site_without_a_published_figure_has_none_and_not_zero() {
-    let sites = datacentre::table(DATACENTRES).unwrap();
+    let sites = datacentre::parse_table(DATACENTRES).unwrap();
     let paris = datacentre::find(&sites, "fr-par-2").unwrap();
     assert_eq!((paris.pue, paris.wue), (Some(decimal("1.16")), Some(decimal("0.214"))));
     assert_eq!((paris.operator.as_str(), paris.country_code.as_str()), ("Scaleway", "FR"));

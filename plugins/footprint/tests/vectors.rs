@@ -1,9 +1,10 @@
 //! Every published vector, to the digit.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_contract::{Boundary, Kind, Measured, Usage};
+use penstock_contract::{MeasuredEnergy, MeterBoundary, ModelKind, TokenUsage};
 use penstock_footprint::{
-    Done, EnergyCard, Footprint, Method, Place, Prepared, Work, boundary_named, grid, law,
+    AnswerFootprint, AttemptWork, EnergyMethod, EnergyProfile, OfferFactors, ServiceSite, WorkDone,
+    boundary_from_name, constants, grid,
 };
 use rust_decimal::Decimal;
 use serde_json::Value;
@@ -17,58 +18,58 @@ fn decimal(value: &Value) -> Option<Decimal> {
     value.as_str().map(|text| text.parse().unwrap())
 }
 
-fn kind(name: &str) -> Kind {
+fn kind(name: &str) -> ModelKind {
     match name.split('-').next().unwrap() {
-        "embed" => Kind::Embedding,
-        "rerank" => Kind::Rerank,
-        "flux.1" => Kind::Image,
-        "whisper" => Kind::Transcription,
-        _ => Kind::Chat,
+        "embed" => ModelKind::Embedding,
+        "rerank" => ModelKind::Rerank,
+        "flux.1" => ModelKind::Image,
+        "whisper" => ModelKind::Transcription,
+        _ => ModelKind::Chat,
     }
 }
 
-fn card(all: &Value, name: &str) -> EnergyCard {
+fn card(all: &Value, name: &str) -> EnergyProfile {
     let model = &all["models"][name];
-    EnergyCard {
+    EnergyProfile {
         active_params_b: decimal(&model["active"]),
         joules_per_output_token: decimal(&model["e_out"]),
         joules_per_image: decimal(&model["j_image"]),
         image_steps: model["steps"].as_str().map(|steps| steps.parse().unwrap()),
         joules_per_audio_second: decimal(&model["j_audio_s"]),
-        method: Method::named(model["method"].as_str().unwrap()),
-        ..EnergyCard::new(kind(name))
+        method: EnergyMethod::from_name(model["method"].as_str().unwrap()),
+        ..EnergyProfile::new(kind(name))
     }
 }
 
 /// The place, and its grid's row.
-fn place(all: &Value, name: &str) -> (Place, grid::Row) {
+fn place(all: &Value, name: &str) -> (ServiceSite, grid::GridRow) {
     let provider = &all["providers"][name];
-    let table = grid::table(include_str!("../../../conf/grid/eu-2025.csv")).unwrap();
+    let table = grid::parse_table(include_str!("../../../conf/grid/eu-2025.csv")).unwrap();
     let row = table.get(provider["location"].as_str().unwrap()).unwrap().clone();
     let (pue, wue) = (decimal(&provider["pue"]), decimal(&provider["wue"]));
-    (Place { pue, wue, bills_measured: true, ..Place::on(&row) }, row)
+    (ServiceSite { pue, wue, bills_measured: true, ..ServiceSite::on_grid(&row) }, row)
 }
 
-fn work(usage: &Value) -> Work {
+fn work(usage: &Value) -> AttemptWork {
     let count = |name: &str| usage[name].as_u64().unwrap_or(0);
     let done = match usage["audio_s"].as_u64() {
-        Some(seconds) => Done::Audio { seconds: Decimal::from(seconds) },
-        None => Done::Tokens(Usage {
+        Some(seconds) => WorkDone::Audio { seconds: Decimal::from(seconds) },
+        None => WorkDone::Tokens(TokenUsage {
             input: count("in"),
             cached: count("cached"),
             output: count("out"),
-            ..Usage::default()
+            ..TokenUsage::default()
         }),
     };
-    Work::new(done, Duration::from_secs(1))
+    AttemptWork::new(done, Duration::from_secs(1))
 }
 
-fn measured(value: &Value) -> Option<Measured> {
+fn measured(value: &Value) -> Option<MeasuredEnergy> {
     let joules = decimal(&value["joules"])?;
-    Some(Measured { joules, boundary: boundary_named(value["boundary"].as_str().unwrap()) })
+    Some(MeasuredEnergy { joules, boundary: boundary_from_name(value["boundary"].as_str().unwrap()) })
 }
 
-fn assert_same(id: &str, ours: &Footprint, row: &grid::Row, offer: &Prepared, vector: &Value) {
+fn assert_same(id: &str, ours: &AnswerFootprint, row: &grid::GridRow, offer: &OfferFactors, vector: &Value) {
     let (impact, more) = (&vector["environment_impact"], &vector["disclosure"]);
     let told = |value: &Value| value.as_str().unwrap().to_owned();
     assert_eq!(ours.energy_kwh.to_string(), told(&impact["energy_kwh"]), "{id} energy");
@@ -91,9 +92,9 @@ fn every_vector_gives_its_energy_carbon_water_range_and_embodied_carbon() {
     for vector in rows {
         let inputs = &vector["inputs"];
         let (place, row) = place(&all, inputs["provider"].as_str().unwrap());
-        let offer = Prepared::new(&card(&all, inputs["model"].as_str().unwrap()), &place).unwrap();
+        let offer = OfferFactors::new(&card(&all, inputs["model"].as_str().unwrap()), &place).unwrap();
         let (work, measured) = (work(&inputs["usage"]), measured(&inputs["measured"]));
-        let ours = offer.attempt(&work, measured).footprint();
+        let ours = offer.attempt_energy(&work, measured).footprint();
         let id = vector["id"].as_str().unwrap();
         assert_same(id, &ours, &row, &offer, vector);
         if let Some(billable) = decimal(&vector["billing_trace"]["billable_kwh"]) {
@@ -106,23 +107,25 @@ fn every_vector_gives_its_energy_carbon_water_range_and_embodied_carbon() {
 fn the_constants_are_those_of_the_vectors() {
     let all = vectors();
     let constant = |name: &str| decimal(&all["constants"][name]).unwrap();
-    assert_eq!(law::INPUT_JOULES_PER_B, constant("K_IN"));
-    assert_eq!(Decimal::from(law::CONTEXT_TOKENS), constant("L_HALF"));
-    assert_eq!(law::CACHED_SHARE, constant("C_CACHE"));
-    assert_eq!((law::HOST, law::IDLE), (constant("HOST"), constant("IDLE")));
-    assert_eq!(law::EMBODIED_G_PER_WH, constant("EMB_G_PER_WH_GPU"));
-    assert_eq!(law::THROUGHPUT_TIER, constant("BATCH_PHI"));
+    assert_eq!(constants::INPUT_JOULES_PER_B, constant("K_IN"));
+    assert_eq!(Decimal::from(constants::CONTEXT_TOKENS), constant("L_HALF"));
+    assert_eq!(constants::CACHED_SHARE, constant("C_CACHE"));
+    assert_eq!((constants::HOST_FACTOR, constants::IDLE_FACTOR), (constant("HOST"), constant("IDLE")));
+    assert_eq!(constants::EMBODIED_G_PER_WH, constant("EMB_G_PER_WH_GPU"));
+    assert_eq!(constants::THROUGHPUT_TIER, constant("BATCH_PHI"));
 }
 
 #[test]
 fn the_vectors_cover_the_gpu_boundary_as_the_default_of_a_silent_meter() {
     let all = vectors();
     let (place, _) = place(&all, "example-se");
-    let offer = Prepared::new(&card(&all, "chat-24b"), &place).unwrap();
+    let offer = OfferFactors::new(&card(&all, "chat-24b"), &place).unwrap();
     let joules = "40.433".parse().unwrap();
-    let work = Work::tokens(Usage::default(), Duration::ZERO);
-    let silent = offer.attempt(&work, Some(Measured { joules, boundary: None })).footprint();
-    let told = offer.attempt(&work, Some(Measured { joules, boundary: Some(Boundary::Gpu) })).footprint();
+    let work = AttemptWork::tokens(TokenUsage::default(), Duration::ZERO);
+    let silent = offer.attempt_energy(&work, Some(MeasuredEnergy { joules, boundary: None })).footprint();
+    let told = offer
+        .attempt_energy(&work, Some(MeasuredEnergy { joules, boundary: Some(MeterBoundary::Gpu) }))
+        .footprint();
     assert_eq!(silent.energy_kwh, told.energy_kwh);
     assert!(silent.assumed.boundary && !told.assumed.boundary);
     assert!(silent.energy_kwh_low < told.energy_kwh_low, "the meter may be the building's");

@@ -120,7 +120,7 @@ pub fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 fn hash_digits(hash: &EntryHash) -> [u8; 64] {
     let mut text = [0; 64];
     for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(hash) {
-        *pair = hex::pair(*byte);
+        *pair = hex::encode_byte(*byte);
     }
     text
 }

@@ -1,6 +1,6 @@
 //! Entries of the ledger: account, time and movement.
 
-use penstock_contract::Usage;
+use penstock_contract::TokenUsage;
 use rust_decimal::Decimal;
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub struct SaleDetails {
     /// True for the batch price.
     pub batch: bool,
     /// Token usage; all zero where images or seconds are sold.
-    pub usage: Usage,
+    pub usage: TokenUsage,
     /// Number of images.
     pub images: u32,
     /// Seconds of audio.

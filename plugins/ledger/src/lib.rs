@@ -33,6 +33,6 @@ pub use balances::{AccountBalances, BalanceFold, OpenReserve, OpenReserves, Wall
 pub use chain::{EntryHash, GENESIS, HashChain, MAX_LINE_BYTES, lines};
 pub use entry::{CorrectedKind, EntryKind, LedgerEntry, RequestFootprint, SaleDetails, Wallet};
 pub use error::EntryError;
-pub use penstock_contract::calendar::{Day, Month};
+pub use penstock_contract::calendar::{UtcDay, UtcMonth};
 pub use posting::{BookPosting, BookTotals, WalletBook, postings_of};
 pub use statement::{Statement, StatementRow, StatementSums};

@@ -3,7 +3,7 @@
 
 use crate::entry::{CorrectedKind, EntryKind, LedgerEntry, RequestFootprint, SaleDetails, Wallet};
 use crate::error::EntryError;
-use penstock_contract::{Usage, UsageSource};
+use penstock_contract::{TokenUsage, UsageSource};
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
@@ -259,7 +259,7 @@ impl<'a> EntryLine<'a> {
             provider: self.provider.as_deref()?.into(),
             terms: self.terms.as_deref()?.into(),
             batch: self.batch,
-            usage: Usage {
+            usage: TokenUsage {
                 input: self.input,
                 cached: self.cached,
                 output: self.output,

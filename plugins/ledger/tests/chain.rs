@@ -1,7 +1,7 @@
 //! Hash chain of the ledger: every kind of entry survives a round trip, and every change to the text is detected.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
-use penstock_contract::{Usage, UsageSource};
+use penstock_contract::{TokenUsage, UsageSource};
 use penstock_ledger::{
     CorrectedKind, EntryError, EntryKind, HashChain, LedgerEntry, MAX_LINE_BYTES, RequestFootprint,
     SaleDetails, Statement, Wallet, lines,
@@ -10,7 +10,7 @@ use rust_decimal::Decimal;
 use sha2::{Digest, Sha256};
 
 fn acts() -> Vec<EntryKind> {
-    let usage = Usage { input: 12, cached: 4, output: 30, reasoning: 3, source: UsageSource::Gateway };
+    let usage = TokenUsage { input: 12, cached: 4, output: 30, reasoning: 3, source: UsageSource::Gateway };
     let sale = SaleDetails {
         model: "m\"1".into(),
         provider: "p".into(),

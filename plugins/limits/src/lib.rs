@@ -15,18 +15,21 @@
 //!
 //! **Time.** Every `now` is a `Duration` since 1970, UTC. If `now` goes back, no time has passed.
 
-mod admit;
-mod bucket;
-mod crowd;
-mod fair;
+mod admission_queue;
+mod fair_queue;
 mod meter;
-mod outputs;
+mod output_length_stats;
+mod reserve;
 mod spend;
+mod token_bucket;
 
-pub use admit::{Admitted, Metered, Whose, admit};
-pub use bucket::{Bucket, Gauge, Wait};
-pub use crowd::{Ceiling, Crowd, LONG, Queued};
-pub use fair::{Fair, Joined};
-pub use meter::{Cost, Denied, Entered, Held, Limit, Limits, Meter, Standing, Used, Work};
-pub use outputs::Outputs;
-pub use spend::{Period, Spend};
+pub use admission_queue::{AdmissionCapacity, AdmissionQueue, LARGE_BODY, QueueOutcome};
+pub use fair_queue::{EnqueueOutcome, FairQueue};
+pub use meter::{
+    ActualCost, CostEstimate, LimitExceeded, LimitKind, LimitReservation, LimitStatus, ProvisionalCharge,
+    UsageLimits, UsageMeter, WorkClass,
+};
+pub use output_length_stats::OutputLengthStats;
+pub use reserve::{LimitOwner, LimitedMeter, ReservationPair, reserve_both};
+pub use spend::{BudgetPeriod, SpendTotals};
+pub use token_bucket::{BucketStatus, RetryAfter, TokenBucket};

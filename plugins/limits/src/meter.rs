@@ -1,15 +1,15 @@
 //! Usage of one key or account: a request passes all limits or changes none.
 
-use crate::bucket::{Bucket, Gauge, Wait};
-use crate::outputs::Outputs;
-use crate::spend::{Period, Spend};
+use crate::output_length_stats::OutputLengthStats;
+use crate::spend::{BudgetPeriod, SpendTotals};
+use crate::token_bucket::{BucketStatus, RetryAfter, TokenBucket};
 use penstock_contract::MicroCredits;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
 /// Limits of a key or account. `None` is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct UsageLimits {
     /// Requests per minute.
     pub requests: Option<NonZeroU64>,
     /// Tokens per minute, input and output together.
@@ -24,7 +24,7 @@ pub struct Limits {
 
 /// Kind of limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
+pub enum LimitKind {
     /// Requests per minute.
     Requests,
     /// Tokens per minute.
@@ -32,10 +32,10 @@ pub enum Limit {
     /// Requests in flight.
     Concurrent,
     /// Money budget of a day or a month.
-    Budget(Period),
+    Budget(BudgetPeriod),
 }
 
-impl Limit {
+impl LimitKind {
     /// Name in errors, lists and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -43,15 +43,15 @@ impl Limit {
             Self::Requests => "requests_per_minute",
             Self::Tokens => "tokens_per_minute",
             Self::Concurrent => "concurrent",
-            Self::Budget(Period::Day) => "budget_per_day",
-            Self::Budget(Period::Month) => "budget_per_month",
+            Self::Budget(BudgetPeriod::Day) => "budget_per_day",
+            Self::Budget(BudgetPeriod::Month) => "budget_per_month",
         }
     }
 }
 
 /// Class of work, which determines the limits that apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Work {
+pub enum WorkClass {
     /// Request of a waiting client: all limits apply.
     #[default]
     Request,
@@ -61,7 +61,7 @@ pub enum Work {
 
 /// Maximum usage of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cost {
+pub struct CostEstimate {
     /// Tokens of the prompt, as far as known.
     pub input: u64,
     /// Tokens of the answer: the maximum, or an estimate.
@@ -72,7 +72,7 @@ pub struct Cost {
 
 /// Actual usage of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Used {
+pub struct ActualCost {
     /// Tokens of the prompt.
     pub input: u64,
     /// Tokens of the answer.
@@ -84,45 +84,45 @@ pub struct Used {
 /// Reservation of one request; passed to [`Meter::settle`] or [`Meter::void`] exactly once.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a reservation must be settled or voided"]
-pub struct Held {
+pub struct LimitReservation {
     tokens: Option<u64>,
     money: u64,
-    seat: bool,
+    permit: bool,
 }
 
 /// Provisional charge of a request whose maximum usage is not known yet; passed to [`Meter::leave`] exactly once.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a provisional charge must be released"]
-pub struct Entered {
+pub struct ProvisionalCharge {
     request: bool,
-    seat: bool,
+    permit: bool,
 }
 
 /// Exceeded limit with the longest wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Denied {
+pub struct LimitExceeded {
     /// Kind of the limit.
-    pub limit: Limit,
+    pub limit: LimitKind,
     /// Value of the limit: requests, tokens or micro-credits.
-    pub most: u64,
+    pub maximum: u64,
     /// Time until the same request would pass.
-    pub wait: Wait,
+    pub retry_after: RetryAfter,
 }
 
 /// Status of the limits per minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct LimitStatus {
     /// Requests per minute.
-    pub requests: Option<Gauge>,
+    pub requests: Option<BucketStatus>,
     /// Tokens per minute.
-    pub tokens: Option<Gauge>,
+    pub tokens: Option<BucketStatus>,
 }
 
-impl Standing {
+impl LimitStatus {
     /// Combines two statuses: of each limit, the one with less remaining.
     #[must_use]
-    pub fn tighter(self, other: Self) -> Self {
-        let of = |a: Option<Gauge>, b: Option<Gauge>| match (a, b) {
+    pub fn most_restrictive(self, other: Self) -> Self {
+        let of = |a: Option<BucketStatus>, b: Option<BucketStatus>| match (a, b) {
             (Some(a), Some(b)) => Some(if b.remaining < a.remaining { b } else { a }),
             (a, b) => a.or(b),
         };
@@ -131,34 +131,34 @@ impl Standing {
 }
 
 /// Tokens taken from the bucket for a request: at most the capacity of the bucket.
-fn tokens(limit: NonZeroU64, cost: &Cost) -> u64 {
+fn token_amount(limit: NonZeroU64, cost: &CostEstimate) -> u64 {
     cost.input.saturating_add(cost.output).clamp(1, limit.get())
 }
 
 /// Converts a charge or an estimate to micro-credits; negative amounts become zero.
-fn micro(money: MicroCredits) -> u64 {
+fn to_micro_credits(money: MicroCredits) -> u64 {
     u64::try_from(money.0).unwrap_or(0)
 }
 
 /// Usage of one set of limits. The limits are an argument of every call: changes take effect at once, and recorded
 /// usage stays.
 #[derive(Clone, Debug, Default)]
-pub struct Meter {
-    requests: Bucket,
-    tokens: Bucket,
-    spend: Spend,
+pub struct UsageMeter {
+    requests: TokenBucket,
+    tokens: TokenBucket,
+    spend: SpendTotals,
     /// Micro-credits reserved for work that is not settled.
-    held: u64,
+    reserved: u64,
     working: u32,
     /// Number of admitted requests.
     passed: u64,
-    outputs: Option<Box<Outputs>>,
+    output_lengths: Option<Box<OutputLengthStats>>,
 }
 
-impl Meter {
+impl UsageMeter {
     /// Returns a meter that continues from stored spending.
     #[must_use]
-    pub fn restored(spend: Spend) -> Self {
+    pub fn restored(spend: SpendTotals) -> Self {
         Self { spend, ..Self::default() }
     }
 
@@ -169,146 +169,165 @@ impl Meter {
     ///
     /// # Errors
     /// Returns the exceeded limit with the longest wait.
-    pub fn check(&self, limits: &Limits, cost: &Cost, work: Work, now: Duration) -> Result<(), Denied> {
+    pub fn check(
+        &self,
+        limits: &UsageLimits,
+        cost: &CostEstimate,
+        work: WorkClass,
+        now: Duration,
+    ) -> Result<(), LimitExceeded> {
         let mut worst = self.over_budget(limits, cost, now);
-        let mut add = |limit, most, wait: Option<Wait>| {
-            if let Some(wait) = wait.filter(|wait| worst.is_none_or(|worst| worst.wait < *wait)) {
-                worst = Some(Denied { limit, most, wait });
+        let mut add = |limit, most, wait: Option<RetryAfter>| {
+            if let Some(wait) = wait.filter(|wait| worst.is_none_or(|worst| worst.retry_after < *wait)) {
+                worst = Some(LimitExceeded { limit, maximum: most, retry_after: wait });
             }
         };
-        if work == Work::Request {
+        if work == WorkClass::Request {
             if let Some(most) = limits.requests {
-                add(Limit::Requests, most.get(), self.requests.wait(most, 1, now));
+                add(LimitKind::Requests, most.get(), self.requests.retry_after(most, 1, now));
             }
             if let Some(most) = limits.tokens {
                 let wait = if cost.input > most.get() {
-                    Some(Wait::Never)
+                    Some(RetryAfter::Never)
                 } else {
-                    self.tokens.wait(most, tokens(most, cost), now)
+                    self.tokens.retry_after(most, token_amount(most, cost), now)
                 };
-                add(Limit::Tokens, most.get(), wait);
+                add(LimitKind::Tokens, most.get(), wait);
             }
             if let Some(most) = limits.concurrent {
                 let full = self.working >= most.get();
-                add(Limit::Concurrent, most.get().into(), full.then_some(Wait::Seat));
+                add(LimitKind::Concurrent, most.get().into(), full.then_some(RetryAfter::OnRelease));
             }
         }
         worst.map_or(Ok(()), Err)
     }
 
     /// Returns the exceeded budget with the longest wait.
-    fn over_budget(&self, limits: &Limits, cost: &Cost, now: Duration) -> Option<Denied> {
-        let money = micro(cost.money);
-        let budgets = [(Period::Day, limits.day), (Period::Month, limits.month)];
+    fn over_budget(&self, limits: &UsageLimits, cost: &CostEstimate, now: Duration) -> Option<LimitExceeded> {
+        let money = to_micro_credits(cost.money);
+        let budgets = [(BudgetPeriod::Day, limits.day), (BudgetPeriod::Month, limits.month)];
         let over = budgets.into_iter().filter_map(|(period, budget)| {
             let budget = budget?.get();
             // A request without cost is refused too once the budget is spent.
             let spent = self.spend.within(period, now).saturating_add(money.max(1));
-            if spent.saturating_add(self.held) <= budget {
+            if spent.saturating_add(self.reserved) <= budget {
                 return None;
             }
             let wait = if money > budget {
-                Wait::Never
+                RetryAfter::Never
             } else if spent <= budget {
                 // The final cost may be lower than the reservation, so the wait ends with another request.
-                Wait::Seat
+                RetryAfter::OnRelease
             } else {
-                Wait::For(period.end(now).saturating_sub(now))
+                RetryAfter::After(period.end(now).saturating_sub(now))
             };
-            Some(Denied { limit: Limit::Budget(period), most: budget, wait })
+            Some(LimitExceeded { limit: LimitKind::Budget(period), maximum: budget, retry_after: wait })
         });
-        over.max_by_key(|denied| denied.wait)
+        over.max_by_key(|denied| denied.retry_after)
     }
 
     /// Takes a request count and a permit for a request whose cost is not known yet, so that concurrent requests stay
     /// within the limits meanwhile; the caller has checked [`Meter::check`] at zero cost.
-    pub fn enter(&mut self, limits: &Limits, work: Work, now: Duration) -> Entered {
-        if work == Work::BatchLine {
-            return Entered { request: false, seat: false };
+    pub fn acquire_provisional(
+        &mut self,
+        limits: &UsageLimits,
+        work: WorkClass,
+        now: Duration,
+    ) -> ProvisionalCharge {
+        if work == WorkClass::BatchLine {
+            return ProvisionalCharge { request: false, permit: false };
         }
         if let Some(limit) = limits.requests {
             self.requests.take(limit, 1, now);
         }
         self.working = self.working.saturating_add(1);
-        Entered { request: limits.requests.is_some(), seat: true }
+        ProvisionalCharge { request: limits.requests.is_some(), permit: true }
     }
 
     /// Releases a provisional charge, before [`Meter::take`] or if the request was refused.
-    pub fn leave(&mut self, entered: Entered, limits: &Limits, now: Duration) {
+    pub fn release_provisional(&mut self, entered: ProvisionalCharge, limits: &UsageLimits, now: Duration) {
         if let Some(limit) = limits.requests.filter(|_| entered.request) {
             self.requests.settle(limit, 1, 0, now);
         }
-        self.working = self.working.saturating_sub(u32::from(entered.seat));
+        self.working = self.working.saturating_sub(u32::from(entered.permit));
     }
 
     /// Reserves the maximum usage of a request from every limit; the caller has checked [`Meter::check`].
-    pub fn take(&mut self, limits: &Limits, cost: &Cost, work: Work, now: Duration) -> Held {
-        let money = micro(cost.money);
-        self.held = self.held.saturating_add(money);
-        if work == Work::BatchLine {
-            return Held { tokens: None, money, seat: false };
+    pub fn reserve(
+        &mut self,
+        limits: &UsageLimits,
+        cost: &CostEstimate,
+        work: WorkClass,
+        now: Duration,
+    ) -> LimitReservation {
+        let money = to_micro_credits(cost.money);
+        self.reserved = self.reserved.saturating_add(money);
+        if work == WorkClass::BatchLine {
+            return LimitReservation { tokens: None, money, permit: false };
         }
         if let Some(limit) = limits.requests {
             self.requests.take(limit, 1, now);
         }
         let tokens = limits.tokens.map(|limit| {
-            let amount = tokens(limit, cost);
+            let amount = token_amount(limit, cost);
             self.tokens.take(limit, amount, now);
             amount
         });
         self.working = self.working.saturating_add(1);
         self.passed = self.passed.saturating_add(1);
-        Held { tokens, money, seat: true }
+        LimitReservation { tokens, money, permit: true }
     }
 
     /// Settles a reservation: replaces the reserved by the actual usage.
-    pub fn settle(&mut self, held: Held, limits: &Limits, used: &Used, now: Duration) {
-        self.give_back(&held, limits, used.input.saturating_add(used.output), now);
-        self.spend.add(micro(used.money), now);
+    pub fn settle(&mut self, held: LimitReservation, limits: &UsageLimits, used: &ActualCost, now: Duration) {
+        self.release(&held, limits, used.input.saturating_add(used.output), now);
+        self.spend.add(to_micro_credits(used.money), now);
     }
 
     /// Records the length of an answer, for requests without a cap.
-    pub fn observe(&mut self, output: u64) {
-        self.outputs.get_or_insert_default().observe(output);
+    pub fn record_output(&mut self, output: u64) {
+        self.output_lengths.get_or_insert_default().record(output);
     }
 
     /// Voids a reservation: only the request itself counts as used.
-    pub fn void(&mut self, held: Held, limits: &Limits, now: Duration) {
-        self.give_back(&held, limits, 0, now);
+    pub fn void(&mut self, held: LimitReservation, limits: &UsageLimits, now: Duration) {
+        self.release(&held, limits, 0, now);
     }
 
-    fn give_back(&mut self, held: &Held, limits: &Limits, tokens: u64, now: Duration) {
+    fn release(&mut self, held: &LimitReservation, limits: &UsageLimits, tokens: u64, now: Duration) {
         if let (Some(limit), Some(taken)) = (limits.tokens, held.tokens) {
             self.tokens.settle(limit, taken, tokens, now);
         }
-        self.held = self.held.saturating_sub(held.money);
-        self.working = self.working.saturating_sub(u32::from(held.seat));
+        self.reserved = self.reserved.saturating_sub(held.money);
+        self.working = self.working.saturating_sub(u32::from(held.permit));
     }
 
     /// Expected tokens of an answer without a cap: the 90th percentile of the key's own answers.
     #[must_use]
-    pub fn usual_output(&self) -> u64 {
-        self.outputs.as_ref().map_or_else(|| Outputs::default().p90(), |outputs| outputs.p90())
+    pub fn p90_output(&self) -> u64 {
+        self.output_lengths
+            .as_ref()
+            .map_or_else(|| OutputLengthStats::default().p90(), |outputs| outputs.p90())
     }
 
     /// Status of the limits per minute.
     #[must_use]
-    pub fn standing(&self, limits: &Limits, now: Duration) -> Standing {
-        Standing {
-            requests: limits.requests.map(|limit| self.requests.gauge(limit, now)),
-            tokens: limits.tokens.map(|limit| self.tokens.gauge(limit, now)),
+    pub fn limit_status(&self, limits: &UsageLimits, now: Duration) -> LimitStatus {
+        LimitStatus {
+            requests: limits.requests.map(|limit| self.requests.status(limit, now)),
+            tokens: limits.tokens.map(|limit| self.tokens.status(limit, now)),
         }
     }
 
     /// Debt of the tokens per minute.
     #[must_use]
-    pub fn debt(&self, limits: &Limits, now: Duration) -> u64 {
+    pub fn debt(&self, limits: &UsageLimits, now: Duration) -> u64 {
         limits.tokens.map_or(0, |limit| self.tokens.debt(limit, now))
     }
 
     /// Micro-credits spent in the current day and month.
     #[must_use]
-    pub const fn spend(&self) -> &Spend {
+    pub const fn spend(&self) -> &SpendTotals {
         &self.spend
     }
 

@@ -1,19 +1,19 @@
 //! Money spent in the current day and month, UTC. A window ends at midnight; its spending then expires, and no debt is
 //! carried over.
 
-use penstock_contract::calendar::{Day, Month};
+use penstock_contract::calendar::{UtcDay, UtcMonth};
 use std::time::Duration;
 
 /// Budget period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Period {
+pub enum BudgetPeriod {
     /// Day from midnight to midnight, UTC.
     Day,
     /// Calendar month, UTC.
     Month,
 }
 
-impl Period {
+impl BudgetPeriod {
     /// Name in errors and lists.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -27,8 +27,8 @@ impl Period {
     #[must_use]
     pub fn end(self, now: Duration) -> Duration {
         let end = match self {
-            Self::Day => Day::of(now.as_secs()).next(),
-            Self::Month => Month::of(now.as_secs()).next().first(),
+            Self::Day => UtcDay::from_unix(now.as_secs()).next(),
+            Self::Month => UtcMonth::from_unix(now.as_secs()).next().first_day(),
         };
         Duration::from_secs(end.start())
     }
@@ -36,22 +36,22 @@ impl Period {
 
 /// Micro-credits spent in the current day and month.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spend {
-    day: Window,
-    month: Window,
+pub struct SpendTotals {
+    day: SpendWindow,
+    month: SpendWindow,
 }
 
 /// Micro-credits spent in one window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Window {
+struct SpendWindow {
     /// End of the window, seconds since 1970; stored, so that a request only compares.
     end: u64,
     micro: u64,
 }
 
-impl Window {
+impl SpendWindow {
     /// Adds spending. If the clock goes back, the spending counts in the newest window.
-    fn add(&mut self, period: Period, micro: u64, now: Duration) {
+    fn add(&mut self, period: BudgetPeriod, micro: u64, now: Duration) {
         if now.as_secs() >= self.end {
             *self = Self { end: period.end(now).as_secs(), micro: 0 };
         }
@@ -59,26 +59,26 @@ impl Window {
     }
 }
 
-impl Spend {
+impl SpendTotals {
     /// Restores stored spending of the day and month that contain `at`.
     #[must_use]
     pub fn restored(in_day: u64, in_month: u64, at: Duration) -> Self {
-        let window = |period: Period, micro| Window { end: period.end(at).as_secs(), micro };
-        Self { day: window(Period::Day, in_day), month: window(Period::Month, in_month) }
+        let window = |period: BudgetPeriod, micro| SpendWindow { end: period.end(at).as_secs(), micro };
+        Self { day: window(BudgetPeriod::Day, in_day), month: window(BudgetPeriod::Month, in_month) }
     }
 
     /// Adds spending at `now`.
     pub fn add(&mut self, micro: u64, now: Duration) {
-        self.day.add(Period::Day, micro, now);
-        self.month.add(Period::Month, micro, now);
+        self.day.add(BudgetPeriod::Day, micro, now);
+        self.month.add(BudgetPeriod::Month, micro, now);
     }
 
     /// Micro-credits spent in the period that contains `now`.
     #[must_use]
-    pub fn within(&self, period: Period, now: Duration) -> u64 {
+    pub fn within(&self, period: BudgetPeriod, now: Duration) -> u64 {
         let window = match period {
-            Period::Day => self.day,
-            Period::Month => self.month,
+            BudgetPeriod::Day => self.day,
+            BudgetPeriod::Month => self.month,
         };
         if now.as_secs() >= window.end { 0 } else { window.micro }
     }

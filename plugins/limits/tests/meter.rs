@@ -3,8 +3,9 @@
 
 use penstock_contract::MicroCredits;
 use penstock_limits::{
-    Admitted, Cost, Denied, Limit, Limits, Meter, Metered, Outputs, Period, Spend, Used, Wait, Whose, Work,
-    admit,
+    ActualCost, BudgetPeriod, CostEstimate, LimitExceeded, LimitKind, LimitOwner, LimitedMeter,
+    OutputLengthStats, ReservationPair, RetryAfter, SpendTotals, UsageLimits, UsageMeter, WorkClass,
+    reserve_both,
 };
 use proptest::prelude::*;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -17,30 +18,35 @@ fn some(n: u64) -> Option<NonZeroU64> {
     NonZeroU64::new(n)
 }
 
-fn cost(input: u64, output: u64, money: i64) -> Cost {
-    Cost { input, output, money: MicroCredits(money) }
+fn cost(input: u64, output: u64, money: i64) -> CostEstimate {
+    CostEstimate { input, output, money: MicroCredits(money) }
 }
 
-fn ask(key: &mut Meter, limits: &Limits, cost: &Cost, now: Duration) -> Result<Admitted, (Whose, Denied)> {
-    ask_as(key, limits, cost, Work::Request, now)
+fn ask(
+    key: &mut UsageMeter,
+    limits: &UsageLimits,
+    cost: &CostEstimate,
+    now: Duration,
+) -> Result<ReservationPair, (LimitOwner, LimitExceeded)> {
+    ask_as(key, limits, cost, WorkClass::Request, now)
 }
 
 fn ask_as(
-    key: &mut Meter,
-    limits: &Limits,
-    cost: &Cost,
-    work: Work,
+    key: &mut UsageMeter,
+    limits: &UsageLimits,
+    cost: &CostEstimate,
+    work: WorkClass,
     now: Duration,
-) -> Result<Admitted, (Whose, Denied)> {
-    let (mut account, free) = (Meter::default(), Limits::default());
-    let account = Metered { meter: &mut account, limits: &free };
-    admit(Metered { meter: key, limits }, account, cost, work, now)
+) -> Result<ReservationPair, (LimitOwner, LimitExceeded)> {
+    let (mut account, free) = (UsageMeter::default(), UsageLimits::default());
+    let account = LimitedMeter { meter: &mut account, limits: &free };
+    reserve_both(LimitedMeter { meter: key, limits }, account, cost, work, now)
 }
 
 /// Tokens and money as plain sums; requests and time are tested with the bucket.
 #[derive(Default)]
 struct Sums {
-    open: Vec<(Admitted, Cost)>,
+    open: Vec<(ReservationPair, CostEstimate)>,
     spent: u64,
     /// Tokens reserved and not released.
     tokens: i128,
@@ -55,10 +61,10 @@ proptest! {
         seats in 1..12_u32,
         budget in 50..600_u64,
     ) {
-        let limits = Limits {
-            tokens: some(tokens), concurrent: NonZeroU32::new(seats), day: some(budget), ..Limits::default()
+        let limits = UsageLimits {
+            tokens: some(tokens), concurrent: NonZeroU32::new(seats), day: some(budget), ..UsageLimits::default()
         };
-        let (mut meter, mut sums) = (Meter::default(), Sums::default());
+        let (mut meter, mut sums) = (UsageMeter::default(), Sums::default());
         for (what, input, output, money, which) in steps {
             if what < 2 || sums.open.is_empty() {
                 let cost = cost(input, output, money);
@@ -78,7 +84,7 @@ proptest! {
                 sums.tokens -= i128::from((cost.input + cost.output).clamp(1, tokens));
                 if what == 2 {
                     // The actual usage is lower or higher than the reservation.
-                    let used = Used { input: cost.input, output, money: MicroCredits(money) };
+                    let used = ActualCost { input: cost.input, output, money: MicroCredits(money) };
                     meter.settle(admitted.key, &limits, &used, NOON);
                     sums.tokens += i128::from(cost.input + output);
                     sums.spent += u64::try_from(money).unwrap();
@@ -87,7 +93,7 @@ proptest! {
                 }
             }
             prop_assert_eq!(meter.working(), u32::try_from(sums.open.len()).unwrap());
-            prop_assert_eq!(meter.spend().within(Period::Day, NOON), sums.spent);
+            prop_assert_eq!(meter.spend().within(BudgetPeriod::Day, NOON), sums.spent);
             let owed = u64::try_from((sums.tokens - i128::from(tokens)).max(0)).unwrap();
             prop_assert_eq!(meter.debt(&limits, NOON), owed);
         }
@@ -102,42 +108,42 @@ proptest! {
         shared in 1..30_u64,
         budget in 40..400_u64,
     ) {
-        let own = Limits { requests: some(requests), tokens: some(tokens), day: some(budget), ..Limits::default() };
-        let all = Limits { requests: some(shared), month: some(budget), ..Limits::default() };
-        let (mut key, mut account) = (Meter::default(), Meter::default());
+        let own = UsageLimits { requests: some(requests), tokens: some(tokens), day: some(budget), ..UsageLimits::default() };
+        let all = UsageLimits { requests: some(shared), month: some(budget), ..UsageLimits::default() };
+        let (mut key, mut account) = (UsageMeter::default(), UsageMeter::default());
         let mut now = NOON;
         for (input, output, used, money, pause) in asks {
             now += Duration::from_secs(pause);
             let cost = cost(input, output, money);
-            let passes = |key: &Meter, account: &Meter, at| {
+            let passes = |key: &UsageMeter, account: &UsageMeter, at| {
                 let (mut key, mut account) = (key.clone(), account.clone());
-                admit(
-                    Metered { meter: &mut key, limits: &own },
-                    Metered { meter: &mut account, limits: &all },
-                    &cost, Work::Request, at,
+                reserve_both(
+                    LimitedMeter { meter: &mut key, limits: &own },
+                    LimitedMeter { meter: &mut account, limits: &all },
+                    &cost, WorkClass::Request, at,
                 )
             };
             match passes(&key, &account, now) {
                 Ok(_) => {
-                    let taken = admit(
-                        Metered { meter: &mut key, limits: &own },
-                        Metered { meter: &mut account, limits: &all },
-                        &cost, Work::Request, now,
+                    let taken = reserve_both(
+                        LimitedMeter { meter: &mut key, limits: &own },
+                        LimitedMeter { meter: &mut account, limits: &all },
+                        &cost, WorkClass::Request, now,
                     ).unwrap();
-                    let used = Used { input, output: used, money: cost.money };
+                    let used = ActualCost { input, output: used, money: cost.money };
                     key.settle(taken.key, &own, &used, now);
                     account.settle(taken.account, &all, &used, now);
                 }
-                Err((_, denied)) => match denied.wait {
-                    Wait::For(wait) => {
+                Err((_, denied)) => match denied.retry_after {
+                    RetryAfter::After(wait) => {
                         prop_assert!(passes(&key, &account, now + wait).is_ok());
                         prop_assert!(passes(&key, &account, now + wait - Duration::from_nanos(1)).is_err());
                     }
-                    Wait::Never => {
+                    RetryAfter::Never => {
                         let years = now + Duration::from_secs(200_000_000);
                         prop_assert!(passes(&key, &account, years).is_err());
                     }
-                    Wait::Seat => prop_assert!(false, "there is no limit of seats here"),
+                    RetryAfter::OnRelease => prop_assert!(false, "there is no limit of seats here"),
                 },
             }
         }
@@ -146,9 +152,9 @@ proptest! {
     /// The 90th percentile equals the result of sorting.
     #[test]
     fn the_percentile_is_that_of_the_last_answers(lengths in proptest::collection::vec(0..9_000_u64, 0..200)) {
-        let mut outputs = Outputs::default();
+        let mut outputs = OutputLengthStats::default();
         for length in &lengths {
-            outputs.observe(*length);
+            outputs.record(*length);
         }
         let mut last: Vec<u64> = lengths.iter().rev().take(64).copied().collect();
         last.sort_unstable();
@@ -159,116 +165,124 @@ proptest! {
 
 #[test]
 fn a_refused_ask_takes_from_neither_the_key_nor_the_account() {
-    let own = Limits { requests: some(10), tokens: some(1_000), ..Limits::default() };
-    let all = Limits { requests: some(1), ..Limits::default() };
-    let (mut key, mut account) = (Meter::default(), Meter::default());
-    let mut ask = |key: &mut Meter| {
-        admit(
-            Metered { meter: key, limits: &own },
-            Metered { meter: &mut account, limits: &all },
+    let own = UsageLimits { requests: some(10), tokens: some(1_000), ..UsageLimits::default() };
+    let all = UsageLimits { requests: some(1), ..UsageLimits::default() };
+    let (mut key, mut account) = (UsageMeter::default(), UsageMeter::default());
+    let mut ask = |key: &mut UsageMeter| {
+        reserve_both(
+            LimitedMeter { meter: key, limits: &own },
+            LimitedMeter { meter: &mut account, limits: &all },
             &cost(10, 90, 5),
-            Work::Request,
+            WorkClass::Request,
             NOON,
         )
     };
     let first = ask(&mut key).unwrap();
     let (whose, denied) = ask(&mut key).unwrap_err();
     assert_eq!(
-        (whose, denied.limit, denied.wait),
-        (Whose::Account, Limit::Requests, Wait::For(Duration::from_secs(60)))
+        (whose, denied.limit, denied.retry_after),
+        (LimitOwner::Account, LimitKind::Requests, RetryAfter::After(Duration::from_secs(60)))
     );
-    let standing = key.standing(&own, NOON);
+    let standing = key.limit_status(&own, NOON);
     assert_eq!((standing.requests.unwrap().remaining, standing.tokens.unwrap().remaining), (9, 900));
     assert_eq!((key.working(), key.passed(), account.passed()), (1, 1, 1));
     key.void(first.key, &own, NOON);
     // The request counts, although it was voided.
-    let standing = key.standing(&own, NOON);
+    let standing = key.limit_status(&own, NOON);
     assert_eq!((standing.requests.unwrap().remaining, standing.tokens.unwrap().remaining), (9, 1_000));
 }
 
 #[test]
 fn who_is_looked_at_has_a_seat_and_a_request_and_gives_both_back() {
-    let limits = Limits { requests: some(2), concurrent: NonZeroU32::new(1), ..Limits::default() };
-    let remaining = |key: &Meter| key.standing(&limits, NOON).requests.unwrap().remaining;
-    let mut key = Meter::default();
-    let entered = key.enter(&limits, Work::Request, NOON);
+    let limits = UsageLimits { requests: some(2), concurrent: NonZeroU32::new(1), ..UsageLimits::default() };
+    let remaining = |key: &UsageMeter| key.limit_status(&limits, NOON).requests.unwrap().remaining;
+    let mut key = UsageMeter::default();
+    let entered = key.acquire_provisional(&limits, WorkClass::Request, NOON);
     assert_eq!((key.working(), key.passed(), remaining(&key)), (1, 0, 1));
     let (_, denied) = ask(&mut key, &limits, &cost(1, 1, 0), NOON).unwrap_err();
-    assert_eq!((denied.limit, denied.wait), (Limit::Concurrent, Wait::Seat));
-    key.leave(entered, &limits, NOON);
+    assert_eq!((denied.limit, denied.retry_after), (LimitKind::Concurrent, RetryAfter::OnRelease));
+    key.release_provisional(entered, &limits, NOON);
     assert_eq!((key.working(), remaining(&key)), (0, 2));
     let taken = ask(&mut key, &limits, &cost(1, 1, 0), NOON).unwrap();
     key.void(taken.key, &limits, NOON);
     // A limit that was added meanwhile gets nothing back that was not taken from it, and a removed one is ignored.
-    let entered = key.enter(&Limits::default(), Work::Request, NOON);
-    key.leave(entered, &limits, NOON);
+    let entered = key.acquire_provisional(&UsageLimits::default(), WorkClass::Request, NOON);
+    key.release_provisional(entered, &limits, NOON);
     assert_eq!((key.working(), remaining(&key)), (0, 1));
-    let entered = key.enter(&limits, Work::Request, NOON);
-    key.leave(entered, &Limits::default(), NOON);
+    let entered = key.acquire_provisional(&limits, WorkClass::Request, NOON);
+    key.release_provisional(entered, &UsageLimits::default(), NOON);
     assert_eq!((key.working(), remaining(&key)), (0, 0));
-    let line = key.enter(&limits, Work::BatchLine, NOON);
+    let line = key.acquire_provisional(&limits, WorkClass::BatchLine, NOON);
     assert_eq!((key.working(), remaining(&key)), (0, 0));
-    key.leave(line, &limits, NOON);
+    key.release_provisional(line, &limits, NOON);
     assert_eq!((key.working(), remaining(&key)), (0, 0));
 }
 
 #[test]
 fn a_long_ask_passes_when_the_bucket_is_full_and_leaves_debt() {
-    let limits = Limits { tokens: some(1_000), ..Limits::default() };
-    let mut key = Meter::default();
+    let limits = UsageLimits { tokens: some(1_000), ..UsageLimits::default() };
+    let mut key = UsageMeter::default();
     let taken = ask(&mut key, &limits, &cost(500, 32_000, 0), NOON).unwrap();
-    key.settle(taken.key, &limits, &Used { input: 500, output: 2_500, money: MicroCredits(0) }, NOON);
+    key.settle(taken.key, &limits, &ActualCost { input: 500, output: 2_500, money: MicroCredits(0) }, NOON);
     assert_eq!(key.debt(&limits, NOON), 2_000);
     let (_, denied) = ask(&mut key, &limits, &cost(500, 32_000, 0), NOON).unwrap_err();
-    assert_eq!(denied.wait, Wait::For(Duration::from_secs(180)));
+    assert_eq!(denied.retry_after, RetryAfter::After(Duration::from_secs(180)));
     let (_, denied) = ask(&mut key, &limits, &cost(1_001, 0, 0), NOON).unwrap_err();
-    assert_eq!((denied.limit, denied.wait), (Limit::Tokens, Wait::Never));
+    assert_eq!((denied.limit, denied.retry_after), (LimitKind::Tokens, RetryAfter::Never));
 }
 
 #[test]
 fn a_batch_line_meets_the_budgets_alone() {
-    let limits = Limits {
+    let limits = UsageLimits {
         requests: some(1),
         tokens: some(1),
         concurrent: NonZeroU32::new(1),
         day: some(100),
-        ..Limits::default()
+        ..UsageLimits::default()
     };
-    let mut key = Meter::default();
+    let mut key = UsageMeter::default();
     let lines: Vec<_> =
-        (0..4).map(|_| ask_as(&mut key, &limits, &cost(900, 900, 25), Work::BatchLine, NOON)).collect();
+        (0..4).map(|_| ask_as(&mut key, &limits, &cost(900, 900, 25), WorkClass::BatchLine, NOON)).collect();
     assert!(lines.iter().all(Result::is_ok));
-    assert_eq!(key.standing(&limits, NOON).requests.unwrap().remaining, 1);
-    let (_, denied) = ask_as(&mut key, &limits, &cost(1, 1, 1), Work::BatchLine, NOON).unwrap_err();
-    assert_eq!(denied.limit, Limit::Budget(Period::Day));
+    assert_eq!(key.limit_status(&limits, NOON).requests.unwrap().remaining, 1);
+    let (_, denied) = ask_as(&mut key, &limits, &cost(1, 1, 1), WorkClass::BatchLine, NOON).unwrap_err();
+    assert_eq!(denied.limit, LimitKind::Budget(BudgetPeriod::Day));
     for line in lines {
-        key.settle(line.unwrap().key, &limits, &Used { input: 1, output: 1, money: MicroCredits(10) }, NOON);
+        key.settle(
+            line.unwrap().key,
+            &limits,
+            &ActualCost { input: 1, output: 1, money: MicroCredits(10) },
+            NOON,
+        );
     }
-    assert_eq!(key.spend().within(Period::Day, NOON), 40);
-    assert_eq!((key.working(), key.standing(&limits, NOON).tokens.unwrap().remaining), (0, 1));
+    assert_eq!(key.spend().within(BudgetPeriod::Day, NOON), 40);
+    assert_eq!((key.working(), key.limit_status(&limits, NOON).tokens.unwrap().remaining), (0, 1));
 }
 
 #[test]
 fn a_budget_that_only_open_work_holds_is_no_wait_until_midnight() {
-    let limits = Limits { day: some(100), month: some(500), ..Limits::default() };
-    let mut key = Meter::default();
+    let limits = UsageLimits { day: some(100), month: some(500), ..UsageLimits::default() };
+    let mut key = UsageMeter::default();
     let open = ask(&mut key, &limits, &cost(1, 1, 90), NOON).unwrap();
-    let wait = |key: &Meter, money| {
+    let wait = |key: &UsageMeter, money| {
         let denied = ask(&mut key.clone(), &limits, &cost(1, 1, money), NOON).unwrap_err().1;
-        (denied.limit, denied.wait)
+        (denied.limit, denied.retry_after)
     };
-    assert_eq!(wait(&key, 100), (Limit::Budget(Period::Day), Wait::Seat));
-    assert_eq!(wait(&key, 101).1, Wait::Never);
-    key.settle(open.key, &limits, &Used { input: 1, output: 1, money: MicroCredits(30) }, NOON);
+    assert_eq!(wait(&key, 100), (LimitKind::Budget(BudgetPeriod::Day), RetryAfter::OnRelease));
+    assert_eq!(wait(&key, 101).1, RetryAfter::Never);
+    key.settle(open.key, &limits, &ActualCost { input: 1, output: 1, money: MicroCredits(30) }, NOON);
     let open = ask(&mut key, &limits, &cost(1, 1, 70), NOON).unwrap();
-    assert_eq!(wait(&key, 70).1, Wait::Seat);
-    assert_eq!(wait(&key, 71).1, Wait::For(Duration::from_secs(43_200)), "what is spent is spent");
-    assert_eq!(wait(&key, 0).1, Wait::Seat);
+    assert_eq!(wait(&key, 70).1, RetryAfter::OnRelease);
+    assert_eq!(wait(&key, 71).1, RetryAfter::After(Duration::from_secs(43_200)), "what is spent is spent");
+    assert_eq!(wait(&key, 0).1, RetryAfter::OnRelease);
     // The longest wait is returned: the day's budget would only wait for open requests.
-    let spent = Limits { month: some(40), ..limits };
+    let spent = UsageLimits { month: some(40), ..limits };
     let denied = ask(&mut key.clone(), &spent, &cost(1, 1, 20), NOON).unwrap_err().1;
     assert!(
-        matches!((denied.limit, denied.wait), (Limit::Budget(Period::Month), Wait::For(_))),
+        matches!(
+            (denied.limit, denied.retry_after),
+            (LimitKind::Budget(BudgetPeriod::Month), RetryAfter::After(_))
+        ),
         "{denied:?}"
     );
     key.void(open.key, &limits, NOON);
@@ -277,56 +291,62 @@ fn a_budget_that_only_open_work_holds_is_no_wait_until_midnight() {
 
 #[test]
 fn a_budget_begins_anew_when_its_window_ends() {
-    let limits = Limits { day: some(100), month: some(150), ..Limits::default() };
-    let mut key = Meter::default();
-    let spend = |key: &mut Meter, money, now| {
+    let limits = UsageLimits { day: some(100), month: some(150), ..UsageLimits::default() };
+    let mut key = UsageMeter::default();
+    let spend = |key: &mut UsageMeter, money, now| {
         let taken = ask(key, &limits, &cost(1, 1, money), now)?;
-        key.settle(taken.key, &limits, &Used { input: 1, output: 1, money: MicroCredits(money) }, now);
-        Ok::<_, (Whose, Denied)>(())
+        key.settle(taken.key, &limits, &ActualCost { input: 1, output: 1, money: MicroCredits(money) }, now);
+        Ok::<_, (LimitOwner, LimitExceeded)>(())
     };
     spend(&mut key, 100, NOON).unwrap();
     let (_, denied) = spend(&mut key, 1, NOON).unwrap_err();
     assert_eq!(
-        (denied.limit, denied.wait),
-        (Limit::Budget(Period::Day), Wait::For(Duration::from_secs(43_200)))
+        (denied.limit, denied.retry_after),
+        (LimitKind::Budget(BudgetPeriod::Day), RetryAfter::After(Duration::from_secs(43_200)))
     );
     let tomorrow = NOON + Duration::from_secs(43_200);
     spend(&mut key, 50, tomorrow).unwrap();
     // Eight days of November are left, so the month's budget has a longer wait than the day's.
     let (_, denied) = spend(&mut key, 1, tomorrow).unwrap_err();
     assert_eq!(
-        (denied.limit, denied.wait),
-        (Limit::Budget(Period::Month), Wait::For(Duration::from_secs(8 * 86_400)))
+        (denied.limit, denied.retry_after),
+        (LimitKind::Budget(BudgetPeriod::Month), RetryAfter::After(Duration::from_secs(8 * 86_400)))
     );
     spend(&mut key, 100, tomorrow + Duration::from_secs(8 * 86_400)).unwrap();
     assert_eq!(
-        spend(&mut key, 101, NOON + Duration::from_secs(40 * 86_400)).unwrap_err().1.wait,
-        Wait::Never
+        spend(&mut key, 101, NOON + Duration::from_secs(40 * 86_400)).unwrap_err().1.retry_after,
+        RetryAfter::Never
     );
 }
 
 #[test]
 fn what_was_spent_before_a_restart_counts_within_its_window_only() {
-    let spend = Spend::restored(70, 900, NOON);
-    assert_eq!((spend.within(Period::Day, NOON), spend.within(Period::Month, NOON)), (70, 900));
+    let spend = SpendTotals::restored(70, 900, NOON);
+    assert_eq!((spend.within(BudgetPeriod::Day, NOON), spend.within(BudgetPeriod::Month, NOON)), (70, 900));
     let tomorrow = NOON + Duration::from_secs(86_400);
-    assert_eq!((spend.within(Period::Day, tomorrow), spend.within(Period::Month, tomorrow)), (0, 900));
+    assert_eq!(
+        (spend.within(BudgetPeriod::Day, tomorrow), spend.within(BudgetPeriod::Month, tomorrow)),
+        (0, 900)
+    );
     let december = NOON + Duration::from_secs(9 * 86_400);
-    assert_eq!(spend.within(Period::Month, december), 0);
+    assert_eq!(spend.within(BudgetPeriod::Month, december), 0);
     let mut spend = spend;
     spend.add(5, december);
     // If the clock goes back, there is no earlier window.
     spend.add(5, NOON);
-    assert_eq!((spend.within(Period::Day, december), spend.within(Period::Month, december)), (10, 10));
+    assert_eq!(
+        (spend.within(BudgetPeriod::Day, december), spend.within(BudgetPeriod::Month, december)),
+        (10, 10)
+    );
 }
 
 #[test]
 fn windows_end_at_midnight_and_on_the_first() {
-    let end = |period: Period, at| period.end(Duration::from_secs(at)).as_secs();
-    assert_eq!(end(Period::Day, 1_763_812_800), 1_763_856_000);
+    let end = |period: BudgetPeriod, at| period.end(Duration::from_secs(at)).as_secs();
+    assert_eq!(end(BudgetPeriod::Day, 1_763_812_800), 1_763_856_000);
     // 2024-02-29T23:59:59 to the first of March; the last second of a year; 1970.
-    assert_eq!(end(Period::Month, 1_709_251_199), 1_709_251_200);
-    assert_eq!(end(Period::Month, 1_735_689_599), 1_735_689_600);
-    assert_eq!(end(Period::Month, 1_735_689_600), 1_738_368_000);
-    assert_eq!(end(Period::Month, 0), 31 * 86_400);
+    assert_eq!(end(BudgetPeriod::Month, 1_709_251_199), 1_709_251_200);
+    assert_eq!(end(BudgetPeriod::Month, 1_735_689_599), 1_735_689_600);
+    assert_eq!(end(BudgetPeriod::Month, 1_735_689_600), 1_738_368_000);
+    assert_eq!(end(BudgetPeriod::Month, 0), 31 * 86_400);
 }

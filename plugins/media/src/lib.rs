@@ -6,7 +6,7 @@
 //! To add a provider shape: a line in the `SHAPES` of [`picture`] or [`speech`], a folder of golden cases in
 //! `testdata`, and code only for the differences.
 
-mod measured;
-pub mod picture;
-pub mod sound;
+pub mod audio;
+pub mod image;
+mod measured_energy;
 pub mod speech;

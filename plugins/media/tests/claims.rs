@@ -4,14 +4,14 @@
 
 mod sounds;
 
-use penstock_contract::Heard;
-use penstock_media::sound::Meter;
+use penstock_contract::AudioInput;
+use penstock_media::audio::AudioMeter;
 use rust_decimal::Decimal;
 
 /// The length that is measured, the same however the file is cut.
 fn length(bytes: &[u8]) -> Option<String> {
     let measure = |pieces: &[&[u8]]| {
-        let mut meter = Meter::default();
+        let mut meter = AudioMeter::default();
         pieces.iter().for_each(|piece| meter.push(piece));
         meter.end().map(|sound| sound.seconds)
     };
@@ -165,7 +165,7 @@ fn frames_of_another_kind_count() {
 
 #[test]
 fn what_is_reserved_and_charged_is_never_nothing_and_never_what_a_provider_claims_beyond_the_bytes() {
-    let heard = |seconds: Option<Decimal>, bytes| Heard {
+    let heard = |seconds: Option<Decimal>, bytes| AudioInput {
         extension: "m4a",
         content_type: "audio/mp4",
         seconds,
@@ -176,7 +176,7 @@ fn what_is_reserved_and_charged_is_never_nothing_and_never_what_a_provider_claim
     for claimed in [None, Some("0"), Some("0.001"), Some("12.6"), Some("2678400")] {
         assert_eq!(measured.charged_seconds(claimed.map(decimal)), decimal("12.5"));
     }
-    assert_eq!(measured.most_seconds(), decimal("12.5"));
+    assert_eq!(measured.max_seconds(), decimal("12.5"));
     let unknown = heard(None, 1_000_000);
     for (claimed, charged) in [
         (None, "62.5"),
@@ -190,6 +190,6 @@ fn what_is_reserved_and_charged_is_never_nothing_and_never_what_a_provider_claim
     ] {
         assert_eq!(unknown.charged_seconds(claimed.map(decimal)), decimal(charged), "{claimed:?}");
     }
-    assert_eq!(unknown.most_seconds(), decimal("1001"));
+    assert_eq!(unknown.max_seconds(), decimal("1001"));
     assert_eq!(heard(None, 1).charged_seconds(None), decimal("0.001"));
 }

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use penstock_contract::*;
-use penstock_media::{picture, speech};
+use penstock_media::{image, speech};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,29 +28,29 @@ fn text(value: &Value, name: &str) -> Option<Box<str>> {
     value[name].as_str().map(Into::into)
 }
 
-fn task(kind: Kind, case: &Value) -> Task {
-    if kind == Kind::Image {
-        return Task::Draw(Draw {
+fn task(kind: ModelKind, case: &Value) -> InferenceTask {
+    if kind == ModelKind::Image {
+        return InferenceTask::GenerateImages(ImageRequest {
             prompt: Bytes::from(case["prompt"].to_string()),
             n: case["n"].as_u64().map_or(1, |n| n as u32),
             size: case["size"].as_str().map(|size| size.parse().unwrap()),
-            base64: case["response_format"] == "b64_json",
+            as_base64: case["response_format"] == "b64_json",
         });
     }
-    Task::Transcribe(Transcribe {
+    InferenceTask::Transcribe(TranscriptionRequest {
         language: text(case, "language"),
         prompt: text(case, "prompt"),
         temperature: text(case, "temperature"),
         script: match case["response_format"].as_str().unwrap_or("json") {
-            "json" => Script::Json,
-            "verbose_json" => Script::Verbose,
-            "text" => Script::Text,
-            "srt" => Script::Srt,
-            "vtt" => Script::Vtt,
+            "json" => TranscriptFormat::Json,
+            "verbose_json" => TranscriptFormat::Verbose,
+            "text" => TranscriptFormat::Text,
+            "srt" => TranscriptFormat::Srt,
+            "vtt" => TranscriptFormat::Vtt,
             other => panic!("{other}"),
         },
-        words: case["words"] == true,
-        sound: Heard {
+        word_timestamps: case["words"] == true,
+        audio: AudioInput {
             extension: "mp3",
             content_type: "audio/mpeg",
             seconds: case["seconds"].as_str().map(|seconds| seconds.parse().unwrap()),
@@ -60,10 +60,10 @@ fn task(kind: Kind, case: &Value) -> Task {
 }
 
 /// A call as it goes over the wire, the upload in its place.
-fn wire(call: &Call) -> Vec<u8> {
+fn wire(call: &UpstreamRequest) -> Vec<u8> {
     let mut bytes = format!("content-type: {}\n\n", call.content_type).into_bytes();
     for (index, piece) in call.body.iter().enumerate() {
-        if call.upload == Some(index) {
+        if call.upload_index == Some(index) {
             bytes.extend_from_slice(b"<file>");
         }
         bytes.extend_from_slice(piece);
@@ -72,21 +72,21 @@ fn wire(call: &Call) -> Vec<u8> {
     bytes
 }
 
-fn refusal(refusal: &Refusal) -> Vec<u8> {
+fn refusal(refusal: &ApiError) -> Vec<u8> {
     format!("{:?} {:?} {}\n", refusal.code, refusal.param, refusal.message).into_bytes()
 }
 
-fn answered(whole: Result<Whole, Fault>) -> Vec<u8> {
+fn answered(whole: Result<BufferedResponse, UpstreamError>) -> Vec<u8> {
     let whole = match whole {
         Ok(whole) => whole,
         Err(fault) => return format!("{:?}\n", fault.kind).into_bytes(),
     };
     let mut bytes = whole.body.concat();
-    for picture in &whole.pictures {
+    for picture in &whole.images {
         bytes.extend_from_slice(format!("{picture:?}\n").as_bytes());
     }
     bytes.extend_from_slice(
-        format!("\n{:?} {:?} text {}\n", whole.done, whole.measured, whole.output_bytes).as_bytes(),
+        format!("\n{:?} {:?} text {}\n", whole.work, whole.measured_energy, whole.output_bytes).as_bytes(),
     );
     bytes
 }
@@ -95,21 +95,27 @@ fn answered(whole: Result<Whole, Fault>) -> Vec<u8> {
 fn every_case_is_what_it_says() {
     let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
     let mut count = 0;
-    for shape in picture::SHAPES.iter().chain(speech::SHAPES) {
+    for shape in image::SHAPES.iter().chain(speech::SHAPES) {
         for case in folders(&testdata.join(shape.name())) {
             count += 1;
             let asked: Value = serde_json::from_slice(&fs::read(case.join("ask.json")).unwrap()).unwrap();
             let task = task(shape.kind(), &asked);
-            let ask = Ask::plain(shape.kind(), Bytes::new(), Fields::default(), "org/model".into(), task);
+            let ask = InferenceRequest::buffered(
+                shape.kind(),
+                Bytes::new(),
+                BodyMembers::default(),
+                "org/model".into(),
+                task,
+            );
             let max_images = asked["max_images"].as_u64().map(|most| most as u32);
-            let abilities = Abilities { max_images, ..Abilities::default() };
-            let target = Target {
+            let abilities = OfferCapabilities { max_images, ..OfferCapabilities::default() };
+            let target = AttemptTarget {
                 model: "engine/model",
                 dialect: Dialect::Chat,
-                abilities: &abilities,
+                capabilities: &abilities,
                 preset: &[],
                 max_tokens: None,
-                adjust: penstock_contract::Adjust::default(),
+                adjustment: penstock_contract::RequestAdjustment::default(),
                 answer_model: "org/model",
                 id: "abc123",
                 created: 1_700_000_000,
@@ -126,8 +132,9 @@ fn every_case_is_what_it_says() {
             golden(&case.join("sent.txt"), &sent);
             let Ok(got) = fs::read(case.join("got.json")) else { continue };
             let got = Bytes::from(got);
-            let answers = calls.iter().map(|_| Answer { body: got.clone(), headers: Vec::new() }).collect();
-            golden(&case.join("answered.txt"), &answered(shape.whole(&ask, &target, answers)));
+            let answers =
+                calls.iter().map(|_| UpstreamAnswer { body: got.clone(), headers: Vec::new() }).collect();
+            golden(&case.join("answered.txt"), &answered(shape.translate(&ask, &target, answers)));
         }
     }
     assert!(count >= 30, "the cases are there: {count}");
@@ -136,27 +143,29 @@ fn every_case_is_what_it_says() {
 #[test]
 fn no_answer_however_broken_makes_a_shape_panic() {
     let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
-    let abilities = Abilities::default();
-    let target = Target {
+    let abilities = OfferCapabilities::default();
+    let target = AttemptTarget {
         model: "m",
         dialect: Dialect::Chat,
-        abilities: &abilities,
+        capabilities: &abilities,
         preset: &[],
         max_tokens: None,
-        adjust: penstock_contract::Adjust::default(),
+        adjustment: penstock_contract::RequestAdjustment::default(),
         answer_model: "m",
         id: "id",
         created: 0,
     };
-    for shape in picture::SHAPES.iter().chain(speech::SHAPES) {
-        let format = if shape.kind() == Kind::Image { "b64_json" } else { "vtt" };
+    for shape in image::SHAPES.iter().chain(speech::SHAPES) {
+        let format = if shape.kind() == ModelKind::Image { "b64_json" } else { "vtt" };
         let task = task(shape.kind(), &serde_json::json!({"prompt": "p", "response_format": format}));
-        let ask = Ask::plain(shape.kind(), Bytes::new(), Fields::default(), "m".into(), task);
+        let ask =
+            InferenceRequest::buffered(shape.kind(), Bytes::new(), BodyMembers::default(), "m".into(), task);
         for case in folders(&testdata.join(shape.name())) {
             let Ok(got) = fs::read(case.join("got.json")) else { continue };
             for end in 0..got.len() {
                 let body = Bytes::copy_from_slice(&got[..end]);
-                let whole = shape.whole(&ask, &target, vec![Answer { body, headers: Vec::new() }]);
+                let whole =
+                    shape.translate(&ask, &target, vec![UpstreamAnswer { body, headers: Vec::new() }]);
                 let closed = got[..end].trim_ascii_end() == got.trim_ascii_end();
                 assert!(whole.is_err() || closed, "{} cut at {end}", case.display());
             }

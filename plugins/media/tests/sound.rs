@@ -4,12 +4,12 @@
 
 mod sounds;
 
-use penstock_media::sound::{Format, Meter, NoSound, Sound};
+use penstock_media::audio::{AudioError, AudioFormat, AudioInfo, AudioMeter};
 use proptest::prelude::*;
 use rust_decimal::Decimal;
 
-fn measure(pieces: &[&[u8]]) -> Result<Sound, NoSound> {
-    let mut meter = Meter::default();
+fn measure(pieces: &[&[u8]]) -> Result<AudioInfo, AudioError> {
+    let mut meter = AudioMeter::default();
     pieces.iter().for_each(|piece| meter.push(piece));
     meter.end()
 }
@@ -18,25 +18,25 @@ fn seconds(text: &str) -> Option<Decimal> {
     Some(text.parse().unwrap())
 }
 
-fn all() -> Vec<(&'static str, Vec<u8>, Format, &'static str)> {
+fn all() -> Vec<(&'static str, Vec<u8>, AudioFormat, &'static str)> {
     vec![
-        ("wav", sounds::wav(1250), Format::Wav, "1.250"),
+        ("wav", sounds::wav(1250), AudioFormat::Wav, "1.250"),
         // 40 frames of 1152 samples at 44.1 kHz.
-        ("mp3", sounds::mp3(40), Format::Mp3, "1.045"),
-        ("tagged mp3", sounds::tagged_mp3(40), Format::Mp3, "1.045"),
-        ("program stream", sounds::program(40), Format::Mpeg, "1.045"),
-        ("m4a", sounds::mp4(2500), Format::Mp4, "2.500"),
-        ("fragmented mp4", sounds::fragmented(3), Format::Mp4, "3"),
-        ("webm of a browser", sounds::webm(130, None), Format::Webm, "2.600"),
-        ("ogg", sounds::ogg(1500), Format::Ogg, "1.500"),
-        ("flac", sounds::flac(44_100 * 3 / 2), Format::Flac, "1.5"),
+        ("mp3", sounds::mp3(40), AudioFormat::Mp3, "1.045"),
+        ("tagged mp3", sounds::tagged_mp3(40), AudioFormat::Mp3, "1.045"),
+        ("program stream", sounds::program(40), AudioFormat::Mpeg, "1.045"),
+        ("m4a", sounds::mp4(2500), AudioFormat::Mp4, "2.500"),
+        ("fragmented mp4", sounds::fragmented(3), AudioFormat::Mp4, "3"),
+        ("webm of a browser", sounds::webm(130, None), AudioFormat::Webm, "2.600"),
+        ("ogg", sounds::ogg(1500), AudioFormat::Ogg, "1.500"),
+        ("flac", sounds::flac(44_100 * 3 / 2), AudioFormat::Flac, "1.5"),
     ]
 }
 
 #[test]
 fn every_format_is_known_and_measured() {
     for (name, bytes, format, length) in all() {
-        assert_eq!(measure(&[&bytes]), Ok(Sound { format, seconds: seconds(length) }), "{name}");
+        assert_eq!(measure(&[&bytes]), Ok(AudioInfo { format, seconds: seconds(length) }), "{name}");
     }
 }
 
@@ -54,20 +54,20 @@ fn every_cut_gives_the_same_length() {
 }
 
 /// Every beginning that is known, and some that only look like one: so much of a file as says what it is.
-fn beginnings() -> Vec<(Vec<u8>, Option<Format>)> {
+fn beginnings() -> Vec<(Vec<u8>, Option<AudioFormat>)> {
     let ape = [&b"APETAGEX\xd0\x07\0\0\x08\0\0\0\x01\0\0\0\0\0\0\xa0\0\0\0\0\0\0\0\0"[..], &[7; 8]].concat();
     let id3 = [&b"ID3\x04\0\0\0\0\0\x05"[..], &[7; 5]].concat();
     let old = [&b"TAG"[..], &[7; 125]].concat();
-    let mut all: Vec<(Vec<u8>, Option<Format>)> = [
-        (&b"RIFF\0\0\0\0WAVE"[..], Some(Format::Wav)),
-        (b"RF64\0\0\0\0WAVE", Some(Format::Wav)),
-        (b"BW64\0\0\0\0WAVE", Some(Format::Wav)),
+    let mut all: Vec<(Vec<u8>, Option<AudioFormat>)> = [
+        (&b"RIFF\0\0\0\0WAVE"[..], Some(AudioFormat::Wav)),
+        (b"RF64\0\0\0\0WAVE", Some(AudioFormat::Wav)),
+        (b"BW64\0\0\0\0WAVE", Some(AudioFormat::Wav)),
         (b"RIFF\0\0\0\0AVI ", None),
-        (b"fLaC", Some(Format::Flac)),
-        (b"OggS", Some(Format::Ogg)),
-        (b"\x1a\x45\xdf\xa3", Some(Format::Webm)),
-        (b"\0\0\x01\xba", Some(Format::Mpeg)),
-        (b"\xff\xfb\x90\x64", Some(Format::Mp3)),
+        (b"fLaC", Some(AudioFormat::Flac)),
+        (b"OggS", Some(AudioFormat::Ogg)),
+        (b"\x1a\x45\xdf\xa3", Some(AudioFormat::Webm)),
+        (b"\0\0\x01\xba", Some(AudioFormat::Mpeg)),
+        (b"\xff\xfb\x90\x64", Some(AudioFormat::Mp3)),
         (b"APETAG", None),
         (b"ID3\x04\0\0\xff\0\0\0", None),
         (b"", None),
@@ -75,13 +75,14 @@ fn beginnings() -> Vec<(Vec<u8>, Option<Format>)> {
     .map(|(bytes, format)| (bytes.to_vec(), format))
     .into();
     for name in [b"ftyp", b"styp", b"moov", b"mdat", b"wide", b"free", b"skip"] {
-        all.push(([b"\0\0\0\x20", &name[..]].concat(), Some(Format::Mp4)));
+        all.push(([b"\0\0\0\x20", &name[..]].concat(), Some(AudioFormat::Mp4)));
     }
     // A tag makes MPEG audio of what nothing else knows, and nothing else of what something does.
     let bare = all.clone();
     for tag in [&ape, &id3, &old, &[&ape[..], &id3].concat()] {
         all.extend(
-            bare.iter().map(|(bytes, format)| ([tag, &bytes[..]].concat(), format.or(Some(Format::Mp3)))),
+            bare.iter()
+                .map(|(bytes, format)| ([tag, &bytes[..]].concat(), format.or(Some(AudioFormat::Mp3)))),
         );
     }
     all
@@ -91,7 +92,7 @@ fn beginnings() -> Vec<(Vec<u8>, Option<Format>)> {
 fn every_known_beginning_is_named_the_same_at_every_cut() {
     let named = |pieces: &[&[u8]]| match measure(pieces) {
         Ok(sound) => Some(sound.format),
-        Err(NoSound::Silent(format)) => Some(format),
+        Err(AudioError::NoAudio(format)) => Some(format),
         Err(_) => None,
     };
     for (mut bytes, format) in beginnings() {
@@ -148,7 +149,7 @@ fn what_arrived_counts_and_not_what_was_announced() {
 #[test]
 fn a_head_that_promises_more_than_bytes_can_hold_is_not_believed() {
     let sound = measure(&[&sounds::flac(44_100 * 3600 * 10)]).unwrap();
-    assert_eq!(sound, Sound { format: Format::Flac, seconds: None });
+    assert_eq!(sound, AudioInfo { format: AudioFormat::Flac, seconds: None });
 }
 
 #[test]
@@ -160,19 +161,19 @@ fn noise_between_frames_is_passed_over() {
 
 #[test]
 fn what_is_no_sound_says_so() {
-    assert_eq!(measure(&[]), Err(NoSound::Empty));
-    assert_eq!(measure(&[b""]), Err(NoSound::Empty));
+    assert_eq!(measure(&[]), Err(AudioError::Empty));
+    assert_eq!(measure(&[b""]), Err(AudioError::Empty));
     for text in
         ["a", "just some text that calls itself song.mp3", "%PDF-1.7 and so on", "\u{89}PNG\r\n\u{1a}\n....."]
     {
-        assert_eq!(measure(&[text.as_bytes()]), Err(NoSound::Unknown), "{text}");
+        assert_eq!(measure(&[text.as_bytes()]), Err(AudioError::Unknown), "{text}");
     }
-    assert_eq!(measure(&[&sounds::wav(0)]), Err(NoSound::Silent(Format::Wav)));
+    assert_eq!(measure(&[&sounds::wav(0)]), Err(AudioError::NoAudio(AudioFormat::Wav)));
     assert_eq!(
         measure(&[b"ID3\x04\0\0\0\0\0\x05tags!and then no frame at all"]),
-        Err(NoSound::Silent(Format::Mp3))
+        Err(AudioError::NoAudio(AudioFormat::Mp3))
     );
-    assert_eq!(measure(&[b"\0\0\0\x10ftypisom\0\0\0\0"]), Err(NoSound::Silent(Format::Mp4)));
+    assert_eq!(measure(&[b"\0\0\0\x10ftypisom\0\0\0\0"]), Err(AudioError::NoAudio(AudioFormat::Mp4)));
 }
 
 proptest! {

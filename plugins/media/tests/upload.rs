@@ -5,8 +5,8 @@
 mod sounds;
 
 use bytes::Bytes;
-use penstock_contract::{Code, Refusal, Script, Transcribe};
-use penstock_media::speech::Upload;
+use penstock_contract::{ApiError, ErrorCode, TranscriptFormat, TranscriptionRequest};
+use penstock_media::speech::TranscriptionUpload;
 
 const TYPE: &str = "multipart/form-data; boundary=b0und";
 
@@ -29,8 +29,8 @@ fn form(parts: &[Part<'_>]) -> Vec<u8> {
     bytes
 }
 
-fn read(pieces: &[&[u8]]) -> Result<(Box<str>, Transcribe, Vec<u8>), Refusal> {
-    let mut upload = Upload::new(TYPE)?;
+fn read(pieces: &[&[u8]]) -> Result<(Box<str>, TranscriptionRequest, Vec<u8>), ApiError> {
+    let mut upload = TranscriptionUpload::new(TYPE)?;
     let mut sound = Vec::new();
     for piece in pieces {
         upload.push(Bytes::copy_from_slice(piece), &mut sound)?;
@@ -41,7 +41,7 @@ fn read(pieces: &[&[u8]]) -> Result<(Box<str>, Transcribe, Vec<u8>), Refusal> {
 
 fn refused(parts: &[Part<'_>]) -> (Option<String>, String) {
     let refusal = read(&[&form(parts)]).expect_err("it should have been refused");
-    assert!(refusal.row().status == 400 || refusal.code == Code::UnsupportedMediaType);
+    assert!(refusal.spec().status == 400 || refusal.code == ErrorCode::UnsupportedMediaType);
     (refusal.param, refusal.message.into_owned())
 }
 
@@ -58,8 +58,8 @@ fn parts_come_in_any_order_and_bytes_in_any_pieces() {
         let bytes = form(&parts);
         let whole = read(&[&bytes]).unwrap();
         assert_eq!((&*whole.0, whole.1.language.as_deref()), ("whisper:eco", Some("de")));
-        assert_eq!((whole.1.sound.extension, whole.1.sound.bytes), ("wav", wav.len() as u64));
-        assert_eq!(whole.1.sound.seconds.unwrap().normalize().to_string(), "0.5");
+        assert_eq!((whole.1.audio.extension, whole.1.audio.bytes), ("wav", wav.len() as u64));
+        assert_eq!(whole.1.audio.seconds.unwrap().normalize().to_string(), "0.5");
         assert!(whole.2 == wav, "the sound goes on as it came");
         for cut in (0..bytes.len()).filter(|cut| *cut < 700 || *cut > bytes.len() - 700) {
             assert_eq!(read(&[&bytes[..cut], &bytes[cut..]]).unwrap(), whole, "cut at {cut}");
@@ -84,7 +84,7 @@ fn every_field_is_read_and_an_empty_one_is_absent() {
         ("file", None, &mp3),
     ])])
     .unwrap();
-    assert_eq!((task.script, task.words, task.language), (Script::Verbose, true, None));
+    assert_eq!((task.script, task.word_timestamps, task.language), (TranscriptFormat::Verbose, true, None));
     assert_eq!(task.prompt.as_deref(), Some("Größe; \"Zitat\"\r\nund mehr"));
     assert_eq!(task.temperature.as_deref(), Some("0.2"));
 }
@@ -179,7 +179,7 @@ fn a_part_cut_short_is_named() {
 
 #[test]
 fn a_field_without_end_is_not_held() {
-    let mut upload = Upload::new(TYPE).unwrap();
+    let mut upload = TranscriptionUpload::new(TYPE).unwrap();
     let head = b"--b0und\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\n";
     upload.push(Bytes::from_static(head), &mut Vec::new()).unwrap();
     let pushed = (0..100).find_map(|_| upload.push(Bytes::from(vec![b'a'; 4096]), &mut Vec::new()).err());
@@ -188,8 +188,11 @@ fn a_field_without_end_is_not_held() {
 
 #[test]
 fn what_is_no_form_says_so() {
-    assert_eq!(Upload::new("application/json").unwrap_err().code, Code::UnsupportedMediaType);
-    assert_eq!(Upload::new("").unwrap_err().code, Code::UnsupportedMediaType);
-    let refusal = Upload::new("multipart/form-data").unwrap_err();
-    assert_eq!((refusal.code, refusal.param.as_deref()), (Code::InvalidRequest, Some("content-type")));
+    assert_eq!(
+        TranscriptionUpload::new("application/json").unwrap_err().code,
+        ErrorCode::UnsupportedMediaType
+    );
+    assert_eq!(TranscriptionUpload::new("").unwrap_err().code, ErrorCode::UnsupportedMediaType);
+    let refusal = TranscriptionUpload::new("multipart/form-data").unwrap_err();
+    assert_eq!((refusal.code, refusal.param.as_deref()), (ErrorCode::InvalidRequest, Some("content-type")));
 }

@@ -2,7 +2,7 @@
 
 use crate::rounding;
 use crate::tariff::{BillingUnit, Tariff};
-use penstock_contract::{MicroCredits, NanoKwh, Usage};
+use penstock_contract::{MicroCredits, NanoKwh, TokenUsage};
 use rust_decimal::Decimal;
 
 /// One millionth.
@@ -14,7 +14,7 @@ const BATCH_FACTOR: Decimal = Decimal::from_parts(5, 0, 0, false, 1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BilledWork {
     /// Input and output tokens; embeddings and rerank have no output.
-    Tokens(Usage),
+    Tokens(TokenUsage),
     /// Number of images.
     Images(u32),
     /// Seconds of audio.
@@ -130,7 +130,7 @@ fn unit_price_eur(tariff: &Tariff, sold: &BilledWork) -> Option<Decimal> {
     Some(eur.max(Decimal::ZERO))
 }
 
-fn token_price_eur(tariff: &Tariff, usage: &Usage) -> Option<Decimal> {
+fn token_price_eur(tariff: &Tariff, usage: &TokenUsage) -> Option<Decimal> {
     let input = tariff.input?;
     let cached = usage.cached.min(usage.input);
     let mut eur = input.saturating_mul(Decimal::from(usage.input - cached));

@@ -1,6 +1,6 @@
 //! Tariff: the prices of one model at one offer.
 
-use penstock_contract::Kind;
+use penstock_contract::ModelKind;
 use rust_decimal::Decimal;
 
 /// Default price of a credit in EUR: one cent.
@@ -66,15 +66,15 @@ impl Default for Tariff {
 impl Tariff {
     /// Returns the name of a missing price that a model of this kind requires. A model billed in energy requires none.
     #[must_use]
-    pub fn missing_price(&self, kind: Kind) -> Option<&'static str> {
+    pub fn missing_price(&self, kind: ModelKind) -> Option<&'static str> {
         if self.billing == BillingUnit::Energy {
             return None;
         }
         let needed: &[(&'static str, Option<Decimal>)] = match kind {
-            Kind::Chat => &[("input", self.input), ("output", self.output)],
-            Kind::Embedding | Kind::Rerank => &[("input", self.input)],
-            Kind::Image => &[("image", self.image)],
-            Kind::Transcription => &[("minute", self.minute)],
+            ModelKind::Chat => &[("input", self.input), ("output", self.output)],
+            ModelKind::Embedding | ModelKind::Rerank => &[("input", self.input)],
+            ModelKind::Image => &[("image", self.image)],
+            ModelKind::Transcription => &[("minute", self.minute)],
         };
         needed.iter().find(|(_, price)| price.is_none()).map(|(name, _)| *name)
     }

@@ -1,7 +1,7 @@
 //! Pricing rules that the published vectors do not cover, and limits of the number range.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_contract::{Kind, MicroCredits, NanoKwh, Usage};
+use penstock_contract::{MicroCredits, ModelKind, NanoKwh, TokenUsage};
 use penstock_pricing::{
     BilledWork, BillingUnit, DEFAULT_EUR_PER_CREDIT, PaymentSource, RequestCharge, Tariff, compute_charge,
 };
@@ -13,7 +13,7 @@ fn decimal(text: &str) -> Decimal {
 }
 
 fn tokens(input: u64, cached: u64, output: u64) -> BilledWork {
-    BilledWork::Tokens(Usage { input, cached, output, ..Usage::default() })
+    BilledWork::Tokens(TokenUsage { input, cached, output, ..TokenUsage::default() })
 }
 
 fn chat() -> Tariff {
@@ -161,11 +161,20 @@ fn nothing_is_ever_paid_out() {
 #[test]
 fn a_tariff_says_which_price_it_lacks() {
     let none = Tariff::default();
-    let lacks = [Kind::Chat, Kind::Embedding, Kind::Rerank, Kind::Image, Kind::Transcription]
-        .map(|kind| none.missing_price(kind).unwrap());
+    let lacks = [
+        ModelKind::Chat,
+        ModelKind::Embedding,
+        ModelKind::Rerank,
+        ModelKind::Image,
+        ModelKind::Transcription,
+    ]
+    .map(|kind| none.missing_price(kind).unwrap());
     assert_eq!(lacks, ["input", "input", "input", "image", "minute"]);
-    assert_eq!(Tariff { output: None, ..chat() }.missing_price(Kind::Chat), Some("output"));
-    assert_eq!((chat().missing_price(Kind::Chat), energy().missing_price(Kind::Image)), (None, None));
+    assert_eq!(Tariff { output: None, ..chat() }.missing_price(ModelKind::Chat), Some("output"));
+    assert_eq!(
+        (chat().missing_price(ModelKind::Chat), energy().missing_price(ModelKind::Image)),
+        (None, None)
+    );
     assert_eq!((BillingUnit::Credits.name(), BillingUnit::Energy.name()), ("credits", "energy"));
 }
 

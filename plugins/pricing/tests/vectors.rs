@@ -1,7 +1,7 @@
 //! Published pricing vectors, compared exactly.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_contract::Usage;
+use penstock_contract::TokenUsage;
 use penstock_pricing::{
     BilledWork, BillingUnit, DEFAULT_EUR_PER_CREDIT, PaymentSource, RequestCharge, Tariff, compute_charge,
 };
@@ -32,11 +32,11 @@ fn sold(usage: &Value) -> BilledWork {
     let count = |name: &str| usage[name].as_u64().unwrap_or(0);
     match usage["audio_s"].as_u64() {
         Some(seconds) => BilledWork::Audio(Decimal::from(seconds)),
-        None => BilledWork::Tokens(Usage {
+        None => BilledWork::Tokens(TokenUsage {
             input: count("in"),
             cached: count("cached"),
             output: count("out"),
-            ..Usage::default()
+            ..TokenUsage::default()
         }),
     }
 }

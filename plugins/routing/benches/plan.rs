@@ -9,9 +9,9 @@ fn candidates() -> Vec<Candidate> {
     (0..20_u32)
         .map(|n| Candidate {
             price: 1.0 + f64::from(n % 7),
-            seconds: (n % 5 != 0).then(|| 2.0 + f64::from(n % 11)),
+            predicted_seconds: (n % 5 != 0).then(|| 2.0 + f64::from(n % 11)),
             in_flight: n % 13,
-            seats: 16,
+            max_in_flight: 16,
             ci_g_per_kwh: 20.0 + 40.0 * f64::from(n % 9),
             renewable: f64::from(n % 10) / 10.0,
             ..Candidate::new(usize::try_from(n).unwrap_or_default())

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 const SLICES: usize = 10;
 /// Thousandths of a retry earned by each request.
-const EARNED: u64 = 200;
+const MILLI_PER_REQUEST: u64 = 200;
 /// Thousandths of a retry earned per second.
-const DRIP: u64 = 3_000;
+const MILLI_PER_SECOND: u64 = 3_000;
 
 /// Retry budget over the last ten seconds (the current second and the nine before). A retry is granted while, itself
 /// included, `retries <= 0.2 * requests + 30`.
@@ -16,11 +16,11 @@ const DRIP: u64 = 3_000;
 /// responding under load.
 #[derive(Clone, Debug, Default)]
 pub struct RetryBudget {
-    slices: [Slice; SLICES],
+    slices: [BudgetSlice; SLICES],
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Slice {
+struct BudgetSlice {
     /// Second since the origin of time.
     second: u64,
     requests: u64,
@@ -58,15 +58,15 @@ impl RetryBudget {
         let (requests, spent) = young.fold((0_u64, 0_u64), |(requests, spent), slice| {
             (requests.saturating_add(slice.requests), spent.saturating_add(slice.spent))
         });
-        let earned = requests.saturating_mul(EARNED).saturating_add(DRIP * window);
+        let earned = requests.saturating_mul(MILLI_PER_REQUEST).saturating_add(MILLI_PER_SECOND * window);
         earned.saturating_sub(spent.saturating_mul(1_000)) / 1_000
     }
 
-    fn current(&mut self, now: Duration) -> Option<&mut Slice> {
+    fn current(&mut self, now: Duration) -> Option<&mut BudgetSlice> {
         let second = now.as_secs();
         let slice = self.slices.get_mut(usize::try_from(second % SLICES as u64).ok()?)?;
         if slice.second < second {
-            *slice = Slice { second, ..Slice::default() };
+            *slice = BudgetSlice { second, ..BudgetSlice::default() };
         }
         Some(slice)
     }

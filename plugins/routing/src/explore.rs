@@ -6,37 +6,37 @@
 //! [`MOST_TIMES_THE_PRICE`] times that of the regular choice. One good answer ends the exploration of an offer for
 //! [`FRESH`]. The request itself is safe: if the explored offer fails, the plan continues with its regular order.
 
-use crate::breaker::Health;
-use crate::dice::Dice;
+use crate::breaker::OfferHealth;
 use crate::plan::Candidate;
+use crate::rng::SplitMix64;
 use std::time::Duration;
 
 /// Maximum age of measurements; older ones are renewed.
-pub const FRESH: Duration = Duration::from_secs(600);
+pub const MAX_MEASUREMENT_AGE: Duration = Duration::from_secs(600);
 
 /// Number of requests per exploration.
-pub const ONE_IN: u64 = 50;
+pub const REQUESTS_PER_EXPLORATION: u64 = 50;
 
 /// Maximum price of an explored offer, as a multiple of the price of the regular choice.
-pub const MOST_TIMES_THE_PRICE: f64 = 2.0;
+pub const MAX_PRICE_RATIO: f64 = 2.0;
 
 /// Maximum prompt size of an exploring request, in tokens.
 pub const MAX_PROMPT: u64 = 1_000;
 
 /// Failure ratio above which an offer is not explored; a single recent failure gives one third
 /// ([`Breaker::failing`](crate::Breaker::failing)).
-const FAILING: f64 = 0.3;
+const MAX_FAILURE_RATIO: f64 = 0.3;
 
 /// Exploration budget of a model: at any time at most one exploration, or one in [`ONE_IN`] requests if that is more.
 /// Unused explorations are not saved.
 #[derive(Clone, Debug, Default)]
-pub struct Explorations {
+pub struct ExplorationBudget {
     /// Number of requests that could have explored, limited so that nothing is saved.
     requests: u64,
     explored: u64,
 }
 
-impl Explorations {
+impl ExplorationBudget {
     /// Returns a new budget; the first exploration is granted at once.
     #[must_use]
     pub fn new() -> Self {
@@ -45,13 +45,13 @@ impl Explorations {
 
     /// Counts a request that may explore.
     pub fn on_request(&mut self) {
-        let most = self.explored.saturating_add(1).saturating_mul(ONE_IN);
+        let most = self.explored.saturating_add(1).saturating_mul(REQUESTS_PER_EXPLORATION);
         self.requests = self.requests.saturating_add(1).min(most);
     }
 
     /// Takes one exploration. Returns false if too few requests came since the last one.
     pub fn try_explore(&mut self) -> bool {
-        let granted = self.explored < (self.requests / ONE_IN).max(1);
+        let granted = self.explored < (self.requests / REQUESTS_PER_EXPLORATION).max(1);
         self.explored = self.explored.saturating_add(u64::from(granted));
         granted
     }
@@ -60,26 +60,26 @@ impl Explorations {
 /// Selects the offer to explore instead of `first`, the regular choice of the plan; `None` if there is none. Prefers an
 /// offer without measurements, then the oldest measurements; ties are broken at random.
 #[must_use]
-pub fn explore(candidates: &[Candidate], first: usize, seed: u64) -> Option<usize> {
+pub fn choose_exploration(candidates: &[Candidate], first: usize, seed: u64) -> Option<usize> {
     let first = candidates.iter().find(|one| one.offer == first)?;
     // No exploration during an outage.
-    if first.health != Health::Healthy {
+    if first.health != OfferHealth::Healthy {
         return None;
     }
-    let due = || candidates.iter().filter(|one| one.offer != first.offer && is_due(one, first.price));
-    let age = |one: &Candidate| one.measured.unwrap_or(Duration::MAX);
+    let due = || candidates.iter().filter(|one| one.offer != first.offer && is_explorable(one, first.price));
+    let age = |one: &Candidate| one.measured_age.unwrap_or(Duration::MAX);
     let oldest = due().map(age).max()?;
     let equals = due().filter(|one| age(one) == oldest).count();
-    let drawn = Dice::new(seed).below(u64::try_from(equals).unwrap_or(u64::MAX));
+    let drawn = SplitMix64::new(seed).below(u64::try_from(equals).unwrap_or(u64::MAX));
     let mut equals = due().filter(|one| age(one) == oldest);
     equals.nth(usize::try_from(drawn).unwrap_or(0)).map(|one| one.offer)
 }
 
-fn is_due(one: &Candidate, price: f64) -> bool {
-    let affordable = one.price.is_finite() && one.price <= price * MOST_TIMES_THE_PRICE;
-    one.measured.is_none_or(|age| age > FRESH)
-        && one.health == Health::Healthy
+fn is_explorable(one: &Candidate, price: f64) -> bool {
+    let affordable = one.price.is_finite() && one.price <= price * MAX_PRICE_RATIO;
+    one.measured_age.is_none_or(|age| age > MAX_MEASUREMENT_AGE)
+        && one.health == OfferHealth::Healthy
         && one.in_flight == 0
-        && one.failing < FAILING
+        && one.failure_ratio < MAX_FAILURE_RATIO
         && affordable
 }

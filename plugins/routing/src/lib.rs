@@ -19,18 +19,23 @@
 
 pub mod breaker;
 pub mod budget;
-pub mod course;
-mod dice;
 mod explore;
-pub mod figures;
 mod flavor;
+pub mod latency;
 mod plan;
+pub mod retry;
+mod rng;
 mod score;
 
-pub use breaker::{Breaker, Client, Health, Outcome, State};
+pub use breaker::{AttemptOutcome, BreakerState, CircuitBreaker, Client, OfferHealth};
 pub use budget::RetryBudget;
-pub use course::{Attempt, Course, Entry, Next, Policy};
-pub use explore::{Explorations, FRESH, MAX_PROMPT, MOST_TIMES_THE_PRICE, ONE_IN, explore};
-pub use figures::{Figures, Hour, Rates, Sample};
-pub use flavor::{BALANCED, BATCH, ECO, FLAVORS, Flavor, PRICE, SPEED, Weights, default_for, split};
-pub use plan::{Candidate, NEAR, plan, price_hint};
+pub use explore::{
+    ExplorationBudget, MAX_MEASUREMENT_AGE, MAX_PRICE_RATIO, MAX_PROMPT, REQUESTS_PER_EXPLORATION,
+    choose_exploration,
+};
+pub use flavor::{
+    BALANCED, BATCH, ECO, FLAVORS, Flavor, FlavorWeights, PRICE, SPEED, default_flavor, split_flavor,
+};
+pub use latency::{HourlyRates, HourlyStats, LatencySample, LatencyStats};
+pub use plan::{Candidate, TIE_MARGIN, estimate_price, plan};
+pub use retry::{AttemptPolicy, FailedAttempt, PlannedOffer, PlannerStep, RetryPlanner};

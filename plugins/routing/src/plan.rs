@@ -8,15 +8,15 @@
 //! remaining score, two are drawn at random and the less loaded one comes first. So a flavor does not send everything
 //! to one provider for a tiny advantage, and two gateways with the same statistics do not act in step.
 
-use crate::breaker::Health;
-use crate::dice::Dice;
+use crate::breaker::OfferHealth;
 use crate::flavor::Flavor;
-use crate::score::{self, CLEAN, DIRTY, Scored};
+use crate::rng::SplitMix64;
+use crate::score::{self, RANK_CLEAN, RANK_DIRTY, ScoredOffer};
 use std::time::Duration;
 
 /// Maximum difference of scores (0 best, 1 worst) that count as equal: about 7 % of time or price for a flavor that
 /// weighs it 0.7.
-pub const NEAR: f64 = 0.05;
+pub const TIE_MARGIN: f64 = 0.05;
 
 /// Offer that can serve this request.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,23 +28,23 @@ pub struct Candidate {
     /// Predicted seconds to the complete answer on an idle provider ([`Figures::predict`](crate::Figures::predict)).
     /// `None` if unmeasured: the prediction then starts at the best of the other offers, decays to their median, and
     /// the offer has capacity for one request.
-    pub seconds: Option<f64>,
+    pub predicted_seconds: Option<f64>,
     /// Time since the last successful answer ([`Figures::age`](crate::Figures::age)); `None` without one.
-    pub measured: Option<Duration>,
+    pub measured_age: Option<Duration>,
     /// Time since the offer became available ([`Figures::known_for`](crate::Figures::known_for)).
-    pub known: Duration,
+    pub known_for: Duration,
     /// Number of requests in flight at the offer.
     pub in_flight: u32,
     /// Number of concurrent requests that the offer serves without slowing down; 0 if unknown (then 32).
-    pub seats: u32,
+    pub max_in_flight: u32,
     /// Share of recent attempts that failed, 0 to 1 ([`Breaker::failing`](crate::Breaker::failing)).
-    pub failing: f64,
+    pub failure_ratio: f64,
     /// Grams of CO2e per kWh of its grid; `NAN` if unknown, which counts as worst.
     pub ci_g_per_kwh: f64,
     /// Renewable share of its grid, 0 to 1.
     pub renewable: f64,
     /// Health according to its breaker ([`Breaker::health`](crate::Breaker::health)).
-    pub health: Health,
+    pub health: OfferHealth,
 }
 
 impl Candidate {
@@ -54,15 +54,15 @@ impl Candidate {
         Self {
             offer,
             price: 0.0,
-            seconds: None,
-            measured: None,
-            known: Duration::ZERO,
+            predicted_seconds: None,
+            measured_age: None,
+            known_for: Duration::ZERO,
             in_flight: 0,
-            seats: 0,
-            failing: 0.0,
+            max_in_flight: 0,
+            failure_ratio: 0.0,
             ci_g_per_kwh: 0.0,
             renewable: 0.0,
-            health: Health::Healthy,
+            health: OfferHealth::Healthy,
         }
     }
 }
@@ -70,7 +70,7 @@ impl Candidate {
 /// Price of a request in EUR, for comparison only: `(prompt_tokens * input + output_tokens * output) / 1e6`, prices in
 /// EUR per million tokens.
 #[must_use]
-pub fn price_hint(input: f64, output: f64, prompt_tokens: u64, output_tokens: u64) -> f64 {
+pub fn estimate_price(input: f64, output: f64, prompt_tokens: u64, output_tokens: u64) -> f64 {
     // Token counts are far below 2^53, where the conversion is exact.
     (prompt_tokens as f64 * input + output_tokens as f64 * output) / 1e6
 }
@@ -78,26 +78,26 @@ pub fn price_hint(input: f64, output: f64, prompt_tokens: u64, output_tokens: u6
 /// Returns all offers of `candidates`, best first.
 #[must_use]
 pub fn plan(flavor: &dyn Flavor, candidates: &[Candidate], seed: u64) -> Vec<usize> {
-    let mut ranked = score::scores(flavor, candidates);
+    let mut ranked = score::score_candidates(flavor, candidates);
     ranked.sort_unstable_by(|a, b| {
         a.rank.cmp(&b.rank).then(a.score.total_cmp(&b.score)).then(a.offer.cmp(&b.offer))
     });
-    let mut dice = Dice::new(seed);
-    let clean = ranked.iter().take_while(|one| one.rank == CLEAN).count();
+    let mut dice = SplitMix64::new(seed);
+    let clean = ranked.iter().take_while(|one| one.rank == RANK_CLEAN).count();
     let (clean_ones, rest) = ranked.split_at_mut(clean);
-    spread(clean_ones, &mut dice);
-    let dirty = rest.iter().take_while(|one| one.rank == DIRTY).count();
+    shuffle_ties(clean_ones, &mut dice);
+    let dirty = rest.iter().take_while(|one| one.rank == RANK_DIRTY).count();
     let (dirty_ones, _) = rest.split_at_mut(dirty);
-    spread(dirty_ones, &mut dice);
+    shuffle_ties(dirty_ones, &mut dice);
     ranked.iter().map(|one| one.offer).collect()
 }
 
 /// Reorders a sorted slice so that offers with similar scores come in random order.
-fn spread(mut run: &mut [Scored], dice: &mut Dice) {
+fn shuffle_ties(mut run: &mut [ScoredOffer], dice: &mut SplitMix64) {
     while let Some(best) = run.first() {
-        let limit = best.score + NEAR;
+        let limit = best.score + TIE_MARGIN;
         let near = run.iter().take_while(|one| one.score <= limit).count();
-        let chosen = if near > 1 { less_busy(run, near, dice) } else { 0 };
+        let chosen = if near > 1 { pick_less_loaded(run, near, dice) } else { 0 };
         // The other offers keep their order by score.
         if let Some(head) = run.get_mut(..=chosen) {
             head.rotate_right(1);
@@ -108,7 +108,7 @@ fn spread(mut run: &mut [Scored], dice: &mut Dice) {
 }
 
 /// Index of the less loaded of two random offers among the first `near`.
-fn less_busy(run: &[Scored], near: usize, dice: &mut Dice) -> usize {
+fn pick_less_loaded(run: &[ScoredOffer], near: usize, dice: &mut SplitMix64) -> usize {
     let bound = u64::try_from(near).unwrap_or(u64::MAX);
     let first = dice.below(bound);
     let second = dice.below(bound.saturating_sub(1));

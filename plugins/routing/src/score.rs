@@ -12,28 +12,28 @@
 //! one percent. "Best" covers the usable offers only, so that a cheap but unavailable offer does not make the others
 //! look equal.
 
-use crate::breaker::Health;
-use crate::figures::HALF_LIFE;
+use crate::breaker::OfferHealth;
 use crate::flavor::Flavor;
+use crate::latency::HALF_LIFE;
 use crate::plan::Candidate;
 use std::time::Duration;
 
 /// Assumed capacity of an offer without a configured one.
-const SEATS: u32 = 32;
+const DEFAULT_MAX_IN_FLIGHT: u32 = 32;
 /// Upper limit of the failure ratio in a score.
-const MOST_FAILING: f64 = 0.9;
+const MAX_FAILURE_RATIO: f64 = 0.9;
 
 /// Seconds added to every prediction, because differences of a few milliseconds, such as one new connection, carry no
 /// information about a provider.
-const GRAIN: f64 = 0.05;
+const LATENCY_OFFSET: f64 = 0.05;
 
 /// Rank of usable offers.
-pub(crate) const CLEAN: u128 = 0;
+pub(crate) const RANK_CLEAN: u128 = 0;
 /// Rank of usable offers above the flavor's intensity limit.
-pub(crate) const DIRTY: u128 = 1;
+pub(crate) const RANK_DIRTY: u128 = 1;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Scored {
+pub(crate) struct ScoredOffer {
     pub(crate) offer: usize,
     /// Rank of the offer; lower ranks come first, regardless of the score.
     pub(crate) rank: u128,
@@ -42,69 +42,76 @@ pub(crate) struct Scored {
     pub(crate) load: f64,
 }
 
-pub(crate) fn scores(flavor: &dyn Flavor, candidates: &[Candidate]) -> Vec<Scored> {
-    let peers = Peers::of(candidates);
+pub(crate) fn score_candidates(flavor: &dyn Flavor, candidates: &[Candidate]) -> Vec<ScoredOffer> {
+    let peers = PeerLatency::from_candidates(candidates);
     // `score` holds the expected time until the best time is known.
-    let mut scored: Vec<Scored> = candidates
+    let mut scored: Vec<ScoredOffer> = candidates
         .iter()
         .map(|one| {
-            let load = load(one);
-            Scored { offer: one.offer, rank: rank(&one.health), score: time(one, load, &peers), load }
+            let load = load_ratio(one);
+            ScoredOffer {
+                offer: one.offer,
+                rank: rank(&one.health),
+                score: expected_seconds(one, load, &peers),
+                load,
+            }
         })
         .collect();
-    let best = Best::of(candidates, &scored);
+    let best = BestTerms::from_candidates(candidates, &scored);
     let weights = flavor.weights();
-    let limit = flavor.intensity_limit().map_or(f64::INFINITY, |times| times * best.ci);
+    let limit = flavor.max_intensity_ratio().map_or(f64::INFINITY, |times| times * best.ci);
     for (place, one) in scored.iter_mut().zip(candidates) {
-        let environment =
-            f64::midpoint(above(best.ci, one.ci_g_per_kwh), (best.renewable - share(one)).max(0.0));
-        place.score = weights.price * above(best.price, one.price)
-            + weights.speed * above(best.time, place.score)
+        let environment = f64::midpoint(
+            distance_to_best(best.ci, one.ci_g_per_kwh),
+            (best.renewable - renewable_share(one)).max(0.0),
+        );
+        place.score = weights.price * distance_to_best(best.price, one.price)
+            + weights.speed * distance_to_best(best.time, place.score)
             + weights.environment * environment;
         let unknown = one.ci_g_per_kwh.is_nan() && limit.is_finite();
-        if place.rank == CLEAN && (one.ci_g_per_kwh > limit || unknown) {
-            place.rank = DIRTY;
+        if place.rank == RANK_CLEAN && (one.ci_g_per_kwh > limit || unknown) {
+            place.rank = RANK_DIRTY;
         }
     }
     scored
 }
 
 /// Rank by health: usable, then in cooldown (earliest end first), then ejected (fewest failures, then earliest end).
-fn rank(health: &Health) -> u128 {
+fn rank(health: &OfferHealth) -> u128 {
     let millis = |until: &Duration| u128::from(u64::try_from(until.as_millis()).unwrap_or(u64::MAX));
     match health {
-        Health::Healthy | Health::HalfOpen => CLEAN,
-        Health::Resting { until } => (1 << 96) | millis(until),
-        Health::Ejected { failures, until } => (2 << 96) | (u128::from(*failures) << 64) | millis(until),
+        OfferHealth::Healthy | OfferHealth::HalfOpen => RANK_CLEAN,
+        OfferHealth::CoolingDown { until } => (1 << 96) | millis(until),
+        OfferHealth::Ejected { failures, until } => (2 << 96) | (u128::from(*failures) << 64) | millis(until),
     }
 }
 
 /// Best value of each term.
-struct Best {
+struct BestTerms {
     price: f64,
     time: f64,
     ci: f64,
     renewable: f64,
 }
 
-impl Best {
+impl BestTerms {
     /// Best values of the usable offers, or of all if none is usable.
-    fn of(candidates: &[Candidate], times: &[Scored]) -> Self {
-        let none = times.iter().all(|one| one.rank != CLEAN);
+    fn from_candidates(candidates: &[Candidate], times: &[ScoredOffer]) -> Self {
+        let none = times.iter().all(|one| one.rank != RANK_CLEAN);
         let start = Self { price: f64::INFINITY, time: f64::INFINITY, ci: f64::INFINITY, renewable: 0.0 };
-        let counted = candidates.iter().zip(times).filter(|(_, one)| none || one.rank == CLEAN);
+        let counted = candidates.iter().zip(times).filter(|(_, one)| none || one.rank == RANK_CLEAN);
         counted.fold(start, |best, (one, timed)| Self {
             // `min` and `max` ignore NaN.
             price: best.price.min(one.price),
             time: best.time.min(timed.score),
             ci: best.ci.min(one.ci_g_per_kwh),
-            renewable: best.renewable.max(share(one)),
+            renewable: best.renewable.max(renewable_share(one)),
         })
     }
 }
 
 /// Distance from the best value, 0 to 1. NaN counts as worst.
-fn above(best: f64, own: f64) -> f64 {
+fn distance_to_best(best: f64, own: f64) -> f64 {
     if own <= best {
         0.0
     } else if own.is_finite() {
@@ -114,37 +121,39 @@ fn above(best: f64, own: f64) -> f64 {
     }
 }
 
-fn share(one: &Candidate) -> f64 {
+fn renewable_share(one: &Candidate) -> f64 {
     if one.renewable.is_nan() { 0.0 } else { one.renewable.clamp(0.0, 1.0) }
 }
 
 /// Requests in flight divided by the capacity. An unmeasured offer has capacity for one request until its first answer:
 /// its predicted time is a guess, and half of the traffic would be too much to test it.
-fn load(one: &Candidate) -> f64 {
-    let seats = match (one.seconds, one.seats) {
+fn load_ratio(one: &Candidate) -> f64 {
+    let seats = match (one.predicted_seconds, one.max_in_flight) {
         (None, _) => 1,
-        (Some(_), 0) => SEATS,
+        (Some(_), 0) => DEFAULT_MAX_IN_FLIGHT,
         (Some(_), seats) => seats,
     };
     f64::from(one.in_flight) / f64::from(seats)
 }
 
-fn time(one: &Candidate, load: f64, peers: &Peers) -> f64 {
-    let measured = one.seconds.filter(|seconds| seconds.is_finite());
-    let seconds = GRAIN + measured.unwrap_or_else(|| peers.start(one.known));
-    let failing = if one.failing.is_nan() { 0.0 } else { one.failing.clamp(0.0, MOST_FAILING) };
+fn expected_seconds(one: &Candidate, load: f64, peers: &PeerLatency) -> f64 {
+    let measured = one.predicted_seconds.filter(|seconds| seconds.is_finite());
+    let seconds = LATENCY_OFFSET + measured.unwrap_or_else(|| peers.initial_seconds(one.known_for));
+    let failing =
+        if one.failure_ratio.is_nan() { 0.0 } else { one.failure_ratio.clamp(0.0, MAX_FAILURE_RATIO) };
     seconds * (1.0 + load) / (1.0 - failing)
 }
 
 /// Predicted seconds of the measured offers.
-struct Peers {
+struct PeerLatency {
     best: f64,
     median: f64,
 }
 
-impl Peers {
-    fn of(candidates: &[Candidate]) -> Self {
-        let known = candidates.iter().filter_map(|one| one.seconds).filter(|seconds| seconds.is_finite());
+impl PeerLatency {
+    fn from_candidates(candidates: &[Candidate]) -> Self {
+        let known =
+            candidates.iter().filter_map(|one| one.predicted_seconds).filter(|seconds| seconds.is_finite());
         let mut known: Vec<f64> = known.collect();
         known.sort_unstable_by(f64::total_cmp);
         // For an even number, the median is the mean of the middle two.
@@ -160,7 +169,7 @@ impl Peers {
 
     /// Assumed seconds of an unmeasured offer: first the best of the others, so that it is tried, then closer and
     /// closer to their median as long as nothing is measured.
-    fn start(&self, known: Duration) -> f64 {
+    fn initial_seconds(&self, known: Duration) -> f64 {
         let hope = (-known.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2();
         self.median + (self.best - self.median) * hope
     }

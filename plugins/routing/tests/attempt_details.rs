@@ -1,8 +1,8 @@
 //! Tests of the attempts in `details.attempts`, as customers read them.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use penstock_contract::{Fault, FaultKind};
-use penstock_routing::{Course, Entry, Policy, RetryBudget};
+use penstock_contract::{UpstreamError, UpstreamErrorKind};
+use penstock_routing::{AttemptPolicy, PlannedOffer, RetryBudget, RetryPlanner};
 use std::time::Duration;
 
 const NOW: Duration = Duration::from_secs(1_000);
@@ -13,49 +13,51 @@ fn at(millis: u64) -> Duration {
 
 #[test]
 fn the_details_name_provider_reason_and_milliseconds() {
-    let (mut course, mut budget) =
-        (Course::new((0..3).map(|offer| Entry::new(offer, offer)), Policy::default(), 1), RetryBudget::new());
+    let (mut course, mut budget) = (
+        RetryPlanner::new((0..3).map(|offer| PlannedOffer::new(offer, offer)), AttemptPolicy::default(), 1),
+        RetryBudget::new(),
+    );
     course.start(NOW);
-    course.after(&Fault::new(FaultKind::Status(503)), at(120), &mut budget);
-    course.after(&Fault::new(FaultKind::FirstByte), at(150), &mut budget);
+    course.on_failure(&UpstreamError::new(UpstreamErrorKind::Status(503)), at(120), &mut budget);
+    course.on_failure(&UpstreamError::new(UpstreamErrorKind::FirstByteTimeout), at(150), &mut budget);
     let names = ["alpha-fr", "beta-de", "gamma-nl"];
     let expected = serde_json::json!([
         {"provider": "alpha-fr", "reason": "unavailable", "ms": 120},
         {"provider": "beta-de", "reason": "timeout", "ms": 30},
     ]);
-    assert_eq!(course.details(|provider| names[provider]), expected);
+    assert_eq!(course.attempt_details(|provider| names[provider]), expected);
 }
 
 #[test]
 fn customers_read_one_of_four_reasons_and_nothing_of_our_key() {
     for (kind, reason) in [
-        (FaultKind::Connect, "unavailable"),
-        (FaultKind::Tls, "unavailable"),
-        (FaultKind::Reset, "unavailable"),
-        (FaultKind::Status(500), "unavailable"),
-        (FaultKind::Status(529), "unavailable"),
-        (FaultKind::Status(428), "unavailable"),
-        (FaultKind::Status(430), "unavailable"),
-        (FaultKind::Status(429), "rate_limited"),
-        (FaultKind::Status(408), "timeout"),
-        (FaultKind::FirstByte, "timeout"),
-        (FaultKind::FirstToken, "timeout"),
-        (FaultKind::Idle, "timeout"),
-        (FaultKind::Deadline, "timeout"),
-        (FaultKind::Credentials(401), "unavailable"),
-        (FaultKind::Credentials(402), "unavailable"),
-        (FaultKind::Credentials(403), "unavailable"),
-        (FaultKind::Credentials(404), "unavailable"),
-        (FaultKind::Malformed, "unavailable"),
-        (FaultKind::InBand, "unavailable"),
-        (FaultKind::Truncated, "unavailable"),
-        (FaultKind::Diverged, "unavailable"),
-        (FaultKind::Caller, "refused"),
+        (UpstreamErrorKind::Connect, "unavailable"),
+        (UpstreamErrorKind::Tls, "unavailable"),
+        (UpstreamErrorKind::Reset, "unavailable"),
+        (UpstreamErrorKind::Status(500), "unavailable"),
+        (UpstreamErrorKind::Status(529), "unavailable"),
+        (UpstreamErrorKind::Status(428), "unavailable"),
+        (UpstreamErrorKind::Status(430), "unavailable"),
+        (UpstreamErrorKind::Status(429), "rate_limited"),
+        (UpstreamErrorKind::Status(408), "timeout"),
+        (UpstreamErrorKind::FirstByteTimeout, "timeout"),
+        (UpstreamErrorKind::FirstTokenTimeout, "timeout"),
+        (UpstreamErrorKind::IdleTimeout, "timeout"),
+        (UpstreamErrorKind::DeadlineExceeded, "timeout"),
+        (UpstreamErrorKind::Credentials(401), "unavailable"),
+        (UpstreamErrorKind::Credentials(402), "unavailable"),
+        (UpstreamErrorKind::Credentials(403), "unavailable"),
+        (UpstreamErrorKind::Credentials(404), "unavailable"),
+        (UpstreamErrorKind::Malformed, "unavailable"),
+        (UpstreamErrorKind::InBandError, "unavailable"),
+        (UpstreamErrorKind::Truncated, "unavailable"),
+        (UpstreamErrorKind::Diverged, "unavailable"),
+        (UpstreamErrorKind::Caller, "refused"),
     ] {
-        let mut course = Course::new([Entry::new(0, 0)], Policy::default(), 1);
+        let mut course = RetryPlanner::new([PlannedOffer::new(0, 0)], AttemptPolicy::default(), 1);
         course.start(NOW);
-        course.after(&Fault::new(kind), at(5), &mut RetryBudget::new());
-        let told = course.details(|_| "alpha-fr");
+        course.on_failure(&UpstreamError::new(kind), at(5), &mut RetryBudget::new());
+        let told = course.attempt_details(|_| "alpha-fr");
         assert_eq!(
             told,
             serde_json::json!([{"provider": "alpha-fr", "reason": reason, "ms": 5}]),

@@ -1,20 +1,22 @@
 //! Tests of ejection, cooldown and probes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_contract::{Code, Fault, FaultKind, Refusal};
-use penstock_routing::breaker::{Breaker, Client, Health, Outcome, Settings, State};
+use penstock_contract::{ApiError, ErrorCode, UpstreamError, UpstreamErrorKind};
+use penstock_routing::breaker::{
+    AttemptOutcome, BreakerSettings, BreakerState, CircuitBreaker, Client, OfferHealth,
+};
 use proptest::prelude::*;
 use std::time::Duration;
 
 const NOW: Duration = Duration::from_secs(1_000);
-const BAD: Outcome = Outcome::Bad { rest: None };
+const BAD: AttemptOutcome = AttemptOutcome::Failure { rest: None };
 
 fn at(millis: u64) -> Duration {
     NOW + Duration::from_millis(millis)
 }
 
-fn ejected() -> Breaker {
-    let mut breaker = Breaker::default();
+fn ejected() -> CircuitBreaker {
+    let mut breaker = CircuitBreaker::default();
     for _ in 0..5 {
         breaker.on_result(NOW, BAD);
     }
@@ -23,86 +25,91 @@ fn ejected() -> Breaker {
 
 #[test]
 fn the_fifth_failure_in_a_row_ejects() {
-    let mut breaker = Breaker::default();
+    let mut breaker = CircuitBreaker::default();
     for _ in 0..4 {
         breaker.on_result(NOW, BAD);
     }
-    assert_eq!(breaker.state(NOW), State::Closed);
+    assert_eq!(breaker.state(NOW), BreakerState::Closed);
     breaker.on_result(NOW, BAD);
-    assert_eq!(breaker.state(NOW), State::Open { until: at(1_000) });
-    assert_eq!(breaker.health(NOW), Health::Ejected { failures: 5, until: at(1_000) });
+    assert_eq!(breaker.state(NOW), BreakerState::Open { until: at(1_000) });
+    assert_eq!(breaker.health(NOW), OfferHealth::Ejected { failures: 5, until: at(1_000) });
 }
 
 #[test]
 fn a_success_in_between_starts_the_count_again() {
-    let mut breaker = Breaker::default();
+    let mut breaker = CircuitBreaker::default();
     for _ in 0..3 {
         for _ in 0..4 {
             breaker.on_result(NOW, BAD);
         }
-        breaker.on_result(NOW, Outcome::Good);
+        breaker.on_result(NOW, AttemptOutcome::Success);
     }
-    assert_eq!(breaker.state(NOW), State::Closed);
+    assert_eq!(breaker.state(NOW), BreakerState::Closed);
 }
 
 #[test]
 fn half_of_twenty_ejects_and_half_of_nineteen_does_not() {
-    let mut breaker = Breaker::default();
+    let mut breaker = CircuitBreaker::default();
     for _ in 0..9 {
-        breaker.on_result(NOW, Outcome::Good);
+        breaker.on_result(NOW, AttemptOutcome::Success);
         breaker.on_result(NOW, BAD);
     }
     breaker.on_result(NOW, BAD);
-    assert_eq!(breaker.state(NOW), State::Closed, "19 attempts, 10 failed: too few to tell");
-    breaker.on_result(NOW, Outcome::Good);
+    assert_eq!(breaker.state(NOW), BreakerState::Closed, "19 attempts, 10 failed: too few to tell");
+    breaker.on_result(NOW, AttemptOutcome::Success);
     breaker.on_result(NOW, BAD);
-    assert_ne!(breaker.state(NOW), State::Closed);
+    assert_ne!(breaker.state(NOW), BreakerState::Closed);
 }
 
 #[test]
 fn failures_of_long_ago_do_not_count_towards_the_share() {
-    let mut breaker = Breaker::default();
+    let mut breaker = CircuitBreaker::default();
     for round in 0..40 {
         breaker.on_result(at(round * 60_000), BAD);
-        breaker.on_result(at(round * 60_000), Outcome::Good);
+        breaker.on_result(at(round * 60_000), AttemptOutcome::Success);
     }
-    assert_eq!(breaker.state(at(40 * 60_000)), State::Closed);
-    assert!(breaker.failing(at(40 * 60_000)) < 1e-9);
+    assert_eq!(breaker.state(at(40 * 60_000)), BreakerState::Closed);
+    assert!(breaker.failure_ratio(at(40 * 60_000)) < 1e-9);
 }
 
 #[test]
 fn the_faults_of_the_caller_and_of_the_house_never_count() {
-    let mut breaker = Breaker::default();
-    let caller = Fault::caller(Refusal::new(Code::InvalidRequest));
-    for kind in [FaultKind::Caller, FaultKind::Deadline, FaultKind::Diverged, FaultKind::Descriptors] {
-        let fault = Fault { kind, ..caller.clone() };
+    let mut breaker = CircuitBreaker::default();
+    let caller = UpstreamError::caller(ApiError::new(ErrorCode::InvalidRequest));
+    for kind in [
+        UpstreamErrorKind::Caller,
+        UpstreamErrorKind::DeadlineExceeded,
+        UpstreamErrorKind::Diverged,
+        UpstreamErrorKind::NoDescriptors,
+    ] {
+        let fault = UpstreamError { kind, ..caller.clone() };
         for _ in 0..100 {
-            breaker.on_result(NOW, Outcome::from(&fault));
+            breaker.on_result(NOW, AttemptOutcome::from(&fault));
         }
     }
-    assert_eq!(breaker.health(NOW), Health::Healthy);
-    assert!(breaker.in_good_standing(NOW));
-    assert!(breaker.failing(NOW) < 1e-9);
+    assert_eq!(breaker.health(NOW), OfferHealth::Healthy);
+    assert!(breaker.is_stable(NOW));
+    assert!(breaker.failure_ratio(NOW) < 1e-9);
 }
 
 #[test]
 fn every_fault_of_a_provider_counts() {
     let kinds = [
-        FaultKind::Connect,
-        FaultKind::Tls,
-        FaultKind::Reset,
-        FaultKind::FirstByte,
-        FaultKind::FirstToken,
-        FaultKind::Idle,
-        FaultKind::Status(500),
-        FaultKind::Status(503),
-        FaultKind::Credentials(401),
-        FaultKind::Malformed,
-        FaultKind::InBand,
-        FaultKind::Truncated,
+        UpstreamErrorKind::Connect,
+        UpstreamErrorKind::Tls,
+        UpstreamErrorKind::Reset,
+        UpstreamErrorKind::FirstByteTimeout,
+        UpstreamErrorKind::FirstTokenTimeout,
+        UpstreamErrorKind::IdleTimeout,
+        UpstreamErrorKind::Status(500),
+        UpstreamErrorKind::Status(503),
+        UpstreamErrorKind::Credentials(401),
+        UpstreamErrorKind::Malformed,
+        UpstreamErrorKind::InBandError,
+        UpstreamErrorKind::Truncated,
     ];
     for kind in kinds {
-        assert_eq!(Outcome::from(&Fault::new(kind)), BAD, "{kind:?}");
+        assert_eq!(AttemptOutcome::from(&UpstreamError::new(kind)), BAD, "{kind:?}");
     }
 }
 
@@ -110,16 +117,16 @@ fn every_fault_of_a_provider_counts() {
 fn an_ejection_ends_in_a_trial_with_one_probe_at_a_time() {
     let mut breaker = ejected();
     assert!(!breaker.try_probe(at(999)));
-    assert_eq!(breaker.health(at(1_000)), Health::HalfOpen);
+    assert_eq!(breaker.health(at(1_000)), OfferHealth::HalfOpen);
     assert!(breaker.try_probe(at(1_000)));
     assert!(!breaker.try_probe(at(1_001)), "the seat is taken");
-    assert!(matches!(breaker.health(at(1_001)), Health::Ejected { .. }));
-    breaker.on_result(at(1_500), Outcome::Good);
-    assert_eq!(breaker.state(at(1_500)), State::HalfOpen);
+    assert!(matches!(breaker.health(at(1_001)), OfferHealth::Ejected { .. }));
+    breaker.on_result(at(1_500), AttemptOutcome::Success);
+    assert_eq!(breaker.state(at(1_500)), BreakerState::HalfOpen);
     assert!(breaker.try_probe(at(1_600)));
-    breaker.on_result(at(1_700), Outcome::Good);
-    assert_eq!(breaker.state(at(1_700)), State::Closed);
-    assert_eq!(breaker.health(at(1_700)), Health::Healthy);
+    breaker.on_result(at(1_700), AttemptOutcome::Success);
+    assert_eq!(breaker.state(at(1_700)), BreakerState::Closed);
+    assert_eq!(breaker.health(at(1_700)), OfferHealth::Healthy);
 }
 
 #[test]
@@ -127,7 +134,7 @@ fn a_failed_probe_ejects_for_twice_as_long_up_to_the_longest() {
     let mut breaker = ejected();
     let mut now = NOW;
     for seconds in [1, 2, 4, 8, 10, 10] {
-        let State::Open { until } = breaker.state(now) else { panic!("not open at {now:?}") };
+        let BreakerState::Open { until } = breaker.state(now) else { panic!("not open at {now:?}") };
         assert_eq!(until - now, Duration::from_secs(seconds));
         now = until;
         assert!(breaker.try_probe(now));
@@ -142,19 +149,19 @@ fn a_closing_forgets_the_backoff() {
     breaker.on_result(at(1_000), BAD);
     for _ in 0..2 {
         assert!(breaker.try_probe(at(3_000)));
-        breaker.on_result(at(3_000), Outcome::Good);
+        breaker.on_result(at(3_000), AttemptOutcome::Success);
     }
     for _ in 0..5 {
         breaker.on_result(at(3_000), BAD);
     }
-    assert_eq!(breaker.state(at(3_000)), State::Open { until: at(4_000) });
+    assert_eq!(breaker.state(at(3_000)), BreakerState::Open { until: at(4_000) });
 }
 
 #[test]
 fn a_probe_whose_client_left_gives_its_seat_back() {
     let mut breaker = ejected();
     assert!(breaker.try_probe(at(1_000)));
-    breaker.on_result(at(1_100), Outcome::Neutral);
+    breaker.on_result(at(1_100), AttemptOutcome::Neutral);
     assert!(breaker.try_probe(at(1_200)));
 }
 
@@ -173,95 +180,98 @@ fn a_late_failure_of_an_attempt_from_before_does_not_prolong_the_ejection() {
         breaker.on_result(at(900), BAD);
         breaker.on_result(at(1_100), BAD);
     }
-    assert_eq!(breaker.state(at(1_100)), State::HalfOpen);
+    assert_eq!(breaker.state(at(1_100)), BreakerState::HalfOpen);
 }
 
 #[test]
 fn a_last_resort_attempt_that_works_is_as_good_as_a_probe() {
     let mut breaker = ejected();
-    breaker.on_result(at(10), Outcome::Good);
-    assert_eq!(breaker.state(at(10)), State::HalfOpen);
-    breaker.on_result(at(20), Outcome::Good);
-    assert_eq!(breaker.state(at(20)), State::Closed);
+    breaker.on_result(at(10), AttemptOutcome::Success);
+    assert_eq!(breaker.state(at(10)), BreakerState::HalfOpen);
+    breaker.on_result(at(20), AttemptOutcome::Success);
+    assert_eq!(breaker.state(at(20)), BreakerState::Closed);
 }
 
 #[test]
 fn a_check_that_passes_begins_the_trial_but_does_not_close() {
     let mut breaker = ejected();
     breaker.on_check(at(100), true);
-    assert_eq!(breaker.state(at(100)), State::HalfOpen);
+    assert_eq!(breaker.state(at(100)), BreakerState::HalfOpen);
     breaker.on_check(at(200), true);
-    assert_eq!(breaker.state(at(200)), State::HalfOpen);
+    assert_eq!(breaker.state(at(200)), BreakerState::HalfOpen);
 }
 
 #[test]
 fn three_failed_checks_eject_and_prolong_it_while_they_fail() {
-    let mut breaker = Breaker::default();
+    let mut breaker = CircuitBreaker::default();
     breaker.on_check(at(0), false);
     breaker.on_check(at(100), false);
-    assert_eq!(breaker.state(at(100)), State::Closed);
+    assert_eq!(breaker.state(at(100)), BreakerState::Closed);
     breaker.on_check(at(200), false);
-    assert_eq!(breaker.state(at(200)), State::Open { until: at(1_200) });
+    assert_eq!(breaker.state(at(200)), BreakerState::Open { until: at(1_200) });
     breaker.on_check(at(800), false);
-    assert_eq!(breaker.state(at(800)), State::Open { until: at(1_800) });
+    assert_eq!(breaker.state(at(800)), BreakerState::Open { until: at(1_800) });
 }
 
 #[test]
 fn failed_checks_do_not_eject_an_offer_that_answers() {
-    let mut breaker = Breaker::default();
+    let mut breaker = CircuitBreaker::default();
     for round in 0..20 {
         breaker.on_check(at(round * 10_000), false);
-        breaker.on_result(at(round * 10_000 + 1), Outcome::Good);
+        breaker.on_result(at(round * 10_000 + 1), AttemptOutcome::Success);
     }
-    assert_eq!(breaker.state(at(200_000)), State::Closed);
+    assert_eq!(breaker.state(at(200_000)), BreakerState::Closed);
 }
 
 #[test]
 fn retry_after_is_a_rest_and_no_ejection() {
-    let mut breaker = Breaker::default();
-    let fault = Fault { retry_after: Some(Duration::from_secs(7)), ..Fault::new(FaultKind::Status(503)) };
-    breaker.on_result(NOW, Outcome::from(&fault));
-    assert_eq!(breaker.resting_until(NOW), Some(at(7_000)));
-    assert_eq!(breaker.health(NOW), Health::Resting { until: at(7_000) });
-    assert_eq!(breaker.state(NOW), State::Closed);
-    assert_eq!(breaker.health(at(7_000)), Health::Healthy);
-    assert!(!breaker.in_good_standing(at(7_000)), "its last attempt failed");
+    let mut breaker = CircuitBreaker::default();
+    let fault = UpstreamError {
+        retry_after: Some(Duration::from_secs(7)),
+        ..UpstreamError::new(UpstreamErrorKind::Status(503))
+    };
+    breaker.on_result(NOW, AttemptOutcome::from(&fault));
+    assert_eq!(breaker.cooldown_until(NOW), Some(at(7_000)));
+    assert_eq!(breaker.health(NOW), OfferHealth::CoolingDown { until: at(7_000) });
+    assert_eq!(breaker.state(NOW), BreakerState::Closed);
+    assert_eq!(breaker.health(at(7_000)), OfferHealth::Healthy);
+    assert!(!breaker.is_stable(at(7_000)), "its last attempt failed");
 }
 
 #[test]
 fn rate_limits_never_eject_but_make_an_offer_look_slower() {
-    let mut breaker = Breaker::default();
-    let limited = Outcome::from(&Fault::new(FaultKind::Status(429)));
+    let mut breaker = CircuitBreaker::default();
+    let limited = AttemptOutcome::from(&UpstreamError::new(UpstreamErrorKind::Status(429)));
     for _ in 0..100 {
         breaker.on_result(NOW, limited);
     }
-    assert_eq!(breaker.state(NOW), State::Closed);
-    assert!(breaker.failing(NOW) > 0.9);
+    assert_eq!(breaker.state(NOW), BreakerState::Closed);
+    assert!(breaker.failure_ratio(NOW) > 0.9);
 }
 
 #[test]
 fn rate_limits_without_retry_after_back_off() {
-    let mut breaker = Breaker::default();
-    let limited = Outcome::Limited { rest: None };
+    let mut breaker = CircuitBreaker::default();
+    let limited = AttemptOutcome::RateLimited { rest: None };
     let mut now = NOW;
     for seconds in [1, 2, 4, 8, 16, 30, 30] {
         breaker.on_result(now, limited);
-        assert_eq!(breaker.resting_until(now), Some(now + Duration::from_secs(seconds)));
+        assert_eq!(breaker.cooldown_until(now), Some(now + Duration::from_secs(seconds)));
         now += Duration::from_secs(seconds);
     }
-    breaker.on_result(now, Outcome::Good);
+    breaker.on_result(now, AttemptOutcome::Success);
     breaker.on_result(now, limited);
-    assert_eq!(breaker.resting_until(now), Some(now + Duration::from_secs(1)));
+    assert_eq!(breaker.cooldown_until(now), Some(now + Duration::from_secs(1)));
 }
 
 #[test]
 fn a_longer_rest_is_not_cut_short_by_a_shorter_one_and_none_lasts_for_ever() {
-    let mut breaker = Breaker::default();
-    breaker.on_result(NOW, Outcome::Limited { rest: Some(Duration::from_secs(20)) });
-    breaker.on_result(NOW, Outcome::Limited { rest: Some(Duration::from_secs(2)) });
-    assert_eq!(breaker.resting_until(NOW), Some(at(20_000)));
-    breaker.on_result(NOW, Outcome::Limited { rest: Some(Duration::MAX) });
-    assert_eq!(breaker.resting_until(NOW), Some(NOW + Settings::default().longest_rest));
+    let mut breaker = CircuitBreaker::default();
+    breaker.on_result(NOW, AttemptOutcome::RateLimited { rest: Some(Duration::from_secs(20)) });
+    breaker.on_result(NOW, AttemptOutcome::RateLimited { rest: Some(Duration::from_secs(2)) });
+    assert_eq!(breaker.cooldown_until(NOW), Some(at(20_000)));
+    breaker.on_result(NOW, AttemptOutcome::RateLimited { rest: Some(Duration::MAX) });
+    assert_eq!(breaker.cooldown_until(NOW), Some(NOW + BreakerSettings::default().max_cooldown));
 }
 
 /// Client with this key, in the account `key / 10`.
@@ -272,94 +282,101 @@ fn client(key: u64) -> Option<Client> {
 #[test]
 fn one_client_s_repeated_request_ejects_nobody_while_others_are_answered() {
     for (poison, other) in [(10, 20), (10, 11)] {
-        let mut breaker = Breaker::default();
+        let mut breaker = CircuitBreaker::default();
         // A hundred failures a second for a minute; another client succeeds every nine seconds.
         for tick in 0..6_000 {
             if tick % 900 == 0 {
-                breaker.on_result_of(at(tick * 10), Outcome::Good, client(other));
+                breaker.on_client_result(at(tick * 10), AttemptOutcome::Success, client(other));
             }
-            breaker.on_result_of(at(tick * 10), BAD, client(poison));
-            assert_eq!(breaker.state(at(tick * 10)), State::Closed, "tick {tick}, {poison} and {other}");
+            breaker.on_client_result(at(tick * 10), BAD, client(poison));
+            assert_eq!(
+                breaker.state(at(tick * 10)),
+                BreakerState::Closed,
+                "tick {tick}, {poison} and {other}"
+            );
         }
-        assert!(breaker.failing(at(60_000)) < 0.4, "others are not sent elsewhere either");
+        assert!(breaker.failure_ratio(at(60_000)) < 0.4, "others are not sent elsewhere either");
     }
 }
 
 #[test]
 fn two_keys_of_an_account_that_fail_are_one_client_and_two_accounts_are_not() {
     let run = |second: u64| {
-        let mut breaker = Breaker::default();
-        breaker.on_result_of(NOW, Outcome::Good, client(50));
+        let mut breaker = CircuitBreaker::default();
+        breaker.on_client_result(NOW, AttemptOutcome::Success, client(50));
         for key in [10, second, 10, second, 10, second] {
-            breaker.on_result_of(at(100), BAD, client(key));
+            breaker.on_client_result(at(100), BAD, client(key));
         }
         breaker.state(at(100))
     };
-    assert_eq!(run(11), State::Closed);
-    assert!(matches!(run(20), State::Open { .. }), "two accounts fail, and nobody was answered since");
+    assert_eq!(run(11), BreakerState::Closed);
+    assert!(matches!(run(20), BreakerState::Open { .. }), "two accounts fail, and nobody was answered since");
 }
 
 #[test]
 fn an_outage_with_one_client_is_found_at_once() {
-    let mut breaker = Breaker::default();
+    let mut breaker = CircuitBreaker::default();
     for _ in 0..50 {
-        breaker.on_result_of(NOW, Outcome::Good, client(10));
+        breaker.on_client_result(NOW, AttemptOutcome::Success, client(10));
     }
     for failure in 1..=5 {
-        assert_eq!(breaker.state(at(failure)), State::Closed);
-        breaker.on_result_of(at(failure), BAD, client(10));
+        assert_eq!(breaker.state(at(failure)), BreakerState::Closed);
+        breaker.on_client_result(at(failure), BAD, client(10));
     }
-    assert!(matches!(breaker.state(at(5)), State::Open { .. }));
+    assert!(matches!(breaker.state(at(5)), BreakerState::Open { .. }));
 }
 
 #[test]
 fn an_outage_with_several_clients_is_found_when_the_second_fails_or_the_last_good_answer_is_old() {
     let dying = || {
-        let mut breaker = Breaker::default();
-        breaker.on_result_of(NOW, Outcome::Good, client(20));
+        let mut breaker = CircuitBreaker::default();
+        breaker.on_client_result(NOW, AttemptOutcome::Success, client(20));
         for millis in 0..100 {
-            breaker.on_result_of(at(millis), BAD, client(10));
+            breaker.on_client_result(at(millis), BAD, client(10));
         }
-        assert_eq!(breaker.state(at(100)), State::Closed);
+        assert_eq!(breaker.state(at(100)), BreakerState::Closed);
         breaker
     };
     let mut second = dying();
-    second.on_result_of(at(101), BAD, client(20));
-    assert!(matches!(second.state(at(101)), State::Open { .. }));
+    second.on_client_result(at(101), BAD, client(20));
+    assert!(matches!(second.state(at(101)), BreakerState::Open { .. }));
     let mut alone = dying();
-    alone.on_result_of(at(10_000), BAD, client(10));
-    assert_eq!(alone.state(at(10_000)), State::Closed, "ten seconds are not over");
-    alone.on_result_of(at(10_001), BAD, client(10));
-    assert!(matches!(alone.state(at(10_001)), State::Open { .. }));
+    alone.on_client_result(at(10_000), BAD, client(10));
+    assert_eq!(alone.state(at(10_000)), BreakerState::Closed, "ten seconds are not over");
+    alone.on_client_result(at(10_001), BAD, client(10));
+    assert!(matches!(alone.state(at(10_001)), BreakerState::Open { .. }));
 }
 
 #[test]
 fn failures_that_no_request_can_cause_count_whoever_is_answered() {
-    let mut breaker = Breaker::default();
-    breaker.on_result_of(NOW, Outcome::Good, client(20));
+    let mut breaker = CircuitBreaker::default();
+    breaker.on_client_result(NOW, AttemptOutcome::Success, client(20));
     for _ in 0..5 {
-        breaker.on_result_of(at(1), BAD, None);
+        breaker.on_client_result(at(1), BAD, None);
     }
-    assert!(matches!(breaker.state(at(1)), State::Open { .. }));
-    let mut other = Breaker::default();
-    other.on_result_of(NOW, Outcome::Good, client(20));
+    assert!(matches!(breaker.state(at(1)), BreakerState::Open { .. }));
+    let mut other = CircuitBreaker::default();
+    other.on_client_result(NOW, AttemptOutcome::Success, client(20));
     (0..5).for_each(|_| other.on_unreachable(at(1)));
-    assert!(matches!(other.state(at(1)), State::Open { .. }), "a connection that fails is every offer's");
+    assert!(
+        matches!(other.state(at(1)), BreakerState::Open { .. }),
+        "a connection that fails is every offer's"
+    );
 }
 
 #[test]
 fn a_busy_offer_of_which_a_third_client_fails_now_and_then_is_not_ejected_by_one_either() {
-    let mut breaker = Breaker::default();
+    let mut breaker = CircuitBreaker::default();
     for tick in 0..3_000 {
         let now = at(tick * 10);
-        breaker.on_result_of(now, BAD, client(10));
+        breaker.on_client_result(now, BAD, client(10));
         if tick % 3 == 0 {
-            breaker.on_result_of(now, Outcome::Good, client(20 + tick % 90));
+            breaker.on_client_result(now, AttemptOutcome::Success, client(20 + tick % 90));
         }
         if tick % 100 == 50 {
-            breaker.on_result_of(now, BAD, client(20 + tick % 90));
+            breaker.on_client_result(now, BAD, client(20 + tick % 90));
         }
-        assert_eq!(breaker.state(now), State::Closed, "tick {tick}");
+        assert_eq!(breaker.state(now), BreakerState::Closed, "tick {tick}");
     }
 }
 
@@ -367,40 +384,40 @@ fn a_busy_offer_of_which_a_third_client_fails_now_and_then_is_not_ejected_by_one
 fn one_client_s_request_does_not_end_a_trial_that_goes_well_for_others() {
     let mut breaker = ejected();
     assert!(breaker.try_probe(at(1_000)));
-    breaker.on_result_of(at(1_000), Outcome::Good, client(20));
+    breaker.on_client_result(at(1_000), AttemptOutcome::Success, client(20));
     assert!(breaker.try_probe(at(1_100)));
-    breaker.on_result_of(at(1_100), BAD, client(10));
-    assert_eq!(breaker.state(at(1_100)), State::HalfOpen);
+    breaker.on_client_result(at(1_100), BAD, client(10));
+    assert_eq!(breaker.state(at(1_100)), BreakerState::HalfOpen);
     assert!(breaker.try_probe(at(1_200)));
-    breaker.on_result_of(at(1_200), Outcome::Good, client(20));
-    assert_eq!(breaker.state(at(1_200)), State::Closed);
+    breaker.on_client_result(at(1_200), AttemptOutcome::Success, client(20));
+    assert_eq!(breaker.state(at(1_200)), BreakerState::Closed);
     let mut alone = ejected();
     assert!(alone.try_probe(at(1_000)));
-    alone.on_result_of(at(1_000), BAD, client(10));
-    assert!(matches!(alone.state(at(1_000)), State::Open { .. }));
+    alone.on_client_result(at(1_000), BAD, client(10));
+    assert!(matches!(alone.state(at(1_000)), BreakerState::Open { .. }));
 }
 
 #[test]
 fn a_check_is_enough_to_be_well_and_a_failure_after_it_is_the_end_of_that() {
     let mut breaker = ejected();
-    assert!(!breaker.is_well());
+    assert!(!breaker.is_responding());
     breaker.on_check(at(100), false);
-    assert!(!breaker.is_well());
+    assert!(!breaker.is_responding());
     breaker.on_check(at(200), true);
-    assert!(breaker.is_well());
-    assert_ne!(breaker.state(at(200)), State::Closed, "requests still come one at a time");
+    assert!(breaker.is_responding());
+    assert_ne!(breaker.state(at(200)), BreakerState::Closed, "requests still come one at a time");
     breaker.on_check(at(300), false);
-    assert!(!breaker.is_well());
+    assert!(!breaker.is_responding());
     breaker.on_check(at(400), true);
     assert!(breaker.try_probe(at(500)));
     breaker.on_result(at(500), BAD);
-    assert!(!breaker.is_well());
+    assert!(!breaker.is_responding());
     breaker.on_check(at(600), true);
-    assert!(!breaker.is_well(), "it lists its models and fails every request");
+    assert!(!breaker.is_responding(), "it lists its models and fails every request");
     breaker.on_check(at(10_499), true);
-    assert!(!breaker.is_well());
+    assert!(!breaker.is_responding());
     breaker.on_check(at(10_500), true);
-    assert!(breaker.is_well(), "nobody has failed there for as long as the longest ejection");
+    assert!(breaker.is_responding(), "nobody has failed there for as long as the longest ejection");
 }
 
 proptest! {
@@ -408,26 +425,26 @@ proptest! {
     fn whatever_happened_thirty_quiet_seconds_later_a_probe_is_let_in(
         events in proptest::collection::vec((0..10_u8, 0..5_000_u64), 0..200),
     ) {
-        let mut breaker = Breaker::default();
+        let mut breaker = CircuitBreaker::default();
         let mut now = NOW;
         for (event, gap) in events {
             now += Duration::from_millis(gap);
             match event {
-                0 => breaker.on_result(now, Outcome::Good),
+                0 => breaker.on_result(now, AttemptOutcome::Success),
                 1 | 2 => breaker.on_result(now, BAD),
-                3 => breaker.on_result(now, Outcome::Limited { rest: None }),
-                4 => breaker.on_result(now, Outcome::Neutral),
+                3 => breaker.on_result(now, AttemptOutcome::RateLimited { rest: None }),
+                4 => breaker.on_result(now, AttemptOutcome::Neutral),
                 5 => breaker.on_check(now, false),
-                7 => breaker.on_result_of(now, BAD, client(gap % 40)),
-                8 => breaker.on_result_of(now, Outcome::Good, client(gap % 40)),
+                7 => breaker.on_client_result(now, BAD, client(gap % 40)),
+                8 => breaker.on_client_result(now, AttemptOutcome::Success, client(gap % 40)),
                 6 => breaker.on_check(now, true),
                 _ => { let _ = breaker.try_probe(now); }
             }
-            let healthy = breaker.health(now) == Health::Healthy;
-            prop_assert!(!healthy || breaker.state(now) == State::Closed);
+            let healthy = breaker.health(now) == OfferHealth::Healthy;
+            prop_assert!(!healthy || breaker.state(now) == BreakerState::Closed);
         }
         now += Duration::from_secs(60);
-        prop_assert!(matches!(breaker.health(now), Health::Healthy | Health::HalfOpen));
+        prop_assert!(matches!(breaker.health(now), OfferHealth::Healthy | OfferHealth::HalfOpen));
         prop_assert!(breaker.try_probe(now));
     }
 }

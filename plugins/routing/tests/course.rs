@@ -1,8 +1,8 @@
 //! Tests of the failover rules, one per rule.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_contract::{Code, Fault, FaultKind, Refusal};
-use penstock_routing::{Course, Entry, Next, Policy, RetryBudget};
+use penstock_contract::{ApiError, ErrorCode, UpstreamError, UpstreamErrorKind};
+use penstock_routing::{AttemptPolicy, PlannedOffer, PlannerStep, RetryBudget, RetryPlanner};
 use std::time::Duration;
 
 const NOW: Duration = Duration::from_secs(1_000);
@@ -11,398 +11,481 @@ fn at(millis: u64) -> Duration {
     NOW + Duration::from_millis(millis)
 }
 
-fn fault(kind: FaultKind) -> Fault {
-    Fault::new(kind)
+fn fault(kind: UpstreamErrorKind) -> UpstreamError {
+    UpstreamError::new(kind)
 }
 
-fn rest(status: u16, seconds: u64) -> Fault {
-    Fault { retry_after: Some(Duration::from_secs(seconds)), ..fault(FaultKind::Status(status)) }
+fn rest(status: u16, seconds: u64) -> UpstreamError {
+    UpstreamError {
+        retry_after: Some(Duration::from_secs(seconds)),
+        ..fault(UpstreamErrorKind::Status(status))
+    }
 }
 
 /// Offers 0, 1, 2 … of providers 0, 1, 2 …
-fn course(offers: usize, policy: Policy) -> (Course, RetryBudget) {
-    (Course::new((0..offers).map(|offer| Entry::new(offer, offer)), policy, 1), RetryBudget::new())
+fn course(offers: usize, policy: AttemptPolicy) -> (RetryPlanner, RetryBudget) {
+    (
+        RetryPlanner::new((0..offers).map(|offer| PlannedOffer::new(offer, offer)), policy, 1),
+        RetryBudget::new(),
+    )
 }
 
-fn is_give_up(next: Next) -> bool {
-    matches!(next, Next::GiveUp { retry_after: 1..=5 })
+fn is_give_up(next: PlannerStep) -> bool {
+    matches!(next, PlannerStep::GiveUp { retry_after: 1..=5 })
 }
 
 #[test]
 fn the_plan_is_walked_in_order() {
-    let (mut course, mut budget) = course(3, Policy::default());
-    assert_eq!(course.start(NOW), Next::Try(0));
-    assert_eq!(course.after(&fault(FaultKind::Connect), at(10), &mut budget), Next::Try(1));
-    assert_eq!(course.after(&fault(FaultKind::Malformed), at(20), &mut budget), Next::Try(2));
-    assert!(is_give_up(course.after(&fault(FaultKind::InBand), at(30), &mut budget)));
+    let (mut course, mut budget) = course(3, AttemptPolicy::default());
+    assert_eq!(course.start(NOW), PlannerStep::Attempt(0));
+    assert_eq!(
+        course.on_failure(&fault(UpstreamErrorKind::Connect), at(10), &mut budget),
+        PlannerStep::Attempt(1)
+    );
+    assert_eq!(
+        course.on_failure(&fault(UpstreamErrorKind::Malformed), at(20), &mut budget),
+        PlannerStep::Attempt(2)
+    );
+    assert!(is_give_up(course.on_failure(&fault(UpstreamErrorKind::InBandError), at(30), &mut budget)));
     assert_eq!(course.asked(), 3);
 }
 
 #[test]
 fn an_empty_plan_gives_up() {
-    let (mut course, _) = course(0, Policy::default());
+    let (mut course, _) = course(0, AttemptPolicy::default());
     assert!(is_give_up(course.start(NOW)));
     assert_eq!(course.asked(), 0);
 }
 
 #[test]
 fn there_are_four_attempts_and_no_more() {
-    let (mut course, mut budget) = course(9, Policy::default());
+    let (mut course, mut budget) = course(9, AttemptPolicy::default());
     let mut next = course.start(NOW);
     for offer in 0..4 {
-        assert_eq!(next, Next::Try(offer));
-        next = course.after(&fault(FaultKind::Status(503)), NOW, &mut budget);
+        assert_eq!(next, PlannerStep::Attempt(offer));
+        next = course.on_failure(&fault(UpstreamErrorKind::Status(503)), NOW, &mut budget);
     }
     assert!(is_give_up(next));
-    assert_eq!(course.attempts().len(), 4);
+    assert_eq!(course.failed_attempts().len(), 4);
 }
 
 #[test]
 fn a_rescue_counts_as_an_attempt() {
-    let (mut course, mut budget) = course(3, Policy { attempts: 2, ..Policy::default() });
+    let (mut course, mut budget) = course(3, AttemptPolicy { max_attempts: 2, ..AttemptPolicy::default() });
     course.start(NOW);
-    assert_eq!(course.rescue(&fault(FaultKind::Truncated), NOW, &mut budget), Next::Try(1));
-    assert!(is_give_up(course.rescue(&fault(FaultKind::Truncated), NOW, &mut budget)));
+    assert_eq!(
+        course.on_stream_failure(&fault(UpstreamErrorKind::Truncated), NOW, &mut budget),
+        PlannerStep::Attempt(1)
+    );
+    assert!(is_give_up(course.on_stream_failure(&fault(UpstreamErrorKind::Truncated), NOW, &mut budget)));
 }
 
 #[test]
 fn a_500_a_502_and_a_reset_earn_one_quick_retry() {
-    for kind in [FaultKind::Status(500), FaultKind::Status(502), FaultKind::Reset] {
-        let (mut course, mut budget) = course(2, Policy::default());
+    for kind in [UpstreamErrorKind::Status(500), UpstreamErrorKind::Status(502), UpstreamErrorKind::Reset] {
+        let (mut course, mut budget) = course(2, AttemptPolicy::default());
         course.start(NOW);
-        let Next::RetrySame { offer: 0, after } = course.after(&fault(kind), NOW, &mut budget) else {
+        let PlannerStep::RetrySame { offer: 0, after } = course.on_failure(&fault(kind), NOW, &mut budget)
+        else {
             panic!("no quick retry after {kind:?}")
         };
         assert!((25..=75).contains(&after.as_millis()), "{after:?}");
-        assert_eq!(course.resume(NOW + after), Next::Try(0));
-        assert_eq!(course.after(&fault(kind), at(100), &mut budget), Next::Try(1), "only one");
+        assert_eq!(course.resume(NOW + after), PlannerStep::Attempt(0));
+        assert_eq!(
+            course.on_failure(&fault(kind), at(100), &mut budget),
+            PlannerStep::Attempt(1),
+            "only one"
+        );
     }
 }
 
 #[test]
 fn overload_and_everything_else_earn_none() {
     let kinds = [
-        FaultKind::Status(503),
-        FaultKind::Status(529),
-        FaultKind::Status(429),
-        FaultKind::Status(408),
-        FaultKind::Connect,
-        FaultKind::Tls,
-        FaultKind::Malformed,
-        FaultKind::InBand,
-        FaultKind::FirstByte,
-        FaultKind::Credentials(404),
+        UpstreamErrorKind::Status(503),
+        UpstreamErrorKind::Status(529),
+        UpstreamErrorKind::Status(429),
+        UpstreamErrorKind::Status(408),
+        UpstreamErrorKind::Connect,
+        UpstreamErrorKind::Tls,
+        UpstreamErrorKind::Malformed,
+        UpstreamErrorKind::InBandError,
+        UpstreamErrorKind::FirstByteTimeout,
+        UpstreamErrorKind::Credentials(404),
     ];
     for kind in kinds {
-        let (mut course, mut budget) = course(2, Policy::default());
+        let (mut course, mut budget) = course(2, AttemptPolicy::default());
         course.start(NOW);
-        assert_eq!(course.after(&fault(kind), NOW, &mut budget), Next::Try(1), "{kind:?}");
+        assert_eq!(course.on_failure(&fault(kind), NOW, &mut budget), PlannerStep::Attempt(1), "{kind:?}");
     }
 }
 
 #[test]
 fn a_provider_in_bad_standing_earns_no_quick_retry() {
-    let entries = [Entry { good_standing: false, ..Entry::new(0, 0) }, Entry::new(1, 1)];
-    let mut course = Course::new(entries, Policy::default(), 1);
+    let entries = [PlannedOffer { is_stable: false, ..PlannedOffer::new(0, 0) }, PlannedOffer::new(1, 1)];
+    let mut course = RetryPlanner::new(entries, AttemptPolicy::default(), 1);
     course.start(NOW);
-    assert_eq!(course.after(&fault(FaultKind::Reset), NOW, &mut RetryBudget::new()), Next::Try(1));
+    assert_eq!(
+        course.on_failure(&fault(UpstreamErrorKind::Reset), NOW, &mut RetryBudget::new()),
+        PlannerStep::Attempt(1)
+    );
 }
 
 #[test]
 fn the_quick_retry_is_the_provider_s_and_not_the_offer_s() {
-    let mut course = Course::new([Entry::new(0, 7), Entry::new(1, 7)], Policy::default(), 1);
+    let mut course =
+        RetryPlanner::new([PlannedOffer::new(0, 7), PlannedOffer::new(1, 7)], AttemptPolicy::default(), 1);
     let mut budget = RetryBudget::new();
     course.start(NOW);
     assert!(matches!(
-        course.after(&fault(FaultKind::Reset), NOW, &mut budget),
-        Next::RetrySame { offer: 0, .. }
+        course.on_failure(&fault(UpstreamErrorKind::Reset), NOW, &mut budget),
+        PlannerStep::RetrySame { offer: 0, .. }
     ));
-    assert_eq!(course.resume(at(60)), Next::Try(0));
-    assert_eq!(course.after(&fault(FaultKind::Reset), at(60), &mut budget), Next::Try(1));
-    assert!(is_give_up(course.after(&fault(FaultKind::Reset), at(60), &mut budget)));
+    assert_eq!(course.resume(at(60)), PlannerStep::Attempt(0));
+    assert_eq!(
+        course.on_failure(&fault(UpstreamErrorKind::Reset), at(60), &mut budget),
+        PlannerStep::Attempt(1)
+    );
+    assert!(is_give_up(course.on_failure(&fault(UpstreamErrorKind::Reset), at(60), &mut budget)));
 }
 
 #[test]
 fn a_rescue_prefers_others_and_takes_the_quick_retry_when_there_are_none() {
-    let (mut course, mut budget) = course(2, Policy::default());
+    let (mut course, mut budget) = course(2, AttemptPolicy::default());
     course.start(NOW);
-    assert_eq!(course.rescue(&fault(FaultKind::Reset), NOW, &mut budget), Next::Try(1));
-    let next = course.rescue(&fault(FaultKind::Reset), NOW, &mut budget);
-    assert!(matches!(next, Next::RetrySame { offer: 1, .. }), "{next:?}");
+    assert_eq!(
+        course.on_stream_failure(&fault(UpstreamErrorKind::Reset), NOW, &mut budget),
+        PlannerStep::Attempt(1)
+    );
+    let next = course.on_stream_failure(&fault(UpstreamErrorKind::Reset), NOW, &mut budget);
+    assert!(matches!(next, PlannerStep::RetrySame { offer: 1, .. }), "{next:?}");
 }
 
 #[test]
 fn no_quick_retry_past_the_deadline() {
-    let (mut course, mut budget) = course(1, Policy { deadline: at(20), ..Policy::default() });
+    let (mut course, mut budget) = course(1, AttemptPolicy { deadline: at(20), ..AttemptPolicy::default() });
     course.start(NOW);
-    assert!(is_give_up(course.after(&fault(FaultKind::Reset), NOW, &mut budget)));
+    assert!(is_give_up(course.on_failure(&fault(UpstreamErrorKind::Reset), NOW, &mut budget)));
 }
 
 #[test]
 fn retry_after_moves_on_at_once() {
-    let (mut course, mut budget) = course(2, Policy::default());
+    let (mut course, mut budget) = course(2, AttemptPolicy::default());
     course.start(NOW);
-    assert_eq!(course.after(&rest(429, 2), NOW, &mut budget), Next::Try(1));
+    assert_eq!(course.on_failure(&rest(429, 2), NOW, &mut budget), PlannerStep::Attempt(1));
 }
 
 #[test]
 fn retry_after_on_a_500_is_honoured_instead_of_a_quick_retry() {
-    let (mut course, mut budget) = course(1, Policy::default());
+    let (mut course, mut budget) = course(1, AttemptPolicy::default());
     course.start(NOW);
-    assert_eq!(course.after(&rest(500, 2), NOW, &mut budget), Next::WaitUntil(at(2_000)));
+    assert_eq!(course.on_failure(&rest(500, 2), NOW, &mut budget), PlannerStep::WaitUntil(at(2_000)));
 }
 
 #[test]
 fn a_rest_within_the_patience_is_waited_for() {
     let (mut course, mut budget) =
-        course(2, Policy { patience: Duration::from_secs(2), ..Policy::default() });
+        course(2, AttemptPolicy { max_wait: Duration::from_secs(2), ..AttemptPolicy::default() });
     course.start(NOW);
-    assert_eq!(course.after(&rest(503, 2), NOW, &mut budget), Next::WaitUntil(at(2_000)));
-    assert_eq!(course.resume(at(2_000)), Next::Try(0));
-    assert_eq!(course.after(&rest(503, 3), at(2_000), &mut budget), Next::Try(1), "3 s is beyond it");
+    assert_eq!(course.on_failure(&rest(503, 2), NOW, &mut budget), PlannerStep::WaitUntil(at(2_000)));
+    assert_eq!(course.resume(at(2_000)), PlannerStep::Attempt(0));
+    assert_eq!(
+        course.on_failure(&rest(503, 3), at(2_000), &mut budget),
+        PlannerStep::Attempt(1),
+        "3 s is beyond it"
+    );
 }
 
 #[test]
 fn when_nobody_else_is_left_the_soonest_rest_is_waited_for() {
-    let (mut course, mut budget) = course(2, Policy { deadline: at(60_000), ..Policy::default() });
+    let (mut course, mut budget) =
+        course(2, AttemptPolicy { deadline: at(60_000), ..AttemptPolicy::default() });
     course.start(NOW);
-    assert_eq!(course.after(&rest(503, 9), NOW, &mut budget), Next::Try(1));
-    assert_eq!(course.after(&rest(429, 4), at(100), &mut budget), Next::WaitUntil(at(4_100)));
-    assert_eq!(course.resume(at(4_100)), Next::Try(1));
+    assert_eq!(course.on_failure(&rest(503, 9), NOW, &mut budget), PlannerStep::Attempt(1));
+    assert_eq!(course.on_failure(&rest(429, 4), at(100), &mut budget), PlannerStep::WaitUntil(at(4_100)));
+    assert_eq!(course.resume(at(4_100)), PlannerStep::Attempt(1));
     assert_eq!(
-        course.after(&fault(FaultKind::Status(503)), at(4_200), &mut budget),
-        Next::WaitUntil(at(9_000))
+        course.on_failure(&fault(UpstreamErrorKind::Status(503)), at(4_200), &mut budget),
+        PlannerStep::WaitUntil(at(9_000))
     );
-    assert_eq!(course.resume(at(9_000)), Next::Try(0));
+    assert_eq!(course.resume(at(9_000)), PlannerStep::Attempt(0));
 }
 
 #[test]
 fn a_rest_that_outlasts_the_deadline_is_not_waited_for() {
-    let (mut course, mut budget) = course(1, Policy { deadline: at(3_000), ..Policy::default() });
+    let (mut course, mut budget) =
+        course(1, AttemptPolicy { deadline: at(3_000), ..AttemptPolicy::default() });
     course.start(NOW);
-    assert_eq!(course.after(&rest(503, 4), NOW, &mut budget), Next::GiveUp { retry_after: 4 });
+    assert_eq!(course.on_failure(&rest(503, 4), NOW, &mut budget), PlannerStep::GiveUp { retry_after: 4 });
 }
 
 #[test]
 fn the_retry_after_of_a_503_is_the_soonest_rest_within_one_to_five() {
     for (seconds, told) in [(2, 2), (5, 5), (600, 5)] {
-        let (mut course, mut budget) = course(1, Policy { deadline: at(1_000), ..Policy::default() });
+        let (mut course, mut budget) =
+            course(1, AttemptPolicy { deadline: at(1_000), ..AttemptPolicy::default() });
         course.start(NOW);
-        assert_eq!(course.after(&rest(503, seconds), NOW, &mut budget), Next::GiveUp { retry_after: told });
+        assert_eq!(
+            course.on_failure(&rest(503, seconds), NOW, &mut budget),
+            PlannerStep::GiveUp { retry_after: told }
+        );
     }
 }
 
 #[test]
 fn who_rests_at_the_start_is_asked_last_and_not_before() {
-    let entries = [Entry { resting_until: Some(at(500)), ..Entry::new(0, 0) }, Entry::new(1, 1)];
-    let mut course = Course::new(entries, Policy::default(), 1);
-    assert_eq!(course.start(NOW), Next::Try(1));
-    let next = course.after(&fault(FaultKind::Connect), at(100), &mut RetryBudget::new());
-    assert_eq!(next, Next::WaitUntil(at(500)));
-    assert_eq!(course.resume(at(499)), Next::WaitUntil(at(500)), "a sleep cut short is slept on");
-    assert_eq!(course.resume(at(500)), Next::Try(0));
+    let entries =
+        [PlannedOffer { cooldown_until: Some(at(500)), ..PlannedOffer::new(0, 0) }, PlannedOffer::new(1, 1)];
+    let mut course = RetryPlanner::new(entries, AttemptPolicy::default(), 1);
+    assert_eq!(course.start(NOW), PlannerStep::Attempt(1));
+    let next = course.on_failure(&fault(UpstreamErrorKind::Connect), at(100), &mut RetryBudget::new());
+    assert_eq!(next, PlannerStep::WaitUntil(at(500)));
+    assert_eq!(course.resume(at(499)), PlannerStep::WaitUntil(at(500)), "a sleep cut short is slept on");
+    assert_eq!(course.resume(at(500)), PlannerStep::Attempt(0));
 }
 
 #[test]
 fn a_rest_holds_for_all_offers_of_the_provider() {
-    let mut course =
-        Course::new([Entry::new(0, 7), Entry::new(1, 7), Entry::new(2, 8)], Policy::default(), 1);
+    let mut course = RetryPlanner::new(
+        [PlannedOffer::new(0, 7), PlannedOffer::new(1, 7), PlannedOffer::new(2, 8)],
+        AttemptPolicy::default(),
+        1,
+    );
     let mut budget = RetryBudget::new();
     course.start(NOW);
-    assert_eq!(course.after(&rest(429, 5), NOW, &mut budget), Next::Try(2));
-    assert_eq!(course.after(&fault(FaultKind::Connect), NOW, &mut budget), Next::WaitUntil(at(5_000)));
+    assert_eq!(course.on_failure(&rest(429, 5), NOW, &mut budget), PlannerStep::Attempt(2));
+    assert_eq!(
+        course.on_failure(&fault(UpstreamErrorKind::Connect), NOW, &mut budget),
+        PlannerStep::WaitUntil(at(5_000))
+    );
 }
 
 #[test]
 fn a_silent_offer_is_never_asked_twice_and_others_of_its_provider_come_last() {
-    for kind in [FaultKind::FirstByte, FaultKind::FirstToken, FaultKind::Idle] {
-        let mut course =
-            Course::new([Entry::new(0, 7), Entry::new(1, 7), Entry::new(2, 8)], Policy::default(), 1);
+    for kind in [
+        UpstreamErrorKind::FirstByteTimeout,
+        UpstreamErrorKind::FirstTokenTimeout,
+        UpstreamErrorKind::IdleTimeout,
+    ] {
+        let mut course = RetryPlanner::new(
+            [PlannedOffer::new(0, 7), PlannedOffer::new(1, 7), PlannedOffer::new(2, 8)],
+            AttemptPolicy::default(),
+            1,
+        );
         let mut budget = RetryBudget::new();
         course.start(NOW);
-        assert_eq!(course.after(&fault(kind), NOW, &mut budget), Next::Try(2), "{kind:?}");
+        assert_eq!(course.on_failure(&fault(kind), NOW, &mut budget), PlannerStep::Attempt(2), "{kind:?}");
         assert_eq!(
-            course.after(&fault(kind), NOW, &mut budget),
-            Next::Try(1),
+            course.on_failure(&fault(kind), NOW, &mut budget),
+            PlannerStep::Attempt(1),
             "one model's silence is its own"
         );
-        assert!(is_give_up(course.after(&fault(kind), NOW, &mut budget)));
+        assert!(is_give_up(course.on_failure(&fault(kind), NOW, &mut budget)));
     }
 }
 
 #[test]
 fn a_fallback_model_at_the_only_provider_is_asked_after_a_silence_and_not_after_a_failed_connection() {
     for (kind, asked) in [
-        (FaultKind::FirstToken, true),
-        (FaultKind::FirstByte, true),
-        (FaultKind::Idle, true),
-        (FaultKind::Status(503), true),
-        (FaultKind::Connect, false),
-        (FaultKind::Tls, false),
+        (UpstreamErrorKind::FirstTokenTimeout, true),
+        (UpstreamErrorKind::FirstByteTimeout, true),
+        (UpstreamErrorKind::IdleTimeout, true),
+        (UpstreamErrorKind::Status(503), true),
+        (UpstreamErrorKind::Connect, false),
+        (UpstreamErrorKind::Tls, false),
     ] {
-        let mut course = Course::new([Entry::new(0, 7), Entry::new(1, 7)], Policy::default(), 1);
+        let mut course = RetryPlanner::new(
+            [PlannedOffer::new(0, 7), PlannedOffer::new(1, 7)],
+            AttemptPolicy::default(),
+            1,
+        );
         course.start(NOW);
-        let next = course.after(&fault(kind), NOW, &mut RetryBudget::new());
-        assert_eq!(next == Next::Try(1), asked, "{kind:?}");
+        let next = course.on_failure(&fault(kind), NOW, &mut RetryBudget::new());
+        assert_eq!(next == PlannerStep::Attempt(1), asked, "{kind:?}");
         assert_eq!(is_give_up(next), !asked, "{kind:?}");
     }
 }
 
 #[test]
 fn who_may_be_asked_again_comes_before_the_provider_of_a_silent_offer() {
-    let entries = [Entry::new(0, 8), Entry::new(1, 7), Entry::new(2, 7)];
-    let mut course = Course::new(entries, Policy::default(), 1);
+    let entries = [PlannedOffer::new(0, 8), PlannedOffer::new(1, 7), PlannedOffer::new(2, 7)];
+    let mut course = RetryPlanner::new(entries, AttemptPolicy::default(), 1);
     let mut budget = RetryBudget::new();
     course.start(NOW);
-    assert_eq!(course.after(&rest(503, 1), NOW, &mut budget), Next::Try(1));
-    assert_eq!(course.after(&fault(FaultKind::FirstToken), at(2_000), &mut budget), Next::Try(0));
-    assert_eq!(course.after(&fault(FaultKind::Malformed), at(2_100), &mut budget), Next::Try(2));
+    assert_eq!(course.on_failure(&rest(503, 1), NOW, &mut budget), PlannerStep::Attempt(1));
+    assert_eq!(
+        course.on_failure(&fault(UpstreamErrorKind::FirstTokenTimeout), at(2_000), &mut budget),
+        PlannerStep::Attempt(0)
+    );
+    assert_eq!(
+        course.on_failure(&fault(UpstreamErrorKind::Malformed), at(2_100), &mut budget),
+        PlannerStep::Attempt(2)
+    );
 }
 
 #[test]
 fn wrong_credentials_move_on_and_401_takes_the_whole_provider() {
     for (status, next) in [(401, 2), (403, 1), (404, 1)] {
-        let mut course =
-            Course::new([Entry::new(0, 7), Entry::new(1, 7), Entry::new(2, 8)], Policy::default(), 1);
+        let mut course = RetryPlanner::new(
+            [PlannedOffer::new(0, 7), PlannedOffer::new(1, 7), PlannedOffer::new(2, 8)],
+            AttemptPolicy::default(),
+            1,
+        );
         course.start(NOW);
-        let told = course.after(&fault(FaultKind::Credentials(status)), NOW, &mut RetryBudget::new());
-        assert_eq!(told, Next::Try(next), "{status}");
+        let told =
+            course.on_failure(&fault(UpstreamErrorKind::Credentials(status)), NOW, &mut RetryBudget::new());
+        assert_eq!(told, PlannerStep::Attempt(next), "{status}");
     }
 }
 
 #[test]
 fn the_caller_s_fault_stops_at_once_and_costs_no_budget() {
-    let (mut course, mut budget) = course(3, Policy::default());
+    let (mut course, mut budget) = course(3, AttemptPolicy::default());
     course.start(NOW);
     let before = budget.left(NOW);
-    let next = course.after(&Fault::caller(Refusal::new(Code::ContentRefused)), NOW, &mut budget);
-    assert_eq!(next, Next::Refuse);
+    let next =
+        course.on_failure(&UpstreamError::caller(ApiError::new(ErrorCode::ContentRefused)), NOW, &mut budget);
+    assert_eq!(next, PlannerStep::ReturnError);
     assert_eq!(budget.left(NOW), before);
 }
 
 #[test]
 fn the_total_deadline_ends_everything() {
-    let (mut first, mut budget) = course(3, Policy { deadline: at(1_000), ..Policy::default() });
+    let (mut first, mut budget) =
+        course(3, AttemptPolicy { deadline: at(1_000), ..AttemptPolicy::default() });
     first.start(NOW);
-    assert!(is_give_up(first.after(&fault(FaultKind::Connect), at(1_000), &mut budget)));
-    let (mut second, _) = course(3, Policy::default());
+    assert!(is_give_up(first.on_failure(&fault(UpstreamErrorKind::Connect), at(1_000), &mut budget)));
+    let (mut second, _) = course(3, AttemptPolicy::default());
     second.start(NOW);
-    assert!(is_give_up(second.after(&fault(FaultKind::Deadline), NOW, &mut budget)));
+    assert!(is_give_up(second.on_failure(&fault(UpstreamErrorKind::DeadlineExceeded), NOW, &mut budget)));
 }
 
 #[test]
 fn a_rescue_that_differs_ends_everything() {
-    let (mut course, mut budget) = course(3, Policy::default());
+    let (mut course, mut budget) = course(3, AttemptPolicy::default());
     course.start(NOW);
-    assert_eq!(course.rescue(&fault(FaultKind::Truncated), NOW, &mut budget), Next::Try(1));
-    assert!(is_give_up(course.rescue(&fault(FaultKind::Diverged), NOW, &mut budget)));
+    assert_eq!(
+        course.on_stream_failure(&fault(UpstreamErrorKind::Truncated), NOW, &mut budget),
+        PlannerStep::Attempt(1)
+    );
+    assert!(is_give_up(course.on_stream_failure(&fault(UpstreamErrorKind::Diverged), NOW, &mut budget)));
 }
 
 #[test]
 fn an_empty_budget_stops_retries_but_not_first_attempts() {
-    let (mut course, mut budget) = course(3, Policy::default());
+    let (mut course, mut budget) = course(3, AttemptPolicy::default());
     while budget.try_spend(NOW) {}
-    assert_eq!(course.start(NOW), Next::Try(0));
-    assert!(is_give_up(course.after(&fault(FaultKind::Connect), NOW, &mut budget)));
+    assert_eq!(course.start(NOW), PlannerStep::Attempt(0));
+    assert!(is_give_up(course.on_failure(&fault(UpstreamErrorKind::Connect), NOW, &mut budget)));
 }
 
 #[test]
 fn every_retry_costs_one_of_the_budget() {
-    let (mut course, mut budget) = course(3, Policy::default());
+    let (mut course, mut budget) = course(3, AttemptPolicy::default());
     let full = budget.left(NOW);
     course.start(NOW);
-    course.after(&fault(FaultKind::Reset), NOW, &mut budget);
+    course.on_failure(&fault(UpstreamErrorKind::Reset), NOW, &mut budget);
     course.resume(NOW);
-    course.after(&fault(FaultKind::Reset), NOW, &mut budget);
+    course.on_failure(&fault(UpstreamErrorKind::Reset), NOW, &mut budget);
     assert_eq!(budget.left(NOW), full - 2);
 }
 
 #[test]
 fn passing_over_an_offer_is_no_attempt() {
-    let (mut course, mut budget) = course(2, Policy { attempts: 1, ..Policy::default() });
-    assert_eq!(course.start(NOW), Next::Try(0));
-    assert_eq!(course.pass(NOW), Next::Try(1));
+    let (mut course, mut budget) = course(2, AttemptPolicy { max_attempts: 1, ..AttemptPolicy::default() });
+    assert_eq!(course.start(NOW), PlannerStep::Attempt(0));
+    assert_eq!(course.on_skipped(NOW), PlannerStep::Attempt(1));
     assert_eq!(course.asked(), 1);
-    assert!(is_give_up(course.after(&fault(FaultKind::Connect), NOW, &mut budget)));
-    assert_eq!(course.attempts().len(), 1);
+    assert!(is_give_up(course.on_failure(&fault(UpstreamErrorKind::Connect), NOW, &mut budget)));
+    assert_eq!(course.failed_attempts().len(), 1);
 }
 
 #[test]
 fn an_answer_to_nobody_s_question_gives_up() {
-    let (mut course, mut budget) = course(2, Policy::default());
-    assert!(is_give_up(course.after(&fault(FaultKind::Connect), NOW, &mut budget)));
+    let (mut course, mut budget) = course(2, AttemptPolicy::default());
+    assert!(is_give_up(course.on_failure(&fault(UpstreamErrorKind::Connect), NOW, &mut budget)));
 }
 
 #[test]
 fn the_full_are_waited_for_when_nobody_else_is_left() {
-    let (mut course, mut budget) = course(3, Policy::default());
-    assert_eq!(course.start(NOW), Next::Try(0));
-    assert_eq!(course.passed_full(NOW), Next::Try(1));
-    assert_eq!(course.after(&fault(FaultKind::Status(503)), at(10), &mut budget), Next::Try(2));
-    assert_eq!(course.passed_full(at(10)), Next::Queue);
-    assert_eq!(course.full(at(10)).collect::<Vec<_>>(), [0, 2]);
-    assert_eq!(course.seated(2, at(500)), Next::Try(2));
+    let (mut course, mut budget) = course(3, AttemptPolicy::default());
+    assert_eq!(course.start(NOW), PlannerStep::Attempt(0));
+    assert_eq!(course.on_full(NOW), PlannerStep::Attempt(1));
+    assert_eq!(
+        course.on_failure(&fault(UpstreamErrorKind::Status(503)), at(10), &mut budget),
+        PlannerStep::Attempt(2)
+    );
+    assert_eq!(course.on_full(at(10)), PlannerStep::WaitForPermit);
+    assert_eq!(course.full_offers(at(10)).collect::<Vec<_>>(), [0, 2]);
+    assert_eq!(course.on_permit(2, at(500)), PlannerStep::Attempt(2));
     assert_eq!(course.asked(), 2, "a provider that was full was not asked");
-    assert_eq!(course.after(&fault(FaultKind::Status(503)), at(510), &mut budget), Next::Queue);
-    assert!(is_give_up(course.unseated(at(2_510))));
-    assert!(!course.was_crowded(), "others failed");
+    assert_eq!(
+        course.on_failure(&fault(UpstreamErrorKind::Status(503)), at(510), &mut budget),
+        PlannerStep::WaitForPermit
+    );
+    assert!(is_give_up(course.on_permit_timeout(at(2_510))));
+    assert!(!course.was_permit_limited(), "others failed");
 }
 
 #[test]
 fn a_rest_that_others_learnt_of_is_kept_and_costs_no_attempt() {
-    let (mut course, _) = course(2, Policy::default());
-    assert_eq!(course.start(NOW), Next::Try(0));
-    assert_eq!(course.rests(at(30_000), NOW), Next::Try(1));
-    assert_eq!(course.passed_full(NOW), Next::Queue);
-    assert_eq!(course.seated(1, at(10)), Next::Try(1));
-    assert_eq!(course.rests(at(20_000), at(10)), Next::WaitUntil(at(20_000)));
+    let (mut course, _) = course(2, AttemptPolicy::default());
+    assert_eq!(course.start(NOW), PlannerStep::Attempt(0));
+    assert_eq!(course.on_cooldown(at(30_000), NOW), PlannerStep::Attempt(1));
+    assert_eq!(course.on_full(NOW), PlannerStep::WaitForPermit);
+    assert_eq!(course.on_permit(1, at(10)), PlannerStep::Attempt(1));
+    assert_eq!(course.on_cooldown(at(20_000), at(10)), PlannerStep::WaitUntil(at(20_000)));
     assert_eq!(course.asked(), 0);
-    assert_eq!(course.resume(at(20_000)), Next::Try(1));
-    assert_eq!(course.rests(at(40_000), at(20_000)), Next::WaitUntil(at(30_000)));
-    assert_eq!(course.resume(at(30_000)), Next::Try(0));
+    assert_eq!(course.resume(at(20_000)), PlannerStep::Attempt(1));
+    assert_eq!(course.on_cooldown(at(40_000), at(20_000)), PlannerStep::WaitUntil(at(30_000)));
+    assert_eq!(course.resume(at(30_000)), PlannerStep::Attempt(0));
     assert_eq!(course.asked(), 1);
 }
 
 #[test]
 fn who_would_answer_as_another_did_is_neither_waited_for_nor_missed() {
-    let resting = Entry { resting_until: Some(at(500)), ..Entry::new(2, 2) };
-    let plan = [Entry::new(0, 0), Entry::new(1, 1), resting];
-    let mut course = Course::new(plan, Policy::default(), 1);
-    assert_eq!(course.start(NOW), Next::Try(0));
-    assert_eq!(course.passed_full(NOW), Next::Try(1));
-    assert!(course.has_others());
-    course.leave_out(|offer| offer != 1);
-    assert!(is_give_up(course.pass(NOW)));
-    assert!(!course.has_others());
+    let resting = PlannedOffer { cooldown_until: Some(at(500)), ..PlannedOffer::new(2, 2) };
+    let plan = [PlannedOffer::new(0, 0), PlannedOffer::new(1, 1), resting];
+    let mut course = RetryPlanner::new(plan, AttemptPolicy::default(), 1);
+    assert_eq!(course.start(NOW), PlannerStep::Attempt(0));
+    assert_eq!(course.on_full(NOW), PlannerStep::Attempt(1));
+    assert!(course.has_alternatives());
+    course.exclude(|offer| offer != 1);
+    assert!(is_give_up(course.on_skipped(NOW)));
+    assert!(!course.has_alternatives());
 }
 
 #[test]
 fn a_rest_beyond_the_deadline_is_not_waited_for() {
-    let (mut course, _) = course(1, Policy { deadline: at(10_000), ..Policy::default() });
+    let (mut course, _) = course(1, AttemptPolicy { deadline: at(10_000), ..AttemptPolicy::default() });
     course.start(NOW);
-    assert_eq!(course.rests(at(30_000), NOW), Next::GiveUp { retry_after: 5 });
+    assert_eq!(course.on_cooldown(at(30_000), NOW), PlannerStep::GiveUp { retry_after: 5 });
 }
 
 #[test]
 fn who_waits_in_vain_was_asked_nothing() {
-    let (mut course, _) = course(2, Policy::default());
+    let (mut course, _) = course(2, AttemptPolicy::default());
     course.start(NOW);
-    course.passed_full(NOW);
-    assert_eq!(course.passed_full(NOW), Next::Queue);
-    assert!(is_give_up(course.unseated(at(2_000))));
-    assert!(course.was_crowded() && course.asked() == 0);
+    course.on_full(NOW);
+    assert_eq!(course.on_full(NOW), PlannerStep::WaitForPermit);
+    assert!(is_give_up(course.on_permit_timeout(at(2_000))));
+    assert!(course.was_permit_limited() && course.asked() == 0);
 }
 
 #[test]
 fn a_full_provider_that_was_silent_elsewhere_is_waited_for_and_one_without_a_connection_is_not() {
-    let entries = [Entry::new(0, 7), Entry::new(1, 7)];
-    let (mut course, mut budget) = (Course::new(entries, Policy::default(), 1), RetryBudget::new());
+    let entries = [PlannedOffer::new(0, 7), PlannedOffer::new(1, 7)];
+    let (mut course, mut budget) =
+        (RetryPlanner::new(entries, AttemptPolicy::default(), 1), RetryBudget::new());
     course.start(NOW);
-    assert_eq!(course.passed_full(NOW), Next::Try(1));
-    assert_eq!(course.after(&fault(FaultKind::FirstByte), at(10), &mut budget), Next::Queue);
-    assert_eq!(course.seated(0, at(20)), Next::Try(0));
-    let mut course = Course::new(entries, Policy::default(), 1);
+    assert_eq!(course.on_full(NOW), PlannerStep::Attempt(1));
+    assert_eq!(
+        course.on_failure(&fault(UpstreamErrorKind::FirstByteTimeout), at(10), &mut budget),
+        PlannerStep::WaitForPermit
+    );
+    assert_eq!(course.on_permit(0, at(20)), PlannerStep::Attempt(0));
+    let mut course = RetryPlanner::new(entries, AttemptPolicy::default(), 1);
     course.start(NOW);
-    assert_eq!(course.passed_full(NOW), Next::Try(1));
-    assert!(is_give_up(course.after(&fault(FaultKind::Connect), at(10), &mut budget)));
+    assert_eq!(course.on_full(NOW), PlannerStep::Attempt(1));
+    assert!(is_give_up(course.on_failure(&fault(UpstreamErrorKind::Connect), at(10), &mut budget)));
 }

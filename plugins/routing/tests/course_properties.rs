@@ -1,42 +1,45 @@
 //! Properties of every retry planner, for any sequence of failures.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_contract::{Fault, FaultKind};
-use penstock_routing::{Course, Entry, Next, Policy, RetryBudget};
+use penstock_contract::{UpstreamError, UpstreamErrorKind};
+use penstock_routing::{AttemptPolicy, PlannedOffer, PlannerStep, RetryBudget, RetryPlanner};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 const NOW: Duration = Duration::from_secs(1_000);
 
-fn any_fault() -> impl Strategy<Value = Fault> {
+fn any_fault() -> impl Strategy<Value = UpstreamError> {
     let kinds = prop_oneof![
-        Just(FaultKind::Connect),
-        Just(FaultKind::Reset),
-        Just(FaultKind::FirstByte),
-        Just(FaultKind::FirstToken),
-        Just(FaultKind::Idle),
-        Just(FaultKind::Status(500)),
-        Just(FaultKind::Status(503)),
-        Just(FaultKind::Status(429)),
-        Just(FaultKind::Credentials(401)),
-        Just(FaultKind::Truncated),
-        Just(FaultKind::Malformed),
-        Just(FaultKind::Caller),
-        Just(FaultKind::Diverged),
+        Just(UpstreamErrorKind::Connect),
+        Just(UpstreamErrorKind::Reset),
+        Just(UpstreamErrorKind::FirstByteTimeout),
+        Just(UpstreamErrorKind::FirstTokenTimeout),
+        Just(UpstreamErrorKind::IdleTimeout),
+        Just(UpstreamErrorKind::Status(500)),
+        Just(UpstreamErrorKind::Status(503)),
+        Just(UpstreamErrorKind::Status(429)),
+        Just(UpstreamErrorKind::Credentials(401)),
+        Just(UpstreamErrorKind::Truncated),
+        Just(UpstreamErrorKind::Malformed),
+        Just(UpstreamErrorKind::Caller),
+        Just(UpstreamErrorKind::Diverged),
     ];
-    (kinds, proptest::option::weighted(0.4, 0..20_u64))
-        .prop_map(|(kind, rest)| Fault { retry_after: rest.map(Duration::from_secs), ..Fault::new(kind) })
+    (kinds, proptest::option::weighted(0.4, 0..20_u64)).prop_map(|(kind, rest)| UpstreamError {
+        retry_after: rest.map(Duration::from_secs),
+        ..UpstreamError::new(kind)
+    })
 }
 
-fn any_entries() -> impl Strategy<Value = Vec<Entry>> {
+fn any_entries() -> impl Strategy<Value = Vec<PlannedOffer>> {
     let one = (0..4_usize, proptest::option::weighted(0.2, 0..10_u64), any::<bool>());
     proptest::collection::vec(one, 0..7).prop_map(|all| {
-        let entry = |(offer, (provider, rest, good_standing)): (usize, (usize, Option<u64>, bool))| Entry {
-            resting_until: rest.map(|seconds| NOW + Duration::from_secs(seconds)),
-            good_standing,
-            ..Entry::new(offer, provider)
-        };
+        let entry =
+            |(offer, (provider, rest, good_standing)): (usize, (usize, Option<u64>, bool))| PlannedOffer {
+                cooldown_until: rest.map(|seconds| NOW + Duration::from_secs(seconds)),
+                is_stable: good_standing,
+                ..PlannedOffer::new(offer, provider)
+            };
         all.into_iter().enumerate().map(entry).collect()
     })
 }
@@ -52,8 +55,8 @@ proptest! {
         seed: u64,
     ) {
         let deadline = NOW + Duration::from_secs(limit);
-        let policy = Policy { attempts, patience: Duration::from_secs(patience), deadline, ..Policy::default() };
-        let mut course = Course::new(entries.clone(), policy, seed);
+        let policy = AttemptPolicy { max_attempts: attempts, max_wait: Duration::from_secs(patience), deadline, ..AttemptPolicy::default() };
+        let mut course = RetryPlanner::new(entries.clone(), policy, seed);
         let mut budget = RetryBudget::new();
         let mut now = NOW;
         let (mut tries, mut steps) = (0, 0);
@@ -68,13 +71,13 @@ proptest! {
         for (fault, gap, after_commit, pass) in faults {
             steps += 1;
             match next {
-                Next::Try(offer) => {
+                PlannerStep::Attempt(offer) => {
                     let entry = entries[offer];
                     prop_assert!(now < deadline, "no attempt past the deadline");
                     prop_assert!(!silent.contains(&offer), "asked a silent offer again");
                     prop_assert!(!gone.contains(&entry.provider), "asked a provider that cannot be reached");
                     prop_assert!(rests.get(&entry.provider).is_none_or(|until| *until <= now), "asked before its rest was over");
-                    prop_assert!(entry.resting_until.is_none_or(|until| until <= now), "asked before its rest was over");
+                    prop_assert!(entry.cooldown_until.is_none_or(|until| until <= now), "asked before its rest was over");
                     if asked.contains(&offer) {
                         let named_a_time = rests.contains_key(&entry.provider);
                         prop_assert!(named_a_time || (may_repeat && last == Some(offer)), "asked twice without a reason");
@@ -82,62 +85,62 @@ proptest! {
                     last = Some(offer);
                     may_repeat = false;
                     if pass && !asked.contains(&offer) {
-                        next = if gap % 2 == 0 { course.pass(now) } else { course.passed_full(now) };
+                        next = if gap % 2 == 0 { course.on_skipped(now) } else { course.on_full(now) };
                         continue;
                     }
                     tries += 1;
                     asked.insert(offer);
                     prop_assert!(tries <= attempts, "too many attempts");
                     now += Duration::from_millis(gap);
-                    if matches!(fault.kind, FaultKind::FirstByte | FaultKind::FirstToken | FaultKind::Idle) {
+                    if matches!(fault.kind, UpstreamErrorKind::FirstByteTimeout | UpstreamErrorKind::FirstTokenTimeout | UpstreamErrorKind::IdleTimeout) {
                         silent.insert(offer);
-                    } else if fault.kind.is_of_provider() {
+                    } else if fault.kind.is_provider_wide() {
                         gone.insert(entry.provider);
-                    } else if let (Some(rest), true) = (fault.retry_after, fault.kind != FaultKind::Caller) {
+                    } else if let (Some(rest), true) = (fault.retry_after, fault.kind != UpstreamErrorKind::Caller) {
                         let until = rests.entry(entry.provider).or_default();
                         *until = (*until).max(now + rest);
                     }
                     next = if after_commit {
-                        course.rescue(&fault, now, &mut budget)
+                        course.on_stream_failure(&fault, now, &mut budget)
                     } else {
-                        course.after(&fault, now, &mut budget)
+                        course.on_failure(&fault, now, &mut budget)
                     };
-                    prop_assert_eq!(next == Next::Refuse, fault.kind == FaultKind::Caller);
+                    prop_assert_eq!(next == PlannerStep::ReturnError, fault.kind == UpstreamErrorKind::Caller);
                 }
-                Next::RetrySame { offer, after } => {
+                PlannerStep::RetrySame { offer, after } => {
                     prop_assert_eq!(Some(offer), last);
-                    prop_assert!(entries[offer].good_standing);
+                    prop_assert!(entries[offer].is_stable);
                     let count = quick.entry(entries[offer].provider).or_default();
                     *count += 1;
                     prop_assert!(*count <= 1, "one quick retry per provider");
                     may_repeat = true;
                     now += after;
                     next = course.resume(now);
-                    prop_assert_eq!(next, Next::Try(offer));
+                    prop_assert_eq!(next, PlannerStep::Attempt(offer));
                 }
-                Next::WaitUntil(until) => {
+                PlannerStep::WaitUntil(until) => {
                     prop_assert!(until < deadline, "waits past the deadline");
                     now = now.max(until);
                     next = course.resume(now);
                 }
-                Next::Queue => {
-                    let full: Vec<usize> = course.full(now).collect();
+                PlannerStep::WaitForPermit => {
+                    let full: Vec<usize> = course.full_offers(now).collect();
                     prop_assert!(!full.is_empty(), "waits for nobody");
                     now += Duration::from_millis(gap);
                     next = match full.get(steps % (full.len() + 1)) {
-                        Some(offer) => course.seated(*offer, now),
-                        None => course.unseated(now),
+                        Some(offer) => course.on_permit(*offer, now),
+                        None => course.on_permit_timeout(now),
                     };
                 }
-                Next::Refuse => break,
-                Next::GiveUp { retry_after } => {
+                PlannerStep::ReturnError => break,
+                PlannerStep::GiveUp { retry_after } => {
                     prop_assert!((1..=5).contains(&retry_after));
                     break;
                 }
             }
         }
         prop_assert!(steps < 40, "it comes to an end");
-        prop_assert_eq!(course.attempts().len(), tries as usize);
+        prop_assert_eq!(course.failed_attempts().len(), tries as usize);
         prop_assert_eq!(course.asked(), tries);
     }
 }

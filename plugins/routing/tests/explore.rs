@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_routing::{
-    BALANCED, BATCH, Candidate, ECO, Explorations, FLAVORS, FRESH, Figures, Flavor, Health, ONE_IN, PRICE,
-    SPEED, Sample, explore, plan, price_hint,
+    BALANCED, BATCH, Candidate, ECO, ExplorationBudget, FLAVORS, Flavor, LatencySample, LatencyStats,
+    MAX_MEASUREMENT_AGE, OfferHealth, PRICE, REQUESTS_PER_EXPLORATION, SPEED, choose_exploration,
+    estimate_price, plan,
 };
 use std::time::Duration;
 
@@ -14,20 +15,20 @@ struct Offer {
     price: f64,
     first: f64,
     tokens_per_second: f64,
-    figures: Figures,
+    figures: LatencyStats,
 }
 
 impl Offer {
     fn new(price: f64, first: f64, tokens_per_second: f64) -> Self {
-        Self { price, first, tokens_per_second, figures: Figures::new() }
+        Self { price, first, tokens_per_second, figures: LatencyStats::new() }
     }
 
     fn candidate(&mut self, offer: usize, now: Duration) -> Candidate {
         Candidate {
-            price: price_hint(self.price, self.price, 10, 100),
-            seconds: self.figures.predict(now, 10, 100),
-            measured: self.figures.age(now),
-            known: self.figures.known_for(now),
+            price: estimate_price(self.price, self.price, 10, 100),
+            predicted_seconds: self.figures.predict_seconds(now, 10, 100),
+            measured_age: self.figures.age(now),
+            known_for: self.figures.mark_available(now),
             ..Candidate::new(offer)
         }
     }
@@ -35,7 +36,7 @@ impl Offer {
     fn answers(&mut self, now: Duration) {
         let first = Duration::from_secs_f64(self.first);
         let total = first + Duration::from_secs_f64(99.0 / self.tokens_per_second);
-        let sample = Sample { prompt_tokens: 10, output_tokens: 100, first_token: Some(first), total };
+        let sample = LatencySample { prompt_tokens: 10, output_tokens: 100, first_token: Some(first), total };
         self.figures.observe(now, sample);
     }
 }
@@ -43,7 +44,7 @@ impl Offer {
 /// Number of requests per offer, for this many requests one after the other, each of duration `pace`.
 fn asked(flavor: &dyn Flavor, offers: &mut [Offer], requests: u64, pace: Duration) -> Vec<u64> {
     let mut counts = vec![0; offers.len()];
-    let mut explorations = Explorations::new();
+    let mut explorations = ExplorationBudget::new();
     for seed in 0..requests {
         let now = NOW + pace * u32::try_from(seed).unwrap();
         let candidates: Vec<Candidate> =
@@ -51,7 +52,7 @@ fn asked(flavor: &dyn Flavor, offers: &mut [Offer], requests: u64, pace: Duratio
         let mut first = plan(flavor, &candidates, seed)[0];
         if flavor.explores() {
             explorations.on_request();
-            if let Some(other) = explore(&candidates, first, seed)
+            if let Some(other) = choose_exploration(&candidates, first, seed)
                 && explorations.try_explore()
             {
                 first = other;
@@ -69,7 +70,7 @@ fn slow_and_fast() -> Vec<Offer> {
     let mut offers = vec![Offer::new(1.0, 0.4, 200.0), Offer::new(1.9, 0.02, 2_000.0)];
     offers[0].answers(NOW);
     // The initial optimistic estimate has expired, so only exploration can find the offer.
-    offers[1].figures.known_for(NOW - Duration::from_secs(86_400));
+    offers[1].figures.mark_available(NOW - Duration::from_secs(86_400));
     offers
 }
 
@@ -101,7 +102,7 @@ fn an_offer_of_more_than_twice_the_price_is_never_explored() {
 #[test]
 fn one_that_turns_out_to_be_slower_is_asked_again_every_ten_minutes_and_no_more_often() {
     let mut offers = vec![Offer::new(1.0, 0.02, 2_000.0), Offer::new(1.5, 0.4, 200.0)];
-    offers[1].figures.known_for(NOW - Duration::from_secs(86_400));
+    offers[1].figures.mark_available(NOW - Duration::from_secs(86_400));
     // Requests at one per second for an hour.
     let counts = asked(SPEED, &mut offers, 3_600, Duration::from_secs(1));
     assert!((5..=6).contains(&counts[1]), "{counts:?}");
@@ -115,20 +116,20 @@ fn whatever_fails_to_answer_at_most_one_request_in_fifty_explores() {
     let candidates: Vec<Candidate> = std::iter::once(known.candidate(0, NOW))
         .chain((1..40).map(|offer| Candidate {
             price: known.candidate(0, NOW).price,
-            known: Duration::from_secs(86_400),
+            known_for: Duration::from_secs(86_400),
             ..Candidate::new(offer)
         }))
         .collect();
-    let mut explorations = Explorations::new();
+    let mut explorations = ExplorationBudget::new();
     let (mut explored, mut picked) = (0, std::collections::HashSet::new());
     for request in 1..=10_000 {
         explorations.on_request();
-        let Some(offer) = explore(&candidates, 0, request) else { panic!("all are due") };
+        let Some(offer) = choose_exploration(&candidates, 0, request) else { panic!("all are due") };
         if explorations.try_explore() {
             explored += 1;
             picked.insert(offer);
         }
-        assert!(explored <= (request / ONE_IN).max(1), "{explored} of {request}");
+        assert!(explored <= (request / REQUESTS_PER_EXPLORATION).max(1), "{explored} of {request}");
     }
     assert_eq!(explored, 200);
     assert!(picked.len() > 30, "all of them by chance: {}", picked.len());
@@ -136,7 +137,7 @@ fn whatever_fails_to_answer_at_most_one_request_in_fifty_explores() {
 
 #[test]
 fn what_was_not_explored_is_not_saved_up() {
-    let mut explorations = Explorations::new();
+    let mut explorations = ExplorationBudget::new();
     (0..1_000_000).for_each(|_| explorations.on_request());
     assert!(explorations.try_explore());
     assert!(!explorations.try_explore());
@@ -144,30 +145,40 @@ fn what_was_not_explored_is_not_saved_up() {
 
 #[test]
 fn only_what_is_due_well_and_idle_is_explored() {
-    let first =
-        Candidate { price: 1.0, seconds: Some(1.0), measured: Some(Duration::ZERO), ..Candidate::new(0) };
+    let first = Candidate {
+        price: 1.0,
+        predicted_seconds: Some(1.0),
+        measured_age: Some(Duration::ZERO),
+        ..Candidate::new(0)
+    };
     let due = Candidate { price: 1.0, ..Candidate::new(1) };
-    let picks = |other: Candidate| explore(&[first, other], 0, 7) == Some(1);
+    let picks = |other: Candidate| choose_exploration(&[first, other], 0, 7) == Some(1);
     assert!(picks(due));
-    assert!(picks(Candidate { measured: Some(FRESH + Duration::from_millis(1)), ..due }));
-    assert!(!picks(Candidate { measured: Some(FRESH), ..due }));
+    assert!(picks(Candidate { measured_age: Some(MAX_MEASUREMENT_AGE + Duration::from_millis(1)), ..due }));
+    assert!(!picks(Candidate { measured_age: Some(MAX_MEASUREMENT_AGE), ..due }));
     assert!(!picks(Candidate { in_flight: 1, ..due }), "one at a time");
-    assert!(!picks(Candidate { failing: 1.0 / 3.0, ..due }), "its last answer was a failure");
-    for health in
-        [Health::HalfOpen, Health::Resting { until: NOW }, Health::Ejected { failures: 5, until: NOW }]
-    {
+    assert!(!picks(Candidate { failure_ratio: 1.0 / 3.0, ..due }), "its last answer was a failure");
+    for health in [
+        OfferHealth::HalfOpen,
+        OfferHealth::CoolingDown { until: NOW },
+        OfferHealth::Ejected { failures: 5, until: NOW },
+    ] {
         assert!(!picks(Candidate { health, ..due }), "{health:?}");
-        assert_eq!(explore(&[Candidate { health, ..first }, due], 0, 7), None, "{health:?}: an outage");
+        assert_eq!(
+            choose_exploration(&[Candidate { health, ..first }, due], 0, 7),
+            None,
+            "{health:?}: an outage"
+        );
     }
-    assert_eq!(explore(&[first, due], 9, 7), None, "the first is nobody");
-    assert_eq!(explore(&[], 0, 7), None);
-    let older = Candidate { measured: Some(FRESH * 3), ..Candidate { offer: 2, ..due } };
-    let old = Candidate { measured: Some(FRESH * 2), ..due };
-    assert_eq!(explore(&[first, old, older], 0, 7), Some(2), "the oldest figures first");
-    assert_eq!(explore(&[first, older, due], 0, 7), Some(1), "those never measured before them");
+    assert_eq!(choose_exploration(&[first, due], 9, 7), None, "the first is nobody");
+    assert_eq!(choose_exploration(&[], 0, 7), None);
+    let older = Candidate { measured_age: Some(MAX_MEASUREMENT_AGE * 3), ..Candidate { offer: 2, ..due } };
+    let old = Candidate { measured_age: Some(MAX_MEASUREMENT_AGE * 2), ..due };
+    assert_eq!(choose_exploration(&[first, old, older], 0, 7), Some(2), "the oldest figures first");
+    assert_eq!(choose_exploration(&[first, older, due], 0, 7), Some(1), "those never measured before them");
     let free = Candidate { price: 0.0, ..first };
-    assert_eq!(explore(&[free, due], 0, 7), None, "nothing is at most twice nothing");
-    assert_eq!(explore(&[free, Candidate { price: 0.0, ..due }], 0, 7), Some(1));
+    assert_eq!(choose_exploration(&[free, due], 0, 7), None, "nothing is at most twice nothing");
+    assert_eq!(choose_exploration(&[free, Candidate { price: 0.0, ..due }], 0, 7), Some(1));
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! Tests of the recorded latency and its expiry.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_routing::figures::{HALF_LIFE, STALE};
-use penstock_routing::{Figures, Hour, Rates, Sample};
+use penstock_routing::latency::{HALF_LIFE, STALE_AFTER};
+use penstock_routing::{HourlyRates, HourlyStats, LatencySample, LatencyStats};
 use std::time::Duration;
 
 const NOW: Duration = Duration::from_secs(1_800_000_000);
 
-fn streamed(prompt_tokens: u64, output_tokens: u64, first: f64, total: f64) -> Sample {
-    Sample {
+fn streamed(prompt_tokens: u64, output_tokens: u64, first: f64, total: f64) -> LatencySample {
+    LatencySample {
         prompt_tokens,
         output_tokens,
         first_token: Some(Duration::from_secs_f64(first)),
@@ -22,22 +22,22 @@ fn close(left: Option<f64>, right: f64) -> bool {
 
 #[test]
 fn a_newcomer_predicts_nothing() {
-    assert_eq!(Figures::new().predict(NOW, 100, 100), None);
+    assert_eq!(LatencyStats::new().predict_seconds(NOW, 100, 100), None);
 }
 
 #[test]
 fn a_prediction_is_the_first_token_plus_output_over_speed() {
-    let mut figures = Figures::new();
+    let mut figures = LatencyStats::new();
     // 100 tokens after the first one in 2 s.
     figures.observe(NOW, streamed(500, 101, 0.5, 2.5));
     assert!(close(figures.tokens_per_second(NOW), 50.0));
-    assert!(close(figures.predict(NOW, 500, 1_000), 0.5 + 20.0));
+    assert!(close(figures.predict_seconds(NOW, 500, 1_000), 0.5 + 20.0));
     assert_eq!(figures.typical_output(NOW), Some(101));
 }
 
 #[test]
 fn prompt_sizes_are_kept_apart_and_an_unseen_one_borrows_from_its_nearest() {
-    let mut figures = Figures::new();
+    let mut figures = LatencyStats::new();
     figures.observe(NOW, streamed(100, 0, 0.2, 0.2));
     figures.observe(NOW, streamed(50_000, 0, 6.0, 6.0));
     assert!(close(figures.first_token(NOW, 1_000), 0.2));
@@ -48,7 +48,7 @@ fn prompt_sizes_are_kept_apart_and_an_unseen_one_borrows_from_its_nearest() {
 
 #[test]
 fn an_old_observation_counts_half_after_the_half_life() {
-    let mut figures = Figures::new();
+    let mut figures = LatencyStats::new();
     figures.observe(NOW, streamed(1, 0, 1.0, 1.0));
     figures.observe(NOW + HALF_LIFE, streamed(1, 0, 4.0, 4.0));
     // (0.5 * 1 + 1 * 4) / 1.5
@@ -57,17 +57,17 @@ fn an_old_observation_counts_half_after_the_half_life() {
 
 #[test]
 fn what_was_not_seen_for_long_is_forgotten() {
-    let mut figures = Figures::new();
+    let mut figures = LatencyStats::new();
     figures.observe(NOW, streamed(1, 10, 1.0, 2.0));
-    assert!(figures.predict(NOW + STALE - Duration::from_secs(1), 1, 1).is_some());
-    assert_eq!(figures.predict(NOW + STALE, 1, 1), None);
-    figures.observe(NOW + STALE, streamed(1, 0, 9.0, 9.0));
-    assert!(close(figures.first_token(NOW + STALE, 1), 9.0), "nothing of the old one is left in it");
+    assert!(figures.predict_seconds(NOW + STALE_AFTER - Duration::from_secs(1), 1, 1).is_some());
+    assert_eq!(figures.predict_seconds(NOW + STALE_AFTER, 1, 1), None);
+    figures.observe(NOW + STALE_AFTER, streamed(1, 0, 9.0, 9.0));
+    assert!(close(figures.first_token(NOW + STALE_AFTER, 1), 9.0), "nothing of the old one is left in it");
 }
 
 #[test]
 fn a_clock_that_goes_back_is_no_time_passing() {
-    let mut figures = Figures::new();
+    let mut figures = LatencyStats::new();
     figures.observe(NOW, streamed(1, 0, 1.0, 1.0));
     figures.observe(NOW - Duration::from_secs(100), streamed(1, 0, 3.0, 3.0));
     assert!(close(figures.first_token(NOW, 1), 2.0));
@@ -75,9 +75,9 @@ fn a_clock_that_goes_back_is_no_time_passing() {
 
 #[test]
 fn a_plain_answer_teaches_generation_speed_net_of_the_known_first_token() {
-    let mut figures = Figures::new();
+    let mut figures = LatencyStats::new();
     figures.observe(NOW, streamed(1, 0, 1.0, 1.0));
-    let plain = |seconds| Sample {
+    let plain = |seconds| LatencySample {
         prompt_tokens: 1,
         output_tokens: 100,
         first_token: None,
@@ -85,24 +85,31 @@ fn a_plain_answer_teaches_generation_speed_net_of_the_known_first_token() {
     };
     figures.observe(NOW, plain(3));
     assert!(close(figures.tokens_per_second(NOW), 50.0));
-    let mut alone = Figures::new();
+    let mut alone = LatencyStats::new();
     alone.observe(NOW, plain(2));
-    assert!(close(alone.predict(NOW, 1, 100), 2.0), "without a known first token it predicts its own total");
+    assert!(
+        close(alone.predict_seconds(NOW, 1, 100), 2.0),
+        "without a known first token it predicts its own total"
+    );
 }
 
 #[test]
 fn work_without_output_is_all_first_token() {
-    let mut figures = Figures::new();
-    let sample =
-        Sample { prompt_tokens: 10, output_tokens: 0, first_token: None, total: Duration::from_millis(80) };
+    let mut figures = LatencyStats::new();
+    let sample = LatencySample {
+        prompt_tokens: 10,
+        output_tokens: 0,
+        first_token: None,
+        total: Duration::from_millis(80),
+    };
     figures.observe(NOW, sample);
-    assert!(close(figures.predict(NOW, 10, 0), 0.08));
+    assert!(close(figures.predict_seconds(NOW, 10, 0), 0.08));
 }
 
 #[test]
 fn figures_survive_a_restart_as_plain_numbers() {
-    let mut figures = Figures::new();
-    let mut hour = Hour::new();
+    let mut figures = LatencyStats::new();
+    let mut hour = HourlyStats::new();
     for second in 0..50 {
         let now = NOW + Duration::from_secs(second * 40);
         let sample = streamed(second * 2_000, 100 + second, 0.3, 2.0);
@@ -111,8 +118,9 @@ fn figures_survive_a_restart_as_plain_numbers() {
     }
     let later = NOW + Duration::from_secs(2_100);
     let kept = serde_json::to_string(&(&figures, &hour)).unwrap();
-    let (again, hour_again): (Figures, Hour) = serde_json::from_str(&kept).unwrap();
-    let (kept, known) = (again.predict(later, 3_000, 500), figures.predict(later, 3_000, 500).unwrap());
+    let (again, hour_again): (LatencyStats, HourlyStats) = serde_json::from_str(&kept).unwrap();
+    let (kept, known) =
+        (again.predict_seconds(later, 3_000, 500), figures.predict_seconds(later, 3_000, 500).unwrap());
     assert!(close(kept, known));
     let (kept, known) = (hour_again.rates(later), hour.rates(later));
     assert!(close(kept.throughput, known.throughput.unwrap()));
@@ -122,22 +130,22 @@ fn figures_survive_a_restart_as_plain_numbers() {
 
 #[test]
 fn the_last_hour_has_throughput_latency_and_popularity() {
-    let mut hour = Hour::new();
-    assert_eq!(hour.rates(NOW), Rates::default());
+    let mut hour = HourlyStats::new();
+    assert_eq!(hour.rates(NOW), HourlyRates::default());
     hour.observe(NOW, streamed(1, 101, 0.5, 2.5));
     hour.observe(NOW, streamed(1, 101, 1.5, 3.5));
     let rates = hour.rates(NOW + Duration::from_secs(60));
     assert!(close(rates.throughput, 50.0) && close(rates.latency, 1.0) && close(rates.popularity, 2.0));
     assert_eq!(
         hour.rates(NOW + Duration::from_secs(3_700)),
-        Rates::default(),
+        HourlyRates::default(),
         "an hour later nothing is left"
     );
 }
 
 #[test]
 fn an_old_slice_makes_room_for_a_new_one() {
-    let mut hour = Hour::new();
+    let mut hour = HourlyStats::new();
     for round in 0..100 {
         hour.observe(NOW + Duration::from_secs(round * 3_600), streamed(1, 11, 1.0, 2.0));
     }
@@ -146,52 +154,56 @@ fn an_old_slice_makes_room_for_a_new_one() {
 
 #[test]
 fn figures_move_to_another_clock_with_their_age() {
-    let mut figures = Figures::new();
-    assert_eq!((figures.age(NOW), figures.stamp()), (None, 0));
-    assert_eq!(figures.known_for(NOW), Duration::ZERO);
+    let mut figures = LatencyStats::new();
+    assert_eq!((figures.age(NOW), figures.version()), (None, 0));
+    assert_eq!(figures.mark_available(NOW), Duration::ZERO);
     figures.observe(NOW, streamed(1, 101, 1.0, 3.0));
     let written = NOW + Duration::from_secs(100);
     // The other clock reads 5,000 s when this one reads `written`.
     let there = Duration::from_secs(5_000);
-    let mut moved = figures.moved(written, there);
+    let mut moved = figures.rebased(written, there);
     assert_eq!(moved.age(there), Some(Duration::from_secs(100)));
-    assert_eq!(moved.known_for(there), Duration::from_secs(100));
+    assert_eq!(moved.mark_available(there), Duration::from_secs(100));
     assert!(close(moved.tokens_per_second(there), 50.0));
-    assert_eq!(moved.predict(there - Duration::from_secs(100) + STALE, 1, 1), None, "they age on");
-    assert_eq!(figures.moved(written, written), figures);
-    let ahead = figures.moved(NOW - Duration::from_secs(60), NOW);
+    assert_eq!(
+        moved.predict_seconds(there - Duration::from_secs(100) + STALE_AFTER, 1, 1),
+        None,
+        "they age on"
+    );
+    assert_eq!(figures.rebased(written, written), figures);
+    let ahead = figures.rebased(NOW - Duration::from_secs(60), NOW);
     assert_eq!(ahead.age(NOW), Some(Duration::ZERO), "nothing is measured in the future");
-    let away = figures.moved(written, Duration::ZERO);
-    assert_eq!(away.predict(NOW, 1, 1), None, "a very long time away");
+    let away = figures.rebased(written, Duration::ZERO);
+    assert_eq!(away.predict_seconds(NOW, 1, 1), None, "a very long time away");
 }
 
 #[test]
 fn what_no_answer_can_have_given_is_dropped() {
-    let mut figures = Figures::new();
+    let mut figures = LatencyStats::new();
     figures.observe(NOW, streamed(1, 101, 1.0, 3.0));
     let good = serde_json::to_value(&figures).unwrap();
     let mean = good["per_token"]["mean"].as_f64().unwrap();
     for absurd in [-1e-9, 86_400.1, 1e300, f64::MAX, -f64::MAX] {
         let mut kept = good.clone();
         kept["per_token"]["mean"] = absurd.into();
-        let read: Figures = serde_json::from_value(kept).unwrap();
-        let moved = read.moved(NOW, NOW);
+        let read: LatencyStats = serde_json::from_value(kept).unwrap();
+        let moved = read.rebased(NOW, NOW);
         assert_eq!(moved.tokens_per_second(NOW), None, "{absurd}");
         assert!(close(moved.first_token(NOW, 1), 1.0), "what is sound stays");
     }
     for weight in [0.0, -1.0] {
         let mut kept = good.clone();
         kept["per_token"]["weight"] = weight.into();
-        let read: Figures = serde_json::from_value(kept).unwrap();
-        assert_eq!(read.moved(NOW, NOW).tokens_per_second(NOW), None, "{weight}");
+        let read: LatencyStats = serde_json::from_value(kept).unwrap();
+        assert_eq!(read.rebased(NOW, NOW).tokens_per_second(NOW), None, "{weight}");
     }
     let mut kept = good;
     kept["per_token"]["mean"] = 86_400.0.into();
     kept["observed"] = u64::MAX.into();
     kept["known"] = u64::MAX.into();
-    let mut moved = serde_json::from_value::<Figures>(kept).unwrap().moved(NOW, NOW);
+    let mut moved = serde_json::from_value::<LatencyStats>(kept).unwrap().rebased(NOW, NOW);
     assert_eq!(moved.age(NOW), Some(Duration::ZERO));
-    assert_eq!(moved.known_for(NOW), Duration::ZERO);
+    assert_eq!(moved.mark_available(NOW), Duration::ZERO);
     assert!(
         mean > 0.0 && moved.tokens_per_second(NOW).is_some(),
         "a day for a token is the slowest there is"
@@ -200,7 +212,7 @@ fn what_no_answer_can_have_given_is_dropped() {
 
 #[test]
 fn an_hour_moves_to_another_clock_and_drops_what_no_answers_can_have_made() {
-    let mut hour = Hour::new();
+    let mut hour = HourlyStats::new();
     assert!(hour.is_empty());
     let base = Duration::from_secs(1_800_000_000 / 300 * 300);
     for minute in 0..60 {
@@ -208,15 +220,15 @@ fn an_hour_moves_to_another_clock_and_drops_what_no_answers_can_have_made() {
     }
     let written = base + Duration::from_secs(3_599);
     let there = Duration::from_secs(30_000_000) + Duration::from_secs(299);
-    let moved = hour.moved(written, there);
+    let moved = hour.rebased(written, there);
     assert_eq!(moved.rates(there), hour.rates(written));
-    assert_eq!(moved.rates(there + Duration::from_secs(3_600)), Rates::default());
+    assert_eq!(moved.rates(there + Duration::from_secs(3_600)), HourlyRates::default());
     assert!(close(moved.rates(there + Duration::from_secs(1_800)).popularity, 30.0));
-    assert_eq!(hour.moved(written, written), hour);
-    assert!(hour.moved(written, Duration::ZERO).rates(written).popularity.is_none());
+    assert_eq!(hour.rebased(written, written), hour);
+    assert!(hour.rebased(written, Duration::ZERO).rates(written).popularity.is_none());
     let mut kept = serde_json::to_value(&hour).unwrap();
     for slice in kept["slices"].as_array_mut().unwrap() {
         slice["waiting"] = (-1.0).into();
     }
-    assert!(serde_json::from_value::<Hour>(kept).unwrap().moved(written, there).is_empty());
+    assert!(serde_json::from_value::<HourlyStats>(kept).unwrap().rebased(written, there).is_empty());
 }

@@ -1,19 +1,19 @@
 //! Tests of flavor suffixes and their weights.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_contract::Kind;
-use penstock_routing::{BALANCED, ECO, FLAVORS, PRICE, SPEED, default_for, split};
+use penstock_contract::ModelKind;
+use penstock_routing::{BALANCED, ECO, FLAVORS, PRICE, SPEED, default_flavor, split_flavor};
 
 #[test]
 fn a_suffix_counts_only_if_it_is_a_flavor() {
-    assert_eq!(split("llama-3:speed"), ("llama-3", Some(SPEED)));
-    assert_eq!(split("llama-3"), ("llama-3", None));
-    assert_eq!(split("org/model:7b"), ("org/model:7b", None));
-    assert_eq!(split("org/model:7b:eco"), ("org/model:7b", Some(ECO)));
-    assert_eq!(split("model:speed:latest"), ("model:speed:latest", None));
-    assert_eq!(split("model:Speed"), ("model:Speed", None));
-    assert_eq!(split("model:"), ("model:", None));
-    assert_eq!(split(""), ("", None));
+    assert_eq!(split_flavor("llama-3:speed"), ("llama-3", Some(SPEED)));
+    assert_eq!(split_flavor("llama-3"), ("llama-3", None));
+    assert_eq!(split_flavor("org/model:7b"), ("org/model:7b", None));
+    assert_eq!(split_flavor("org/model:7b:eco"), ("org/model:7b", Some(ECO)));
+    assert_eq!(split_flavor("model:speed:latest"), ("model:speed:latest", None));
+    assert_eq!(split_flavor("model:Speed"), ("model:Speed", None));
+    assert_eq!(split_flavor("model:"), ("model:", None));
+    assert_eq!(split_flavor(""), ("", None));
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn every_flavor_of_the_contract_is_there_once() {
     let names: Vec<_> = FLAVORS.iter().map(|flavor| flavor.name()).collect();
     assert_eq!(names, ["balanced", "speed", "price", "eco", "batch"]);
     for name in names {
-        assert_eq!(split(&format!("m:{name}")).1.unwrap().name(), name);
+        assert_eq!(split_flavor(&format!("m:{name}")).1.unwrap().name(), name);
     }
 }
 
@@ -36,11 +36,11 @@ fn the_weights_of_a_flavor_add_up_to_one() {
 #[test]
 fn only_batch_waits_in_the_queue_and_only_eco_limits_intensity() {
     let queued: Vec<_> =
-        FLAVORS.iter().filter(|flavor| flavor.queued()).map(|flavor| flavor.name()).collect();
+        FLAVORS.iter().filter(|flavor| flavor.is_low_priority()).map(|flavor| flavor.name()).collect();
     assert_eq!(queued, ["batch"]);
     let limited: Vec<_> = FLAVORS
         .iter()
-        .filter(|flavor| flavor.intensity_limit().is_some())
+        .filter(|flavor| flavor.max_intensity_ratio().is_some())
         .map(|flavor| flavor.name())
         .collect();
     assert_eq!(limited, ["eco"]);
@@ -48,7 +48,7 @@ fn only_batch_waits_in_the_queue_and_only_eco_limits_intensity() {
 
 #[test]
 fn embeddings_go_by_price_unless_told_otherwise() {
-    assert_eq!(default_for(Kind::Embedding), PRICE);
-    assert_eq!(default_for(Kind::Chat), BALANCED);
-    assert_eq!(default_for(Kind::Rerank), BALANCED);
+    assert_eq!(default_flavor(ModelKind::Embedding), PRICE);
+    assert_eq!(default_flavor(ModelKind::Chat), BALANCED);
+    assert_eq!(default_flavor(ModelKind::Rerank), BALANCED);
 }

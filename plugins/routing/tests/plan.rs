@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_routing::{
-    BALANCED, BATCH, Candidate, ECO, FLAVORS, Health, NEAR, PRICE, SPEED, explore, plan, price_hint,
+    BALANCED, BATCH, Candidate, ECO, FLAVORS, OfferHealth, PRICE, SPEED, TIE_MARGIN, choose_exploration,
+    estimate_price, plan,
 };
 use proptest::prelude::*;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 fn three() -> [Candidate; 3] {
     let place = |offer, price, seconds, ci_g_per_kwh, renewable| Candidate {
         price,
-        seconds: Some(seconds),
+        predicted_seconds: Some(seconds),
         ci_g_per_kwh,
         renewable,
         ..Candidate::new(offer)
@@ -37,9 +38,9 @@ fn no_candidates_make_an_empty_plan() {
 
 #[test]
 fn a_newcomer_starts_at_the_best_of_its_peers_and_decays_to_their_median() {
-    let measured = |offer, seconds| Candidate { seconds: Some(seconds), ..Candidate::new(offer) };
+    let measured = |offer, seconds| Candidate { predicted_seconds: Some(seconds), ..Candidate::new(offer) };
     let known_for = |seconds| {
-        let newcomer = Candidate { known: Duration::from_secs(seconds), ..Candidate::new(3) };
+        let newcomer = Candidate { known_for: Duration::from_secs(seconds), ..Candidate::new(3) };
         [measured(0, 1.0), measured(1, 10.0), measured(2, 100.0), newcomer]
     };
     let first = |seconds| (0..50).filter(|seed| plan(SPEED, &known_for(seconds), *seed)[0] == 3).count();
@@ -53,9 +54,10 @@ fn a_newcomer_starts_at_the_best_of_its_peers_and_decays_to_their_median() {
 
 #[test]
 fn a_newcomer_gets_one_request_to_show_itself_and_not_half_of_the_traffic() {
-    let known = Candidate { seconds: Some(1.0), in_flight: 5, seats: 1_000, ..Candidate::new(0) };
+    let known =
+        Candidate { predicted_seconds: Some(1.0), in_flight: 5, max_in_flight: 1_000, ..Candidate::new(0) };
     let idle = Candidate::new(1);
-    let asked = Candidate { in_flight: 1, seats: 1_000, ..idle };
+    let asked = Candidate { in_flight: 1, max_in_flight: 1_000, ..idle };
     for seed in 0..50 {
         assert_eq!(plan(SPEED, &[known, idle], seed)[0], 1);
         assert_eq!(plan(SPEED, &[known, asked], seed)[0], 0);
@@ -65,9 +67,9 @@ fn a_newcomer_gets_one_request_to_show_itself_and_not_half_of_the_traffic() {
 #[test]
 fn queue_depth_multiplies_the_predicted_time() {
     let queue = |offer, seconds, in_flight| Candidate {
-        seconds: Some(seconds),
+        predicted_seconds: Some(seconds),
         in_flight,
-        seats: 4,
+        max_in_flight: 4,
         ..Candidate::new(offer)
     };
     // An offer with 1 s and a queue of three times its capacity is worse than one with 2 s and no queue.
@@ -77,8 +79,8 @@ fn queue_depth_multiplies_the_predicted_time() {
 
 #[test]
 fn an_offer_that_fails_fast_is_not_fast() {
-    let fast = Candidate { seconds: Some(1.0), failing: 0.8, ..Candidate::new(0) };
-    let steady = Candidate { seconds: Some(2.0), ..Candidate::new(1) };
+    let fast = Candidate { predicted_seconds: Some(1.0), failure_ratio: 0.8, ..Candidate::new(0) };
+    let steady = Candidate { predicted_seconds: Some(2.0), ..Candidate::new(1) };
     assert_eq!(plan(SPEED, &[fast, steady], 3), [1, 0]);
 }
 
@@ -88,7 +90,7 @@ fn eco_puts_more_than_twice_the_best_intensity_last_whatever_its_renewable_share
         ci_g_per_kwh,
         renewable,
         price,
-        seconds: Some(1.0),
+        predicted_seconds: Some(1.0),
         ..Candidate::new(offer)
     };
     // Grids: nuclear with little wind; much wind with coal; an expensive one in between.
@@ -104,8 +106,11 @@ fn eco_puts_more_than_twice_the_best_intensity_last_whatever_its_renewable_share
 #[test]
 fn eco_measures_intensity_against_those_that_can_be_asked() {
     let until = Duration::from_secs(9);
-    let dead =
-        Candidate { ci_g_per_kwh: 20.0, health: Health::Ejected { failures: 5, until }, ..Candidate::new(0) };
+    let dead = Candidate {
+        ci_g_per_kwh: 20.0,
+        health: OfferHealth::Ejected { failures: 5, until },
+        ..Candidate::new(0)
+    };
     let dirty = Candidate { ci_g_per_kwh: 300.0, renewable: 0.9, ..Candidate::new(1) };
     let cleaner = Candidate { ci_g_per_kwh: 200.0, renewable: 0.1, price: 0.1, ..Candidate::new(2) };
     let order = plan(ECO, &[dead, dirty, cleaner], 1);
@@ -114,7 +119,7 @@ fn eco_measures_intensity_against_those_that_can_be_asked() {
 
 #[test]
 fn near_equals_share_the_load_and_clear_winners_do_not() {
-    let alike = |offer, price| Candidate { price, seconds: Some(1.0), ..Candidate::new(offer) };
+    let alike = |offer, price| Candidate { price, predicted_seconds: Some(1.0), ..Candidate::new(offer) };
     let candidates = [alike(0, 1.0), alike(1, 1.01), alike(2, 1.02), alike(3, 2.0)];
     let mut first = [0_u32; 4];
     for seed in 0..3_000 {
@@ -126,8 +131,12 @@ fn near_equals_share_the_load_and_clear_winners_do_not() {
 
 #[test]
 fn of_two_near_equals_the_less_busy_one_comes_first() {
-    let alike =
-        |offer, in_flight| Candidate { in_flight, seats: 1_000, seconds: Some(1.0), ..Candidate::new(offer) };
+    let alike = |offer, in_flight| Candidate {
+        in_flight,
+        max_in_flight: 1_000,
+        predicted_seconds: Some(1.0),
+        ..Candidate::new(offer)
+    };
     for seed in 0..100 {
         assert_eq!(plan(PRICE, &[alike(0, 3), alike(1, 1)], seed), [1, 0]);
     }
@@ -135,8 +144,12 @@ fn of_two_near_equals_the_less_busy_one_comes_first() {
 
 #[test]
 fn the_power_of_two_choices_still_asks_the_middle_and_never_the_busiest() {
-    let alike =
-        |offer, in_flight| Candidate { in_flight, seats: 1_000, seconds: Some(1.0), ..Candidate::new(offer) };
+    let alike = |offer, in_flight| Candidate {
+        in_flight,
+        max_in_flight: 1_000,
+        predicted_seconds: Some(1.0),
+        ..Candidate::new(offer)
+    };
     let candidates = [alike(0, 1), alike(1, 2), alike(2, 3)];
     let mut first = [0_u32; 3];
     for seed in 0..3_000 {
@@ -152,12 +165,12 @@ fn healthy_before_resting_before_ejected() {
     let secs = Duration::from_secs;
     let with = |offer, price, health| Candidate { price, health, ..Candidate::new(offer) };
     let candidates = [
-        with(0, 1.0, Health::Ejected { failures: 9, until: secs(1) }),
-        with(1, 1.0, Health::Resting { until: secs(8) }),
-        with(2, 50.0, Health::Healthy),
-        with(3, 1.0, Health::Ejected { failures: 5, until: secs(4) }),
-        with(4, 1.0, Health::Resting { until: secs(3) }),
-        with(5, 90.0, Health::HalfOpen),
+        with(0, 1.0, OfferHealth::Ejected { failures: 9, until: secs(1) }),
+        with(1, 1.0, OfferHealth::CoolingDown { until: secs(8) }),
+        with(2, 50.0, OfferHealth::Healthy),
+        with(3, 1.0, OfferHealth::Ejected { failures: 5, until: secs(4) }),
+        with(4, 1.0, OfferHealth::CoolingDown { until: secs(3) }),
+        with(5, 90.0, OfferHealth::HalfOpen),
     ];
     assert_eq!(plan(PRICE, &candidates, 1), [2, 5, 4, 1, 3, 0]);
 }
@@ -165,7 +178,7 @@ fn healthy_before_resting_before_ejected() {
 #[test]
 fn when_all_are_ejected_the_least_bad_comes_first() {
     let ejected = |offer, failures, until| Candidate {
-        health: Health::Ejected { failures, until: Duration::from_secs(until) },
+        health: OfferHealth::Ejected { failures, until: Duration::from_secs(until) },
         ..Candidate::new(offer)
     };
     let candidates = [ejected(0, 40, 1), ejected(1, 5, 9), ejected(2, 5, 3)];
@@ -176,7 +189,7 @@ fn when_all_are_ejected_the_least_bad_comes_first() {
 fn a_dead_bargain_does_not_make_the_living_look_alike() {
     let until = Duration::from_secs(1);
     let dead =
-        Candidate { price: 0.001, health: Health::Ejected { failures: 5, until }, ..Candidate::new(0) };
+        Candidate { price: 0.001, health: OfferHealth::Ejected { failures: 5, until }, ..Candidate::new(0) };
     let cheap = Candidate { price: 1.0, ..Candidate::new(1) };
     let dear = Candidate { price: 2.0, ..Candidate::new(2) };
     for seed in 0..50 {
@@ -186,7 +199,7 @@ fn a_dead_bargain_does_not_make_the_living_look_alike() {
 
 #[test]
 fn the_price_hint_is_eur_for_the_whole_request() {
-    let eur = price_hint(0.05, 0.15, 1_000_000, 2_000_000);
+    let eur = estimate_price(0.05, 0.15, 1_000_000, 2_000_000);
     assert!((eur - 0.35).abs() < 1e-12);
 }
 
@@ -196,10 +209,10 @@ fn any_number() -> impl Strategy<Value = f64> {
 
 fn any_candidate() -> impl Strategy<Value = Candidate> {
     let health = prop_oneof![
-        3 => Just(Health::Healthy),
-        1 => Just(Health::HalfOpen),
-        1 => (0..100_u64).prop_map(|s| Health::Resting { until: Duration::from_secs(s) }),
-        1 => (0..9_u32, 0..100_u64).prop_map(|(failures, s)| Health::Ejected { failures, until: Duration::from_secs(s) }),
+        3 => Just(OfferHealth::Healthy),
+        1 => Just(OfferHealth::HalfOpen),
+        1 => (0..100_u64).prop_map(|s| OfferHealth::CoolingDown { until: Duration::from_secs(s) }),
+        1 => (0..9_u32, 0..100_u64).prop_map(|(failures, s)| OfferHealth::Ejected { failures, until: Duration::from_secs(s) }),
     ];
     (
         any_number(),
@@ -219,12 +232,12 @@ fn any_candidate() -> impl Strategy<Value = Candidate> {
                 Candidate {
                     offer: 0,
                     price,
-                    seconds,
-                    measured,
-                    known,
+                    predicted_seconds: seconds,
+                    measured_age: measured,
+                    known_for: known,
                     in_flight,
-                    seats,
-                    failing,
+                    max_in_flight: seats,
+                    failure_ratio: failing,
                     ci_g_per_kwh,
                     renewable,
                     health,
@@ -243,12 +256,12 @@ proptest! {
         }
         let order = plan(FLAVORS[flavor], &candidates, seed);
         prop_assert_eq!(&order, &plan(FLAVORS[flavor], &candidates, seed), "the same seed gives the same plan");
-        if let Some(explored) = order.first().and_then(|first| explore(&candidates, *first, seed)) {
+        if let Some(explored) = order.first().and_then(|first| choose_exploration(&candidates, *first, seed)) {
             let first = &candidates[order[0]];
             prop_assert!(explored != first.offer && candidates[explored].price <= 2.0 * first.price);
-            prop_assert_eq!(candidates[explored].health, Health::Healthy);
+            prop_assert_eq!(candidates[explored].health, OfferHealth::Healthy);
         }
-        let usable = |offer: &usize| matches!(candidates[*offer].health, Health::Healthy | Health::HalfOpen);
+        let usable = |offer: &usize| matches!(candidates[*offer].health, OfferHealth::Healthy | OfferHealth::HalfOpen);
         let first_unusable = order.iter().position(|offer| !usable(offer)).unwrap_or(order.len());
         prop_assert!(order[first_unusable..].iter().all(|offer| !usable(offer)), "usable ones come first");
         let mut sorted = order;
@@ -262,6 +275,6 @@ proptest! {
             prices.iter().enumerate().map(|(offer, price)| Candidate { price: *price, ..Candidate::new(offer) }).collect();
         let best = prices.iter().copied().fold(f64::INFINITY, f64::min);
         let chosen = prices[plan(PRICE, &candidates, seed)[0]];
-        prop_assert!(0.7 * (1.0 - best / chosen) <= NEAR + 1e-12);
+        prop_assert!(0.7 * (1.0 - best / chosen) <= TIE_MARGIN + 1e-12);
     }
 }

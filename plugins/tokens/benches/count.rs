@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use penstock_tokens::{Conversation, Counter, estimate_text};
+use penstock_tokens::{Conversation, TokenCounter, estimate_text};
 use std::hint::black_box;
 
 /// Prose, code and other scripts.
@@ -25,7 +25,7 @@ fn prose() -> String {
 
 macro_rules! family {
     ($name:literal) => {
-        Counter::from_files(
+        TokenCounter::from_files(
             include_bytes!(concat!("../testdata/families/", $name, "/tokenizer.json")),
             Some(include_str!(concat!("../testdata/families/", $name, "/chat_template.jinja"))),
             Some(include_bytes!(concat!("../testdata/families/", $name, "/tokenizer_config.json"))),
@@ -40,7 +40,7 @@ fn speed(criterion: &mut Criterion) {
         group.throughput(Throughput::Bytes(text.len() as u64));
         let body = serde_json::json!({"messages": [{"role": "user", "content": text}]}).to_string();
         let counters = [
-            ("o200k_harmony", Counter::o200k_harmony()),
+            ("o200k_harmony", TokenCounter::o200k_harmony()),
             ("byte_level_bpe", family!("llama3")),
             ("nfc_byte_level_bpe", family!("qwen")),
             ("marked_bpe", family!("mistral")),

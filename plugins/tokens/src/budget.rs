@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Limits of one count.
 #[derive(Clone, Copy, Debug)]
-pub struct Budget<'s> {
+pub struct CountBudget<'s> {
     /// Limit on the tokens that are counted exactly. A count beyond it ends and is reported as this number plus one.
-    pub most: u64,
+    pub max_tokens: u64,
     /// Stop signal, set by a caller that no longer needs the count.
     pub stop: &'s AtomicBool,
 }
@@ -17,33 +17,33 @@ pub struct Budget<'s> {
 /// Signal that is never set, for counts that are never stopped.
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-impl Budget<'static> {
+impl CountBudget<'static> {
     /// Returns a budget without limits, for texts whose size the caller has limited.
     #[must_use]
     pub const fn unlimited() -> Self {
-        Self { most: u64::MAX, stop: &NEVER }
+        Self { max_tokens: u64::MAX, stop: &NEVER }
     }
 }
 
 /// Reason for which a count ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Halt {
+pub(crate) enum CountHalt {
     /// Number of tokens exceeds the budget.
-    Over,
+    OverBudget,
     /// Stop signal was set.
     Stopped,
 }
 
 /// Number of tokens so far, compared with the budget on every addition.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Meter<'s> {
+pub(crate) struct TokenMeter<'s> {
     tokens: u64,
-    budget: Budget<'s>,
+    budget: CountBudget<'s>,
 }
 
-impl<'s> Meter<'s> {
+impl<'s> TokenMeter<'s> {
     /// Creates a meter with a number of tokens already counted.
-    pub(crate) const fn new(tokens: u64, budget: Budget<'s>) -> Self {
+    pub(crate) const fn new(tokens: u64, budget: CountBudget<'s>) -> Self {
         Self { tokens, budget }
     }
 
@@ -54,45 +54,49 @@ impl<'s> Meter<'s> {
 
     /// Adds tokens and checks both limits.
     #[inline]
-    pub(crate) fn add(&mut self, tokens: u64) -> Result<(), Halt> {
+    pub(crate) fn add(&mut self, tokens: u64) -> Result<(), CountHalt> {
         self.tokens = self.tokens.saturating_add(tokens);
         self.check()
     }
 
     /// Checks both limits.
     #[inline]
-    pub(crate) fn check(&self) -> Result<(), Halt> {
-        if self.tokens > self.budget.most {
-            return Err(Halt::Over);
+    pub(crate) fn check(&self) -> Result<(), CountHalt> {
+        if self.tokens > self.budget.max_tokens {
+            return Err(CountHalt::OverBudget);
         }
         if self.budget.stop.load(Ordering::Relaxed) {
-            return Err(Halt::Stopped);
+            return Err(CountHalt::Stopped);
         }
         Ok(())
     }
 
     /// Ends the count if a text of this many bytes must exceed the budget, given that no token is longer than `longest`
     /// bytes.
-    pub(crate) fn check_bytes(&self, bytes: usize, longest: Option<usize>) -> Result<(), Halt> {
+    pub(crate) fn check_bytes(&self, bytes: usize, longest: Option<usize>) -> Result<(), CountHalt> {
         let Some(longest) = longest else { return self.check() };
         let least = (bytes as u64).div_ceil(longest.max(1) as u64);
-        if self.tokens.saturating_add(least) > self.budget.most { Err(Halt::Over) } else { self.check() }
+        if self.tokens.saturating_add(least) > self.budget.max_tokens {
+            Err(CountHalt::OverBudget)
+        } else {
+            self.check()
+        }
     }
 
     /// Returns the bytes of text beyond which the budget is certainly exceeded.
-    pub(crate) fn most_bytes(&self, longest: Option<usize>) -> usize {
-        let left = self.budget.most.saturating_sub(self.tokens).saturating_add(1);
+    pub(crate) fn max_bytes(&self, longest: Option<usize>) -> usize {
+        let left = self.budget.max_tokens.saturating_sub(self.tokens).saturating_add(1);
         let bytes = longest.map(|longest| left.saturating_mul(longest.max(1) as u64));
         bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX)
     }
 }
 
 /// Returns the tokens of a finished count, or the budget plus one.
-pub(crate) fn outcome(done: Result<u64, Halt>, budget: &Budget<'_>) -> Option<u64> {
+pub(crate) fn limit_outcome(done: Result<u64, CountHalt>, budget: &CountBudget<'_>) -> Option<u64> {
     match done {
-        Ok(tokens) => Some(tokens.min(budget.most.saturating_add(1))),
-        Err(Halt::Over) => Some(budget.most.saturating_add(1)),
-        Err(Halt::Stopped) => None,
+        Ok(tokens) => Some(tokens.min(budget.max_tokens.saturating_add(1))),
+        Err(CountHalt::OverBudget) => Some(budget.max_tokens.saturating_add(1)),
+        Err(CountHalt::Stopped) => None,
     }
 }
 
@@ -103,31 +107,37 @@ mod tests {
     #[test]
     fn a_count_ends_one_beyond_its_budget_and_not_before() {
         let stop = AtomicBool::new(false);
-        let mut meter = Meter::new(1, Budget { most: 5, stop: &stop });
+        let mut meter = TokenMeter::new(1, CountBudget { max_tokens: 5, stop: &stop });
         assert_eq!(meter.add(4), Ok(()));
-        assert_eq!(meter.add(1), Err(Halt::Over));
-        assert_eq!(outcome(Err(Halt::Over), &Budget { most: 5, stop: &stop }), Some(6));
-        assert_eq!(outcome(Ok(5), &Budget { most: 5, stop: &stop }), Some(5));
-        let mut full = Meter::new(u64::MAX, Budget { most: u64::MAX, stop: &stop });
+        assert_eq!(meter.add(1), Err(CountHalt::OverBudget));
+        assert_eq!(
+            limit_outcome(Err(CountHalt::OverBudget), &CountBudget { max_tokens: 5, stop: &stop }),
+            Some(6)
+        );
+        assert_eq!(limit_outcome(Ok(5), &CountBudget { max_tokens: 5, stop: &stop }), Some(5));
+        let mut full = TokenMeter::new(u64::MAX, CountBudget { max_tokens: u64::MAX, stop: &stop });
         assert_eq!(full.add(u64::MAX), Ok(()), "nothing overflows");
     }
 
     #[test]
     fn bytes_end_a_count_only_where_no_tokens_could_hold_them() {
         let stop = AtomicBool::new(false);
-        let meter = Meter::new(0, Budget { most: 5, stop: &stop });
+        let meter = TokenMeter::new(0, CountBudget { max_tokens: 5, stop: &stop });
         assert_eq!(meter.check_bytes(50, Some(10)), Ok(()));
-        assert_eq!(meter.check_bytes(51, Some(10)), Err(Halt::Over));
+        assert_eq!(meter.check_bytes(51, Some(10)), Err(CountHalt::OverBudget));
         assert_eq!(meter.check_bytes(usize::MAX, None), Ok(()));
-        assert_eq!((meter.most_bytes(Some(10)), meter.most_bytes(None)), (60, usize::MAX));
+        assert_eq!((meter.max_bytes(Some(10)), meter.max_bytes(None)), (60, usize::MAX));
     }
 
     #[test]
     fn the_signal_ends_a_count() {
         let stop = AtomicBool::new(false);
-        let mut meter = Meter::new(0, Budget { most: 5, stop: &stop });
+        let mut meter = TokenMeter::new(0, CountBudget { max_tokens: 5, stop: &stop });
         assert_eq!(meter.add(1), Ok(()));
         stop.store(true, Ordering::Relaxed);
-        assert_eq!((meter.add(1), outcome(Err(Halt::Stopped), &meter.budget)), (Err(Halt::Stopped), None));
+        assert_eq!(
+            (meter.add(1), limit_outcome(Err(CountHalt::Stopped), &meter.budget)),
+            (Err(CountHalt::Stopped), None)
+        );
     }
 }

@@ -10,7 +10,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-use crate::image::Image;
+use crate::image::PromptImage;
 pub use read::ReadError;
 use serde_json::{Map, Value};
 use std::fmt;
@@ -19,11 +19,11 @@ use std::fmt;
 #[derive(Clone, Default, PartialEq)]
 pub struct Conversation {
     /// Messages, oldest first, with leading system messages.
-    pub turns: Vec<Turn>,
+    pub messages: Vec<PromptMessage>,
     /// Functions that the model may call.
-    pub tools: Vec<Tool>,
+    pub tools: Vec<FunctionTool>,
     /// Requested reasoning effort, for models that support it.
-    pub effort: Option<Effort>,
+    pub effort: Option<PromptEffort>,
     /// Further variables for the chat template (`chat_template_kwargs`).
     pub arguments: Map<String, Value>,
     /// True if the last message is the model's own and has to be continued (prefill).
@@ -34,9 +34,9 @@ pub struct Conversation {
 
 /// Message of a conversation.
 #[derive(Clone, Default, PartialEq)]
-pub struct Turn {
+pub struct PromptMessage {
     /// Role of the speaker.
-    pub role: Role,
+    pub role: SpeakerRole,
     /// Content of the message, in order.
     pub parts: Vec<Part>,
     /// True if the client sent a list of parts, not a string.
@@ -44,16 +44,16 @@ pub struct Turn {
     /// Reasoning text of an assistant message.
     pub reasoning: Option<String>,
     /// Calls of an assistant message.
-    pub calls: Vec<Call>,
+    pub calls: Vec<FunctionCall>,
     /// Id of the call that a tool message answers.
-    pub answers: Option<String>,
+    pub call_id: Option<String>,
     /// Name of the speaker, or of the function of a tool message if it is known.
     pub name: Option<String>,
 }
 
 /// Role of a speaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Role {
+pub enum SpeakerRole {
     /// Operator of the application; `developer` is the same.
     System,
     /// End user.
@@ -65,7 +65,7 @@ pub enum Role {
     Tool,
 }
 
-impl Role {
+impl SpeakerRole {
     /// Returns the name in chat templates.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -84,7 +84,7 @@ pub enum Part {
     /// Text part.
     Text(String),
     /// Image part.
-    Image(Image),
+    Image(PromptImage),
     /// Part whose tokens cannot be counted here (audio, video, a file).
     Opaque {
         /// Type of the part on the wire.
@@ -96,7 +96,7 @@ pub enum Part {
 
 /// Call of a function.
 #[derive(Clone, Default, PartialEq)]
-pub struct Call {
+pub struct FunctionCall {
     /// Id of the call.
     pub id: String,
     /// Name of the function.
@@ -107,7 +107,7 @@ pub struct Call {
 
 /// Function that the model may call.
 #[derive(Clone, Default, PartialEq)]
-pub struct Tool {
+pub struct FunctionTool {
     /// Name of the function.
     pub name: String,
     /// Description of the function.
@@ -120,7 +120,7 @@ pub struct Tool {
 
 /// Reasoning effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effort {
+pub enum PromptEffort {
     /// Low effort.
     Low,
     /// Default effort.
@@ -129,7 +129,7 @@ pub enum Effort {
     High,
 }
 
-impl Effort {
+impl PromptEffort {
     /// Returns the name on the wire.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -178,37 +178,37 @@ impl Conversation {
 
     /// Sets the time of the conversation: seconds since 1970 (UTC).
     #[must_use]
-    pub fn at(mut self, unix_seconds: i64) -> Self {
+    pub fn at_time(mut self, unix_seconds: i64) -> Self {
         self.unix_seconds = unix_seconds;
         self
     }
 
     /// Returns every image, in order.
-    pub fn images(&self) -> impl Iterator<Item = &Image> {
-        self.turns.iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
+    pub fn images(&self) -> impl Iterator<Item = &PromptImage> {
+        self.messages.iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
             Part::Image(image) => Some(image),
             _ => None,
         })
     }
 
     /// Returns the type of the first part that cannot be counted here.
-    pub(crate) fn opaque(&self) -> Option<&str> {
-        self.turns.iter().flat_map(|turn| &turn.parts).find_map(|part| match part {
+    pub(crate) fn first_opaque_part(&self) -> Option<&str> {
+        self.messages.iter().flat_map(|turn| &turn.parts).find_map(|part| match part {
             Part::Opaque { kind, .. } => Some(kind.as_str()),
             _ => None,
         })
     }
 }
 
-impl Turn {
+impl PromptMessage {
     /// Creates a message of plain text.
     #[must_use]
-    pub fn text(role: Role, text: impl Into<String>) -> Self {
+    pub fn text(role: SpeakerRole, text: impl Into<String>) -> Self {
         Self { role, parts: vec![Part::Text(text.into())], ..Self::default() }
     }
 
     /// Joins the texts of the message.
-    pub(crate) fn joined(&self, separator: &str) -> String {
+    pub(crate) fn join_texts(&self, separator: &str) -> String {
         let mut out = String::new();
         for (at, text) in self.texts().enumerate() {
             if at > 0 {
@@ -232,7 +232,7 @@ impl fmt::Debug for Conversation {
     /// Prints counts only, because prompts are confidential.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Conversation")
-            .field("turns", &self.turns.len())
+            .field("turns", &self.messages.len())
             .field("tools", &self.tools.len())
             .finish_non_exhaustive()
     }

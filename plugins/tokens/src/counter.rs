@@ -6,28 +6,28 @@
 #[cfg(test)]
 mod tests;
 
-use crate::budget::{Budget, Halt, Meter, outcome};
+use crate::budget::{CountBudget, CountHalt, TokenMeter, limit_outcome};
 use crate::conversation::Conversation;
 use crate::harmony;
-use crate::image::Images;
-use crate::o200k::O200k;
-use crate::template::{Template, Unrendered};
-use crate::tokenizer::{Tokenizer, TokenizerError};
+use crate::image::ImageTokenSettings;
+use crate::o200k::O200kTokenizer;
+use crate::template::{ChatTemplate, RenderError};
+use crate::tokenizer::{FileTokenizer, TokenizerError};
 use serde_json::{Map, Value};
 use std::fmt;
 
 /// Number of tokens of a prompt, with the method of the count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Count {
+pub struct TokenCount {
     /// Number of tokens.
     pub tokens: u64,
     /// Method of the count.
-    pub method: Method,
+    pub method: CountMethod,
 }
 
 /// Method of a token count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub enum CountMethod {
     /// Count with the model's tokenizer and template.
     Exact,
     /// Count by an engine that serves the model.
@@ -36,7 +36,7 @@ pub enum Method {
     Estimate,
 }
 
-impl Method {
+impl CountMethod {
     /// Returns the value of the header `x-token-count-method`.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -72,21 +72,21 @@ pub enum CountError {
 }
 
 /// Token counter of one model.
-pub struct Counter {
-    kind: Kind,
-    images: Option<Images>,
+pub struct TokenCounter {
+    kind: CounterKind,
+    images: Option<ImageTokenSettings>,
 }
 
-enum Kind {
-    Harmony(&'static O200k),
-    Files { tokenizer: Box<Tokenizer>, template: Option<Box<Template>> },
+enum CounterKind {
+    Harmony(&'static O200kTokenizer),
+    Files { tokenizer: Box<FileTokenizer>, template: Option<Box<ChatTemplate>> },
 }
 
-impl Counter {
+impl TokenCounter {
     /// Creates the built-in counter of gpt-oss.
     #[must_use]
     pub fn o200k_harmony() -> Self {
-        Self { kind: Kind::Harmony(O200k::shared()), images: None }
+        Self { kind: CounterKind::Harmony(O200kTokenizer::shared()), images: None }
     }
 
     /// Creates the counter of a model with its own files: the contents of `tokenizer.json`, of a template file if there
@@ -99,7 +99,7 @@ impl Counter {
         chat_template: Option<&str>,
         config: Option<&[u8]>,
     ) -> Result<Self, TokenizerError> {
-        let tokenizer = Box::new(Tokenizer::from_json(tokenizer_json)?);
+        let tokenizer = Box::new(FileTokenizer::from_json(tokenizer_json)?);
         let config = match config {
             None => Map::new(),
             Some(json) => serde_json::from_slice(json).map_err(|error| {
@@ -108,16 +108,16 @@ impl Counter {
         };
         let source = match chat_template {
             Some(source) => Some(source),
-            None => template_of(&config)?,
+            None => find_template(&config)?,
         };
-        let template = source.map(|source| compiled(source, &config)).transpose()?;
+        let template = source.map(|source| compile_template(source, &config)).transpose()?;
         let template = template.map(Box::new);
-        Ok(Self { kind: Kind::Files { tokenizer, template }, images: None })
+        Ok(Self { kind: CounterKind::Files { tokenizer, template }, images: None })
     }
 
     /// Adds image settings, for a model that takes images.
     #[must_use]
-    pub fn with_images(mut self, images: Images) -> Self {
+    pub fn with_images(mut self, images: ImageTokenSettings) -> Self {
         self.images = Some(images);
         self
     }
@@ -126,8 +126,8 @@ impl Counter {
     ///
     /// # Errors
     /// Returns an error if it cannot be counted exactly; see [`CountError`].
-    pub fn count(&self, conversation: &Conversation) -> Result<Count, CountError> {
-        self.count_within(conversation, &Budget::unlimited())
+    pub fn count(&self, conversation: &Conversation) -> Result<TokenCount, CountError> {
+        self.count_within(conversation, &CountBudget::unlimited())
     }
 
     /// Counts the tokens of a conversation; the result is one more than the budget if they exceed it.
@@ -137,9 +137,9 @@ impl Counter {
     pub fn count_within(
         &self,
         conversation: &Conversation,
-        budget: &Budget<'_>,
-    ) -> Result<Count, CountError> {
-        if let Some(kind) = conversation.opaque() {
+        budget: &CountBudget<'_>,
+    ) -> Result<TokenCount, CountError> {
+        if let Some(kind) = conversation.first_opaque_part() {
             return Err(CountError::Opaque(kind.to_owned()));
         }
         let images = match &self.images {
@@ -149,40 +149,40 @@ impl Counter {
                 conversation.images().fold(0, |sum: u64, image| sum.saturating_add(images.tokens(*image)))
             }
         };
-        let meter = Meter::new(images, *budget);
+        let meter = TokenMeter::new(images, *budget);
         let counted = match &self.kind {
-            Kind::Harmony(vocabulary) => harmony::count(vocabulary, conversation, meter),
-            Kind::Files { tokenizer, template } => {
+            CounterKind::Harmony(vocabulary) => harmony::count(vocabulary, conversation, meter),
+            CounterKind::Files { tokenizer, template } => {
                 let template = template.as_ref().ok_or(CountError::NoTemplate)?;
                 self.count_prompt(tokenizer, template, conversation, images, budget)?
             }
         };
-        let tokens = outcome(counted, budget).ok_or(CountError::Stopped)?;
-        Ok(Count { tokens, method: Method::Exact })
+        let tokens = limit_outcome(counted, budget).ok_or(CountError::Stopped)?;
+        Ok(TokenCount { tokens, method: CountMethod::Exact })
     }
 
     /// Counts the tokens of a rendered prompt and of its images, without the placeholders of the images.
     fn count_prompt(
         &self,
-        tokenizer: &Tokenizer,
-        template: &Template,
+        tokenizer: &FileTokenizer,
+        template: &ChatTemplate,
         conversation: &Conversation,
         images: u64,
-        budget: &Budget<'_>,
-    ) -> Result<Result<u64, Halt>, CountError> {
+        budget: &CountBudget<'_>,
+    ) -> Result<Result<u64, CountHalt>, CountError> {
         let mark = self.images.as_ref().and_then(|images| images.placeholder.as_deref());
         let mark = mark.filter(|mark| !mark.is_empty());
         let count = conversation.images().count();
         let each = mark.map_or(0, |mark| tokenizer.count(mark));
         // The placeholders are in the prompt, and count as images instead.
-        let most = budget.most.saturating_add(each.saturating_mul(count as u64));
-        let mut meter = Meter::new(images, Budget { most, ..*budget });
-        let bytes = meter.most_bytes(tokenizer.longest());
+        let most = budget.max_tokens.saturating_add(each.saturating_mul(count as u64));
+        let mut meter = TokenMeter::new(images, CountBudget { max_tokens: most, ..*budget });
+        let bytes = meter.max_bytes(tokenizer.longest());
         let prompt = match template.render_within(conversation, mark, &meter, bytes) {
             Ok(prompt) => prompt,
-            Err(Unrendered::Halted(halt)) => return Ok(Err(halt)),
-            Err(Unrendered::TooLarge) => return Err(CountError::TooLarge),
-            Err(Unrendered::Refused(why)) => return Err(CountError::Template(why)),
+            Err(RenderError::Halted(halt)) => return Ok(Err(halt)),
+            Err(RenderError::TooLarge) => return Err(CountError::TooLarge),
+            Err(RenderError::Refused(why)) => return Err(CountError::Template(why)),
         };
         if let Err(halt) = tokenizer.add(&prompt, &mut meter) {
             return Ok(Err(halt));
@@ -196,24 +196,24 @@ impl Counter {
     /// it.
     #[must_use]
     pub fn count_text(&self, text: &str) -> u64 {
-        self.count_text_within(text, &Budget::unlimited()).unwrap_or(u64::MAX)
+        self.count_text_within(text, &CountBudget::unlimited()).unwrap_or(u64::MAX)
     }
 
     /// Same as [`Counter::count_text`], but at most one more than the budget; `None` if the stop signal ended the
     /// count.
     #[must_use]
-    pub fn count_text_within(&self, text: &str, budget: &Budget<'_>) -> Option<u64> {
+    pub fn count_text_within(&self, text: &str, budget: &CountBudget<'_>) -> Option<u64> {
         let counted = match &self.kind {
-            Kind::Harmony(vocabulary) => {
-                let mut meter = Meter::new(0, *budget);
+            CounterKind::Harmony(vocabulary) => {
+                let mut meter = TokenMeter::new(0, *budget);
                 vocabulary.add(text, &mut meter).map(|()| meter.tokens())
             }
-            Kind::Files { tokenizer, .. } => {
-                let mut meter = Meter::new(tokenizer.around(), *budget);
+            CounterKind::Files { tokenizer, .. } => {
+                let mut meter = TokenMeter::new(tokenizer.around(), *budget);
                 tokenizer.add(text, &mut meter).map(|()| meter.tokens())
             }
         };
-        outcome(counted, budget)
+        limit_outcome(counted, budget)
     }
 }
 
@@ -227,22 +227,22 @@ pub fn render_prompt(
     config: Option<&[u8]>,
     conversation: &Conversation,
 ) -> Result<String, TokenizerError> {
-    let template = compiled(chat_template, &configuration(config)?)?;
+    let template = compile_template(chat_template, &parse_config(config)?)?;
     template.render(conversation, None).map_err(|why| TokenizerError(format!("chat template: {why}")))
 }
 
-fn configuration(json: Option<&[u8]>) -> Result<Map<String, Value>, TokenizerError> {
+fn parse_config(json: Option<&[u8]>) -> Result<Map<String, Value>, TokenizerError> {
     json.map_or_else(|| Ok(Map::new()), serde_json::from_slice)
         .map_err(|error| TokenizerError(format!("tokenizer_config.json: does not parse ({error})")))
 }
 
-fn compiled(source: &str, config: &Map<String, Value>) -> Result<Template, TokenizerError> {
-    Template::new(source, special_tokens(config))
+fn compile_template(source: &str, config: &Map<String, Value>) -> Result<ChatTemplate, TokenizerError> {
+    ChatTemplate::new(source, special_tokens(config))
         .map_err(|why| TokenizerError(format!("chat template: {why}")))
 }
 
 /// Returns the `chat_template` of a configuration: a text, or the entry `default` of a list of named templates.
-fn template_of(config: &Map<String, Value>) -> Result<Option<&str>, TokenizerError> {
+fn find_template(config: &Map<String, Value>) -> Result<Option<&str>, TokenizerError> {
     let wrong = || {
         TokenizerError(
             "tokenizer_config.json: chat_template is neither a text nor a list with a default".to_owned(),
@@ -273,11 +273,11 @@ fn special_tokens(config: &Map<String, Value>) -> Map<String, Value> {
     tokens.collect()
 }
 
-impl fmt::Debug for Counter {
+impl fmt::Debug for TokenCounter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
-            Kind::Harmony(_) => "o200k_harmony",
-            Kind::Files { .. } => "files",
+            CounterKind::Harmony(_) => "o200k_harmony",
+            CounterKind::Files { .. } => "files",
         };
         f.debug_struct("Counter").field("kind", &kind).field("images", &self.images).finish()
     }

@@ -20,11 +20,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 /// Limit on the bytes of an answer; tokens come as numbers of several digits.
-pub const ANSWER_CAP: usize = 32 << 20;
+pub const MAX_ANSWER_BYTES: usize = 32 << 20;
 
 /// API of an engine for counting tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub enum Shape {
+pub enum TokenizeApi {
     /// vLLM.
     #[serde(rename = "vllm")]
     Vllm,
@@ -44,7 +44,7 @@ pub enum Shape {
 
 /// Input of a count.
 #[derive(Clone, Copy)]
-pub enum Input<'b> {
+pub enum CountInput<'b> {
     /// Body of a chat completions request.
     Chat(&'b [u8]),
     /// Body of a messages request.
@@ -66,11 +66,11 @@ pub struct EngineCall {
 
 /// Result of an answer.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Progress {
+pub enum CountProgress {
     /// Number of tokens.
     Tokens(u64),
     /// Further call; its answer is the last.
-    Then(EngineCall),
+    NextCall(EngineCall),
 }
 
 /// Failure of a count by an engine.
@@ -94,37 +94,41 @@ pub enum EngineError {
 ///
 /// # Errors
 /// Returns an error if the engine has no such call, or the input is no JSON object.
-pub fn request(shape: Shape, model: &str, input: Input<'_>) -> Result<EngineCall, EngineError> {
+pub fn build_call(shape: TokenizeApi, model: &str, input: CountInput<'_>) -> Result<EngineCall, EngineError> {
     let (path, body) = match (shape, input) {
-        (Shape::Vllm, Input::Chat(body)) => ("/tokenize", chat(model, body)?),
-        (Shape::Vllm, Input::Prompt(text)) => {
+        (TokenizeApi::Vllm, CountInput::Chat(body)) => ("/tokenize", chat(model, body)?),
+        (TokenizeApi::Vllm, CountInput::Prompt(text)) => {
             ("/tokenize", json!({"model": model, "prompt": text, "add_special_tokens": false}))
         }
-        (Shape::Vllm, Input::Document(text)) => {
+        (TokenizeApi::Vllm, CountInput::Document(text)) => {
             ("/tokenize", json!({"model": model, "prompt": text, "add_special_tokens": true}))
         }
-        (Shape::Vllm | Shape::LlamaCpp, Input::Messages(body)) => {
+        (TokenizeApi::Vllm | TokenizeApi::LlamaCpp, CountInput::Messages(body)) => {
             let members = ["system", "messages", "tools", "tool_choice", "thinking", "output_config"];
-            ("/v1/messages/count_tokens", pick(model, body, &members)?.into())
+            ("/v1/messages/count_tokens", pick_members(model, body, &members)?.into())
         }
-        (Shape::LlamaCpp, Input::Chat(body)) => ("/apply-template", chat(model, body)?),
-        (Shape::LlamaCpp, Input::Prompt(text)) => ("/tokenize", llama_text(text)),
-        (Shape::LlamaCpp, Input::Document(text)) => ("/tokenize", llama_text(text)),
-        (Shape::Sglang, Input::Prompt(text)) => {
+        (TokenizeApi::LlamaCpp, CountInput::Chat(body)) => ("/apply-template", chat(model, body)?),
+        (TokenizeApi::LlamaCpp, CountInput::Prompt(text)) => ("/tokenize", llama_text(text)),
+        (TokenizeApi::LlamaCpp, CountInput::Document(text)) => ("/tokenize", llama_text(text)),
+        (TokenizeApi::Sglang, CountInput::Prompt(text)) => {
             ("/v1/tokenize", json!({"model": model, "prompt": text, "add_special_tokens": false}))
         }
-        (Shape::Sglang, Input::Document(text)) => {
+        (TokenizeApi::Sglang, CountInput::Document(text)) => {
             ("/v1/tokenize", json!({"model": model, "prompt": text, "add_special_tokens": true}))
         }
-        (Shape::Tgi, Input::Chat(body)) => ("/chat_tokenize", chat(model, body)?),
-        (Shape::Tgi, Input::Prompt(text) | Input::Document(text)) => ("/tokenize", json!({"inputs": text})),
-        (Shape::Tei, Input::Prompt(text)) => {
+        (TokenizeApi::Tgi, CountInput::Chat(body)) => ("/chat_tokenize", chat(model, body)?),
+        (TokenizeApi::Tgi, CountInput::Prompt(text) | CountInput::Document(text)) => {
+            ("/tokenize", json!({"inputs": text}))
+        }
+        (TokenizeApi::Tei, CountInput::Prompt(text)) => {
             ("/tokenize", json!({"inputs": text, "add_special_tokens": false}))
         }
-        (Shape::Tei, Input::Document(text)) => {
+        (TokenizeApi::Tei, CountInput::Document(text)) => {
             ("/tokenize", json!({"inputs": text, "add_special_tokens": true}))
         }
-        (Shape::Sglang | Shape::Tgi | Shape::Tei, _) => return Err(EngineError::Unsupported),
+        (TokenizeApi::Sglang | TokenizeApi::Tgi | TokenizeApi::Tei, _) => {
+            return Err(EngineError::Unsupported);
+        }
     };
     Ok(EngineCall { path, body: body.to_string().into_bytes() })
 }
@@ -134,20 +138,20 @@ pub fn request(shape: Shape, model: &str, input: Input<'_>) -> Result<EngineCall
 ///
 /// # Errors
 /// Returns an error for a status other than 200, or an answer without a number of tokens.
-pub fn parse(shape: Shape, status: u16, body: &[u8]) -> Result<Progress, EngineError> {
+pub fn parse(shape: TokenizeApi, status: u16, body: &[u8]) -> Result<CountProgress, EngineError> {
     if status != 200 {
         return Err(EngineError::Status(status));
     }
     let answer: Value = serde_json::from_slice(body).map_err(|_| EngineError::Answer)?;
-    if let (Shape::LlamaCpp, Some(prompt)) = (shape, answer.get("prompt").and_then(Value::as_str)) {
+    if let (TokenizeApi::LlamaCpp, Some(prompt)) = (shape, answer.get("prompt").and_then(Value::as_str)) {
         let body = llama_text(prompt).to_string().into_bytes();
-        return Ok(Progress::Then(EngineCall { path: "/tokenize", body }));
+        return Ok(CountProgress::NextCall(EngineCall { path: "/tokenize", body }));
     }
     let numbers = ["input_tokens", "count"].iter().find_map(|name| number(answer.get(*name)?));
     let lists = || ["tokens", "tokenize_response"].iter().find_map(|name| answer.get(*name)?.as_array());
     numbers
         .or_else(|| lists().or(answer.as_array()).map(|list| length(list)))
-        .map(Progress::Tokens)
+        .map(CountProgress::Tokens)
         .ok_or(EngineError::Answer)
 }
 
@@ -161,13 +165,13 @@ fn chat(model: &str, body: &[u8]) -> Result<Value, EngineError> {
         "continue_final_message",
         "reasoning_effort",
     ];
-    let mut picked = pick(model, body, &members)?;
+    let mut picked = pick_members(model, body, &members)?;
     let continues = picked.get("continue_final_message") == Some(&Value::Bool(true));
     picked.insert("add_generation_prompt".to_owned(), (!continues).into());
     Ok(picked.into())
 }
 
-fn pick(model: &str, body: &[u8], members: &[&str]) -> Result<Map<String, Value>, EngineError> {
+fn pick_members(model: &str, body: &[u8], members: &[&str]) -> Result<Map<String, Value>, EngineError> {
     let mut body: Map<String, Value> = serde_json::from_slice(body).map_err(|_| EngineError::Input)?;
     let mut picked = Map::new();
     picked.insert("model".to_owned(), model.into());

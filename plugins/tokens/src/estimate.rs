@@ -14,12 +14,12 @@
 #[cfg(test)]
 mod tests;
 
-use crate::budget::{Budget, Halt, Meter, outcome};
-use crate::conversation::{Conversation, Part, Tool, Turn};
-use crate::counter::{Count, Method};
-use crate::image::{Image, ImageRule, Images};
-use crate::merge::Symbol;
-use crate::o200k::O200k;
+use crate::budget::{CountBudget, CountHalt, TokenMeter, limit_outcome};
+use crate::conversation::{Conversation, FunctionTool, Part, PromptMessage};
+use crate::counter::{CountMethod, TokenCount};
+use crate::image::{ImageRule, ImageTokenSettings, PromptImage};
+use crate::merge::MergeSymbol;
+use crate::o200k::O200kTokenizer;
 use serde::Serialize;
 use serde_json::json;
 use serde_json::ser::{PrettyFormatter, Serializer};
@@ -28,67 +28,71 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 static WEIGHTS: &[u8] = include_bytes!("../assets/o200k.weights");
 
 /// Tokens that templates add around a conversation: begin, default system text, dates, the next message.
-const FRAME: u64 = 128;
+const FRAME_TOKENS: u64 = 128;
 /// Tokens that templates add around a message.
-const TURN: u64 = 12;
+const MESSAGE_TOKENS: u64 = 12;
 /// Tokens that templates add around a call.
-const CALL: u64 = 24;
+const CALL_TOKENS: u64 = 24;
 /// Tokens of the instructions on tool calls.
-const TOOLS: u64 = 640;
+const TOOLS_TOKENS: u64 = 640;
 /// Tokens that templates add around a tool.
-const TOOL: u64 = 16;
+const TOOL_TOKENS: u64 = 16;
 /// Tokens of an unknown image or other part: the maximum of served models.
-const UNKNOWN: u64 = 16_384;
+const UNKNOWN_TOKENS: u64 = 16_384;
 
 /// Returns more tokens than a prompt of this size can have. `bytes` are JSON of the messages, system text and tools,
 /// without inline media. `image` is the maximum of one image ([`ImageRule::most`]).
 #[must_use]
 pub fn upper_bound(bytes: usize, images: u32, image: u64) -> u64 {
-    let frame = FRAME + TOOLS;
+    let frame = FRAME_TOKENS + TOOLS_TOKENS;
     (bytes as u64).saturating_add(frame).saturating_add(u64::from(images).saturating_mul(image))
 }
 
 /// Returns a number that is not below the tokens of a conversation. `images` is the model's rule, if known.
 #[must_use]
-pub fn estimate(conversation: &Conversation, images: Option<&Images>) -> Count {
-    let none = Count { tokens: u64::MAX, method: Method::Estimate };
-    estimate_within(conversation, images, &Budget::unlimited()).unwrap_or(none)
+pub fn estimate(conversation: &Conversation, images: Option<&ImageTokenSettings>) -> TokenCount {
+    let none = TokenCount { tokens: u64::MAX, method: CountMethod::Estimate };
+    estimate_within(conversation, images, &CountBudget::unlimited()).unwrap_or(none)
 }
 
 /// Same as [`estimate`], but at most one more than the budget; `None` if the stop signal ended the count.
 #[must_use]
 pub fn estimate_within(
     conversation: &Conversation,
-    images: Option<&Images>,
-    budget: &Budget<'_>,
-) -> Option<Count> {
-    let mut meter = Meter::new(FRAME, *budget);
+    images: Option<&ImageTokenSettings>,
+    budget: &CountBudget<'_>,
+) -> Option<TokenCount> {
+    let mut meter = TokenMeter::new(FRAME_TOKENS, *budget);
     let done = conversation_tokens(conversation, images, &mut meter).map(|()| meter.tokens());
-    outcome(done, budget).map(|tokens| Count { tokens, method: Method::Estimate })
+    limit_outcome(done, budget).map(|tokens| TokenCount { tokens, method: CountMethod::Estimate })
 }
 
 fn conversation_tokens(
     conversation: &Conversation,
-    images: Option<&Images>,
-    meter: &mut Meter<'_>,
-) -> Result<(), Halt> {
-    for turn in &conversation.turns {
-        turn_tokens(turn, images, meter)?;
+    images: Option<&ImageTokenSettings>,
+    meter: &mut TokenMeter<'_>,
+) -> Result<(), CountHalt> {
+    for turn in &conversation.messages {
+        message_tokens(turn, images, meter)?;
     }
     if !conversation.tools.is_empty() {
-        meter.add(TOOLS)?;
+        meter.add(TOOLS_TOKENS)?;
     }
     for tool in &conversation.tools {
-        meter.add(TOOL)?;
-        add_text(&written(tool), meter)?;
+        meter.add(TOOL_TOKENS)?;
+        add_text(&tool_json(tool), meter)?;
     }
     Ok(())
 }
 
-fn turn_tokens(turn: &Turn, images: Option<&Images>, meter: &mut Meter<'_>) -> Result<(), Halt> {
-    meter.add(TURN)?;
+fn message_tokens(
+    turn: &PromptMessage,
+    images: Option<&ImageTokenSettings>,
+    meter: &mut TokenMeter<'_>,
+) -> Result<(), CountHalt> {
+    meter.add(MESSAGE_TOKENS)?;
     if let Some(thoughts) = &turn.reasoning {
-        meter.add(TURN)?;
+        meter.add(MESSAGE_TOKENS)?;
         add_text(thoughts, meter)?;
     }
     for part in &turn.parts {
@@ -98,36 +102,36 @@ fn turn_tokens(turn: &Turn, images: Option<&Images>, meter: &mut Meter<'_>) -> R
                 add_text(text, meter)?;
             }
             Part::Image(image) => {
-                let tokens = images.map_or_else(|| costliest(*image), |images| images.tokens(*image));
+                let tokens = images.map_or_else(|| max_image_tokens(*image), |images| images.tokens(*image));
                 meter.add(tokens.saturating_add(4))?;
             }
             // 25 tokens per second of audio, at least 1000 bytes per second.
             Part::Opaque { kind, bytes } if kind == "input_audio" => meter.add(*bytes as u64 / 16 + 64)?,
-            Part::Opaque { bytes, .. } => meter.add(UNKNOWN.max(*bytes as u64))?,
+            Part::Opaque { bytes, .. } => meter.add(UNKNOWN_TOKENS.max(*bytes as u64))?,
         }
     }
     for call in &turn.calls {
-        meter.add(CALL)?;
+        meter.add(CALL_TOKENS)?;
         for text in [&call.id, &call.name, &call.arguments] {
             add_text(text, meter)?;
         }
     }
-    let names = [&turn.answers, &turn.name];
+    let names = [&turn.call_id, &turn.name];
     names.into_iter().flatten().try_for_each(|name| add_text(name, meter))
 }
 
 /// Returns the tokens of an image by the most expensive rule of served models.
-fn costliest(image: Image) -> u64 {
+fn max_image_tokens(image: PromptImage) -> u64 {
     let rules = [
-        ImageRule::Patches { px: 28, min: 4, max: UNKNOWN },
+        ImageRule::Patches { px: 28, min: 4, max: UNKNOWN_TOKENS },
         ImageRule::Rows { px: 16, longest: 1024 },
         ImageRule::Tiles { px: 448, tokens: 256, max: 12 },
     ];
-    rules.iter().map(|rule| rule.tokens(image)).max().unwrap_or(UNKNOWN)
+    rules.iter().map(|rule| rule.tokens(image)).max().unwrap_or(UNKNOWN_TOKENS)
 }
 
 /// Writes a tool in the longest form of templates: JSON, indented by four.
-fn written(tool: &Tool) -> String {
+fn tool_json(tool: &FunctionTool) -> String {
     let function = json!({
         "type": "function",
         "function": {
@@ -144,22 +148,22 @@ fn written(tool: &Tool) -> String {
 /// Returns a number that is not below the tokens of a text.
 #[must_use]
 pub fn estimate_text(text: &str) -> u64 {
-    let mut meter = Meter::new(0, Budget::unlimited());
+    let mut meter = TokenMeter::new(0, CountBudget::unlimited());
     add_text(text, &mut meter).map_or(u64::MAX, |()| meter.tokens())
 }
 
-fn add_text(text: &str, meter: &mut Meter<'_>) -> Result<(), Halt> {
+fn add_text(text: &str, meter: &mut TokenMeter<'_>) -> Result<(), CountHalt> {
     // Last character so far, and true if its piece is ASCII.
     let mut before: Option<(char, bool)> = None;
-    O200k::shared().pieces(text, |piece, symbols| {
-        let guess = guess(piece, symbols, before);
+    O200kTokenizer::shared().for_each_piece(text, |piece, symbols| {
+        let guess = piece_estimate(piece, symbols, before);
         before = piece.chars().next_back().map(|last| (last, piece.is_ascii()));
         meter.add(guess.min(piece.len() as u64))
     })
 }
 
 /// Returns the maximum tokens of a piece in other vocabularies, given the end of the piece `before` it.
-fn guess(piece: &str, symbols: &[Symbol], before: Option<(char, bool)>) -> u64 {
+fn piece_estimate(piece: &str, symbols: &[MergeSymbol], before: Option<(char, bool)>) -> u64 {
     if piece.bytes().any(|byte| byte.is_ascii_digit()) {
         return piece.len() as u64;
     }
@@ -183,7 +187,7 @@ fn guess(piece: &str, symbols: &[Symbol], before: Option<(char, bool)>) -> u64 {
 }
 
 /// Returns the weight of a token of `o200k`.
-fn weight(symbol: &Symbol) -> u64 {
+fn weight(symbol: &MergeSymbol) -> u64 {
     let byte = WEIGHTS.get(symbol.token as usize / 2).copied().unwrap_or(u8::MAX);
     let weight = if symbol.token.is_multiple_of(2) { byte & 15 } else { byte >> 4 };
     let bytes = u64::from(symbol.end - symbol.at);

@@ -16,9 +16,9 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
-use crate::budget::{Halt, Meter};
-use crate::conversation::{Conversation, Effort, Role, Turn};
-use crate::o200k::O200k;
+use crate::budget::{CountHalt, TokenMeter};
+use crate::conversation::{Conversation, PromptEffort, PromptMessage, SpeakerRole};
+use crate::o200k::O200kTokenizer;
 use crate::strftime::strftime;
 use schema::namespace;
 use std::borrow::Cow;
@@ -32,7 +32,7 @@ const TOOL_CHANNEL: &str = "\nCalls to these tools must go to the commentary cha
 
 /// Message of the format.
 #[derive(Default)]
-struct Message<'c> {
+struct HarmonyMessage<'c> {
     /// Author: `assistant`, or `functions.<name>` for a result.
     author: Cow<'c, str>,
     recipient: Option<Cow<'c, str>>,
@@ -43,34 +43,38 @@ struct Message<'c> {
 }
 
 /// Receiver of a rendered prompt.
-trait Sink {
-    fn text(&mut self, text: &str) -> Result<(), Halt>;
-    fn special(&mut self, token: &'static str) -> Result<(), Halt>;
+trait PromptSink {
+    fn text(&mut self, text: &str) -> Result<(), CountHalt>;
+    fn special(&mut self, token: &'static str) -> Result<(), CountHalt>;
 }
 
-struct Counting<'v, 's> {
-    vocabulary: &'v O200k,
-    meter: Meter<'s>,
+struct CountingSink<'v, 's> {
+    vocabulary: &'v O200kTokenizer,
+    meter: TokenMeter<'s>,
 }
 
-impl Sink for Counting<'_, '_> {
-    fn text(&mut self, text: &str) -> Result<(), Halt> {
+impl PromptSink for CountingSink<'_, '_> {
+    fn text(&mut self, text: &str) -> Result<(), CountHalt> {
         self.vocabulary.add(text, &mut self.meter)
     }
 
-    fn special(&mut self, _: &'static str) -> Result<(), Halt> {
+    fn special(&mut self, _: &'static str) -> Result<(), CountHalt> {
         self.meter.add(1)
     }
 }
 
 /// Counts the tokens of a conversation, in addition to those already in the meter.
-pub(crate) fn count(vocabulary: &O200k, conversation: &Conversation, meter: Meter<'_>) -> Result<u64, Halt> {
-    let mut sink = Counting { vocabulary, meter };
+pub(crate) fn count(
+    vocabulary: &O200kTokenizer,
+    conversation: &Conversation,
+    meter: TokenMeter<'_>,
+) -> Result<u64, CountHalt> {
+    let mut sink = CountingSink { vocabulary, meter };
     render(conversation, &mut sink)?;
     Ok(sink.meter.tokens())
 }
 
-fn render(conversation: &Conversation, sink: &mut impl Sink) -> Result<(), Halt> {
+fn render(conversation: &Conversation, sink: &mut impl PromptSink) -> Result<(), CountHalt> {
     let messages = messages(conversation);
     let first_final = messages.iter().position(|message| message.channel == Some("final"));
     let last_is_final = messages
@@ -93,7 +97,7 @@ fn render(conversation: &Conversation, sink: &mut impl Sink) -> Result<(), Halt>
     Ok(())
 }
 
-fn write(message: &Message<'_>, open: bool, sink: &mut impl Sink) -> Result<(), Halt> {
+fn write(message: &HarmonyMessage<'_>, open: bool, sink: &mut impl PromptSink) -> Result<(), CountHalt> {
     sink.special("<|start|>")?;
     sink.text(&message.author)?;
     if let Some(recipient) = &message.recipient {
@@ -118,38 +122,38 @@ fn write(message: &Message<'_>, open: bool, sink: &mut impl Sink) -> Result<(), 
 }
 
 /// Function name by call id.
-type Functions<'c> = HashMap<&'c str, &'c str>;
+type FunctionNames<'c> = HashMap<&'c str, &'c str>;
 
-fn messages(conversation: &Conversation) -> Vec<Message<'_>> {
-    let leading = conversation.turns.iter().take_while(|turn| turn.role == Role::System).count();
-    let (instructions, rest) = conversation.turns.split_at_checked(leading).unwrap_or_default();
+fn messages(conversation: &Conversation) -> Vec<HarmonyMessage<'_>> {
+    let leading = conversation.messages.iter().take_while(|turn| turn.role == SpeakerRole::System).count();
+    let (instructions, rest) = conversation.messages.split_at_checked(leading).unwrap_or_default();
     let mut messages = vec![system(conversation)];
     messages.extend(developer(conversation, instructions));
     let calls = rest.iter().flat_map(|turn| &turn.calls);
-    let functions: Functions = calls.map(|call| (call.id.as_str(), call.name.as_str())).collect();
+    let functions: FunctionNames = calls.map(|call| (call.id.as_str(), call.name.as_str())).collect();
     for turn in rest {
         match turn.role {
-            Role::System => messages.push(said("developer", turn)),
-            Role::User => messages.push(said("user", turn)),
-            Role::Assistant => assistant(turn, &mut messages),
-            Role::Tool => messages.push(result(&functions, turn)),
+            SpeakerRole::System => messages.push(text_message("developer", turn)),
+            SpeakerRole::User => messages.push(text_message("user", turn)),
+            SpeakerRole::Assistant => assistant(turn, &mut messages),
+            SpeakerRole::Tool => messages.push(result(&functions, turn)),
         }
     }
     messages
 }
 
-fn system(conversation: &Conversation) -> Message<'static> {
+fn system(conversation: &Conversation) -> HarmonyMessage<'static> {
     let date = strftime("%Y-%m-%d", conversation.unix_seconds);
-    let effort = conversation.effort.unwrap_or(Effort::Medium).name();
+    let effort = conversation.effort.unwrap_or(PromptEffort::Medium).name();
     let tools = if conversation.tools.is_empty() { "" } else { TOOL_CHANNEL };
     let text = format!("{IDENTITY}\nCurrent date: {date}\n\nReasoning: {effort}\n\n{CHANNELS}{tools}");
-    Message { author: "system".into(), texts: vec![text.into()], ..Message::default() }
+    HarmonyMessage { author: "system".into(), texts: vec![text.into()], ..HarmonyMessage::default() }
 }
 
-fn developer(conversation: &Conversation, instructions: &[Turn]) -> Option<Message<'static>> {
+fn developer(conversation: &Conversation, instructions: &[PromptMessage]) -> Option<HarmonyMessage<'static>> {
     let mut sections = Vec::new();
     let texts: Vec<_> =
-        instructions.iter().map(|turn| turn.joined("")).filter(|text| !text.is_empty()).collect();
+        instructions.iter().map(|turn| turn.join_texts("")).filter(|text| !text.is_empty()).collect();
     if !texts.is_empty() {
         sections.push("# Instructions".to_owned());
         sections.push(texts.join("\n\n"));
@@ -159,25 +163,37 @@ fn developer(conversation: &Conversation, instructions: &[Turn]) -> Option<Messa
         sections.push(namespace(&conversation.tools));
     }
     let texts = vec![sections.join("\n\n").into()];
-    (!sections.is_empty()).then(|| Message { author: "developer".into(), texts, ..Message::default() })
+    (!sections.is_empty()).then(|| HarmonyMessage {
+        author: "developer".into(),
+        texts,
+        ..HarmonyMessage::default()
+    })
 }
 
-fn said<'c>(author: &'static str, turn: &'c Turn) -> Message<'c> {
-    Message { author: author.into(), texts: turn.texts().map(Cow::Borrowed).collect(), ..Message::default() }
+fn text_message<'c>(author: &'static str, turn: &'c PromptMessage) -> HarmonyMessage<'c> {
+    HarmonyMessage {
+        author: author.into(),
+        texts: turn.texts().map(Cow::Borrowed).collect(),
+        ..HarmonyMessage::default()
+    }
 }
 
-fn assistant<'c>(turn: &'c Turn, messages: &mut Vec<Message<'c>>) {
+fn assistant<'c>(turn: &'c PromptMessage, messages: &mut Vec<HarmonyMessage<'c>>) {
     if let Some(thoughts) = &turn.reasoning {
         let texts = vec![thoughts.into()];
-        messages.push(Message { channel: Some("analysis"), texts, ..said("assistant", turn) });
+        messages.push(HarmonyMessage { channel: Some("analysis"), texts, ..text_message("assistant", turn) });
     }
-    let text = turn.joined("");
+    let text = turn.join_texts("");
     if !text.is_empty() {
         let channel = Some(if turn.calls.is_empty() { "final" } else { "commentary" });
-        messages.push(Message { channel, texts: vec![text.into()], ..said("assistant", turn) });
+        messages.push(HarmonyMessage {
+            channel,
+            texts: vec![text.into()],
+            ..text_message("assistant", turn)
+        });
     }
     for call in &turn.calls {
-        messages.push(Message {
+        messages.push(HarmonyMessage {
             author: "assistant".into(),
             recipient: Some(format!("functions.{}", call.name).into()),
             channel: Some("commentary"),
@@ -187,14 +203,14 @@ fn assistant<'c>(turn: &'c Turn, messages: &mut Vec<Message<'c>>) {
     }
 }
 
-fn result<'c>(functions: &Functions<'_>, turn: &'c Turn) -> Message<'c> {
-    let called = turn.answers.as_deref().and_then(|id| functions.get(id)).copied();
+fn result<'c>(functions: &FunctionNames<'_>, turn: &'c PromptMessage) -> HarmonyMessage<'c> {
+    let called = turn.call_id.as_deref().and_then(|id| functions.get(id)).copied();
     let name = called.or(turn.name.as_deref()).unwrap_or_default();
-    Message {
+    HarmonyMessage {
         author: format!("functions.{name}").into(),
         recipient: Some("assistant".into()),
         channel: Some("commentary"),
         content_type: None,
-        texts: vec![turn.joined("").into()],
+        texts: vec![turn.join_texts("").into()],
     }
 }

@@ -12,12 +12,12 @@ use serde::Deserialize;
 
 /// Image of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Image {
+pub struct PromptImage {
     /// Width and height in pixels, if the bytes were sent and contain them.
     pub size: Option<(u32, u32)>,
 }
 
-impl Image {
+impl PromptImage {
     /// Creates an image of unknown size.
     #[must_use]
     pub const fn unknown() -> Self {
@@ -86,8 +86,8 @@ pub enum ImageRule {
 impl ImageRule {
     /// Returns the tokens of an image, or the maximum if the size is unknown.
     #[must_use]
-    pub fn tokens(&self, image: Image) -> u64 {
-        let Some((width, height)) = image.size else { return self.most() };
+    pub fn tokens(&self, image: PromptImage) -> u64 {
+        let Some((width, height)) = image.size else { return self.max_tokens() };
         match *self {
             Self::Fixed { tokens } => tokens,
             Self::Patches { px, min, max } => patches(width, height, px, min, max),
@@ -101,7 +101,7 @@ impl ImageRule {
 
     /// Returns the maximum number of tokens of an image.
     #[must_use]
-    pub fn most(&self) -> u64 {
+    pub fn max_tokens(&self) -> u64 {
         match *self {
             Self::Fixed { tokens } => tokens,
             Self::Patches { max, .. } => max,
@@ -159,7 +159,7 @@ fn tiles(width: u32, height: u32, px: u32, max: u32) -> u64 {
 /// Image settings of a model: the rule, and the placeholder of an image in the rendered prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Images {
+pub struct ImageTokenSettings {
     /// Rule for the tokens of one image.
     pub rule: ImageRule,
     /// Text that the chat template writes for an image and that the engine replaces by the image's tokens, such as
@@ -171,10 +171,10 @@ pub struct Images {
     pub unknown: Option<u64>,
 }
 
-impl Images {
+impl ImageTokenSettings {
     /// Returns the tokens of an image.
     #[must_use]
-    pub fn tokens(&self, image: Image) -> u64 {
+    pub fn tokens(&self, image: PromptImage) -> u64 {
         match (image.size, self.unknown) {
             (None, Some(tokens)) => tokens,
             _ => self.rule.tokens(image),

@@ -12,25 +12,27 @@
 mod budget;
 mod conversation;
 mod counter;
+mod encoding;
 pub mod engine;
 mod estimate;
 mod harmony;
-mod ids;
 mod image;
 mod merge;
 mod o200k;
-mod pairs;
-mod split;
+mod packed_vocabulary;
+mod pretokenizer_regex;
 mod strftime;
 mod template;
 mod tokenizer;
 mod vocabulary;
 mod windows;
 
-pub use budget::Budget;
-pub use conversation::{Call, Conversation, Effort, Part, ReadError, Role, Tool, Turn};
-pub use counter::{Count, CountError, Counter, Method, render_prompt};
+pub use budget::CountBudget;
+pub use conversation::{
+    Conversation, FunctionCall, FunctionTool, Part, PromptEffort, PromptMessage, ReadError, SpeakerRole,
+};
+pub use counter::{CountError, CountMethod, TokenCount, TokenCounter, render_prompt};
+pub use encoding::PublishedEncoding;
 pub use estimate::{estimate, estimate_text, estimate_within, upper_bound};
-pub use ids::Encoding;
-pub use image::{Image, ImageRule, Images};
+pub use image::{ImageRule, ImageTokenSettings, PromptImage};
 pub use tokenizer::TokenizerError;

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Merge rule of a tokenizer.
-pub(crate) trait Joins {
+pub(crate) trait MergeRules {
     /// Returns rank and token of two joined neighbours. `left` and `right` are tokens, `at..end` is their byte range in
     /// the piece.
     fn join(&self, left: u32, right: u32, piece: &[u8], at: u32, end: u32) -> Option<(u32, u32)>;
@@ -15,7 +15,7 @@ pub(crate) trait Joins {
 
 /// Symbol of a piece during merging.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Symbol {
+pub(crate) struct MergeSymbol {
     /// Token number.
     pub(crate) token: u32,
     /// Offset of the first byte in the piece.
@@ -26,7 +26,7 @@ pub(crate) struct Symbol {
     next: Option<(u32, u32)>,
 }
 
-impl Symbol {
+impl MergeSymbol {
     /// Creates a symbol of a piece.
     pub(crate) const fn new(token: u32, at: u32, end: u32) -> Self {
         Self { token, at, end, next: None }
@@ -34,22 +34,22 @@ impl Symbol {
 }
 
 /// Number of symbols above which a heap is faster than a linear search.
-const SHORT: usize = 64;
+const MAX_SCANNED_SYMBOLS: usize = 64;
 
 /// Joins all pairs that can be joined; `symbols` then holds the tokens.
-pub(crate) fn merge(joins: &impl Joins, piece: &[u8], symbols: &mut Vec<Symbol>) {
-    if symbols.len() <= SHORT {
-        merge_short(joins, piece, symbols)
+pub(crate) fn merge_pairs(joins: &impl MergeRules, piece: &[u8], symbols: &mut Vec<MergeSymbol>) {
+    if symbols.len() <= MAX_SCANNED_SYMBOLS {
+        merge_by_scan(joins, piece, symbols)
     } else {
-        merge_long(joins, piece, symbols)
+        merge_by_heap(joins, piece, symbols)
     }
 }
 
-fn rank(joins: &impl Joins, piece: &[u8], left: Symbol, right: Symbol) -> Option<(u32, u32)> {
+fn rank(joins: &impl MergeRules, piece: &[u8], left: MergeSymbol, right: MergeSymbol) -> Option<(u32, u32)> {
     joins.join(left.token, right.token, piece, left.at, right.end)
 }
 
-fn merge_short(joins: &impl Joins, piece: &[u8], symbols: &mut Vec<Symbol>) {
+fn merge_by_scan(joins: &impl MergeRules, piece: &[u8], symbols: &mut Vec<MergeSymbol>) {
     for at in 0..symbols.len() {
         refresh(joins, piece, symbols, at);
     }
@@ -73,7 +73,7 @@ fn merge_short(joins: &impl Joins, piece: &[u8], symbols: &mut Vec<Symbol>) {
     }
 }
 
-fn refresh(joins: &impl Joins, piece: &[u8], symbols: &mut [Symbol], at: usize) {
+fn refresh(joins: &impl MergeRules, piece: &[u8], symbols: &mut [MergeSymbol], at: usize) {
     let next = match (symbols.get(at), symbols.get(at + 1)) {
         (Some(&left), Some(&right)) => rank(joins, piece, left, right),
         _ => None,
@@ -84,19 +84,19 @@ fn refresh(joins: &impl Joins, piece: &[u8], symbols: &mut [Symbol], at: usize) 
 }
 
 /// End of the list, and mark of a joined symbol, in a doubly linked list inside vectors.
-const GONE: usize = usize::MAX;
+const NO_LINK: usize = usize::MAX;
 
-struct Links {
+struct SymbolLinks {
     before: Vec<usize>,
     after: Vec<usize>,
     alive: Vec<bool>,
 }
 
-fn merge_long(joins: &impl Joins, piece: &[u8], symbols: &mut Vec<Symbol>) {
+fn merge_by_heap(joins: &impl MergeRules, piece: &[u8], symbols: &mut Vec<MergeSymbol>) {
     let count = symbols.len();
-    let mut links = Links {
-        before: (0..count).map(|at| at.checked_sub(1).unwrap_or(GONE)).collect(),
-        after: (0..count).map(|at| if at + 1 < count { at + 1 } else { GONE }).collect(),
+    let mut links = SymbolLinks {
+        before: (0..count).map(|at| at.checked_sub(1).unwrap_or(NO_LINK)).collect(),
+        after: (0..count).map(|at| if at + 1 < count { at + 1 } else { NO_LINK }).collect(),
         alive: vec![true; count],
     };
     let mut heap = BinaryHeap::with_capacity(count);
@@ -118,7 +118,7 @@ fn merge_long(joins: &impl Joins, piece: &[u8], symbols: &mut Vec<Symbol>) {
         }
         unlink(&mut links, at, right);
         push(joins, piece, symbols, &links, &mut heap, at);
-        if let Some(&before) = links.before.get(at).filter(|before| **before != GONE) {
+        if let Some(&before) = links.before.get(at).filter(|before| **before != NO_LINK) {
             push(joins, piece, symbols, &links, &mut heap, before);
         }
     }
@@ -126,10 +126,17 @@ fn merge_long(joins: &impl Joins, piece: &[u8], symbols: &mut Vec<Symbol>) {
     symbols.retain(|_| alive.next().unwrap_or(false));
 }
 
-type Heap = BinaryHeap<Reverse<(u32, usize, u32, usize)>>;
+type MergeHeap = BinaryHeap<Reverse<(u32, usize, u32, usize)>>;
 
-fn push(joins: &impl Joins, piece: &[u8], symbols: &mut [Symbol], links: &Links, heap: &mut Heap, at: usize) {
-    let after = links.after.get(at).copied().unwrap_or(GONE);
+fn push(
+    joins: &impl MergeRules,
+    piece: &[u8],
+    symbols: &mut [MergeSymbol],
+    links: &SymbolLinks,
+    heap: &mut MergeHeap,
+    at: usize,
+) {
+    let after = links.after.get(at).copied().unwrap_or(NO_LINK);
     let next = match (symbols.get(at), symbols.get(after)) {
         (Some(&left), Some(&right)) => rank(joins, piece, left, right),
         _ => None,
@@ -142,8 +149,8 @@ fn push(joins: &impl Joins, piece: &[u8], symbols: &mut [Symbol], links: &Links,
     }
 }
 
-fn unlink(links: &mut Links, at: usize, gone: usize) {
-    let after = links.after.get(gone).copied().unwrap_or(GONE);
+fn unlink(links: &mut SymbolLinks, at: usize, gone: usize) {
+    let after = links.after.get(gone).copied().unwrap_or(NO_LINK);
     if let Some(alive) = links.alive.get_mut(gone) {
         *alive = false;
     }

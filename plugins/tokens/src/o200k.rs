@@ -3,16 +3,16 @@
 //! Promises: the same tokens as `tiktoken` for ordinary text (special tokens in the text are plain text), from a
 //! vocabulary that takes 0.9 MB of the binary. It is unpacked once, on first use.
 
-use crate::budget::{Halt, Meter};
-use crate::merge::{Joins, Symbol, merge};
-use crate::pairs;
-use crate::split::Pattern;
+use crate::budget::{CountHalt, TokenMeter};
+use crate::merge::{MergeRules, MergeSymbol, merge_pairs};
+use crate::packed_vocabulary;
+use crate::pretokenizer_regex::SplitPattern;
 use crate::vocabulary::Vocabulary;
-use crate::windows::{self, Encode, WINDOW, border};
+use crate::windows::{self, PieceEncoder, WINDOW, char_boundary};
 use std::sync::OnceLock;
 
 /// Packed vocabulary, see `assets/README.md`.
-static PAIRS: &[u8] = include_bytes!("../assets/o200k.pairs");
+static PACKED_VOCABULARY: &[u8] = include_bytes!("../assets/o200k.pairs");
 
 /// Number of tokens of ordinary text.
 const TOKENS: u32 = 199_998;
@@ -25,27 +25,27 @@ const PATTERN: &str = concat!(
 );
 
 /// Vocabulary and pattern of the tokenizer.
-pub(crate) struct O200k {
+pub(crate) struct O200kTokenizer {
     vocabulary: Vocabulary,
-    pattern: Pattern,
+    pattern: SplitPattern,
     /// Token of each single byte.
     singles: [u32; 256],
 }
 
-impl O200k {
+impl O200kTokenizer {
     /// Returns the shared instance of this process.
     pub(crate) fn shared() -> &'static Self {
-        static SHARED: OnceLock<O200k> = OnceLock::new();
+        static SHARED: OnceLock<O200kTokenizer> = OnceLock::new();
         SHARED.get_or_init(Self::unpack)
     }
 
     fn unpack() -> Self {
-        let vocabulary = pairs::unpack(PAIRS, TOKENS as usize);
+        let vocabulary = packed_vocabulary::unpack(PACKED_VOCABULARY, TOKENS as usize);
         let mut singles = [0; 256];
         for (byte, single) in (0..=u8::MAX).zip(&mut singles) {
             *single = vocabulary.find(&[byte]).unwrap_or_default();
         }
-        let pattern = Pattern::new(PATTERN).unwrap_or_default();
+        let pattern = SplitPattern::new(PATTERN).unwrap_or_default();
         Self { vocabulary, pattern, singles }
     }
 
@@ -57,30 +57,32 @@ impl O200k {
     /// Counts the tokens of a text.
     #[cfg(test)]
     pub(crate) fn count(&self, text: &str) -> u64 {
-        let mut meter = Meter::new(0, crate::budget::Budget::unlimited());
+        let mut meter = TokenMeter::new(0, crate::budget::CountBudget::unlimited());
         self.add(text, &mut meter).unwrap_or_default();
         meter.tokens()
     }
 
     /// Adds the tokens of a text.
-    pub(crate) fn add(&self, text: &str, meter: &mut Meter<'_>) -> Result<(), Halt> {
+    pub(crate) fn add(&self, text: &str, meter: &mut TokenMeter<'_>) -> Result<(), CountHalt> {
         meter.check_bytes(text.len(), Some(self.vocabulary.longest()))?;
         let mut symbols = Vec::with_capacity(64);
-        self.pattern.each(text, |piece, _| windows::count(self, piece.as_bytes(), &mut symbols, meter))
+        self.pattern.for_each_piece(text, |piece, _| {
+            windows::count_piece(self, piece.as_bytes(), &mut symbols, meter)
+        })
     }
 
     /// Calls `each` with every piece of a text and its tokens. Pieces longer than a window are cut, so that some tokens
     /// at the cuts differ from those of the uncut piece: for estimates only.
-    pub(crate) fn pieces(
+    pub(crate) fn for_each_piece(
         &self,
         text: &str,
-        mut each: impl FnMut(&str, &[Symbol]) -> Result<(), Halt>,
-    ) -> Result<(), Halt> {
+        mut each: impl FnMut(&str, &[MergeSymbol]) -> Result<(), CountHalt>,
+    ) -> Result<(), CountHalt> {
         let mut symbols = Vec::with_capacity(64);
-        self.pattern.each(text, |mut piece, _| {
+        self.pattern.for_each_piece(text, |mut piece, _| {
             loop {
                 let (head, rest) =
-                    piece.split_at_checked(border(piece.as_bytes(), WINDOW)).unwrap_or((piece, ""));
+                    piece.split_at_checked(char_boundary(piece.as_bytes(), WINDOW)).unwrap_or((piece, ""));
                 self.encode(head.as_bytes(), &mut symbols);
                 each(head, &symbols)?;
                 if rest.is_empty() {
@@ -92,22 +94,22 @@ impl O200k {
     }
 }
 
-impl Encode for O200k {
-    fn encode(&self, piece: &[u8], symbols: &mut Vec<Symbol>) {
+impl PieceEncoder for O200kTokenizer {
+    fn encode(&self, piece: &[u8], symbols: &mut Vec<MergeSymbol>) {
         symbols.clear();
         if let Some(token) = self.vocabulary.find(piece) {
-            symbols.push(Symbol::new(token, 0, piece.len() as u32));
+            symbols.push(MergeSymbol::new(token, 0, piece.len() as u32));
             return;
         }
         symbols.extend(piece.iter().enumerate().map(|(at, byte)| {
             let token = self.singles.get(*byte as usize).copied().unwrap_or_default();
-            Symbol::new(token, at as u32, at as u32 + 1)
+            MergeSymbol::new(token, at as u32, at as u32 + 1)
         }));
-        merge(self, piece, symbols);
+        merge_pairs(self, piece, symbols);
     }
 }
 
-impl Joins for O200k {
+impl MergeRules for O200kTokenizer {
     /// The number of a token is its rank; two neighbours join if their bytes are a token.
     #[inline]
     fn join(&self, _: u32, _: u32, piece: &[u8], at: u32, end: u32) -> Option<(u32, u32)> {

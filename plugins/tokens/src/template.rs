@@ -4,21 +4,21 @@
 //! it gets the fallback forms that gateways use: later system messages as user messages, then also the first. A system
 //! text never silently disappears from the count.
 
-mod fold;
+mod fallback;
 mod json;
-mod paper;
+mod prompt_buffer;
 
 #[cfg(test)]
 mod tests;
 
-use crate::budget::{Budget, Halt, Meter};
-use crate::conversation::{Conversation, Part, Role, Turn};
+use crate::budget::{CountBudget, CountHalt, TokenMeter};
+use crate::conversation::{Conversation, Part, PromptMessage, SpeakerRole};
 use crate::strftime::strftime;
-use fold::{Fold, folded};
+use fallback::{TemplateFallback, apply_fallback};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Serde, Value};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior};
-use paper::Paper;
+use prompt_buffer::PromptBuffer;
 use serde_json::{Map, Value as Json, json};
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -29,7 +29,7 @@ thread_local! {
 }
 
 /// Limit on the instructions of a rendering: some 200 for each of 100 000 messages, and two seconds of work at most.
-const FUEL: u64 = 20_000_000;
+const MAX_INSTRUCTIONS: u64 = 20_000_000;
 /// Limit on the bytes that a template copies by appending each system text to those before it, as some do: messages
 /// times bytes …
 const SYSTEM_COPIES: u64 = 1 << 30;
@@ -38,17 +38,17 @@ const COPIES: u64 = 32 << 30;
 
 /// Reason for which there is no prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unrendered {
+pub(crate) enum RenderError {
     /// Template refused the conversation, with this message.
     Refused(String),
     /// Rendering would take too much work.
     TooLarge,
     /// Budget of the count ended the rendering.
-    Halted(Halt),
+    Halted(CountHalt),
 }
 
 /// Compiled template with the special tokens it may use.
-pub(crate) struct Template {
+pub(crate) struct ChatTemplate {
     environment: Environment<'static>,
     /// Special tokens: `bos_token` and so on.
     tokens: Map<String, Json>,
@@ -56,13 +56,13 @@ pub(crate) struct Template {
     takes_parts: bool,
 }
 
-impl Template {
+impl ChatTemplate {
     /// Compiles a template, or returns the reason why it cannot.
     pub(crate) fn new(source: &str, tokens: Map<String, Json>) -> Result<Self, String> {
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         environment.set_syntax(syntax.map_err(|error| error.to_string())?);
-        environment.set_fuel(Some(FUEL));
+        environment.set_fuel(Some(MAX_INSTRUCTIONS));
         environment.set_undefined_behavior(UndefinedBehavior::Lenient);
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_formatter(python_format);
@@ -75,15 +75,15 @@ impl Template {
         environment
             .add_template_owned("chat", without_generation_tags(source).into_owned())
             .map_err(|error| error.to_string())?;
-        Ok(Self { environment, tokens, takes_parts: goes_through_parts(source) })
+        Ok(Self { environment, tokens, takes_parts: iterates_parts(source) })
     }
 
     /// Renders the prompt of a conversation. `mark` is the placeholder of an image if the template takes only text.
     pub(crate) fn render(&self, conversation: &Conversation, mark: Option<&str>) -> Result<String, String> {
-        let meter = Meter::new(0, Budget::unlimited());
+        let meter = TokenMeter::new(0, CountBudget::unlimited());
         self.render_within(conversation, mark, &meter, usize::MAX).map_err(|why| match why {
-            Unrendered::Refused(why) => why,
-            Unrendered::TooLarge | Unrendered::Halted(_) => "the conversation is too large".to_owned(),
+            RenderError::Refused(why) => why,
+            RenderError::TooLarge | RenderError::Halted(_) => "the conversation is too large".to_owned(),
         })
     }
 
@@ -92,32 +92,34 @@ impl Template {
         &self,
         conversation: &Conversation,
         mark: Option<&str>,
-        meter: &Meter<'_>,
+        meter: &TokenMeter<'_>,
         most: usize,
-    ) -> Result<String, Unrendered> {
+    ) -> Result<String, RenderError> {
         let mut why = String::new();
-        for fold in [Fold::None, Fold::Later, Fold::All] {
-            let Some(turns) = folded(&conversation.turns, fold) else { continue };
+        for fold in [TemplateFallback::None, TemplateFallback::LaterSystem, TemplateFallback::AllSystem] {
+            let Some(turns) = apply_fallback(&conversation.messages, fold) else { continue };
             if is_too_large(&turns) {
-                return Err(Unrendered::TooLarge);
+                return Err(RenderError::TooLarge);
             }
-            match self.render_turns(&turns, conversation, mark, Paper::new(most, *meter)) {
-                Ok(prompt) if fold == Fold::None && !shows_all(&prompt, &turns) => continue,
-                Err(Unrendered::Refused(error)) if why.is_empty() => why = error,
-                Err(Unrendered::Refused(_)) => {}
+            match self.render_messages(&turns, conversation, mark, PromptBuffer::new(most, *meter)) {
+                Ok(prompt) if fold == TemplateFallback::None && !has_all_system_texts(&prompt, &turns) => {
+                    continue;
+                }
+                Err(RenderError::Refused(error)) if why.is_empty() => why = error,
+                Err(RenderError::Refused(_)) => {}
                 done => return done,
             }
         }
-        Err(Unrendered::Refused(why))
+        Err(RenderError::Refused(why))
     }
 
-    fn render_turns(
+    fn render_messages(
         &self,
-        turns: &[Turn],
+        turns: &[PromptMessage],
         conversation: &Conversation,
         mark: Option<&str>,
-        mut paper: Paper<'_>,
-    ) -> Result<String, Unrendered> {
+        mut paper: PromptBuffer<'_>,
+    ) -> Result<String, RenderError> {
         let mut context = self.tokens.clone();
         context.extend(conversation.arguments.clone());
         if let Some(effort) = conversation.effort {
@@ -130,25 +132,25 @@ impl Template {
         context.insert("add_generation_prompt".into(), (!conversation.continues).into());
         NOW.set(conversation.unix_seconds);
         let template = self.environment.get_template("chat");
-        let template = template.map_err(|error| Unrendered::Refused(error.to_string()))?;
+        let template = template.map_err(|error| RenderError::Refused(error.to_string()))?;
         let rendered = template.render_captured_to(Value::from(Serde(context)), &mut paper).map(drop);
         if let Err(error) = rendered {
             return Err(match (paper.halt, error.kind()) {
-                (Some(halt), _) => Unrendered::Halted(halt),
-                (None, ErrorKind::OutOfFuel) => Unrendered::TooLarge,
-                (None, _) => Unrendered::Refused(sentence(&error)),
+                (Some(halt), _) => RenderError::Halted(halt),
+                (None, ErrorKind::OutOfFuel) => RenderError::TooLarge,
+                (None, _) => RenderError::Refused(error_message(&error)),
             });
         }
         let mut prompt = paper.into_text();
         if let Some(last) = turns.last().filter(|_| conversation.continues) {
-            let said = last.joined("");
+            let said = last.join_texts("");
             let end = prompt.rfind(said.trim()).map(|at| at + said.trim().len());
             prompt.truncate(end.unwrap_or(prompt.len()));
         }
         Ok(prompt)
     }
 
-    fn message(&self, turn: &Turn, mark: Option<&str>) -> Json {
+    fn message(&self, turn: &PromptMessage, mark: Option<&str>) -> Json {
         let mut message = Map::new();
         message.insert("role".into(), turn.role.name().into());
         message.insert("content".into(), self.content(turn, mark));
@@ -166,7 +168,7 @@ impl Template {
             });
             message.insert("tool_calls".into(), calls.collect());
         }
-        for (name, value) in [("tool_call_id", &turn.answers), ("name", &turn.name)] {
+        for (name, value) in [("tool_call_id", &turn.call_id), ("name", &turn.name)] {
             if let Some(value) = value {
                 message.insert(name.into(), value.as_str().into());
             }
@@ -174,7 +176,7 @@ impl Template {
         message.into()
     }
 
-    fn content(&self, turn: &Turn, mark: Option<&str>) -> Json {
+    fn content(&self, turn: &PromptMessage, mark: Option<&str>) -> Json {
         if turn.listed && self.takes_parts {
             let parts = turn.parts.iter().filter_map(|part| match part {
                 Part::Text(text) => Some(json!({"type": "text", "text": text})),
@@ -192,9 +194,9 @@ impl Template {
 }
 
 /// Returns true if a template that appends message after message to one text would copy too many bytes.
-fn is_too_large(turns: &[Turn]) -> bool {
+fn is_too_large(turns: &[PromptMessage]) -> bool {
     let copies = |system: bool| {
-        let turns = turns.iter().filter(|turn| !system || turn.role == Role::System);
+        let turns = turns.iter().filter(|turn| !system || turn.role == SpeakerRole::System);
         let (count, bytes) = turns.fold((0_u64, 0_u64), |(count, bytes), turn| {
             let own =
                 turn.texts().map(str::len).sum::<usize>() + turn.reasoning.as_deref().map_or(0, str::len);
@@ -228,11 +230,13 @@ fn tools(conversation: &Conversation) -> Json {
 }
 
 /// Returns true if every later system text is in the prompt, in order: some templates skip them.
-fn shows_all(prompt: &str, turns: &[Turn]) -> bool {
-    let later =
-        turns.iter().skip_while(|turn| turn.role == Role::System).filter(|turn| turn.role == Role::System);
+fn has_all_system_texts(prompt: &str, turns: &[PromptMessage]) -> bool {
+    let later = turns
+        .iter()
+        .skip_while(|turn| turn.role == SpeakerRole::System)
+        .filter(|turn| turn.role == SpeakerRole::System);
     let mut rest = prompt;
-    later.flat_map(Turn::texts).all(|text| match rest.split_once(text.trim()) {
+    later.flat_map(PromptMessage::texts).all(|text| match rest.split_once(text.trim()) {
         Some((_, after)) => {
             rest = after;
             true
@@ -242,7 +246,7 @@ fn shows_all(prompt: &str, turns: &[Turn]) -> bool {
 }
 
 /// Returns the template's own message, else the error and its line; never a part of the conversation.
-fn sentence(error: &Error) -> String {
+fn error_message(error: &Error) -> String {
     match (error.kind(), error.detail()) {
         (ErrorKind::InvalidOperation, Some(detail)) => detail.to_owned(),
         (kind, _) => format!("{kind} in line {}", error.line().unwrap_or_default()),
@@ -278,7 +282,7 @@ fn without_generation_tags(source: &str) -> Cow<'_, str> {
 
 /// Returns true if a loop of the template iterates over a message's content, or over the argument of a macro that gets
 /// one.
-fn goes_through_parts(source: &str) -> bool {
+fn iterates_parts(source: &str) -> bool {
     source.split("{%").skip(1).filter_map(|tag| tag.split("%}").next()).any(|tag| {
         let tag = tag.trim_start_matches(['-', '+']).trim();
         tag.strip_prefix("for ").and_then(|rest| rest.split_once(" in ")).is_some_and(|(_, over)| {

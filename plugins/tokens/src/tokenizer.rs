@@ -3,7 +3,7 @@
 //! Promises: the same number of tokens as the `tokenizers` library for the same file and text; a file with an unknown
 //! part is refused with a sentence that names the part.
 
-mod added;
+mod added_tokens;
 mod alphabet;
 mod bpe;
 mod file;
@@ -14,13 +14,13 @@ mod unigram;
 #[cfg(test)]
 mod tests;
 
-use crate::budget::{Halt, Meter};
-use added::Added;
-use bpe::Bpe;
-use normalize::Normalizer;
-use pretokenize::Cut;
+use crate::budget::{CountHalt, TokenMeter};
+use added_tokens::AddedTokens;
+use bpe::BpeModel;
+use normalize::TextNormalizer;
+use pretokenize::PretokenizerStep;
 use std::borrow::Cow;
-use unigram::Unigram;
+use unigram::UnigramModel;
 
 /// Error of unusable tokenizer files: one sentence that names the file and the location.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,21 +28,21 @@ use unigram::Unigram;
 pub struct TokenizerError(pub(crate) String);
 
 /// Tokenizer read from a file.
-pub(crate) struct Tokenizer {
-    added: Added,
-    normalizer: Normalizer,
-    cuts: Vec<Cut>,
-    model: Model,
+pub(crate) struct FileTokenizer {
+    added: AddedTokens,
+    normalizer: TextNormalizer,
+    cuts: Vec<PretokenizerStep>,
+    model: TokenizerModel,
     /// Number of tokens added around a text that is no chat.
-    around: u64,
+    special_tokens_around: u64,
 }
 
-enum Model {
-    Bpe(Box<Bpe>),
-    Unigram(Box<Unigram>),
+enum TokenizerModel {
+    Bpe(Box<BpeModel>),
+    Unigram(Box<UnigramModel>),
 }
 
-impl Tokenizer {
+impl FileTokenizer {
     /// Reads a `tokenizer.json`.
     pub(crate) fn from_json(json: &[u8]) -> Result<Self, TokenizerError> {
         file::read(json).map_err(|why| TokenizerError(format!("tokenizer.json: {why}")))
@@ -50,13 +50,13 @@ impl Tokenizer {
 
     /// Counts the tokens of a rendered prompt, without a limit.
     pub(crate) fn count(&self, text: &str) -> u64 {
-        let mut meter = Meter::new(0, crate::Budget::unlimited());
+        let mut meter = TokenMeter::new(0, crate::CountBudget::unlimited());
         self.add(text, &mut meter).unwrap_or_default();
         meter.tokens()
     }
 
     /// Adds the tokens of a rendered prompt.
-    pub(crate) fn add(&self, text: &str, meter: &mut Meter<'_>) -> Result<(), Halt> {
+    pub(crate) fn add(&self, text: &str, meter: &mut TokenMeter<'_>) -> Result<(), CountHalt> {
         meter.check_bytes(text.len(), self.longest())?;
         self.added.split_raw(text, |segment, at_start| match segment {
             None => meter.add(1),
@@ -66,33 +66,38 @@ impl Tokenizer {
 
     /// Returns the number of tokens added around a text that is no chat.
     pub(crate) const fn around(&self) -> u64 {
-        self.around
+        self.special_tokens_around
     }
 
     /// Returns the maximum number of bytes of one token; `None` if there is no limit, because the tokenizer drops or
     /// joins some text of any length.
     pub(crate) fn longest(&self) -> Option<usize> {
-        if self.cuts.iter().any(Cut::drops) {
+        if self.cuts.iter().any(PretokenizerStep::drops) {
             return None;
         }
         let model = match &self.model {
-            Model::Bpe(bpe) => bpe.longest()?,
-            Model::Unigram(unigram) => unigram.longest()?,
+            TokenizerModel::Bpe(bpe) => bpe.longest()?,
+            TokenizerModel::Unigram(unigram) => unigram.longest()?,
         };
-        model.max(self.added.longest()?).checked_mul(self.normalizer.shrinks()?)
+        model.max(self.added.longest()?).checked_mul(self.normalizer.max_shrink_factor()?)
     }
 
-    fn add_segment(&self, segment: &str, at_start: bool, meter: &mut Meter<'_>) -> Result<(), Halt> {
+    fn add_segment(
+        &self,
+        segment: &str,
+        at_start: bool,
+        meter: &mut TokenMeter<'_>,
+    ) -> Result<(), CountHalt> {
         let normalized: Cow<'_, str> = self.normalizer.apply(segment);
         let mut scratch = Vec::new();
         self.added.split_normalized(&normalized, |piece, first| match piece {
             None => meter.add(1),
             Some(piece) => {
                 let mut word = |word: &str, _: bool| match &self.model {
-                    Model::Bpe(bpe) => bpe.count(word, &mut scratch, meter),
-                    Model::Unigram(unigram) => unigram.count(word, meter),
+                    TokenizerModel::Bpe(bpe) => bpe.count(word, &mut scratch, meter),
+                    TokenizerModel::Unigram(unigram) => unigram.count(word, meter),
                 };
-                pretokenize::run(&self.cuts, piece, at_start && first, &mut word)
+                pretokenize::apply_steps(&self.cuts, piece, at_start && first, &mut word)
             }
         })
     }

@@ -83,7 +83,7 @@ impl Vocabulary {
         if self.ends.len() * 2 > self.slots.len() {
             self.grow();
         } else {
-            self.place(token);
+            self.insert_slot(token);
         }
         token
     }
@@ -91,11 +91,11 @@ impl Vocabulary {
     fn grow(&mut self) {
         self.slots = vec![EMPTY; self.slots.len() * 2];
         for token in 0..self.ends.len() as u32 {
-            self.place(token);
+            self.insert_slot(token);
         }
     }
 
-    fn place(&mut self, token: u32) {
+    fn insert_slot(&mut self, token: u32) {
         let mask = self.slots.len() - 1;
         let mut slot = self.hasher.hash_one(self.bytes(token)) as usize & mask;
         while let Some(held) = self.slots.get_mut(slot) {

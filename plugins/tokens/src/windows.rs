@@ -13,8 +13,8 @@
 #[cfg(test)]
 mod tests;
 
-use crate::budget::{Halt, Meter};
-use crate::merge::Symbol;
+use crate::budget::{CountHalt, TokenMeter};
+use crate::merge::MergeSymbol;
 use std::cmp::Ordering;
 
 /// Size of a window in bytes.
@@ -23,36 +23,36 @@ pub(crate) const WINDOW: usize = 16 << 10;
 pub(crate) const OVERLAP: usize = 1 << 10;
 
 /// Encoder in which every byte belongs to a token.
-pub(crate) trait Encode {
+pub(crate) trait PieceEncoder {
     /// Encodes a piece; `symbols` gets its tokens, in order.
-    fn encode(&self, piece: &[u8], symbols: &mut Vec<Symbol>);
+    fn encode(&self, piece: &[u8], symbols: &mut Vec<MergeSymbol>);
 }
 
 /// Byte range of a token in a piece.
-type Span = (usize, usize);
+type TokenSpan = (usize, usize);
 
 /// Adds the tokens of a piece of any length.
-pub(crate) fn count(
-    encoder: &impl Encode,
+pub(crate) fn count_piece(
+    encoder: &impl PieceEncoder,
     piece: &[u8],
-    symbols: &mut Vec<Symbol>,
-    meter: &mut Meter<'_>,
-) -> Result<(), Halt> {
+    symbols: &mut Vec<MergeSymbol>,
+    meter: &mut TokenMeter<'_>,
+) -> Result<(), CountHalt> {
     let (mut from, mut overlap) = (0_usize, Vec::new());
     loop {
-        let to = border(piece, from.saturating_add(WINDOW));
+        let to = char_boundary(piece, from.saturating_add(WINDOW));
         encoder.encode(piece.get(from..to).unwrap_or_default(), symbols);
-        let skipped = if from == 0 { 0 } else { joined(&overlap, symbols, from, meter)? };
+        let skipped = if from == 0 { 0 } else { join_overlap(&overlap, symbols, from, meter)? };
         if to >= piece.len() {
             return meter.add(symbols.len().saturating_sub(skipped) as u64);
         }
         let wanted = to.saturating_sub(OVERLAP);
         // The next window begins with a token, and with a character.
-        let begins = |symbol: &Symbol| {
+        let begins = |symbol: &MergeSymbol| {
             let at = from + symbol.at as usize;
-            at > from && border(piece, at) == at
+            at > from && char_boundary(piece, at) == at
         };
-        let near = |symbol: &Symbol| from + symbol.at as usize >= wanted && begins(symbol);
+        let near = |symbol: &MergeSymbol| from + symbol.at as usize >= wanted && begins(symbol);
         let cut = symbols.iter().position(near).or_else(|| symbols.iter().rposition(begins));
         let cut = cut.filter(|cut| *cut >= skipped).unwrap_or(symbols.len());
         meter.add(cut.saturating_sub(skipped) as u64)?;
@@ -62,13 +62,18 @@ pub(crate) fn count(
     }
 }
 
-fn span(symbol: &Symbol, from: usize) -> Span {
+fn span(symbol: &MergeSymbol, from: usize) -> TokenSpan {
     (from + symbol.at as usize, from + symbol.end as usize)
 }
 
 /// Joins the overlap of the previous window with this window: adds the tokens up to the first common one, and returns
 /// their number in this window.
-fn joined(overlap: &[Span], symbols: &[Symbol], from: usize, meter: &mut Meter<'_>) -> Result<usize, Halt> {
+fn join_overlap(
+    overlap: &[TokenSpan],
+    symbols: &[MergeSymbol],
+    from: usize,
+    meter: &mut TokenMeter<'_>,
+) -> Result<usize, CountHalt> {
     if overlap.is_empty() {
         return Ok(0);
     }
@@ -94,7 +99,7 @@ fn joined(overlap: &[Span], symbols: &[Symbol], from: usize, meter: &mut Meter<'
 }
 
 /// Returns the last offset at or before `at` at which a character begins, but not beyond the end of the piece.
-pub(crate) fn border(piece: &[u8], at: usize) -> usize {
+pub(crate) fn char_boundary(piece: &[u8], at: usize) -> usize {
     let at = at.min(piece.len());
     let inside = |at: &usize| piece.get(*at).is_some_and(|byte| byte & 0xC0 == 0x80);
     // Characters have at most four bytes; longer sequences are no text, and may be cut anywhere.

@@ -4,7 +4,10 @@
 
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use penstock_contract::{Abilities, Answer, Ask, Dialect, Embed, Fields, Inputs, Kind, Shape, Target, Task};
+use penstock_contract::{
+    AttemptTarget, BodyMembers, Dialect, EmbeddingInputs, EmbeddingTask, InferenceRequest, InferenceTask,
+    ModelKind, OfferCapabilities, ProviderAdapter, UpstreamAnswer,
+};
 use std::fmt::Write as _;
 use std::hint::black_box;
 
@@ -36,27 +39,32 @@ fn answer(long: bool) -> String {
     text
 }
 
-fn ask(base64: bool) -> Ask {
-    let inputs = Inputs::Texts(vec![Bytes::from_static(b"\"x\""); VECTORS]);
-    let task = Task::Embed(Embed { inputs, verbatim: true, base64, dimensions: None });
-    Ask::plain(Kind::Embedding, Bytes::new(), Fields::default(), "m".into(), task)
+fn ask(base64: bool) -> InferenceRequest {
+    let inputs = EmbeddingInputs::Texts(vec![Bytes::from_static(b"\"x\""); VECTORS]);
+    let task = InferenceTask::Embed(EmbeddingTask {
+        inputs,
+        is_verbatim: true,
+        as_base64: base64,
+        dimensions: None,
+    });
+    InferenceRequest::buffered(ModelKind::Embedding, Bytes::new(), BodyMembers::default(), "m".into(), task)
 }
 
-fn translate(ask: &Ask, body: Bytes) -> Vec<Bytes> {
-    let abilities = Abilities::default();
-    let target = Target {
+fn translate(ask: &InferenceRequest, body: Bytes) -> Vec<Bytes> {
+    let abilities = OfferCapabilities::default();
+    let target = AttemptTarget {
         model: "e",
         dialect: Dialect::Chat,
-        abilities: &abilities,
+        capabilities: &abilities,
         preset: &[],
         max_tokens: None,
-        adjust: penstock_contract::Adjust::default(),
+        adjustment: penstock_contract::RequestAdjustment::default(),
         answer_model: "m",
         id: "1",
         created: 0,
     };
-    let shape: &dyn Shape = *penstock_vectors::SHAPES.first().unwrap();
-    shape.whole(ask, &target, vec![Answer { body, headers: Vec::new() }]).unwrap().body
+    let shape: &dyn ProviderAdapter = *penstock_vectors::SHAPES.first().unwrap();
+    shape.translate(ask, &target, vec![UpstreamAnswer { body, headers: Vec::new() }]).unwrap().body
 }
 
 fn forms(criterion: &mut Criterion) {

@@ -6,12 +6,12 @@ use std::ops::Range;
 
 /// Position in a JSON text. Every step returns `None` if the text does not match, and the cursor is unusable
 /// afterwards.
-pub(crate) struct Cursor<'j> {
+pub(crate) struct AnswerCursor<'j> {
     json: &'j [u8],
     at: usize,
 }
 
-impl<'j> Cursor<'j> {
+impl<'j> AnswerCursor<'j> {
     /// Creates a cursor before the first value.
     pub(crate) fn new(json: &'j [u8]) -> Self {
         Self { json, at: json::skip_space(json, 0) }

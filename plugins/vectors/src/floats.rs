@@ -10,8 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 /// read, with the closing bracket.
 ///
 /// `None` if it is no such array, or a number does not fit an `f32`.
-pub(crate) fn read(json: &[u8], out: &mut Vec<u8>) -> Option<usize> {
-    let taken = each(json, |rest| {
+pub(crate) fn read_array(json: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+    let taken = for_each_number(json, |rest| {
         // The parser also accepts words and signs that JSON does not have.
         let first = usize::from(rest.first() == Some(&b'-'));
         rest.get(first).filter(|byte| byte.is_ascii_digit())?;
@@ -23,13 +23,13 @@ pub(crate) fn read(json: &[u8], out: &mut Vec<u8>) -> Option<usize> {
 }
 
 /// Measures an array of numbers at the start of `json`: its bytes, and the number of its elements.
-pub(crate) fn measure(json: &[u8]) -> Option<(usize, usize)> {
-    each(json, number_length)
+pub(crate) fn measure_array(json: &[u8]) -> Option<(usize, usize)> {
+    for_each_number(json, number_length)
 }
 
 /// Iterates over an array of numbers; `number` returns the bytes of the number at the start of its input.
 #[inline(always)]
-fn each(json: &[u8], mut number: impl FnMut(&[u8]) -> Option<usize>) -> Option<(usize, usize)> {
+fn for_each_number(json: &[u8], mut number: impl FnMut(&[u8]) -> Option<usize>) -> Option<(usize, usize)> {
     if json.first() != Some(&b'[') {
         return None;
     }
@@ -95,7 +95,7 @@ fn digits(json: &[u8], at: usize) -> Option<usize> {
 }
 
 /// Writes four-byte floats as a JSON array. `None` for a value that is not finite.
-pub(crate) fn write(floats: &[u8], out: &mut Vec<u8>) -> Option<()> {
+pub(crate) fn write_array(floats: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let mut buffer = zmij::Buffer::new();
     out.reserve(floats.len().saturating_mul(4));
     out.push(b'[');

@@ -7,25 +7,25 @@
 //! To add a shape: a file that implements [`Shape`], a line in [`SHAPES`], and golden cases in
 //! `testdata/<kind>_<name>/`.
 
+mod answer_usage;
 mod cursor;
 mod embeddings;
 mod floats;
+mod json_text;
 mod rerank;
-mod said;
 #[cfg(test)]
 mod tests;
-mod text;
 
-use penstock_contract::Shape;
+use penstock_contract::ProviderAdapter;
 
 /// Every shape; the first of a kind is its default.
-pub const SHAPES: &[&dyn Shape] = &[
-    &embeddings::openai::OpenAi,
-    &embeddings::tei::Tei,
-    &rerank::listed::VLLM,
-    &rerank::listed::JINA,
-    &rerank::listed::COHERE_V1,
-    &rerank::listed::COHERE_V2,
-    &rerank::listed::INFINITY,
-    &rerank::tei::Tei,
+pub const SHAPES: &[&dyn ProviderAdapter] = &[
+    &embeddings::openai::OpenAiEmbeddings,
+    &embeddings::tei::TeiEmbeddings,
+    &rerank::standard::VLLM,
+    &rerank::standard::JINA,
+    &rerank::standard::COHERE_V1,
+    &rerank::standard::COHERE_V2,
+    &rerank::standard::INFINITY,
+    &rerank::tei::TeiRerank,
 ];

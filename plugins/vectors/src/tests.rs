@@ -9,10 +9,10 @@ use penstock_contract::*;
 use serde_json::Value;
 
 /// An ask of this body, as admission makes it.
-pub(super) fn ask(kind: Kind, body: &str) -> Ask {
+pub(super) fn ask(kind: ModelKind, body: &str) -> InferenceRequest {
     let value: Value = serde_json::from_str(body).unwrap();
     let bytes = Bytes::copy_from_slice(body.as_bytes());
-    let fields = penstock_wire::json::members(body.as_bytes()).map(|member| Field {
+    let fields = penstock_wire::json::members(body.as_bytes()).map(|member| BodyMember {
         name: body[member.key.start + 1..member.key.end - 1].into(),
         member: member.key.start..member.value.end,
         value: member.value,
@@ -23,18 +23,18 @@ pub(super) fn ask(kind: Kind, body: &str) -> Ask {
         one => vec![json(one)],
     };
     let task = match kind {
-        Kind::Embedding => Task::Embed(Embed {
+        ModelKind::Embedding => InferenceTask::Embed(EmbeddingTask {
             inputs: match value["input"][0] {
-                _ if mixed(&value["input"]) => Inputs::Mixed(list("input")),
-                Value::Array(_) => Inputs::Ids(list("input")),
-                Value::Number(_) => Inputs::Ids(vec![json(&value["input"])]),
-                _ => Inputs::Texts(list("input")),
+                _ if mixed(&value["input"]) => EmbeddingInputs::Mixed(list("input")),
+                Value::Array(_) => EmbeddingInputs::TokenIds(list("input")),
+                Value::Number(_) => EmbeddingInputs::TokenIds(vec![json(&value["input"])]),
+                _ => EmbeddingInputs::Texts(list("input")),
             },
-            verbatim: true,
-            base64: value["encoding_format"] == "base64",
+            is_verbatim: true,
+            as_base64: value["encoding_format"] == "base64",
             dimensions: value["dimensions"].as_u64().map(|length| u32::try_from(length).unwrap()),
         }),
-        _ => Task::Rerank(Rerank {
+        _ => InferenceTask::Rerank(RerankTask {
             query: json(&value["query"]),
             documents: value["documents"]
                 .as_array()
@@ -47,7 +47,10 @@ pub(super) fn ask(kind: Kind, body: &str) -> Ask {
         }),
     };
     let model = value["model"].as_str().unwrap().into();
-    Ask { prompt_bytes: 40, ..Ask::plain(kind, bytes, Fields(fields.collect()), model, task) }
+    InferenceRequest {
+        prompt_bytes: 40,
+        ..InferenceRequest::buffered(kind, bytes, BodyMembers(fields.collect()), model, task)
+    }
 }
 
 /// Whether texts and token ids stand in one list.
@@ -57,25 +60,29 @@ fn mixed(input: &Value) -> bool {
 }
 
 /// Abilities from JSON.
-pub(super) fn abilities(value: &Value) -> Abilities {
+pub(super) fn abilities(value: &Value) -> OfferCapabilities {
     let parameters = value["supported_parameters"].as_array().cloned().unwrap_or_default();
-    Abilities {
+    OfferCapabilities {
         parameters: parameters.iter().map(|name| name.as_str().unwrap().into()).collect(),
         max_inputs: value["max_inputs"].as_u64().map(|most| usize::try_from(most).unwrap()),
-        score: if value["score"] == "sigmoid" { Score::Sigmoid } else { Score::AsIs },
-        ..Abilities::default()
+        score_transform: if value["score"] == "sigmoid" {
+            ScoreTransform::Sigmoid
+        } else {
+            ScoreTransform::Identity
+        },
+        ..OfferCapabilities::default()
     }
 }
 
 /// A target with these abilities.
-pub(super) fn target(abilities: &Abilities) -> Target<'_> {
-    Target {
+pub(super) fn target(abilities: &OfferCapabilities) -> AttemptTarget<'_> {
+    AttemptTarget {
         model: "engine/model",
         dialect: Dialect::Chat,
-        abilities,
+        capabilities: abilities,
         preset: &[],
         max_tokens: None,
-        adjust: penstock_contract::Adjust::default(),
+        adjustment: penstock_contract::RequestAdjustment::default(),
         answer_model: "org/model",
         id: "4b8e",
         created: 1_763_650_000,
@@ -83,6 +90,6 @@ pub(super) fn target(abilities: &Abilities) -> Target<'_> {
 }
 
 /// The shape of this kind and name.
-pub(super) fn shape(kind: Kind, name: &str) -> &'static dyn Shape {
+pub(super) fn shape(kind: ModelKind, name: &str) -> &'static dyn ProviderAdapter {
     *crate::SHAPES.iter().find(|shape| shape.kind() == kind && shape.name() == name).unwrap()
 }

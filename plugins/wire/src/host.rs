@@ -1,21 +1,21 @@
 //! Host names in `Host` fields and `:authority`. A name under foreign control may resolve to this machine (DNS
 //! rebinding); an IP address or a loopback name cannot.
 
-use crate::head::is_host;
+use crate::http1_request::is_host;
 use core::net::IpAddr;
 
 /// Host names that a listener serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hosts {
+pub struct KnownHosts {
     /// Names in lower case, without port.
     names: Vec<Box<str>>,
 }
 
 /// Kind of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum HostKind {
     /// Missing host.
-    Nothing,
+    Missing,
     /// Name `localhost`, a name below it, or a loopback address.
     Loopback,
     /// Another IP address.
@@ -26,7 +26,7 @@ pub enum Named {
     Unknown,
 }
 
-impl Hosts {
+impl KnownHosts {
     /// Returns a set of these names (case-insensitive).
     #[must_use]
     pub fn new<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
@@ -36,27 +36,27 @@ impl Hosts {
 
     /// Classifies the host of an authority, with or without a port.
     #[must_use]
-    pub fn named(&self, authority: &str) -> Named {
+    pub fn classify(&self, authority: &str) -> HostKind {
         if authority.is_empty() {
-            return Named::Nothing;
+            return HostKind::Missing;
         }
         if !is_host(authority.as_bytes()) {
-            return Named::Unknown;
+            return HostKind::Unknown;
         }
         let name = name(authority);
         if let Ok(address) = name.parse::<IpAddr>() {
-            return if is_loopback(address) { Named::Loopback } else { Named::Address(address) };
+            return if is_loopback(address) { HostKind::Loopback } else { HostKind::Address(address) };
         }
         let ends = |end: &str| {
             let start = name.len().checked_sub(end.len()).and_then(|at| name.get(at..));
             start.is_some_and(|start| start.eq_ignore_ascii_case(end))
         };
         if name.eq_ignore_ascii_case("localhost") || ends(".localhost") {
-            Named::Loopback
+            HostKind::Loopback
         } else if self.names.iter().any(|known| name.eq_ignore_ascii_case(known)) {
-            Named::Known
+            HostKind::Known
         } else {
-            Named::Unknown
+            HostKind::Unknown
         }
     }
 }
@@ -85,10 +85,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_and_known_names_are_told_from_others() {
-        let hosts = Hosts::new(["Gateway.Example.", "penstock", ""]);
-        let is = |authority: &str| hosts.named(authority);
-        assert_eq!(is(""), Named::Nothing);
+    fn addresses_and_known_names_are_classified() {
+        let hosts = KnownHosts::new(["Gateway.Example.", "penstock", ""]);
+        let is = |authority: &str| hosts.classify(authority);
+        assert_eq!(is(""), HostKind::Missing);
         for loopback in [
             "localhost",
             "LOCALHOST:80",
@@ -100,13 +100,13 @@ mod tests {
             "[::1]:80",
             "[::ffff:127.0.0.1]",
         ] {
-            assert_eq!(is(loopback), Named::Loopback, "{loopback}");
+            assert_eq!(is(loopback), HostKind::Loopback, "{loopback}");
         }
         for address in ["10.0.0.1", "192.0.2.1:9090", "[2001:db8::1]:80", "0.0.0.0"] {
-            assert!(matches!(is(address), Named::Address(_)), "{address}");
+            assert!(matches!(is(address), HostKind::Address(_)), "{address}");
         }
         for known in ["gateway.example", "GATEWAY.example:8080", "gateway.example.", "penstock:1"] {
-            assert_eq!(is(known), Named::Known, "{known}");
+            assert_eq!(is(known), HostKind::Known, "{known}");
         }
         for unknown in [
             "evil.example",
@@ -126,7 +126,7 @@ mod tests {
             "penstock.evil.example",
             "\u{e9}",
         ] {
-            assert_eq!(is(unknown), Named::Unknown, "{unknown}");
+            assert_eq!(is(unknown), HostKind::Unknown, "{unknown}");
         }
     }
 }

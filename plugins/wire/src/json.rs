@@ -11,10 +11,11 @@ mod text;
 mod tests;
 
 pub use scan::{
-    Elements, MAX_DEPTH, Member, Members, elements, members, skip_space, string_end, trim, value_end,
+    ElementIter, MAX_DEPTH, MemberIter, MemberSpan, elements, members, skip_space, string_end, trim,
+    value_end,
 };
 pub use splice::insert_members;
 pub use text::{
-    Inside, Surrogate, inside, is_string, mend_surrogates, says, surrogate, unescape, unescape_lossy,
-    write_escaped, write_str,
+    StringBody, SurrogateHalf, classify_string, equals_text, is_string, repair_surrogates, surrogate_half,
+    unescape, unescape_lossy, write_escaped, write_str,
 };

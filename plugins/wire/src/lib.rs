@@ -6,10 +6,10 @@
 
 pub mod answer;
 pub mod error;
-pub mod figures;
 pub mod form;
-pub mod frames;
-pub mod head;
 pub mod host;
+pub mod http1_request;
+pub mod http2_frames;
 pub mod json;
 pub mod sse;
+pub mod usage;

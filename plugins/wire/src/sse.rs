@@ -4,7 +4,7 @@ mod decode;
 #[cfg(test)]
 mod tests;
 
-pub use decode::{Decoder, Event, TooLong};
+pub use decode::{EventTooLong, SseDecoder, SseEvent};
 
 use bytes::Bytes;
 

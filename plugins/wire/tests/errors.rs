@@ -2,7 +2,7 @@
 //! as examples. With `PENSTOCK_BLESS` set, the test rewrites the page.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_contract::{Code, Refusal};
+use penstock_contract::{ApiError, ErrorCode};
 use penstock_wire::error::{chat_envelope, messages_envelope};
 use serde_json::Value;
 use std::fmt::Write;
@@ -66,30 +66,30 @@ There is no 502, 504 or 529 here. What is not offered at all is listed in [scope
 ";
 
 /// Hint on whether a retry may succeed. A new code needs an entry.
-fn again(code: Code) -> &'static str {
+fn again(code: ErrorCode) -> &'static str {
     match code {
-        Code::RateLimited | Code::Unavailable | Code::Overloaded => "yes, after `Retry-After`",
-        Code::RequestTimeout => "yes",
-        Code::Internal | Code::StorageFull => "a few times",
-        Code::InsufficientCredits | Code::BudgetExceeded => {
+        ErrorCode::RateLimited | ErrorCode::Unavailable | ErrorCode::Overloaded => "yes, after `Retry-After`",
+        ErrorCode::RequestTimeout => "yes",
+        ErrorCode::Internal | ErrorCode::StorageFull => "a few times",
+        ErrorCode::InsufficientCredits | ErrorCode::BudgetExceeded => {
             "if there is a `Retry-After`; else when there is money"
         }
-        Code::InvalidRequest
-        | Code::Unsupported
-        | Code::ContextLength
-        | Code::ContentRefused
-        | Code::InvalidKey
-        | Code::InsufficientScope
-        | Code::ModelNotFound
-        | Code::NotFound
-        | Code::MethodNotAllowed
-        | Code::Conflict
-        | Code::TooLarge
-        | Code::UnsupportedMediaType
-        | Code::RangeNotSatisfiable
-        | Code::TargetTooLong
-        | Code::HeadTooLarge
-        | Code::Misdirected => "no",
+        ErrorCode::InvalidRequest
+        | ErrorCode::Unsupported
+        | ErrorCode::ContextLength
+        | ErrorCode::ContentRefused
+        | ErrorCode::InvalidKey
+        | ErrorCode::InsufficientScope
+        | ErrorCode::ModelNotFound
+        | ErrorCode::NotFound
+        | ErrorCode::MethodNotAllowed
+        | ErrorCode::Conflict
+        | ErrorCode::TooLarge
+        | ErrorCode::UnsupportedMediaType
+        | ErrorCode::RangeNotSatisfiable
+        | ErrorCode::TargetTooLong
+        | ErrorCode::HeadTooLarge
+        | ErrorCode::Misdirected => "no",
     }
 }
 
@@ -100,7 +100,7 @@ fn example(title: &str, envelope: &[u8]) -> String {
 
 fn page() -> String {
     let refusal =
-        Refusal::invalid("top_p", "top_p: expected a number from 0 to 1, got a number out of range.");
+        ApiError::invalid("top_p", "top_p: expected a number from 0 to 1, got a number out of range.");
     let id = "req_k3v7m2qhx5a4nq7rd6twbcyl";
     let mut page = format!("{INTRODUCTION}\n## Shape\n\n");
     page +=
@@ -110,10 +110,10 @@ fn page() -> String {
         &messages_envelope(&refusal, id),
     );
     page += "## Codes\n\n| Status | Code | Name; type, chat | Type, messages | Meaning | Try again |\n|---|---|---|---|---|---|\n";
-    let mut codes = Code::ALL;
-    codes.sort_by_key(|code| (code.row().status, code.row().code));
+    let mut codes = ErrorCode::ALL;
+    codes.sort_by_key(|code| (code.spec().status, code.spec().code));
     for code in codes {
-        let row = code.row();
+        let row = code.spec();
         writeln!(
             page,
             "| {} | `{}` | `{}` | `{}` | {} | {} |",
@@ -121,7 +121,7 @@ fn page() -> String {
             row.code,
             row.chat_type,
             row.messages_type,
-            row.sentence,
+            row.message,
             again(code)
         )
         .unwrap();

@@ -2,26 +2,26 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use bytes::Bytes;
-use penstock_wire::form::{Broken, Event, Form, MOST_HEAD, MOST_PARTS};
+use penstock_wire::form::{MAX_PART_HEAD, MAX_PARTS, MultipartError, MultipartEvent, MultipartParser};
 use proptest::prelude::*;
 
 /// Name, file flag and content of each part.
 type Parts = Vec<(String, bool, Vec<u8>)>;
 
-fn read(pieces: &[&[u8]]) -> Result<Parts, Broken> {
-    let mut form = Form::new("XyZ");
+fn read(pieces: &[&[u8]]) -> Result<Parts, MultipartError> {
+    let mut form = MultipartParser::new("XyZ");
     let mut parts: Parts = Vec::new();
     let mut whole = 0;
     for piece in pieces {
         form.push(Bytes::copy_from_slice(piece))?;
-        while let Some(event) = form.told() {
+        while let Some(event) = form.next_event() {
             match event {
-                Event::Part(part) => parts.push((part.name, part.is_file, Vec::new())),
-                Event::Content(content) => {
+                MultipartEvent::Part(part) => parts.push((part.name, part.is_file, Vec::new())),
+                MultipartEvent::Content(content) => {
                     assert!(!content.is_empty());
                     parts.last_mut().unwrap().2.extend_from_slice(&content);
                 }
-                Event::Whole => whole += 1,
+                MultipartEvent::PartEnd => whole += 1,
             }
         }
     }
@@ -77,23 +77,23 @@ fn what_stands_around_the_form_is_passed_over() {
 fn a_form_cut_short_is_truncated_wherever() {
     let bytes = form(&[("model", false, b"m"), ("file", true, b"abc")]);
     for end in 0..bytes.len() - 4 {
-        assert_eq!(read(&[&bytes[..end]]), Err(Broken::Truncated), "ends at {end}");
+        assert_eq!(read(&[&bytes[..end]]), Err(MultipartError::Truncated), "ends at {end}");
     }
 }
 
 #[test]
 fn what_is_no_form_says_why() {
-    assert_eq!(read(&[b""]), Err(Broken::Truncated));
-    assert_eq!(read(&[b"{\"model\":\"m\"}"]), Err(Broken::Truncated));
-    assert_eq!(read(&[b"--XyZa\r\n\r\n"]), Err(Broken::Delimiter));
-    assert_eq!(read(&[b"--XyZ-a"]), Err(Broken::Delimiter));
-    assert_eq!(read(&[b"--XyZ\r\n\r\nno head\r\n--XyZ--"]), Err(Broken::Head));
-    assert_eq!(read(&[b"--XyZ\r\nContent-Type: a/b\r\n\r\n\r\n--XyZ--"]), Err(Broken::Head));
+    assert_eq!(read(&[b""]), Err(MultipartError::Truncated));
+    assert_eq!(read(&[b"{\"model\":\"m\"}"]), Err(MultipartError::Truncated));
+    assert_eq!(read(&[b"--XyZa\r\n\r\n"]), Err(MultipartError::Delimiter));
+    assert_eq!(read(&[b"--XyZ-a"]), Err(MultipartError::Delimiter));
+    assert_eq!(read(&[b"--XyZ\r\n\r\nno head\r\n--XyZ--"]), Err(MultipartError::Head));
+    assert_eq!(read(&[b"--XyZ\r\nContent-Type: a/b\r\n\r\n\r\n--XyZ--"]), Err(MultipartError::Head));
     let mut long = b"--XyZ\r\n".to_vec();
-    long.extend(vec![b'a'; MOST_HEAD + 3]);
-    assert_eq!(read(&[&long]), Err(Broken::HeadTooLong));
-    let many: Vec<u8> = (0..=MOST_PARTS).flat_map(|_| part("a", false, b"")).collect();
-    assert_eq!(read(&[&many]), Err(Broken::TooManyParts));
+    long.extend(vec![b'a'; MAX_PART_HEAD + 3]);
+    assert_eq!(read(&[&long]), Err(MultipartError::HeadTooLong));
+    let many: Vec<u8> = (0..=MAX_PARTS).flat_map(|_| part("a", false, b"")).collect();
+    assert_eq!(read(&[&many]), Err(MultipartError::TooManyParts));
 }
 
 proptest! {

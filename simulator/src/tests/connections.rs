@@ -1,6 +1,6 @@
 //! HTTP/1.1 as clients use it.
 
-use super::{CHAT, Fault, ask, send, server};
+use super::{CHAT, SimulatedFault, ask, send, server};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -46,7 +46,7 @@ async fn a_body_may_come_in_chunks_and_wait_for_permission() {
 async fn a_stopped_server_frees_its_port_and_ends_what_was_open() {
     let server = server().await;
     let (address, control) = (server.address, server.control());
-    control.fault(Fault::Silent {});
+    control.add_rule(SimulatedFault::Silent {});
     let stream = send(address, "POST", CHAT, &ask(&json!({})).to_string()).await;
     control.until(|counts| counts.held == 1).await;
     server.stop().await;

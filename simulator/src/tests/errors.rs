@@ -1,13 +1,13 @@
 //! Other paths, and requests that are wrong.
 
-use super::super::Options;
-use super::{CHAT, MESSAGES, Server, ask, post, receive, send, server};
+use super::super::SimulatorOptions;
+use super::{CHAT, MESSAGES, SimulatedServer, ask, post, receive, send, server};
 use serde_json::{Value, json};
 
 #[tokio::test]
 async fn lists_its_models_counts_tokens_and_is_well() {
-    let options = Options { models: vec!["a".into(), "b".into()], ..Options::default() };
-    let server = Server::start(options).await.unwrap();
+    let options = SimulatorOptions { models: vec!["a".into(), "b".into()], ..SimulatorOptions::default() };
+    let server = SimulatedServer::start(options).await.unwrap();
     let models = receive(send(server.address, "GET", "/any/prefix/v1/models", "").await).await.json();
     assert_eq!((&models["data"][0]["id"], &models["data"][1]["id"]), (&json!("a"), &json!("b")));
     let seen =
@@ -37,7 +37,10 @@ async fn a_request_that_is_none_is_refused_in_the_envelope_of_its_dialect() {
 
 #[tokio::test]
 async fn more_than_the_window_is_refused() {
-    let server = Server::start(Options { context_length: 100, ..Options::default() }).await.unwrap();
+    let server =
+        SimulatedServer::start(SimulatorOptions { context_length: 100, ..SimulatorOptions::default() })
+            .await
+            .unwrap();
     let long = json!({ "max_tokens": 1, "messages": [{ "role": "user", "content": "x".repeat(500) }] });
     for (path, words) in [(CHAT, "maximum context length is 100"), (MESSAGES, "prompt is too long")] {
         let seen = post(server.address, path, &ask(&long)).await;
@@ -52,6 +55,9 @@ async fn more_than_the_window_is_refused() {
 #[tokio::test]
 async fn a_port_in_use_is_one_clear_sentence() {
     let server = server().await;
-    let error = Server::start(Options { address: server.address, ..Options::default() }).await.unwrap_err();
+    let error =
+        SimulatedServer::start(SimulatorOptions { address: server.address, ..SimulatorOptions::default() })
+            .await
+            .unwrap_err();
     assert!(error.contains("already in use"), "{error}");
 }

@@ -1,7 +1,7 @@
 //! Each fault does what it says, and nothing else.
 
-use super::super::{Energy, Shape};
-use super::{CHAT, Fault, MESSAGES, ask, once, post, receive, send, server, streamed, with};
+use super::super::{EnergyShape, ErrorShape};
+use super::{CHAT, MESSAGES, SimulatedFault, ask, once, post, receive, send, server, streamed, with};
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 use std::io::Read;
@@ -17,33 +17,33 @@ async fn a_status_comes_with_its_retry_after_and_body() {
     assert_eq!((seen.status, seen.header("retry-after")), (503, Some("2")));
     assert_eq!(seen.json()["error"]["code"], 503);
     assert_eq!(post(server.address, CHAT, &ask(&json!({}))).await.status, 200);
-    once(&control, Fault::status(529));
+    once(&control, SimulatedFault::status(529));
     let seen = post(server.address, MESSAGES, &ask(&json!({}))).await;
     assert_eq!((seen.status, &seen.json()["error"]["type"]), (529, &json!("overloaded_error")));
-    once(&control, Fault::Status { status: 418, retry_after: None, body: Some("tea".to_owned()) });
+    once(&control, SimulatedFault::Status { status: 418, retry_after: None, body: Some("tea".to_owned()) });
     assert_eq!(post(server.address, CHAT, &ask(&json!({}))).await.text(), "tea");
 }
 
 #[tokio::test]
 async fn a_cut_before_the_head_sends_nothing() {
-    assert_eq!(with(Fault::CutBeforeHead {}, &ask(&json!({}))).await.status, 0);
+    assert_eq!(with(SimulatedFault::CutBeforeHead {}, &ask(&json!({}))).await.status, 0);
 }
 
 #[tokio::test]
 async fn a_cut_after_the_head_sends_nothing_else() {
     for body in [ask(&json!({})), streamed(&json!({}))] {
-        let seen = with(Fault::CutAfterHead {}, &body).await;
+        let seen = with(SimulatedFault::CutAfterHead {}, &body).await;
         assert_eq!((seen.status, seen.body.len(), seen.whole), (200, 0, false));
     }
 }
 
 #[tokio::test]
 async fn a_cut_comes_after_exactly_so_many_tokens() {
-    let seen = with(Fault::Cut { after: 4 }, &streamed(&json!({}))).await;
+    let seen = with(SimulatedFault::Cut { after: 4 }, &streamed(&json!({}))).await;
     assert_eq!((seen.said().as_str(), seen.whole), ("This is a simulated", false));
-    let seen = with(Fault::Cut { after: 0 }, &streamed(&json!({}))).await;
+    let seen = with(SimulatedFault::Cut { after: 0 }, &streamed(&json!({}))).await;
     assert_eq!((seen.events().len(), seen.whole), (1, false));
-    let seen = with(Fault::Cut { after: 4 }, &ask(&json!({}))).await;
+    let seen = with(SimulatedFault::Cut { after: 4 }, &ask(&json!({}))).await;
     assert!(!seen.whole && !seen.body.is_empty());
 }
 
@@ -51,7 +51,7 @@ async fn a_cut_comes_after_exactly_so_many_tokens() {
 async fn a_silent_provider_answers_once_it_is_released() {
     let server = server().await;
     let control = server.control();
-    once(&control, Fault::Silent {});
+    once(&control, SimulatedFault::Silent {});
     let stream = send(server.address, "POST", CHAT, &ask(&json!({})).to_string()).await;
     control.until(|counts| counts.held == 1).await;
     control.release();
@@ -62,7 +62,7 @@ async fn a_silent_provider_answers_once_it_is_released() {
 async fn a_stall_comes_after_so_many_tokens_and_ends_when_it_is_released() {
     let server = server().await;
     let control = server.control();
-    once(&control, Fault::Stall { after: 2 });
+    once(&control, SimulatedFault::Stall { after: 2 });
     let mut stream = send(server.address, "POST", CHAT, &streamed(&json!({})).to_string()).await;
     control.until(|counts| counts.held == 1).await;
     let mut before = Vec::new();
@@ -82,7 +82,7 @@ async fn a_stall_comes_after_so_many_tokens_and_ends_when_it_is_released() {
 async fn a_client_that_leaves_a_stalled_stream_is_counted() {
     let server = server().await;
     let control = server.control();
-    control.fault(Fault::Stall { after: 1 });
+    control.add_rule(SimulatedFault::Stall { after: 1 });
     let stream = send(server.address, "POST", CHAT, &streamed(&json!({})).to_string()).await;
     control.until(|counts| counts.held == 1).await;
     drop(stream);
@@ -92,25 +92,25 @@ async fn a_client_that_leaves_a_stalled_stream_is_counted() {
 
 #[tokio::test]
 async fn a_malformed_event_stands_between_good_ones() {
-    let seen = with(Fault::Malformed { after: 3 }, &streamed(&json!({}))).await;
+    let seen = with(SimulatedFault::Malformed { after: 3 }, &streamed(&json!({}))).await;
     let text = seen.text();
     let lines: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
     assert!(lines[3].contains("\" a\"") && lines[5].contains("\" simulated\""), "{lines:?}");
     assert!(serde_json::from_str::<Value>(lines[4]).is_err() && seen.whole);
-    let seen = with(Fault::Malformed { after: 0 }, &ask(&json!({}))).await;
+    let seen = with(SimulatedFault::Malformed { after: 0 }, &ask(&json!({}))).await;
     assert!(seen.whole && serde_json::from_slice::<Value>(&seen.body).is_err());
 }
 
 #[tokio::test]
 async fn an_error_event_ends_a_good_answer() {
-    let fault = |after| Fault::ErrorEvent { after, message: "Broken".to_owned() };
+    let fault = |after| SimulatedFault::ErrorEvent { after, message: "Broken".to_owned() };
     for (after, said) in [(0, ""), (2, "This is")] {
         let seen = with(fault(after), &streamed(&json!({}))).await;
         assert_eq!((seen.status, seen.said().as_str(), seen.whole), (200, said, true));
         assert_eq!(seen.events().last().unwrap()["error"]["message"], "Broken");
     }
     let server = server().await;
-    server.control().fault(fault(1));
+    server.control().add_rule(fault(1));
     let seen = post(server.address, MESSAGES, &streamed(&json!({}))).await;
     assert_eq!((seen.said().as_str(), &seen.events().last().unwrap()["type"]), ("This", &json!("error")));
 }
@@ -118,11 +118,11 @@ async fn an_error_event_ends_a_good_answer() {
 #[tokio::test]
 async fn ends_usage_and_reasons_can_be_left_out() {
     let body = streamed(&json!({ "stream_options": { "include_usage": true } }));
-    let seen = with(Fault::NoDone {}, &body).await;
+    let seen = with(SimulatedFault::NoDone {}, &body).await;
     assert!(seen.whole && !seen.text().contains("[DONE]"));
-    let seen = with(Fault::NoUsage {}, &body).await;
+    let seen = with(SimulatedFault::NoUsage {}, &body).await;
     assert!(!seen.text().contains("usage") && seen.text().contains("[DONE]"));
-    let seen = with(Fault::NoFinish {}, &body).await;
+    let seen = with(SimulatedFault::NoFinish {}, &body).await;
     assert!(
         seen.events()
             .iter()
@@ -131,9 +131,9 @@ async fn ends_usage_and_reasons_can_be_left_out() {
     let server = server().await;
     let control = server.control();
     for (fault, word) in [
-        (Fault::NoDone {}, "message_stop"),
-        (Fault::NoUsage {}, "usage"),
-        (Fault::NoFinish {}, "message_delta"),
+        (SimulatedFault::NoDone {}, "message_stop"),
+        (SimulatedFault::NoUsage {}, "usage"),
+        (SimulatedFault::NoFinish {}, "message_delta"),
     ] {
         once(&control, fault);
         let seen = post(server.address, MESSAGES, &streamed(&json!({}))).await;
@@ -144,68 +144,73 @@ async fn ends_usage_and_reasons_can_be_left_out() {
 #[tokio::test]
 async fn a_compressed_stream_unpacks_to_the_plain_one() {
     for body in [streamed(&json!({})), ask(&json!({}))] {
-        let packed = with(Fault::Gzip {}, &body).await;
+        let packed = with(SimulatedFault::Gzip {}, &body).await;
         assert_eq!((packed.header("content-encoding"), packed.whole), (Some("gzip"), true));
         let mut text = String::new();
         GzDecoder::new(&packed.body[..]).read_to_string(&mut text).unwrap();
-        assert_eq!(text, with(Fault::SlowFirstToken { ms: 0 }, &body).await.text());
+        assert_eq!(text, with(SimulatedFault::SlowFirstToken { ms: 0 }, &body).await.text());
     }
 }
 
 #[tokio::test]
 async fn line_ends_comments_and_cuts_leave_the_events_as_they_are() {
     let body = streamed(&json!({}));
-    let good = with(Fault::SlowFirstToken { ms: 1 }, &body).await;
-    for fault in [Fault::Crlf {}, Fault::Comments {}, Fault::Split { bytes: 7 }, Fault::Merge { events: 5 }] {
+    let good = with(SimulatedFault::SlowFirstToken { ms: 1 }, &body).await;
+    for fault in [
+        SimulatedFault::Crlf {},
+        SimulatedFault::Comments {},
+        SimulatedFault::Split { bytes: 7 },
+        SimulatedFault::Merge { events: 5 },
+    ] {
         let seen = with(fault.clone(), &body).await;
         assert_eq!((seen.events(), seen.whole), (good.events(), true), "{fault:?}");
     }
-    let seen = with(Fault::Crlf {}, &body).await.text();
+    let seen = with(SimulatedFault::Crlf {}, &body).await.text();
     assert_eq!(seen.matches('\n').count(), seen.matches("\r\n").count());
-    assert!(with(Fault::Comments {}, &body).await.text().starts_with(": a comment"));
+    assert!(with(SimulatedFault::Comments {}, &body).await.text().starts_with(": a comment"));
 }
 
 #[tokio::test]
 async fn refusals_speak_in_the_words_of_their_vendors() {
     for (shape, words) in [
-        (Shape::Vllm, "data_inspection_failed"),
-        (Shape::LlamaCpp, "ResponsibleAIPolicyViolation"),
-        (Shape::Generic, "content_policy_violation"),
-        (Shape::Messages, "content filtering policy"),
+        (ErrorShape::Vllm, "data_inspection_failed"),
+        (ErrorShape::LlamaCpp, "ResponsibleAIPolicyViolation"),
+        (ErrorShape::Generic, "content_policy_violation"),
+        (ErrorShape::Messages, "content filtering policy"),
     ] {
-        let seen = with(Fault::Refusal { shape }, &ask(&json!({}))).await;
+        let seen = with(SimulatedFault::Refusal { shape }, &ask(&json!({}))).await;
         assert!(seen.status == 400 && seen.text().contains(words), "{words}");
     }
     for (shape, words) in [
-        (Shape::Vllm, "maximum context length is"),
-        (Shape::LlamaCpp, "exceed_context_size_error"),
-        (Shape::Generic, "context_length_exceeded"),
-        (Shape::Messages, "prompt is too long"),
+        (ErrorShape::Vllm, "maximum context length is"),
+        (ErrorShape::LlamaCpp, "exceed_context_size_error"),
+        (ErrorShape::Generic, "context_length_exceeded"),
+        (ErrorShape::Messages, "prompt is too long"),
     ] {
-        let seen = with(Fault::Overflow { shape }, &ask(&json!({}))).await;
+        let seen = with(SimulatedFault::Overflow { shape }, &ask(&json!({}))).await;
         assert!(seen.status == 400 && seen.text().contains(words), "{words}");
     }
 }
 
 #[tokio::test]
 async fn content_type_and_page_are_as_told() {
-    let seen = with(Fault::ContentType { value: "text/plain".to_owned() }, &ask(&json!({}))).await;
+    let seen = with(SimulatedFault::ContentType { value: "text/plain".to_owned() }, &ask(&json!({}))).await;
     assert_eq!((seen.status, seen.header("content-type")), (200, Some("text/plain")));
     assert_eq!(seen.json()["object"], "chat.completion");
-    let seen = with(Fault::Html { status: 502 }, &ask(&json!({}))).await;
+    let seen = with(SimulatedFault::Html { status: 502 }, &ask(&json!({}))).await;
     assert!(seen.status == 502 && seen.text().starts_with("<html>"));
 }
 
 #[tokio::test]
 async fn a_dripping_head_arrives_whole_in_the_end() {
-    let seen = with(Fault::DripHead { ms: 0 }, &ask(&json!({}))).await;
+    let seen = with(SimulatedFault::DripHead { ms: 0 }, &ask(&json!({}))).await;
     assert!(seen.status == 200 && seen.whole);
 }
 
 #[tokio::test]
 async fn a_huge_event_has_the_bytes_it_was_told_to_have() {
     let server = server().await;
-    server.control().fault(Fault::Huge { bytes: 2_000_003 });
+    server.control().add_rule(SimulatedFault::Huge { bytes: 2_000_003 });
     for path in [CHAT, MESSAGES] {
         let seen = post(server.address, path, &streamed(&json!({}))).await;
         let longest = seen.events().iter().map(|event| event.to_string().len()).max().unwrap();
@@ -218,17 +223,17 @@ async fn a_huge_event_has_the_bytes_it_was_told_to_have() {
 
 #[tokio::test]
 async fn measured_energy_is_told_as_each_vendor_tells_it() {
-    let energy = |shape| Fault::Energy { shape, joules: 40.433 };
+    let energy = |shape| SimulatedFault::Energy { shape, joules: 40.433 };
     let body = streamed(&json!({ "stream_options": { "include_usage": true } }));
-    let last = with(energy(Energy::Greenpt), &body).await.events().pop().unwrap();
+    let last = with(energy(EnergyShape::Greenpt), &body).await.events().pop().unwrap();
     assert_eq!(last["impact"]["energy"], json!({ "total": 40433, "unit": "Wms" }));
     assert!(last["usage"].is_object());
-    let text = with(energy(Energy::Neuralwatt), &body).await.text();
+    let text = with(energy(EnergyShape::Neuralwatt), &body).await.text();
     let (_, comment) = text.split_once("\n: energy ").unwrap();
     let (comment, rest) = comment.split_once("\n\n").unwrap();
     assert_eq!(serde_json::from_str::<Value>(comment).unwrap()["energy_joules"], 40.433);
     assert_eq!(rest, "data: [DONE]\n\n");
-    for shape in [Energy::Root, Energy::Neuralwatt] {
+    for shape in [EnergyShape::Root, EnergyShape::Neuralwatt] {
         let seen = with(energy(shape), &ask(&json!({}))).await.json();
         assert_eq!(seen["energy"]["energy_joules"], 40.433);
     }

@@ -1,7 +1,7 @@
 //! HTTP/2 in clear text and over TLS.
 
-use super::super::{Control, Options};
-use super::{CHAT, Fault, Server, ask, once, server, streamed};
+use super::super::{SimulatorControl, SimulatorOptions};
+use super::{CHAT, SimulatedFault, SimulatedServer, ask, once, server, streamed};
 use bytes::Bytes;
 use h2::client::{SendRequest, handshake};
 use http::{Request, Version};
@@ -41,11 +41,11 @@ async fn call(client: &mut SendRequest<Bytes>, body: &Value) -> Result<(u16, Vec
     Ok((head.status.as_u16(), all))
 }
 
-async fn clear(server: &Server) -> (SendRequest<Bytes>, Control) {
+async fn clear(server: &SimulatedServer) -> (SendRequest<Bytes>, SimulatorControl) {
     (open(TcpStream::connect(server.address).await.unwrap()).await, server.control())
 }
 
-async fn secure(server: &Server, protocol: &[u8]) -> TlsStream<TcpStream> {
+async fn secure(server: &SimulatedServer, protocol: &[u8]) -> TlsStream<TcpStream> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(testdata("localhost.pem")).unwrap()).unwrap();
     let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
@@ -84,7 +84,9 @@ async fn many_requests_share_a_clear_text_connection() {
 async fn a_cut_resets_its_stream_and_leaves_the_connection() {
     let server = server().await;
     let (mut client, control) = clear(&server).await;
-    for fault in [Fault::CutBeforeHead {}, Fault::CutAfterHead {}, Fault::Cut { after: 3 }] {
+    for fault in
+        [SimulatedFault::CutBeforeHead {}, SimulatedFault::CutAfterHead {}, SimulatedFault::Cut { after: 3 }]
+    {
         once(&control, fault);
         assert!(call(&mut client, &streamed(&json!({}))).await.unwrap_err().is_reset());
     }
@@ -96,7 +98,7 @@ async fn a_cut_resets_its_stream_and_leaves_the_connection() {
 async fn a_reset_by_the_client_is_counted_as_leaving() {
     let server = server().await;
     let (mut client, control) = clear(&server).await;
-    control.fault(Fault::Stall { after: 1 });
+    control.add_rule(SimulatedFault::Stall { after: 1 });
     let task = tokio::spawn(async move { call(&mut client, &streamed(&json!({}))).await });
     control.until(|counts| counts.held == 1).await;
     task.abort();
@@ -106,7 +108,8 @@ async fn a_reset_by_the_client_is_counted_as_leaving() {
 #[tokio::test]
 async fn tls_speaks_the_version_that_is_agreed_on() {
     let files = Some((testdata("localhost.pem"), testdata("localhost.key.pem")));
-    let server = Server::start(Options { tls: files, ..Options::default() }).await.unwrap();
+    let server =
+        SimulatedServer::start(SimulatorOptions { tls: files, ..SimulatorOptions::default() }).await.unwrap();
     let mut client = open(secure(&server, b"h2").await).await;
     assert_eq!(call(&mut client, &ask(&json!({}))).await.unwrap().0, 200);
     let mut plain = secure(&server, b"http/1.1").await;
@@ -119,6 +122,7 @@ async fn tls_speaks_the_version_that_is_agreed_on() {
 #[tokio::test]
 async fn files_that_are_no_certificate_are_one_clear_sentence() {
     let tls = Some((testdata("localhost.key.pem"), testdata("localhost.key.pem")));
-    let error = Server::start(Options { tls, ..Options::default() }).await.unwrap_err();
+    let error =
+        SimulatedServer::start(SimulatorOptions { tls, ..SimulatorOptions::default() }).await.unwrap_err();
     assert!(error.ends_with("cannot be used for TLS."), "{error}");
 }

@@ -1,6 +1,6 @@
 //! When faults happen, and what is counted.
 
-use super::{CHAT, Fault, MESSAGES, Rule, ask, once, post, receive, send, server};
+use super::{CHAT, FaultRule, MESSAGES, SimulatedFault, ask, once, post, receive, send, server};
 use serde_json::json;
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use std::time::Duration;
 async fn faults_with_a_number_wait_in_a_queue_and_the_others_stand() {
     let server = server().await;
     let control = server.control();
-    control.fault(Fault::NoUsage {});
-    once(&control, Fault::status(500));
-    once(&control, Fault::status(429));
+    control.add_rule(SimulatedFault::NoUsage {});
+    once(&control, SimulatedFault::status(500));
+    once(&control, SimulatedFault::status(429));
     let mut statuses = Vec::new();
     for _ in 0..3 {
         let seen = post(server.address, CHAT, &ask(&json!({}))).await;
@@ -18,7 +18,7 @@ async fn faults_with_a_number_wait_in_a_queue_and_the_others_stand() {
         assert!(!seen.text().contains("usage"));
     }
     assert_eq!(statuses, [500, 429, 200]);
-    control.clear();
+    control.clear_rules();
     assert!(post(server.address, CHAT, &ask(&json!({}))).await.text().contains("usage"));
 }
 
@@ -37,15 +37,15 @@ async fn a_flapping_provider_fails_every_other_time() {
 async fn rules_keep_to_their_path_model_and_turn() {
     let server = server().await;
     let control = server.control();
-    control.fault(Rule::from(Fault::status(500)).path("/messages"));
-    control.fault(Rule::from(Fault::status(501)).model("bad"));
-    control.fault(Rule::from(Fault::status(502)).path("/models"));
+    control.add_rule(FaultRule::from(SimulatedFault::status(500)).path("/messages"));
+    control.add_rule(FaultRule::from(SimulatedFault::status(501)).model("bad"));
+    control.add_rule(FaultRule::from(SimulatedFault::status(502)).path("/models"));
     assert_eq!(post(server.address, MESSAGES, &ask(&json!({}))).await.status, 500);
     assert_eq!(post(server.address, CHAT, &ask(&json!({}))).await.status, 200);
     assert_eq!(post(server.address, CHAT, &ask(&json!({ "model": "bad" }))).await.status, 501);
     assert_eq!(receive(send(server.address, "GET", "/v1/models", "").await).await.status, 502);
-    control.clear();
-    control.fault(Rule::from(Fault::status(503)).skip(1).times(1));
+    control.clear_rules();
+    control.add_rule(FaultRule::from(SimulatedFault::status(503)).skip(1).times(1));
     let mut statuses = Vec::new();
     for _ in 0..3 {
         statuses.push(post(server.address, CHAT, &ask(&json!({}))).await.status);
@@ -93,7 +93,7 @@ async fn calls_are_counted_and_remembered_and_their_header_values_kept_back() {
     assert_eq!((&report["calls"], &report["by_path"]["/v1/models"]), (&json!(2), &json!(1)));
     assert_eq!(report["last"][1]["headers"], json!(["host", "connection", "content-length"]));
     assert_eq!(report["last"][1]["bytes"], control.calls()[0].body.len());
-    control.forget();
+    control.reset_counts();
     assert_eq!((control.counts().calls, control.calls().len()), (0, 0));
 }
 
@@ -111,7 +111,7 @@ async fn only_the_last_calls_are_remembered() {
 async fn the_pace_is_kept() {
     let server = server().await;
     let begin = std::time::Instant::now();
-    server.control().pace(Duration::from_millis(30), 100.0);
+    server.control().set_pace(Duration::from_millis(30), 100.0);
     let seen = post(server.address, CHAT, &ask(&json!({ "max_tokens": 11, "stream": true }))).await;
     assert!(seen.whole);
     // First token and ten more; only too early is wrong, a busy machine may be late.

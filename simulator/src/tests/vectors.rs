@@ -1,7 +1,7 @@
 //! Embeddings and rerank: the same again, at any provider, in the shapes of real ones.
 
-use super::super::Options;
-use super::{Control, Fault, Rule, Server, post, server};
+use super::super::SimulatorOptions;
+use super::{FaultRule, SimulatedFault, SimulatedServer, SimulatorControl, post, server};
 use serde_json::{Value, json};
 
 const EMBEDDINGS: &str = "/v1/embeddings";
@@ -18,7 +18,8 @@ fn alike(one: &[f64], other: &[f64]) -> f64 {
 #[tokio::test]
 async fn a_text_has_one_vector_wherever_it_is_asked_and_texts_that_share_words_are_near() {
     let one = server().await;
-    let two = Server::start(Options { seed: 99, ..Options::default() }).await.unwrap();
+    let two =
+        SimulatedServer::start(SimulatorOptions { seed: 99, ..SimulatorOptions::default() }).await.unwrap();
     let ask = json!({"model": "e", "input": ["a river bends", "the river bends again", "steel gates"]});
     let first = post(one.address, EMBEDDINGS, &ask).await.json();
     assert_eq!(first, post(two.address, EMBEDDINGS, &ask).await.json());
@@ -55,7 +56,10 @@ async fn a_document_with_the_querys_words_comes_first() {
 
 #[tokio::test]
 async fn wrong_requests_windows_and_faults_are_those_of_other_paths() {
-    let server = Server::start(Options { context_length: 10, ..Options::default() }).await.unwrap();
+    let server =
+        SimulatedServer::start(SimulatorOptions { context_length: 10, ..SimulatorOptions::default() })
+            .await
+            .unwrap();
     for (path, ask) in [
         (EMBEDDINGS, json!({"model": "e"})),
         (EMBEDDINGS, json!({"model": "e", "input": ["a", ""]})),
@@ -66,11 +70,13 @@ async fn wrong_requests_windows_and_faults_are_those_of_other_paths() {
         let seen = post(server.address, path, &ask).await;
         assert_eq!((seen.status, &seen.json()["error"]["code"]), (400, &json!(400)), "{ask}");
     }
-    let control: Control = server.control();
-    control.fault(Rule::new(vec![Fault::Status { status: 503, retry_after: None, body: None }]).times(1));
+    let control: SimulatorControl = server.control();
+    control.add_rule(
+        FaultRule::new(vec![SimulatedFault::Status { status: 503, retry_after: None, body: None }]).times(1),
+    );
     let good = json!({"model": "e", "input": "x"});
     assert_eq!(post(server.address, EMBEDDINGS, &good).await.status, 503);
-    control.fault(Rule::new(vec![Fault::NoUsage {}]).times(1));
+    control.add_rule(FaultRule::new(vec![SimulatedFault::NoUsage {}]).times(1));
     assert!(post(server.address, EMBEDDINGS, &good).await.json().get("usage").is_none());
     assert!(post(server.address, EMBEDDINGS, &good).await.json()["usage"].is_object());
 }

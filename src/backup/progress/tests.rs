@@ -27,7 +27,7 @@ struct Trial {
 }
 
 impl Trial {
-    fn new(form: Form) -> Self {
+    fn new(form: ProgressForm) -> Self {
         let (now, written) = (Rc::new(Cell::new(0)), Written::default());
         let clock = now.clone();
         let clock = Box::new(move || Duration::from_millis(clock.get()));
@@ -46,8 +46,8 @@ impl Trial {
 
 #[test]
 fn lines_come_every_five_seconds_and_at_the_end_of_a_stage() {
-    let trial = Trial::new(Form::Lines);
-    trial.progress.begin("File contents", Unit::Bytes, Some(3 << 30));
+    let trial = Trial::new(ProgressForm::Lines);
+    trial.progress.begin("File contents", ProgressUnit::Bytes, Some(3 << 30));
     for _ in 0..150 {
         trial.pass(100);
         trial.progress.advance(10 << 20);
@@ -57,7 +57,7 @@ fn lines_come_every_five_seconds_and_at_the_end_of_a_stage() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3, "15 s of 150 steps: {lines:?}");
     assert_eq!(lines.get(1), Some(&second));
-    trial.progress.begin("Rows", Unit::Rows, None);
+    trial.progress.begin("Rows", ProgressUnit::Rows, None);
     trial.progress.advance(7);
     trial.progress.finish();
     let ends = "File contents: 1.5 GiB of 3.0 GiB (48 %) in 15.0 s.\nRows: 7 rows in 0.0 s.\n";
@@ -68,8 +68,8 @@ fn lines_come_every_five_seconds_and_at_the_end_of_a_stage() {
 
 #[test]
 fn a_bar_is_drawn_ten_times_a_second_and_leaves_an_empty_line() {
-    let trial = Trial::new(Form::Bar);
-    trial.progress.begin("Files", Unit::Bytes, Some(100 << 20));
+    let trial = Trial::new(ProgressForm::Bar);
+    trial.progress.begin("Files", ProgressUnit::Bytes, Some(100 << 20));
     for _ in 0..200 {
         trial.pass(10);
         trial.progress.advance(256 << 10);
@@ -86,39 +86,39 @@ fn a_bar_is_drawn_ten_times_a_second_and_leaves_an_empty_line() {
 
 #[test]
 fn a_bar_is_never_wider_than_the_terminal() {
-    let stage = |done| Stage {
+    let stage = |done| ProgressStage {
         name: "Check of the archive",
-        unit: Unit::Bytes,
+        unit: ProgressUnit::Bytes,
         total: Some(5),
         done,
-        begun: Duration::ZERO,
+        started: Duration::ZERO,
         drawn: Duration::ZERO,
     };
     for columns in [0, 1, 20, 80] {
         for done in [0, 5, 6, u64::MAX] {
-            let bar = stage(done).bar(Duration::from_secs(3), columns);
+            let bar = stage(done).bar_text(Duration::from_secs(3), columns);
             let bar = bar.strip_prefix(CLEAR).unwrap();
             assert!(bar.chars().count() < columns.max(1), "{bar}");
         }
     }
-    assert!(stage(u64::MAX).bar(Duration::ZERO, 100).contains("100 %"), "more than the total");
+    assert!(stage(u64::MAX).bar_text(Duration::ZERO, 100).contains("100 %"), "more than the total");
 }
 
 #[test]
 fn amounts_carry_their_units() {
-    assert_eq!(Unit::Entries.text(12), "12 entries");
-    assert_eq!(Unit::Batches.text(0), "0 batches");
+    assert_eq!(ProgressUnit::Entries.text(12), "12 entries");
+    assert_eq!(ProgressUnit::Batches.text(0), "0 batches");
     for (amount, text) in
         [(1023, "1023 bytes"), (1024, "1.0 KiB"), (1 << 20, "1.0 MiB"), (u64::MAX, "17179869184.0 GiB")]
     {
-        assert_eq!(bytes(amount), text);
+        assert_eq!(format_bytes(amount), text);
     }
 }
 
 #[test]
 fn hidden_progress_counts_nothing() {
     let progress = Progress::hidden();
-    progress.begin("Rows", Unit::Rows, Some(1));
+    progress.begin("Rows", ProgressUnit::Rows, Some(1));
     progress.advance(1);
     progress.finish();
     assert!(progress.0.is_none());

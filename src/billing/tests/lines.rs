@@ -12,8 +12,8 @@ fn kept(ledger: &Ledger, ticket: u64) -> bool {
     runtime.block_on(ledger.kept(ticket))
 }
 
-fn entered(ledger: &Ledger, ends: Vec<Ending>, rows: Vec<RowWrite>) -> u64 {
-    ledger.enter(ends, rows).map_err(|_| "too much").unwrap()
+fn entered(ledger: &Ledger, ends: Vec<HoldEnd>, rows: Vec<RowWrite>) -> u64 {
+    ledger.record_outcomes(ends, rows).map_err(|_| "too much").unwrap()
 }
 
 #[test]
@@ -27,13 +27,13 @@ fn ends_and_their_rows_are_one_commit_whatever_waits_beside_them() {
     (0..4_000).for_each(|n| {
         hold(format!("before{n}")).settle(charge(1));
     });
-    let ends: Vec<Ending> = (0..MOST_ENDS)
+    let ends: Vec<HoldEnd> = (0..MAX_OUTCOMES)
         .map(|n| match n % 2 {
-            0 => hold(format!("line{n:03}.")).settling(charge(10)),
-            _ => hold(format!("line{n:03}.")).voiding("failed", RequestFootprint::default()),
+            0 => hold(format!("line{n:03}.")).settle_later(charge(10)),
+            _ => hold(format!("line{n:03}.")).void_later("failed", RequestFootprint::default()),
         })
         .collect();
-    let rows = (0..MOST_ROWS).map(|n| row(&format!("batch{n}"), Some(b"done"))).collect();
+    let rows = (0..MAX_EXTRA_ROWS).map(|n| row(&format!("batch{n}"), Some(b"done"))).collect();
     let ticket = entered(&ledger, ends, rows);
     store.stalls.store(false, Ordering::Release);
     assert!(kept(&ledger, ticket));
@@ -54,11 +54,11 @@ fn ends_and_their_rows_are_one_commit_whatever_waits_beside_them() {
     let with = |batch: &&Transaction| batch.operations().iter().any(|operation| operation.key == b"batch0");
     let own: Vec<&Transaction> = batches.iter().filter(with).collect();
     assert_eq!(own.len(), 1);
-    assert!((0..MOST_ENDS).all(|n| ended(own[0], n)), "all in the commit of the rows");
+    assert!((0..MAX_OUTCOMES).all(|n| ended(own[0], n)), "all in the commit of the rows");
     let count = |batch: &Transaction| {
         batch.operations().iter().filter(|row| row.table == StoreTable::Batches).count()
     };
-    assert_eq!(count(own[0]), MOST_ROWS);
+    assert_eq!(count(own[0]), MAX_EXTRA_ROWS);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn rows_alone_are_written_in_the_order_of_all() {
     grant(&ledger, "g1", 100).unwrap();
     store.lies.store(2, Ordering::Release);
     let hold = reserve(&ledger, "r1", 60).unwrap();
-    entered(&ledger, vec![hold.settling(charge(25))], vec![row("a", Some(b"2"))]);
+    entered(&ledger, vec![hold.settle_later(charge(25))], vec![row("a", Some(b"2"))]);
     let last = entered(&ledger, vec![], vec![row("a", Some(b"3")), row("b", None)]);
     assert!(kept(&ledger, last));
     let value = |key: &str| store.get(StoreTable::Batches, key.as_bytes()).unwrap();
@@ -83,7 +83,7 @@ fn rows_alone_are_written_in_the_order_of_all() {
 fn an_end_that_is_never_entered_is_void() {
     let ledger = open(&Flaky::over(open_in_memory()), QUICK);
     grant(&ledger, "g1", 100).unwrap();
-    let end = reserve(&ledger, "r1", 60).unwrap().settling(charge(25));
+    let end = reserve(&ledger, "r1", 60).unwrap().settle_later(charge(25));
     assert_eq!(ledger.balance("acme").credits, penstock_ledger::WalletBalance { amount: 100, held: 60 });
     drop(end);
     assert_eq!(settled(&ledger).open, 0);
@@ -94,14 +94,15 @@ fn an_end_that_is_never_entered_is_void() {
 fn more_than_a_commit_holds_is_given_back() {
     let ledger = open(&Flaky::over(open_in_memory()), QUICK);
     let rows = |count: usize, bytes: usize| vec![row("x", Some(&vec![0; bytes])); count];
-    assert!(ledger.enter(vec![], rows(MOST_ROWS, 10)).is_ok());
-    let TooMuch(ends, back) = ledger.enter(vec![], rows(MOST_ROWS + 1, 10)).err().unwrap();
-    assert_eq!((ends.len(), back.len()), (0, MOST_ROWS + 1));
-    assert!(ledger.enter(vec![], rows(17, 64 * 1024)).is_err());
+    assert!(ledger.record_outcomes(vec![], rows(MAX_EXTRA_ROWS, 10)).is_ok());
+    let CommitTooLarge(ends, back) =
+        ledger.record_outcomes(vec![], rows(MAX_EXTRA_ROWS + 1, 10)).err().unwrap();
+    assert_eq!((ends.len(), back.len()), (0, MAX_EXTRA_ROWS + 1));
+    assert!(ledger.record_outcomes(vec![], rows(17, 64 * 1024)).is_err());
     // A row that exceeds the store's limit.
-    assert!(ledger.enter(vec![], rows(1, 64 * 1024)).is_ok());
-    assert!(ledger.enter(vec![], rows(1, 64 * 1024 + 1)).is_err());
-    assert!(ledger.enter(vec![], vec![row(&"k".repeat(513), None)]).is_err());
+    assert!(ledger.record_outcomes(vec![], rows(1, 64 * 1024)).is_ok());
+    assert!(ledger.record_outcomes(vec![], rows(1, 64 * 1024 + 1)).is_err());
+    assert!(ledger.record_outcomes(vec![], vec![row(&"k".repeat(513), None)]).is_err());
     settled(&ledger);
 }
 
@@ -111,8 +112,10 @@ fn rows_that_the_store_never_takes_keep_nobody_elses_charge_from_it() {
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 10_000).unwrap();
     // Pushed without the size check, all in one commit.
-    let push = |end: Ending, rows| ledger.queue.push(Op::Lines(Lines { ends: vec![end.deed()], rows }));
-    let end = |name: &str| reserve(&ledger, name, 100).unwrap().settling(charge(10));
+    let push = |end: HoldEnd, rows| {
+        ledger.queue.push(WriteOp::Outcomes(BatchOutcomes { actions: vec![end.into_action()], rows }))
+    };
+    let end = |name: &str| reserve(&ledger, name, 100).unwrap().settle_later(charge(10));
     store.stalls.store(true, Ordering::Release);
     push(end("r1"), vec![row("before", Some(b"1"))]);
     push(end("r2"), vec![row("beside", Some(b"1")), row("large", Some(&vec![0; 100 << 10]))]);
@@ -121,7 +124,7 @@ fn rows_that_the_store_never_takes_keep_nobody_elses_charge_from_it() {
     store.stalls.store(false, Ordering::Release);
     until("the queue to be written", || ledger.state().waiting == 0);
     assert!(kept(&ledger, last));
-    assert_eq!((settled(&ledger).open, ledger.failing()), (0, false));
+    assert_eq!((settled(&ledger).open, ledger.is_failing()), (0, false));
     assert_eq!(ledger.balance("acme").credits.amount, 10_000 - 4 * 10);
     let there = |key: &str| store.get(StoreTable::Batches, key.as_bytes()).unwrap().is_some();
     let all = ["before", "beside", "large", "behind"].map(there);

@@ -23,7 +23,10 @@ fn a_charge_is_corrected_once_and_the_proof_names_what_was_changed_by_hand() {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let made = runtime.block_on(ledger.correct("acme", correct("c1"))).unwrap();
-    assert_eq!(runtime.block_on(ledger.correct("acme", correct("c2"))), Err(Refused::Already(made)));
+    assert_eq!(
+        runtime.block_on(ledger.correct("acme", correct("c2"))),
+        Err(AdjustmentError::Duplicate(made))
+    );
     assert_eq!(ledger.balance("acme").credits.amount, 970);
     settled(&ledger);
     ledger.close();
@@ -34,7 +37,7 @@ fn a_charge_is_corrected_once_and_the_proof_names_what_was_changed_by_hand() {
     let text = String::from_utf8(sheet.text).unwrap().replacen("\"amount\":1000", "\"amount\":9000", 1);
     store.apply(Transaction::new().put(StoreTable::Ledger, row.key, text.into_bytes())).unwrap();
     let proof = report::verify(&ledger.store).unwrap();
-    assert!(!proof.good() && proof.misfit.as_ref().is_some_and(|(entry, _)| *entry == 1), "{proof:?}");
+    assert!(!proof.good() && proof.invalid_entry.as_ref().is_some_and(|(entry, _)| *entry == 1), "{proof:?}");
 }
 
 #[test]

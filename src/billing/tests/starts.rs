@@ -28,7 +28,8 @@ fn reserves_left_open_by_a_crash_are_voided_and_charge_nothing() {
 fn a_ledger_written_by_a_clock_that_was_ahead_is_not_gone_on_with_unless_that_is_allowed() {
     let store = Flaky::over(open_in_memory());
     let book = || Arc::new(LedgerStore::open_read_only(store.clone()));
-    let start = |text: &str, by: Duration| Ledger::open(book(), &settings(text).ledger, Clock::ahead(by));
+    let start =
+        |text: &str, by: Duration| Ledger::open(book(), &settings(text).ledger, SteadyClock::with_offset(by));
     const DAY: Duration = Duration::from_secs(86_400);
     let ledger = start(QUICK, DAY * 3_650).unwrap();
     grant(&ledger, "g1", 7).unwrap();

@@ -16,7 +16,7 @@ fn what_nobody_waits_for_waits_for_others() {
         (0..50).map(|n| reserve(&ledger, &format!("r{n}"), 10).unwrap().settle(charge(10))).collect();
     assert!(ledger.state().waiting > 0);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    runtime.block_on(ledger.written(tickets[49]));
+    runtime.block_on(ledger.wait_written(tickets[49]));
     assert_eq!(ledger.state().waiting, 0, "somebody waits, and it was not written");
     assert_eq!(store.kept.lock().len(), groups + 1, "all of it is one write");
     assert_eq!(settled(&ledger).entries, 1 + 1 + 2 * 50);
@@ -29,10 +29,10 @@ fn what_is_taken_piece_by_piece_is_written_at_once() {
     // Two each, and a piece is 256.
     let tickets: Vec<u64> =
         (0..500).map(|n| reserve(&ledger, &format!("r{n}"), 0).unwrap().settle(charge(0))).collect();
-    until("most were taken", || ledger.queue.waits_with().is_some_and(|taken| taken > 2 * 256));
+    until("most were taken", || ledger.queue.gathered().is_some_and(|taken| taken > 2 * 256));
     assert_eq!((ledger.state().entries, store.kept.lock().len()), (0, 0), "nobody waits");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    runtime.block_on(ledger.written(tickets[499]));
+    runtime.block_on(ledger.wait_written(tickets[499]));
     assert_eq!(store.kept.lock().len(), 1, "all of it is one write");
     assert_eq!(settled(&ledger).entries, 1 + 2 * 500);
 }
@@ -44,7 +44,7 @@ fn who_waits_for_what_was_taken_already_wakes_the_writer() {
     // Two each: all of them are one piece.
     let tickets: Vec<u64> =
         (0..128).map(|n| reserve(&ledger, &format!("r{n}"), 0).unwrap().settle(charge(0))).collect();
-    until("all were taken", || ledger.queue.waits_with() == Some(256));
+    until("all were taken", || ledger.queue.gathered() == Some(256));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let kept = async { tokio::time::timeout(Duration::from_secs(30), ledger.kept(tickets[127])).await };
     assert_eq!(runtime.block_on(kept), Ok(true));
@@ -56,8 +56,8 @@ fn a_line_of_a_batch_does_not_wait_for_the_window() {
     let ledger = open(&store, LONG);
     for n in 0..3 {
         reserve(&ledger, &format!("before{n}"), 0).unwrap().settle(charge(0));
-        let end = reserve(&ledger, &format!("line{n}"), 0).unwrap().settling(charge(0));
-        let ticket = ledger.enter(vec![end], Vec::new()).map_err(|_| "too much").unwrap();
+        let end = reserve(&ledger, &format!("line{n}"), 0).unwrap().settle_later(charge(0));
+        let ticket = ledger.record_outcomes(vec![end], Vec::new()).map_err(|_| "too much").unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         assert!(runtime.block_on(ledger.kept(ticket)));
         assert_eq!(ledger.state().waiting, 0);
@@ -73,8 +73,8 @@ fn who_waits_for_what_one_group_had_no_room_for_does_not_wait_for_the_window_eit
     (0..2_048 + 3_000).for_each(|n| {
         reserve(&ledger, &format!("before{n}"), 0).unwrap().settle(charge(0));
     });
-    let end = reserve(&ledger, "line", 0).unwrap().settling(charge(0));
-    let ticket = ledger.enter(vec![end], Vec::new()).map_err(|_| "too much").unwrap();
+    let end = reserve(&ledger, "line", 0).unwrap().settle_later(charge(0));
+    let ticket = ledger.record_outcomes(vec![end], Vec::new()).map_err(|_| "too much").unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let kept = async {
         let mut kept = std::pin::pin!(ledger.kept(ticket));
@@ -93,14 +93,14 @@ fn who_waits_for_what_one_group_had_no_room_for_does_not_wait_for_the_window_eit
 
 #[test]
 fn a_group_is_no_longer_than_it_may_be_however_much_waits() {
-    let queue = Queue::new(Duration::from_secs(3_600), 0);
+    let queue = WriteQueue::new(Duration::from_secs(3_600), 0);
     let push = |count| {
         (0..count).for_each(|_| {
-            queue.push(Op::Lines(Lines { ends: Vec::new(), rows: Vec::new() }));
+            queue.push(WriteOp::Outcomes(BatchOutcomes { actions: Vec::new(), rows: Vec::new() }));
         });
     };
     let collect =
-        || queue.collect(10_000, None).map(|piece| (piece.ops.len(), piece.last, piece.whole)).unwrap();
+        || queue.collect(10_000, None).map(|piece| (piece.ops.len(), piece.last, piece.is_complete)).unwrap();
     push(3_840);
     assert_eq!(collect(), (3_840, 3_840, false));
     push(5_000);
@@ -124,7 +124,7 @@ fn two_thousand_wait_for_nobody() {
 }
 
 /// Requests the same grant twice during a write, so that both are in one commit.
-fn twice_at_once(ledger: &Arc<Ledger>, store: &Flaky, id: &str) -> Vec<Result<u64, Refused>> {
+fn twice_at_once(ledger: &Arc<Ledger>, store: &Flaky, id: &str) -> Vec<Result<u64, AdjustmentError>> {
     let begun = store.begun.load(Ordering::Acquire);
     store.stalls.store(true, Ordering::Release);
     reserve(ledger, id, 1).unwrap().settle(charge(1));
@@ -145,13 +145,16 @@ fn a_grant_asked_for_twice_at_once_is_made_once_and_both_are_told_when_it_is_on_
     grant(&ledger, "first", 1_000).unwrap();
     let told = twice_at_once(&ledger, &store, "g1");
     let made = told.iter().find_map(|told| told.ok()).unwrap();
-    assert!(told.contains(&Err(Refused::Already(made))), "{told:?}");
+    assert!(told.contains(&Err(AdjustmentError::Duplicate(made))), "{told:?}");
     // The store commits and reports a failure: neither caller waits, and neither receives a success.
     store.passes.store(1, Ordering::Release);
     store.lies.store(1, Ordering::Release);
-    assert_eq!(twice_at_once(&ledger, &store, "g2"), [Err(Refused::Unknown), Err(Refused::Unknown)]);
-    until("the store to be back", || !ledger.failing());
-    assert!(matches!(grant(&ledger, "g2", 7), Err(Refused::Already(_))));
+    assert_eq!(
+        twice_at_once(&ledger, &store, "g2"),
+        [Err(AdjustmentError::OutcomeUnknown), Err(AdjustmentError::OutcomeUnknown)]
+    );
+    until("the store to be back", || !ledger.is_failing());
+    assert!(matches!(grant(&ledger, "g2", 7), Err(AdjustmentError::Duplicate(_))));
     settled(&ledger);
     assert_eq!(ledger.balance("acme").credits.amount, 1_000 - 2 + 2 * 7);
 }

@@ -8,9 +8,9 @@ use crate::cli::backend::{cli_actor, query_string, unix_now, warn_repaired_copy}
 use crate::cli::client::{AdminClientError, Client, admin_target};
 use crate::cli::{ConfigArgs, configuration, drop_privileges};
 use crate::config::{AdminTarget, Diagnostics, settings};
-use crate::storage::stores::Vault;
-use crate::time::clock::Clock;
-use penstock_contract::Refusal;
+use crate::storage::stores::Stores;
+use crate::time::clock::SteadyClock;
+use penstock_contract::ApiError;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub enum LedgerBackend {
     /// Access through the admin listener.
     Gateway(Client),
     /// Direct access, with a ledger opened in this process.
-    Store(tokio::runtime::Runtime, Box<Vault>, Arc<Ledger>),
+    Store(tokio::runtime::Runtime, Box<Stores>, Arc<Ledger>),
 }
 
 impl LedgerBackend {
@@ -33,7 +33,7 @@ impl LedgerBackend {
             Err(AdminClientError::NotRunning(_)) => {
                 let storage = ledger_storage(&reach)?;
                 drop_privileges::become_folder_owner(&storage.path)?;
-                let vault = Vault::open(&storage)?;
+                let vault = Stores::open(&storage)?;
                 warn_repaired_copy(&vault);
                 let settings = settings::LedgerSettings {
                     window: Duration::ZERO,
@@ -44,7 +44,7 @@ impl LedgerBackend {
                     // This process dates only grants and corrections. A wrong clock is reported by the gateway.
                     ahead: Duration::MAX,
                 };
-                let ledger = Ledger::open(vault.ledger.clone(), &settings, Clock::start())?;
+                let ledger = Ledger::open(vault.ledger.clone(), &settings, SteadyClock::start())?;
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 let runtime = runtime.map_err(|error| format!("A runtime cannot be started: {error}."))?;
                 Ok(Self::Store(runtime, Box::new(vault), ledger))
@@ -122,6 +122,6 @@ pub(super) fn ledger_storage(reach: &AdminTarget) -> Result<settings::StorageSet
     })
 }
 
-fn refusal_message(refusal: Refusal) -> String {
+fn refusal_message(refusal: ApiError) -> String {
     refusal.message.into_owned()
 }

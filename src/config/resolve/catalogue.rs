@@ -6,11 +6,11 @@ use super::super::suggest;
 use super::key_path::KeyPath;
 use super::{SettingsResolver, cycles, parameters};
 use penstock_catalog::{AliasPattern, CatalogModel as Card, CatalogPrice, LifecycleStage};
-use penstock_contract::{Kind, Score, Size};
-use penstock_footprint::{EnergyCard, Method, Place, Prepared};
-use penstock_ledger::Day;
+use penstock_contract::{ImageSize, ModelKind, ScoreTransform};
+use penstock_footprint::{EnergyMethod, EnergyProfile, OfferFactors, ServiceSite};
+use penstock_ledger::UtcDay;
 use penstock_pricing::{BillingUnit, Tariff};
-use penstock_tokens::Encoding;
+use penstock_tokens::PublishedEncoding;
 use rust_decimal::Decimal;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -139,16 +139,16 @@ impl SettingsResolver<'_> {
     fn resolve_image_sizes(
         &mut self,
         raw: &raw::ModelConfig,
-        kind: Kind,
+        kind: ModelKind,
         spot: &KeyPath<'_>,
-    ) -> Option<Vec<Size>> {
-        if !raw.image_sizes.is_empty() && kind != Kind::Image {
+    ) -> Option<Vec<ImageSize>> {
+        if !raw.image_sizes.is_empty() && kind != ModelKind::Image {
             self.report_mistake(spot, "Only models of kind `image` have image sizes.", "Take it out.");
             return None;
         }
         let mut found = Vec::with_capacity(raw.image_sizes.len());
         for (index, text) in raw.image_sizes.iter().enumerate() {
-            match text.parse::<Size>() {
+            match text.parse::<ImageSize>() {
                 Ok(size) => found.push(size),
                 Err(()) => {
                     let fix = "Write width and height in pixels, such as \"1024x1024\".";
@@ -170,7 +170,7 @@ impl SettingsResolver<'_> {
         let mut later: Vec<(u64, Tariff)> = Vec::with_capacity(changes.len());
         for (index, change) in changes.iter().enumerate() {
             let at = spot.element(index).key("from");
-            let Some(day) = Day::parse(&change.from) else {
+            let Some(day) = UtcDay::parse(&change.from) else {
                 self.report_mistake(&at, "It is not a day.", "Write a day like 2027-01-01.");
                 continue;
             };
@@ -192,12 +192,12 @@ impl SettingsResolver<'_> {
     fn resolve_energy(
         &mut self,
         raw: &raw::ModelConfig,
-        kind: Kind,
+        kind: ModelKind,
         spot: &KeyPath<'_>,
-    ) -> Option<EnergyCard> {
+    ) -> Option<EnergyProfile> {
         let energy = &raw.energy;
         let exact = |value: Option<raw::ExactDecimal>| value.map(|value| value.0);
-        let card = EnergyCard {
+        let card = EnergyProfile {
             active_params_b: exact(energy.active_params_b),
             total_params_b: exact(energy.total_params_b),
             weight_bits: energy.weight_bits,
@@ -207,15 +207,15 @@ impl SettingsResolver<'_> {
             image_steps: energy.image_steps,
             joules_per_audio_second: exact(energy.joules_per_audio_second),
             method: energy.method.map(|method| match method {
-                raw::EnergyMethodConfig::ProviderAverage => Method::ProviderAverage,
-                raw::EnergyMethodConfig::Benchmark => Method::Benchmark,
-                raw::EnergyMethodConfig::Parametric => Method::Parametric,
-                raw::EnergyMethodConfig::ClassDefault => Method::ClassDefault,
+                raw::EnergyMethodConfig::ProviderAverage => EnergyMethod::ProviderAverage,
+                raw::EnergyMethodConfig::Benchmark => EnergyMethod::Benchmark,
+                raw::EnergyMethodConfig::Parametric => EnergyMethod::Parametric,
+                raw::EnergyMethodConfig::ClassDefault => EnergyMethod::ClassDefault,
             }),
-            ..EnergyCard::new(kind)
+            ..EnergyProfile::new(kind)
         };
         // This site adds no mistake: the figures of real sites are checked with their provider.
-        let nowhere = Place {
+        let nowhere = ServiceSite {
             pue: None,
             wue: None,
             g_per_kwh: Decimal::ONE,
@@ -223,7 +223,7 @@ impl SettingsResolver<'_> {
             boundary: None,
             bills_measured: false,
         };
-        match Prepared::new(&card, &nowhere) {
+        match OfferFactors::new(&card, &nowhere) {
             Ok(_) => Some(card),
             Err(mistakes) => {
                 for mistake in mistakes {
@@ -357,27 +357,27 @@ fn comparison_key(name: &str) -> String {
     AliasPattern::new(name).map_or_else(|| name.to_owned(), |pattern| pattern.text().to_owned())
 }
 
-pub const fn kind(raw: raw::ModelKindConfig) -> Kind {
+pub const fn kind(raw: raw::ModelKindConfig) -> ModelKind {
     match raw {
-        raw::ModelKindConfig::Chat => Kind::Chat,
-        raw::ModelKindConfig::Embedding => Kind::Embedding,
-        raw::ModelKindConfig::Rerank => Kind::Rerank,
-        raw::ModelKindConfig::Image => Kind::Image,
-        raw::ModelKindConfig::Transcription => Kind::Transcription,
+        raw::ModelKindConfig::Chat => ModelKind::Chat,
+        raw::ModelKindConfig::Embedding => ModelKind::Embedding,
+        raw::ModelKindConfig::Rerank => ModelKind::Rerank,
+        raw::ModelKindConfig::Image => ModelKind::Image,
+        raw::ModelKindConfig::Transcription => ModelKind::Transcription,
     }
 }
 
-pub const fn convert_score(raw: raw::ScoreConfig) -> Score {
+pub const fn convert_score(raw: raw::ScoreConfig) -> ScoreTransform {
     match raw {
-        raw::ScoreConfig::AsIs => Score::AsIs,
-        raw::ScoreConfig::Sigmoid => Score::Sigmoid,
+        raw::ScoreConfig::AsIs => ScoreTransform::Identity,
+        raw::ScoreConfig::Sigmoid => ScoreTransform::Sigmoid,
     }
 }
 
 const fn convert_token_ids(raw: raw::TokenIdsConfig) -> TokenIdPolicy {
     match raw {
-        raw::TokenIdsConfig::Cl100kBase => TokenIdPolicy::Text(Encoding::Cl100k),
-        raw::TokenIdsConfig::O200kBase => TokenIdPolicy::Text(Encoding::O200k),
+        raw::TokenIdsConfig::Cl100kBase => TokenIdPolicy::Text(PublishedEncoding::Cl100k),
+        raw::TokenIdsConfig::O200kBase => TokenIdPolicy::Text(PublishedEncoding::O200k),
         raw::TokenIdsConfig::Native => TokenIdPolicy::Native,
         raw::TokenIdsConfig::Refuse => TokenIdPolicy::Refuse,
     }
@@ -407,13 +407,13 @@ pub fn merge_tariff(raw: &raw::PriceConfig, other: &Tariff) -> Tariff {
     }
 }
 
-fn catalog_model(raw: &raw::ModelConfig, kind: Kind, tariff: &Tariff) -> Card {
+fn catalog_model(raw: &raw::ModelConfig, kind: ModelKind, tariff: &Tariff) -> Card {
     let (goes_in, comes_out) = match kind {
-        Kind::Chat => (ModalityConfig::Text, ModalityConfig::Text),
-        Kind::Embedding => (ModalityConfig::Text, ModalityConfig::Embeddings),
-        Kind::Rerank => (ModalityConfig::Text, ModalityConfig::Scores),
-        Kind::Image => (ModalityConfig::Text, ModalityConfig::Image),
-        Kind::Transcription => (ModalityConfig::Audio, ModalityConfig::Text),
+        ModelKind::Chat => (ModalityConfig::Text, ModalityConfig::Text),
+        ModelKind::Embedding => (ModalityConfig::Text, ModalityConfig::Embeddings),
+        ModelKind::Rerank => (ModalityConfig::Text, ModalityConfig::Scores),
+        ModelKind::Image => (ModalityConfig::Text, ModalityConfig::Image),
+        ModelKind::Transcription => (ModalityConfig::Audio, ModalityConfig::Text),
     };
     let names = |written: &Option<Vec<ModalityConfig>>, usual: ModalityConfig| {
         let all = written.clone().unwrap_or_else(|| vec![usual]);

@@ -4,8 +4,8 @@ use super::super::raw::{self, ConfigFile};
 use super::super::settings::{ModelSettings, OfferSettings, Provider};
 use super::key_path::KeyPath;
 use super::{SettingsResolver, catalogue, provider};
-use penstock_contract::{Abilities, Continuation, Prefill, ReasoningName};
-use penstock_footprint::Prepared;
+use penstock_contract::{ContinuationMethod, OfferCapabilities, PrefillMethod, ReasoningName};
+use penstock_footprint::OfferFactors;
 use penstock_pricing::{BillingUnit, Tariff};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -139,7 +139,7 @@ impl SettingsResolver<'_> {
                 fix,
             );
         }
-        let prepared = match Prepared::new(&model.energy, &provider.place.site) {
+        let prepared = match OfferFactors::new(&model.energy, &provider.place.site) {
             Ok(prepared) => prepared,
             Err(mistakes) => {
                 for mistake in mistakes {
@@ -148,7 +148,7 @@ impl SettingsResolver<'_> {
                 return None;
             }
         };
-        if tariff.billing == BillingUnit::Energy && !prepared.has_list() {
+        if tariff.billing == BillingUnit::Energy && !prepared.is_computable() {
             self.report_mistake(
                 spot,
                 format!("Model `{}` is billed by energy, and its energy use is unknown.", model.card.id),
@@ -174,7 +174,7 @@ impl SettingsResolver<'_> {
             tariff,
             later_tariffs: later,
             prepared,
-            abilities: Abilities {
+            abilities: OfferCapabilities {
                 context_length: Some(context_length),
                 max_output,
                 ..offer_abilities(raw, model, provider)
@@ -192,24 +192,24 @@ impl SettingsResolver<'_> {
     }
 }
 
-fn offer_abilities(raw: &raw::OfferConfig, model: &ModelSettings, provider: &Provider) -> Abilities {
+fn offer_abilities(raw: &raw::OfferConfig, model: &ModelSettings, provider: &Provider) -> OfferCapabilities {
     let parameters = raw.supported_parameters.as_ref().unwrap_or(&model.card.supported_parameters);
-    Abilities {
+    OfferCapabilities {
         parameters: parameters.iter().map(|name| name.as_str().into()).collect(),
         continuation: raw.continuation.map(|way| match way {
-            raw::ContinuationConfig::ContinueFinalMessage => Continuation::ContinueFinalMessage,
-            raw::ContinuationConfig::Prefill => Continuation::Prefill,
+            raw::ContinuationConfig::ContinueFinalMessage => ContinuationMethod::ContinueFinalMessage,
+            raw::ContinuationConfig::Prefill => ContinuationMethod::Prefill,
         }),
         prefill: match raw.prefill {
-            raw::PrefillConfig::None => Prefill::None,
-            raw::PrefillConfig::ContinueFinalMessage => Prefill::ContinueFinalMessage,
-            raw::PrefillConfig::Prefix => Prefill::Prefix,
-            raw::PrefillConfig::Automatic => Prefill::Automatic,
+            raw::PrefillConfig::None => PrefillMethod::None,
+            raw::PrefillConfig::ContinueFinalMessage => PrefillMethod::ContinueFinalMessage,
+            raw::PrefillConfig::Prefix => PrefillMethod::Prefix,
+            raw::PrefillConfig::Automatic => PrefillMethod::Automatic,
         },
         replay_reasoning: raw.replay_reasoning,
         reasoning_name: raw.reasoning_name.map(|name| match name {
-            raw::ReasoningNameConfig::ReasoningContent => ReasoningName::Content,
-            raw::ReasoningNameConfig::Reasoning => ReasoningName::Short,
+            raw::ReasoningNameConfig::ReasoningContent => ReasoningName::ReasoningContent,
+            raw::ReasoningNameConfig::Reasoning => ReasoningName::Reasoning,
         }),
         max_n: raw.max_n.or(provider.max_n).or(model.max_n),
         thinking_switch: raw.thinking_switch,
@@ -219,7 +219,7 @@ fn offer_abilities(raw: &raw::OfferConfig, model: &ModelSettings, provider: &Pro
         max_stop: raw.max_stop.and_then(|most| usize::try_from(most).ok()),
         max_images: raw.max_images,
         max_inputs: raw.max_inputs.and_then(|most| usize::try_from(most).ok()),
-        score: raw.score.map_or(model.score, catalogue::convert_score),
-        ..Abilities::default()
+        score_transform: raw.score.map_or(model.score, catalogue::convert_score),
+        ..OfferCapabilities::default()
     }
 }

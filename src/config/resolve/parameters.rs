@@ -5,7 +5,7 @@ use super::super::raw;
 use super::super::suggest;
 use super::SettingsResolver;
 use super::key_path::KeyPath;
-use penstock_contract::Kind;
+use penstock_contract::ModelKind;
 use rust_decimal::Decimal;
 
 /// Parameters that engines of chat models (vLLM, SGLang, llama.cpp, TGI and hosted ones) usually accept.
@@ -76,18 +76,18 @@ const OTHER_PARAMETERS: &[&str] = &[
 const MIN_PLAUSIBLE_PRICE: Decimal = Decimal::from_parts(1, 0, 0, false, 3);
 
 /// Parameters of a model: as written, or the usual ones of its kind.
-pub fn model_parameters(raw: &raw::ModelConfig, kind: Kind) -> Vec<String> {
+pub fn model_parameters(raw: &raw::ModelConfig, kind: ModelKind) -> Vec<String> {
     let usual = || default_parameters(kind).iter().map(|name| (*name).to_owned()).collect();
     raw.supported_parameters.clone().unwrap_or_else(usual)
 }
 
-const fn default_parameters(kind: Kind) -> &'static [&'static str] {
+const fn default_parameters(kind: ModelKind) -> &'static [&'static str] {
     match kind {
-        Kind::Chat => CHAT,
-        Kind::Embedding => EMBEDDING,
-        Kind::Rerank => RERANK,
-        Kind::Image => IMAGE,
-        Kind::Transcription => TRANSCRIPTION,
+        ModelKind::Chat => CHAT,
+        ModelKind::Embedding => EMBEDDING,
+        ModelKind::Rerank => RERANK,
+        ModelKind::Image => IMAGE,
+        ModelKind::Transcription => TRANSCRIPTION,
     }
 }
 
@@ -100,13 +100,13 @@ impl SettingsResolver<'_> {
     pub fn check_parameters(
         &mut self,
         written: Option<&[String]>,
-        kind: Kind,
+        kind: ModelKind,
         model: bool,
         spot: &KeyPath<'_>,
     ) {
         let spot = spot.key("supported_parameters");
         let Some(written) = written else {
-            if model && kind == Kind::Chat {
+            if model && kind == ModelKind::Chat {
                 let names = CHAT.join(", ");
                 let why = format!("It is left out, so what engines usually take is assumed: {names}.");
                 self.report_warning(&spot, why, "List what this model's engine takes.");

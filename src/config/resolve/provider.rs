@@ -7,16 +7,16 @@ use super::super::settings::{
 };
 use super::key_path::KeyPath;
 use super::{SettingsResolver, country, url};
-use penstock_contract::{Boundary, Dialect};
-use penstock_footprint::grid::{self, Table};
-use penstock_tokens::engine::Shape;
+use penstock_contract::{Dialect, MeterBoundary};
+use penstock_footprint::grid::{self, GridTable};
+use penstock_tokens::engine::TokenizeApi;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
 /// Built-in grid table.
-static GRID: LazyLock<Table> =
-    LazyLock::new(|| grid::table(include_str!("../../../conf/grid/eu-2025.csv")).unwrap_or_default());
+static GRID: LazyLock<GridTable> =
+    LazyLock::new(|| grid::parse_table(include_str!("../../../conf/grid/eu-2025.csv")).unwrap_or_default());
 
 /// Headers that the connection or the dialect sets.
 const RESERVED_HEADERS: [&str; 11] = [
@@ -113,11 +113,11 @@ impl SettingsResolver<'_> {
             max_in_flight: raw.max_in_flight,
             max_n: raw.max_n,
             token_count_api: raw.tokenize.map(|engine| match engine {
-                raw::EngineConfig::Vllm => Shape::Vllm,
-                raw::EngineConfig::LlamaCpp => Shape::LlamaCpp,
-                raw::EngineConfig::Sglang => Shape::Sglang,
-                raw::EngineConfig::Tgi => Shape::Tgi,
-                raw::EngineConfig::Tei => Shape::Tei,
+                raw::EngineConfig::Vllm => TokenizeApi::Vllm,
+                raw::EngineConfig::LlamaCpp => TokenizeApi::LlamaCpp,
+                raw::EngineConfig::Sglang => TokenizeApi::Sglang,
+                raw::EngineConfig::Tgi => TokenizeApi::Tgi,
+                raw::EngineConfig::Tei => TokenizeApi::Tei,
             }),
             image_hosts: image_hosts?,
             headers: headers?,
@@ -173,16 +173,16 @@ impl SettingsResolver<'_> {
                 "Write the provider's published figure, if there is one.",
             );
         }
-        let site = penstock_footprint::Place {
+        let site = penstock_footprint::ServiceSite {
             pue: raw.pue.map(|pue| pue.0),
             wue: raw.wue.map(|wue| wue.0),
             boundary: raw.measured.map(|boundary| match boundary {
-                raw::MeterBoundaryConfig::Gpu => Boundary::Gpu,
-                raw::MeterBoundaryConfig::It => Boundary::It,
-                raw::MeterBoundaryConfig::Facility => Boundary::Facility,
+                raw::MeterBoundaryConfig::Gpu => MeterBoundary::Gpu,
+                raw::MeterBoundaryConfig::It => MeterBoundary::It,
+                raw::MeterBoundaryConfig::Facility => MeterBoundary::Facility,
             }),
             bills_measured: raw.bills_measured,
-            ..penstock_footprint::Place::on(grid)
+            ..penstock_footprint::ServiceSite::on_grid(grid)
         };
         Some(ProviderLocation {
             city: raw.city.as_str().into(),

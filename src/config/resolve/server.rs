@@ -8,8 +8,8 @@ use super::super::settings::{
 };
 use super::key_path::KeyPath;
 use super::{SettingsResolver, url};
-use penstock_wire::head::is_host;
-use penstock_wire::host::{self, Hosts};
+use penstock_wire::host::{self, KnownHosts};
+use penstock_wire::http1_request::is_host;
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use std::net::SocketAddr;
@@ -192,7 +192,12 @@ impl SettingsResolver<'_> {
     }
 
     /// Resolves the host names of the gateway.
-    fn resolve_hosts(&mut self, written: &[String], public_url: Option<&str>, spot: &KeyPath<'_>) -> Hosts {
+    fn resolve_hosts(
+        &mut self,
+        written: &[String],
+        public_url: Option<&str>,
+        spot: &KeyPath<'_>,
+    ) -> KnownHosts {
         for (index, name) in written.iter().enumerate() {
             let is_name = !name.is_empty() && host::name(name) == name && is_host(name.as_bytes());
             if !is_name || name.contains('*') {
@@ -207,7 +212,7 @@ impl SettingsResolver<'_> {
         let public =
             public_url.and_then(|url| url.split_once("://")).map(|(_, authority)| host::name(authority));
         let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        Hosts::new(written.iter().map(String::as_str).chain(public).chain([machine.trim()]))
+        KnownHosts::new(written.iter().map(String::as_str).chain(public).chain([machine.trim()]))
     }
 
     /// Parses the scheme and host that clients write before `/v1`.

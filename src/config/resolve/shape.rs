@@ -5,14 +5,14 @@ use super::super::settings::ModelSettings;
 use super::super::suggest;
 use super::SettingsResolver;
 use super::key_path::KeyPath;
-use penstock_contract::{Kind, Shape};
+use penstock_contract::{ModelKind, ProviderAdapter};
 
 /// All shapes, by crate. The first of a kind is its default.
-const SHAPES_BY_CRATE: &[&[&dyn Shape]] =
-    &[penstock_vectors::SHAPES, penstock_media::picture::SHAPES, penstock_media::speech::SHAPES];
+const SHAPES_BY_CRATE: &[&[&dyn ProviderAdapter]] =
+    &[penstock_vectors::SHAPES, penstock_media::image::SHAPES, penstock_media::speech::SHAPES];
 
 /// Shapes of a kind of work.
-fn shapes_of_kind(kind: Kind) -> impl Iterator<Item = &'static dyn Shape> {
+fn shapes_of_kind(kind: ModelKind) -> impl Iterator<Item = &'static dyn ProviderAdapter> {
     SHAPES_BY_CRATE.iter().flat_map(|room| room.iter().copied()).filter(move |shape| shape.kind() == kind)
 }
 
@@ -23,14 +23,14 @@ impl SettingsResolver<'_> {
         raw: &raw::OfferConfig,
         model: &ModelSettings,
         spot: &KeyPath<'_>,
-    ) -> Option<&'static dyn Shape> {
+    ) -> Option<&'static dyn ProviderAdapter> {
         let Some(name) = raw.shape.as_deref() else { return shapes_of_kind(model.kind).next() };
         let found = shapes_of_kind(model.kind).find(|shape| shape.name() == name);
         if found.is_none() {
             let names: Vec<&str> = shapes_of_kind(model.kind).map(|shape| shape.name()).collect();
             let kind = model.kind.name();
             let (why, fix) = match suggest::most_similar(name, names.iter().copied()) {
-                _ if model.kind == Kind::Chat => (
+                _ if model.kind == ModelKind::Chat => (
                     "The model is for chat, which uses dialects.".to_owned(),
                     "Remove `shape`; `dialects` sets the request format.".to_owned(),
                 ),

@@ -6,7 +6,7 @@ use super::super::settings::ExactTokenizer;
 use super::super::suggest;
 use super::SettingsResolver;
 use super::key_path::KeyPath;
-use penstock_tokens::{Counter, Images};
+use penstock_tokens::{ImageTokenSettings, TokenCounter};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl SettingsResolver<'_> {
         file: &str,
         raw: &raw::TokenizerConfig,
         spot: &KeyPath<'_>,
-    ) -> Option<Counter> {
+    ) -> Option<TokenCounter> {
         let tokenizer = self.bytes(file, &spot.key("file"));
         let mut whole = true;
         let mut optional = |written: &Option<String>, key: &str| {
@@ -64,7 +64,7 @@ impl SettingsResolver<'_> {
             Some(Ok(text)) => Some(text),
             None => None,
         };
-        match Counter::from_files(&tokenizer, template.as_deref(), config.as_deref()) {
+        match TokenCounter::from_files(&tokenizer, template.as_deref(), config.as_deref()) {
             Ok(counter) => Some(counter),
             Err(error) => {
                 self.report_mistake(
@@ -77,9 +77,9 @@ impl SettingsResolver<'_> {
         }
     }
 
-    fn load_builtin_tokenizer(&mut self, name: &str, spot: &KeyPath<'_>) -> Option<Counter> {
+    fn load_builtin_tokenizer(&mut self, name: &str, spot: &KeyPath<'_>) -> Option<TokenCounter> {
         if BUILTIN.contains(&name) {
-            return Some(Counter::o200k_harmony());
+            return Some(TokenCounter::o200k_harmony());
         }
         let meant = suggest::most_similar(name, BUILTIN);
         let fix = meant.map_or_else(
@@ -90,7 +90,11 @@ impl SettingsResolver<'_> {
         None
     }
 
-    fn resolve_image_rule(&mut self, rule: &Map<String, Value>, spot: &KeyPath<'_>) -> Option<Images> {
+    fn resolve_image_rule(
+        &mut self,
+        rule: &Map<String, Value>,
+        spot: &KeyPath<'_>,
+    ) -> Option<ImageTokenSettings> {
         match parse_image_rule(rule.clone()) {
             Ok(images) => Some(images),
             Err(error) => {
@@ -104,9 +108,9 @@ impl SettingsResolver<'_> {
 
 /// Parses a rule for images. serde cannot both flatten and refuse unknown members, so the members that all rules share
 /// are removed first.
-fn parse_image_rule(mut members: Map<String, Value>) -> Result<Images, serde_json::Error> {
+fn parse_image_rule(mut members: Map<String, Value>) -> Result<ImageTokenSettings, serde_json::Error> {
     let placeholder = members.remove("placeholder").map(serde_json::from_value).transpose()?;
     let unknown = members.remove("unknown").map(serde_json::from_value).transpose()?;
     let rule = serde_json::from_value(Value::Object(members))?;
-    Ok(Images { rule, placeholder, unknown })
+    Ok(ImageTokenSettings { rule, placeholder, unknown })
 }

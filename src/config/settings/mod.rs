@@ -16,7 +16,7 @@ pub use super::raw::{
 
 use super::changes::ConfigDocument;
 use super::secret::SecretText;
-use penstock_wire::host::Hosts;
+use penstock_wire::host::KnownHosts;
 use rust_decimal::Decimal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -99,7 +99,7 @@ pub struct ListenSettings {
     /// Public scheme and host of the gateway, without a slash at the end.
     pub public_url: Option<Box<str>>,
     /// Host names of the gateway, including those of `public_url` and of the machine.
-    pub hosts: Hosts,
+    pub hosts: KnownHosts,
     /// Origins of web pages that may call the gateway.
     pub cors: CorsPolicy,
     /// URL of the operator's own documentation.
@@ -301,15 +301,15 @@ pub struct CircuitBreakerSettings {
 impl CircuitBreakerSettings {
     /// Converts to the settings of the routing crate.
     #[must_use]
-    pub fn settings(&self) -> penstock_routing::breaker::Settings {
-        penstock_routing::breaker::Settings {
-            consecutive: self.consecutive,
-            error_share: self.error_rate,
-            minimum: self.minimum,
+    pub fn settings(&self) -> penstock_routing::breaker::BreakerSettings {
+        penstock_routing::breaker::BreakerSettings {
+            consecutive_failures: self.consecutive,
+            failure_ratio: self.error_rate,
+            min_attempts: self.minimum,
             window: self.window,
-            open: self.rest,
-            open_max: self.rest_max,
-            ..penstock_routing::breaker::Settings::default()
+            first_ejection: self.rest,
+            max_ejection: self.rest_max,
+            ..penstock_routing::breaker::BreakerSettings::default()
         }
     }
 }

@@ -3,12 +3,12 @@
 use super::super::secret::SecretText;
 use super::{ContractEvidence, HttpVersion, TlsVersion};
 use penstock_catalog::CatalogModel as Card;
-use penstock_contract::{Abilities, Dialect, Kind, Score, Shape, Size};
-use penstock_footprint::grid::Row;
-use penstock_footprint::{EnergyCard, Prepared};
+use penstock_contract::{Dialect, ImageSize, ModelKind, OfferCapabilities, ProviderAdapter, ScoreTransform};
+use penstock_footprint::grid::GridRow;
+use penstock_footprint::{EnergyProfile, OfferFactors};
 use penstock_pricing::Tariff;
 use penstock_tokens::engine;
-use penstock_tokens::{Counter, Encoding};
+use penstock_tokens::{PublishedEncoding, TokenCounter};
 use rust_decimal::Decimal;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub struct ModelSettings {
     /// Public part of the model, shown to clients.
     pub card: Card,
     /// Kind of work that the model does.
-    pub kind: Kind,
+    pub kind: ModelKind,
     /// Ids of models to use instead if all offers fail, in order of preference. They exist and have no cycle.
     pub fallbacks: Vec<Box<str>>,
     /// True if broken streams are rescued.
@@ -32,15 +32,15 @@ pub struct ModelSettings {
     /// Maximum number of choices of one request to a provider.
     pub max_n: Option<u32>,
     /// Scale of its scores (rerank).
-    pub score: Score,
+    pub score: ScoreTransform,
     /// Meaning of token ids in a request (embeddings).
     pub token_ids: TokenIdPolicy,
     /// Presets by name: JSON members (name, JSON text) for members that the client left out.
     pub presets: BTreeMap<Box<str>, JsonMembers>,
     /// Supported image sizes, the default first; empty: any.
-    pub image_sizes: Vec<Size>,
+    pub image_sizes: Vec<ImageSize>,
     /// Energy use.
-    pub energy: EnergyCard,
+    pub energy: EnergyProfile,
     /// Tokenizer; `None`: token counts are estimates.
     pub tokenizer: Option<ExactTokenizer>,
     /// Price if an offer has none, and the unit of billing.
@@ -61,7 +61,7 @@ impl ModelSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenIdPolicy {
     /// Ids of a published vocabulary, which are converted to text.
-    Text(Encoding),
+    Text(PublishedEncoding),
     /// Ids of the model itself, which are sent to the provider unchanged.
     Native,
     /// Token ids are refused.
@@ -70,7 +70,7 @@ pub enum TokenIdPolicy {
 
 /// Exact token counter of a model.
 #[derive(Clone)]
-pub struct ExactTokenizer(pub Arc<Counter>);
+pub struct ExactTokenizer(pub Arc<TokenCounter>);
 
 impl std::fmt::Debug for ExactTokenizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -112,7 +112,7 @@ pub struct Provider {
     /// Maximum number of choices of one request.
     pub max_n: Option<u32>,
     /// Token counting API of its engine, if it may be used.
-    pub token_count_api: Option<engine::Shape>,
+    pub token_count_api: Option<engine::TokenizeApi>,
     /// Other hosts from which its images may be fetched.
     pub image_hosts: Vec<BaseUrl>,
     /// Additional headers of every request, with lower-case names.
@@ -129,9 +129,9 @@ pub struct ProviderLocation {
     /// Country code (ISO 3166-1 alpha-2), upper case.
     pub code: Box<str>,
     /// Building, grid and meter, for the footprint.
-    pub site: penstock_footprint::Place,
+    pub site: penstock_footprint::ServiceSite,
     /// Electricity grid of the country.
-    pub grid: Row,
+    pub grid: GridRow,
     /// Renewable power by contract.
     pub contractual: Option<RenewableContract>,
 }
@@ -223,11 +223,11 @@ pub struct OfferSettings {
     /// Later tariffs, each with the Unix second from which it applies, ascending.
     pub later_tariffs: Vec<(u64, Tariff)>,
     /// Energy use at this provider, precomputed.
-    pub prepared: Prepared,
+    pub prepared: OfferFactors,
     /// Capabilities of the offer.
-    pub abilities: Abilities,
+    pub abilities: OfferCapabilities,
     /// Request format; `None` for chat, which uses dialects.
-    pub shape: Option<&'static dyn Shape>,
+    pub shape: Option<&'static dyn ProviderAdapter>,
     /// Dialects for this model, the preferred first; never empty.
     pub dialects: Vec<Dialect>,
     /// Context window of this offer: maximum of input and output tokens together.

@@ -3,8 +3,8 @@
 use super::super::settings::{BaseUrl, OfferSettings, TokenIdPolicy};
 use super::super::{ConfigSource, LogFormat, ResolveEnv};
 use super::{load, tells, with};
-use penstock_contract::{Dialect, Score};
-use penstock_tokens::Encoding;
+use penstock_contract::{Dialect, ScoreTransform};
+use penstock_tokens::PublishedEncoding;
 use std::time::Duration;
 
 #[test]
@@ -36,7 +36,7 @@ fn an_offer_takes_from_its_model_what_it_does_not_say() {
     assert_eq!(offer.tariff.input.unwrap().to_string(), "0.1");
     assert_eq!(offer.tariff.output.unwrap().to_string(), "0.9");
     assert_eq!((offer.context_length, offer.max_output), (8192, Some(512)));
-    assert!(offer.abilities.accepts("tools"));
+    assert!(offer.abilities.accepts_parameter("tools"));
     assert_eq!(offer.dialects, [Dialect::Chat]);
 }
 
@@ -127,12 +127,15 @@ fn parameters_default_to_the_usual_ones_and_misspelt_ones_are_warnings() {
     let usual = load_with("supported_parameters = LEFT OUT");
     assert_eq!(usual.warnings.len(), 1);
     assert!(usual.warnings[0].why.contains("left out") && usual.warnings[0].why.contains("tools"));
-    let accepts = |name: &str| usual.settings.offers[0].abilities.accepts(name);
+    let accepts = |name: &str| usual.settings.offers[0].abilities.accepts_parameter(name);
     assert!(accepts("tools") && accepts("temperature") && accepts("response_format"));
     assert!(!accepts("reasoning_effort") && !accepts("logit_bias"));
     assert!(usual.settings.models[0].card.supported_parameters.contains(&"tools".to_owned()));
     let none = load_with("supported_parameters = []");
-    assert_eq!((none.warnings.len(), none.settings.offers[0].abilities.accepts("tools")), (0, false));
+    assert_eq!(
+        (none.warnings.len(), none.settings.offers[0].abilities.accepts_parameter("tools")),
+        (0, false)
+    );
     let near = load_with("supported_parameters = [\"tool\", \"Temperature\", \"our_own_knob\", \"stop\"]");
     let told: Vec<_> = near.warnings.iter().map(|w| (w.key.as_str(), w.fix.as_str())).collect();
     assert_eq!(
@@ -186,11 +189,17 @@ fn offers_of_vectors_have_a_shape_and_scores_their_scale() {
     assert_eq!(shape(&offer("embedding", "", "shape = \"tei\"")), Some(("tei", "/embed")));
     assert_eq!(shape(&offer("rerank", "", "")), Some(("vllm", "/rerank")));
     assert_eq!(shape(&offer("rerank", "", "shape = \"cohere_v2\"")), Some(("cohere_v2", "/rerank")));
-    assert_eq!(offer("rerank", "", "").abilities.score, Score::AsIs);
+    assert_eq!(offer("rerank", "", "").abilities.score_transform, ScoreTransform::Identity);
     let logits = offer("rerank", "score = \"sigmoid\"", "max_inputs = 32");
-    assert_eq!((logits.abilities.score, logits.abilities.max_inputs), (Score::Sigmoid, Some(32)));
-    assert_eq!(offer("rerank", "score = \"sigmoid\"", "score = \"as_is\"").abilities.score, Score::AsIs);
-    assert_eq!(offer("embedding", "", "").model.token_ids, TokenIdPolicy::Text(Encoding::Cl100k));
+    assert_eq!(
+        (logits.abilities.score_transform, logits.abilities.max_inputs),
+        (ScoreTransform::Sigmoid, Some(32))
+    );
+    assert_eq!(
+        offer("rerank", "score = \"sigmoid\"", "score = \"as_is\"").abilities.score_transform,
+        ScoreTransform::Identity
+    );
+    assert_eq!(offer("embedding", "", "").model.token_ids, TokenIdPolicy::Text(PublishedEncoding::Cl100k));
     assert_eq!(offer("embedding", "token_ids = \"native\"", "").model.token_ids, TokenIdPolicy::Native);
 }
 

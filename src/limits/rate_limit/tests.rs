@@ -2,13 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::*;
-use penstock_limits::Period;
+use penstock_limits::BudgetPeriod;
 
 /// Friday, 2026-11-27, half a second after noon UTC.
 const NOW: Duration = Duration::from_millis(1_795_780_800_500);
 
-fn refused(limit: Limit, wait: Wait) -> Refusal {
-    refusal(Whose::Key, &Denied { limit, wait, most: 5 }, NOW)
+fn refused(limit: LimitKind, wait: RetryAfter) -> ApiError {
+    refusal(LimitOwner::Key, &LimitExceeded { limit, retry_after: wait, maximum: 5 }, NOW)
 }
 
 #[test]
@@ -19,7 +19,7 @@ fn a_short_wait_is_told_in_seconds_and_a_long_one_by_its_end() {
         (Duration::from_millis(60_001), "Try again at 2026-11-27T12:01:01Z.", "2026-11-27T12:01:01Z"),
         (Duration::from_secs(38_149), "Try again at 2026-11-27T22:35:50Z.", "2026-11-27T22:35:50Z"),
     ] {
-        let refusal = refused(Limit::Requests, Wait::For(wait));
+        let refusal = refused(LimitKind::Requests, RetryAfter::After(wait));
         assert!(refusal.message.ends_with(said), "{wait:?}: {}", refusal.message);
         assert_eq!(refusal.details["resets_at"], at, "{wait:?}");
     }
@@ -28,7 +28,7 @@ fn a_short_wait_is_told_in_seconds_and_a_long_one_by_its_end() {
 #[test]
 fn a_budget_tells_when_it_begins_anew() {
     let midnight = Duration::from_millis(43_199_500);
-    let refusal = refused(Limit::Budget(Period::Day), Wait::For(midnight));
+    let refusal = refused(LimitKind::Budget(BudgetPeriod::Day), RetryAfter::After(midnight));
     assert!(refusal.message.ends_with("It begins anew at 2026-11-28T00:00:00Z."), "{}", refusal.message);
     assert_eq!(
         (refusal.retry_after, &refusal.details["resets_at"]),
@@ -38,13 +38,13 @@ fn a_budget_tells_when_it_begins_anew() {
 
 #[test]
 fn a_wait_without_an_end_tells_no_time() {
-    for wait in [Wait::Seat, Wait::Never] {
-        for limit in [Limit::Budget(Period::Month), Limit::Tokens, Limit::Concurrent] {
+    for wait in [RetryAfter::OnRelease, RetryAfter::Never] {
+        for limit in [LimitKind::Budget(BudgetPeriod::Month), LimitKind::Tokens, LimitKind::Concurrent] {
             let refusal = refused(limit, wait);
             assert_eq!(refusal.details.get("resets_at"), None, "{limit:?} {wait:?}");
         }
     }
     // The longest wait there can be has an end that can be written.
-    let refusal = refused(Limit::Tokens, Wait::For(Duration::MAX));
+    let refusal = refused(LimitKind::Tokens, RetryAfter::After(Duration::MAX));
     assert!(refusal.details["resets_at"].as_str().unwrap().ends_with('Z'));
 }

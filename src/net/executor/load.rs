@@ -10,104 +10,107 @@ use tokio::sync::Notify;
 /// costs a system call; no timer of a request is earlier than this one.
 const TICK: Duration = Duration::from_millis(100);
 /// Full time of a thread: shares are in thousandths.
-const WHOLE: u32 = 1_000;
+const FULL_SHARE: u32 = 1_000;
 /// Busy share up to which a thread is preferred for new connections.
-const EASY: u32 = 500;
+const MAX_EASY_SHARE: u32 = 500;
 /// Busy share beyond which a thread releases connections …
-const CROWDED: u32 = 850;
+const OVERLOADED_SHARE: u32 = 850;
 /// … to a thread whose busy share is lower by this much.
-const APART: u32 = 300;
+const MIN_SHARE_GAP: u32 = 300;
 /// Connections that a thread may have beyond the others while it is not busy. All of them may become busy later, and a
 /// connection leaves only between two requests.
-const FEW: usize = 64;
+const MAX_CONNECTION_GAP: usize = 64;
 /// Divisor of the connections that a crowded thread releases per tick.
-const SHARE: usize = 8;
+const MIGRATION_DIVISOR: usize = 8;
 
 /// Thread as seen by the others.
-pub(super) struct Worker {
+pub(super) struct WorkerThread {
     pub(super) handle: Handle,
-    pub(super) load: Load,
+    pub(super) load: WorkerLoad,
 }
 
 /// All threads.
-pub(super) type Workers = Arc<[Worker]>;
+pub(super) type WorkerSet = Arc<[WorkerThread]>;
 
 #[derive(Default)]
-pub(super) struct Load {
+pub(super) struct WorkerLoad {
     /// Open connections.
-    pub(super) open: AtomicUsize,
-    first: Notify,
+    pub(super) connections: AtomicUsize,
+    first_connection: Notify,
     /// Busy share of the last tick.
-    pub(super) busy: AtomicU32,
+    pub(super) busy_share: AtomicU32,
     /// Number of connections that may still move away in this tick.
-    leave: AtomicUsize,
+    migrations_left: AtomicUsize,
 }
 
-impl Load {
+impl WorkerLoad {
     pub(super) fn open(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
+        self.connections.load(Ordering::Relaxed)
     }
 
     fn busy(&self) -> u32 {
-        self.busy.load(Ordering::Relaxed)
+        self.busy_share.load(Ordering::Relaxed)
     }
 
     /// Takes one release if there is one left.
-    fn let_go(&self) -> bool {
+    fn take_migration(&self) -> bool {
         // Usually one load.
-        self.leave.load(Ordering::Relaxed) > 0
+        self.migrations_left.load(Ordering::Relaxed) > 0
             && self
-                .leave
+                .migrations_left
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
                 .is_ok()
     }
 
     /// Records a tick: the busy share of the thread, and that of the calmest other thread.
-    pub(super) fn measured(&self, busy: u32, calmest: u32) {
-        self.busy.store(busy, Ordering::Relaxed);
+    pub(super) fn record_tick(&self, busy: u32, calmest: u32) {
+        self.busy_share.store(busy, Ordering::Relaxed);
         // A single connection would make the other thread just as crowded.
-        let crowded = busy > CROWDED && calmest + APART <= busy && self.open() > 1;
-        self.leave.store(if crowded { (self.open() / SHARE).max(1) } else { 0 }, Ordering::Relaxed);
+        let crowded = busy > OVERLOADED_SHARE && calmest + MIN_SHARE_GAP <= busy && self.open() > 1;
+        self.migrations_left
+            .store(if crowded { (self.open() / MIGRATION_DIVISOR).max(1) } else { 0 }, Ordering::Relaxed);
     }
 }
 
 /// Returns the thread with the fewest connections.
-pub(super) fn emptiest(workers: &[Worker]) -> usize {
+pub(super) fn least_connections(workers: &[WorkerThread]) -> usize {
     let all = workers.iter().enumerate();
     all.min_by_key(|(_, worker)| (worker.load.open(), worker.load.busy())).map_or(0, |(place, _)| place)
 }
 
 /// Returns the thread to which a connection of `from` should move, if it may leave.
-pub(super) fn leave(workers: &[Worker], own: usize) -> Option<usize> {
-    let load = workers.get(own).map(|worker| &worker.load).filter(|load| load.let_go())?;
+pub(super) fn migration_target(workers: &[WorkerThread], own: usize) -> Option<usize> {
+    let load = workers.get(own).map(|worker| &worker.load).filter(|load| load.take_migration())?;
     let others = workers.iter().enumerate().filter(|(place, _)| *place != own);
     let (to, calm) = others.min_by_key(|(_, worker)| (worker.load.busy(), worker.load.open()))?;
     // Connections may have moved there since the measurement: each counts at once.
-    if calm.load.busy() + APART > load.busy() {
+    if calm.load.busy() + MIN_SHARE_GAP > load.busy() {
         return None;
     }
     let brings = load.busy() / u32::try_from(load.open().max(1)).unwrap_or(u32::MAX);
-    calm.load.busy.fetch_add(brings, Ordering::Relaxed);
+    calm.load.busy_share.fetch_add(brings, Ordering::Relaxed);
     Some(to)
 }
 
 /// Returns the first thread with spare time and few more connections than the others, else the one with the fewest.
-pub(super) fn first_with_time(workers: &[Worker]) -> usize {
+pub(super) fn first_available(workers: &[WorkerThread]) -> usize {
     let least = workers.iter().map(|worker| worker.load.open()).min().unwrap_or_default();
-    let has_time = |worker: &Worker| worker.load.busy() < EASY && worker.load.open() < least + FEW;
-    workers.iter().position(has_time).unwrap_or_else(|| emptiest(workers))
+    let has_time = |worker: &WorkerThread| {
+        worker.load.busy() < MAX_EASY_SHARE && worker.load.open() < least + MAX_CONNECTION_GAP
+    };
+    workers.iter().position(has_time).unwrap_or_else(|| least_connections(workers))
 }
 
 /// Measures the load of the current thread, each tick while it has connections; never ends.
-pub(super) async fn watch(workers: Workers, own: usize) {
-    let Some(Worker { handle, load }) = workers.get(own) else { return };
+pub(super) async fn measure_load(workers: WorkerSet, own: usize) {
+    let Some(WorkerThread { handle, load }) = workers.get(own) else { return };
     let metrics = handle.metrics();
     let look = || (Instant::now(), metrics.worker_total_busy_duration(0));
     let mut before = look();
     loop {
         if load.open() == 0 {
-            load.measured(0, 0);
-            load.first.notified().await;
+            load.record_tick(0, 0);
+            load.first_connection.notified().await;
             before = look();
             continue;
         }
@@ -115,36 +118,36 @@ pub(super) async fn watch(workers: Workers, own: usize) {
         let now = look();
         let (time, busy) = (now.0.duration_since(before.0), now.1.saturating_sub(before.1));
         before = now;
-        let share = u32::try_from(busy.as_micros() * u128::from(WHOLE) / time.as_micros().max(1))
-            .unwrap_or(WHOLE)
-            .min(WHOLE);
+        let share = u32::try_from(busy.as_micros() * u128::from(FULL_SHARE) / time.as_micros().max(1))
+            .unwrap_or(FULL_SHARE)
+            .min(FULL_SHARE);
         let others = workers.iter().enumerate().filter(|(place, _)| *place != own);
-        let calmest = others.map(|(_, worker)| worker.load.busy()).min().unwrap_or(WHOLE);
-        load.measured(share, calmest);
+        let calmest = others.map(|(_, worker)| worker.load.busy()).min().unwrap_or(FULL_SHARE);
+        load.record_tick(share, calmest);
     }
 }
 
 /// Counts one connection of a thread.
-pub(super) struct Counted {
-    pub(super) workers: Workers,
+pub(super) struct ConnectionGuard {
+    pub(super) workers: WorkerSet,
     pub(super) at: usize,
 }
 
-impl Counted {
-    pub(super) fn new(workers: &Workers, at: usize) -> Self {
+impl ConnectionGuard {
+    pub(super) fn new(workers: &WorkerSet, at: usize) -> Self {
         if let Some(worker) = workers.get(at)
-            && worker.load.open.fetch_add(1, Ordering::Relaxed) == 0
+            && worker.load.connections.fetch_add(1, Ordering::Relaxed) == 0
         {
-            worker.load.first.notify_one();
+            worker.load.first_connection.notify_one();
         }
         Self { workers: workers.clone(), at }
     }
 }
 
-impl Drop for Counted {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         if let Some(worker) = self.workers.get(self.at) {
-            worker.load.open.fetch_sub(1, Ordering::Relaxed);
+            worker.load.connections.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }

@@ -9,8 +9,8 @@
 mod load;
 mod migration;
 
-use load::{Load, Worker, Workers};
-pub use migration::ease;
+use load::{WorkerLoad, WorkerSet, WorkerThread};
+pub use migration::yield_and_migrate;
 use std::future::Future;
 use std::io;
 use std::thread;
@@ -18,71 +18,82 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
 /// Running threads; they and their tasks end when this is dropped.
-pub struct Threads {
-    workers: Workers,
+pub struct WorkerThreads {
+    workers: WorkerSet,
     /// Ends the threads when dropped.
     _ends: Vec<oneshot::Sender<()>>,
 }
 
-impl Threads {
+impl WorkerThreads {
     /// Starts `count` threads, at least one.
     ///
     /// # Errors
     /// Returns an error if the system refuses a thread.
     pub fn start(count: usize) -> io::Result<Self> {
-        Self::watched(count, load::watch)
+        Self::start_with(count, load::measure_load)
     }
 
-    fn watched<W>(count: usize, watch: fn(Workers, usize) -> W) -> io::Result<Self>
+    fn start_with<W>(count: usize, watch: fn(WorkerSet, usize) -> W) -> io::Result<Self>
     where
         W: Future<Output = ()> + 'static,
     {
         let runtimes = (0..count.max(1))
             .map(|_| Builder::new_current_thread().enable_all().build())
             .collect::<io::Result<Vec<_>>>()?;
-        let worker = |runtime: &Runtime| Worker { handle: runtime.handle().clone(), load: Load::default() };
-        let workers: Workers = runtimes.iter().map(worker).collect();
-        let begin = |(own, runtime)| begin(runtime, workers.clone(), own, watch);
+        let worker = |runtime: &Runtime| WorkerThread {
+            handle: runtime.handle().clone(),
+            load: WorkerLoad::default(),
+        };
+        let workers: WorkerSet = runtimes.iter().map(worker).collect();
+        let begin = |(own, runtime)| spawn_thread(runtime, workers.clone(), own, watch);
         let ends = runtimes.into_iter().enumerate().map(begin).collect::<io::Result<_>>()?;
         Ok(Self { workers, _ends: ends })
     }
 
     /// Returns the number of open connections.
     #[must_use]
-    pub fn connections(&self) -> usize {
+    pub fn open_connections(&self) -> usize {
         self.workers.iter().map(|worker| worker.load.open()).sum()
     }
 
     /// Runs a connection on the thread with the fewest connections.
-    pub fn serve<F>(&self, connection: F)
+    pub fn spawn_pinned<F>(&self, connection: F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        migration::run(&self.workers, load::emptiest(&self.workers), Box::pin(connection));
+        migration::spawn_connection(
+            &self.workers,
+            load::least_connections(&self.workers),
+            Box::pin(connection),
+        );
     }
 
     /// Runs a connection that can move, see [`ease`], on the first thread with spare time.
-    pub fn gather<F>(&self, connection: F)
+    pub fn spawn_balanced<F>(&self, connection: F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        migration::run(&self.workers, load::first_with_time(&self.workers), Box::pin(connection));
+        migration::spawn_connection(
+            &self.workers,
+            load::first_available(&self.workers),
+            Box::pin(connection),
+        );
     }
 }
 
 /// Starts a thread; it ends when the returned sender is dropped.
-fn begin<W>(
+fn spawn_thread<W>(
     runtime: Runtime,
-    workers: Workers,
+    workers: WorkerSet,
     own: usize,
-    watch: fn(Workers, usize) -> W,
+    watch: fn(WorkerSet, usize) -> W,
 ) -> io::Result<oneshot::Sender<()>>
 where
     W: Future<Output = ()> + 'static,
 {
     let (end, ended) = oneshot::channel::<()>();
     thread::Builder::new().name("penstock".to_owned()).spawn(move || {
-        migration::register(&workers, own);
+        migration::register_worker(&workers, own);
         runtime.block_on(async move {
             tokio::select! {
                 _ = ended => {}
@@ -105,12 +116,12 @@ mod tests {
 
     #[test]
     fn connections_are_dealt_out_evenly_and_stay() {
-        let threads = Threads::start(3).unwrap();
+        let threads = WorkerThreads::start(3).unwrap();
         let (tell, told) = mpsc::channel();
         let stay = Arc::new(tokio::sync::Semaphore::new(0));
         for _ in 0..9 {
             let (tell, stay) = (tell.clone(), stay.clone());
-            threads.serve(async move {
+            threads.spawn_pinned(async move {
                 tell.send(thread::current().id()).unwrap();
                 stay.acquire().await.unwrap().forget();
                 tell.send(thread::current().id()).unwrap();
@@ -126,9 +137,9 @@ mod tests {
 
     #[test]
     fn what_runs_ends_with_them() {
-        let threads = Threads::start(1).unwrap();
+        let threads = WorkerThreads::start(1).unwrap();
         let (alive, gone) = mpsc::channel::<()>();
-        threads.serve(async move {
+        threads.spawn_pinned(async move {
             let _alive = alive;
             std::future::pending::<()>().await;
         });
@@ -137,14 +148,14 @@ mod tests {
     }
 
     /// Two threads whose load is set by the test.
-    fn unmeasured() -> Threads {
-        Threads::watched(2, |_, _| std::future::pending()).unwrap()
+    fn unmeasured() -> WorkerThreads {
+        WorkerThreads::start_with(2, |_, _| std::future::pending()).unwrap()
     }
 
     /// Whether the connection that runs has moved.
     async fn eased() -> bool {
         let before = thread::current().id();
-        let eased = ease().await;
+        let eased = yield_and_migrate().await;
         assert_eq!(eased, thread::current().id() != before);
         eased
     }
@@ -156,7 +167,7 @@ mod tests {
         let stay = Arc::new(tokio::sync::Semaphore::new(0));
         let gather = || {
             let (tell, stay) = (tell.clone(), stay.clone());
-            threads.gather(async move {
+            threads.spawn_balanced(async move {
                 tell.send(thread::current().id()).unwrap();
                 stay.acquire().await.unwrap().forget();
             });
@@ -165,18 +176,18 @@ mod tests {
         let first = gather();
         assert!((1..64).all(|_| gather() == first), "few enough for one");
         assert_ne!(gather(), first, "more than a few");
-        threads.workers[0].load.busy.store(501, Ordering::Relaxed);
-        threads.workers[1].load.busy.store(499, Ordering::Relaxed);
+        threads.workers[0].load.busy_share.store(501, Ordering::Relaxed);
+        threads.workers[1].load.busy_share.store(499, Ordering::Relaxed);
         assert_ne!(gather(), first, "it has no time");
         stay.add_permits(100);
     }
 
     /// Idle connections of the first thread, which end on request.
-    fn idle(threads: &Threads, count: usize) -> Arc<tokio::sync::Semaphore> {
+    fn idle(threads: &WorkerThreads, count: usize) -> Arc<tokio::sync::Semaphore> {
         let stay = Arc::new(tokio::sync::Semaphore::new(0));
         for _ in 0..count {
             let stay = stay.clone();
-            migration::run(
+            migration::spawn_connection(
                 &threads.workers,
                 0,
                 Box::pin(async move { stay.acquire().await.unwrap().forget() }),
@@ -189,15 +200,19 @@ mod tests {
     fn leavers(busy: u32, other: u32) -> (usize, u32) {
         let threads = unmeasured();
         let _stay = idle(&threads, 16);
-        threads.workers[0].load.measured(busy, other);
-        threads.workers[1].load.measured(other, busy);
+        threads.workers[0].load.record_tick(busy, other);
+        threads.workers[1].load.record_tick(other, busy);
         let (tell, told) = mpsc::channel();
         for _ in 0..10 {
             let tell = tell.clone();
-            migration::run(&threads.workers, 0, Box::pin(async move { tell.send(eased().await).unwrap() }));
+            migration::spawn_connection(
+                &threads.workers,
+                0,
+                Box::pin(async move { tell.send(eased().await).unwrap() }),
+            );
         }
         let left = told.iter().take(10).filter(|left| *left).count();
-        (left, threads.workers[1].load.busy.load(Ordering::Relaxed))
+        (left, threads.workers[1].load.busy_share.load(Ordering::Relaxed))
     }
 
     #[test]
@@ -213,25 +228,29 @@ mod tests {
     #[test]
     fn one_alone_stays_and_so_does_who_has_no_other_thread() {
         let threads = unmeasured();
-        let moves = |threads: &Threads, idlers: usize| {
+        let moves = |threads: &WorkerThreads, idlers: usize| {
             let _stay = idle(threads, idlers);
-            threads.workers[0].load.measured(1_000, 0);
+            threads.workers[0].load.record_tick(1_000, 0);
             let (tell, told) = mpsc::channel();
-            migration::run(&threads.workers, 0, Box::pin(async move { tell.send(eased().await).unwrap() }));
+            migration::spawn_connection(
+                &threads.workers,
+                0,
+                Box::pin(async move { tell.send(eased().await).unwrap() }),
+            );
             told.recv().unwrap()
         };
         assert!(!moves(&threads, 1));
-        assert!(!moves(&Threads::watched(1, |_, _| std::future::pending()).unwrap(), 16));
+        assert!(!moves(&WorkerThreads::start_with(1, |_, _| std::future::pending()).unwrap(), 16));
     }
 
     #[test]
     fn who_moves_is_counted_once() {
         let threads = unmeasured();
         let stay = idle(&threads, 2);
-        threads.workers[0].load.measured(1_000, 0);
+        threads.workers[0].load.record_tick(1_000, 0);
         let (tell, told) = mpsc::channel();
         let moving = stay.clone();
-        migration::run(
+        migration::spawn_connection(
             &threads.workers,
             0,
             Box::pin(async move {
@@ -243,7 +262,7 @@ mod tests {
         until(|| threads.workers[0].load.open() == 2);
         assert_eq!(threads.workers[1].load.open(), 1);
         stay.add_permits(3);
-        until(|| threads.connections() == 0);
+        until(|| threads.open_connections() == 0);
     }
 
     fn until(is: impl Fn() -> bool) {
@@ -262,14 +281,14 @@ mod tests {
 
     #[test]
     fn a_socket_is_taken_up_by_the_thread_that_its_connection_moves_to() {
-        use crate::net::buffered_stream::Socket;
+        use crate::net::buffered_stream::BufferedSocket;
         use std::io::{Read, Write};
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let mut threads = unmeasured();
         let _stay = idle(&threads, 2);
         // Dropped with its thread.
         let (held, gone) = mpsc::channel::<()>();
-        migration::run(
+        migration::spawn_connection(
             &threads.workers,
             0,
             Box::pin(async move {
@@ -280,17 +299,18 @@ mod tests {
         let door = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = std::net::TcpStream::connect(door.local_addr().unwrap()).unwrap();
         let (accepted, _) = door.accept().unwrap();
-        threads.workers[0].load.measured(1_000, 0);
-        migration::run(
+        threads.workers[0].load.record_tick(1_000, 0);
+        migration::spawn_connection(
             &threads.workers,
             0,
             Box::pin(async move {
-                let socket = Socket::new(accepted, false, std::time::Duration::from_secs(60)).unwrap();
+                let socket =
+                    BufferedSocket::new(accepted, false, std::time::Duration::from_secs(60)).unwrap();
                 let mut stream: pingora_core::protocols::Stream = Box::new(socket);
                 assert_eq!(stream.read_u8().await.unwrap(), b'1');
-                assert!(Socket::can_move(&stream));
+                assert!(BufferedSocket::is_idle_plain(&stream));
                 assert!(eased().await);
-                let mut stream = Socket::moved(stream).unwrap();
+                let mut stream = BufferedSocket::register_moved(stream).unwrap();
                 // The task waits here, and wakes up on its new thread.
                 let byte = stream.read_u8().await.unwrap();
                 stream.write_all(&[byte]).await.unwrap();

@@ -1,12 +1,12 @@
 //! A line of a batch, or one choice of a request for several: no socket, and no headers either way.
 
-use crate::auth::key_cache::Grant;
-use crate::billing::Ending;
+use crate::auth::key_cache::Principal;
+use crate::billing::HoldEnd;
 use crate::proxy::failover::Part;
 use crate::telemetry::request_id::RequestId;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use penstock_contract::{Finish, Refusal, Usage};
+use penstock_contract::{ApiError, FinishReason, TokenUsage};
 use std::io::{ErrorKind, Result};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc::Sender;
@@ -18,7 +18,7 @@ pub struct Line {
     cancel: CancellationToken,
     asked_back: CancellationToken,
     /// The key that a line of a batch is asked with.
-    grant: Option<Arc<Grant>>,
+    grant: Option<Arc<Principal>>,
     /// Destination of the response, for one choice of a request for several.
     choice: Option<Choice>,
     result: Mutex<LineResult>,
@@ -39,10 +39,10 @@ struct Choice {
 struct LineResult {
     sent: Vec<Bytes>,
     /// End of the credit reserve; entered together with the response.
-    end: Option<Ending>,
+    end: Option<HoldEnd>,
     /// Usage of a choice, and its finish reason.
     part: Option<Part>,
-    finish: Option<Finish>,
+    finish: Option<FinishReason>,
     report: Option<LineReport>,
 }
 
@@ -53,9 +53,9 @@ pub struct LineReport {
     /// Status that a client would have been sent.
     pub status: u16,
     /// Tokens that it used.
-    pub usage: Option<Usage>,
+    pub usage: Option<TokenUsage>,
     /// The refusal, if it was refused.
-    pub refusal: Option<Refusal>,
+    pub refusal: Option<ApiError>,
     /// The line is asked again: it gave up its permit, got none, or lacked credits that others hold.
     pub yielded: bool,
     /// The line was cancelled before it had a response.
@@ -65,7 +65,7 @@ pub struct LineReport {
 impl Line {
     /// A line of a batch, asked with this key until `cancel` is given.
     #[must_use]
-    pub fn of_batch(grant: Arc<Grant>, cancel: CancellationToken) -> Arc<Self> {
+    pub fn of_batch(grant: Arc<Principal>, cancel: CancellationToken) -> Arc<Self> {
         Arc::new(Self { grant: Some(grant), cancel, ..Self::default() })
     }
 
@@ -83,7 +83,7 @@ impl Line {
 
     /// The key of a batch line.
     #[must_use]
-    pub const fn grant(&self) -> Option<&Arc<Grant>> {
+    pub const fn grant(&self) -> Option<&Arc<Principal>> {
         self.grant.as_ref()
     }
 
@@ -141,13 +141,13 @@ impl Line {
     }
 
     /// Notes how its reserve ends.
-    pub fn set_end(&self, end: Ending) {
+    pub fn set_end(&self, end: HoldEnd) {
         self.result.lock().end = Some(end);
     }
 
     /// The end of its reserve.
     #[must_use]
-    pub fn take_end(&self) -> Option<Ending> {
+    pub fn take_end(&self) -> Option<HoldEnd> {
         self.result.lock().end.take()
     }
 
@@ -177,14 +177,14 @@ impl Line {
         }
     }
 
-    pub(super) fn note_finish(&self, finish: Option<Finish>) {
+    pub(super) fn note_finish(&self, finish: Option<FinishReason>) {
         if self.choice.is_some() {
             self.result.lock().finish = finish;
         }
     }
 
     /// Usage of a choice, and its finish reason.
-    pub(crate) fn take_part(&self) -> (Option<Part>, Option<Finish>) {
+    pub(crate) fn take_part(&self) -> (Option<Part>, Option<FinishReason>) {
         let mut result = self.result.lock();
         (result.part.take(), result.finish)
     }

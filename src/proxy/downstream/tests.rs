@@ -5,14 +5,14 @@
 use super::*;
 use crate::http::request_stream::{Connection, RequestFraming, RequestStream, Returned};
 use crate::telemetry::request_id::RequestId;
-use penstock_wire::answer::{Chunks, Step};
-use penstock_wire::head::{Caps, Scan};
+use penstock_wire::answer::{ChunkDecoder, ChunkStep};
+use penstock_wire::http1_request::{HeadLimits, HeadParser};
 use std::future::Future;
 use std::task::Poll;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::watch;
 
-const CAPS: Caps = Caps { bytes: 8192, target: 200, fields: 50 };
+const CAPS: HeadLimits = HeadLimits { bytes: 8192, target: 200, fields: 50 };
 
 /// A request whose head was read, and the client's end of its connection.
 struct Request {
@@ -26,7 +26,8 @@ impl Request {
     /// A request with this head; `behind` came with it.
     async fn begin(head: &str, behind: &[u8], width: usize) -> Self {
         let (near, client) = duplex(width);
-        let (mut scan, bytes) = (Scan::default(), BytesMut::from(&[head.as_bytes(), behind].concat()[..]));
+        let (mut scan, bytes) =
+            (HeadParser::default(), BytesMut::from(&[head.as_bytes(), behind].concat()[..]));
         let size = scan.push(&bytes, CAPS).unwrap().unwrap();
         let (stop, stopping) = watch::channel(false);
         let connection = Connection::new(stopping);
@@ -48,7 +49,7 @@ impl Request {
     }
 
     /// Answers, and ends the session as the proxy does.
-    async fn answer(mut self, head: Head, pieces: &[&[u8]]) -> Answered {
+    async fn answer(mut self, head: ResponseHead, pieces: &[&[u8]]) -> Answered {
         let mut caller = self.caller();
         let keep = caller.may_keep();
         caller.keep(keep);
@@ -86,8 +87,8 @@ struct Answered {
     ahead: Vec<u8>,
 }
 
-fn head(status: u16) -> Head {
-    Head::new(status, &RequestId::random())
+fn head(status: u16) -> ResponseHead {
+    ResponseHead::new(status, &RequestId::random())
 }
 
 /// The body of a request of which `ahead` bytes come with the head, the rest byte by byte.
@@ -167,7 +168,7 @@ async fn a_response_of_a_length_is_its_head_and_its_bytes() {
     let long = vec![b'x'; 100_000];
     for pieces in [&[&b"{}"[..]][..], &[b"{", b"", b"}"], &[&long[..]], &[b"1", &long, b"2"]] {
         let length: usize = pieces.iter().map(|piece| piece.len()).sum();
-        let of = head(200).of_length("application/json", length as u64);
+        let of = head(200).with_length("application/json", length as u64);
         let answered = Request::of("POST / HTTP/1.1", "").await.answer(of, pieces).await;
         let text = answered.head;
         assert!(answered.sound && answered.reused);
@@ -182,7 +183,7 @@ async fn a_response_of_a_length_is_its_head_and_its_bytes() {
 #[tokio::test]
 async fn a_response_that_is_not_as_long_as_it_says_ends_the_connection() {
     for pieces in [&[&b"a"[..]][..], &[b"a", b""]] {
-        let of = head(200).of_length("text/plain", 2);
+        let of = head(200).with_length("text/plain", 2);
         let answered = Request::of("GET / HTTP/1.1", "").await.answer(of, pieces).await;
         assert!(!answered.reused, "{pieces:?}");
         assert!(answered.body.len() <= 2);
@@ -193,24 +194,25 @@ async fn a_response_that_is_not_as_long_as_it_says_ends_the_connection() {
 async fn a_stream_is_in_chunks_or_ends_with_its_connection() {
     let long = vec![b'y'; 40_000];
     let pieces: [&[u8]; 4] = [b"data: 1\n\n", &long, b"", b"data: [DONE]\n\n"];
-    let answered = Request::of("POST / HTTP/1.1", "").await.answer(head(200).of_events(true), &pieces).await;
+    let answered =
+        Request::of("POST / HTTP/1.1", "").await.answer(head(200).event_stream(true), &pieces).await;
     let text = answered.head;
     assert!(answered.sound && answered.reused);
     assert!(text.contains("transfer-encoding: chunked\r\n") && !text.contains("content-length"), "{text}");
     let (mut chunks, mut buffer, mut plain) =
-        (Chunks::default(), BytesMut::from(&answered.body[..]), Vec::new());
+        (ChunkDecoder::default(), BytesMut::from(&answered.body[..]), Vec::new());
     loop {
         match chunks.take(&mut buffer).unwrap() {
-            Step::Data(data) => plain.extend_from_slice(&data),
-            Step::End => break,
-            Step::More => panic!("it has no end"),
+            ChunkStep::Data(data) => plain.extend_from_slice(&data),
+            ChunkStep::End => break,
+            ChunkStep::Incomplete => panic!("it has no end"),
         }
     }
     assert!(buffer.is_empty());
     assert_eq!(plain, pieces.concat());
 
     let old = Request::of("POST / HTTP/1.0", "Connection: keep-alive\r\n").await;
-    let answered = old.answer(head(200).of_events(false), &pieces).await;
+    let answered = old.answer(head(200).event_stream(false), &pieces).await;
     assert!(answered.sound && !answered.reused);
     let text = answered.head;
     assert!(!text.contains("chunked") && text.contains("connection: close\r\n"), "{text}");
@@ -219,18 +221,18 @@ async fn a_stream_is_in_chunks_or_ends_with_its_connection() {
 
 #[tokio::test]
 async fn a_head_without_a_body_has_none() {
-    let of = head(200).of_length("text/plain", 5);
+    let of = head(200).with_length("text/plain", 5);
     let answered = Request::of("HEAD / HTTP/1.1", "").await.answer(of, &[b""]).await;
     assert!(answered.sound && answered.reused && answered.body.is_empty());
     assert!(answered.head.contains("content-length: 5\r\n"));
-    let none = head(204).of_length("x/y", 0);
+    let none = head(204).with_length("x/y", 0);
     let answered = Request::of("OPTIONS / HTTP/1.1", "").await.answer(none, &[b""]).await;
     assert!(answered.reused && answered.body.is_empty() && !answered.head.contains("content-length"));
 }
 
 #[tokio::test]
 async fn nothing_behind_a_request_is_read_as_part_of_it() {
-    let whole = || head(200).of_length("text/plain", 1);
+    let whole = || head(200).with_length("text/plain", 1);
     let next = b"GET / HTTP/1.1\r\n";
     let plain = "POST / HTTP/1.1\r\nHost: a\r\n\r\n";
     let long = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n";
@@ -278,7 +280,7 @@ async fn bytes_of_the_next_request_are_kept_wherever_they_are_cut() {
 async fn a_process_that_stops_says_so_with_each_response() {
     let request = Request::of("GET / HTTP/1.1", "").await;
     request.stop.send(true).unwrap();
-    let answered = request.answer(head(200).of_length("text/plain", 1), &[b"x"]).await;
+    let answered = request.answer(head(200).with_length("text/plain", 1), &[b"x"]).await;
     assert!(answered.head.contains("connection: close") && !answered.reused, "{}", answered.head);
 }
 
@@ -348,7 +350,7 @@ async fn a_body_that_is_still_to_be_read_is_not_thrown_away() {
 async fn a_head_that_waits_leaves_with_the_body_or_when_flushed() {
     let mut request = Request::of("POST / HTTP/1.1", "").await;
     let mut caller = request.caller();
-    caller.write_response_header(head(200).of_events(true)).await.unwrap();
+    caller.write_response_header(head(200).event_stream(true)).await.unwrap();
     assert!(caller.answered());
     caller.flush().await.unwrap();
     let mut bytes = [0; 4096];
@@ -357,7 +359,7 @@ async fn a_head_that_waits_leaves_with_the_body_or_when_flushed() {
 
     let mut request = Request::of("POST / HTTP/1.1", "").await;
     let mut caller = request.caller();
-    caller.write_response_header(head(200).of_events(true)).await.unwrap();
+    caller.write_response_header(head(200).event_stream(true)).await.unwrap();
     caller.write_response_body(Bytes::from_static(b"data: 1\n\n"), false).await.unwrap();
     let read = request.client.read(&mut bytes).await.unwrap();
     assert!(bytes[..read].ends_with(b"data: 1\n\n\r\n"), "one write has both");
@@ -365,7 +367,7 @@ async fn a_head_that_waits_leaves_with_the_body_or_when_flushed() {
 
 #[tokio::test]
 async fn a_value_that_would_end_the_head_is_left_out() {
-    let head = head(429).with("retry-after", "7").with("x-bad", "a\r\nx-evil: b").number("x-n", 12);
+    let head = head(429).with("retry-after", "7").with("x-bad", "a\r\nx-evil: b").with_number("x-n", 12);
     let head = head.into_response();
     assert_eq!(head.status.as_u16(), 429);
     assert_eq!(head.headers.get("retry-after").unwrap(), "7");

@@ -1,20 +1,20 @@
 //! `POST /v1/chat/completions`: a chat request, handled by the relay.
 
 use super::Endpoint;
-use crate::proxy::exchange::{Ended, Exchange};
+use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
 use crate::upstream::config_snapshot::Live;
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_contract::Refusal;
+use penstock_contract::ApiError;
 
 /// Endpoint of chat completions.
-pub struct Chat;
+pub struct ChatCompletions;
 
 #[async_trait]
-impl Endpoint for Chat {
+impl Endpoint for ChatCompletions {
     fn name(&self) -> &'static str {
         "chat"
     }
@@ -31,11 +31,11 @@ impl Endpoint for Chat {
         KeyScope::Chat
     }
 
-    fn takes_lines(&self) -> bool {
+    fn accepts_batch_lines(&self) -> bool {
         true
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
+    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let body = x.json_body().await?;
         let parse = |body, live: &Live| penstock_admission::chat(body, &live.admission);
         failover::run(x, RequestBody::Json(body, parse)).await

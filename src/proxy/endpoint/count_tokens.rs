@@ -2,14 +2,14 @@
 
 use super::Endpoint;
 use crate::proxy::context_window;
-use crate::proxy::exchange::{Ended, Exchange, ended};
-use crate::proxy::filters::model_of;
+use crate::proxy::exchange::{Exchange, WriteOutcome, ended};
+use crate::proxy::filters::model_for_request;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_contract::Refusal;
-use penstock_limits::Cost;
+use penstock_contract::ApiError;
+use penstock_limits::CostEstimate;
 
 /// Endpoint of token counts.
 pub struct CountTokens;
@@ -32,26 +32,26 @@ impl Endpoint for CountTokens {
         KeyScope::Chat
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
+    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let body = x.json_body().await?;
         let ask = penstock_admission::count(
             body,
-            &x.live.admission,
-            x.live.settings.default_models.count_tokens.as_deref(),
+            &x.config.admission,
+            x.config.settings.default_models.count_tokens.as_deref(),
         )?;
-        let (entry, _) = x.come_in()?;
-        let (name, _) = penstock_routing::split(&ask.model);
-        let model = model_of(x, &ask, name)?;
+        let (entry, _) = x.acquire_provisional()?;
+        let (name, _) = penstock_routing::split_flavor(&ask.model);
+        let model = model_for_request(x, &ask, name)?;
         // It counts for the request limits of its key and account, and uses none of their tokens.
-        x.pass(entry, &Cost::default())?;
+        x.reserve_limits(entry, &CostEstimate::default())?;
         let counting = x.counting();
         let count = tokio::select! {
             biased;
             count = context_window::count(&counting, &model, &ask) => count?,
-            () = x.caller.gone() => return Ok(Ended::Left),
+            () = x.caller.gone() => return Ok(WriteOutcome::Disconnected),
         };
         x.record.status = 200;
-        let head = x.head(200).with("x-token-count-method", count.method.name());
+        let head = x.response_head(200).with("x-token-count-method", count.method.name());
         let body = format!("{{\"input_tokens\":{}}}", count.tokens);
         Ok(ended(head.json(&mut x.caller, vec![Bytes::from(body)]).await))
     }

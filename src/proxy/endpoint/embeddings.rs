@@ -1,14 +1,14 @@
 //! `POST /v1/embeddings`: embeddings of texts. Token IDs are decoded to text first.
 
 use super::Endpoint;
-use crate::proxy::exchange::{Ended, Exchange};
+use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
 use crate::upstream::config_snapshot::Live;
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_contract::Refusal;
+use penstock_contract::ApiError;
 
 /// Endpoint of embeddings.
 pub struct Embeddings;
@@ -31,13 +31,13 @@ impl Endpoint for Embeddings {
         KeyScope::Embeddings
     }
 
-    fn takes_lines(&self) -> bool {
+    fn accepts_batch_lines(&self) -> bool {
         true
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
+    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let body = x.json_body().await?;
-        let parse = |body, live: &Live| penstock_admission::embeddings(body, &live.admission);
+        let parse = |body, live: &Live| penstock_admission::validate_embeddings(body, &live.admission);
         failover::run(x, RequestBody::Json(body, parse)).await
     }
 }

@@ -1,21 +1,21 @@
 //! `POST /v1/messages`: a request in the messages dialect, handled by the relay.
 
 use super::Endpoint;
-use crate::proxy::exchange::{Ended, Exchange};
+use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
 use crate::upstream::config_snapshot::Live;
 use async_trait::async_trait;
 use http::Method;
-use penstock_admission::Purpose;
+use penstock_admission::MessagesPurpose;
 use penstock_auth::KeyScope;
-use penstock_contract::Refusal;
+use penstock_contract::ApiError;
 
 /// Endpoint of messages.
-pub struct Messages;
+pub struct CreateMessage;
 
 #[async_trait]
-impl Endpoint for Messages {
+impl Endpoint for CreateMessage {
     fn name(&self) -> &'static str {
         "messages"
     }
@@ -32,14 +32,15 @@ impl Endpoint for Messages {
         KeyScope::Chat
     }
 
-    fn takes_lines(&self) -> bool {
+    fn accepts_batch_lines(&self) -> bool {
         true
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
+    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let body = x.json_body().await?;
-        let parse =
-            |body, live: &Live| penstock_admission::messages(body, &live.admission, Purpose::Generate);
+        let parse = |body, live: &Live| {
+            penstock_admission::validate_messages_request(body, &live.admission, MessagesPurpose::Generate)
+        };
         failover::run(x, RequestBody::Json(body, parse)).await
     }
 }

@@ -1,6 +1,5 @@
 //! Endpoints of the public listener. A new endpoint needs a file here and an entry in [`ENDPOINTS`].
 
-mod address;
 mod batches;
 mod chat;
 mod count_tokens;
@@ -11,17 +10,18 @@ mod messages;
 mod models;
 pub mod openapi;
 mod rerank;
-mod root;
+mod service;
 mod transcriptions;
 mod unknown;
+mod url_decoding;
 
-pub use address::{decoded, parameters};
+pub use url_decoding::{decode_segment, query_parameters};
 
-use crate::proxy::exchange::{Ended, Exchange};
+use crate::proxy::exchange::{Exchange, WriteOutcome};
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_contract::{Code, Dialect, Refusal};
+use penstock_contract::{ApiError, Dialect, ErrorCode};
 
 /// One method on one path.
 #[async_trait]
@@ -39,61 +39,61 @@ pub trait Endpoint: Sync {
     fn scope(&self) -> KeyScope;
 
     /// Returns true if the endpoint needs no key.
-    fn is_open(&self) -> bool {
+    fn is_public(&self) -> bool {
         false
     }
 
     /// Returns true if batch lines may use the endpoint, by its literal path.
-    fn takes_lines(&self) -> bool {
+    fn accepts_batch_lines(&self) -> bool {
         false
     }
 
     /// Responds, or passes the request to the relay. `tail` is the text that `*` matched, still percent-encoded.
-    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<Ended, Refusal>;
+    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError>;
 }
 
 /// Every endpoint. Error messages list those that accept batch lines in this order.
 const ENDPOINTS: &[&dyn Endpoint] = &[
-    &chat::Chat,
-    &messages::Messages,
+    &chat::ChatCompletions,
+    &messages::CreateMessage,
     &count_tokens::CountTokens,
     &embeddings::Embeddings,
-    &rerank::Rerank("/v1/rerank"),
-    &rerank::Rerank("/v2/rerank"),
-    &images::Generations,
-    &images::Content,
-    &transcriptions::Transcriptions,
-    &batches::Post,
-    &batches::List,
-    &batches::Get,
-    &batches::Cancel,
-    &files::Create,
-    &files::List,
-    &files::Content,
-    &files::One,
-    &files::Delete,
-    &models::List,
-    &models::One,
-    &root::Root,
-    &root::Health("/health"),
-    &root::Health("/healthz"),
-    &root::Document,
+    &rerank::RerankDocuments("/v1/rerank"),
+    &rerank::RerankDocuments("/v2/rerank"),
+    &images::GenerateImages,
+    &images::GetImage,
+    &transcriptions::CreateTranscription,
+    &batches::CreateBatch,
+    &batches::ListBatches,
+    &batches::GetBatch,
+    &batches::CancelBatch,
+    &files::UploadFile,
+    &files::ListFiles,
+    &files::DownloadFile,
+    &files::GetFile,
+    &files::DeleteFile,
+    &models::ListModels,
+    &models::GetModel,
+    &service::ServiceIndex,
+    &service::HealthStatus("/health"),
+    &service::HealthStatus("/healthz"),
+    &service::OpenApiDocument,
 ];
 
 /// Dialect of a path's errors: the messages dialect for `/v1/messages*` and, for clients that send
 /// `anthropic-version`, for the model list; otherwise the chat dialect. On unknown paths the header of the client
 /// decides, or the path that it probably meant.
 #[must_use]
-pub fn dialect(path: &str, anthropic: bool) -> Dialect {
-    let path = versioned(path);
+pub fn error_dialect(path: &str, anthropic: bool) -> Dialect {
+    let path = normalize_path(path);
     let messages = |path: &str| path.starts_with("/v1/messages");
     if messages(path) || (anthropic && path.starts_with("/v1/models")) {
         return Dialect::Messages;
     }
-    if unknown::is_known(path) {
+    if unknown::is_endpoint_path(path) {
         return Dialect::Chat;
     }
-    if anthropic || unknown::right_path(path).is_some_and(messages) {
+    if anthropic || unknown::suggested_path(path).is_some_and(messages) {
         return Dialect::Messages;
     }
     Dialect::Chat
@@ -103,15 +103,15 @@ pub fn dialect(path: &str, anthropic: bool) -> Dialect {
 ///
 /// # Errors
 /// Returns a refusal if the path is unknown or does not support the method.
-pub fn find<'p>(method: &Method, path: &'p str) -> Result<(&'static dyn Endpoint, &'p str), Refusal> {
-    let path = versioned(path);
+pub fn find<'p>(method: &Method, path: &'p str) -> Result<(&'static dyn Endpoint, &'p str), ApiError> {
+    let path = normalize_path(path);
     // Most requests are for a path without `*`.
     let exact = |endpoint: &&&dyn Endpoint| endpoint.path() == path && endpoint.method() == *method;
     if let Some(endpoint) = ENDPOINTS.iter().find(exact).filter(|_| !path.contains('*')) {
         return Ok((*endpoint, ""));
     }
     let mut allowed = Vec::new();
-    for (endpoint, tail) in at(path) {
+    for (endpoint, tail) in endpoints_at(path) {
         let head = *method == Method::HEAD && endpoint.method() == Method::GET;
         if endpoint.method() == *method || head {
             return Ok((endpoint, tail));
@@ -121,22 +121,22 @@ pub fn find<'p>(method: &Method, path: &'p str) -> Result<(&'static dyn Endpoint
     if !allowed.is_empty() {
         let allow = allowed.join(", ");
         let message = format!("This path takes {allow}, not {method}.");
-        return Err(Refusal::because(Code::MethodNotAllowed, message).with("allow", allow));
+        return Err(ApiError::with_message(ErrorCode::MethodNotAllowed, message).with_detail("allow", allow));
     }
-    Err(unknown::refusal(path))
+    Err(unknown::not_found(path))
 }
 
 /// Endpoints at a path, and the text that `*` matched: of `/v1/files/*` and `/v1/files/*/content` the longer match.
-fn at(path: &str) -> impl Iterator<Item = (&'static dyn Endpoint, &str)> {
+fn endpoints_at(path: &str) -> impl Iterator<Item = (&'static dyn Endpoint, &str)> {
     let all =
-        || ENDPOINTS.iter().filter_map(move |endpoint| Some((*endpoint, matches(endpoint.path(), path)?)));
+        || ENDPOINTS.iter().filter_map(move |endpoint| Some((*endpoint, match_path(endpoint.path(), path)?)));
     let longest = all().map(|(endpoint, _)| endpoint.path().len()).max();
     all().filter(move |(endpoint, _)| Some(endpoint.path().len()) == longest)
 }
 
 /// Normalizes the path: base URLs are configured with and without `/v1`, so a doubled prefix and a
 /// trailing slash are removed.
-fn versioned(path: &str) -> &str {
+fn normalize_path(path: &str) -> &str {
     let path = match path.strip_prefix("/v1") {
         Some(rest) if rest.starts_with("/v1/") || rest.starts_with("/v2/") => rest,
         _ => path,
@@ -144,7 +144,7 @@ fn versioned(path: &str) -> &str {
     path.strip_suffix('/').filter(|rest| !rest.is_empty()).unwrap_or(path)
 }
 
-fn matches<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
+fn match_path<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
     match pattern.split_once('*') {
         Some((prefix, suffix)) => {
             path.strip_prefix(prefix)?.strip_suffix(suffix).filter(|tail| !tail.is_empty())
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn a_known_path_with_another_method_names_the_right_one() {
         let refusal = find(&Method::GET, "/v1/chat/completions").err().unwrap();
-        assert_eq!(refusal.code, Code::MethodNotAllowed);
+        assert_eq!(refusal.code, ErrorCode::MethodNotAllowed);
         assert_eq!(refusal.details.get("allow").unwrap(), "POST");
     }
 
@@ -209,22 +209,22 @@ mod tests {
 
     #[test]
     fn errors_of_the_catalogue_follow_the_client() {
-        assert_eq!(dialect("/v1/models", true), Dialect::Messages);
-        assert_eq!(dialect("/v1/models", false), Dialect::Chat);
-        assert_eq!(dialect("/v1/messages/count_tokens", false), Dialect::Messages);
-        assert_eq!(dialect("/v1/files", true), Dialect::Chat);
+        assert_eq!(error_dialect("/v1/models", true), Dialect::Messages);
+        assert_eq!(error_dialect("/v1/models", false), Dialect::Chat);
+        assert_eq!(error_dialect("/v1/messages/count_tokens", false), Dialect::Messages);
+        assert_eq!(error_dialect("/v1/files", true), Dialect::Chat);
     }
 
     #[test]
     fn errors_of_an_unknown_path_follow_the_client_or_what_it_meant() {
-        assert_eq!(dialect("/anything", true), Dialect::Messages);
-        assert_eq!(dialect("/anything", false), Dialect::Chat);
-        assert_eq!(dialect("/models", true), Dialect::Messages);
-        assert_eq!(dialect("//v1/models", false), Dialect::Chat);
-        assert_eq!(dialect("/messages", false), Dialect::Messages);
-        assert_eq!(dialect("//v1/messages", false), Dialect::Messages);
-        assert_eq!(dialect("/v1/messages/batches", false), Dialect::Messages);
-        assert_eq!(dialect("/v1//chat/completions", false), Dialect::Chat);
+        assert_eq!(error_dialect("/anything", true), Dialect::Messages);
+        assert_eq!(error_dialect("/anything", false), Dialect::Chat);
+        assert_eq!(error_dialect("/models", true), Dialect::Messages);
+        assert_eq!(error_dialect("//v1/models", false), Dialect::Chat);
+        assert_eq!(error_dialect("/messages", false), Dialect::Messages);
+        assert_eq!(error_dialect("//v1/messages", false), Dialect::Messages);
+        assert_eq!(error_dialect("/v1/messages/batches", false), Dialect::Messages);
+        assert_eq!(error_dialect("/v1//chat/completions", false), Dialect::Chat);
     }
 
     #[test]
@@ -233,17 +233,17 @@ mod tests {
             let body =
                 serde_json::json!({"input_file_id": "file-1", "endpoint": endpoint.path()}).to_string();
             let create = CreateBatchRequest::parse(body.as_bytes(), BATCH_PATHS);
-            assert_eq!(create.is_ok(), endpoint.takes_lines(), "{}", endpoint.path());
+            assert_eq!(create.is_ok(), endpoint.accepts_batch_lines(), "{}", endpoint.path());
         }
         // A batch finds its endpoint by this path with the method POST.
         for path in BATCH_PATHS {
             let (endpoint, _) = find(&Method::POST, path).unwrap();
-            assert!(endpoint.takes_lines() && endpoint.path() == *path, "{path}");
+            assert!(endpoint.accepts_batch_lines() && endpoint.path() == *path, "{path}");
         }
     }
 
     #[test]
-    fn a_wrong_endpoint_of_a_batch_or_a_line_is_told_the_right_ones() {
+    fn an_invalid_endpoint_of_a_batch_or_a_line_is_answered_with_the_valid_ones() {
         let body = br#"{"input_file_id": "file-1", "endpoint": "/v1/completions"}"#;
         let refusal = CreateBatchRequest::parse(body, BATCH_PATHS).unwrap_err();
         assert_eq!(
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn an_unknown_path_says_what_to_use() {
         let refusal = find(&Method::POST, "/v1/responses").err().unwrap();
-        assert_eq!(refusal.code, Code::NotFound);
+        assert_eq!(refusal.code, ErrorCode::NotFound);
         assert!(refusal.message.contains("/v1/chat/completions"));
     }
 }

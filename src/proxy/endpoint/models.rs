@@ -1,38 +1,38 @@
 //! `GET /v1/models` and `GET /v1/models/{id}`: the catalogue, in a form that both dialects understand.
 
-use super::{Endpoint, decoded};
-use crate::auth::key_cache::Grant;
-use crate::proxy::exchange::{Ended, Exchange};
-use crate::proxy::filters::no_model;
+use super::{Endpoint, decode_segment};
+use crate::auth::key_cache::Principal;
+use crate::proxy::exchange::{Exchange, WriteOutcome};
+use crate::proxy::filters::unknown_model;
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
 use penstock_catalog::{CatalogModel, CatalogQuery, LiveFigures};
-use penstock_contract::{Kind, Refusal};
+use penstock_contract::{ApiError, ModelKind};
 
 /// Returns true if a key may list a model, that is, use it. A key without any inference scope lists all models that
 /// its model list allows.
-fn may_see(grant: &Grant, model: &CatalogModel) -> bool {
+fn may_list(grant: &Principal, model: &CatalogModel) -> bool {
     let scope = match model.kind {
-        Kind::Chat => KeyScope::Chat,
-        Kind::Embedding => KeyScope::Embeddings,
-        Kind::Rerank => KeyScope::Rerank,
-        Kind::Image => KeyScope::Images,
-        Kind::Transcription => KeyScope::Audio,
+        ModelKind::Chat => KeyScope::Chat,
+        ModelKind::Embedding => KeyScope::Embeddings,
+        ModelKind::Rerank => KeyScope::Rerank,
+        ModelKind::Image => KeyScope::Images,
+        ModelKind::Transcription => KeyScope::Audio,
     };
-    let reader = || !INFERENCE.iter().any(|scope| grant.allows(*scope));
-    grant.may_use(&model.id) && (grant.allows(scope) || reader())
+    let reader = || !INFERENCE_SCOPES.iter().any(|scope| grant.has_scope(*scope));
+    grant.may_use_model(&model.id) && (grant.has_scope(scope) || reader())
 }
 
 /// Scopes that allow inference.
-const INFERENCE: [KeyScope; 5] =
+const INFERENCE_SCOPES: [KeyScope; 5] =
     [KeyScope::Chat, KeyScope::Embeddings, KeyScope::Rerank, KeyScope::Images, KeyScope::Audio];
 
 /// Endpoint of the model list.
-pub struct List;
+pub struct ListModels;
 
 #[async_trait]
-impl Endpoint for List {
+impl Endpoint for ListModels {
     fn name(&self) -> &'static str {
         "models"
     }
@@ -49,14 +49,14 @@ impl Endpoint for List {
         KeyScope::Models
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
+    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let mut query = CatalogQuery::parse(x.caller.query().unwrap_or_default())?;
         if x.caller.field("anthropic-version").is_some() {
             // Anthropic clients only show model names of their own family, which are the aliases.
             query = query.with_aliases();
         }
-        let now = x.house.clock.now();
-        let live = x.live.clone();
+        let now = x.house.clock.steady_now();
+        let live = x.config.clone();
         let figures = |id: &str| {
             live.model(id).map_or_else(LiveFigures::default, |model| {
                 let rates = model.hour.lock().rates(now);
@@ -68,16 +68,16 @@ impl Endpoint for List {
             })
         };
         let grant = x.grant.clone();
-        let page = live.catalog.page(&query, &|model| may_see(&grant, model), &figures)?;
+        let page = live.catalog.page(&query, &|model| may_list(&grant, model), &figures)?;
         Ok(x.answer(200, page).await)
     }
 }
 
 /// Endpoint of one model.
-pub struct One;
+pub struct GetModel;
 
 #[async_trait]
-impl Endpoint for One {
+impl Endpoint for GetModel {
     fn name(&self) -> &'static str {
         "model"
     }
@@ -94,12 +94,12 @@ impl Endpoint for One {
         KeyScope::Models
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<Ended, Refusal> {
-        let asked = decoded(tail);
-        let (name, _) = penstock_routing::split(&asked);
+    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
+        let asked = decode_segment(tail);
+        let (name, _) = penstock_routing::split_flavor(&asked);
         let detail = penstock_catalog::parse_detail(x.caller.query().unwrap_or_default())?;
-        let found = x.live.catalog.resolve(name).filter(|card| may_see(&x.grant, card));
-        let card = found.ok_or_else(|| no_model(&x.live, name))?;
+        let found = x.config.catalog.resolve(name).filter(|card| may_list(&x.grant, card));
+        let card = found.ok_or_else(|| unknown_model(&x.config, name))?;
         let item = penstock_catalog::one(card, name, detail);
         Ok(x.answer(200, item).await)
     }

@@ -2,20 +2,20 @@
 //! `/v2/rerank` too.
 
 use super::Endpoint;
-use crate::proxy::exchange::{Ended, Exchange};
+use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
 use crate::upstream::config_snapshot::Live;
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_contract::Refusal;
+use penstock_contract::ApiError;
 
 /// Endpoint of reranking, at one of its paths.
-pub struct Rerank(pub &'static str);
+pub struct RerankDocuments(pub &'static str);
 
 #[async_trait]
-impl Endpoint for Rerank {
+impl Endpoint for RerankDocuments {
     fn name(&self) -> &'static str {
         "rerank"
     }
@@ -33,13 +33,13 @@ impl Endpoint for Rerank {
     }
 
     /// The second path is only for clients with a fixed path; batch lines use the first.
-    fn takes_lines(&self) -> bool {
+    fn accepts_batch_lines(&self) -> bool {
         self.0 == "/v1/rerank"
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
+    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let body = x.json_body().await?;
-        let parse = |body, live: &Live| penstock_admission::rerank(body, &live.admission);
+        let parse = |body, live: &Live| penstock_admission::validate_rerank(body, &live.admission);
         failover::run(x, RequestBody::Json(body, parse)).await
     }
 }

@@ -2,16 +2,16 @@
 //! not offered. Messages contain only text from the tables below, never the client's input.
 
 use super::{ENDPOINTS, Endpoint};
-use penstock_contract::{Code, Refusal};
+use penstock_contract::{ApiError, ErrorCode};
 
 /// Maximum number of path segments that are compared.
-const MOST: usize = 8;
+const MAX_SEGMENTS: usize = 8;
 /// Leading segments that only name a version or a service.
 const PREFIXES: &[&str] =
     &["v1", "v2", "v3", "v1beta", "api", "openai", "anthropic", "compat", "compatible-mode"];
 
 /// Names that other services use for endpoints, the path here, and an additional sentence.
-const RENAMED: &[(&str, &str, &str)] = &[
+const ALIASES: &[(&str, &str, &str)] = &[
     ("responses", "/v1/chat/completions", ""),
     ("completions", "/v1/chat/completions", ""),
     ("completion", "/v1/chat/completions", ""),
@@ -61,15 +61,15 @@ const NOT_OFFERED: &[(&str, &str)] = &[
 ];
 
 /// Returns the 404 of an unknown path.
-pub(super) fn refusal(path: &str) -> Refusal {
-    let segments = segments(path);
+pub(super) fn not_found(path: &str) -> ApiError {
+    let segments = significant_segments(path);
     if let Some(sentence) = not_offered(&segments) {
-        return Refusal::because(Code::NotFound, sentence);
+        return ApiError::with_message(ErrorCode::NotFound, sentence);
     }
-    let Some((right, more)) = meant(&segments) else { return Refusal::new(Code::NotFound) };
+    let Some((right, more)) = suggest(&segments) else { return ApiError::new(ErrorCode::NotFound) };
     let why = if path.contains("//") {
         " The base address of this client must not end with a slash."
-    } else if first_is_no_prefix(path) && right.starts_with("/v1/") {
+    } else if lacks_version_prefix(path) && right.starts_with("/v1/") {
         " The base address of this client needs /v1 at its end."
     } else {
         ""
@@ -77,23 +77,24 @@ pub(super) fn refusal(path: &str) -> Refusal {
     let right = right.replace('*', "{id}");
     let before = if more.is_empty() { "" } else { " " };
     let message = format!("There is nothing at this path; use {right}.{why}{before}{more}");
-    Refusal::because(Code::NotFound, message).with("path", right.as_str())
+    ApiError::with_message(ErrorCode::NotFound, message).with_detail("path", right.as_str())
 }
 
 /// Returns the path that a client probably meant by an unknown path.
-pub(super) fn right_path(path: &str) -> Option<&'static str> {
-    meant(&segments(path)).map(|(right, _)| right)
+pub(super) fn suggested_path(path: &str) -> Option<&'static str> {
+    suggest(&significant_segments(path)).map(|(right, _)| right)
 }
 
-fn meant(segments: &[&str]) -> Option<(&'static str, &'static str)> {
+fn suggest(segments: &[&str]) -> Option<(&'static str, &'static str)> {
     // From all segments down to the last: the first segments may be a repeated base path.
     for from in 0..segments.len() {
         let rest = segments.get(from..)?;
-        let endpoint = ENDPOINTS.iter().map(|endpoint| endpoint.path()).find(|path| is_pattern(path, rest));
+        let endpoint =
+            ENDPOINTS.iter().map(|endpoint| endpoint.path()).find(|path| matches_endpoint(path, rest));
         if let Some(path) = endpoint {
             return Some((path, ""));
         }
-        let renamed = RENAMED.iter().find(|(name, ..)| is_named(name, rest));
+        let renamed = ALIASES.iter().find(|(name, ..)| matches_alias(name, rest));
         if let Some((_, right, more)) = renamed {
             return Some((right, more));
         }
@@ -110,8 +111,9 @@ fn not_offered(segments: &[&str]) -> Option<&'static str> {
 }
 
 /// Last segments of a path, without leading version or service names.
-fn segments(path: &str) -> Vec<&str> {
-    let mut segments: Vec<&str> = path.rsplit('/').filter(|segment| !segment.is_empty()).take(MOST).collect();
+fn significant_segments(path: &str) -> Vec<&str> {
+    let mut segments: Vec<&str> =
+        path.rsplit('/').filter(|segment| !segment.is_empty()).take(MAX_SEGMENTS).collect();
     segments.reverse();
     let said = segments.iter().position(|segment| !is_prefix(segment)).unwrap_or(segments.len());
     segments.split_off(said)
@@ -121,12 +123,12 @@ fn is_prefix(segment: &str) -> bool {
     PREFIXES.iter().any(|prefix| segment.eq_ignore_ascii_case(prefix))
 }
 
-fn first_is_no_prefix(path: &str) -> bool {
+fn lacks_version_prefix(path: &str) -> bool {
     path.split('/').find(|segment| !segment.is_empty()).is_some_and(|segment| !is_prefix(segment))
 }
 
 /// Returns true if these segments match an endpoint's path after its version. A `*` matches one segment.
-fn is_pattern(path: &str, segments: &[&str]) -> bool {
+fn matches_endpoint(path: &str, segments: &[&str]) -> bool {
     let Some(pattern) = path.strip_prefix("/v1/").or_else(|| path.strip_prefix("/v2/")) else { return false };
     pattern.split('/').count() == segments.len()
         && pattern
@@ -135,14 +137,14 @@ fn is_pattern(path: &str, segments: &[&str]) -> bool {
             .all(|(part, segment)| part == "*" || segment.eq_ignore_ascii_case(part))
 }
 
-fn is_named(name: &str, segments: &[&str]) -> bool {
+fn matches_alias(name: &str, segments: &[&str]) -> bool {
     name.split('/').count() == segments.len()
         && name.split('/').zip(segments).all(|(part, segment)| segment.eq_ignore_ascii_case(part))
 }
 
 /// Returns true if an endpoint has this path, with any method.
-pub(super) fn is_known(path: &str) -> bool {
-    ENDPOINTS.iter().any(|endpoint: &&dyn Endpoint| super::matches(endpoint.path(), path).is_some())
+pub(super) fn is_endpoint_path(path: &str) -> bool {
+    ENDPOINTS.iter().any(|endpoint: &&dyn Endpoint| super::match_path(endpoint.path(), path).is_some())
 }
 
 #[cfg(test)]
@@ -150,9 +152,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn said(path: &str) -> (Option<String>, String) {
-        let refusal = refusal(path);
-        assert_eq!(refusal.code, Code::NotFound);
+    fn suggestion(path: &str) -> (Option<String>, String) {
+        let refusal = not_found(path);
+        assert_eq!(refusal.code, ErrorCode::NotFound);
         let right = refusal.details.get("path").map(|path| path.as_str().unwrap().to_owned());
         (right, refusal.message.into_owned())
     }
@@ -188,21 +190,21 @@ mod tests {
             ("/files/file-1/content", "/v1/files/{id}/content"),
             ("/api/tags", "/v1/models"),
         ] {
-            let (named, message) = said(path);
+            let (named, message) = suggestion(path);
             assert_eq!(named.as_deref(), Some(right), "{path}: {message}");
             assert!(message.contains(right), "{path}: {message}");
         }
     }
 
     #[test]
-    fn what_is_not_offered_is_said() {
+    fn features_that_are_not_offered_are_named() {
         for (path, word) in [
             ("/v1/moderations", "Moderation"),
             ("/moderations", "Moderation"),
             ("/v1/vector_stores/vs_1/files", "Vector stores"),
             ("/v1/audio/speech", "Speech"),
         ] {
-            let (named, message) = said(path);
+            let (named, message) = suggestion(path);
             assert_eq!(named, None, "{path}");
             assert!(message.contains(word) && message.contains("not offered"), "{path}: {message}");
         }
@@ -211,28 +213,28 @@ mod tests {
     #[test]
     fn a_path_of_the_clients_own_is_not_repeated() {
         for path in ["/", "//", "/v1", "/v1/", "/secret-word", "/v1/secret-word/x", &"/a".repeat(10_000)] {
-            let (named, message) = said(path);
-            assert_eq!((named, message.as_str()), (None, Code::NotFound.row().sentence), "{path}");
+            let (named, message) = suggestion(path);
+            assert_eq!((named, message.as_str()), (None, ErrorCode::NotFound.spec().message), "{path}");
         }
-        let (_, message) = said("/secret-word/models");
+        let (_, message) = suggestion("/secret-word/models");
         assert!(message.contains("/v1/models") && !message.contains("secret"), "{message}");
     }
 
     #[test]
     fn a_missing_version_and_a_doubled_slash_are_explained() {
-        assert!(said("/models").1.contains("needs /v1 at its end"));
-        assert!(said("//v1/models").1.contains("must not end with a slash"));
-        assert!(!said("/v1/reranking").1.contains("base address"));
+        assert!(suggestion("/models").1.contains("needs /v1 at its end"));
+        assert!(suggestion("//v1/models").1.contains("must not end with a slash"));
+        assert!(!suggestion("/v1/reranking").1.contains("base address"));
     }
 
     #[test]
     fn every_path_that_is_named_has_an_endpoint() {
-        for (name, right, _) in RENAMED {
-            assert!(is_known(right), "{name}: {right}");
-            assert!(!is_known(&format!("/v1/{name}")), "{name} is an endpoint itself");
+        for (name, right, _) in ALIASES {
+            assert!(is_endpoint_path(right), "{name}: {right}");
+            assert!(!is_endpoint_path(&format!("/v1/{name}")), "{name} is an endpoint itself");
         }
         for (name, _) in NOT_OFFERED {
-            assert!(!is_known(&format!("/v1/{name}")), "{name}");
+            assert!(!is_endpoint_path(&format!("/v1/{name}")), "{name}");
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Request body: admission of it, its limits, and reading it into one buffer.
 
 use super::Exchange;
-use crate::http::buffer_pool::Buffers;
-use crate::limits::admission_control::Place;
+use crate::http::buffer_pool::BufferPool;
+use crate::limits::admission_control::AdmissionPermit;
 use crate::proxy::downstream::Caller;
 use crate::time::clock;
 use bytes::{Buf, Bytes};
 use http::header;
-use penstock_contract::{Code, Refusal};
-use penstock_limits::Work;
+use penstock_contract::{ApiError, ErrorCode};
+use penstock_limits::WorkClass;
 use std::future::Future;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -16,32 +16,38 @@ use std::time::Duration;
 use tokio::time::{timeout, timeout_at};
 
 /// Longest refused body that is read to its end, bytes.
-const SHORT: usize = 1 << 20;
+const MAX_DRAINED_BODY: usize = 1 << 20;
 /// Timeout of that read.
-const SWALLOW: Duration = Duration::from_millis(500);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 /// Longest body that needs no wider window of its HTTP/2 connection, bytes.
-const BRIEF: usize = 4 << 10;
+const MAX_BRIEF_BODY: usize = 4 << 10;
 
 impl Exchange<'_> {
     /// Reads the JSON body within its limits.
     ///
     /// # Errors
     /// Wrong content type, too large, too slow, cut short.
-    pub async fn json_body(&mut self) -> Result<Bytes, Refusal> {
-        self.json_only()?;
-        let limits = &self.live.settings.limits;
+    pub async fn json_body(&mut self) -> Result<Bytes, ApiError> {
+        self.require_json()?;
+        let limits = &self.config.settings.limits;
         let (cap, within, idle) = (limits.json_body, limits.body, limits.body_idle);
-        let announced = self.invite(cap, None).await?;
+        let announced = self.admit_body(cap, None).await?;
         let body = timeout_at(
-            (clock::now() + within).into(),
-            gather(&mut self.caller, &self.house.buffers, announced, (cap, idle), self.state.place.as_mut()),
+            (clock::cached_now() + within).into(),
+            read_to_buffer(
+                &mut self.caller,
+                &self.house.buffer_pool,
+                announced,
+                (cap, idle),
+                self.state.admission_permit.as_mut(),
+            ),
         )
         .await
-        .unwrap_or_else(|_| Err(Refusal::new(Code::RequestTimeout)));
-        self.invited(body.is_ok());
-        let body = without_mark(body?);
+        .unwrap_or_else(|_| Err(ApiError::new(ErrorCode::RequestTimeout)));
+        self.finish_body(body.is_ok());
+        let body = strip_byte_order_mark(body?);
         #[cfg(feature = "inject")]
-        self.house.inject.at(crate::net::fault_injection::At::Body);
+        self.house.inject.trigger(crate::net::fault_injection::InjectionPoint::Body);
         self.record.bytes_in = body.len();
         Ok(body)
     }
@@ -51,16 +57,20 @@ impl Exchange<'_> {
     ///
     /// # Errors
     /// A body larger than `cap`, or no permit of admission control.
-    pub(crate) async fn invite(&mut self, cap: usize, held: Option<usize>) -> Result<Option<usize>, Refusal> {
+    pub(crate) async fn admit_body(
+        &mut self,
+        cap: usize,
+        held: Option<usize>,
+    ) -> Result<Option<usize>, ApiError> {
         let announced = self.content_length()?;
         if announced.is_some_and(|length| length > cap) {
-            self.keep = false;
-            return Err(too_large(cap));
+            self.keep_alive = false;
+            return Err(body_too_large(cap));
         }
         let held =
             held.map_or(announced.unwrap_or(0), |held| announced.map_or(held, |length| length.min(held)));
-        self.enter(held).await?;
-        self.caller.reads(announced.is_none_or(|length| length > BRIEF));
+        self.acquire_admission(held).await?;
+        self.caller.reads(announced.is_none_or(|length| length > MAX_BRIEF_BODY));
         if self.caller.field(header::EXPECT).unwrap_or_default().eq_ignore_ascii_case(b"100-continue") {
             self.caller.write_continue_response().await;
         }
@@ -68,17 +78,17 @@ impl Exchange<'_> {
     }
 
     /// Takes a permit of admission control, or waits a moment for one. A line of a batch takes none.
-    async fn enter(&mut self, bytes: usize) -> Result<(), Refusal> {
-        if self.work == Work::BatchLine {
+    async fn acquire_admission(&mut self, bytes: usize) -> Result<(), ApiError> {
+        if self.work == WorkClass::BatchLine {
             return Ok(());
         }
-        let wait = self.live.settings.overload.wait;
-        let (place, waited) = self.house.overload.enter(&self.grant.account.id, bytes, wait).await;
+        let wait = self.config.settings.overload.wait;
+        let (place, waited) = self.house.admission.acquire(&self.grant.account.id, bytes, wait).await;
         if let Some(waited) = waited {
             self.record.queued += waited;
-            self.house.metrics.queued("house", waited);
+            self.house.metrics.record_wait("house", waited);
         }
-        self.place = Some(place?);
+        self.admission_permit = Some(place?);
         Ok(())
     }
 
@@ -86,114 +96,115 @@ impl Exchange<'_> {
     ///
     /// # Errors
     /// 503 if all requests together hold too many.
-    pub fn hold(&mut self, bytes: usize) -> Result<(), Refusal> {
-        let overload = &self.house.overload;
-        self.place.get_or_insert_with(|| overload.line()).grow(bytes)
+    pub fn reserve_memory(&mut self, bytes: usize) -> Result<(), ApiError> {
+        let overload = &self.house.admission;
+        self.admission_permit.get_or_insert_with(|| overload.line()).reserve_bytes(bytes)
     }
 
     /// Records a panic: the connection, whose state is unknown, serves no other request.
-    pub(crate) fn panicked(&mut self) -> Refusal {
+    pub(crate) fn record_panic(&mut self) -> ApiError {
         self.house.metrics.panicked();
-        self.keep = false;
-        Refusal::new(Code::Internal)
+        self.keep_alive = false;
+        ApiError::new(ErrorCode::Internal)
     }
 
     /// Ends the read of a body; `whole` is true if it is complete.
-    pub(crate) fn invited(&mut self, whole: bool) {
+    pub(crate) fn finish_body(&mut self, whole: bool) {
         self.caller.reads(false);
         // The interim response marks the connection for closing while a body is unread.
         if !whole {
-            self.keep = false;
+            self.keep_alive = false;
         }
-        self.caller.keep(self.keep);
+        self.caller.keep(self.keep_alive);
     }
 
-    pub(crate) fn plain_encoding(&self) -> Result<(), Refusal> {
+    pub(crate) fn require_identity_encoding(&self) -> Result<(), ApiError> {
         let encoding = self.caller.field(header::CONTENT_ENCODING).unwrap_or_default();
         if encoding.is_empty() || encoding.eq_ignore_ascii_case(b"identity") {
             return Ok(());
         }
-        Err(Refusal::because(
-            Code::UnsupportedMediaType,
+        Err(ApiError::with_message(
+            ErrorCode::UnsupportedMediaType,
             "Compressed request bodies are not read; send the body without content-encoding.",
         ))
     }
 
-    fn json_only(&self) -> Result<(), Refusal> {
-        self.plain_encoding()?;
+    fn require_json(&self) -> Result<(), ApiError> {
+        self.require_identity_encoding()?;
         let kind = self.caller.field(header::CONTENT_TYPE).unwrap_or_default();
         let essence = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
         if essence.is_empty() || essence.eq_ignore_ascii_case(b"application/json") {
             return Ok(());
         }
-        Err(Refusal::because(
-            Code::UnsupportedMediaType,
+        Err(ApiError::with_message(
+            ErrorCode::UnsupportedMediaType,
             "This path reads JSON; send content-type: application/json.",
         ))
     }
 
-    fn content_length(&self) -> Result<Option<usize>, Refusal> {
+    fn content_length(&self) -> Result<Option<usize>, ApiError> {
         let value = self.caller.field(header::CONTENT_LENGTH).unwrap_or_default();
         if value.is_empty() {
             return Ok(None);
         }
-        std::str::from_utf8(value)
-            .ok()
-            .and_then(|text| text.trim().parse().ok())
-            .map(Some)
-            .ok_or_else(|| Refusal::because(Code::InvalidRequest, "content-length is not a number."))
+        std::str::from_utf8(value).ok().and_then(|text| text.trim().parse().ok()).map(Some).ok_or_else(|| {
+            ApiError::with_message(ErrorCode::InvalidRequest, "content-length is not a number.")
+        })
     }
 
     /// Reads the rest of a short body: a connection that is closed with unread bytes is reset, and the client may lose
     /// the refusal.
-    pub(super) async fn swallow(&mut self) {
+    pub(super) async fn drain_body(&mut self) {
         let awaits = !self.caller.field(header::EXPECT).unwrap_or_default().is_empty();
-        let short = self.content_length().ok().flatten().is_some_and(|length| length <= SHORT);
+        let short = self.content_length().ok().flatten().is_some_and(|length| length <= MAX_DRAINED_BODY);
         if short && !awaits && !self.caller.is_body_done() {
             let rest = async { while let Ok(Some(_)) = self.caller.read_request_body().await {} };
-            timeout(SWALLOW, rest).await.ok();
+            timeout(DRAIN_TIMEOUT, rest).await.ok();
         }
     }
 }
 
 /// Byte order mark in UTF-8, which some editors and libraries write before a text.
-const MARK: &[u8] = b"\xef\xbb\xbf";
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Removes a byte order mark, which is not part of JSON and which readers may ignore (RFC 8259 §8.1).
-fn without_mark(mut body: Bytes) -> Bytes {
-    if body.starts_with(MARK) {
-        body.advance(MARK.len());
+fn strip_byte_order_mark(mut body: Bytes) -> Bytes {
+    if body.starts_with(BYTE_ORDER_MARK) {
+        body.advance(BYTE_ORDER_MARK.len());
     }
     body
 }
 
-pub(crate) fn too_large(cap: usize) -> Refusal {
-    Refusal::because(Code::TooLarge, format!("The request body is larger than {cap} bytes."))
-        .with("limit_bytes", cap)
+pub(crate) fn body_too_large(cap: usize) -> ApiError {
+    ApiError::with_message(ErrorCode::TooLarge, format!("The request body is larger than {cap} bytes."))
+        .with_detail("limit_bytes", cap)
 }
 
 /// Refusal of a body that was not read to its end: too slow, or cut short.
-pub(crate) fn unread(error: &std::io::Error) -> Refusal {
+pub(crate) fn body_read_refusal(error: &std::io::Error) -> ApiError {
     match error.kind() {
-        ErrorKind::TimedOut => Refusal::new(Code::RequestTimeout),
+        ErrorKind::TimedOut => ApiError::new(ErrorCode::RequestTimeout),
         ErrorKind::InvalidData => {
-            Refusal::because(Code::InvalidRequest, "The chunks of the body are not sound.")
+            ApiError::with_message(ErrorCode::InvalidRequest, "The chunks of the body are not sound.")
         }
-        _ => Refusal::because(Code::InvalidRequest, "The request body ended before its announced length."),
+        _ => ApiError::with_message(
+            ErrorCode::InvalidRequest,
+            "The request body ended before its announced length.",
+        ),
     }
 }
 
 /// Reads a body of at most `cap` bytes into one buffer. A body that arrives in one piece is not copied; the rest of a
 /// longer one is read into the buffer directly.
-async fn gather(
+async fn read_to_buffer(
     caller: &mut Caller<'_>,
-    buffers: &Arc<Buffers>,
+    buffers: &Arc<BufferPool>,
     announced: Option<usize>,
     (cap, idle): (usize, Duration),
-    mut place: Option<&mut Place>,
-) -> Result<Bytes, Refusal> {
+    mut place: Option<&mut AdmissionPermit>,
+) -> Result<Bytes, ApiError> {
     let whole = caller.line().is_some();
-    let Some(first) = within(idle, caller.read_request_body()).await? else {
+    let Some(first) = with_idle_timeout(idle, caller.read_request_body()).await? else {
         return Ok(Bytes::new());
     };
     if announced == Some(first.len()) || (whole && first.len() <= cap) {
@@ -205,20 +216,23 @@ async fn gather(
     drop(first);
     while read > 0 {
         if body.len() > cap {
-            return Err(too_large(cap));
+            return Err(body_too_large(cap));
         }
         if let Some(place) = place.as_deref_mut().filter(|_| announced.is_none()) {
-            place.grow(read)?;
+            place.reserve_bytes(read)?;
         }
-        read = within(idle, caller.read_into(&mut body)).await?;
+        read = with_idle_timeout(idle, caller.read_into(&mut body)).await?;
     }
     Ok(body.freeze())
 }
 
 /// Awaits a read within the idle timeout of the client.
-async fn within<T>(idle: Duration, read: impl Future<Output = std::io::Result<T>>) -> Result<T, Refusal> {
-    match timeout_at((clock::now() + idle).into(), read).await {
-        Ok(read) => read.map_err(|error| unread(&error)),
-        Err(_) => Err(Refusal::new(Code::RequestTimeout)),
+async fn with_idle_timeout<T>(
+    idle: Duration,
+    read: impl Future<Output = std::io::Result<T>>,
+) -> Result<T, ApiError> {
+    match timeout_at((clock::cached_now() + idle).into(), read).await {
+        Ok(read) => read.map_err(|error| body_read_refusal(&error)),
+        Err(_) => Err(ApiError::new(ErrorCode::RequestTimeout)),
     }
 }

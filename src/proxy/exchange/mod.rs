@@ -3,41 +3,41 @@
 
 mod body;
 
-pub(crate) use body::{too_large, unread};
+pub(crate) use body::{body_read_refusal, body_too_large};
 
-use crate::auth::key_cache::Grant;
+use crate::auth::key_cache::Principal;
 use crate::http::After;
-use crate::limits::admission_control::Place;
-use crate::limits::rate_limit::{self, Entry, Habits, Pass};
+use crate::limits::admission_control::AdmissionPermit;
+use crate::limits::rate_limit::{self, KeyLimitReservation, ProvisionalPermit, UsageProfile};
 use crate::proxy::downstream::Caller;
 use crate::proxy::endpoint::{self, Endpoint};
-use crate::proxy::response::{self, cors::CrossOrigin, head::Head};
-use crate::state::House;
+use crate::proxy::response::{self, cors::CrossOrigin, head::ResponseHead};
+use crate::state::AppState;
 use crate::telemetry::request_id::RequestId;
-use crate::telemetry::{Record, Trace};
+use crate::telemetry::{AccessRecord, TraceContext};
 use crate::upstream::config_snapshot::Live;
 use crate::upstream::count_queue::Counting;
 use bytes::Bytes;
 use http::header;
-use penstock_contract::{Dialect, Refusal};
-use penstock_limits::{Cost, Used, Work};
-use penstock_wire::host::Named;
+use penstock_contract::{ApiError, Dialect};
+use penstock_limits::{ActualCost, CostEstimate, WorkClass};
+use penstock_wire::host::HostKind;
 use std::net::{IpAddr, UdpSocket};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Status of a request that did not arrive in time.
-const LATE: u16 = 408;
+const REQUEST_TIMEOUT_STATUS: u16 = 408;
 /// Bytes of an own response that are not counted as memory: finished work is not refused for lack of memory.
-const FEW: usize = 16 << 10;
+const UNCOUNTED_RESPONSE: usize = 16 << 10;
 /// Write timeout of a refusal.
-const REFUSED: Duration = Duration::from_secs(2);
+const REFUSAL_WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Request and response in one phase of the proxy: the state of the exchange and its caller.
 pub struct Exchange<'a> {
     /// State of the process.
-    pub house: &'a Arc<House>,
+    pub house: &'a Arc<AppState>,
     /// Caller of the request.
     pub caller: Caller<'a>,
     /// State that lasts from phase to phase.
@@ -47,7 +47,7 @@ pub struct Exchange<'a> {
 /// State of an exchange from its first phase to its last.
 pub struct ExchangeState {
     /// Configuration snapshot at the start of the request; a reload does not change it.
-    pub live: Arc<Live>,
+    pub config: Arc<Live>,
     /// Request id.
     pub id: RequestId,
     /// Time at which the head had arrived.
@@ -55,33 +55,33 @@ pub struct ExchangeState {
     /// Dialect in which errors are written.
     pub dialect: Dialect,
     /// Principal of the API key; set before any endpoint runs.
-    pub grant: Arc<Grant>,
+    pub grant: Arc<Principal>,
     /// Class of work, which selects the limits: a line of a batch is only subject to the budgets.
-    pub work: Work,
+    pub work: WorkClass,
     /// Permit of admission control, once a body is expected, with the memory that the request holds.
-    place: Option<Place>,
+    admission_permit: Option<AdmissionPermit>,
     /// Reservation in the limits; `None` until an endpoint makes one.
-    pass: Option<Pass>,
+    limits_permit: Option<KeyLimitReservation>,
     /// Access record, which is logged at the end.
-    pub record: Record,
+    pub record: AccessRecord,
     /// True if the connection may serve another request.
-    pub keep: bool,
+    pub keep_alive: bool,
     /// Origin of the web page that sends the request, if one does.
     pub origin: CrossOrigin,
 }
 
 /// Outcome of writing a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum WriteOutcome {
     /// Complete response.
-    Written,
+    Complete,
     /// Client that has left or can no longer be written to.
-    Left,
+    Disconnected,
 }
 
 /// Handler of a request.
 #[derive(Clone)]
-pub enum Route {
+pub enum RequestRoute {
     /// CORS preflight of a web page.
     Preflight,
     /// Endpoint, and the part of the path that its `*` matched.
@@ -91,19 +91,19 @@ pub enum Route {
 impl ExchangeState {
     /// Creates the state of an exchange that starts now.
     #[must_use]
-    pub fn new(house: &House) -> Self {
+    pub fn new(house: &AppState) -> Self {
         let id = RequestId::random();
         Self {
-            live: house.live(),
+            config: house.live(),
             id,
             started: Instant::now(),
             dialect: Dialect::Chat,
-            grant: Grant::nobody(),
-            work: Work::Request,
-            place: None,
-            pass: None,
-            record: Record::new(id, Dialect::Chat),
-            keep: false,
+            grant: Principal::unauthenticated(),
+            work: WorkClass::Request,
+            admission_permit: None,
+            limits_permit: None,
+            record: AccessRecord::new(id, Dialect::Chat),
+            keep_alive: false,
             origin: CrossOrigin::None,
         }
     }
@@ -127,20 +127,21 @@ impl Exchange<'_> {
     /// Reads the request head: the dialect of errors, the origin of a web page, the client's trace ids.
     pub(crate) fn read_head(&mut self) {
         let caller = &self.caller;
-        let dialect = endpoint::dialect(caller.path(), caller.field("anthropic-version").is_some());
+        let dialect = endpoint::error_dialect(caller.path(), caller.field("anthropic-version").is_some());
         let state = &mut *self.state;
-        state.origin = CrossOrigin::of(caller.field(header::ORIGIN), &state.live.settings.listen.cors);
+        state.origin =
+            CrossOrigin::from_request(caller.field(header::ORIGIN), &state.config.settings.listen.cors);
         // Bytes after a refused CONNECT may be meant for a tunnel.
-        state.keep = caller.may_keep() && caller.method() != http::Method::CONNECT;
+        state.keep_alive = caller.may_keep() && caller.method() != http::Method::CONNECT;
         state.dialect = dialect;
         state.record.dialect = dialect;
-        state.record.trace = Trace::of(|name| caller.field(name));
+        state.record.trace = TraceContext::from_headers(|name| caller.field(name));
         if let Some(line) = caller.line() {
-            state.work = Work::BatchLine;
+            state.work = WorkClass::BatchLine;
             state.record.line = true;
-            state.grant = line.grant().cloned().unwrap_or_else(Grant::nobody);
+            state.grant = line.grant().cloned().unwrap_or_else(Principal::unauthenticated);
         }
-        let (keep, within) = (self.keep, self.live.settings.limits.client_write);
+        let (keep, within) = (self.keep_alive, self.config.settings.limits.client_write);
         self.caller.keep(keep);
         self.caller.hurry(within);
     }
@@ -149,45 +150,45 @@ impl Exchange<'_> {
     ///
     /// # Errors
     /// No such path or method.
-    pub(crate) fn find_route(&mut self) -> Result<Route, Refusal> {
+    pub(crate) fn find_route(&mut self) -> Result<RequestRoute, ApiError> {
         #[cfg(feature = "inject")]
-        self.house.inject.at(crate::net::fault_injection::At::Route);
+        self.house.inject.trigger(crate::net::fault_injection::InjectionPoint::Route);
         let method = self.caller.method().clone();
-        if method == http::Method::OPTIONS && self.origin.is_handled() {
-            return Ok(Route::Preflight);
+        if method == http::Method::OPTIONS && self.origin.answers_preflight() {
+            return Ok(RequestRoute::Preflight);
         }
         let found = endpoint::find(&method, self.caller.path()).map(|(found, tail)| (found, Box::from(tail)));
-        let (found, tail) = found.inspect_err(|_| self.recognise())?;
+        let (found, tail) = found.inspect_err(|_| self.find_key())?;
         self.record.endpoint = found.name();
-        Ok(Route::Endpoint(found, tail))
+        Ok(RequestRoute::Endpoint(found, tail))
     }
 
     /// Answers the request.
     ///
     /// # Errors
     /// It is refused.
-    pub(crate) async fn answer_by(&mut self, route: Route) -> Result<Ended, Refusal> {
+    pub(crate) async fn handle_route(&mut self, route: RequestRoute) -> Result<WriteOutcome, ApiError> {
         match route {
-            Route::Preflight => Ok(self.preflight().await),
-            Route::Endpoint(found, tail) => found.handle(self, &tail).await,
+            RequestRoute::Preflight => Ok(self.write_preflight().await),
+            RequestRoute::Endpoint(found, tail) => found.handle(self, &tail).await,
         }
     }
 
     /// Decides the use of the connection after the response.
-    pub(crate) fn after(&mut self, ended: Ended) -> After {
+    pub(crate) fn connection_action(&mut self, ended: WriteOutcome) -> After {
         match ended {
-            Ended::Left => After::Cut,
-            Ended::Written if self.keep && self.caller.is_body_done() => After::Reuse,
-            Ended::Written if self.record.status == LATE => After::Late,
-            Ended::Written => After::End,
+            WriteOutcome::Disconnected => After::Cut,
+            WriteOutcome::Complete if self.keep_alive && self.caller.is_body_done() => After::Reuse,
+            WriteOutcome::Complete if self.record.status == REQUEST_TIMEOUT_STATUS => After::Late,
+            WriteOutcome::Complete => After::End,
         }
     }
 }
 
 impl Exchange<'_> {
     /// Finds the key of a request whose refusal needs none, so that its response carries the state of the limits.
-    fn recognise(&mut self) {
-        if let Ok(grant) = self.admit() {
+    fn find_key(&mut self) {
+        if let Ok(grant) = self.authenticate() {
             self.record.key = Some(grant.public_id.clone());
             self.grant = grant;
         }
@@ -197,10 +198,10 @@ impl Exchange<'_> {
     ///
     /// # Errors
     /// No API key, or none that is valid.
-    pub(crate) fn admit(&self) -> Result<Arc<Grant>, Refusal> {
+    pub(crate) fn authenticate(&self) -> Result<Arc<Principal>, ApiError> {
         let (authorization, api_key) =
             (self.caller.field(header::AUTHORIZATION), self.caller.field("x-api-key"));
-        self.house.keyring.admit(authorization, api_key)
+        self.house.key_cache.authenticate(authorization, api_key)
     }
 
     /// Reserves the most that a request may use in the limits of its key and account, in place of the provisional
@@ -209,9 +210,9 @@ impl Exchange<'_> {
     ///
     /// # Errors
     /// 429 for a limit, 402 for a budget.
-    pub fn pass(&mut self, entry: Entry, cost: &Cost) -> Result<(), Refusal> {
-        let pass = rate_limit::pass(entry, cost);
-        self.pass = Some(pass.map_err(|hit| self.limited(hit))?);
+    pub fn reserve_limits(&mut self, entry: ProvisionalPermit, cost: &CostEstimate) -> Result<(), ApiError> {
+        let pass = rate_limit::reserve_limits(entry, cost);
+        self.limits_permit = Some(pass.map_err(|hit| self.limit_refusal(hit))?);
         Ok(())
     }
 
@@ -220,35 +221,36 @@ impl Exchange<'_> {
     ///
     /// # Errors
     /// As [`Exchange::pass`].
-    pub fn come_in(&self) -> Result<(Entry, Habits), Refusal> {
-        rate_limit::enter(&self.grant, self.work, self.house.clock).map_err(|hit| self.limited(hit))
+    pub fn acquire_provisional(&self) -> Result<(ProvisionalPermit, UsageProfile), ApiError> {
+        rate_limit::acquire_provisional(&self.grant, self.work, self.house.clock)
+            .map_err(|hit| self.limit_refusal(hit))
     }
 
-    fn limited(&self, (hit, refusal): (rate_limit::Hit, Refusal)) -> Refusal {
-        self.house.metrics.limited(hit.limit.name(), hit.whose.name());
+    fn limit_refusal(&self, (hit, refusal): (rate_limit::LimitViolation, ApiError)) -> ApiError {
+        self.house.metrics.limited(hit.limit.name(), hit.owner.name());
         refusal
     }
 
     /// Settles the limits with the actual usage, in place of the reservation.
-    pub fn used(&mut self, used: &Used) {
-        let Some(pass) = &mut self.pass else { return };
+    pub fn settle_limits(&mut self, used: &ActualCost) {
+        let Some(pass) = &mut self.limits_permit else { return };
         pass.settle(used);
         if used.money.0 > 0 {
-            self.house.keyring.charged(&self.grant);
+            self.house.key_cache.mark_spend(&self.grant);
         }
     }
 
     /// Returns the permits and handles that a count for this exchange needs.
     pub(crate) fn counting(&self) -> Counting {
         let wait = match self.work {
-            Work::Request => Some(self.live.settings.overload.wait),
-            Work::BatchLine => None,
+            WorkClass::Request => Some(self.config.settings.overload.wait),
+            WorkClass::BatchLine => None,
         };
         Counting {
-            permits: self.house.counting.clone(),
-            overload: self.house.overload.clone(),
+            permits: self.house.tokenizer_permits.clone(),
+            overload: self.house.admission.clone(),
             blocking: self.house.blocking.clone(),
-            live: self.live.clone(),
+            live: self.config.clone(),
             whose: self.grant.account.id.clone(),
             wait,
         }
@@ -257,14 +259,14 @@ impl Exchange<'_> {
     /// Returns the scheme and host of the gateway as this client reaches it: as configured, else the host of the
     /// request if that is known to be the gateway, else an empty string, so that an address is a path.
     pub fn public_url(&self) -> String {
-        let listen = &self.live.settings.listen;
+        let listen = &self.config.settings.listen;
         if let Some(url) = &listen.public_url {
             return url.to_string();
         }
-        let host = self.caller.authority().filter(|host| match listen.hosts.named(host) {
-            Named::Loopback | Named::Known => true,
-            Named::Address(address) => is_own(address),
-            Named::Nothing | Named::Unknown => false,
+        let host = self.caller.authority().filter(|host| match listen.hosts.classify(host) {
+            HostKind::Loopback | HostKind::Known => true,
+            HostKind::Address(address) => is_local_address(address),
+            HostKind::Missing | HostKind::Unknown => false,
         });
         let scheme = if self.caller.is_tls() { "https" } else { "http" };
         host.map_or_else(String::new, |host| format!("{scheme}://{host}"))
@@ -272,72 +274,73 @@ impl Exchange<'_> {
 
     /// Returns true if the response head carries the state of the key's limits.
     fn is_limited(&self) -> bool {
-        self.work == Work::Request && self.record.key.is_some()
+        self.work == WorkClass::Request && self.record.key.is_some()
     }
 
     /// Creates a response head of this exchange, with the state of the key's limits.
-    pub fn head(&self, status: u16) -> Head {
-        let mut head = Head::new(status, &self.id);
+    pub fn response_head(&self, status: u16) -> ResponseHead {
+        let mut head = ResponseHead::new(status, &self.id);
         if self.is_limited() {
-            let now = self.house.clock.date();
-            head = head.standing(self.dialect, &rate_limit::standing(&self.grant, now), now, None);
+            let now = self.house.clock.calendar_now();
+            head =
+                head.rate_limit_headers(self.dialect, &rate_limit::limit_status(&self.grant, now), now, None);
         }
-        head.for_origin(&self.origin)
+        head.cors_headers(&self.origin)
     }
 
     /// Answers with a JSON body of the gateway itself. A long one counts as memory until the client has read it.
-    pub async fn answer(&mut self, status: u16, body: Vec<u8>) -> Ended {
-        if body.len() > FEW
-            && let Err(refusal) = self.hold(body.len())
+    pub async fn answer(&mut self, status: u16, body: Vec<u8>) -> WriteOutcome {
+        if body.len() > UNCOUNTED_RESPONSE
+            && let Err(refusal) = self.reserve_memory(body.len())
         {
-            return Box::pin(self.refuse(&refusal)).await;
+            return Box::pin(self.write_error(&refusal)).await;
         }
         self.record.status = status;
-        let head = self.head(status);
+        let head = self.response_head(status);
         ended(head.json(&mut self.caller, vec![Bytes::from(body)]).await)
     }
 
     /// Writes a refusal, unless a response has begun.
-    pub(crate) async fn refuse(&mut self, refusal: &Refusal) -> Ended {
+    pub(crate) async fn write_error(&mut self, refusal: &ApiError) -> WriteOutcome {
         self.record.refused(refusal);
         if self.caller.answered() {
-            return Ended::Left;
+            return WriteOutcome::Disconnected;
         }
-        if refusal.row().status != LATE {
-            self.swallow().await;
+        if refusal.spec().status != REQUEST_TIMEOUT_STATUS {
+            self.drain_body().await;
         }
-        if !self.keep || !self.caller.is_body_done() {
+        if !self.keep_alive || !self.caller.is_body_done() {
             // The rest of a refused body is not read.
             self.caller.keep(false);
-            self.keep = false;
+            self.keep_alive = false;
         }
         // Its memory is no longer counted, and a short refusal fits any window.
-        self.caller.hurry(REFUSED);
+        self.caller.hurry(REFUSAL_WRITE_TIMEOUT);
         // Before the client gets the refusal, so that a retry finds the permit free.
-        self.pass = None;
-        self.place = None;
-        let now = self.house.clock.date();
-        let limits = self.is_limited().then(|| (rate_limit::standing(&self.grant, now), now));
+        self.limits_permit = None;
+        self.admission_permit = None;
+        let now = self.house.clock.calendar_now();
+        let limits = self.is_limited().then(|| (rate_limit::limit_status(&self.grant, now), now));
         let (dialect, id, origin) = (self.dialect, self.id, std::mem::take(&mut self.origin));
-        let written = response::refuse(&mut self.caller, dialect, &id, refusal, limits, &origin).await;
+        let written = response::send_refusal(&mut self.caller, dialect, &id, refusal, limits, &origin).await;
         ended(written)
     }
 
-    async fn preflight(&mut self) -> Ended {
+    async fn write_preflight(&mut self) -> WriteOutcome {
         self.record.endpoint = "preflight";
         self.record.status = 204;
         let asked = self.caller.field(header::ACCESS_CONTROL_REQUEST_HEADERS);
-        let head = Head::new(204, &self.id).for_preflight(&self.origin, asked);
+        let head = ResponseHead::new(204, &self.id).preflight_headers(&self.origin, asked);
         ended(head.json(&mut self.caller, Vec::new()).await)
     }
 }
 
 /// Returns true for an address of this machine: only those can be bound.
-fn is_own(address: IpAddr) -> bool {
+fn is_local_address(address: IpAddr) -> bool {
     !address.is_unspecified() && UdpSocket::bind((address, 0)).is_ok()
 }
 
 /// Converts the result of the last write.
-pub fn ended(written: std::io::Result<()>) -> Ended {
-    if written.is_ok() { Ended::Written } else { Ended::Left }
+pub fn ended(written: std::io::Result<()>) -> WriteOutcome {
+    if written.is_ok() { WriteOutcome::Complete } else { WriteOutcome::Disconnected }
 }

@@ -1,10 +1,10 @@
 //! Attempt at a provider up to its response head: connection, request, status.
 
-use super::Run;
-use super::wait::Woken;
+use super::FailoverRun;
+use super::wait::WaitOutcome;
 use crate::config::settings::{LogLevel, Provider};
-use crate::storage::spool::Spooled;
-use crate::telemetry::{Trace, log};
+use crate::storage::spool::SpooledData;
+use crate::telemetry::{TraceContext, log};
 use crate::time::clock;
 use crate::time::format;
 use crate::upstream::content_encoding::Decoder;
@@ -15,37 +15,40 @@ use crate::upstream::upstream_exchange::Way;
 use crate::upstream::wire_format::Speech;
 
 use bytes::{Bytes, BytesMut};
-use penstock_contract::{Call, Dialect, Extra, Extras, Fault, FaultKind, Refusal, Target, Translator};
+use penstock_contract::{
+    ApiError, AttemptTarget, Dialect, ExtraMember, ExtraMembers, Translator, UpstreamError,
+    UpstreamErrorKind, UpstreamRequest,
+};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Failure of an attempt.
-pub enum Stop {
+pub enum AttemptError {
     /// Fault of the provider, or of the caller as the provider reports it.
-    Fault(Fault),
+    Fault(UpstreamError),
     /// Request that cannot be sent to this offer; another may take it.
-    Pass(Refusal),
+    Incompatible(ApiError),
     /// Refusal that may be due to the number of choices: each choice is requested separately.
-    OneByOne,
+    SeparateChoices,
     /// Error of the gateway with the response: no other provider is asked, since it would occur again.
-    Own(Refusal),
+    Internal(ApiError),
     /// Client that has left.
-    Left,
+    Disconnected,
     /// API key that was revoked.
     Revoked,
 }
 
-impl From<Fault> for Stop {
-    fn from(fault: Fault) -> Self {
+impl From<UpstreamError> for AttemptError {
+    fn from(fault: UpstreamError) -> Self {
         Self::Fault(fault)
     }
 }
 
 /// Response of a provider after its head with status 200.
-pub struct Answering {
+pub struct UpstreamResponse {
     /// Connection and response head.
-    pub way: Way,
+    pub exchange: Way,
     /// Decoder of the content encoding.
     pub decoder: Decoder,
     /// Deadline of this attempt.
@@ -53,50 +56,58 @@ pub struct Answering {
 }
 
 /// Most bytes of an error body that are read.
-const ERROR_BODY: usize = 64 * 1024;
+const MAX_ERROR_BODY: usize = 64 * 1024;
 /// Timeout of reading an error body.
-const ERROR_WAIT: Duration = Duration::from_secs(2);
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Returns the translator of an offer that is asked for a stream.
-pub fn translator(run: &Run<'_, '_>, offer: &OfferLive) -> Result<&'static dyn Translator, Stop> {
-    match speech(run, offer)? {
+pub fn translator(
+    run: &FailoverRun<'_, '_>,
+    offer: &OfferLive,
+) -> Result<&'static dyn Translator, AttemptError> {
+    match wire_format(run, offer)? {
         Speech::Dialects(translator) => Ok(translator),
         Speech::Shape(_) => Err(malformed()),
     }
 }
 
 /// Returns the wire format of an offer: a dialect, or a provider's shape.
-pub fn speech(run: &Run<'_, '_>, offer: &OfferLive) -> Result<Speech, Stop> {
-    Speech::of(offer, run.ask).ok_or_else(malformed)
+pub fn wire_format(run: &FailoverRun<'_, '_>, offer: &OfferLive) -> Result<Speech, AttemptError> {
+    Speech::of(offer, run.request).ok_or_else(malformed)
 }
 
 /// Returns the parameters of an offer for its translator.
-pub fn target<'t>(run: &'t Run<'_, '_>, offer: &'t OfferLive, dialect: Dialect, created: u64) -> Target<'t> {
-    Target {
+pub fn translation_target<'t>(
+    run: &'t FailoverRun<'_, '_>,
+    offer: &'t OfferLive,
+    dialect: Dialect,
+    created: u64,
+) -> AttemptTarget<'t> {
+    AttemptTarget {
         model: &offer.offer.name,
         dialect,
-        abilities: &offer.offer.abilities,
-        preset: run.chosen.preset(offer),
+        capabilities: &offer.offer.abilities,
+        preset: run.candidates.preset(offer),
         max_tokens: run.max_tokens(offer),
-        adjust: run.adjust(offer),
-        answer_model: run.chosen.answer_model(offer),
-        id: run.x.id.unique(),
+        adjustment: run.adjust(offer),
+        answer_model: run.candidates.answer_model(offer),
+        id: run.exchange.id.random_part(),
         created,
     }
 }
 
 /// Sends the request and waits for a response head with status 200.
-pub async fn open(
-    run: &mut Run<'_, '_>,
+pub async fn open_response(
+    run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferLive>,
     speech: Speech,
-    call: &Call,
+    call: &UpstreamRequest,
     first_byte: Duration,
-) -> Result<Answering, Stop> {
-    let until = run.deadline.min(clock::now() + offer.offer.provider.timeouts.total);
+) -> Result<UpstreamResponse, AttemptError> {
+    let until = run.deadline.min(clock::cached_now() + offer.offer.provider.timeouts.total);
     let mut again = 0;
     loop {
-        match once(run, offer, speech, call, first_byte, until).await {
+        match try_connection(run, offer, speech, call, first_byte, until).await {
             // The provider closed the idle connection while it was taken from the pool.
             Err((_, most)) if again < most => again += 1,
             Err((stop, _)) => return Err(stop),
@@ -106,41 +117,47 @@ pub async fn open(
 }
 
 /// Sends the request on one connection. An error comes with the number of other connections that may be tried.
-async fn once(
-    run: &mut Run<'_, '_>,
+async fn try_connection(
+    run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferLive>,
     speech: Speech,
-    call: &Call,
+    call: &UpstreamRequest,
     first_byte: Duration,
     until: Instant,
-) -> Result<Answering, (Stop, usize)> {
+) -> Result<UpstreamResponse, (AttemptError, usize)> {
     let connect = pin!(offer.provider.route.open());
-    let way = match run.watch.race(&mut run.x.caller, connect, until).await {
-        Woken::Done(way) => way.map_err(|fault| (Stop::Fault(fault), 0))?,
-        woken => return Err((woken.stop(FaultKind::Connect, run.deadline), 0)),
+    let way = match run.watch.wait_for(&mut run.exchange.caller, connect, until).await {
+        WaitOutcome::Ready(way) => way.map_err(|fault| (AttemptError::Fault(fault), 0))?,
+        woken => return Err((woken.stop(UpstreamErrorKind::Connect, run.deadline), 0)),
     };
-    let alarm = until.min(clock::now() + first_byte);
-    let without = run.adjust(offer).without;
+    let alarm = until.min(clock::cached_now() + first_byte);
+    let without = run.adjust(offer).omitted;
     let asked = {
-        let trace = run.x.state.record.trace.as_deref().filter(|_| !without.has(Extra::TraceContext));
+        let trace = run
+            .exchange
+            .state
+            .record
+            .trace
+            .as_deref()
+            .filter(|_| !without.contains(ExtraMember::TraceContext));
         let exchange = pin!(send(way, offer, speech, call, without, (run.upload.as_ref(), trace)));
-        run.watch.race(&mut run.x.caller, exchange, alarm).await
+        run.watch.wait_for(&mut run.exchange.caller, exchange, alarm).await
     };
     let (way, status) = match asked {
-        Woken::Done(sent) => sent.map_err(|(fault, again)| (Stop::Fault(fault), again))?,
-        woken => return Err((woken.stop(FaultKind::FirstByte, run.deadline), 0)),
+        WaitOutcome::Ready(sent) => sent.map_err(|(fault, again)| (AttemptError::Fault(fault), again))?,
+        woken => return Err((woken.stop(UpstreamErrorKind::FirstByteTimeout, run.deadline), 0)),
     };
-    let cap = run.x.live.settings.limits.response_buffer;
+    let cap = run.exchange.config.settings.limits.response_buffer;
     let decoder = Decoder::new(way.field("content-encoding").unwrap_or_default(), cap).ok();
     if status != 200 {
-        return Err((Box::pin(refused(run, offer, speech, (way, decoder), status)).await, 0));
+        return Err((Box::pin(read_error(run, offer, speech, (way, decoder), status)).await, 0));
     }
     let decoder = decoder.ok_or_else(|| (malformed(), 0))?;
-    Ok(Answering { way, decoder, until })
+    Ok(UpstreamResponse { exchange: way, decoder, until })
 }
 
-fn malformed() -> Stop {
-    Stop::Fault(Fault::new(FaultKind::Malformed))
+fn malformed() -> AttemptError {
+    AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::Malformed))
 }
 
 /// Writes head and body, then reads the response head. A provider may answer early and stop reading, so the head is
@@ -149,77 +166,81 @@ async fn send(
     mut way: Way,
     offer: &OfferLive,
     speech: Speech,
-    call: &Call,
-    without: Extras,
-    (upload, trace): (Option<&Spooled>, Option<&Trace>),
-) -> Result<(Way, u16), (Fault, usize)> {
-    let reset = |again| (Fault::new(FaultKind::Reset), again);
+    call: &UpstreamRequest,
+    without: ExtraMembers,
+    (upload, trace): (Option<&SpooledData>, Option<&TraceContext>),
+) -> Result<(Way, u16), (UpstreamError, usize)> {
+    let reset = |again| (UpstreamError::new(UpstreamErrorKind::Reset), again);
     let head = speech.head(offer).ok_or_else(|| reset(0))?;
     let shortened = (without.headers().next().is_some()).then(|| head.without(without.headers()));
     let written = match way.call(shortened.as_ref().unwrap_or(head), call, upload, trace).await {
         Ok(()) => true,
         Err(Unsent::Unasked) => return Err(reset(way.again(Broken::Unasked))),
         Err(Unsent::Stopped) => false,
-        Err(Unsent::Unread(error)) => return Err((Fault::caller(crate::storage::files::disk(&error)), 0)),
+        Err(Unsent::Unread(error)) => {
+            return Err((UpstreamError::caller(crate::storage::files::disk(&error)), 0));
+        }
     };
     match way.read_head().await {
         // After a failed write only an error status counts.
         Ok(200) if !written => Err(reset(0)),
         Ok(status) => Ok((way, status)),
-        Err(Broken::Malformed) => Err((Fault::new(FaultKind::Malformed), 0)),
+        Err(Broken::Malformed) => Err((UpstreamError::new(UpstreamErrorKind::Malformed), 0)),
         Err(broken) => Err(reset(way.again(broken))),
     }
 }
 
 /// Reads the body of a status other than 200 and classifies the fault. In an unknown encoding only the status counts.
-async fn refused(
-    run: &mut Run<'_, '_>,
+async fn read_error(
+    run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferLive>,
     speech: Speech,
     (mut way, mut decoder): (Way, Option<Decoder>),
     status: u16,
-) -> Stop {
-    let retry_after =
-        way.field("retry-after").and_then(text).map(|said| rest(said, run.x.house.clock.date()));
+) -> AttemptError {
+    let retry_after = way
+        .field("retry-after")
+        .and_then(text)
+        .map(|said| retry_after_seconds(said, run.exchange.house.clock.calendar_now()));
     let mut body = BytesMut::new();
-    let alarm = clock::now() + ERROR_WAIT;
+    let alarm = clock::cached_now() + ERROR_BODY_TIMEOUT;
     let whole = loop {
-        if clock::now() >= alarm {
+        if clock::cached_now() >= alarm {
             break false;
         }
         let read = {
             let read = pin!(way.read_body());
-            run.watch.race(&mut run.x.caller, read, alarm).await
+            run.watch.wait_for(&mut run.exchange.caller, read, alarm).await
         };
         match read {
-            Woken::Done(Ok(Some(piece))) if body.len() + piece.len() <= ERROR_BODY => {
+            WaitOutcome::Ready(Ok(Some(piece))) if body.len() + piece.len() <= MAX_ERROR_BODY => {
                 let Some(Ok(piece)) = decoder.as_mut().map(|decoder| decoder.push(piece)) else {
                     break false;
                 };
                 body.extend_from_slice(&piece);
             }
-            Woken::Done(Ok(None)) => break true,
-            Woken::Left => return Stop::Left,
-            Woken::Revoked => return Stop::Revoked,
-            Woken::Done(_) | Woken::Alarm => break false,
+            WaitOutcome::Ready(Ok(None)) => break true,
+            WaitOutcome::Disconnected => return AttemptError::Disconnected,
+            WaitOutcome::Revoked => return AttemptError::Revoked,
+            WaitOutcome::Ready(_) | WaitOutcome::Deadline => break false,
         }
     };
     if whole {
         way.release().await;
     }
     let window = offer.offer.context_length;
-    let (dialect, request) = (speech.dialect(), &run.ask.body);
+    let (dialect, request) = (speech.dialect(), &run.request.body);
     let mut fault =
-        penstock_dialect::classify(dialect, status, retry_after.as_deref(), &body, window, request);
-    if let Some(refusal) = &mut fault.refusal {
+        penstock_dialect::classify_error(dialect, status, retry_after.as_deref(), &body, window, request);
+    if let Some(refusal) = &mut fault.api_error {
         hide_secrets(&offer.offer.provider, refusal);
     }
-    Stop::Fault(fault)
+    AttemptError::Fault(fault)
 }
 
 /// Removes the provider's key and the values of its configured headers from the provider's error message: some
 /// providers repeat the request there.
-fn hide_secrets(provider: &Provider, refusal: &mut Refusal) {
+fn hide_secrets(provider: &Provider, refusal: &mut ApiError) {
     let headers = provider.headers.iter().map(|(_, value)| value);
     for secret in provider.api_key.iter().chain(headers) {
         let secret = secret.reveal();
@@ -230,12 +251,12 @@ fn hide_secrets(provider: &Provider, refusal: &mut Refusal) {
 }
 
 /// Logs the error message of a provider, without any part of the request.
-pub fn tell_refused(run: &Run<'_, '_>, offer: &OfferLive, refusal: &Refusal) {
+pub fn log_provider_refusal(run: &FailoverRun<'_, '_>, offer: &OfferLive, refusal: &ApiError) {
     let fields = [
-        ("id", run.x.id.as_str()),
+        ("id", run.exchange.id.as_str()),
         ("provider", &*offer.offer.provider.id),
         ("model", &*offer.offer.model.card.id),
-        ("code", refusal.row().code),
+        ("code", refusal.spec().code),
         ("param", refusal.param.as_deref().unwrap_or_default()),
         ("says", &*refusal.message),
     ];
@@ -243,7 +264,7 @@ pub fn tell_refused(run: &Run<'_, '_>, offer: &OfferLive, refusal: &Refusal) {
 }
 
 /// Returns a `Retry-After` in seconds: a date becomes the time until then, since the plugins have no clock.
-fn rest(said: String, now: Duration) -> String {
+fn retry_after_seconds(said: String, now: Duration) -> String {
     format::until(&said, now).map_or(said, |seconds| seconds.to_string())
 }
 
@@ -254,34 +275,38 @@ pub fn text(value: &[u8]) -> Option<String> {
 
 /// Reads the next bytes of a response body until `alarm`; `None` at its end.
 pub async fn read(
-    run: &mut Run<'_, '_>,
-    answering: &mut Answering,
+    run: &mut FailoverRun<'_, '_>,
+    answering: &mut UpstreamResponse,
     alarm: Instant,
-    silent: FaultKind,
-) -> Result<Option<Bytes>, Stop> {
+    silent: UpstreamErrorKind,
+) -> Result<Option<Bytes>, AttemptError> {
     let alarm = alarm.min(answering.until);
-    let read = if clock::now() >= alarm {
-        Woken::Alarm
+    let read = if clock::cached_now() >= alarm {
+        WaitOutcome::Deadline
     } else {
-        let read = pin!(answering.way.read_body());
-        run.watch.race(&mut run.x.caller, read, alarm).await
+        let read = pin!(answering.exchange.read_body());
+        run.watch.wait_for(&mut run.exchange.caller, read, alarm).await
     };
     match read {
-        Woken::Done(Ok(Some(piece))) => answering.decoder.push(piece).map(Some).map_err(|_| malformed()),
-        Woken::Done(Ok(None)) => Ok(None),
-        Woken::Done(Err(_)) => Err(Stop::Fault(Fault::new(FaultKind::Reset))),
+        WaitOutcome::Ready(Ok(Some(piece))) => {
+            answering.decoder.push(piece).map(Some).map_err(|_| malformed())
+        }
+        WaitOutcome::Ready(Ok(None)) => Ok(None),
+        WaitOutcome::Ready(Err(_)) => Err(AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::Reset))),
         woken => Err(woken.stop(silent, run.deadline)),
     }
 }
 
-impl<T> Woken<T> {
+impl<T> WaitOutcome<T> {
     /// Converts a wait without a result to the failure of an attempt.
-    pub fn stop(self, silent: FaultKind, deadline: Instant) -> Stop {
+    pub fn stop(self, silent: UpstreamErrorKind, deadline: Instant) -> AttemptError {
         match self {
-            Self::Left => Stop::Left,
-            Self::Revoked => Stop::Revoked,
-            Self::Alarm if clock::now() >= deadline => Stop::Fault(Fault::new(FaultKind::Deadline)),
-            Self::Alarm | Self::Done(_) => Stop::Fault(Fault::new(silent)),
+            Self::Disconnected => AttemptError::Disconnected,
+            Self::Revoked => AttemptError::Revoked,
+            Self::Deadline if clock::cached_now() >= deadline => {
+                AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::DeadlineExceeded))
+            }
+            Self::Deadline | Self::Ready(_) => AttemptError::Fault(UpstreamError::new(silent)),
         }
     }
 }

@@ -1,100 +1,115 @@
 //! Buffered response: it is read to its end, passes the response body filters, and is sent with its exact length. Long
 //! lists may take several calls to one provider.
 
-use super::Run;
-use super::attempt::{self, Answering, Stop};
+use super::FailoverRun;
+use super::attempt::{self, AttemptError, UpstreamResponse};
 use super::{images, settle};
-use crate::proxy::exchange::{Ended, ended};
+use crate::proxy::exchange::{WriteOutcome, ended};
 use crate::proxy::filters::{
-    Metered, ResponseBodyFilterChain, ResponseBodyFilters, ResponseContext, response_filter,
+    ResponseBodyFilterChain, ResponseBodyFilters, ResponseContext, ResponseUsage, response_filter,
 };
-use crate::proxy::response::head::Head;
+use crate::proxy::response::head::ResponseHead;
 use crate::telemetry::off_thread::off_thread;
 use crate::time::clock;
 use crate::upstream::offer::OfferLive;
 use crate::upstream::wire_format::Speech;
 use bytes::{Bytes, BytesMut};
-use penstock_contract::{Answer, Call, Fault, FaultKind, Reply, Target, Task, Usage, Whole};
+use penstock_contract::{
+    AttemptTarget, BufferedResponse, InferenceTask, StreamTranslation, TokenUsage, UpstreamAnswer,
+    UpstreamError, UpstreamErrorKind, UpstreamRequest,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Largest response of a shape that is translated on the thread of its request, bytes; longer ones are translated on
 /// another.
-const QUICK: usize = 256 * 1024;
+const MAX_INLINE_TRANSLATION: usize = 256 * 1024;
 
 /// Makes one attempt at a buffered response.
-pub async fn attempt(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, number: u32) -> Result<Ended, Stop> {
+pub async fn attempt_buffered(
+    run: &mut FailoverRun<'_, '_>,
+    offer: &Arc<OfferLive>,
+    number: u32,
+) -> Result<WriteOutcome, AttemptError> {
     // Time before the attempt is not the provider's.
     let asked = Instant::now();
-    let created = run.at;
-    let speech = attempt::speech(run, offer)?;
-    let target = attempt::target(run, offer, speech.dialect(), created);
-    let calls = speech.calls(run.ask, &target).map_err(Stop::Pass)?;
-    let answers = ask(run, offer, speech, &calls).await?;
-    let mut response = BufferedResponse { run, offer, speech, asked, number };
+    let created = run.received_at;
+    let speech = attempt::wire_format(run, offer)?;
+    let target = attempt::translation_target(run, offer, speech.dialect(), created);
+    let calls = speech.calls(run.request, &target).map_err(AttemptError::Incompatible)?;
+    let answers = call_provider(run, offer, speech, &calls).await?;
+    let mut response = BufferedDelivery { run, offer, speech, asked, number };
     let body = ResponseBodyFilters::buffered(&mut response, answers).await?;
-    run.x.record.status = 200;
-    let mut head = settle::head(run, offer, number);
+    run.exchange.record.status = 200;
+    let mut head = settle::inference_head(run, offer, number);
     if !body.head_members.is_empty() {
-        head = settle::in_headers(head, &body.head_members);
+        head = settle::add_header_objects(head, &body.head_members);
     }
-    settle::written(run).await;
+    settle::wait_for_ledger(run).await;
     let kind = content_type(run);
     Ok(send(run, head, kind.unwrap_or("application/json"), body.downstream).await)
 }
 
 /// Sends a buffered response to the client.
-pub async fn send(run: &mut Run<'_, '_>, mut head: Head, kind: &str, body: Vec<Bytes>) -> Ended {
+pub async fn send(
+    run: &mut FailoverRun<'_, '_>,
+    mut head: ResponseHead,
+    kind: &str,
+    body: Vec<Bytes>,
+) -> WriteOutcome {
     response_filter(&mut head);
-    ended(head.whole(&mut run.x.caller, kind, body).await)
+    ended(head.send_body(&mut run.exchange.caller, kind, body).await)
 }
 
 /// Type of a response that is no JSON.
-fn content_type(run: &Run<'_, '_>) -> Option<&'static str> {
-    match &run.ask.task {
-        Task::Transcribe(task) => penstock_media::speech::content_type(task.script),
-        Task::Talk | Task::Embed(_) | Task::Rerank(_) | Task::Draw(_) => None,
+fn content_type(run: &FailoverRun<'_, '_>) -> Option<&'static str> {
+    match &run.request.task {
+        InferenceTask::Transcribe(task) => penstock_media::speech::content_type(task.script),
+        InferenceTask::Chat
+        | InferenceTask::Embed(_)
+        | InferenceTask::Rerank(_)
+        | InferenceTask::GenerateImages(_) => None,
     }
 }
 
 /// Buffered response of an attempt, as the response body filters see it.
-struct BufferedResponse<'c, 'r, 'a> {
-    run: &'c mut Run<'r, 'a>,
+struct BufferedDelivery<'c, 'r, 'a> {
+    run: &'c mut FailoverRun<'r, 'a>,
     offer: &'c Arc<OfferLive>,
     speech: Speech,
     asked: Instant,
     number: u32,
 }
 
-impl ResponseContext for BufferedResponse<'_, '_, '_> {
-    type Error = Stop;
+impl ResponseContext for BufferedDelivery<'_, '_, '_> {
+    type Error = AttemptError;
 
-    fn translation(&mut self) -> Option<&mut (dyn Reply + 'static)> {
+    fn translation(&mut self) -> Option<&mut (dyn StreamTranslation + 'static)> {
         None
     }
 
     fn note(&mut self, _bytes: usize) {}
 
-    async fn translate(&mut self, upstream: Vec<Answer>) -> Result<Whole, Stop> {
+    async fn translate(&mut self, upstream: Vec<UpstreamAnswer>) -> Result<BufferedResponse, AttemptError> {
         let (run, offer) = (&mut *self.run, self.offer);
-        let created = run.at;
+        let created = run.received_at;
         let mut whole = translate(run, offer, self.speech, created, upstream).await?;
-        if let Task::Draw(draw) = &run.ask.task {
-            whole.done = Some(settle::images(images::count(&whole), draw, run.ask, offer));
-            let pictures = std::mem::take(&mut whole.pictures);
-            whole.body = images::finish(run, offer, draw, pictures, created).await?;
+        if let InferenceTask::GenerateImages(draw) = &run.request.task {
+            whole.work = Some(settle::image_work(images::count(&whole), draw, run.request, offer));
+            let pictures = std::mem::take(&mut whole.images);
+            whole.body = images::build_response(run, offer, draw, pictures, created).await?;
         }
         Ok(whole)
     }
 
-    fn counted(&self, output_bytes: usize) -> Usage {
-        self.run.ask.counted(output_bytes)
+    fn counted(&self, output_bytes: usize) -> TokenUsage {
+        self.run.request.estimate_usage(output_bytes)
     }
 
-    fn settle(&mut self, metered: Metered) -> Vec<u8> {
-        let took = clock::now().saturating_duration_since(self.asked);
-        self.run.x.caller.note_provider(&self.offer.offer.provider.id, self.number);
-        settle::succeeded(self.run, self.offer, metered, None, took)
+    fn settle(&mut self, metered: ResponseUsage) -> Vec<u8> {
+        let took = clock::cached_now().saturating_duration_since(self.asked);
+        self.run.exchange.caller.note_provider(&self.offer.offer.provider.id, self.number);
+        settle::settle_success(self.run, self.offer, metered, None, took)
     }
 
     fn is_json(&self) -> bool {
@@ -103,59 +118,61 @@ impl ResponseContext for BufferedResponse<'_, '_, '_> {
 }
 
 /// Makes the calls one after the other: an attempt has one permit.
-async fn ask(
-    run: &mut Run<'_, '_>,
+async fn call_provider(
+    run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferLive>,
     speech: Speech,
-    calls: &[Call],
-) -> Result<Vec<Answer>, Stop> {
+    calls: &[UpstreamRequest],
+) -> Result<Vec<UpstreamAnswer>, AttemptError> {
     let timeouts = offer.offer.provider.timeouts;
     let mut answers = Vec::with_capacity(calls.len());
-    let mut room = run.x.live.settings.limits.response_buffer;
+    let mut room = run.exchange.config.settings.limits.response_buffer;
     for call in calls {
         // The head comes when the response is complete; some providers send white space until then.
-        let due = clock::now() + timeouts.plain;
-        let mut answering = attempt::open(run, offer, speech, call, timeouts.plain).await?;
-        let body = whole(run, &mut answering, (due, timeouts.idle), room).await?;
+        let due = clock::cached_now() + timeouts.plain;
+        let mut answering = attempt::open_response(run, offer, speech, call, timeouts.plain).await?;
+        let body = read_body(run, &mut answering, (due, timeouts.idle), room).await?;
         room = room.saturating_sub(body.len());
-        let headers = heard(&answering, speech);
-        answering.way.release().await;
-        answers.push(Answer { body, headers });
+        let headers = response_headers(&answering, speech);
+        answering.exchange.release().await;
+        answers.push(UpstreamAnswer { body, headers });
     }
     Ok(answers)
 }
 
 /// Returns the response headers that the translation needs.
-fn heard(answering: &Answering, speech: Speech) -> Vec<Option<Box<str>>> {
-    let value = |name: &&str| answering.way.field(name).and_then(attempt::text).map(Into::into);
+fn response_headers(answering: &UpstreamResponse, speech: Speech) -> Vec<Option<Box<str>>> {
+    let value = |name: &&str| answering.exchange.field(name).and_then(attempt::text).map(Into::into);
     speech.heeds().iter().map(value).collect()
 }
 
 /// Reads the body, at most `cap` bytes. The first byte other than white space must come before `due`; after that white
 /// space does not count as progress.
-pub async fn whole(
-    run: &mut Run<'_, '_>,
-    answering: &mut Answering,
+pub async fn read_body(
+    run: &mut FailoverRun<'_, '_>,
+    answering: &mut UpstreamResponse,
     (due, idle): (Instant, Duration),
     cap: usize,
-) -> Result<Bytes, Stop> {
+) -> Result<Bytes, AttemptError> {
     let mut body = BytesMut::new();
     let mut only: Option<Bytes> = None;
-    let (mut begun, mut alarm) = (false, clock::now() + idle);
+    let (mut begun, mut alarm) = (false, clock::cached_now() + idle);
     // After a long wait for the head, the body still has the idle timeout.
     let due = due.max(alarm);
     loop {
         let until = if begun { alarm } else { alarm.min(due) };
-        let Some(piece) = attempt::read(run, answering, until, FaultKind::Idle).await? else { break };
+        let Some(piece) = attempt::read(run, answering, until, UpstreamErrorKind::IdleTimeout).await? else {
+            break;
+        };
         let says = piece.iter().any(|byte| !byte.is_ascii_whitespace());
         if says || !begun {
-            alarm = clock::now() + idle;
+            alarm = clock::cached_now() + idle;
         }
         begun |= says;
         if body.len() + only.as_ref().map_or(0, Bytes::len) + piece.len() > cap {
-            return Err(Stop::Fault(Fault::new(FaultKind::Malformed)));
+            return Err(AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::Malformed)));
         }
-        run.weight.add(run.x, piece.len())?;
+        run.memory.add(run.exchange, piece.len())?;
         // A body that arrives in one piece is not copied.
         match only.take() {
             None if body.is_empty() => only = Some(piece),
@@ -170,33 +187,33 @@ pub async fn whole(
 
 /// Translates the response. Long vectors are read on a thread outside the async runtime, which has streams to serve.
 async fn translate(
-    run: &mut Run<'_, '_>,
+    run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferLive>,
     speech: Speech,
     created: u64,
-    answers: Vec<Answer>,
-) -> Result<Whole, Stop> {
+    answers: Vec<UpstreamAnswer>,
+) -> Result<BufferedResponse, AttemptError> {
     let size: usize = answers.iter().map(|answer| answer.body.len()).sum();
-    let target = attempt::target(run, offer, speech.dialect(), created);
-    if size <= QUICK || matches!(speech, Speech::Dialects(_)) {
-        return Ok(speech.whole(run.ask, &target, answers)?);
+    let target = attempt::translation_target(run, offer, speech.dialect(), created);
+    if size <= MAX_INLINE_TRANSLATION || matches!(speech, Speech::Dialects(_)) {
+        return Ok(speech.whole(run.request, &target, answers)?);
     }
-    let (ask, offer) = (run.ask.clone(), offer.clone());
+    let (ask, offer) = (run.request.clone(), offer.clone());
     let (answer_model, id): (Box<str>, Box<str>) = (target.answer_model.into(), target.id.into());
-    let adjust = target.adjust;
+    let adjust = target.adjustment;
     let work = move || {
-        let target = Target {
+        let target = AttemptTarget {
             model: &offer.offer.name,
             dialect: speech.dialect(),
-            abilities: &offer.offer.abilities,
+            capabilities: &offer.offer.abilities,
             preset: &[],
             max_tokens: None,
-            adjust,
+            adjustment: adjust,
             answer_model: &answer_model,
             id: &id,
             created,
         };
         speech.whole(&ask, &target, answers)
     };
-    Ok(off_thread(&run.x.house.blocking, work).await.map_err(Stop::Own)??)
+    Ok(off_thread(&run.exchange.house.blocking, work).await.map_err(AttemptError::Internal)??)
 }

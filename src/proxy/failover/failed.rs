@@ -1,36 +1,36 @@
 //! Failure of an attempt: its cause, the next step, and the energy that it used.
 
-use super::attempt::{self, Stop};
-use super::fan::OneByOne;
-use super::{Run, settle};
+use super::attempt::{self, AttemptError};
+use super::fan::SeparateChoices;
+use super::{FailoverRun, settle};
 use crate::upstream::notice;
 use crate::upstream::offer::OfferLive;
-use penstock_contract::{Code, Fault, FaultKind, Refusal};
-use penstock_routing::{Course, Next, Outcome};
+use penstock_contract::{ApiError, ErrorCode, UpstreamError, UpstreamErrorKind};
+use penstock_routing::{AttemptOutcome, PlannerStep, RetryPlanner};
 use std::sync::Arc;
 use std::time::Duration;
 
-impl Run<'_, '_> {
+impl FailoverRun<'_, '_> {
     /// Chooses the next step after an attempt that had no connection to its provider, as Pingora's `fail_to_connect`
     /// decides on a retry.
     pub(super) fn fail_to_connect(
         &mut self,
         offer: &Arc<OfferLive>,
-        fault: &Fault,
+        fault: &UpstreamError,
         rescue: bool,
-        course: &mut Course,
-    ) -> Next {
-        if fault.kind != FaultKind::Descriptors {
-            return self.after_fault(offer, fault, rescue, course);
+        course: &mut RetryPlanner,
+    ) -> PlannerStep {
+        if fault.kind != UpstreamErrorKind::NoDescriptors {
+            return self.next_after_fault(offer, fault, rescue, course);
         }
         // The process has too many open files: another provider may have an idle connection.
         let now = self.now();
-        offer.learn(now, Outcome::Neutral, None, None);
-        self.missed = true;
+        offer.learn(now, AttemptOutcome::Neutral, None, None);
+        self.had_unavailable = true;
         if !rescue {
-            self.refusal = Some(Refusal::new(Code::Overloaded).retry_after(1));
+            self.refusal = Some(ApiError::new(ErrorCode::Overloaded).retry_after(1));
         }
-        course.pass(now)
+        course.on_skipped(now)
     }
 
     /// Chooses the next step after an attempt that failed on its connection, as Pingora's `error_while_proxy` decides
@@ -38,100 +38,102 @@ impl Run<'_, '_> {
     pub(super) fn error_while_proxy(
         &mut self,
         offer: &Arc<OfferLive>,
-        stop: Stop,
+        stop: AttemptError,
         rescue: bool,
-        course: &mut Course,
-    ) -> Option<Next> {
+        course: &mut RetryPlanner,
+    ) -> Option<PlannerStep> {
         let now = self.now();
         match stop {
-            Stop::Left | Stop::Revoked => {
-                offer.learn(now, Outcome::Neutral, None, None);
+            AttemptError::Disconnected | AttemptError::Revoked => {
+                offer.learn(now, AttemptOutcome::Neutral, None, None);
                 None
             }
-            Stop::OneByOne => {
-                offer.learn(now, Outcome::Neutral, None, None);
-                self.one_by_one = Some(OneByOne::all(Some(offer.clone())));
-                Some(Next::Refuse)
+            AttemptError::SeparateChoices => {
+                offer.learn(now, AttemptOutcome::Neutral, None, None);
+                self.separate_choices = Some(SeparateChoices::all(Some(offer.clone())));
+                Some(PlannerStep::ReturnError)
             }
-            Stop::Fault(Fault { answered: Some(whole), .. }) if self.ask.n > 1 => {
-                offer.learn(now, Outcome::Neutral, None, None);
-                self.fewer(offer, whole);
-                Some(Next::Refuse)
+            AttemptError::Fault(UpstreamError { completed_choices: Some(whole), .. })
+                if self.request.n > 1 =>
+            {
+                offer.learn(now, AttemptOutcome::Neutral, None, None);
+                self.handle_fewer_choices(offer, whole);
+                Some(PlannerStep::ReturnError)
             }
-            Stop::Pass(refusal) => {
-                offer.learn(now, Outcome::Neutral, None, None);
-                self.unsaid = Some(refusal);
-                Some(course.pass(now))
+            AttemptError::Incompatible(refusal) => {
+                offer.learn(now, AttemptOutcome::Neutral, None, None);
+                self.incompatible = Some(refusal);
+                Some(course.on_skipped(now))
             }
-            Stop::Own(refusal) => {
-                offer.learn(now, Outcome::Neutral, None, None);
-                self.drew(offer);
+            AttemptError::Internal(refusal) => {
+                offer.learn(now, AttemptOutcome::Neutral, None, None);
+                self.record_failed_energy(offer);
                 self.refusal = Some(refusal);
-                Some(Next::Refuse)
+                Some(PlannerStep::ReturnError)
             }
             // An error of the caller if no context window is larger; another offer or a fallback may have a larger one.
-            Stop::Fault(Fault { refusal: Some(refusal), .. })
-                if !self.progress.has_content() && refusal.code == Code::ContextLength =>
+            AttemptError::Fault(UpstreamError { api_error: Some(refusal), .. })
+                if !self.progress.has_content() && refusal.code == ErrorCode::ContextLength =>
             {
-                offer.learn(now, Outcome::Neutral, None, None);
+                offer.learn(now, AttemptOutcome::Neutral, None, None);
                 let too_small = offer.offer.context_length;
-                let offers = &self.x.live.offers;
-                course.leave_out(|index| {
+                let offers = &self.exchange.config.offers;
+                course.exclude(|index| {
                     offers.get(index).is_none_or(|offer| offer.offer.context_length <= too_small)
                 });
-                attempt::tell_refused(self, offer, &refusal);
-                self.unsaid = Some(*refusal);
-                Some(course.pass(now))
+                attempt::log_provider_refusal(self, offer, &refusal);
+                self.incompatible = Some(*refusal);
+                Some(course.on_skipped(now))
             }
-            Stop::Fault(fault) => Some(self.after_fault(offer, &fault, rescue, course)),
+            AttemptError::Fault(fault) => Some(self.next_after_fault(offer, &fault, rescue, course)),
         }
     }
 
     /// Records a fault, and chooses between another attempt, a rescue and the end.
-    fn after_fault(
+    fn next_after_fault(
         &mut self,
         offer: &Arc<OfferLive>,
-        fault: &Fault,
+        fault: &UpstreamError,
         rescue: bool,
-        course: &mut Course,
-    ) -> Next {
+        course: &mut RetryPlanner,
+    ) -> PlannerStep {
         let now = self.now();
-        self.learn(offer, fault, now);
-        self.remember(offer, fault, rescue, now);
-        if fault.kind == FaultKind::ModelOutput {
+        self.record_outcome(offer, fault, now);
+        self.record_failure(offer, fault, rescue, now);
+        if fault.kind == UpstreamErrorKind::ModelOutput {
             // It was delivered, and no other provider could write it either.
             settle::left(self);
         }
-        let budget = &mut self.x.house.budget.lock();
+        let budget = &mut self.exchange.house.retry_budget.lock();
         if !self.progress.has_content() {
-            course.after(fault, now, budget)
-        } else if self.chosen.rescue {
-            course.rescue(fault, now, budget)
+            course.on_failure(fault, now, budget)
+        } else if self.candidates.rescue {
+            course.on_stream_failure(fault, now, budget)
         } else {
-            Next::GiveUp { retry_after: 1 }
+            PlannerStep::GiveUp { retry_after: 1 }
         }
     }
 
     /// Records a failure for the offer, and for others of its provider.
-    fn learn(&self, offer: &Arc<OfferLive>, fault: &Fault, now: Duration) {
+    fn record_outcome(&self, offer: &Arc<OfferLive>, fault: &UpstreamError, now: Duration) {
         // A failed connection or a refused provider key is not due to a request.
-        let client = Some(self.x.grant.client).filter(|_| !fault.kind.is_of_provider());
-        offer.learn(now, Outcome::from(fault), client, None);
-        if fault.kind.is_of_connection() {
-            let others = self.x.live.offers_of(offer.offer.provider.index);
+        let client = Some(self.exchange.grant.client).filter(|_| !fault.kind.is_provider_wide());
+        offer.learn(now, AttemptOutcome::from(fault), client, None);
+        if fault.kind.is_connection_error() {
+            let others = self.exchange.config.offers_of(offer.offer.provider.index);
             others.filter(|other| !Arc::ptr_eq(other, offer)).for_each(|other| other.unreachable(now));
         }
     }
 
-    fn remember(&mut self, offer: &Arc<OfferLive>, fault: &Fault, rescue: bool, now: Duration) {
-        self.missed = true;
+    fn record_failure(&mut self, offer: &Arc<OfferLive>, fault: &UpstreamError, rescue: bool, now: Duration) {
+        self.had_unavailable = true;
         // Output used energy, whatever followed it.
-        let said = self.reply.as_deref().is_some_and(|reply| reply.worked().output > 0);
-        if said || (fault.refusal.is_none() && settle::worked(fault.kind)) {
-            self.drew(offer);
+        let said = self.translation.as_deref().is_some_and(|reply| reply.attempt_usage().output > 0);
+        if said || (fault.api_error.is_none() && settle::reached_provider(fault.kind)) {
+            self.record_failed_energy(offer);
         }
-        if let Some(refusal) = &fault.refusal {
-            attempt::tell_refused(self, offer, refusal);
+        if let Some(refusal) = &fault.api_error {
+            attempt::log_provider_refusal(self, offer, refusal);
             // The error of a rescuer does not replace that of the broken stream.
             if !rescue {
                 self.refusal = Some((**refusal).clone());
@@ -143,8 +145,8 @@ impl Run<'_, '_> {
     }
 
     /// Records the energy of the last attempt, which led to no response.
-    pub(super) fn drew(&mut self, offer: &OfferLive) {
-        let took = self.x.record.attempts.last().map_or(Duration::ZERO, |note| note.took);
-        self.spent.failed(offer, self.ask, self.reply.as_deref(), took);
+    pub(super) fn record_failed_energy(&mut self, offer: &OfferLive) {
+        let took = self.exchange.record.attempts.last().map_or(Duration::ZERO, |note| note.duration);
+        self.failed_usage.failed(offer, self.request, self.translation.as_deref(), took);
     }
 }

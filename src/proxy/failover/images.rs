@@ -2,11 +2,11 @@
 //! provider never reaches a client. Images are fetched only from hosts that the configuration names; of the provider's
 //! address only the path is used.
 
-use super::attempt::{Answering, Stop};
-use super::wait::Woken;
-use super::{Run, buffered};
+use super::attempt::{AttemptError, UpstreamResponse};
+use super::wait::WaitOutcome;
+use super::{FailoverRun, buffered};
 use crate::config::settings::{BaseUrl, Provider};
-use crate::storage::image_cache::Label;
+use crate::storage::image_cache::ImageMetadata;
 use crate::telemetry::off_thread::{self, BlockingHandles};
 use crate::upstream::connect::Route;
 use crate::upstream::content_encoding::Decoder;
@@ -15,9 +15,11 @@ use crate::upstream::request_head;
 use crate::upstream::upstream_exchange::STALE;
 use bytes::Bytes;
 use http::{Uri, header};
-use penstock_contract::{Dialect, Draw, Fault, FaultKind, Picture, PictureSource, Whole};
-use penstock_limits::Work;
-use penstock_media::picture::{self, Shown};
+use penstock_contract::{
+    BufferedResponse, Dialect, GeneratedImage, ImageRequest, ImageSource, UpstreamError, UpstreamErrorKind,
+};
+use penstock_limits::WorkClass;
+use penstock_media::image::{self, DeliveredImage};
 use pingora_http::RequestHeader;
 use std::pin::pin;
 use std::sync::Arc;
@@ -27,99 +29,113 @@ use std::time::{Duration, Instant};
 pub const CONTENT: &str = "/v1/images/content/";
 
 /// Number of images.
-pub fn count(whole: &Whole) -> u32 {
-    u32::try_from(whole.pictures.len()).unwrap_or(u32::MAX)
+pub fn count(whole: &BufferedResponse) -> u32 {
+    u32::try_from(whole.images.len()).unwrap_or(u32::MAX)
 }
 
 /// Builds the response body, without the objects of the settlement.
-pub async fn finish(
-    run: &mut Run<'_, '_>,
+pub async fn build_response(
+    run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferLive>,
-    draw: &Draw,
-    pictures: Vec<Picture>,
+    draw: &ImageRequest,
+    pictures: Vec<GeneratedImage>,
     created: u64,
-) -> Result<Vec<Bytes>, Stop> {
-    let mut room = run.x.live.settings.limits.response_buffer;
+) -> Result<Vec<Bytes>, AttemptError> {
+    let mut room = run.exchange.config.settings.limits.response_buffer;
     // The response of a batch is read after an address has expired.
-    let inside = draw.base64 || run.x.work == Work::BatchLine;
+    let inside = draw.as_base64 || run.exchange.work == WorkClass::BatchLine;
     let mut shown = Vec::with_capacity(pictures.len());
     for picture in pictures {
         let image = match (picture.source, inside) {
-            (PictureSource::Base64(text), true) => Shown::Inside(text),
-            (PictureSource::Base64(text), false) => {
-                let image = off_thread(&run.x.house.blocking, move || picture::decode(&text))
+            (ImageSource::Base64(text), true) => DeliveredImage::Base64(text),
+            (ImageSource::Base64(text), false) => {
+                let image = off_thread(&run.exchange.house.blocking, move || image::decode(&text))
                     .await?
                     .ok_or_else(malformed)?;
-                keep(run, &image).await?
+                store_image(run, &image).await?
             }
-            (PictureSource::Url(url), inside) => {
-                let image = fetch(run, offer, &url, room).await?;
+            (ImageSource::Url(url), inside) => {
+                let image = fetch_image(run, offer, &url, room).await?;
                 room = room.saturating_sub(image.len());
                 if inside {
-                    Shown::Inside(off_thread(&run.x.house.blocking, move || picture::encode(&image)).await?)
+                    DeliveredImage::Base64(
+                        off_thread(&run.exchange.house.blocking, move || image::encode(&image)).await?,
+                    )
                 } else {
-                    keep(run, &image).await?
+                    store_image(run, &image).await?
                 }
             }
         };
         shown.push((image, picture.revised_prompt));
     }
-    Ok(picture::answer(created, shown))
+    Ok(image::answer(created, shown))
 }
 
-fn malformed() -> Stop {
-    Stop::Fault(Fault::new(FaultKind::Malformed))
+fn malformed() -> AttemptError {
+    AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::Malformed))
 }
 
 /// Converts megabytes on a thread outside the async runtime.
 async fn off_thread<T: Send + 'static>(
     handles: &BlockingHandles,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Stop> {
-    off_thread::off_thread(handles, work).await.map_err(Stop::Own)
+) -> Result<T, AttemptError> {
+    off_thread::off_thread(handles, work).await.map_err(AttemptError::Internal)
 }
 
 /// Stores an image for its client.
-async fn keep(run: &mut Run<'_, '_>, image: &[u8]) -> Result<Shown, Stop> {
-    let house = run.x.house;
-    let images = run.x.live.settings.images;
-    let account = &*run.x.grant.account.id;
-    let kind = picture::content_type(image);
-    let label = Label { account, kind, now: house.clock.now(), life: images.lifetime };
-    let kept = house.shelf.put(&house.spools, image, label, images.keep).await;
+async fn store_image(run: &mut FailoverRun<'_, '_>, image: &[u8]) -> Result<DeliveredImage, AttemptError> {
+    let house = run.exchange.house;
+    let images = run.exchange.config.settings.images;
+    let account = &*run.exchange.grant.account.id;
+    let kind = image::content_type(image);
+    let label = ImageMetadata { account, kind, now: house.clock.steady_now(), lifetime: images.lifetime };
+    let kept = house.image_cache.insert(&house.spools, image, label, images.keep).await;
     // A full disk is not the provider's fault, and another provider would not help.
-    let (name, gone) =
-        kept.map_err(|error| Stop::Fault(Fault::caller(crate::storage::files::disk(&error))))?;
+    let (name, gone) = kept
+        .map_err(|error| AttemptError::Fault(UpstreamError::caller(crate::storage::files::disk(&error))))?;
     house.metrics.images_gone(gone);
-    Ok(Shown::At(format!("{}{CONTENT}{name}", run.x.public_url())))
+    Ok(DeliveredImage::Url(format!("{}{CONTENT}{name}", run.exchange.public_url())))
 }
 
 /// Fetches an image from the address of its provider.
-async fn fetch(run: &mut Run<'_, '_>, offer: &Arc<OfferLive>, url: &str, room: usize) -> Result<Bytes, Stop> {
+async fn fetch_image(
+    run: &mut FailoverRun<'_, '_>,
+    offer: &Arc<OfferLive>,
+    url: &str,
+    room: usize,
+) -> Result<Bytes, AttemptError> {
     let provider = &offer.provider;
     let (route, path) = route(&provider.route, &provider.image_routes, url).ok_or_else(malformed)?;
     let own = std::ptr::eq(route, &provider.route);
-    let head = request(route.base(), &path, own.then_some(&provider.provider)).map_err(|_| malformed())?;
+    let head =
+        image_request(route.base(), &path, own.then_some(&provider.provider)).map_err(|_| malformed())?;
     let timeouts = provider.provider.timeouts;
     let until = run.deadline.min(Instant::now() + timeouts.total);
     let mut stale = 0;
     let answering = loop {
         let asked = {
-            let exchange = pin!(ask(route, head.clone(), timeouts.first_byte, room));
-            run.watch.race(&mut run.x.caller, exchange, until.min(Instant::now() + timeouts.first_byte)).await
+            let exchange = pin!(send_image_request(route, head.clone(), timeouts.first_byte, room));
+            run.watch
+                .wait_for(&mut run.exchange.caller, exchange, until.min(Instant::now() + timeouts.first_byte))
+                .await
         };
         match asked {
-            Woken::Done(Ok(answering)) => break answering,
+            WaitOutcome::Ready(Ok(answering)) => break answering,
             // The provider closed the idle connection while it was taken from the pool.
-            Woken::Done(Err((fault, true))) if fault.kind == FaultKind::Reset && stale < STALE => stale += 1,
-            Woken::Done(Err((fault, _))) => return Err(fault.into()),
-            woken => return Err(woken.stop(FaultKind::FirstByte, run.deadline)),
+            WaitOutcome::Ready(Err((fault, true)))
+                if fault.kind == UpstreamErrorKind::Reset && stale < STALE =>
+            {
+                stale += 1
+            }
+            WaitOutcome::Ready(Err((fault, _))) => return Err(fault.into()),
+            woken => return Err(woken.stop(UpstreamErrorKind::FirstByteTimeout, run.deadline)),
         }
     };
-    let mut answering = Answering { until, ..answering };
+    let mut answering = UpstreamResponse { until, ..answering };
     let due = Instant::now() + timeouts.idle;
-    let image = buffered::whole(run, &mut answering, (due, timeouts.idle), room).await?;
-    answering.way.release().await;
+    let image = buffered::read_body(run, &mut answering, (due, timeouts.idle), room).await?;
+    answering.exchange.release().await;
     if image.is_empty() { Err(malformed()) } else { Ok(image) }
 }
 
@@ -149,7 +165,11 @@ fn route<'r>(own: &'r Route, others: &'r [Route], url: &str) -> Option<(&'r Rout
 }
 
 /// Builds the request. The credentials of a provider go to its own host only.
-fn request(base: &BaseUrl, path: &str, own: Option<&Arc<Provider>>) -> pingora_error::Result<RequestHeader> {
+fn image_request(
+    base: &BaseUrl,
+    path: &str,
+    own: Option<&Arc<Provider>>,
+) -> pingora_error::Result<RequestHeader> {
     let mut head = match own {
         // Shapes use the headers of the chat dialect.
         Some(provider) => request_head::signed("GET", provider, Dialect::Chat, path)?,
@@ -161,16 +181,16 @@ fn request(base: &BaseUrl, path: &str, own: Option<&Arc<Provider>>) -> pingora_e
 
 /// Sends the request; any status other than 200, a redirect too, is a fault. An error comes with true if the connection
 /// was from the pool.
-async fn ask(
+async fn send_image_request(
     route: &Route,
     head: RequestHeader,
     wait: Duration,
     cap: usize,
-) -> Result<Answering, (Fault, bool)> {
+) -> Result<UpstreamResponse, (UpstreamError, bool)> {
     let mut way = route.open().await.map_err(|fault| (fault, false))?;
     let reused = way.reused;
-    let reset = || (Fault::new(FaultKind::Reset), reused);
-    let malformed = || (Fault::new(FaultKind::Malformed), false);
+    let reset = || (UpstreamError::new(UpstreamErrorKind::Reset), reused);
+    let malformed = || (UpstreamError::new(UpstreamErrorKind::Malformed), false);
     way.wait(wait);
     let status = way.ask(head, Bytes::new()).await.map_err(|_| reset())?;
     if status != 200 {
@@ -178,5 +198,5 @@ async fn ask(
     }
     let encoding = way.field("content-encoding").unwrap_or_default();
     let decoder = Decoder::new(encoding, cap).map_err(|_| malformed())?;
-    Ok(Answering { way, decoder, until: Instant::now() })
+    Ok(UpstreamResponse { exchange: way, decoder, until: Instant::now() })
 }

@@ -2,62 +2,65 @@
 //! several choices at once, and too high a cap on tokens. The provider is asked again without them, and the refusal is
 //! remembered for its offer.
 
-use super::Run;
-use super::attempt::{self, Stop};
-use super::fan::OneByOne;
+use super::FailoverRun;
+use super::attempt::{self, AttemptError};
+use super::fan::SeparateChoices;
 use crate::config::settings::LogLevel;
 use crate::proxy::context_window;
-use crate::proxy::exchange::Ended;
+use crate::proxy::exchange::WriteOutcome;
 use crate::telemetry::log;
 use crate::upstream::offer::OfferLive;
-use penstock_contract::{Adjust, Call, Code, EXTRAS, Extra, Extras, Fault, FaultKind, Noticed, Refusal};
-use penstock_routing::{Course, Next};
+use penstock_contract::{
+    ApiError, EXTRA_MEMBERS, ErrorCode, ExtraMember, ExtraMembers, OfferObservation, RequestAdjustment,
+    UpstreamError, UpstreamErrorKind, UpstreamRequest,
+};
+use penstock_routing::{PlannerStep, RetryPlanner};
 use std::sync::Arc;
 
-impl Run<'_, '_> {
+impl FailoverRun<'_, '_> {
     /// Returns the differences of a request from the configuration of its offer.
-    pub(super) fn adjust(&self, offer: &OfferLive) -> Adjust {
+    pub(super) fn adjust(&self, offer: &OfferLive) -> RequestAdjustment {
         let named = offer.offer.abilities.reasoning_name.is_some();
         let mut adjust = offer.learned.adjust(|| self.now(), named);
-        adjust.without = adjust.without.with(self.left_out);
+        adjust.omitted = adjust.omitted.union(self.omitted_members);
         adjust.choices = self.choices;
         adjust
     }
 
     /// The cap on generated tokens to send instead of the client's own or the dialect's, if that does not fit.
     pub(super) fn max_tokens(&self, offer: &OfferLive) -> Option<u64> {
-        let fits = self.chosen.max_tokens(offer, self.ask);
-        let asked = fits.or_else(|| context_window::wanted(self.ask, offer))?;
+        let fits = self.candidates.max_tokens(offer, self.request);
+        let asked = fits.or_else(|| context_window::wanted(self.request, offer))?;
         offer.learned.max_output(|| self.now()).filter(|most| *most < asked).or(fits)
     }
 
     /// Retries with fewer tokens if the provider refused their number. If the provider named its maximum for any input,
     /// that is remembered after a response.
-    pub(super) async fn asked_for_less(
+    pub(super) async fn retry_with_fewer_tokens(
         &mut self,
         offer: &Arc<OfferLive>,
         number: u32,
-        done: Result<Ended, Stop>,
-    ) -> Result<Ended, Stop> {
+        done: Result<WriteOutcome, AttemptError>,
+    ) -> Result<WriteOutcome, AttemptError> {
         let (room, most) = match &done {
-            Err(Stop::Fault(fault)) if !self.progress.has_content() && fault.is_for_length() => {
-                (fault.room, fault.max_output)
+            Err(AttemptError::Fault(fault)) if !self.progress.has_content() && fault.is_length_error() => {
+                (fault.remaining_tokens, fault.max_output)
             }
             _ => return done,
         };
-        if !self.chosen.lower(offer, self.ask, room.or(most)) {
+        if !self.candidates.lower_cap(offer, self.request, room.or(most)) {
             return done;
         }
-        let done = Box::pin(self.ask_it(offer, number)).await;
+        let done = Box::pin(self.send_request(offer, number)).await;
         if let (Ok(_), None, Some(most)) = (&done, room, most)
             && offer.learned.limits_output(most, self.now())
         {
-            self.tell_learned(offer, &format!("max_tokens above {most}"));
+            self.log_refused_member(offer, &format!("max_tokens above {most}"));
         }
         done
     }
 
-    fn tell_learned(&self, offer: &OfferLive, member: &str) {
+    fn log_refused_member(&self, offer: &OfferLive, member: &str) {
         let (provider, model) = (&*offer.offer.provider.id, &*offer.offer.model.card.id);
         let members = [("provider", provider), ("model", model), ("member", member)];
         log::event(LogLevel::Info, "member_refused", &members);
@@ -65,68 +68,86 @@ impl Run<'_, '_> {
 
     /// Retries without the own members that the provider refused, as often as it names others, and remembers them after
     /// a response.
-    pub(super) async fn asked_without(
+    pub(super) async fn retry_without_members(
         &mut self,
         offer: &Arc<OfferLive>,
         number: u32,
-        mut done: Result<Ended, Stop>,
-    ) -> Result<Ended, Stop> {
+        mut done: Result<WriteOutcome, AttemptError>,
+    ) -> Result<WriteOutcome, AttemptError> {
         let mut first = None;
-        while let Some(refused) = self.refused(offer, &done) {
-            self.left_out = self.left_out.with(refused);
-            let again = Box::pin(self.ask_it(offer, number)).await;
+        while let Some(refused) = self.removable_members(offer, &done) {
+            self.omitted_members = self.omitted_members.union(refused);
+            let again = Box::pin(self.send_request(offer, number)).await;
             first.get_or_insert(std::mem::replace(&mut done, again));
         }
         if let Some(first) = first {
             match &done {
                 Ok(_) => self.remember_refused(offer),
                 // The provider names a member that was not sent again: the cause is another.
-                Err(Stop::Fault(Fault { kind: FaultKind::Caller, named, .. }))
-                    if !named.both(self.left_out).is_empty() =>
-                {
-                    done = Err(first.err().unwrap_or(Stop::Left));
+                Err(AttemptError::Fault(UpstreamError {
+                    kind: UpstreamErrorKind::Caller,
+                    named_members: named,
+                    ..
+                })) if !named.intersection(self.omitted_members).is_empty() => {
+                    done = Err(first.err().unwrap_or(AttemptError::Disconnected));
                 }
                 Err(_) => {}
             }
-            self.left_out = Extras::NONE;
+            self.omitted_members = ExtraMembers::NONE;
         }
         match done {
-            Err(Stop::Fault(fault))
-                if self.ask.n > 1 && !self.progress.has_content() && may_be_for_number(&fault) =>
+            Err(AttemptError::Fault(fault))
+                if self.request.n > 1 && !self.progress.has_content() && may_be_for_choices(&fault) =>
             {
-                Err(Stop::OneByOne)
+                Err(AttemptError::SeparateChoices)
             }
             done => done,
         }
     }
 
     /// Returns the members that a provider refused and that the request can be sent without.
-    fn refused(&self, offer: &OfferLive, done: &Result<Ended, Stop>) -> Option<Extras> {
-        let Err(Stop::Fault(Fault { kind: FaultKind::Caller, named, .. })) = done else { return None };
-        let known = self.adjust(offer).without;
-        let fresh = named.beyond(known);
+    fn removable_members(
+        &self,
+        offer: &OfferLive,
+        done: &Result<WriteOutcome, AttemptError>,
+    ) -> Option<ExtraMembers> {
+        let Err(AttemptError::Fault(UpstreamError {
+            kind: UpstreamErrorKind::Caller,
+            named_members: named,
+            ..
+        })) = done
+        else {
+            return None;
+        };
+        let known = self.adjust(offer).omitted;
+        let fresh = named.newly_omitted(known);
         if fresh.is_empty() {
             return None;
         }
-        let before = self.calls(offer, Extras::NONE);
-        let leaves = |extra: &Extra| {
-            let continues =
-                self.progress.has_content() && matches!(extra, Extra::ContinueFinal | Extra::Prefix);
+        let before = self.calls(offer, ExtraMembers::NONE);
+        let leaves = |extra: &ExtraMember| {
+            let continues = self.progress.has_content()
+                && matches!(extra, ExtraMember::ContinueFinal | ExtraMember::Prefix);
             let is_header = || self.sends_header(offer, *extra);
-            continues || is_header() || self.calls(offer, Extras::of(*extra)) != before
+            continues || is_header() || self.calls(offer, ExtraMembers::of(*extra)) != before
         };
-        let all = EXTRAS.iter().map(|(extra, _)| *extra).chain([Extra::Reasoning]);
-        let mine = all.filter(|extra| fresh.has(*extra)).filter(leaves);
-        let mine = mine.fold(Extras::NONE, |mine, extra| mine.with(Extras::of(extra)));
+        let all = EXTRA_MEMBERS.iter().map(|(extra, _)| *extra).chain([ExtraMember::Reasoning]);
+        let mine = all.filter(|extra| fresh.contains(*extra)).filter(leaves);
+        let mine = mine.fold(ExtraMembers::NONE, |mine, extra| mine.union(ExtraMembers::of(extra)));
         (!mine.is_empty()).then_some(mine)
     }
 
     /// Returns true for a header that the gateway adds itself; a configured one belongs to the operator.
-    fn sends_header(&self, offer: &OfferLive, extra: Extra) -> bool {
-        if extra == Extra::TraceContext {
-            return self.x.record.trace.as_deref().is_some_and(|trace| trace.headers().next().is_some());
+    fn sends_header(&self, offer: &OfferLive, extra: ExtraMember) -> bool {
+        if extra == ExtraMember::TraceContext {
+            return self
+                .exchange
+                .record
+                .trace
+                .as_deref()
+                .is_some_and(|trace| trace.headers().next().is_some());
         }
-        let Ok(Some(head)) = attempt::speech(self, offer).map(|speech| speech.head(offer)) else {
+        let Ok(Some(head)) = attempt::wire_format(self, offer).map(|speech| speech.head(offer)) else {
             return false;
         };
         let is_configured =
@@ -136,67 +157,75 @@ impl Run<'_, '_> {
     }
 
     /// Returns the calls to the offer without these members too.
-    fn calls(&self, offer: &OfferLive, without: Extras) -> Result<Vec<Call>, Refusal> {
-        let unsaid = || Refusal::new(Code::Unsupported);
-        let speech = attempt::speech(self, offer).map_err(|_| unsaid())?;
-        let mut target = attempt::target(self, offer, speech.dialect(), self.at);
-        target.adjust.without = target.adjust.without.with(without);
-        speech.calls(self.ask, &target)
+    fn calls(&self, offer: &OfferLive, without: ExtraMembers) -> Result<Vec<UpstreamRequest>, ApiError> {
+        let unsaid = || ApiError::new(ErrorCode::Unsupported);
+        let speech = attempt::wire_format(self, offer).map_err(|_| unsaid())?;
+        let mut target = attempt::translation_target(self, offer, speech.dialect(), self.received_at);
+        target.adjustment.omitted = target.adjustment.omitted.union(without);
+        speech.calls(self.request, &target)
     }
 
     /// Remembers the members without which the offer has answered.
     fn remember_refused(&self, offer: &OfferLive) {
-        let name = attempt::target(self, offer, penstock_contract::Dialect::Chat, self.at).reasoning();
-        let news = offer.learned.refuses(self.left_out, name, self.now());
-        news.words().for_each(|member| self.tell_learned(offer, member));
+        let name =
+            attempt::translation_target(self, offer, penstock_contract::Dialect::Chat, self.received_at)
+                .replayed_reasoning_name();
+        let news = offer.learned.refuses(self.omitted_members, name, self.now());
+        news.log_names().for_each(|member| self.log_refused_member(offer, member));
     }
 
     /// Remembers the abilities that a response showed of its offer.
-    pub(super) fn noticed(&self, offer: &OfferLive, noticed: Noticed) {
+    pub(super) fn record_abilities(&self, offer: &OfferLive, noticed: OfferObservation) {
         offer.learned.notice(noticed);
-        if noticed.miscounted {
-            self.gives_one_from_now(offer);
+        if noticed.is_miscounted {
+            self.mark_single_choice(offer);
         }
     }
 
-    fn gives_one_from_now(&self, offer: &OfferLive) {
-        let many = Extras::of(Extra::Many);
+    fn mark_single_choice(&self, offer: &OfferLive) {
+        let many = ExtraMembers::of(ExtraMember::MultipleChoices);
         if !offer.learned.refuses(many, None, self.now()).is_empty() {
-            self.tell_learned(offer, "n");
+            self.log_refused_member(offer, "n");
         }
     }
 
     /// Returns true if the choices of this request are requested from the offer one by one.
-    pub(super) fn gives_one(&self, index: usize) -> bool {
-        self.ask.n > 1
-            && self.x.live.offers.get(index).is_some_and(|offer| offer.gives_one(self.ask, || self.now()))
+    pub(super) fn is_single_choice(&self, index: usize) -> bool {
+        self.request.n > 1
+            && self
+                .exchange
+                .config
+                .offers
+                .get(index)
+                .is_some_and(|offer| offer.gives_one(self.request, || self.now()))
     }
 
     /// Switches to requests of one choice each; a stream of several that has begun is not continued so.
-    pub(super) fn split(&mut self, course: &mut Course) -> Next {
+    pub(super) fn split_choices(&mut self, course: &mut RetryPlanner) -> PlannerStep {
         if self.progress.has_content() {
-            return course.pass(self.now());
+            return course.on_skipped(self.now());
         }
-        self.one_by_one = Some(OneByOne::all(None));
-        Next::Refuse
+        self.separate_choices = Some(SeparateChoices::all(None));
+        PlannerStep::ReturnError
     }
 
     /// Handles an offer that gave fewer choices than requested: a stream keeps them, and a buffered response is
     /// requested again.
-    pub(super) fn fewer(&mut self, offer: &OfferLive, whole: u32) {
-        self.gives_one_from_now(offer);
+    pub(super) fn handle_fewer_choices(&mut self, offer: &OfferLive, whole: u32) {
+        self.mark_single_choice(offer);
         if self.progress.has_content() {
-            self.one_by_one = Some(OneByOne::from(whole));
+            self.separate_choices = Some(SeparateChoices::from(whole));
         } else {
-            self.drew(offer);
-            self.one_by_one = Some(OneByOne::all(None));
+            self.record_failed_energy(offer);
+            self.separate_choices = Some(SeparateChoices::all(None));
         }
     }
 }
 
 /// Returns true for a refusal that may be due to the number of choices: it names them, or names no cause.
-fn may_be_for_number(fault: &Fault) -> bool {
-    let nameless = |refusal: &Refusal| refusal.code == Code::InvalidRequest && refusal.param.is_none();
-    fault.kind == FaultKind::Caller
-        && (fault.named.has(Extra::Many) || fault.refusal.as_deref().is_some_and(nameless))
+fn may_be_for_choices(fault: &UpstreamError) -> bool {
+    let nameless = |refusal: &ApiError| refusal.code == ErrorCode::InvalidRequest && refusal.param.is_none();
+    fault.kind == UpstreamErrorKind::Caller
+        && (fault.named_members.contains(ExtraMember::MultipleChoices)
+            || fault.api_error.as_deref().is_some_and(nameless))
 }

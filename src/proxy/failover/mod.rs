@@ -25,31 +25,34 @@ mod settle;
 mod streaming;
 mod wait;
 
-pub(crate) use attempt::Stop;
+pub(crate) use attempt::AttemptError;
 pub(crate) use fan::Part;
-pub use select::{Moment, Selection};
-pub use settle::{FLAVOR, images};
+pub use select::{CandidateSet, SelectionTime};
+pub use settle::{FLAVOR_HEADER, image_work};
 
 use crate::billing::Hold;
-use crate::proxy::exchange::{Ended, Exchange};
-use crate::proxy::filters::{InferenceRequest, RequestBody, RequestFilterChain, RequestFilters};
-use crate::storage::spool::Spooled;
-use crate::telemetry::AttemptNote;
+use crate::proxy::exchange::{Exchange, WriteOutcome};
+use crate::proxy::filters::{InferenceContext, RequestBody, RequestFilterChain, RequestFilters};
+use crate::storage::spool::SpooledData;
+use crate::telemetry::AttemptRecord;
 use crate::time::clock;
 use crate::upstream::offer::{OfferLive, Seat};
-use acquire::Sat;
-use fan::OneByOne;
-use penstock_contract::{Ask, Choices, Code, Extras, Fault, FaultKind, Refusal, Reply, Rescue};
-use penstock_routing::{Course, Next, Policy};
-pub use response_memory::FREE;
-use response_memory::Weight;
+use acquire::AcquireOutcome;
+use fan::SeparateChoices;
+use penstock_contract::{
+    ApiError, ChoiceSelection, ErrorCode, ExtraMembers, InferenceRequest, RescueMode, StreamTranslation,
+    UpstreamError, UpstreamErrorKind,
+};
+use penstock_routing::{AttemptPolicy, PlannerStep, RetryPlanner};
+use response_memory::ResponseMemory;
+pub use response_memory::UNCOUNTED_BYTES;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use wait::Watch;
+use wait::ClientWatch;
 
 /// Message of a refusal if all providers of a model are at their limit.
-const FULL: &str = "Every provider of this model is at its limit; try again shortly.";
+const FULL_MESSAGE: &str = "Every provider of this model is at its limit; try again shortly.";
 
 /// Progress of a streamed response towards the client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,125 +76,139 @@ impl ResponseProgress {
 }
 
 /// State of an inference request during its attempts.
-struct Run<'r, 'a> {
-    x: &'r mut Exchange<'a>,
-    ask: &'r Ask,
+struct FailoverRun<'r, 'a> {
+    exchange: &'r mut Exchange<'a>,
+    request: &'r InferenceRequest,
     /// File of a form.
-    upload: Option<Spooled>,
-    chosen: Selection,
-    watch: Watch,
+    upload: Option<SpooledData>,
+    candidates: CandidateSet,
+    watch: ClientWatch,
     /// Deadline of the request.
     deadline: Instant,
     /// Translation of the stream, which lasts from one provider to the next.
-    reply: Option<Box<dyn Reply>>,
+    translation: Option<Box<dyn StreamTranslation>>,
     /// Offer whose stream the client is reading.
-    current: Option<Arc<OfferLive>>,
+    current_offer: Option<Arc<OfferLive>>,
     /// Start of its attempt while that runs: the energy may only be known by the time.
-    asked: Option<Instant>,
+    attempt_started: Option<Instant>,
     /// Progress of a streamed response towards the client.
     progress: ResponseProgress,
     /// Memory of the response.
-    weight: Weight,
+    memory: ResponseMemory,
     /// Energy of failed attempts.
-    spent: settle::Spent,
+    failed_usage: settle::FailedAttemptUsage,
     /// Reserved credits, until they are settled or voided.
     hold: Option<Hold>,
     /// Time of the request, Unix seconds: its prices apply.
-    at: u64,
+    received_at: u64,
     /// Ledger entry to wait for if the charge has to be on the disk.
-    ticket: Option<u64>,
+    ledger_ticket: Option<u64>,
     /// Refusal if no provider answers: an error of the caller, once a provider reported one.
-    refusal: Option<Refusal>,
+    refusal: Option<ApiError>,
     /// Refusal if no provider could have answered: an incompatible request, or one too long for all windows.
-    unsaid: Option<Refusal>,
+    incompatible: Option<ApiError>,
     /// True if a provider failed or was not available: a later request might succeed.
-    missed: bool,
+    had_unavailable: bool,
     /// Choices of the client's request that this run serves.
-    choices: Choices,
+    choices: ChoiceSelection,
     /// Members of the gateway's own that the current offer refused.
-    left_out: Extras,
+    omitted_members: ExtraMembers,
     /// Choices that are to be requested one by one.
-    one_by_one: Option<OneByOne>,
+    separate_choices: Option<SeparateChoices>,
     /// True if all candidates were at their limit.
-    crowded: bool,
+    all_full: bool,
 }
 
 /// Returns true for an attempt that had no connection to its provider.
-fn is_before_connection(fault: &Fault) -> bool {
-    fault.kind.is_of_connection() || fault.kind == FaultKind::Descriptors
+fn is_before_connection(fault: &UpstreamError) -> bool {
+    fault.kind.is_connection_error() || fault.kind == UpstreamErrorKind::NoDescriptors
 }
 
 /// Answers an inference request: runs the request filters, then asks one candidate after another.
 ///
 /// # Errors
 /// The refusal, as long as nothing has been sent.
-pub async fn run(x: &mut Exchange<'_>, body: RequestBody) -> Result<Ended, Refusal> {
-    let mut request = InferenceRequest::new(x, body);
+pub async fn run(x: &mut Exchange<'_>, body: RequestBody) -> Result<WriteOutcome, ApiError> {
+    let mut request = InferenceContext::new(x, body);
     if let ControlFlow::Break(ended) = RequestFilters::check(&mut request).await? {
         return Ok(ended);
     }
-    let InferenceRequest { x, ask: Some(ask), candidates: Some(chosen), upload, at, hold, .. } = request
-    else {
-        return Err(Refusal::new(Code::Internal));
-    };
-    x.house.budget.lock().on_request(x.house.clock.now());
-    let total = x.live.settings.routing.total;
-    let mut run = Run {
-        watch: Watch::new(x.grant.clone(), x.live.settings.limits.heartbeat),
-        // From here on: the time in which the client sent its body is not the providers' time.
-        deadline: clock::now() + total,
-        x,
-        ask: &ask,
+    let InferenceContext {
+        exchange: x,
+        ask: Some(ask),
+        candidates: Some(chosen),
         upload,
-        chosen,
-        reply: None,
-        current: None,
-        asked: None,
-        progress: ResponseProgress::Waiting,
-        weight: Weight::new(),
-        spent: settle::Spent::default(),
+        received_at: at,
         hold,
-        at,
-        ticket: None,
-        refusal: None,
-        unsaid: None,
-        missed: false,
-        choices: Choices::All,
-        left_out: Extras::NONE,
-        one_by_one: None,
-        crowded: false,
+        ..
+    } = request
+    else {
+        return Err(ApiError::new(ErrorCode::Internal));
     };
-    run.drive().await
+    x.house.retry_budget.lock().on_request(x.house.clock.steady_now());
+    let total = x.config.settings.routing.total;
+    let mut run = FailoverRun {
+        watch: ClientWatch::new(x.grant.clone(), x.config.settings.limits.heartbeat),
+        // From here on: the time in which the client sent its body is not the providers' time.
+        deadline: clock::cached_now() + total,
+        exchange: x,
+        request: &ask,
+        upload,
+        candidates: chosen,
+        translation: None,
+        current_offer: None,
+        attempt_started: None,
+        progress: ResponseProgress::Waiting,
+        memory: ResponseMemory::new(),
+        failed_usage: settle::FailedAttemptUsage::default(),
+        hold,
+        received_at: at,
+        ledger_ticket: None,
+        refusal: None,
+        incompatible: None,
+        had_unavailable: false,
+        choices: ChoiceSelection::All,
+        omitted_members: ExtraMembers::NONE,
+        separate_choices: None,
+        all_full: false,
+    };
+    run.run_attempts().await
 }
 
-impl Run<'_, '_> {
+impl FailoverRun<'_, '_> {
     /// Runs the attempt loop.
-    async fn drive(&mut self) -> Result<Ended, Refusal> {
-        let mut course = self.course();
+    async fn run_attempts(&mut self) -> Result<WriteOutcome, ApiError> {
+        let mut course = self.new_course();
         let mut next = course.start(self.now());
         let mut kept = None;
         loop {
-            if let Some(wanted) = self.one_by_one.take() {
+            if let Some(wanted) = self.separate_choices.take() {
                 return Box::pin(fan::run(self, wanted, &course)).await;
             }
             let went_on = match next {
-                Next::Try(index) if self.gives_one(index) => Ok(self.split(&mut course)),
-                Next::Try(index) => self.try_it(index, kept.take(), &mut course).await,
-                Next::RetrySame { after, .. } => self.pause(after, &mut course).await,
-                Next::WaitUntil(until) => self.pause(until.saturating_sub(self.now()), &mut course).await,
-                Next::Queue => match self.queue(&course).await {
+                PlannerStep::Attempt(index) if self.is_single_choice(index) => {
+                    Ok(self.split_choices(&mut course))
+                }
+                PlannerStep::Attempt(index) => self.attempt_offer(index, kept.take(), &mut course).await,
+                PlannerStep::RetrySame { after, .. } => self.wait_until(after, &mut course).await,
+                PlannerStep::WaitUntil(until) => {
+                    self.wait_until(until.saturating_sub(self.now()), &mut course).await
+                }
+                PlannerStep::WaitForPermit => match self.wait_in_queue(&course).await {
                     Ok(seat) => {
                         let next = match &seat {
-                            Some(seat) => course.seated(seat.offer().offer.index, self.now()),
-                            None => course.unseated(self.now()),
+                            Some(seat) => course.on_permit(seat.offer().offer.index, self.now()),
+                            None => course.on_permit_timeout(self.now()),
                         };
-                        kept = seat.filter(|_| matches!(next, Next::Try(_)));
+                        kept = seat.filter(|_| matches!(next, PlannerStep::Attempt(_)));
                         Ok(next)
                     }
-                    Err(_) => Err(self.left()),
+                    Err(_) => Err(self.client_disconnected()),
                 },
-                Next::Refuse => return self.give_up(&course, 1).await,
-                Next::GiveUp { retry_after } => return self.give_up(&course, retry_after).await,
+                PlannerStep::ReturnError => return self.refuse_all_failed(&course, 1).await,
+                PlannerStep::GiveUp { retry_after } => {
+                    return self.refuse_all_failed(&course, retry_after).await;
+                }
             };
             next = match went_on {
                 Ok(next) => next,
@@ -201,9 +218,14 @@ impl Run<'_, '_> {
     }
 
     /// Makes an attempt at one candidate; an error ends the request.
-    async fn try_it(&mut self, index: usize, kept: Option<Seat>, course: &mut Course) -> Result<Next, Ended> {
-        let Some(offer) = self.x.live.offers.get(index).cloned() else {
-            return Ok(course.pass(self.now()));
+    async fn attempt_offer(
+        &mut self,
+        index: usize,
+        kept: Option<Seat>,
+        course: &mut RetryPlanner,
+    ) -> Result<PlannerStep, WriteOutcome> {
+        let Some(offer) = self.exchange.config.offers.get(index).cloned() else {
+            return Ok(course.on_skipped(self.now()));
         };
         let _seat = match self.upstream_peer(&offer, kept, course).await? {
             Ok(seat) => seat,
@@ -215,12 +237,12 @@ impl Run<'_, '_> {
             Err(stop) => stop,
         };
         let next = match stop {
-            Stop::Fault(fault) if is_before_connection(&fault) => {
+            AttemptError::Fault(fault) if is_before_connection(&fault) => {
                 Some(self.fail_to_connect(&offer, &fault, rescue, course))
             }
             stop => self.error_while_proxy(&offer, stop, rescue, course),
         };
-        next.ok_or_else(|| self.left())
+        next.ok_or_else(|| self.client_disconnected())
     }
 
     /// Acquires the permit of a candidate, as Pingora's `upstream_peer` returns a peer: the one that is `kept` for it,
@@ -229,125 +251,143 @@ impl Run<'_, '_> {
         &mut self,
         offer: &Arc<OfferLive>,
         kept: Option<Seat>,
-        course: &mut Course,
-    ) -> Result<Result<Seat, Next>, Ended> {
+        course: &mut RetryPlanner,
+    ) -> Result<Result<Seat, PlannerStep>, WriteOutcome> {
         // A permit is valid at its own offer only.
         let kept = kept.filter(|seat| seat.offer().offer.index == offer.offer.index);
-        Ok(match self.seat(offer, kept, course).await {
-            Ok(Sat::Seat(seat)) => Ok(seat),
-            Ok(Sat::Full) => Err(course.passed_full(self.now())),
-            Ok(Sat::Not) => {
-                self.missed = true;
-                Err(course.pass(self.now()))
+        Ok(match self.acquire_permit(offer, kept, course).await {
+            Ok(AcquireOutcome::Permit(seat)) => Ok(seat),
+            Ok(AcquireOutcome::Full) => Err(course.on_full(self.now())),
+            Ok(AcquireOutcome::Unavailable) => {
+                self.had_unavailable = true;
+                Err(course.on_skipped(self.now()))
             }
-            Ok(Sat::Rests(until)) => Err(course.rests(until, self.now())),
-            Err(_) => return Err(self.left()),
+            Ok(AcquireOutcome::RetryAt(until)) => Err(course.on_cooldown(until, self.now())),
+            Err(_) => return Err(self.client_disconnected()),
         })
     }
 
-    fn course(&self) -> Course {
-        let routing = &self.x.live.settings.routing;
-        let policy = Policy {
-            attempts: routing.attempts,
-            deadline: self.x.house.clock.at(self.deadline),
-            patience: routing.patience,
-            quick_retry: routing.quick_retry,
+    fn new_course(&self) -> RetryPlanner {
+        let routing = &self.exchange.config.settings.routing;
+        let policy = AttemptPolicy {
+            max_attempts: routing.attempts,
+            deadline: self.exchange.house.clock.at_instant(self.deadline),
+            max_wait: routing.patience,
+            quick_retry_delay: routing.quick_retry,
         };
-        Course::new(self.chosen.entries.iter().copied(), policy, rand::random())
+        RetryPlanner::new(self.candidates.entries.iter().copied(), policy, rand::random())
     }
 
     fn now(&self) -> Duration {
-        self.x.house.clock.now()
+        self.exchange.house.clock.steady_now()
     }
 
     /// Makes one attempt at an offer, from the bytes of the request to the last byte for the client.
-    async fn attempt(&mut self, offer: &Arc<OfferLive>, number: u32) -> Result<Ended, Stop> {
+    async fn attempt(&mut self, offer: &Arc<OfferLive>, number: u32) -> Result<WriteOutcome, AttemptError> {
         let begun = Instant::now();
         #[cfg(feature = "inject")]
-        self.x.house.inject.at(crate::net::fault_injection::At::Attempt);
-        let mut done = self.ask_it(offer, number).await;
-        done = self.asked_for_less(offer, number, done).await;
-        done = self.asked_without(offer, number, done).await;
-        if !matches!(done, Err(Stop::Left | Stop::Revoked)) {
-            self.asked = None;
+        self.exchange.house.inject.trigger(crate::net::fault_injection::InjectionPoint::Attempt);
+        let mut done = self.send_request(offer, number).await;
+        done = self.retry_with_fewer_tokens(offer, number, done).await;
+        done = self.retry_without_members(offer, number, done).await;
+        if !matches!(done, Err(AttemptError::Disconnected | AttemptError::Revoked)) {
+            self.attempt_started = None;
         }
         let took = begun.elapsed();
-        self.x.record.waited += took;
+        self.exchange.record.waited += took;
         let outcome = match &done {
             Ok(_) => "ok",
-            Err(Stop::Fault(fault)) if fault.kind == FaultKind::Descriptors => return done,
-            Err(Stop::Fault(fault)) if self.ask.n > 1 && fault.answered.is_some() => "ok",
-            Err(Stop::OneByOne) => FaultKind::Caller.name(),
-            Err(Stop::Fault(fault)) => fault.kind.name(),
-            Err(Stop::Own(_)) => "internal",
-            Err(Stop::Left | Stop::Revoked) => "left",
-            Err(Stop::Pass(_)) => return done,
+            Err(AttemptError::Fault(fault)) if fault.kind == UpstreamErrorKind::NoDescriptors => return done,
+            Err(AttemptError::Fault(fault)) if self.request.n > 1 && fault.completed_choices.is_some() => {
+                "ok"
+            }
+            Err(AttemptError::SeparateChoices) => UpstreamErrorKind::Caller.name(),
+            Err(AttemptError::Fault(fault)) => fault.kind.name(),
+            Err(AttemptError::Internal(_)) => "internal",
+            Err(AttemptError::Disconnected | AttemptError::Revoked) => "left",
+            Err(AttemptError::Incompatible(_)) => return done,
         };
-        let note = AttemptNote { provider: offer.offer.provider.id.clone(), outcome, took };
-        note.tell(&self.x.id, &offer.offer.model.card.id, number);
-        self.x.record.attempts.push(note);
+        let note = AttemptRecord { provider: offer.offer.provider.id.clone(), outcome, duration: took };
+        note.log_attempt(&self.exchange.id, &offer.offer.model.card.id, number);
+        self.exchange.record.attempts.push(note);
         done
     }
 
-    async fn ask_it(&mut self, offer: &Arc<OfferLive>, number: u32) -> Result<Ended, Stop> {
-        self.weight.drop_all();
-        if self.ask.stream {
-            streaming::attempt(self, offer, number).await
+    async fn send_request(
+        &mut self,
+        offer: &Arc<OfferLive>,
+        number: u32,
+    ) -> Result<WriteOutcome, AttemptError> {
+        self.memory.reset();
+        if self.request.stream {
+            streaming::attempt_stream(self, offer, number).await
         } else {
-            buffered::attempt(self, offer, number).await
+            buffered::attempt_buffered(self, offer, number).await
         }
     }
 
     /// Waits for a provider, then continues; an error ends the request.
-    async fn pause(&mut self, span: Duration, course: &mut Course) -> Result<Next, Ended> {
-        let began = clock::now();
+    async fn wait_until(
+        &mut self,
+        span: Duration,
+        course: &mut RetryPlanner,
+    ) -> Result<PlannerStep, WriteOutcome> {
+        let began = clock::cached_now();
         let never = std::pin::pin!(std::future::pending::<()>());
-        let woken = self.watch.race(&mut self.x.caller, never, (began + span).min(self.deadline)).await;
-        self.x.record.waited += clock::now().saturating_duration_since(began);
+        let woken =
+            self.watch.wait_for(&mut self.exchange.caller, never, (began + span).min(self.deadline)).await;
+        self.exchange.record.waited += clock::cached_now().saturating_duration_since(began);
         match woken {
-            wait::Woken::Alarm => Ok(course.resume(self.now())),
-            _ => Err(self.left()),
+            wait::WaitOutcome::Deadline => Ok(course.resume(self.now())),
+            _ => Err(self.client_disconnected()),
         }
     }
 
     /// Ends the request of a client that left or whose key was revoked. It pays for the part that it received.
-    fn left(&mut self) -> Ended {
+    fn client_disconnected(&mut self) -> WriteOutcome {
         settle::left(self);
         settle::void(self, "left");
-        Ended::Left
+        WriteOutcome::Disconnected
     }
 
     /// Ends a request that no provider answered, or whose broken stream no provider continued.
-    async fn give_up(&mut self, course: &Course, retry_after: u32) -> Result<Ended, Refusal> {
+    async fn refuse_all_failed(
+        &mut self,
+        course: &RetryPlanner,
+        retry_after: u32,
+    ) -> Result<WriteOutcome, ApiError> {
         // The delivered part of a broken response is not charged either.
         settle::void(self, "failed");
-        self.missed |= course.has_others();
-        self.crowded = course.was_crowded();
-        let unsaid = self.unsaid.take().filter(|_| !self.missed);
+        self.had_unavailable |= course.has_alternatives();
+        self.all_full = course.was_permit_limited();
+        let unsaid = self.incompatible.take().filter(|_| !self.had_unavailable);
         let refusal = self.refusal.take().or(unsaid).unwrap_or_else(|| {
-            let providers = &self.x.live.providers;
+            let providers = &self.exchange.config.providers;
             let name = |index: usize| providers.get(index).map_or("", |provider| &*provider.provider.id);
-            let refusal = match course.was_crowded() {
-                true => Refusal::because(Code::Unavailable, FULL),
-                false => self.chosen.unavailable(),
+            let refusal = match course.was_permit_limited() {
+                true => ApiError::with_message(ErrorCode::Unavailable, FULL_MESSAGE),
+                false => self.candidates.unavailable(),
             };
-            refusal.with("attempts", course.details(name)).retry_after(retry_after)
+            refusal.with_detail("attempts", course.attempt_details(name)).retry_after(retry_after)
         });
         // The refusal of one choice is written by the request for all of them.
-        if !self.progress.has_head() || self.choices != Choices::All {
+        if !self.progress.has_head() || self.choices != ChoiceSelection::All {
             return Err(refusal);
         }
-        Ok(streaming::fail(self, &refusal).await)
+        Ok(streaming::fail_stream(self, &refusal).await)
     }
 
     /// Returns the rescue by a provider: it continues the text if it can, else it starts over.
-    fn rescue_with(&mut self, offer: &OfferLive) -> (Rescue, Option<String>) {
-        if attempt::target(self, offer, penstock_contract::Dialect::Chat, self.at).continuation().is_none() {
-            return (Rescue::StartOver, None);
+    fn prepare_rescue(&mut self, offer: &OfferLive) -> (RescueMode, Option<String>) {
+        if attempt::translation_target(self, offer, penstock_contract::Dialect::Chat, self.received_at)
+            .continuation()
+            .is_none()
+        {
+            return (RescueMode::StartOver, None);
         }
-        match self.reply.as_mut().and_then(|reply| reply.delivered()) {
-            Some(text) => (Rescue::Continue, Some(text)),
-            None => (Rescue::StartOver, None),
+        match self.translation.as_mut().and_then(|reply| reply.delivered_text()) {
+            Some(text) => (RescueMode::Continue, Some(text)),
+            None => (RescueMode::StartOver, None),
         }
     }
 }

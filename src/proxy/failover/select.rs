@@ -1,13 +1,15 @@
 //! Candidates of a request: the offers that can serve it, in the order in which they are asked.
 
 use super::filtered;
-use crate::proxy::context_window::{self, Fit, Room};
+use crate::proxy::context_window::{self, ContextBudget, WindowFit};
 use crate::upstream::config_snapshot::{Live, ModelLive};
 use crate::upstream::offer::OfferLive;
 use crate::upstream::pools::{Exploration, Plan, PlanRequest};
-use penstock_contract::{Ask, Code, Dialect, Facts, Filters, Kind, Refusal, Task};
-use penstock_routing::{BALANCED, BATCH, Entry, Flavor, MAX_PROMPT, split};
-use penstock_tokens::Count;
+use penstock_contract::{
+    ApiError, Dialect, ErrorCode, InferenceRequest, InferenceTask, ModelKind, OfferFacts, OfferFilters,
+};
+use penstock_routing::{BALANCED, BATCH, Flavor, MAX_PROMPT, PlannedOffer, split_flavor};
+use penstock_tokens::TokenCount;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,13 +20,13 @@ const BYTES_PER_TOKEN: usize = 4;
 const SMALL_SOUND: u64 = 1 << 20;
 
 /// Expected tokens of a response of a model without figures.
-const OUTPUT: u64 = 256;
+const DEFAULT_OUTPUT: u64 = 256;
 
 /// Candidates of one request.
 #[derive(Clone)]
-pub struct Selection {
+pub struct CandidateSet {
     /// Offers, best first; those of fallback models come last.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<PlannedOffer>,
     /// True if all are ejected: the best of them is asked anyway.
     pub all_ejected: bool,
     /// True for batch work, which is cheap and may wait.
@@ -32,21 +34,21 @@ pub struct Selection {
     /// True if a broken stream is rescued.
     pub rescue: bool,
     /// Name of the model in the response.
-    asked_for: Box<str>,
+    response_name: Box<str>,
     /// Requested model.
     model: Arc<ModelLive>,
     /// Tokens of a prompt that may be too long for a window, by model of the catalogue.
-    counts: Vec<(Box<str>, Count)>,
+    counts: Vec<(Box<str>, TokenCount)>,
     /// Lowered caps on tokens by index of the offer: another of the same model may take more.
-    lowered: Vec<(usize, u64)>,
+    lowered_caps: Vec<(usize, u64)>,
     preset: Option<Box<str>>,
     /// True for another flavor than `:balanced`.
-    narrow: bool,
+    is_narrow_flavor: bool,
 }
 
 /// Time of a selection.
 #[derive(Clone, Copy)]
-pub struct Moment {
+pub struct SelectionTime {
     /// Time of the steady clock.
     pub now: Duration,
     /// Unix seconds.
@@ -55,40 +57,43 @@ pub struct Moment {
 
 /// Returns the expected tokens of a response of this model: the same number for each offer, so that prices are compared
 /// and not the lengths of their last responses.
-fn expected_output(live: &Live, model: &ModelLive, ask: &Ask, now: Duration) -> u64 {
+fn expected_output(live: &Live, model: &ModelLive, ask: &InferenceRequest, now: Duration) -> u64 {
     match ask.kind {
-        Kind::Chat => {}
-        Kind::Embedding | Kind::Rerank => return 0,
+        ModelKind::Chat => {}
+        ModelKind::Embedding | ModelKind::Rerank => return 0,
         // Only the prices per image or minute are compared.
-        Kind::Image | Kind::Transcription => return 1,
+        ModelKind::Image | ModelKind::Transcription => return 1,
     }
     let offers = model.offers.iter().filter_map(|index| live.offers.get(*index));
     let typical = offers.filter_map(|offer| offer.figures.lock().typical_output(now)).max();
-    let typical = typical.unwrap_or(OUTPUT);
+    let typical = typical.unwrap_or(DEFAULT_OUTPUT);
     ask.max_tokens.map_or(typical, |cap| typical.min(cap))
 }
 
 /// Returns true for a request that is small enough to explore with.
-fn is_small(ask: &Ask, prompt: u64) -> bool {
+fn is_small(ask: &InferenceRequest, prompt: u64) -> bool {
     match &ask.task {
-        Task::Transcribe(task) => task.sound.bytes <= SMALL_SOUND,
-        Task::Talk | Task::Embed(_) | Task::Rerank(_) | Task::Draw(_) => prompt <= MAX_PROMPT,
+        InferenceTask::Transcribe(task) => task.audio.bytes <= SMALL_SOUND,
+        InferenceTask::Chat
+        | InferenceTask::Embed(_)
+        | InferenceTask::Rerank(_)
+        | InferenceTask::GenerateImages(_) => prompt <= MAX_PROMPT,
     }
 }
 
 /// Offer that can serve the request.
-struct Able<'l> {
+struct AbleOffer<'l> {
     offer: &'l Arc<OfferLive>,
-    fit: Fit,
+    fit: WindowFit,
     /// True if it passes the filters only because its speed is unknown.
     unsure: bool,
 }
 
-impl Selection {
+impl CandidateSet {
     /// Creates a selection without offers yet. A `line` of a batch may be `given` a flavor by its client too.
     pub fn new(
         model: Arc<ModelLive>,
-        ask: &Ask,
+        ask: &InferenceRequest,
         flavor: &'static dyn Flavor,
         line: bool,
         given: bool,
@@ -99,21 +104,21 @@ impl Selection {
             batch: line || flavor.name() == BATCH.name(),
             rescue: model.model.rescue,
             // Clients of the messages dialect compare the name with the one that they sent, flavor included.
-            asked_for: match ask.dialect {
-                Dialect::Chat => split(&ask.model).0.into(),
+            response_name: match ask.dialect {
+                Dialect::Chat => split_flavor(&ask.model).0.into(),
                 Dialect::Messages => ask.model.clone(),
             },
             counts: Vec::new(),
-            lowered: Vec::new(),
+            lowered_caps: Vec::new(),
             preset: ask.preset.clone(),
             // The default flavor of a batch's lines is no choice of the client.
-            narrow: flavor != BALANCED && (given || !line),
+            is_narrow_flavor: flavor != BALANCED && (given || !line),
             model,
         }
     }
 
     /// Adds the tokens of the prompt for a model of the catalogue.
-    pub fn add_count(&mut self, model: &str, count: Count) {
+    pub fn add_count(&mut self, model: &str, count: TokenCount) {
         self.counts.push((model.into(), count));
     }
 
@@ -121,21 +126,21 @@ impl Selection {
     ///
     /// # Errors
     /// None of them can do what the request asks for.
-    pub fn add(
+    pub fn add_model(
         &mut self,
         live: &Live,
         model: &ModelLive,
         flavor: &'static dyn Flavor,
-        ask: &Ask,
-        moment: Moment,
-    ) -> Result<(), Refusal> {
+        ask: &InferenceRequest,
+        moment: SelectionTime,
+    ) -> Result<(), ApiError> {
         let now = moment.now;
         // At least one token, or all prices of the shortest request would be equal.
         let prompt = u64::try_from(ask.prompt_bytes.div_ceil(BYTES_PER_TOKEN).max(1)).unwrap_or(u64::MAX);
         let output = expected_output(live, model, ask, now);
-        let able = self.able(live, model, ask, moment)?;
+        let able = self.able_offers(live, model, ask, moment)?;
         // Without counts and filters all offers are equal.
-        let alike = able.iter().all(|one| !one.unsure && one.fit == Fit::Whole);
+        let alike = able.iter().all(|one| !one.unsure && one.fit == WindowFit::Full);
         let explores = alike && self.entries.is_empty() && !self.batch && flavor.explores();
         // In the order of the model's offers, which is that of their indices.
         let offers: Vec<usize> = able.iter().map(|one| one.offer.offer.index).collect();
@@ -155,11 +160,12 @@ impl Selection {
             },
         );
         self.all_ejected &= all_ejected;
-        let known = |entry: &Entry| offers.binary_search(&entry.offer).ok().and_then(|at| able.get(at));
-        let fit = |entry: &Entry| known(entry).map_or(Fit::Whole, |one| one.fit);
+        let known =
+            |entry: &PlannedOffer| offers.binary_search(&entry.offer).ok().and_then(|at| able.get(at));
+        let fit = |entry: &PlannedOffer| known(entry).map_or(WindowFit::Full, |one| one.fit);
         // If the input surely fits no offer, all are asked, and their errors say so.
-        if able.iter().any(|one| one.fit != Fit::Not) {
-            entries.retain(|entry| fit(entry) != Fit::Not);
+        if able.iter().any(|one| one.fit != WindowFit::TooLong) {
+            entries.retain(|entry| fit(entry) != WindowFit::TooLong);
         }
         if !alike {
             entries.sort_by_key(|entry| (fit(entry), known(entry).is_some_and(|one| one.unsure)));
@@ -169,21 +175,22 @@ impl Selection {
     }
 
     /// Returns the offers of a model that can serve the request.
-    fn able<'l>(
+    fn able_offers<'l>(
         &self,
         live: &'l Live,
         model: &ModelLive,
-        ask: &Ask,
-        moment: Moment,
-    ) -> Result<Vec<Able<'l>>, Refusal> {
+        ask: &InferenceRequest,
+        moment: SelectionTime,
+    ) -> Result<Vec<AbleOffer<'l>>, ApiError> {
         let mut lacks = None;
-        let mut able: Vec<Able<'l>> = Vec::with_capacity(model.offers.len());
+        let mut able: Vec<AbleOffer<'l>> = Vec::with_capacity(model.offers.len());
         let count = self.count(&model.model.card.id).copied();
         for offer in model.offers.iter().filter_map(|index| live.offers.get(*index)) {
             match offer.lacks(ask) {
                 None => {
-                    let fit = count.map_or(Fit::Whole, |count| context_window::fit(&count, offer, ask));
-                    able.push(Able { offer, fit, unsure: false });
+                    let fit =
+                        count.map_or(WindowFit::Full, |count| context_window::window_fit(&count, offer, ask));
+                    able.push(AbleOffer { offer, fit, unsure: false });
                 }
                 Some(refusal) => {
                     lacks.get_or_insert(refusal);
@@ -194,40 +201,45 @@ impl Selection {
             return Err(lacks.unwrap_or_else(|| self.unavailable().retry_after(5)));
         }
         if let Some(filters) = &ask.filters {
-            self.filter(filters, &mut able, moment)?;
+            self.apply_filters(filters, &mut able, moment)?;
         }
         Ok(able)
     }
 
     /// Removes the offers that do not meet the filters.
-    fn filter(&self, filters: &Filters, able: &mut Vec<Able<'_>>, moment: Moment) -> Result<(), Refusal> {
-        let facts: Vec<Facts<'_>> =
+    fn apply_filters(
+        &self,
+        filters: &OfferFilters,
+        able: &mut Vec<AbleOffer<'_>>,
+        moment: SelectionTime,
+    ) -> Result<(), ApiError> {
+        let facts: Vec<OfferFacts<'_>> =
             able.iter().map(|one| one.offer.facts(moment.now, moment.at, self.batch)).collect();
-        if !facts.iter().any(|facts| filters.allow(facts)) {
-            return Err(filtered::nobody(filters, &facts));
+        if !facts.iter().any(|facts| filters.meets_all(facts)) {
+            return Err(filtered::no_offer_meets(filters, &facts));
         }
         for (one, facts) in able.iter_mut().zip(&facts) {
-            one.unsure = filters.is_unsure_of(facts);
+            one.unsure = filters.has_unknown_speed(facts);
         }
-        let mut allowed = facts.iter().map(|facts| filters.allow(facts));
+        let mut allowed = facts.iter().map(|facts| filters.meets_all(facts));
         able.retain(|_| allowed.next().unwrap_or(false));
         Ok(())
     }
 
     /// Returns the refusal if no provider can answer now.
-    pub fn unavailable(&self) -> Refusal {
-        let refusal = Refusal::new(Code::Unavailable);
-        if !self.narrow {
+    pub fn unavailable(&self) -> ApiError {
+        let refusal = ApiError::new(ErrorCode::Unavailable);
+        if !self.is_narrow_flavor {
             return refusal;
         }
         let sentence = format!("{} The flavor :balanced widens the choice.", refusal.message);
-        Refusal::because(Code::Unavailable, sentence)
+        ApiError::with_message(ErrorCode::Unavailable, sentence)
     }
 
     /// Returns `model` of the response: the name in the request, or the fallback that answered.
     pub fn answer_model<'s>(&'s self, offer: &'s OfferLive) -> &'s str {
         let answering = &offer.offer.model.card.id;
-        if *answering == self.model.model.card.id { &self.asked_for } else { answering }
+        if *answering == self.model.model.card.id { &self.response_name } else { answering }
     }
 
     /// Returns the sampling parameters of the request's preset.
@@ -237,30 +249,34 @@ impl Selection {
     }
 
     /// The cap on generated tokens to send instead of the client's own or the dialect's, if that does not fit.
-    pub fn max_tokens(&self, offer: &OfferLive, ask: &Ask) -> Option<u64> {
+    pub fn max_tokens(&self, offer: &OfferLive, ask: &InferenceRequest) -> Option<u64> {
         let lowered =
-            self.lowered.iter().rfind(|(index, _)| *index == offer.offer.index).map(|(_, left)| *left);
-        let left = lowered.or_else(|| self.room(offer, ask).map(|room| room.left));
+            self.lowered_caps.iter().rfind(|(index, _)| *index == offer.offer.index).map(|(_, left)| *left);
+        let left = lowered.or_else(|| self.window_room(offer, ask).map(|room| room.left));
         let most = [left, offer.offer.max_output].into_iter().flatten().min()?;
         context_window::wanted(ask, offer).filter(|wanted| *wanted > most).map(|_| most)
     }
 
-    fn room(&self, offer: &OfferLive, ask: &Ask) -> Option<Room> {
+    fn window_room(&self, offer: &OfferLive, ask: &InferenceRequest) -> Option<ContextBudget> {
         let count = self.count(&offer.offer.model.card.id)?;
-        context_window::room(offer.offer.context_length, count, context_window::wanted(ask, offer)?)
+        context_window::remaining_tokens(
+            offer.offer.context_length,
+            count,
+            context_window::wanted(ask, offer)?,
+        )
     }
 
-    fn count(&self, model: &str) -> Option<&Count> {
+    fn count(&self, model: &str) -> Option<&TokenCount> {
         self.counts.iter().find(|(id, _)| &**id == model).map(|(_, count)| count)
     }
 
     /// Lowers the cap of a provider that refused it, to `said` tokens if it named a number. Returns true if it can be
     /// asked again.
-    pub fn lower(&mut self, offer: &OfferLive, ask: &Ask, said: Option<u64>) -> bool {
-        let certain = self.room(offer, ask).and_then(|room| room.certain);
+    pub fn lower_cap(&mut self, offer: &OfferLive, ask: &InferenceRequest, said: Option<u64>) -> bool {
+        let certain = self.window_room(offer, ask).and_then(|room| room.certain_tokens);
         let asked = self.max_tokens(offer, ask).or_else(|| context_window::wanted(ask, offer));
         let left = said.or(certain).filter(|left| asked.is_some_and(|asked| *left < asked));
-        self.lowered.extend(left.map(|left| (offer.offer.index, left)));
+        self.lowered_caps.extend(left.map(|left| (offer.offer.index, left)));
         left.is_some()
     }
 

@@ -2,7 +2,7 @@
 //! reads a stream gets heartbeats during any wait. One timer serves the whole request and is reset only for an earlier
 //! deadline.
 
-use crate::auth::key_cache::Grant;
+use crate::auth::key_cache::Principal;
 use crate::proxy::downstream::Caller;
 use crate::time::clock;
 use bytes::Bytes;
@@ -16,69 +16,69 @@ use tokio::time::Sleep;
 pub const HEARTBEAT: Bytes = Bytes::from_static(b": keep-alive\n\n");
 
 /// Outcome of a wait.
-pub enum Woken<T> {
+pub enum WaitOutcome<T> {
     /// Result of the work.
-    Done(T),
+    Ready(T),
     /// Deadline of the wait.
-    Alarm,
+    Deadline,
     /// Client that has left.
-    Left,
+    Disconnected,
     /// API key that is no longer valid.
     Revoked,
 }
 
 /// Timer of a request, and the watch over its client and key.
-pub struct Watch {
+pub struct ClientWatch {
     timer: Option<Pin<Box<Sleep>>>,
     armed: Instant,
     revoked: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// Interval of heartbeats to a client that reads a stream.
     heartbeat: Duration,
     /// Time of the last byte to the client, from the head on.
-    told: Option<Instant>,
+    record_write: Option<Instant>,
 }
 
-impl Watch {
+impl ClientWatch {
     /// Creates the watch over a key.
-    pub fn new(grant: Arc<Grant>, heartbeat: Duration) -> Self {
+    pub fn new(grant: Arc<Principal>, heartbeat: Duration) -> Self {
         let revoked = Box::pin(async move { grant.ended().await });
-        Self { timer: None, armed: clock::now(), revoked, heartbeat, told: None }
+        Self { timer: None, armed: clock::cached_now(), revoked, heartbeat, record_write: None }
     }
 
     /// Records that the client was sent a part of its stream: from now on it gets heartbeats.
     pub const fn told(&mut self, at: Instant) {
-        self.told = Some(at);
+        self.record_write = Some(at);
     }
 
     /// Waits for `work`, at most until `alarm`; the same work can be awaited again afterwards. Each call checks the
     /// clock and the client, even if the work is always ready. Work that is ready when the deadline has passed is still
     /// returned: a busy thread is not silence of the provider. A caller in a loop has to check the time between calls.
-    pub async fn race<T>(
+    pub async fn wait_for<T>(
         &mut self,
         caller: &mut Caller<'_>,
         mut work: Pin<&mut impl Future<Output = T>>,
         alarm: Instant,
-    ) -> Woken<T> {
+    ) -> WaitOutcome<T> {
         loop {
-            let now = clock::now();
-            let beat = self.told.map(|told| told + self.heartbeat);
+            let now = clock::cached_now();
+            let beat = self.record_write.map(|told| told + self.heartbeat);
             if beat.is_some_and(|beat| now >= beat) && now < alarm {
                 // Boxed: it is rare, and its state would be a part of every wait's.
                 if Box::pin(caller.write_response_body(HEARTBEAT, false)).await.is_err() {
-                    return Woken::Left;
+                    return WaitOutcome::Disconnected;
                 }
-                self.told = Some(clock::now());
+                self.record_write = Some(clock::cached_now());
                 continue;
             }
             let late = now >= alarm;
             let next = beat.map_or(alarm, |beat| beat.min(alarm));
-            let timer = arm(&mut self.timer, &mut self.armed, next);
+            let timer = arm_timer(&mut self.timer, &mut self.armed, next);
             tokio::select! {
                 biased;
-                () = caller.gone() => return Woken::Left,
-                () = self.revoked.as_mut() => return Woken::Revoked,
-                done = work.as_mut() => return Woken::Done(done),
-                () = ready(()), if late => return Woken::Alarm,
+                () = caller.gone() => return WaitOutcome::Disconnected,
+                () = self.revoked.as_mut() => return WaitOutcome::Revoked,
+                done = work.as_mut() => return WaitOutcome::Ready(done),
+                () = ready(()), if late => return WaitOutcome::Deadline,
                 // The timer may have been set for an earlier wait.
                 () = timer => self.timer = None,
             }
@@ -87,7 +87,7 @@ impl Watch {
 }
 
 /// Returns the timer, set to fire at `alarm` or earlier.
-fn arm<'t>(
+fn arm_timer<'t>(
     timer: &'t mut Option<Pin<Box<Sleep>>>,
     armed: &mut Instant,
     alarm: Instant,

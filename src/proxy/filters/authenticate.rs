@@ -3,7 +3,7 @@
 use super::RequestFilter;
 use crate::proxy::endpoint::Endpoint;
 use crate::proxy::exchange::Exchange;
-use penstock_contract::{Code, Refusal};
+use penstock_contract::{ApiError, ErrorCode};
 
 /// Filter that checks the API key, before the body is read. A line of a batch has the grant of its batch.
 pub struct Authenticate;
@@ -11,18 +11,18 @@ pub struct Authenticate;
 impl RequestFilter for Authenticate {
     const NAME: &'static str = "authenticate";
 
-    fn early_check(x: &mut Exchange<'_>, endpoint: &dyn Endpoint) -> Result<(), Refusal> {
+    fn early_check(x: &mut Exchange<'_>, endpoint: &dyn Endpoint) -> Result<(), ApiError> {
         if x.caller.line().is_some() {
             x.record.key = Some(x.grant.public_id.clone());
-            if !x.grant.good(x.house.clock.unix()) {
-                return Err(Refusal::new(Code::InvalidKey));
+            if !x.grant.good(x.house.clock.unix_seconds()) {
+                return Err(ApiError::new(ErrorCode::InvalidKey));
             }
-        } else if endpoint.is_open() {
+        } else if endpoint.is_public() {
             return Ok(());
         } else {
-            x.grant = x.admit()?;
+            x.grant = x.authenticate()?;
             x.record.key = Some(x.grant.public_id.clone());
         }
-        x.grant.require(endpoint.scope())
+        x.grant.require_scope(endpoint.scope())
     }
 }

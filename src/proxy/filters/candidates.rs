@@ -1,18 +1,18 @@
 //! Selection of candidates: the model behind a name, and its offers that can serve a request, best first.
 
-use super::request::{InferenceRequest, RequestFilter};
+use super::request::{InferenceContext, RequestFilter};
 use crate::proxy::context_window;
-use crate::proxy::exchange::{Ended, Exchange};
-use crate::proxy::failover::{Moment, Selection};
+use crate::proxy::exchange::{Exchange, WriteOutcome};
+use crate::proxy::failover::{CandidateSet, SelectionTime};
 use crate::upstream::config_snapshot::{Live, ModelLive};
-use penstock_contract::{Ask, Code, Kind, Refusal};
-use penstock_limits::{Cost, Work};
-use penstock_routing::{BATCH, FLAVORS, SPEED, default_for, split};
+use penstock_contract::{ApiError, ErrorCode, InferenceRequest, ModelKind};
+use penstock_limits::{CostEstimate, WorkClass};
+use penstock_routing::{BATCH, FLAVORS, SPEED, default_flavor, split_flavor};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Most characters of a client's name of a model that an error repeats.
-const SHOWN: usize = 100;
+const MAX_SHOWN_CHARS: usize = 100;
 
 /// Filter that selects the offers that may be asked. Where the prompt may be too long for a window, its tokens are
 /// counted on other threads, so that a client may leave meanwhile.
@@ -21,22 +21,22 @@ pub struct SelectCandidates;
 impl RequestFilter for SelectCandidates {
     const NAME: &'static str = "candidates";
 
-    async fn check(request: &mut InferenceRequest<'_, '_>) -> Result<ControlFlow<Ended>, Refusal> {
+    async fn check(request: &mut InferenceContext<'_, '_>) -> Result<ControlFlow<WriteOutcome>, ApiError> {
         let Some(ask) = &request.ask else { return Ok(ControlFlow::Continue(())) };
-        request.candidates = match select(request.x, ask).await {
+        request.candidates = match select(request.exchange, ask).await {
             // Counting took work: a prompt that is too long counts as a request.
-            Err(refusal) if refusal.code == Code::ContextLength => {
+            Err(refusal) if refusal.code == ErrorCode::ContextLength => {
                 if let Some((entry, _)) = request.entry.take() {
-                    request.x.pass(entry, &Cost::default())?;
+                    request.exchange.reserve_limits(entry, &CostEstimate::default())?;
                 }
                 return Err(refusal);
             }
             selected => selected?,
         };
-        request.at = request.x.house.clock.unix();
+        request.received_at = request.exchange.house.clock.unix_seconds();
         Ok(match request.candidates {
             Some(_) => ControlFlow::Continue(()),
-            None => ControlFlow::Break(Ended::Left),
+            None => ControlFlow::Break(WriteOutcome::Disconnected),
         })
     }
 }
@@ -45,30 +45,33 @@ impl RequestFilter for SelectCandidates {
 ///
 /// # Errors
 /// No such model, none that this key may use, or none that can do what the request asks for.
-pub(super) async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Option<Selection>, Refusal> {
+pub(super) async fn select(
+    x: &mut Exchange<'_>,
+    ask: &InferenceRequest,
+) -> Result<Option<CandidateSet>, ApiError> {
     let counting = x.counting();
     let live = &counting.live;
-    let (name, flavor) = split(&ask.model);
-    let model = model_of(x, ask, name)?;
-    let line = x.work == Work::BatchLine;
+    let (name, flavor) = split_flavor(&ask.model);
+    let model = model_for_request(x, ask, name)?;
+    let line = x.work == WorkClass::BatchLine;
     let given = flavor.is_some();
     let flavor = flavor.unwrap_or_else(|| match ask.preset.as_deref() {
         _ if line => BATCH,
         Some("non_reasoning") if live.settings.compatibility.preset_flavor => SPEED,
-        _ => default_for(ask.kind),
+        _ => default_flavor(ask.kind),
     });
     x.record.flavor = Some(flavor.name());
-    let mut selection = Selection::new(model.clone(), ask, flavor, line, given);
-    let moment = Moment { now: x.house.clock.now(), at: x.house.clock.unix() };
+    let mut selection = CandidateSet::new(model.clone(), ask, flavor, line, given);
+    let moment = SelectionTime { now: x.house.clock.steady_now(), at: x.house.clock.unix_seconds() };
     let mut refusal = None;
     let fallbacks = model.model.fallbacks.iter().filter_map(|id| live.model(id).cloned());
     for candidate in std::iter::once(model.clone()).chain(fallbacks) {
-        if !x.grant.may_use(&candidate.model.card.id) {
+        if !x.grant.may_use_model(&candidate.model.card.id) {
             continue;
         }
         let fits = tokio::select! {
             biased;
-            fits = context_window::fits(&counting, &candidate, ask) => fits,
+            fits = context_window::check_window(&counting, &candidate, ask) => fits,
             () = x.caller.gone() => return Ok(None),
         };
         match fits {
@@ -76,12 +79,14 @@ pub(super) async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Option<Sel
                 if let Some(count) = count {
                     selection.add_count(&candidate.model.card.id, count);
                 }
-                if let Err(lacks) = selection.add(live, &candidate, flavor, ask, moment) {
+                if let Err(lacks) = selection.add_model(live, &candidate, flavor, ask, moment) {
                     refusal.get_or_insert(lacks);
                 }
             }
             // The prompt was not counted, so other models are not tried either.
-            Err(unknown) if matches!(unknown.code, Code::Overloaded | Code::Internal) => return Err(unknown),
+            Err(unknown) if matches!(unknown.code, ErrorCode::Overloaded | ErrorCode::Internal) => {
+                return Err(unknown);
+            }
             Err(too_long) => {
                 refusal.get_or_insert(too_long);
             }
@@ -97,14 +102,18 @@ pub(super) async fn select(x: &mut Exchange<'_>, ask: &Ask) -> Result<Option<Sel
 ///
 /// # Errors
 /// No such model, one for other work, or one that this key may not use.
-pub fn model_of(x: &mut Exchange<'_>, ask: &Ask, name: &str) -> Result<Arc<ModelLive>, Refusal> {
-    let model = model_named(&x.live, name)?;
+pub fn model_for_request(
+    x: &mut Exchange<'_>,
+    ask: &InferenceRequest,
+    name: &str,
+) -> Result<Arc<ModelLive>, ApiError> {
+    let model = model_named(&x.config, name)?;
     if model.model.kind != ask.kind {
         return Err(wrong_kind(&model));
     }
-    if !x.grant.may_use(&model.model.card.id) {
+    if !x.grant.may_use_model(&model.model.card.id) {
         let message = "This API key may not use this model.";
-        return Err(Refusal::because(Code::InsufficientScope, message).at("model"));
+        return Err(ApiError::with_message(ErrorCode::InsufficientScope, message).with_param("model"));
     }
     x.record.model = Some(model.model.card.id.as_str().into());
     Ok(model)
@@ -114,18 +123,18 @@ pub fn model_of(x: &mut Exchange<'_>, ask: &Ask, name: &str) -> Result<Arc<Model
 ///
 /// # Errors
 /// There is none.
-pub fn model_named(live: &Live, name: &str) -> Result<Arc<ModelLive>, Refusal> {
+pub fn model_named(live: &Live, name: &str) -> Result<Arc<ModelLive>, ApiError> {
     let found = live.catalog.resolve(name).and_then(|card| live.model(&card.id));
-    found.cloned().ok_or_else(|| no_model(live, name))
+    found.cloned().ok_or_else(|| unknown_model(live, name))
 }
 
 /// Refusal of an unknown model. If the name is that of a model with an unknown suffix, it lists the flavors.
-pub fn no_model(live: &Live, name: &str) -> Refusal {
-    let shown = |text: &str| text.chars().take(SHOWN).collect::<String>();
+pub fn unknown_model(live: &Live, name: &str) -> ApiError {
+    let shown = |text: &str| text.chars().take(MAX_SHOWN_CHARS).collect::<String>();
     let suffixed = name.rsplit_once(':').filter(|(base, _)| live.catalog.resolve(base).is_some());
     let Some((base, suffix)) = suffixed else {
         let message = format!("The model '{}' does not exist.", shown(name));
-        return Refusal::because(Code::ModelNotFound, message).at("model");
+        return ApiError::with_message(ErrorCode::ModelNotFound, message).with_param("model");
     };
     let flavors: Vec<&str> = FLAVORS.iter().map(|flavor| flavor.name()).collect();
     let message = if flavors.contains(&suffix) {
@@ -138,16 +147,18 @@ pub fn no_model(live: &Live, name: &str) -> Refusal {
             flavors.join(", :")
         )
     };
-    Refusal::because(Code::ModelNotFound, message).at("model").with("flavors", flavors)
+    ApiError::with_message(ErrorCode::ModelNotFound, message)
+        .with_param("model")
+        .with_detail("flavors", flavors)
 }
 
-fn wrong_kind(model: &ModelLive) -> Refusal {
+fn wrong_kind(model: &ModelLive) -> ApiError {
     let path = match model.model.kind {
-        Kind::Chat => "/v1/chat/completions or /v1/messages",
-        Kind::Embedding => "/v1/embeddings",
-        Kind::Rerank => "/v1/rerank",
-        Kind::Image => "/v1/images/generations",
-        Kind::Transcription => "/v1/audio/transcriptions",
+        ModelKind::Chat => "/v1/chat/completions or /v1/messages",
+        ModelKind::Embedding => "/v1/embeddings",
+        ModelKind::Rerank => "/v1/rerank",
+        ModelKind::Image => "/v1/images/generations",
+        ModelKind::Transcription => "/v1/audio/transcriptions",
     };
-    Refusal::unsupported("model", format!("This model is used at {path}."))
+    ApiError::unsupported("model", format!("This model is used at {path}."))
 }

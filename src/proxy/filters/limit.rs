@@ -1,17 +1,19 @@
 //! Limits of tokens and money: takes the most that a request may use, before anything is sent.
 
-use super::request::{InferenceRequest, RequestFilter};
+use super::request::{InferenceContext, RequestFilter};
 use super::reserve;
-use crate::limits::rate_limit::Habits;
-use crate::proxy::exchange::{Ended, Exchange};
-use crate::proxy::failover::Selection;
+use crate::limits::rate_limit::UsageProfile;
+use crate::proxy::exchange::{Exchange, WriteOutcome};
+use crate::proxy::failover::CandidateSet;
 use crate::upstream::offer::OfferLive;
-use penstock_contract::{Ask, Done, Kind, MicroCredits, Refusal, Task, Usage};
-use penstock_limits::Cost;
+use penstock_contract::{
+    ApiError, InferenceRequest, InferenceTask, MicroCredits, ModelKind, TokenUsage, WorkDone,
+};
+use penstock_limits::CostEstimate;
 use std::ops::ControlFlow;
 
 /// Tokens that an image counts as until the provider reports its usage.
-const IMAGE: u64 = 1_024;
+const IMAGE_TOKENS: u64 = 1_024;
 
 /// Filter that reserves the limits of the key and its account, in place of the provisional permit.
 pub struct ReserveLimits;
@@ -19,11 +21,11 @@ pub struct ReserveLimits;
 impl RequestFilter for ReserveLimits {
     const NAME: &'static str = "limit";
 
-    async fn check(request: &mut InferenceRequest<'_, '_>) -> Result<ControlFlow<Ended>, Refusal> {
+    async fn check(request: &mut InferenceContext<'_, '_>) -> Result<ControlFlow<WriteOutcome>, ApiError> {
         let taken = (request.entry.take(), &request.candidates, &request.ask);
         if let (Some((entry, habits)), Some(candidates), Some(ask)) = taken {
-            let cost = most(request.x, candidates, ask, habits, request.at);
-            request.x.pass(entry, &cost)?;
+            let cost = max_cost(request.exchange, candidates, ask, habits, request.received_at);
+            request.exchange.reserve_limits(entry, &cost)?;
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -31,26 +33,32 @@ impl RequestFilter for ReserveLimits {
 
 /// Returns the most that a request may use: the prompt as its bytes suggest, the response as long as the client allows
 /// or as this key's responses usually are, and the price of both at the most expensive candidate.
-fn most(x: &Exchange<'_>, chosen: &Selection, ask: &Ask, habits: Habits, at: u64) -> Cost {
-    let (input, output) = tokens(ask, habits.output);
+fn max_cost(
+    x: &Exchange<'_>,
+    chosen: &CandidateSet,
+    ask: &InferenceRequest,
+    habits: UsageProfile,
+    at: u64,
+) -> CostEstimate {
+    let (input, output) = max_tokens(ask, habits.output);
     if !habits.budgeted {
-        return Cost { input, output, money: MicroCredits(0) };
+        return CostEstimate { input, output, money: MicroCredits(0) };
     }
-    let billing = &x.live.settings.billing;
+    let billing = &x.config.settings.billing;
     // Money is reserved more carefully than tokens: as much as the reservation for a response without a cap.
     let usual = habits.output.max(billing.reserve_output_tokens);
-    let offers = || chosen.entries.iter().filter_map(|entry| x.live.offers.get(entry.offer));
+    let offers = || chosen.entries.iter().filter_map(|entry| x.config.offers.get(entry.offer));
     let with_credits = billing.prepaid || !offers().all(|offer| offer.bill.in_energy(at));
     let worth = offers().map(|offer| {
-        let work = work(offer, ask, input, longest(offer, chosen, ask, usual));
+        let work = max_work(offer, ask, input, max_output(offer, chosen, ask, usual));
         offer.bill.worth(&work, chosen.batch, at, billing.eur_per_credit, with_credits)
     });
-    Cost { input, output, money: worth.max().unwrap_or_default() }
+    CostEstimate { input, output, money: worth.max().unwrap_or_default() }
 }
 
 /// Returns the most tokens of all choices of an offer: the client's cap or else the usual number, at most the offer's.
-fn longest(offer: &OfferLive, chosen: &Selection, ask: &Ask, usual: u64) -> u64 {
-    if ask.kind != Kind::Chat {
+fn max_output(offer: &OfferLive, chosen: &CandidateSet, ask: &InferenceRequest, usual: u64) -> u64 {
+    if ask.kind != ModelKind::Chat {
         return 0;
     }
     let window = offer.offer.context_length;
@@ -60,26 +68,26 @@ fn longest(offer: &OfferLive, chosen: &Selection, ask: &Ask, usual: u64) -> u64 
 }
 
 /// Returns the tokens of input and output. Work that is not counted in tokens uses none.
-fn tokens(ask: &Ask, usual: u64) -> (u64, u64) {
-    let input = ask.counted(0).input.max(1);
+fn max_tokens(ask: &InferenceRequest, usual: u64) -> (u64, u64) {
+    let input = ask.estimate_usage(0).input.max(1);
     match ask.kind {
-        Kind::Chat => {
-            let images = u64::from(ask.images).saturating_mul(IMAGE);
+        ModelKind::Chat => {
+            let images = u64::from(ask.images).saturating_mul(IMAGE_TOKENS);
             let each = ask.max_tokens.unwrap_or(usual);
             let input = input.saturating_add(images).saturating_mul(u64::from(ask.n));
             (input, each.saturating_mul(u64::from(ask.n)))
         }
-        Kind::Embedding | Kind::Rerank => (input, 0),
-        Kind::Image | Kind::Transcription => (0, 0),
+        ModelKind::Embedding | ModelKind::Rerank => (input, 0),
+        ModelKind::Image | ModelKind::Transcription => (0, 0),
     }
 }
 
 /// Returns the most work of an offer.
-fn work(offer: &OfferLive, ask: &Ask, input: u64, output: u64) -> Done {
+fn max_work(offer: &OfferLive, ask: &InferenceRequest, input: u64, output: u64) -> WorkDone {
     match &ask.task {
-        Task::Talk | Task::Embed(_) | Task::Rerank(_) => {
-            Done::Tokens(Usage { input, output, ..Usage::default() })
+        InferenceTask::Chat | InferenceTask::Embed(_) | InferenceTask::Rerank(_) => {
+            WorkDone::Tokens(TokenUsage { input, output, ..TokenUsage::default() })
         }
-        Task::Draw(_) | Task::Transcribe(_) => reserve::media(offer, ask),
+        InferenceTask::GenerateImages(_) | InferenceTask::Transcribe(_) => reserve::media_work(offer, ask),
     }
 }

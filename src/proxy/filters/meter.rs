@@ -1,7 +1,9 @@
 //! Metering: measures the progress and the usage of a response, and charges it.
 
-use super::response::{BufferedBody, Metered, ResponseBodyFilter, ResponseContext, StreamEnd, StreamPiece};
-use penstock_contract::{Done, Fault};
+use super::response::{
+    BufferedBody, ResponseBodyFilter, ResponseContext, ResponseUsage, StreamEnd, StreamPiece,
+};
+use penstock_contract::{UpstreamError, WorkDone};
 
 /// Filter that meters a response. Its usage is the provider's where that reports it, else the gateway's own count.
 pub struct Meter;
@@ -9,7 +11,7 @@ pub struct Meter;
 impl ResponseBodyFilter for Meter {
     const NAME: &'static str = "meter";
 
-    fn piece<C: ResponseContext>(context: &mut C, piece: &mut StreamPiece<'_>) -> Result<(), Fault> {
+    fn piece<C: ResponseContext>(context: &mut C, piece: &mut StreamPiece<'_>) -> Result<(), UpstreamError> {
         context.note(piece.length);
         Ok(())
     }
@@ -17,15 +19,15 @@ impl ResponseBodyFilter for Meter {
     fn finish<C: ResponseContext>(context: &mut C, end: &mut StreamEnd) {
         let total = context.total_usage();
         let Some(reply) = context.translation() else { return };
-        let usage = total.or_else(|| reply.usage()).unwrap_or_else(|| reply.counted());
-        let metered = Metered {
-            done: Done::Tokens(usage),
+        let usage = total.or_else(|| reply.usage()).unwrap_or_else(|| reply.estimated_usage());
+        let metered = ResponseUsage {
+            done: WorkDone::Tokens(usage),
             // The beginning of a rescued response was the work of another provider.
-            own: Done::Tokens(reply.worked()),
-            measured: reply.measured(),
-            noticed: reply.noticed(),
-            finish: reply.finish(),
-            spoilt: reply.is_spoilt(),
+            own: WorkDone::Tokens(reply.attempt_usage()),
+            measured: reply.measured_energy(),
+            noticed: reply.observation(),
+            finish: reply.finish_reason(),
+            spoilt: reply.has_invalid_output(),
         };
         end.usage = Some(usage);
         end.settled = context.settle(metered);
@@ -33,13 +35,13 @@ impl ResponseBodyFilter for Meter {
 
     async fn buffered<C: ResponseContext>(context: &mut C, body: &mut BufferedBody) -> Result<(), C::Error> {
         let Some(whole) = body.translated.take() else { return Ok(()) };
-        let done = whole.done.unwrap_or_else(|| Done::Tokens(context.counted(whole.output_bytes)));
-        body.settled = context.settle(Metered {
+        let done = whole.work.unwrap_or_else(|| WorkDone::Tokens(context.counted(whole.output_bytes)));
+        body.settled = context.settle(ResponseUsage {
             done,
             own: done,
-            measured: whole.measured,
-            noticed: whole.noticed,
-            finish: Some(whole.finish),
+            measured: whole.measured_energy,
+            noticed: whole.observation,
+            finish: Some(whole.finish_reason),
             spoilt: false,
         });
         Ok(())

@@ -1,14 +1,14 @@
 //! Request filters: the trait, the state of an inference request between them, and the chain that runs a list.
 
 use crate::billing::Hold;
-use crate::limits::rate_limit::{Entry, Habits};
+use crate::limits::rate_limit::{ProvisionalPermit, UsageProfile};
 use crate::proxy::endpoint::Endpoint;
-use crate::proxy::exchange::{Ended, Exchange};
-use crate::proxy::failover::Selection;
-use crate::storage::spool::Spooled;
+use crate::proxy::exchange::{Exchange, WriteOutcome};
+use crate::proxy::failover::CandidateSet;
+use crate::storage::spool::SpooledData;
 use crate::upstream::config_snapshot::Live;
 use bytes::Bytes;
-use penstock_contract::{Ask, Refusal, Task};
+use penstock_contract::{ApiError, InferenceRequest, InferenceTask};
 use std::future::{Future, ready};
 use std::ops::ControlFlow;
 
@@ -25,7 +25,7 @@ pub trait RequestFilter {
     ///
     /// # Errors
     /// The refusal of the request.
-    fn early_check(_x: &mut Exchange<'_>, _endpoint: &dyn Endpoint) -> Result<(), Refusal> {
+    fn early_check(_x: &mut Exchange<'_>, _endpoint: &dyn Endpoint) -> Result<(), ApiError> {
         Ok(())
     }
 
@@ -35,8 +35,8 @@ pub trait RequestFilter {
     /// # Errors
     /// The refusal of the request.
     fn check(
-        _request: &mut InferenceRequest<'_, '_>,
-    ) -> impl Future<Output = Result<ControlFlow<Ended>, Refusal>> + Send {
+        _request: &mut InferenceContext<'_, '_>,
+    ) -> impl Future<Output = Result<ControlFlow<WriteOutcome>, ApiError>> + Send {
         ready(Ok(ControlFlow::Continue(())))
     }
 }
@@ -46,43 +46,43 @@ pub enum RequestBody {
     /// JSON, with the parser of the endpoint.
     Json(Bytes, JsonParser),
     /// Members of a form, with its file.
-    Form(Box<str>, Task, Spooled),
+    Form(Box<str>, InferenceTask, SpooledData),
 }
 
 /// Parser of an endpoint's JSON body.
-type JsonParser = fn(Bytes, &Live) -> Result<Ask, Refusal>;
+type JsonParser = fn(Bytes, &Live) -> Result<InferenceRequest, ApiError>;
 
 /// Inference request on its way through the filters: each adds what it has found.
-pub struct InferenceRequest<'r, 'a> {
+pub struct InferenceContext<'r, 'a> {
     /// Exchange of the request.
-    pub x: &'r mut Exchange<'a>,
+    pub exchange: &'r mut Exchange<'a>,
     /// Body, until it is parsed.
     pub body: Option<RequestBody>,
     /// Parsed request.
-    pub ask: Option<Ask>,
+    pub ask: Option<InferenceRequest>,
     /// File of a form.
-    pub upload: Option<Spooled>,
+    pub upload: Option<SpooledData>,
     /// Provisional permit of the limits, until their reservation.
-    pub entry: Option<(Entry, Habits)>,
+    pub entry: Option<(ProvisionalPermit, UsageProfile)>,
     /// Offers that may be asked.
-    pub candidates: Option<Selection>,
+    pub candidates: Option<CandidateSet>,
     /// Time of the selection, Unix seconds: its prices apply.
-    pub at: u64,
+    pub received_at: u64,
     /// Reserved credits.
     pub hold: Option<Hold>,
 }
 
-impl<'r, 'a> InferenceRequest<'r, 'a> {
+impl<'r, 'a> InferenceContext<'r, 'a> {
     /// Creates the request of a body that no filter has seen yet.
-    pub const fn new(x: &'r mut Exchange<'a>, body: RequestBody) -> Self {
+    pub const fn new(exchange: &'r mut Exchange<'a>, body: RequestBody) -> Self {
         Self {
-            x,
+            exchange,
             body: Some(body),
             ask: None,
             upload: None,
             entry: None,
             candidates: None,
-            at: 0,
+            received_at: 0,
             hold: None,
         }
     }
@@ -97,15 +97,15 @@ pub trait RequestFilterChain {
     ///
     /// # Errors
     /// The refusal of the request.
-    fn early_check(x: &mut Exchange<'_>, endpoint: &dyn Endpoint) -> Result<(), Refusal>;
+    fn early_check(x: &mut Exchange<'_>, endpoint: &dyn Endpoint) -> Result<(), ApiError>;
 
     /// Calls [`RequestFilter::check`] of each filter, up to the first refusal or break.
     ///
     /// # Errors
     /// The refusal of the request.
     fn check(
-        request: &mut InferenceRequest<'_, '_>,
-    ) -> impl Future<Output = Result<ControlFlow<Ended>, Refusal>> + Send;
+        request: &mut InferenceContext<'_, '_>,
+    ) -> impl Future<Output = Result<ControlFlow<WriteOutcome>, ApiError>> + Send;
 }
 
 /// Implements [`RequestFilterChain`] for tuples of one filter up to the number of names.
@@ -115,13 +115,13 @@ macro_rules! chains {
         impl<$first: RequestFilter, $($filter: RequestFilter),*> RequestFilterChain for ($first, $($filter,)*) {
             const NAMES: &'static [&'static str] = &[$first::NAME, $($filter::NAME),*];
 
-            fn early_check(x: &mut Exchange<'_>, endpoint: &dyn Endpoint) -> Result<(), Refusal> {
+            fn early_check(x: &mut Exchange<'_>, endpoint: &dyn Endpoint) -> Result<(), ApiError> {
                 $first::early_check(x, endpoint)?;
                 $($filter::early_check(x, endpoint)?;)*
                 Ok(())
             }
 
-            async fn check(request: &mut InferenceRequest<'_, '_>) -> Result<ControlFlow<Ended>, Refusal> {
+            async fn check(request: &mut InferenceContext<'_, '_>) -> Result<ControlFlow<WriteOutcome>, ApiError> {
                 if let ControlFlow::Break(ended) = $first::check(request).await? {
                     return Ok(ControlFlow::Break(ended));
                 }

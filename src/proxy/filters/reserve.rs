@@ -4,12 +4,12 @@
 //! Without `max_tokens` the output is an estimate (`billing.reserve_output_tokens`); the excess of a longer response
 //! is charged too and may leave the account in debt.
 
-use super::request::{InferenceRequest, RequestFilter};
-use crate::billing::{Hold, Need};
-use crate::proxy::exchange::{Ended, Exchange};
-use crate::proxy::failover::{Selection, images};
+use super::request::{InferenceContext, RequestFilter};
+use crate::billing::{Hold, ReserveRequest};
+use crate::proxy::exchange::{Exchange, WriteOutcome};
+use crate::proxy::failover::{CandidateSet, image_work};
 use crate::upstream::offer::OfferLive;
-use penstock_contract::{Ask, Done, Kind, Refusal, Task, Usage};
+use penstock_contract::{ApiError, InferenceRequest, InferenceTask, ModelKind, TokenUsage, WorkDone};
 use std::ops::ControlFlow;
 
 /// Filter that reserves the price of the most expensive candidate.
@@ -18,9 +18,9 @@ pub struct ReserveCredits;
 impl RequestFilter for ReserveCredits {
     const NAME: &'static str = "reserve";
 
-    async fn check(request: &mut InferenceRequest<'_, '_>) -> Result<ControlFlow<Ended>, Refusal> {
+    async fn check(request: &mut InferenceContext<'_, '_>) -> Result<ControlFlow<WriteOutcome>, ApiError> {
         if let (Some(ask), Some(candidates)) = (&request.ask, &request.candidates) {
-            request.hold = Some(reserve(request.x, ask, candidates, request.at)?);
+            request.hold = Some(reserve_credits(request.exchange, ask, candidates, request.received_at)?);
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -30,15 +30,20 @@ impl RequestFilter for ReserveCredits {
 ///
 /// # Errors
 /// The account has too few credits, or too much of the ledger is unwritten.
-fn reserve(x: &Exchange<'_>, ask: &Ask, chosen: &Selection, at: u64) -> Result<Hold, Refusal> {
-    let billing = &x.live.settings.billing;
-    let mut most: Option<Need> = None;
-    for offer in chosen.entries.iter().filter_map(|entry| x.live.offers.get(entry.offer)) {
-        let done = done(offer, ask, billing.reserve_output_tokens);
+fn reserve_credits(
+    x: &Exchange<'_>,
+    ask: &InferenceRequest,
+    chosen: &CandidateSet,
+    at: u64,
+) -> Result<Hold, ApiError> {
+    let billing = &x.config.settings.billing;
+    let mut most: Option<ReserveRequest> = None;
+    for offer in chosen.entries.iter().filter_map(|entry| x.config.offers.get(entry.offer)) {
+        let done = max_work(offer, ask, billing.reserve_output_tokens);
         let need = offer.bill.need(&done, chosen.batch, at, billing.eur_per_credit);
         most = Some(match most {
             None => need,
-            Some(most) => Need {
+            Some(most) => ReserveRequest {
                 credits: most.credits.max(need.credits),
                 // The energy wallet pays only if it may pay for each candidate.
                 energy: most.energy.zip(need.energy).map(|(one, other)| one.max(other)),
@@ -51,28 +56,30 @@ fn reserve(x: &Exchange<'_>, ask: &Ask, chosen: &Selection, at: u64) -> Result<H
 }
 
 /// Returns the most work that an offer may do for a request.
-fn done(offer: &OfferLive, ask: &Ask, usual: u64) -> Done {
-    let input = ask.most_input();
+fn max_work(offer: &OfferLive, ask: &InferenceRequest, usual: u64) -> WorkDone {
+    let input = ask.max_input_tokens();
     match ask.kind {
-        Kind::Chat => {
+        ModelKind::Chat => {
             let window = offer.offer.context_length;
             // Choices that are requested separately have the prompt each.
             let input = input.min(window).saturating_mul(u64::from(ask.n));
             let cap =
                 ask.max_tokens.unwrap_or(usual).min(offer.offer.max_output.unwrap_or(window)).min(window);
             let output = cap.saturating_mul(u64::from(ask.n));
-            Done::Tokens(Usage { input, output, ..Usage::default() })
+            WorkDone::Tokens(TokenUsage { input, output, ..TokenUsage::default() })
         }
-        Kind::Embedding | Kind::Rerank => Done::Tokens(Usage { input, ..Usage::default() }),
-        Kind::Image | Kind::Transcription => media(offer, ask),
+        ModelKind::Embedding | ModelKind::Rerank => {
+            WorkDone::Tokens(TokenUsage { input, ..TokenUsage::default() })
+        }
+        ModelKind::Image | ModelKind::Transcription => media_work(offer, ask),
     }
 }
 
 /// Returns the most work of an image or audio request: images, or the measured or possible seconds of the file.
-pub(super) fn media(offer: &OfferLive, ask: &Ask) -> Done {
+pub(super) fn media_work(offer: &OfferLive, ask: &InferenceRequest) -> WorkDone {
     match &ask.task {
-        Task::Draw(draw) => images(draw.n, draw, ask, offer),
-        Task::Transcribe(task) => Done::Audio { seconds: task.sound.most_seconds() },
-        Task::Talk | Task::Embed(_) | Task::Rerank(_) => Done::Unknown,
+        InferenceTask::GenerateImages(draw) => image_work(draw.n, draw, ask, offer),
+        InferenceTask::Transcribe(task) => WorkDone::Audio { seconds: task.audio.max_seconds() },
+        InferenceTask::Chat | InferenceTask::Embed(_) | InferenceTask::Rerank(_) => WorkDone::Unknown,
     }
 }

@@ -2,7 +2,10 @@
 
 use super::ResponseBodyFilters;
 use bytes::Bytes;
-use penstock_contract::{Answer, Done, Fault, Finish, Measured, Noticed, Out, Reply, Usage, Whole};
+use penstock_contract::{
+    BufferedResponse, FinishReason, MeasuredEnergy, OfferObservation, OutputBuffer, StreamTranslation,
+    TokenUsage, UpstreamAnswer, UpstreamError, WorkDone,
+};
 use std::future::{Future, ready};
 
 /// Step that a response body passes on its way to the client.
@@ -17,8 +20,11 @@ pub trait ResponseBodyFilter {
     /// go to the client.
     ///
     /// # Errors
-    /// Fault of the provider.
-    fn piece<C: ResponseContext>(_context: &mut C, _piece: &mut StreamPiece<'_>) -> Result<(), Fault> {
+    /// UpstreamError of the provider.
+    fn piece<C: ResponseContext>(
+        _context: &mut C,
+        _piece: &mut StreamPiece<'_>,
+    ) -> Result<(), UpstreamError> {
         Ok(())
     }
 
@@ -47,14 +53,14 @@ pub struct StreamPiece<'p> {
     /// True if the provider has ended its stream.
     pub end_of_stream: bool,
     /// Events for the client.
-    pub downstream: &'p mut Out,
+    pub downstream: &'p mut OutputBuffer,
 }
 
 /// End of a streamed body.
 #[derive(Default)]
 pub struct StreamEnd {
     /// Usage that the client receives.
-    pub usage: Option<Usage>,
+    pub usage: Option<TokenUsage>,
     /// Objects of the settlement, JSON members without braces.
     pub settled: Vec<u8>,
     /// Members that the last event carries.
@@ -65,9 +71,9 @@ pub struct StreamEnd {
 #[derive(Default)]
 pub struct BufferedBody {
     /// Responses of the provider, until a filter has taken them.
-    pub upstream: Vec<Answer>,
+    pub upstream: Vec<UpstreamAnswer>,
     /// Translated response, until it is metered.
-    pub translated: Option<Whole>,
+    pub translated: Option<BufferedResponse>,
     /// Objects of the settlement, JSON members without braces.
     pub settled: Vec<u8>,
     /// Body for the client.
@@ -77,17 +83,17 @@ pub struct BufferedBody {
 }
 
 /// Usage of a response that has ended well.
-pub struct Metered {
+pub struct ResponseUsage {
     /// Work that is charged.
-    pub done: Done,
+    pub done: WorkDone,
     /// Work of this provider, where others did the rest.
-    pub own: Done,
+    pub own: WorkDone,
     /// Energy that the provider measured.
-    pub measured: Option<Measured>,
+    pub measured: Option<MeasuredEnergy>,
     /// Abilities of the offer that the response showed.
-    pub noticed: Noticed,
+    pub noticed: OfferObservation,
     /// Reason of the end.
-    pub finish: Option<Finish>,
+    pub finish: Option<FinishReason>,
     /// True if the model wrote something that cannot be translated.
     pub spoilt: bool,
 }
@@ -96,28 +102,30 @@ pub struct Metered {
 /// the context of Pingora's own proxy loop.
 pub trait ResponseContext: Send {
     /// Failure of an attempt.
-    type Error: From<Fault> + Send;
+    type Error: From<UpstreamError> + Send;
 
     /// Translation of a streamed body, `None` where nothing may pass.
-    fn translation(&mut self) -> Option<&mut (dyn Reply + 'static)>;
+    fn translation(&mut self) -> Option<&mut (dyn StreamTranslation + 'static)>;
 
     /// Notes time and progress of a stream after so many bytes of the provider.
     fn note(&mut self, bytes: usize);
 
     /// Usage where the translation saw only a part of it.
-    fn total_usage(&self) -> Option<Usage> {
+    fn total_usage(&self) -> Option<TokenUsage> {
         None
     }
 
     /// Translates a buffered body.
-    fn translate(&mut self, upstream: Vec<Answer>)
-    -> impl Future<Output = Result<Whole, Self::Error>> + Send;
+    fn translate(
+        &mut self,
+        upstream: Vec<UpstreamAnswer>,
+    ) -> impl Future<Output = Result<BufferedResponse, Self::Error>> + Send;
 
     /// Counts the tokens of a response without a usage of the provider, by the bytes of its text.
-    fn counted(&self, output_bytes: usize) -> Usage;
+    fn counted(&self, output_bytes: usize) -> TokenUsage;
 
     /// Charges a response; returns the members `environment_impact` and `billing_cost`.
-    fn settle(&mut self, metered: Metered) -> Vec<u8>;
+    fn settle(&mut self, metered: ResponseUsage) -> Vec<u8>;
 
     /// True if the body is a JSON object.
     fn is_json(&self) -> bool {
@@ -129,15 +137,15 @@ pub trait ResponseContext: Send {
 /// piece of the provider, and with `end_of_stream` at its end. Events for the client are added to `downstream`.
 ///
 /// # Errors
-/// Fault of the provider; `downstream` has the events before it.
+/// UpstreamError of the provider; `downstream` has the events before it.
 ///
 /// [`ProxyHttp::response_body_filter`]: pingora::proxy::ProxyHttp::response_body_filter
 pub fn response_body_filter<C: ResponseContext>(
     context: &mut C,
     body: Option<Bytes>,
     end_of_stream: bool,
-    downstream: &mut Out,
-) -> Result<(), Fault> {
+    downstream: &mut OutputBuffer,
+) -> Result<(), UpstreamError> {
     let length = body.as_ref().map_or(0, Bytes::len);
     ResponseBodyFilters::piece(
         context,
@@ -154,7 +162,7 @@ pub trait ResponseBodyFilterChain {
     ///
     /// # Errors
     /// The first fault.
-    fn piece<C: ResponseContext>(context: &mut C, piece: &mut StreamPiece<'_>) -> Result<(), Fault>;
+    fn piece<C: ResponseContext>(context: &mut C, piece: &mut StreamPiece<'_>) -> Result<(), UpstreamError>;
 
     /// Calls [`ResponseBodyFilter::finish`] of each filter.
     fn finish<C: ResponseContext>(context: &mut C) -> StreamEnd;
@@ -165,7 +173,7 @@ pub trait ResponseBodyFilterChain {
     /// Failure of the attempt.
     fn buffered<C: ResponseContext>(
         context: &mut C,
-        upstream: Vec<Answer>,
+        upstream: Vec<UpstreamAnswer>,
     ) -> impl Future<Output = Result<BufferedBody, C::Error>> + Send;
 }
 
@@ -178,7 +186,7 @@ macro_rules! chains {
         {
             const NAMES: &'static [&'static str] = &[$first::NAME, $($filter::NAME),*];
 
-            fn piece<Z: ResponseContext>(context: &mut Z, piece: &mut StreamPiece<'_>) -> Result<(), Fault> {
+            fn piece<Z: ResponseContext>(context: &mut Z, piece: &mut StreamPiece<'_>) -> Result<(), UpstreamError> {
                 let result = $first::piece(context, piece);
                 $(let result = result.and($filter::piece(context, piece));)*
                 result
@@ -193,7 +201,7 @@ macro_rules! chains {
 
             async fn buffered<Z: ResponseContext>(
                 context: &mut Z,
-                upstream: Vec<Answer>,
+                upstream: Vec<UpstreamAnswer>,
             ) -> Result<BufferedBody, Z::Error> {
                 let mut body = BufferedBody { upstream, ..BufferedBody::default() };
                 $first::buffered(context, &mut body).await?;

@@ -4,9 +4,11 @@
 use super::response::ResponseBodyFilterChain;
 use super::*;
 use bytes::Bytes;
-use penstock_admission::Purpose;
+use penstock_admission::MessagesPurpose;
 use penstock_contract::{
-    Abilities, Adjust, Answer, Ask, Dialect, Done, Fault, Finish, Noticed, Out, Reply, Target, Usage, Whole,
+    AttemptTarget, BufferedResponse, Dialect, FinishReason, InferenceRequest, OfferCapabilities,
+    OfferObservation, OutputBuffer, RequestAdjustment, StreamTranslation, TokenUsage, UpstreamAnswer,
+    UpstreamError, WorkDone,
 };
 use pingora_http::ResponseHeader;
 
@@ -25,9 +27,9 @@ const STREAM: &str = concat!(
 
 /// Response that charges by noting it.
 struct TestResponse {
-    reply: Option<Box<dyn Reply>>,
+    reply: Option<Box<dyn StreamTranslation>>,
     noted: usize,
-    settled: Vec<Done>,
+    settled: Vec<WorkDone>,
 }
 
 impl TestResponse {
@@ -35,31 +37,34 @@ impl TestResponse {
     fn new(dialect: Dialect) -> Self {
         let body =
             r#"{"model":"m","stream":true,"max_tokens":9,"messages":[{"role":"user","content":"Hi"}]}"#;
-        let (body, limits) = (Bytes::from_static(body.as_bytes()), penstock_admission::Limits::default());
-        let ask: Ask = match dialect {
+        let (body, limits) =
+            (Bytes::from_static(body.as_bytes()), penstock_admission::RequestLimits::default());
+        let ask: InferenceRequest = match dialect {
             Dialect::Chat => penstock_admission::chat(body, &limits),
-            Dialect::Messages => penstock_admission::messages(body, &limits, Purpose::Generate),
+            Dialect::Messages => {
+                penstock_admission::validate_messages_request(body, &limits, MessagesPurpose::Generate)
+            }
         }
         .unwrap();
-        let abilities = Abilities::default();
-        let target = Target {
+        let abilities = OfferCapabilities::default();
+        let target = AttemptTarget {
             model: "m",
             dialect,
-            abilities: &abilities,
+            capabilities: &abilities,
             preset: &[],
             max_tokens: None,
-            adjust: Adjust::default(),
+            adjustment: RequestAdjustment::default(),
             answer_model: "m",
             id: "1",
             created: 1,
         };
-        let translator = penstock_dialect::translator(dialect, dialect).unwrap();
-        Self { reply: Some(translator.reply(&ask, &target)), noted: 0, settled: Vec::new() }
+        let translator = penstock_dialect::find_translator(dialect, dialect).unwrap();
+        Self { reply: Some(translator.translate_stream(&ask, &target)), noted: 0, settled: Vec::new() }
     }
 
     /// Returns what a client receives of [`STREAM`] in pieces of this size.
     fn stream<L: ResponseBodyFilterChain>(&mut self, size: usize) -> String {
-        let mut out = Out::default();
+        let mut out = OutputBuffer::default();
         for piece in STREAM.as_bytes().chunks(size) {
             let upstream = Some(Bytes::from_static(piece));
             let mut piece =
@@ -68,15 +73,15 @@ impl TestResponse {
         }
         let end = L::finish(self);
         let mut reply = self.reply.take().unwrap();
-        reply.close(&end.usage.unwrap_or_default(), &end.members, &mut out);
+        reply.write_end(&end.usage.unwrap_or_default(), &end.members, &mut out);
         String::from_utf8(out.0.concat()).unwrap()
     }
 }
 
 impl ResponseContext for TestResponse {
-    type Error = Fault;
+    type Error = UpstreamError;
 
-    fn translation(&mut self) -> Option<&mut (dyn Reply + 'static)> {
+    fn translation(&mut self) -> Option<&mut (dyn StreamTranslation + 'static)> {
         self.reply.as_deref_mut()
     }
 
@@ -84,23 +89,26 @@ impl ResponseContext for TestResponse {
         self.noted += bytes;
     }
 
-    async fn translate(&mut self, mut upstream: Vec<Answer>) -> Result<Whole, Fault> {
-        Ok(Whole {
+    async fn translate(
+        &mut self,
+        mut upstream: Vec<UpstreamAnswer>,
+    ) -> Result<BufferedResponse, UpstreamError> {
+        Ok(BufferedResponse {
             body: upstream.pop().map(|answer| answer.body).into_iter().collect(),
-            done: None,
-            measured: None,
-            finish: Finish::Stop,
+            work: None,
+            measured_energy: None,
+            finish_reason: FinishReason::Stop,
             output_bytes: 12,
-            pictures: Vec::new(),
-            noticed: Noticed::default(),
+            images: Vec::new(),
+            observation: OfferObservation::default(),
         })
     }
 
-    fn counted(&self, output_bytes: usize) -> Usage {
-        Usage { output: u64::try_from(output_bytes / 4).unwrap(), ..Usage::default() }
+    fn counted(&self, output_bytes: usize) -> TokenUsage {
+        TokenUsage { output: u64::try_from(output_bytes / 4).unwrap(), ..TokenUsage::default() }
     }
 
-    fn settle(&mut self, metered: Metered) -> Vec<u8> {
+    fn settle(&mut self, metered: ResponseUsage) -> Vec<u8> {
         self.settled.push(metered.done);
         OBJECTS.to_vec()
     }
@@ -167,7 +175,7 @@ fn an_event_of_the_same_dialect_keeps_its_bytes() {
             "\"delta\":{\"type\":\"text_delta\",\"text\":\" world\"}}\n\n",
         ),
     ];
-    let mut out = Out::default();
+    let mut out = OutputBuffer::default();
     for event in events {
         out.0.clear();
         let upstream = Some(Bytes::from_static(event.as_bytes()));
@@ -193,7 +201,7 @@ fn a_filter_that_is_left_out_takes_its_behaviour_with_it() {
     assert!(!stream.contains("billing_cost"));
 
     let mut response = TestResponse::new(Dialect::Chat);
-    let mut out = Out::default();
+    let mut out = OutputBuffer::default();
     let upstream = Some(Bytes::from_static(STREAM.as_bytes()));
     let mut piece =
         StreamPiece { upstream, length: STREAM.len(), end_of_stream: false, downstream: &mut out };
@@ -203,12 +211,12 @@ fn a_filter_that_is_left_out_takes_its_behaviour_with_it() {
 
 #[tokio::test]
 async fn a_buffered_body_passes_the_same_filters() {
-    let upstream = || vec![Answer { body: Bytes::from_static(b"{\"a\":1}"), headers: Vec::new() }];
+    let upstream = || vec![UpstreamAnswer { body: Bytes::from_static(b"{\"a\":1}"), headers: Vec::new() }];
     let mut response = TestResponse::new(Dialect::Chat);
     let body = ResponseBodyFilters::buffered(&mut response, upstream()).await.unwrap();
     assert_eq!(body.downstream.concat(), br#"{"a":1,"billing_cost":{"credits":1}}"#);
-    let counted = Usage { output: 3, ..Usage::default() };
-    assert_eq!(response.settled, [Done::Tokens(counted)]);
+    let counted = TokenUsage { output: 3, ..TokenUsage::default() };
+    assert_eq!(response.settled, [WorkDone::Tokens(counted)]);
     let body =
         <(Translate, Meter)>::buffered(&mut TestResponse::new(Dialect::Chat), upstream()).await.unwrap();
     assert_eq!(body.downstream.concat(), br#"{"a":1}"#);
@@ -220,7 +228,7 @@ async fn a_buffered_body_passes_the_same_filters() {
 #[test]
 fn without_a_translation_nothing_of_a_provider_passes() {
     let mut response = TestResponse { reply: None, ..TestResponse::new(Dialect::Chat) };
-    let mut out = Out::default();
+    let mut out = OutputBuffer::default();
     let upstream = Some(Bytes::from_static(STREAM.as_bytes()));
     assert!(response_body_filter(&mut response, upstream, true, &mut out).is_err());
     assert!(out.is_empty());

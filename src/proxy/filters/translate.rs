@@ -1,7 +1,7 @@
 //! Translation of response bodies from the dialect of the provider to that of the client.
 
 use super::response::{BufferedBody, ResponseBodyFilter, ResponseContext, StreamPiece};
-use penstock_contract::{Fault, FaultKind};
+use penstock_contract::{UpstreamError, UpstreamErrorKind};
 
 /// Filter that translates. Without a translation no byte of a provider passes.
 pub struct Translate;
@@ -9,9 +9,11 @@ pub struct Translate;
 impl ResponseBodyFilter for Translate {
     const NAME: &'static str = "translate";
 
-    fn piece<C: ResponseContext>(context: &mut C, piece: &mut StreamPiece<'_>) -> Result<(), Fault> {
+    fn piece<C: ResponseContext>(context: &mut C, piece: &mut StreamPiece<'_>) -> Result<(), UpstreamError> {
         let upstream = piece.upstream.take();
-        let Some(reply) = context.translation() else { return Err(Fault::new(FaultKind::Malformed)) };
+        let Some(reply) = context.translation() else {
+            return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
+        };
         if let Some(upstream) = upstream {
             reply.push(upstream, piece.downstream)?;
         }

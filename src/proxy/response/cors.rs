@@ -1,7 +1,7 @@
 //! Cross-origin requests (Fetch standard, section 3.3): the origin whose scripts may read a response, and the request
 //! headers that they may send.
 
-use super::head::Head;
+use super::head::ResponseHead;
 use crate::config::settings::CorsPolicy;
 use http::header;
 
@@ -42,7 +42,7 @@ pub enum CrossOrigin {
 impl CrossOrigin {
     /// Evaluates the `Origin` header of a request under the setting.
     #[must_use]
-    pub fn of(origin: Option<&[u8]>, cors: &CorsPolicy) -> Self {
+    pub fn from_request(origin: Option<&[u8]>, cors: &CorsPolicy) -> Self {
         match (origin, cors) {
             (None, _) | (_, CorsPolicy::Off) => Self::None,
             (Some(_), CorsPolicy::Any) => Self::Any,
@@ -55,15 +55,15 @@ impl CrossOrigin {
 
     /// Returns true if a preflight of this request is answered.
     #[must_use]
-    pub const fn is_handled(&self) -> bool {
+    pub const fn answers_preflight(&self) -> bool {
         !matches!(self, Self::None)
     }
 }
 
-impl Head {
+impl ResponseHead {
     /// Adds the CORS headers of a response.
     #[must_use]
-    pub fn for_origin(self, origin: &CrossOrigin) -> Self {
+    pub fn cors_headers(self, origin: &CrossOrigin) -> Self {
         let head = match origin {
             CrossOrigin::None => return self,
             CrossOrigin::Refused => return self.with(header::VARY, "Origin"),
@@ -77,12 +77,12 @@ impl Head {
 
     /// Adds the CORS headers of a preflight response, with the request headers that it names.
     #[must_use]
-    pub fn for_preflight(self, origin: &CrossOrigin, asked: Option<&[u8]>) -> Self {
-        let head = self.for_origin(origin);
+    pub fn preflight_headers(self, origin: &CrossOrigin, asked: Option<&[u8]>) -> Self {
+        let head = self.cors_headers(origin);
         if !matches!(origin, CrossOrigin::Any | CrossOrigin::Listed(_)) {
             return head;
         }
-        let names = asked.map(names).filter(|names| !names.is_empty());
+        let names = asked.map(join_field_names).filter(|names| !names.is_empty());
         head.with(header::ACCESS_CONTROL_ALLOW_HEADERS, names.as_deref().unwrap_or(ALLOWED))
             .with(header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, POST, DELETE, OPTIONS")
             .with(header::ACCESS_CONTROL_MAX_AGE, "86400")
@@ -90,7 +90,7 @@ impl Head {
 }
 
 /// Returns the valid field names of `Access-Control-Request-Headers` (RFC 9110 section 5.6.2), joined again.
-fn names(asked: &[u8]) -> String {
+fn join_field_names(asked: &[u8]) -> String {
     let mut names = String::new();
     for name in asked
         .split(|byte| *byte == b',')
@@ -117,21 +117,23 @@ mod tests {
 
     #[test]
     fn only_names_of_headers_are_repeated() {
-        assert_eq!(names(b"x-title,http-referer , baggage"), "x-title, http-referer, baggage");
-        assert_eq!(names(b"X-Fern-Language"), "X-Fern-Language");
-        assert_eq!(names(b"a b,,x:y, \xff,ok,(no)"), "ok");
-        assert_eq!(names(b""), "");
+        assert_eq!(join_field_names(b"x-title,http-referer , baggage"), "x-title, http-referer, baggage");
+        assert_eq!(join_field_names(b"X-Fern-Language"), "X-Fern-Language");
+        assert_eq!(join_field_names(b"a b,,x:y, \xff,ok,(no)"), "ok");
+        assert_eq!(join_field_names(b""), "");
         let longest = "x".repeat(MOST_NAME);
-        assert_eq!(names(longest.as_bytes()), longest);
-        assert_eq!(names(format!("{longest}x").as_bytes()), "");
+        assert_eq!(join_field_names(longest.as_bytes()), longest);
+        assert_eq!(join_field_names(format!("{longest}x").as_bytes()), "");
         let many = vec!["h"; MOST_NAMES + 1].join(",");
-        assert_eq!(names(many.as_bytes()).split(',').count(), MOST_NAMES);
+        assert_eq!(join_field_names(many.as_bytes()).split(',').count(), MOST_NAMES);
     }
 
     #[test]
     fn an_origin_is_judged_by_the_setting() {
         let listed = CorsPolicy::Origins(vec!["https://app.example.eu".into()]);
-        let of = |origin: Option<&str>, cors: &CorsPolicy| CrossOrigin::of(origin.map(str::as_bytes), cors);
+        let of = |origin: Option<&str>, cors: &CorsPolicy| {
+            CrossOrigin::from_request(origin.map(str::as_bytes), cors)
+        };
         assert_eq!(of(None, &CorsPolicy::Any), CrossOrigin::None);
         assert_eq!(of(Some("https://x.example"), &CorsPolicy::Off), CrossOrigin::None);
         assert_eq!(of(Some("null"), &CorsPolicy::Any), CrossOrigin::Any);

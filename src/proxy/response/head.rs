@@ -2,16 +2,16 @@
 
 use crate::proxy::filters::ResponseFields;
 use crate::telemetry::request_id::RequestId;
-use crate::time::format::{moment, span};
+use crate::time::format::{format_duration, format_time};
 use http::response::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use penstock_contract::Dialect;
-use penstock_limits::Standing;
+use penstock_limits::LimitStatus;
 use pingora_http::ResponseHeader;
 use std::time::Duration;
 
 /// Number of fields reserved; few heads have more.
-const USUAL: usize = 20;
+const USUAL_FIELDS: usize = 20;
 
 /// Header names for limit, remaining and reset of requests, by dialect.
 const REQUESTS: [[&str; 3]; 2] = [
@@ -32,26 +32,26 @@ const TOKENS: [[&str; 3]; 2] = [
     ],
 ];
 /// Longest `Retry-After` that client libraries obey, in seconds.
-const LONGEST_WAIT: u32 = 60;
+const MAX_RETRY_AFTER: u32 = 60;
 
 /// Returns whole seconds, rounded up.
-pub(super) fn whole_seconds(span: Duration) -> u64 {
+pub(super) fn ceil_seconds(span: Duration) -> u64 {
     span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0))
 }
 
 /// Name of a header field: a constant of the `http` crate, or a literal in lower case.
-pub trait FieldName {
+pub trait HeaderFieldName {
     /// Converts into a header name of the `http` crate.
     fn into_name(self) -> HeaderName;
 }
 
-impl FieldName for HeaderName {
+impl HeaderFieldName for HeaderName {
     fn into_name(self) -> HeaderName {
         self
     }
 }
 
-impl FieldName for &'static str {
+impl HeaderFieldName for &'static str {
     fn into_name(self) -> HeaderName {
         HeaderName::from_static(self)
     }
@@ -59,11 +59,11 @@ impl FieldName for &'static str {
 
 /// A response head. Fields are added to the map of the `http` crate: Pingora's own functions copy each name for the case
 /// that it is to be sent as it was written.
-pub struct Head {
+pub struct ResponseHead {
     parts: Box<Parts>,
 }
 
-impl ResponseFields for Head {
+impl ResponseFields for ResponseHead {
     fn fields(&self) -> &HeaderMap {
         &self.parts.headers
     }
@@ -73,41 +73,41 @@ impl ResponseFields for Head {
     }
 }
 
-impl Head {
+impl ResponseHead {
     /// Creates a head with the two request id headers. An invalid status becomes 500.
     #[must_use]
     pub fn new(status: u16, id: &RequestId) -> Self {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let (mut parts, ()) = http::Response::new(()).into_parts();
         parts.status = status;
-        parts.headers.reserve(USUAL);
+        parts.headers.reserve(USUAL_FIELDS);
         Self { parts: Box::new(parts) }.with("x-request-id", id.as_str()).with("request-id", id.as_str())
     }
 
     /// Adds a field. An invalid value is left out, because it could end the head or begin another field.
     #[must_use]
-    pub fn with(mut self, name: impl FieldName, value: impl AsRef<[u8]>) -> Self {
+    pub fn with(mut self, name: impl HeaderFieldName, value: impl AsRef<[u8]>) -> Self {
         if let Ok(value) = HeaderValue::from_bytes(value.as_ref()) {
-            self.put(name, value);
+            self.append(name, value);
         }
         self
     }
 
     /// Adds a field with a numeric value.
     #[must_use]
-    pub fn number(mut self, name: impl FieldName, value: u64) -> Self {
-        self.put(name, HeaderValue::from(value));
+    pub fn with_number(mut self, name: impl HeaderFieldName, value: u64) -> Self {
+        self.append(name, HeaderValue::from(value));
         self
     }
 
-    fn put(&mut self, name: impl FieldName, value: HeaderValue) {
+    fn append(&mut self, name: impl HeaderFieldName, value: HeaderValue) {
         self.parts.headers.try_append(name.into_name(), value).ok();
     }
 
     /// Tells client libraries not to retry if no wait helps, or if it would be too long: by themselves they wait at
     /// most a minute.
-    pub(super) fn limited(self, after: Option<u32>) -> Self {
-        if after.is_some_and(|seconds| seconds <= LONGEST_WAIT) {
+    pub(super) fn without_retry(self, after: Option<u32>) -> Self {
+        if after.is_some_and(|seconds| seconds <= MAX_RETRY_AFTER) {
             return self;
         }
         self.with("x-should-retry", "false")
@@ -117,10 +117,10 @@ impl Head {
     /// `reset` is the time at which a refused request may be retried, in Unix seconds, instead of the time at which the
     /// limit is fully restored.
     #[must_use]
-    pub fn standing(
+    pub fn rate_limit_headers(
         mut self,
         dialect: Dialect,
-        standing: &Standing,
+        standing: &LimitStatus,
         now: Duration,
         reset: Option<u64>,
     ) -> Self {
@@ -129,35 +129,38 @@ impl Head {
                 continue;
             };
             let reset = match dialect {
-                Dialect::Chat => span(gauge.reset),
-                Dialect::Messages => moment(now + gauge.reset),
+                Dialect::Chat => format_duration(gauge.reset),
+                Dialect::Messages => format_time(now + gauge.reset),
             };
-            self = self.number(limit, gauge.limit).number(remaining, gauge.remaining).with(until, reset);
+            self = self
+                .with_number(limit, gauge.limit)
+                .with_number(remaining, gauge.remaining)
+                .with(until, reset);
         }
         let gauge = standing.requests.or(standing.tokens);
         if let Some(gauge) = gauge {
             self = self
-                .number("x-ratelimit-limit", gauge.limit)
-                .number("x-ratelimit-remaining", gauge.remaining);
+                .with_number("x-ratelimit-limit", gauge.limit)
+                .with_number("x-ratelimit-remaining", gauge.remaining);
         }
-        match reset.or_else(|| gauge.map(|gauge| whole_seconds(now.saturating_add(gauge.reset)))) {
-            Some(reset) => self.number("x-ratelimit-reset", reset),
+        match reset.or_else(|| gauge.map(|gauge| ceil_seconds(now.saturating_add(gauge.reset)))) {
+            Some(reset) => self.with_number("x-ratelimit-reset", reset),
             None => self,
         }
     }
 
     /// Sets the type and the length of the body.
     #[must_use]
-    pub fn of_length(self, kind: &str, length: u64) -> Self {
+    pub fn with_length(self, kind: &str, length: u64) -> Self {
         if self.parts.status == StatusCode::NO_CONTENT {
             return self;
         }
-        self.with(header::CONTENT_TYPE, kind).number(header::CONTENT_LENGTH, length)
+        self.with(header::CONTENT_TYPE, kind).with_number(header::CONTENT_LENGTH, length)
     }
 
     /// Marks the body as a stream of server-sent events, with chunked encoding if `chunked`.
     #[must_use]
-    pub fn of_events(self, chunked: bool) -> Self {
+    pub fn event_stream(self, chunked: bool) -> Self {
         let head = self
             .with(header::CONTENT_TYPE, "text/event-stream; charset=utf-8")
             .with(header::CACHE_CONTROL, "no-cache")

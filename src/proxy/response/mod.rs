@@ -8,48 +8,48 @@ use crate::proxy::downstream::Caller;
 use crate::telemetry::request_id::RequestId;
 use bytes::{Bytes, BytesMut};
 use cors::CrossOrigin;
-use head::{Head, whole_seconds};
+use head::{ResponseHead, ceil_seconds};
 use http::header;
-use penstock_contract::{Code, Dialect, Refusal};
-use penstock_limits::Standing;
+use penstock_contract::{ApiError, Dialect, ErrorCode};
+use penstock_limits::LimitStatus;
 use std::io::Result;
 use std::time::Duration;
 
 /// Size of bodies that are sent together with their head, copied once.
-const SHORT: usize = 16 * 1024;
+const MAX_COALESCED_BYTES: usize = 16 * 1024;
 /// Slice size for long bodies, so that a slow reader is noticed between slices.
-const SLICE: usize = 64 * 1024;
+const SLICE_BYTES: usize = 64 * 1024;
 
-impl Head {
+impl ResponseHead {
     /// Sends a JSON body with its exact length.
     ///
     /// # Errors
     /// Returns an error if the client is gone.
     pub async fn json(self, caller: &mut Caller<'_>, body: Vec<Bytes>) -> Result<()> {
-        self.whole(caller, "application/json", body).await
+        self.send_body(caller, "application/json", body).await
     }
 
     /// Sends a body of any type with its exact length.
     ///
     /// # Errors
     /// Returns an error if the client is gone.
-    pub async fn whole(self, caller: &mut Caller<'_>, kind: &str, body: Vec<Bytes>) -> Result<()> {
+    pub async fn send_body(self, caller: &mut Caller<'_>, kind: &str, body: Vec<Bytes>) -> Result<()> {
         let length: usize = body.iter().map(Bytes::len).sum();
         let silent = *caller.method() == http::Method::HEAD;
-        caller.write_response_header(self.of_length(kind, length as u64)).await?;
+        caller.write_response_header(self.with_length(kind, length as u64)).await?;
         if length == 0 || silent {
             return caller.write_response_body(Bytes::new(), true).await;
         }
-        write_all(caller, body).await
+        write_pieces(caller, body).await
     }
 
     /// Sends the head of a body of this length; the caller then sends the bytes in pieces.
     ///
     /// # Errors
     /// Returns an error if the client is gone.
-    pub async fn piecewise(self, caller: &mut Caller<'_>, kind: &str, length: u64) -> Result<()> {
+    pub async fn send_head(self, caller: &mut Caller<'_>, kind: &str, length: u64) -> Result<()> {
         let silent = *caller.method() == http::Method::HEAD || length == 0;
-        caller.write_response_header(self.of_length(kind, length)).await?;
+        caller.write_response_header(self.with_length(kind, length)).await?;
         if silent { caller.write_response_body(Bytes::new(), true).await } else { Ok(()) }
     }
 
@@ -58,28 +58,28 @@ impl Head {
     /// # Errors
     /// Returns an error if the client is gone.
     pub async fn stream(self, caller: &mut Caller<'_>) -> Result<()> {
-        let head = self.of_events(caller.in_chunks());
+        let head = self.event_stream(caller.in_chunks());
         caller.write_response_header(head).await
     }
 }
 
 /// Writes pieces as one body: small neighbours are joined, long ones are sliced. For a batch line they are passed
 /// unchanged.
-async fn write_all(caller: &mut Caller<'_>, body: Vec<Bytes>) -> Result<()> {
+async fn write_pieces(caller: &mut Caller<'_>, body: Vec<Bytes>) -> Result<()> {
     if caller.line().is_some() {
         for piece in body {
             caller.write_response_body(piece, false).await?;
         }
         return Ok(());
     }
-    if body.iter().map(Bytes::len).sum::<usize>() <= SHORT {
+    if body.iter().map(Bytes::len).sum::<usize>() <= MAX_COALESCED_BYTES {
         return caller.write_response_whole(&body).await;
     }
     let mut pending = BytesMut::new();
     let mut pieces = body.into_iter().peekable();
     while let Some(mut piece) = pieces.next() {
         let last = pieces.peek().is_none();
-        if pending.len() + piece.len() <= SLICE && !(last && pending.is_empty()) {
+        if pending.len() + piece.len() <= SLICE_BYTES && !(last && pending.is_empty()) {
             pending.extend_from_slice(&piece);
             if last {
                 return caller.write_response_body(pending.freeze(), true).await;
@@ -89,8 +89,8 @@ async fn write_all(caller: &mut Caller<'_>, body: Vec<Bytes>) -> Result<()> {
         if !pending.is_empty() {
             caller.write_response_body(pending.split().freeze(), false).await?;
         }
-        while piece.len() > SLICE {
-            caller.write_response_body(piece.split_to(SLICE), false).await?;
+        while piece.len() > SLICE_BYTES {
+            caller.write_response_body(piece.split_to(SLICE_BYTES), false).await?;
         }
         caller.write_response_body(piece, last).await?;
     }
@@ -101,40 +101,40 @@ async fn write_all(caller: &mut Caller<'_>, body: Vec<Bytes>) -> Result<()> {
 ///
 /// # Errors
 /// Returns an error if the client is gone.
-pub async fn refuse(
+pub async fn send_refusal(
     caller: &mut Caller<'_>,
     dialect: Dialect,
     id: &RequestId,
-    refusal: &Refusal,
-    limits: Option<(Standing, Duration)>,
+    refusal: &ApiError,
+    limits: Option<(LimitStatus, Duration)>,
     origin: &CrossOrigin,
 ) -> Result<()> {
-    let mut head = Head::new(refusal.row().status, id);
+    let mut head = ResponseHead::new(refusal.spec().status, id);
     if let Some(seconds) = refusal.retry_after {
-        head = head.number(header::RETRY_AFTER, seconds.into());
+        head = head.with_number(header::RETRY_AFTER, seconds.into());
     }
-    if refusal.code == Code::Conflict {
+    if refusal.code == ErrorCode::Conflict {
         // Client libraries retry a 409 by themselves; the conflict here would remain.
         head = head.with("x-should-retry", "false");
     }
-    let is_limit = refusal.code == Code::RateLimited;
+    let is_limit = refusal.code == ErrorCode::RateLimited;
     if let Some((standing, now)) = limits {
         let after = refusal.retry_after.filter(|_| is_limit);
-        let reset = after.map(|seconds| whole_seconds(now).saturating_add(u64::from(seconds)));
-        head = head.standing(dialect, &standing, now, reset);
+        let reset = after.map(|seconds| ceil_seconds(now).saturating_add(u64::from(seconds)));
+        head = head.rate_limit_headers(dialect, &standing, now, reset);
         if is_limit {
-            head = head.limited(refusal.retry_after);
+            head = head.without_retry(refusal.retry_after);
         }
     }
     if let Some(allow) = refusal.details.get("allow").and_then(|value| value.as_str()) {
         head = head.with(header::ALLOW, allow);
     }
-    if refusal.code == Code::RangeNotSatisfiable
+    if refusal.code == ErrorCode::RangeNotSatisfiable
         && let Some(bytes) = refusal.details.get("bytes").and_then(serde_json::Value::as_u64)
     {
         head = head.with(header::CONTENT_RANGE, format!("bytes */{bytes}"));
     }
-    let head = head.for_origin(origin);
-    let body = penstock_wire::error::envelope(dialect, refusal, id.as_str());
+    let head = head.cors_headers(origin);
+    let body = penstock_wire::error::error_envelope(dialect, refusal, id.as_str());
     head.json(caller, vec![Bytes::from(body)]).await
 }

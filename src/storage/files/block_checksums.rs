@@ -7,81 +7,81 @@ use std::io::{Error, ErrorKind, Result};
 use std::os::unix::fs::FileExt;
 
 /// Size of a block with its own checksum, in bytes.
-pub const BLOCK: usize = 64 << 10;
+pub const BLOCK_SIZE: usize = 64 << 10;
 /// Start of the footer; then length (8 bytes), block size (4) and checksum of the table (4), little-endian.
 const MAGIC: &[u8; 8] = b"penstkF1";
-const FOOTER: usize = 24;
+const FOOTER_SIZE: usize = 24;
 
 /// Checksums of a file that is being written.
 #[derive(Debug, Default)]
-pub struct Sums {
+pub struct BlockChecksums {
     done: Vec<u32>,
     /// Checksum of the incomplete block.
-    open: u32,
+    partial: u32,
     length: u64,
 }
 
-impl Sums {
+impl BlockChecksums {
     /// Adds the next bytes.
     pub fn push(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let filled = usize::try_from(self.length % BLOCK as u64).unwrap_or(0);
-            let (now, later) = bytes.split_at(bytes.len().min(BLOCK - filled));
-            self.open = crc32c::crc32c_append(self.open, now);
+            let filled = usize::try_from(self.length % BLOCK_SIZE as u64).unwrap_or(0);
+            let (now, later) = bytes.split_at(bytes.len().min(BLOCK_SIZE - filled));
+            self.partial = crc32c::crc32c_append(self.partial, now);
             self.length += now.len() as u64;
-            if filled + now.len() == BLOCK {
-                self.done.push(std::mem::take(&mut self.open));
+            if filled + now.len() == BLOCK_SIZE {
+                self.done.push(std::mem::take(&mut self.partial));
             }
             bytes = later;
         }
     }
 
-    fn all(&self) -> impl Iterator<Item = u32> {
-        let open = (!self.length.is_multiple_of(BLOCK as u64)).then_some(self.open);
+    fn checksums(&self) -> impl Iterator<Item = u32> {
+        let open = (!self.length.is_multiple_of(BLOCK_SIZE as u64)).then_some(self.partial);
         self.done.iter().copied().chain(open)
     }
 
     /// Checksum of the table in its current state.
     #[must_use]
-    pub fn sum(&self) -> u32 {
-        self.all().fold(0, |sum, block| crc32c::crc32c_append(sum, &block.to_le_bytes()))
+    pub fn table_checksum(&self) -> u32 {
+        self.checksums().fold(0, |sum, block| crc32c::crc32c_append(sum, &block.to_le_bytes()))
     }
 
     /// Computes the checksums of a growing file from its first `bytes`, since it has no table yet.
     ///
     /// # Errors
     /// Returns `InvalidData` if the table does not have the checksum `sum`, and any I/O error.
-    pub fn of(file: &File, bytes: u64, sum: Option<u32>, mut read: impl FnMut(&[u8])) -> Result<Self> {
+    pub fn compute(file: &File, bytes: u64, sum: Option<u32>, mut read: impl FnMut(&[u8])) -> Result<Self> {
         let mut sums = Self::default();
-        let mut piece = vec![0; 4 * BLOCK];
+        let mut piece = vec![0; 4 * BLOCK_SIZE];
         while sums.length < bytes {
             let left = usize::try_from(bytes - sums.length).unwrap_or(usize::MAX);
             let most = left.min(piece.len());
-            let piece = piece.get_mut(..most).ok_or_else(damaged)?;
+            let piece = piece.get_mut(..most).ok_or_else(damaged_error)?;
             file.read_exact_at(piece, sums.length).map_err(|error| match error.kind() {
-                ErrorKind::UnexpectedEof => damaged(),
+                ErrorKind::UnexpectedEof => damaged_error(),
                 _ => error,
             })?;
             sums.push(piece);
             read(piece);
         }
-        if sum.is_none_or(|sum| sum == sums.sum()) { Ok(sums) } else { Err(damaged()) }
+        if sum.is_none_or(|sum| sum == sums.table_checksum()) { Ok(sums) } else { Err(damaged_error()) }
     }
 
     /// Checksums of the blocks.
     #[must_use]
-    pub fn table(self) -> Vec<u32> {
-        self.all().collect()
+    pub fn into_table(self) -> Vec<u32> {
+        self.checksums().collect()
     }
 
     /// Table and footer to append to the contents, and the checksum of the table.
     #[must_use]
-    pub fn finish(self) -> (Vec<u8>, u32) {
-        let mut tail: Vec<u8> = self.all().flat_map(u32::to_le_bytes).collect();
+    pub fn into_footer(self) -> (Vec<u8>, u32) {
+        let mut tail: Vec<u8> = self.checksums().flat_map(u32::to_le_bytes).collect();
         let sum = crc32c::crc32c(&tail);
         tail.extend_from_slice(MAGIC);
         tail.extend_from_slice(&self.length.to_le_bytes());
-        tail.extend_from_slice(&u32::try_from(BLOCK).unwrap_or(u32::MAX).to_le_bytes());
+        tail.extend_from_slice(&u32::try_from(BLOCK_SIZE).unwrap_or(u32::MAX).to_le_bytes());
         tail.extend_from_slice(&sum.to_le_bytes());
         (tail, sum)
     }
@@ -91,16 +91,16 @@ impl Sums {
 ///
 /// # Errors
 /// Returns `InvalidData` if the file differs from that.
-pub fn table(file: &File, bytes: u64, sum: u32) -> Result<Vec<u32>> {
-    let blocks = usize::try_from(bytes.div_ceil(BLOCK as u64)).map_err(|_| damaged())?;
-    let mut tail = vec![0; blocks * 4 + FOOTER];
+pub fn read_table(file: &File, bytes: u64, sum: u32) -> Result<Vec<u32>> {
+    let blocks = usize::try_from(bytes.div_ceil(BLOCK_SIZE as u64)).map_err(|_| damaged_error())?;
+    let mut tail = vec![0; blocks * 4 + FOOTER_SIZE];
     if file.metadata()?.len() != bytes + tail.len() as u64 {
-        return Err(damaged());
+        return Err(damaged_error());
     }
     file.read_exact_at(&mut tail, bytes)?;
     let (table, footer) = tail.split_at(blocks * 4);
     if crc32c::crc32c(table) != sum || !footer.starts_with(MAGIC) {
-        return Err(damaged());
+        return Err(damaged_error());
     }
     let (sums, _) = table.as_chunks::<4>();
     Ok(sums.iter().map(|sum| u32::from_le_bytes(*sum)).collect())
@@ -108,7 +108,7 @@ pub fn table(file: &File, bytes: u64, sum: u32) -> Result<Vec<u32>> {
 
 /// Error of bytes that differ from those that were written.
 #[must_use]
-pub fn damaged() -> Error {
+pub fn damaged_error() -> Error {
     Error::from(ErrorKind::InvalidData)
 }
 
@@ -119,9 +119,9 @@ mod tests {
     use std::io::Write;
 
     fn sealed(contents: &[u8], cut: usize) -> (File, u32) {
-        let mut sums = Sums::default();
+        let mut sums = BlockChecksums::default();
         contents.chunks(cut).for_each(|piece| sums.push(piece));
-        let (tail, sum) = sums.finish();
+        let (tail, sum) = sums.into_footer();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(contents).and_then(|()| file.write_all(&tail)).unwrap();
         (file, sum)
@@ -129,24 +129,24 @@ mod tests {
 
     #[test]
     fn a_table_is_the_same_however_the_bytes_were_cut() {
-        for length in [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK] {
+        for length in [0, 1, BLOCK_SIZE - 1, BLOCK_SIZE, BLOCK_SIZE + 1, 3 * BLOCK_SIZE] {
             let contents: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
-            let (file, sum) = sealed(&contents, BLOCK * 7);
+            let (file, sum) = sealed(&contents, BLOCK_SIZE * 7);
             assert_eq!(sealed(&contents, 1_000).1, sum);
-            let expected: Vec<u32> = contents.chunks(BLOCK).map(crc32c::crc32c).collect();
-            assert_eq!(table(&file, length as u64, sum).unwrap(), expected);
+            let expected: Vec<u32> = contents.chunks(BLOCK_SIZE).map(crc32c::crc32c).collect();
+            assert_eq!(read_table(&file, length as u64, sum).unwrap(), expected);
         }
     }
 
     #[test]
     fn another_file_or_another_length_is_found_out() {
         let (file, sum) = sealed(b"contents", 3);
-        assert!(table(&file, 8, sum).is_ok());
-        assert!(table(&file, 7, sum).is_err() && table(&file, 8, sum ^ 1).is_err());
+        assert!(read_table(&file, 8, sum).is_ok());
+        assert!(read_table(&file, 7, sum).is_err() && read_table(&file, 8, sum ^ 1).is_err());
         file.write_all_at(b"x", 12).unwrap();
-        assert!(table(&file, 8, sum).is_err(), "the footer");
+        assert!(read_table(&file, 8, sum).is_err(), "the footer");
         let (file, sum) = sealed(b"contents", 3);
         file.set_len(20).unwrap();
-        assert!(table(&file, 8, sum).is_err());
+        assert!(read_table(&file, 8, sum).is_err());
     }
 }

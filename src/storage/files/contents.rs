@@ -1,7 +1,7 @@
 //! Verified contents of a file: every block is compared with its checksum before its bytes are
 //! returned. All calls block.
 
-use super::block_checksums::{BLOCK, Sums, damaged, table};
+use super::block_checksums::{BLOCK_SIZE, BlockChecksums, damaged_error, read_table};
 use bytes::{Bytes, BytesMut};
 use penstock_batch::jsonl;
 use penstock_storage::files::{FileRecord, FileStatus};
@@ -11,19 +11,19 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Bytes per read of a line reader.
-const STRIDE: usize = 4 * BLOCK;
+const READ_SIZE: usize = 4 * BLOCK_SIZE;
 /// Byte order mark, which some editors write at the start of UTF-8 text.
-const MARK: &str = "\u{feff}";
+const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// Open contents of one file.
 #[derive(Debug)]
-pub struct Contents {
+pub struct FileContents {
     file: File,
     bytes: u64,
     sums: Vec<u32>,
 }
 
-impl Contents {
+impl FileContents {
     /// Opens the contents of a record. A growing file is read completely for it.
     ///
     /// # Errors
@@ -31,9 +31,11 @@ impl Contents {
     pub fn open(path: &Path, record: &FileRecord) -> Result<Self> {
         let file = File::open(path)?;
         let sums = match (record.status, record.sums) {
-            (FileStatus::Uploaded, sum) => Sums::of(&file, record.bytes, sum, |_| {})?.table(),
-            (_, Some(sum)) => table(&file, record.bytes, sum)?,
-            (_, None) => return Err(damaged()),
+            (FileStatus::Uploaded, sum) => {
+                BlockChecksums::compute(&file, record.bytes, sum, |_| {})?.into_table()
+            }
+            (_, Some(sum)) => read_table(&file, record.bytes, sum)?,
+            (_, None) => return Err(damaged_error()),
         };
         Ok(Self { file, bytes: record.bytes, sums })
     }
@@ -59,18 +61,18 @@ impl Contents {
         if at >= end {
             return Ok(Bytes::new());
         }
-        let block = BLOCK as u64;
+        let block = BLOCK_SIZE as u64;
         let (from, upto) = (at - at % block, end.div_ceil(block).saturating_mul(block).min(self.bytes));
         let size = |bytes: u64| usize::try_from(bytes).map_err(|_| Error::from(ErrorKind::FileTooLarge));
         let mut read = BytesMut::zeroed(size(upto - from)?);
         self.file.read_exact_at(&mut read, from).map_err(|error| match error.kind() {
-            ErrorKind::UnexpectedEof => damaged(),
+            ErrorKind::UnexpectedEof => damaged_error(),
             _ => error,
         })?;
         let first = size(from / block)?;
-        for (piece, sum) in read.chunks(BLOCK).zip(self.sums.get(first..).ok_or_else(damaged)?) {
+        for (piece, sum) in read.chunks(BLOCK_SIZE).zip(self.sums.get(first..).ok_or_else(damaged_error)?) {
             if crc32c::crc32c(piece) != *sum {
-                return Err(damaged());
+                return Err(damaged_error());
             }
         }
         Ok(read.freeze().slice(size(at - from)?..size(end - from)?))
@@ -90,11 +92,11 @@ pub struct FileLine {
 
 /// Result of a line reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextLine {
     /// Complete line.
     Line(FileLine),
     /// Start of a line that is longer than the limit; the next call continues with it.
-    Long,
+    TooLong,
     /// End of the file.
     End,
 }
@@ -102,27 +104,27 @@ pub enum Next {
 /// Line reader that keeps one read and one line in memory.
 #[derive(Debug)]
 pub struct LineReader {
-    contents: Contents,
+    contents: FileContents,
     /// Offset of the next read.
     at: u64,
     held: BytesMut,
     /// Number of bytes of `held` that contain no line break.
-    looked: usize,
+    scanned: usize,
     number: u64,
 }
 
 /// Line with its line break.
-enum Raw {
+enum RawLine {
     Line(Bytes),
-    Long,
+    TooLong,
     End,
 }
 
 impl LineReader {
     /// Returns a reader from the beginning.
     #[must_use]
-    pub fn new(contents: Contents) -> Self {
-        Self { contents, at: 0, held: BytesMut::new(), looked: 0, number: 0 }
+    pub fn new(contents: FileContents) -> Self {
+        Self { contents, at: 0, held: BytesMut::new(), scanned: 0, number: 0 }
     }
 
     /// Returns the next non-blank line; `None` at the end.
@@ -131,9 +133,9 @@ impl LineReader {
     /// Returns the errors of [`Contents::read`], and `InvalidData` if a line exceeds the limit.
     pub fn next_line(&mut self) -> Result<Option<FileLine>> {
         match self.next_within(jsonl::MAX_LINE_LIMIT)? {
-            Next::Line(line) => Ok(Some(line)),
-            Next::Long => Err(damaged()),
-            Next::End => Ok(None),
+            NextLine::Line(line) => Ok(Some(line)),
+            NextLine::TooLong => Err(damaged_error()),
+            NextLine::End => Ok(None),
         }
     }
 
@@ -141,47 +143,51 @@ impl LineReader {
     ///
     /// # Errors
     /// Returns the errors of [`Contents::read`].
-    pub fn next_within(&mut self, most: usize) -> Result<Next> {
+    pub fn next_within(&mut self, most: usize) -> Result<NextLine> {
         loop {
             let line = match self.raw_line(most)? {
-                Raw::Line(line) => line,
-                Raw::Long => return Ok(Next::Long),
-                Raw::End => return Ok(Next::End),
+                RawLine::Line(line) => line,
+                RawLine::TooLong => return Ok(NextLine::TooLong),
+                RawLine::End => return Ok(NextLine::End),
             };
             self.number += 1;
             let first = self.number == 1;
             let start = self.at - self.held.len() as u64 - line.len() as u64;
-            let mark = if first && line.starts_with(MARK.as_bytes()) { MARK.len() as u64 } else { 0 };
+            let mark = if first && line.starts_with(BYTE_ORDER_MARK.as_bytes()) {
+                BYTE_ORDER_MARK.len() as u64
+            } else {
+                0
+            };
             let bare = jsonl::strip_line_ending(&line, first);
             if !bare.trim_ascii().is_empty() {
                 let (number, offset) = (self.number, start + mark);
-                return Ok(Next::Line(FileLine { number, offset, bytes: line.slice_ref(bare) }));
+                return Ok(NextLine::Line(FileLine { number, offset, bytes: line.slice_ref(bare) }));
             }
         }
     }
 
     /// Returns the next line with its line break.
-    fn raw_line(&mut self, most: usize) -> Result<Raw> {
+    fn raw_line(&mut self, most: usize) -> Result<RawLine> {
         loop {
-            let fresh = self.held.get(self.looked..).unwrap_or_default();
+            let fresh = self.held.get(self.scanned..).unwrap_or_default();
             if let Some(end) = memchr::memchr(b'\n', fresh) {
-                let line = self.held.split_to(self.looked + end + 1);
-                self.looked = 0;
-                if line.len() > STRIDE {
+                let line = self.held.split_to(self.scanned + end + 1);
+                self.scanned = 0;
+                if line.len() > READ_SIZE {
                     // The remaining bytes must not retain the buffer of a long line.
                     self.held = BytesMut::from(&*self.held);
                 }
-                return Ok(Raw::Line(line.freeze()));
+                return Ok(RawLine::Line(line.freeze()));
             }
-            self.looked = self.held.len();
-            if self.held.len() > most.saturating_add(STRIDE) {
-                return Ok(Raw::Long);
+            self.scanned = self.held.len();
+            if self.held.len() > most.saturating_add(READ_SIZE) {
+                return Ok(RawLine::TooLong);
             }
-            let more = self.contents.read(self.at, STRIDE)?;
+            let more = self.contents.read(self.at, READ_SIZE)?;
             if more.is_empty() {
-                self.looked = 0;
+                self.scanned = 0;
                 let rest = std::mem::take(&mut self.held);
-                return Ok(if rest.is_empty() { Raw::End } else { Raw::Line(rest.freeze()) });
+                return Ok(if rest.is_empty() { RawLine::End } else { RawLine::Line(rest.freeze()) });
             }
             self.at += more.len() as u64;
             self.held.extend_from_slice(&more);

@@ -1,67 +1,67 @@
 //! Errors of file operations, and their responses to the client.
 
-use super::quota::Full;
+use super::quota::QuotaExceeded;
 use penstock_batch::jsonl::FileErrors;
-use penstock_contract::{Code, Refusal};
+use penstock_contract::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
 use std::io;
 
 /// Error of a file operation.
 #[derive(Debug)]
-pub enum Failed {
+pub enum FileError {
     /// Not enough space.
-    Full(Full),
+    Quota(QuotaExceeded),
     /// Invalid lines.
-    Lines(FileErrors),
+    InvalidLines(FileErrors),
     /// Error of the disk.
     Disk(io::Error),
     /// Error of the store.
     Store(StoreError),
     /// Panic of the worker thread.
-    Gone,
+    ThreadEnded,
 }
 
-impl Failed {
+impl FileError {
     /// Converts the error to the error of the client.
     #[must_use]
-    pub fn refusal(&self) -> Refusal {
+    pub fn to_api_error(&self) -> ApiError {
         match self {
-            Self::Full(full) => full.refusal(),
-            Self::Lines(mistakes) => mistakes.to_refusal("file"),
-            Self::Disk(error) if error.kind() == io::ErrorKind::InvalidData => Refusal::because(
-                Code::Internal,
+            Self::Quota(full) => full.to_api_error(),
+            Self::InvalidLines(mistakes) => mistakes.to_refusal("file"),
+            Self::Disk(error) if error.kind() == io::ErrorKind::InvalidData => ApiError::with_message(
+                ErrorCode::Internal,
                 "The contents of this file are damaged, and damaged bytes are not served.",
             ),
             Self::Disk(error) => disk(error),
-            Self::Store(StoreError::Full) => Refusal::new(Code::StorageFull),
-            Self::Store(StoreError::Io { .. } | StoreError::Stuck) => unread(),
-            Self::Store(_) | Self::Gone => Refusal::new(Code::Internal),
+            Self::Store(StoreError::Full) => ApiError::new(ErrorCode::StorageFull),
+            Self::Store(StoreError::Io { .. } | StoreError::Stuck) => store_unavailable(),
+            Self::Store(_) | Self::ThreadEnded => ApiError::new(ErrorCode::Internal),
         }
     }
 }
 
 /// Error while the store's disk fails.
-pub fn unread() -> Refusal {
+pub fn store_unavailable() -> ApiError {
     let message = "The store cannot be read or written at the moment; try again shortly.";
-    Refusal::because(Code::Unavailable, message).retry_after(5)
+    ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5)
 }
 
-impl From<Failed> for Refusal {
-    fn from(failed: Failed) -> Self {
-        failed.refusal()
+impl From<FileError> for ApiError {
+    fn from(failed: FileError) -> Self {
+        failed.to_api_error()
     }
 }
 
-impl From<StoreError> for Failed {
+impl From<StoreError> for FileError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
 }
 
 /// What a failing disk means to a client.
-pub fn disk(error: &std::io::Error) -> Refusal {
-    Refusal::new(match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Code::StorageFull,
-        _ => Code::Internal,
+pub fn disk(error: &std::io::Error) -> ApiError {
+    ApiError::new(match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorCode::StorageFull,
+        _ => ErrorCode::Internal,
     })
 }

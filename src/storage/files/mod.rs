@@ -5,30 +5,30 @@
 //! which the next start deletes. Calls block unless they are `async`.
 
 mod block_checksums;
+mod cleanup;
 mod contents;
 mod error;
-mod folder;
-mod incoming;
 mod output;
 pub mod quota;
-mod sweep;
+mod store_id;
 #[cfg(test)]
 mod tests;
+mod upload;
 
-pub use contents::{Contents, FileLine, LineReader, Next};
-pub use error::{Failed, disk};
-pub use incoming::Incoming;
-pub use output::Output;
+pub use contents::{FileContents, FileLine, LineReader, NextLine};
+pub use error::{FileError, disk};
+pub use output::OutputFile;
+pub use upload::FileUpload;
 
 use crate::config::settings;
 use crate::storage::object_id;
 use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_batch::upload_form::Uploaded;
-use penstock_contract::{Code, Refusal};
+use penstock_contract::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
 use penstock_storage::files::{FilePage, FilePurpose, FileQuery, FileRecord, FileStatus, FileStore};
-use quota::{Bounds, Room, Taken};
+use quota::{DiskQuota, QuotaLimits, QuotaReservation};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -37,26 +37,26 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 
 /// Prefix of file IDs.
-pub const PREFIX: &str = "file-";
+pub const FILE_ID_PREFIX: &str = "file-";
 /// Folder of incomplete uploads.
-const ASIDE: &str = "aside";
+const UPLOAD_FOLDER: &str = "aside";
 
 /// Users of files, such as batches.
 #[async_trait]
-pub trait Runs: Send + Sync {
+pub trait FileUsers: Send + Sync {
     /// Returns true if a running user still reads or writes this file, which protects it from expiry.
-    fn needs(&self, id: &str) -> bool;
+    fn is_in_use(&self, id: &str) -> bool;
 
     /// Ends all users of a file that its client deletes.
     ///
     /// # Errors
     /// Returns a refusal if the file cannot be deleted now.
-    async fn deleted(&self, id: &str) -> Result<(), Refusal>;
+    async fn end_users(&self, id: &str) -> Result<(), ApiError>;
 }
 
 /// Owner of a file.
 #[derive(Clone, Copy, Debug)]
-pub struct Owner<'a> {
+pub struct FileOwner<'a> {
     /// Public ID of the key.
     pub key: &'a str,
     /// Account of the key.
@@ -67,17 +67,17 @@ pub struct Owner<'a> {
 pub type PurgeArchives = fn(&Path, &str);
 
 /// All files of the gateway.
-pub struct Files {
+pub struct FileManager {
     folder: PathBuf,
-    aside: PathBuf,
+    upload_folder: PathBuf,
     store: FileStore,
-    room: Arc<Room>,
-    runs: OnceLock<Arc<dyn Runs>>,
+    quota: Arc<DiskQuota>,
+    users: OnceLock<Arc<dyn FileUsers>>,
     /// Folder of the gateway's archives: deleted files are removed from them too.
     archives: OnceLock<(PathBuf, PurgeArchives)>,
 }
 
-impl Files {
+impl FileManager {
     /// Opens or creates the folder, and deletes leftovers of a crash, unless a process that still drains
     /// uses them (`in_hand`).
     ///
@@ -85,7 +85,7 @@ impl Files {
     /// Returns a sentence for the operator if the folder cannot be used.
     pub fn open(settings: &settings::FileSettings, store: FileStore, in_hand: bool) -> Result<Self, String> {
         let folder = settings.path.clone();
-        let aside = folder.join(ASIDE);
+        let aside = folder.join(UPLOAD_FOLDER);
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -96,24 +96,24 @@ impl Files {
             })?;
         let files = Self {
             folder,
-            aside,
+            upload_folder: aside,
             store,
-            room: Arc::default(),
-            runs: OnceLock::new(),
+            quota: Arc::default(),
+            users: OnceLock::new(),
             archives: OnceLock::new(),
         };
-        files.belongs()?;
-        files.start(in_hand)?;
+        files.check_folder()?;
+        files.delete_leftovers(in_hand)?;
         Ok(files)
     }
 
     /// Sets the users of files; only the first call has an effect.
-    pub fn run_by(&self, runs: Arc<dyn Runs>) {
-        self.runs.set(runs).ok();
+    pub fn set_users(&self, runs: Arc<dyn FileUsers>) {
+        self.users.set(runs).ok();
     }
 
     /// Sets the folder of the archives; only the first call has an effect.
-    pub fn archived_in(&self, folder: PathBuf, purge: PurgeArchives) {
+    pub fn set_archives(&self, folder: PathBuf, purge: PurgeArchives) {
         self.archives.set((folder, purge)).ok();
     }
 
@@ -125,37 +125,41 @@ impl Files {
 
     /// Bytes of all files.
     #[must_use]
-    pub fn used(&self) -> u64 {
-        self.room.used()
+    pub fn used_bytes(&self) -> u64 {
+        self.quota.used_bytes()
     }
 
     /// Path of the contents of a file.
     #[must_use]
     pub fn path(&self, id: &str) -> PathBuf {
         // Records only contain IDs of the gateway; any other ID must not lead to another path.
-        if object_id::is(PREFIX, id) { self.folder.join(id) } else { self.aside.join("none") }
+        if object_id::is_valid(FILE_ID_PREFIX, id) {
+            self.folder.join(id)
+        } else {
+            self.upload_folder.join("none")
+        }
     }
 
     /// Returns a file of this key, unless it has expired.
     ///
     /// # Errors
     /// Returns 404 if the key has no file of this ID, even if another key has.
-    pub async fn get(&self, key: &str, id: &str, at: When) -> Result<FileRecord, Refusal> {
-        if !object_id::is(PREFIX, id) {
-            return Err(none());
+    pub async fn get(&self, key: &str, id: &str, at: ExpiryCheck) -> Result<FileRecord, ApiError> {
+        if !object_id::is_valid(FILE_ID_PREFIX, id) {
+            return Err(file_not_found());
         }
         let (store, id) = (self.store.clone(), id.to_owned());
-        let found = off_thread(move || Ok(store.get(&id)?)).await?;
-        found.filter(|file| file.key == key && !at.is_over(file)).ok_or_else(none)
+        let found = run_blocking(move || Ok(store.get(&id)?)).await?;
+        found.filter(|file| file.key == key && !at.is_expired(file)).ok_or_else(file_not_found)
     }
 
     /// Lists a page of a key's files, without expired ones.
     ///
     /// # Errors
     /// Returns the store's error.
-    pub async fn list(&self, query: ListQuery, at: When) -> Result<FilePage, Refusal> {
+    pub async fn list(&self, query: FileListQuery, at: ExpiryCheck) -> Result<FilePage, ApiError> {
         let store = self.store.clone();
-        let page = off_thread(move || {
+        let page = run_blocking(move || {
             let mut page = FilePage::default();
             let mut after = query.after;
             loop {
@@ -163,12 +167,12 @@ impl Files {
                     key: &query.key,
                     purpose: query.purpose,
                     after: after.as_deref(),
-                    ascending: query.rising,
+                    ascending: query.ascending,
                     limit: query.limit - page.files.len(),
                 };
                 let some = store.list(&asked)?;
                 after = some.files.last().map(|file| file.id.clone());
-                page.files.extend(some.files.into_iter().filter(|file| !at.is_over(file)));
+                page.files.extend(some.files.into_iter().filter(|file| !at.is_expired(file)));
                 page.more = some.more;
                 if !some.more || after.is_none() || page.files.len() >= query.limit {
                     return Ok(page);
@@ -182,34 +186,39 @@ impl Files {
     ///
     /// # Errors
     /// Returns an error if there is no space or the disk fails.
-    pub fn incoming(&self, key: &str, bounds: Bounds) -> Result<Incoming, Failed> {
-        Incoming::new(&self.aside, &self.folder, Taken::new(self.room.clone(), key), bounds)
+    pub fn start_upload(&self, key: &str, bounds: QuotaLimits) -> Result<FileUpload, FileError> {
+        FileUpload::new(
+            &self.upload_folder,
+            &self.folder,
+            QuotaReservation::new(self.quota.clone(), key),
+            bounds,
+        )
     }
 
     /// Stores an uploaded file.
     ///
     /// # Errors
     /// Returns an error if lines are invalid or the disk or the store fails. Nothing of the file remains then.
-    pub fn keep(
+    pub fn store_upload(
         &self,
-        incoming: Incoming,
-        owner: Owner<'_>,
+        incoming: FileUpload,
+        owner: FileOwner<'_>,
         said: Uploaded,
         now: Duration,
-    ) -> Result<FileRecord, Failed> {
-        let settled = incoming.settle()?;
+    ) -> Result<FileRecord, FileError> {
+        let settled = incoming.finish()?;
         let record = FileRecord {
             bytes: settled.bytes,
             sha256: Some(settled.sha256.clone()),
             sums: Some(settled.sums),
             expires_at: said.expires_after.map(|seconds| now.as_secs() + seconds),
             status: FileStatus::Processed,
-            lines: settled.checked.lines,
-            url: Some(settled.checked.url.to_owned()),
-            ..fresh(owner, said.filename, FilePurpose::Batch, now)
+            lines: settled.validated.lines,
+            url: Some(settled.validated.url.to_owned()),
+            ..new_record(owner, said.filename, FilePurpose::Batch, now)
         };
         let path = self.path(&record.id);
-        let taken = settled.place(&self.folder, &path)?;
+        let taken = settled.move_to(&self.folder, &path)?;
         if let Err(error) = self.store.add(&record) {
             // On a full disk the space is needed at once. After other errors the record may be stored nevertheless,
             // and needs its contents; if it is not, the next start deletes them.
@@ -218,7 +227,7 @@ impl Files {
             }
             return Err(error.into());
         }
-        taken.keep();
+        taken.commit();
         Ok(record)
     }
 
@@ -226,8 +235,8 @@ impl Files {
     ///
     /// # Errors
     /// Returns `InvalidData` if they do not match the record, and any I/O error.
-    pub fn contents(&self, record: &FileRecord) -> std::io::Result<Contents> {
-        Contents::open(&self.path(&record.id), record)
+    pub fn contents(&self, record: &FileRecord) -> std::io::Result<FileContents> {
+        FileContents::open(&self.path(&record.id), record)
     }
 
     /// Reads the lines of a file one by one.
@@ -244,17 +253,17 @@ impl Files {
     /// Returns 404 if the file was deleted, and an error if bytes are damaged or the disk fails.
     pub async fn read(
         &self,
-        open: &Arc<(FileRecord, Contents)>,
+        open: &Arc<(FileRecord, FileContents)>,
         at: u64,
         most: usize,
-    ) -> Result<Bytes, Failed> {
+    ) -> Result<Bytes, FileError> {
         let (store, open) = (self.store.clone(), open.clone());
-        off_thread(move || {
+        run_blocking(move || {
             let (record, contents) = &*open;
             if store.get(&record.id)?.is_none() {
-                return Err(Failed::Disk(std::io::ErrorKind::NotFound.into()));
+                return Err(FileError::Disk(std::io::ErrorKind::NotFound.into()));
             }
-            contents.read(at, most).map_err(Failed::Disk)
+            contents.read(at, most).map_err(FileError::Disk)
         })
         .await
     }
@@ -266,12 +275,12 @@ impl Files {
     /// Returns any I/O error.
     pub fn new_output(
         &self,
-        owner: Owner<'_>,
+        owner: FileOwner<'_>,
         filename: String,
         url: &str,
         now: Duration,
     ) -> std::io::Result<FileRecord> {
-        let record = fresh(owner, filename, FilePurpose::BatchOutput, now);
+        let record = new_record(owner, filename, FilePurpose::BatchOutput, now);
         let path = self.path(&record.id);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         file.sync_all()?;
@@ -283,47 +292,47 @@ impl Files {
     ///
     /// # Errors
     /// Returns the errors of [`Output`].
-    pub fn open_output(&self, record: &FileRecord) -> std::io::Result<Output> {
-        Output::open(&self.path(&record.id), record)
+    pub fn open_output(&self, record: &FileRecord) -> std::io::Result<OutputFile> {
+        OutputFile::open(&self.path(&record.id), record)
     }
 
     /// Adds results to the used bytes of a key.
-    pub fn grown(&self, key: &str, bytes: u64) {
-        self.room.note(key, bytes);
+    pub fn add_bytes(&self, key: &str, bytes: u64) {
+        self.quota.add(key, bytes);
     }
 
     /// Deletes a file: it is unreadable once this returns. Its users end first.
     ///
     /// # Errors
     /// Returns 404 if this key has no such file, and 409 while a batch writes to it.
-    pub async fn delete(self: &Arc<Self>, key: &str, id: &str, at: When) -> Result<(), Refusal> {
+    pub async fn delete(self: &Arc<Self>, key: &str, id: &str, at: ExpiryCheck) -> Result<(), ApiError> {
         let record = self.get(key, id, at).await?;
         if record.status == FileStatus::Uploaded {
             let message = "A running batch writes its results to this file; cancel the batch first.";
-            return Err(Refusal::because(Code::Conflict, message));
+            return Err(ApiError::with_message(ErrorCode::Conflict, message));
         }
-        if let Some(runs) = self.runs.get() {
-            runs.deleted(id).await?;
+        if let Some(runs) = self.users.get() {
+            runs.end_users(id).await?;
         }
         let files = self.clone();
-        let gone = off_thread(move || Ok(files.remove(&record)?)).await?;
-        if gone { Ok(()) } else { Err(none()) }
+        let gone = run_blocking(move || Ok(files.delete_record(&record)?)).await?;
+        if gone { Ok(()) } else { Err(file_not_found()) }
     }
 }
 
 /// Time and retention period, which determine the files that have expired.
 #[derive(Clone, Copy, Debug)]
-pub struct When {
+pub struct ExpiryCheck {
     /// Current time in Unix seconds.
     pub now: u64,
     /// Retention period in seconds; `None` without a limit.
     pub retention: Option<u64>,
 }
 
-impl When {
+impl ExpiryCheck {
     /// Expiry of a file in Unix seconds: results expire relative to the time of the last one.
     #[must_use]
-    pub fn ends(&self, file: &FileRecord) -> Option<u64> {
+    pub fn expires_at(&self, file: &FileRecord) -> Option<u64> {
         let whole = file.finished_at.unwrap_or(file.created_at);
         let kept = self.retention.map(|seconds| whole.saturating_add(seconds));
         match (kept, file.expires_at) {
@@ -334,14 +343,14 @@ impl When {
 
     /// Returns true if a file has expired. A growing file never has.
     #[must_use]
-    pub fn is_over(&self, file: &FileRecord) -> bool {
-        file.status != FileStatus::Uploaded && self.ends(file).is_some_and(|end| end <= self.now)
+    pub fn is_expired(&self, file: &FileRecord) -> bool {
+        file.status != FileStatus::Uploaded && self.expires_at(file).is_some_and(|end| end <= self.now)
     }
 }
 
 /// Query of the file list.
 #[derive(Clone, Debug)]
-pub struct ListQuery {
+pub struct FileListQuery {
     /// Public ID of the key.
     pub key: Box<str>,
     /// Filter by purpose.
@@ -349,14 +358,14 @@ pub struct ListQuery {
     /// ID of the file before the page.
     pub after: Option<String>,
     /// True for the oldest first.
-    pub rising: bool,
+    pub ascending: bool,
     /// Maximum number of files, at least 1.
     pub limit: usize,
 }
 
-fn fresh(owner: Owner<'_>, filename: String, purpose: FilePurpose, now: Duration) -> FileRecord {
+fn new_record(owner: FileOwner<'_>, filename: String, purpose: FilePurpose, now: Duration) -> FileRecord {
     FileRecord {
-        id: object_id::new(PREFIX, now),
+        id: object_id::new(FILE_ID_PREFIX, now),
         key: owner.key.to_owned(),
         account: owner.account.to_owned(),
         filename,
@@ -374,15 +383,15 @@ fn fresh(owner: Owner<'_>, filename: String, purpose: FilePurpose, now: Duration
     }
 }
 
-fn none() -> Refusal {
-    Refusal::because(Code::NotFound, "There is no file of this id for this API key.")
+fn file_not_found() -> ApiError {
+    ApiError::with_message(ErrorCode::NotFound, "There is no file of this id for this API key.")
 }
 
 /// Runs a blocking call on a blocking thread.
-pub async fn off_thread<T: Send + 'static>(
-    call: impl FnOnce() -> Result<T, Failed> + Send + 'static,
-) -> Result<T, Failed> {
-    spawn_blocking(call).await.unwrap_or(Err(Failed::Gone))
+pub async fn run_blocking<T: Send + 'static>(
+    call: impl FnOnce() -> Result<T, FileError> + Send + 'static,
+) -> Result<T, FileError> {
+    spawn_blocking(call).await.unwrap_or(Err(FileError::ThreadEnded))
 }
 
 /// Syncs a folder, so that renames in it survive a power loss.

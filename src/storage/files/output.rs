@@ -2,7 +2,7 @@
 //! committed, in the same commit as their charges. Bytes beyond that are not results: they are truncated when the
 //! file is opened again. All calls block.
 
-use super::block_checksums::Sums;
+use super::block_checksums::BlockChecksums;
 use penstock_contract::hex;
 use penstock_storage::files::{FileRecord, FileStatus};
 use sha2::{Digest, Sha256};
@@ -14,14 +14,14 @@ use std::time::Duration;
 
 /// Output file of a running batch.
 #[derive(Debug)]
-pub struct Output {
+pub struct OutputFile {
     file: File,
-    sums: Sums,
+    sums: BlockChecksums,
     digest: Sha256,
     bytes: u64,
 }
 
-impl Output {
+impl OutputFile {
     /// Opens the file at the committed length.
     ///
     /// # Errors
@@ -29,12 +29,12 @@ impl Output {
     pub(super) fn open(path: &Path, record: &FileRecord) -> Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let mut digest = Sha256::new();
-        let sums = Sums::of(&file, record.bytes, record.sums, |piece| digest.update(piece))?;
+        let sums = BlockChecksums::compute(&file, record.bytes, record.sums, |piece| digest.update(piece))?;
         file.set_len(record.bytes)?;
         Ok(Self { file, sums, digest, bytes: record.bytes })
     }
 
-    fn count(&mut self, bytes: &[u8]) {
+    fn add_to_checksums(&mut self, bytes: &[u8]) {
         self.sums.push(bytes);
         self.digest.update(bytes);
         self.bytes += bytes.len() as u64;
@@ -46,7 +46,7 @@ impl Output {
     /// Returns `StorageFull` or another I/O error.
     pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all_at(bytes, self.bytes)?;
-        self.count(bytes);
+        self.add_to_checksums(bytes);
         Ok(())
     }
 
@@ -60,8 +60,8 @@ impl Output {
 
     /// Record with all bytes so far, to commit after a sync.
     #[must_use]
-    pub fn counted(&self, record: &FileRecord) -> FileRecord {
-        FileRecord { bytes: self.bytes, sums: Some(self.sums.sum()), ..record.clone() }
+    pub fn updated_record(&self, record: &FileRecord) -> FileRecord {
+        FileRecord { bytes: self.bytes, sums: Some(self.sums.table_checksum()), ..record.clone() }
     }
 
     /// Length in bytes, including those of earlier processes.
@@ -82,7 +82,7 @@ impl Output {
     /// # Errors
     /// Returns any I/O error.
     pub fn seal(self, record: &FileRecord, now: Duration) -> Result<FileRecord> {
-        let (tail, sums) = self.sums.finish();
+        let (tail, sums) = self.sums.into_footer();
         self.file.write_all_at(&tail, self.bytes)?;
         self.file.set_len(self.bytes + tail.len() as u64)?;
         self.file.sync_all()?;

@@ -2,14 +2,14 @@
 //! counted in memory; a failed upload releases what it reserved.
 
 use parking_lot::Mutex;
-use penstock_contract::{Code, Refusal};
+use penstock_contract::{ApiError, ErrorCode};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Limits of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct QuotaLimits {
     /// Bytes of all files.
     pub all: u64,
     /// Bytes of one key's files.
@@ -22,24 +22,24 @@ pub struct Bounds {
 
 /// Limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
+pub enum QuotaExceeded {
     /// Limit of all files or of the disk: clients cannot distinguish them.
-    House,
+    Gateway,
     /// Limit of the key's files, in bytes.
     Key(u64),
 }
 
-impl Full {
+impl QuotaExceeded {
     /// Converts the limit to the error of the client.
     #[must_use]
-    pub fn refusal(self) -> Refusal {
+    pub fn to_api_error(self) -> ApiError {
         match self {
-            Self::House => Refusal::new(Code::StorageFull),
+            Self::Gateway => ApiError::new(ErrorCode::StorageFull),
             Self::Key(most) => {
                 let message = format!(
                     "The files of this API key may hold {most} bytes together; delete some to make room."
                 );
-                Refusal::because(Code::StorageFull, message).with("limit_bytes", most)
+                ApiError::with_message(ErrorCode::StorageFull, message).with_detail("limit_bytes", most)
             }
         }
     }
@@ -47,17 +47,17 @@ impl Full {
 
 /// Disk usage of all files and of each key.
 #[derive(Debug, Default)]
-pub struct Room(Mutex<Inner>);
+pub struct DiskQuota(Mutex<QuotaUsage>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct QuotaUsage {
     all: u64,
     keys: HashMap<Box<str>, u64, ahash::RandomState>,
 }
 
-impl Room {
+impl DiskQuota {
     /// Counts existing bytes, whatever the limits are.
-    pub fn note(&self, key: &str, bytes: u64) {
+    pub fn add(&self, key: &str, bytes: u64) {
         let mut inner = self.0.lock();
         inner.all += bytes;
         match inner.keys.get_mut(key) {
@@ -69,7 +69,7 @@ impl Room {
     }
 
     /// Subtracts deleted bytes.
-    pub fn give(&self, key: &str, bytes: u64) {
+    pub fn release(&self, key: &str, bytes: u64) {
         let mut inner = self.0.lock();
         inner.all = inner.all.saturating_sub(bytes);
         if let Some(own) = inner.keys.get_mut(key) {
@@ -82,67 +82,67 @@ impl Room {
 
     /// Bytes of all files.
     #[must_use]
-    pub fn used(&self) -> u64 {
+    pub fn used_bytes(&self) -> u64 {
         self.0.lock().all
     }
 
-    fn take(&self, key: &str, bytes: u64, bounds: &Bounds) -> Result<(), Full> {
+    fn reserve(&self, key: &str, bytes: u64, bounds: &QuotaLimits) -> Result<(), QuotaExceeded> {
         let inner = self.0.lock();
         let own = inner.keys.get(key).copied().unwrap_or(0);
         if own.saturating_add(bytes) > bounds.key {
-            return Err(Full::Key(bounds.key));
+            return Err(QuotaExceeded::Key(bounds.key));
         }
         if inner.all.saturating_add(bytes) > bounds.all {
-            return Err(Full::House);
+            return Err(QuotaExceeded::Gateway);
         }
         drop(inner);
-        self.note(key, bytes);
+        self.add(key, bytes);
         Ok(())
     }
 }
 
 /// Quota reservation of one upload; released on drop.
 #[derive(Debug)]
-pub struct Taken {
-    room: Arc<Room>,
+pub struct QuotaReservation {
+    quota: Arc<DiskQuota>,
     key: Box<str>,
     bytes: u64,
 }
 
-impl Taken {
+impl QuotaReservation {
     /// Returns an empty reservation for a file of this key.
     #[must_use]
-    pub fn new(room: Arc<Room>, key: &str) -> Self {
-        Self { room, key: key.into(), bytes: 0 }
+    pub fn new(quota: Arc<DiskQuota>, key: &str) -> Self {
+        Self { quota, key: key.into(), bytes: 0 }
     }
 
     /// Reserves more bytes.
     ///
     /// # Errors
     /// Returns the limit that would be exceeded.
-    pub fn grow(&mut self, bytes: u64, bounds: &Bounds) -> Result<(), Full> {
-        self.room.take(&self.key, bytes, bounds)?;
+    pub fn grow(&mut self, bytes: u64, bounds: &QuotaLimits) -> Result<(), QuotaExceeded> {
+        self.quota.reserve(&self.key, bytes, bounds)?;
         self.bytes += bytes;
         Ok(())
     }
 
     /// Keeps the bytes reserved, because the file is stored.
-    pub fn keep(mut self) {
+    pub fn commit(mut self) {
         self.bytes = 0;
     }
 }
 
-impl Drop for Taken {
+impl Drop for QuotaReservation {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.room.give(&self.key, self.bytes);
+            self.quota.release(&self.key, self.bytes);
         }
     }
 }
 
 /// Returns true if `bytes` more leave `free` bytes on the disk of `folder`.
 #[must_use]
-pub fn fits(folder: &Path, bytes: u64, free: u64) -> bool {
+pub fn has_free_space(folder: &Path, bytes: u64, free: u64) -> bool {
     // If the disk cannot be queried, the write will report the error.
     rustix::fs::statvfs(folder)
         .map_or(true, |disk| disk.f_bavail.saturating_mul(disk.f_frsize) >= bytes.saturating_add(free))
@@ -155,27 +155,27 @@ mod tests {
 
     #[test]
     fn keys_have_their_own_bound_and_all_have_one() {
-        let bounds = Bounds { all: 100, key: 60, free: 0, line: 100 };
-        let room = Arc::new(Room::default());
-        room.note("a", 50);
-        let mut mine = Taken::new(room.clone(), "a");
+        let bounds = QuotaLimits { all: 100, key: 60, free: 0, line: 100 };
+        let room = Arc::new(DiskQuota::default());
+        room.add("a", 50);
+        let mut mine = QuotaReservation::new(room.clone(), "a");
         mine.grow(10, &bounds).unwrap();
-        assert_eq!(mine.grow(1, &bounds), Err(Full::Key(60)));
-        let mut other = Taken::new(room.clone(), "b");
-        assert_eq!(other.grow(41, &bounds), Err(Full::House));
+        assert_eq!(mine.grow(1, &bounds), Err(QuotaExceeded::Key(60)));
+        let mut other = QuotaReservation::new(room.clone(), "b");
+        assert_eq!(other.grow(41, &bounds), Err(QuotaExceeded::Gateway));
         other.grow(40, &bounds).unwrap();
-        other.keep();
+        other.commit();
         drop(mine);
-        assert_eq!(room.used(), 90, "what was kept stays, what was dropped is given back");
-        room.give("b", 40);
-        room.give("a", 50);
-        assert_eq!((room.used(), room.0.lock().keys.len()), (0, 0));
+        assert_eq!(room.used_bytes(), 90, "what was kept stays, what was dropped is given back");
+        room.release("b", 40);
+        room.release("a", 50);
+        assert_eq!((room.used_bytes(), room.0.lock().keys.len()), (0, 0));
     }
 
     #[test]
-    fn a_disk_tells_how_much_is_free() {
+    fn the_free_space_of_a_disk_is_read() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(fits(folder.path(), 1, 0));
-        assert!(!fits(folder.path(), 1, u64::MAX));
+        assert!(has_free_space(folder.path(), 1, 0));
+        assert!(!has_free_space(folder.path(), 1, u64::MAX));
     }
 }

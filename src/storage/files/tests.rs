@@ -1,15 +1,15 @@
 //! Tests of a file after every way that it can end, and of reads that only return written bytes.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use super::block_checksums::BLOCK;
+use super::block_checksums::BLOCK_SIZE;
 use super::*;
 use penstock_storage::{Store, StoreTable, open_in_memory};
 use std::fs;
 use std::io::ErrorKind;
 
 const NOW: Duration = Duration::from_secs(1_700_000_000);
-const BOUNDS: Bounds = Bounds { all: 1 << 30, key: 1 << 30, free: 0, line: 1 << 20 };
-const OWNER: Owner<'_> = Owner { key: "k1", account: "acme" };
+const BOUNDS: QuotaLimits = QuotaLimits { all: 1 << 30, key: 1 << 30, free: 0, line: 1 << 20 };
+const OWNER: FileOwner<'_> = FileOwner { key: "k1", account: "acme" };
 
 struct Place {
     folder: tempfile::TempDir,
@@ -22,11 +22,11 @@ impl Place {
     }
 
     /// Opens the files again, as a new process does.
-    fn open(&self) -> Arc<Files> {
+    fn open(&self) -> Arc<FileManager> {
         Arc::new(self.try_open().unwrap())
     }
 
-    fn try_open(&self) -> Result<Files, String> {
+    fn try_open(&self) -> Result<FileManager, String> {
         let settings = settings::FileSettings {
             path: self.folder.path().join("files"),
             upload: 1 << 20,
@@ -35,7 +35,7 @@ impl Place {
             keep_free: 0,
             retention: None,
         };
-        Files::open(&settings, FileStore::new(self.store.clone()), false)
+        FileManager::open(&settings, FileStore::new(self.store.clone()), false)
     }
 
     fn names(&self) -> Vec<String> {
@@ -45,8 +45,8 @@ impl Place {
             entries.map(|entry| entry.file_name().into_string().unwrap()).collect()
         };
         let mut all = names(self.folder.path().join("files"));
-        all.extend(names(self.folder.path().join("files").join(ASIDE)));
-        all.retain(|name| name != folder::STAMP);
+        all.extend(names(self.folder.path().join("files").join(UPLOAD_FOLDER)));
+        all.retain(|name| name != store_id::STORE_ID_FILE);
         all
     }
 }
@@ -65,14 +65,14 @@ fn said() -> Uploaded {
     Uploaded { filename: "a.jsonl".to_owned(), expires_after: None }
 }
 
-fn kept(files: &Files, contents: &[u8]) -> FileRecord {
-    let mut incoming = files.incoming("k1", BOUNDS).unwrap();
+fn kept(files: &FileManager, contents: &[u8]) -> FileRecord {
+    let mut incoming = files.start_upload("k1", BOUNDS).unwrap();
     contents.chunks(1_000).for_each(|piece| incoming.push(piece).unwrap());
-    files.keep(incoming, OWNER, said(), NOW).unwrap()
+    files.store_upload(incoming, OWNER, said(), NOW).unwrap()
 }
 
-const fn at(now: u64) -> When {
-    When { now, retention: None }
+const fn at(now: u64) -> ExpiryCheck {
+    ExpiryCheck { now, retention: None }
 }
 
 #[tokio::test]
@@ -85,16 +85,20 @@ async fn a_file_is_its_bytes_until_it_is_deleted() {
         (record.bytes, record.lines, record.url.as_deref()),
         (contents.len() as u64, 2_000, Some("/v1/rerank"))
     );
-    assert_eq!(files.used(), record.bytes);
+    assert_eq!(files.used_bytes(), record.bytes);
     assert_eq!(files.get("k1", &record.id, at(0)).await.unwrap(), record);
-    assert_eq!(files.get("k2", &record.id, at(0)).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(files.get("k2", &record.id, at(0)).await.unwrap_err().code, ErrorCode::NotFound);
     let files = place.open();
-    assert_eq!(files.used(), record.bytes, "counted again by a new start");
+    assert_eq!(files.used_bytes(), record.bytes, "counted again by a new start");
     let open = files.contents(&record).unwrap();
     assert_eq!(open.read(0, usize::MAX).unwrap(), contents);
-    for (from, most) in
-        [(0, 1), (BLOCK - 1, 2), (BLOCK, BLOCK), (contents.len() - 3, 100), (contents.len(), 1)]
-    {
+    for (from, most) in [
+        (0, 1),
+        (BLOCK_SIZE - 1, 2),
+        (BLOCK_SIZE, BLOCK_SIZE),
+        (contents.len() - 3, 100),
+        (contents.len(), 1),
+    ] {
         let end = contents.len().min(from + most);
         assert_eq!(open.read(from as u64, most).unwrap(), contents[from..end], "{from}+{most}");
     }
@@ -102,8 +106,8 @@ async fn a_file_is_its_bytes_until_it_is_deleted() {
     assert!(files.read(&open, 0, 10).await.is_ok());
     files.delete("k1", &record.id, at(0)).await.unwrap();
     assert!(files.read(&open, 0, 10).await.is_err(), "not even to whom it is open");
-    assert_eq!(files.delete("k1", &record.id, at(0)).await.unwrap_err().code, Code::NotFound);
-    assert_eq!((place.names().len(), files.used()), (0, 0));
+    assert_eq!(files.delete("k1", &record.id, at(0)).await.unwrap_err().code, ErrorCode::NotFound);
+    assert_eq!((place.names().len(), files.used_bytes()), (0, 0));
 }
 
 #[test]
@@ -135,17 +139,17 @@ fn damaged_bytes_are_an_error_and_the_others_are_given() {
     let record = kept(&files, &contents);
     let path = files.path(&record.id);
     let mut bytes = fs::read(&path).unwrap();
-    bytes[BLOCK + 5] ^= 1;
+    bytes[BLOCK_SIZE + 5] ^= 1;
     fs::write(&path, &bytes).unwrap();
     let open = files.contents(&record).unwrap();
-    assert_eq!(open.read(0, BLOCK).unwrap(), contents[..BLOCK]);
-    for (from, most) in [(0, BLOCK + 1), (BLOCK as u64, 1), (2 * BLOCK as u64 - 1, 1)] {
+    assert_eq!(open.read(0, BLOCK_SIZE).unwrap(), contents[..BLOCK_SIZE]);
+    for (from, most) in [(0, BLOCK_SIZE + 1), (BLOCK_SIZE as u64, 1), (2 * BLOCK_SIZE as u64 - 1, 1)] {
         assert_eq!(open.read(from, most).unwrap_err().kind(), ErrorKind::InvalidData);
     }
     let mut reader = files.read_lines(&record).unwrap();
     let broken = std::iter::from_fn(|| reader.next_line().transpose()).find_map(Result::err);
     assert_eq!(broken.unwrap().kind(), ErrorKind::InvalidData);
-    for bytes in [&bytes[..bytes.len() - 1], &bytes[..BLOCK], b""] {
+    for bytes in [&bytes[..bytes.len() - 1], &bytes[..BLOCK_SIZE], b""] {
         fs::write(&path, bytes).unwrap();
         assert!(files.contents(&record).is_err(), "a file of another length");
     }
@@ -158,23 +162,23 @@ fn damaged_bytes_are_an_error_and_the_others_are_given() {
 fn what_does_not_come_to_its_end_leaves_nothing() {
     let place = Place::new();
     let files = place.open();
-    let mut left = files.incoming("k1", BOUNDS).unwrap();
+    let mut left = files.start_upload("k1", BOUNDS).unwrap();
     left.push(&lines(10)).unwrap();
     assert_eq!(place.names().len(), 1);
     drop(left);
-    let mut wrong = files.incoming("k1", BOUNDS).unwrap();
+    let mut wrong = files.start_upload("k1", BOUNDS).unwrap();
     wrong.push(b"{}\n").unwrap();
     assert!(place.names().is_empty(), "given up with the first wrong line");
     wrong.push(&[b'x'; 100_000]).unwrap();
-    assert!(matches!(files.keep(wrong, OWNER, said(), NOW), Err(Failed::Lines(_))));
-    for bounds in [Bounds { key: 300, ..BOUNDS }, Bounds { all: 300, ..BOUNDS }] {
-        let mut full = files.incoming("k1", bounds).unwrap();
+    assert!(matches!(files.store_upload(wrong, OWNER, said(), NOW), Err(FileError::InvalidLines(_))));
+    for bounds in [QuotaLimits { key: 300, ..BOUNDS }, QuotaLimits { all: 300, ..BOUNDS }] {
+        let mut full = files.start_upload("k1", bounds).unwrap();
         let failed = full.push(&lines(10)).unwrap_err();
-        assert_eq!(failed.refusal().code, Code::StorageFull);
+        assert_eq!(failed.to_api_error().code, ErrorCode::StorageFull);
     }
-    let no_room = files.incoming("k1", Bounds { free: u64::MAX, ..BOUNDS }).err().unwrap();
-    assert_eq!(no_room.refusal().code, Code::StorageFull);
-    assert_eq!((files.used(), place.names().len()), (0, 0));
+    let no_room = files.start_upload("k1", QuotaLimits { free: u64::MAX, ..BOUNDS }).err().unwrap();
+    assert_eq!(no_room.to_api_error().code, ErrorCode::StorageFull);
+    assert_eq!((files.used_bytes(), place.names().len()), (0, 0));
     assert!(files.store().all(None, 10).unwrap().files.is_empty());
 }
 
@@ -184,8 +188,8 @@ fn a_new_start_sweeps_what_has_no_record_and_nothing_else() {
     let files = place.open();
     let record = kept(&files, &lines(3));
     let folder = place.folder.path().join("files");
-    fs::write(folder.join(ASIDE).join("half"), "x").unwrap();
-    fs::write(folder.join(object_id::new(PREFIX, NOW)), "no record").unwrap();
+    fs::write(folder.join(UPLOAD_FOLDER).join("half"), "x").unwrap();
+    fs::write(folder.join(object_id::new(FILE_ID_PREFIX, NOW)), "no record").unwrap();
     fs::write(folder.join("README"), "an operator's own").unwrap();
     drop(files);
     let files = place.open();
@@ -200,23 +204,23 @@ fn a_folder_of_another_store_is_neither_used_nor_swept() {
     let place = Place::new();
     let record = kept(&place.open(), &lines(3));
     let folder = place.folder.path().join("files");
-    let id = fs::read_to_string(folder.join(folder::STAMP)).unwrap();
+    let id = fs::read_to_string(folder.join(store_id::STORE_ID_FILE)).unwrap();
     // The store was lost and replaced by an empty one: with the ID file, and by a version without it.
     let lost = Place { folder: place.folder, store: open_in_memory() };
     for stamp in [Some(&id), None] {
         match stamp {
-            Some(id) => fs::write(folder.join(folder::STAMP), id).unwrap(),
-            None => fs::remove_file(folder.join(folder::STAMP)).unwrap(),
+            Some(id) => fs::write(folder.join(store_id::STORE_ID_FILE), id).unwrap(),
+            None => fs::remove_file(folder.join(store_id::STORE_ID_FILE)).unwrap(),
         }
         let why = lost.try_open().err().unwrap();
         assert!(why.contains(&folder.display().to_string()) && why.contains("store import"), "{why}");
         assert!(folder.join(&record.id).exists(), "nothing was removed");
     }
-    fs::write(folder.join(folder::STAMP), &id).unwrap();
+    fs::write(folder.join(store_id::STORE_ID_FILE), &id).unwrap();
     let place = Place { store: place.store, ..lost };
     assert!(place.open().contents(&record).is_ok());
     // Another store's folder.
-    fs::write(folder.join(folder::STAMP), "0123").unwrap();
+    fs::write(folder.join(store_id::STORE_ID_FILE), "0123").unwrap();
     let why = place.try_open().err().unwrap();
     assert!(why.contains("another store") && why.contains(&id), "{why}");
 }
@@ -239,7 +243,7 @@ fn an_empty_folder_in_the_place_of_files_is_noticed() {
             assert!(why.contains("is empty") && why.contains("mounted"), "{why}");
         }
         let id = place.store.get(StoreTable::Meta, b"files").unwrap().unwrap();
-        fs::write(folder.join(folder::STAMP), id).unwrap();
+        fs::write(folder.join(store_id::STORE_ID_FILE), id).unwrap();
         let files = place.open();
         assert!(files.contents(&record).is_err(), "its contents are gone, as the operator said");
     }
@@ -255,7 +259,7 @@ fn results_grow_and_are_cut_to_what_counts() {
     output.append(b"one\n").unwrap();
     output.sync().unwrap();
     let was = record.clone();
-    record = output.counted(&was);
+    record = output.updated_record(&was);
     assert!(files.store().compare_and_swap(&was, &record).unwrap());
     output.append(b"two, never counted\n").unwrap();
     assert_eq!(files.contents(&record).unwrap().read(0, 100).unwrap(), b"one\n"[..], "what counts, no more");
@@ -283,7 +287,7 @@ fn damaged_results_are_neither_given_nor_added_to() {
     let mut output = files.open_output(&fresh).unwrap();
     output.append(&lines(2_000)).unwrap();
     output.sync().unwrap();
-    let record = output.counted(&fresh);
+    let record = output.updated_record(&fresh);
     drop(output);
     let path = files.path(&record.id);
     let sound = fs::read(&path).unwrap();
@@ -303,7 +307,7 @@ fn damaged_results_are_neither_given_nor_added_to() {
     assert_eq!(output.seal(&record, NOW).unwrap().sums, record.sums, "whole, it has the same checksum");
 }
 
-impl Files {
+impl FileManager {
     fn names_of_records(&self) -> Vec<String> {
         self.store.all(None, 100).unwrap().files.into_iter().map(|file| file.id).collect()
     }
@@ -313,12 +317,12 @@ impl Files {
 struct Running(parking_lot::Mutex<Vec<String>>);
 
 #[async_trait]
-impl Runs for Running {
-    fn needs(&self, id: &str) -> bool {
+impl FileUsers for Running {
+    fn is_in_use(&self, id: &str) -> bool {
         self.0.lock().iter().any(|one| one == id)
     }
 
-    async fn deleted(&self, id: &str) -> Result<(), Refusal> {
+    async fn end_users(&self, id: &str) -> Result<(), ApiError> {
         self.0.lock().retain(|one| one != id);
         Ok(())
     }
@@ -330,33 +334,37 @@ async fn what_is_over_is_unreadable_at_once_and_swept_when_nothing_runs_on_it() 
     let files = place.open();
     let now = NOW.as_secs();
     let upload = |expires_after, later| {
-        let mut incoming = files.incoming("k1", BOUNDS).unwrap();
+        let mut incoming = files.start_upload("k1", BOUNDS).unwrap();
         incoming.push(&lines(2)).unwrap();
         let said = Uploaded { expires_after, ..said() };
-        files.keep(incoming, OWNER, said, NOW + Duration::from_secs(later)).unwrap()
+        files.store_upload(incoming, OWNER, said, NOW + Duration::from_secs(later)).unwrap()
     };
     let (short, long, young) = (upload(Some(3_600), 0), upload(Some(90_000), 0), upload(None, 50_000));
     let running = Arc::new(Running(parking_lot::Mutex::new(vec![short.id.clone()])));
-    files.run_by(running.clone());
-    let when = When { now: now + 3_600, retention: Some(80_000) };
-    assert_eq!(when.ends(&long), Some(now + 80_000));
+    files.set_users(running.clone());
+    let when = ExpiryCheck { now: now + 3_600, retention: Some(80_000) };
+    assert_eq!(when.expires_at(&long), Some(now + 80_000));
     assert!(files.get("k1", &short.id, when).await.is_err());
-    let query = ListQuery { key: "k1".into(), purpose: None, after: None, rising: true, limit: 1 };
+    let query = FileListQuery { key: "k1".into(), purpose: None, after: None, ascending: true, limit: 1 };
     let page = files.list(query.clone(), when).await.unwrap();
     assert_eq!(
         (page.files[0].id.as_str(), page.more),
         (long.id.as_str(), true),
         "the page is full all the same"
     );
-    assert_eq!(files.sweep(when).unwrap(), 0, "a batch still reads it");
+    assert_eq!(files.delete_expired(when).unwrap(), 0, "a batch still reads it");
     running.0.lock().clear();
-    assert_eq!(files.sweep(when).unwrap(), 1);
-    assert_eq!(files.sweep(When { now: now + 80_000, ..when }).unwrap(), 1);
+    assert_eq!(files.delete_expired(when).unwrap(), 1);
+    assert_eq!(files.delete_expired(ExpiryCheck { now: now + 80_000, ..when }).unwrap(), 1);
     assert_eq!(files.names_of_records().join(" "), young.id);
-    assert_eq!(files.sweep(When { now: u64::MAX, retention: None }).unwrap(), 0, "kept for ever");
+    assert_eq!(
+        files.delete_expired(ExpiryCheck { now: u64::MAX, retention: None }).unwrap(),
+        0,
+        "kept for ever"
+    );
     running.0.lock().push(young.id.clone());
     files.delete("k1", &young.id, at(now)).await.unwrap();
-    assert!(!running.needs(&young.id), "what ran on it was told");
+    assert!(!running.is_in_use(&young.id), "what ran on it was told");
     assert!(place.store.scan(StoreTable::Files, b"", None, 10).unwrap().rows.is_empty(), "no row is left");
 }
 
@@ -366,9 +374,9 @@ async fn results_that_are_being_written_are_not_deleted() {
     let files = place.open();
     let record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
     place.store.apply(FileStore::insert_operations(&record).unwrap()).unwrap();
-    let when = When { now: u64::MAX, retention: Some(1) };
-    assert_eq!(files.delete("k1", &record.id, when).await.unwrap_err().code, Code::Conflict);
-    assert_eq!(files.sweep(when).unwrap(), 0);
+    let when = ExpiryCheck { now: u64::MAX, retention: Some(1) };
+    assert_eq!(files.delete("k1", &record.id, when).await.unwrap_err().code, ErrorCode::Conflict);
+    assert_eq!(files.delete_expired(when).unwrap(), 0);
 }
 
 #[test]
@@ -381,9 +389,9 @@ fn results_are_kept_from_their_last_line_on() {
     let (end, kept) = (NOW.as_secs() + 90_000, 3_600);
     let whole = files.open_output(&record).unwrap().seal(&record, Duration::from_secs(end)).unwrap();
     assert!(files.store().compare_and_swap(&record, &whole).unwrap());
-    let when = |now| When { now, retention: Some(kept) };
-    assert_eq!(when(end).ends(&whole), Some(end + kept));
-    assert_eq!(files.sweep(when(end + kept - 1)).unwrap(), 0);
-    assert!(files.store().get(&whole.id).unwrap().is_some_and(|there| !when(end).is_over(&there)));
-    assert_eq!(files.sweep(when(end + kept)).unwrap(), 1);
+    let when = |now| ExpiryCheck { now, retention: Some(kept) };
+    assert_eq!(when(end).expires_at(&whole), Some(end + kept));
+    assert_eq!(files.delete_expired(when(end + kept - 1)).unwrap(), 0);
+    assert!(files.store().get(&whole.id).unwrap().is_some_and(|there| !when(end).is_expired(&there)));
+    assert_eq!(files.delete_expired(when(end + kept)).unwrap(), 1);
 }

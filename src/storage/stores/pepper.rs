@@ -1,7 +1,9 @@
 //! Pepper of the key digests. The store has a check value of it, so that a changed or regenerated pepper is noticed
 //! before every key is refused.
 
-use super::{PEPPER, Pepper, hex_secret, made, read, replace, sentence, unhex};
+use super::{
+    PEPPER_FILE, Pepper, hex_secret, parse_hex_secret, read_or_create, read_secret, to_sentence, write_secret,
+};
 use crate::config::settings::StorageSettings;
 use penstock_auth::pepper_fingerprint;
 use penstock_storage::keys::KeyStore;
@@ -9,48 +11,48 @@ use penstock_storage::{Store, StoreError, StoreTable, Transaction};
 use std::sync::Arc;
 
 /// Row of the check value.
-const ROW: &[u8] = b"pepper";
+const CHECK_ROW: &[u8] = b"pepper";
 /// Keys per page.
-const PAGE: usize = 1_000;
+const PAGE_SIZE: usize = 1_000;
 
 /// Finds the pepper of a store: configured, read, or created if no key depends on an earlier one.
 ///
 /// # Errors
 /// Returns a sentence that tells the operator what to do: the pepper is missing, malformed, or not that of the keys.
-pub(super) fn find(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<Pepper, String> {
-    let path = storage.path.join(PEPPER);
+pub(super) fn find_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<Pepper, String> {
+    let path = storage.path.join(PEPPER_FILE);
     let text = match &storage.pepper {
-        Some(secret) => given(secret.reveal())?,
-        None => match read(&path)? {
+        Some(secret) => parse_pepper(secret.reveal())?,
+        None => match read_secret(&path)? {
             Some(text) => text,
-            None => match keys(store)? {
-                0 => made(&path, hex_secret)?,
-                count => return Err(missing(&path.display().to_string(), count)),
+            None => match count_keys(store)? {
+                0 => read_or_create(&path, hex_secret)?,
+                count => return Err(missing_message(&path.display().to_string(), count)),
             },
         },
     };
     let wrong = || match &storage.pepper {
-        Some(_) => given("").err().unwrap_or_default(),
-        None => format!("The pepper in {} is not 64 hexadecimal digits. {RESTORE}", path.display()),
+        Some(_) => parse_pepper("").err().unwrap_or_default(),
+        None => format!("The pepper in {} is not 64 hexadecimal digits. {RESTORE_HINT}", path.display()),
     };
-    let pepper = Pepper(unhex(&text).ok_or_else(wrong)?);
+    let pepper = Pepper(parse_hex_secret(&text).ok_or_else(wrong)?);
     let check = pepper_fingerprint(&pepper.0);
-    let known = store.get(StoreTable::Meta, ROW).map_err(|error| said(&error))?;
+    let known = store.get(StoreTable::Meta, CHECK_ROW).map_err(|error| store_message(&error))?;
     if known.as_deref() == Some(&check) {
         return Ok(pepper);
     }
     if known.is_some() {
-        let count = keys(store)?;
+        let count = count_keys(store)?;
         if count > 0 {
             let place = match &storage.pepper {
                 Some(_) => "storage.pepper".to_owned(),
                 None => path.display().to_string(),
             };
-            return Err(other(&place, count));
+            return Err(mismatch_message(&place, count));
         }
     }
     // If a full disk rejects it, a later start writes it.
-    store.apply(Transaction::new().put(StoreTable::Meta, ROW, check)).ok();
+    store.apply(Transaction::new().put(StoreTable::Meta, CHECK_ROW, check)).ok();
     Ok(pepper)
 }
 
@@ -59,37 +61,37 @@ pub(super) fn find(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<
 ///
 /// # Errors
 /// Returns a sentence for the operator if it cannot be written.
-pub(super) fn renew(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<u64, String> {
+pub(super) fn renew_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<u64, String> {
     let text = match &storage.pepper {
-        Some(secret) => given(secret.reveal())?,
+        Some(secret) => parse_pepper(secret.reveal())?,
         None => {
             let text = hex_secret();
-            replace(&storage.path.join(PEPPER), &text)?;
+            write_secret(&storage.path.join(PEPPER_FILE), &text)?;
             text
         }
     };
-    let pepper = unhex(&text).ok_or("The pepper is not 64 hexadecimal digits.")?;
+    let pepper = parse_hex_secret(&text).ok_or("The pepper is not 64 hexadecimal digits.")?;
     store
-        .apply(Transaction::new().put(StoreTable::Meta, ROW, pepper_fingerprint(&pepper)))
-        .map_err(|error| said(&error))?;
-    keys(store)
+        .apply(Transaction::new().put(StoreTable::Meta, CHECK_ROW, pepper_fingerprint(&pepper)))
+        .map_err(|error| store_message(&error))?;
+    count_keys(store)
 }
 
 /// Parses a configured pepper.
-pub(super) fn given(text: &str) -> Result<String, String> {
+pub(super) fn parse_pepper(text: &str) -> Result<String, String> {
     let text = text.trim();
-    if unhex(text).is_none() {
+    if parse_hex_secret(text).is_none() {
         return Err("storage.pepper has to be 64 hexadecimal digits.".to_owned());
     }
     Ok(text.to_owned())
 }
 
 /// Number of keys that are not revoked.
-fn keys(store: &Arc<dyn Store>) -> Result<u64, String> {
+fn count_keys(store: &Arc<dyn Store>) -> Result<u64, String> {
     let keys = KeyStore::new(store.clone());
     let (mut count, mut after) = (0, None::<String>);
     loop {
-        let page = keys.list(None, after.as_deref(), PAGE).map_err(|error| said(&error))?;
+        let page = keys.list(None, after.as_deref(), PAGE_SIZE).map_err(|error| store_message(&error))?;
         count += page.keys.iter().filter(|key| key.revoked.is_none()).count() as u64;
         after = page.next;
         if after.is_none() {
@@ -98,31 +100,31 @@ fn keys(store: &Arc<dyn Store>) -> Result<u64, String> {
     }
 }
 
-fn said(error: &StoreError) -> String {
-    sentence(&error.to_string())
+fn store_message(error: &StoreError) -> String {
+    to_sentence(&error.to_string())
 }
 
 /// Remedies, the second for a pepper that is lost for good.
-const RESTORE: &str = "Restore it from a backup (an archive of `penstock store export` has it). If it is lost, \
+const RESTORE_HINT: &str = "Restore it from a backup (an archive of `penstock store export` has it). If it is lost, \
                        `penstock store new-pepper` makes another one; every key then has to be rotated.";
 
-fn missing(path: &str, count: u64) -> String {
+fn missing_message(path: &str, count: u64) -> String {
     format!(
-        "The pepper {path} is missing, and without it none of the {count} API keys in the store would be accepted. {RESTORE}"
+        "The pepper {path} is missing, and without it none of the {count} API keys in the store would be accepted. {RESTORE_HINT}"
     )
 }
 
-fn other(place: &str, count: u64) -> String {
+fn mismatch_message(place: &str, count: u64) -> String {
     format!(
         "The pepper in {place} is not the one that the {count} API keys in the store were made with: none of them would be \
-         accepted. {RESTORE}"
+         accepted. {RESTORE_HINT}"
     )
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::{Vault, renew_pepper};
+    use super::super::{Stores, renew_pepper};
     use super::*;
     use crate::config::SecretText;
     use penstock_storage::audit::AuditedChange;
@@ -141,7 +143,7 @@ mod tests {
     }
 
     fn open(storage: &StorageSettings) -> Result<Pepper, String> {
-        Vault::open(storage).map(|vault| vault.pepper)
+        Stores::open(storage).map(|vault| vault.pepper)
     }
 
     fn insert(storage: &StorageSettings) {
@@ -160,14 +162,14 @@ mod tests {
             last_used: None,
             revoked: None,
         };
-        Vault::open(storage).unwrap().keys.insert(&key, &done("key.create")).unwrap();
+        Stores::open(storage).unwrap().keys.insert(&key, &done("key.create")).unwrap();
     }
 
     #[test]
     fn a_pepper_is_made_anew_only_while_no_key_needs_it() {
         let folder = tempfile::tempdir().unwrap();
         let storage = storage(folder.path());
-        let path = folder.path().join(PEPPER);
+        let path = folder.path().join(PEPPER_FILE);
         let first = open(&storage).unwrap();
         fs::remove_file(&path).unwrap();
         let second = open(&storage).unwrap();
@@ -194,7 +196,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut storage = storage(folder.path());
         insert(&storage);
-        fs::remove_file(folder.path().join(PEPPER)).unwrap();
+        fs::remove_file(folder.path().join(PEPPER_FILE)).unwrap();
         assert!(open(&storage).is_err());
         assert_eq!(renew_pepper(&storage).unwrap(), 1);
         let renewed = open(&storage).unwrap();
@@ -202,8 +204,8 @@ mod tests {
         storage.pepper = Some(SecretText::new(&"0f".repeat(32)));
         assert!(open(&storage).unwrap_err().contains("storage.pepper"));
         storage.pepper = None;
-        Vault::open(&storage).unwrap().keys.revoke(ID, &done("key.revoke")).unwrap();
-        fs::remove_file(folder.path().join(PEPPER)).unwrap();
+        Stores::open(&storage).unwrap().keys.revoke(ID, &done("key.revoke")).unwrap();
+        fs::remove_file(folder.path().join(PEPPER_FILE)).unwrap();
         assert_ne!(open(&storage).unwrap().0, renewed.0);
     }
 }

@@ -1,6 +1,6 @@
 //! Builder of a log line: a JSON object or `key=value` pairs, safe for any value.
 
-use super::{KEPT, writer};
+use super::{MAX_RETAINED_BYTES, writer};
 use crate::config::settings::{LogFormat, LogLevel};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,17 +19,17 @@ thread_local! {
 static JSON: AtomicBool = AtomicBool::new(true);
 
 /// Sets the format of the lines that follow.
-pub(super) fn shape(format: LogFormat) {
+pub(super) fn set_format(format: LogFormat) {
     JSON.store(format == LogFormat::Json, Ordering::Relaxed);
 }
 
 /// Log line under construction.
-pub(super) struct Line {
+pub(super) struct LogLine {
     text: Vec<u8>,
     json: bool,
 }
 
-impl Line {
+impl LogLine {
     pub(super) fn new(level: LogLevel, event: &str) -> Self {
         let json = JSON.load(Ordering::Relaxed);
         let mut text = MADE.take();
@@ -46,7 +46,7 @@ impl Line {
             LogLevel::Info => "info",
             LogLevel::Debug => "debug",
         };
-        line.name("level", level);
+        line.literal("level", level);
         line.text("event", event);
         line
     }
@@ -55,9 +55,9 @@ impl Line {
     fn time(&mut self, since: Duration) {
         SECOND.with_borrow_mut(|(of, text)| {
             if *of != since.as_secs() || text.is_empty() {
-                (*of, *text) = (since.as_secs(), crate::time::format::rfc3339(since.as_secs()));
+                (*of, *text) = (since.as_secs(), crate::time::format::format_rfc3339(since.as_secs()));
             }
-            self.put("time", false, if self.json { b"\"" } else { b"" });
+            self.member("time", false, if self.json { b"\"" } else { b"" });
             self.text.extend_from_slice(text.trim_end_matches('Z').as_bytes());
         });
         self.text.push(b'.');
@@ -66,7 +66,7 @@ impl Line {
     }
 
     /// Appends a member: its key, and a value between these marks.
-    fn put(&mut self, key: &str, quoted: bool, value: &[u8]) {
+    fn member(&mut self, key: &str, quoted: bool, value: &[u8]) {
         let (before, between, quote): (&[u8], &[u8], &[u8]) = match (self.json, quoted) {
             (true, true) => (b",\"", b"\":\"", b"\""),
             (true, false) => (b",\"", b"\":", b""),
@@ -81,8 +81,8 @@ impl Line {
     }
 
     /// Appends a name of the program.
-    pub(super) fn name(&mut self, key: &str, value: &'static str) {
-        self.put(key, true, value.as_bytes());
+    pub(super) fn literal(&mut self, key: &str, value: &'static str) {
+        self.member(key, true, value.as_bytes());
     }
 
     /// Appends a value. Values are names of the operator's; anything else is escaped.
@@ -91,33 +91,33 @@ impl Line {
         let plain =
             value.bytes().fold(true, |plain, b| plain & b.is_ascii_graphic() & (b != b'"') & (b != b'\\'));
         if plain {
-            return self.put(key, true, value.as_bytes());
+            return self.member(key, true, value.as_bytes());
         }
         let harmless = |letter: char| match letter {
             '"' | '\\' => '\'',
             letter if letter.is_control() => ' ',
             letter => letter,
         };
-        self.put(key, true, value.chars().map(harmless).collect::<String>().as_bytes());
+        self.member(key, true, value.chars().map(harmless).collect::<String>().as_bytes());
     }
 
-    pub(super) fn maybe(&mut self, key: &str, value: Option<&str>) {
+    pub(super) fn optional(&mut self, key: &str, value: Option<&str>) {
         if let Some(value) = value {
             self.text(key, value);
         }
     }
 
     pub(super) fn number(&mut self, key: &str, value: u64) {
-        self.put(key, false, itoa::Buffer::new().format(value).as_bytes());
+        self.member(key, false, itoa::Buffer::new().format(value).as_bytes());
     }
 
     pub(super) fn flag(&mut self, key: &str, value: bool) {
-        self.put(key, false, if value { b"true" } else { b"false" });
+        self.member(key, false, if value { b"true" } else { b"false" });
     }
 
-    pub(super) fn exact(&mut self, key: &str, value: rust_decimal::Decimal) {
-        self.put(key, false, b"");
-        penstock_annotate::number(&mut self.text, value);
+    pub(super) fn decimal(&mut self, key: &str, value: rust_decimal::Decimal) {
+        self.member(key, false, b"");
+        penstock_annotate::write_number(&mut self.text, value);
     }
 
     pub(super) fn millis(&mut self, key: &str, value: Duration) {
@@ -146,15 +146,15 @@ impl Line {
         self.text(key, &joined);
     }
 
-    pub(super) fn end(mut self) -> Vec<u8> {
+    pub(super) fn finish(mut self) -> Vec<u8> {
         self.text.extend_from_slice(if self.json { b"}\n" } else { b"\n" });
         self.text
     }
 
     pub(super) fn send(self) {
-        let line = self.end();
-        writer::send(&line);
-        if line.capacity() <= KEPT {
+        let line = self.finish();
+        writer::send_line(&line);
+        if line.capacity() <= MAX_RETAINED_BYTES {
             MADE.set(line);
         }
     }
@@ -167,11 +167,11 @@ mod tests {
 
     #[test]
     fn a_line_is_one_json_object_whatever_a_value_holds() {
-        let mut line = Line::new(LogLevel::Info, "test");
+        let mut line = LogLine::new(LogLevel::Info, "test");
         line.text("a", "x\"y\n\\z ü");
         line.number("n", 7);
         line.millis("ms", Duration::from_micros(1_234_567));
-        let text = line.end();
+        let text = line.finish();
         let text = String::from_utf8(text).unwrap();
         assert_eq!(text.matches('\n').count(), 1);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -6,22 +6,22 @@ mod exchange;
 mod line;
 mod writer;
 
-pub use exchange::exchange;
+pub use exchange::log_exchange;
 pub use writer::flush;
 
 use crate::config::settings::{LogLevel, LogSettings};
-use line::Line;
+use line::LogLine;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Capacity that empty buffers keep.
-const KEPT: usize = 64 * 1024;
+const MAX_RETAINED_BYTES: usize = 64 * 1024;
 
 static LEVEL: AtomicU8 = AtomicU8::new(LogLevel::Info as u8);
 
 /// Sets level and format.
-pub fn set(log: LogSettings) {
+pub fn configure(log: LogSettings) {
     LEVEL.store(log.level as u8, Ordering::Relaxed);
-    line::shape(log.format);
+    line::set_format(log.format);
 }
 
 /// Level of ordinary events.
@@ -43,16 +43,16 @@ pub const fn error() -> LogLevel {
 }
 
 /// Returns true if lines of this level are written.
-pub(super) fn wanted(level: LogLevel) -> bool {
+pub(super) fn is_enabled(level: LogLevel) -> bool {
     level as u8 <= LEVEL.load(Ordering::Relaxed)
 }
 
 /// Writes a line about an event of the process.
 pub fn event(level: LogLevel, name: &str, members: &[(&str, &str)]) {
-    if !wanted(level) {
+    if !is_enabled(level) {
         return;
     }
-    let mut line = Line::new(level, name);
+    let mut line = LogLine::new(level, name);
     for (key, value) in members {
         line.text(key, value);
     }

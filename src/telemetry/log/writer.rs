@@ -1,29 +1,29 @@
 //! Writer of log lines: lines wait in a buffer, and a thread writes them. It starts with the first line. If the system
 //! refuses a thread, that is logged, each line is written by the thread that made it, and the next line tries again.
 
-use super::KEPT;
-use super::line::Line;
+use super::MAX_RETAINED_BYTES;
+use super::line::LogLine;
 use crate::config::settings::LogLevel;
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 /// Maximum bytes of lines in the buffer.
-const MOST: usize = 4 << 20;
+const MAX_BUFFERED_BYTES: usize = 4 << 20;
 /// Time during which lines are collected.
-const GATHERING: Duration = Duration::from_millis(100);
+const BATCH_INTERVAL: Duration = Duration::from_millis(100);
 /// Time that the end of the process waits for the last lines.
-const PATIENCE: Duration = Duration::from_millis(250);
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(250);
 
-static WAITING: Mutex<Waiting> = Mutex::new(Waiting::NOTHING);
+static LOG_BUFFER: Mutex<LogBuffer> = Mutex::new(LogBuffer::EMPTY);
 /// Wakes the writer: there are lines, or it has to write at once.
-static NEWS: Condvar = Condvar::new();
+static LINES_READY: Condvar = Condvar::new();
 /// Notified when the writer has written all lines.
-static DONE: Condvar = Condvar::new();
+static LINES_WRITTEN: Condvar = Condvar::new();
 
 /// State of the writer thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Writer {
+enum WriterState {
     Unstarted,
     /// The system refused a thread, and that was logged.
     Refused,
@@ -31,31 +31,31 @@ enum Writer {
 }
 
 /// Lines that wait for the writer.
-struct Waiting {
+struct LogBuffer {
     text: Vec<u8>,
     /// Number of lines that were dropped.
     dropped: u64,
     /// True while the writer sleeps.
     idle: bool,
     /// True while a caller waits for all lines to be written.
-    hurried: bool,
+    flushing: bool,
     writing: bool,
-    writer: Writer,
+    writer: WriterState,
 }
 
-impl Waiting {
-    const NOTHING: Self = Self {
+impl LogBuffer {
+    const EMPTY: Self = Self {
         text: Vec::new(),
         dropped: 0,
         idle: false,
-        hurried: false,
+        flushing: false,
         writing: false,
-        writer: Writer::Unstarted,
+        writer: WriterState::Unstarted,
     };
 
     /// Appends a line, or counts it as dropped. Returns true if the writer has to be woken.
-    fn take(&mut self, line: &[u8]) -> bool {
-        if self.text.len() + line.len() > MOST {
+    fn push_line(&mut self, line: &[u8]) -> bool {
+        if self.text.len() + line.len() > MAX_BUFFERED_BYTES {
             self.dropped += 1;
         } else {
             self.text.extend_from_slice(line);
@@ -65,20 +65,20 @@ impl Waiting {
 
     /// Returns true if the writer thread runs, or could be started now.
     fn has_writer(&mut self, start: impl FnOnce() -> io::Result<()>) -> bool {
-        if self.writer == Writer::Runs {
+        if self.writer == WriterState::Runs {
             return true;
         }
         match start() {
-            Ok(()) => self.writer = Writer::Runs,
-            Err(why) if self.writer == Writer::Unstarted => {
-                self.writer = Writer::Refused;
-                let mut line = Line::new(LogLevel::Error, "log_thread_failed");
+            Ok(()) => self.writer = WriterState::Runs,
+            Err(why) if self.writer == WriterState::Unstarted => {
+                self.writer = WriterState::Refused;
+                let mut line = LogLine::new(LogLevel::Error, "log_thread_failed");
                 line.text("why", &why.to_string());
-                self.take(&line.end());
+                self.push_line(&line.finish());
             }
             Err(_) => {}
         }
-        self.writer == Writer::Runs
+        self.writer == WriterState::Runs
     }
 
     /// Writes the buffer without the thread.
@@ -90,43 +90,43 @@ impl Waiting {
 
 /// Waits until all lines so far are written; called at the end of the process.
 pub fn flush() {
-    let until = Instant::now() + PATIENCE;
-    let mut waiting = WAITING.lock();
-    waiting.hurried = true;
-    NEWS.notify_one();
+    let until = Instant::now() + FLUSH_TIMEOUT;
+    let mut waiting = LOG_BUFFER.lock();
+    waiting.flushing = true;
+    LINES_READY.notify_one();
     while waiting.writing || !waiting.text.is_empty() {
-        if DONE.wait_until(&mut waiting, until).timed_out() {
+        if LINES_WRITTEN.wait_until(&mut waiting, until).timed_out() {
             break;
         }
     }
 }
 
 /// Submits a line.
-pub(super) fn send(line: &[u8]) {
-    let mut waiting = WAITING.lock();
-    let wake = waiting.take(line);
-    if !waiting.has_writer(start) {
+pub(super) fn send_line(line: &[u8]) {
+    let mut waiting = LOG_BUFFER.lock();
+    let wake = waiting.push_line(line);
+    if !waiting.has_writer(start_writer) {
         return waiting.write(&mut io::stderr());
     }
     drop(waiting);
     if wake {
-        NEWS.notify_one();
+        LINES_READY.notify_one();
     }
 }
 
-fn start() -> io::Result<()> {
+fn start_writer() -> io::Result<()> {
     std::thread::Builder::new().name("log".to_owned()).spawn(write_lines).map(drop)
 }
 
 /// Writes all waiting lines at once.
 fn write_lines() {
     let mut text = Vec::new();
-    let mut waiting = WAITING.lock();
+    let mut waiting = LOG_BUFFER.lock();
     loop {
         while waiting.text.is_empty() && waiting.dropped == 0 {
-            DONE.notify_all();
-            (waiting.hurried, waiting.idle) = (false, true);
-            NEWS.wait(&mut waiting);
+            LINES_WRITTEN.notify_all();
+            (waiting.flushing, waiting.idle) = (false, true);
+            LINES_READY.wait(&mut waiting);
             waiting.idle = false;
         }
         std::mem::swap(&mut text, &mut waiting.text);
@@ -134,18 +134,18 @@ fn write_lines() {
         waiting.writing = true;
         drop(waiting);
         if dropped > 0 {
-            let mut line = Line::new(LogLevel::Warn, "log_lines_dropped");
+            let mut line = LogLine::new(LogLevel::Warn, "log_lines_dropped");
             line.number("lines", dropped);
-            text.extend_from_slice(&line.end());
+            text.extend_from_slice(&line.finish());
         }
         io::stderr().write_all(&text).ok();
         text.clear();
-        text.shrink_to(KEPT);
-        waiting = WAITING.lock();
+        text.shrink_to(MAX_RETAINED_BYTES);
+        waiting = LOG_BUFFER.lock();
         waiting.writing = false;
         // A pause joins many lines into one write, and saves a wake-up for each.
-        if !waiting.hurried {
-            NEWS.wait_for(&mut waiting, GATHERING);
+        if !waiting.flushing {
+            LINES_READY.wait_for(&mut waiting, BATCH_INTERVAL);
         }
     }
 }
@@ -156,22 +156,22 @@ mod tests {
 
     #[test]
     fn lines_that_find_no_room_are_counted_and_those_before_stay() {
-        let mut waiting = Waiting { idle: true, ..Waiting::NOTHING };
+        let mut waiting = LogBuffer { idle: true, ..LogBuffer::EMPTY };
         let line = [b'x'; 1_000];
-        assert!(waiting.take(&line), "who sleeps is woken");
-        assert!(!waiting.take(&line), "once");
-        (2..MOST / 1_000 + 3).for_each(|_| assert!(!waiting.take(&line)));
-        assert_eq!((waiting.text.len(), waiting.dropped), (MOST / 1_000 * 1_000, 3));
+        assert!(waiting.push_line(&line), "who sleeps is woken");
+        assert!(!waiting.push_line(&line), "once");
+        (2..MAX_BUFFERED_BYTES / 1_000 + 3).for_each(|_| assert!(!waiting.push_line(&line)));
+        assert_eq!((waiting.text.len(), waiting.dropped), (MAX_BUFFERED_BYTES / 1_000 * 1_000, 3));
         waiting.text.clear();
-        waiting.take(&line);
+        waiting.push_line(&line);
         assert_eq!((waiting.text.len(), waiting.dropped), (1_000, 3));
     }
 
     #[test]
     fn without_a_thread_a_line_is_written_by_who_made_it_and_the_next_tries_again() {
-        let mut waiting = Waiting::NOTHING;
+        let mut waiting = LogBuffer::EMPTY;
         let mut line = |text: &[u8], start: io::Result<()>| {
-            waiting.take(text);
+            waiting.push_line(text);
             let mut written = Vec::new();
             let runs = waiting.has_writer(|| start);
             if !runs {

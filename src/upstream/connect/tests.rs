@@ -81,7 +81,7 @@ async fn an_address_that_is_dead_costs_nobody_a_request() {
 async fn where_all_are_dead_each_is_tried_once() {
     let ((_first, one), (_second, two)) = (closed(), closed());
     let route = route("", &[one, two]);
-    assert_eq!(route.open().await.err().unwrap().kind, FaultKind::Connect);
+    assert_eq!(route.open().await.err().unwrap().kind, UpstreamErrorKind::Connect);
     assert_eq!(route.turn.load(Ordering::Relaxed), 2);
 }
 

@@ -13,8 +13,8 @@ use super::discovery::{CheckedProviders, ProviderDiscovery};
 use super::update_breaker;
 use crate::config::settings::HealthCheckSettings;
 use crate::telemetry::log;
-use crate::telemetry::metrics::Metrics;
-use crate::time::clock::Clock;
+use crate::telemetry::metrics::MetricsRegistry;
+use crate::time::clock::SteadyClock;
 use crate::upstream::config_snapshot::Live;
 use crate::upstream::http1::Broken;
 use crate::upstream::provider_state::ProviderLive;
@@ -22,7 +22,7 @@ use crate::upstream::request_head;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_contract::{Dialect, FaultKind};
+use penstock_contract::{Dialect, UpstreamErrorKind};
 use pingora_error::{Error, ErrorType, Result};
 use pingora_load_balancing::health_check::HealthCheck;
 use pingora_load_balancing::{Backend, BackendView, HealthCheckService, HealthRegistry};
@@ -45,9 +45,9 @@ pub struct HealthContext {
     /// Configuration snapshot in use.
     pub live: Arc<ArcSwap<Live>>,
     /// Clock of the process.
-    pub clock: Clock,
+    pub clock: SteadyClock,
     /// Metrics registry.
-    pub metrics: Arc<Metrics>,
+    pub metrics: Arc<MetricsRegistry>,
 }
 
 /// Health checks of the providers of the configuration in use.
@@ -120,7 +120,7 @@ impl HealthCheck for ProviderCheck {
     async fn check(&self, target: &Backend) -> Result<()> {
         let Some(provider) = provider(target) else { return Ok(()) };
         if let Some(health) = &provider.provider.health
-            && provider.is_check_due(self.0.clock.now(), health.interval)
+            && provider.is_check_due(self.0.clock.steady_now(), health.interval)
         {
             tokio::spawn(check(self.0.clone(), provider.clone(), health.clone()));
         }
@@ -146,7 +146,7 @@ impl HealthCheck for ProviderCheck {
         if healthy {
             return log::event(log::info(), "check_good", &[id]);
         }
-        let kind = provider.check_failure.lock().map_or("", FaultKind::name);
+        let kind = provider.check_failure.lock().map_or("", UpstreamErrorKind::name);
         log::event(log::error(), "check_bad", &[id, ("kind", kind), ("remedy", REMEDY)]);
     }
 }
@@ -154,12 +154,12 @@ impl HealthCheck for ProviderCheck {
 /// Checks a provider and records the result.
 async fn check(context: HealthContext, provider: Arc<ProviderLive>, health: HealthCheckSettings) {
     let found = timeout(health.timeout, probe(&provider, &health)).await;
-    let found = found.unwrap_or(Err(FaultKind::Deadline));
+    let found = found.unwrap_or(Err(UpstreamErrorKind::DeadlineExceeded));
     // Without a descriptor nothing was sent: no result.
-    if found == Err(FaultKind::Descriptors) {
+    if found == Err(UpstreamErrorKind::NoDescriptors) {
         return;
     }
-    let (now, passed) = (context.clock.now(), found.is_ok());
+    let (now, passed) = (context.clock.steady_now(), found.is_ok());
     provider.record_check(now, found);
     let live = context.live.load_full();
     // Another configuration may have another provider at this index.
@@ -167,31 +167,32 @@ async fn check(context: HealthContext, provider: Arc<ProviderLive>, health: Heal
     for offer in offers.filter(|offer| Arc::ptr_eq(&offer.provider, &provider)) {
         update_breaker(offer, |breaker| breaker.on_check(now, passed));
     }
-    context.metrics.checked(&provider.provider.id, passed);
+    context.metrics.health_check(&provider.provider.id, passed);
 }
 
 /// Classifies the status of an answer.
-pub(super) const fn judge(status: u16) -> Result<(), FaultKind> {
+pub(super) const fn judge(status: u16) -> Result<(), UpstreamErrorKind> {
     match status {
         ..=399 => Ok(()),
-        401 | 403 | 404 => Err(FaultKind::Credentials(status)),
-        _ => Err(FaultKind::Status(status)),
+        401 | 403 | 404 => Err(UpstreamErrorKind::Credentials(status)),
+        _ => Err(UpstreamErrorKind::Status(status)),
     }
 }
 
 /// Sends the request of a check and reads the answer.
-async fn probe(provider: &ProviderLive, health: &HealthCheckSettings) -> Result<(), FaultKind> {
+async fn probe(provider: &ProviderLive, health: &HealthCheckSettings) -> Result<(), UpstreamErrorKind> {
     let settings = &provider.provider;
     let path = format!("{}{}", settings.base_url.path_prefix, health.path);
     let dialect = settings.dialects.first().copied().unwrap_or(Dialect::Chat);
-    let head = request_head::signed("GET", settings, dialect, &path).map_err(|_| FaultKind::Malformed)?;
+    let head =
+        request_head::signed("GET", settings, dialect, &path).map_err(|_| UpstreamErrorKind::Malformed)?;
     let mut way = provider.route.open().await.map_err(|fault| fault.kind)?;
     // The deadline of the check ends it, not a silence of the same length within it.
     way.wait(health.timeout * 2);
     let found = match way.ask(head, Bytes::new()).await {
         Ok(status) => judge(status),
-        Err(Broken::Malformed) => Err(FaultKind::Malformed),
-        Err(Broken::Gone | Broken::Unasked) => Err(FaultKind::Reset),
+        Err(Broken::Malformed) => Err(UpstreamErrorKind::Malformed),
+        Err(Broken::Gone | Broken::Unasked) => Err(UpstreamErrorKind::Reset),
     };
     // A short body is read so that the connection can serve a request.
     let mut read = 0;
@@ -219,7 +220,7 @@ impl ProviderLive {
     }
 
     /// Records the result of a check.
-    pub(super) fn record_check(&self, now: Duration, found: Result<(), FaultKind>) {
+    pub(super) fn record_check(&self, now: Duration, found: Result<(), UpstreamErrorKind>) {
         let failure = found.err();
         if let Some(kind) = failure {
             *self.last_error.lock() = Some((now, kind.name()));

@@ -18,7 +18,9 @@ pub use selection::{Exploration, PlanRequest};
 use super::offer::OfferLive;
 use discovery::{OfferDiscovery, offer_index};
 use parking_lot::Mutex;
-use penstock_routing::{Breaker, Entry, Explorations, FLAVORS, Flavor, Health, State};
+use penstock_routing::{
+    BreakerState, CircuitBreaker, ExplorationBudget, FLAVORS, Flavor, OfferHealth, PlannedOffer,
+};
 use pingora_core::services::ServiceReadyNotifier;
 use pingora_load_balancing::{Backend, Backends, LoadBalancerGroup};
 use selection::{FlavorConfig, FlavorSelection, entries};
@@ -42,7 +44,7 @@ pub struct ModelPool {
 #[derive(Debug)]
 pub struct Plan {
     /// The candidates, best first.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<PlannedOffer>,
     /// Every candidate is ejected.
     pub all_ejected: bool,
 }
@@ -50,7 +52,7 @@ pub struct Plan {
 impl ModelPool {
     /// A pool of these offers, which are in the order of their indexes. Empty until it is published.
     #[must_use]
-    pub fn new(offers: Vec<Arc<OfferLive>>, explorations: &Arc<Mutex<Explorations>>) -> Arc<Self> {
+    pub fn new(offers: Vec<Arc<OfferLive>>, explorations: &Arc<Mutex<ExplorationBudget>>) -> Arc<Self> {
         let backends = Backends::new(Box::new(OfferDiscovery::new(offers.clone())));
         let configs = FLAVORS
             .iter()
@@ -165,7 +167,7 @@ impl Memberships {
 }
 
 /// Changes the breaker of an offer, and readiness in its pools along with it.
-pub(super) fn update_breaker<T>(offer: &OfferLive, change: impl FnOnce(&mut Breaker) -> T) -> T {
+pub(super) fn update_breaker<T>(offer: &OfferLive, change: impl FnOnce(&mut CircuitBreaker) -> T) -> T {
     let mut breaker = offer.breaker.lock();
     let before = is_closed(&breaker);
     let changed = change(&mut breaker);
@@ -178,12 +180,12 @@ pub(super) fn update_breaker<T>(offer: &OfferLive, change: impl FnOnce(&mut Brea
 
 /// The offer is on trial, or will be once its rest is over.
 fn is_probed(offer: &OfferLive, now: Duration) -> bool {
-    !matches!(offer.breaker.lock().health(now), Health::Ejected { .. })
+    !matches!(offer.breaker.lock().health(now), OfferHealth::Ejected { .. })
 }
 
 /// A closed breaker is closed at any time.
-fn is_closed(breaker: &Breaker) -> bool {
-    breaker.state(Duration::ZERO) == State::Closed
+fn is_closed(breaker: &CircuitBreaker) -> bool {
+    breaker.state(Duration::ZERO) == BreakerState::Closed
 }
 
 #[cfg(test)]

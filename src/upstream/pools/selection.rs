@@ -6,7 +6,9 @@
 use super::discovery::offer_index;
 use crate::upstream::offer::OfferLive;
 use parking_lot::Mutex;
-use penstock_routing::{BALANCED, Candidate, Entry, Explorations, Flavor, explore, plan};
+use penstock_routing::{
+    BALANCED, Candidate, ExplorationBudget, Flavor, PlannedOffer, choose_exploration, plan,
+};
 use pingora_load_balancing::selection::{BackendIter, BackendSelection};
 use pingora_load_balancing::{Backend, Extensions};
 use std::collections::BTreeSet;
@@ -87,7 +89,7 @@ impl<'a> Key<'a> {
 #[derive(Clone)]
 pub struct FlavorConfig {
     pub(super) flavor: &'static dyn Flavor,
-    pub(super) explorations: Arc<Mutex<Explorations>>,
+    pub(super) explorations: Arc<Mutex<ExplorationBudget>>,
 }
 
 /// Offers of a model, to be ordered by one flavor.
@@ -131,7 +133,7 @@ impl BackendSelection for FlavorSelection {
 
 impl FlavorSelection {
     /// Entries of the candidates, best first.
-    fn order(&self, key: &Key<'_>) -> Vec<Entry> {
+    fn order(&self, key: &Key<'_>) -> Vec<PlannedOffer> {
         let [now, prompt, output, seed, explores, explore_seed] = key.header;
         let now = Duration::from_nanos(now);
         let mut candidates = Vec::with_capacity(key.offers.len());
@@ -153,7 +155,7 @@ impl FlavorSelection {
         let mut explorations = self.config.explorations.lock();
         explorations.on_request();
         let Some(first) = order.first() else { return };
-        let Some(offer) = explore(candidates, *first, seed) else { return };
+        let Some(offer) = choose_exploration(candidates, *first, seed) else { return };
         let position = order.iter().position(|at| *at == offer);
         if let Some(head) = position.and_then(|position| order.get_mut(..=position))
             && explorations.try_explore()
@@ -172,7 +174,7 @@ impl FlavorSelection {
 /// the crate's iteration costs as much as a score, and most requests need only the first.
 pub struct Order {
     selection: Arc<FlavorSelection>,
-    entries: Arc<[Entry]>,
+    entries: Arc<[PlannedOffer]>,
     next: usize,
     backend: Option<Backend>,
 }
@@ -190,6 +192,6 @@ impl BackendIter for Order {
 }
 
 /// The whole order, from the first backend of a selection.
-pub(super) fn entries(backend: &Backend) -> Option<&Arc<[Entry]>> {
+pub(super) fn entries(backend: &Backend) -> Option<&Arc<[PlannedOffer]>> {
     backend.ext.get()
 }

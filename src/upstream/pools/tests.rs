@@ -5,8 +5,8 @@ use super::*;
 use crate::config::{ResolveEnv, load_text};
 use crate::upstream::config_snapshot::Live;
 use crate::upstream::connection_pool::ConnectionPools;
-use penstock_contract::FaultKind;
-use penstock_routing::{Candidate, ECO, Outcome, SPEED, Sample};
+use penstock_contract::UpstreamErrorKind;
+use penstock_routing::{AttemptOutcome, Candidate, ECO, LatencySample, SPEED};
 use std::fmt::Write as _;
 
 const NOW: Duration = Duration::from_secs(1_763_800_000);
@@ -44,22 +44,22 @@ fn order(pool: &ModelPool, flavor: &'static dyn Flavor, request: &PlanRequest<'_
 }
 
 fn fail(offer: &OfferLive, times: usize) {
-    (0..times).for_each(|_| offer.learn(NOW, Outcome::Bad { rest: None }, None, None));
+    (0..times).for_each(|_| offer.learn(NOW, AttemptOutcome::Failure { rest: None }, None, None));
 }
 
 /// Speeds, failures, a rest and an ejection.
 fn use_offers(live: &Live) {
     for (n, offer) in (1..).zip(&live.offers) {
         let total = Duration::from_millis(400 * (n % 5 + 1));
-        let sample = Sample { prompt_tokens: 500, output_tokens: 200, first_token: None, total };
+        let sample = LatencySample { prompt_tokens: 500, output_tokens: 200, first_token: None, total };
         if n % 4 != 0 {
-            offer.learn(NOW, Outcome::Good, None, Some(sample));
+            offer.learn(NOW, AttemptOutcome::Success, None, Some(sample));
         }
     }
     fail(&live.offers[1], 1);
     fail(&live.offers[2], 5);
     fail(&live.offers[5], 6);
-    live.offers[3].learn(NOW, Outcome::Limited { rest: Some(Duration::from_secs(9)) }, None, None);
+    live.offers[3].learn(NOW, AttemptOutcome::RateLimited { rest: Some(Duration::from_secs(9)) }, None, None);
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn a_plan_is_that_of_the_routing_rules_and_drops_no_candidate() {
                 let plan = pool.plan(flavor, &request(&offers, seed));
                 let found: Vec<usize> = plan.entries.iter().map(|entry| entry.offer).collect();
                 assert_eq!(found, expected, "{state}, {}, seed {seed}", flavor.name());
-                let ejected = |one: &Candidate| matches!(one.health, Health::Ejected { .. });
+                let ejected = |one: &Candidate| matches!(one.health, OfferHealth::Ejected { .. });
                 assert_eq!(plan.all_ejected, candidates.iter().all(ejected), "{state}, {offers:?}");
             }
         }
@@ -111,7 +111,7 @@ async fn an_ejection_disables_the_offer_in_old_and_new_pools_until_the_breaker_c
         assert!(!pool.is_ready(1) && !on_trial().all_ejected, "on trial, a probe is accepted");
         assert!(newest.offers[1].breaker.lock().try_probe(later));
         assert!(on_trial().all_ejected, "the one probe is taken");
-        newest.offers[1].learn(later, Outcome::Good, None, None);
+        newest.offers[1].learn(later, AttemptOutcome::Success, None, None);
     }
     for live in [&old, &new, &newest] {
         assert_eq!(ready(live), [true; 4]);
@@ -123,8 +123,8 @@ async fn exploration_takes_only_what_the_requests_have_earned() {
     let live = live(2, 1.0, None);
     live.publish().await;
     let total = Duration::from_millis(300);
-    let sample = Sample { prompt_tokens: 500, output_tokens: 200, first_token: None, total };
-    live.offers[0].learn(NOW, Outcome::Good, None, Some(sample));
+    let sample = LatencySample { prompt_tokens: 500, output_tokens: 200, first_token: None, total };
+    live.offers[0].learn(NOW, AttemptOutcome::Success, None, Some(sample));
     let pool = &live.model("m").unwrap().pool;
     let denied = request(&[0, 1], 1);
     // The second is unmeasured and at most twice as dear.
@@ -174,9 +174,12 @@ fn a_failed_check_leaves_its_kind_until_one_passes_and_stays_the_last_error() {
     provider.record_check(at(1), health::judge(200));
     assert_eq!(state(), (Some(true), None, None));
     provider.record_check(at(2), health::judge(503));
-    assert_eq!(state(), (Some(false), Some(FaultKind::Status(503)), Some((at(2), "status"))));
+    assert_eq!(state(), (Some(false), Some(UpstreamErrorKind::Status(503)), Some((at(2), "status"))));
     provider.record_check(at(3), health::judge(401));
-    assert_eq!(state(), (Some(false), Some(FaultKind::Credentials(401)), Some((at(3), "credentials"))));
+    assert_eq!(
+        state(),
+        (Some(false), Some(UpstreamErrorKind::Credentials(401)), Some((at(3), "credentials")))
+    );
     provider.record_check(at(4), health::judge(204));
     assert_eq!(state(), (Some(true), None, Some((at(3), "credentials"))));
 }

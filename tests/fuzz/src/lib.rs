@@ -15,7 +15,7 @@ pub mod stream;
 pub mod targets;
 
 use bytes::Bytes;
-use penstock_contract::{Abilities, Continuation, Dialect, Prefill, Target};
+use penstock_contract::{AttemptTarget, ContinuationMethod, Dialect, OfferCapabilities, PrefillMethod};
 use serde_json::Value;
 use std::fmt::Debug;
 
@@ -65,20 +65,20 @@ pub const fn bit(choice: u16, bit: u16) -> bool {
 
 /// What a provider takes, by bits.
 #[must_use]
-pub fn abilities(choice: u16) -> Abilities {
+pub fn abilities(choice: u16) -> OfferCapabilities {
     let parameters = ["temperature", "tools", "response_format", "reasoning_effort", "logprobs", "top_k"];
-    Abilities {
+    OfferCapabilities {
         parameters: if bit(choice, 0) { parameters.map(Into::into).to_vec() } else { Vec::new() },
         continuation: match choice >> 1 & 3 {
-            1 => Some(Continuation::ContinueFinalMessage),
-            2 => Some(Continuation::Prefill),
+            1 => Some(ContinuationMethod::ContinueFinalMessage),
+            2 => Some(ContinuationMethod::Prefill),
             _ => None,
         },
         prefill: match choice >> 3 & 3 {
-            0 => Prefill::None,
-            1 => Prefill::ContinueFinalMessage,
-            2 => Prefill::Prefix,
-            _ => Prefill::Automatic,
+            0 => PrefillMethod::None,
+            1 => PrefillMethod::ContinueFinalMessage,
+            2 => PrefillMethod::Prefix,
+            _ => PrefillMethod::Automatic,
         },
         replay_reasoning: bit(choice, 5),
         thinking_switch: bit(choice, 6),
@@ -88,7 +88,7 @@ pub fn abilities(choice: u16) -> Abilities {
         max_stop: bit(choice, 10).then_some(1),
         max_images: bit(choice, 10).then_some(2),
         max_inputs: bit(choice, 11).then_some(2),
-        score: Default::default(),
+        score_transform: Default::default(),
         reasoning_name: None,
         max_n: bit(choice, 12).then_some(2),
         context_length: None,
@@ -98,14 +98,14 @@ pub fn abilities(choice: u16) -> Abilities {
 
 /// A provider that is asked in this dialect.
 #[must_use]
-pub fn target(dialect: Dialect, abilities: &Abilities) -> Target<'_> {
-    Target {
+pub fn target(dialect: Dialect, abilities: &OfferCapabilities) -> AttemptTarget<'_> {
+    AttemptTarget {
         model: "engine/model",
         dialect,
-        abilities,
+        capabilities: abilities,
         preset: &[],
         max_tokens: None,
-        adjust: penstock_contract::Adjust::default(),
+        adjustment: penstock_contract::RequestAdjustment::default(),
         answer_model: "org/model",
         id: "4b8e",
         created: 1_763_650_000,

@@ -2,19 +2,20 @@
 
 use crate::target;
 use bytes::Bytes;
-use penstock_admission::{Limits, Purpose, chat, messages};
+use penstock_admission::{MessagesPurpose, RequestLimits, chat, validate_messages_request};
 use penstock_contract::{
-    Abilities, Ask, Code, Dialect, FaultKind, Finish, Out, Progress, Refusal, Reply, Translator, Usage,
+    ApiError, Dialect, ErrorCode, FinishReason, InferenceRequest, OfferCapabilities, OutputBuffer,
+    StreamProgress, StreamTranslation, TokenUsage, Translator, UpstreamErrorKind,
 };
-use penstock_dialect::event::Event;
-use penstock_dialect::{Shape, TRANSLATORS, decode, grammar, translator};
+use penstock_dialect::event::AnswerEvent;
+use penstock_dialect::{ResponseConstraints, TRANSLATORS, conformance, decode, find_translator};
 use std::collections::BTreeSet;
 
 const OBJECTS: &[u8] = br#""environment_impact":{"energy_kwh":0.000012},"billing_cost":{"credits":0.034}"#;
 
 /// An ask of this client, of a kind that a choice says.
 #[must_use]
-pub fn ask(client: Dialect, choice: u16) -> Ask {
+pub fn ask(client: Dialect, choice: u16) -> InferenceRequest {
     let stop = if choice & 4 == 0 { "" } else { r#","STOP":["ab","\n\n"]"# };
     let body = match client {
         Dialect::Chat => {
@@ -31,11 +32,11 @@ pub fn ask(client: Dialect, choice: u16) -> Ask {
                 .replace("STOP", "stop_sequences")
         }
     };
-    let limits = Limits::default();
+    let limits = RequestLimits::default();
     let body = Bytes::from(body);
     match client {
         Dialect::Chat => chat(body, &limits),
-        Dialect::Messages => messages(body, &limits, Purpose::Generate),
+        Dialect::Messages => validate_messages_request(body, &limits, MessagesPurpose::Generate),
     }
     .expect("a sound request")
 }
@@ -46,22 +47,26 @@ pub struct Run {
     /// What the client got.
     pub out: Vec<u8>,
     /// How it failed.
-    pub fault: Option<FaultKind>,
+    pub fault: Option<UpstreamErrorKind>,
     /// What it used.
-    pub usage: Option<Usage>,
+    pub usage: Option<TokenUsage>,
     /// Bytes of text.
     pub output_bytes: usize,
 }
 
 /// Feeds pieces to a reply as the house does, up to the first fault.
-pub fn feed(reply: &mut dyn Reply, pieces: &[&[u8]], out: &mut Out) -> Option<FaultKind> {
+pub fn feed(
+    reply: &mut dyn StreamTranslation,
+    pieces: &[&[u8]],
+    out: &mut OutputBuffer,
+) -> Option<UpstreamErrorKind> {
     for piece in pieces {
         let result = reply.push(Bytes::copy_from_slice(piece), out);
-        assert!(reply.progress() > Progress::Waiting || out.is_empty(), "something came out too early");
+        assert!(reply.progress() > StreamProgress::Pending || out.is_empty(), "something came out too early");
         if let Err(fault) = result {
             return Some(fault.kind);
         }
-        if reply.progress() == Progress::Ended {
+        if reply.progress() == StreamProgress::Ended {
             return None;
         }
     }
@@ -69,16 +74,20 @@ pub fn feed(reply: &mut dyn Reply, pieces: &[&[u8]], out: &mut Out) -> Option<Fa
 }
 
 /// Ends an answer as the house does.
-pub fn finish(reply: &mut dyn Reply, fault: Option<FaultKind>, mut out: Out) -> Run {
+pub fn finish(
+    reply: &mut dyn StreamTranslation,
+    fault: Option<UpstreamErrorKind>,
+    mut out: OutputBuffer,
+) -> Run {
     let (usage, output_bytes) = (reply.usage(), reply.output_bytes());
     match fault {
-        None => reply.close(
-            &usage.unwrap_or(Usage { input: 7, output: 3, ..Usage::default() }),
+        None => reply.write_end(
+            &usage.unwrap_or(TokenUsage { input: 7, output: 3, ..TokenUsage::default() }),
             OBJECTS,
             &mut out,
         ),
-        Some(_) if reply.progress() > Progress::Waiting => {
-            reply.fail(&Refusal::new(Code::Unavailable), "req_1", &mut out);
+        Some(_) if reply.progress() > StreamProgress::Pending => {
+            reply.write_error(&ApiError::new(ErrorCode::Unavailable), "req_1", &mut out);
         }
         Some(_) => {}
     }
@@ -87,24 +96,24 @@ pub fn finish(reply: &mut dyn Reply, fault: Option<FaultKind>, mut out: Out) -> 
 
 /// Texts, reasoning, refusals and tools of each candidate, by what the events say.
 #[must_use]
-pub fn heard(events: &[Event], n: usize) -> Vec<Said> {
+pub fn heard(events: &[AnswerEvent], n: usize) -> Vec<Said> {
     let mut all = vec![Said::default(); n];
     for event in events {
         let Some(said) = event.choice().and_then(|choice| all.get_mut(choice as usize)) else { continue };
         match event {
-            Event::Text { text, .. } => said.text += &text.decoded(),
-            Event::Reasoning { text, .. } => said.reasoning += &text.decoded(),
-            Event::Refusal { text, .. } => said.refusal += &text.decoded(),
-            Event::ToolStart { id, name, .. } => {
+            AnswerEvent::Text { text, .. } => said.text += &text.decoded(),
+            AnswerEvent::Reasoning { text, .. } => said.reasoning += &text.decoded(),
+            AnswerEvent::Refusal { text, .. } => said.refusal += &text.decoded(),
+            AnswerEvent::ToolCallStart { id, name, .. } => {
                 said.ids.insert(id.decoded().into_owned());
                 said.tools.push((name.decoded().into_owned(), String::new()));
             }
-            Event::ToolArguments { tool, fragment, .. } => {
+            AnswerEvent::ToolCallArguments { tool, fragment, .. } => {
                 if let Some((_, arguments)) = said.tools.get_mut(*tool as usize) {
                     *arguments += &fragment.decoded();
                 }
             }
-            Event::Finish { reason, .. } => said.called = *reason == Finish::ToolCalls,
+            AnswerEvent::Finish { reason, .. } => said.called = *reason == FinishReason::ToolCalls,
             _ => {}
         }
     }
@@ -130,14 +139,14 @@ pub struct Said {
 
 /// The events of a stream up to its first fault.
 #[must_use]
-pub fn events(dialect: Dialect, stream: &[u8]) -> Vec<Event> {
-    let mut decoder = decode::decoder(dialect, "4b8e");
+pub fn events(dialect: Dialect, stream: &[u8]) -> Vec<AnswerEvent> {
+    let mut decoder = decode::new_decoder(dialect, "4b8e");
     let mut events = Vec::new();
     if decoder.push(Bytes::copy_from_slice(stream), &mut events).is_ok() {
         let _ = decoder.end(&mut events);
     }
     // Bytes behind the end of a stream are not read.
-    if let Some(end) = events.iter().position(|event| matches!(event, Event::End)) {
+    if let Some(end) = events.iter().position(|event| matches!(event, AnswerEvent::End)) {
         events.truncate(end + 1);
     }
     events
@@ -145,18 +154,23 @@ pub fn events(dialect: Dialect, stream: &[u8]) -> Vec<Event> {
 
 /// The same, as the ask wants them.
 #[must_use]
-pub fn shaped(ask: &Ask, provider: Dialect, abilities: &Abilities, stream: &[u8]) -> Vec<Event> {
-    let mut shape = Shape::new(ask, &target(provider, abilities));
+pub fn shaped(
+    ask: &InferenceRequest,
+    provider: Dialect,
+    abilities: &OfferCapabilities,
+    stream: &[u8],
+) -> Vec<AnswerEvent> {
+    let mut shape = ResponseConstraints::new(ask, &target(provider, abilities));
     let mut shaped = Vec::new();
-    events(provider, stream).into_iter().for_each(|event| shape.push(event, &mut shaped));
+    events(provider, stream).into_iter().for_each(|event| shape.apply(event, &mut shaped));
     shaped
 }
 
 /// Checks what a client got against the grammar of its dialect.
-pub fn conforms(ask: &Ask, out: &[u8]) {
+pub fn conforms(ask: &InferenceRequest, out: &[u8]) {
     let checked = match ask.dialect {
-        Dialect::Chat => grammar::chat(out, ask.include_usage),
-        Dialect::Messages => grammar::messages(out),
+        Dialect::Chat => conformance::chat(out, ask.include_usage),
+        Dialect::Messages => conformance::check_messages_stream(out),
     };
     if let Err(rule) = checked {
         panic!("{rule}\n{}", String::from_utf8_lossy(out));
@@ -181,13 +195,14 @@ pub fn pairs(provider: Dialect) -> impl Iterator<Item = &'static dyn Translator>
 
 /// A stream for every client: the same however it is cut, well-formed, and nothing said is lost or made up.
 pub fn stream(provider: Dialect, choice: u16, stream: &[u8]) {
-    let abilities = Abilities { max_stop: Some(usize::from(choice & 16 == 0)), ..Abilities::default() };
+    let abilities =
+        OfferCapabilities { max_stop: Some(usize::from(choice & 16 == 0)), ..OfferCapabilities::default() };
     for pair in pairs(provider) {
         let ask = ask(pair.client(), choice);
         let target = target(provider, &abilities);
         let run = crate::however_cut(stream, |pieces| {
-            let mut reply = pair.reply(&ask, &target);
-            let mut out = Out::default();
+            let mut reply = pair.translate_stream(&ask, &target);
+            let mut out = OutputBuffer::default();
             let fault = feed(&mut *reply, pieces, &mut out);
             finish(&mut *reply, fault, out)
         });
@@ -197,7 +212,7 @@ pub fn stream(provider: Dialect, choice: u16, stream: &[u8]) {
         // Where the dialects are the same, bytes pass: what comes out is as good as what came in, and its events are
         // events all the same.
         let passed = pair.client() == Dialect::Messages && provider == Dialect::Messages;
-        if passed && grammar::messages(stream).is_err() {
+        if passed && conformance::check_messages_stream(stream).is_err() {
             agrees(&run.out);
         } else {
             conforms(&ask, &run.out);
@@ -212,7 +227,7 @@ pub fn stream(provider: Dialect, choice: u16, stream: &[u8]) {
             }
         }
     }
-    debug_assert!(translator(Dialect::Chat, provider).is_some());
+    debug_assert!(find_translator(Dialect::Chat, provider).is_some());
 }
 
 fn compare(said: &Said, got: &Said, client: Dialect, whole: bool) {

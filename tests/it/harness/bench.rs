@@ -2,7 +2,7 @@
 
 use super::{Client, Provider};
 use penstock::admin::keys;
-use penstock::app::gateway::Gateway;
+use penstock::app::gateway::RunningGateway;
 use penstock::config::ConfigReader;
 use penstock::config::{LoadedConfig, ResolveEnv, Settings, load_text};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ pub struct Bench {
 
 /// A gateway at work, with a key that may do everything.
 pub struct Running {
-    pub gateway: Gateway,
+    pub gateway: RunningGateway,
     pub client: Client,
     folder: tempfile::TempDir,
 }
@@ -135,29 +135,29 @@ impl Bench {
         let folder = tempfile::tempdir().unwrap();
         let gateway = Box::pin(self.gateway(&folder)).await;
         let key = keys::create_demo(&gateway.house).await.unwrap();
-        let client = Client { address: gateway.http[0], key };
+        let client = Client { address: gateway.http_addresses[0], key };
         Running { gateway, client, folder }
     }
 
     /// The same again on what an earlier one left, with its key.
     pub async fn restart(self, (folder, key): (tempfile::TempDir, String)) -> Running {
         let gateway = Box::pin(self.gateway(&folder)).await;
-        let client = Client { address: gateway.http[0], key };
+        let client = Client { address: gateway.http_addresses[0], key };
         Running { gateway, client, folder }
     }
 
-    async fn gateway(&self, folder: &tempfile::TempDir) -> Gateway {
+    async fn gateway(&self, folder: &tempfile::TempDir) -> RunningGateway {
         let settings = self.load(folder.path());
         let source: ConfigReader = {
             let settings = settings.clone();
             Arc::new(move || Ok(LoadedConfig { settings: settings.clone(), warnings: Vec::new() }))
         };
         // The one before may hold the store a moment longer than its stop takes.
-        let mut started = Gateway::start(settings.clone(), source.clone()).await;
+        let mut started = RunningGateway::start(settings.clone(), source.clone()).await;
         super::within("the store", async {
             while matches!(&started, Err(why) if why.contains("another process")) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
-                started = Gateway::start(settings.clone(), source.clone()).await;
+                started = RunningGateway::start(settings.clone(), source.clone()).await;
             }
         })
         .await;
@@ -192,7 +192,7 @@ impl Running {
 
     /// The admin listener, with its token.
     pub fn admin(&self) -> Client {
-        Client { address: self.gateway.admin, key: self.gateway.house.vault.admin_token.to_string() }
+        Client { address: self.gateway.admin, key: self.gateway.house.stores.admin_token.to_string() }
     }
 
     /// Swaps another configuration in.

@@ -229,7 +229,7 @@ async fn a_window_that_stays_shut_holds_little_and_not_for_long() {
     let bench = crate::harness::Bench::new().settings(settings).listen(&certified.https());
     let running = bench.provider("a", &provider).start().await;
     provider.always(crate::harness::script::plain(&"y".repeat(256 << 10)));
-    let mut raw = Raw::connect(running.gateway.https.unwrap(), &certified.root).await;
+    let mut raw = Raw::connect(running.gateway.https_address.unwrap(), &certified.root).await;
     raw.send(&[PREFACE, &frame(SETTINGS, 0, 0, &setting(4, 0))].concat()).await;
     for number in 0..120_u32 {
         let stream = number * 2 + 1;
@@ -249,6 +249,6 @@ async fn a_window_that_stays_shut_holds_little_and_not_for_long() {
     );
     assert!(heads <= 100 && heads + resets >= 100, "{heads} {resets}");
     assert!(provider.calls() <= 100);
-    assert_eq!(running.gateway.house.exchanges(), 0);
+    assert_eq!(running.gateway.house.in_flight_exchanges(), 0);
     assert_eq!(running.chat().await.status, 200);
 }

@@ -71,7 +71,7 @@ async fn play(table: impl FnOnce(&str) -> Table) -> usize {
     let (provider, certified) = (Provider::start().await, Certified::make());
     let bench = Bench::new().settings("[limits]\nbody_idle = \"500ms\"").listen(&certified.https());
     let running = bench.provider("a", &provider).start().await;
-    let address = running.gateway.https.unwrap();
+    let address = running.gateway.https_address.unwrap();
     let table = table(&running.client.key);
     let count = table.len();
     for (what, bytes, ends) in table {
@@ -130,7 +130,7 @@ async fn a_head_over_its_limits_is_told_by_its_status() {
     let settings = "[limits]\nhead = \"4KiB\"\nhead_fields = 20\ntarget = \"256B\"";
     let bench = Bench::new().settings(settings).listen(&certified.https());
     let running = bench.provider("a", &provider).start().await;
-    let socket = connect(running.gateway.https.unwrap(), &certified.root, &["h2"]).await;
+    let socket = connect(running.gateway.https_address.unwrap(), &certified.root, &["h2"]).await;
     let (send, connection) = h2::client::handshake(socket).await.unwrap();
     let driver = tokio::spawn(async move { drop(connection.await) });
     let long = |length: usize| format!("/v1/models?{}", "q".repeat(length - 11));
@@ -160,7 +160,7 @@ async fn a_head_over_its_limits_is_told_by_its_status() {
     }
     driver.abort();
     // One entry of the table, named over and over: the bomb is over its size long before it is unpacked.
-    let mut raw = Raw::begun(running.gateway.https.unwrap(), &certified.root).await;
+    let mut raw = Raw::begun(running.gateway.https_address.unwrap(), &certified.root).await;
     let bomb = [pseudo("GET", "/"), kept("x", &"y".repeat(2000)), vec![0xbe; 12_000]].concat();
     let (frames, alive) = heard(&mut raw, &frame(HEADERS, END_HEADERS | END_STREAM, 1, &bomb), Refused).await;
     let refused = frames.iter().any(|frame| frame.kind == HEADERS && status_4xx(frame));

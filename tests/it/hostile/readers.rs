@@ -67,7 +67,7 @@ async fn start() -> (Provider, Certified, Running) {
 /// Waits until the reader is let go; how long that took, and what its key was charged for in all, in micro-credits.
 pub(super) async fn let_go(provider: &Provider, running: &Running, began: Instant) -> (Duration, u64) {
     provider.until_left(1).await;
-    until("the exchange to end", || running.gateway.house.exchanges() == 0).await;
+    until("the exchange to end", || running.gateway.house.in_flight_exchanges() == 0).await;
     let took = began.elapsed();
     let metrics = running.admin().get("/metrics").await.text();
     let sum = |name: &str| -> f64 {
@@ -119,7 +119,7 @@ async fn over_http1_a_reader_that_stops_is_let_go() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn over_http2_a_reader_that_stops_is_let_go_and_its_neighbours_go_on() {
     let (provider, certified, running) = start().await;
-    let secure = connect(running.gateway.https.unwrap(), &certified.root, &["h2"]).await;
+    let secure = connect(running.gateway.https_address.unwrap(), &certified.root, &["h2"]).await;
     let (send, connection) = h2::client::handshake(secure).await.unwrap();
     let driver = tokio::spawn(async move { drop(connection.await) });
     let request = |body: &serde_json::Value| {
@@ -180,7 +180,8 @@ async fn a_connection_that_is_never_read_ends() {
             }
             calls += 1;
             until("the answer to be on its way, or given up", || {
-                open.get() == 0 || (provider.calls() >= calls && running.gateway.house.exchanges() == 0)
+                open.get() == 0
+                    || (provider.calls() >= calls && running.gateway.house.in_flight_exchanges() == 0)
             })
             .await;
             if open.get() == 0 {
@@ -190,5 +191,5 @@ async fn a_connection_that_is_never_read_ends() {
     })
     .await;
     until("the place to be free", || open.get() == 0).await;
-    assert_eq!(running.gateway.house.exchanges(), 0);
+    assert_eq!(running.gateway.house.in_flight_exchanges(), 0);
 }

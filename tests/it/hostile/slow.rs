@@ -152,7 +152,7 @@ async fn a_second_head_that_drips_has_no_more_time_than_a_first() {
     let mut head = [0; 12];
     tokio::io::AsyncReadExt::read_exact(&mut socket, &mut head).await.unwrap();
     assert_eq!(&head, b"HTTP/1.1 200");
-    until("the exchange to end", || running.gateway.house.exchanges() == 0).await;
+    until("the exchange to end", || running.gateway.house.in_flight_exchanges() == 0).await;
     socket.write_all(second.as_bytes()).await.unwrap();
     let (took, heard) = until_closed(socket, b"x", Duration::from_millis(10)).await;
     assert!(took < LATE, "{took:?}");
@@ -162,7 +162,7 @@ async fn a_second_head_that_drips_has_no_more_time_than_a_first() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn under_tls_and_http2_silence_ends_too() {
     let (provider, certified, running) = start(&clocks(&[("request_head", "400ms")])).await;
-    let address = running.gateway.https.unwrap();
+    let address = running.gateway.https_address.unwrap();
     // No handshake, one that drips, and none of HTTP/2 after it.
     for drip in [&b""[..], b"\x16"] {
         let socket = TcpStream::connect(address).await.unwrap();
@@ -185,7 +185,7 @@ async fn under_tls_and_http2_silence_ends_too() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_of_http2_without_a_stream_ends_by_keep_alive() {
     let (_provider, certified, running) = start(&clocks(&[("keep_alive", "500ms")])).await;
-    let secure = connect(running.gateway.https.unwrap(), &certified.root, &["h2"]).await;
+    let secure = connect(running.gateway.https_address.unwrap(), &certified.root, &["h2"]).await;
     let (_send, connection) = h2::client::handshake(secure).await.unwrap();
     let began = Instant::now();
     within("an idle connection to end", connection).await.ok();
@@ -197,7 +197,7 @@ async fn a_connection_of_http2_without_a_stream_ends_by_keep_alive() {
 async fn a_body_over_http2_that_stops_ends_by_body_idle() {
     let (provider, certified, running) =
         start(&clocks(&[("body_idle", "500ms"), ("keep_alive", "700ms")])).await;
-    let address = running.gateway.https.unwrap();
+    let address = running.gateway.https_address.unwrap();
     for path in [CHAT, FORMS[0], FORMS[1]] {
         let secure = connect(address, &certified.root, &["h2"]).await;
         let (mut send, connection) = h2::client::handshake(secure).await.unwrap();

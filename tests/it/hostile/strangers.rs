@@ -107,8 +107,8 @@ async fn full_house(settings: &str) -> (crate::harness::bench::Running, Provider
 async fn a_stream_that_was_given_up_and_ends_late_holds_up_no_other() {
     let (running, _provider, certified, go) = full_house("[limits]\nh2_streams = 2").await;
     let key = running.client.key.clone();
-    let waiting = || running.gateway.house.overload.standing().waiting;
-    let mut raw = Raw::begun(running.gateway.https.unwrap(), &certified.root).await;
+    let waiting = || running.gateway.house.admission.load_status().waiting;
+    let mut raw = Raw::begun(running.gateway.https_address.unwrap(), &certified.root).await;
     raw.send(&[whole(1, &key), whole(3, &key)].concat()).await;
     until("two to wait", || waiting() == 2).await;
     // It waits for a place and does not hear of this yet; the client may begin another.
@@ -127,7 +127,7 @@ async fn a_stream_that_was_given_up_and_ends_late_holds_up_no_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_of_small_frames_may_wait_for_its_turn() {
     let (running, provider, certified, go) = full_house("").await;
-    let mut raw = Raw::begun(running.gateway.https.unwrap(), &certified.root).await;
+    let mut raw = Raw::begun(running.gateway.https_address.unwrap(), &certified.root).await;
     let body = ask(&"word ".repeat(12_000));
     assert!(body.len() < 65_000, "it fits the window");
     raw.send(&begun(1, &running.client.key)).await;
@@ -135,7 +135,7 @@ async fn a_body_of_small_frames_may_wait_for_its_turn() {
         raw.send(&frame(DATA, 0, 1, piece)).await;
     }
     raw.send(&frame(DATA, END_STREAM, 1, b"")).await;
-    until("it to wait", || running.gateway.house.overload.standing().waiting == 1).await;
+    until("it to wait", || running.gateway.house.admission.load_status().waiting == 1).await;
     provider.always(plain("Hello"));
     go.notify_one();
     while let Some(heard) = raw.hear().await {
@@ -154,14 +154,14 @@ async fn a_file_that_nobody_reads_counts_while_it_is_sent() {
     let bench = Bench::new().listen(&certified.https());
     let running = bench.provider("a", &provider).start().await;
     let file = files::id(&files::uploaded(&running.client, &files::lines(3_000)).await);
-    let mut raw = Raw::connect(running.gateway.https.unwrap(), &certified.root).await;
+    let mut raw = Raw::connect(running.gateway.https_address.unwrap(), &certified.root).await;
     raw.send(&[PREFACE, &frame(SETTINGS, 0, 0, &setting(4, 0))].concat()).await;
     let key = field("authorization", &format!("Bearer {}", running.client.key));
     for stream in [1, 3, 5] {
         let block = [pseudo("GET", &format!("/v1/files/{file}/content")), key.clone()].concat();
         raw.send(&frame(HEADERS, END_HEADERS | END_STREAM, stream, &block)).await;
     }
-    let bytes = || running.gateway.house.overload.standing().bytes;
+    let bytes = || running.gateway.house.admission.load_status().bytes;
     until("three pieces to be held", || bytes() == 3 * (256 << 10)).await;
     drop(raw);
     until("them to be given back", || bytes() == 0).await;

@@ -36,7 +36,7 @@ async fn a_connection_has_so_many_streams_at_a_time() {
     provider.always(silent());
     let running = start(&provider, &certified, "[limits]\nh2_streams = 3").await;
     let key = running.client.key.clone();
-    let mut raw = Raw::begun(running.gateway.https.unwrap(), &certified.root).await;
+    let mut raw = Raw::begun(running.gateway.https_address.unwrap(), &certified.root).await;
     let said = loop {
         let frame = raw.hear().await.expect("settings");
         if frame.kind == SETTINGS && frame.flags == 0 {
@@ -71,11 +71,11 @@ async fn a_connection_may_give_up_so_many_streams() {
     let (provider, certified) = (Provider::start().await, Certified::make());
     let running = start(&provider, &certified, "[limits]\nh2_resets = 5").await;
     for (resets, goes_on) in [(4, true), (5, true), (6, false)] {
-        let mut raw = Raw::begun(running.gateway.https.unwrap(), &certified.root).await;
+        let mut raw = Raw::begun(running.gateway.https_address.unwrap(), &certified.root).await;
         for stream in (1..).step_by(2).take(resets) {
             raw.send(&[begun(stream, &running.client.key), frame(RST, 0, stream, &CANCEL)].concat()).await;
         }
-        until("the streams to be over", || running.gateway.house.exchanges() == 0).await;
+        until("the streams to be over", || running.gateway.house.in_flight_exchanges() == 0).await;
         if goes_on {
             raw.send(&get(OWN)).await;
         }

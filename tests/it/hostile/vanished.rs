@@ -118,7 +118,7 @@ async fn silent_clients_that_vanish_are_found_by_probes() {
     provider.always(vec![Act::Hang]);
     let running = start(&provider, &certified).await;
     let open = running.gateway.house.metrics.connections();
-    let secure = connect(running.gateway.https.unwrap(), &certified.root, &["h2"]).await;
+    let secure = connect(running.gateway.https_address.unwrap(), &certified.root, &["h2"]).await;
     let secured = secure.get_ref().0.local_addr().unwrap();
     let below = secure.get_ref().0.as_fd().try_clone_to_owned().unwrap();
     let (mut send, connection) = h2::client::handshake(secure).await.unwrap();
@@ -147,7 +147,8 @@ async fn silent_clients_that_vanish_are_found_by_probes() {
     vanish(&waiting);
     vanish(&below);
     let began = Instant::now();
-    until("all three to be found", || open.get() == 0 && running.gateway.house.exchanges() == 0).await;
+    until("all three to be found", || open.get() == 0 && running.gateway.house.in_flight_exchanges() == 0)
+        .await;
     bounded("silent clients", began.elapsed());
     provider.until_left(2).await;
     driver.abort();

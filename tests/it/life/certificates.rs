@@ -5,10 +5,10 @@ use crate::harness::bench::{PATIENT, Running};
 use crate::harness::process::{Home, catalogue, complaint};
 use crate::harness::secure::{Certified, at, connect, try_connect};
 use crate::harness::{Bench, Provider, until, within};
-use penstock::app::gateway::Gateway;
+use penstock::app::gateway::RunningGateway;
 use penstock::config::ConfigReader;
 use penstock::config::{ResolveEnv, load_text};
-use penstock_simulator::{Options, Server};
+use penstock_simulator::{SimulatedServer, SimulatorOptions};
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -126,7 +126,9 @@ async fn a_provider_s_credential_and_root_change_in_their_files() {
     assert!(!running.said().contains("-secret\""), "neither is told");
     drop(running);
     // The same for the root of its certificate.
-    let server = Server::start(Options { tls: two.files(), ..Options::default() }).await.unwrap();
+    let server = SimulatedServer::start(SimulatorOptions { tls: two.files(), ..SimulatorOptions::default() })
+        .await
+        .unwrap();
     let root = home.path().join("root.pem");
     fs::copy(&one.root, &root).unwrap();
     let lines = format!("ca = {root:?}\n{PATIENT}");
@@ -154,8 +156,10 @@ async fn clients_show_certificates_where_they_have_to() {
     for (mode, bare) in [("required", false), ("optional", true)] {
         let more = format!("client_ca = {:?}, client_certificate = \"{mode}\"", theirs.root);
         let running = with_tls(&provider, &ours, &more).await;
-        let (client, address) =
-            (at(&running.client, running.gateway.https.unwrap()), running.gateway.https.unwrap());
+        let (client, address) = (
+            at(&running.client, running.gateway.https_address.unwrap()),
+            running.gateway.https_address.unwrap(),
+        );
         let body = running.ask().to_string();
         for (shown, good) in [(Some(&theirs), true), (None, bare), (Some(&strangers), false)] {
             let served = match try_connect(address, &ours.root, &["http/1.1"], shown).await {
@@ -190,7 +194,7 @@ async fn nothing_older_than_the_least_version_is_spoken() {
     let (certified, provider) = (Certified::make(), Provider::start().await);
     for (least, old) in [("1.2", true), ("1.3", false)] {
         let running = with_tls(&provider, &certified, &format!("min_tls = \"{least}\"")).await;
-        let address = running.gateway.https.unwrap();
+        let address = running.gateway.https_address.unwrap();
         let spoken = crate::harness::secure::old(address, &certified.root).await;
         assert_eq!(spoken, old, "{least} towards clients");
         assert!(try_connect(address, &certified.root, &["h2"], None).await.is_ok());
@@ -217,7 +221,7 @@ async fn a_key_of_another_certificate_is_one_sentence_at_the_start() {
     let text = Bench::new().listen(&one.https()).provider("a", &provider).toml(folder.path());
     let settings = load_text("t.toml", &text, ResolveEnv { env: &|_| None }).unwrap().settings;
     let source: ConfigReader = Arc::new(|| Err(String::new()));
-    let Err(why) = Gateway::start(settings, source).await else { panic!("it started") };
+    let Err(why) = RunningGateway::start(settings, source).await else { panic!("it started") };
     assert!(why.starts_with("listen.https: ") && why.contains("does not belong to"), "{why}");
 }
 

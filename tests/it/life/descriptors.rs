@@ -17,7 +17,7 @@ fn ask() -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn as_many_connections_are_held_as_the_system_allows_at_most() {
     // Both ends of each are here, but for the gateway's.
-    penstock::telemetry::fd_limit::raise();
+    penstock::telemetry::fd_limit::raise_limit();
     let provider = Provider::start().await;
     provider.always(vec![sse(), role(), text("One "), Act::Hang]);
     let home = Home::new();
@@ -38,7 +38,7 @@ async fn as_many_connections_are_held_as_the_system_allows_at_most() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_none_is_left_no_provider_is_blamed_and_the_log_says_why() {
-    penstock::telemetry::fd_limit::raise();
+    penstock::telemetry::fd_limit::raise_limit();
     let provider = Provider::start().await;
     let home = Home::new();
     let few = "[limits]\nrequest_head = \"5m\"\n";

@@ -138,5 +138,5 @@ async fn together(doors: &Doors, client: &Client) -> Vec<Begun> {
 fn is_good(answer: &Answer) -> bool {
     answer.whole
         && answer.streamed() == "One two"
-        && penstock_dialect::grammar::chat(&answer.body, false).is_ok()
+        && penstock_dialect::conformance::chat(&answer.body, false).is_ok()
 }

@@ -25,7 +25,7 @@ async fn beyond_the_ceiling_one_waits_and_the_next_is_refused_at_once_in_its_dia
     provider.until_calls(1).await;
     let (client, second) = (running.client.clone(), ask("second"));
     let second = tokio::spawn(async move { client.post(CHAT, &second).await });
-    until("the second to wait", || house.overload.standing().waiting == 1).await;
+    until("the second to wait", || house.admission.load_status().waiting == 1).await;
     assert_eq!(running.client.get("/v1/models").await.status, 200, "what needs no place is answered");
     let (chat, took) = timed(running.client.post(CHAT, &ask("third"))).await;
     let mut other = ask("fourth");
@@ -131,7 +131,7 @@ async fn bodies_have_a_bound_together_and_short_ones_get_in_all_the_same() {
     let (client, ask) = (running.client.clone(), long(900_000));
     let first = tokio::spawn(async move { client.post(CHAT, &ask).await });
     provider.until_calls(1).await;
-    assert!(running.gateway.house.overload.standing().bytes > 900_000);
+    assert!(running.gateway.house.admission.load_status().bytes > 900_000);
     let refused = running.client.post(CHAT, &long(800_000)).await;
     assert_eq!((refused.status, refused.json()["error"]["code"].as_str()), (503, Some("SERVER_9002")));
     // Without its length told, it is refused when there is too much of it.

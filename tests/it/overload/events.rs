@@ -36,18 +36,18 @@ async fn events_that_are_not_whole_have_a_bound_together() {
     let script: Script = [sse()].into_iter().chain(long(&go)).collect();
     provider.streams(script);
     let running = house(&provider).await;
-    let overload = running.gateway.house.overload.clone();
+    let overload = running.gateway.house.admission.clone();
     let mut streams = Vec::new();
     for path in [CHAT, "/v1/messages"] {
         let (client, mut ask) = (running.client.clone(), ask());
         ask["max_tokens"] = json!(1000);
-        let before = overload.standing().bytes;
+        let before = overload.load_status().bytes;
         streams.push(tokio::spawn(async move { client.post(path, &ask).await }));
-        until("it to be held", || overload.standing().bytes > before + LONG - (256 << 10)).await;
+        until("it to be held", || overload.load_status().bytes > before + LONG - (256 << 10)).await;
     }
     let refused = running.client.post(CHAT, &ask()).await;
     assert_eq!((refused.status, refused.json()["error"]["code"].as_str()), (503, Some("SERVER_9002")));
-    assert!(overload.standing().bytes <= 2 << 20);
+    assert!(overload.load_status().bytes <= 2 << 20);
     go.notify_waiters();
     for stream in streams {
         let answer = stream.await.unwrap();
@@ -65,12 +65,12 @@ async fn one_that_is_under_way_ends_with_an_error_where_too_much_is_held() {
     let script: Script = [sse(), text("Hello")].into_iter().chain(long(&go)).collect();
     provider.streams(script);
     let running = house(&provider).await;
-    let overload = running.gateway.house.overload.clone();
+    let overload = running.gateway.house.admission.clone();
     let mut streams = Vec::new();
     for number in 1..=2 {
         let client = running.client.clone();
         streams.push(tokio::spawn(async move { client.post(CHAT, &ask()).await }));
-        until("it to be held", || overload.standing().bytes > number * (LONG - (256 << 10))).await;
+        until("it to be held", || overload.load_status().bytes > number * (LONG - (256 << 10))).await;
     }
     let broken = running.client.post(CHAT, &ask()).await;
     let events = broken.events();

@@ -13,7 +13,7 @@ mod storms;
 mod surge;
 
 use crate::harness::{Bench, Client, Provider, bench::Running};
-use penstock_simulator::{Options, Server};
+use penstock_simulator::{SimulatedServer, SimulatorOptions};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -37,15 +37,15 @@ pub fn percentile(times: &mut [Duration], hundredths: usize) -> Duration {
 }
 
 /// A simulated provider that thinks so long and then says all at once.
-pub async fn thinker(first_token: Duration) -> Server {
-    let options = Options {
+pub async fn thinker(first_token: Duration) -> SimulatedServer {
+    let options = SimulatorOptions {
         address: "127.0.0.1:0".parse().unwrap(),
         first_token,
         tokens_per_second: 0.0,
         models: vec!["theirs".to_owned()],
-        ..Options::default()
+        ..SimulatorOptions::default()
     };
-    Server::start(options).await.unwrap()
+    SimulatedServer::start(options).await.unwrap()
 }
 
 /// A gateway in front of one provider with so many seats.
@@ -65,10 +65,10 @@ pub async fn of_account(running: &Running, account: &str) -> Client {
 pub async fn until_empty(running: &Running) {
     let house = &running.gateway.house;
     crate::harness::until("the house to be empty", || {
-        let standing = house.overload.standing();
+        let standing = house.admission.load_status();
         let seats: u32 =
             house.live().providers.iter().map(|one| one.seats.working() + one.seats.waiting()).sum();
-        house.exchanges() == 0
+        house.in_flight_exchanges() == 0
             && (standing.requests, standing.bytes, standing.waiting) == (0, 0, 0)
             && seats == 0
             && house.ledger.state().open == 0

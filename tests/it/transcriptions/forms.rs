@@ -68,7 +68,7 @@ async fn uploads_arrive_whole_however_they_are_framed() {
     }
     let headers = [TYPE, ("expect", "100-continue")];
     assert_eq!(running.client.send("POST", PATH, &headers, &body).await.status, 200);
-    let socket = connect(running.gateway.https.unwrap(), &certified.root, &["h2"]).await;
+    let socket = connect(running.gateway.https_address.unwrap(), &certified.root, &["h2"]).await;
     let h2 = H2::over(socket, &running.client.key).await;
     let answer = h2.send(PATH, TYPE.1, body.clone()).await;
     assert_eq!((answer.status, answer.text().as_str()), (200, "Guten Tag. Ja.\n"));

@@ -1,12 +1,12 @@
 //! Tests of base64 validation: alphabet, padding and length.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use super::Base64;
+use super::Base64Validator;
 
 fn is_whole(pieces: &[&[u8]]) -> bool {
-    let mut proof = Base64::default();
+    let mut proof = Base64Validator::default();
     pieces.iter().for_each(|piece| proof.push(piece));
-    proof.is_whole()
+    proof.is_valid()
 }
 
 #[test]

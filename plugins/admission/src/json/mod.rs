@@ -7,23 +7,23 @@ mod string;
 mod tape;
 mod unescape;
 
-pub(crate) use scan::{Bounds, scan};
+pub(crate) use scan::{StructureLimits, scan};
 pub(crate) use string::code_unit;
-pub(crate) use tape::{Kind, Node, Tape, Value};
-pub(crate) use unescape::{Piece, pieces, unescape};
+pub(crate) use tape::{JsonTape, JsonValue, TapeNode, ValueKind};
+pub(crate) use unescape::{StringPiece, string_pieces, unescape};
 
 /// Syntax error or exceeded limit in a JSON document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Broken {
+pub(crate) struct JsonError {
     /// Offset of the error in bytes.
-    pub(crate) at: usize,
+    pub(crate) offset: usize,
     /// Description of the error.
-    pub(crate) what: &'static str,
+    pub(crate) reason: &'static str,
 }
 
-impl Broken {
-    pub(crate) const fn new(at: usize, what: &'static str) -> Self {
-        Self { at, what }
+impl JsonError {
+    pub(crate) const fn new(offset: usize, reason: &'static str) -> Self {
+        Self { offset, reason }
     }
 }
 

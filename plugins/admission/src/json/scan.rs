@@ -1,12 +1,12 @@
 //! JSON scanner with its own stack, so that nesting needs no recursion.
 
-use super::number::number;
-use super::string::string;
-use super::{Broken, Kind, Node};
+use super::number::number_end;
+use super::string::string_end;
+use super::{JsonError, TapeNode, ValueKind};
 
 /// Limits of the document structure.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct StructureLimits {
     /// Maximum nesting depth of objects and arrays.
     pub(crate) depth: usize,
     /// Maximum number of recorded keys and values.
@@ -31,31 +31,34 @@ fn is_opaque(name: &[u8]) -> bool {
 
 /// Object or array that has not ended.
 #[derive(Clone, Copy)]
-struct Open {
+struct OpenContainer {
     node: usize,
     object: bool,
     opaque: bool,
 }
 
-struct Scan<'b> {
+struct JsonScanner<'b> {
     bytes: &'b [u8],
     at: usize,
-    bounds: Bounds,
-    open: Vec<Open>,
-    nodes: Vec<Node>,
+    bounds: StructureLimits,
+    open: Vec<OpenContainer>,
+    nodes: Vec<TapeNode>,
     /// True if the next value belongs to an opaque member.
-    veiled: bool,
+    is_value_opaque: bool,
 }
 
 /// Validates the document. On failure, the nodes recorded so far show the position.
-pub(crate) fn scan(bytes: &[u8], bounds: Bounds) -> Result<Vec<Node>, (Broken, Vec<Node>)> {
-    let mut scan = Scan {
+pub(crate) fn scan(
+    bytes: &[u8],
+    bounds: StructureLimits,
+) -> Result<Vec<TapeNode>, (JsonError, Vec<TapeNode>)> {
+    let mut scan = JsonScanner {
         bytes,
         at: 0,
         bounds,
         open: Vec::with_capacity(16),
         nodes: Vec::with_capacity((bytes.len() / 16).clamp(16, 1024)),
-        veiled: false,
+        is_value_opaque: false,
     };
     match scan.document() {
         Ok(()) => Ok(scan.nodes),
@@ -63,13 +66,13 @@ pub(crate) fn scan(bytes: &[u8], bounds: Bounds) -> Result<Vec<Node>, (Broken, V
     }
 }
 
-impl Scan<'_> {
-    fn document(&mut self) -> Result<(), Broken> {
+impl JsonScanner<'_> {
+    fn document(&mut self) -> Result<(), JsonError> {
         loop {
             let mut complete = self.value()?;
             while complete {
-                let Some(&open) = self.open.last() else { return self.nothing_more() };
-                complete = self.after(open)?;
+                let Some(&open) = self.open.last() else { return self.expect_end() };
+                complete = self.continue_container(open)?;
             }
         }
     }
@@ -86,59 +89,59 @@ impl Scan<'_> {
     }
 
     /// Reads a value, or the start of an object or array that is not empty. Returns true if the value is complete.
-    fn value(&mut self) -> Result<bool, Broken> {
-        let Some(first) = self.peek() else { return Err(self.broken("the end instead of a value")) };
+    fn value(&mut self) -> Result<bool, JsonError> {
+        let Some(first) = self.peek() else { return Err(self.error("the end instead of a value")) };
         let from = self.at;
-        let veiled = std::mem::take(&mut self.veiled);
+        let veiled = std::mem::take(&mut self.is_value_opaque);
         let kind = match first {
             b'"' => {
                 self.string()?;
                 return Ok(true);
             }
-            b'{' => return self.enter(true, veiled),
-            b'[' => return self.enter(false, veiled),
+            b'{' => return self.open_container(true, veiled),
+            b'[' => return self.open_container(false, veiled),
             b'-' | b'0'..=b'9' => {
-                self.at = number(self.bytes, from)?;
-                Kind::Number
+                self.at = number_end(self.bytes, from)?;
+                ValueKind::Number
             }
-            b't' => self.word(b"true", Kind::True)?,
-            b'f' => self.word(b"false", Kind::False)?,
-            b'n' => self.word(b"null", Kind::Null)?,
-            _ => return Err(self.broken("an invalid value")),
+            b't' => self.literal(b"true", ValueKind::True)?,
+            b'f' => self.literal(b"false", ValueKind::False)?,
+            b'n' => self.literal(b"null", ValueKind::Null)?,
+            _ => return Err(self.error("an invalid value")),
         };
-        self.record(kind, from)?;
+        self.record_node(kind, from)?;
         Ok(true)
     }
 
-    fn word(&mut self, word: &[u8], kind: Kind) -> Result<Kind, Broken> {
+    fn literal(&mut self, word: &[u8], kind: ValueKind) -> Result<ValueKind, JsonError> {
         if !self.bytes.get(self.at..).unwrap_or_default().starts_with(word) {
-            return Err(self.broken("an invalid value"));
+            return Err(self.error("an invalid value"));
         }
         self.at += word.len();
         Ok(kind)
     }
 
     /// Reads a string whose opening quote is at the cursor.
-    fn string(&mut self) -> Result<(), Broken> {
+    fn string(&mut self) -> Result<(), JsonError> {
         let from = self.at;
-        let ended = string(self.bytes, from + 1)?;
+        let ended = string_end(self.bytes, from + 1)?;
         self.at = ended.quote + 1;
-        self.record(if ended.escaped { Kind::Escaped } else { Kind::String }, from)
+        self.record_node(if ended.escaped { ValueKind::EscapedString } else { ValueKind::String }, from)
     }
 
-    fn enter(&mut self, object: bool, veiled: bool) -> Result<bool, Broken> {
+    fn open_container(&mut self, object: bool, veiled: bool) -> Result<bool, JsonError> {
         if self.open.len() >= self.bounds.depth {
-            return Err(self.broken("objects and arrays nested deeper than allowed"));
+            return Err(self.error("objects and arrays nested deeper than allowed"));
         }
         let opaque_within = self.open.last().is_some_and(|open| open.opaque);
         let node = self.nodes.len();
-        self.record(if object { Kind::Object } else { Kind::Array }, self.at)?;
+        self.record_node(if object { ValueKind::Object } else { ValueKind::Array }, self.at)?;
         let opaque = opaque_within || veiled;
-        self.open.push(Open { node, object, opaque });
+        self.open.push(OpenContainer { node, object, opaque });
         self.at += 1;
         let close = if object { b'}' } else { b']' };
         if self.peek() == Some(close) {
-            self.leave();
+            self.close_container();
             return Ok(true);
         }
         if object {
@@ -148,7 +151,7 @@ impl Scan<'_> {
     }
 
     /// Reads the comma and the start of the next entry, or the end of `open`, after a complete value.
-    fn after(&mut self, open: Open) -> Result<bool, Broken> {
+    fn continue_container(&mut self, open: OpenContainer) -> Result<bool, JsonError> {
         match (self.peek(), open.object) {
             (Some(b','), true) => {
                 self.at += 1;
@@ -160,16 +163,16 @@ impl Scan<'_> {
                 Ok(false)
             }
             (Some(b'}'), true) | (Some(b']'), false) => {
-                self.leave();
+                self.close_container();
                 Ok(true)
             }
-            (None, _) => Err(self.broken("the end before everything is closed")),
-            (Some(_), true) => Err(self.broken("neither a comma nor the end of the object")),
-            (Some(_), false) => Err(self.broken("neither a comma nor the end of the array")),
+            (None, _) => Err(self.error("the end before everything is closed")),
+            (Some(_), true) => Err(self.error("neither a comma nor the end of the object")),
+            (Some(_), false) => Err(self.error("neither a comma nor the end of the array")),
         }
     }
 
-    fn leave(&mut self) {
+    fn close_container(&mut self) {
         self.at += 1;
         let Some(open) = self.open.pop() else { return };
         // Content of an opaque value is not recorded: only the end of its own node is set.
@@ -184,46 +187,46 @@ impl Scan<'_> {
     }
 
     /// Reads a key and its colon.
-    fn key(&mut self) -> Result<(), Broken> {
+    fn key(&mut self) -> Result<(), JsonError> {
         match self.peek() {
             Some(b'"') => {}
-            None => return Err(self.broken("the end instead of a key")),
-            Some(_) => return Err(self.broken("something else instead of a key")),
+            None => return Err(self.error("the end instead of a key")),
+            Some(_) => return Err(self.error("something else instead of a key")),
         }
         let from = self.at;
         self.string()?;
         let name = self.bytes.get(from + 1..self.at - 1).unwrap_or_default();
         // A top-level `input` is the input of an embedding; a nested one has the arguments of a tool.
-        self.veiled = is_opaque(name) && !(self.open.len() == 1 && name == b"input");
+        self.is_value_opaque = is_opaque(name) && !(self.open.len() == 1 && name == b"input");
         if self.peek() != Some(b':') {
-            return Err(self.broken("a key without a colon"));
+            return Err(self.error("a key without a colon"));
         }
         self.at += 1;
         Ok(())
     }
 
-    fn nothing_more(&mut self) -> Result<(), Broken> {
+    fn expect_end(&mut self) -> Result<(), JsonError> {
         match self.peek() {
             None => Ok(()),
-            Some(_) => Err(self.broken("more bytes after the end of the document")),
+            Some(_) => Err(self.error("more bytes after the end of the document")),
         }
     }
 
     /// Records a value that ends at the cursor (the end of objects and arrays is set later).
     #[inline]
-    fn record(&mut self, kind: Kind, from: usize) -> Result<(), Broken> {
+    fn record_node(&mut self, kind: ValueKind, from: usize) -> Result<(), JsonError> {
         if self.open.last().is_some_and(|open| open.opaque) {
             return Ok(());
         }
         if self.nodes.len() >= self.bounds.nodes {
-            return Err(self.broken("more values than allowed"));
+            return Err(self.error("more values than allowed"));
         }
         let next = self.nodes.len() + 1;
-        self.nodes.push(Node { start: from as u32, end: self.at as u32, next: next as u32, kind });
+        self.nodes.push(TapeNode { start: from as u32, end: self.at as u32, next: next as u32, kind });
         Ok(())
     }
 
-    fn broken(&self, what: &'static str) -> Broken {
-        Broken::new(self.at, what)
+    fn error(&self, what: &'static str) -> JsonError {
+        JsonError::new(self.at, what)
     }
 }

@@ -1,12 +1,12 @@
 //! Scanner of JSON strings in blocks of 64 bytes. A string is validated without a copy; the result is its end and
 //! whether it has escapes.
 
-use super::Broken;
+use super::JsonError;
 use wide::u8x16;
 
 /// End of a validated string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ended {
+pub(crate) struct StringEnd {
     /// Position of the closing quote.
     pub(crate) quote: usize,
     /// True if the string has escapes.
@@ -14,13 +14,13 @@ pub(crate) struct Ended {
 }
 
 /// Validates a string from the byte after its opening quote.
-pub(crate) fn string(bytes: &[u8], from: usize) -> Result<Ended, Broken> {
+pub(crate) fn string_end(bytes: &[u8], from: usize) -> Result<StringEnd, JsonError> {
     let mut at = from;
     // Keys and short values end in the first 16 bytes, before the block loop.
     if let Some(start) = bytes.get(from..).and_then(<[u8]>::first_chunk::<16>) {
-        let first = special(u8x16::new(*start)).to_bitmask().trailing_zeros() as usize;
+        let first = special_bytes(u8x16::new(*start)).to_bitmask().trailing_zeros() as usize;
         match start.get(first) {
-            Some(b'"') => return Ok(Ended { quote: from + first, escaped: false }),
+            Some(b'"') => return Ok(StringEnd { quote: from + first, escaped: false }),
             Some(_) => at += first,
             None => at += 16,
         }
@@ -33,9 +33,9 @@ pub(crate) fn string(bytes: &[u8], from: usize) -> Result<Ended, Broken> {
             at += 64;
             continue;
         }
-        let quotes = mask(quarters, |bytes| bytes.simd_eq(QUOTE));
-        let backslashes = mask(quarters, |bytes| bytes.simd_eq(BACKSLASH));
-        let controls = mask(quarters, |bytes| bytes.min(LAST_CONTROL).simd_eq(bytes));
+        let quotes = lane_mask(quarters, |bytes| bytes.simd_eq(QUOTE));
+        let backslashes = lane_mask(quarters, |bytes| bytes.simd_eq(BACKSLASH));
+        let controls = lane_mask(quarters, |bytes| bytes.min(LAST_CONTROL).simd_eq(bytes));
         let second = if backslashes == 0 { 0 } else { escaped_by(backslashes) };
         // Bytes after the closing quote do not belong to the string.
         let end = quotes & !second;
@@ -44,26 +44,26 @@ pub(crate) fn string(bytes: &[u8], from: usize) -> Result<Ended, Broken> {
         let mut next = at + 64;
         if backslashes & inside != 0 {
             escaped = true;
-            let simple = quotes | backslashes | mask(quarters, is_simple);
-            let unicode = mask(quarters, |bytes| bytes.simd_eq(U)) & second & inside;
+            let simple = quotes | backslashes | lane_mask(quarters, is_simple);
+            let unicode = lane_mask(quarters, |bytes| bytes.simd_eq(U)) & second & inside;
             broken |= second & inside & !simple & !unicode;
             // The last byte starts an escape, which is validated with the next block.
             if backslashes & !second & inside & LAST != 0 {
                 next = at + 63;
             }
             if unicode != 0 && broken == 0 {
-                next = next.max(unicodes(bytes, at, unicode)?);
+                next = next.max(unicode_escapes_end(bytes, at, unicode)?);
             }
         }
         if broken != 0 {
-            return tail(bytes, at, escaped);
+            return scan_bytewise(bytes, at, escaped);
         }
         if end != 0 {
-            return Ok(Ended { quote: at + end.trailing_zeros() as usize, escaped });
+            return Ok(StringEnd { quote: at + end.trailing_zeros() as usize, escaped });
         }
         at = next;
     }
-    tail(bytes, at, escaped)
+    scan_bytewise(bytes, at, escaped)
 }
 
 const QUOTE: u8x16 = u8x16::new([b'"'; 16]);
@@ -86,18 +86,18 @@ fn quarters(block: &[u8; 64]) -> [u8x16; 4] {
 fn any_special(quarters: [u8x16; 4]) -> bool {
     // Written without a closure over an array, which is not always inlined.
     let [a, b, c, d] = quarters;
-    (special(a) | special(b) | special(c) | special(d)).any()
+    (special_bytes(a) | special_bytes(b) | special_bytes(c) | special_bytes(d)).any()
 }
 
 /// Mask of quotes, backslashes and control characters.
 #[inline]
-fn special(bytes: u8x16) -> u8x16 {
+fn special_bytes(bytes: u8x16) -> u8x16 {
     bytes.simd_eq(QUOTE) | bytes.simd_eq(BACKSLASH) | bytes.min(LAST_CONTROL).simd_eq(bytes)
 }
 
 /// Bit mask with one bit for each matching byte.
 #[inline]
-fn mask(quarters: [u8x16; 4], is: impl Fn(u8x16) -> u8x16) -> u64 {
+fn lane_mask(quarters: [u8x16; 4], is: impl Fn(u8x16) -> u8x16) -> u64 {
     let [a, b, c, d] = quarters;
     let bits = |bytes| u64::from(is(bytes).to_bitmask());
     bits(a) | bits(b) << 16 | bits(c) << 32 | bits(d) << 48
@@ -121,11 +121,11 @@ fn escaped_by(backslashes: u64) -> u64 {
 }
 
 /// Validates the `\uXXXX` escapes whose `u`s are these bits of the block at `at`; returns the end of the last one.
-fn unicodes(bytes: &[u8], at: usize, mut letters: u64) -> Result<usize, Broken> {
+fn unicode_escapes_end(bytes: &[u8], at: usize, mut letters: u64) -> Result<usize, JsonError> {
     let mut end = at;
     while letters != 0 {
         let from = at + letters.trailing_zeros() as usize - 1;
-        end = from + unicode(bytes, from)?;
+        end = from + unicode_run_length(bytes, from)?;
         letters &= u64::MAX.checked_shl((end - at) as u32).unwrap_or(0);
     }
     Ok(end)
@@ -134,43 +134,43 @@ fn unicodes(bytes: &[u8], at: usize, mut letters: u64) -> Result<usize, Broken> 
 const CONTROL: &str = "a control character inside a string (it must be escaped)";
 
 /// Validates the last bytes of a document one by one.
-fn tail(bytes: &[u8], from: usize, mut escaped: bool) -> Result<Ended, Broken> {
+fn scan_bytewise(bytes: &[u8], from: usize, mut escaped: bool) -> Result<StringEnd, JsonError> {
     let mut at = from;
     loop {
         match bytes.get(at) {
-            Some(b'"') => return Ok(Ended { quote: at, escaped }),
+            Some(b'"') => return Ok(StringEnd { quote: at, escaped }),
             Some(b'\\') => {
                 escaped = true;
-                at += escape(bytes, at)?;
+                at += escape_length(bytes, at)?;
             }
-            Some(..0x20) => return Err(Broken::new(at, CONTROL)),
+            Some(..0x20) => return Err(JsonError::new(at, CONTROL)),
             Some(_) => at += 1,
-            None => return Err(Broken::new(bytes.len(), "the end inside a string")),
+            None => return Err(JsonError::new(bytes.len(), "the end inside a string")),
         }
     }
 }
 
 /// Length of the escape at `at`; for `\uXXXX`, including directly following escapes of this kind.
 #[inline]
-fn escape(bytes: &[u8], at: usize) -> Result<usize, Broken> {
+fn escape_length(bytes: &[u8], at: usize) -> Result<usize, JsonError> {
     match bytes.get(at + 1) {
         Some(b'n' | b'"' | b'\\' | b't' | b'r' | b'/' | b'b' | b'f') => Ok(2),
-        Some(b'u') => unicode(bytes, at),
-        Some(_) => Err(Broken::new(at, "an unknown escape inside a string")),
-        None => Err(Broken::new(bytes.len(), "the end inside a string")),
+        Some(b'u') => unicode_run_length(bytes, at),
+        Some(_) => Err(JsonError::new(at, "an unknown escape inside a string")),
+        None => Err(JsonError::new(bytes.len(), "the end inside a string")),
     }
 }
 
 /// Length of a run of `\uXXXX`: non-Latin text is often completely escaped.
-fn unicode(bytes: &[u8], from: usize) -> Result<usize, Broken> {
+fn unicode_run_length(bytes: &[u8], from: usize) -> Result<usize, JsonError> {
     let mut at = from;
     loop {
-        let unit = code_unit(bytes, at).ok_or(Broken::new(at, "\\u without four hexadecimal digits"))?;
+        let unit = code_unit(bytes, at).ok_or(JsonError::new(at, "\\u without four hexadecimal digits"))?;
         at += 6;
         if unit & 0xf800 == 0xd800 {
             let low = code_unit(bytes, at).filter(|low| (0xdc00..0xe000).contains(low));
             if unit >= 0xdc00 || low.is_none() {
-                return Err(Broken::new(at - 6, "half of a surrogate pair inside a string"));
+                return Err(JsonError::new(at - 6, "half of a surrogate pair inside a string"));
             }
             at += 6;
         }
@@ -190,10 +190,10 @@ pub(crate) fn code_unit(bytes: &[u8], at: usize) -> Option<u16> {
         .then(|| u16::from(a) << 12 | u16::from(b) << 8 | u16::from(c) << 4 | u16::from(d))
 }
 
-static HEX: [u8; 256] = hex();
+static HEX: [u8; 256] = hex_table();
 
 #[allow(clippy::indexing_slicing)] // evaluated by the compiler
-const fn hex() -> [u8; 256] {
+const fn hex_table() -> [u8; 256] {
     let mut table = [0xff; 256];
     let mut digit = 0;
     while digit < 16 {

@@ -6,26 +6,26 @@ use std::ops::Range;
 
 /// Type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ValueKind {
     Object,
     Array,
     /// String without escapes.
     String,
     /// String with escapes.
-    Escaped,
+    EscapedString,
     Number,
     True,
     False,
     Null,
 }
 
-impl Kind {
+impl ValueKind {
     /// Name with its article, for error messages.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Object => "an object",
             Self::Array => "an array",
-            Self::String | Self::Escaped => "a string",
+            Self::String | Self::EscapedString => "a string",
             Self::Number => "a number",
             Self::True | Self::False => "a boolean",
             Self::Null => "null",
@@ -35,63 +35,63 @@ impl Kind {
 
 /// Node of the tape; 16 bytes, because there may be many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Node {
+pub(crate) struct TapeNode {
     /// Offset of the first byte in the body.
     pub(crate) start: u32,
     /// Offset after the last byte.
     pub(crate) end: u32,
     /// Index of the next node after this one and its children.
     pub(crate) next: u32,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ValueKind,
 }
 
 /// Validated document.
 #[derive(Debug)]
-pub(crate) struct Tape<'d> {
+pub(crate) struct JsonTape<'d> {
     pub(crate) text: &'d str,
-    pub(crate) nodes: &'d [Node],
+    pub(crate) nodes: &'d [TapeNode],
 }
 
 /// View of one value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Value<'d> {
-    tape: &'d Tape<'d>,
+pub(crate) struct JsonValue<'d> {
+    tape: &'d JsonTape<'d>,
     index: u32,
-    node: Node,
+    node: TapeNode,
 }
 
-impl<'d> Tape<'d> {
+impl<'d> JsonTape<'d> {
     /// Root value of the document.
-    pub(crate) fn root(&'d self) -> Option<Value<'d>> {
+    pub(crate) fn root(&'d self) -> Option<JsonValue<'d>> {
         self.value(0)
     }
 
-    fn value(&'d self, index: u32) -> Option<Value<'d>> {
+    fn value(&'d self, index: u32) -> Option<JsonValue<'d>> {
         let node = *self.nodes.get(index as usize)?;
-        Some(Value { tape: self, index, node })
+        Some(JsonValue { tape: self, index, node })
     }
 }
 
-impl<'d> Value<'d> {
+impl<'d> JsonValue<'d> {
     #[inline]
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> ValueKind {
         self.node.kind
     }
 
     pub(crate) fn is_null(&self) -> bool {
-        self.node.kind == Kind::Null
+        self.node.kind == ValueKind::Null
     }
 
     pub(crate) fn is_object(&self) -> bool {
-        self.node.kind == Kind::Object
+        self.node.kind == ValueKind::Object
     }
 
     pub(crate) fn is_array(&self) -> bool {
-        self.node.kind == Kind::Array
+        self.node.kind == ValueKind::Array
     }
 
     pub(crate) fn is_string(&self) -> bool {
-        matches!(self.node.kind, Kind::String | Kind::Escaped)
+        matches!(self.node.kind, ValueKind::String | ValueKind::EscapedString)
     }
 
     /// Byte range in the body; strings include their quotes.
@@ -106,40 +106,40 @@ impl<'d> Value<'d> {
     }
 
     /// Raw bytes of a string between its quotes, with escapes; empty for other types.
-    pub(crate) fn body(&self) -> &'d [u8] {
-        if self.is_string() { self.quoted().as_bytes() } else { &[] }
+    pub(crate) fn string_bytes(&self) -> &'d [u8] {
+        if self.is_string() { self.inner_text().as_bytes() } else { &[] }
     }
 
     /// Unescaped text of a string; empty for other types. Copies only if there are escapes.
     #[inline]
     pub(crate) fn text(&self) -> Cow<'d, str> {
         match self.node.kind {
-            Kind::String => Cow::Borrowed(self.quoted()),
-            Kind::Escaped => Cow::Owned(unescape(self.quoted())),
+            ValueKind::String => Cow::Borrowed(self.inner_text()),
+            ValueKind::EscapedString => Cow::Owned(unescape(self.inner_text())),
             _ => Cow::Borrowed(""),
         }
     }
 
     /// Raw text between the first and the last byte: a string without its quotes.
     #[inline]
-    pub(crate) fn quoted(&self) -> &'d str {
+    pub(crate) fn inner_text(&self) -> &'d str {
         let inside = self.node.start as usize + 1..(self.node.end as usize).saturating_sub(1);
         self.tape.text.get(inside).unwrap_or_default()
     }
 
     /// True if the value is this string.
     #[inline]
-    pub(crate) fn is(&self, text: &str) -> bool {
+    pub(crate) fn is_text(&self, text: &str) -> bool {
         match self.node.kind {
-            Kind::String => self.body() == text.as_bytes(),
-            Kind::Escaped => self.text() == text,
+            ValueKind::String => self.string_bytes() == text.as_bytes(),
+            ValueKind::EscapedString => self.text() == text,
             _ => false,
         }
     }
 
     /// True for a string that is empty or only white space.
     pub(crate) fn is_blank(&self) -> bool {
-        let mut rest = self.body();
+        let mut rest = self.string_bytes();
         while let [b' ', after @ ..] | [b'\\', b'n' | b'r' | b't', after @ ..] = rest {
             rest = after;
         }
@@ -147,27 +147,27 @@ impl<'d> Value<'d> {
     }
 
     /// Values of an array in order; empty for other types.
-    pub(crate) fn items(&self) -> Items<'d> {
+    pub(crate) fn items(&self) -> ArrayItems<'d> {
         let end = if self.is_array() { self.node.next } else { self.index + 1 };
-        Items { tape: self.tape, at: self.index + 1, end }
+        ArrayItems { tape: self.tape, at: self.index + 1, end }
     }
 
     /// Keys and values of an object in order; empty for other types.
-    pub(crate) fn members(&self) -> Members<'d> {
+    pub(crate) fn members(&self) -> ObjectMembers<'d> {
         let end = if self.is_object() { self.node.next } else { self.index + 1 };
-        Members(Items { tape: self.tape, at: self.index + 1, end })
+        ObjectMembers(ArrayItems { tape: self.tape, at: self.index + 1, end })
     }
 
     /// True for an object or array that had not ended when parsing failed.
     pub(crate) fn is_unfinished(&self) -> bool {
-        matches!(self.node.kind, Kind::Object | Kind::Array) && self.node.start == self.node.end
+        matches!(self.node.kind, ValueKind::Object | ValueKind::Array) && self.node.start == self.node.end
     }
 
     /// Parts of an unfinished object or array: keys (of an object) and values, as far as they were read.
-    pub(crate) fn broken_parts(
+    pub(crate) fn parsed_parts(
         &self,
-    ) -> impl Iterator<Item = (Option<Value<'d>>, Option<Value<'d>>)> + use<'d> {
-        let mut items = Items { tape: self.tape, at: self.index + 1, end: self.tape.nodes.len() as u32 };
+    ) -> impl Iterator<Item = (Option<JsonValue<'d>>, Option<JsonValue<'d>>)> + use<'d> {
+        let mut items = ArrayItems { tape: self.tape, at: self.index + 1, end: self.tape.nodes.len() as u32 };
         let keyed = self.is_object();
         std::iter::from_fn(move || {
             if !keyed {
@@ -179,24 +179,24 @@ impl<'d> Value<'d> {
     }
 
     /// True if an object or array has no entries.
-    pub(crate) fn is_hollow(&self) -> bool {
-        self.quoted().bytes().all(|byte| byte.is_ascii_whitespace())
+    pub(crate) fn is_empty_value(&self) -> bool {
+        self.inner_text().bytes().all(|byte| byte.is_ascii_whitespace())
     }
 }
 
 /// Iterator over the values of an array.
 #[derive(Clone, Debug)]
-pub(crate) struct Items<'d> {
-    tape: &'d Tape<'d>,
+pub(crate) struct ArrayItems<'d> {
+    tape: &'d JsonTape<'d>,
     at: u32,
     end: u32,
 }
 
-impl<'d> Iterator for Items<'d> {
-    type Item = Value<'d>;
+impl<'d> Iterator for ArrayItems<'d> {
+    type Item = JsonValue<'d>;
 
     #[inline]
-    fn next(&mut self) -> Option<Value<'d>> {
+    fn next(&mut self) -> Option<JsonValue<'d>> {
         if self.at >= self.end {
             return None;
         }
@@ -208,10 +208,10 @@ impl<'d> Iterator for Items<'d> {
 
 /// Iterator over the keys and values of an object.
 #[derive(Clone, Debug)]
-pub(crate) struct Members<'d>(Items<'d>);
+pub(crate) struct ObjectMembers<'d>(ArrayItems<'d>);
 
-impl<'d> Iterator for Members<'d> {
-    type Item = (Value<'d>, Value<'d>);
+impl<'d> Iterator for ObjectMembers<'d> {
+    type Item = (JsonValue<'d>, JsonValue<'d>);
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {

@@ -1,23 +1,23 @@
 //! Comparison of the scanner with `serde_json`, byte for byte.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use super::{Bounds, Kind, Tape, Value, scan};
+use super::{JsonTape, JsonValue, StructureLimits, ValueKind, scan};
 use proptest::prelude::*;
 
-const BOUNDS: Bounds = Bounds { depth: 100, nodes: 1 << 20 };
+const BOUNDS: StructureLimits = StructureLimits { depth: 100, nodes: 1 << 20 };
 
 fn accepts(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_ok() && scan(bytes, BOUNDS).is_ok()
 }
 
 /// Document rebuilt from the tape as a `serde_json` value.
-fn rebuilt(value: Value<'_>) -> serde_json::Value {
+fn rebuilt(value: JsonValue<'_>) -> serde_json::Value {
     match value.kind() {
-        Kind::Object if value.members().next().is_some() => {
+        ValueKind::Object if value.members().next().is_some() => {
             value.members().map(|(key, member)| (key.text().into_owned(), rebuilt(member))).collect()
         }
-        Kind::Array if value.items().next().is_some() => value.items().map(rebuilt).collect(),
-        Kind::String | Kind::Escaped => value.text().into_owned().into(),
+        ValueKind::Array if value.items().next().is_some() => value.items().map(rebuilt).collect(),
+        ValueKind::String | ValueKind::EscapedString => value.text().into_owned().into(),
         _ => serde_json::from_str(value.raw()).unwrap(),
     }
 }
@@ -27,7 +27,7 @@ fn agrees(bytes: &[u8]) {
     assert_eq!(accepts(bytes), expected.is_ok(), "{:?}: {expected:?}", String::from_utf8_lossy(bytes));
     if let Ok(expected) = expected {
         let nodes = scan(bytes, BOUNDS).unwrap();
-        let tape = Tape { text: std::str::from_utf8(bytes).unwrap(), nodes: &nodes };
+        let tape = JsonTape { text: std::str::from_utf8(bytes).unwrap(), nodes: &nodes };
         assert_eq!(rebuilt(tape.root().unwrap()), expected, "{:?}", String::from_utf8_lossy(bytes));
     }
 }
@@ -154,9 +154,9 @@ fn each_byte_of_a_string_is_judged_as_serde_json_judges_it() {
 
 fn depth(open: &str, close: &str, depth: usize, bound: usize) -> Result<(), &'static str> {
     let document = format!("{}{}", open.repeat(depth), close.repeat(depth));
-    scan(document.as_bytes(), Bounds { depth: bound, nodes: usize::MAX })
+    scan(document.as_bytes(), StructureLimits { depth: bound, nodes: usize::MAX })
         .map(|_| ())
-        .map_err(|(broken, _)| broken.what)
+        .map_err(|(broken, _)| broken.reason)
 }
 
 #[test]
@@ -172,9 +172,9 @@ fn depth_is_bounded_and_costs_no_machine_stack() {
 
 #[test]
 fn the_number_of_recorded_values_is_bounded_and_opaque_ones_count_once() {
-    let bounds = Bounds { depth: 8, nodes: 5 };
+    let bounds = StructureLimits { depth: 8, nodes: 5 };
     assert!(scan(b"[1,2,3,4]", bounds).is_ok());
-    assert_eq!(scan(b"[1,2,3,4,5]", bounds).unwrap_err().0.what, "more values than allowed");
+    assert_eq!(scan(b"[1,2,3,4,5]", bounds).unwrap_err().0.reason, "more values than allowed");
     assert!(scan(b"{\"schema\":[1,2,3,4,5,6,7,8,{\"a\":[1]}],\"b\":1}", bounds).is_ok());
     // A tool's arguments are opaque, what becomes an embedding is not.
     assert!(scan(b"[{\"input\":[1,2,3,4,5,6,7,8]}]", bounds).is_ok());

@@ -4,7 +4,7 @@ use super::code_unit;
 
 /// Piece of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Piece<'s> {
+pub(crate) enum StringPiece<'s> {
     /// Text without escapes.
     Plain(&'s str),
     /// Decoded escape.
@@ -12,7 +12,7 @@ pub(crate) enum Piece<'s> {
 }
 
 /// Pieces of a validated string, without copies.
-pub(crate) fn pieces(body: &str) -> impl Iterator<Item = Piece<'_>> {
+pub(crate) fn string_pieces(body: &str) -> impl Iterator<Item = StringPiece<'_>> {
     let mut rest = body;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -20,14 +20,14 @@ pub(crate) fn pieces(body: &str) -> impl Iterator<Item = Piece<'_>> {
         }
         match rest.find('\\') {
             Some(0) => {
-                let (escaped, length) = escape(rest);
+                let (escaped, length) = decode_escape(rest);
                 rest = rest.get(length..).unwrap_or_default();
-                Some(Piece::Char(escaped))
+                Some(StringPiece::Char(escaped))
             }
             found => {
                 let (plain, tail) = rest.split_at_checked(found.unwrap_or(rest.len()))?;
                 rest = tail;
-                Some(Piece::Plain(plain))
+                Some(StringPiece::Plain(plain))
             }
         }
     })
@@ -36,31 +36,31 @@ pub(crate) fn pieces(body: &str) -> impl Iterator<Item = Piece<'_>> {
 /// Unescaped text of a validated string.
 pub(crate) fn unescape(body: &str) -> String {
     let mut text = String::with_capacity(body.len());
-    for piece in pieces(body) {
+    for piece in string_pieces(body) {
         match piece {
-            Piece::Plain(plain) => text.push_str(plain),
-            Piece::Char(escaped) => text.push(escaped),
+            StringPiece::Plain(plain) => text.push_str(plain),
+            StringPiece::Char(escaped) => text.push(escaped),
         }
     }
     text
 }
 
 /// Decodes the escape at the start of `body`; returns the character and the length of the escape.
-fn escape(body: &str) -> (char, usize) {
+fn decode_escape(body: &str) -> (char, usize) {
     let simple = match body.as_bytes().get(1) {
         Some(b'n') => '\n',
         Some(b't') => '\t',
         Some(b'r') => '\r',
         Some(b'b') => '\u{8}',
         Some(b'f') => '\u{c}',
-        Some(b'u') => return unicode(body.as_bytes()),
+        Some(b'u') => return decode_unicode(body.as_bytes()),
         Some(&other) => char::from(other),
         None => char::REPLACEMENT_CHARACTER,
     };
     (simple, 2)
 }
 
-fn unicode(body: &[u8]) -> (char, usize) {
+fn decode_unicode(body: &[u8]) -> (char, usize) {
     let unit = code_unit(body, 0).unwrap_or(0xfffd);
     let pair = [unit, code_unit(body, 6).unwrap_or(0)];
     if (0xd800..0xdc00).contains(&unit) {

@@ -1,29 +1,31 @@
 //! Validation of messages requests.
 
 mod block;
+mod conversation;
 mod settings;
 mod source;
 mod tools;
-mod turn;
 
-use crate::body::{Top, prove};
-use crate::filters::filters;
-use crate::json::Tape;
-use crate::limits::Limits;
+use crate::body::{RootObject, validate_body};
+use crate::field_path::PathStyle;
+use crate::filters::read_filters;
+use crate::json::JsonTape;
+use crate::limits::RequestLimits;
 use crate::members;
-use crate::path::Style;
-use crate::plain::{self, Integers, Numbers};
 use crate::read;
+use crate::scalars::{self, IntegerRanges, NumberRanges};
 use bytes::Bytes;
-use penstock_contract::{Ask, Dialect, Kind, Needs, Refusal, Said, Task};
+use penstock_contract::{
+    ApiError, Dialect, HistoryFeatures, InferenceRequest, InferenceTask, ModelKind, RequiredCapabilities,
+};
 
-const NUMBERS: Numbers = &[("temperature", 0.0, 1.0), ("top_p", 0.0, 1.0)];
-const INTEGERS: Integers = &[("top_k", 0, i64::MAX)];
+const NUMBERS: NumberRanges = &[("temperature", 0.0, 1.0), ("top_p", 0.0, 1.0)];
+const INTEGERS: IntegerRanges = &[("top_k", 0, i64::MAX)];
 const BOOLEANS: &[&str] = &["stream"];
 
 /// Purpose of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum MessagesPurpose {
     /// `/v1/messages`: `max_tokens` is required.
     Generate,
     /// `/v1/messages/count_tokens`: `max_tokens` is optional, and the conversation may end with unanswered tool calls.
@@ -36,8 +38,12 @@ pub enum Purpose {
 ///
 /// # Errors
 /// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
-pub fn messages(body: Bytes, limits: &Limits, purpose: Purpose) -> Result<Ask, Refusal> {
-    let mut ask = admit(&body, limits, purpose, None)?;
+pub fn validate_messages_request(
+    body: Bytes,
+    limits: &RequestLimits,
+    purpose: MessagesPurpose,
+) -> Result<InferenceRequest, ApiError> {
+    let mut ask = validate_request(&body, limits, purpose, None)?;
     ask.body = body;
     Ok(ask)
 }
@@ -46,61 +52,70 @@ pub fn messages(body: Bytes, limits: &Limits, purpose: Purpose) -> Result<Ask, R
 ///
 /// # Errors
 /// Same as [`messages`].
-pub fn count(body: Bytes, limits: &Limits, default: Option<&str>) -> Result<Ask, Refusal> {
-    let mut ask = admit(&body, limits, Purpose::Count, default)?;
+pub fn count(
+    body: Bytes,
+    limits: &RequestLimits,
+    default: Option<&str>,
+) -> Result<InferenceRequest, ApiError> {
+    let mut ask = validate_request(&body, limits, MessagesPurpose::Count, default)?;
     ask.body = body;
     Ok(ask)
 }
 
 /// Results collected during validation.
 #[derive(Default)]
-struct Findings {
-    needs: Needs,
+struct MessagesFindings {
+    needs: RequiredCapabilities,
     images: u32,
     /// Bytes of inline media.
     media: usize,
-    said: Said,
+    said: HistoryFeatures,
 }
 
-fn admit(body: &[u8], limits: &Limits, purpose: Purpose, default: Option<&str>) -> Result<Ask, Refusal> {
-    let (text, nodes) = prove(body, limits, Style::Dots)?;
-    let tape = Tape { text, nodes: &nodes };
-    let top = Top::new(&tape, limits, Style::Dots)?;
-    let mut found = Findings::default();
+fn validate_request(
+    body: &[u8],
+    limits: &RequestLimits,
+    purpose: MessagesPurpose,
+    default: Option<&str>,
+) -> Result<InferenceRequest, ApiError> {
+    let (text, nodes) = validate_body(body, limits, PathStyle::Dots)?;
+    let tape = JsonTape { text, nodes: &nodes };
+    let top = RootObject::new(&tape, limits, PathStyle::Dots)?;
+    let mut found = MessagesFindings::default();
     // Checked first, because other errors may result from a missing history.
-    members::refuse(&top, Dialect::Messages)?;
-    let model = plain::model_or(&top, default)?;
+    members::refuse_unsupported(&top, Dialect::Messages)?;
+    let model = scalars::model_or(&top, default)?;
     let list = read::required(top.get("messages"), &top.path("messages"), "an array of messages")?;
-    let max_tokens = plain::tokens(&top, "max_tokens", 0)?;
-    if max_tokens.is_none() && purpose == Purpose::Generate {
+    let max_tokens = scalars::token_count(&top, "max_tokens", 0)?;
+    if max_tokens.is_none() && purpose == MessagesPurpose::Generate {
         return Err(top.path("max_tokens").missing("an integer of at least 0"));
     }
-    plain::prove(&top, NUMBERS, INTEGERS, BOOLEANS)?;
-    let filters = filters(&top, Kind::Chat)?;
-    let thinking = settings::thinking(&top)?;
-    settings::output_config(&top, &mut found)?;
+    scalars::validate(&top, NUMBERS, INTEGERS, BOOLEANS)?;
+    let filters = read_filters(&top, ModelKind::Chat)?;
+    let thinking = settings::read_thinking(&top)?;
+    settings::validate_output_config(&top, &mut found)?;
     if let Some(system) = top.get("system") {
-        block::texts(system, &top.path("system"), &mut found)?;
+        block::validate_texts(system, &top.path("system"), &mut found)?;
     }
-    let parallel_tools = tools::tools(&top, limits, &mut found)?;
-    turn::messages(list, &top, purpose, &mut found)?;
-    let text_bytes = top.bytes(&["messages", "system", "tools", "output_config"]);
-    Ok(Ask {
+    let parallel_tools = tools::validate_tools(&top, limits, &mut found)?;
+    conversation::validate_messages(list, &top, purpose, &mut found)?;
+    let text_bytes = top.value_bytes(&["messages", "system", "tools", "output_config"]);
+    Ok(InferenceRequest {
         dialect: Dialect::Messages,
-        kind: Kind::Chat,
-        task: Task::Talk,
+        kind: ModelKind::Chat,
+        task: InferenceTask::Chat,
         body: Bytes::new(),
-        fields: top.fields(),
+        members: top.fields(),
         edits: Vec::new(),
         model,
-        stream: plain::switch(&top, "stream")?,
+        stream: scalars::bool_or_false(&top, "stream")?,
         include_usage: false,
         max_tokens,
         n: 1,
         parallel_tools,
-        stop: plain::stop(&top, "stop_sequences", false, limits)?,
+        stop: scalars::stop_sequences(&top, "stop_sequences", false, limits)?,
         preset: None,
-        needs: found.needs,
+        required: found.needs,
         filters,
         thinking,
         prompt_bytes: text_bytes.saturating_sub(found.media),

@@ -3,28 +3,33 @@
 mod embeddings;
 mod rerank;
 
-pub use embeddings::embeddings;
-pub use rerank::rerank;
+pub use embeddings::validate_embeddings;
+pub use rerank::validate_rerank;
 
-use crate::json::Value;
-use crate::path::Path;
+use crate::field_path::FieldPath;
+use crate::json::JsonValue;
 use crate::read;
-use penstock_contract::Refusal;
+use penstock_contract::ApiError;
 use std::ops::Range;
 
 /// Range of a text that is not empty.
-fn text(value: Value<'_>, at: &Path<'_>) -> Result<Range<usize>, Refusal> {
-    read::filled(value, at).map(|value| value.range())
+fn text_range(value: JsonValue<'_>, at: &FieldPath<'_>) -> Result<Range<usize>, ApiError> {
+    read::non_empty_string(value, at).map(|value| value.range())
 }
 
 /// Checks that an array has 1 to `most` items.
-fn few<'d>(value: Value<'d>, at: &Path<'_>, most: usize, what: &str) -> Result<Value<'d>, Refusal> {
+fn bounded_array<'d>(
+    value: JsonValue<'d>,
+    at: &FieldPath<'_>,
+    most: usize,
+    what: &str,
+) -> Result<JsonValue<'d>, ApiError> {
     let count = value.items().take(most + 1).count();
     if count == 0 {
-        return Err(at.wrong(format_args!("expected at least one {what}, got an empty array")));
+        return Err(at.invalid(format_args!("expected at least one {what}, got an empty array")));
     }
     if count > most {
-        return Err(at.wrong(format_args!("expected at most {most} {what}s")));
+        return Err(at.invalid(format_args!("expected at most {most} {what}s")));
     }
     Ok(value)
 }

@@ -57,7 +57,7 @@ fn developers_are_systems_and_pictures_have_their_canonical_shape() {
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,iV+O/w=="}}]}])
     );
     let ask = taken(&conversation(parts));
-    assert!(ask.needs.images && ask.needs.image_urls && ask.images == 3);
+    assert!(ask.required.images && ask.required.image_urls && ask.images == 3);
 }
 
 #[test]
@@ -83,11 +83,11 @@ fn functions_of_old_become_tools() {
                 {"role": "assistant", "content": null, "tool_calls": call("call_legacy_1")},
                 {"role": "tool", "tool_call_id": "call_legacy_1", "name": "f", "content": ""}]})
     );
-    assert!(ask.needs.tools);
+    assert!(ask.required.tools);
     for ask in [ask, taken(&body.replace(r#""tools":null,"#, ""))] {
-        assert_eq!(ask.value("tools").unwrap()[0], b'[');
-        assert_eq!(ask.value("tool_choice").unwrap(), br#"{"name":"g"}"#);
-        assert!(ask.value("functions").is_none() && ask.value("function_call").is_none());
+        assert_eq!(ask.member_value("tools").unwrap()[0], b'[');
+        assert_eq!(ask.member_value("tool_choice").unwrap(), br#"{"name":"g"}"#);
+        assert!(ask.member_value("functions").is_none() && ask.member_value("function_call").is_none());
     }
 }
 

@@ -7,7 +7,7 @@ mod refused;
 mod support;
 
 use changed::canonical;
-use penstock_contract::{Ask, Dialect, Kind, Said};
+use penstock_contract::{Dialect, HistoryFeatures, InferenceRequest, ModelKind};
 use serde_json::json;
 use support::ask_chat;
 
@@ -20,7 +20,7 @@ fn conversation(messages: &str) -> String {
     format!(r#"{{"model":"m","messages":[{messages}]}}"#)
 }
 
-fn taken(body: &str) -> Ask {
+fn taken(body: &str) -> InferenceRequest {
     ask_chat(body).unwrap_or_else(|refusal| panic!("{body}: {}", refusal.message))
 }
 
@@ -34,18 +34,23 @@ fn everything_the_house_must_know_is_read() {
         "parallel_tool_calls":false,"logit_bias":{"5":-100},"response_format":{"type":"json_object"},"foo":[1]"#,
     );
     let ask = taken(&body);
-    assert_eq!((ask.dialect, ask.kind, &*ask.model, ask.n), (Dialect::Chat, Kind::Chat, "m", 2));
+    assert_eq!((ask.dialect, ask.kind, &*ask.model, ask.n), (Dialect::Chat, ModelKind::Chat, "m", 2));
     assert_eq!(
         (ask.max_tokens, ask.stream, ask.include_usage, ask.parallel_tools),
         (Some(7), true, true, false)
     );
     assert_eq!(ask.stop, ["a\n", "b"]);
     assert_eq!(ask.preset.as_deref(), Some("reasoning"));
-    assert!(ask.needs.many && ask.needs.logit_bias && !ask.needs.logprobs && ask.needs.json_object);
-    assert!(!ask.needs.tools && !ask.needs.json_schema && !ask.needs.prefill);
-    assert_eq!(ask.value("foo"), Some(b"[1]".as_slice()));
+    assert!(
+        ask.required.multiple_choices
+            && ask.required.logit_bias
+            && !ask.required.logprobs
+            && ask.required.json_object
+    );
+    assert!(!ask.required.tools && !ask.required.json_schema && !ask.required.prefill);
+    assert_eq!(ask.member_value("foo"), Some(b"[1]".as_slice()));
     assert_eq!(&ask.body, &body);
-    let seed = ask.fields.get("seed").unwrap();
+    let seed = ask.members.get("seed").unwrap();
     assert_eq!(&ask.body[seed.member.clone()], b"\"seed\":-3");
     assert!(ask.edits.is_empty());
 }
@@ -87,7 +92,7 @@ fn null_is_absent_for_every_optional_field() {
     let nulls: Vec<String> = names.iter().map(|name| format!("\"{name}\":null")).collect();
     let ask = taken(&with(&nulls.join(",")));
     assert_eq!((ask.max_tokens, ask.n, ask.stream, ask.parallel_tools), (None, 1, false, true));
-    assert_eq!(ask.needs, penstock_contract::Needs::default());
+    assert_eq!(ask.required, penstock_contract::RequiredCapabilities::default());
 }
 
 #[test]
@@ -95,29 +100,32 @@ fn what_some_providers_do_not_take_is_seen() {
     let said = |messages: &str| taken(&conversation(messages)).said;
     let user = r#"{"role":"user","content":"\"reasoning\" \"tool_call_id\" \"system\""}"#;
     let system = r#"{"role":"system","content":"s"}"#;
-    assert_eq!(said(&format!("{system},{user}")), Said::default());
+    assert_eq!(said(&format!("{system},{user}")), HistoryFeatures::default());
     for role in ["system", "developer", r"s\u0079stem"] {
         let later = system.replace("system", role);
-        assert_eq!(said(&format!("{user},{later}")), Said { later_system: true, ..Said::default() });
+        assert_eq!(
+            said(&format!("{user},{later}")),
+            HistoryFeatures { late_system_messages: true, ..HistoryFeatures::default() }
+        );
     }
     let result = r#"{"role":"tool","tool_call_id":"c1","content":"r"}"#;
-    let called = Said { calls: true, ..Said::default() };
-    assert_eq!(said(&format!("{user},{CALL},{result}")), Said { results: true, ..called });
+    let called = HistoryFeatures { calls: true, ..HistoryFeatures::default() };
+    assert_eq!(said(&format!("{user},{CALL},{result}")), HistoryFeatures { results: true, ..called });
     for name in ["reasoning", "reasoning_content"] {
         let thought = format!(r#"{user},{{"role":"assistant","content":"a","{name}":"t"}},{user}"#);
-        assert_eq!(said(&thought), Said { reasoning: true, ..Said::default() });
+        assert_eq!(said(&thought), HistoryFeatures { reasoning: true, ..HistoryFeatures::default() });
     }
 }
 
 #[test]
 fn a_prefill_is_one_only_when_it_is_said_to_be() {
     let last = r#"{"role":"user","content":"a"},{"role":"assistant","content":"b"}"#;
-    assert!(!taken(&conversation(last)).needs.prefill);
+    assert!(!taken(&conversation(last)).required.prefill);
     let marked = last.replace(r#""b""#, r#""b","prefix":true"#);
-    assert!(taken(&conversation(&marked)).needs.prefill);
+    assert!(taken(&conversation(&marked)).required.prefill);
     assert_eq!(canonical(&marked)[1], json!({"role": "assistant", "content": "b"}));
     let continued = format!(r#"{{"model":"m","continue_final_message":true,"messages":[{last}]}}"#);
-    assert!(taken(&continued).needs.prefill);
+    assert!(taken(&continued).required.prefill);
 }
 
 #[test]
@@ -131,6 +139,6 @@ fn inline_media_is_no_prompt_text() {
     ));
     let ask = taken(&body);
     assert!(ask.prompt_bytes > 1000 && ask.prompt_bytes < 1500, "{}", ask.prompt_bytes);
-    assert!(ask.needs.images && ask.needs.audio && ask.needs.files && !ask.needs.image_urls);
+    assert!(ask.required.images && ask.required.audio && ask.required.files && !ask.required.image_urls);
     assert_eq!(ask.images, 1);
 }

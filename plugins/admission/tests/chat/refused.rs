@@ -2,7 +2,7 @@
 
 use crate::support::{ask_chat, assert_refused};
 use crate::{CALL, conversation, with};
-use penstock_contract::Code;
+use penstock_contract::ErrorCode;
 
 #[test]
 #[rustfmt::skip]
@@ -142,7 +142,7 @@ fn bad_messages_are_refused_by_their_path() {
 #[test]
 fn features_that_are_not_there_have_a_code_of_their_own() {
     let code = |members: &str| ask_chat(&with(members)).unwrap_err().code;
-    assert_eq!(code(r#""tools":[{"type":"web_search"}]"#), Code::Unsupported);
-    assert_eq!(code(r#""modalities":["audio"]"#), Code::Unsupported);
-    assert_eq!(code(r#""n":99"#), Code::InvalidRequest);
+    assert_eq!(code(r#""tools":[{"type":"web_search"}]"#), ErrorCode::Unsupported);
+    assert_eq!(code(r#""modalities":["audio"]"#), ErrorCode::Unsupported);
+    assert_eq!(code(r#""n":99"#), ErrorCode::InvalidRequest);
 }

@@ -2,22 +2,26 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::indexing_slicing)]
 
 use bytes::Bytes;
-use penstock_admission::{Limits, Purpose, chat, messages};
-use penstock_contract::{Ask, Refusal};
+use penstock_admission::{MessagesPurpose, RequestLimits, chat, validate_messages_request};
+use penstock_contract::{ApiError, InferenceRequest};
 
 /// Nesting deeper than `max_depth` and than a recursive parser's stack.
 pub const DEEP: usize = 10_000;
 
-pub fn ask_chat(body: &str) -> Result<Ask, Refusal> {
-    chat(Bytes::from(body.to_owned()), &Limits::default())
+pub fn ask_chat(body: &str) -> Result<InferenceRequest, ApiError> {
+    chat(Bytes::from(body.to_owned()), &RequestLimits::default())
 }
 
-pub fn ask_messages(body: &str) -> Result<Ask, Refusal> {
-    messages(Bytes::from(body.to_owned()), &Limits::default(), Purpose::Generate)
+pub fn ask_messages(body: &str) -> Result<InferenceRequest, ApiError> {
+    validate_messages_request(
+        Bytes::from(body.to_owned()),
+        &RequestLimits::default(),
+        MessagesPurpose::Generate,
+    )
 }
 
 /// Body after its edits.
-pub fn edited(ask: &Ask) -> serde_json::Value {
+pub fn edited(ask: &InferenceRequest) -> serde_json::Value {
     let mut out = Vec::new();
     let mut at = 0;
     for edit in &ask.edits {
@@ -27,7 +31,7 @@ pub fn edited(ask: &Ask) -> serde_json::Value {
             ask.edits
         );
         out.extend_from_slice(&ask.body[at..edit.range.start]);
-        out.extend_from_slice(&edit.with);
+        out.extend_from_slice(&edit.replacement);
         at = edit.range.end;
     }
     out.extend_from_slice(&ask.body[at..]);
@@ -35,7 +39,7 @@ pub fn edited(ask: &Ask) -> serde_json::Value {
 }
 
 /// Checks a refusal that names this field and starts its message with it.
-pub fn assert_refused(result: Result<Ask, Refusal>, field: &str, says: &str, body: &str) {
+pub fn assert_refused(result: Result<InferenceRequest, ApiError>, field: &str, says: &str, body: &str) {
     let refusal = match result {
         Ok(_) => unreachable_body(body),
         Err(refusal) => refusal,

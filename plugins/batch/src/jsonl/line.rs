@@ -72,7 +72,7 @@ fn parse_fields(bytes: &[u8]) -> Result<LineFields<'_>, LineError> {
             wrong.get_or_insert(mistake);
         }
     }
-    if !members.is_whole() {
+    if !members.is_complete() {
         return Err(not_json());
     }
     wrong.map_or(Ok(found), Err)

@@ -1,6 +1,6 @@
 //! Validation errors of a file: each with its line, and all of them as one refusal.
 
-use penstock_contract::Refusal;
+use penstock_contract::ApiError;
 use serde_json::json;
 use std::fmt::Write;
 
@@ -53,7 +53,7 @@ impl FileErrors {
     /// Returns the refusal of a file in this form field: the first error as its message, all reported errors in its
     /// details.
     #[must_use]
-    pub fn to_refusal(&self, field: &str) -> Refusal {
+    pub fn to_refusal(&self, field: &str) -> ApiError {
         let first = self.first.first().map(LineError::to_sentence).unwrap_or_default();
         let more = match self.count {
             0 | 1 => String::new(),
@@ -72,9 +72,9 @@ impl FileErrors {
                 })
             })
             .collect();
-        let refusal = Refusal::invalid(field, format!("{field}: {first}{more}")).with("errors", told);
+        let refusal = ApiError::invalid(field, format!("{field}: {first}{more}")).with_detail("errors", told);
         match self.first.first() {
-            Some(mistake) if mistake.line > 0 => refusal.with("line", mistake.line),
+            Some(mistake) if mistake.line > 0 => refusal.with_detail("line", mistake.line),
             _ => refusal,
         }
     }

@@ -14,47 +14,47 @@ fn every_day_of_all_years_that_can_be_written_is_that_of_a_plain_count() {
     let mut days = 0;
     for year in 1970..=9999 {
         for (month, length) in (1..).zip(lengths(year)) {
-            let first = Month { year, month }.first();
+            let first = UtcMonth { year, month }.first_day();
             assert_eq!(first.0, days, "{year}-{month}");
-            assert_eq!(Month { year, month }.next().first().0, days + length, "{year}-{month}");
+            assert_eq!(UtcMonth { year, month }.next().first_day().0, days + length, "{year}-{month}");
             for day in 1..=length {
-                assert_eq!(Day(days).date(), (year, month, day));
+                assert_eq!(UtcDay(days).date(), (year, month, day));
                 days += 1;
             }
         }
     }
-    assert_eq!(Day(days).start(), LAST + 1);
+    assert_eq!(UtcDay(days).start(), MAX_UNIX_SECONDS + 1);
 }
 
 #[test]
 fn what_is_printed_is_read_again_for_two_hundred_years() {
-    for day in (0..73_000).map(Day) {
-        assert_eq!(Day::parse(&day.to_string()), Some(day));
-        let month = Month::of(day.start());
-        assert_eq!(Month::parse(&month.to_string()), Some(month));
-        let unix = day.start() + day.0 % DAY;
-        assert_eq!(moment(&rfc3339(unix)), Some(unix));
+    for day in (0..73_000).map(UtcDay) {
+        assert_eq!(UtcDay::parse(&day.to_string()), Some(day));
+        let month = UtcMonth::from_unix(day.start());
+        assert_eq!(UtcMonth::parse(&month.to_string()), Some(month));
+        let unix = day.start() + day.0 % DAY_SECONDS;
+        assert_eq!(parse_rfc3339(&format_rfc3339(unix)), Some(unix));
     }
 }
 
 #[test]
 fn known_dates() {
-    assert_eq!(Day::of(0).to_string(), "1970-01-01");
-    assert_eq!(Day::of(1_709_164_800).to_string(), "2024-02-29");
-    assert_eq!(Day::of(1_795_305_600).next().to_string(), "2026-11-23");
-    assert_eq!(Month::of(1_795_305_600).to_string(), "2026-11");
-    assert_eq!(rfc3339(1_735_689_599), "2024-12-31T23:59:59Z");
-    assert_eq!(moment("2024-02-29T14:00Z"), Some(1_709_215_200));
-    assert_eq!(moment("9999-12-31T23:59:59Z"), Some(LAST));
+    assert_eq!(UtcDay::from_unix(0).to_string(), "1970-01-01");
+    assert_eq!(UtcDay::from_unix(1_709_164_800).to_string(), "2024-02-29");
+    assert_eq!(UtcDay::from_unix(1_795_305_600).next().to_string(), "2026-11-23");
+    assert_eq!(UtcMonth::from_unix(1_795_305_600).to_string(), "2026-11");
+    assert_eq!(format_rfc3339(1_735_689_599), "2024-12-31T23:59:59Z");
+    assert_eq!(parse_rfc3339("2024-02-29T14:00Z"), Some(1_709_215_200));
+    assert_eq!(parse_rfc3339("9999-12-31T23:59:59Z"), Some(MAX_UNIX_SECONDS));
 }
 
 #[test]
 fn a_leap_day_is_one_in_leap_years_only() {
     for leap in ["2000-02-29", "2028-02-29", "2400-02-29"] {
-        assert_eq!(Day::parse(leap).map(|day| day.to_string()).as_deref(), Some(leap));
+        assert_eq!(UtcDay::parse(leap).map(|day| day.to_string()).as_deref(), Some(leap));
     }
     for none in ["1900-02-29", "2100-02-29", "2026-02-29", "2000-02-30", "2028-02-30"] {
-        assert_eq!(Day::parse(none), None, "{none}");
+        assert_eq!(UtcDay::parse(none), None, "{none}");
     }
 }
 
@@ -62,7 +62,7 @@ fn a_leap_day_is_one_in_leap_years_only() {
 fn a_month_has_its_days_and_none_more() {
     for year in [1970, 2000, 2026, 2028, 2100, 9999] {
         for (month, length) in (1..=12).zip(lengths(year)) {
-            let day = |day: u64| Day::parse(&format!("{year:04}-{month:02}-{day:02}"));
+            let day = |day: u64| UtcDay::parse(&format!("{year:04}-{month:02}-{day:02}"));
             assert!(day(1).is_some() && day(length).is_some(), "{year}-{month}");
             assert!(day(0).is_none() && day(length + 1).is_none(), "{year}-{month}");
         }
@@ -92,16 +92,16 @@ fn what_is_no_day_or_month_is_none() {
         "-970-01-01",
         "２０２６-01-01",
     ] {
-        assert_eq!(Day::parse(none), None, "{none}");
+        assert_eq!(UtcDay::parse(none), None, "{none}");
     }
     for none in ["", "2026", "2026-00", "2026-13", "1969-12", "2026-011", "2026-1", "+026-01"] {
-        assert_eq!(Month::parse(none), None, "{none}");
+        assert_eq!(UtcMonth::parse(none), None, "{none}");
     }
 }
 
 #[test]
 fn what_is_no_moment_is_none() {
-    assert_eq!(moment("1970-01-01T00:00Z"), Some(0));
+    assert_eq!(parse_rfc3339("1970-01-01T00:00Z"), Some(0));
     for none in [
         "2026-02-31T14:00Z",
         "2026-11-22T24:00Z",
@@ -121,16 +121,22 @@ fn what_is_no_moment_is_none() {
         "T:Z",
         "",
     ] {
-        assert_eq!(moment(none), None, "{none}");
+        assert_eq!(parse_rfc3339(none), None, "{none}");
     }
 }
 
 #[test]
 fn no_moment_is_too_late() {
-    assert_eq!(rfc3339(LAST), "9999-12-31T23:59:59Z");
-    assert_eq!(rfc3339(u64::MAX), "9999-12-31T23:59:59Z");
-    assert_eq!(Day::of(LAST + 1).to_string(), "10000-01-01");
-    let month = Month::of(u64::MAX);
-    assert!(month.first() <= Day::of(u64::MAX) && Day::of(u64::MAX) < month.next().first());
-    assert_eq!((month.next().first().start(), Day::of(u64::MAX).next().start()), (u64::MAX, u64::MAX));
+    assert_eq!(format_rfc3339(MAX_UNIX_SECONDS), "9999-12-31T23:59:59Z");
+    assert_eq!(format_rfc3339(u64::MAX), "9999-12-31T23:59:59Z");
+    assert_eq!(UtcDay::from_unix(MAX_UNIX_SECONDS + 1).to_string(), "10000-01-01");
+    let month = UtcMonth::from_unix(u64::MAX);
+    assert!(
+        month.first_day() <= UtcDay::from_unix(u64::MAX)
+            && UtcDay::from_unix(u64::MAX) < month.next().first_day()
+    );
+    assert_eq!(
+        (month.next().first_day().start(), UtcDay::from_unix(u64::MAX).next().start()),
+        (u64::MAX, u64::MAX)
+    );
 }

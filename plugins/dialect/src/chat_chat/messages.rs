@@ -2,8 +2,8 @@
 //! rewritten turn by turn where it does not.
 
 use super::turns::Turns;
-use crate::pieces::Pieces;
-use penstock_contract::{Ask, Continuation, Prefill, Refusal, Target};
+use crate::body_builder::BodyBuilder;
+use penstock_contract::{ApiError, AttemptTarget, ContinuationMethod, InferenceRequest, PrefillMethod};
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -25,47 +25,47 @@ enum Mark {
 /// # Errors
 /// `Unsupported` where this provider cannot continue.
 pub(super) fn write(
-    ask: &Ask,
-    target: &Target<'_>,
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
     delivered: Option<&str>,
-    out: &mut Pieces<'_>,
-) -> Result<(), Refusal> {
-    let Some(field) = ask.fields.get("messages") else {
-        return Err(Refusal::invalid("messages", "`messages` is missing."));
+    out: &mut BodyBuilder<'_>,
+) -> Result<(), ApiError> {
+    let Some(field) = ask.members.get("messages") else {
+        return Err(ApiError::invalid("messages", "`messages` is missing."));
     };
     let mark = mark(ask, target, delivered.is_some())?;
-    out.put(r#","messages":"#);
+    out.push_str(r#","messages":"#);
     let range = field.value.clone();
     if delivered.is_none() && mark != Mark::Prefix && !needs_rewriting(ask, target) {
-        edited(ask, range, &mut |bytes| out.raw(bytes));
+        edited(ask, range, &mut |bytes| out.push_source(bytes));
     } else {
         let canonical = canonical(ask, range);
         let mut turns = Turns::read(&canonical);
-        turns.fit(target.abilities);
+        turns.fit(target.capabilities);
         if let Some(delivered) = delivered {
-            turns.go_on(delivered, ask.needs.prefill)?;
+            turns.go_on(delivered, ask.required.prefill)?;
         }
         turns.write(target, mark == Mark::Prefix, out);
     }
     if mark == Mark::Switch {
-        out.put(r#","add_generation_prompt":false,"continue_final_message":true"#);
+        out.push_str(r#","add_generation_prompt":false,"continue_final_message":true"#);
     }
     Ok(())
 }
 
-fn mark(ask: &Ask, target: &Target<'_>, rescue: bool) -> Result<Mark, Refusal> {
-    let abilities = target.abilities;
+fn mark(ask: &InferenceRequest, target: &AttemptTarget<'_>, rescue: bool) -> Result<Mark, ApiError> {
+    let abilities = target.capabilities;
     let by_message = match abilities.prefill {
-        Prefill::Automatic => Mark::Nothing,
+        PrefillMethod::Automatic => Mark::Nothing,
         _ => Mark::Prefix,
     };
     match (rescue, target.continuation(), target.prefill()) {
-        (true, Some(Continuation::ContinueFinalMessage), _) => Ok(Mark::Switch),
-        (true, Some(Continuation::Prefill), _) => Ok(by_message),
-        (false, ..) if !ask.needs.prefill => Ok(Mark::None),
-        (false, _, Prefill::ContinueFinalMessage) => Ok(Mark::Switch),
-        (false, _, Prefill::Prefix | Prefill::Automatic) => Ok(by_message),
-        (true, None, _) | (false, _, Prefill::None) => Err(Refusal::unsupported(
+        (true, Some(ContinuationMethod::ContinueFinalMessage), _) => Ok(Mark::Switch),
+        (true, Some(ContinuationMethod::Prefill), _) => Ok(by_message),
+        (false, ..) if !ask.required.prefill => Ok(Mark::None),
+        (false, _, PrefillMethod::ContinueFinalMessage) => Ok(Mark::Switch),
+        (false, _, PrefillMethod::Prefix | PrefillMethod::Automatic) => Ok(by_message),
+        (true, None, _) | (false, _, PrefillMethod::None) => Err(ApiError::unsupported(
             "messages",
             "This model does not continue a last message of the assistant.",
         )),
@@ -73,16 +73,16 @@ fn mark(ask: &Ask, target: &Target<'_>, rescue: bool) -> Result<Mark, Refusal> {
 }
 
 /// Whether something stands in the messages that this provider does not take.
-const fn needs_rewriting(ask: &Ask, target: &Target<'_>) -> bool {
-    let (abilities, said) = (target.abilities, ask.said);
+const fn needs_rewriting(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
+    let (abilities, said) = (target.capabilities, ask.said);
     said.reasoning
         || (abilities.short_tool_ids && said.calls)
         || (!abilities.tool_images && ask.images > 0 && said.results)
-        || (!abilities.system_anywhere && said.later_system)
+        || (!abilities.system_anywhere && said.late_system_messages)
 }
 
 /// Calls `put` for the bytes of a range with the ask's edits in it.
-pub(super) fn edited(ask: &Ask, range: Range<usize>, put: &mut impl FnMut(&[u8])) {
+pub(super) fn edited(ask: &InferenceRequest, range: Range<usize>, put: &mut impl FnMut(&[u8])) {
     let first = ask.edits.partition_point(|edit| edit.range.start < range.start);
     let mut at = range.start;
     for edit in ask.edits.get(first..).unwrap_or_default() {
@@ -90,14 +90,14 @@ pub(super) fn edited(ask: &Ask, range: Range<usize>, put: &mut impl FnMut(&[u8])
             break;
         }
         put(ask.body.get(at..edit.range.start).unwrap_or_default());
-        put(&edit.with);
+        put(&edit.replacement);
         at = edit.range.end;
     }
     put(ask.body.get(at..range.end).unwrap_or_default());
 }
 
 /// The messages with the ask's edits; shared if there are none.
-fn canonical(ask: &Ask, range: Range<usize>) -> Cow<'_, [u8]> {
+fn canonical(ask: &InferenceRequest, range: Range<usize>) -> Cow<'_, [u8]> {
     let touched = ask.edits.iter().any(|edit| edit.range.start >= range.start && edit.range.end <= range.end);
     if !touched {
         return Cow::Borrowed(ask.body.get(range).unwrap_or_default());

@@ -11,15 +11,15 @@ mod request;
 mod tests;
 mod turns;
 
-use crate::pair::{self, Pair};
+use crate::translator_def::{self, TranslatorDef};
 use penstock_contract::Dialect;
 
 /// The pair.
-pub(crate) const PAIR: Pair = Pair {
-    client: Dialect::Chat,
-    provider: Dialect::Chat,
+pub(crate) const PAIR: TranslatorDef = TranslatorDef {
+    client_dialect: Dialect::Chat,
+    provider_dialect: Dialect::Chat,
     path: "/chat/completions",
-    request: request::body,
-    whole: pair::chat_whole,
-    reply: pair::chat_reply,
+    build_request: request::body,
+    translate_buffered: translator_def::buffered_as_chat,
+    translate_stream: translator_def::stream_as_chat,
 };

@@ -3,11 +3,11 @@
 //! asking (`user`, `metadata` …), are not.
 
 use super::messages;
-use crate::effort::Effort;
-use crate::pieces::Pieces;
-use crate::{form, parameters, scan, shape};
+use crate::body_builder::BodyBuilder;
+use crate::reasoning_effort::ReasoningEffort;
+use crate::{json_cursor, parameters, response_constraints, structured_output};
 use bytes::Bytes;
-use penstock_contract::{Ask, Extra, Field, Refusal, Target};
+use penstock_contract::{ApiError, AttemptTarget, BodyMember, ExtraMember, InferenceRequest};
 
 /// Passed on as they are.
 const ALWAYS: &[&str] = &["tools", "tool_choice", "response_format"];
@@ -26,155 +26,182 @@ const EXACT: &[&str] = &["logprobs", "top_logprobs", "logit_bias"];
 ///
 /// # Errors
 /// What this provider cannot be asked, naming the field.
-pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> Result<Vec<Bytes>, Refusal> {
-    let given = shape::given(&ask.stop, target);
-    if given.len() < ask.stop.len() && shape::wants_logprobs(ask) {
+pub(super) fn body(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    delivered: Option<&str>,
+) -> Result<Vec<Bytes>, ApiError> {
+    let given = response_constraints::upstream_stop_sequences(&ask.stop, target);
+    if given.len() < ask.stop.len() && response_constraints::wants_logprobs(ask) {
         // What is cut at a stop sequence here has lost what belongs to each token.
         let most = given.len();
         let sentence = format!("With `logprobs` this model takes at most {most} stop sequences.");
-        return Err(Refusal::unsupported("stop", sentence));
+        return Err(ApiError::unsupported("stop", sentence));
     }
-    let effort = Effort::of(ask);
-    let mut out = Pieces::over(&ask.body);
-    out.put(r#"{"model":"#);
-    out.string(target.model);
+    let effort = ReasoningEffort::from_request(ask);
+    let mut out = BodyBuilder::with_source(&ask.body);
+    out.push_str(r#"{"model":"#);
+    out.push_json_string(target.model);
     messages::write(ask, target, delivered, &mut out)?;
-    for field in &ask.fields.0 {
+    for field in &ask.members.0 {
         if passes(ask, target, effort, field)? {
-            out.byte(b',');
+            out.push_byte(b',');
             edited(ask, field, &mut out);
         }
     }
-    form::write(ask, target.abilities, &mut out)?;
+    structured_output::write_constraints(ask, target.capabilities, &mut out)?;
     limits(ask, target, &mut out);
     think(ask, target, effort, &mut out);
     preset(ask, target, effort, &mut out);
     if ask.stream {
-        out.put(r#","stream":true"#);
-        if target.says(Extra::StreamOptions) {
-            out.put(r#","stream_options":{"include_usage":true}"#);
+        out.push_str(r#","stream":true"#);
+        if target.sends(ExtraMember::StreamOptions) {
+            out.push_str(r#","stream_options":{"include_usage":true}"#);
         }
     }
-    out.byte(b'}');
+    out.push_byte(b'}');
     Ok(out.finish())
 }
 
 /// Whether a member goes to this provider as it stands.
-fn passes(ask: &Ask, target: &Target<'_>, effort: Effort, field: &Field) -> Result<bool, Refusal> {
+fn passes(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    effort: ReasoningEffort,
+    field: &BodyMember,
+) -> Result<bool, ApiError> {
     let name = &*field.name;
-    let Some(value) = ask.value(name) else { return Ok(false) };
-    let abilities = target.abilities;
+    let Some(value) = ask.member_value(name) else { return Ok(false) };
+    let abilities = target.capabilities;
     if OF_TOOLS.contains(&name) && !has_tools(ask) {
         return Ok(false);
     }
     if EXACT.contains(&name) && !matches!(value, b"false" | b"{}") {
-        if abilities.accepts(name) || (name == "top_logprobs" && abilities.accepts("logprobs")) {
+        if abilities.accepts_parameter(name)
+            || (name == "top_logprobs" && abilities.accepts_parameter("logprobs"))
+        {
             return Ok(true);
         }
         let sentence = format!("This model does not support `{name}`.");
-        return Err(Refusal::unsupported(name, sentence));
+        return Err(ApiError::unsupported(name, sentence));
     }
     if ALWAYS.contains(&name) {
         return Ok(name != "response_format" || !is_plain_text(value));
     }
     if USUAL.contains(&name) {
-        return Ok(shape::takes(abilities, name));
+        return Ok(response_constraints::accepts_sampling(abilities, name));
     }
     if LISTED.contains(&name) {
-        return Ok(abilities.accepts(name));
+        return Ok(abilities.accepts_parameter(name));
     }
-    if form::is_form(name) || EFFORTS.contains(&name) || switches_thinking(target, effort, name) {
+    if structured_output::is_constraint(name)
+        || EFFORTS.contains(&name)
+        || switches_thinking(target, effort, name)
+    {
         return Ok(false);
     }
-    parameters::passes(abilities, name, value)
+    parameters::should_forward(abilities, name, value)
 }
 
-fn has_tools(ask: &Ask) -> bool {
-    ask.value("tools").is_some_and(|tools| scan::elements(tools).next().is_some())
+fn has_tools(ask: &InferenceRequest) -> bool {
+    ask.member_value("tools").is_some_and(|tools| json_cursor::elements(tools).next().is_some())
 }
 
 /// `{"type":"text"}` is what every provider does anyway, and some do not know the word.
 fn is_plain_text(format: &[u8]) -> bool {
-    scan::member(format, "type").and_then(scan::string).is_some_and(|kind| kind == "text")
+    json_cursor::member_value(format, "type")
+        .and_then(json_cursor::parse_string)
+        .is_some_and(|kind| kind == "text")
 }
 
 /// Whether `chat_template_kwargs` is written with the effort instead.
-fn switches_thinking(target: &Target<'_>, effort: Effort, name: &str) -> bool {
-    name == "chat_template_kwargs" && effort.switch.is_some() && has_switch(target)
+fn switches_thinking(target: &AttemptTarget<'_>, effort: ReasoningEffort, name: &str) -> bool {
+    name == "chat_template_kwargs" && effort.enabled.is_some() && has_switch(target)
 }
 
 /// Whether the engine takes the switch of thinking.
-fn has_switch(target: &Target<'_>) -> bool {
-    target.abilities.thinking_switch && target.says(Extra::ThinkingSwitch)
+fn has_switch(target: &AttemptTarget<'_>) -> bool {
+    target.capabilities.thinking_switch && target.sends(ExtraMember::ThinkingSwitch)
 }
 
 /// A member with the ask's edits in it.
-fn edited(ask: &Ask, field: &Field, out: &mut Pieces<'_>) {
-    messages::edited(ask, field.member.clone(), &mut |bytes| out.raw(bytes));
+fn edited(ask: &InferenceRequest, field: &BodyMember, out: &mut BodyBuilder<'_>) {
+    messages::edited(ask, field.member.clone(), &mut |bytes| out.push_source(bytes));
 }
 
-fn limits(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
+fn limits(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
     if let Some(max) = target.max_tokens.or(ask.max_tokens) {
-        out.byte(b',');
-        out.string(shape::cap(target));
-        out.byte(b':');
-        out.number(max);
+        out.push_byte(b',');
+        out.push_json_string(response_constraints::token_cap_name(target));
+        out.push_byte(b':');
+        out.push_number(max);
     }
     if ask.n > 1 {
-        out.put(r#","n":"#);
-        out.number(ask.n.into());
+        out.push_str(r#","n":"#);
+        out.push_number(ask.n.into());
     }
-    for (at, stop) in shape::given(&ask.stop, target).iter().enumerate() {
-        out.put(if at == 0 { r#","stop":["# } else { "," });
-        out.string(stop);
+    for (at, stop) in response_constraints::upstream_stop_sequences(&ask.stop, target).iter().enumerate() {
+        out.push_str(if at == 0 { r#","stop":["# } else { "," });
+        out.push_json_string(stop);
     }
-    if !shape::given(&ask.stop, target).is_empty() {
-        out.byte(b']');
+    if !response_constraints::upstream_stop_sequences(&ask.stop, target).is_empty() {
+        out.push_byte(b']');
     }
 }
 
 /// Whether and how hard the model thinks. Without a switch, off is as little as possible.
-fn think(ask: &Ask, target: &Target<'_>, effort: Effort, out: &mut Pieces<'_>) {
-    let abilities = target.abilities;
-    if let Some(on) = effort.switch.filter(|_| has_switch(target)) {
-        out.put(r#","chat_template_kwargs":{"enable_thinking":"#);
-        out.put(if on { "true" } else { "false" });
+fn think(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    effort: ReasoningEffort,
+    out: &mut BodyBuilder<'_>,
+) {
+    let abilities = target.capabilities;
+    if let Some(on) = effort.enabled.filter(|_| has_switch(target)) {
+        out.push_str(r#","chat_template_kwargs":{"enable_thinking":"#);
+        out.push_str(if on { "true" } else { "false" });
         let preset = target.preset.iter().find(|(name, _)| &**name == "chat_template_kwargs");
         let preset = || preset.map(|(_, value)| value.as_bytes());
-        let listed = abilities.accepts("chat_template_kwargs");
-        let own = ask.value("chat_template_kwargs").filter(|_| listed).or_else(preset).unwrap_or_default();
-        for (key, value) in scan::members(own).filter(|(key, _)| key != "enable_thinking") {
-            out.byte(b',');
-            out.string(&key);
-            out.byte(b':');
-            out.raw(value);
+        let listed = abilities.accepts_parameter("chat_template_kwargs");
+        let own =
+            ask.member_value("chat_template_kwargs").filter(|_| listed).or_else(preset).unwrap_or_default();
+        for (key, value) in json_cursor::members(own).filter(|(key, _)| key != "enable_thinking") {
+            out.push_byte(b',');
+            out.push_json_string(&key);
+            out.push_byte(b':');
+            out.push_source(value);
         }
-        out.byte(b'}');
+        out.push_byte(b'}');
         if !on {
             return;
         }
     }
-    let word = match (effort.switch, effort.level) {
+    let word = match (effort.enabled, effort.level) {
         (Some(false), _) => "low",
-        (_, Some(level)) => level.chat_word(),
+        (_, Some(level)) => level.chat_name(),
         (_, None) => return,
     };
-    if abilities.accepts("reasoning_effort") {
-        out.put(r#","reasoning_effort":""#);
-        out.put(word);
-        out.byte(b'"');
+    if abilities.accepts_parameter("reasoning_effort") {
+        out.push_str(r#","reasoning_effort":""#);
+        out.push_str(word);
+        out.push_byte(b'"');
     }
 }
 
 /// What the client left to the model's preset.
-fn preset(ask: &Ask, target: &Target<'_>, effort: Effort, out: &mut Pieces<'_>) {
-    for (name, value) in shape::preset(ask, target) {
-        let thought = name == "reasoning_effort" && effort != Effort::default();
+fn preset(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    effort: ReasoningEffort,
+    out: &mut BodyBuilder<'_>,
+) {
+    for (name, value) in response_constraints::preset_members(ask, target) {
+        let thought = name == "reasoning_effort" && effort != ReasoningEffort::default();
         if !thought && !switches_thinking(target, effort, name) {
-            out.byte(b',');
-            out.string(name);
-            out.byte(b':');
-            out.raw(value);
+            out.push_byte(b',');
+            out.push_json_string(name);
+            out.push_byte(b':');
+            out.push_source(value);
         }
     }
 }

@@ -7,8 +7,8 @@ mod rescue;
 mod rules;
 
 use super::PAIR;
-use crate::grammar;
-use crate::trial::{self, golden};
+use crate::conformance;
+use crate::test_support::{self, assert_golden};
 use bytes::Bytes;
 use penstock_contract::*;
 use serde_json::Value;
@@ -21,18 +21,21 @@ fn cases() -> Vec<PathBuf> {
     cases
 }
 
-fn abilities(case: &Path) -> Abilities {
+fn abilities(case: &Path) -> OfferCapabilities {
     let text = std::fs::read(case.join("target.json")).unwrap_or_else(|_| b"{}".to_vec());
-    trial::abilities(&serde_json::from_slice(&text).unwrap())
+    test_support::parse_capabilities(&serde_json::from_slice(&text).unwrap())
 }
 
 #[test]
 fn what_is_sent_is_what_the_case_says() {
     for case in cases() {
-        let ask = trial::ask(Dialect::Chat, std::fs::read(case.join("ask.json")).unwrap().trim_ascii());
+        let ask = test_support::sample_request(
+            Dialect::Chat,
+            std::fs::read(case.join("ask.json")).unwrap().trim_ascii(),
+        );
         let abilities = abilities(&case);
-        let target = trial::target(Dialect::Chat, &abilities);
-        let sent = match PAIR.request(&ask, &target) {
+        let target = test_support::sample_target(Dialect::Chat, &abilities);
+        let sent = match PAIR.build_request(&ask, &target) {
             Ok(sent) => sent.concat(),
             Err(refusal) => {
                 format!("{:?} {:?} {}", refusal.code, refusal.param, refusal.message).into_bytes()
@@ -41,8 +44,8 @@ fn what_is_sent_is_what_the_case_says() {
         if let Ok(value) = serde_json::from_slice::<Value>(&sent) {
             assert_eq!(value["model"], "engine/model", "{}", case.display());
         }
-        golden(&case.join("sent.json"), &[&sent[..], b"\n"].concat());
-        let again = PAIR.request(&ask, &target).map(|sent| sent.concat()).unwrap_or(sent.clone());
+        assert_golden(&case.join("sent.json"), &[&sent[..], b"\n"].concat());
+        let again = PAIR.build_request(&ask, &target).map(|sent| sent.concat()).unwrap_or(sent.clone());
         assert_eq!(again, sent, "the same bytes each time");
     }
 }
@@ -53,17 +56,20 @@ fn streams_come_out_clean_however_they_are_cut() {
     for case in cases() {
         let Ok(got) = std::fs::read(case.join("got.sse")) else { continue };
         count += 1;
-        let ask = trial::ask(Dialect::Chat, std::fs::read(case.join("ask.json")).unwrap().trim_ascii());
+        let ask = test_support::sample_request(
+            Dialect::Chat,
+            std::fs::read(case.join("ask.json")).unwrap().trim_ascii(),
+        );
         let abilities = abilities(&case);
-        let target = trial::target(Dialect::Chat, &abilities);
-        let run = trial::run_all_ways(&|| PAIR.reply(&ask, &target), &got);
+        let target = test_support::sample_target(Dialect::Chat, &abilities);
+        let run = test_support::run_all_splits(&|| PAIR.translate_stream(&ask, &target), &got);
         let figures = format!(
             ": fault {:?}, finish {:?}, bytes {}\n: {:?}\n: {:?}\n\n",
-            run.fault, run.finish, run.output_bytes, run.usage, run.measured
+            run.fault, run.finish_reason, run.output_bytes, run.usage, run.measured_energy
         );
-        golden(&case.join("answered.sse"), &[figures.as_bytes(), &run.out].concat());
+        assert_golden(&case.join("answered.sse"), &[figures.as_bytes(), &run.out].concat());
         if !run.out.is_empty() {
-            let checked = grammar::chat(&run.out, ask.include_usage);
+            let checked = conformance::chat(&run.out, ask.include_usage);
             assert_eq!(checked, Ok(()), "{}\n{}", case.display(), String::from_utf8_lossy(&run.out));
         }
     }
@@ -76,10 +82,13 @@ fn whole_answers_come_out_clean() {
     for case in cases() {
         let Ok(got) = std::fs::read(case.join("got.json")) else { continue };
         count += 1;
-        let ask = trial::ask(Dialect::Chat, std::fs::read(case.join("ask.json")).unwrap().trim_ascii());
+        let ask = test_support::sample_request(
+            Dialect::Chat,
+            std::fs::read(case.join("ask.json")).unwrap().trim_ascii(),
+        );
         let abilities = abilities(&case);
-        let target = trial::target(Dialect::Chat, &abilities);
-        let said = match PAIR.whole(&ask, &target, Bytes::from(got)) {
+        let target = test_support::sample_target(Dialect::Chat, &abilities);
+        let said = match PAIR.translate_buffered(&ask, &target, Bytes::from(got)) {
             Ok(whole) => {
                 let body = whole.body.concat();
                 let value: Value = serde_json::from_slice(&body).unwrap();
@@ -87,16 +96,16 @@ fn whole_answers_come_out_clean() {
                 assert_eq!(body.last(), Some(&b'}'));
                 let figures = format!(
                     "\n{:?} {:?} {:?} bytes {}\n",
-                    whole.finish,
+                    whole.finish_reason,
                     whole.usage(),
-                    whole.measured,
+                    whole.measured_energy,
                     whole.output_bytes
                 );
                 [body, figures.into_bytes()].concat()
             }
             Err(fault) => format!("{:?}\n", fault.kind).into_bytes(),
         };
-        golden(&case.join("answered.json"), &said);
+        assert_golden(&case.join("answered.json"), &said);
     }
     assert!(count > 8, "the cases are there");
 }

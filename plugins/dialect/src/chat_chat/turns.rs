@@ -5,10 +5,10 @@
 //! - Images in a tool's result move into the user's turn after the results.
 //! - Reasoning of earlier turns is dropped, tool call ids are shortened.
 
+use crate::body_builder::BodyBuilder;
+use crate::json_cursor;
 use crate::messages_chat::ids;
-use crate::pieces::Pieces;
-use crate::scan;
-use penstock_contract::{Abilities, Refusal, Target};
+use penstock_contract::{ApiError, AttemptTarget, OfferCapabilities};
 use penstock_wire::json;
 use std::borrow::Cow;
 
@@ -38,20 +38,21 @@ impl<'a> Turns<'a> {
     /// Reads canonical messages.
     pub(super) fn read(messages: &'a [u8]) -> Self {
         let turn = |raw| {
-            let role = match scan::member(raw, "role").and_then(scan::string).as_deref() {
-                Some("system" | "developer") => Role::System,
-                Some("assistant") => Role::Assistant,
-                Some("tool") => Role::Tool,
-                _ => Role::User,
-            };
-            let contents = scan::member(raw, "content").map(Cow::Borrowed).into_iter().collect();
+            let role =
+                match json_cursor::member_value(raw, "role").and_then(json_cursor::parse_string).as_deref() {
+                    Some("system" | "developer") => Role::System,
+                    Some("assistant") => Role::Assistant,
+                    Some("tool") => Role::Tool,
+                    _ => Role::User,
+                };
+            let contents = json_cursor::member_value(raw, "content").map(Cow::Borrowed).into_iter().collect();
             Turn { role, raw, contents, changed: false }
         };
-        Self(scan::elements(messages).map(turn).collect())
+        Self(json_cursor::elements(messages).map(turn).collect())
     }
 
     /// Moves what the provider does not take where it stands.
-    pub(super) fn fit(&mut self, abilities: &Abilities) {
+    pub(super) fn fit(&mut self, abilities: &OfferCapabilities) {
         if !abilities.tool_images {
             self.move_images();
         }
@@ -61,7 +62,7 @@ impl<'a> Turns<'a> {
     }
 
     /// Adds what was already answered, as the assistant's last turn.
-    pub(super) fn go_on(&mut self, delivered: &str, prefilled: bool) -> Result<(), Refusal> {
+    pub(super) fn go_on(&mut self, delivered: &str, prefilled: bool) -> Result<(), ApiError> {
         let mut content = Vec::with_capacity(delivered.len() + 2);
         json::write_str(&mut content, delivered);
         let last = self.0.last_mut().filter(|turn| prefilled && turn.role == Role::Assistant);
@@ -142,20 +143,20 @@ impl<'a> Turns<'a> {
     }
 
     /// Writes the messages.
-    pub(super) fn write(&self, target: &Target<'_>, prefix: bool, out: &mut Pieces<'_>) {
-        out.byte(b'[');
+    pub(super) fn write(&self, target: &AttemptTarget<'_>, prefix: bool, out: &mut BodyBuilder<'_>) {
+        out.push_byte(b'[');
         for (at, turn) in self.0.iter().enumerate() {
             if at > 0 {
-                out.byte(b',');
+                out.push_byte(b',');
             }
             turn.write(target, prefix && at + 1 == self.0.len(), out);
         }
-        out.byte(b']');
+        out.push_byte(b']');
     }
 }
 
-fn no_text() -> Refusal {
-    Refusal::unsupported("messages", "Only a last message of plain text can be continued.")
+fn no_text() -> ApiError {
+    ApiError::unsupported("messages", "Only a last message of plain text can be continued.")
 }
 
 /// Gives instructions that no user's turn follows to the one before, or a turn of their own.
@@ -175,10 +176,12 @@ fn settle<'a>(folded: &mut Vec<Turn<'a>>, moving: &mut Vec<Cow<'a, [u8]>>) {
 /// The texts of instructions: templates want one string, not parts.
 fn texts(content: Cow<'_, [u8]>) -> impl Iterator<Item = Cow<'_, [u8]>> {
     let (list, whole) = match content {
-        Cow::Borrowed(list) if scan::is_array(list) => (list, None),
+        Cow::Borrowed(list) if json_cursor::is_array(list) => (list, None),
         other => (&[][..], Some(other)),
     };
-    let parts = scan::elements(list).filter_map(|part| scan::member(part, "text")).map(Cow::Borrowed);
+    let parts = json_cursor::elements(list)
+        .filter_map(|part| json_cursor::member_value(part, "text"))
+        .map(Cow::Borrowed);
     whole.into_iter().chain(parts)
 }
 
@@ -190,14 +193,18 @@ fn own(contents: Vec<Cow<'_, [u8]>>) -> Turn<'_> {
 /// Leaves the texts of a tool's result and takes everything else along.
 fn take_images<'a>(turn: &mut Turn<'a>, moving: &mut Vec<Cow<'a, [u8]>>) {
     let [Cow::Borrowed(list)] = turn.contents.as_slice() else { return };
-    let is_text = |part: &&[u8]| scan::member(part, "type").is_some_and(|kind| json::is_string(kind, "text"));
-    if !scan::is_array(list) || scan::elements(list).all(|part| is_text(&part)) {
+    let is_text = |part: &&[u8]| {
+        json_cursor::member_value(part, "type").is_some_and(|kind| json::is_string(kind, "text"))
+    };
+    if !json_cursor::is_array(list) || json_cursor::elements(list).all(|part| is_text(&part)) {
         return;
     }
     let list = *list;
     let (mut texts, mut images) = (b"\"".to_vec(), b"[".to_vec());
-    for part in scan::elements(list) {
-        let text = scan::member(part, "text").and_then(scan::inner).filter(|_| is_text(&part));
+    for part in json_cursor::elements(list) {
+        let text = json_cursor::member_value(part, "text")
+            .and_then(json_cursor::string_body)
+            .filter(|_| is_text(&part));
         if texts.len() > 1 {
             texts.extend_from_slice(b"\\n");
         }
@@ -217,21 +224,21 @@ fn take_images<'a>(turn: &mut Turn<'a>, moving: &mut Vec<Cow<'a, [u8]>>) {
 }
 
 impl Turn<'_> {
-    fn write(&self, target: &Target<'_>, prefix: bool, out: &mut Pieces<'_>) {
+    fn write(&self, target: &AttemptTarget<'_>, prefix: bool, out: &mut BodyBuilder<'_>) {
         let role = match self.role {
             Role::System => "system",
             Role::User => "user",
             Role::Assistant => "assistant",
             Role::Tool => "tool",
         };
-        out.put(r#"{"role":""#);
-        out.put(role);
-        out.byte(b'"');
+        out.push_str(r#"{"role":""#);
+        out.push_str(role);
+        out.push_byte(b'"');
         if self.changed {
             self.content(out);
         }
-        let short_ids = target.abilities.short_tool_ids;
-        for (key, value) in scan::members(self.raw) {
+        let short_ids = target.capabilities.short_tool_ids;
+        for (key, value) in json_cursor::members(self.raw) {
             let dropped = match &*key {
                 "role" => true,
                 "content" => self.changed,
@@ -241,78 +248,78 @@ impl Turn<'_> {
             if dropped {
                 continue;
             }
-            out.byte(b',');
-            out.string(&key);
-            out.byte(b':');
+            out.push_byte(b',');
+            out.push_json_string(&key);
+            out.push_byte(b':');
             match &*key {
                 "tool_calls" if short_ids => calls(value, out),
                 "tool_call_id" if short_ids => id(value, out),
-                _ => out.raw(value),
+                _ => out.push_source(value),
             }
         }
-        if let Some((name, thought)) = target.reasoning().zip(reasoning(self.raw)) {
-            out.byte(b',');
-            out.string(name.member());
-            out.byte(b':');
-            out.raw(thought);
+        if let Some((name, thought)) = target.replayed_reasoning_name().zip(reasoning(self.raw)) {
+            out.push_byte(b',');
+            out.push_json_string(name.member());
+            out.push_byte(b':');
+            out.push_source(thought);
         }
         if prefix {
-            out.put(r#","prefix":true"#);
+            out.push_str(r#","prefix":true"#);
         }
-        out.byte(b'}');
+        out.push_byte(b'}');
     }
 
     /// Several contents as one: texts with an empty line between, parts in a row.
-    fn content(&self, out: &mut Pieces<'_>) {
-        out.put(r#","content":"#);
-        let texts = self.contents.iter().all(|content| !scan::is_array(content));
-        out.byte(if texts { b'"' } else { b'[' });
+    fn content(&self, out: &mut BodyBuilder<'_>) {
+        out.push_str(r#","content":"#);
+        let texts = self.contents.iter().all(|content| !json_cursor::is_array(content));
+        out.push_byte(if texts { b'"' } else { b'[' });
         for (at, content) in self.contents.iter().enumerate() {
-            match (texts, scan::inner(content)) {
+            match (texts, json_cursor::string_body(content)) {
                 (true, inner) => {
-                    out.put(if at > 0 { r"\n\n" } else { "" });
-                    out.raw(inner.unwrap_or_default());
+                    out.push_str(if at > 0 { r"\n\n" } else { "" });
+                    out.push_source(inner.unwrap_or_default());
                 }
                 (false, None) => {
-                    out.put(if at > 0 { "," } else { "" });
-                    out.raw(content.get(1..content.len() - 1).unwrap_or_default());
+                    out.push_str(if at > 0 { "," } else { "" });
+                    out.push_source(content.get(1..content.len() - 1).unwrap_or_default());
                 }
                 (false, Some(inner)) => {
-                    out.put(if at > 0 { "," } else { "" });
-                    out.put(r#"{"type":"text","text":""#);
-                    out.raw(inner);
-                    out.put(r#""}"#);
+                    out.push_str(if at > 0 { "," } else { "" });
+                    out.push_str(r#"{"type":"text","text":""#);
+                    out.push_source(inner);
+                    out.push_str(r#""}"#);
                 }
             }
         }
-        out.byte(if texts { b'"' } else { b']' });
+        out.push_byte(if texts { b'"' } else { b']' });
     }
 }
 
 /// The reasoning of a message, under either name: both hold the same where both are there.
 fn reasoning(message: &[u8]) -> Option<&[u8]> {
     let said = |value: &&[u8]| !matches!(*value, b"null" | b"\"\"");
-    let under = |name| scan::member(message, name).filter(said);
+    let under = |name| json_cursor::member_value(message, name).filter(said);
     under("reasoning_content").or_else(|| under("reasoning"))
 }
 
-fn calls(list: &[u8], out: &mut Pieces<'_>) {
-    out.byte(b'[');
-    for (at, call) in scan::elements(list).enumerate() {
-        out.put(if at > 0 { ",{" } else { "{" });
-        for (at, (key, value)) in scan::members(call).enumerate() {
-            out.put(if at > 0 { "," } else { "" });
-            out.string(&key);
-            out.byte(b':');
-            if key == "id" { id(value, out) } else { out.raw(value) }
+fn calls(list: &[u8], out: &mut BodyBuilder<'_>) {
+    out.push_byte(b'[');
+    for (at, call) in json_cursor::elements(list).enumerate() {
+        out.push_str(if at > 0 { ",{" } else { "{" });
+        for (at, (key, value)) in json_cursor::members(call).enumerate() {
+            out.push_str(if at > 0 { "," } else { "" });
+            out.push_json_string(&key);
+            out.push_byte(b':');
+            if key == "id" { id(value, out) } else { out.push_source(value) }
         }
-        out.byte(b'}');
+        out.push_byte(b'}');
     }
-    out.byte(b']');
+    out.push_byte(b']');
 }
 
-fn id(value: &[u8], out: &mut Pieces<'_>) {
-    out.byte(b'"');
-    out.raw(&ids::short(scan::inner(value).unwrap_or_default()));
-    out.byte(b'"');
+fn id(value: &[u8], out: &mut BodyBuilder<'_>) {
+    out.push_byte(b'"');
+    out.push_source(&ids::short(json_cursor::string_body(value).unwrap_or_default()));
+    out.push_byte(b'"');
 }

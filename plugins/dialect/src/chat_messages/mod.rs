@@ -10,15 +10,15 @@ mod turns;
 pub use request::MAX_TOKENS;
 pub(crate) use request::schema;
 
-use crate::pair::{self, Pair};
+use crate::translator_def::{self, TranslatorDef};
 use penstock_contract::Dialect;
 
 /// The pair.
-pub(crate) const PAIR: Pair = Pair {
-    client: Dialect::Chat,
-    provider: Dialect::Messages,
+pub(crate) const PAIR: TranslatorDef = TranslatorDef {
+    client_dialect: Dialect::Chat,
+    provider_dialect: Dialect::Messages,
     path: "/messages",
-    request: request::body,
-    whole: pair::chat_whole,
-    reply: pair::chat_reply,
+    build_request: request::body,
+    translate_buffered: translator_def::buffered_as_chat,
+    translate_stream: translator_def::stream_as_chat,
 };

@@ -1,10 +1,10 @@
 //! Content parts of the chat dialect as blocks of the messages dialect.
 
-use crate::event::Text;
+use crate::body_builder::BodyBuilder;
+use crate::event::EscapedText;
+use crate::json_cursor;
 use crate::messages_chat::ids;
-use crate::pieces::Pieces;
-use crate::scan;
-use penstock_contract::Refusal;
+use penstock_contract::ApiError;
 use penstock_wire::json;
 use std::borrow::Cow;
 
@@ -51,10 +51,12 @@ pub(super) enum Block<'a> {
 }
 
 impl Block<'_> {
-    pub(super) fn write(&self, out: &mut Pieces<'_>) {
+    pub(super) fn write(&self, out: &mut BodyBuilder<'_>) {
         match self {
             Self::Text(text) => around(r#"{"type":"text","text":""#, text, r#""}"#, out),
-            Self::Own(text) => around(r#"{"type":"text","text":""#, Text::new(text).escaped(), r#""}"#, out),
+            Self::Own(text) => {
+                around(r#"{"type":"text","text":""#, EscapedText::new(text).escaped(), r#""}"#, out)
+            }
             Self::Folded(text) => {
                 around(r#"{"type":"text","text":"<system>\n"#, text, r#"\n</system>"}"#, out);
             }
@@ -69,8 +71,8 @@ impl Block<'_> {
                     r#"","data":""#,
                     out,
                 );
-                out.raw(data);
-                out.put(r#""}}"#);
+                out.push_source(data);
+                out.push_str(r#""}}"#);
             }
             Self::Link(url) => {
                 around(r#"{"type":"image","source":{"type":"url","url":""#, url, r#""}}"#, out)
@@ -78,14 +80,14 @@ impl Block<'_> {
             Self::ToolUse { id, name, arguments } => {
                 around(r#"{"type":"tool_use","id":""#, &ids::plain(id), r#"","name":""#, out);
                 around("", name, r#"","input":"#, out);
-                out.put(arguments);
-                out.byte(b'}');
+                out.push_str(arguments);
+                out.push_byte(b'}');
             }
             Self::ToolResult { id, content } => {
                 let id = ids::plain(id);
                 around(r#"{"type":"tool_result","tool_use_id":""#, &id, r#"","content":"#, out);
                 write_content(content, out);
-                out.byte(b'}');
+                out.push_byte(b'}');
             }
             Self::Thinking(text) => {
                 around(r#"{"type":"thinking","thinking":""#, text, r#"","signature":"penstock"}"#, out);
@@ -94,23 +96,23 @@ impl Block<'_> {
     }
 }
 
-fn around(before: &str, inside: &[u8], after: &str, out: &mut Pieces<'_>) {
-    out.put(before);
-    out.raw(inside);
-    out.put(after);
+fn around(before: &str, inside: &[u8], after: &str, out: &mut BodyBuilder<'_>) {
+    out.push_str(before);
+    out.push_source(inside);
+    out.push_str(after);
 }
 
 /// A single text as a string, all else as blocks.
-pub(super) fn write_content(blocks: &[Block<'_>], out: &mut Pieces<'_>) {
+pub(super) fn write_content(blocks: &[Block<'_>], out: &mut BodyBuilder<'_>) {
     match blocks {
-        [] => out.put(r#""""#),
+        [] => out.push_str(r#""""#),
         [Block::Text(text)] => around("\"", text, "\"", out),
         _ => {
             for (at, block) in blocks.iter().enumerate() {
-                out.byte(if at == 0 { b'[' } else { b',' });
+                out.push_byte(if at == 0 { b'[' } else { b',' });
                 block.write(out);
             }
-            out.byte(b']');
+            out.push_byte(b']');
         }
     }
 }
@@ -123,23 +125,23 @@ pub(super) fn blocks<'a>(
     content: Option<&'a [u8]>,
     at: &str,
     out: &mut Vec<Block<'a>>,
-) -> Result<(), Refusal> {
-    let Some(content) = content.filter(|content| !scan::is_null(content)) else {
+) -> Result<(), ApiError> {
+    let Some(content) = content.filter(|content| !json_cursor::is_null(content)) else {
         return Ok(());
     };
-    if let Some(text) = scan::inner(content) {
+    if let Some(text) = json_cursor::string_body(content) {
         push_text(text, out);
         return Ok(());
     }
-    if !scan::is_array(content) {
-        return Err(Refusal::invalid(at, "Expected a string or a list of content parts."));
+    if !json_cursor::is_array(content) {
+        return Err(ApiError::invalid(at, "Expected a string or a list of content parts."));
     }
-    for (index, part) in scan::elements(content).enumerate() {
+    for (index, part) in json_cursor::elements(content).enumerate() {
         let (mut kind, mut said) = (Cow::Borrowed(""), &b""[..]);
-        for (key, value) in scan::members(part) {
+        for (key, value) in json_cursor::members(part) {
             match &*key {
-                "type" => kind = scan::string(value).unwrap_or_default(),
-                "text" | "refusal" => said = scan::inner(value).unwrap_or_default(),
+                "type" => kind = json_cursor::parse_string(value).unwrap_or_default(),
+                "text" | "refusal" => said = json_cursor::string_body(value).unwrap_or_default(),
                 _ => {}
             }
         }
@@ -147,7 +149,7 @@ pub(super) fn blocks<'a>(
             "text" | "refusal" => push_text(said, out),
             "image_url" => out.push(image(part, || format!("{at}[{index}].image_url"))?),
             _ => {
-                return Err(Refusal::unsupported(
+                return Err(ApiError::unsupported(
                     format!("{at}[{index}].type"),
                     "Only `text` and `image_url` parts are supported with this model.",
                 ));
@@ -158,15 +160,16 @@ pub(super) fn blocks<'a>(
 }
 
 pub(super) fn push_text<'a>(text: &'a [u8], out: &mut Vec<Block<'a>>) {
-    if !scan::is_blank(text) {
+    if !json_cursor::is_blank(text) {
         out.push(Block::Text(text));
     }
 }
 
-fn image(part: &[u8], at: impl Fn() -> String) -> Result<Block<'_>, Refusal> {
-    let image = scan::member(part, "image_url").unwrap_or_default();
-    let url = scan::member(image, "url").unwrap_or(image);
-    let url = scan::inner(url).ok_or_else(|| Refusal::invalid(at(), "An image needs a string `url`."))?;
+fn image(part: &[u8], at: impl Fn() -> String) -> Result<Block<'_>, ApiError> {
+    let image = json_cursor::member_value(part, "image_url").unwrap_or_default();
+    let url = json_cursor::member_value(image, "url").unwrap_or(image);
+    let url = json_cursor::string_body(url)
+        .ok_or_else(|| ApiError::invalid(at(), "An image needs a string `url`."))?;
     let comma = memchr::memchr(b',', url);
     let (head, data) = comma.and_then(|comma| url.split_at_checked(comma)).unwrap_or((url, b""));
     let head = json::unescape_lossy(head).unwrap_or_default();
@@ -176,12 +179,12 @@ fn image(part: &[u8], at: impl Fn() -> String) -> Result<Block<'_>, Refusal> {
     let described = head.get(5..).unwrap_or_default().rsplit_once(';');
     let (kind, _) = described
         .filter(|(_, last)| comma.is_some() && last.eq_ignore_ascii_case("base64"))
-        .ok_or_else(|| Refusal::invalid(at(), "A data URL must be base64: `data:image/png;base64,…`."))?;
+        .ok_or_else(|| ApiError::invalid(at(), "A data URL must be base64: `data:image/png;base64,…`."))?;
     let kind = kind.split(';').next().unwrap_or_default().to_ascii_lowercase();
     let known = IMAGES.into_iter().find(|(spelt, _)| *spelt == kind);
     let (_, media) = known.ok_or_else(|| {
         let which = "This model's provider reads images of the types image/jpeg, image/png, image/gif and image/webp.";
-        Refusal::unsupported(at(), which)
+        ApiError::unsupported(at(), which)
     })?;
     Ok(Block::Inline { media, data: data.get(1..).unwrap_or_default() })
 }

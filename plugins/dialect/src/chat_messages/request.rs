@@ -3,13 +3,13 @@
 //! or has no meaning for the answer (`user`, `metadata` …).
 
 use super::turns::Turns;
-use crate::effort::Effort;
-use crate::event::Text;
-use crate::pieces::Pieces;
-use crate::scan::{self, Cursor};
-use crate::{form, parameters, shape};
+use crate::body_builder::BodyBuilder;
+use crate::event::EscapedText;
+use crate::json_cursor::{self, JsonCursor};
+use crate::reasoning_effort::ReasoningEffort;
+use crate::{parameters, response_constraints, structured_output};
 use bytes::Bytes;
-use penstock_contract::{Ask, Extra, Field, Fields, Refusal, Target};
+use penstock_contract::{ApiError, AttemptTarget, BodyMember, BodyMembers, ExtraMember, InferenceRequest};
 use penstock_wire::json;
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -23,45 +23,49 @@ const SAMPLING: [&str; 3] = ["temperature", "top_p", "top_k"];
 ///
 /// # Errors
 /// What cannot be said, naming the field.
-pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> Result<Vec<Bytes>, Refusal> {
+pub(super) fn body(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    delivered: Option<&str>,
+) -> Result<Vec<Bytes>, ApiError> {
     let edited = edited(ask);
     let ask = edited.as_ref().unwrap_or(ask);
     refuse(ask)?;
     if delivered.is_some() && target.continuation().is_none() {
-        return Err(Refusal::unsupported("messages", "This provider does not continue an answer."));
+        return Err(ApiError::unsupported("messages", "This provider does not continue an answer."));
     }
-    let mut turns = Turns::read(ask.value("messages").unwrap_or_default(), target.abilities)?;
+    let mut turns = Turns::read(ask.member_value("messages").unwrap_or_default(), target.capabilities)?;
     if let Some(delivered) = delivered {
         turns.said(delivered);
     }
-    let mut out = Pieces::over(&ask.body);
-    out.put(r#"{"model":"#);
-    out.string(target.model);
-    out.byte(b',');
+    let mut out = BodyBuilder::with_source(&ask.body);
+    out.push_str(r#"{"model":"#);
+    out.push_json_string(target.model);
+    out.push_byte(b',');
     turns.write(&mut out);
-    out.put(r#","max_tokens":"#);
-    out.number(target.max_tokens.or(ask.max_tokens).unwrap_or(MAX_TOKENS));
+    out.push_str(r#","max_tokens":"#);
+    out.push_number(target.max_tokens.or(ask.max_tokens).unwrap_or(MAX_TOKENS));
     tools(ask, target, &mut out)?;
     sampling(ask, target, &mut out);
     engine(ask, target, &mut out)?;
     output(ask, target, &mut out)?;
     if ask.stream {
-        out.put(r#","stream":true"#);
+        out.push_str(r#","stream":true"#);
     }
-    out.byte(b'}');
+    out.push_byte(b'}');
     Ok(out.finish())
 }
 
 /// The ask with admission's edits done: its body and where its members stand.
-fn edited(ask: &Ask) -> Option<Ask> {
+fn edited(ask: &InferenceRequest) -> Option<InferenceRequest> {
     if ask.edits.is_empty() {
         return None;
     }
     let mut body = Vec::with_capacity(ask.body.len() + 64);
-    let mut fields = Fields::default();
+    let mut fields = BodyMembers::default();
     let mut edits = ask.edits.iter().peekable();
     body.push(b'{');
-    for field in &ask.fields.0 {
+    for field in &ask.members.0 {
         if body.len() > 1 {
             body.push(b',');
         }
@@ -72,87 +76,95 @@ fn edited(ask: &Ask) -> Option<Ask> {
         while let Some(edit) = edits.next_if(|edit| edit.range.start < field.value.end) {
             if edit.range.start >= field.value.start {
                 body.extend_from_slice(ask.body.get(at..edit.range.start).unwrap_or_default());
-                body.extend_from_slice(&edit.with);
+                body.extend_from_slice(&edit.replacement);
                 at = edit.range.end;
             }
         }
         body.extend_from_slice(ask.body.get(at..field.value.end).unwrap_or_default());
-        fields.0.push(Field {
+        fields.0.push(BodyMember {
             name: field.name.clone(),
             member: start..body.len(),
             value: value_start..body.len(),
         });
     }
     body.push(b'}');
-    Some(Ask { body: Bytes::from(body), fields, edits: Vec::new(), ..ask.clone() })
+    Some(InferenceRequest { body: Bytes::from(body), members: fields, edits: Vec::new(), ..ask.clone() })
 }
 
 /// What would change the answer's numbers or shape if it were dropped.
-fn refuse(ask: &Ask) -> Result<(), Refusal> {
+fn refuse(ask: &InferenceRequest) -> Result<(), ApiError> {
     for name in ["logprobs", "top_logprobs", "logit_bias", "web_search_options", "audio"] {
-        let asked = ask.value(name).is_some_and(|value| !matches!(value, b"false" | b"0" | b"{}"));
+        let asked = ask.member_value(name).is_some_and(|value| !matches!(value, b"false" | b"0" | b"{}"));
         if asked {
-            return Err(Refusal::unsupported(name, "This model's provider does not support this parameter."));
+            return Err(ApiError::unsupported(
+                name,
+                "This model's provider does not support this parameter.",
+            ));
         }
     }
     if ask.n > 1 {
-        return Err(Refusal::unsupported("n", "This model's provider gives one answer at a time."));
+        return Err(ApiError::unsupported("n", "This model's provider gives one answer at a time."));
     }
     Ok(())
 }
 
-fn tools(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
-    let choice = ask.value("tool_choice").or_else(|| ask.value("function_call")).unwrap_or_default();
-    let allowed = scan::member(choice, "allowed_tools");
+fn tools(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    out: &mut BodyBuilder<'_>,
+) -> Result<(), ApiError> {
+    let choice =
+        ask.member_value("tool_choice").or_else(|| ask.member_value("function_call")).unwrap_or_default();
+    let allowed = json_cursor::member_value(choice, "allowed_tools");
     let read = |name| json::unescape_lossy(name);
     let allowed_names: Option<Vec<Cow<'_, str>>> = allowed.map(|allowed| {
-        let tools = scan::elements(scan::member(allowed, "tools").unwrap_or_default());
+        let tools = json_cursor::elements(json_cursor::member_value(allowed, "tools").unwrap_or_default());
         tools.filter_map(|tool| name(tool).and_then(read)).collect()
     });
     let mut any = false;
-    Cursor::new(ask.value("tools").unwrap_or_default()).elements(|index, tool| {
+    JsonCursor::new(ask.member_value("tools").unwrap_or_default()).visit_elements(|index, tool| {
         let tool = Tool::read(tool);
-        if tool.kind.is_some_and(|kind| !json::says(kind, "function")) {
-            return Err(Refusal::unsupported(
+        if tool.kind.is_some_and(|kind| !json::equals_text(kind, "function")) {
+            return Err(ApiError::unsupported(
                 format!("tools[{index}].type"),
                 "Only tools of type `function` are supported.",
             ));
         }
-        let name = tool.function.name.and_then(scan::string);
+        let name = tool.function.name.and_then(json_cursor::parse_string);
         if allowed_names.as_ref().is_some_and(|names| name.is_none_or(|name| !names.contains(&name))) {
             return Ok(());
         }
         tool.function.write(|| format!("tools[{index}].function"), &mut any, out)
     })?;
-    Cursor::new(ask.value("functions").unwrap_or_default()).elements(|index, function| {
-        Declared::read(function).write(|| format!("functions[{index}]"), &mut any, out)
-    })?;
+    JsonCursor::new(ask.member_value("functions").unwrap_or_default()).visit_elements(
+        |index, function| Declared::read(function).write(|| format!("functions[{index}]"), &mut any, out),
+    )?;
     if !any {
         return Ok(());
     }
-    out.byte(b']');
-    let mode = allowed.and_then(|allowed| scan::member(allowed, "mode")).unwrap_or(choice);
-    let one = if ask.parallel_tools || !target.says(Extra::ParallelTools) {
+    out.push_byte(b']');
+    let mode = allowed.and_then(|allowed| json_cursor::member_value(allowed, "mode")).unwrap_or(choice);
+    let one = if ask.parallel_tools || !target.sends(ExtraMember::ParallelTools) {
         "}"
     } else {
         r#","disable_parallel_tool_use":true}"#
     };
-    match (scan::string(mode).as_deref(), name(choice)) {
-        (Some("none"), _) => out.put(r#","tool_choice":{"type":"none"}"#),
+    match (json_cursor::parse_string(mode).as_deref(), name(choice)) {
+        (Some("none"), _) => out.push_str(r#","tool_choice":{"type":"none"}"#),
         (Some("required"), _) => {
-            out.put(r#","tool_choice":{"type":"any""#);
-            out.put(one);
+            out.push_str(r#","tool_choice":{"type":"any""#);
+            out.push_str(one);
         }
         (_, Some(name)) => {
-            out.put(r#","tool_choice":{"type":"tool","name":""#);
-            out.raw(name);
-            out.byte(b'"');
-            out.put(one);
+            out.push_str(r#","tool_choice":{"type":"tool","name":""#);
+            out.push_source(name);
+            out.push_byte(b'"');
+            out.push_str(one);
         }
-        _ if !target.says(Extra::ToolChoice) => {}
+        _ if !target.sends(ExtraMember::ToolChoice) => {}
         _ => {
-            out.put(r#","tool_choice":{"type":"auto""#);
-            out.put(one);
+            out.push_str(r#","tool_choice":{"type":"auto""#);
+            out.push_str(one);
         }
     }
     Ok(())
@@ -160,7 +172,8 @@ fn tools(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Ref
 
 /// The function's name in `{"function":{"name":…}}` or `{"name":…}`.
 fn name(choice: &[u8]) -> Option<&[u8]> {
-    scan::member(scan::member(choice, "function").unwrap_or(choice), "name").and_then(scan::inner)
+    json_cursor::member_value(json_cursor::member_value(choice, "function").unwrap_or(choice), "name")
+        .and_then(json_cursor::string_body)
 }
 
 /// One of `tools`.
@@ -171,11 +184,11 @@ struct Tool<'a> {
 }
 
 impl<'a> Tool<'a> {
-    fn read(tool: &mut Cursor<'a>) -> Self {
+    fn read(tool: &mut JsonCursor<'a>) -> Self {
         let mut seen = Self::default();
-        let Ok(()) = tool.members::<Infallible>(|key, value| {
+        let Ok(()) = tool.visit_members::<Infallible>(|key, value| {
             match key {
-                "type" => seen.kind = scan::inner(value.value()),
+                "type" => seen.kind = json_cursor::string_body(value.take_value()),
                 "function" => seen.function = Declared::read(value),
                 _ => {}
             }
@@ -195,9 +208,9 @@ struct Declared<'a> {
 }
 
 impl<'a> Declared<'a> {
-    fn read(function: &mut Cursor<'a>) -> Self {
+    fn read(function: &mut JsonCursor<'a>) -> Self {
         let mut seen = Self::default();
-        let Ok(()) = function.members::<Infallible>(|key, value| {
+        let Ok(()) = function.visit_members::<Infallible>(|key, value| {
             let slot = match key {
                 "name" => &mut seen.name,
                 "description" => &mut seen.description,
@@ -205,104 +218,118 @@ impl<'a> Declared<'a> {
                 "strict" => &mut seen.strict,
                 _ => return Ok(()),
             };
-            *slot = Some(value.value()).filter(|value| !scan::is_null(value));
+            *slot = Some(value.take_value()).filter(|value| !json_cursor::is_null(value));
             Ok(())
         });
         seen
     }
 
     /// Writes it as a tool; `at` is its path.
-    fn write(&self, at: impl Fn() -> String, any: &mut bool, out: &mut Pieces<'_>) -> Result<(), Refusal> {
-        let name = self
-            .name
-            .filter(|name| scan::inner(name).is_some())
-            .ok_or_else(|| Refusal::invalid(format!("{}.name", at()), "A function needs a string `name`."))?;
-        out.put(if std::mem::replace(any, true) { r#",{"name":"# } else { r#","tools":[{"name":"# });
-        out.raw(name);
+    fn write(
+        &self,
+        at: impl Fn() -> String,
+        any: &mut bool,
+        out: &mut BodyBuilder<'_>,
+    ) -> Result<(), ApiError> {
+        let name = self.name.filter(|name| json_cursor::string_body(name).is_some()).ok_or_else(|| {
+            ApiError::invalid(format!("{}.name", at()), "A function needs a string `name`.")
+        })?;
+        out.push_str(if std::mem::replace(any, true) { r#",{"name":"# } else { r#","tools":[{"name":"# });
+        out.push_source(name);
         if let Some(description) = self.description {
-            out.put(r#","description":"#);
-            out.raw(description);
+            out.push_str(r#","description":"#);
+            out.push_source(description);
         }
-        out.put(r#","input_schema":"#);
+        out.push_str(r#","input_schema":"#);
         schema(self.parameters.unwrap_or(br#"{"type":"object","properties":{}}"#), out);
         if let Some(strict) = self.strict {
-            out.put(r#","strict":"#);
-            out.raw(strict);
+            out.push_str(r#","strict":"#);
+            out.push_source(strict);
         }
-        out.byte(b'}');
+        out.push_byte(b'}');
         Ok(())
     }
 }
 
 /// A schema with the type that this dialect asks of it.
-pub(crate) fn schema(schema: &[u8], out: &mut Pieces<'_>) {
-    let is_typed = scan::members(schema).any(|(key, _)| key == "type");
+pub(crate) fn schema(schema: &[u8], out: &mut BodyBuilder<'_>) {
+    let is_typed = json_cursor::members(schema).any(|(key, _)| key == "type");
     let rest = schema.strip_prefix(b"{").filter(|_| !is_typed);
-    let Some(rest) = rest else { return out.raw(schema) };
-    let is_empty = scan::members(schema).next().is_none();
-    out.put(if is_empty { r#"{"type":"object""# } else { r#"{"type":"object","# });
-    out.raw(rest);
+    let Some(rest) = rest else { return out.push_source(schema) };
+    let is_empty = json_cursor::members(schema).next().is_none();
+    out.push_str(if is_empty { r#"{"type":"object""# } else { r#"{"type":"object","# });
+    out.push_source(rest);
 }
 
 /// Parameters of engines, where the offer lists them.
-fn engine(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
-    for field in &ask.fields.0 {
+fn engine(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    out: &mut BodyBuilder<'_>,
+) -> Result<(), ApiError> {
+    for field in &ask.members.0 {
         let name = &*field.name;
-        let Some(value) = ask.value(name).filter(|_| !form::is_form(name) && !SAMPLING.contains(&name))
+        let Some(value) = ask
+            .member_value(name)
+            .filter(|_| !structured_output::is_constraint(name) && !SAMPLING.contains(&name))
         else {
             continue;
         };
-        if parameters::passes(target.abilities, name, value)? {
-            out.byte(b',');
-            out.string(name);
-            out.byte(b':');
-            out.raw(value);
+        if parameters::should_forward(target.capabilities, name, value)? {
+            out.push_byte(b',');
+            out.push_json_string(name);
+            out.push_byte(b':');
+            out.push_source(value);
         }
     }
     Ok(())
 }
 
-fn sampling(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
-    let takes = |name: &&str| shape::takes(target.abilities, name);
-    let asked = SAMPLING.into_iter().filter(takes).filter_map(|name| Some((name, ask.value(name)?)));
+fn sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
+    let takes = |name: &&str| response_constraints::accepts_sampling(target.capabilities, name);
+    let asked = SAMPLING.into_iter().filter(takes).filter_map(|name| Some((name, ask.member_value(name)?)));
     // Of what is preset, an effort is said elsewhere, and the others have no place in this dialect.
-    let preset = shape::preset(ask, target).filter(|(name, _)| SAMPLING.contains(name));
+    let preset =
+        response_constraints::preset_members(ask, target).filter(|(name, _)| SAMPLING.contains(name));
     for (name, value) in asked.chain(preset) {
-        let Some(value) = shape::sampling(name, value) else { continue };
-        out.byte(b',');
-        out.string(name);
-        out.byte(b':');
-        out.raw(value);
+        let Some(value) = response_constraints::messages_sampling_value(name, value) else { continue };
+        out.push_byte(b',');
+        out.push_json_string(name);
+        out.push_byte(b':');
+        out.push_source(value);
     }
-    for (at, stop) in shape::given(&ask.stop, target).iter().enumerate() {
-        out.put(if at == 0 { r#","stop_sequences":[""# } else { r#",""# });
-        out.raw(Text::new(stop).escaped());
-        out.byte(b'"');
+    for (at, stop) in response_constraints::upstream_stop_sequences(&ask.stop, target).iter().enumerate() {
+        out.push_str(if at == 0 { r#","stop_sequences":[""# } else { r#",""# });
+        out.push_source(EscapedText::new(stop).escaped());
+        out.push_byte(b'"');
     }
-    if !shape::given(&ask.stop, target).is_empty() {
-        out.byte(b']');
+    if !response_constraints::upstream_stop_sequences(&ask.stop, target).is_empty() {
+        out.push_byte(b']');
     }
 }
 
 /// The schema that the answer is to follow.
-fn format(ask: &Ask) -> Result<Option<Cow<'_, [u8]>>, Refusal> {
-    let format = ask.value("response_format").unwrap_or_default();
-    let kind = scan::member(format, "type").and_then(scan::string).unwrap_or_default();
-    let engines = form::schema(ask)?;
+fn format(ask: &InferenceRequest) -> Result<Option<Cow<'_, [u8]>>, ApiError> {
+    let format = ask.member_value("response_format").unwrap_or_default();
+    let kind =
+        json_cursor::member_value(format, "type").and_then(json_cursor::parse_string).unwrap_or_default();
+    let engines = structured_output::requested_schema(ask)?;
     match &*kind {
         "" | "text" => Ok(engines),
         "json_object" => {
-            let own = scan::member(format, "schema").filter(|schema| scan::is_object(schema));
-            Ok(Some(Cow::Borrowed(own.unwrap_or(form::ANY_OBJECT))))
+            let own =
+                json_cursor::member_value(format, "schema").filter(|schema| json_cursor::is_object(schema));
+            Ok(Some(Cow::Borrowed(own.unwrap_or(structured_output::ANY_OBJECT))))
         }
         "json_schema" => {
-            let schema = scan::member(format, "json_schema").and_then(|named| scan::member(named, "schema"));
+            let schema = json_cursor::member_value(format, "json_schema")
+                .and_then(|named| json_cursor::member_value(named, "schema"));
             let schema = schema.ok_or_else(|| {
-                Refusal::invalid("response_format.json_schema.schema", "A schema is missing.")
+                ApiError::invalid("response_format.json_schema.schema", "A schema is missing.")
             })?;
             Ok(Some(Cow::Borrowed(schema)))
         }
-        _ => Err(Refusal::invalid(
+        _ => Err(ApiError::invalid(
             "response_format.type",
             "A format must be `text`, `json_object` or `json_schema`.",
         )),
@@ -310,51 +337,55 @@ fn format(ask: &Ask) -> Result<Option<Cow<'_, [u8]>>, Refusal> {
 }
 
 /// How much the model is to think: what the client said, else the preset.
-fn effort(ask: &Ask, target: &Target<'_>) -> Effort {
-    let abilities = target.abilities;
-    if !target.says(Extra::Thinking) {
-        return Effort::default();
+fn effort(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> ReasoningEffort {
+    let abilities = target.capabilities;
+    if !target.sends(ExtraMember::Thinking) {
+        return ReasoningEffort::default();
     }
-    let said = Effort::of(ask);
+    let said = ReasoningEffort::from_request(ask);
     let preset = || {
         let preset = target.preset.iter().find(|(name, _)| &**name == "reasoning_effort");
-        preset.map(|(_, value)| crate::effort::word(value.as_bytes())).unwrap_or_default()
+        preset.map(|(_, value)| crate::reasoning_effort::parse_effort(value.as_bytes())).unwrap_or_default()
     };
-    let effort = if said == Effort::default() { preset() } else { said };
-    if abilities.accepts("reasoning_effort") {
+    let effort = if said == ReasoningEffort::default() { preset() } else { said };
+    if abilities.accepts_parameter("reasoning_effort") {
         effort
     } else if abilities.thinking_switch {
-        Effort { level: None, ..effort }
+        ReasoningEffort { level: None, ..effort }
     } else {
-        Effort::default()
+        ReasoningEffort::default()
     }
 }
 
 /// Thinking and its effort, and the form of the answer.
-fn output(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+fn output(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    out: &mut BodyBuilder<'_>,
+) -> Result<(), ApiError> {
     let schema = format(ask)?;
     let effort = effort(ask, target);
-    let level = effort.level.filter(|_| effort.switch != Some(false));
-    if effort.switch == Some(false) {
-        out.put(r#","thinking":{"type":"disabled"}"#);
-    } else if effort.switch == Some(true) || level.is_some() {
+    let level = effort.level.filter(|_| effort.enabled != Some(false));
+    if effort.enabled == Some(false) {
+        out.push_str(r#","thinking":{"type":"disabled"}"#);
+    } else if effort.enabled == Some(true) || level.is_some() {
         // Newer models keep their thinking back unless they are told to show it.
-        out.put(r#","thinking":{"type":"adaptive","display":"summarized"}"#);
+        out.push_str(r#","thinking":{"type":"adaptive","display":"summarized"}"#);
     }
     if level.is_none() && schema.is_none() {
         return Ok(());
     }
-    out.put(r#","output_config":{"#);
+    out.push_str(r#","output_config":{"#);
     if let Some(level) = level {
-        out.put(r#""effort":""#);
-        out.put(level.word());
-        out.put(if schema.is_some() { r#"","# } else { "\"" });
+        out.push_str(r#""effort":""#);
+        out.push_str(level.messages_name());
+        out.push_str(if schema.is_some() { r#"","# } else { "\"" });
     }
     if let Some(schema) = &schema {
-        out.put(r#""format":{"type":"json_schema","schema":"#);
-        out.raw(schema);
-        out.byte(b'}');
+        out.push_str(r#""format":{"type":"json_schema","schema":"#);
+        out.push_source(schema);
+        out.push_byte(b'}');
     }
-    out.byte(b'}');
+    out.push_byte(b'}');
     Ok(())
 }

@@ -8,10 +8,10 @@
 //! result in the next turn of the user, or the request is refused.
 
 use super::parts::{Block, blocks, push_text, write_content};
-use crate::pieces::Pieces;
-use crate::scan::{self, Cursor};
-use crate::waiting::Waiting;
-use penstock_contract::{Abilities, Refusal};
+use crate::body_builder::BodyBuilder;
+use crate::json_cursor::{self, JsonCursor};
+use crate::pending_tool_calls::PendingToolCalls;
+use penstock_contract::{ApiError, OfferCapabilities};
 use penstock_wire::json;
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -56,11 +56,11 @@ impl<'a> Turn<'a> {
 
 /// All turns of an ask.
 pub(super) struct Turns<'a> {
-    abilities: &'a Abilities,
+    abilities: &'a OfferCapabilities,
     system: Vec<Block<'a>>,
     turns: Vec<Turn<'a>>,
     /// Calls without a result so far, and their paths.
-    waiting: Waiting<'a, String>,
+    waiting: PendingToolCalls<'a, String>,
     /// Id that a legacy function result answers.
     function: &'a [u8],
 }
@@ -70,22 +70,23 @@ impl<'a> Turns<'a> {
     ///
     /// # Errors
     /// What cannot be said, with its path.
-    pub(super) fn read(messages: &'a [u8], abilities: &'a Abilities) -> Result<Self, Refusal> {
+    pub(super) fn read(messages: &'a [u8], abilities: &'a OfferCapabilities) -> Result<Self, ApiError> {
         let mut turns = Self {
             abilities,
             system: Vec::new(),
             turns: Vec::new(),
-            waiting: Waiting::default(),
+            waiting: PendingToolCalls::default(),
             function: b"call_function",
         };
-        Cursor::new(messages).elements(|index, message| turns.message(index, &Seen::read(message)))?;
+        JsonCursor::new(messages)
+            .visit_elements(|index, message| turns.message(index, &Seen::read(message)))?;
         turns.all_answered()?;
         if turns.have_speakers() {
             turns.turns.iter_mut().for_each(Turn::introduce);
         }
         turns.turns.iter_mut().for_each(Turn::whole);
         if turns.turns.is_empty() {
-            return Err(Refusal::invalid("messages", "There must be at least one message with content."));
+            return Err(ApiError::invalid("messages", "There must be at least one message with content."));
         }
         Ok(turns)
     }
@@ -96,25 +97,25 @@ impl<'a> Turns<'a> {
     }
 
     /// Writes `"system":…,"messages":…`.
-    pub(super) fn write(&self, out: &mut Pieces<'_>) {
+    pub(super) fn write(&self, out: &mut BodyBuilder<'_>) {
         if !self.system.is_empty() {
-            out.put(r#""system":"#);
+            out.push_str(r#""system":"#);
             write_content(&self.system, out);
-            out.byte(b',');
+            out.push_byte(b',');
         }
-        out.put(r#""messages":["#);
+        out.push_str(r#""messages":["#);
         for (at, turn) in self.turns.iter().enumerate() {
-            out.put(if at == 0 { r#"{"role":""# } else { r#",{"role":""# });
-            out.put(match turn.role {
+            out.push_str(if at == 0 { r#"{"role":""# } else { r#",{"role":""# });
+            out.push_str(match turn.role {
                 Role::User => "user",
                 Role::Assistant => "assistant",
                 Role::System => "system",
             });
-            out.put(r#"","content":"#);
+            out.push_str(r#"","content":"#);
             write_content(&turn.blocks, out);
-            out.byte(b'}');
+            out.push_byte(b'}');
         }
-        out.byte(b']');
+        out.push_byte(b']');
     }
 
     /// The blocks of the turn that goes on, or of a new one.
@@ -129,7 +130,7 @@ impl<'a> Turns<'a> {
         }
     }
 
-    fn message(&mut self, index: usize, seen: &Seen<'a>) -> Result<(), Refusal> {
+    fn message(&mut self, index: usize, seen: &Seen<'a>) -> Result<(), ApiError> {
         let at = format!("messages[{index}].content");
         let mut said = Vec::new();
         match &*seen.role {
@@ -155,13 +156,13 @@ impl<'a> Turns<'a> {
             }
             "tool" | "function" => {
                 let id = seen.tool_call_id.unwrap_or(self.function);
-                if !self.waiting.answered(id) {
+                if !self.waiting.remove_answered(id) {
                     return Err(unasked(index));
                 }
                 blocks(seen.content, &at, &mut said)?;
                 self.result(Block::ToolResult { id, content: said });
             }
-            _ => return Err(Refusal::invalid(format!("messages[{index}].role"), "This role is not known.")),
+            _ => return Err(ApiError::invalid(format!("messages[{index}].role"), "This role is not known.")),
         }
         Ok(())
     }
@@ -220,17 +221,17 @@ impl<'a> Turns<'a> {
     }
 
     /// What the assistant says now is a new turn unless its last one goes on.
-    fn speaks_again(&self) -> Result<(), Refusal> {
+    fn speaks_again(&self) -> Result<(), ApiError> {
         match self.turns.last() {
             Some(turn) if turn.role == Role::Assistant => Ok(()),
             _ => self.all_answered(),
         }
     }
 
-    fn all_answered(&self) -> Result<(), Refusal> {
-        match self.waiting.first() {
+    fn all_answered(&self) -> Result<(), ApiError> {
+        match self.waiting.first_pending() {
             None => Ok(()),
-            Some(at) => Err(Refusal::invalid(
+            Some(at) => Err(ApiError::invalid(
                 at.as_str(),
                 "With this model's provider each tool call needs a `tool` message with its id before the \
                  assistant's next message.",
@@ -238,19 +239,19 @@ impl<'a> Turns<'a> {
         }
     }
 
-    fn asked(&mut self, id: &'a [u8], at: impl Fn() -> String) -> Result<(), Refusal> {
-        if self.waiting.asked(id, at()) {
+    fn asked(&mut self, id: &'a [u8], at: impl Fn() -> String) -> Result<(), ApiError> {
+        if self.waiting.add_call(id, at()) {
             return Ok(());
         }
         let why = "With this model's provider each tool call of a turn needs an id of its own.";
-        Err(Refusal::invalid(format!("{}.id", at()), why))
+        Err(ApiError::invalid(format!("{}.id", at()), why))
     }
 
-    fn calls(&mut self, index: usize, seen: &Seen<'a>, said: &mut Vec<Block<'a>>) -> Result<(), Refusal> {
+    fn calls(&mut self, index: usize, seen: &Seen<'a>, said: &mut Vec<Block<'a>>) -> Result<(), ApiError> {
         for (position, call) in seen.tool_calls.iter().enumerate() {
             let id = call.id.ok_or_else(|| {
                 let at = format!("messages[{index}].tool_calls[{position}].id");
-                Refusal::invalid(at, "A tool call needs a string `id`.")
+                ApiError::invalid(at, "A tool call needs a string `id`.")
             })?;
             let at = || format!("messages[{index}].tool_calls[{position}].function");
             said.push(call.function.tool_use(id, at)?);
@@ -270,8 +271,8 @@ fn is_same(one: Option<&[u8]>, other: Option<&[u8]>) -> bool {
     one == other || one.zip(other).is_some_and(|(one, other)| json::unescape(one) == json::unescape(other))
 }
 
-fn unasked(index: usize) -> Refusal {
-    Refusal::invalid(
+fn unasked(index: usize) -> ApiError {
+    ApiError::invalid(
         format!("messages[{index}].tool_call_id"),
         "With this model's provider a result needs a tool call with its id in the assistant's turn before it, \
          each answered once.",
@@ -296,12 +297,12 @@ impl<'a> Seen<'a> {
         !self.tool_calls.is_empty() || self.function_call.is_some()
     }
 
-    fn read(message: &mut Cursor<'a>) -> Self {
+    fn read(message: &mut JsonCursor<'a>) -> Self {
         let mut seen = Self::default();
-        let Ok(()) = message.members::<Infallible>(|key, value| {
-            match (key, value.first()) {
+        let Ok(()) = message.visit_members::<Infallible>(|key, value| {
+            match (key, value.peek_byte()) {
                 ("tool_calls", Some(b'[')) => {
-                    return value.elements(|_, call| {
+                    return value.visit_elements(|_, call| {
                         seen.tool_calls.push(Call::read(call));
                         Ok(())
                     });
@@ -312,16 +313,18 @@ impl<'a> Seen<'a> {
                 }
                 _ => {}
             }
-            let value = value.value();
+            let value = value.take_value();
             match key {
-                _ if scan::is_null(value) => {}
-                "role" => seen.role = scan::string(value).unwrap_or_default(),
+                _ if json_cursor::is_null(value) => {}
+                "role" => seen.role = json_cursor::parse_string(value).unwrap_or_default(),
                 "content" => seen.content = Some(value),
-                "name" => seen.name = scan::inner(value).filter(|name| !scan::is_blank(name)),
-                "reasoning_content" => seen.reasoning = scan::inner(value),
-                "reasoning" => seen.reasoning = seen.reasoning.or(scan::inner(value)),
-                "refusal" => seen.refusal = scan::inner(value),
-                "tool_call_id" => seen.tool_call_id = scan::inner(value),
+                "name" => {
+                    seen.name = json_cursor::string_body(value).filter(|name| !json_cursor::is_blank(name))
+                }
+                "reasoning_content" => seen.reasoning = json_cursor::string_body(value),
+                "reasoning" => seen.reasoning = seen.reasoning.or(json_cursor::string_body(value)),
+                "refusal" => seen.refusal = json_cursor::string_body(value),
+                "tool_call_id" => seen.tool_call_id = json_cursor::string_body(value),
                 _ => {}
             }
             Ok(())
@@ -338,11 +341,11 @@ struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    fn read(call: &mut Cursor<'a>) -> Self {
+    fn read(call: &mut JsonCursor<'a>) -> Self {
         let mut seen = Self::default();
-        let Ok(()) = call.members::<Infallible>(|key, value| {
+        let Ok(()) = call.visit_members::<Infallible>(|key, value| {
             match key {
-                "id" => seen.id = scan::inner(value.value()),
+                "id" => seen.id = json_cursor::string_body(value.take_value()),
                 "function" => seen.function = Function::read(value),
                 _ => {}
             }
@@ -360,12 +363,12 @@ struct Function<'a> {
 }
 
 impl<'a> Function<'a> {
-    fn read(function: &mut Cursor<'a>) -> Self {
+    fn read(function: &mut JsonCursor<'a>) -> Self {
         let mut seen = Self::default();
-        let Ok(()) = function.members::<Infallible>(|key, value| {
+        let Ok(()) = function.visit_members::<Infallible>(|key, value| {
             match key {
-                "name" => seen.name = scan::inner(value.value()),
-                "arguments" => seen.arguments = scan::inner(value.value()),
+                "name" => seen.name = json_cursor::string_body(value.take_value()),
+                "arguments" => seen.arguments = json_cursor::string_body(value.take_value()),
                 _ => {}
             }
             Ok(())
@@ -374,9 +377,9 @@ impl<'a> Function<'a> {
     }
 
     /// The call as a block; `at` is the function's path.
-    fn tool_use(&self, id: &'a [u8], at: impl Fn() -> String) -> Result<Block<'a>, Refusal> {
+    fn tool_use(&self, id: &'a [u8], at: impl Fn() -> String) -> Result<Block<'a>, ApiError> {
         let name = self.name.ok_or_else(|| {
-            Refusal::invalid(format!("{}.name", at()), "A function call needs a string `name`.")
+            ApiError::invalid(format!("{}.name", at()), "A function call needs a string `name`.")
         })?;
         let arguments = self.arguments.and_then(json::unescape).unwrap_or_default();
         let arguments = match arguments.trim() {
@@ -386,8 +389,8 @@ impl<'a> Function<'a> {
         };
         let mut object = json::members(arguments.as_bytes());
         object.by_ref().for_each(drop);
-        if !object.is_whole() {
-            return Err(Refusal::invalid(
+        if !object.is_complete() {
+            return Err(ApiError::invalid(
                 format!("{}.arguments", at()),
                 "The arguments of a call must be a JSON object.",
             ));

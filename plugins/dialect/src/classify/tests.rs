@@ -6,14 +6,14 @@ use super::*;
 /// Request with the texts `secret plan` and `Jane Doe 4711`.
 const REQUEST: &[u8] = br#"{"model":"org/m","messages":[{"role":"user","content":"secret plan"},{"role":"user","content":"J\u0061ne Doe 4711"}],"tools":[{"type":"function","function":{"name":"lookup_salary","parameters":{}}}]}"#;
 
-fn asked(status: u16, body: &str, window: u64) -> Fault {
-    classify(Dialect::Chat, status, None, body.as_bytes(), window, REQUEST)
+fn asked(status: u16, body: &str, window: u64) -> UpstreamError {
+    classify_error(Dialect::Chat, status, None, body.as_bytes(), window, REQUEST)
 }
 
-fn refused(status: u16, body: &str) -> Refusal {
+fn refused(status: u16, body: &str) -> ApiError {
     let fault = asked(status, body, 8192);
-    assert_eq!(fault.kind, FaultKind::Caller, "{body}");
-    *fault.refusal.unwrap()
+    assert_eq!(fault.kind, UpstreamErrorKind::Caller, "{body}");
+    *fault.api_error.unwrap()
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn a_full_window_is_told_with_both_numbers_in_every_engines_words() {
     ];
     for sentence in sentences {
         let refusal = refused(400, sentence);
-        assert_eq!(refusal.code, Code::ContextLength, "{sentence}");
+        assert_eq!(refusal.code, ErrorCode::ContextLength, "{sentence}");
         assert_eq!(refusal.details["context_length"], 4096, "{sentence}");
         assert_eq!(refusal.details["input_tokens"], 5000, "{sentence}");
     }
@@ -41,7 +41,7 @@ fn a_full_window_is_told_with_both_numbers_in_every_engines_words() {
 #[test]
 fn without_numbers_the_catalogues_window_is_told() {
     let refusal = refused(400, r#"{"error":{"code":"context_length_exceeded","message":"too many"}}"#);
-    assert_eq!(refusal.code, Code::ContextLength);
+    assert_eq!(refusal.code, ErrorCode::ContextLength);
     assert_eq!(refusal.details["context_length"], 8192);
     assert!(!refusal.details.contains_key("input_tokens"));
 }
@@ -50,7 +50,7 @@ fn without_numbers_the_catalogues_window_is_told() {
 fn an_input_that_fits_is_not_too_long_only_the_cap_is_too_high() {
     let body = r#"{"message":"'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum context length is 4096 tokens and your request has 20 input tokens (5000 > 4096 - 20)."}"#;
     let refusal = refused(400, body);
-    assert_eq!((refusal.code, refusal.param.as_deref()), (Code::InvalidRequest, Some("max_tokens")));
+    assert_eq!((refusal.code, refusal.param.as_deref()), (ErrorCode::InvalidRequest, Some("max_tokens")));
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn refused_content_is_passed_on_and_not_routed_around() {
         r#"{"error":{"message":"Your request was flagged","type":"invalid_request_error"}}"#,
         r#"{"code":"data_inspection_failed","message":"Input data may contain inappropriate content."}"#,
     ] {
-        assert_eq!(refused(400, body).code, Code::ContentRefused, "{body}");
+        assert_eq!(refused(400, body).code, ErrorCode::ContentRefused, "{body}");
     }
 }
 
@@ -68,7 +68,10 @@ fn refused_content_is_passed_on_and_not_routed_around() {
 fn other_refusals_name_the_field_and_nothing_of_the_provider() {
     let body = r#"{"error":{"message":"Vendorcorp at https://10.1.2.3/v1: key sk-abc, prompt 'secret plan': bad","param":"messages[2].content","code":"x"}}"#;
     let refusal = refused(400, body);
-    assert_eq!((refusal.code, refusal.param.as_deref()), (Code::InvalidRequest, Some("messages[2].content")));
+    assert_eq!(
+        (refusal.code, refusal.param.as_deref()),
+        (ErrorCode::InvalidRequest, Some("messages[2].content"))
+    );
     for leak in ["https", "10.1.2.3", "sk-abc", "secret", "plan"] {
         assert!(!refusal.message.contains(leak), "{}", refusal.message);
     }
@@ -77,7 +80,7 @@ fn other_refusals_name_the_field_and_nothing_of_the_provider() {
     let odd = refused(400, r#"{"error":{"param":"see https://vendor.example/","message":"?"}}"#);
     assert_eq!(odd.param, None);
     assert_eq!(refused(400, "not json").param, None);
-    assert_eq!(refused(418, "").code, Code::InvalidRequest);
+    assert_eq!(refused(418, "").code, ErrorCode::InvalidRequest);
 }
 
 #[test]
@@ -94,7 +97,11 @@ fn the_most_tokens_that_a_model_gives_are_read_in_every_engines_words() {
         let body =
             serde_json::json!({"type": "error", "error": {"type": "invalid_request_error", "message": text}});
         let fault = asked(400, &body.to_string(), 200_000);
-        assert_eq!((fault.max_output, fault.room, fault.is_for_length()), (Some(4096), None, true), "{text}");
+        assert_eq!(
+            (fault.max_output, fault.remaining_tokens, fault.is_length_error()),
+            (Some(4096), None, true),
+            "{text}"
+        );
     }
     let listed = r#"{"detail":[{"type":"less_than_equal","loc":["body","max_tokens"],"msg":"Input should be less than or equal to 4096","ctx":{"le":4096}}]}"#;
     assert_eq!(asked(422, listed, 200_000).max_output, Some(4096));
@@ -117,22 +124,22 @@ fn the_most_tokens_that_a_model_gives_are_read_in_every_engines_words() {
 #[test]
 fn keys_and_names_are_the_operators_affair() {
     for status in [401, 402, 403, 404] {
-        let fault = classify(Dialect::Messages, status, None, b"context length", 1, b"{}");
-        assert_eq!(fault.kind, FaultKind::Credentials(status));
-        assert!(fault.refusal.is_none());
+        let fault = classify_error(Dialect::Messages, status, None, b"context length", 1, b"{}");
+        assert_eq!(fault.kind, UpstreamErrorKind::Credentials(status));
+        assert!(fault.api_error.is_none());
     }
 }
 
 #[test]
 fn what_another_provider_may_not_repeat_is_a_status_with_its_rest() {
     for status in [408, 409, 425, 429, 500, 502, 503, 504, 529, 302, 101] {
-        let fault = classify(Dialect::Chat, status, Some("7"), b"", 1, b"{}");
+        let fault = classify_error(Dialect::Chat, status, Some("7"), b"", 1, b"{}");
         assert_eq!(
             (fault.kind, fault.retry_after),
-            (FaultKind::Status(status), Some(Duration::from_secs(7)))
+            (UpstreamErrorKind::Status(status), Some(Duration::from_secs(7)))
         );
     }
-    let rest = |header: &str| classify(Dialect::Chat, 429, Some(header), b"", 1, b"{}").retry_after;
+    let rest = |header: &str| classify_error(Dialect::Chat, 429, Some(header), b"", 1, b"{}").retry_after;
     assert_eq!(rest(" 1.2 "), Some(Duration::from_secs(2)));
     assert_eq!(rest("2.0"), Some(Duration::from_secs(2)));
     assert_eq!(rest("99999999"), Some(Duration::from_secs(3600)));
@@ -142,11 +149,14 @@ fn what_another_provider_may_not_repeat_is_a_status_with_its_rest() {
 
 #[test]
 fn an_error_inside_a_good_answer_is_the_callers_only_where_it_says_so() {
-    let kind = |body: &str| in_band(body.as_bytes()).kind;
-    assert_eq!(kind(r#"{"error":{"message":"CUDA out of memory"}}"#), FaultKind::InBand);
-    assert_eq!(kind(r#"{"error":{"message":"bad request","code":400}}"#), FaultKind::InBand);
-    assert_eq!(kind(r#"{"error":{"message":"maximum context length is 10 tokens"}}"#), FaultKind::Caller);
-    assert_eq!(kind(r#"{"error":{"code":"content_filter"}}"#), FaultKind::Caller);
+    let kind = |body: &str| classify_in_band(body.as_bytes()).kind;
+    assert_eq!(kind(r#"{"error":{"message":"CUDA out of memory"}}"#), UpstreamErrorKind::InBandError);
+    assert_eq!(kind(r#"{"error":{"message":"bad request","code":400}}"#), UpstreamErrorKind::InBandError);
+    assert_eq!(
+        kind(r#"{"error":{"message":"maximum context length is 10 tokens"}}"#),
+        UpstreamErrorKind::Caller
+    );
+    assert_eq!(kind(r#"{"error":{"code":"content_filter"}}"#), UpstreamErrorKind::Caller);
 }
 
 #[test]
@@ -157,9 +167,9 @@ fn a_bound_of_the_input_is_no_count_of_it() {
         )
     };
     let beside = asked(400, &sentence(12_289), 16_384);
-    assert!(beside.room.is_none() && beside.is_for_length());
+    assert!(beside.remaining_tokens.is_none() && beside.is_length_error());
     let refusal = refused(400, &sentence(12_289));
-    assert_eq!(refusal.code, Code::ContextLength);
+    assert_eq!(refusal.code, ErrorCode::ContextLength);
     assert_eq!(
         (&refusal.details["context_length"], refusal.details.get("input_tokens")),
         (&16_384.into(), None)
@@ -196,8 +206,8 @@ fn too_long_is_too_long_whatever_the_status_and_the_counts_are_told() {
         for status in [400, 422, 500, 503] {
             let body = serde_json::json!({"error": {"message": text, "code": status}}).to_string();
             let fault = asked(status, &body, known);
-            let refusal = fault.refusal.unwrap_or_else(|| panic!("{status}: {text}"));
-            assert_eq!((fault.kind, refusal.code), (FaultKind::Caller, Code::ContextLength), "{status}: {text}");
+            let refusal = fault.api_error.unwrap_or_else(|| panic!("{status}: {text}"));
+            assert_eq!((fault.kind, refusal.code), (UpstreamErrorKind::Caller, ErrorCode::ContextLength), "{status}: {text}");
             let told: Vec<_> = [window, input].into_iter().filter_map(|name| Some((name, refusal.details.get(name)?.as_u64()?))).collect();
             assert_eq!(told, counts, "{status}: {text}");
         }
@@ -213,10 +223,10 @@ fn an_engine_that_fails_for_itself_is_to_blame_whatever_it_speaks_of() {
         "",
     ] {
         let body = serde_json::json!({"error": {"message": text}}).to_string();
-        assert_eq!(asked(500, &body, 8192).kind, FaultKind::Status(500), "{text}");
+        assert_eq!(asked(500, &body, 8192).kind, UpstreamErrorKind::Status(500), "{text}");
     }
-    assert_eq!(asked(504, "prompt is too long", 8192).kind, FaultKind::Status(504));
-    assert_eq!(asked(529, "prompt is too long", 8192).kind, FaultKind::Status(529));
+    assert_eq!(asked(504, "prompt is too long", 8192).kind, UpstreamErrorKind::Status(504));
+    assert_eq!(asked(529, "prompt is too long", 8192).kind, UpstreamErrorKind::Status(529));
 }
 
 #[test]
@@ -232,8 +242,8 @@ fn a_history_that_a_template_does_not_take_is_the_callers() {
         let fault =
             asked(500, &serde_json::json!({"error": {"message": text, "code": 500}}).to_string(), 8192);
         assert_eq!(
-            (fault.kind, fault.refusal.unwrap().code),
-            (FaultKind::Caller, Code::InvalidRequest),
+            (fault.kind, fault.api_error.unwrap().code),
+            (UpstreamErrorKind::Caller, ErrorCode::InvalidRequest),
             "{text}"
         );
     }
@@ -246,18 +256,25 @@ fn a_call_that_was_cut_short_in_the_history_is_the_callers_where_an_engine_fails
         serde_json::json!({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [call]}]}).to_string()
     };
     let fault = |arguments: &str, status| {
-        classify(Dialect::Chat, status, None, b"Internal Server Error", 1, request(arguments).as_bytes())
+        classify_error(
+            Dialect::Chat,
+            status,
+            None,
+            b"Internal Server Error",
+            1,
+            request(arguments).as_bytes(),
+        )
     };
     for cut in ["{\"a\":", "{\"a\": 1", "[1]", "x"] {
         let fault = fault(cut, 500);
-        let param = fault.refusal.unwrap().param;
-        assert_eq!(fault.kind, FaultKind::Caller);
+        let param = fault.api_error.unwrap().param;
+        assert_eq!(fault.kind, UpstreamErrorKind::Caller);
         assert_eq!(param.as_deref(), Some("messages[1].tool_calls[0].function.arguments"));
     }
     for whole in ["{}", "", "{\"a\":1}"] {
-        assert_eq!(fault(whole, 500).kind, FaultKind::Status(500), "{whole}");
+        assert_eq!(fault(whole, 500).kind, UpstreamErrorKind::Status(500), "{whole}");
     }
-    assert_eq!(fault("{", 503).kind, FaultKind::Status(503));
+    assert_eq!(fault("{", 503).kind, UpstreamErrorKind::Status(503));
 }
 
 #[test]
@@ -290,8 +307,8 @@ fn the_providers_own_sentence_is_passed_on_without_what_is_no_business_of_the_cl
 fn words_without_blanks_between_them_are_compared_by_their_letters() {
     let request = "{\"messages\":[{\"role\":\"user\",\"content\":\"\u{6211}\u{7684}\u{79d8}\u{5bc6}\u{8ba1}\u{5212}\"}]}";
     let said = |text: &str| {
-        let fault = classify(Dialect::Chat, 400, None, text.as_bytes(), 1, request.as_bytes());
-        fault.refusal.unwrap().message.into_owned()
+        let fault = classify_error(Dialect::Chat, 400, None, text.as_bytes(), 1, request.as_bytes());
+        fault.api_error.unwrap().message.into_owned()
     };
     assert!(!said("Bad text: \u{79d8}\u{5bc6}\u{8ba1}\u{5212} here").contains('\u{5bc6}'));
     assert!(said("Bad text: \u{683c}\u{5f0f}\u{9519}\u{8bef} here").contains('\u{683c}'));
@@ -300,12 +317,12 @@ fn words_without_blanks_between_them_are_compared_by_their_letters() {
 #[test]
 fn a_request_that_is_too_large_for_the_provider_stays_that() {
     let refusal = refused(413, r#"{"error":{"message":"Request body is larger than allowed"}}"#);
-    assert_eq!(refusal.code, Code::TooLarge);
+    assert_eq!(refusal.code, ErrorCode::TooLarge);
     assert_eq!(
         refusal.message,
         "The request is too large for the model's provider: Request body is larger than allowed"
     );
     assert_eq!(refused(413, "").message, "The request is too large for the model's provider.");
     let length = refused(413, r#"{"error":"`inputs` must have less than 512 tokens. Given: 700"}"#);
-    assert_eq!((length.code, &length.details["input_tokens"]), (Code::ContextLength, &700.into()));
+    assert_eq!((length.code, &length.details["input_tokens"]), (ErrorCode::ContextLength, &700.into()));
 }

@@ -2,119 +2,128 @@
 //! variant is accepted.
 
 mod chunk;
+mod fast_path;
+mod finish_reason;
 #[cfg(test)]
 mod parallel_tests;
-mod pattern;
 #[cfg(test)]
 mod tests;
-mod tools;
-mod voice;
-mod words;
+mod text_channel;
+mod tool_calls;
 
-pub(crate) use tools::made_up;
+pub(crate) use tool_calls::generate_call_id;
 
-use super::{Opening, cut};
+use super::{FormatDetector, as_truncated};
 use crate::classify;
-use crate::event::Event;
+use crate::event::AnswerEvent;
 use bytes::Bytes;
-use chunk::Chunks;
-use pattern::Pattern;
-use penstock_contract::{Dialect, Fault, FaultKind, ReasoningName};
-use penstock_wire::{figures, json, sse};
+use chunk::ChunkReader;
+use fast_path::ChunkFrame;
+use penstock_contract::{Dialect, ReasoningName, UpstreamError, UpstreamErrorKind};
+use penstock_wire::{json, sse, usage};
 
 /// Decoder of a streamed completion.
-pub struct Decoder {
-    opening: Opening,
-    sse: sse::Decoder,
-    chunks: Chunks,
+pub struct ChatDecoder {
+    format_detector: FormatDetector,
+    sse: sse::SseDecoder,
+    chunks: ChunkReader,
     /// Frame of the last chunk that contained only text.
-    pattern: Option<Pattern>,
+    frame: Option<ChunkFrame>,
     /// Name of the reasoning member in a buffered completion.
-    reasoning: Option<ReasoningName>,
+    buffered_reasoning: Option<ReasoningName>,
     started: bool,
 }
 
-impl Decoder {
+impl ChatDecoder {
     /// Creates a decoder at the start of a stream; `id` is the seed of generated tool call ids.
     #[must_use]
     pub fn new(id: &str) -> Self {
         Self {
-            opening: Opening::default(),
-            sse: sse::Decoder::new(super::MAX_EVENT),
-            chunks: Chunks::new(id, false),
-            pattern: None,
-            reasoning: None,
+            format_detector: FormatDetector::default(),
+            sse: sse::SseDecoder::new(super::MAX_EVENT),
+            chunks: ChunkReader::new(id, false),
+            frame: None,
+            buffered_reasoning: None,
             started: false,
         }
     }
 
-    fn take(&mut self, event: &sse::Event, events: &mut Vec<Event>) -> Result<(), Fault> {
-        if let Some(text) = self.pattern.as_ref().and_then(|pattern| pattern.read(event)) {
-            if let Event::ToolArguments { choice, tool, fragment } = &text {
-                self.chunks.more(*choice, *tool, fragment);
+    fn process_event(
+        &mut self,
+        event: &sse::SseEvent,
+        events: &mut Vec<AnswerEvent>,
+    ) -> Result<(), UpstreamError> {
+        if let Some(text) = self.frame.as_ref().and_then(|pattern| pattern.match_event(event)) {
+            if let AnswerEvent::ToolCallArguments { choice, tool, fragment } = &text {
+                self.chunks.record_arguments(*choice, *tool, fragment);
             }
             events.push(text);
             return Ok(());
         }
-        self.study(event, events)
+        self.decode_event(event, events)
     }
 
     /// Decodes an event that is not on the fast path.
-    fn study(&mut self, event: &sse::Event, events: &mut Vec<Event>) -> Result<(), Fault> {
+    fn decode_event(
+        &mut self,
+        event: &sse::SseEvent,
+        events: &mut Vec<AnswerEvent>,
+    ) -> Result<(), UpstreamError> {
         if let Some(comment) = &event.comment {
-            events.push(figures::comment(comment).map_or(Event::Ping, Event::Energy));
+            events.push(usage::parse_energy_comment(comment).map_or(AnswerEvent::Ping, AnswerEvent::Energy));
         }
         let data = json::trim(&event.data);
         if data.is_empty() {
             return Ok(());
         }
         if data == b"[DONE]" {
-            events.push(Event::End);
+            events.push(AnswerEvent::End);
             return Ok(());
         }
         if event.event.as_deref() == Some(b"error") {
-            return Err(classify::in_band(data));
+            return Err(classify::classify_in_band(data));
         }
         if !self.started {
             self.started = true;
-            events.push(Event::Start);
+            events.push(AnswerEvent::Start);
         }
         let before = events.len();
-        let only = self.chunks.take(&event.data, events)?;
+        let only = self.chunks.read_chunk(&event.data, events)?;
         if event.event.is_none() {
-            self.pattern = Pattern::learn(&event.data, only, events.get(before..).unwrap_or_default());
+            self.frame = ChunkFrame::from_chunk(&event.data, only, events.get(before..).unwrap_or_default());
         }
         Ok(())
     }
 }
 
-impl super::Decoder for Decoder {
-    fn push(&mut self, bytes: Bytes, events: &mut Vec<Event>) -> Result<(), Fault> {
-        let Some(bytes) = self.opening.push(bytes, super::MAX_EVENT)? else { return Ok(()) };
+impl super::DialectDecoder for ChatDecoder {
+    fn push(&mut self, bytes: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
+        let Some(bytes) = self.format_detector.push(bytes, super::MAX_EVENT)? else { return Ok(()) };
         self.sse.push(bytes);
         while let Some(event) = self.sse.next() {
-            let event = event.map_err(|sse::TooLong| Fault::new(FaultKind::Malformed))?;
-            self.take(&event, events)?;
+            let event =
+                event.map_err(|sse::EventTooLong| UpstreamError::new(UpstreamErrorKind::Malformed))?;
+            self.process_event(&event, events)?;
         }
         Ok(())
     }
 
-    fn end(&mut self, events: &mut Vec<Event>) -> Result<(), Fault> {
-        if let Some(object) = self.opening.take_object() {
-            let read = super::whole(Dialect::Chat, object, self.chunks.seed(), events);
-            self.reasoning = read.map_err(cut)?;
+    fn end(&mut self, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
+        if let Some(object) = self.format_detector.take_object() {
+            let read = super::decode_buffered(Dialect::Chat, object, self.chunks.seed(), events);
+            self.buffered_reasoning = read.map_err(as_truncated)?;
             return Ok(());
         }
         let Some(event) = self.sse.end() else { return Ok(()) };
-        self.take(&event, events).map_err(cut)
+        self.process_event(&event, events).map_err(as_truncated)
     }
 
     fn reasoning_name(&self) -> Option<ReasoningName> {
-        self.reasoning.or(self.chunks.reasoning_name())
+        self.buffered_reasoning.or(self.chunks.reasoning_name())
     }
 
     fn kept(&self) -> usize {
-        self.opening.kept() + self.sse.kept() + self.chunks.kept()
+        self.format_detector.buffered_bytes() + self.sse.kept() + self.chunks.buffered_bytes()
     }
 }
 
@@ -122,15 +131,19 @@ impl super::Decoder for Decoder {
 ///
 /// # Errors
 /// Returns `Malformed` if the body is no completion, and `InBand` for an error object.
-pub fn whole(body: Bytes, id: &str, events: &mut Vec<Event>) -> Result<Option<ReasoningName>, Fault> {
-    events.push(Event::Start);
+pub fn decode_completion(
+    body: Bytes,
+    id: &str,
+    events: &mut Vec<AnswerEvent>,
+) -> Result<Option<ReasoningName>, UpstreamError> {
+    events.push(AnswerEvent::Start);
     let before = events.len();
-    let mut chunks = Chunks::new(id, true);
-    chunks.take(&body, events)?;
-    let spoken = |event: &Event| matches!(event, Event::Finish { .. });
+    let mut chunks = ChunkReader::new(id, true);
+    chunks.read_chunk(&body, events)?;
+    let spoken = |event: &AnswerEvent| matches!(event, AnswerEvent::Finish { .. });
     if !events.iter().skip(before).any(spoken) {
-        return Err(Fault::new(FaultKind::Malformed));
+        return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
     }
-    events.push(Event::End);
+    events.push(AnswerEvent::End);
     Ok(chunks.reasoning_name())
 }

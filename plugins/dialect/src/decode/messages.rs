@@ -3,49 +3,49 @@
 //! The order of events is checked where it affects the meaning: nothing before `message_start`, deltas only for an open
 //! block. Unknown events and blocks are ignored.
 
-mod usage;
-mod whole;
+mod buffered;
+mod usage_counter;
 
 #[cfg(test)]
 mod tests;
 
-pub use whole::whole;
+pub use buffered::decode_message;
 
-use super::{Opening, cut};
+use super::{FormatDetector, as_truncated};
+use crate::body_builder::{shared_slice, write_escaped_json};
 use crate::classify;
-use crate::event::{Event, Text};
-use crate::pieces::{compact_into, within};
-use crate::scan;
+use crate::event::{AnswerEvent, EscapedText};
+use crate::json_cursor;
 use bytes::Bytes;
-use penstock_contract::{Dialect, Fault, FaultKind, Finish, Measured};
-use penstock_wire::{figures, json, sse};
+use penstock_contract::{Dialect, FinishReason, MeasuredEnergy, UpstreamError, UpstreamErrorKind};
+use penstock_wire::{json, sse, usage};
 use std::borrow::Cow;
-use usage::Count;
+use usage_counter::UsageCounter;
 
 /// Decoder of a streamed message.
-pub struct Decoder {
-    opening: Opening,
-    sse: sse::Decoder,
+pub struct MessagesDecoder {
+    format_detector: FormatDetector,
+    sse: sse::SseDecoder,
     started: bool,
     /// Content blocks by index.
-    blocks: Vec<Block>,
-    tools: u32,
+    blocks: Vec<DecodedBlock>,
+    tool_count: u32,
     /// Bytes of inputs in the start events of open blocks.
-    inputs: usize,
-    count: Count,
+    buffered_input_bytes: usize,
+    usage_counter: UsageCounter,
 }
 
 /// Content block of the stream.
 #[derive(Default)]
-struct Block {
-    kind: Kind,
-    open: bool,
+struct DecodedBlock {
+    kind: DecodedBlockKind,
+    is_open: bool,
     /// Input of a tool call in its start event, until a delta arrives.
-    input: Option<Bytes>,
+    initial_input: Option<Bytes>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Kind {
+enum DecodedBlockKind {
     Text,
     Thinking,
     Tool(u32),
@@ -54,115 +54,120 @@ enum Kind {
     Other,
 }
 
-impl Default for Decoder {
+impl Default for MessagesDecoder {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Decoder {
+impl MessagesDecoder {
     /// Creates a decoder at the start of a stream.
     #[must_use]
     pub fn new() -> Self {
         Self {
-            opening: Opening::default(),
-            sse: sse::Decoder::new(super::MAX_EVENT),
+            format_detector: FormatDetector::default(),
+            sse: sse::SseDecoder::new(super::MAX_EVENT),
             started: false,
             blocks: Vec::new(),
-            tools: 0,
-            inputs: 0,
-            count: Count::default(),
+            tool_count: 0,
+            buffered_input_bytes: 0,
+            usage_counter: UsageCounter::default(),
         }
     }
 
     /// Returns the bytes of inputs in the start events of open blocks.
     pub(crate) const fn inputs(&self) -> usize {
-        self.inputs
+        self.buffered_input_bytes
     }
 
     /// Decodes the data of one event.
-    fn take(&mut self, data: &Bytes, events: &mut Vec<Event>) -> Result<(), Fault> {
+    fn decode_data(&mut self, data: &Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
         if json::trim(data).is_empty() {
             return Ok(());
         }
-        self.take_seen(data, &Seen::read(data), events)
+        self.decode_members(data, &EventMembers::parse(data), events)
     }
 
     /// Decodes the data of one event, given its members.
     ///
     /// # Errors
     /// Returns the errors of [`super::Decoder::push`].
-    pub(crate) fn take_seen(
+    pub(crate) fn decode_members(
         &mut self,
         data: &Bytes,
-        seen: &Seen<'_>,
-        events: &mut Vec<Event>,
-    ) -> Result<(), Fault> {
-        events.extend(seen.measured.map(Event::Energy));
-        match &*seen.kind {
-            "error" => Err(classify::in_band(data)),
+        seen: &EventMembers<'_>,
+        events: &mut Vec<AnswerEvent>,
+    ) -> Result<(), UpstreamError> {
+        events.extend(seen.measured_energy.map(AnswerEvent::Energy));
+        match &*seen.event_type {
+            "error" => Err(classify::classify_in_band(data)),
             "ping" => {
-                events.push(Event::Ping);
+                events.push(AnswerEvent::Ping);
                 Ok(())
             }
             "message_start" if !self.started => {
                 self.started = true;
-                events.push(Event::Start);
-                if seen.message.is_some_and(|message| !scan::is_object(message)) {
-                    return Err(malformed());
+                events.push(AnswerEvent::Start);
+                if seen.message.is_some_and(|message| !json_cursor::is_object(message)) {
+                    return Err(malformed_error());
                 }
-                let usage = seen.message.and_then(|message| scan::member(message, "usage"));
-                self.count_usage(usage, Count::open, events);
+                let usage = seen.message.and_then(|message| json_cursor::member_value(message, "usage"));
+                self.update_usage(usage, UsageCounter::merge_start, events);
                 Ok(())
             }
-            "" | "message_start" => Err(malformed()),
-            _ if !self.started => Err(malformed()),
-            "content_block_start" => self.block_start(data, seen, events),
-            "content_block_delta" => self.block_delta(data, seen, events),
-            "content_block_stop" => self.block_stop(seen, events),
-            "message_delta" => self.message_delta(data, seen, events),
+            "" | "message_start" => Err(malformed_error()),
+            _ if !self.started => Err(malformed_error()),
+            "content_block_start" => self.start_block(data, seen, events),
+            "content_block_delta" => self.append_block_delta(data, seen, events),
+            "content_block_stop" => self.finish_block(seen, events),
+            "message_delta" => self.decode_message_delta(data, seen, events),
             "message_stop" => {
-                events.push(Event::End);
+                events.push(AnswerEvent::End);
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
-    fn block_start(&mut self, data: &Bytes, seen: &Seen<'_>, events: &mut Vec<Event>) -> Result<(), Fault> {
-        let block = seen.block.ok_or_else(malformed)?;
+    fn start_block(
+        &mut self,
+        data: &Bytes,
+        seen: &EventMembers<'_>,
+        events: &mut Vec<AnswerEvent>,
+    ) -> Result<(), UpstreamError> {
+        let block = seen.content_block.ok_or_else(malformed_error)?;
         if seen.index != Some(self.blocks.len()) || self.blocks.len() > super::MAX_TOOLS * 8 {
-            return Err(malformed());
+            return Err(malformed_error());
         }
-        let mut open = Block { open: true, ..Block::default() };
-        match &*kind_of(block)? {
+        let mut open = DecodedBlock { is_open: true, ..DecodedBlock::default() };
+        match &*block_type(block)? {
             "text" => {
-                open.kind = Kind::Text;
-                text_event(text_of(data, scan::member(block, "text"))?, events);
+                open.kind = DecodedBlockKind::Text;
+                push_text(event_text(data, json_cursor::member_value(block, "text"))?, events);
             }
             "thinking" => {
-                open.kind = Kind::Thinking;
-                let text = text_of(data, scan::member(block, "thinking"))?;
+                open.kind = DecodedBlockKind::Thinking;
+                let text = event_text(data, json_cursor::member_value(block, "thinking"))?;
                 if !text.is_empty() {
-                    events.push(Event::Reasoning { choice: 0, text, signature: None });
+                    events.push(AnswerEvent::Reasoning { choice: 0, text, signature: None });
                 }
             }
             "tool_use" => {
-                let tool = self.tools;
-                let (id, name) = named(data, block)?;
+                let tool = self.tool_count;
+                let (id, name) = tool_id_and_name(data, block)?;
                 if tool as usize >= super::MAX_TOOLS {
-                    return Err(Fault::model_output());
+                    return Err(UpstreamError::model_output());
                 }
-                self.tools += 1;
-                open.kind = Kind::Tool(tool);
-                let input = scan::member(block, "input");
-                if input.is_some_and(|input| !scan::is_object(input)) {
-                    return Err(malformed());
+                self.tool_count += 1;
+                open.kind = DecodedBlockKind::Tool(tool);
+                let input = json_cursor::member_value(block, "input");
+                if input.is_some_and(|input| !json_cursor::is_object(input)) {
+                    return Err(malformed_error());
                 }
-                let input = input.filter(|input| scan::members(input).next().is_some());
-                open.input = input.and_then(|input| within(data, input));
-                self.inputs += open.input.as_ref().map_or(0, Bytes::len);
-                events.push(Event::ToolStart { choice: 0, tool, id, name });
+                let input = input.filter(|input| json_cursor::members(input).next().is_some());
+                open.initial_input = input.and_then(|input| shared_slice(data, input));
+                self.buffered_input_bytes += open.initial_input.as_ref().map_or(0, Bytes::len);
+                events.push(AnswerEvent::ToolCallStart { choice: 0, tool, id, name });
             }
             _ => {}
         }
@@ -170,214 +175,244 @@ impl Decoder {
         Ok(())
     }
 
-    fn block_delta(&mut self, data: &Bytes, seen: &Seen<'_>, events: &mut Vec<Event>) -> Result<(), Fault> {
-        let block = seen.index.and_then(|index| self.blocks.get_mut(index)).filter(|block| block.open);
-        let (block, delta) = block.zip(seen.delta).ok_or_else(malformed)?;
+    fn append_block_delta(
+        &mut self,
+        data: &Bytes,
+        seen: &EventMembers<'_>,
+        events: &mut Vec<AnswerEvent>,
+    ) -> Result<(), UpstreamError> {
+        let block = seen.index.and_then(|index| self.blocks.get_mut(index)).filter(|block| block.is_open);
+        let (block, delta) = block.zip(seen.delta).ok_or_else(malformed_error)?;
         let (mut kind, mut said) = (None, None);
-        for (key, value) in scan::members(delta) {
+        for (key, value) in json_cursor::members(delta) {
             match &*key {
-                "type" => kind = scan::string(value),
+                "type" => kind = json_cursor::parse_string(value),
                 "text" | "thinking" | "partial_json" | "signature" => said = Some(value),
                 _ => {}
             }
         }
-        match (&*kind.ok_or_else(malformed)?, block.kind) {
+        match (&*kind.ok_or_else(malformed_error)?, block.kind) {
             ("text_delta" | "thinking_delta" | "input_json_delta" | "signature_delta", _)
                 if said.is_none() =>
             {
-                return Err(malformed());
+                return Err(malformed_error());
             }
-            ("text_delta", Kind::Text) => text_event(text_of(data, said)?, events),
-            ("thinking_delta", Kind::Thinking) => {
-                let text = text_of(data, said)?;
+            ("text_delta", DecodedBlockKind::Text) => push_text(event_text(data, said)?, events),
+            ("thinking_delta", DecodedBlockKind::Thinking) => {
+                let text = event_text(data, said)?;
                 if !text.is_empty() {
-                    events.push(Event::Reasoning { choice: 0, text, signature: None });
+                    events.push(AnswerEvent::Reasoning { choice: 0, text, signature: None });
                 }
             }
-            ("signature_delta", Kind::Thinking) => {
-                let signature = Some(text_of(data, said)?).filter(|seal| !seal.is_empty());
+            ("signature_delta", DecodedBlockKind::Thinking) => {
+                let signature = Some(event_text(data, said)?).filter(|seal| !seal.is_empty());
                 if signature.is_some() {
-                    events.push(Event::Reasoning { choice: 0, text: Text::default(), signature });
+                    events.push(AnswerEvent::Reasoning {
+                        choice: 0,
+                        text: EscapedText::default(),
+                        signature,
+                    });
                 }
             }
-            ("input_json_delta", Kind::Tool(tool)) => {
-                let fragment = text_of(data, said)?;
+            ("input_json_delta", DecodedBlockKind::Tool(tool)) => {
+                let fragment = event_text(data, said)?;
                 if !fragment.is_empty() {
-                    self.inputs -= block.input.take().map_or(0, |input| input.len());
-                    events.push(Event::ToolArguments { choice: 0, tool, fragment });
+                    self.buffered_input_bytes -= block.initial_input.take().map_or(0, |input| input.len());
+                    events.push(AnswerEvent::ToolCallArguments { choice: 0, tool, fragment });
                 }
             }
             (
                 "text_delta" | "thinking_delta" | "input_json_delta",
-                Kind::Text | Kind::Thinking | Kind::Tool(_),
+                DecodedBlockKind::Text | DecodedBlockKind::Thinking | DecodedBlockKind::Tool(_),
             ) => {
-                return Err(malformed());
+                return Err(malformed_error());
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn block_stop(&mut self, seen: &Seen<'_>, events: &mut Vec<Event>) -> Result<(), Fault> {
-        let block = seen.index.and_then(|index| self.blocks.get_mut(index)).filter(|block| block.open);
-        let block = block.ok_or_else(malformed)?;
-        block.open = false;
-        if let (Kind::Tool(tool), Some(input)) = (block.kind, block.input.take()) {
-            self.inputs -= input.len();
-            events.push(Event::ToolArguments { choice: 0, tool, fragment: input_text(&input)? });
+    fn finish_block(
+        &mut self,
+        seen: &EventMembers<'_>,
+        events: &mut Vec<AnswerEvent>,
+    ) -> Result<(), UpstreamError> {
+        let block = seen.index.and_then(|index| self.blocks.get_mut(index)).filter(|block| block.is_open);
+        let block = block.ok_or_else(malformed_error)?;
+        block.is_open = false;
+        if let (DecodedBlockKind::Tool(tool), Some(input)) = (block.kind, block.initial_input.take()) {
+            self.buffered_input_bytes -= input.len();
+            events.push(AnswerEvent::ToolCallArguments { choice: 0, tool, fragment: input_as_text(&input)? });
         }
         Ok(())
     }
 
-    fn message_delta(&mut self, data: &Bytes, seen: &Seen<'_>, events: &mut Vec<Event>) -> Result<(), Fault> {
-        self.count_usage(seen.usage, Count::add, events);
-        let delta = seen.delta.filter(|delta| scan::is_object(delta)).ok_or_else(malformed)?;
-        events.extend(finish(data, delta)?);
+    fn decode_message_delta(
+        &mut self,
+        data: &Bytes,
+        seen: &EventMembers<'_>,
+        events: &mut Vec<AnswerEvent>,
+    ) -> Result<(), UpstreamError> {
+        self.update_usage(seen.usage, UsageCounter::merge, events);
+        let delta = seen.delta.filter(|delta| json_cursor::is_object(delta)).ok_or_else(malformed_error)?;
+        events.extend(finish_event(data, delta)?);
         Ok(())
     }
 
-    fn count_usage(&mut self, usage: Option<&[u8]>, read: fn(&mut Count, &[u8]), events: &mut Vec<Event>) {
-        if let Some(usage) = usage.filter(|usage| scan::is_object(usage)) {
-            read(&mut self.count, usage);
-            events.extend(self.count.stated().map(Event::Usage));
+    fn update_usage(
+        &mut self,
+        usage: Option<&[u8]>,
+        read: fn(&mut UsageCounter, &[u8]),
+        events: &mut Vec<AnswerEvent>,
+    ) {
+        if let Some(usage) = usage.filter(|usage| json_cursor::is_object(usage)) {
+            read(&mut self.usage_counter, usage);
+            events.extend(self.usage_counter.reported().map(AnswerEvent::Usage));
         }
     }
 }
 
-impl super::Decoder for Decoder {
-    fn push(&mut self, bytes: Bytes, events: &mut Vec<Event>) -> Result<(), Fault> {
-        let Some(bytes) = self.opening.push(bytes, super::MAX_EVENT)? else { return Ok(()) };
+impl super::DialectDecoder for MessagesDecoder {
+    fn push(&mut self, bytes: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
+        let Some(bytes) = self.format_detector.push(bytes, super::MAX_EVENT)? else { return Ok(()) };
         self.sse.push(bytes);
         while let Some(event) = self.sse.next() {
-            let event = event.map_err(|sse::TooLong| malformed())?;
+            let event = event.map_err(|sse::EventTooLong| malformed_error())?;
             if let Some(comment) = &event.comment {
-                events.push(figures::comment(comment).map_or(Event::Ping, Event::Energy));
+                events.push(
+                    usage::parse_energy_comment(comment).map_or(AnswerEvent::Ping, AnswerEvent::Energy),
+                );
             }
-            self.take(&event.data, events)?;
+            self.decode_data(&event.data, events)?;
         }
         Ok(())
     }
 
-    fn end(&mut self, events: &mut Vec<Event>) -> Result<(), Fault> {
-        if let Some(object) = self.opening.take_object() {
-            return super::whole(Dialect::Messages, object, "", events).map(drop).map_err(cut);
+    fn end(&mut self, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
+        if let Some(object) = self.format_detector.take_object() {
+            return super::decode_buffered(Dialect::Messages, object, "", events)
+                .map(drop)
+                .map_err(as_truncated);
         }
         let Some(event) = self.sse.end() else { return Ok(()) };
-        let comment = event.comment.as_deref().and_then(figures::comment);
-        events.extend(comment.map(Event::Energy));
-        self.take(&event.data, events).map_err(cut)
+        let comment = event.comment.as_deref().and_then(usage::parse_energy_comment);
+        events.extend(comment.map(AnswerEvent::Energy));
+        self.decode_data(&event.data, events).map_err(as_truncated)
     }
 
     fn kept(&self) -> usize {
-        self.opening.kept() + self.sse.kept() + self.inputs
+        self.format_detector.buffered_bytes() + self.sse.kept() + self.buffered_input_bytes
     }
 }
 
 /// Known members of an event's data. The last one of a repeated name counts, as in client libraries.
 #[derive(Default)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct EventMembers<'a> {
     /// Member `type`, empty if absent.
-    pub(crate) kind: Cow<'a, str>,
+    pub(crate) event_type: Cow<'a, str>,
     pub(crate) index: Option<usize>,
     pub(crate) delta: Option<&'a [u8]>,
-    pub(crate) block: Option<&'a [u8]>,
+    pub(crate) content_block: Option<&'a [u8]>,
     pub(crate) message: Option<&'a [u8]>,
     usage: Option<&'a [u8]>,
-    measured: Option<Measured>,
+    measured_energy: Option<MeasuredEnergy>,
     /// True if the data is one complete object.
-    pub(crate) whole: bool,
+    pub(crate) is_complete: bool,
 }
 
-impl<'a> Seen<'a> {
-    pub(crate) fn read(data: &'a [u8]) -> Self {
+impl<'a> EventMembers<'a> {
+    pub(crate) fn parse(data: &'a [u8]) -> Self {
         let mut seen = Self::default();
         let mut members = json::members(data);
         while let Some((key, value)) = members.next_pair() {
             let Some(key) = json::unescape(key) else { break };
             match &*key {
-                "type" => seen.kind = scan::string(value).unwrap_or_default(),
-                "index" => seen.index = scan::number(value).and_then(|index| usize::try_from(index).ok()),
+                "type" => seen.event_type = json_cursor::parse_string(value).unwrap_or_default(),
+                "index" => {
+                    seen.index =
+                        json_cursor::parse_integer(value).and_then(|index| usize::try_from(index).ok())
+                }
                 "delta" => seen.delta = Some(value),
-                "content_block" => seen.block = Some(value),
+                "content_block" => seen.content_block = Some(value),
                 "message" => seen.message = Some(value),
                 "usage" => seen.usage = Some(value),
-                "energy" => seen.measured = figures::energy(value).or(seen.measured),
-                "impact" => seen.measured = figures::impact(value).or(seen.measured),
+                "energy" => seen.measured_energy = usage::parse_energy(value).or(seen.measured_energy),
+                "impact" => seen.measured_energy = usage::parse_impact(value).or(seen.measured_energy),
                 _ => {}
             }
         }
-        seen.whole = members.is_whole();
+        seen.is_complete = members.is_complete();
         seen
     }
 }
 
-fn malformed() -> Fault {
-    Fault::new(FaultKind::Malformed)
+fn malformed_error() -> UpstreamError {
+    UpstreamError::new(UpstreamErrorKind::Malformed)
 }
 
 /// Returns a string of the event as text that shares its bytes; an absent string is empty.
-fn text_of(data: &Bytes, value: Option<&[u8]>) -> Result<Text, Fault> {
-    let Some(value) = value.filter(|value| !scan::is_null(value)) else {
-        return Ok(Text::default());
+fn event_text(data: &Bytes, value: Option<&[u8]>) -> Result<EscapedText, UpstreamError> {
+    let Some(value) = value.filter(|value| !json_cursor::is_null(value)) else {
+        return Ok(EscapedText::default());
     };
-    let inside = scan::inner(value).ok_or_else(malformed)?;
-    let shared = within(data, inside).unwrap_or_else(|| Bytes::copy_from_slice(inside));
-    Text::from_json(shared).ok_or_else(malformed)
+    let inside = json_cursor::string_body(value).ok_or_else(malformed_error)?;
+    let shared = shared_slice(data, inside).unwrap_or_else(|| Bytes::copy_from_slice(inside));
+    EscapedText::from_json(shared).ok_or_else(malformed_error)
 }
 
 /// Returns the type of a content block.
-fn kind_of(block: &[u8]) -> Result<Cow<'_, str>, Fault> {
-    scan::member(block, "type").and_then(scan::string).ok_or_else(malformed)
+fn block_type(block: &[u8]) -> Result<Cow<'_, str>, UpstreamError> {
+    json_cursor::member_value(block, "type").and_then(json_cursor::parse_string).ok_or_else(malformed_error)
 }
 
-fn text_event(text: Text, events: &mut Vec<Event>) {
+fn push_text(text: EscapedText, events: &mut Vec<AnswerEvent>) {
     if !text.is_empty() {
-        events.push(Event::Text { choice: 0, text, logprobs: None });
+        events.push(AnswerEvent::Text { choice: 0, text, logprobs: None });
     }
 }
 
 /// Returns the id and the name of a tool call, both not empty and of limited length.
-fn named(data: &Bytes, block: &[u8]) -> Result<(Text, Text), Fault> {
-    let sound = |text: &Text| !text.is_empty() && text.escaped().len() <= super::MAX_NAME;
-    let id = text_of(data, scan::member(block, "id"))?;
-    let name = text_of(data, scan::member(block, "name"))?;
+fn tool_id_and_name(data: &Bytes, block: &[u8]) -> Result<(EscapedText, EscapedText), UpstreamError> {
+    let sound = |text: &EscapedText| !text.is_empty() && text.escaped().len() <= super::MAX_NAME;
+    let id = event_text(data, json_cursor::member_value(block, "id"))?;
+    let name = event_text(data, json_cursor::member_value(block, "name"))?;
     if name.escaped().len() > super::MAX_NAME {
-        return Err(Fault::model_output());
+        return Err(UpstreamError::model_output());
     }
-    if sound(&id) && sound(&name) { Ok((id, name)) } else { Err(malformed()) }
+    if sound(&id) && sound(&name) { Ok((id, name)) } else { Err(malformed_error()) }
 }
 
 /// Returns the input object of a tool call as escaped text.
-fn input_text(input: &[u8]) -> Result<Text, Fault> {
+fn input_as_text(input: &[u8]) -> Result<EscapedText, UpstreamError> {
     let mut escaped = Vec::with_capacity(input.len() + 16);
-    compact_into(input, &mut escaped);
-    Text::from_json(Bytes::from(escaped)).ok_or_else(malformed)
+    write_escaped_json(input, &mut escaped);
+    EscapedText::from_json(Bytes::from(escaped)).ok_or_else(malformed_error)
 }
 
 /// Parses a `stop_reason`, including the spellings of engines: a truncated answer must not look complete.
 ///
 /// # Errors
 /// Returns `InBand` if the engine reports that it aborted.
-pub(crate) fn ending(reason: &str) -> Result<Finish, Fault> {
+pub(crate) fn parse_stop_reason(reason: &str) -> Result<FinishReason, UpstreamError> {
     Ok(match reason {
-        "max_tokens" | "length" | "max_length" => Finish::Length,
-        "model_context_window_exceeded" | "model_length" => Finish::Window,
-        "tool_use" | "tool_calls" | "tool_call" | "function_call" => Finish::ToolCalls,
-        "refusal" | "content_filter" | "safety" | "sensitive" => Finish::ContentFilter,
+        "max_tokens" | "length" | "max_length" => FinishReason::Length,
+        "model_context_window_exceeded" | "model_length" => FinishReason::ContextWindow,
+        "tool_use" | "tool_calls" | "tool_call" | "function_call" => FinishReason::ToolCalls,
+        "refusal" | "content_filter" | "safety" | "sensitive" => FinishReason::ContentFilter,
         "error" | "abort" | "aborted" | "cancelled" | "network_error" => {
-            return Err(Fault::new(FaultKind::InBand));
+            return Err(UpstreamError::new(UpstreamErrorKind::InBandError));
         }
         // end_turn, stop_sequence, pause_turn, stop, eos, and unknown values.
-        _ => Finish::Stop,
+        _ => FinishReason::Stop,
     })
 }
 
 /// Returns the finish event of a `stop_reason`; `None` if it is null.
-fn finish(data: &Bytes, of: &[u8]) -> Result<Option<Event>, Fault> {
-    let Some(reason) = scan::member(of, "stop_reason") else { return Ok(None) };
-    let reason = scan::string(reason).ok_or_else(malformed)?;
-    let reason = ending(&reason)?;
-    let stop = text_of(data, scan::member(of, "stop_sequence"))?;
+fn finish_event(data: &Bytes, of: &[u8]) -> Result<Option<AnswerEvent>, UpstreamError> {
+    let Some(reason) = json_cursor::member_value(of, "stop_reason") else { return Ok(None) };
+    let reason = json_cursor::parse_string(reason).ok_or_else(malformed_error)?;
+    let reason = parse_stop_reason(&reason)?;
+    let stop = event_text(data, json_cursor::member_value(of, "stop_sequence"))?;
     let stop_sequence = Some(stop).filter(|stop| !stop.is_empty());
-    Ok(Some(Event::Finish { choice: 0, reason, stop_sequence }))
+    Ok(Some(AnswerEvent::Finish { choice: 0, reason, stop_sequence }))
 }

@@ -1,15 +1,15 @@
 //! Decoders of provider responses, which return events; one per dialect.
 
+mod body_format;
 pub mod chat;
-mod form;
 pub mod messages;
 
-use form::Opening;
-pub(crate) use form::{Form, is_stream};
+use body_format::FormatDetector;
+pub(crate) use body_format::{BodyFormat, is_event_stream};
 
-use crate::event::Event;
+use crate::event::AnswerEvent;
 use bytes::Bytes;
-use penstock_contract::{Dialect, Fault, FaultKind, ReasoningName};
+use penstock_contract::{Dialect, ReasoningName, UpstreamError, UpstreamErrorKind};
 use penstock_wire::json;
 
 /// Maximum bytes of a server-sent event from a provider.
@@ -20,21 +20,21 @@ pub const MAX_TOOLS: usize = 128;
 pub const MAX_NAME: usize = 1024;
 
 /// Decoder of a streamed answer. The events do not depend on chunk boundaries.
-pub trait Decoder: Send {
+pub trait DialectDecoder: Send {
     /// Decodes bytes and appends the completed events. Events appended before an error are valid; none follow an error.
     ///
     /// # Errors
     /// Returns `Malformed` for an event that violates the dialect (not JSON, a member of an invalid type, an impossible
     /// index, an event out of order), `InBand` for an error object, `Caller` if that error is the client's fault, and
     /// `ModelOutput` for too many calls or too long names.
-    fn push(&mut self, bytes: Bytes, events: &mut Vec<Event>) -> Result<(), Fault>;
+    fn push(&mut self, bytes: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError>;
 
     /// Appends the last events after the provider has closed the stream. The caller checks that all choices have
     /// finished.
     ///
     /// # Errors
     /// Returns the errors of [`Decoder::push`].
-    fn end(&mut self, events: &mut Vec<Event>) -> Result<(), Fault>;
+    fn end(&mut self, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError>;
 
     /// Returns the name of the reasoning member so far, if the dialect has several.
     fn reasoning_name(&self) -> Option<ReasoningName> {
@@ -48,10 +48,10 @@ pub trait Decoder: Send {
 /// Creates a decoder for a provider's dialect. `id` (unique, letters and digits) is the seed of generated tool call
 /// ids.
 #[must_use]
-pub fn decoder(provider: Dialect, id: &str) -> Box<dyn Decoder> {
+pub fn new_decoder(provider: Dialect, id: &str) -> Box<dyn DialectDecoder> {
     match provider {
-        Dialect::Chat => Box::new(chat::Decoder::new(id)),
-        Dialect::Messages => Box::new(messages::Decoder::new()),
+        Dialect::Chat => Box::new(chat::ChatDecoder::new(id)),
+        Dialect::Messages => Box::new(messages::MessagesDecoder::new()),
     }
 }
 
@@ -61,14 +61,14 @@ pub fn decoder(provider: Dialect, id: &str) -> Box<dyn Decoder> {
 /// # Errors
 /// Returns `Malformed` if the body is no answer of the dialect, and `InBand` for an error object. Events before the
 /// error are appended nevertheless.
-pub fn whole(
+pub fn decode_buffered(
     provider: Dialect,
     body: Bytes,
     id: &str,
-    events: &mut Vec<Event>,
-) -> Result<Option<ReasoningName>, Fault> {
-    if is_stream(&body) {
-        let mut decoder = decoder(provider, id);
+    events: &mut Vec<AnswerEvent>,
+) -> Result<Option<ReasoningName>, UpstreamError> {
+    if is_event_stream(&body) {
+        let mut decoder = new_decoder(provider, id);
         decoder.push(body, events)?;
         decoder.end(events)?;
         return Ok(decoder.reasoning_name());
@@ -76,19 +76,19 @@ pub fn whole(
     // Members are looked up one by one, so a body truncated after the last of them would not be noticed.
     let document = json::trim(&body);
     if json::value_end(document, 0) != Some(document.len()) || std::str::from_utf8(document).is_err() {
-        return Err(Fault::new(FaultKind::Malformed));
+        return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
     }
     match provider {
-        Dialect::Chat => chat::whole(body, id, events),
-        Dialect::Messages => messages::whole(body, events).map(|()| None),
+        Dialect::Chat => chat::decode_completion(body, id, events),
+        Dialect::Messages => messages::decode_message(body, events).map(|()| None),
     }
 }
 
 /// Returns the error at the end of an answer: an incomplete last event means that the stream was truncated, and not
 /// malformed.
-fn cut(fault: Fault) -> Fault {
+fn as_truncated(fault: UpstreamError) -> UpstreamError {
     match fault.kind {
-        FaultKind::Malformed => Fault::new(FaultKind::Truncated),
+        UpstreamErrorKind::Malformed => UpstreamError::new(UpstreamErrorKind::Truncated),
         _ => fault,
     }
 }

@@ -3,8 +3,8 @@
 //! A [`Part`] is what chat completions can say in a user turn: text or an
 //! image. What has no counterpart is refused with the path of its field.
 
-use crate::scan::{self, Cursor};
-use penstock_contract::Refusal;
+use crate::json_cursor::{self, JsonCursor};
+use penstock_contract::ApiError;
 use std::borrow::Cow;
 use std::convert::Infallible;
 
@@ -50,23 +50,23 @@ pub(super) enum Content<'a> {
 
 impl<'a> Content<'a> {
     /// Reads the value that comes.
-    pub(super) fn read(cursor: &mut Cursor<'a>) -> Self {
+    pub(super) fn read(cursor: &mut JsonCursor<'a>) -> Self {
         Self::within(cursor, 0)
     }
 
-    fn within(cursor: &mut Cursor<'a>, depth: usize) -> Self {
-        match cursor.first() {
-            Some(b'"') => scan::inner(cursor.value()).map_or(Self::Other, Self::Text),
+    fn within(cursor: &mut JsonCursor<'a>, depth: usize) -> Self {
+        match cursor.peek_byte() {
+            Some(b'"') => json_cursor::string_body(cursor.take_value()).map_or(Self::Other, Self::Text),
             Some(b'[') if depth < DEPTH => {
                 let mut blocks = Vec::new();
-                let Ok(()) = cursor.elements::<Infallible>(|_, cursor| {
+                let Ok(()) = cursor.visit_elements::<Infallible>(|_, cursor| {
                     blocks.push(Block::within(cursor, depth + 1));
                     Ok(())
                 });
                 Self::Blocks(blocks)
             }
             _ => {
-                cursor.value();
+                cursor.take_value();
                 Self::Other
             }
         }
@@ -93,24 +93,24 @@ pub(super) struct Block<'a> {
 impl<'a> Block<'a> {
     /// Reads a block; what it does not know (`cache_control`, `citations`,
     /// `caller` …) has no meaning for a chat provider.
-    fn within(cursor: &mut Cursor<'a>, depth: usize) -> Self {
+    fn within(cursor: &mut JsonCursor<'a>, depth: usize) -> Self {
         let mut block = Self::default();
-        let Ok(()) = cursor.members::<Infallible>(|key, cursor| {
+        let Ok(()) = cursor.visit_members::<Infallible>(|key, cursor| {
             match key {
-                "type" => block.kind = scan::string(cursor.value()).unwrap_or_default(),
-                "text" => block.text = scan::inner(cursor.value()),
-                "source" => block.source = Some(cursor.value()),
-                "title" => block.title = scan::inner(cursor.value()),
-                "context" => block.context = scan::inner(cursor.value()),
-                "content" if cursor.first() != Some(b'n') => {
+                "type" => block.kind = json_cursor::parse_string(cursor.take_value()).unwrap_or_default(),
+                "text" => block.text = json_cursor::string_body(cursor.take_value()),
+                "source" => block.source = Some(cursor.take_value()),
+                "title" => block.title = json_cursor::string_body(cursor.take_value()),
+                "context" => block.context = json_cursor::string_body(cursor.take_value()),
+                "content" if cursor.peek_byte() != Some(b'n') => {
                     block.content = Some(Content::within(cursor, depth));
                 }
-                "id" => block.id = scan::inner(cursor.value()),
-                "name" => block.name = scan::inner(cursor.value()),
-                "input" => block.input = Some(cursor.value()),
-                "tool_use_id" => block.tool_use_id = scan::inner(cursor.value()),
-                "is_error" => block.is_error = cursor.value() == b"true",
-                "thinking" => block.thinking = scan::inner(cursor.value()),
+                "id" => block.id = json_cursor::string_body(cursor.take_value()),
+                "name" => block.name = json_cursor::string_body(cursor.take_value()),
+                "input" => block.input = Some(cursor.take_value()),
+                "tool_use_id" => block.tool_use_id = json_cursor::string_body(cursor.take_value()),
+                "is_error" => block.is_error = cursor.take_value() == b"true",
+                "thinking" => block.thinking = json_cursor::string_body(cursor.take_value()),
                 _ => {}
             }
             Ok(())
@@ -122,11 +122,11 @@ impl<'a> Block<'a> {
     ///
     /// # Errors
     /// A block or source that chat completions has no words for; `at` is its path.
-    pub(super) fn parts(&self, at: &dyn Fn() -> String, out: &mut Vec<Part<'a>>) -> Result<(), Refusal> {
+    pub(super) fn parts(&self, at: &dyn Fn() -> String, out: &mut Vec<Part<'a>>) -> Result<(), ApiError> {
         match &*self.kind {
             "text" => {
                 let text = self.text.ok_or_else(|| {
-                    Refusal::invalid(format!("{}.text", at()), "A text block needs a string `text`.")
+                    ApiError::invalid(format!("{}.text", at()), "A text block needs a string `text`.")
                 })?;
                 push_text(out, Cow::Borrowed(text));
                 Ok(())
@@ -141,40 +141,40 @@ impl<'a> Block<'a> {
                 Ok(())
             }
             kind if is_vendors(kind) => Ok(()),
-            other => Err(Refusal::unsupported(
+            other => Err(ApiError::unsupported(
                 format!("{}.type", at()),
                 format!("Content blocks of type `{}` are not supported here.", shown(other)),
             )),
         }
     }
 
-    fn image(&self, at: &dyn Fn() -> String) -> Result<Part<'a>, Refusal> {
+    fn image(&self, at: &dyn Fn() -> String) -> Result<Part<'a>, ApiError> {
         let source = Source::read(self.source.unwrap_or_default());
         match (&*source.kind, source.media, source.data, source.url) {
             ("base64", Some(media), Some(data), _) => Ok(Part::Inline { media, data }),
             ("url", _, _, Some(url)) => Ok(Part::Link(url)),
-            ("base64" | "url", ..) => Err(Refusal::invalid(
+            ("base64" | "url", ..) => Err(ApiError::invalid(
                 format!("{}.source", at()),
                 "An image source needs `media_type` and `data`, or `url`.",
             )),
-            _ => Err(Refusal::unsupported(
+            _ => Err(ApiError::unsupported(
                 format!("{}.source.type", at()),
                 "An image source must be of type `base64` or `url`.",
             )),
         }
     }
 
-    fn document(&self, at: &dyn Fn() -> String, out: &mut Vec<Part<'a>>) -> Result<(), Refusal> {
+    fn document(&self, at: &dyn Fn() -> String, out: &mut Vec<Part<'a>>) -> Result<(), ApiError> {
         let source = Source::read(self.source.unwrap_or_default());
         let mut inside = Vec::new();
         match (&*source.kind, source.data, source.content) {
             ("text", Some(data), _) => push_text(&mut inside, Cow::Borrowed(data)),
             ("content", _, Some(content)) => {
-                let content = Content::read(&mut Cursor::new(content));
+                let content = Content::read(&mut JsonCursor::new(content));
                 parts_of(&content, &|| format!("{}.source.content", at()), &mut inside)?;
             }
             _ => {
-                return Err(Refusal::unsupported(
+                return Err(ApiError::unsupported(
                     format!("{}.source.type", at()),
                     "A document source must be of type `text` or `content`; PDFs, links and files are not read here.",
                 ));
@@ -191,7 +191,7 @@ impl<'a> Block<'a> {
                 push_text(&mut inside, Cow::Borrowed(block.text.unwrap_or_default()));
             }
         }
-        let source = self.source.and_then(scan::inner);
+        let source = self.source.and_then(json_cursor::string_body);
         self.headed(&[self.title, source], inside, out);
     }
 
@@ -226,7 +226,7 @@ pub(super) fn parts_of<'a>(
     content: &Content<'a>,
     at: &dyn Fn() -> String,
     out: &mut Vec<Part<'a>>,
-) -> Result<(), Refusal> {
+) -> Result<(), ApiError> {
     match content {
         Content::Text(text) => push_text(out, Cow::Borrowed(text)),
         Content::Blocks(blocks) => {
@@ -235,7 +235,7 @@ pub(super) fn parts_of<'a>(
             }
         }
         Content::Other => {
-            return Err(Refusal::invalid(at(), "Expected a string or a list of content blocks."));
+            return Err(ApiError::invalid(at(), "Expected a string or a list of content blocks."));
         }
     }
     Ok(())
@@ -265,12 +265,12 @@ struct Source<'a> {
 impl<'a> Source<'a> {
     fn read(value: &'a [u8]) -> Self {
         let mut source = Self::default();
-        for (key, value) in scan::members(value) {
+        for (key, value) in json_cursor::members(value) {
             match &*key {
-                "type" => source.kind = scan::string(value).unwrap_or_default(),
-                "media_type" => source.media = scan::inner(value),
-                "data" => source.data = scan::inner(value),
-                "url" => source.url = scan::inner(value),
+                "type" => source.kind = json_cursor::parse_string(value).unwrap_or_default(),
+                "media_type" => source.media = json_cursor::string_body(value),
+                "data" => source.data = json_cursor::string_body(value),
+                "url" => source.url = json_cursor::string_body(value),
                 "content" => source.content = Some(value),
                 _ => {}
             }

@@ -5,7 +5,7 @@
 //! the same id always to the same nine, so that call and result still meet.
 //! Tool names over 64 characters are cut and marked with a hash.
 
-use crate::scan;
+use crate::json_cursor;
 use penstock_wire::json;
 use std::borrow::Cow;
 
@@ -93,7 +93,7 @@ impl Names {
             long.filter_map(|long| {
                 let quoted = [b"\"", long, b"\""].concat();
                 let cut = String::from_utf8(name(long).into_owned()).ok()?;
-                Some((cut, scan::string(&quoted)?.into_owned()))
+                Some((cut, json_cursor::parse_string(&quoted)?.into_owned()))
             })
             .collect(),
         )

@@ -12,16 +12,16 @@ mod speak;
 mod tests;
 mod turns;
 
-use crate::pair::{self, Pair};
+use crate::translator_def::{self, TranslatorDef};
 use crate::write::messages;
 use penstock_contract::Dialect;
 
 /// The pair.
-pub(crate) const PAIR: Pair = Pair {
-    client: Dialect::Messages,
-    provider: Dialect::Chat,
+pub(crate) const PAIR: TranslatorDef = TranslatorDef {
+    client_dialect: Dialect::Messages,
+    provider_dialect: Dialect::Chat,
     path: "/chat/completions",
-    request: request::body,
-    whole: messages::whole,
-    reply: pair::messages_reply,
+    build_request: request::body,
+    translate_buffered: messages::translate_buffered,
+    translate_stream: translator_def::stream_as_messages,
 };

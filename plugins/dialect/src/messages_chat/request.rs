@@ -5,37 +5,43 @@
 use super::block::shown;
 use super::turns::Turns;
 use super::{ids, speak};
-use crate::pieces::Pieces;
-use crate::scan::{self, Cursor};
-use crate::{parameters, shape};
+use crate::body_builder::BodyBuilder;
+use crate::json_cursor::{self, JsonCursor};
+use crate::{parameters, response_constraints};
 use bytes::Bytes;
-use penstock_contract::{Ask, Continuation, Extra, Prefill, Refusal, Target};
+use penstock_contract::{
+    ApiError, AttemptTarget, ContinuationMethod, ExtraMember, InferenceRequest, PrefillMethod,
+};
 
 /// The body for a chat provider; `delivered` is an answer so far that it is to continue.
 ///
 /// # Errors
 /// What cannot be said, naming the field.
-pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> Result<Vec<Bytes>, Refusal> {
-    if let Some(servers) = ask.value("mcp_servers")
-        && scan::elements(servers).next().is_some()
+pub(super) fn body(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    delivered: Option<&str>,
+) -> Result<Vec<Bytes>, ApiError> {
+    if let Some(servers) = ask.member_value("mcp_servers")
+        && json_cursor::elements(servers).next().is_some()
     {
-        return Err(Refusal::unsupported("mcp_servers", "The gateway does not call MCP servers."));
+        return Err(ApiError::unsupported("mcp_servers", "The gateway does not call MCP servers."));
     }
-    let mut out = Pieces::over(&ask.body);
-    out.put(r#"{"model":"#);
-    out.string(target.model);
-    out.put(r#","messages":["#);
+    let mut out = BodyBuilder::with_source(&ask.body);
+    out.push_str(r#"{"model":"#);
+    out.push_json_string(target.model);
+    out.push_str(r#","messages":["#);
     let continues = conversation(ask, target, delivered, &mut out)?;
-    out.byte(b']');
+    out.push_byte(b']');
     if continues {
         continue_last(target, delivered.is_some(), &mut out)?;
     }
     tools(ask, target, &mut out)?;
     if let Some(max) = target.max_tokens.or(ask.max_tokens) {
-        out.byte(b',');
-        out.string(shape::cap(target));
-        out.byte(b':');
-        out.number(max);
+        out.push_byte(b',');
+        out.push_json_string(response_constraints::token_cap_name(target));
+        out.push_byte(b':');
+        out.push_number(max);
     }
     sampling(ask, target, &mut out);
     engine(ask, target, &mut out)?;
@@ -43,225 +49,258 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
     format(ask, target, &mut out)?;
     thinking(ask, target, &mut out);
     if ask.stream {
-        out.put(r#","stream":true"#);
-        if target.says(Extra::StreamOptions) {
-            out.put(r#","stream_options":{"include_usage":true}"#);
+        out.push_str(r#","stream":true"#);
+        if target.sends(ExtraMember::StreamOptions) {
+            out.push_str(r#","stream_options":{"include_usage":true}"#);
         }
     }
-    out.byte(b'}');
+    out.push_byte(b'}');
     Ok(out.finish())
 }
 
 /// Writes the turns; true if the last one is the assistant's.
 fn conversation<'a>(
-    ask: &'a Ask,
-    target: &Target<'a>,
+    ask: &'a InferenceRequest,
+    target: &AttemptTarget<'a>,
     delivered: Option<&str>,
-    out: &mut Pieces<'_>,
-) -> Result<bool, Refusal> {
-    let mut turns = Turns::new(target, ask.value("system"))?;
-    Cursor::new(ask.value("messages").unwrap_or_default())
-        .elements(|index, message| turns.message(index, message, out))?;
+    out: &mut BodyBuilder<'_>,
+) -> Result<bool, ApiError> {
+    let mut turns = Turns::new(target, ask.member_value("system"))?;
+    JsonCursor::new(ask.member_value("messages").unwrap_or_default())
+        .visit_elements(|index, message| turns.message(index, message, out))?;
     turns.end(delivered.map(speak::escaped), out)
 }
 
 /// Asks the provider to go on with the last message instead of answering it.
-fn continue_last(target: &Target<'_>, rescue: bool, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+fn continue_last(
+    target: &AttemptTarget<'_>,
+    rescue: bool,
+    out: &mut BodyBuilder<'_>,
+) -> Result<(), ApiError> {
     let by_switch = match (rescue, target.continuation(), target.prefill()) {
-        (true, Some(Continuation::ContinueFinalMessage), _) | (false, _, Prefill::ContinueFinalMessage) => {
-            true
-        }
-        (true, Some(Continuation::Prefill), _) | (false, _, Prefill::Prefix | Prefill::Automatic) => false,
-        (true, None, _) | (false, _, Prefill::None) => {
-            return Err(Refusal::unsupported(
+        (true, Some(ContinuationMethod::ContinueFinalMessage), _)
+        | (false, _, PrefillMethod::ContinueFinalMessage) => true,
+        (true, Some(ContinuationMethod::Prefill), _)
+        | (false, _, PrefillMethod::Prefix | PrefillMethod::Automatic) => false,
+        (true, None, _) | (false, _, PrefillMethod::None) => {
+            return Err(ApiError::unsupported(
                 "messages",
                 "This model does not continue a last message of the assistant; end with a user message.",
             ));
         }
     };
     if by_switch {
-        out.put(r#","add_generation_prompt":false,"continue_final_message":true"#);
+        out.push_str(r#","add_generation_prompt":false,"continue_final_message":true"#);
     }
     Ok(())
 }
 
-fn tools(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+fn tools(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    out: &mut BodyBuilder<'_>,
+) -> Result<(), ApiError> {
     let mut any = false;
-    Cursor::new(ask.value("tools").unwrap_or_default()).elements(|index, tool| {
-        out.put(if any { "," } else { r#","tools":["# });
+    JsonCursor::new(ask.member_value("tools").unwrap_or_default()).visit_elements(|index, tool| {
+        out.push_str(if any { "," } else { r#","tools":["# });
         any = true;
         self::tool(index, tool, out)
     })?;
     if !any {
         return Ok(());
     }
-    out.byte(b']');
-    let choice = ask.value("tool_choice").unwrap_or_default();
-    let kind = scan::member(choice, "type").and_then(scan::string).unwrap_or_default();
+    out.push_byte(b']');
+    let choice = ask.member_value("tool_choice").unwrap_or_default();
+    let kind =
+        json_cursor::member_value(choice, "type").and_then(json_cursor::parse_string).unwrap_or_default();
     match &*kind {
-        "" | "auto" if !target.says(Extra::ToolChoice) => {}
-        "" | "auto" => out.put(r#","tool_choice":"auto""#),
-        "any" => out.put(r#","tool_choice":"required""#),
-        "none" => out.put(r#","tool_choice":"none""#),
+        "" | "auto" if !target.sends(ExtraMember::ToolChoice) => {}
+        "" | "auto" => out.push_str(r#","tool_choice":"auto""#),
+        "any" => out.push_str(r#","tool_choice":"required""#),
+        "none" => out.push_str(r#","tool_choice":"none""#),
         "tool" => {
-            let name = scan::member(choice, "name").and_then(scan::inner).ok_or_else(|| {
-                Refusal::invalid("tool_choice.name", "A choice of type `tool` needs the tool's name.")
-            })?;
-            out.put(r#","tool_choice":{"type":"function","function":{"name":""#);
-            out.raw(&ids::name(name));
-            out.put(r#""}}"#);
+            let name = json_cursor::member_value(choice, "name")
+                .and_then(json_cursor::string_body)
+                .ok_or_else(|| {
+                    ApiError::invalid("tool_choice.name", "A choice of type `tool` needs the tool's name.")
+                })?;
+            out.push_str(r#","tool_choice":{"type":"function","function":{"name":""#);
+            out.push_source(&ids::name(name));
+            out.push_str(r#""}}"#);
         }
         _ => {
-            return Err(Refusal::invalid(
+            return Err(ApiError::invalid(
                 "tool_choice.type",
                 "A tool choice must be `auto`, `any`, `tool` or `none`.",
             ));
         }
     }
-    let parallel = target.abilities.accepts("parallel_tool_calls") && target.says(Extra::ParallelTools);
+    let parallel = target.capabilities.accepts_parameter("parallel_tool_calls")
+        && target.sends(ExtraMember::ParallelTools);
     if !ask.parallel_tools && parallel {
-        out.put(r#","parallel_tool_calls":false"#);
+        out.push_str(r#","parallel_tool_calls":false"#);
     }
     Ok(())
 }
 
-fn tool(index: usize, tool: &mut Cursor<'_>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+fn tool(index: usize, tool: &mut JsonCursor<'_>, out: &mut BodyBuilder<'_>) -> Result<(), ApiError> {
     let (mut name, mut description, mut schema, mut strict) = (None, None, None, None);
-    tool.members(|key, value| {
-        let value = value.value();
+    tool.visit_members(|key, value| {
+        let value = value.take_value();
         match key {
-            _ if scan::is_null(value) => {}
-            "name" => name = scan::inner(value),
+            _ if json_cursor::is_null(value) => {}
+            "name" => name = json_cursor::string_body(value),
             "description" => description = Some(value),
             "input_schema" => schema = Some(value),
             "strict" => strict = Some(value),
             "type" => {
-                let kind = scan::string(value).unwrap_or_default();
+                let kind = json_cursor::parse_string(value).unwrap_or_default();
                 if kind != "custom" {
                     let why = format!(
                         "Tools of type `{}` run on another vendor's servers and are not supported here.",
                         shown(&kind)
                     );
-                    return Err(Refusal::unsupported(format!("tools.{index}.type"), why));
+                    return Err(ApiError::unsupported(format!("tools.{index}.type"), why));
                 }
             }
             _ => {}
         }
         Ok(())
     })?;
-    let name =
-        name.ok_or_else(|| Refusal::invalid(format!("tools.{index}.name"), "A tool needs a string `name`."))?;
-    out.put(r#"{"type":"function","function":{"name":""#);
-    out.raw(&ids::name(name));
-    out.byte(b'"');
+    let name = name
+        .ok_or_else(|| ApiError::invalid(format!("tools.{index}.name"), "A tool needs a string `name`."))?;
+    out.push_str(r#"{"type":"function","function":{"name":""#);
+    out.push_source(&ids::name(name));
+    out.push_byte(b'"');
     for (key, value) in
         [(r#","description":"#, description), (r#","parameters":"#, schema), (r#","strict":"#, strict)]
     {
         if let Some(value) = value {
-            out.put(key);
-            out.raw(value);
+            out.push_str(key);
+            out.push_source(value);
         }
     }
-    out.put("}}");
+    out.push_str("}}");
     Ok(())
 }
 
-fn sampling(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
+fn sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
     // `top_k` is no word of the dialect: engines that have it say so.
-    let abilities = target.abilities;
-    let takes =
-        |name: &str| if name == "top_k" { abilities.accepts(name) } else { shape::takes(abilities, name) };
+    let abilities = target.capabilities;
+    let takes = |name: &str| {
+        if name == "top_k" {
+            abilities.accepts_parameter(name)
+        } else {
+            response_constraints::accepts_sampling(abilities, name)
+        }
+    };
     for name in ["temperature", "top_p", "top_k"] {
-        if let Some(value) = ask.value(name).filter(|_| takes(name)) {
-            out.byte(b',');
-            out.string(name);
-            out.byte(b':');
-            out.raw(value);
+        if let Some(value) = ask.member_value(name).filter(|_| takes(name)) {
+            out.push_byte(b',');
+            out.push_json_string(name);
+            out.push_byte(b':');
+            out.push_source(value);
         }
     }
-    for (name, value) in shape::preset(ask, target) {
-        out.byte(b',');
-        out.string(name);
-        out.byte(b':');
-        out.raw(value);
+    for (name, value) in response_constraints::preset_members(ask, target) {
+        out.push_byte(b',');
+        out.push_json_string(name);
+        out.push_byte(b':');
+        out.push_source(value);
     }
 }
 
 /// Parameters of engines beside `top_k`, where the offer lists them.
-fn engine(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
-    for field in &ask.fields.0 {
+fn engine(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    out: &mut BodyBuilder<'_>,
+) -> Result<(), ApiError> {
+    for field in &ask.members.0 {
         let name = &*field.name;
-        let Some(value) = ask.value(name).filter(|_| name != "top_k") else { continue };
-        if parameters::passes(target.abilities, name, value)? {
-            out.byte(b',');
-            out.string(name);
-            out.byte(b':');
-            out.raw(value);
+        let Some(value) = ask.member_value(name).filter(|_| name != "top_k") else { continue };
+        if parameters::should_forward(target.capabilities, name, value)? {
+            out.push_byte(b',');
+            out.push_json_string(name);
+            out.push_byte(b':');
+            out.push_source(value);
         }
     }
     Ok(())
 }
 
 /// As many stop sequences as the provider takes; the reply watches for all of them.
-fn stop(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
+fn stop(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
     let mut any = false;
-    for stop in shape::given(&ask.stop, target) {
-        out.put(if any { "," } else { r#","stop":["# });
-        out.string(stop);
+    for stop in response_constraints::upstream_stop_sequences(&ask.stop, target) {
+        out.push_str(if any { "," } else { r#","stop":["# });
+        out.push_json_string(stop);
         any = true;
     }
     if any {
-        out.byte(b']');
+        out.push_byte(b']');
     }
 }
 
 /// `output_config.format`, or its elder sister `output_format`.
-fn format(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
-    let nested = ask.value("output_config").and_then(|config| scan::member(config, "format"));
+fn format(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    out: &mut BodyBuilder<'_>,
+) -> Result<(), ApiError> {
+    let nested =
+        ask.member_value("output_config").and_then(|config| json_cursor::member_value(config, "format"));
     let Some((at, format)) = nested
         .map(|format| ("output_config.format", format))
-        .or_else(|| Some(("output_format", ask.value("output_format")?)))
+        .or_else(|| Some(("output_format", ask.member_value("output_format")?)))
     else {
         return Ok(());
     };
-    let kind = scan::member(format, "type").and_then(scan::string).unwrap_or_default();
-    let schema = scan::member(format, "schema").filter(|schema| scan::is_object(schema));
+    let kind =
+        json_cursor::member_value(format, "type").and_then(json_cursor::parse_string).unwrap_or_default();
+    let schema = json_cursor::member_value(format, "schema").filter(|schema| json_cursor::is_object(schema));
     match (&*kind, schema) {
         ("json_schema", Some(schema)) => {
-            out.put(r#","response_format":{"type":"json_schema","json_schema":{"name":"output","schema":"#);
-            out.raw(schema);
-            out.put(if target.says(Extra::Strict) { r#","strict":true}}"# } else { "}}" });
+            out.push_str(
+                r#","response_format":{"type":"json_schema","json_schema":{"name":"output","schema":"#,
+            );
+            out.push_source(schema);
+            out.push_str(if target.sends(ExtraMember::Strict) { r#","strict":true}}"# } else { "}}" });
             Ok(())
         }
-        ("json_schema", None) => Err(Refusal::invalid(
+        ("json_schema", None) => Err(ApiError::invalid(
             format!("{at}.schema"),
             "A format of type `json_schema` needs an object `schema`.",
         )),
-        _ => {
-            Err(Refusal::unsupported(format!("{at}.type"), "An output format must be of type `json_schema`."))
-        }
+        _ => Err(ApiError::unsupported(
+            format!("{at}.type"),
+            "An output format must be of type `json_schema`.",
+        )),
     }
 }
 
 /// How hard the model thinks, in the words that the offer takes.
-fn thinking(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
-    let thinking = ask.value("thinking").unwrap_or_default();
-    let kind = scan::member(thinking, "type").and_then(scan::string).unwrap_or_default();
+fn thinking(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
+    let thinking = ask.member_value("thinking").unwrap_or_default();
+    let kind =
+        json_cursor::member_value(thinking, "type").and_then(json_cursor::parse_string).unwrap_or_default();
     let disabled = kind == "disabled";
-    if target.abilities.thinking_switch && target.says(Extra::ThinkingSwitch) && !kind.is_empty() {
-        out.put(r#","chat_template_kwargs":{"enable_thinking":"#);
-        out.put(if disabled { "false}" } else { "true}" });
+    if target.capabilities.thinking_switch && target.sends(ExtraMember::ThinkingSwitch) && !kind.is_empty() {
+        out.push_str(r#","chat_template_kwargs":{"enable_thinking":"#);
+        out.push_str(if disabled { "false}" } else { "true}" });
         if disabled {
             // An effort would ask for what the switch turns off.
             return;
         }
     }
-    if !target.abilities.accepts("reasoning_effort") || !target.says(Extra::Effort) {
+    if !target.capabilities.accepts_parameter("reasoning_effort") || !target.sends(ExtraMember::Effort) {
         return;
     }
-    let effort =
-        ask.value("output_config").and_then(|config| scan::member(config, "effort")).and_then(scan::string);
-    let budget = scan::member(thinking, "budget_tokens").and_then(scan::number);
+    let effort = ask
+        .member_value("output_config")
+        .and_then(|config| json_cursor::member_value(config, "effort"))
+        .and_then(json_cursor::parse_string);
+    let budget = json_cursor::member_value(thinking, "budget_tokens").and_then(json_cursor::parse_integer);
     let word = match (disabled, effort.as_deref(), budget) {
         (true, ..) => "low",
         (_, Some(word @ ("low" | "medium" | "high")), _) => word,
@@ -272,7 +311,7 @@ fn thinking(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
         (_, None, Some(_)) => "high",
         (_, None, None) => return,
     };
-    out.put(r#","reasoning_effort":""#);
-    out.put(word);
-    out.byte(b'"');
+    out.push_str(r#","reasoning_effort":""#);
+    out.push_str(word);
+    out.push_byte(b'"');
 }

@@ -2,8 +2,8 @@
 
 use super::block::{Block, Content, Part, Text, parts_of};
 use super::turns::{Assistant, Call, ToolResult};
-use crate::scan;
-use penstock_contract::Refusal;
+use crate::json_cursor;
+use penstock_contract::ApiError;
 use std::borrow::Cow;
 
 /// Coding agents put a hash of each request here, which would defeat every prefix cache.
@@ -15,7 +15,7 @@ pub(super) fn system_texts<'a>(
     content: &Content<'a>,
     at: &dyn Fn() -> String,
     out: &mut Vec<Text<'a>>,
-) -> Result<(), Refusal> {
+) -> Result<(), ApiError> {
     let mut parts = Vec::new();
     parts_of(content, at, &mut parts)?;
     let blocks = matches!(content, Content::Blocks(_));
@@ -24,7 +24,7 @@ pub(super) fn system_texts<'a>(
             Part::Text(text) if blocks && text.starts_with(BILLING_HEADER) => {}
             Part::Text(text) => out.push(text),
             Part::Inline { .. } | Part::Link(_) => {
-                return Err(Refusal::unsupported(at(), "A system prompt can hold text only."));
+                return Err(ApiError::unsupported(at(), "A system prompt can hold text only."));
             }
         }
     }
@@ -32,9 +32,12 @@ pub(super) fn system_texts<'a>(
 }
 
 /// One answer to a tool call.
-pub(super) fn tool_result<'a>(block: &Block<'a>, at: &dyn Fn() -> String) -> Result<ToolResult<'a>, Refusal> {
+pub(super) fn tool_result<'a>(
+    block: &Block<'a>,
+    at: &dyn Fn() -> String,
+) -> Result<ToolResult<'a>, ApiError> {
     let id = block.tool_use_id.ok_or_else(|| {
-        Refusal::invalid(
+        ApiError::invalid(
             format!("{}.tool_use_id", at()),
             "A `tool_result` block needs a string `tool_use_id`.",
         )
@@ -51,7 +54,7 @@ pub(super) fn said<'a>(
     block: &Block<'a>,
     at: &dyn Fn() -> String,
     turn: &mut Assistant<'a>,
-) -> Result<(), Refusal> {
+) -> Result<(), ApiError> {
     match &*block.kind {
         "text" => turn.texts.push(Cow::Borrowed(block.text.unwrap_or_default())),
         "thinking" => {
@@ -60,11 +63,11 @@ pub(super) fn said<'a>(
         // Sealed by another vendor: no model here could read it.
         "redacted_thinking" => {}
         "tool_use" => match (block.id, block.name, block.input) {
-            (Some(id), Some(name), Some(input)) if scan::is_object(input) => {
+            (Some(id), Some(name), Some(input)) if json_cursor::is_object(input) => {
                 turn.calls.push(Call { id, name, input })
             }
             _ => {
-                return Err(Refusal::invalid(
+                return Err(ApiError::invalid(
                     at(),
                     "A `tool_use` block needs strings `id` and `name` and an object `input`.",
                 ));
@@ -77,7 +80,7 @@ pub(super) fn said<'a>(
                 match part {
                     Part::Text(text) => turn.texts.push(text),
                     Part::Inline { .. } | Part::Link(_) => {
-                        return Err(Refusal::unsupported(at(), "An assistant message cannot hold images."));
+                        return Err(ApiError::unsupported(at(), "An assistant message cannot hold images."));
                     }
                 }
             }
@@ -89,7 +92,7 @@ pub(super) fn said<'a>(
 /// Providers refuse, and models stumble over, a prefill that ends in white space.
 pub(super) fn trim_last(texts: &mut Vec<Text<'_>>) {
     while let Some(last) = texts.last_mut() {
-        let length = scan::trim_end(last).len();
+        let length = json_cursor::trim_end(last).len();
         match last {
             Cow::Borrowed(text) => *last = Cow::Borrowed(text.get(..length).unwrap_or_default()),
             Cow::Owned(text) => text.truncate(length),

@@ -3,30 +3,30 @@
 use super::block::{Part, Text};
 use super::ids;
 use super::turns::{Assistant, ToolResult, User};
-use crate::pieces::Pieces;
-use penstock_contract::{Abilities, Prefill, Target};
+use crate::body_builder::BodyBuilder;
+use penstock_contract::{AttemptTarget, OfferCapabilities, PrefillMethod};
 use std::borrow::Cow;
 
 /// Stands in a tool result for an image that follows it.
 const IMAGE_FOLLOWS: &[u8] = b"[image: see next message]";
 
 /// Between two messages.
-pub(super) fn comma(out: &mut Pieces<'_>) {
-    out.byte(b',');
+pub(super) fn comma(out: &mut BodyBuilder<'_>) {
+    out.push_byte(b',');
 }
 
 /// A system message; its texts are paragraphs.
-pub(super) fn system(texts: &[Text<'_>], out: &mut Pieces<'_>) {
-    out.put(r#"{"role":"system","content":"#);
+pub(super) fn system(texts: &[Text<'_>], out: &mut BodyBuilder<'_>) {
+    out.push_str(r#"{"role":"system","content":"#);
     joined(texts, br"\n\n", out);
-    out.byte(b'}');
+    out.push_byte(b'}');
 }
 
 /// Tool messages, then held system messages, then the user's own words.
-pub(super) fn user(turn: User<'_>, abilities: &Abilities, out: &mut Pieces<'_>) {
+pub(super) fn user(turn: User<'_>, abilities: &OfferCapabilities, out: &mut BodyBuilder<'_>) {
     let User { results, parts, systems } = turn;
     let mut first = true;
-    let mut separate = |out: &mut Pieces<'_>| {
+    let mut separate = |out: &mut BodyBuilder<'_>| {
         if !std::mem::take(&mut first) {
             comma(out);
         }
@@ -43,50 +43,60 @@ pub(super) fn user(turn: User<'_>, abilities: &Abilities, out: &mut Pieces<'_>) 
     images.extend(parts);
     if !images.is_empty() {
         separate(out);
-        out.put(r#"{"role":"user","content":"#);
+        out.push_str(r#"{"role":"user","content":"#);
         content(&images, out);
-        out.byte(b'}');
+        out.push_byte(b'}');
     }
 }
 
 /// A message of the assistant; `prefill` marks one that is to be continued.
-pub(super) fn assistant(turn: &Assistant<'_>, target: &Target<'_>, prefill: bool, out: &mut Pieces<'_>) {
-    let abilities = target.abilities;
-    out.put(r#"{"role":"assistant","content":"#);
+pub(super) fn assistant(
+    turn: &Assistant<'_>,
+    target: &AttemptTarget<'_>,
+    prefill: bool,
+    out: &mut BodyBuilder<'_>,
+) {
+    let abilities = target.capabilities;
+    out.push_str(r#"{"role":"assistant","content":"#);
     if turn.texts.is_empty() && !turn.calls.is_empty() {
-        out.put("null");
+        out.push_str("null");
     } else {
         joined(&turn.texts, b"", out);
     }
-    if let Some(name) = target.reasoning().filter(|_| !turn.reasoning.is_empty()) {
-        out.byte(b',');
-        out.string(name.member());
-        out.byte(b':');
+    if let Some(name) = target.replayed_reasoning_name().filter(|_| !turn.reasoning.is_empty()) {
+        out.push_byte(b',');
+        out.push_json_string(name.member());
+        out.push_byte(b':');
         joined(&turn.reasoning, br"\n", out);
     }
     for (at, call) in turn.calls.iter().enumerate() {
-        out.put(if at == 0 { r#","tool_calls":[{"id":""# } else { r#",{"id":""# });
-        out.raw(&id(call.id, abilities));
-        out.put(r#"","type":"function","function":{"name":""#);
-        out.raw(&ids::name(call.name));
-        out.put(r#"","arguments":""#);
-        out.json_in_string(call.input);
-        out.put(r#""}}"#);
+        out.push_str(if at == 0 { r#","tool_calls":[{"id":""# } else { r#",{"id":""# });
+        out.push_source(&id(call.id, abilities));
+        out.push_str(r#"","type":"function","function":{"name":""#);
+        out.push_source(&ids::name(call.name));
+        out.push_str(r#"","arguments":""#);
+        out.push_escaped_json(call.input);
+        out.push_str(r#""}}"#);
     }
     if !turn.calls.is_empty() {
-        out.byte(b']');
+        out.push_byte(b']');
     }
-    if prefill && abilities.prefill == Prefill::Prefix {
-        out.put(r#","prefix":true"#);
+    if prefill && abilities.prefill == PrefillMethod::Prefix {
+        out.push_str(r#","prefix":true"#);
     }
-    out.byte(b'}');
+    out.push_byte(b'}');
 }
 
 /// A tool message; images that it cannot hold are added to `images`.
-fn tool<'a>(result: ToolResult<'a>, abilities: &Abilities, images: &mut Vec<Part<'a>>, out: &mut Pieces<'_>) {
-    out.put(r#"{"role":"tool","tool_call_id":""#);
-    out.raw(&id(result.id, abilities));
-    out.put(r#"","content":"#);
+fn tool<'a>(
+    result: ToolResult<'a>,
+    abilities: &OfferCapabilities,
+    images: &mut Vec<Part<'a>>,
+    out: &mut BodyBuilder<'_>,
+) {
+    out.push_str(r#"{"role":"tool","tool_call_id":""#);
+    out.push_source(&id(result.id, abilities));
+    out.push_str(r#"","content":"#);
     let mut parts = result.parts;
     if result.is_error && !says_error(&parts) {
         match parts.first_mut() {
@@ -109,7 +119,7 @@ fn tool<'a>(result: ToolResult<'a>, abilities: &Abilities, images: &mut Vec<Part
             .collect();
         joined(&texts, br"\n", out);
     }
-    out.byte(b'}');
+    out.push_byte(b'}');
 }
 
 /// Whether the first words of a tool result already tell of an error.
@@ -121,54 +131,54 @@ fn says_error(parts: &[Part<'_>]) -> bool {
     start.windows(5).any(|word| word == b"error")
 }
 
-fn id<'a>(id: &'a [u8], abilities: &Abilities) -> Cow<'a, [u8]> {
+fn id<'a>(id: &'a [u8], abilities: &OfferCapabilities) -> Cow<'a, [u8]> {
     if abilities.short_tool_ids { ids::short(id) } else { Cow::Borrowed(id) }
 }
 
 /// A single text as a string, all else as parts.
-fn content(parts: &[Part<'_>], out: &mut Pieces<'_>) {
+fn content(parts: &[Part<'_>], out: &mut BodyBuilder<'_>) {
     if let [Part::Text(text)] = parts {
         joined(std::slice::from_ref(text), b"", out);
         return;
     }
     for (at, part) in parts.iter().enumerate() {
-        out.byte(if at == 0 { b'[' } else { b',' });
+        out.push_byte(if at == 0 { b'[' } else { b',' });
         match part {
             Part::Text(text) => {
-                out.put(r#"{"type":"text","text":""#);
-                out.raw(text);
-                out.put(r#""}"#);
+                out.push_str(r#"{"type":"text","text":""#);
+                out.push_source(text);
+                out.push_str(r#""}"#);
             }
             Part::Inline { media, data } => {
-                out.put(r#"{"type":"image_url","image_url":{"url":"data:"#);
-                out.raw(media);
-                out.put(";base64,");
-                out.raw(data);
-                out.put(r#""}}"#);
+                out.push_str(r#"{"type":"image_url","image_url":{"url":"data:"#);
+                out.push_source(media);
+                out.push_str(";base64,");
+                out.push_source(data);
+                out.push_str(r#""}}"#);
             }
             Part::Link(url) => {
-                out.put(r#"{"type":"image_url","image_url":{"url":""#);
-                out.raw(url);
-                out.put(r#""}}"#);
+                out.push_str(r#"{"type":"image_url","image_url":{"url":""#);
+                out.push_source(url);
+                out.push_str(r#""}}"#);
             }
         }
     }
-    out.byte(b']');
+    out.push_byte(b']');
 }
 
 /// Texts as one string.
-fn joined(texts: &[Text<'_>], separator: &[u8], out: &mut Pieces<'_>) {
-    out.byte(b'"');
+fn joined(texts: &[Text<'_>], separator: &[u8], out: &mut BodyBuilder<'_>) {
+    out.push_byte(b'"');
     for (at, text) in texts.iter().enumerate() {
         if at > 0 {
-            out.raw(separator);
+            out.push_source(separator);
         }
-        out.raw(text);
+        out.push_source(text);
     }
-    out.byte(b'"');
+    out.push_byte(b'"');
 }
 
 /// The inside of a string for text that is not from the request.
 pub(super) fn escaped(text: &str) -> Text<'static> {
-    Cow::Owned(crate::event::Text::new(text).escaped().to_vec())
+    Cow::Owned(crate::event::EscapedText::new(text).escaped().to_vec())
 }

@@ -10,7 +10,7 @@ mod property;
 mod rescue;
 mod rules;
 
-use crate::{scan, trial};
+use crate::{json_cursor, test_support};
 use penstock_contract::*;
 use std::path::{Path, PathBuf};
 
@@ -29,10 +29,10 @@ fn cases(pair: &str) -> Vec<PathBuf> {
 }
 
 /// An ask as admission makes it.
-fn ask(dialect: Dialect, body: &[u8]) -> Ask {
-    let mut ask = trial::ask(dialect, body);
+fn ask(dialect: Dialect, body: &[u8]) -> InferenceRequest {
+    let mut ask = test_support::sample_request(dialect, body);
     if dialect == Dialect::Messages {
-        ask.needs = Needs::default();
+        ask.required = RequiredCapabilities::default();
         let text = String::from_utf8_lossy(body);
         let idle = [
             r#""text":"""#,
@@ -41,28 +41,29 @@ fn ask(dialect: Dialect, body: &[u8]) -> Ask {
             r#""content":"""#,
             "x-anthropic-billing-header",
         ];
-        ask.said = Said {
-            later_system: text.contains(r#""role":"system""#),
-            idle_text: idle.iter().any(|idle| text.contains(idle)),
-            odd_ids: text.contains(r#"functions."#),
-            ..Said::default()
+        ask.said = HistoryFeatures {
+            late_system_messages: text.contains(r#""role":"system""#),
+            removable_text: idle.iter().any(|idle| text.contains(idle)),
+            nonstandard_ids: text.contains(r#"functions."#),
+            ..HistoryFeatures::default()
         };
-        ask.stop = scan::elements(ask.value("stop_sequences").unwrap_or_default())
-            .map(|stop| scan::string(stop).unwrap().into_owned())
+        ask.stop = json_cursor::elements(ask.member_value("stop_sequences").unwrap_or_default())
+            .map(|stop| json_cursor::parse_string(stop).unwrap().into_owned())
             .collect();
-        let single =
-            ask.value("tool_choice").and_then(|choice| scan::member(choice, "disable_parallel_tool_use"));
+        let single = ask
+            .member_value("tool_choice")
+            .and_then(|choice| json_cursor::member_value(choice, "disable_parallel_tool_use"));
         ask.parallel_tools = single != Some(b"true");
         let thinking = |name: &str| {
-            ask.value("thinking")
-                .and_then(|thinking| scan::member(thinking, name))
-                .and_then(scan::string)
+            ask.member_value("thinking")
+                .and_then(|thinking| json_cursor::member_value(thinking, name))
+                .and_then(json_cursor::parse_string)
                 .unwrap_or_default()
         };
         ask.thinking = match (&*thinking("type"), &*thinking("display")) {
-            ("" | "disabled", _) => Thinking::Off,
-            (_, "omitted") => Thinking::Omitted,
-            _ => Thinking::Shown,
+            ("" | "disabled", _) => ThinkingDisplay::Off,
+            (_, "omitted") => ThinkingDisplay::Omitted,
+            _ => ThinkingDisplay::Shown,
         };
     }
     ask

@@ -12,10 +12,10 @@
 use super::block::{Content, Part, Text, is_vendors, parts_of};
 use super::said::{said, system_texts, tool_result, trim_last};
 use super::speak;
-use crate::pieces::Pieces;
-use crate::scan::{self, Cursor};
-use crate::waiting::Waiting;
-use penstock_contract::{Refusal, Target};
+use crate::body_builder::BodyBuilder;
+use crate::json_cursor::{self, JsonCursor};
+use crate::pending_tool_calls::PendingToolCalls;
+use penstock_contract::{ApiError, AttemptTarget};
 use std::borrow::Cow;
 use std::convert::Infallible;
 
@@ -57,14 +57,14 @@ enum Turn<'a> {
 
 /// Writes turns as they become complete.
 pub(super) struct Turns<'a> {
-    target: Target<'a>,
+    target: AttemptTarget<'a>,
     /// System texts before the first turn; `None` once they are written.
     lead: Option<Vec<Text<'a>>>,
     turn: Option<Turn<'a>>,
     /// Some message is written, so that the next one needs a comma.
     written: bool,
     /// Tool calls without a result so far.
-    waiting: Waiting<'a, ()>,
+    waiting: PendingToolCalls<'a, ()>,
     /// Where those calls stand.
     asked_at: usize,
     /// System texts that wait for the next user turn.
@@ -76,10 +76,10 @@ impl<'a> Turns<'a> {
     ///
     /// # Errors
     /// A system prompt that is neither a string nor text blocks.
-    pub(super) fn new(target: &Target<'a>, system: Option<&'a [u8]>) -> Result<Self, Refusal> {
+    pub(super) fn new(target: &AttemptTarget<'a>, system: Option<&'a [u8]>) -> Result<Self, ApiError> {
         let mut lead = Vec::new();
         if let Some(system) = system {
-            let system = Content::read(&mut Cursor::new(system));
+            let system = Content::read(&mut JsonCursor::new(system));
             system_texts(&system, &|| "system".to_owned(), &mut lead)?;
         }
         Ok(Self {
@@ -87,7 +87,7 @@ impl<'a> Turns<'a> {
             lead: Some(lead),
             turn: None,
             written: false,
-            waiting: Waiting::default(),
+            waiting: PendingToolCalls::default(),
             asked_at: 0,
             carry: Vec::new(),
         })
@@ -100,26 +100,26 @@ impl<'a> Turns<'a> {
     pub(super) fn message(
         &mut self,
         index: usize,
-        message: &mut Cursor<'a>,
-        out: &mut Pieces<'_>,
-    ) -> Result<(), Refusal> {
+        message: &mut JsonCursor<'a>,
+        out: &mut BodyBuilder<'_>,
+    ) -> Result<(), ApiError> {
         let (mut role, mut content) = (Cow::Borrowed(""), None);
-        let Ok(()) = message.members::<Infallible>(|key, value| {
+        let Ok(()) = message.visit_members::<Infallible>(|key, value| {
             match key {
-                "role" => role = scan::string(value.value()).unwrap_or_default(),
+                "role" => role = json_cursor::parse_string(value.take_value()).unwrap_or_default(),
                 "content" => content = Some(Content::read(value)),
                 _ => {}
             }
             Ok(())
         });
         let content = content.as_ref().ok_or_else(|| {
-            Refusal::invalid(format!("messages.{index}.content"), "A message needs `content`.")
+            ApiError::invalid(format!("messages.{index}.content"), "A message needs `content`.")
         })?;
         match &*role {
             "user" => self.user(index, content, out),
             "assistant" => self.assistant(index, content, out),
             "system" => self.system(index, content, out),
-            _ => Err(Refusal::invalid(
+            _ => Err(ApiError::invalid(
                 format!("messages.{index}.role"),
                 "A role must be `user`, `assistant` or `system`.",
             )),
@@ -134,7 +134,11 @@ impl<'a> Turns<'a> {
     ///
     /// # Errors
     /// Tool calls without results; a conversation without turns.
-    pub(super) fn end(&mut self, delivered: Option<Text<'a>>, out: &mut Pieces<'_>) -> Result<bool, Refusal> {
+    pub(super) fn end(
+        &mut self,
+        delivered: Option<Text<'a>>,
+        out: &mut BodyBuilder<'_>,
+    ) -> Result<bool, ApiError> {
         if !self.carry.is_empty() && !matches!(self.turn, Some(Turn::User(_))) && self.waiting.is_empty() {
             self.switch_to_user(out)?;
         }
@@ -149,13 +153,18 @@ impl<'a> Turns<'a> {
         }
         let prefill = matches!(self.turn, Some(Turn::Assistant(_)));
         if self.turn.is_none() && !self.written {
-            return Err(Refusal::invalid("messages", "There must be at least one message with content."));
+            return Err(ApiError::invalid("messages", "There must be at least one message with content."));
         }
         self.flush_as(prefill, out)?;
         Ok(prefill)
     }
 
-    fn user(&mut self, index: usize, content: &Content<'a>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+    fn user(
+        &mut self,
+        index: usize,
+        content: &Content<'a>,
+        out: &mut BodyBuilder<'_>,
+    ) -> Result<(), ApiError> {
         let at = || format!("messages.{index}.content");
         let mut turn = User::default();
         if let Content::Blocks(blocks) = content {
@@ -175,8 +184,8 @@ impl<'a> Turns<'a> {
         }
         self.switch_to_user(out)?;
         for result in &turn.results {
-            if !self.waiting.answered(result.id) {
-                return Err(Refusal::invalid(
+            if !self.waiting.remove_answered(result.id) {
+                return Err(ApiError::invalid(
                     at(),
                     "A `tool_result` block needs a `tool_use` block with its id in the turn before.",
                 ));
@@ -193,8 +202,8 @@ impl<'a> Turns<'a> {
         &mut self,
         index: usize,
         content: &Content<'a>,
-        out: &mut Pieces<'_>,
-    ) -> Result<(), Refusal> {
+        out: &mut BodyBuilder<'_>,
+    ) -> Result<(), ApiError> {
         let mut turn = Assistant::default();
         match content {
             Content::Blocks(blocks) => {
@@ -205,11 +214,11 @@ impl<'a> Turns<'a> {
             Content::Text(text) => turn.texts.push(Cow::Borrowed(text)),
             Content::Other => {
                 let at = format!("messages.{index}.content");
-                return Err(Refusal::invalid(at, "Expected a string or a list of content blocks."));
+                return Err(ApiError::invalid(at, "Expected a string or a list of content blocks."));
             }
         }
         turn.texts.retain(|text| !text.is_empty());
-        if self.target.reasoning().is_none() {
+        if self.target.replayed_reasoning_name().is_none() {
             turn.reasoning.clear();
         }
         if turn.texts.is_empty() && turn.calls.is_empty() && turn.reasoning.is_empty() {
@@ -228,7 +237,12 @@ impl<'a> Turns<'a> {
         Ok(())
     }
 
-    fn system(&mut self, index: usize, content: &Content<'a>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+    fn system(
+        &mut self,
+        index: usize,
+        content: &Content<'a>,
+        out: &mut BodyBuilder<'_>,
+    ) -> Result<(), ApiError> {
         let mut texts = Vec::new();
         system_texts(content, &|| format!("messages.{index}.content"), &mut texts)?;
         match (&mut self.lead, &mut self.turn) {
@@ -236,11 +250,11 @@ impl<'a> Turns<'a> {
             // Between tool calls and their results nothing may stand.
             (_, Some(Turn::Assistant(turn))) if !turn.calls.is_empty() => self.carry.append(&mut texts),
             (_, Some(Turn::User(turn)))
-                if self.target.abilities.system_anywhere && !self.waiting.is_empty() =>
+                if self.target.capabilities.system_anywhere && !self.waiting.is_empty() =>
             {
                 turn.systems.append(&mut texts);
             }
-            _ if self.target.abilities.system_anywhere => {
+            _ if self.target.capabilities.system_anywhere => {
                 self.flush(out)?;
                 for text in texts {
                     speak::comma(out);
@@ -258,7 +272,7 @@ impl<'a> Turns<'a> {
     }
 
     /// Makes the open turn a user's, taking along what waited for it.
-    fn switch_to_user(&mut self, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+    fn switch_to_user(&mut self, out: &mut BodyBuilder<'_>) -> Result<(), ApiError> {
         if !matches!(self.turn, Some(Turn::User(_))) {
             self.flush(out)?;
             let turn = User { systems: std::mem::take(&mut self.carry), ..User::default() };
@@ -267,7 +281,7 @@ impl<'a> Turns<'a> {
         Ok(())
     }
 
-    fn switch_to_assistant(&mut self, out: &mut Pieces<'_>) -> Result<&mut Assistant<'a>, Refusal> {
+    fn switch_to_assistant(&mut self, out: &mut BodyBuilder<'_>) -> Result<&mut Assistant<'a>, ApiError> {
         if !matches!(self.turn, Some(Turn::Assistant(_))) {
             if !self.carry.is_empty() {
                 self.switch_to_user(out)?;
@@ -276,16 +290,16 @@ impl<'a> Turns<'a> {
         }
         match self.turn.get_or_insert_with(|| Turn::Assistant(Assistant::default())) {
             Turn::Assistant(turn) => Ok(turn),
-            Turn::User(_) => Err(Refusal::new(penstock_contract::Code::Internal)),
+            Turn::User(_) => Err(ApiError::new(penstock_contract::ErrorCode::Internal)),
         }
     }
 
-    fn flush(&mut self, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+    fn flush(&mut self, out: &mut BodyBuilder<'_>) -> Result<(), ApiError> {
         self.flush_as(false, out)
     }
 
     /// Writes the open turn.
-    fn flush_as(&mut self, prefill: bool, out: &mut Pieces<'_>) -> Result<(), Refusal> {
+    fn flush_as(&mut self, prefill: bool, out: &mut BodyBuilder<'_>) -> Result<(), ApiError> {
         let Some(turn) = self.turn.take() else {
             return Ok(());
         };
@@ -301,7 +315,7 @@ impl<'a> Turns<'a> {
                 if !self.waiting.is_empty() {
                     return Err(self.without_results());
                 }
-                if !self.target.abilities.system_anywhere {
+                if !self.target.capabilities.system_anywhere {
                     let systems = std::mem::take(&mut turn.systems);
                     let (systems_first, rest) = (systems, std::mem::take(&mut turn.parts));
                     if rest.is_empty() {
@@ -310,11 +324,11 @@ impl<'a> Turns<'a> {
                         turn.parts = systems_first.into_iter().map(Part::Text).chain(rest).collect();
                     }
                 }
-                speak::user(turn, self.target.abilities, out);
+                speak::user(turn, self.target.capabilities, out);
             }
             Turn::Assistant(turn) => {
-                if !turn.calls.iter().all(|call| self.waiting.asked(call.id, ())) {
-                    return Err(Refusal::invalid(
+                if !turn.calls.iter().all(|call| self.waiting.add_call(call.id, ())) {
+                    return Err(ApiError::invalid(
                         format!("messages.{}.content", self.asked_at),
                         "Each `tool_use` block of a turn needs an id of its own.",
                     ));
@@ -325,8 +339,8 @@ impl<'a> Turns<'a> {
         Ok(())
     }
 
-    fn without_results(&self) -> Refusal {
-        Refusal::invalid(
+    fn without_results(&self) -> ApiError {
+        ApiError::invalid(
             format!("messages.{}", self.asked_at),
             "Each `tool_use` block needs a `tool_result` block with its id in the next message.",
         )
@@ -334,12 +348,12 @@ impl<'a> Turns<'a> {
 }
 
 /// A user's turn cannot be left out: the one before it would be taken for an answer to go on with.
-fn nothing_said(content: &Content<'_>, at: String) -> Refusal {
+fn nothing_said(content: &Content<'_>, at: String) -> ApiError {
     match content {
         Content::Blocks(blocks) if blocks.iter().any(|block| is_vendors(&block.kind)) => {
-            Refusal::unsupported(at, "Nothing in this message can be read by this model.")
+            ApiError::unsupported(at, "Nothing in this message can be read by this model.")
         }
-        _ => Refusal::invalid(at, "The content of a user message must not be empty."),
+        _ => ApiError::invalid(at, "The content of a user message must not be empty."),
     }
 }
 

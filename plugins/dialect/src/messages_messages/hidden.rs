@@ -2,20 +2,23 @@
 //! numbered as if it had never been.
 
 use super::mend;
-use crate::scan;
+use crate::json_cursor;
 use bytes::Bytes;
 use penstock_wire::json;
 use std::borrow::Cow;
 
 /// Whether a block holds what the model thought.
 pub(super) fn is_thought(block: &[u8]) -> bool {
-    let kind = scan::member(block, "type").and_then(scan::string).unwrap_or_default();
+    let kind =
+        json_cursor::member_value(block, "type").and_then(json_cursor::parse_string).unwrap_or_default();
     matches!(&*kind, "thinking" | "redacted_thinking")
 }
 
 /// Whether a delta says words of a thought.
 pub(super) fn is_words(delta: &[u8]) -> bool {
-    scan::member(delta, "type").and_then(scan::string).is_some_and(|kind| kind == "thinking_delta")
+    json_cursor::member_value(delta, "type")
+        .and_then(json_cursor::parse_string)
+        .is_some_and(|kind| kind == "thinking_delta")
 }
 
 /// The blocks that are left out, by the provider's numbers in rising order.
@@ -53,7 +56,7 @@ const DELTAS: [&str; 4] = ["text_delta", "thinking_delta", "input_json_delta", "
 /// Whether a delta of a known kind has no text in it.
 pub(super) fn says_nothing(delta: &[u8]) -> bool {
     let mut said = None;
-    for (key, value) in scan::members(delta) {
+    for (key, value) in json_cursor::members(delta) {
         match &*key {
             "type" if !DELTAS.iter().any(|known| json::is_string(value, known)) => return false,
             "text" | "thinking" | "partial_json" | "signature" => said = Some(value),

@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::mend::{Mends, block, block_start};
-use crate::decode::messages::Seen;
-use crate::shape::Ids;
+use crate::decode::messages::EventMembers;
+use crate::response_constraints::ToolCallIds;
 use bytes::Bytes;
-use penstock_contract::Thinking;
+use penstock_contract::ThinkingDisplay;
 use serde_json::Value;
 
 #[test]
@@ -41,7 +41,12 @@ fn words_that_a_start_says_twice_are_heard_once_and_none_stay_behind() {
         let data =
             format!(r#"{{"type":"content_block_start","index":0,"content_block":{{"type":"text",{said}}}}}"#);
         let data = Bytes::from(data);
-        let start = block_start(&data, &Seen::read(&data), Thinking::Shown, (&mut Ids::default(), "seed"));
+        let start = block_start(
+            &data,
+            &EventMembers::parse(&data),
+            ThinkingDisplay::Shown,
+            (&mut ToolCallIds::default(), "seed"),
+        );
         assert_eq!(start.words.map(|(_, words)| words), heard.map(Bytes::from), "{said}");
         let left: Value = serde_json::from_slice(&start.data).unwrap();
         assert_eq!(left["content_block"], serde_json::json!({"type": "text", "text": ""}), "{said}");

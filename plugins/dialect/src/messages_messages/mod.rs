@@ -14,58 +14,66 @@ mod request;
 mod said;
 mod turns;
 
-use crate::answer::Answer;
+use crate::answer::DecodedAnswer;
+use crate::body_builder;
 use crate::decode;
-use crate::pair::{self, Pair};
-use crate::pieces;
+use crate::translator_def::{self, TranslatorDef};
 use crate::write::messages;
 use bytes::Bytes;
 use passing::Passing;
-use penstock_contract::{Ask, Dialect, Done, Fault, FaultKind, Finish, Reply, Target, Whole};
+use penstock_contract::{
+    AttemptTarget, BufferedResponse, Dialect, FinishReason, InferenceRequest, StreamTranslation,
+    UpstreamError, UpstreamErrorKind, WorkDone,
+};
 use penstock_wire::json;
 
 /// The pair.
-pub(crate) const PAIR: Pair = Pair {
-    client: Dialect::Messages,
-    provider: Dialect::Messages,
+pub(crate) const PAIR: TranslatorDef = TranslatorDef {
+    client_dialect: Dialect::Messages,
+    provider_dialect: Dialect::Messages,
     path: "/messages",
-    request: request::body,
-    whole,
-    reply,
+    build_request: request::body,
+    translate_buffered: whole,
+    translate_stream: reply,
 };
 
 /// The provider's own body with the client's name for the model, mended, and without thinking that nobody asked for,
 /// unless calls or text have to be cut from it, or it came as a stream.
-fn whole(ask: &Ask, target: &Target<'_>, body: Bytes) -> Result<Whole, Fault> {
-    if cuts(ask, target) || decode::is_stream(&body) {
-        return messages::whole(ask, target, body);
+fn whole(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    body: Bytes,
+) -> Result<BufferedResponse, UpstreamError> {
+    if cuts(ask, target) || decode::is_event_stream(&body) {
+        return messages::translate_buffered(ask, target, body);
     }
-    let answer = Answer::read(ask, target, body.clone())?;
-    let finish = answer.candidates.first().and_then(|candidate| candidate.finish).unwrap_or(Finish::Stop);
-    let trimmed = pieces::within(&body, json::trim(&body)).unwrap_or_default();
-    let body =
-        mend::message(&trimmed, &answer, target, ask.thinking).ok_or(Fault::new(FaultKind::Malformed))?;
+    let answer = DecodedAnswer::decode(ask, target, body.clone())?;
+    let finish =
+        answer.choices.first().and_then(|candidate| candidate.finish_reason).unwrap_or(FinishReason::Stop);
+    let trimmed = body_builder::shared_slice(&body, json::trim(&body)).unwrap_or_default();
+    let body = mend::message(&trimmed, &answer, target, ask.thinking)
+        .ok_or(UpstreamError::new(UpstreamErrorKind::Malformed))?;
     let output_bytes = answer.output_bytes();
-    Ok(Whole {
+    Ok(BufferedResponse {
         body,
-        done: answer.usage.map(Done::Tokens),
-        measured: answer.measured,
-        finish,
+        work: answer.usage.map(WorkDone::Tokens),
+        measured_energy: answer.measured_energy,
+        finish_reason: finish,
         output_bytes,
-        pictures: Vec::new(),
-        noticed: answer.noticed,
+        images: Vec::new(),
+        observation: answer.observation,
     })
 }
 
 /// The provider's own events, unless calls or text have to be cut from them.
-fn reply(ask: &Ask, target: &Target<'_>) -> Box<dyn Reply> {
+fn reply(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Box<dyn StreamTranslation> {
     if cuts(ask, target) {
-        return pair::messages_reply(ask, target);
+        return translator_def::stream_as_messages(ask, target);
     }
     Box::new(Passing::new(ask, target))
 }
 
 /// Whether the gateway may have to cut the answer: then it speaks it itself.
-fn cuts(ask: &Ask, target: &Target<'_>) -> bool {
+fn cuts(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
     request::enforced_stops(ask, target) || !ask.parallel_tools
 }

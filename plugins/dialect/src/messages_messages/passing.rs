@@ -10,19 +10,20 @@
 
 use super::hidden::{Hidden, is_thought, is_words, says_nothing};
 use super::mend;
-use crate::decode::Form;
-use crate::decode::messages::{Decoder, Seen};
-use crate::event::Event;
-use crate::reply::Answering;
-use crate::scan;
-use crate::shape::Ids;
-use crate::write::messages::{self, Manner, Writer};
+use crate::decode::BodyFormat;
+use crate::decode::messages::{EventMembers, MessagesDecoder};
+use crate::event::AnswerEvent;
+use crate::json_cursor;
+use crate::response_constraints::ToolCallIds;
+use crate::stream_translator::StreamTranslator;
+use crate::write::messages::{self, MessagesStreamWriter, WriterOptions};
 use bytes::Bytes;
 use penstock_contract::{
-    Ask, Dialect, Fault, FaultKind, Finish, Measured, Out, Progress, Refusal, Reply, Rescue, Target,
-    Thinking, Usage, UsageSource,
+    ApiError, AttemptTarget, Dialect, FinishReason, InferenceRequest, MeasuredEnergy, OutputBuffer,
+    RescueMode, StreamProgress, StreamTranslation, ThinkingDisplay, TokenUsage, UpstreamError,
+    UpstreamErrorKind, UsageSource,
 };
-use penstock_wire::{error, figures, json, sse};
+use penstock_wire::{error, json, sse, usage};
 
 /// Events that pass in their own bytes.
 const PASSING: [&str; 4] = ["content_block_start", "content_block_delta", "content_block_stop", "ping"];
@@ -30,28 +31,28 @@ const PASSING: [&str; 4] = ["content_block_start", "content_block_delta", "conte
 pub(super) struct Passing {
     /// The shadow goes on with another provider.
     rescued: bool,
-    form: Form,
-    shadow: Answering,
-    sse: sse::Decoder,
-    decoder: Decoder,
+    form: BodyFormat,
+    shadow: StreamTranslator,
+    sse: sse::SseDecoder,
+    decoder: MessagesDecoder,
     model: String,
     /// The client's stop sequences.
     stop: Vec<String>,
     /// Unique part of the answer's id.
     id: String,
     /// What was used, as far as it can be guessed at the beginning.
-    guess: Usage,
-    thinking: Thinking,
+    guess: TokenUsage,
+    thinking: ThinkingDisplay,
     /// What the client did not ask for.
     hidden: Hidden,
     /// The opening event, until there is something to say.
     opening: Option<Bytes>,
     /// What opens and closes blocks and may not leave yet.
-    held: Out,
+    held: OutputBuffer,
     /// Inputs that came with the start of their block, by its index.
     early: Vec<(usize, Bytes)>,
     /// Ids of the calls.
-    ids: Ids,
+    ids: ToolCallIds,
     /// Index of a thought without a seal.
     unsealed: Option<usize>,
     /// The data of the `message_delta` that tells the end.
@@ -67,24 +68,24 @@ pub(super) struct Passing {
 }
 
 impl Passing {
-    pub(super) fn new(ask: &Ask, target: &Target<'_>) -> Self {
-        let manner = Manner::of(ask, target);
+    pub(super) fn new(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Self {
+        let manner = WriterOptions::from_request(ask, target);
         Self {
             rescued: false,
-            form: Form::Unknown,
-            guess: manner.opening(None),
-            shadow: Answering::new(ask, target, Box::new(Writer::new(manner))),
-            sse: sse::Decoder::new(crate::decode::MAX_EVENT),
-            decoder: Decoder::new(),
+            form: BodyFormat::Unknown,
+            guess: manner.start_usage(None),
+            shadow: StreamTranslator::new(ask, target, Box::new(MessagesStreamWriter::new(manner))),
+            sse: sse::SseDecoder::new(crate::decode::MAX_EVENT),
+            decoder: MessagesDecoder::new(),
             model: target.answer_model.to_owned(),
             stop: ask.stop.clone(),
             id: target.id.to_owned(),
             thinking: ask.thinking,
             hidden: Hidden::default(),
             opening: None,
-            held: Out::default(),
+            held: OutputBuffer::default(),
             early: Vec::new(),
-            ids: Ids::default(),
+            ids: ToolCallIds::default(),
             unsealed: None,
             last: None,
             blocks: 0,
@@ -96,37 +97,40 @@ impl Passing {
 
     /// Whether the shadow speaks to the client: of what comes nothing can pass in its own bytes.
     fn is_spoken(&self) -> bool {
-        self.rescued || self.form == Form::Object
+        self.rescued || self.form == BodyFormat::JsonObject
     }
 
-    fn take(&mut self, event: &sse::Event, out: &mut Out) -> Result<(), Fault> {
-        if let Some(measured) = event.comment.as_deref().and_then(figures::comment) {
-            let tell = |events: &mut Vec<Event>| {
-                events.push(Event::Energy(measured));
+    fn take(&mut self, event: &sse::SseEvent, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
+        if let Some(measured) = event.comment.as_deref().and_then(usage::parse_energy_comment) {
+            let tell = |events: &mut Vec<AnswerEvent>| {
+                events.push(AnswerEvent::Energy(measured));
                 Ok(())
             };
-            self.shadow.hear(tell, &mut Out::default())?;
+            self.shadow.push_decoded(tell, &mut OutputBuffer::default())?;
         }
         if json::trim(&event.data).is_empty() {
             return Ok(());
         }
-        let seen = Seen::read(&event.data);
-        let kind = &*seen.kind;
+        let seen = EventMembers::parse(&event.data);
+        let kind = &*seen.event_type;
         let passes = PASSING.contains(&kind);
         let lines = memchr::memchr(b'\n', &event.data).is_some();
         // Half an object, or bytes that are no text, would break the client that reads them.
-        let over = self.shadow.progress() == Progress::Ended;
-        if ((passes || lines) && !seen.whole) || std::str::from_utf8(&event.data).is_err() {
-            return if over { Ok(()) } else { Err(Fault::new(FaultKind::Malformed)) };
+        let over = self.shadow.progress() == StreamProgress::Ended;
+        if ((passes || lines) && !seen.is_complete) || std::str::from_utf8(&event.data).is_err() {
+            return if over { Ok(()) } else { Err(UpstreamError::new(UpstreamErrorKind::Malformed)) };
         }
         if lines {
             // In JSON a line break is white space.
             let data = event.data.iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }).collect();
-            return self.take(&sse::Event { data, ..sse::Event::default() }, out);
+            return self.take(&sse::SseEvent { data, ..sse::SseEvent::default() }, out);
         }
         let data = &event.data;
-        self.shadow.hear(|events| self.decoder.take_seen(data, &seen, events), &mut Out::default())?;
-        if self.shadow.progress() > Progress::Waiting {
+        self.shadow.push_decoded(
+            |events| self.decoder.decode_members(data, &seen, events),
+            &mut OutputBuffer::default(),
+        )?;
+        if self.shadow.progress() > StreamProgress::Pending {
             // With the first content token, whether the client sees it or not.
             out.0.extend(self.opening.take());
         }
@@ -134,18 +138,23 @@ impl Passing {
     }
 
     /// An event on its way to the client.
-    fn pass(&mut self, data: &Bytes, seen: &Seen<'_>, out: &mut Out) -> Result<(), Fault> {
-        let kind = &*seen.kind;
+    fn pass(
+        &mut self,
+        data: &Bytes,
+        seen: &EventMembers<'_>,
+        out: &mut OutputBuffer,
+    ) -> Result<(), UpstreamError> {
+        let kind = &*seen.event_type;
         match kind {
             "message_start" => self.opening = Some(self.start(data, seen.message)?),
             "message_delta" => {
-                let reason = seen.delta.and_then(|delta| scan::member(delta, "stop_reason"));
+                let reason = seen.delta.and_then(|delta| json_cursor::member_value(delta, "stop_reason"));
                 if reason.is_some() || self.last.is_none() {
                     self.last = Some(data.clone());
                 }
             }
             "content_block_start" | "content_block_delta" | "content_block_stop"
-                if self.shadow.progress() == Progress::Ended => {}
+                if self.shadow.progress() == StreamProgress::Ended => {}
             "content_block_start" => self.block_start(data, seen, out),
             "content_block_delta" | "content_block_stop" if self.hidden.has(seen.index) => {}
             "content_block_stop" => self.block_stop(data, seen.index.unwrap_or_default(), out),
@@ -154,13 +163,15 @@ impl Passing {
             "content_block_delta" => {
                 self.silent = false;
                 self.note_delta(seen);
-                let omitted = self.thinking == Thinking::Omitted && seen.delta.is_some_and(is_words);
+                let omitted = self.thinking == ThinkingDisplay::Omitted && seen.delta.is_some_and(is_words);
                 if !omitted {
                     self.held.push(sse::named_event(kind, &self.hidden.numbered(data, seen.index)));
                 }
                 self.let_go(out);
             }
-            "ping" if self.shadow.progress() > Progress::Waiting => out.push(sse::named_event(kind, data)),
+            "ping" if self.shadow.progress() > StreamProgress::Pending => {
+                out.push(sse::named_event(kind, data))
+            }
             _ => {}
         }
         Ok(())
@@ -179,26 +190,28 @@ impl Passing {
     }
 
     /// The opening event, with the name that the client called the model.
-    fn start(&self, data: &Bytes, message: Option<&[u8]>) -> Result<Bytes, Fault> {
+    fn start(&self, data: &Bytes, message: Option<&[u8]>) -> Result<Bytes, UpstreamError> {
         let known = self.shadow.usage().filter(|usage| usage.input > 0).unwrap_or(self.guess);
         let renamed = message.and_then(|message| mend::opening(data, message, &self.model, &known));
-        let renamed = renamed.ok_or(Fault::new(FaultKind::Malformed))?;
+        let renamed = renamed.ok_or(UpstreamError::new(UpstreamErrorKind::Malformed))?;
         let data = [br#"{"type":"message_start","message":"#, &renamed[..], b"}"].concat();
         Ok(sse::named_event("message_start", &data))
     }
 
-    fn block_start(&mut self, data: &Bytes, seen: &Seen<'_>, out: &mut Out) {
-        let block = seen.block.unwrap_or_default();
-        if self.thinking == Thinking::Off && is_thought(block) {
+    fn block_start(&mut self, data: &Bytes, seen: &EventMembers<'_>, out: &mut OutputBuffer) {
+        let block = seen.content_block.unwrap_or_default();
+        if self.thinking == ThinkingDisplay::Off && is_thought(block) {
             // The shadow does not say it either, nor that there was something.
             return self.hidden.leave_out(seen.index.unwrap_or_default());
         }
-        let kind = scan::member(block, "type").and_then(scan::string).unwrap_or_default();
+        let kind =
+            json_cursor::member_value(block, "type").and_then(json_cursor::parse_string).unwrap_or_default();
         self.note_block(&kind, mend::early_words(block).is_some());
         let start = mend::block_start(data, seen, self.thinking, (&mut self.ids, &self.id));
         self.early.extend(seen.index.zip(start.input));
-        let sealed =
-            scan::member(block, "signature").and_then(scan::inner).is_some_and(|seal| !seal.is_empty());
+        let sealed = json_cursor::member_value(block, "signature")
+            .and_then(json_cursor::string_body)
+            .is_some_and(|seal| !seal.is_empty());
         if !sealed && kind == "thinking" {
             self.unsealed = seen.index;
         }
@@ -215,21 +228,21 @@ impl Passing {
     }
 
     /// What the deltas say counts, and not what the start said.
-    fn note_delta(&mut self, seen: &Seen<'_>) {
+    fn note_delta(&mut self, seen: &EventMembers<'_>) {
         if !self.early.is_empty() {
             self.early.retain(|(index, _)| Some(*index) != seen.index);
         }
         if self.unsealed.is_some()
             && seen
                 .delta
-                .and_then(|delta| scan::member(delta, "type"))
+                .and_then(|delta| json_cursor::member_value(delta, "type"))
                 .is_some_and(|kind| json::is_string(kind, "signature_delta"))
         {
             self.unsealed = None;
         }
     }
 
-    fn block_stop(&mut self, data: &Bytes, index: usize, out: &mut Out) {
+    fn block_stop(&mut self, data: &Bytes, index: usize, out: &mut OutputBuffer) {
         if let Some(at) = self.early.iter().position(|(early, _)| *early == index) {
             let (_, input) = self.early.swap_remove(at);
             let delta = mend::input_delta(self.hidden.number(index), &input);
@@ -244,30 +257,30 @@ impl Passing {
         self.held.push(sse::named_event("content_block_stop", &self.hidden.numbered(data, Some(index))));
     }
 
-    fn let_go(&mut self, out: &mut Out) {
-        if self.shadow.progress() > Progress::Waiting {
+    fn let_go(&mut self, out: &mut OutputBuffer) {
+        if self.shadow.progress() > StreamProgress::Pending {
             out.0.append(&mut self.held.0);
         }
     }
 
     /// The last event: the provider's own words, with usage and objects in it.
-    fn write_end(&mut self, usage: &Usage, objects: &[u8], out: &mut Out) {
+    fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut OutputBuffer) {
         out.0.extend(self.opening.take());
         out.0.append(&mut self.held.0);
         let mut end = Vec::with_capacity(512 + objects.len());
         if self.blocks == 0 {
-            messages::empty_block(&mut end);
+            messages::write_empty_block(&mut end);
         }
         let last = self.last.take().unwrap_or_default();
         end.extend_from_slice(b"event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":");
-        let finish = self.shadow.finish().unwrap_or(Finish::Stop);
-        mend::end(scan::member(&last, "delta"), finish, &self.stop, &mut end);
+        let finish = self.shadow.finish_reason().unwrap_or(FinishReason::Stop);
+        mend::end(json_cursor::member_value(&last, "delta"), finish, &self.stop, &mut end);
         end.extend_from_slice(br#","usage":"#);
-        let own =
-            scan::member(&last, "usage").filter(|own| usage.source == UsageSource::Provider && counts(own));
+        let own = json_cursor::member_value(&last, "usage")
+            .filter(|own| usage.source == UsageSource::Provider && counts(own));
         match own {
             Some(own) => end.extend_from_slice(own),
-            None => messages::usage(usage, &mut end),
+            None => messages::write_usage(usage, &mut end),
         }
         if !objects.is_empty() {
             end.push(b',');
@@ -282,49 +295,50 @@ impl Passing {
 fn counts(usage: &[u8]) -> bool {
     ["input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"]
         .iter()
-        .all(|name| scan::member(usage, name).and_then(scan::number).is_some())
+        .all(|name| json_cursor::member_value(usage, name).and_then(json_cursor::parse_integer).is_some())
 }
 
-impl Reply for Passing {
-    fn push(&mut self, bytes: Bytes, out: &mut Out) -> Result<(), Fault> {
-        if self.form == Form::Unknown {
-            self.form = Form::of(&bytes);
+impl StreamTranslation for Passing {
+    fn push(&mut self, bytes: Bytes, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
+        if self.form == BodyFormat::Unknown {
+            self.form = BodyFormat::of(&bytes);
         }
         if self.is_spoken() {
             return self.shadow.push(bytes, out);
         }
         self.sse.push(bytes);
         while let Some(event) = self.sse.next() {
-            if self.shadow.progress() == Progress::Ended {
+            if self.shadow.progress() == StreamProgress::Ended {
                 return Ok(());
             }
-            let event = event.map_err(|sse::TooLong| Fault::new(FaultKind::Malformed))?;
+            let event =
+                event.map_err(|sse::EventTooLong| UpstreamError::new(UpstreamErrorKind::Malformed))?;
             self.take(&event, out)?;
         }
         Ok(())
     }
 
-    fn end(&mut self, out: &mut Out) -> Result<(), Fault> {
+    fn end(&mut self, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
         if self.is_spoken() {
             return self.shadow.end(out);
         }
         if let Some(event) = self.sse.end()
-            && self.shadow.progress() < Progress::Ended
+            && self.shadow.progress() < StreamProgress::Ended
         {
             // Half an event is a stream that was cut, not a wrong one.
             self.take(&event, out).map_err(|fault| match fault.kind {
-                FaultKind::Malformed => Fault::new(FaultKind::Truncated),
+                UpstreamErrorKind::Malformed => UpstreamError::new(UpstreamErrorKind::Truncated),
                 _ => fault,
             })?;
         }
-        self.shadow.end(&mut Out::default())
+        self.shadow.end(&mut OutputBuffer::default())
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&self) -> StreamProgress {
         self.shadow.progress()
     }
 
-    fn usage(&self) -> Option<Usage> {
+    fn usage(&self) -> Option<TokenUsage> {
         self.shadow.usage()
     }
 
@@ -332,16 +346,16 @@ impl Reply for Passing {
         self.shadow.output_bytes()
     }
 
-    fn generated(&self) -> usize {
-        self.shadow.generated()
+    fn generated_bytes(&self) -> usize {
+        self.shadow.generated_bytes()
     }
 
-    fn counted(&self) -> Usage {
-        self.shadow.counted()
+    fn estimated_usage(&self) -> TokenUsage {
+        self.shadow.estimated_usage()
     }
 
-    fn worked(&self) -> Usage {
-        self.shadow.worked()
+    fn attempt_usage(&self) -> TokenUsage {
+        self.shadow.attempt_usage()
     }
 
     fn kept(&self) -> usize {
@@ -351,55 +365,55 @@ impl Reply for Passing {
         held + early + ends + self.sse.kept() + self.decoder.inputs() + self.shadow.kept()
     }
 
-    fn measured(&self) -> Option<Measured> {
-        self.shadow.measured()
+    fn measured_energy(&self) -> Option<MeasuredEnergy> {
+        self.shadow.measured_energy()
     }
 
-    fn is_spoilt(&self) -> bool {
-        self.shadow.is_spoilt()
+    fn has_invalid_output(&self) -> bool {
+        self.shadow.has_invalid_output()
     }
 
-    fn finish(&self) -> Option<Finish> {
-        self.shadow.finish()
+    fn finish_reason(&self) -> Option<FinishReason> {
+        self.shadow.finish_reason()
     }
 
-    fn delivered(&mut self) -> Option<String> {
-        if self.foreign && !self.rescued { None } else { self.shadow.delivered() }
+    fn delivered_text(&mut self) -> Option<String> {
+        if self.foreign && !self.rescued { None } else { self.shadow.delivered_text() }
     }
 
-    fn rescue(&mut self, target: &Target<'_>, how: Rescue) -> bool {
+    fn start_rescue(&mut self, target: &AttemptTarget<'_>, how: RescueMode) -> bool {
         if self.foreign && !self.rescued {
             return false;
         }
-        let taken = self.shadow.rescue(target, how);
+        let taken = self.shadow.start_rescue(target, how);
         if taken {
             self.rescued = true;
             // Held events open or close what the shadow opens or closes itself.
-            (self.opening, self.held) = (None, Out::default());
+            (self.opening, self.held) = (None, OutputBuffer::default());
         }
         taken
     }
 
-    fn close(&mut self, usage: &Usage, objects: &[u8], out: &mut Out) {
+    fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut OutputBuffer) {
         if self.is_spoken() {
-            return self.shadow.close(usage, objects, out);
+            return self.shadow.write_end(usage, objects, out);
         }
-        if self.shadow.is_spoilt() {
+        if self.shadow.has_invalid_output() {
             out.0.extend(self.opening.take());
             out.0.append(&mut self.held.0);
-            out.push(messages::unusable(&self.id, objects));
+            out.push(messages::invalid_output_event(&self.id, objects));
         } else {
             self.write_end(usage, objects, out);
         }
-        self.shadow.close(usage, &[], &mut Out::default());
+        self.shadow.write_end(usage, &[], &mut OutputBuffer::default());
     }
 
-    fn fail(&mut self, refusal: &Refusal, request_id: &str, out: &mut Out) {
+    fn write_error(&mut self, refusal: &ApiError, request_id: &str, out: &mut OutputBuffer) {
         if self.is_spoken() {
-            return self.shadow.fail(refusal, request_id, out);
+            return self.shadow.write_error(refusal, request_id, out);
         }
-        let envelope = error::envelope(Dialect::Messages, refusal, request_id);
+        let envelope = error::error_envelope(Dialect::Messages, refusal, request_id);
         out.push(sse::named_event("error", &envelope));
-        self.shadow.fail(refusal, request_id, &mut Out::default());
+        self.shadow.write_error(refusal, request_id, &mut OutputBuffer::default());
     }
 }

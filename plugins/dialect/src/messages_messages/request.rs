@@ -3,10 +3,10 @@
 
 use super::said::around;
 use super::turns::{self, Conversation};
-use crate::pieces::Pieces;
-use crate::{chat_messages, parameters, scan, shape};
+use crate::body_builder::BodyBuilder;
+use crate::{chat_messages, json_cursor, parameters, response_constraints};
 use bytes::Bytes;
-use penstock_contract::{Ask, Refusal, Target};
+use penstock_contract::{ApiError, AttemptTarget, InferenceRequest};
 
 /// What a provider is told. The rest says who the client's user is, or speaks
 /// to the vendor's own servers.
@@ -33,75 +33,88 @@ const SAMPLING: [&str; 3] = ["temperature", "top_p", "top_k"];
 ///
 /// # Errors
 /// MCP servers; a continuation that the provider does not do.
-pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> Result<Vec<Bytes>, Refusal> {
-    if ask.value("mcp_servers").is_some_and(|servers| scan::elements(servers).next().is_some()) {
-        return Err(Refusal::unsupported("mcp_servers", "The gateway does not call MCP servers."));
+pub(super) fn body(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    delivered: Option<&str>,
+) -> Result<Vec<Bytes>, ApiError> {
+    if ask.member_value("mcp_servers").is_some_and(|servers| json_cursor::elements(servers).next().is_some())
+    {
+        return Err(ApiError::unsupported("mcp_servers", "The gateway does not call MCP servers."));
     }
     if delivered.is_some() && target.continuation().is_none() {
-        return Err(Refusal::unsupported("messages", "This provider does not continue an answer."));
+        return Err(ApiError::unsupported("messages", "This provider does not continue an answer."));
     }
     let told = Conversation::of(ask, target);
     let engine = engine(ask, target)?;
-    let mut out = Pieces::over(&ask.body);
-    out.put(r#"{"model":"#);
-    out.string(target.model);
+    let mut out = BodyBuilder::with_source(&ask.body);
+    out.push_str(r#"{"model":"#);
+    out.push_json_string(target.model);
     if let Some(told) = &told {
         told.write(delivered, &mut out);
     }
-    for field in &ask.fields.0 {
+    for field in &ask.members.0 {
         let name = &*field.name;
         let told = told.is_some() && matches!(name, "system" | "messages");
-        let Some(value) = ask.value(name).filter(|_| !told && passes(ask, target, name)) else { continue };
-        out.byte(b',');
-        out.string(name);
-        out.byte(b':');
+        let Some(value) = ask.member_value(name).filter(|_| !told && passes(ask, target, name)) else {
+            continue;
+        };
+        out.push_byte(b',');
+        out.push_json_string(name);
+        out.push_byte(b':');
         match (name, target.max_tokens, delivered) {
-            ("max_tokens", Some(max), _) => out.number(max),
+            ("max_tokens", Some(max), _) => out.push_number(max),
             ("stop_sequences", ..) if enforced_stops(ask, target) => stops(ask, target, &mut out),
             ("tools", ..) if !are_typed(value) => tools(value, &mut out),
             ("messages", _, Some(delivered)) => {
-                out.raw(value.strip_suffix(b"]").unwrap_or(value));
+                out.push_source(value.strip_suffix(b"]").unwrap_or(value));
                 turns::continuation(delivered, &mut out);
-                out.byte(b']');
+                out.push_byte(b']');
             }
-            _ => out.raw(value),
+            _ => out.push_source(value),
         }
     }
     for (name, value) in engine {
-        out.byte(b',');
-        out.string(name);
-        out.byte(b':');
-        out.raw(value);
+        out.push_byte(b',');
+        out.push_json_string(name);
+        out.push_byte(b':');
+        out.push_source(value);
     }
-    for (name, value) in shape::preset(ask, target) {
+    for (name, value) in response_constraints::preset_members(ask, target) {
         // The client's own is within its dialect, the operator's may be meant for the other one.
-        let Some(value) = shape::sampling(name, value) else { continue };
-        out.byte(b',');
-        out.string(name);
-        out.byte(b':');
-        out.raw(value);
+        let Some(value) = response_constraints::messages_sampling_value(name, value) else { continue };
+        out.push_byte(b',');
+        out.push_json_string(name);
+        out.push_byte(b':');
+        out.push_source(value);
     }
-    out.byte(b'}');
+    out.push_byte(b'}');
     Ok(out.finish())
 }
 
 /// Whether the provider is told this member of the ask.
-fn passes(ask: &Ask, target: &Target<'_>, name: &str) -> bool {
+fn passes(ask: &InferenceRequest, target: &AttemptTarget<'_>, name: &str) -> bool {
     match name {
         "tools" | "tool_choice" => has_tools(ask),
-        "stop_sequences" => !enforced_stops(ask, target) || !shape::given(&ask.stop, target).is_empty(),
-        _ if SAMPLING.contains(&name) => shape::takes(target.abilities, name),
+        "stop_sequences" => {
+            !enforced_stops(ask, target)
+                || !response_constraints::upstream_stop_sequences(&ask.stop, target).is_empty()
+        }
+        _ if SAMPLING.contains(&name) => response_constraints::accepts_sampling(target.capabilities, name),
         _ => PASSED.contains(&name),
     }
 }
 
 /// Parameters of engines, where the offer lists them.
-fn engine<'a>(ask: &'a Ask, target: &Target<'_>) -> Result<Vec<(&'a str, &'a [u8])>, Refusal> {
+fn engine<'a>(
+    ask: &'a InferenceRequest,
+    target: &AttemptTarget<'_>,
+) -> Result<Vec<(&'a str, &'a [u8])>, ApiError> {
     let mut passed = Vec::new();
-    for field in &ask.fields.0 {
+    for field in &ask.members.0 {
         let name = &*field.name;
-        let Some(value) = ask.value(name).filter(|_| !PASSED.contains(&name)) else { continue };
-        if parameters::passes(target.abilities, name, value)? {
+        let Some(value) = ask.member_value(name).filter(|_| !PASSED.contains(&name)) else { continue };
+        if parameters::should_forward(target.capabilities, name, value)? {
             passed.push((name, value));
         }
     }
@@ -115,39 +128,39 @@ fn are_typed(tools: &[u8]) -> bool {
 }
 
 /// Tools whose schemas have a type.
-fn tools(tools: &[u8], out: &mut Pieces<'_>) {
-    for (at, tool) in scan::elements(tools).enumerate() {
-        out.byte(if at == 0 { b'[' } else { b',' });
-        let schema = scan::member(tool, "input_schema").unwrap_or_default();
+fn tools(tools: &[u8], out: &mut BodyBuilder<'_>) {
+    for (at, tool) in json_cursor::elements(tools).enumerate() {
+        out.push_byte(if at == 0 { b'[' } else { b',' });
+        let schema = json_cursor::member_value(tool, "input_schema").unwrap_or_default();
         match around(tool, schema) {
             Some((before, after)) if !schema.is_empty() => {
-                out.raw(before);
+                out.push_source(before);
                 chat_messages::schema(schema, out);
-                out.raw(after);
+                out.push_source(after);
             }
-            _ => out.raw(tool),
+            _ => out.push_source(tool),
         }
     }
-    out.byte(b']');
+    out.push_byte(b']');
 }
 
 /// A choice means nothing without tools, and the dialect answers 400 to it then.
-fn has_tools(ask: &Ask) -> bool {
-    ask.value("tools").is_some_and(|tools| scan::elements(tools).next().is_some())
+fn has_tools(ask: &InferenceRequest) -> bool {
+    ask.member_value("tools").is_some_and(|tools| json_cursor::elements(tools).next().is_some())
 }
 
 /// Whether there are more stop sequences than the provider takes.
-pub(super) fn enforced_stops(ask: &Ask, target: &Target<'_>) -> bool {
-    target.abilities.max_stop.is_some_and(|most| ask.stop.len() > most)
+pub(super) fn enforced_stops(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
+    target.capabilities.max_stop.is_some_and(|most| ask.stop.len() > most)
 }
 
-fn stops(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
-    out.byte(b'[');
-    for (at, stop) in ask.stop.iter().take(target.abilities.max_stop.unwrap_or(usize::MAX)).enumerate() {
+fn stops(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
+    out.push_byte(b'[');
+    for (at, stop) in ask.stop.iter().take(target.capabilities.max_stop.unwrap_or(usize::MAX)).enumerate() {
         if at > 0 {
-            out.byte(b',');
+            out.push_byte(b',');
         }
-        out.string(stop);
+        out.push_json_string(stop);
     }
-    out.byte(b']');
+    out.push_byte(b']');
 }

@@ -1,8 +1,8 @@
 //! What one message says, as slices of it.
 
+use crate::body_builder::BodyBuilder;
+use crate::json_cursor::{self, JsonCursor};
 use crate::messages_chat::ids;
-use crate::pieces::Pieces;
-use crate::scan::{self, Cursor};
 use std::borrow::Cow;
 use std::convert::Infallible;
 
@@ -49,19 +49,19 @@ pub(super) struct Content<'a> {
 
 impl<'a> Content<'a> {
     /// Reads the value that comes, without idle texts; `system` leaves the billing header out.
-    pub(super) fn read(cursor: &mut Cursor<'a>, system: bool) -> Self {
+    pub(super) fn read(cursor: &mut JsonCursor<'a>, system: bool) -> Self {
         let start = cursor.at();
         let mut content = Self::default();
-        if cursor.first() == Some(b'[') {
-            let Ok(()) = cursor.elements::<Infallible>(|_, block| {
+        if cursor.peek_byte() == Some(b'[') {
+            let Ok(()) = cursor.visit_elements::<Infallible>(|_, block| {
                 content.block(block);
                 Ok(())
             });
         } else {
-            let text = cursor.value();
+            let text = cursor.take_value();
             content.said.extend((!is_blank(text)).then_some(Said::Text(text)));
         }
-        content.value = cursor.since(start);
+        content.value = cursor.slice_from(start);
         if system {
             content.leave_out_billing();
         }
@@ -73,9 +73,9 @@ impl<'a> Content<'a> {
         if !self.said.is_empty() {
             return self;
         }
-        if scan::is_array(self.value) {
+        if json_cursor::is_array(self.value) {
             let block = |block| Said::Block { block, edits: Vec::new(), text: None };
-            self.said.extend(scan::elements(self.value).map(block));
+            self.said.extend(json_cursor::elements(self.value).map(block));
         } else if !self.value.is_empty() {
             self.said.push(Said::Text(self.value));
         }
@@ -84,28 +84,28 @@ impl<'a> Content<'a> {
         self
     }
 
-    fn block(&mut self, cursor: &mut Cursor<'a>) {
+    fn block(&mut self, cursor: &mut JsonCursor<'a>) {
         let start = cursor.at();
         let (mut kind, mut text, mut inner) = (Cow::Borrowed(""), None, None);
         let (mut own, mut answered) = (None, None);
-        let Ok(()) = cursor.members::<Infallible>(|key, value| {
+        let Ok(()) = cursor.visit_members::<Infallible>(|key, value| {
             match key {
-                "type" => kind = scan::string(value.value()).unwrap_or_default(),
-                "text" => text = Some(value.value()),
-                "id" => own = Some(value.value()),
-                "tool_use_id" => answered = Some(value.value()),
-                "content" if value.first() == Some(b'[') => inner = Some(Self::read(value, false)),
+                "type" => kind = json_cursor::parse_string(value.take_value()).unwrap_or_default(),
+                "text" => text = Some(value.take_value()),
+                "id" => own = Some(value.take_value()),
+                "tool_use_id" => answered = Some(value.take_value()),
+                "content" if value.peek_byte() == Some(b'[') => inner = Some(Self::read(value, false)),
                 _ => {}
             }
             Ok(())
         });
-        let block = cursor.since(start);
+        let block = cursor.slice_from(start);
         let id = match &*kind {
             "tool_use" => own,
             "tool_result" => answered,
             _ => None,
         };
-        let odd = id.filter(|id| scan::inner(id).is_some_and(|id| !ids::is_plain(id)));
+        let odd = id.filter(|id| json_cursor::string_body(id).is_some_and(|id| !ids::is_plain(id)));
         let mut edits: Vec<_> = odd.map(|id| (id, Edit::Id)).into_iter().collect();
         let inner = inner.filter(|content| &*kind == "tool_result" && content.changed);
         edits.extend(inner.map(|content| (content.value, Edit::Content(content))));
@@ -130,7 +130,7 @@ impl<'a> Content<'a> {
         let before = self.said.len();
         self.said.retain(|said| match said {
             Said::Block { text: Some(text), .. } => {
-                !scan::inner(text).is_some_and(|text| text.starts_with(BILLING_HEADER))
+                !json_cursor::string_body(text).is_some_and(|text| text.starts_with(BILLING_HEADER))
             }
             _ => true,
         });
@@ -169,69 +169,69 @@ impl<'a> Content<'a> {
         self
     }
 
-    pub(super) fn write(&self, out: &mut Pieces<'_>) {
+    pub(super) fn write(&self, out: &mut BodyBuilder<'_>) {
         if !self.changed {
-            return out.raw(self.value);
+            return out.push_source(self.value);
         }
-        out.byte(b'[');
+        out.push_byte(b'[');
         for (at, said) in self.said.iter().enumerate() {
             if at > 0 {
-                out.byte(b',');
+                out.push_byte(b',');
             }
             said.write(out);
         }
-        out.byte(b']');
+        out.push_byte(b']');
     }
 }
 
 impl Said<'_> {
-    fn write(&self, out: &mut Pieces<'_>) {
+    fn write(&self, out: &mut BodyBuilder<'_>) {
         match self {
             Self::Block { block, edits, .. } => write_edited(block, edits, out),
             Self::Text(text) => {
-                out.put(r#"{"type":"text","text":"#);
-                out.raw(text);
-                out.byte(b'}');
+                out.push_str(r#"{"type":"text","text":"#);
+                out.push_source(text);
+                out.push_byte(b'}');
             }
             Self::Folded(text) => {
-                out.put(r#"{"type":"text","text":"#);
+                out.push_str(r#"{"type":"text","text":"#);
                 write_marked(text, out);
-                out.byte(b'}');
+                out.push_byte(b'}');
             }
         }
     }
 }
 
 /// A block with its edits, in the order of where they stand.
-fn write_edited(block: &[u8], edits: &[(&[u8], Edit<'_>)], out: &mut Pieces<'_>) {
+fn write_edited(block: &[u8], edits: &[(&[u8], Edit<'_>)], out: &mut BodyBuilder<'_>) {
     let mut rest = block;
     let mut edits: Vec<_> = edits.iter().collect();
     edits.sort_by_key(|(part, _)| part.as_ptr() as usize);
     for (part, edit) in edits {
         let Some((before, after)) = around(rest, part) else { continue };
-        out.raw(before);
+        out.push_source(before);
         match edit {
             Edit::Content(content) => content.write(out),
             Edit::Id => {
-                out.byte(b'"');
-                out.raw(&ids::plain(scan::inner(part).unwrap_or_default()));
-                out.byte(b'"');
+                out.push_byte(b'"');
+                out.push_source(&ids::plain(json_cursor::string_body(part).unwrap_or_default()));
+                out.push_byte(b'"');
             }
             Edit::Mark => write_marked(part, out),
         }
         rest = after;
     }
-    out.raw(rest);
+    out.push_source(rest);
 }
 
-fn write_marked(text: &[u8], out: &mut Pieces<'_>) {
-    out.put(r#""<system>\n"#);
-    out.raw(scan::inner(text).unwrap_or_default());
-    out.put(r#"\n</system>""#);
+fn write_marked(text: &[u8], out: &mut BodyBuilder<'_>) {
+    out.push_str(r#""<system>\n"#);
+    out.push_source(json_cursor::string_body(text).unwrap_or_default());
+    out.push_str(r#"\n</system>""#);
 }
 
 fn is_blank(text: &[u8]) -> bool {
-    scan::inner(text).is_some_and(scan::is_blank)
+    json_cursor::string_body(text).is_some_and(json_cursor::is_blank)
 }
 
 /// What stands before and behind `part` in `whole`; none if it does not stand there.

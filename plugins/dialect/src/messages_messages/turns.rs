@@ -11,10 +11,10 @@
 //!   prefix on every turn.
 
 use super::said::{Content, Said, around};
-use crate::event::Text;
-use crate::pieces::Pieces;
-use crate::scan::{self, Cursor};
-use penstock_contract::{Ask, Target};
+use crate::body_builder::BodyBuilder;
+use crate::event::EscapedText;
+use crate::json_cursor::{self, JsonCursor};
+use penstock_contract::{AttemptTarget, InferenceRequest};
 use std::convert::Infallible;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,17 +49,19 @@ pub(super) struct Conversation<'a> {
 
 impl<'a> Conversation<'a> {
     /// What is to be said instead; none where the client's own members may pass.
-    pub(super) fn of(ask: &'a Ask, target: &Target<'_>) -> Option<Self> {
-        let fold = ask.said.later_system && !target.abilities.system_anywhere;
-        if !fold && !ask.said.idle_text && !ask.said.odd_ids {
+    pub(super) fn of(ask: &'a InferenceRequest, target: &AttemptTarget<'_>) -> Option<Self> {
+        let fold = ask.said.late_system_messages && !target.capabilities.system_anywhere;
+        if !fold && !ask.said.removable_text && !ask.said.nonstandard_ids {
             return None;
         }
-        let system = ask.value("system").map(|system| Content::read(&mut Cursor::new(system), true));
+        let system =
+            ask.member_value("system").map(|system| Content::read(&mut JsonCursor::new(system), true));
         let mut told = Self { system, turns: Vec::new(), fold, carry: Vec::new(), pending: 0, gap: false };
-        let Ok(()) = Cursor::new(ask.value("messages")?).elements::<Infallible>(|_, message| {
-            told.take(Turn::read(message));
-            Ok(())
-        });
+        let Ok(()) =
+            JsonCursor::new(ask.member_value("messages")?).visit_elements::<Infallible>(|_, message| {
+                told.take(Turn::read(message));
+                Ok(())
+            });
         told.let_go();
         Some(told)
     }
@@ -115,33 +117,33 @@ impl<'a> Conversation<'a> {
     }
 
     /// Writes the two members; `delivered` is what the assistant has said in answer to all this.
-    pub(super) fn write(&self, delivered: Option<&str>, out: &mut Pieces<'_>) {
+    pub(super) fn write(&self, delivered: Option<&str>, out: &mut BodyBuilder<'_>) {
         if let Some(system) = self.system.as_ref().filter(|system| !system.is_empty()) {
-            out.put(r#","system":"#);
+            out.push_str(r#","system":"#);
             system.write(out);
         }
-        out.put(r#","messages":["#);
+        out.push_str(r#","messages":["#);
         for (at, turn) in self.turns.iter().enumerate() {
             if at > 0 {
-                out.byte(b',');
+                out.push_byte(b',');
             }
             turn.write(out);
         }
         if let Some(delivered) = delivered {
             continuation(delivered, out);
         }
-        out.byte(b']');
+        out.push_byte(b']');
     }
 }
 
 impl<'a> Turn<'a> {
-    fn read(message: &mut Cursor<'a>) -> Self {
+    fn read(message: &mut JsonCursor<'a>) -> Self {
         let start = message.at();
         let mut turn = Self::default();
-        let Ok(()) = message.members::<Infallible>(|key, value| {
+        let Ok(()) = message.visit_members::<Infallible>(|key, value| {
             match key {
                 "role" => {
-                    turn.role = match &*scan::string(value.value()).unwrap_or_default() {
+                    turn.role = match &*json_cursor::parse_string(value.take_value()).unwrap_or_default() {
                         "assistant" => Role::Assistant,
                         "system" => Role::System,
                         _ => Role::User,
@@ -152,7 +154,7 @@ impl<'a> Turn<'a> {
             }
             Ok(())
         });
-        turn.message = message.since(start);
+        turn.message = message.slice_from(start);
         match turn.role {
             Role::System => turn.content.leave_out_billing(),
             // A turn of the user is never left out: that would be another conversation.
@@ -162,23 +164,23 @@ impl<'a> Turn<'a> {
         turn
     }
 
-    fn write(&self, out: &mut Pieces<'_>) {
+    fn write(&self, out: &mut BodyBuilder<'_>) {
         if !self.content.changed {
-            return out.raw(self.message);
+            return out.push_source(self.message);
         }
         let (before, after) = match self.message {
             [] => (&br#"{"role":"user","content":"#[..], &b"}"[..]),
             message => around(message, self.content.value).unwrap_or_default(),
         };
-        out.raw(before);
+        out.push_source(before);
         self.content.write(out);
-        out.raw(after);
+        out.push_source(after);
     }
 }
 
 /// The turn, with the comma before it, that asks the provider to go on.
-pub(super) fn continuation(delivered: &str, out: &mut Pieces<'_>) {
-    out.put(r#",{"role":"assistant","content":""#);
-    out.raw(Text::new(delivered).escaped());
-    out.put(r#""}"#);
+pub(super) fn continuation(delivered: &str, out: &mut BodyBuilder<'_>) {
+    out.push_str(r#",{"role":"assistant","content":""#);
+    out.push_source(EscapedText::new(delivered).escaped());
+    out.push_str(r#""}"#);
 }

@@ -5,83 +5,90 @@
 //! usage and the Penstock objects if there is no usage chunk. No chunk has a member `error`, and no delta has a member
 //! that the dialect does not define.
 
-mod parts;
-mod whole;
+mod buffered;
+mod common_members;
 
-pub use whole::{plain, whole};
+pub use buffered::{plain, write_completion};
 
-use super::Face;
-use crate::event::{Event, Text};
-pub(crate) use parts::usage_object;
-use parts::{finish_word, number};
-use penstock_contract::{Choices, Finish, Refusal, Usage};
+use super::ResponseIdentity;
+use crate::event::{AnswerEvent, EscapedText};
+pub(crate) use common_members::write_usage;
+use common_members::{finish_reason_name, write_number};
+use penstock_contract::{ApiError, ChoiceSelection, FinishReason, TokenUsage};
 use penstock_wire::error;
 
 /// Writer of one streamed answer.
 #[derive(Debug)]
-pub struct Writer {
+pub struct ChatStreamWriter {
     /// Start of each chunk: `data: {"id":…,"choices":[`.
-    head: Vec<u8>,
+    chunk_head: Vec<u8>,
     /// Bytes before the text of the first choice: nearly every event has them.
-    before_text: Vec<u8>,
+    text_prefix: Vec<u8>,
     include_usage: bool,
     /// Index of the only choice, if separate requests answer the others.
-    first: Option<u32>,
+    only_choice: Option<u32>,
     /// Finish reason of each choice, until the end.
-    finishes: Vec<Option<Finish>>,
+    finish_reasons: Vec<Option<FinishReason>>,
     /// Calls without arguments so far, as (choice, call).
-    bare: Vec<(u32, u32)>,
-    begun: bool,
+    calls_without_arguments: Vec<(u32, u32)>,
+    has_started: bool,
 }
 
-impl Writer {
+impl ChatStreamWriter {
     /// Creates a writer for `n` choices, or for one of several, which writes no end: that is written once for all of
     /// them.
     #[must_use]
-    pub fn new(face: &Face, n: u32, include_usage: bool, choices: Choices) -> Self {
-        let (first, begun) = match choices {
-            Choices::All => (None, false),
-            Choices::One(index) => (Some(index), true),
+    pub fn new(face: &ResponseIdentity, n: u32, include_usage: bool, choices: ChoiceSelection) -> Self {
+        let (only_choice, has_started) = match choices {
+            ChoiceSelection::All => (None, false),
+            ChoiceSelection::One(index) => (Some(index), true),
         };
-        let mut head = b"data: {".to_vec();
-        parts::face(&mut head, face, "chat.completion.chunk");
-        head.extend_from_slice(b",\"choices\":[");
-        let index = first.unwrap_or_default().to_string();
-        let before_text =
-            [&head, &b"{\"index\":"[..], index.as_bytes(), b",\"delta\":{\"content\":\""].concat();
+        let mut chunk_head = b"data: {".to_vec();
+        common_members::write_identity(&mut chunk_head, face, "chat.completion.chunk");
+        chunk_head.extend_from_slice(b",\"choices\":[");
+        let index = only_choice.unwrap_or_default().to_string();
+        let text_prefix =
+            [&chunk_head, &b"{\"index\":"[..], index.as_bytes(), b",\"delta\":{\"content\":\""].concat();
         Self {
-            head,
-            before_text,
+            chunk_head,
+            text_prefix,
             include_usage,
-            first,
-            finishes: vec![None; n.max(1) as usize],
-            bare: Vec::new(),
-            begun,
+            only_choice,
+            finish_reasons: vec![None; n.max(1) as usize],
+            calls_without_arguments: Vec::new(),
+            has_started,
         }
     }
 
-    fn start(&self, choice: u32, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.head);
+    fn write_choice_start(&self, choice: u32, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.chunk_head);
         out.extend_from_slice(b"{\"index\":");
-        number((choice + self.first.unwrap_or_default()).into(), out);
+        write_number((choice + self.only_choice.unwrap_or_default()).into(), out);
         out.extend_from_slice(b",\"delta\":{");
     }
 
     /// Writes the roles of all choices, before any other content.
-    fn begin(&mut self, out: &mut Vec<u8>) {
-        if self.begun {
+    fn write_roles(&mut self, out: &mut Vec<u8>) {
+        if self.has_started {
             return;
         }
-        self.begun = true;
-        for choice in (0_u32..).take(self.finishes.len()) {
-            self.start(choice, out);
+        self.has_started = true;
+        for choice in (0_u32..).take(self.finish_reasons.len()) {
+            self.write_choice_start(choice, out);
             out.extend_from_slice(b"\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null");
-            out.extend_from_slice(GOES_ON);
+            out.extend_from_slice(CHUNK_END);
         }
     }
 
-    fn text(&self, choice: u32, key: &[u8], text: &Text, logprobs: Option<&[u8]>, out: &mut Vec<u8>) {
-        self.start(choice, out);
+    fn write_text(
+        &self,
+        choice: u32,
+        key: &[u8],
+        text: &EscapedText,
+        logprobs: Option<&[u8]>,
+        out: &mut Vec<u8>,
+    ) {
+        self.write_choice_start(choice, out);
         out.extend_from_slice(key);
         out.extend_from_slice(text.escaped());
         out.extend_from_slice(b"\"}");
@@ -89,44 +96,46 @@ impl Writer {
             out.extend_from_slice(b",\"logprobs\":");
             out.extend_from_slice(logprobs);
         }
-        out.extend_from_slice(GOES_ON);
+        out.extend_from_slice(CHUNK_END);
     }
 
-    fn tool(&self, choice: u32, tool: u32, call: &[&[u8]], out: &mut Vec<u8>) {
-        self.start(choice, out);
+    fn write_tool_call(&self, choice: u32, tool: u32, call: &[&[u8]], out: &mut Vec<u8>) {
+        self.write_choice_start(choice, out);
         out.extend_from_slice(b"\"tool_calls\":[{\"index\":");
-        number(tool.into(), out);
+        write_number(tool.into(), out);
         call.iter().for_each(|part| out.extend_from_slice(part));
         out.extend_from_slice(b"\"}}]}");
-        out.extend_from_slice(GOES_ON);
+        out.extend_from_slice(CHUNK_END);
     }
 }
 
 /// End of a chunk whose choice continues.
-const GOES_ON: &[u8] = b",\"finish_reason\":null}]}\n\n";
+const CHUNK_END: &[u8] = b",\"finish_reason\":null}]}\n\n";
 
-impl super::Writer for Writer {
-    fn write(&mut self, event: &Event, out: &mut Vec<u8>) {
+impl super::DialectWriter for ChatStreamWriter {
+    fn write(&mut self, event: &AnswerEvent, out: &mut Vec<u8>) {
         if event.is_content() {
-            self.begin(out);
+            self.write_roles(out);
         }
         match event {
-            Event::Text { choice: 0, text, logprobs: None } => {
-                out.reserve(self.before_text.len() + text.escaped().len() + 32);
-                out.extend_from_slice(&self.before_text);
+            AnswerEvent::Text { choice: 0, text, logprobs: None } => {
+                out.reserve(self.text_prefix.len() + text.escaped().len() + 32);
+                out.extend_from_slice(&self.text_prefix);
                 out.extend_from_slice(text.escaped());
                 out.extend_from_slice(b"\"},\"finish_reason\":null}]}\n\n");
             }
-            Event::Text { choice, text, logprobs } => {
-                self.text(*choice, b"\"content\":\"", text, logprobs.as_deref(), out);
+            AnswerEvent::Text { choice, text, logprobs } => {
+                self.write_text(*choice, b"\"content\":\"", text, logprobs.as_deref(), out);
             }
-            Event::Reasoning { choice, text, .. } if !text.is_empty() => {
-                self.text(*choice, b"\"reasoning_content\":\"", text, None, out);
+            AnswerEvent::Reasoning { choice, text, .. } if !text.is_empty() => {
+                self.write_text(*choice, b"\"reasoning_content\":\"", text, None, out);
             }
-            Event::Refusal { choice, text } => self.text(*choice, b"\"refusal\":\"", text, None, out),
-            Event::ToolStart { choice, tool, id, name } => {
-                self.bare.push((*choice, *tool));
-                self.tool(
+            AnswerEvent::Refusal { choice, text } => {
+                self.write_text(*choice, b"\"refusal\":\"", text, None, out)
+            }
+            AnswerEvent::ToolCallStart { choice, tool, id, name } => {
+                self.calls_without_arguments.push((*choice, *tool));
+                self.write_tool_call(
                     *choice,
                     *tool,
                     &[
@@ -139,30 +148,35 @@ impl super::Writer for Writer {
                     out,
                 );
             }
-            Event::ToolArguments { choice, tool, fragment } => {
-                self.bare.retain(|call| *call != (*choice, *tool));
-                self.tool(*choice, *tool, &[b",\"function\":{\"arguments\":\"", fragment.escaped()], out);
+            AnswerEvent::ToolCallArguments { choice, tool, fragment } => {
+                self.calls_without_arguments.retain(|call| *call != (*choice, *tool));
+                self.write_tool_call(
+                    *choice,
+                    *tool,
+                    &[b",\"function\":{\"arguments\":\"", fragment.escaped()],
+                    out,
+                );
             }
-            Event::Finish { choice, reason, .. } => {
-                if let Some(finish) = self.finishes.get_mut(*choice as usize) {
+            AnswerEvent::Finish { choice, reason, .. } => {
+                if let Some(finish) = self.finish_reasons.get_mut(*choice as usize) {
                     *finish = Some(*reason);
                 }
             }
-            Event::Reasoning { .. }
-            | Event::Start
-            | Event::Usage(_)
-            | Event::Energy(_)
-            | Event::Ping
-            | Event::End => {}
+            AnswerEvent::Reasoning { .. }
+            | AnswerEvent::Start
+            | AnswerEvent::Usage(_)
+            | AnswerEvent::Energy(_)
+            | AnswerEvent::Ping
+            | AnswerEvent::End => {}
         }
     }
 
-    fn open(&mut self, out: &mut Vec<u8>) {
-        self.begin(out);
+    fn write_start(&mut self, out: &mut Vec<u8>) {
+        self.write_roles(out);
     }
 
-    fn adopt(&mut self, choice: u32, finish: Finish) {
-        if let Some(known) = self.finishes.get_mut(choice as usize) {
+    fn record_choice_finish(&mut self, choice: u32, finish: FinishReason) {
+        if let Some(known) = self.finish_reasons.get_mut(choice as usize) {
             *known = Some(finish);
         }
     }
@@ -171,47 +185,47 @@ impl super::Writer for Writer {
         true
     }
 
-    fn close(&mut self, usage: &Usage, objects: &[u8], out: &mut Vec<u8>) {
-        self.begin(out);
-        for (choice, tool) in std::mem::take(&mut self.bare) {
+    fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut Vec<u8>) {
+        self.write_roles(out);
+        for (choice, tool) in std::mem::take(&mut self.calls_without_arguments) {
             // Clients parse the arguments of a finished call, and an empty text is not JSON.
-            if self.finishes.get(choice as usize) == Some(&Some(Finish::ToolCalls)) {
-                self.tool(choice, tool, &[b",\"function\":{\"arguments\":\"", b"{}"], out);
+            if self.finish_reasons.get(choice as usize) == Some(&Some(FinishReason::ToolCalls)) {
+                self.write_tool_call(choice, tool, &[b",\"function\":{\"arguments\":\"", b"{}"], out);
             }
         }
-        if self.first.is_some() {
+        if self.only_choice.is_some() {
             return;
         }
-        let last = self.finishes.len().saturating_sub(1);
-        for (at, (choice, finish)) in (0_u32..).zip(&self.finishes).enumerate() {
-            self.start(choice, out);
+        let last = self.finish_reasons.len().saturating_sub(1);
+        for (at, (choice, finish)) in (0_u32..).zip(&self.finish_reasons).enumerate() {
+            self.write_choice_start(choice, out);
             out.extend_from_slice(b"},\"logprobs\":null,\"finish_reason\":\"");
-            out.extend_from_slice(finish_word(finish.unwrap_or(Finish::Stop)));
+            out.extend_from_slice(finish_reason_name(finish.unwrap_or(FinishReason::Stop)));
             out.extend_from_slice(b"\"}]");
             if at == last && !self.include_usage {
                 // Clients without `include_usage` may read usage here; other clients ignore it.
                 out.extend_from_slice(b",\"usage\":");
-                usage_object(out, usage);
-                parts::objects(out, objects);
+                write_usage(out, usage);
+                common_members::write_penstock_objects(out, objects);
             }
             out.extend_from_slice(b"}\n\n");
         }
         if self.include_usage {
-            out.extend_from_slice(&self.head);
+            out.extend_from_slice(&self.chunk_head);
             out.extend_from_slice(b"],\"usage\":");
-            usage_object(out, usage);
-            parts::objects(out, objects);
+            write_usage(out, usage);
+            common_members::write_penstock_objects(out, objects);
             out.extend_from_slice(b"}\n\n");
         }
-        out.extend_from_slice(DONE);
+        out.extend_from_slice(DONE_EVENT);
     }
 
-    fn fail(&mut self, refusal: &Refusal, request_id: &str, out: &mut Vec<u8>) {
+    fn write_error(&mut self, refusal: &ApiError, request_id: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(b"data: ");
         out.extend_from_slice(&error::chat_envelope(refusal, request_id));
         out.extend_from_slice(b"\n\n");
-        out.extend_from_slice(DONE);
+        out.extend_from_slice(DONE_EVENT);
     }
 }
 
-const DONE: &[u8] = b"data: [DONE]\n\n";
+const DONE_EVENT: &[u8] = b"data: [DONE]\n\n";

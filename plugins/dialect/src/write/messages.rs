@@ -5,220 +5,224 @@
 //! complete, or at the end. No text is dropped; all of it is written in its block.
 
 mod block;
-mod manner;
-mod nothing;
-mod whole;
+mod buffered;
+mod empty;
+mod options;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use block::signature;
-pub use manner::Manner;
-pub(crate) use manner::{stop_members, stop_reason, usage};
-pub use nothing::nothing;
-pub(crate) use whole::whole;
+pub(crate) use block::signature_or_default;
+pub(crate) use buffered::translate_buffered;
+pub use empty::write_empty_message;
+pub use options::WriterOptions;
+pub(crate) use options::{stop_reason, write_stop_members, write_usage};
 
-use crate::event::{Event, Text};
-use block::{Block, Kind};
+use crate::event::{AnswerEvent, EscapedText};
+use block::{BlockKind, BlockWriter};
 use bytes::Bytes;
-use penstock_contract::{Code, Dialect, Finish, Refusal, Stated, Thinking, Usage};
+use penstock_contract::{
+    ApiError, Dialect, ErrorCode, FinishReason, ReportedUsage, ThinkingDisplay, TokenUsage,
+};
 use std::collections::VecDeque;
 
 /// Maximum buffered bytes of blocks that are not open yet.
-const MAX_WAITING: usize = 16 << 20;
+const MAX_PENDING_BYTES: usize = 16 << 20;
 
 /// Writer of one streamed answer.
-pub struct Writer {
-    manner: Manner,
+pub struct MessagesStreamWriter {
+    options: WriterOptions,
     started: bool,
     /// Usage for the opening event.
-    stated: Option<Stated>,
+    reported_usage: Option<ReportedUsage>,
     /// Index of the next block.
-    next: u32,
-    open: Option<Block>,
-    waiting: VecDeque<Block>,
+    next_index: u32,
+    current_block: Option<BlockWriter>,
+    pending_blocks: VecDeque<BlockWriter>,
     /// Number of blocks removed from the buffer.
-    waited: usize,
+    popped_blocks: usize,
     /// Buffered calls, each with the number of blocks buffered before it.
-    calls: Vec<(u32, usize)>,
-    waiting_bytes: usize,
-    finish: Option<(Finish, Option<Text>)>,
-    called: bool,
+    pending_calls: Vec<(u32, usize)>,
+    pending_bytes: usize,
+    finish_reason: Option<(FinishReason, Option<EscapedText>)>,
+    has_tool_call: bool,
     /// True if the arguments of a tool call are no JSON, so that the answer ends with an error.
-    broken: bool,
+    is_invalid: bool,
 }
 
-impl Writer {
+impl MessagesStreamWriter {
     /// Creates a writer at the start of an answer.
     #[must_use]
-    pub fn new(manner: Manner) -> Self {
+    pub fn new(options: WriterOptions) -> Self {
         Self {
-            manner,
+            options,
             started: false,
-            stated: None,
-            next: 0,
-            open: None,
-            waiting: VecDeque::new(),
-            waited: 0,
-            calls: Vec::new(),
-            waiting_bytes: 0,
-            finish: None,
-            called: false,
-            broken: false,
+            reported_usage: None,
+            next_index: 0,
+            current_block: None,
+            pending_blocks: VecDeque::new(),
+            popped_blocks: 0,
+            pending_calls: Vec::new(),
+            pending_bytes: 0,
+            finish_reason: None,
+            has_tool_call: false,
+            is_invalid: false,
         }
     }
 
-    fn start(&mut self, out: &mut Vec<u8>) {
+    fn write_message_start(&mut self, out: &mut Vec<u8>) {
         if !std::mem::replace(&mut self.started, true) {
-            self.manner.message_start(self.stated.as_ref(), out);
+            self.options.write_message_start(self.reported_usage.as_ref(), out);
         }
     }
 
     /// Returns the current block for text or reasoning, the open one or the last buffered one, and true if it is
     /// buffered.
-    fn running(&mut self, kind: Kind, out: &mut Vec<u8>) -> (&mut Block, bool) {
-        let waits = !self.waiting.is_empty()
-            || self.open.as_ref().is_some_and(|open| open.kind != kind && open.is_unfinished());
+    fn block_for(&mut self, kind: BlockKind, out: &mut Vec<u8>) -> (&mut BlockWriter, bool) {
+        let waits = !self.pending_blocks.is_empty()
+            || self.current_block.as_ref().is_some_and(|open| open.kind != kind && open.is_unfinished());
         if waits {
-            if self.waiting.back().is_none_or(|last| !last.takes(kind)) {
-                self.waiting.push_back(Block::new(kind));
+            if self.pending_blocks.back().is_none_or(|last| !last.accepts(kind)) {
+                self.pending_blocks.push_back(BlockWriter::new(kind));
             }
-        } else if self.open.as_ref().is_none_or(|open| !open.takes(kind)) {
+        } else if self.current_block.as_ref().is_none_or(|open| !open.accepts(kind)) {
             self.close_block(out);
-            self.open_block(Block::new(kind), out);
+            self.open_block(BlockWriter::new(kind), out);
         }
-        let block = if waits { self.waiting.back_mut() } else { None };
+        let block = if waits { self.pending_blocks.back_mut() } else { None };
         match block {
             Some(block) => (block, true),
-            None => (self.open.get_or_insert_with(|| Block::new(kind)), false),
+            None => (self.current_block.get_or_insert_with(|| BlockWriter::new(kind)), false),
         }
     }
 
-    fn add(&mut self, kind: Kind, text: &Text, out: &mut Vec<u8>) {
-        self.start(out);
-        if text.is_empty() && kind == Kind::Text {
+    fn write_text(&mut self, kind: BlockKind, text: &EscapedText, out: &mut Vec<u8>) {
+        self.write_message_start(out);
+        if text.is_empty() && kind == BlockKind::Text {
             // Empty text would end the previous block.
             return;
         }
-        let (block, waits) = self.running(kind, out);
+        let (block, waits) = self.block_for(kind, out);
         if waits {
-            self.waiting_bytes += block.keep(text);
-            self.broken |= self.waiting_bytes > MAX_WAITING;
+            self.pending_bytes += block.buffer_text(text);
+            self.is_invalid |= self.pending_bytes > MAX_PENDING_BYTES;
         } else {
-            block.delta(text, out);
+            block.write_delta(text, out);
         }
     }
 
-    fn reasoning(&mut self, text: &Text, signature: Option<&Text>, out: &mut Vec<u8>) {
-        if self.manner.thinking == Thinking::Off {
-            return self.start(out);
+    fn write_reasoning(&mut self, text: &EscapedText, signature: Option<&EscapedText>, out: &mut Vec<u8>) {
+        if self.options.thinking == ThinkingDisplay::Off {
+            return self.write_message_start(out);
         }
-        let omitted = self.manner.thinking == Thinking::Omitted;
-        let kind = Kind::Thinking { omitted };
+        let omitted = self.options.thinking == ThinkingDisplay::Omitted;
+        let kind = BlockKind::Thinking { omitted };
         if !text.is_empty() || signature.is_some() {
-            self.add(kind, text, out);
+            self.write_text(kind, text, out);
         }
         if let Some(signature) = signature {
             // A signature ends its thinking block; later thinking belongs to a new block.
-            self.running(kind, out).0.signature = Some(signature.clone());
+            self.block_for(kind, out).0.signature = Some(signature.clone());
         }
     }
 
-    fn tool(&mut self, tool: u32, id: &Text, name: &Text, out: &mut Vec<u8>) {
-        self.start(out);
-        self.called = true;
-        let name = match self.manner.names.restore(&name.decoded()) {
+    fn start_tool_call(&mut self, tool: u32, id: &EscapedText, name: &EscapedText, out: &mut Vec<u8>) {
+        self.write_message_start(out);
+        self.has_tool_call = true;
+        let name = match self.options.tool_names.restore(&name.decoded()) {
             restored if restored == name.decoded() => name.clone(),
-            restored => Text::new(restored),
+            restored => EscapedText::new(restored),
         };
-        let block = Block::tool(tool, id.clone(), name);
-        if self.waiting.is_empty() && self.open.as_ref().is_none_or(|open| !open.is_unfinished()) {
+        let block = BlockWriter::tool(tool, id.clone(), name);
+        if self.pending_blocks.is_empty()
+            && self.current_block.as_ref().is_none_or(|open| !open.is_unfinished())
+        {
             self.close_block(out);
             self.open_block(block, out);
         } else {
-            self.calls.push((tool, self.waited + self.waiting.len()));
-            self.waiting.push_back(block);
+            self.pending_calls.push((tool, self.popped_blocks + self.pending_blocks.len()));
+            self.pending_blocks.push_back(block);
         }
     }
 
     /// Returns the block of a buffered call. There may be few calls among many blocks of text.
-    fn waiting_call(&mut self, tool: u32) -> Option<&mut Block> {
-        let (_, before) = self.calls.iter().find(|(call, _)| *call == tool)?;
-        self.waiting.get_mut(before.checked_sub(self.waited)?)
+    fn pending_call(&mut self, tool: u32) -> Option<&mut BlockWriter> {
+        let (_, before) = self.pending_calls.iter().find(|(call, _)| *call == tool)?;
+        self.pending_blocks.get_mut(before.checked_sub(self.popped_blocks)?)
     }
 
-    fn pop_waiting(&mut self) -> Option<Block> {
-        let block = self.waiting.pop_front()?;
-        self.waited += 1;
+    fn pop_pending(&mut self) -> Option<BlockWriter> {
+        let block = self.pending_blocks.pop_front()?;
+        self.popped_blocks += 1;
         Some(block)
     }
 
-    fn arguments(&mut self, tool: u32, fragment: &Text, out: &mut Vec<u8>) {
-        let kind = Kind::Tool(tool);
-        if let Some(open) = self.open.as_mut().filter(|open| open.kind == kind) {
-            open.delta(fragment, out);
-            if !self.waiting.is_empty() && !open.is_unfinished() {
-                self.advance(out);
+    fn write_arguments(&mut self, tool: u32, fragment: &EscapedText, out: &mut Vec<u8>) {
+        let kind = BlockKind::Tool(tool);
+        if let Some(open) = self.current_block.as_mut().filter(|open| open.kind == kind) {
+            open.write_delta(fragment, out);
+            if !self.pending_blocks.is_empty() && !open.is_unfinished() {
+                self.open_pending(out);
             }
-        } else if let Some(block) = self.waiting_call(tool) {
-            self.waiting_bytes += block.keep(fragment);
-            self.broken |= self.waiting_bytes > MAX_WAITING;
+        } else if let Some(block) = self.pending_call(tool) {
+            self.pending_bytes += block.buffer_text(fragment);
+            self.is_invalid |= self.pending_bytes > MAX_PENDING_BYTES;
         } else {
             // The block of this call is closed, so its JSON was complete: only white space may follow.
-            self.broken |= !fragment.decoded().trim().is_empty();
+            self.is_invalid |= !fragment.decoded().trim().is_empty();
         }
     }
 
     /// Opens buffered blocks as far as possible.
-    fn advance(&mut self, out: &mut Vec<u8>) {
-        while self.open.as_ref().is_none_or(|open| !open.is_unfinished()) {
-            let Some(block) = self.pop_waiting() else { return };
+    fn open_pending(&mut self, out: &mut Vec<u8>) {
+        while self.current_block.as_ref().is_none_or(|open| !open.is_unfinished()) {
+            let Some(block) = self.pop_pending() else { return };
             self.close_block(out);
             self.open_block(block, out);
         }
     }
 
-    fn open_block(&mut self, mut block: Block, out: &mut Vec<u8>) {
-        block.open(self.next, out);
-        self.next += 1;
+    fn open_block(&mut self, mut block: BlockWriter, out: &mut Vec<u8>) {
+        block.write_start(self.next_index, out);
+        self.next_index += 1;
         let kept = std::mem::take(&mut block.kept);
         for text in &kept {
-            self.waiting_bytes = self.waiting_bytes.saturating_sub(text.escaped().len());
-            block.say(text, out);
+            self.pending_bytes = self.pending_bytes.saturating_sub(text.escaped().len());
+            block.write_text(text, out);
         }
-        self.open = Some(block);
+        self.current_block = Some(block);
     }
 
     fn close_block(&mut self, out: &mut Vec<u8>) {
-        if let Some(block) = self.open.take() {
-            block.close(out);
+        if let Some(block) = self.current_block.take() {
+            block.write_end(out);
         }
     }
 
     /// Closes all blocks, including the buffered ones.
     fn close_blocks(&mut self, out: &mut Vec<u8>) {
-        self.start(out);
+        self.write_message_start(out);
         loop {
             self.close_block(out);
-            match self.pop_waiting() {
+            match self.pop_pending() {
                 Some(block) => self.open_block(block, out),
                 None => break,
             }
         }
-        if self.next == 0 {
-            empty_block(out);
+        if self.next_index == 0 {
+            write_empty_block(out);
         }
     }
 }
 
 /// Returns the last event of an answer with invalid tool calls: the model is at fault and not the provider. `objects`
 /// contain the cost, since the delivered output is charged.
-pub(crate) fn unusable(id: &str, objects: &[u8]) -> Bytes {
-    let refusal = Refusal::because(
-        Code::Unavailable,
+pub(crate) fn invalid_output_event(id: &str, objects: &[u8]) -> Bytes {
+    let refusal = ApiError::with_message(
+        ErrorCode::Unavailable,
         "The model called a tool with arguments that are no JSON object.",
     );
-    let envelope = penstock_wire::error::envelope(Dialect::Messages, &refusal, &format!("req_{id}"));
+    let envelope = penstock_wire::error::error_envelope(Dialect::Messages, &refusal, &format!("req_{id}"));
     let mut event = penstock_wire::sse::named_event("error", &envelope).to_vec();
     // The envelope is an object, and an empty line follows it.
     if let Some(end) = memchr::memrchr(b'}', &event).filter(|_| !objects.is_empty()) {
@@ -228,61 +232,75 @@ pub(crate) fn unusable(id: &str, objects: &[u8]) -> Bytes {
 }
 
 /// Writes an empty text block: a message without blocks breaks clients that read the first one.
-pub(crate) fn empty_block(out: &mut Vec<u8>) {
-    let mut block = Block::new(Kind::Text);
-    block.open(0, out);
-    block.close(out);
+pub(crate) fn write_empty_block(out: &mut Vec<u8>) {
+    let mut block = BlockWriter::new(BlockKind::Text);
+    block.write_start(0, out);
+    block.write_end(out);
 }
 
-impl super::Writer for Writer {
-    fn write(&mut self, event: &Event, out: &mut Vec<u8>) {
+impl super::DialectWriter for MessagesStreamWriter {
+    fn write(&mut self, event: &AnswerEvent, out: &mut Vec<u8>) {
         if event.choice().is_some_and(|choice| choice > 0) {
             return;
         }
         match event {
-            Event::Reasoning { text, signature, .. } => self.reasoning(text, signature.as_ref(), out),
-            Event::Text { text, .. } | Event::Refusal { text, .. } => self.add(Kind::Text, text, out),
-            Event::ToolStart { tool, id, name, .. } => self.tool(*tool, id, name, out),
-            Event::ToolArguments { tool, fragment, .. } => self.arguments(*tool, fragment, out),
-            // Blocks remain open, since more content may follow.
-            Event::Finish { reason, stop_sequence, .. } => {
-                self.finish = Some((*reason, stop_sequence.clone()))
+            AnswerEvent::Reasoning { text, signature, .. } => {
+                self.write_reasoning(text, signature.as_ref(), out)
             }
-            Event::Usage(stated) => self.stated = Some(*stated),
-            Event::Ping if self.started => out.extend_from_slice(manner::PING),
-            Event::Start | Event::Energy(_) | Event::Ping | Event::End => {}
+            AnswerEvent::Text { text, .. } | AnswerEvent::Refusal { text, .. } => {
+                self.write_text(BlockKind::Text, text, out)
+            }
+            AnswerEvent::ToolCallStart { tool, id, name, .. } => self.start_tool_call(*tool, id, name, out),
+            AnswerEvent::ToolCallArguments { tool, fragment, .. } => {
+                self.write_arguments(*tool, fragment, out)
+            }
+            // Blocks remain open, since more content may follow.
+            AnswerEvent::Finish { reason, stop_sequence, .. } => {
+                self.finish_reason = Some((*reason, stop_sequence.clone()))
+            }
+            AnswerEvent::Usage(stated) => self.reported_usage = Some(*stated),
+            AnswerEvent::Ping if self.started => out.extend_from_slice(options::PING_EVENT),
+            AnswerEvent::Start | AnswerEvent::Energy(_) | AnswerEvent::Ping | AnswerEvent::End => {}
         }
     }
 
     fn shows_reasoning(&self) -> bool {
-        self.manner.thinking == Thinking::Shown
+        self.options.thinking == ThinkingDisplay::Shown
     }
 
-    fn is_spoilt(&self) -> bool {
-        let reason = self.finish.as_ref().map(|(reason, _)| *reason);
-        let cut = matches!(reason, Some(Finish::Length | Finish::Window | Finish::ContentFilter));
-        self.broken || self.open.iter().chain(&self.waiting).any(|block| block.is_spoilt(cut))
+    fn has_invalid_output(&self) -> bool {
+        let reason = self.finish_reason.as_ref().map(|(reason, _)| *reason);
+        let cut = matches!(
+            reason,
+            Some(FinishReason::Length | FinishReason::ContextWindow | FinishReason::ContentFilter)
+        );
+        self.is_invalid
+            || self
+                .current_block
+                .iter()
+                .chain(&self.pending_blocks)
+                .any(|block| block.has_invalid_arguments(cut))
     }
 
     fn kept(&self) -> usize {
-        self.waiting_bytes + self.waiting.len() * size_of::<Block>()
+        self.pending_bytes + self.pending_blocks.len() * size_of::<BlockWriter>()
     }
 
-    fn close(&mut self, usage: &Usage, objects: &[u8], out: &mut Vec<u8>) {
-        let spoilt = super::Writer::is_spoilt(self);
+    fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut Vec<u8>) {
+        let spoilt = super::DialectWriter::has_invalid_output(self);
         self.close_blocks(out);
         if spoilt {
-            out.extend_from_slice(&unusable(&self.manner.face.id, objects));
+            out.extend_from_slice(&invalid_output_event(&self.options.identity.id, objects));
             return;
         }
-        let (reason, stop) = self.finish.take().unwrap_or((Finish::Stop, None));
+        let (reason, stop) = self.finish_reason.take().unwrap_or((FinishReason::Stop, None));
         out.extend_from_slice(
             br#"event: message_delta
 data: {"type":"message_delta","delta":{"#,
         );
-        manner::stop_members(reason, stop.as_ref(), self.called, out);
+        options::write_stop_members(reason, stop.as_ref(), self.has_tool_call, out);
         out.extend_from_slice(br#"},"usage":"#);
-        manner::usage(usage, out);
+        options::write_usage(usage, out);
         if !objects.is_empty() {
             out.push(b',');
             out.extend_from_slice(objects);
@@ -290,8 +308,8 @@ data: {"type":"message_delta","delta":{"#,
         out.extend_from_slice(b"}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
     }
 
-    fn fail(&mut self, refusal: &Refusal, request_id: &str, out: &mut Vec<u8>) {
-        let envelope = penstock_wire::error::envelope(Dialect::Messages, refusal, request_id);
+    fn write_error(&mut self, refusal: &ApiError, request_id: &str, out: &mut Vec<u8>) {
+        let envelope = penstock_wire::error::error_envelope(Dialect::Messages, refusal, request_id);
         out.extend_from_slice(&penstock_wire::sse::named_event("error", &envelope));
     }
 }

@@ -1,7 +1,7 @@
 //! Fields of a transcription form, each validated separately.
 
 use super::language;
-use penstock_contract::{Heard, Refusal, Script, Transcribe};
+use penstock_contract::{ApiError, AudioInput, TranscriptFormat, TranscriptionRequest};
 use penstock_wire::form::upload::wrong;
 
 /// Limit on the bytes of a model name.
@@ -11,12 +11,12 @@ pub(super) const MOST_PROMPT: usize = 64 << 10;
 
 /// Fields of a form, without the audio. An empty value counts as absent, because forms have no null.
 #[derive(Debug, Default)]
-pub(super) struct Fields {
+pub(super) struct TranscriptionFields {
     model: Option<Box<str>>,
     language: Option<Box<str>>,
     prompt: Option<Box<str>>,
     temperature: Option<Box<str>>,
-    script: Option<Script>,
+    script: Option<TranscriptFormat>,
     segments: bool,
     words: bool,
     /// Names of single fields that were received.
@@ -26,12 +26,12 @@ pub(super) struct Fields {
 /// Names of fields that may be repeated.
 const LISTS: [&str; 4] = ["timestamp_granularities[]", "timestamp_granularities", "include[]", "include"];
 
-impl Fields {
+impl TranscriptionFields {
     /// Takes a field.
     ///
     /// # Errors
     /// Returns a refusal that names the field. Values are never repeated.
-    pub(super) fn take(&mut self, name: &str, value: &[u8]) -> Result<(), Refusal> {
+    pub(super) fn take(&mut self, name: &str, value: &[u8]) -> Result<(), ApiError> {
         let text = std::str::from_utf8(value).map_err(|_| wrong(name, "expected text in UTF-8"))?;
         if !LISTS.contains(&name) {
             if self.seen.iter().any(|seen| seen == name) {
@@ -63,11 +63,11 @@ impl Fields {
             "timestamp_granularities[]" | "timestamp_granularities" => self.granularity(text)?,
             "stream" => stream(name, text)?,
             "include[]" | "include" => {
-                return Err(unsupported("include", "log probabilities are not available"));
+                return Err(unsupported_field("include", "log probabilities are not available"));
             }
             // A client that constrains the choice of the provider does not accept another.
             "filters" | "mode" | "custom_weights" => {
-                return Err(unsupported(name, "the choice of the provider cannot be constrained here"));
+                return Err(unsupported_field(name, "the choice of the provider cannot be constrained here"));
             }
             // Fields of other services that change nothing here are ignored.
             _ => {}
@@ -75,7 +75,7 @@ impl Fields {
         Ok(())
     }
 
-    fn granularity(&mut self, text: &str) -> Result<(), Refusal> {
+    fn granularity(&mut self, text: &str) -> Result<(), ApiError> {
         match text {
             "word" => self.words = true,
             "segment" => self.segments = true,
@@ -88,48 +88,58 @@ impl Fields {
     ///
     /// # Errors
     /// Returns a refusal that names a missing or conflicting field.
-    pub(super) fn finish(self, sound: Heard) -> Result<(Box<str>, Transcribe), Refusal> {
+    pub(super) fn finish(self, sound: AudioInput) -> Result<(Box<str>, TranscriptionRequest), ApiError> {
         let model =
             self.model.ok_or_else(|| wrong("model", "expected the name of a model, but it is missing"))?;
         let script = self.script.unwrap_or_default();
-        if (self.words || self.segments) && script != Script::Verbose {
+        if (self.words || self.segments) && script != TranscriptFormat::Verbose {
             return Err(wrong(
                 "timestamp_granularities",
                 "expected response_format \"verbose_json\" with it",
             ));
         }
         let Self { language, prompt, temperature, words, .. } = self;
-        Ok((model, Transcribe { language, prompt, temperature, script, words, sound }))
+        Ok((
+            model,
+            TranscriptionRequest {
+                language,
+                prompt,
+                temperature,
+                script,
+                word_timestamps: words,
+                audio: sound,
+            },
+        ))
     }
 }
 
-fn script(name: &str, text: &str) -> Result<Script, Refusal> {
+fn script(name: &str, text: &str) -> Result<TranscriptFormat, ApiError> {
     Ok(match text {
-        "json" => Script::Json,
-        "verbose_json" => Script::Verbose,
-        "text" => Script::Text,
-        "srt" => Script::Srt,
-        "vtt" => Script::Vtt,
-        "diarized_json" => return Err(unsupported(name, "speakers are not distinguished")),
+        "json" => TranscriptFormat::Json,
+        "verbose_json" => TranscriptFormat::Verbose,
+        "text" => TranscriptFormat::Text,
+        "srt" => TranscriptFormat::Srt,
+        "vtt" => TranscriptFormat::Vtt,
+        "diarized_json" => return Err(unsupported_field(name, "speakers are not distinguished")),
         _ => return Err(wrong(name, "expected \"json\", \"verbose_json\", \"text\", \"srt\" or \"vtt\"")),
     })
 }
 
-fn temperature(name: &str, text: &str) -> Result<Box<str>, Refusal> {
+fn temperature(name: &str, text: &str) -> Result<Box<str>, ApiError> {
     let plain = text.len() <= 16 && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let number = text.parse::<f64>().ok().filter(|number| plain && (0.0..=1.0).contains(number));
     number.map(|_| text.into()).ok_or_else(|| wrong(name, "expected a number from 0 to 1"))
 }
 
-fn stream(name: &str, text: &str) -> Result<(), Refusal> {
+fn stream(name: &str, text: &str) -> Result<(), ApiError> {
     match text.to_ascii_lowercase().as_str() {
         "false" | "0" => Ok(()),
-        "true" | "1" => Err(unsupported(name, "transcripts are not streamed")),
+        "true" | "1" => Err(unsupported_field(name, "transcripts are not streamed")),
         _ => Err(wrong(name, "expected true or false")),
     }
 }
 
 /// Returns the refusal of an unsupported field.
-fn unsupported(name: &str, sentence: &str) -> Refusal {
-    Refusal::unsupported(name, format!("{name}: {sentence}."))
+fn unsupported_field(name: &str, sentence: &str) -> ApiError {
+    ApiError::unsupported(name, format!("{name}: {sentence}."))
 }

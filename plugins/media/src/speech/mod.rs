@@ -9,5 +9,5 @@ mod upload;
 mod write;
 
 pub use shape::SHAPES;
-pub use upload::Upload;
+pub use upload::TranscriptionUpload;
 pub use write::content_type;

@@ -2,34 +2,47 @@
 
 use super::transcript::Transcript;
 use super::write;
-use crate::measured::measured;
-use crate::sound::MOST_SECONDS;
+use crate::audio::MAX_SECONDS;
+use crate::measured_energy::read_energy;
 use bytes::Bytes;
 use penstock_contract::{
-    Answer, Ask, Call, Done, Extra, Fault, FaultKind, Finish, Kind, Noticed, Refusal, Script, Shape, Target,
-    Task, Transcribe, Whole,
+    ApiError, AttemptTarget, BufferedResponse, ExtraMember, FinishReason, InferenceRequest, InferenceTask,
+    ModelKind, OfferObservation, ProviderAdapter, TranscriptFormat, TranscriptionRequest, UpstreamAnswer,
+    UpstreamError, UpstreamErrorKind, UpstreamRequest, WorkDone,
 };
 use rust_decimal::Decimal;
 use rust_decimal::prelude::FromPrimitive;
 
 /// Every provider shape; the first is the default.
-pub const SHAPES: &[&dyn Shape] = &[
-    &Form { name: "openai-transcription", path: "/audio/transcriptions", voice: Voice::Verbose },
-    &Form { name: "openai-transcription-text", path: "/audio/transcriptions", voice: Voice::Text },
-    &Form { name: "mistral-transcription", path: "/audio/transcriptions", voice: Voice::Mistral },
-    &Form { name: "whisper-cpp", path: "/inference", voice: Voice::Verbose },
+pub const SHAPES: &[&dyn ProviderAdapter] = &[
+    &TranscriptionShape {
+        name: "openai-transcription",
+        path: "/audio/transcriptions",
+        voice: FormDialect::Verbose,
+    },
+    &TranscriptionShape {
+        name: "openai-transcription-text",
+        path: "/audio/transcriptions",
+        voice: FormDialect::Text,
+    },
+    &TranscriptionShape {
+        name: "mistral-transcription",
+        path: "/audio/transcriptions",
+        voice: FormDialect::Mistral,
+    },
+    &TranscriptionShape { name: "whisper-cpp", path: "/inference", voice: FormDialect::Verbose },
 ];
 
 /// Provider that takes a form.
-struct Form {
+struct TranscriptionShape {
     name: &'static str,
     path: &'static str,
-    voice: Voice,
+    voice: FormDialect,
 }
 
 /// Response formats that a provider supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Voice {
+enum FormDialect {
     /// `verbose_json`: vLLM, faster-whisper, LocalAI and most hosts.
     Verbose,
     /// `json`, without times.
@@ -38,9 +51,9 @@ enum Voice {
     Mistral,
 }
 
-impl Shape for Form {
-    fn kind(&self) -> Kind {
-        Kind::Transcription
+impl ProviderAdapter for TranscriptionShape {
+    fn kind(&self) -> ModelKind {
+        ModelKind::Transcription
     }
 
     fn name(&self) -> &'static str {
@@ -51,77 +64,88 @@ impl Shape for Form {
         self.path
     }
 
-    fn calls(&self, ask: &Ask, target: &Target<'_>) -> Result<Vec<Call>, Refusal> {
-        let task =
-            task(ask).ok_or_else(|| Refusal::unsupported("model", "model: it does not transcribe audio."))?;
-        let mut parts = Parts::new(target.id);
+    fn calls(
+        &self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+    ) -> Result<Vec<UpstreamRequest>, ApiError> {
+        let task = transcription_task(ask)
+            .ok_or_else(|| ApiError::unsupported("model", "model: it does not transcribe audio."))?;
+        let mut parts = FormBuilder::new(target.id);
         parts.field("model", target.model);
-        let plain = !target.says(Extra::MediaFormat);
+        let plain = !target.sends(ExtraMember::MediaFormat);
         match self.voice {
-            Voice::Verbose if !plain => {
-                parts.usual(task);
+            FormDialect::Verbose if !plain => {
+                parts.common_fields(task);
                 parts.field("response_format", "verbose_json");
                 parts.field("timestamp_granularities[]", "segment");
-                if task.words {
+                if task.word_timestamps {
                     parts.field("timestamp_granularities[]", "word");
                 }
             }
-            Voice::Verbose | Voice::Text => {
-                if task.script == Script::Verbose || (plain && task.script.has_times()) {
-                    return Err(cannot("response_format", "this provider returns no segments"));
+            FormDialect::Verbose | FormDialect::Text => {
+                if task.script == TranscriptFormat::Verbose || (plain && task.script.has_timestamps()) {
+                    return Err(unsupported_field("response_format", "this provider returns no segments"));
                 }
-                parts.usual(task);
+                parts.common_fields(task);
                 parts.field("response_format", "json");
             }
-            Voice::Mistral => mistral(task, plain, &mut parts)?,
+            FormDialect::Mistral => mistral(task, plain, &mut parts)?,
         }
         Ok(vec![parts.finish(task)])
     }
 
-    fn whole(&self, ask: &Ask, _: &Target<'_>, answers: Vec<Answer>) -> Result<Whole, Fault> {
-        let malformed = || Fault::new(FaultKind::Malformed);
-        let task = task(ask).ok_or_else(malformed)?;
+    fn translate(
+        &self,
+        ask: &InferenceRequest,
+        _: &AttemptTarget<'_>,
+        answers: Vec<UpstreamAnswer>,
+    ) -> Result<BufferedResponse, UpstreamError> {
+        let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
+        let task = transcription_task(ask).ok_or_else(malformed)?;
         let [answer] = answers.as_slice() else { return Err(malformed()) };
         let said = Transcript::read(&answer.body)?;
-        let seconds = seconds(task, &said);
-        Ok(Whole {
+        let seconds = audio_seconds(task, &said);
+        Ok(BufferedResponse {
             body: vec![write::body(&said, task, Some(seconds))],
-            done: Some(Done::Audio { seconds }),
-            measured: measured(&answer.body),
-            finish: Finish::Stop,
+            work: Some(WorkDone::Audio { seconds }),
+            measured_energy: read_energy(&answer.body),
+            finish_reason: FinishReason::Stop,
             output_bytes: said.text.len(),
-            pictures: Vec::new(),
-            noticed: Noticed::default(),
+            images: Vec::new(),
+            observation: OfferObservation::default(),
         })
     }
 }
 
-fn task(ask: &Ask) -> Option<&Transcribe> {
+fn transcription_task(ask: &InferenceRequest) -> Option<&TranscriptionRequest> {
     match &ask.task {
-        Task::Transcribe(task) => Some(task),
+        InferenceTask::Transcribe(task) => Some(task),
         _ => None,
     }
 }
 
-fn cannot(name: &str, sentence: &str) -> Refusal {
-    Refusal::unsupported(name, format!("{name}: {sentence}."))
+fn unsupported_field(name: &str, sentence: &str) -> ApiError {
+    ApiError::unsupported(name, format!("{name}: {sentence}."))
 }
 
 /// Adds the fields of Mistral. Segments and a language exclude each other: segments take precedence if the client's
 /// format needs them.
-fn mistral(task: &Transcribe, plain: bool, parts: &mut Parts) -> Result<(), Refusal> {
+fn mistral(task: &TranscriptionRequest, plain: bool, parts: &mut FormBuilder) -> Result<(), ApiError> {
     if task.prompt.is_some() {
-        return Err(cannot("prompt", "this provider takes none"));
+        return Err(unsupported_field("prompt", "this provider takes none"));
     }
-    if task.words {
-        return Err(cannot("timestamp_granularities", "this provider returns no words"));
+    if task.word_timestamps {
+        return Err(unsupported_field("timestamp_granularities", "this provider returns no words"));
     }
     if let Some(temperature) = &task.temperature {
         parts.field("temperature", temperature);
     }
     match (&task.language, task.script) {
-        (Some(language), Script::Json | Script::Text) => parts.field("language", language),
-        (_, Script::Json | Script::Text) if plain => {}
+        (Some(language), TranscriptFormat::Json | TranscriptFormat::Text) => {
+            parts.field("language", language)
+        }
+        (_, TranscriptFormat::Json | TranscriptFormat::Text) if plain => {}
         _ => parts.field("timestamp_granularities", "segment"),
     }
     Ok(())
@@ -129,26 +153,26 @@ fn mistral(task: &Transcribe, plain: bool, parts: &mut Parts) -> Result<(), Refu
 
 /// Returns the seconds of audio: measured in the file, and limited by its bytes if the file does not contain them. A
 /// claim of the provider counts only within these limits.
-fn seconds(task: &Transcribe, said: &Transcript) -> Decimal {
+fn audio_seconds(task: &TranscriptionRequest, said: &Transcript) -> Decimal {
     let last = || said.segments.last().map(|segment| segment.end as f64 / 1000.0);
     let told = said.seconds.filter(|seconds| *seconds > 0.0).or_else(last).filter(|end| *end > 0.0);
-    let credible = told.map(|seconds| seconds.min(MOST_SECONDS as f64)).and_then(Decimal::from_f64);
-    task.sound.charged_seconds(credible)
+    let credible = told.map(|seconds| seconds.min(MAX_SECONDS as f64)).and_then(Decimal::from_f64);
+    task.audio.charged_seconds(credible)
 }
 
 /// Form under construction. Its boundary contains the request's own random id, so that no file can be made to contain
 /// it.
-struct Parts {
+struct FormBuilder {
     boundary: String,
     text: String,
 }
 
-impl Parts {
+impl FormBuilder {
     fn new(id: &str) -> Self {
         Self { boundary: format!("----penstock{id}"), text: String::new() }
     }
 
-    fn open(&mut self, name: &str, more: &str) {
+    fn begin_part(&mut self, name: &str, more: &str) {
         let head = [
             "--",
             &self.boundary,
@@ -162,12 +186,12 @@ impl Parts {
     }
 
     fn field(&mut self, name: &str, value: &str) {
-        self.open(name, "");
+        self.begin_part(name, "");
         self.text.extend([value, "\r\n"]);
     }
 
     /// Adds the fields that every engine takes.
-    fn usual(&mut self, task: &Transcribe) {
+    fn common_fields(&mut self, task: &TranscriptionRequest) {
         for (name, value) in
             [("language", &task.language), ("prompt", &task.prompt), ("temperature", &task.temperature)]
         {
@@ -178,16 +202,16 @@ impl Parts {
     }
 
     /// Adds the audio last: engines read the fields first.
-    fn finish(mut self, task: &Transcribe) -> Call {
-        let sound = &task.sound;
+    fn finish(mut self, task: &TranscriptionRequest) -> UpstreamRequest {
+        let sound = &task.audio;
         let more =
             ["; filename=\"audio.", sound.extension, "\"\r\nContent-Type: ", sound.content_type].concat();
-        self.open("file", &more);
+        self.begin_part("file", &more);
         let tail = format!("\r\n--{}--\r\n", self.boundary);
-        Call {
+        UpstreamRequest {
             content_type: format!("multipart/form-data; boundary={}", self.boundary).into(),
             body: vec![Bytes::from(self.text), Bytes::from(tail)],
-            upload: Some(1),
+            upload_index: Some(1),
         }
     }
 }

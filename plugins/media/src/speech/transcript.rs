@@ -1,6 +1,6 @@
 //! Transcript in a form independent of its provider.
 
-use penstock_contract::{Fault, FaultKind};
+use penstock_contract::{UpstreamError, UpstreamErrorKind};
 use serde_json::{Map, Value};
 
 /// Transcript of an audio file.
@@ -13,14 +13,14 @@ pub(super) struct Transcript {
     /// Duration of the audio in seconds, as the provider reports it.
     pub seconds: Option<f64>,
     /// Segments with times; empty if the provider reports none.
-    pub segments: Vec<Segment>,
+    pub segments: Vec<TranscriptSegment>,
     /// Words with their times.
     pub words: Vec<Value>,
 }
 
 /// Segment of speech.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Segment {
+pub(super) struct TranscriptSegment {
     /// Start in milliseconds.
     pub start: u64,
     /// End in milliseconds, never before the start.
@@ -32,7 +32,7 @@ pub(super) struct Segment {
 }
 
 /// Members of a segment that clients know, apart from times and text.
-const KNOWN: [&str; 6] =
+const KNOWN_MEMBERS: [&str; 6] =
     ["seek", "tokens", "temperature", "avg_logprob", "compression_ratio", "no_speech_prob"];
 
 impl Transcript {
@@ -40,17 +40,18 @@ impl Transcript {
     ///
     /// # Errors
     /// Returns `Malformed`, or `InBand` for an error in a successful answer.
-    pub(super) fn read(body: &[u8]) -> Result<Self, Fault> {
-        let value: Value = serde_json::from_slice(body).map_err(|_| Fault::new(FaultKind::Malformed))?;
+    pub(super) fn read(body: &[u8]) -> Result<Self, UpstreamError> {
+        let value: Value =
+            serde_json::from_slice(body).map_err(|_| UpstreamError::new(UpstreamErrorKind::Malformed))?;
         if value.get("error").is_some_and(|error| !error.is_null()) {
-            return Err(Fault::new(FaultKind::InBand));
+            return Err(UpstreamError::new(UpstreamErrorKind::InBandError));
         }
         let list = |name: &str| value.get(name).and_then(Value::as_array).map(Vec::as_slice);
         let segments = list("segments").or_else(|| list("chunks")).unwrap_or_default();
-        let segments = in_order(segments.iter().filter_map(segment).collect());
+        let segments = normalize_times(segments.iter().filter_map(segment).collect());
         let text = match value.get("text").and_then(Value::as_str) {
             Some(text) => text.trim().to_owned(),
-            None if segments.is_empty() => return Err(Fault::new(FaultKind::Malformed)),
+            None if segments.is_empty() => return Err(UpstreamError::new(UpstreamErrorKind::Malformed)),
             None => segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join(" "),
         };
         let used =
@@ -91,20 +92,20 @@ fn millis(value: &Value) -> Option<u64> {
     Some((number(value)? * 1000.0 + 0.5).min(1e15) as u64)
 }
 
-fn segment(value: &Value) -> Option<Segment> {
+fn segment(value: &Value) -> Option<TranscriptSegment> {
     let text = value.get("text")?.as_str()?.trim();
     let pair = |index: usize| value.get("timestamp")?.get(index);
     let start = value.get("start").or_else(|| pair(0)).and_then(millis)?;
     // A missing end is set to the start; the next segment's start replaces it.
     let end = value.get("end").or_else(|| pair(1)).and_then(millis).unwrap_or(start);
     let members = value.as_object()?.iter();
-    let more = members.filter(|(name, _)| KNOWN.contains(&name.as_str()));
+    let more = members.filter(|(name, _)| KNOWN_MEMBERS.contains(&name.as_str()));
     let more = more.map(|(name, value)| (name.clone(), value.clone())).collect();
-    (!text.is_empty()).then(|| Segment { start, end, text: text.to_owned(), more })
+    (!text.is_empty()).then(|| TranscriptSegment { start, end, text: text.to_owned(), more })
 }
 
 /// Sorts out times: each segment starts at or after the previous one, and ends after its start.
-fn in_order(mut segments: Vec<Segment>) -> Vec<Segment> {
+fn normalize_times(mut segments: Vec<TranscriptSegment>) -> Vec<TranscriptSegment> {
     let mut earliest = 0;
     for segment in &mut segments {
         segment.start = segment.start.max(earliest);

@@ -1,45 +1,45 @@
 //! Streaming parser of a transcription request: a form whose parts come in any order. Only the small parts are
 //! buffered; the audio passes through as it arrives.
 
-use super::fields::{Fields, MOST_PROMPT};
-use crate::sound::{Format, Meter, NoSound};
+use super::fields::{MOST_PROMPT, TranscriptionFields};
+use crate::audio::{AudioError, AudioFormat, AudioMeter};
 use bytes::Bytes;
-use penstock_contract::{Heard, Refusal, Transcribe};
-use penstock_wire::form::upload::{self, FILE, Piece, wrong};
+use penstock_contract::{ApiError, AudioInput, TranscriptionRequest};
+use penstock_wire::form::upload::{self, FILE_PART, UploadPiece, wrong};
 
 /// Form that is being parsed.
 #[derive(Debug)]
-pub struct Upload {
-    form: upload::Upload,
-    fields: Fields,
-    meter: Meter,
+pub struct TranscriptionUpload {
+    form: upload::UploadForm,
+    fields: TranscriptionFields,
+    meter: AudioMeter,
     bytes: u64,
 }
 
-impl Upload {
+impl TranscriptionUpload {
     /// Creates the parser of a form with this content type.
     ///
     /// # Errors
     /// Returns a refusal if it is no form, or has no boundary.
-    pub fn new(content_type: &str) -> Result<Self, Refusal> {
-        let form = upload::Upload::new(content_type, "audio", MOST_PROMPT)?;
-        Ok(Self { form, fields: Fields::default(), meter: Meter::default(), bytes: 0 })
+    pub fn new(content_type: &str) -> Result<Self, ApiError> {
+        let form = upload::UploadForm::new(content_type, "audio", MOST_PROMPT)?;
+        Ok(Self { form, fields: TranscriptionFields::default(), meter: AudioMeter::default(), bytes: 0 })
     }
 
     /// Takes the next bytes; those of the audio are appended to `sound`.
     ///
     /// # Errors
     /// Returns a refusal that names the invalid part.
-    pub fn push(&mut self, bytes: Bytes, sound: &mut Vec<Bytes>) -> Result<(), Refusal> {
+    pub fn push(&mut self, bytes: Bytes, sound: &mut Vec<Bytes>) -> Result<(), ApiError> {
         self.form.push(bytes, |piece| {
             match piece {
-                Piece::File(_) => {}
-                Piece::Content(content) => {
+                UploadPiece::File(_) => {}
+                UploadPiece::Content(content) => {
                     self.meter.push(&content);
                     self.bytes += content.len() as u64;
                     sound.push(content);
                 }
-                Piece::Field(name, value) => self.fields.take(&name, &value)?,
+                UploadPiece::Field(name, value) => self.fields.take(&name, &value)?,
             }
             Ok(())
         })
@@ -49,10 +49,10 @@ impl Upload {
     ///
     /// # Errors
     /// Returns a refusal that names the missing, truncated or unrecognised part.
-    pub fn end(self) -> Result<(Box<str>, Transcribe), Refusal> {
+    pub fn end(self) -> Result<(Box<str>, TranscriptionRequest), ApiError> {
         self.form.end("an audio file")?;
-        let sound = self.meter.end().map_err(|none| wrong(FILE, no_sound(none)))?;
-        let heard = Heard {
+        let sound = self.meter.end().map_err(|none| wrong(FILE_PART, audio_error(none)))?;
+        let heard = AudioInput {
             extension: sound.format.extension(),
             content_type: sound.format.content_type(),
             seconds: sound.seconds,
@@ -62,23 +62,23 @@ impl Upload {
     }
 }
 
-fn no_sound(none: NoSound) -> String {
+fn audio_error(none: AudioError) -> String {
     const FORMATS: &str = "MP3, MP4, MPEG, MPGA, M4A, WAV, WEBM, OGG or FLAC";
     match none {
-        NoSound::Empty => "expected audio, got a file of 0 bytes".to_owned(),
-        NoSound::Unknown => format!("expected audio in {FORMATS}, got something else"),
-        NoSound::Silent(format) => format!("expected audio, got {} without audio", kind(format)),
+        AudioError::Empty => "expected audio, got a file of 0 bytes".to_owned(),
+        AudioError::Unknown => format!("expected audio in {FORMATS}, got something else"),
+        AudioError::NoAudio(format) => format!("expected audio, got {} without audio", format_label(format)),
     }
 }
 
-const fn kind(format: Format) -> &'static str {
+const fn format_label(format: AudioFormat) -> &'static str {
     match format {
-        Format::Wav => "a WAV file",
-        Format::Mp3 => "an MP3 file",
-        Format::Mpeg => "an MPEG file",
-        Format::Mp4 => "an MP4 file",
-        Format::Webm => "a WEBM file",
-        Format::Ogg => "an OGG file",
-        Format::Flac => "a FLAC file",
+        AudioFormat::Wav => "a WAV file",
+        AudioFormat::Mp3 => "an MP3 file",
+        AudioFormat::Mpeg => "an MPEG file",
+        AudioFormat::Mp4 => "an MP4 file",
+        AudioFormat::Webm => "a WEBM file",
+        AudioFormat::Ogg => "an OGG file",
+        AudioFormat::Flac => "a FLAC file",
     }
 }

@@ -1,9 +1,9 @@
 //! Transcript in each of the five formats. Subtitles are made from segments; an answer without segments becomes one
 //! subtitle over the full duration.
 
-use super::transcript::{Segment, Transcript};
+use super::transcript::{Transcript, TranscriptSegment};
 use bytes::Bytes;
-use penstock_contract::{Script, Transcribe};
+use penstock_contract::{TranscriptFormat, TranscriptionRequest};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde_json::{Map, Value, json};
@@ -12,29 +12,29 @@ use std::fmt::Write as _;
 
 /// Returns the content type of a transcript that is not JSON; both annotation objects are then headers.
 #[must_use]
-pub const fn content_type(script: Script) -> Option<&'static str> {
+pub const fn content_type(script: TranscriptFormat) -> Option<&'static str> {
     match script {
-        Script::Json | Script::Verbose => None,
-        Script::Text => Some("text/plain; charset=utf-8"),
-        Script::Srt => Some("application/x-subrip; charset=utf-8"),
-        Script::Vtt => Some("text/vtt; charset=utf-8"),
+        TranscriptFormat::Json | TranscriptFormat::Verbose => None,
+        TranscriptFormat::Text => Some("text/plain; charset=utf-8"),
+        TranscriptFormat::Srt => Some("application/x-subrip; charset=utf-8"),
+        TranscriptFormat::Vtt => Some("text/vtt; charset=utf-8"),
     }
 }
 
 /// Writes the body. JSON ends with its brace, other formats with a line end.
-pub(super) fn body(said: &Transcript, task: &Transcribe, seconds: Option<Decimal>) -> Bytes {
+pub(super) fn body(said: &Transcript, task: &TranscriptionRequest, seconds: Option<Decimal>) -> Bytes {
     let millis = seconds.and_then(|seconds| seconds.checked_mul(Decimal::ONE_THOUSAND)?.to_u64());
     Bytes::from(match task.script {
-        Script::Json => plain(said, task, seconds),
-        Script::Verbose => verbose(said, task, seconds, millis),
-        Script::Text => format!("{}\n", said.text),
-        Script::Srt => srt(&cues(said, millis)),
-        Script::Vtt => vtt(&cues(said, millis)),
+        TranscriptFormat::Json => plain(said, task, seconds),
+        TranscriptFormat::Verbose => verbose(said, task, seconds, millis),
+        TranscriptFormat::Text => format!("{}\n", said.text),
+        TranscriptFormat::Srt => srt(&cues(said, millis)),
+        TranscriptFormat::Vtt => vtt(&cues(said, millis)),
     })
 }
 
 /// Converts seconds into a JSON number.
-fn exact(seconds: Decimal) -> Value {
+fn json_number(seconds: Decimal) -> Value {
     serde_json::from_str(&seconds.normalize().to_string()).unwrap_or(Value::Null)
 }
 
@@ -42,28 +42,33 @@ fn object(members: Vec<(&str, Value)>, seconds: Option<Decimal>) -> String {
     let mut object: Map<String, Value> =
         members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     if let Some(seconds) = seconds {
-        object.insert("usage".to_owned(), json!({ "type": "duration", "seconds": exact(seconds) }));
+        object.insert("usage".to_owned(), json!({ "type": "duration", "seconds": json_number(seconds) }));
     }
     Value::Object(object).to_string()
 }
 
 /// Writes the text, with language and duration if known.
-fn plain(said: &Transcript, task: &Transcribe, seconds: Option<Decimal>) -> String {
+fn plain(said: &Transcript, task: &TranscriptionRequest, seconds: Option<Decimal>) -> String {
     let mut members = vec![("text", json!(said.text))];
     members.extend(language(said, task).map(|language| ("language", json!(language))));
-    members.extend(seconds.map(|seconds| ("duration", exact(seconds))));
+    members.extend(seconds.map(|seconds| ("duration", json_number(seconds))));
     object(members, seconds)
 }
 
 /// Returns the detected language, else the requested one.
-fn language(said: &Transcript, task: &Transcribe) -> Option<String> {
+fn language(said: &Transcript, task: &TranscriptionRequest) -> Option<String> {
     said.language.clone().or_else(|| task.language.as_deref().map(str::to_owned))
 }
 
-fn verbose(said: &Transcript, task: &Transcribe, seconds: Option<Decimal>, millis: Option<u64>) -> String {
+fn verbose(
+    said: &Transcript,
+    task: &TranscriptionRequest,
+    seconds: Option<Decimal>,
+    millis: Option<u64>,
+) -> String {
     let mut members = vec![("task", json!("transcribe"))];
     members.extend(language(said, task).map(|language| ("language", json!(language))));
-    members.extend(seconds.map(|seconds| ("duration", exact(seconds))));
+    members.extend(seconds.map(|seconds| ("duration", json_number(seconds))));
     members.push(("text", json!(said.text)));
     let segments = cues(said, millis);
     let segments = segments.iter().enumerate().map(|(id, segment)| {
@@ -71,57 +76,59 @@ fn verbose(said: &Transcript, task: &Transcribe, seconds: Option<Decimal>, milli
         object.insert("id".to_owned(), json!(id));
         object.insert(
             "start".to_owned(),
-            exact(Decimal::new(i64::try_from(segment.start).unwrap_or(i64::MAX), 3)),
+            json_number(Decimal::new(i64::try_from(segment.start).unwrap_or(i64::MAX), 3)),
         );
-        object
-            .insert("end".to_owned(), exact(Decimal::new(i64::try_from(segment.end).unwrap_or(i64::MAX), 3)));
+        object.insert(
+            "end".to_owned(),
+            json_number(Decimal::new(i64::try_from(segment.end).unwrap_or(i64::MAX), 3)),
+        );
         object.insert("text".to_owned(), json!(segment.text));
         object.extend(segment.more.clone());
         Value::Object(object)
     });
     members.push(("segments", segments.collect()));
-    if task.words {
+    if task.word_timestamps {
         members.push(("words", Value::Array(said.words.clone())));
     }
     object(members, seconds)
 }
 
 /// Returns the segments, or one segment with the full text.
-fn cues(said: &Transcript, millis: Option<u64>) -> Cow<'_, [Segment]> {
+fn cues(said: &Transcript, millis: Option<u64>) -> Cow<'_, [TranscriptSegment]> {
     if !said.segments.is_empty() || said.text.is_empty() {
         return Cow::Borrowed(&said.segments);
     }
     let told = said.seconds.map(|seconds| (seconds * 1000.0) as u64);
     let end = millis.or(told).unwrap_or(0);
-    Cow::Owned(vec![Segment { start: 0, end, text: said.text.clone(), more: Map::new() }])
+    Cow::Owned(vec![TranscriptSegment { start: 0, end, text: said.text.clone(), more: Map::new() }])
 }
 
-fn srt(cues: &[Segment]) -> String {
+fn srt(cues: &[TranscriptSegment]) -> String {
     let mut out = String::new();
     for (index, cue) in cues.iter().enumerate() {
-        let (start, end) = (clock(cue.start, ','), clock(cue.end, ','));
-        write!(out, "{}\n{start} --> {end}\n{}\n\n", index + 1, spoken(&cue.text)).ok();
+        let (start, end) = (format_time(cue.start, ','), format_time(cue.end, ','));
+        write!(out, "{}\n{start} --> {end}\n{}\n\n", index + 1, cue_text(&cue.text)).ok();
     }
     if out.is_empty() { "\n".to_owned() } else { out }
 }
 
-fn vtt(cues: &[Segment]) -> String {
+fn vtt(cues: &[TranscriptSegment]) -> String {
     let mut out = "WEBVTT\n\n".to_owned();
     for cue in cues {
-        let (start, end) = (clock(cue.start, '.'), clock(cue.end, '.'));
-        write!(out, "{start} --> {end}\n{}\n\n", spoken(&cue.text)).ok();
+        let (start, end) = (format_time(cue.start, '.'), format_time(cue.end, '.'));
+        write!(out, "{start} --> {end}\n{}\n\n", cue_text(&cue.text)).ok();
     }
     out
 }
 
 /// Formats a time, always with hours, so that every reader accepts it.
-fn clock(millis: u64, point: char) -> String {
+fn format_time(millis: u64, point: char) -> String {
     let (seconds, rest) = (millis / 1000, millis % 1000);
     format!("{:02}:{:02}:{:02}{point}{rest:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
 /// Returns text that cannot be mistaken for a subtitle's end or for its times.
-fn spoken(text: &str) -> String {
+fn cue_text(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join("\n").replace("-->", "->")
 }

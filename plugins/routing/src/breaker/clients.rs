@@ -12,11 +12,11 @@ use super::window::SLICES;
 use std::time::Duration;
 
 /// Maximum age of a success of another client that shows that the offer works.
-pub(super) const VOUCHED: Duration = Duration::from_secs(10);
+pub(super) const MAX_SUCCESS_AGE: Duration = Duration::from_secs(10);
 
 /// Number of accounts whose failures are counted separately in a slice of the window; failures of further accounts
 /// count in full.
-const ACCOUNTS: usize = 2;
+const MAX_ACCOUNTS: usize = 2;
 
 /// Client of an attempt, identified by hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,40 +29,42 @@ pub struct Client {
 
 /// Origin of a series of failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Culprit {
+pub(super) enum FailureOrigin {
     #[default]
-    Nobody,
+    Unknown,
     /// All from this account, and from this key if there is one.
-    One { account: u64, key: Option<u64> },
+    Single { account: u64, key: Option<u64> },
     /// Several accounts, or no client.
-    Several,
+    Multiple,
 }
 
-impl Culprit {
-    pub(super) const fn of(client: Option<Client>) -> Self {
+impl FailureOrigin {
+    pub(super) const fn from_client(client: Option<Client>) -> Self {
         match client {
-            Some(Client { key, account }) => Self::One { account, key: Some(key) },
-            None => Self::Several,
+            Some(Client { key, account }) => Self::Single { account, key: Some(key) },
+            None => Self::Multiple,
         }
     }
 
-    pub(super) fn and(self, other: Self) -> Self {
+    pub(super) fn merge(self, other: Self) -> Self {
         match (self, other) {
-            (Self::Nobody, one) | (one, Self::Nobody) => one,
-            (Self::One { account, key }, Self::One { account: same, key: other }) if account == same => {
-                Self::One { account, key: key.filter(|_| key == other) }
+            (Self::Unknown, one) | (one, Self::Unknown) => one,
+            (Self::Single { account, key }, Self::Single { account: same, key: other })
+                if account == same =>
+            {
+                Self::Single { account, key: key.filter(|_| key == other) }
             }
-            _ => Self::Several,
+            _ => Self::Multiple,
         }
     }
 }
 
 /// Last successes of two different clients.
 #[derive(Clone, Copy, Debug, Default)]
-struct LastTwo([Option<(u64, Duration)>; 2]);
+struct RecentClients([Option<(u64, Duration)>; 2]);
 
-impl LastTwo {
-    fn note(&mut self, now: Duration, client: u64) {
+impl RecentClients {
+    fn record(&mut self, now: Duration, client: u64) {
         let [last, before] = &mut self.0;
         if last.is_some_and(|(known, _)| known != client) {
             *before = *last;
@@ -71,56 +73,56 @@ impl LastTwo {
     }
 
     /// Time of the last success of a client other than this one.
-    fn other_than(&self, client: u64) -> Option<Duration> {
+    fn last_other(&self, client: u64) -> Option<Duration> {
         self.0.iter().flatten().filter(|(known, _)| *known != client).map(|(_, at)| *at).max()
     }
 }
 
 /// Failures of one account in one slice of the window.
 #[derive(Clone, Copy, Debug)]
-struct Failures {
-    culprit: Culprit,
+struct AccountFailures {
+    culprit: FailureOrigin,
     count: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Slice {
+struct FailureSlice {
     number: u64,
-    accounts: [Option<Failures>; ACCOUNTS],
+    accounts: [Option<AccountFailures>; MAX_ACCOUNTS],
 }
 
 /// Results of an offer by client. Bounded in size; the failure counts are allocated with the first failure.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Clients {
-    good_keys: LastTwo,
-    good_accounts: LastTwo,
-    failures: Option<Box<[Slice; SLICES as usize]>>,
+pub(super) struct ClientHistory {
+    good_keys: RecentClients,
+    good_accounts: RecentClients,
+    failures: Option<Box<[FailureSlice; SLICES as usize]>>,
 }
 
-impl Clients {
-    pub(super) fn good(&mut self, now: Duration, client: Client) {
-        self.good_keys.note(now, client.key);
-        self.good_accounts.note(now, client.account);
+impl ClientHistory {
+    pub(super) fn record_success(&mut self, now: Duration, client: Client) {
+        self.good_keys.record(now, client.key);
+        self.good_accounts.record(now, client.account);
     }
 
     /// Counts a failure in this slice of the window.
-    pub(super) fn bad(&mut self, slice: u64, client: Client) {
+    pub(super) fn record_failure(&mut self, slice: u64, client: Client) {
         let slices = self.failures.get_or_insert_default();
         let Some(place) = slices.get_mut(usize::try_from(slice % SLICES).unwrap_or(0)) else { return };
         if place.number < slice {
-            *place = Slice { number: slice, ..Slice::default() };
+            *place = FailureSlice { number: slice, ..FailureSlice::default() };
         }
-        let one = Culprit::of(Some(client));
+        let one = FailureOrigin::from_client(Some(client));
         for place in &mut place.accounts {
             match place {
-                Some(known) if known.culprit.and(one) != Culprit::Several => {
-                    known.culprit = known.culprit.and(one);
+                Some(known) if known.culprit.merge(one) != FailureOrigin::Multiple => {
+                    known.culprit = known.culprit.merge(one);
                     known.count = known.count.saturating_add(1);
                     return;
                 }
                 Some(_) => {}
                 None => {
-                    *place = Some(Failures { culprit: one, count: 1 });
+                    *place = Some(AccountFailures { culprit: one, count: 1 });
                     return;
                 }
             }
@@ -129,15 +131,17 @@ impl Clients {
 
     /// Number of failures in the window that do not count: all but the first of the account with the most failures, if
     /// the offer serves other clients.
-    pub(super) fn excused(&self, now: Duration, slice: u64) -> u32 {
+    pub(super) fn excluded_failures(&self, now: Duration, slice: u64) -> u32 {
         let Some(slices) = &self.failures else { return 0 };
         let young = || slices.iter().filter(move |one| slice.saturating_sub(one.number) < SLICES);
         let all = || young().flat_map(|one| one.accounts.iter().flatten());
-        let sum = |of: &Failures| {
-            let same = all().filter(|one| one.culprit.and(of.culprit) != Culprit::Several);
-            same.fold(Failures { culprit: Culprit::Nobody, count: 0 }, |sum, one| Failures {
-                culprit: sum.culprit.and(one.culprit),
-                count: sum.count.saturating_add(one.count),
+        let sum = |of: &AccountFailures| {
+            let same = all().filter(|one| one.culprit.merge(of.culprit) != FailureOrigin::Multiple);
+            same.fold(AccountFailures { culprit: FailureOrigin::Unknown, count: 0 }, |sum, one| {
+                AccountFailures {
+                    culprit: sum.culprit.merge(one.culprit),
+                    count: sum.count.saturating_add(one.count),
+                }
             })
         };
         let most = all().map(sum).max_by_key(|failures| failures.count);
@@ -146,11 +150,11 @@ impl Clients {
     }
 
     /// True if the offer recently answered a client other than this one.
-    pub(super) fn serves_others(&self, now: Duration, than: Culprit) -> bool {
-        let Culprit::One { account, key } = than else { return false };
-        let accounts = self.good_accounts.other_than(account);
-        let keys = key.and_then(|key| self.good_keys.other_than(key));
-        accounts.max(keys).is_some_and(|at| now.saturating_sub(at) <= VOUCHED)
+    pub(super) fn serves_others(&self, now: Duration, than: FailureOrigin) -> bool {
+        let FailureOrigin::Single { account, key } = than else { return false };
+        let accounts = self.good_accounts.last_other(account);
+        let keys = key.and_then(|key| self.good_keys.last_other(key));
+        accounts.max(keys).is_some_and(|at| now.saturating_sub(at) <= MAX_SUCCESS_AGE)
     }
 
     pub(super) fn clear_failures(&mut self) {

@@ -24,19 +24,19 @@ mod settings;
 mod window;
 
 pub use clients::Client;
-pub use outcome::Outcome;
-pub use settings::Settings;
+pub use outcome::AttemptOutcome;
+pub use settings::BreakerSettings;
 
-use clients::{Clients, Culprit};
+use clients::{ClientHistory, FailureOrigin};
 use std::time::Duration;
-use window::{Seen, Window};
+use window::{OutcomeCounts, OutcomeWindow};
 
 /// Time for which checks are ignored after they passed while requests failed; at most the longest ejection.
-const DISTRUST: Duration = Duration::from_secs(10);
+const IGNORE_CHECKS: Duration = Duration::from_secs(10);
 
 /// State of a circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum BreakerState {
     /// Normal operation.
     Closed,
     /// Ejected: used only if no other offer is available.
@@ -48,7 +48,7 @@ pub enum State {
     HalfOpen,
 }
 
-impl State {
+impl BreakerState {
     /// Name in logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -62,13 +62,13 @@ impl State {
 
 /// Health of an offer, for the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Health {
+pub enum OfferHealth {
     /// Available.
     Healthy,
     /// Half open with a free probe permit: available if [`Breaker::try_probe`] succeeds.
     HalfOpen,
     /// In cooldown, as the provider requested.
-    Resting {
+    CoolingDown {
         /// End of the cooldown.
         until: Duration,
     },
@@ -83,37 +83,37 @@ pub enum Health {
 
 /// Circuit breaker of one offer. A state machine; the gateway holds it in a lock.
 #[derive(Clone, Debug)]
-pub struct Breaker {
-    settings: Settings,
-    phase: Phase,
+pub struct CircuitBreaker {
+    settings: BreakerSettings,
+    phase: BreakerPhase,
     /// Number of consecutive failures; reset by a success.
     failures: u32,
     /// Origin of the consecutive failures.
-    culprit: Culprit,
-    clients: Clients,
+    failure_origin: FailureOrigin,
+    clients: ClientHistory,
     /// Number of consecutive failed active checks.
     failed_checks: u32,
     /// Result of the active checks since the last failure.
-    checked: Checked,
+    check_status: CheckStatus,
     /// Time until which checks are ignored, because requests failed although checks passed.
-    distrust: Duration,
+    checks_ignored_until: Duration,
     /// Number of consecutive 429 responses, for the backoff of those without `Retry-After`.
-    limited: u32,
-    rest_until: Duration,
-    window: Window,
+    consecutive_429: u32,
+    cooldown_end: Duration,
+    window: OutcomeWindow,
 }
 
 /// Result of the active checks since the last failure of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Checked {
+enum CheckStatus {
     /// No check that counts.
-    Nothing,
+    Unknown,
     /// At least one check passed.
-    Well,
+    Passed,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Phase {
+enum BreakerPhase {
     Closed,
     /// Open; `round` is the number of openings since the breaker was last closed.
     Open {
@@ -128,108 +128,111 @@ enum Phase {
     },
 }
 
-impl Default for Breaker {
+impl Default for CircuitBreaker {
     fn default() -> Self {
-        Self::new(Settings::default())
+        Self::new(BreakerSettings::default())
     }
 }
 
-impl Breaker {
+impl CircuitBreaker {
     /// Returns a closed breaker without recorded results.
     #[must_use]
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: BreakerSettings) -> Self {
         Self {
-            window: Window::new(settings.window),
+            window: OutcomeWindow::new(settings.window),
             settings,
-            phase: Phase::Closed,
+            phase: BreakerPhase::Closed,
             failures: 0,
-            culprit: Culprit::Nobody,
-            clients: Clients::default(),
+            failure_origin: FailureOrigin::Unknown,
+            clients: ClientHistory::default(),
             failed_checks: 0,
-            checked: Checked::Nothing,
-            distrust: Duration::ZERO,
-            limited: 0,
-            rest_until: Duration::ZERO,
+            check_status: CheckStatus::Unknown,
+            checks_ignored_until: Duration::ZERO,
+            consecutive_429: 0,
+            cooldown_end: Duration::ZERO,
         }
     }
 
     /// Sets new thresholds. Recorded results stay, except for the window if its length changes.
-    pub fn configure(&mut self, settings: Settings) {
+    pub fn configure(&mut self, settings: BreakerSettings) {
         if settings.window != self.settings.window {
-            self.window = Window::new(settings.window);
+            self.window = OutcomeWindow::new(settings.window);
         }
         self.settings = settings;
     }
 
     /// State at `now`.
     #[must_use]
-    pub fn state(&self, now: Duration) -> State {
+    pub fn state(&self, now: Duration) -> BreakerState {
         match self.phase {
-            Phase::Closed => State::Closed,
-            Phase::Open { until, .. } if now < until => State::Open { until },
-            Phase::Open { .. } | Phase::HalfOpen { .. } => State::HalfOpen,
+            BreakerPhase::Closed => BreakerState::Closed,
+            BreakerPhase::Open { until, .. } if now < until => BreakerState::Open { until },
+            BreakerPhase::Open { .. } | BreakerPhase::HalfOpen { .. } => BreakerState::HalfOpen,
         }
     }
 
     /// True if the offer is believed to respond: it is not ejected, or an active check has passed since its last
     /// failure and no request has used it yet. Checks that passed while requests failed are ignored for ten seconds.
     #[must_use]
-    pub const fn is_well(&self) -> bool {
-        matches!((self.phase, self.checked), (Phase::Closed, _) | (_, Checked::Well))
+    pub const fn is_responding(&self) -> bool {
+        matches!((self.phase, self.check_status), (BreakerPhase::Closed, _) | (_, CheckStatus::Passed))
     }
 
     /// End of the cooldown, if it is not over at `now`.
     #[must_use]
-    pub fn resting_until(&self, now: Duration) -> Option<Duration> {
-        (now < self.rest_until).then_some(self.rest_until)
+    pub fn cooldown_until(&self, now: Duration) -> Option<Duration> {
+        (now < self.cooldown_end).then_some(self.cooldown_end)
     }
 
     /// Health at `now`, for a plan. Ejection takes precedence over cooldown; a half-open offer whose probe permits are
     /// taken counts as ejected.
     #[must_use]
-    pub fn health(&self, now: Duration) -> Health {
-        match (self.state(now), self.resting_until(now)) {
-            (State::Open { until }, rest) => {
-                Health::Ejected { failures: self.failures, until: rest.map_or(until, |rest| rest.max(until)) }
+    pub fn health(&self, now: Duration) -> OfferHealth {
+        match (self.state(now), self.cooldown_until(now)) {
+            (BreakerState::Open { until }, rest) => OfferHealth::Ejected {
+                failures: self.failures,
+                until: rest.map_or(until, |rest| rest.max(until)),
+            },
+            (_, Some(until)) => OfferHealth::CoolingDown { until },
+            (BreakerState::HalfOpen, None) if self.probes_in_flight(now) < self.settings.max_probes => {
+                OfferHealth::HalfOpen
             }
-            (_, Some(until)) => Health::Resting { until },
-            (State::HalfOpen, None) if self.probes(now) < self.settings.probes => Health::HalfOpen,
-            (State::HalfOpen, None) => Health::Ejected { failures: self.failures, until: now },
-            (State::Closed, None) => Health::Healthy,
+            (BreakerState::HalfOpen, None) => OfferHealth::Ejected { failures: self.failures, until: now },
+            (BreakerState::Closed, None) => OfferHealth::Healthy,
         }
     }
 
     /// True if the breaker is closed, there is no cooldown and the last attempt succeeded: an immediate retry is
     /// useful.
     #[must_use]
-    pub fn in_good_standing(&self, now: Duration) -> bool {
-        self.failures == 0 && self.health(now) == Health::Healthy
+    pub fn is_stable(&self, now: Duration) -> bool {
+        self.failures == 0 && self.health(now) == OfferHealth::Healthy
     }
 
     /// Share of failed attempts (429 included) in the window, 0 to 1; 0 without attempts. Damped, because a single
     /// attempt proves little: `failing = failed / (attempts + 2)`.
     #[must_use]
-    pub fn failing(&self, now: Duration) -> f64 {
+    pub fn failure_ratio(&self, now: Duration) -> f64 {
         let seen = self.window.totals(now);
-        let failed = f64::from(self.counted(now, seen.bad)) + f64::from(seen.limited);
+        let failed = f64::from(self.counted_failures(now, seen.bad)) + f64::from(seen.limited);
         failed / (f64::from(seen.good) + failed + 2.0)
     }
 
     /// Requests permission for an attempt. Always granted if closed. If half open, takes a probe permit, which
     /// [`Breaker::on_result`] releases. Returns false if open or if all permits are taken.
     pub fn try_probe(&mut self, now: Duration) -> bool {
-        let taken = self.probes(now);
+        let taken = self.probes_in_flight(now);
         match self.phase {
-            Phase::Closed => true,
-            Phase::Open { until, .. } if now < until => false,
-            Phase::Open { round, .. } => {
-                self.phase = Phase::HalfOpen { probing: 1, last_probe: now, good: 0, round };
+            BreakerPhase::Closed => true,
+            BreakerPhase::Open { until, .. } if now < until => false,
+            BreakerPhase::Open { round, .. } => {
+                self.phase = BreakerPhase::HalfOpen { probing: 1, last_probe: now, good: 0, round };
                 true
             }
-            Phase::HalfOpen { good, round, .. } => {
-                let free = taken < self.settings.probes;
+            BreakerPhase::HalfOpen { good, round, .. } => {
+                let free = taken < self.settings.max_probes;
                 if free {
-                    self.phase = Phase::HalfOpen { probing: taken + 1, last_probe: now, good, round };
+                    self.phase = BreakerPhase::HalfOpen { probing: taken + 1, last_probe: now, good, round };
                 }
                 free
             }
@@ -237,29 +240,29 @@ impl Breaker {
     }
 
     /// Records the result of an attempt without a client.
-    pub fn on_result(&mut self, now: Duration, outcome: Outcome) {
-        self.on_result_of(now, outcome, None);
+    pub fn on_result(&mut self, now: Duration, outcome: AttemptOutcome) {
+        self.on_client_result(now, outcome, None);
     }
 
     /// Records the result of an attempt. `client` is set if the client's request may have caused the failure.
-    pub fn on_result_of(&mut self, now: Duration, outcome: Outcome, client: Option<Client>) {
-        self.give_back();
+    pub fn on_client_result(&mut self, now: Duration, outcome: AttemptOutcome, client: Option<Client>) {
+        self.release_probe();
         match outcome {
-            Outcome::Neutral => {}
-            Outcome::Good => self.on_good(now, client),
-            Outcome::Limited { rest } => self.on_limited(now, rest),
-            Outcome::Bad { rest } => {
+            AttemptOutcome::Neutral => {}
+            AttemptOutcome::Success => self.on_success(now, client),
+            AttemptOutcome::RateLimited { rest } => self.on_limited(now, rest),
+            AttemptOutcome::Failure { rest } => {
                 if let Some(rest) = rest {
-                    self.rest(now, rest);
+                    self.extend_cooldown(now, rest);
                 }
-                self.on_bad(now, client);
+                self.on_failure(now, client);
             }
         }
     }
 
     /// Records a failed connection to the provider, for an attempt at another of its offers.
     pub fn on_unreachable(&mut self, now: Duration) {
-        self.on_bad(now, None);
+        self.on_failure(now, None);
     }
 
     /// Records the result of an active check. A passing check ends the waiting time of an ejection; too many
@@ -267,72 +270,75 @@ impl Breaker {
     pub fn on_check(&mut self, now: Duration, passed: bool) {
         if passed {
             self.failed_checks = 0;
-            if let Phase::Open { round, .. } = self.phase {
-                self.phase = Phase::Open { until: now, round };
+            if let BreakerPhase::Open { round, .. } = self.phase {
+                self.phase = BreakerPhase::Open { until: now, round };
             }
-            if now >= self.distrust {
-                self.checked = Checked::Well;
+            if now >= self.checks_ignored_until {
+                self.check_status = CheckStatus::Passed;
             }
             return;
         }
         self.failed_checks = self.failed_checks.saturating_add(1);
-        self.checked = Checked::Nothing;
+        self.check_status = CheckStatus::Unknown;
         if self.failed_checks >= self.settings.failed_checks {
             self.failures = self.failures.max(1);
             self.open(now);
         }
     }
 
-    fn on_good(&mut self, now: Duration, client: Option<Client>) {
+    fn on_success(&mut self, now: Duration, client: Option<Client>) {
         if let Some(client) = client {
-            self.clients.good(now, client);
+            self.clients.record_success(now, client);
         }
         self.failures = 0;
-        self.culprit = Culprit::Nobody;
-        self.limited = 0;
+        self.failure_origin = FailureOrigin::Unknown;
+        self.consecutive_429 = 0;
         // Real requests outrank checks: an invalid health path must not eject an offer that answers.
         self.failed_checks = 0;
-        self.window.add(now, Seen { good: 1, ..Seen::default() });
+        self.window.add(now, OutcomeCounts { good: 1, ..OutcomeCounts::default() });
         let (good, round, probing, last_probe) = match self.phase {
-            Phase::Closed => return,
+            BreakerPhase::Closed => return,
             // Success of an ejected offer, used because no other was better: counts as a probe.
-            Phase::Open { round, .. } => (1, round, 0, now),
-            Phase::HalfOpen { good, round, probing, last_probe } => (good + 1, round, probing, last_probe),
+            BreakerPhase::Open { round, .. } => (1, round, 0, now),
+            BreakerPhase::HalfOpen { good, round, probing, last_probe } => {
+                (good + 1, round, probing, last_probe)
+            }
         };
-        self.phase = if good >= self.settings.good_probes {
+        self.phase = if good >= self.settings.successes_to_close {
             self.window.clear();
             self.clients.clear_failures();
-            Phase::Closed
+            BreakerPhase::Closed
         } else {
-            Phase::HalfOpen { probing, last_probe, good, round }
+            BreakerPhase::HalfOpen { probing, last_probe, good, round }
         };
     }
 
-    fn on_bad(&mut self, now: Duration, client: Option<Client>) {
+    fn on_failure(&mut self, now: Duration, client: Option<Client>) {
         self.failures = self.failures.saturating_add(1);
-        self.culprit = self.culprit.and(Culprit::of(client));
-        self.window.add(now, Seen { bad: 1, ..Seen::default() });
+        self.failure_origin = self.failure_origin.merge(FailureOrigin::from_client(client));
+        self.window.add(now, OutcomeCounts { bad: 1, ..OutcomeCounts::default() });
         if let Some(client) = client {
-            self.clients.bad(self.window.number(now), client);
+            self.clients.record_failure(self.window.slice_number(now), client);
         }
         match self.phase {
             // Failure of an ejected offer, sent before the ejection or because no other was better.
-            Phase::Open { .. } => self.distrust_checks(now),
-            Phase::HalfOpen { .. } if self.clients.serves_others(now, Culprit::of(client)) => {}
-            Phase::HalfOpen { .. } => {
-                self.distrust_checks(now);
+            BreakerPhase::Open { .. } => self.ignore_checks(now),
+            BreakerPhase::HalfOpen { .. }
+                if self.clients.serves_others(now, FailureOrigin::from_client(client)) => {}
+            BreakerPhase::HalfOpen { .. } => {
+                self.ignore_checks(now);
                 self.open(now);
             }
-            Phase::Closed => {
-                let Seen { good, bad, .. } = self.window.totals(now);
-                let bad = self.counted(now, bad);
+            BreakerPhase::Closed => {
+                let OutcomeCounts { good, bad, .. } = self.window.totals(now);
+                let bad = self.counted_failures(now, bad);
                 let volume = good.saturating_add(bad);
                 let share = f64::from(bad) / f64::from(volume.max(1));
-                let often = volume >= self.settings.minimum && share >= self.settings.error_share;
-                let in_a_row = self.failures >= self.settings.consecutive
-                    && !self.clients.serves_others(now, self.culprit);
+                let often = volume >= self.settings.min_attempts && share >= self.settings.failure_ratio;
+                let in_a_row = self.failures >= self.settings.consecutive_failures
+                    && !self.clients.serves_others(now, self.failure_origin);
                 if often || in_a_row {
-                    self.checked = Checked::Nothing;
+                    self.check_status = CheckStatus::Unknown;
                     self.open(now);
                 }
             }
@@ -341,55 +347,61 @@ impl Breaker {
 
     /// Ignores checks for a while: a request failed while the offer was ejected or half open, so earlier passing checks
     /// were unreliable.
-    fn distrust_checks(&mut self, now: Duration) {
-        self.checked = Checked::Nothing;
-        self.distrust = now.saturating_add(DISTRUST.min(self.settings.open_max));
+    fn ignore_checks(&mut self, now: Duration) {
+        self.check_status = CheckStatus::Unknown;
+        self.checks_ignored_until = now.saturating_add(IGNORE_CHECKS.min(self.settings.max_ejection));
     }
 
     /// Number of these failures in the window that count.
-    fn counted(&self, now: Duration, bad: u32) -> u32 {
+    fn counted_failures(&self, now: Duration, bad: u32) -> u32 {
         if bad < 2 {
             return bad;
         }
-        bad.saturating_sub(self.clients.excused(now, self.window.number(now)))
+        bad.saturating_sub(self.clients.excluded_failures(now, self.window.slice_number(now)))
     }
 
     /// Records a 429, which counts in the failure ratio but not toward an ejection, and starts a cooldown.
     fn on_limited(&mut self, now: Duration, rest: Option<Duration>) {
-        self.window.add(now, Seen { limited: 1, ..Seen::default() });
-        let backoff = doubled(self.settings.limited_rest, self.limited, self.settings.limited_rest_max);
-        self.limited = self.limited.saturating_add(1);
-        self.rest(now, rest.unwrap_or(backoff));
+        self.window.add(now, OutcomeCounts { limited: 1, ..OutcomeCounts::default() });
+        let backoff = exponential_backoff(
+            self.settings.rate_limit_cooldown,
+            self.consecutive_429,
+            self.settings.max_rate_limit_cooldown,
+        );
+        self.consecutive_429 = self.consecutive_429.saturating_add(1);
+        self.extend_cooldown(now, rest.unwrap_or(backoff));
     }
 
-    fn rest(&mut self, now: Duration, rest: Duration) {
-        let until = now.saturating_add(rest.min(self.settings.longest_rest));
-        self.rest_until = self.rest_until.max(until);
+    fn extend_cooldown(&mut self, now: Duration, rest: Duration) {
+        let until = now.saturating_add(rest.min(self.settings.max_cooldown));
+        self.cooldown_end = self.cooldown_end.max(until);
     }
 
     /// Opens the breaker, twice as long for each opening since it was last closed.
     fn open(&mut self, now: Duration) {
         let round = match self.phase {
-            Phase::Closed => 0,
+            BreakerPhase::Closed => 0,
             // Reached by a failed check only: the round stays the same.
-            Phase::Open { round, until } if now < until => round,
-            Phase::Open { round, .. } | Phase::HalfOpen { round, .. } => round.saturating_add(1),
+            BreakerPhase::Open { round, until } if now < until => round,
+            BreakerPhase::Open { round, .. } | BreakerPhase::HalfOpen { round, .. } => {
+                round.saturating_add(1)
+            }
         };
-        let pause = doubled(self.settings.open, round, self.settings.open_max);
-        self.phase = Phase::Open { until: now.saturating_add(pause), round };
+        let pause = exponential_backoff(self.settings.first_ejection, round, self.settings.max_ejection);
+        self.phase = BreakerPhase::Open { until: now.saturating_add(pause), round };
     }
 
-    fn give_back(&mut self) {
-        if let Phase::HalfOpen { probing, .. } = &mut self.phase {
+    fn release_probe(&mut self) {
+        if let BreakerPhase::HalfOpen { probing, .. } = &mut self.phase {
             *probing = probing.saturating_sub(1);
         }
     }
 
     /// Number of probe permits in use; the permits of lost probes expire.
-    fn probes(&self, now: Duration) -> u32 {
+    fn probes_in_flight(&self, now: Duration) -> u32 {
         match self.phase {
-            Phase::HalfOpen { probing, last_probe, .. }
-                if now.saturating_sub(last_probe) < self.settings.probe_limit =>
+            BreakerPhase::HalfOpen { probing, last_probe, .. }
+                if now.saturating_sub(last_probe) < self.settings.probe_timeout =>
             {
                 probing
             }
@@ -399,6 +411,6 @@ impl Breaker {
 }
 
 /// `base * 2^times`, at most `max`.
-fn doubled(base: Duration, times: u32, max: Duration) -> Duration {
+fn exponential_backoff(base: Duration, times: u32, max: Duration) -> Duration {
     base.saturating_mul(1_u32.checked_shl(times).unwrap_or(u32::MAX)).min(max)
 }

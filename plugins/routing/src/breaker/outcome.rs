@@ -1,20 +1,20 @@
 //! Outcome of an attempt, as evidence about the offer.
 
-use penstock_contract::{Fault, FaultKind};
+use penstock_contract::{UpstreamError, UpstreamErrorKind};
 use std::time::Duration;
 
 /// Outcome of an attempt, as evidence about the offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum AttemptOutcome {
     /// Complete answer; for a stream, a regular end.
-    Good,
+    Success,
     /// Failure of the offer.
-    Bad {
+    Failure {
         /// Value of `Retry-After`.
         rest: Option<Duration>,
     },
     /// Status 429: working but at its limit.
-    Limited {
+    RateLimited {
         /// Value of `Retry-After`.
         rest: Option<Duration>,
     },
@@ -23,27 +23,27 @@ pub enum Outcome {
     Neutral,
 }
 
-impl From<&Fault> for Outcome {
-    fn from(fault: &Fault) -> Self {
+impl From<&UpstreamError> for AttemptOutcome {
+    fn from(fault: &UpstreamError) -> Self {
         let rest = fault.retry_after;
         match fault.kind {
-            FaultKind::Caller
-            | FaultKind::Deadline
-            | FaultKind::Diverged
-            | FaultKind::Descriptors
-            | FaultKind::ModelOutput => Self::Neutral,
-            FaultKind::Status(429) => Self::Limited { rest },
-            FaultKind::Connect
-            | FaultKind::Tls
-            | FaultKind::Reset
-            | FaultKind::FirstByte
-            | FaultKind::FirstToken
-            | FaultKind::Idle
-            | FaultKind::Status(_)
-            | FaultKind::Credentials(_)
-            | FaultKind::Malformed
-            | FaultKind::InBand
-            | FaultKind::Truncated => Self::Bad { rest },
+            UpstreamErrorKind::Caller
+            | UpstreamErrorKind::DeadlineExceeded
+            | UpstreamErrorKind::Diverged
+            | UpstreamErrorKind::NoDescriptors
+            | UpstreamErrorKind::ModelOutput => Self::Neutral,
+            UpstreamErrorKind::Status(429) => Self::RateLimited { rest },
+            UpstreamErrorKind::Connect
+            | UpstreamErrorKind::Tls
+            | UpstreamErrorKind::Reset
+            | UpstreamErrorKind::FirstByteTimeout
+            | UpstreamErrorKind::FirstTokenTimeout
+            | UpstreamErrorKind::IdleTimeout
+            | UpstreamErrorKind::Status(_)
+            | UpstreamErrorKind::Credentials(_)
+            | UpstreamErrorKind::Malformed
+            | UpstreamErrorKind::InBandError
+            | UpstreamErrorKind::Truncated => Self::Failure { rest },
         }
     }
 }

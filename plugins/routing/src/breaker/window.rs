@@ -7,23 +7,23 @@ pub(super) const SLICES: u64 = 6;
 
 /// Outcome counts of the last `span`, with a resolution of one sixth of it.
 #[derive(Clone, Debug)]
-pub(super) struct Window {
+pub(super) struct OutcomeWindow {
     /// Milliseconds of a slice, at least 1.
     slice: u64,
-    slices: [Slice; SLICES as usize],
+    slices: [OutcomeSlice; SLICES as usize],
 }
 
 /// Number of attempts by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct OutcomeCounts {
     pub(super) good: u32,
     pub(super) bad: u32,
     /// Responses with status 429.
     pub(super) limited: u32,
 }
 
-impl Seen {
-    const fn plus(self, other: Self) -> Self {
+impl OutcomeCounts {
+    const fn sum(self, other: Self) -> Self {
         Self {
             good: self.good.saturating_add(other.good),
             bad: self.bad.saturating_add(other.bad),
@@ -33,33 +33,33 @@ impl Seen {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Slice {
+struct OutcomeSlice {
     /// Index of the slice since the origin of time.
     number: u64,
-    seen: Seen,
+    seen: OutcomeCounts,
 }
 
-impl Window {
+impl OutcomeWindow {
     pub(super) fn new(span: Duration) -> Self {
         let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         Self { slice: (millis / SLICES).max(1), slices: Default::default() }
     }
 
-    pub(super) fn add(&mut self, now: Duration, seen: Seen) {
-        let number = self.number(now);
+    pub(super) fn add(&mut self, now: Duration, seen: OutcomeCounts) {
+        let number = self.slice_number(now);
         let index = usize::try_from(number % SLICES).unwrap_or(0);
         let Some(slice) = self.slices.get_mut(index) else { return };
         if slice.number < number {
-            *slice = Slice { number, seen: Seen::default() };
+            *slice = OutcomeSlice { number, seen: OutcomeCounts::default() };
         }
-        slice.seen = slice.seen.plus(seen);
+        slice.seen = slice.seen.sum(seen);
     }
 
     /// Sum of the slices inside the window.
-    pub(super) fn totals(&self, now: Duration) -> Seen {
-        let number = self.number(now);
+    pub(super) fn totals(&self, now: Duration) -> OutcomeCounts {
+        let number = self.slice_number(now);
         let young = self.slices.iter().filter(|slice| number.saturating_sub(slice.number) < SLICES);
-        young.fold(Seen::default(), |sum, slice| sum.plus(slice.seen))
+        young.fold(OutcomeCounts::default(), |sum, slice| sum.sum(slice.seen))
     }
 
     pub(super) fn clear(&mut self) {
@@ -67,7 +67,7 @@ impl Window {
     }
 
     /// Index of the slice that contains this time.
-    pub(super) fn number(&self, now: Duration) -> u64 {
+    pub(super) fn slice_number(&self, now: Duration) -> u64 {
         u64::try_from(now.as_millis()).unwrap_or(u64::MAX) / self.slice
     }
 }

@@ -1,16 +1,16 @@
 //! `:balanced`: price and speed weigh the same, the environment half as much.
 
-use super::{Flavor, Weights};
+use super::{Flavor, FlavorWeights};
 
-pub(super) struct Balanced;
+pub(super) struct BalancedFlavor;
 
-impl Flavor for Balanced {
+impl Flavor for BalancedFlavor {
     fn name(&self) -> &'static str {
         "balanced"
     }
 
-    fn weights(&self) -> Weights {
-        Weights { price: 0.4, speed: 0.4, environment: 0.2 }
+    fn weights(&self) -> FlavorWeights {
+        FlavorWeights { price: 0.4, speed: 0.4, environment: 0.2 }
     }
 
     fn explores(&self) -> bool {

@@ -1,19 +1,19 @@
 //! `:batch`: the cheapest offer, as soon as it has capacity.
 
-use super::{Flavor, Weights};
+use super::{Flavor, FlavorWeights};
 
-pub(super) struct Batch;
+pub(super) struct BatchFlavor;
 
-impl Flavor for Batch {
+impl Flavor for BatchFlavor {
     fn name(&self) -> &'static str {
         "batch"
     }
 
-    fn weights(&self) -> Weights {
-        Weights { price: 0.8, speed: 0.05, environment: 0.15 }
+    fn weights(&self) -> FlavorWeights {
+        FlavorWeights { price: 0.8, speed: 0.05, environment: 0.15 }
     }
 
-    fn queued(&self) -> bool {
+    fn is_low_priority(&self) -> bool {
         true
     }
 }

@@ -5,20 +5,20 @@
 //! many times as much as a nuclear grid. An offer at more than twice the best candidate's intensity is therefore ranked
 //! last, whatever its renewable share.
 
-use super::{Flavor, Weights};
+use super::{Flavor, FlavorWeights};
 
-pub(super) struct Eco;
+pub(super) struct EcoFlavor;
 
-impl Flavor for Eco {
+impl Flavor for EcoFlavor {
     fn name(&self) -> &'static str {
         "eco"
     }
 
-    fn weights(&self) -> Weights {
-        Weights { price: 0.2, speed: 0.2, environment: 0.6 }
+    fn weights(&self) -> FlavorWeights {
+        FlavorWeights { price: 0.2, speed: 0.2, environment: 0.6 }
     }
 
-    fn intensity_limit(&self) -> Option<f64> {
+    fn max_intensity_ratio(&self) -> Option<f64> {
         Some(2.0)
     }
 }

@@ -8,27 +8,32 @@ mod eco;
 mod price;
 mod speed;
 
-use penstock_contract::Kind;
+use penstock_contract::ModelKind;
 use std::fmt;
 
 /// Default flavor: price and speed weigh the same, the environment half as much.
-pub static BALANCED: &dyn Flavor = &balanced::Balanced;
+pub static BALANCED: &dyn Flavor = &balanced::BalancedFlavor;
 /// Flavor that prefers the fastest offer.
-pub static SPEED: &dyn Flavor = &speed::Speed;
+pub static SPEED: &dyn Flavor = &speed::SpeedFlavor;
 /// Flavor that prefers the cheapest offer.
-pub static PRICE: &dyn Flavor = &price::Price;
+pub static PRICE: &dyn Flavor = &price::PriceFlavor;
 /// Flavor that prefers the cleanest electricity.
-pub static ECO: &dyn Flavor = &eco::Eco;
+pub static ECO: &dyn Flavor = &eco::EcoFlavor;
 /// Flavor that prefers the cheapest offer and may wait.
-pub static BATCH: &dyn Flavor = &batch::Batch;
+pub static BATCH: &dyn Flavor = &batch::BatchFlavor;
 
 /// All flavors that a client may name.
-pub static FLAVORS: &[&dyn Flavor] =
-    &[&balanced::Balanced, &speed::Speed, &price::Price, &eco::Eco, &batch::Batch];
+pub static FLAVORS: &[&dyn Flavor] = &[
+    &balanced::BalancedFlavor,
+    &speed::SpeedFlavor,
+    &price::PriceFlavor,
+    &eco::EcoFlavor,
+    &batch::BatchFlavor,
+];
 
 /// Weights of the normalised terms of a score; the three add up to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Weights {
+pub struct FlavorWeights {
     /// Weight of the expected price of the request.
     pub price: f64,
     /// Weight of the predicted time to the complete answer.
@@ -43,11 +48,11 @@ pub trait Flavor: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Weights of the score.
-    fn weights(&self) -> Weights;
+    fn weights(&self) -> FlavorWeights;
 
     /// Maximum carbon intensity as a multiple of the cleanest usable candidate's; offers above it are ranked after all
     /// others. `None`: no limit.
-    fn intensity_limit(&self) -> Option<f64> {
+    fn max_intensity_ratio(&self) -> Option<f64> {
         None
     }
 
@@ -58,7 +63,7 @@ pub trait Flavor: Send + Sync {
     }
 
     /// True if requests wait in the low-priority queue and are billed at batch price.
-    fn queued(&self) -> bool {
+    fn is_low_priority(&self) -> bool {
         false
     }
 }
@@ -78,7 +83,7 @@ impl PartialEq for dyn Flavor {
 /// Splits `model:flavor`. The text after the last colon counts only if it is exactly a flavor's name; any other colon
 /// belongs to the model's id.
 #[must_use]
-pub fn split(name: &str) -> (&str, Option<&'static dyn Flavor>) {
+pub fn split_flavor(name: &str) -> (&str, Option<&'static dyn Flavor>) {
     let found = name.rsplit_once(':').and_then(|(model, suffix)| {
         let flavor = FLAVORS.iter().find(|flavor| flavor.name() == suffix)?;
         Some((model, Some(*flavor)))
@@ -88,9 +93,9 @@ pub fn split(name: &str) -> (&str, Option<&'static dyn Flavor>) {
 
 /// Flavor of a request that names none: `price` for embeddings, else `balanced`.
 #[must_use]
-pub fn default_for(kind: Kind) -> &'static dyn Flavor {
+pub fn default_flavor(kind: ModelKind) -> &'static dyn Flavor {
     match kind {
-        Kind::Embedding => PRICE,
-        Kind::Chat | Kind::Rerank | Kind::Image | Kind::Transcription => BALANCED,
+        ModelKind::Embedding => PRICE,
+        ModelKind::Chat | ModelKind::Rerank | ModelKind::Image | ModelKind::Transcription => BALANCED,
     }
 }

@@ -1,15 +1,15 @@
 //! `:price`: the cheapest offer; the default for embeddings.
 
-use super::{Flavor, Weights};
+use super::{Flavor, FlavorWeights};
 
-pub(super) struct Price;
+pub(super) struct PriceFlavor;
 
-impl Flavor for Price {
+impl Flavor for PriceFlavor {
     fn name(&self) -> &'static str {
         "price"
     }
 
-    fn weights(&self) -> Weights {
-        Weights { price: 0.7, speed: 0.2, environment: 0.1 }
+    fn weights(&self) -> FlavorWeights {
+        FlavorWeights { price: 0.7, speed: 0.2, environment: 0.1 }
     }
 }

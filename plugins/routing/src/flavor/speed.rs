@@ -1,16 +1,16 @@
 //! `:speed`: the offer with the shortest predicted time to the complete answer.
 
-use super::{Flavor, Weights};
+use super::{Flavor, FlavorWeights};
 
-pub(super) struct Speed;
+pub(super) struct SpeedFlavor;
 
-impl Flavor for Speed {
+impl Flavor for SpeedFlavor {
     fn name(&self) -> &'static str {
         "speed"
     }
 
-    fn weights(&self) -> Weights {
-        Weights { price: 0.2, speed: 0.7, environment: 0.1 }
+    fn weights(&self) -> FlavorWeights {
+        FlavorWeights { price: 0.2, speed: 0.7, environment: 0.1 }
     }
 
     fn explores(&self) -> bool {

@@ -1,28 +1,28 @@
 //! Parser of the prompt of a chat completions body.
 
-use super::read::{ReadError, body, kind, object, take, take_list, take_text, weight};
-use super::{Call, Conversation, Effort, Part, Role, Tool, Turn};
-use crate::image::Image;
+use super::read::{ReadError, body, kind, object, string_bytes, take, take_list, take_text};
+use super::{Conversation, FunctionCall, FunctionTool, Part, PromptEffort, PromptMessage, SpeakerRole};
+use crate::image::PromptImage;
 use serde_json::{Map, Value};
 
 pub(super) fn read(bytes: &[u8]) -> Result<Conversation, ReadError> {
     let mut body = body(bytes)?;
     let mut turns = Vec::new();
     for (at, message) in take_list(&mut body, "messages", "")?.into_iter().enumerate() {
-        turns.push(turn(message, &format!("messages[{at}]"))?);
+        turns.push(read_message(message, &format!("messages[{at}]"))?);
     }
     let mut tools = Vec::new();
     for (at, tool) in take_list(&mut body, "tools", "")?.into_iter().enumerate() {
         let path = format!("tools[{at}]");
         let mut outer = object(tool, &path)?;
         let inner = take(&mut outer, "function").unwrap_or_default();
-        tools.push(function(inner, &format!("{path}.function"))?);
+        tools.push(read_function(inner, &format!("{path}.function"))?);
     }
     for (at, tool) in take_list(&mut body, "functions", "")?.into_iter().enumerate() {
-        tools.push(function(tool, &format!("functions[{at}]"))?);
+        tools.push(read_function(tool, &format!("functions[{at}]"))?);
     }
     let effort = match take(&mut body, "reasoning_effort") {
-        Some(Value::String(name)) => Effort::parse(&name),
+        Some(Value::String(name)) => PromptEffort::parse(&name),
         _ => None,
     };
     let arguments = match take(&mut body, "chat_template_kwargs") {
@@ -30,17 +30,17 @@ pub(super) fn read(bytes: &[u8]) -> Result<Conversation, ReadError> {
         _ => Map::new(),
     };
     let continues = take(&mut body, "continue_final_message") == Some(Value::Bool(true))
-        && turns.last().is_some_and(|turn: &Turn| turn.role == Role::Assistant);
-    Ok(Conversation { turns, tools, effort, arguments, continues, unix_seconds: 0 })
+        && turns.last().is_some_and(|turn: &PromptMessage| turn.role == SpeakerRole::Assistant);
+    Ok(Conversation { messages: turns, tools, effort, arguments, continues, unix_seconds: 0 })
 }
 
-fn turn(message: Value, path: &str) -> Result<Turn, ReadError> {
+fn read_message(message: Value, path: &str) -> Result<PromptMessage, ReadError> {
     let mut map = object(message, path)?;
     let role = match take_text(&mut map, "role", path)?.as_deref() {
-        Some("system" | "developer") => Role::System,
-        Some("user") => Role::User,
-        Some("assistant") => Role::Assistant,
-        Some("tool" | "function") => Role::Tool,
+        Some("system" | "developer") => SpeakerRole::System,
+        Some("user") => SpeakerRole::User,
+        Some("assistant") => SpeakerRole::Assistant,
+        Some("tool" | "function") => SpeakerRole::Tool,
         _ => {
             return Err(ReadError::new(
                 format!("{path}.role"),
@@ -57,10 +57,10 @@ fn turn(message: Value, path: &str) -> Result<Turn, ReadError> {
         let path = format!("{path}.tool_calls[{at}]");
         let mut outer = object(call, &path)?;
         let id = take_text(&mut outer, "id", &path)?.unwrap_or_default();
-        calls.push(called(take(&mut outer, "function").unwrap_or_default(), id, &path)?);
+        calls.push(read_call(take(&mut outer, "function").unwrap_or_default(), id, &path)?);
     }
     if let Some(call) = take(&mut map, "function_call") {
-        calls.push(called(call, String::new(), path)?);
+        calls.push(read_call(call, String::new(), path)?);
     }
     let reasoning = match take(&mut map, "reasoning_content").or_else(|| take(&mut map, "reasoning")) {
         Some(Value::String(text)) => Some(text).filter(|text| !text.is_empty()),
@@ -68,10 +68,10 @@ fn turn(message: Value, path: &str) -> Result<Turn, ReadError> {
     };
     let answers = take_text(&mut map, "tool_call_id", path)?;
     let name = take_text(&mut map, "name", path)?;
-    Ok(Turn { role, parts, listed, reasoning, calls, answers, name })
+    Ok(PromptMessage { role, parts, listed, reasoning, calls, call_id: answers, name })
 }
 
-fn called(value: Value, id: String, path: &str) -> Result<Call, ReadError> {
+fn read_call(value: Value, id: String, path: &str) -> Result<FunctionCall, ReadError> {
     let path = format!("{path}.function");
     let mut map = object(value, &path)?;
     let name = take_text(&mut map, "name", &path)?.unwrap_or_default();
@@ -80,17 +80,17 @@ fn called(value: Value, id: String, path: &str) -> Result<Call, ReadError> {
         Some(Value::String(text)) => text,
         Some(other) => other.to_string(),
     };
-    Ok(Call { id, name, arguments })
+    Ok(FunctionCall { id, name, arguments })
 }
 
-fn function(value: Value, path: &str) -> Result<Tool, ReadError> {
+fn read_function(value: Value, path: &str) -> Result<FunctionTool, ReadError> {
     let mut map = object(value, path)?;
     let name = take_text(&mut map, "name", path)?
         .ok_or_else(|| ReadError::new(format!("{path}.name"), "is missing"))?;
     let description = take_text(&mut map, "description", path)?;
     let parameters = take(&mut map, "parameters");
     let strict = take(&mut map, "strict").and_then(|value| value.as_bool());
-    Ok(Tool { name, description, parameters, strict })
+    Ok(FunctionTool { name, description, parameters, strict })
 }
 
 fn content(value: Option<Value>, path: &str) -> Result<(Vec<Part>, bool), ReadError> {
@@ -98,14 +98,15 @@ fn content(value: Option<Value>, path: &str) -> Result<(Vec<Part>, bool), ReadEr
         None => Ok((Vec::new(), false)),
         Some(Value::String(text)) => Ok((vec![Part::Text(text)], false)),
         Some(Value::Array(list)) => {
-            let parts = list.into_iter().enumerate().map(|(at, value)| part(value, &format!("{path}[{at}]")));
+            let parts =
+                list.into_iter().enumerate().map(|(at, value)| read_part(value, &format!("{path}[{at}]")));
             Ok((parts.collect::<Result<_, _>>()?, true))
         }
         Some(_) => Err(ReadError::new(path, "must be a string or a list of parts")),
     }
 }
 
-fn part(value: Value, path: &str) -> Result<Part, ReadError> {
+fn read_part(value: Value, path: &str) -> Result<Part, ReadError> {
     if let Value::String(text) = value {
         return Ok(Part::Text(text));
     }
@@ -123,8 +124,8 @@ fn part(value: Value, path: &str) -> Result<Part, ReadError> {
                 _ => None,
             };
             let url = url.ok_or_else(|| ReadError::new(format!("{path}.image_url.url"), "is missing"))?;
-            Ok(Part::Image(Image::from_url(&url)))
+            Ok(Part::Image(PromptImage::from_url(&url)))
         }
-        _ => Ok(Part::Opaque { bytes: weight(&Value::Object(map)), kind }),
+        _ => Ok(Part::Opaque { bytes: string_bytes(&Value::Object(map)), kind }),
     }
 }

@@ -1,8 +1,8 @@
 //! Parser of the prompt of a messages body, in the form that a chat template gets.
 
-use super::read::{ReadError, body, kind, object, take, take_list, take_text, weight};
-use super::{Call, Conversation, Effort, Part, Role, Tool, Turn};
-use crate::image::Image;
+use super::read::{ReadError, body, kind, object, string_bytes, take, take_list, take_text};
+use super::{Conversation, FunctionCall, FunctionTool, Part, PromptEffort, PromptMessage, SpeakerRole};
+use crate::image::PromptImage;
 use serde_json::{Map, Value};
 
 /// Prefix of a block that coding agents send with every request; it is not for the model.
@@ -12,36 +12,40 @@ pub(super) fn read(bytes: &[u8]) -> Result<Conversation, ReadError> {
     let mut body = body(bytes)?;
     let mut turns = Vec::new();
     if let Some(system) = system(take(&mut body, "system"), "system")? {
-        turns.push(Turn::text(Role::System, system));
+        turns.push(PromptMessage::text(SpeakerRole::System, system));
     }
     for (at, message) in take_list(&mut body, "messages", "")?.into_iter().enumerate() {
-        message_turns(message, &format!("messages[{at}]"), &mut turns)?;
+        push_messages(message, &format!("messages[{at}]"), &mut turns)?;
     }
     let mut tools = Vec::new();
     for (at, tool) in take_list(&mut body, "tools", "")?.into_iter().enumerate() {
         tools.push(function(tool, &format!("tools[{at}]"))?);
     }
-    let continues = turns.last().is_some_and(|turn| turn.role == Role::Assistant && turn.calls.is_empty());
+    let continues =
+        turns.last().is_some_and(|turn| turn.role == SpeakerRole::Assistant && turn.calls.is_empty());
     let mut arguments = Map::new();
-    let effort = thinking(&mut body, &mut arguments);
-    Ok(Conversation { turns, tools, effort, arguments, continues, unix_seconds: 0 })
+    let effort = reasoning_effort(&mut body, &mut arguments);
+    Ok(Conversation { messages: turns, tools, effort, arguments, continues, unix_seconds: 0 })
 }
 
 /// Returns `output_config.effort`, else an effort from the thinking budget. The switch that disables thinking is passed
 /// to the template.
-fn thinking(body: &mut Map<String, Value>, arguments: &mut Map<String, Value>) -> Option<Effort> {
+fn reasoning_effort(
+    body: &mut Map<String, Value>,
+    arguments: &mut Map<String, Value>,
+) -> Option<PromptEffort> {
     let thinking = take(body, "thinking").unwrap_or_default();
     if thinking.get("type").and_then(Value::as_str) == Some("disabled") {
         arguments.insert("enable_thinking".to_owned(), Value::Bool(false));
     }
     let config = take(body, "output_config").unwrap_or_default();
-    if let Some(effort) = config.get("effort").and_then(Value::as_str).and_then(Effort::parse) {
+    if let Some(effort) = config.get("effort").and_then(Value::as_str).and_then(PromptEffort::parse) {
         return Some(effort);
     }
     thinking.get("budget_tokens").and_then(Value::as_u64).map(|budget| match budget {
-        0..2_000 => Effort::Low,
-        2_000..8_000 => Effort::Medium,
-        _ => Effort::High,
+        0..2_000 => PromptEffort::Low,
+        2_000..8_000 => PromptEffort::Medium,
+        _ => PromptEffort::High,
     })
 }
 
@@ -65,38 +69,38 @@ fn system(value: Option<Value>, path: &str) -> Result<Option<String>, ReadError>
     Ok((!kept.is_empty()).then(|| kept.join("\n\n")))
 }
 
-fn function(value: Value, path: &str) -> Result<Tool, ReadError> {
+fn function(value: Value, path: &str) -> Result<FunctionTool, ReadError> {
     let mut map = object(value, path)?;
     let name = take_text(&mut map, "name", path)?
         .ok_or_else(|| ReadError::new(format!("{path}.name"), "is missing"))?;
     let description = take_text(&mut map, "description", path)?;
     let parameters = take(&mut map, "input_schema");
     let strict = take(&mut map, "strict").and_then(|value| value.as_bool());
-    Ok(Tool { name, description, parameters, strict })
+    Ok(FunctionTool { name, description, parameters, strict })
 }
 
 /// Splits one message into its tool results and the rest, in this order.
-fn message_turns(message: Value, path: &str, turns: &mut Vec<Turn>) -> Result<(), ReadError> {
+fn push_messages(message: Value, path: &str, turns: &mut Vec<PromptMessage>) -> Result<(), ReadError> {
     let mut map = object(message, path)?;
     let role = match take_text(&mut map, "role", path)?.as_deref() {
-        Some("user") => Role::User,
-        Some("assistant") => Role::Assistant,
-        Some("system") => Role::System,
+        Some("user") => SpeakerRole::User,
+        Some("assistant") => SpeakerRole::Assistant,
+        Some("system") => SpeakerRole::System,
         _ => return Err(ReadError::new(format!("{path}.role"), "must be user, assistant or system")),
     };
     let path = format!("{path}.content");
     let content = take(&mut map, "content");
-    if role == Role::System {
-        turns.extend(system(content, &path)?.map(|text| Turn::text(Role::System, text)));
+    if role == SpeakerRole::System {
+        turns.extend(system(content, &path)?.map(|text| PromptMessage::text(SpeakerRole::System, text)));
         return Ok(());
     }
-    let mut rest = Turn { role, ..Turn::default() };
+    let mut rest = PromptMessage { role, ..PromptMessage::default() };
     match content {
         None => {}
         Some(Value::String(text)) => rest.parts.push(Part::Text(text)),
         Some(Value::Array(list)) => {
             for (at, block) in list.into_iter().enumerate() {
-                turn_block(block, &format!("{path}[{at}]"), &mut rest, turns)?;
+                read_block(block, &format!("{path}[{at}]"), &mut rest, turns)?;
             }
         }
         Some(_) => return Err(ReadError::new(path, "must be a string or a list of blocks")),
@@ -105,12 +109,12 @@ fn message_turns(message: Value, path: &str, turns: &mut Vec<Turn>) -> Result<()
     if rest.parts.is_empty() && rest.calls.is_empty() && rest.reasoning.is_none() {
         return Ok(());
     }
-    merge(turns, rest);
+    merge_message(turns, rest);
     Ok(())
 }
 
 /// Merges consecutive messages of one speaker, as this dialect does.
-fn merge(turns: &mut Vec<Turn>, turn: Turn) {
+fn merge_message(turns: &mut Vec<PromptMessage>, turn: PromptMessage) {
     match turns.last_mut() {
         Some(last) if last.role == turn.role => {
             last.parts.extend(turn.parts);
@@ -122,16 +126,21 @@ fn merge(turns: &mut Vec<Turn>, turn: Turn) {
     }
 }
 
-fn turn_block(block: Value, path: &str, rest: &mut Turn, turns: &mut Vec<Turn>) -> Result<(), ReadError> {
+fn read_block(
+    block: Value,
+    path: &str,
+    rest: &mut PromptMessage,
+    turns: &mut Vec<PromptMessage>,
+) -> Result<(), ReadError> {
     let mut map = object(block, path)?;
     let kind = kind(&mut map, path)?;
     match kind.as_str() {
-        "tool_use" => rest.calls.push(Call {
+        "tool_use" => rest.calls.push(FunctionCall {
             id: take_text(&mut map, "id", path)?.unwrap_or_default(),
             name: take_text(&mut map, "name", path)?.unwrap_or_default(),
             arguments: take(&mut map, "input").map_or_else(|| "{}".to_owned(), |input| input.to_string()),
         }),
-        "tool_result" => turns.push(result(map, path)?),
+        "tool_result" => turns.push(tool_result(map, path)?),
         "thinking" => {
             let thought = take_text(&mut map, "thinking", path)?.unwrap_or_default();
             match &mut rest.reasoning {
@@ -145,7 +154,7 @@ fn turn_block(block: Value, path: &str, rest: &mut Turn, turns: &mut Vec<Turn>) 
     Ok(())
 }
 
-fn result(mut map: Map<String, Value>, path: &str) -> Result<Turn, ReadError> {
+fn tool_result(mut map: Map<String, Value>, path: &str) -> Result<PromptMessage, ReadError> {
     let mut parts = Vec::new();
     match take(&mut map, "content") {
         None => {}
@@ -172,11 +181,12 @@ fn result(mut map: Map<String, Value>, path: &str) -> Result<Turn, ReadError> {
     }
     // Texts become one text, joined by line ends.
     let only_text = parts.iter().all(|part| matches!(part, Part::Text(_)));
-    let mut turn = Turn { role: Role::Tool, parts, listed: !only_text, ..Turn::default() };
+    let mut turn =
+        PromptMessage { role: SpeakerRole::Tool, parts, listed: !only_text, ..PromptMessage::default() };
     if only_text {
-        turn.parts = vec![Part::Text(turn.joined("\n"))];
+        turn.parts = vec![Part::Text(turn.join_texts("\n"))];
     }
-    turn.answers = take_text(&mut map, "tool_use_id", path)?;
+    turn.call_id = take_text(&mut map, "tool_use_id", path)?;
     Ok(turn)
 }
 
@@ -204,12 +214,12 @@ fn block_parts(
         "document" => match document(&mut map, path)? {
             Some(text) => text,
             None => {
-                parts.push(Part::Opaque { kind, bytes: weight(&Value::Object(map)) });
+                parts.push(Part::Opaque { kind, bytes: string_bytes(&Value::Object(map)) });
                 return Ok(());
             }
         },
         _ => {
-            parts.push(Part::Opaque { kind, bytes: weight(&Value::Object(map)) });
+            parts.push(Part::Opaque { kind, bytes: string_bytes(&Value::Object(map)) });
             return Ok(());
         }
     };
@@ -219,12 +229,12 @@ fn block_parts(
     Ok(())
 }
 
-fn source_image(source: Option<Value>, path: &str) -> Result<Image, ReadError> {
+fn source_image(source: Option<Value>, path: &str) -> Result<PromptImage, ReadError> {
     let mut map = object(source.unwrap_or_default(), &format!("{path}.source"))?;
     Ok(match (take_text(&mut map, "data", path)?, take_text(&mut map, "url", path)?) {
-        (Some(data), _) => Image::from_base64(&data),
-        (None, Some(url)) => Image::from_url(&url),
-        (None, None) => Image::unknown(),
+        (Some(data), _) => PromptImage::from_base64(&data),
+        (None, Some(url)) => PromptImage::from_url(&url),
+        (None, None) => PromptImage::unknown(),
     })
 }
 

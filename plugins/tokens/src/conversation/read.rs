@@ -21,7 +21,7 @@ impl ReadError {
 /// Limit on the sum of the depths of all JSON values in a body that is parsed. Real prompts have a few values for each
 /// message and tool, at depths of three to eight; values in great numbers or at great depth take many times their bytes
 /// in memory, and indentation in the tools section of a prompt.
-const MOST_DEPTHS: u64 = 1 << 20;
+const MAX_DEPTH_SUM: u64 = 1 << 20;
 
 /// Returns true if a body can be parsed in memory of a few times its size. Checks brackets and commas only.
 pub(super) fn is_readable(body: &[u8]) -> bool {
@@ -48,7 +48,7 @@ pub(super) fn is_readable(body: &[u8]) -> bool {
             _ => {}
         }
     }
-    depths <= MOST_DEPTHS
+    depths <= MAX_DEPTH_SUM
 }
 
 /// Parses the body as an object.
@@ -109,11 +109,11 @@ fn join(path: &str, name: &str) -> String {
 }
 
 /// Returns the bytes of all strings in a value: the maximum size of an unknown part.
-pub(super) fn weight(value: &Value) -> usize {
+pub(super) fn string_bytes(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),
-        Value::Array(list) => list.iter().map(weight).sum(),
-        Value::Object(map) => map.values().map(weight).sum(),
+        Value::Array(list) => list.iter().map(string_bytes).sum(),
+        Value::Object(map) => map.values().map(string_bytes).sum(),
         _ => 8,
     }
 }

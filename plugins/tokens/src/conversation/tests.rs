@@ -65,26 +65,29 @@ fn images_documents_and_unknown_blocks_keep_their_kind() {
         {"type": "search_result", "title": "t", "source": "s", "content": [{"type": "text", "text": "c"}]},
     ]}]}))
     .unwrap();
-    let parts = &read.turns[0].parts;
-    assert!(parts[0] == Part::Image(Image { size: Some((10, 276)) }));
+    let parts = &read.messages[0].parts;
+    assert!(parts[0] == Part::Image(PromptImage { size: Some((10, 276)) }));
     assert!(parts[1] == Part::Text("Title\nBody".to_owned()));
     assert!(matches!(&parts[2], Part::Opaque { kind, bytes } if kind == "document" && *bytes >= 4));
     assert!(parts[3] == Part::Text("t\ns\nc".to_owned()));
-    assert_eq!(read.opaque(), Some("document"));
+    assert_eq!(read.first_opaque_part(), Some("document"));
 }
 
 #[test]
 fn effort_comes_from_either_dialect() {
     let effort = |body: Value| Conversation::from_messages(body.to_string().as_bytes()).unwrap().effort;
-    assert_eq!(effort(json!({"messages": [], "output_config": {"effort": "xhigh"}})), Some(Effort::High));
+    assert_eq!(
+        effort(json!({"messages": [], "output_config": {"effort": "xhigh"}})),
+        Some(PromptEffort::High)
+    );
     assert_eq!(
         effort(json!({"messages": [], "thinking": {"type": "enabled", "budget_tokens": 1024}})),
-        Some(Effort::Low)
+        Some(PromptEffort::Low)
     );
     assert_eq!(effort(json!({"messages": []})), None);
     assert_eq!(
         chat(&json!({"messages": [], "reasoning_effort": "minimal"})).unwrap().effort,
-        Some(Effort::Low)
+        Some(PromptEffort::Low)
     );
 }
 

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::*;
-use crate::conversation::{Role, Turn};
+use crate::conversation::{PromptMessage, SpeakerRole};
 use crate::image::ImageRule;
 
 /// 22 November 2026.
@@ -31,21 +31,21 @@ struct Family {
 }
 
 impl Family {
-    fn counter(&self) -> Counter {
-        Counter::from_files(self.tokenizer, Some(self.template), Some(self.config)).unwrap()
+    fn counter(&self) -> TokenCounter {
+        TokenCounter::from_files(self.tokenizer, Some(self.template), Some(self.config)).unwrap()
     }
 
     /// Every case has the reference's count. Cases the reference refuses are bent or refused.
-    fn equal(&self, counter: &Counter, least: usize) {
+    fn equal(&self, counter: &TokenCounter, least: usize) {
         let expected: Value = serde_json::from_str(self.expected).unwrap();
         let (cases, mut equal) = (cases(), 0);
         for (name, reference) in expected["chats"].as_object().unwrap() {
-            let chat = Conversation::from_chat(cases[name].to_string().as_bytes()).unwrap().at(NOW);
+            let chat = Conversation::from_chat(cases[name].to_string().as_bytes()).unwrap().at_time(NOW);
             match (reference.get("tokens"), counter.count(&chat)) {
                 (Some(tokens), Ok(count)) => {
                     assert_eq!(
                         count,
-                        Count { tokens: tokens.as_u64().unwrap(), method: Method::Exact },
+                        TokenCount { tokens: tokens.as_u64().unwrap(), method: CountMethod::Exact },
                         "{name}"
                     );
                     equal += 1;
@@ -69,7 +69,7 @@ fn llama_3_counts_are_those_of_the_reference() {
 fn qwen_counts_are_those_of_the_reference_images_included() {
     let family = family!("qwen");
     let rule = ImageRule::Patches { px: 28, min: 4, max: 16_384 };
-    let images = Images { rule, placeholder: Some("<|image_pad|>".into()), unknown: None };
+    let images = ImageTokenSettings { rule, placeholder: Some("<|image_pad|>".into()), unknown: None };
     family.equal(&family.counter().with_images(images), 15);
 }
 
@@ -77,14 +77,14 @@ fn qwen_counts_are_those_of_the_reference_images_included() {
 fn mistral_counts_are_those_of_the_reference_images_included() {
     let family = family!("mistral");
     let rule = ImageRule::Rows { px: 16, longest: 1024 };
-    let images = Images { rule, placeholder: Some("[IMG]".into()), unknown: None };
+    let images = ImageTokenSettings { rule, placeholder: Some("[IMG]".into()), unknown: None };
     family.equal(&family.counter().with_images(images), 14);
 }
 
 #[test]
 fn gemma_counts_are_those_of_the_reference_images_included() {
     let family = family!("gemma");
-    let images = Images {
+    let images = ImageTokenSettings {
         rule: ImageRule::Fixed { tokens: 256 },
         placeholder: Some("<image_soft_token>".into()),
         unknown: None,
@@ -96,7 +96,7 @@ fn gemma_counts_are_those_of_the_reference_images_included() {
 fn both_dialects_count_the_same() {
     let chat = br#"{"messages":[{"role":"system","content":"S"},{"role":"user","content":"U"}]}"#;
     let messages = br#"{"system":"S","messages":[{"role":"user","content":"U"}]}"#;
-    for counter in [Counter::o200k_harmony(), family!("qwen").counter()] {
+    for counter in [TokenCounter::o200k_harmony(), family!("qwen").counter()] {
         let chat = counter.count(&Conversation::from_chat(chat).unwrap()).unwrap();
         assert_eq!(Ok(chat), counter.count(&Conversation::from_messages(messages).unwrap()));
     }
@@ -105,12 +105,15 @@ fn both_dialects_count_the_same() {
 #[test]
 fn what_cannot_be_counted_exactly_is_an_error() {
     let image = Conversation::from_chat(cases()["image"].to_string().as_bytes()).unwrap();
-    assert_eq!(Counter::o200k_harmony().count(&image), Err(CountError::NoImageRule));
+    assert_eq!(TokenCounter::o200k_harmony().count(&image), Err(CountError::NoImageRule));
     let sound =
         br#"{"messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"AA"}}]}]}"#;
     let sound = Conversation::from_chat(sound).unwrap();
-    assert_eq!(Counter::o200k_harmony().count(&sound), Err(CountError::Opaque("input_audio".to_owned())));
-    let bare = Counter::from_files(family!("qwen").tokenizer, None, None).unwrap();
+    assert_eq!(
+        TokenCounter::o200k_harmony().count(&sound),
+        Err(CountError::Opaque("input_audio".to_owned()))
+    );
+    let bare = TokenCounter::from_files(family!("qwen").tokenizer, None, None).unwrap();
     assert_eq!(bare.count(&Conversation::default()), Err(CountError::NoTemplate));
 }
 
@@ -120,7 +123,7 @@ fn the_template_may_stand_in_the_configuration() {
     let one = br#"{"chat_template":"{{ bos_token }}a","bos_token":{"content":"<|begin_of_text|>"}}"#;
     let named = br#"{"chat_template":[{"name":"tool_use","template":"aaaa"},{"name":"default","template":"{{ bos_token }}a"}],"bos_token":"<|begin_of_text|>"}"#;
     for config in [one.as_slice(), named] {
-        let counter = Counter::from_files(tokenizer, None, Some(config)).unwrap();
+        let counter = TokenCounter::from_files(tokenizer, None, Some(config)).unwrap();
         assert_eq!(counter.count(&Conversation::default()).unwrap().tokens, 2);
     }
 }
@@ -128,8 +131,9 @@ fn the_template_may_stand_in_the_configuration() {
 #[test]
 fn files_that_do_not_parse_are_named_in_one_sentence() {
     let family = family!("llama3");
-    let error =
-        |template, config| Counter::from_files(family.tokenizer, template, config).unwrap_err().to_string();
+    let error = |template, config| {
+        TokenCounter::from_files(family.tokenizer, template, config).unwrap_err().to_string()
+    };
     assert!(error(Some("{% if %}"), None).starts_with("chat template: syntax error: "));
     assert!(error(None, Some(b"{".as_slice())).starts_with("tokenizer_config.json: does not parse ("));
     assert_eq!(
@@ -143,7 +147,7 @@ fn files_that_do_not_parse_are_named_in_one_sentence() {
 #[test]
 fn a_mark_written_by_a_user_is_text() {
     let family = family!("qwen");
-    let images = Images {
+    let images = ImageTokenSettings {
         rule: ImageRule::Fixed { tokens: 10 },
         placeholder: Some("<|image_pad|>".into()),
         unknown: None,
@@ -160,29 +164,40 @@ fn a_mark_written_by_a_user_is_text() {
 fn a_count_ends_one_beyond_its_budget_however_long_the_text_is() {
     let stop = std::sync::atomic::AtomicBool::new(false);
     let letters = |count: usize| ('a'..='z').cycle().step_by(7).take(count).collect::<String>();
-    let chat =
-        |text: String| Conversation { turns: vec![Turn::text(Role::User, text)], ..Conversation::default() };
-    for counter in [Counter::o200k_harmony(), family!("llama3").counter(), family!("mistral").counter()] {
+    let chat = |text: String| Conversation {
+        messages: vec![PromptMessage::text(SpeakerRole::User, text)],
+        ..Conversation::default()
+    };
+    for counter in [TokenCounter::o200k_harmony(), family!("llama3").counter(), family!("mistral").counter()]
+    {
         let long = chat(letters(400_000));
         let all = counter.count(&long).unwrap().tokens;
-        let within = |most: u64| counter.count_within(&long, &Budget { most, stop: &stop }).unwrap().tokens;
+        let within = |most: u64| {
+            counter.count_within(&long, &CountBudget { max_tokens: most, stop: &stop }).unwrap().tokens
+        };
         assert_eq!((within(all), within(all - 1), within(1_000)), (all, all, 1_001));
-        let text = |most: u64| counter.count_text_within("one two three four", &Budget { most, stop: &stop });
+        let text = |most: u64| {
+            counter.count_text_within("one two three four", &CountBudget { max_tokens: most, stop: &stop })
+        };
         let words = counter.count_text("one two three four");
         assert_eq!((text(words), text(words - 1), text(1)), (Some(words), Some(words), Some(2)));
     }
     // Too many bytes for the budget, whatever they are: not even looked at.
     let endless = chat(" ".repeat(4 << 20));
-    let counted = Counter::o200k_harmony().count_within(&endless, &Budget { most: 10_000, stop: &stop });
+    let counted = TokenCounter::o200k_harmony()
+        .count_within(&endless, &CountBudget { max_tokens: 10_000, stop: &stop });
     assert_eq!(counted.map(|count| count.tokens), Ok(10_001));
 }
 
 #[test]
 fn a_count_that_nobody_waits_for_ends() {
     let stop = std::sync::atomic::AtomicBool::new(true);
-    let budget = Budget { most: u64::MAX, stop: &stop };
-    let chat = Conversation { turns: vec![Turn::text(Role::User, "Hello")], ..Conversation::default() };
-    for counter in [Counter::o200k_harmony(), family!("qwen").counter(), family!("gemma").counter()] {
+    let budget = CountBudget { max_tokens: u64::MAX, stop: &stop };
+    let chat = Conversation {
+        messages: vec![PromptMessage::text(SpeakerRole::User, "Hello")],
+        ..Conversation::default()
+    };
+    for counter in [TokenCounter::o200k_harmony(), family!("qwen").counter(), family!("gemma").counter()] {
         assert_eq!(counter.count_within(&chat, &budget), Err(CountError::Stopped));
         assert_eq!(counter.count_text_within("Hello", &budget), None);
     }
@@ -191,18 +206,22 @@ fn a_count_that_nobody_waits_for_ends() {
 
 #[test]
 fn templates_that_copy_turn_after_turn_are_not_run_on_many() {
-    let turns = |role: Role, count: usize, bytes: usize| Conversation {
-        turns: vec![Turn::text(role, "x".repeat(bytes)); count],
+    let turns = |role: SpeakerRole, count: usize, bytes: usize| Conversation {
+        messages: vec![PromptMessage::text(role, "x".repeat(bytes)); count],
         ..Conversation::default()
     };
     let counter = family!("llama3").counter();
-    assert_eq!(counter.count(&turns(Role::System, 20_000, 4)), Err(CountError::TooLarge), "1.6 GB of copies");
-    assert!(counter.count(&turns(Role::System, 10, 4)).is_ok());
-    assert!(counter.count(&turns(Role::User, 1_000, 400)).is_ok());
-    let loops = "{% for m in messages %}{% for n in messages %}{{ n.role }}{% endfor %}{% endfor %}";
-    let counter = Counter::from_files(family!("llama3").tokenizer, Some(loops), None).unwrap();
     assert_eq!(
-        counter.count(&turns(Role::User, 4_000, 1)),
+        counter.count(&turns(SpeakerRole::System, 20_000, 4)),
+        Err(CountError::TooLarge),
+        "1.6 GB of copies"
+    );
+    assert!(counter.count(&turns(SpeakerRole::System, 10, 4)).is_ok());
+    assert!(counter.count(&turns(SpeakerRole::User, 1_000, 400)).is_ok());
+    let loops = "{% for m in messages %}{% for n in messages %}{{ n.role }}{% endfor %}{% endfor %}";
+    let counter = TokenCounter::from_files(family!("llama3").tokenizer, Some(loops), None).unwrap();
+    assert_eq!(
+        counter.count(&turns(SpeakerRole::User, 4_000, 1)),
         Err(CountError::TooLarge),
         "64 million instructions"
     );

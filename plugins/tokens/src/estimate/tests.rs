@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::*;
-use crate::counter::Counter;
+use crate::counter::TokenCounter;
 use proptest::prelude::*;
 use std::sync::OnceLock;
 use tiktoken_rs::{CoreBPE, cl100k_base, o200k_base, p50k_base};
@@ -66,7 +66,7 @@ fn whole_conversations_are_never_below_the_exact_count() {
         let body = body.to_string();
         let chat = Conversation::from_chat(body.as_bytes()).unwrap();
         let estimate = estimate(&chat, None).tokens;
-        if let Ok(exact) = Counter::o200k_harmony().count(&chat) {
+        if let Ok(exact) = TokenCounter::o200k_harmony().count(&chat) {
             assert!(estimate >= exact.tokens, "{name}");
             assert!(upper_bound(body.len(), 0, 0) >= exact.tokens, "{name}");
         }
@@ -79,8 +79,8 @@ fn what_nobody_knows_costs_a_lot() {
         br#"{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://a/b"}},
         {"type":"file","file":{"file_id":"f"}},{"type":"input_audio","input_audio":{"data":"AAAA"}}]}]}"#;
     let chat = Conversation::from_chat(body).unwrap();
-    assert!(estimate(&chat, None).tokens >= 2 * UNKNOWN);
-    assert_eq!(upper_bound(100, 2, UNKNOWN), 100 + 2 * UNKNOWN + FRAME + TOOLS);
+    assert!(estimate(&chat, None).tokens >= 2 * UNKNOWN_TOKENS);
+    assert_eq!(upper_bound(100, 2, UNKNOWN_TOKENS), 100 + 2 * UNKNOWN_TOKENS + FRAME_TOKENS + TOOLS_TOKENS);
     assert_eq!(upper_bound(usize::MAX, u32::MAX, u64::MAX), u64::MAX);
 }
 

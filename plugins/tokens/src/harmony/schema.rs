@@ -2,12 +2,12 @@
 //!
 //! Promises: byte for byte the output of `openai-harmony`, with its peculiarities.
 
-use crate::conversation::Tool;
+use crate::conversation::FunctionTool;
 use serde_json::Value;
 use std::collections::HashSet;
 
 /// Writes the `functions` namespace.
-pub(super) fn namespace(tools: &[Tool]) -> String {
+pub(super) fn namespace(tools: &[FunctionTool]) -> String {
     let mut lines = vec!["## functions\n".to_owned(), "namespace functions {\n".to_owned()];
     for tool in tools {
         let description = tool.description.as_deref().unwrap_or_default();

@@ -6,13 +6,13 @@ use serde_json::Value;
 
 struct Writing(String);
 
-impl Sink for Writing {
-    fn text(&mut self, text: &str) -> Result<(), Halt> {
+impl PromptSink for Writing {
+    fn text(&mut self, text: &str) -> Result<(), CountHalt> {
         self.0.push_str(text);
         Ok(())
     }
 
-    fn special(&mut self, token: &'static str) -> Result<(), Halt> {
+    fn special(&mut self, token: &'static str) -> Result<(), CountHalt> {
         self.0.push_str(token);
         Ok(())
     }
@@ -28,7 +28,8 @@ fn prompt(conversation: &Conversation) -> String {
 }
 
 fn tokens(conversation: &Conversation) -> u64 {
-    count(O200k::shared(), conversation, Meter::new(0, crate::Budget::unlimited())).unwrap()
+    count(O200kTokenizer::shared(), conversation, TokenMeter::new(0, crate::CountBudget::unlimited()))
+        .unwrap()
 }
 
 #[test]
@@ -38,7 +39,7 @@ fn every_prompt_and_count_is_that_of_the_reference() {
     assert!(expected.as_object().unwrap().len() >= 13);
     for (name, reference) in expected.as_object().unwrap() {
         let body = cases[name].to_string();
-        let conversation = Conversation::from_chat(body.as_bytes()).unwrap().at(NOW);
+        let conversation = Conversation::from_chat(body.as_bytes()).unwrap().at_time(NOW);
         assert_eq!(prompt(&conversation), reference["prompt"].as_str().unwrap(), "{name}");
         let counted = tokens(&conversation);
         assert_eq!(counted, reference["tokens"].as_u64().unwrap(), "{name}");
@@ -48,7 +49,7 @@ fn every_prompt_and_count_is_that_of_the_reference() {
 #[test]
 fn the_date_does_not_change_the_count() {
     let conversation = Conversation::from_chat(br#"{"messages":[{"role":"user","content":"Hi"}]}"#).unwrap();
-    let at = |seconds| tokens(&conversation.clone().at(seconds));
+    let at = |seconds| tokens(&conversation.clone().at_time(seconds));
     assert_eq!(at(0), at(NOW));
     assert_eq!(at(951_782_400), at(NOW));
 }

@@ -7,17 +7,17 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 
 /// Number of base64 characters that hold any header but JPEG's.
-const SHORT: usize = 64;
+const MAX_HEADER_CHARS: usize = 64;
 /// Number of characters in which most JPEG files have their frame header.
-const USUAL: usize = 16 << 10;
+const USUAL_JPEG_CHARS: usize = 16 << 10;
 
 /// Returns the size of an image given as base64.
 pub(super) fn size(data: &str) -> Option<(u32, u32)> {
-    let head = decode(data, SHORT)?;
+    let head = decode(data, MAX_HEADER_CHARS)?;
     if !head.starts_with(&[0xff, 0xd8]) {
         return png(&head).or_else(|| gif(&head)).or_else(|| webp(&head));
     }
-    jpeg(&decode(data, USUAL)?).or_else(|| jpeg(&decode(data, data.len())?))
+    jpeg(&decode(data, USUAL_JPEG_CHARS)?).or_else(|| jpeg(&decode(data, data.len())?))
 }
 
 fn decode(data: &str, characters: usize) -> Option<Vec<u8>> {

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 
 fn size(bytes: &[u8]) -> Option<(u32, u32)> {
-    Image::from_base64(&STANDARD.encode(bytes)).size
+    PromptImage::from_base64(&STANDARD.encode(bytes)).size
 }
 
 fn jpeg(before: usize) -> Vec<u8> {
@@ -42,38 +42,38 @@ fn sizes_are_read_from_the_headers() {
 
 #[test]
 fn an_image_elsewhere_has_no_size() {
-    assert_eq!(Image::from_url("https://example.com/a.png"), Image::unknown());
-    assert_eq!(Image::from_url("data:image/png,plain"), Image::unknown());
-    assert_eq!(Image::from_url("data:image/png;base64,!!!"), Image::unknown());
+    assert_eq!(PromptImage::from_url("https://example.com/a.png"), PromptImage::unknown());
+    assert_eq!(PromptImage::from_url("data:image/png,plain"), PromptImage::unknown());
+    assert_eq!(PromptImage::from_url("data:image/png;base64,!!!"), PromptImage::unknown());
 }
 
 #[test]
 fn qwen_patches_are_those_of_its_processor() {
     // Figures of transformers' smart_resize with factor 28, 3136 to 12 845 056 pixels.
     let rule = ImageRule::Patches { px: 28, min: 4, max: 16_384 };
-    let tokens = |width, height| rule.tokens(Image { size: Some((width, height)) });
+    let tokens = |width, height| rule.tokens(PromptImage { size: Some((width, height)) });
     assert_eq!(tokens(640, 427), 23 * 15);
     assert_eq!(tokens(1999, 701), 71 * 25);
     assert_eq!(tokens(30, 17), 3 * 2);
     assert_eq!(tokens(8000, 6000), 147 * 110);
     assert_eq!(tokens(1000, 10), 20);
-    assert_eq!(rule.tokens(Image::unknown()), 16_384);
+    assert_eq!(rule.tokens(PromptImage::unknown()), 16_384);
 }
 
 #[test]
 fn pixtral_rows_end_with_one_more() {
     let rule = ImageRule::Rows { px: 16, longest: 1024 };
-    let tokens = |width, height| rule.tokens(Image { size: Some((width, height)) });
+    let tokens = |width, height| rule.tokens(PromptImage { size: Some((width, height)) });
     assert_eq!(tokens(16, 16), 2);
     assert_eq!(tokens(64, 32), 10);
     assert_eq!(tokens(2048, 1024), 32 * 65);
-    assert_eq!(rule.most(), 64 * 65);
+    assert_eq!(rule.max_tokens(), 64 * 65);
 }
 
 #[test]
 fn tiles_follow_the_shape_and_add_the_whole() {
     let rule = ImageRule::Tiles { px: 448, tokens: 256, max: 12 };
-    let tokens = |width, height| rule.tokens(Image { size: Some((width, height)) });
+    let tokens = |width, height| rule.tokens(PromptImage { size: Some((width, height)) });
     assert_eq!(tokens(100, 100), 256);
     assert_eq!(tokens(800, 400), 3 * 256);
     assert_eq!(tokens(4000, 1000), 5 * 256);
@@ -81,9 +81,10 @@ fn tiles_follow_the_shape_and_add_the_whole() {
 
 #[test]
 fn an_unknown_size_costs_what_is_configured() {
-    let images = Images { rule: ImageRule::Fixed { tokens: 256 }, placeholder: None, unknown: Some(7) };
-    assert_eq!(images.tokens(Image::unknown()), 7);
-    assert_eq!(images.tokens(Image { size: Some((1, 1)) }), 256);
+    let images =
+        ImageTokenSettings { rule: ImageRule::Fixed { tokens: 256 }, placeholder: None, unknown: Some(7) };
+    assert_eq!(images.tokens(PromptImage::unknown()), 7);
+    assert_eq!(images.tokens(PromptImage { size: Some((1, 1)) }), 256);
 }
 
 proptest! {
@@ -102,7 +103,7 @@ proptest! {
         ] {
             // A strip thinner than a patch may not shrink below one patch across.
             if width.max(height) / width.min(height) < 200 {
-                prop_assert!(rule.tokens(Image { size: Some((width, height)) }) <= rule.most(), "{rule:?}");
+                prop_assert!(rule.tokens(PromptImage { size: Some((width, height)) }) <= rule.max_tokens(), "{rule:?}");
             }
         }
     }

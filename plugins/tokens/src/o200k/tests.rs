@@ -11,13 +11,13 @@ fn reference() -> &'static CoreBPE {
 }
 
 fn same(text: &str) {
-    let ours = O200k::shared().count(text);
+    let ours = O200kTokenizer::shared().count(text);
     assert_eq!(ours, reference().encode_ordinary(text).len() as u64, "{text:?}");
 }
 
 #[test]
 fn the_built_in_vocabulary_is_the_published_one() {
-    let ours = &O200k::shared().vocabulary;
+    let ours = &O200kTokenizer::shared().vocabulary;
     for token in 0..TOKENS {
         let published = reference().decode_bytes(&[token]).unwrap();
         assert_eq!(ours.bytes(token), published, "token {token}");
@@ -41,7 +41,7 @@ fn text_of_several_windows_counts_as_a_whole() {
     use crate::windows::WINDOW;
     let whole = |text: &str| {
         let mut symbols = Vec::new();
-        O200k::shared().encode(text.as_bytes(), &mut symbols);
+        O200kTokenizer::shared().encode(text.as_bytes(), &mut symbols);
         symbols.len() as u64
     };
     let mut seed = 1_u64;
@@ -51,25 +51,25 @@ fn text_of_several_windows_counts_as_a_whole() {
     };
     for of in [26, 4, 2] {
         let random: String = (0..3 * WINDOW + 77).map(|_| letter(of)).collect();
-        assert_eq!(O200k::shared().count(&random), whole(&random), "{of} letters");
+        assert_eq!(O200kTokenizer::shared().count(&random), whole(&random), "{of} letters");
     }
     for run in ["a", "qz", "internationalization", "thequickbrownfox", "и", "漢字", "ab\u{301}"] {
         let text = run.repeat(3 * WINDOW / run.len() + 5);
         let mut pieces = 0;
-        O200k::shared()
+        O200kTokenizer::shared()
             .pattern
-            .each(&text, |_, _| {
+            .for_each_piece(&text, |_, _| {
                 pieces += 1;
                 Ok(())
             })
             .unwrap();
         if pieces == 1 {
-            assert_eq!(O200k::shared().count(&text), whole(&text), "{run}");
+            assert_eq!(O200kTokenizer::shared().count(&text), whole(&text), "{run}");
         }
     }
     for run in [" ", "-", "=", "_*"] {
         let text = run.repeat(3 * WINDOW / run.len());
-        assert_eq!(O200k::shared().count(&text), whole(&text), "{run}");
+        assert_eq!(O200kTokenizer::shared().count(&text), whole(&text), "{run}");
     }
 }
 

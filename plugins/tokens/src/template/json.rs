@@ -17,10 +17,10 @@ pub(super) fn dumps(value: &Value, options: &Kwargs) -> Result<Value, Error> {
             let spaces = vec![b' '; indent.min(64)];
             value.serialize(&mut Serializer::with_formatter(
                 &mut out,
-                Indented(PrettyFormatter::with_indent(&spaces)),
+                IndentedFormatter(PrettyFormatter::with_indent(&spaces)),
             ))
         }
-        None => value.serialize(&mut Serializer::with_formatter(&mut out, OneLine)),
+        None => value.serialize(&mut Serializer::with_formatter(&mut out, OneLineFormatter)),
     };
     let failed = |_| Error::new(ErrorKind::InvalidOperation, "tojson was given something that is no JSON");
     written.map_err(failed)?;
@@ -28,9 +28,9 @@ pub(super) fn dumps(value: &Value, options: &Kwargs) -> Result<Value, Error> {
     Ok(Value::from_safe_string(text))
 }
 
-struct OneLine;
+struct OneLineFormatter;
 
-impl Formatter for OneLine {
+impl Formatter for OneLineFormatter {
     fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
         if first { Ok(()) } else { out.write_all(b", ") }
     }
@@ -48,9 +48,9 @@ impl Formatter for OneLine {
     }
 }
 
-struct Indented<'i>(PrettyFormatter<'i>);
+struct IndentedFormatter<'i>(PrettyFormatter<'i>);
 
-impl Formatter for Indented<'_> {
+impl Formatter for IndentedFormatter<'_> {
     fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
         self.0.begin_array(out)
     }

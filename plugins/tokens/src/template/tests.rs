@@ -10,13 +10,13 @@ fn cases() -> Json {
     serde_json::from_str(include_str!("../../testdata/cases.json")).unwrap()
 }
 
-fn template(source: &str) -> Template {
+fn template(source: &str) -> ChatTemplate {
     let tokens = json!({"bos_token": "<s>", "eos_token": "</s>"});
-    Template::new(source, tokens.as_object().unwrap().clone()).unwrap()
+    ChatTemplate::new(source, tokens.as_object().unwrap().clone()).unwrap()
 }
 
 fn conversation(body: &Json) -> Conversation {
-    Conversation::from_chat(body.to_string().as_bytes()).unwrap().at(NOW_SECONDS)
+    Conversation::from_chat(body.to_string().as_bytes()).unwrap().at_time(NOW_SECONDS)
 }
 
 fn equal(source: &str, config: &str, expected: &str) {
@@ -25,17 +25,17 @@ fn equal(source: &str, config: &str, expected: &str) {
         let text = token.get("content").cloned().unwrap_or(token);
         (name, text)
     });
-    let template = Template::new(source, tokens.collect()).unwrap();
+    let template = ChatTemplate::new(source, tokens.collect()).unwrap();
     let expected: Json = serde_json::from_str(expected).unwrap();
     let cases = cases();
     for (name, reference) in expected["chats"].as_object().unwrap() {
         let conversation = conversation(&cases[name]);
-        let turns = folded(&conversation.turns, Fold::None).unwrap();
-        let paper = Paper::new(usize::MAX, Meter::new(0, Budget::unlimited()));
-        let rendered = template.render_turns(&turns, &conversation, None, paper);
+        let turns = apply_fallback(&conversation.messages, TemplateFallback::None).unwrap();
+        let paper = PromptBuffer::new(usize::MAX, TokenMeter::new(0, CountBudget::unlimited()));
+        let rendered = template.render_messages(&turns, &conversation, None, paper);
         match (rendered, reference.get("prompt")) {
             (Ok(prompt), Some(theirs)) => assert_eq!(prompt, theirs.as_str().unwrap(), "{name}"),
-            (Err(Unrendered::Refused(why)), None) => {
+            (Err(RenderError::Refused(why)), None) => {
                 assert_eq!(why, reference["error"].as_str().unwrap(), "{name}")
             }
             (ours, _) => panic!("{name}: {ours:?} and {reference}"),

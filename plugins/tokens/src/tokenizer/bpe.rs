@@ -1,17 +1,17 @@
 //! Byte-pair encoding by a list of merges.
 
 use super::alphabet;
-use crate::budget::{Halt, Meter};
-use crate::merge::{Joins, Symbol, merge};
+use crate::budget::{CountHalt, TokenMeter};
+use crate::merge::{MergeRules, MergeSymbol, merge_pairs};
 use crate::vocabulary::Vocabulary;
-use crate::windows::{self, Encode, WINDOW};
+use crate::windows::{self, PieceEncoder, WINDOW};
 use ahash::{HashMap, HashMapExt};
 
 /// Mark of a space in SentencePiece tokenizers.
 const MARK: char = '▁';
 
 /// Model parameters of a file.
-pub(super) struct Parts {
+pub(super) struct BpeParams {
     pub(super) tokens: Vec<(String, u32)>,
     pub(super) merges: Vec<(String, String)>,
     pub(super) unknown: Option<String>,
@@ -23,7 +23,7 @@ pub(super) struct Parts {
 }
 
 /// Byte-pair encoding model.
-pub(super) struct Bpe {
+pub(super) struct BpeModel {
     vocabulary: Vocabulary,
     pairs: HashMap<u64, (u32, u32)>,
     byte_level: bool,
@@ -40,8 +40,8 @@ pub(super) struct Bpe {
     by_words: bool,
 }
 
-impl Bpe {
-    pub(super) fn new(parts: Parts) -> Result<Self, String> {
+impl BpeModel {
+    pub(super) fn new(parts: BpeParams) -> Result<Self, String> {
         let mut vocabulary = Vocabulary::with_capacity(parts.tokens.len());
         for (token, _) in &parts.tokens {
             if !parts.byte_level {
@@ -57,7 +57,7 @@ impl Bpe {
         let bytes: Vec<_> = bytes.collect();
         let pairs = pairs(&vocabulary, &parts)?;
         let unknown = parts.unknown.as_ref().and_then(|token| vocabulary.find(token.as_bytes()));
-        let by_words = !parts.byte_level && !parts.ignore_merges && words_are_apart(&vocabulary, &parts);
+        let by_words = !parts.byte_level && !parts.ignore_merges && words_are_separate(&vocabulary, &parts);
         let mut bpe = Self {
             whole: Vec::new(),
             fallback: parts.byte_fallback && bytes.iter().all(Option::is_some),
@@ -78,9 +78,9 @@ impl Bpe {
     pub(super) fn count(
         &self,
         word: &str,
-        symbols: &mut Vec<Symbol>,
-        meter: &mut Meter<'_>,
-    ) -> Result<(), Halt> {
+        symbols: &mut Vec<MergeSymbol>,
+        meter: &mut TokenMeter<'_>,
+    ) -> Result<(), CountHalt> {
         if !self.by_words {
             return self.count_word(word, symbols, meter);
         }
@@ -95,7 +95,12 @@ impl Bpe {
         self.count_word(word.get(from..).unwrap_or_default(), symbols, meter)
     }
 
-    fn count_word(&self, word: &str, symbols: &mut Vec<Symbol>, meter: &mut Meter<'_>) -> Result<(), Halt> {
+    fn count_word(
+        &self,
+        word: &str,
+        symbols: &mut Vec<MergeSymbol>,
+        meter: &mut TokenMeter<'_>,
+    ) -> Result<(), CountHalt> {
         if let Some(token) = self.vocabulary.find(word.as_bytes())
             && self.whole.get(token as usize) == Some(&true)
         {
@@ -110,20 +115,25 @@ impl Bpe {
 
     /// Counts a word of several windows. No merge reaches across an unknown character, so windows are cut from the text
     /// between two of them.
-    fn count_long(&self, word: &str, symbols: &mut Vec<Symbol>, meter: &mut Meter<'_>) -> Result<(), Halt> {
+    fn count_long(
+        &self,
+        word: &str,
+        symbols: &mut Vec<MergeSymbol>,
+        meter: &mut TokenMeter<'_>,
+    ) -> Result<(), CountHalt> {
         if self.unknown.is_none() {
             // Unknown characters are left out, and their neighbours may merge.
             let mut known = word.as_bytes().to_vec();
             if self.byte_level {
                 known.retain(|byte| self.bytes.get(*byte as usize).copied().flatten().is_some());
             } else if !self.fallback {
-                known = word.chars().filter(|letter| self.knows(*letter)).collect::<String>().into_bytes();
+                known = word.chars().filter(|letter| self.is_known(*letter)).collect::<String>().into_bytes();
             }
-            return windows::count(self, &known, symbols, meter);
+            return windows::count_piece(self, &known, symbols, meter);
         }
         let (mut from, mut unknown) = (0, 0);
         for (at, letter) in word.char_indices() {
-            if self.knows(letter) {
+            if self.is_known(letter) {
                 if unknown > 0 {
                     meter.add(self.unknown_tokens(std::mem::take(&mut unknown)))?;
                     from = at;
@@ -141,12 +151,17 @@ impl Bpe {
         self.count_known(word.get(from..).unwrap_or_default(), symbols, meter)
     }
 
-    fn count_known(&self, word: &str, symbols: &mut Vec<Symbol>, meter: &mut Meter<'_>) -> Result<(), Halt> {
-        if word.is_empty() { Ok(()) } else { windows::count(self, word.as_bytes(), symbols, meter) }
+    fn count_known(
+        &self,
+        word: &str,
+        symbols: &mut Vec<MergeSymbol>,
+        meter: &mut TokenMeter<'_>,
+    ) -> Result<(), CountHalt> {
+        if word.is_empty() { Ok(()) } else { windows::count_piece(self, word.as_bytes(), symbols, meter) }
     }
 
     /// Returns true if every byte of a character becomes part of a token.
-    fn knows(&self, letter: char) -> bool {
+    fn is_known(&self, letter: char) -> bool {
         let (mut buffer, known) = ([0; 4], |byte: &u8| self.bytes.get(*byte as usize).copied().flatten());
         let letter = letter.encode_utf8(&mut buffer).as_bytes();
         match self.byte_level {
@@ -167,7 +182,7 @@ impl Bpe {
         (all || each).then(|| self.vocabulary.longest().max(char::MAX.len_utf8()))
     }
 
-    fn split_bytes(&self, word: &[u8], symbols: &mut Vec<Symbol>) {
+    fn split_bytes(&self, word: &[u8], symbols: &mut Vec<MergeSymbol>) {
         let mut fused = false;
         for (at, byte) in word.iter().enumerate() {
             let at = at as u32;
@@ -176,7 +191,7 @@ impl Bpe {
         }
     }
 
-    fn split_letters(&self, word: &[u8], symbols: &mut Vec<Symbol>) {
+    fn split_letters(&self, word: &[u8], symbols: &mut Vec<MergeSymbol>) {
         let text = std::str::from_utf8(word).unwrap_or_default();
         let mut fused = false;
         for (at, letter) in text.char_indices() {
@@ -194,14 +209,14 @@ impl Bpe {
     }
 
     /// Adds a symbol; an unknown one is the unknown token, or is left out if there is none.
-    fn add(&self, token: Option<u32>, at: u32, end: u32, fused: &mut bool, symbols: &mut Vec<Symbol>) {
+    fn add(&self, token: Option<u32>, at: u32, end: u32, fused: &mut bool, symbols: &mut Vec<MergeSymbol>) {
         match (token, self.unknown) {
             (Some(token), _) => {
-                symbols.push(Symbol::new(token, at, end));
+                symbols.push(MergeSymbol::new(token, at, end));
                 *fused = false;
             }
             (None, Some(unknown)) if !(*fused && self.fuse_unknown) => {
-                symbols.push(Symbol::new(unknown, at, end));
+                symbols.push(MergeSymbol::new(unknown, at, end));
                 *fused = true;
             }
             (None, _) => {}
@@ -222,19 +237,19 @@ impl Bpe {
     }
 }
 
-impl Encode for Bpe {
-    fn encode(&self, word: &[u8], symbols: &mut Vec<Symbol>) {
+impl PieceEncoder for BpeModel {
+    fn encode(&self, word: &[u8], symbols: &mut Vec<MergeSymbol>) {
         symbols.clear();
         if self.byte_level {
             self.split_bytes(word, symbols);
         } else {
             self.split_letters(word, symbols);
         }
-        merge(self, word, symbols);
+        merge_pairs(self, word, symbols);
     }
 }
 
-impl Joins for Bpe {
+impl MergeRules for BpeModel {
     #[inline]
     fn join(&self, left: u32, right: u32, _: &[u8], _: u32, _: u32) -> Option<(u32, u32)> {
         self.pairs.get(&key(left, right)).copied()
@@ -245,7 +260,7 @@ fn key(left: u32, right: u32) -> u64 {
     u64::from(left) << 32 | u64::from(right)
 }
 
-fn pairs(vocabulary: &Vocabulary, parts: &Parts) -> Result<HashMap<u64, (u32, u32)>, String> {
+fn pairs(vocabulary: &Vocabulary, parts: &BpeParams) -> Result<HashMap<u64, (u32, u32)>, String> {
     let mut pairs = HashMap::with_capacity(parts.merges.len());
     let bytes = |token: &str| match parts.byte_level {
         true => alphabet::bytes(token),
@@ -263,7 +278,7 @@ fn pairs(vocabulary: &Vocabulary, parts: &Parts) -> Result<HashMap<u64, (u32, u3
 }
 
 /// Returns true if no merge joins a word's end with the next word's mark.
-fn words_are_apart(vocabulary: &Vocabulary, parts: &Parts) -> bool {
+fn words_are_separate(vocabulary: &Vocabulary, parts: &BpeParams) -> bool {
     vocabulary.find(MARK.encode_utf8(&mut [0; 4]).as_bytes()).is_some()
         && parts.merges.iter().all(|(left, right)| left.ends_with(MARK) || !right.starts_with(MARK))
 }

@@ -1,12 +1,12 @@
 //! Parser of `tokenizer.json`.
 
-use super::added::{Added, AddedToken};
-use super::bpe::{self, Bpe};
-use super::normalize::{Normalizer, Step};
-use super::pretokenize::{Cut, Keep, Prepend};
-use super::unigram::{self, Unigram};
-use super::{Model, Tokenizer};
-use crate::split::Pattern;
+use super::added_tokens::{AddedToken, AddedTokens};
+use super::bpe::{self, BpeModel};
+use super::normalize::{NormalizerStep, TextNormalizer};
+use super::pretokenize::{MatchTreatment, PrependScheme, PretokenizerStep};
+use super::unigram::{self, UnigramModel};
+use super::{FileTokenizer, TokenizerModel};
+use crate::pretokenizer_regex::SplitPattern;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use std::fmt;
@@ -15,20 +15,20 @@ use std::fmt;
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
 #[derive(serde::Deserialize)]
-struct File {
+struct TokenizerFile {
     #[serde(default)]
-    added_tokens: Vec<AddedFile>,
+    added_tokens: Vec<AddedTokenEntry>,
     #[serde(default)]
     normalizer: Value,
     #[serde(default)]
     pre_tokenizer: Value,
     #[serde(default)]
     post_processor: Value,
-    model: ModelFile,
+    model: ModelEntry,
 }
 
 #[derive(serde::Deserialize)]
-struct AddedFile {
+struct AddedTokenEntry {
     content: String,
     #[serde(default)]
     single_word: bool,
@@ -41,12 +41,12 @@ struct AddedFile {
 }
 
 #[derive(serde::Deserialize)]
-struct ModelFile {
+struct ModelEntry {
     #[serde(rename = "type")]
     kind: Option<String>,
-    vocab: Vocab,
+    vocab: VocabularyEntries,
     #[serde(default)]
-    merges: Vec<Merge>,
+    merges: Vec<MergePair>,
     unk_token: Option<String>,
     unk_id: Option<usize>,
     continuing_subword_prefix: Option<String>,
@@ -60,21 +60,24 @@ struct ModelFile {
     dropout: Option<f64>,
 }
 
-enum Vocab {
+enum VocabularyEntries {
     Numbers(Vec<(String, u32)>),
     Scores(Vec<(String, f64)>),
 }
 
-struct Merge(String, String);
+struct MergePair(String, String);
 
-pub(super) fn read(json: &[u8]) -> Result<Tokenizer, String> {
-    let file: File = serde_json::from_slice(json).map_err(|error| format!("does not parse ({error})"))?;
+pub(super) fn read(json: &[u8]) -> Result<FileTokenizer, String> {
+    let file: TokenizerFile =
+        serde_json::from_slice(json).map_err(|error| format!("does not parse ({error})"))?;
     let normalizer = normalizer(&file.normalizer)?;
     let mut cuts = Vec::new();
     let byte_level = pre_tokenizer(&file.pre_tokenizer, &mut cuts)?;
     let model = model(file.model, byte_level)?;
     let (mut raw, mut normalized) = (Vec::new(), Vec::new());
-    for AddedFile { content, single_word, lstrip, rstrip, normalized: is_normalized } in file.added_tokens {
+    for AddedTokenEntry { content, single_word, lstrip, rstrip, normalized: is_normalized } in
+        file.added_tokens
+    {
         if is_normalized {
             let content = normalizer.apply(&content).into_owned();
             normalized.push(AddedToken { content, single_word, lstrip, rstrip });
@@ -82,11 +85,11 @@ pub(super) fn read(json: &[u8]) -> Result<Tokenizer, String> {
             raw.push(AddedToken { content, single_word, lstrip, rstrip });
         }
     }
-    let added = Added::new(raw, normalized)?;
-    Ok(Tokenizer { added, normalizer, cuts, model, around: around(&file.post_processor) })
+    let added = AddedTokens::new(raw, normalized)?;
+    Ok(FileTokenizer { added, normalizer, cuts, model, special_tokens_around: around(&file.post_processor) })
 }
 
-fn model(file: ModelFile, byte_level: bool) -> Result<Model, String> {
+fn model(file: ModelEntry, byte_level: bool) -> Result<TokenizerModel, String> {
     let unsupported = |what: &str| Err(format!("the model's {what} is not supported"));
     if [&file.continuing_subword_prefix, &file.end_of_word_suffix]
         .iter()
@@ -98,21 +101,22 @@ fn model(file: ModelFile, byte_level: bool) -> Result<Model, String> {
         return unsupported("dropout");
     }
     match (file.kind.as_deref(), file.vocab) {
-        (Some("BPE") | None, Vocab::Numbers(tokens)) => {
-            let parts = bpe::Parts {
+        (Some("BPE") | None, VocabularyEntries::Numbers(tokens)) => {
+            let parts = bpe::BpeParams {
                 tokens,
-                merges: file.merges.into_iter().map(|Merge(left, right)| (left, right)).collect(),
+                merges: file.merges.into_iter().map(|MergePair(left, right)| (left, right)).collect(),
                 unknown: file.unk_token,
                 fuse_unknown: file.fuse_unk,
                 byte_fallback: file.byte_fallback,
                 ignore_merges: file.ignore_merges,
                 byte_level,
             };
-            Ok(Model::Bpe(Box::new(Bpe::new(parts)?)))
+            Ok(TokenizerModel::Bpe(Box::new(BpeModel::new(parts)?)))
         }
-        (Some("Unigram") | None, Vocab::Scores(tokens)) if !byte_level => {
-            let parts = unigram::Parts { tokens, unknown: file.unk_id, byte_fallback: file.byte_fallback };
-            Ok(Model::Unigram(Box::new(Unigram::new(parts)?)))
+        (Some("Unigram") | None, VocabularyEntries::Scores(tokens)) if !byte_level => {
+            let parts =
+                unigram::UnigramParams { tokens, unknown: file.unk_id, byte_fallback: file.byte_fallback };
+            Ok(TokenizerModel::Unigram(Box::new(UnigramModel::new(parts)?)))
         }
         (kind, _) => unsupported(&format!("type {}", kind.unwrap_or("(none)"))),
     }
@@ -134,13 +138,13 @@ fn list<'v>(value: &'v Value, name: &str) -> &'v [Value] {
     value.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-fn normalizer(value: &Value) -> Result<Normalizer, String> {
+fn normalizer(value: &Value) -> Result<TextNormalizer, String> {
     let mut steps = Vec::new();
     collect_steps(value, &mut steps)?;
-    Ok(Normalizer(steps))
+    Ok(TextNormalizer(steps))
 }
 
-fn collect_steps(value: &Value, steps: &mut Vec<Step>) -> Result<(), String> {
+fn collect_steps(value: &Value, steps: &mut Vec<NormalizerStep>) -> Result<(), String> {
     if value.is_null() {
         return Ok(());
     }
@@ -148,42 +152,43 @@ fn collect_steps(value: &Value, steps: &mut Vec<Step>) -> Result<(), String> {
         "Sequence" => {
             return list(value, "normalizers").iter().try_for_each(|step| collect_steps(step, steps));
         }
-        "NFC" => Step::Nfc,
-        "NFD" => Step::Nfd,
-        "NFKC" => Step::Nfkc,
-        "NFKD" => Step::Nfkd,
-        "Lowercase" => Step::Lowercase,
-        "StripAccents" => Step::StripAccents,
-        "Strip" => {
-            Step::Strip { left: flag(value, "strip_left", true), right: flag(value, "strip_right", true) }
-        }
-        "Prepend" => Step::Prepend(text(value, "prepend")?.to_owned()),
+        "NFC" => NormalizerStep::Nfc,
+        "NFD" => NormalizerStep::Nfd,
+        "NFKC" => NormalizerStep::Nfkc,
+        "NFKD" => NormalizerStep::Nfkd,
+        "Lowercase" => NormalizerStep::Lowercase,
+        "StripAccents" => NormalizerStep::StripAccents,
+        "Strip" => NormalizerStep::Strip {
+            left: flag(value, "strip_left", true),
+            right: flag(value, "strip_right", true),
+        },
+        "Prepend" => NormalizerStep::Prepend(text(value, "prepend")?.to_owned()),
         "Replace" => replace(value)?,
         other => return Err(format!("the normalizer {other} is not supported")),
     });
     Ok(())
 }
 
-fn replace(value: &Value) -> Result<Step, String> {
+fn replace(value: &Value) -> Result<NormalizerStep, String> {
     let to = text(value, "content")?.to_owned();
     let pattern = value.get("pattern").cloned().unwrap_or_default();
     Ok(match pattern.get("String").and_then(Value::as_str) {
-        Some(from) => Step::ReplaceText(from.to_owned(), to),
-        None => Step::ReplacePattern(compiled(&pattern)?, to),
+        Some(from) => NormalizerStep::ReplaceText(from.to_owned(), to),
+        None => NormalizerStep::ReplacePattern(compile_pattern(&pattern)?, to),
     })
 }
 
-fn compiled(pattern: &Value) -> Result<Pattern, String> {
+fn compile_pattern(pattern: &Value) -> Result<SplitPattern, String> {
     if let Some(literal) = pattern.get("String").and_then(Value::as_str) {
-        return Pattern::literal(literal);
+        return SplitPattern::literal(literal);
     }
     let regex =
         pattern.get("Regex").and_then(Value::as_str).ok_or("a pattern is neither String nor Regex")?;
-    Pattern::new(regex).map_err(|error| format!("a pattern does not compile ({error})"))
+    SplitPattern::new(regex).map_err(|error| format!("a pattern does not compile ({error})"))
 }
 
 /// Adds the cuts; returns true if the words end up in the byte alphabet.
-fn pre_tokenizer(value: &Value, cuts: &mut Vec<Cut>) -> Result<bool, String> {
+fn pre_tokenizer(value: &Value, cuts: &mut Vec<PretokenizerStep>) -> Result<bool, String> {
     if value.is_null() {
         return Ok(false);
     }
@@ -191,27 +196,33 @@ fn pre_tokenizer(value: &Value, cuts: &mut Vec<Cut>) -> Result<bool, String> {
         "Sequence" => return sequence(list(value, "pretokenizers"), cuts),
         "ByteLevel" => return byte_level(value, cuts),
         "Split" => {
-            let pattern = compiled(value.get("pattern").unwrap_or(&Value::Null))?;
-            Cut::Split { pattern, keep: keep(value)?, invert: flag(value, "invert", false) }
+            let pattern = compile_pattern(value.get("pattern").unwrap_or(&Value::Null))?;
+            PretokenizerStep::Split { pattern, keep: keep(value)?, invert: flag(value, "invert", false) }
         }
         "Metaspace" => metaspace(value)?,
         "Digits" if flag(value, "individual_digits", false) => {
-            Cut::Letters { test: char::is_numeric, keep: Keep::Isolated }
+            PretokenizerStep::Letters { test: char::is_numeric, keep: MatchTreatment::Isolated }
         }
-        "Digits" => Cut::Letters { test: char::is_numeric, keep: Keep::Contiguous },
-        "Punctuation" => {
-            Cut::Split { pattern: Pattern::new(r"[\p{P}!-/:-@\[-`{-~]")?, keep: keep(value)?, invert: false }
+        "Digits" => PretokenizerStep::Letters { test: char::is_numeric, keep: MatchTreatment::Contiguous },
+        "Punctuation" => PretokenizerStep::Split {
+            pattern: SplitPattern::new(r"[\p{P}!-/:-@\[-`{-~]")?,
+            keep: keep(value)?,
+            invert: false,
+        },
+        "WhitespaceSplit" => {
+            PretokenizerStep::Letters { test: char::is_whitespace, keep: MatchTreatment::Removed }
         }
-        "WhitespaceSplit" => Cut::Letters { test: char::is_whitespace, keep: Keep::Removed },
-        "Whitespace" => {
-            Cut::Split { pattern: Pattern::new(r"\w+|[^\w\s]+")?, keep: Keep::Removed, invert: true }
-        }
+        "Whitespace" => PretokenizerStep::Split {
+            pattern: SplitPattern::new(r"\w+|[^\w\s]+")?,
+            keep: MatchTreatment::Removed,
+            invert: true,
+        },
         other => return Err(format!("the pre_tokenizer {other} is not supported")),
     });
     Ok(false)
 }
 
-fn sequence(steps: &[Value], cuts: &mut Vec<Cut>) -> Result<bool, String> {
+fn sequence(steps: &[Value], cuts: &mut Vec<PretokenizerStep>) -> Result<bool, String> {
     let mut bytes = false;
     for step in steps {
         if bytes {
@@ -222,36 +233,40 @@ fn sequence(steps: &[Value], cuts: &mut Vec<Cut>) -> Result<bool, String> {
     Ok(bytes)
 }
 
-fn byte_level(value: &Value, cuts: &mut Vec<Cut>) -> Result<bool, String> {
+fn byte_level(value: &Value, cuts: &mut Vec<PretokenizerStep>) -> Result<bool, String> {
     if flag(value, "add_prefix_space", true) {
-        cuts.push(Cut::PrefixSpace);
+        cuts.push(PretokenizerStep::PrefixSpace);
     }
     if flag(value, "use_regex", true) {
-        cuts.push(Cut::Split { pattern: Pattern::new(GPT2)?, keep: Keep::Isolated, invert: false });
+        cuts.push(PretokenizerStep::Split {
+            pattern: SplitPattern::new(GPT2)?,
+            keep: MatchTreatment::Isolated,
+            invert: false,
+        });
     }
     Ok(true)
 }
 
-fn metaspace(value: &Value) -> Result<Cut, String> {
+fn metaspace(value: &Value) -> Result<PretokenizerStep, String> {
     let mark = text(value, "replacement")?.chars().next().ok_or("Metaspace lacks replacement")?;
     let prepend = match value.get("prepend_scheme").and_then(Value::as_str) {
-        Some("never") => Prepend::Never,
-        Some("first") => Prepend::First,
-        Some(_) => Prepend::Always,
+        Some("never") => PrependScheme::Never,
+        Some("first") => PrependScheme::First,
+        Some(_) => PrependScheme::Always,
         // Files from before 2024 have a flag instead.
-        None if flag(value, "add_prefix_space", true) => Prepend::Always,
-        None => Prepend::Never,
+        None if flag(value, "add_prefix_space", true) => PrependScheme::Always,
+        None => PrependScheme::Never,
     };
-    Ok(Cut::Metaspace { mark, prepend, split: flag(value, "split", true) })
+    Ok(PretokenizerStep::Metaspace { mark, prepend, split: flag(value, "split", true) })
 }
 
-fn keep(value: &Value) -> Result<Keep, String> {
+fn keep(value: &Value) -> Result<MatchTreatment, String> {
     match value.get("behavior").and_then(Value::as_str) {
-        Some("Isolated") | None => Ok(Keep::Isolated),
-        Some("Removed") => Ok(Keep::Removed),
-        Some("MergedWithPrevious") => Ok(Keep::WithPrevious),
-        Some("MergedWithNext") => Ok(Keep::WithNext),
-        Some("Contiguous") => Ok(Keep::Contiguous),
+        Some("Isolated") | None => Ok(MatchTreatment::Isolated),
+        Some("Removed") => Ok(MatchTreatment::Removed),
+        Some("MergedWithPrevious") => Ok(MatchTreatment::WithPrevious),
+        Some("MergedWithNext") => Ok(MatchTreatment::WithNext),
+        Some("Contiguous") => Ok(MatchTreatment::Contiguous),
         Some(other) => Err(format!("the behavior {other} is not supported")),
     }
 }
@@ -268,55 +283,55 @@ fn around(value: &Value) -> u64 {
     }
 }
 
-impl<'de> Deserialize<'de> for Vocab {
+impl<'de> Deserialize<'de> for VocabularyEntries {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Tokens;
         impl<'de> Visitor<'de> for Tokens {
-            type Value = Vocab;
+            type Value = VocabularyEntries;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a vocabulary: an object of numbers or a list of scores")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vocab, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<VocabularyEntries, A::Error> {
                 let mut tokens = Vec::new();
                 while let Some(entry) = map.next_entry()? {
                     tokens.push(entry);
                 }
-                Ok(Vocab::Numbers(tokens))
+                Ok(VocabularyEntries::Numbers(tokens))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vocab, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<VocabularyEntries, A::Error> {
                 let mut tokens = Vec::new();
                 while let Some(entry) = list.next_element()? {
                     tokens.push(entry);
                 }
-                Ok(Vocab::Scores(tokens))
+                Ok(VocabularyEntries::Scores(tokens))
             }
         }
         deserializer.deserialize_any(Tokens)
     }
 }
 
-impl<'de> Deserialize<'de> for Merge {
+impl<'de> Deserialize<'de> for MergePair {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Pair;
         impl<'de> Visitor<'de> for Pair {
-            type Value = Merge;
+            type Value = MergePair;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a merge: two tokens, in a list or with a space between them")
             }
 
-            fn visit_str<E: Error>(self, pair: &str) -> Result<Merge, E> {
+            fn visit_str<E: Error>(self, pair: &str) -> Result<MergePair, E> {
                 let (left, right) =
                     pair.split_once(' ').ok_or_else(|| E::custom("a merge needs two tokens"))?;
-                Ok(Merge(left.to_owned(), right.to_owned()))
+                Ok(MergePair(left.to_owned(), right.to_owned()))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Merge, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<MergePair, A::Error> {
                 match (list.next_element()?, list.next_element()?) {
-                    (Some(left), Some(right)) => Ok(Merge(left, right)),
+                    (Some(left), Some(right)) => Ok(MergePair(left, right)),
                     _ => Err(A::Error::custom("a merge needs two tokens")),
                 }
             }

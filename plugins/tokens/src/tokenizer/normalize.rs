@@ -1,15 +1,15 @@
 //! Normalisation of text before it is split.
 
-use crate::split::Pattern;
+use crate::pretokenizer_regex::SplitPattern;
 use std::borrow::Cow;
 use unicode_normalization::{IsNormalized, UnicodeNormalization, char::is_combining_mark, is_nfc_quick};
 
 /// Steps of a normaliser, in order.
 #[derive(Default)]
-pub(super) struct Normalizer(pub(super) Vec<Step>);
+pub(super) struct TextNormalizer(pub(super) Vec<NormalizerStep>);
 
 /// Step of a normaliser.
-pub(super) enum Step {
+pub(super) enum NormalizerStep {
     Nfc,
     Nfd,
     Nfkc,
@@ -23,13 +23,13 @@ pub(super) enum Step {
     /// Text inserted before a text that is not empty.
     Prepend(String),
     ReplaceText(String, String),
-    ReplacePattern(Pattern, String),
+    ReplacePattern(SplitPattern, String),
 }
 
-impl Normalizer {
+impl TextNormalizer {
     /// Returns the maximum ratio by which the steps shorten a text, in bytes; `None` if there is no limit.
-    pub(super) fn shrinks(&self) -> Option<usize> {
-        self.0.iter().try_fold(1_usize, |all, step| all.checked_mul(step.shrinks()?))
+    pub(super) fn max_shrink_factor(&self) -> Option<usize> {
+        self.0.iter().try_fold(1_usize, |all, step| all.checked_mul(step.max_shrink_factor()?))
     }
 
     /// Returns the normalised text; borrowed if nothing changed it.
@@ -44,9 +44,9 @@ impl Normalizer {
     }
 }
 
-impl Step {
+impl NormalizerStep {
     /// Returns the maximum ratio by which the step shortens a text, in bytes; `None` if there is no limit.
-    pub(super) fn shrinks(&self) -> Option<usize> {
+    pub(super) fn max_shrink_factor(&self) -> Option<usize> {
         match self {
             Self::Prepend(_) => Some(1),
             // The longest compositions join three characters of one length; the Kelvin sign has three bytes, `K` one.
@@ -82,7 +82,7 @@ impl Step {
             Self::ReplacePattern(pattern, to) => {
                 let mut out = String::with_capacity(text.len());
                 // The callback never stops it.
-                let _ = pattern.each(text, |piece, matched| {
+                let _ = pattern.for_each_piece(text, |piece, matched| {
                     out.push_str(if matched { to } else { piece });
                     Ok(())
                 });

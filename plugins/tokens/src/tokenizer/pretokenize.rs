@@ -2,32 +2,36 @@
 //!
 //! Promises: the cuts of the `tokenizers` library, applied in order, without copying unless a cut changes the text.
 
-use crate::budget::Halt;
-use crate::split::Pattern;
+use crate::budget::CountHalt;
+use crate::pretokenizer_regex::SplitPattern;
 use std::borrow::Cow;
 
 /// Step of a pre-tokenizer.
-pub(super) enum Cut {
+pub(super) enum PretokenizerStep {
     /// Cut by a pattern.
-    Split { pattern: Pattern, keep: Keep, invert: bool },
+    Split { pattern: SplitPattern, keep: MatchTreatment, invert: bool },
     /// Space before the text, unless it has one.
     PrefixSpace,
     /// Spaces become a mark, and words begin with it.
-    Metaspace { mark: char, prepend: Prepend, split: bool },
+    Metaspace { mark: char, prepend: PrependScheme, split: bool },
     /// Cut at letters that satisfy a test.
-    Letters { test: fn(char) -> bool, keep: Keep },
+    Letters { test: fn(char) -> bool, keep: MatchTreatment },
 }
 
-impl Cut {
+impl PretokenizerStep {
     /// Returns true if the step removes text.
     pub(super) const fn drops(&self) -> bool {
-        matches!(self, Self::Split { keep: Keep::Removed, .. } | Self::Letters { keep: Keep::Removed, .. })
+        matches!(
+            self,
+            Self::Split { keep: MatchTreatment::Removed, .. }
+                | Self::Letters { keep: MatchTreatment::Removed, .. }
+        )
     }
 }
 
 /// Treatment of the matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Keep {
+pub(super) enum MatchTreatment {
     Isolated,
     Removed,
     WithPrevious,
@@ -37,42 +41,54 @@ pub(super) enum Keep {
 
 /// Position at which the mark is put before the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Prepend {
+pub(super) enum PrependScheme {
     Always,
     First,
     Never,
 }
 
 /// Callback that gets a word, and true if it is at the start of the text.
-type Each<'e> = dyn FnMut(&str, bool) -> Result<(), Halt> + 'e;
+type WordCallback<'e> = dyn FnMut(&str, bool) -> Result<(), CountHalt> + 'e;
 
 /// Applies the cuts; each word comes with a flag that is true at the start of the text.
-pub(super) fn run(cuts: &[Cut], text: &str, at_start: bool, each: &mut Each<'_>) -> Result<(), Halt> {
+pub(super) fn apply_steps(
+    cuts: &[PretokenizerStep],
+    text: &str,
+    at_start: bool,
+    each: &mut WordCallback<'_>,
+) -> Result<(), CountHalt> {
     let Some((cut, rest)) = cuts.split_first() else {
         return if text.is_empty() { Ok(()) } else { each(text, at_start) };
     };
     let mut first = at_start;
     let mut onwards = |piece: &str| {
-        run(rest, piece, first, each)?;
+        apply_steps(rest, piece, first, each)?;
         first = false;
         Ok(())
     };
     match cut {
-        Cut::Split { pattern, keep: Keep::Isolated, .. } => pattern.each(text, |piece, _| onwards(piece)),
-        Cut::Split { pattern, keep, invert } => {
-            let mut groups = Groups::new(text, *keep);
-            pattern.each(text, |piece, matched| groups.add(piece.len(), matched != *invert, &mut onwards))?;
+        PretokenizerStep::Split { pattern, keep: MatchTreatment::Isolated, .. } => {
+            pattern.for_each_piece(text, |piece, _| onwards(piece))
+        }
+        PretokenizerStep::Split { pattern, keep, invert } => {
+            let mut groups = PieceGroups::new(text, *keep);
+            pattern.for_each_piece(text, |piece, matched| {
+                groups.add(piece.len(), matched != *invert, &mut onwards)
+            })?;
             groups.end(&mut onwards)
         }
-        Cut::Letters { test, keep } => letters(text, test, *keep, &mut onwards),
-        Cut::PrefixSpace => {
+        PretokenizerStep::Letters { test, keep } => cut_at_letters(text, test, *keep, &mut onwards),
+        PretokenizerStep::PrefixSpace => {
             onwards(&if text.starts_with(' ') { Cow::Borrowed(text) } else { format!(" {text}").into() })
         }
-        Cut::Metaspace { mark, prepend, split } => {
-            let text =
-                marked(text, *mark, *prepend == Prepend::Always || (*prepend == Prepend::First && at_start));
+        PretokenizerStep::Metaspace { mark, prepend, split } => {
+            let text = mark_spaces(
+                text,
+                *mark,
+                *prepend == PrependScheme::Always || (*prepend == PrependScheme::First && at_start),
+            );
             if *split {
-                letters(&text, |letter| letter == *mark, Keep::WithNext, &mut onwards)
+                cut_at_letters(&text, |letter| letter == *mark, MatchTreatment::WithNext, &mut onwards)
             } else {
                 onwards(&text)
             }
@@ -80,7 +96,7 @@ pub(super) fn run(cuts: &[Cut], text: &str, at_start: bool, each: &mut Each<'_>)
     }
 }
 
-fn marked(text: &str, mark: char, prepend: bool) -> String {
+fn mark_spaces(text: &str, mark: char, prepend: bool) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     if prepend && !text.starts_with([' ', mark]) {
         out.push(mark);
@@ -90,13 +106,13 @@ fn marked(text: &str, mark: char, prepend: bool) -> String {
 }
 
 /// Cuts a text at letters that satisfy a test: other letters form one piece, these are separate pieces.
-fn letters(
+fn cut_at_letters(
     text: &str,
     test: impl Fn(char) -> bool,
-    keep: Keep,
-    each: &mut impl FnMut(&str) -> Result<(), Halt>,
-) -> Result<(), Halt> {
-    let mut groups = Groups::new(text, keep);
+    keep: MatchTreatment,
+    each: &mut impl FnMut(&str) -> Result<(), CountHalt>,
+) -> Result<(), CountHalt> {
+    let mut groups = PieceGroups::new(text, keep);
     let mut others = 0;
     for letter in text.chars() {
         if !test(letter) {
@@ -116,9 +132,9 @@ fn letters(
 
 /// Neighbouring pieces of a text, joined according to a [`Keep`]. Only the last group is stored, whatever the number of
 /// pieces.
-struct Groups<'t> {
+struct PieceGroups<'t> {
     text: &'t str,
-    keep: Keep,
+    keep: MatchTreatment,
     /// Begin and end of the last group.
     from: usize,
     to: usize,
@@ -126,8 +142,8 @@ struct Groups<'t> {
     matched: Option<bool>,
 }
 
-impl<'t> Groups<'t> {
-    const fn new(text: &'t str, keep: Keep) -> Self {
+impl<'t> PieceGroups<'t> {
+    const fn new(text: &'t str, keep: MatchTreatment) -> Self {
         Self { text, keep, from: 0, to: 0, matched: None }
     }
 
@@ -136,13 +152,13 @@ impl<'t> Groups<'t> {
         &mut self,
         length: usize,
         matched: bool,
-        each: &mut impl FnMut(&str) -> Result<(), Halt>,
-    ) -> Result<(), Halt> {
+        each: &mut impl FnMut(&str) -> Result<(), CountHalt>,
+    ) -> Result<(), CountHalt> {
         let joins = self.matched.is_some_and(|before| match self.keep {
-            Keep::Isolated | Keep::Removed => false,
-            Keep::Contiguous => matched == before,
-            Keep::WithPrevious => matched && !before,
-            Keep::WithNext => before && !matched,
+            MatchTreatment::Isolated | MatchTreatment::Removed => false,
+            MatchTreatment::Contiguous => matched == before,
+            MatchTreatment::WithPrevious => matched && !before,
+            MatchTreatment::WithNext => before && !matched,
         });
         if !joins {
             self.end(each)?;
@@ -154,8 +170,8 @@ impl<'t> Groups<'t> {
     }
 
     /// Passes the last group on.
-    fn end(&self, each: &mut impl FnMut(&str) -> Result<(), Halt>) -> Result<(), Halt> {
-        let removed = self.keep == Keep::Removed && self.matched == Some(true);
+    fn end(&self, each: &mut impl FnMut(&str) -> Result<(), CountHalt>) -> Result<(), CountHalt> {
+        let removed = self.keep == MatchTreatment::Removed && self.matched == Some(true);
         if self.matched.is_none() || removed {
             return Ok(());
         }

@@ -16,7 +16,7 @@ macro_rules! family {
 }
 
 fn equal((file, expected): (&[u8], &str)) {
-    let tokenizer = Tokenizer::from_json(file).unwrap();
+    let tokenizer = FileTokenizer::from_json(file).unwrap();
     let texts: Vec<String> = serde_json::from_str(TEXTS).unwrap();
     let expected: Value = serde_json::from_str(expected).unwrap();
     let counts = expected["texts"].as_array().unwrap();
@@ -61,7 +61,7 @@ fn several_cuts_one_after_another_count_as_the_reference() {
 }
 
 fn refused(file: &Value) -> String {
-    match Tokenizer::from_json(file.to_string().as_bytes()) {
+    match FileTokenizer::from_json(file.to_string().as_bytes()) {
         Ok(_) => panic!("accepted {file}"),
         Err(error) => error.to_string(),
     }
@@ -99,17 +99,17 @@ fn a_file_that_cannot_be_used_says_why_in_one_sentence() {
     for (file, sentence) in cases {
         assert_eq!(refused(&file), sentence);
     }
-    assert!(Tokenizer::from_json(b"{").is_err());
+    assert!(FileTokenizer::from_json(b"{").is_err());
 }
 
 /// Words of several windows, with and without characters that the vocabulary lacks.
 #[test]
 fn long_words_count_as_a_whole() {
-    use crate::windows::{Encode, WINDOW};
+    use crate::windows::{PieceEncoder, WINDOW};
     let parts = |unknown: bool, fused: bool, fallback: bool| {
         let tokens = ["a", "b", "ab", "ba", "aba", "<unk>"].map(str::to_owned).into_iter();
         let bytes = (0..256).filter(|_| fallback).map(|byte| format!("<0x{byte:02X}>"));
-        bpe::Parts {
+        bpe::BpeParams {
             tokens: tokens.chain(bytes).zip(0..).collect(),
             merges: vec![("b".into(), "a".into()), ("a".into(), "b".into()), ("a".into(), "ba".into())],
             unknown: unknown.then(|| "<unk>".to_owned()),
@@ -121,10 +121,10 @@ fn long_words_count_as_a_whole() {
     };
     for case in 0..8 {
         let (unknown, fused, fallback) = (case & 1 > 0, case & 2 > 0, case & 4 > 0);
-        let bpe = Bpe::new(parts(unknown, fused, fallback)).unwrap();
+        let bpe = BpeModel::new(parts(unknown, fused, fallback)).unwrap();
         for text in ["abbabaab", "abxyab€a", "x", "a🙂🙂🙂b", "ba"] {
             let text = text.repeat(3 * WINDOW / text.len() + 1) + &"y".repeat(WINDOW + 5) + "ab";
-            let (mut symbols, mut meter) = (Vec::new(), Meter::new(0, crate::Budget::unlimited()));
+            let (mut symbols, mut meter) = (Vec::new(), TokenMeter::new(0, crate::CountBudget::unlimited()));
             bpe.count(&text, &mut symbols, &mut meter).unwrap();
             bpe.encode(text.as_bytes(), &mut symbols);
             assert_eq!(meter.tokens(), symbols.len() as u64, "case {case}: {:?}", text.chars().next());
@@ -154,19 +154,23 @@ fn likeliest(tokens: &[(String, f64)], word: &str) -> u64 {
 fn long_words_of_the_unigram_model_count_as_a_whole_and_end_with_their_budget() {
     let tokens = [("a", -2.0), ("b", -2.5), ("ab", -3.0), ("aba", -4.0), ("bbaab", -5.5), ("aaaaaaaa", -7.0)];
     let tokens: Vec<_> = tokens.iter().map(|(token, score)| (token.to_string(), *score)).collect();
-    let unigram =
-        Unigram::new(unigram::Parts { tokens: tokens.clone(), unknown: None, byte_fallback: false }).unwrap();
+    let unigram = UnigramModel::new(unigram::UnigramParams {
+        tokens: tokens.clone(),
+        unknown: None,
+        byte_fallback: false,
+    })
+    .unwrap();
     for run in ["abbabaab", "a", "aab", "bbaaba"] {
         let text = run.repeat(20_000 / run.len());
         let all = likeliest(&tokens, &text);
         let stop = std::sync::atomic::AtomicBool::new(false);
         let counted = |most: u64| {
-            let mut meter = Meter::new(0, crate::Budget { most, stop: &stop });
+            let mut meter = TokenMeter::new(0, crate::CountBudget { max_tokens: most, stop: &stop });
             unigram.count(&text, &mut meter).map(|()| meter.tokens())
         };
         assert_eq!(
             (counted(all), counted(all - 1), counted(1)),
-            (Ok(all), Err(Halt::Over), Err(Halt::Over)),
+            (Ok(all), Err(CountHalt::OverBudget), Err(CountHalt::OverBudget)),
             "{run}"
         );
     }

@@ -2,7 +2,7 @@
 //!
 //! Promises: memory is proportional to the longest token, not to the word; work is proportional to the word.
 
-use crate::budget::{Halt, Meter};
+use crate::budget::{CountHalt, TokenMeter};
 use ahash::{HashMap, HashMapExt};
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 const PENALTY: f64 = 10.0;
 
 /// Model parameters of a file.
-pub(super) struct Parts {
+pub(super) struct UnigramParams {
     /// Tokens with the logarithm of their probability.
     pub(super) tokens: Vec<(String, f64)>,
     pub(super) unknown: Option<usize>,
@@ -18,7 +18,7 @@ pub(super) struct Parts {
 }
 
 /// Unigram model.
-pub(super) struct Unigram {
+pub(super) struct UnigramModel {
     /// Children of the prefix tree's nodes, by node and byte. Node 0 is the root.
     children: HashMap<u64, u32>,
     /// Token that ends at a node: number and score.
@@ -32,7 +32,7 @@ pub(super) struct Unigram {
 
 /// Best path to an offset in the word.
 #[derive(Clone, Copy)]
-struct Way {
+struct TokenPath {
     score: f64,
     /// Tokens on the path, without the run of unknown bytes at its end.
     tokens: u64,
@@ -41,10 +41,10 @@ struct Way {
 }
 
 /// Number of offsets between two checks of the budget.
-const LOOK: usize = 4096;
+const CHECK_INTERVAL: usize = 4096;
 
-impl Unigram {
-    pub(super) fn new(parts: Parts) -> Result<Self, String> {
+impl UnigramModel {
+    pub(super) fn new(parts: UnigramParams) -> Result<Self, String> {
         if parts.unknown.is_some_and(|unknown| unknown >= parts.tokens.len()) {
             return Err("unk_id of the model is beyond its vocabulary".to_owned());
         }
@@ -81,65 +81,80 @@ impl Unigram {
     }
 
     /// Adds the tokens of a word.
-    pub(super) fn count(&self, word: &str, meter: &mut Meter<'_>) -> Result<(), Halt> {
+    pub(super) fn count(&self, word: &str, meter: &mut TokenMeter<'_>) -> Result<(), CountHalt> {
         // Paths to the offsets after the current one; none is further away than the longest token.
-        let mut ways: VecDeque<Option<Way>> = VecDeque::new();
-        let mut here = Way { score: 0.0, tokens: 0, unknown: 0 };
+        let mut ways: VecDeque<Option<TokenPath>> = VecDeque::new();
+        let mut here = TokenPath { score: 0.0, tokens: 0, unknown: 0 };
         for (at, letter) in word.char_indices() {
             if at > 0 {
-                here = self.at_place(&mut ways, here);
+                here = self.take_path(&mut ways, here);
             }
-            self.go_on(word.as_bytes().get(at..).unwrap_or_default(), letter, here, &mut ways);
+            self.extend_paths(word.as_bytes().get(at..).unwrap_or_default(), letter, here, &mut ways);
             // Offsets inside a character.
             for _ in 1..letter.len_utf8() {
                 ways.pop_front();
             }
-            if at % LOOK < letter.len_utf8() {
-                self.look(&ways, here, meter)?;
+            if at % CHECK_INTERVAL < letter.len_utf8() {
+                self.check_budget(&ways, here, meter)?;
             }
         }
         if !word.is_empty() {
-            here = self.at_place(&mut ways, here);
+            here = self.take_path(&mut ways, here);
         }
         meter.add(here.tokens + self.unknown_tokens(here.unknown))
     }
 
     /// Takes the path to the next offset. Every offset is reached, at least by an unknown character.
-    fn at_place(&self, ways: &mut VecDeque<Option<Way>>, before: Way) -> Way {
+    fn take_path(&self, ways: &mut VecDeque<Option<TokenPath>>, before: TokenPath) -> TokenPath {
         ways.pop_front().flatten().unwrap_or(before)
     }
 
     /// Ends the count if every open path already has too many tokens.
-    fn look(&self, ways: &VecDeque<Option<Way>>, here: Way, meter: &Meter<'_>) -> Result<(), Halt> {
+    fn check_budget(
+        &self,
+        ways: &VecDeque<Option<TokenPath>>,
+        here: TokenPath,
+        meter: &TokenMeter<'_>,
+    ) -> Result<(), CountHalt> {
         let open = ways.iter().flatten().chain(std::iter::once(&here));
         let mut least = *meter;
         least.add(open.map(|way| way.tokens).min().unwrap_or(0))
     }
 
     /// Improves the paths to the offsets that one token reaches from here. The front of `ways` is the next byte.
-    fn go_on(&self, rest: &[u8], letter: char, here: Way, ways: &mut VecDeque<Option<Way>>) {
+    fn extend_paths(
+        &self,
+        rest: &[u8],
+        letter: char,
+        here: TokenPath,
+        ways: &mut VecDeque<Option<TokenPath>>,
+    ) {
         let (mut node, mut alone) = (0, false);
         for (length, byte) in rest.iter().enumerate() {
             let Some(next) = self.children.get(&key(node, *byte)) else { break };
             node = *next;
             if let Some((token, score)) = self.ends.get(node as usize).copied().flatten() {
                 alone |= length + 1 == letter.len_utf8();
-                improve(ways, length, self.with(here, Some(token), score, length + 1));
+                improve_path(ways, length, self.extended_path(here, Some(token), score, length + 1));
             }
         }
         if !alone {
             let length = letter.len_utf8();
-            improve(ways, length - 1, self.with(here, self.unknown, self.unknown_score, length));
+            improve_path(
+                ways,
+                length - 1,
+                self.extended_path(here, self.unknown, self.unknown_score, length),
+            );
         }
     }
 
     /// Returns a path extended by one token of `bytes` bytes.
-    fn with(&self, way: Way, token: Option<u32>, score: f64, bytes: usize) -> Way {
+    fn extended_path(&self, way: TokenPath, token: Option<u32>, score: f64, bytes: usize) -> TokenPath {
         let score = way.score + score;
         if token == self.unknown {
-            return Way { score, unknown: way.unknown + bytes as u64, ..way };
+            return TokenPath { score, unknown: way.unknown + bytes as u64, ..way };
         }
-        Way { score, tokens: way.tokens + self.unknown_tokens(way.unknown) + 1, unknown: 0 }
+        TokenPath { score, tokens: way.tokens + self.unknown_tokens(way.unknown) + 1, unknown: 0 }
     }
 
     /// Returns the tokens of a run of unknown bytes: one, or one per byte.
@@ -154,7 +169,7 @@ impl Unigram {
 }
 
 /// Replaces the path to an offset if the new one has a better score.
-fn improve(ways: &mut VecDeque<Option<Way>>, place: usize, way: Way) {
+fn improve_path(ways: &mut VecDeque<Option<TokenPath>>, place: usize, way: TokenPath) {
     if ways.len() <= place {
         ways.resize(place + 1, None);
     }

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::*;
-use crate::budget::Budget;
-use crate::merge::{Joins, merge};
+use crate::budget::CountBudget;
+use crate::merge::{MergeRules, merge_pairs};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -19,19 +19,19 @@ impl Merges {
     }
 }
 
-impl Joins for Merges {
+impl MergeRules for Merges {
     fn join(&self, left: u32, right: u32, _: &[u8], _: u32, _: u32) -> Option<(u32, u32)> {
         self.0.get(&(left, right)).copied()
     }
 }
 
-impl Encode for Merges {
-    fn encode(&self, piece: &[u8], symbols: &mut Vec<Symbol>) {
+impl PieceEncoder for Merges {
+    fn encode(&self, piece: &[u8], symbols: &mut Vec<MergeSymbol>) {
         symbols.clear();
         for (at, letter) in std::str::from_utf8(piece).unwrap().char_indices() {
-            symbols.push(Symbol::new(letter as u32, at as u32, (at + letter.len_utf8()) as u32));
+            symbols.push(MergeSymbol::new(letter as u32, at as u32, (at + letter.len_utf8()) as u32));
         }
-        merge(self, piece, symbols);
+        merge_pairs(self, piece, symbols);
     }
 }
 
@@ -42,8 +42,8 @@ fn whole(merges: &Merges, text: &str) -> u64 {
 }
 
 fn windowed(merges: &Merges, text: &str) -> u64 {
-    let mut meter = Meter::new(0, Budget::unlimited());
-    count(merges, text.as_bytes(), &mut Vec::new(), &mut meter).unwrap();
+    let mut meter = TokenMeter::new(0, CountBudget::unlimited());
+    count_piece(merges, text.as_bytes(), &mut Vec::new(), &mut meter).unwrap();
     meter.tokens()
 }
 
@@ -103,12 +103,15 @@ fn a_count_ends_with_its_budget_and_with_its_signal() {
     let all = whole(&merges, &text);
     let stop = AtomicBool::new(false);
     let counted = |most: u64| {
-        let mut meter = Meter::new(0, Budget { most, stop: &stop });
-        count(&merges, text.as_bytes(), &mut Vec::new(), &mut meter)
+        let mut meter = TokenMeter::new(0, CountBudget { max_tokens: most, stop: &stop });
+        count_piece(&merges, text.as_bytes(), &mut Vec::new(), &mut meter)
     };
-    assert_eq!((counted(all), counted(all - 1), counted(1)), (Ok(()), Err(Halt::Over), Err(Halt::Over)));
+    assert_eq!(
+        (counted(all), counted(all - 1), counted(1)),
+        (Ok(()), Err(CountHalt::OverBudget), Err(CountHalt::OverBudget))
+    );
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
-    assert_eq!(counted(all), Err(Halt::Stopped));
+    assert_eq!(counted(all), Err(CountHalt::Stopped));
 }
 
 proptest! {

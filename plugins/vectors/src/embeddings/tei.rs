@@ -1,21 +1,24 @@
 //! Request `POST /embed` of text-embeddings-inference: bare arrays of numbers, and the tokens in a header. (Its
 //! `/v1/embeddings` has the OpenAI shape.)
 
-use super::vectors::Reader;
-use super::{parts, task, wanted};
-use crate::cursor::Cursor;
-use crate::said::Said;
-use crate::text::list;
+use super::vectors::VectorReader;
+use super::{input_batches, requested_form, task};
+use crate::answer_usage::AnswerUsage;
+use crate::cursor::AnswerCursor;
+use crate::json_text::list;
 use bytes::Bytes;
-use penstock_contract::{Answer, Ask, Call, Fault, FaultKind, Inputs, Kind, Refusal, Shape, Target, Whole};
+use penstock_contract::{
+    ApiError, AttemptTarget, BufferedResponse, EmbeddingInputs, InferenceRequest, ModelKind, ProviderAdapter,
+    UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
+};
 
 /// Shape of text-embeddings-inference.
 #[derive(Clone, Copy, Debug)]
-pub struct Tei;
+pub struct TeiEmbeddings;
 
-impl Shape for Tei {
-    fn kind(&self) -> Kind {
-        Kind::Embedding
+impl ProviderAdapter for TeiEmbeddings {
+    fn kind(&self) -> ModelKind {
+        ModelKind::Embedding
     }
 
     fn name(&self) -> &'static str {
@@ -26,14 +29,18 @@ impl Shape for Tei {
         "/embed"
     }
 
-    fn heeds(&self) -> &'static [&'static str] {
+    fn response_headers(&self) -> &'static [&'static str] {
         &["x-compute-tokens"]
     }
 
-    fn calls(&self, ask: &Ask, target: &Target<'_>) -> Result<Vec<Call>, Refusal> {
-        let texts = task(ask).filter(|embed| matches!(embed.inputs, Inputs::Texts(_)));
+    fn calls(
+        &self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+    ) -> Result<Vec<UpstreamRequest>, ApiError> {
+        let texts = task(ask).filter(|embed| matches!(embed.inputs, EmbeddingInputs::Texts(_)));
         let embed = texts
-            .ok_or_else(|| Refusal::unsupported("input", "input: this model takes texts, not token ids."))?;
+            .ok_or_else(|| ApiError::unsupported("input", "input: this model takes texts, not token ids."))?;
         let call = |inputs: &[Bytes]| {
             let mut body = vec![Bytes::from_static(br#"{"inputs":"#)];
             list(inputs, &mut body);
@@ -41,23 +48,28 @@ impl Shape for Tei {
                 body.push(Bytes::from(format!(r#","dimensions":{dimensions}"#)));
             }
             body.push(Bytes::from_static(b"}"));
-            Call::json(body)
+            UpstreamRequest::json(body)
         };
-        Ok(parts(embed, target).map(call).collect())
+        Ok(input_batches(embed, target).map(call).collect())
     }
 
-    fn whole(&self, ask: &Ask, target: &Target<'_>, answers: Vec<Answer>) -> Result<Whole, Fault> {
-        let malformed = || Fault::new(FaultKind::Malformed);
+    fn translate(
+        &self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+        answers: Vec<UpstreamAnswer>,
+    ) -> Result<BufferedResponse, UpstreamError> {
+        let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
         let embed = task(ask).ok_or_else(malformed)?;
-        let read = |inputs: &[Bytes], answer: Answer| {
-            let mut reader = Reader::new(wanted(embed), inputs.len());
-            let mut cursor = Cursor::new(&answer.body);
+        let read = |inputs: &[Bytes], answer: UpstreamAnswer| {
+            let mut reader = VectorReader::new(requested_form(embed), inputs.len());
+            let mut cursor = AnswerCursor::new(&answer.body);
             cursor.array(|cursor| reader.vector(cursor)).filter(|()| cursor.is_done())?;
-            let said = Said { tokens: answer.number(0), measured: None };
+            let said = AnswerUsage { tokens: answer.header_number(0), measured: None };
             Some((reader.finish(answer.body.clone(), 0..0)?, said))
         };
-        let asked = parts(embed, target).zip(answers);
+        let asked = input_batches(embed, target).zip(answers);
         let parts = asked.map(|(inputs, answer)| read(inputs, answer).ok_or_else(malformed));
-        super::whole(ask, target, parts.collect::<Result<_, _>>()?)
+        super::write_response(ask, target, parts.collect::<Result<_, _>>()?)
     }
 }

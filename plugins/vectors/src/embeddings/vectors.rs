@@ -1,17 +1,17 @@
 //! Vectors of one answer: located and, if the form differs, converted in the same pass.
 
-use crate::cursor::Cursor;
+use crate::cursor::AnswerCursor;
 use crate::floats;
 use bytes::Bytes;
-use penstock_wire::{figures, json};
+use penstock_wire::{json, usage};
 use std::ops::Range;
 
 /// Limit on the bytes that are reserved in advance.
-const MOST_AHEAD: usize = 64 << 20;
+const MAX_RESERVED_BYTES: usize = 64 << 20;
 
 /// Form of a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum VectorForm {
     /// Array of numbers.
     Floats,
     /// Base64 string.
@@ -20,17 +20,17 @@ pub(super) enum Wanted {
 
 /// Location of a vector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum VectorLocation {
     /// Range in the provider's own bytes.
-    Given(Range<usize>),
+    Provider(Range<usize>),
     /// Range in the converted bytes.
-    Made(Range<usize>),
+    Converted(Range<usize>),
 }
 
 /// Parsed item of the provider's list.
 #[derive(Debug)]
-struct Item {
-    place: Place,
+struct VectorItem {
+    location: VectorLocation,
     index: Option<usize>,
     /// True if its object has all members that the client expects.
     complete: bool,
@@ -38,52 +38,52 @@ struct Item {
 
 /// Vectors of one answer, in the order of its inputs.
 #[derive(Debug)]
-pub(super) struct Vectors {
-    given: Bytes,
-    made: Bytes,
-    items: Vec<Place>,
+pub(super) struct AnswerVectors {
+    provider_body: Bytes,
+    converted: Bytes,
+    items: Vec<VectorLocation>,
     dimensions: usize,
     /// Range of the provider's array, if it can be sent unchanged.
     untouched: Option<Range<usize>>,
 }
 
 /// Reader that parses vectors one after the other.
-pub(super) struct Reader {
-    wanted: Wanted,
-    items: Vec<Item>,
-    made: Vec<u8>,
+pub(super) struct VectorReader {
+    form: VectorForm,
+    items: Vec<VectorItem>,
+    converted: Vec<u8>,
     scratch: Vec<u8>,
     dimensions: Option<usize>,
     expected: usize,
 }
 
-impl Reader {
+impl VectorReader {
     /// Creates a reader for about `expected` vectors.
-    pub(super) fn new(wanted: Wanted, expected: usize) -> Self {
+    pub(super) fn new(form: VectorForm, expected: usize) -> Self {
         Self {
-            wanted,
+            form,
             expected,
             items: Vec::with_capacity(expected),
-            made: Vec::new(),
+            converted: Vec::new(),
             scratch: Vec::new(),
             dimensions: None,
         }
     }
 
     /// Takes a bare vector.
-    pub(super) fn vector(&mut self, cursor: &mut Cursor<'_>) -> Option<()> {
-        let place = self.place(cursor)?;
-        self.items.push(Item { place, index: None, complete: false });
+    pub(super) fn vector(&mut self, cursor: &mut AnswerCursor<'_>) -> Option<()> {
+        let place = self.read_vector(cursor)?;
+        self.items.push(VectorItem { location: place, index: None, complete: false });
         Some(())
     }
 
     /// Takes `{"object":"embedding","index":…,"embedding":…}`.
-    pub(super) fn item(&mut self, cursor: &mut Cursor<'_>) -> Option<()> {
+    pub(super) fn item(&mut self, cursor: &mut AnswerCursor<'_>) -> Option<()> {
         let (mut place, mut index, mut named) = (None, None, false);
         cursor.object(|key, cursor| {
             match key {
-                "embedding" if place.is_none() => place = Some(self.place(cursor)?),
-                "index" => index = Some(usize::try_from(figures::whole_number(cursor.bytes()?)?).ok()?),
+                "embedding" if place.is_none() => place = Some(self.read_vector(cursor)?),
+                "index" => index = Some(usize::try_from(usage::parse_integer(cursor.bytes()?)?).ok()?),
                 "object" => named = json::is_string(cursor.bytes()?, "embedding"),
                 _ => {
                     cursor.value()?;
@@ -92,27 +92,27 @@ impl Reader {
             Some(())
         })?;
         let complete = named && index == Some(self.items.len());
-        self.items.push(Item { place: place?, index, complete });
+        self.items.push(VectorItem { location: place?, index, complete });
         Some(())
     }
 
     /// Takes one vector, and converts it if it has another form.
-    fn place(&mut self, cursor: &mut Cursor<'_>) -> Option<Place> {
+    fn read_vector(&mut self, cursor: &mut AnswerCursor<'_>) -> Option<VectorLocation> {
         let at = cursor.at();
-        let (taken, count, made) = match (cursor.peek()?, self.wanted) {
-            (b'[', Wanted::Floats) => {
-                let (taken, count) = floats::measure(cursor.rest())?;
+        let (taken, count, made) = match (cursor.peek()?, self.form) {
+            (b'[', VectorForm::Floats) => {
+                let (taken, count) = floats::measure_array(cursor.rest())?;
                 (taken, count, false)
             }
-            (b'[', Wanted::Base64) => {
+            (b'[', VectorForm::Base64) => {
                 self.scratch.clear();
-                (floats::read(cursor.rest(), &mut self.scratch)?, self.scratch.len() / 4, true)
+                (floats::read_array(cursor.rest(), &mut self.scratch)?, self.scratch.len() / 4, true)
             }
             (b'"', _) => {
                 let taken = penstock_wire::json::string_end(cursor.rest(), 0)?;
                 let inside = cursor.rest().get(1..taken - 1)?;
                 self.scratch.clear();
-                (taken, floats::decode(inside, &mut self.scratch)?, self.wanted == Wanted::Floats)
+                (taken, floats::decode(inside, &mut self.scratch)?, self.form == VectorForm::Floats)
             }
             _ => return None,
         };
@@ -121,44 +121,45 @@ impl Reader {
         }
         cursor.skip(taken);
         if !made {
-            return Some(Place::Given(at..at + taken));
+            return Some(VectorLocation::Provider(at..at + taken));
         }
-        let start = self.made.len();
-        match self.wanted {
-            Wanted::Floats => floats::write(&self.scratch, &mut self.made)?,
-            Wanted::Base64 => floats::encode(&self.scratch, &mut self.made)?,
+        let start = self.converted.len();
+        match self.form {
+            VectorForm::Floats => floats::write_array(&self.scratch, &mut self.converted)?,
+            VectorForm::Base64 => floats::encode(&self.scratch, &mut self.converted)?,
         }
         if start == 0 {
             // The others will take about as much; growing by doubling would copy them all.
-            let one = self.made.len() + self.made.len() / 16;
-            self.made.reserve(one.saturating_mul(self.expected.saturating_sub(1)).min(MOST_AHEAD));
+            let one = self.converted.len() + self.converted.len() / 16;
+            self.converted
+                .reserve(one.saturating_mul(self.expected.saturating_sub(1)).min(MAX_RESERVED_BYTES));
         }
-        Some(Place::Made(start..self.made.len()))
+        Some(VectorLocation::Converted(start..self.converted.len()))
     }
 
     /// Returns all vectors in the order of the inputs. `array` is the range of the provider's list of items.
     ///
     /// `None` if indices are missing, repeated or out of range.
-    pub(super) fn finish(self, given: Bytes, array: Range<usize>) -> Option<Vectors> {
+    pub(super) fn finish(self, given: Bytes, array: Range<usize>) -> Option<AnswerVectors> {
         let count = self.items.len();
         let untouched = self
             .items
             .iter()
-            .all(|item| item.complete && matches!(item.place, Place::Given(_)))
+            .all(|item| item.complete && matches!(item.location, VectorLocation::Provider(_)))
             .then_some(array);
         // Without indices, the vectors are in the order of the inputs.
         let numbered = self.items.iter().any(|item| item.index.is_some());
-        let mut places: Vec<Option<Place>> = vec![None; count];
+        let mut places: Vec<Option<VectorLocation>> = vec![None; count];
         for (position, item) in self.items.into_iter().enumerate() {
             let index = if numbered { item.index? } else { position };
             let place = places.get_mut(index)?;
-            if place.replace(item.place).is_some() {
+            if place.replace(item.location).is_some() {
                 return None;
             }
         }
-        Some(Vectors {
-            given,
-            made: Bytes::from(self.made),
+        Some(AnswerVectors {
+            provider_body: given,
+            converted: Bytes::from(self.converted),
             items: places.into_iter().collect::<Option<_>>()?,
             dimensions: self.dimensions?,
             untouched,
@@ -166,7 +167,7 @@ impl Reader {
     }
 }
 
-impl Vectors {
+impl AnswerVectors {
     /// Returns the number of vectors.
     pub(super) fn len(&self) -> usize {
         self.items.len()
@@ -177,21 +178,21 @@ impl Vectors {
         (self.dimensions > 0).then_some(self.dimensions)
     }
 
-    fn slice(&self, place: &Place) -> Bytes {
+    fn slice(&self, place: &VectorLocation) -> Bytes {
         match place {
-            Place::Given(range) => self.given.slice(range.clone()),
-            Place::Made(range) => self.made.slice(range.clone()),
+            VectorLocation::Provider(range) => self.provider_body.slice(range.clone()),
+            VectorLocation::Converted(range) => self.converted.slice(range.clone()),
         }
     }
 }
 
 /// Writes the client's list of all vectors.
-pub(super) fn write(parts: Vec<Vectors>, out: &mut Vec<Bytes>) {
-    if let [Vectors { given, untouched: Some(array), .. }] = parts.as_slice() {
+pub(super) fn write(parts: Vec<AnswerVectors>, out: &mut Vec<Bytes>) {
+    if let [AnswerVectors { provider_body: given, untouched: Some(array), .. }] = parts.as_slice() {
         return out.push(given.slice(array.clone()));
     }
     // The small texts between the vectors share one buffer.
-    let mut between = Vec::with_capacity(64 * parts.iter().map(Vectors::len).sum::<usize>() + 2);
+    let mut between = Vec::with_capacity(64 * parts.iter().map(AnswerVectors::len).sum::<usize>() + 2);
     let mut pieces: Vec<(Range<usize>, Bytes)> = Vec::new();
     for (index, (part, place)) in
         parts.iter().flat_map(|part| part.items.iter().map(move |place| (part, place))).enumerate()

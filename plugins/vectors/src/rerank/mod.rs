@@ -1,37 +1,40 @@
 //! Rerank: the parts that every shape shares. Scores are scaled, sorted and cut here, whatever the provider does;
 //! documents are taken from the request, so providers do not return them.
 
-pub(crate) mod listed;
+pub(crate) mod standard;
 pub(crate) mod tei;
 
-use crate::cursor::Cursor;
-use crate::said::Said;
-use crate::text::quoted;
+use crate::answer_usage::AnswerUsage;
+use crate::cursor::AnswerCursor;
+use crate::json_text::quoted;
 use bytes::Bytes;
-use penstock_contract::{Ask, Done, Fault, FaultKind, Finish, Noticed, Rerank, Score, Target, Task, Whole};
-use penstock_wire::figures;
+use penstock_contract::{
+    AttemptTarget, BufferedResponse, FinishReason, InferenceRequest, InferenceTask, OfferObservation,
+    RerankTask, ScoreTransform, UpstreamError, UpstreamErrorKind, WorkDone,
+};
+use penstock_wire::usage;
 
 /// Tolerance of a probability outside 0 to 1, for rounding.
-const SLACK: f64 = 1e-3;
+const MAX_ROUNDING: f64 = 1e-3;
 
 /// Returns the task of a rerank request. The kind was checked before.
-fn task(ask: &Ask) -> Option<&Rerank> {
+fn task(ask: &InferenceRequest) -> Option<&RerankTask> {
     match &ask.task {
-        Task::Rerank(rerank) => Some(rerank),
+        InferenceTask::Rerank(rerank) => Some(rerank),
         _ => None,
     }
 }
 
 /// Splits the documents into batches that the provider accepts.
-fn parts<'a>(rerank: &'a Rerank, target: &Target<'_>) -> std::slice::Chunks<'a, Bytes> {
+fn document_batches<'a>(rerank: &'a RerankTask, target: &AttemptTarget<'_>) -> std::slice::Chunks<'a, Bytes> {
     let all = &rerank.documents;
-    all.chunks(target.abilities.max_inputs.unwrap_or(all.len()).max(1))
+    all.chunks(target.capabilities.max_inputs.unwrap_or(all.len()).max(1))
 }
 
 /// Scores by document index, with the reported usage of one answer.
-struct Scores {
+struct RawScores {
     raw: Vec<f64>,
-    said: Said,
+    usage: AnswerUsage,
 }
 
 /// Reads an answer: a list of results, bare or in an object, each with an index and a score.
@@ -39,12 +42,12 @@ struct Scores {
 /// # Errors
 /// Returns `InBand` for an error object; `Malformed` unless there is exactly one number for each of the `count`
 /// documents.
-fn read(body: &[u8], count: usize) -> Result<Scores, Fault> {
+fn read(body: &[u8], count: usize) -> Result<RawScores, UpstreamError> {
     let mut raw: Vec<Option<f64>> = vec![None; count];
-    let mut said = Said::default();
+    let mut said = AnswerUsage::default();
     let (mut found, mut error) = (false, false);
-    let mut cursor = Cursor::new(body);
-    let mut results = |cursor: &mut Cursor<'_>| {
+    let mut cursor = AnswerCursor::new(body);
+    let mut results = |cursor: &mut AnswerCursor<'_>| {
         found = true;
         cursor.array(|cursor| {
             let (index, score) = result(cursor)?;
@@ -65,19 +68,20 @@ fn read(body: &[u8], count: usize) -> Result<Scores, Fault> {
         })
     };
     if error && !found {
-        return Err(Fault::new(FaultKind::InBand));
+        return Err(UpstreamError::new(UpstreamErrorKind::InBandError));
     }
     let raw = read.filter(|()| cursor.is_done()).and_then(|()| raw.into_iter().collect::<Option<Vec<f64>>>());
-    raw.map(|raw| Scores { raw, said }).ok_or_else(|| Fault::new(FaultKind::Malformed))
+    raw.map(|raw| RawScores { raw, usage: said })
+        .ok_or_else(|| UpstreamError::new(UpstreamErrorKind::Malformed))
 }
 
 /// Reads `{"index":…,"relevance_score":…}`, or `score`.
-fn result(cursor: &mut Cursor<'_>) -> Option<(usize, f64)> {
+fn result(cursor: &mut AnswerCursor<'_>) -> Option<(usize, f64)> {
     let (mut index, mut score) = (None, None);
     cursor.object(|key, cursor| {
         let value = cursor.bytes()?;
         match key {
-            "index" => index = usize::try_from(figures::whole_number(value)?).ok(),
+            "index" => index = usize::try_from(usage::parse_integer(value)?).ok(),
             "relevance_score" | "score" => score = std::str::from_utf8(value).ok()?.parse::<f64>().ok(),
             _ => {}
         }
@@ -88,10 +92,12 @@ fn result(cursor: &mut Cursor<'_>) -> Option<(usize, f64)> {
 
 /// Scales a score to 0 to 1. `None` if it is outside, so that the setting is wrong for this provider; nothing is
 /// guessed.
-fn scaled(raw: f64, score: Score) -> Option<f64> {
+fn scale_score(raw: f64, score: ScoreTransform) -> Option<f64> {
     match score {
-        Score::AsIs => (-SLACK..=1.0 + SLACK).contains(&raw).then(|| raw.clamp(0.0, 1.0)),
-        Score::Sigmoid => Some(1.0 / (1.0 + (-raw).exp())),
+        ScoreTransform::Identity => {
+            (-MAX_ROUNDING..=1.0 + MAX_ROUNDING).contains(&raw).then(|| raw.clamp(0.0, 1.0))
+        }
+        ScoreTransform::Sigmoid => Some(1.0 / (1.0 + (-raw).exp())),
     }
 }
 
@@ -99,10 +105,15 @@ fn scaled(raw: f64, score: Score) -> Option<f64> {
 ///
 /// # Errors
 /// Returns `Malformed` for invalid scores.
-fn whole(ask: &Ask, target: &Target<'_>, parts: Vec<Scores>) -> Result<Whole, Fault> {
-    let malformed = || Fault::new(FaultKind::Malformed);
+fn write_response(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    parts: Vec<RawScores>,
+) -> Result<BufferedResponse, UpstreamError> {
+    let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
     let rerank = task(ask).ok_or_else(malformed)?;
-    let (raw, said): (Vec<Vec<f64>>, Vec<Said>) = parts.into_iter().map(|part| (part.raw, part.said)).unzip();
+    let (raw, said): (Vec<Vec<f64>>, Vec<AnswerUsage>) =
+        parts.into_iter().map(|part| (part.raw, part.usage)).unzip();
     // Sorted by the raw scores: two logits may give the same sigmoid.
     let mut order: Vec<(usize, f64)> = raw.into_iter().flatten().enumerate().collect();
     if order.len() != rerank.documents.len() {
@@ -116,7 +127,7 @@ fn whole(ask: &Ask, target: &Target<'_>, parts: Vec<Scores>) -> Result<Whole, Fa
     let mut scores = zmij::Buffer::new();
     let shown = rerank.top_n.unwrap_or(order.len());
     for (position, (index, raw)) in order.into_iter().enumerate() {
-        let score = scaled(raw, target.abilities.score).ok_or_else(malformed)?;
+        let score = scale_score(raw, target.capabilities.score_transform).ok_or_else(malformed)?;
         if position >= shown {
             continue;
         }
@@ -131,16 +142,16 @@ fn whole(ask: &Ask, target: &Target<'_>, parts: Vec<Scores>) -> Result<Whole, Fa
         }
         body.push(Bytes::from_static(b"}"));
     }
-    let said = Said::sum(said);
-    let usage = said.usage(ask, target);
+    let said = AnswerUsage::sum(said);
+    let usage = said.to_usage(ask, target);
     body.push(Bytes::from(format!(r#"],"usage":{{"total_tokens":{}}}}}"#, usage.input)));
-    Ok(Whole {
+    Ok(BufferedResponse {
         body,
-        done: Some(Done::Tokens(usage)),
-        measured: said.measured,
-        finish: Finish::Stop,
+        work: Some(WorkDone::Tokens(usage)),
+        measured_energy: said.measured,
+        finish_reason: FinishReason::Stop,
         output_bytes: 0,
-        pictures: Vec::new(),
-        noticed: Noticed::default(),
+        images: Vec::new(),
+        observation: OfferObservation::default(),
     })
 }

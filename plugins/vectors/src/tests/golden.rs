@@ -36,20 +36,20 @@ fn json(path: &Path) -> Value {
 }
 
 /// The answers of a case, with their headers.
-fn answers(case: &Path, target: &Value) -> Vec<Answer> {
+fn answers(case: &Path, target: &Value) -> Vec<UpstreamAnswer> {
     let names = std::iter::once("got.json".to_owned()).chain((2..).map(|part| format!("got.{part}.json")));
     let bodies = names.map_while(|name| std::fs::read(case.join(name)).ok());
     let headers = target["headers"].as_array().cloned().unwrap_or_default();
     bodies
         .enumerate()
-        .map(|(index, body)| Answer {
+        .map(|(index, body)| UpstreamAnswer {
             body: Bytes::from(body),
             headers: vec![headers.get(index).and_then(Value::as_str).map(Into::into)],
         })
         .collect()
 }
 
-fn run(shape: &dyn Shape, case: &Path) -> bool {
+fn run(shape: &dyn ProviderAdapter, case: &Path) -> bool {
     let body = std::fs::read_to_string(case.join("ask.json")).unwrap();
     let ask = ask(shape.kind(), body.trim_end());
     let special = json(&case.join("target.json"));
@@ -73,14 +73,14 @@ fn run(shape: &dyn Shape, case: &Path) -> bool {
     golden(&case.join("sent.json"), &sent);
     let answers = answers(case, &special);
     assert_eq!(answers.len(), calls.len(), "{}: an answer for each call", case.display());
-    let answered = match shape.whole(&ask, &target, answers) {
+    let answered = match shape.translate(&ask, &target, answers) {
         Err(fault) => format!("{:?}\n", fault.kind),
         Ok(whole) => {
             let body = String::from_utf8(whole.body.concat()).unwrap();
             let value: Value = serde_json::from_str(&body).unwrap();
             assert_eq!((&value["object"], &value["model"]), (&"list".into(), &"org/model".into()));
             assert!(body.ends_with('}'));
-            format!("{body}\n{:?} {:?}\n", whole.done, whole.measured)
+            format!("{body}\n{:?} {:?}\n", whole.work, whole.measured_energy)
         }
     };
     golden(&case.join("answered.json"), &answered);

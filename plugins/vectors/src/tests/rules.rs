@@ -5,20 +5,20 @@ use crate::floats;
 use proptest::prelude::*;
 use serde_json::json;
 
-fn embed(count: usize, base64: bool) -> Ask {
+fn embed(count: usize, base64: bool) -> InferenceRequest {
     let inputs: Vec<String> = (0..count).map(|index| format!("text {index}")).collect();
     let format = if base64 { "base64" } else { "float" };
-    ask(Kind::Embedding, &json!({"model": "m", "input": inputs, "encoding_format": format}).to_string())
+    ask(ModelKind::Embedding, &json!({"model": "m", "input": inputs, "encoding_format": format}).to_string())
 }
 
-fn answer(body: String) -> Answer {
-    Answer { body: Bytes::from(body), headers: Vec::new() }
+fn answer(body: String) -> UpstreamAnswer {
+    UpstreamAnswer { body: Bytes::from(body), headers: Vec::new() }
 }
 
-fn openai(ask: &Ask, body: String) -> Result<Whole, FaultKind> {
-    let abilities = Abilities::default();
-    shape(Kind::Embedding, "openai")
-        .whole(ask, &target(&abilities), vec![answer(body)])
+fn openai(ask: &InferenceRequest, body: String) -> Result<BufferedResponse, UpstreamErrorKind> {
+    let abilities = OfferCapabilities::default();
+    shape(ModelKind::Embedding, "openai")
+        .translate(ask, &target(&abilities), vec![answer(body)])
         .map_err(|fault| fault.kind)
 }
 
@@ -30,7 +30,7 @@ fn base64(vector: &[f32]) -> String {
 }
 
 /// The vectors of an answer, in whichever form.
-fn vectors(whole: &Whole) -> Vec<Vec<f32>> {
+fn vectors(whole: &BufferedResponse) -> Vec<Vec<f32>> {
     let value: Value = serde_json::from_slice(&whole.body.concat()).unwrap();
     let items = value["data"].as_array().unwrap();
     let read = |(position, item): (usize, &Value)| {
@@ -39,7 +39,7 @@ fn vectors(whole: &Whole) -> Vec<Vec<f32>> {
         let mut bytes = Vec::new();
         match json.strip_prefix('"') {
             Some(text) => drop(floats::decode(text.trim_end_matches('"').as_bytes(), &mut bytes).unwrap()),
-            None => drop(floats::read(json.as_bytes(), &mut bytes).unwrap()),
+            None => drop(floats::read_array(json.as_bytes(), &mut bytes).unwrap()),
         }
         bytes.chunks(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect()
     };
@@ -56,17 +56,17 @@ proptest! {
         let mut bytes = Vec::new();
         vector.iter().for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
         let mut json = Vec::new();
-        floats::write(&bytes, &mut json).unwrap();
+        floats::write_array(&bytes, &mut json).unwrap();
         prop_assert!(serde_json::from_slice::<Vec<f64>>(&json).is_ok());
         let mut again = Vec::new();
-        prop_assert_eq!(floats::read(&json, &mut again), Some(json.len()));
+        prop_assert_eq!(floats::read_array(&json, &mut again), Some(json.len()));
         prop_assert_eq!(&again, &bytes);
-        let (taken, count) = floats::measure(&json).unwrap();
+        let (taken, count) = floats::measure_array(&json).unwrap();
         prop_assert_eq!((taken, count), (json.len(), vector.len()));
         // Shortest: no decimal with fewer digits reads back as the same number.
         for value in &vector {
             let mut one = Vec::new();
-            floats::write(&value.to_le_bytes(), &mut one).unwrap();
+            floats::write_array(&value.to_le_bytes(), &mut one).unwrap();
             let digits = |text: &str| text.split(['e', 'E']).next().unwrap().chars()
                 .filter(char::is_ascii_digit).collect::<String>().trim_matches('0').len();
             let ours = digits(std::str::from_utf8(&one).unwrap());
@@ -109,10 +109,10 @@ proptest! {
         let good = r#"{"data":[{"index":0,"embedding":[0.5,-1e-3]}],"usage":{"total_tokens":3}}"#;
         let cut = cut % good.len();
         prop_assert!(openai(&embed(1, true), good[..cut].to_owned()).is_err());
-        let abilities = Abilities::default();
-        for shape in crate::SHAPES.iter().filter(|shape| shape.kind() == Kind::Rerank) {
-            let ask = ask(Kind::Rerank, r#"{"model":"m","query":"q","documents":["a"]}"#);
-            let _ = shape.whole(&ask, &target(&abilities), vec![answer(body.clone())]);
+        let abilities = OfferCapabilities::default();
+        for shape in crate::SHAPES.iter().filter(|shape| shape.kind() == ModelKind::Rerank) {
+            let ask = ask(ModelKind::Rerank, r#"{"model":"m","query":"q","documents":["a"]}"#);
+            let _ = shape.translate(&ask, &target(&abilities), vec![answer(body.clone())]);
         }
     }
 
@@ -122,10 +122,10 @@ proptest! {
         let results: Vec<Value> = logits.iter().enumerate()
             .map(|(index, logit)| json!({"index": index, "relevance_score": logit})).collect();
         let request = json!({"model": "m", "query": "q", "documents": documents, "top_n": top});
-        let ask = ask(Kind::Rerank, &request.to_string());
-        let abilities = Abilities { score: Score::Sigmoid, ..Abilities::default() };
+        let ask = ask(ModelKind::Rerank, &request.to_string());
+        let abilities = OfferCapabilities { score_transform: ScoreTransform::Sigmoid, ..OfferCapabilities::default() };
         let body = json!({"results": results}).to_string();
-        let whole = shape(Kind::Rerank, "vllm").whole(&ask, &target(&abilities), vec![answer(body)]).unwrap();
+        let whole = shape(ModelKind::Rerank, "vllm").translate(&ask, &target(&abilities), vec![answer(body)]).unwrap();
         let value: Value = serde_json::from_slice(&whole.body.concat()).unwrap();
         let results = value["results"].as_array().unwrap();
         prop_assert_eq!(results.len(), top.min(logits.len()));
@@ -145,10 +145,11 @@ fn vectors_that_fit_are_the_providers_own_bytes() {
     let body = Bytes::from_static(
         br#"{"id":"x","data":[{"object":"embedding","index":0,"embedding":[ 0.10, 1E0 ]}, {"index":1,"object":"embedding","embedding":[2,3.50]}],"model":"e","usage":{"prompt_tokens":4,"total_tokens":4}}"#,
     );
-    let abilities = Abilities::default();
-    let answers = vec![Answer { body: body.clone(), headers: Vec::new() }];
-    let whole =
-        shape(Kind::Embedding, "openai").whole(&embed(2, false), &target(&abilities), answers).unwrap();
+    let abilities = OfferCapabilities::default();
+    let answers = vec![UpstreamAnswer { body: body.clone(), headers: Vec::new() }];
+    let whole = shape(ModelKind::Embedding, "openai")
+        .translate(&embed(2, false), &target(&abilities), answers)
+        .unwrap();
     let inside = body.as_ptr_range();
     let own = whole.body.iter().filter(|piece| inside.contains(&piece.as_ptr())).map(|piece| piece.len());
     let own: usize = own.sum();
@@ -183,34 +184,40 @@ fn what_is_no_vector_is_the_providers_fault() {
         &format!(r#"[{one},{{"index":1,"embedding":"AACAPwAAAEA"}}]"#),
         &format!(r#"[{one},{{"index":1,"embedding":"AACA PwAAAEA="}}]"#),
     ] {
-        assert_eq!(data(bad), Err(FaultKind::Malformed), "{bad}");
+        assert_eq!(data(bad), Err(UpstreamErrorKind::Malformed), "{bad}");
     }
     assert_eq!(data(&format!(r#"[{one},{{"index":1,"embedding":"AACAPwAAAEA="}}]"#)), Ok(()));
-    assert_eq!(openai(&embed(1, true), r#"{"error":{"message":"no"}}"#.to_owned()), Err(FaultKind::InBand));
+    assert_eq!(
+        openai(&embed(1, true), r#"{"error":{"message":"no"}}"#.to_owned()),
+        Err(UpstreamErrorKind::InBandError)
+    );
 }
 
 #[test]
 fn vectors_of_another_length_than_asked_are_refused() {
-    let ask = ask(Kind::Embedding, r#"{"model":"m","input":"x","dimensions":3}"#);
+    let ask = ask(ModelKind::Embedding, r#"{"model":"m","input":"x","dimensions":3}"#);
     let body =
         |vector: &str| format!(r#"{{"data":[{{"object":"embedding","index":0,"embedding":{vector}}}]}}"#);
-    assert_eq!(openai(&ask, body("[1,2]")).map(drop), Err(FaultKind::Malformed));
+    assert_eq!(openai(&ask, body("[1,2]")).map(drop), Err(UpstreamErrorKind::Malformed));
     assert!(openai(&ask, body("[1,2,3]")).is_ok());
 }
 
 #[test]
 fn a_logit_is_never_taken_for_a_probability_nor_the_other_way() {
-    let ask = ask(Kind::Rerank, r#"{"model":"m","query":"q","documents":["a","b"]}"#);
-    let whole = |score: Score, body: &str| {
-        let abilities = Abilities { score, ..Abilities::default() };
-        let whole =
-            shape(Kind::Rerank, "jina").whole(&ask, &target(&abilities), vec![answer(body.to_owned())]);
+    let ask = ask(ModelKind::Rerank, r#"{"model":"m","query":"q","documents":["a","b"]}"#);
+    let whole = |score: ScoreTransform, body: &str| {
+        let abilities = OfferCapabilities { score_transform: score, ..OfferCapabilities::default() };
+        let whole = shape(ModelKind::Rerank, "jina").translate(
+            &ask,
+            &target(&abilities),
+            vec![answer(body.to_owned())],
+        );
         whole.map(|whole| String::from_utf8(whole.body.concat()).unwrap()).map_err(|fault| fault.kind)
     };
     let both = r#"{"results":[{"index":0,"relevance_score":0.2},{"index":1,"relevance_score":0.9}]}"#;
-    assert!(whole(Score::AsIs, both).unwrap().contains(r#"{"index":1,"relevance_score":0.9}"#));
-    assert!(whole(Score::Sigmoid, both).unwrap().contains(r#"{"index":1,"relevance_score":0.7109"#));
+    assert!(whole(ScoreTransform::Identity, both).unwrap().contains(r#"{"index":1,"relevance_score":0.9}"#));
+    assert!(whole(ScoreTransform::Sigmoid, both).unwrap().contains(r#"{"index":1,"relevance_score":0.7109"#));
     let raw = r#"{"results":[{"index":0,"relevance_score":-3.5},{"index":1,"relevance_score":0.9}]}"#;
-    assert_eq!(whole(Score::AsIs, raw), Err(FaultKind::Malformed));
-    assert!(whole(Score::Sigmoid, raw).is_ok());
+    assert_eq!(whole(ScoreTransform::Identity, raw), Err(UpstreamErrorKind::Malformed));
+    assert!(whole(ScoreTransform::Sigmoid, raw).is_ok());
 }

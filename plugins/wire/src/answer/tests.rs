@@ -3,11 +3,11 @@
 use super::*;
 use bytes::BytesMut;
 
-fn head(text: &str) -> Result<Option<Head>, Malformed> {
-    Head::read(text.as_bytes())
+fn head(text: &str) -> Result<Option<Http1ResponseHead>, MalformedResponse> {
+    Http1ResponseHead::read(text.as_bytes())
 }
 
-fn framed(fields: &str) -> (Framing, bool) {
+fn framed(fields: &str) -> (BodyFraming, bool) {
     let head = head(&format!("HTTP/1.1 200 OK\r\n{fields}\r\n")).unwrap().unwrap();
     (head.framing, head.last)
 }
@@ -15,20 +15,20 @@ fn framed(fields: &str) -> (Framing, bool) {
 #[test]
 fn the_end_of_a_body_is_where_the_standard_says() {
     let cases = [
-        ("Content-Length: 12\r\n", Framing::Length(12), false),
-        ("content-length: 12, 12\r\nContent-Length: 12\r\n", Framing::Length(12), false),
-        ("Content-Length: 12\r\nConnection: x, Close\r\n", Framing::Length(12), true),
-        ("Transfer-Encoding: Chunked\r\n", Framing::Chunked, false),
-        ("Transfer-Encoding: chunked\r\nContent-Length: 3\r\n", Framing::Chunked, true),
-        ("", Framing::Close, true),
-        ("Connection: keep-alive\r\n", Framing::Close, true),
+        ("Content-Length: 12\r\n", BodyFraming::Length(12), false),
+        ("content-length: 12, 12\r\nContent-Length: 12\r\n", BodyFraming::Length(12), false),
+        ("Content-Length: 12\r\nConnection: x, Close\r\n", BodyFraming::Length(12), true),
+        ("Transfer-Encoding: Chunked\r\n", BodyFraming::Chunked, false),
+        ("Transfer-Encoding: chunked\r\nContent-Length: 3\r\n", BodyFraming::Chunked, true),
+        ("", BodyFraming::Close, true),
+        ("Connection: keep-alive\r\n", BodyFraming::Close, true),
     ];
     for (fields, framing, last) in cases {
         assert_eq!(framed(fields), (framing, last), "{fields}");
     }
     for status in [100, 103, 204, 304] {
         let told = head(&format!("HTTP/1.1 {status} x\r\nContent-Length: 9\r\n\r\n")).unwrap().unwrap();
-        assert_eq!((told.status, told.framing), (status, Framing::Length(0)));
+        assert_eq!((told.status, told.framing), (status, BodyFraming::Length(0)));
     }
 }
 
@@ -59,9 +59,9 @@ fn what_has_two_meanings_is_refused() {
     for case in cases {
         assert!(head(case).is_err(), "{case:?}");
     }
-    let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(FIELDS + 1));
+    let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(MAX_FIELDS + 1));
     assert!(head(&many).is_err());
-    let long = format!("HTTP/1.1 200 OK\r\nA: {}", "b".repeat(HEAD));
+    let long = format!("HTTP/1.1 200 OK\r\nA: {}", "b".repeat(MAX_HEAD_BYTES));
     assert!(head(&long).is_err());
 }
 
@@ -72,20 +72,21 @@ fn a_head_is_the_same_however_it_is_cut() {
         assert_eq!(head(text.get(..end).unwrap()), Ok(None), "{end}");
     }
     let whole = head(&format!("{text}ab")).unwrap().unwrap();
-    let told = Head { size: text.len(), status: 429, framing: Framing::Length(2), last: false };
+    let told =
+        Http1ResponseHead { size: text.len(), status: 429, framing: BodyFraming::Length(2), last: false };
     assert_eq!(whole, told);
-    assert_eq!(field(text.as_bytes(), "retry-after").map(<[u8]>::trim_ascii), Some(&b"7"[..]));
-    assert_eq!(field(text.as_bytes(), "none"), None);
+    assert_eq!(header_value(text.as_bytes(), "retry-after").map(<[u8]>::trim_ascii), Some(&b"7"[..]));
+    assert_eq!(header_value(text.as_bytes(), "none"), None);
 }
 
 /// Number of parses of a head that arrives byte by byte, and its length when complete.
 fn arrived(text: &[u8]) -> (usize, Option<usize>) {
-    let (mut scan, mut reads) = (HeadScan::default(), 0);
+    let (mut scan, mut reads) = (ResponseHeadScan::default(), 0);
     for end in 0..=text.len() {
         let bytes = text.get(..end).unwrap();
         if scan.is_due(bytes) {
             reads += 1;
-            if Head::read(bytes).unwrap().is_some() {
+            if Http1ResponseHead::read(bytes).unwrap().is_some() {
                 return (reads, Some(end));
             }
         }
@@ -106,24 +107,24 @@ fn a_head_that_trickles_in_is_read_a_few_times_and_found_at_its_last_byte() {
     // For any split, a parse is due when the head is complete.
     let text = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
     for cut in 0..text.len() {
-        let mut scan = HeadScan::default();
+        let mut scan = ResponseHeadScan::default();
         scan.is_due(text.get(..cut).unwrap());
         assert!(scan.is_due(text), "{cut}");
     }
-    assert!(!HeadScan::default().is_due(b""));
+    assert!(!ResponseHeadScan::default().is_due(b""));
 }
 
 /// Body decoded from the pieces, or the error, and the remaining bytes.
-fn body(pieces: &[&[u8]]) -> Result<(Vec<u8>, bool, usize), Malformed> {
-    let (mut chunks, mut buffer, mut body) = (Chunks::default(), BytesMut::new(), Vec::new());
+fn body(pieces: &[&[u8]]) -> Result<(Vec<u8>, bool, usize), MalformedResponse> {
+    let (mut chunks, mut buffer, mut body) = (ChunkDecoder::default(), BytesMut::new(), Vec::new());
     let mut over = false;
     for piece in pieces {
         buffer.extend_from_slice(piece);
         while !over {
             match chunks.take(&mut buffer)? {
-                Step::Data(data) => body.extend_from_slice(&data),
-                Step::More => break,
-                Step::End => over = true,
+                ChunkStep::Data(data) => body.extend_from_slice(&data),
+                ChunkStep::Incomplete => break,
+                ChunkStep::End => over = true,
             }
         }
     }

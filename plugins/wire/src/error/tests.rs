@@ -3,37 +3,37 @@
 
 use super::*;
 
-fn parsed(dialect: Dialect, refusal: &Refusal) -> Value {
-    serde_json::from_slice(&envelope(dialect, refusal, "req_1")).unwrap()
+fn parsed(dialect: Dialect, refusal: &ApiError) -> Value {
+    serde_json::from_slice(&error_envelope(dialect, refusal, "req_1")).unwrap()
 }
 
 #[test]
 fn the_chat_envelope_has_string_code_and_a_param_or_null() {
-    let refusal = Refusal::invalid("messages[0].role", "no such role \"x\"").with("n", 1);
+    let refusal = ApiError::invalid("messages[0].role", "no such role \"x\"").with_detail("n", 1);
     assert_eq!(
         parsed(Dialect::Chat, &refusal),
         json!({"error":{"message":"no such role \"x\"","type":"invalid_request_error","code":"INFERENCE_3201",
                "param":"messages[0].role","details":{"name":"invalid_request_error","n":1}},"request_id":"req_1"})
     );
-    assert_eq!(parsed(Dialect::Chat, &Refusal::new(Code::InvalidKey))["error"]["param"], Value::Null);
+    assert_eq!(parsed(Dialect::Chat, &ApiError::new(ErrorCode::InvalidKey))["error"]["param"], Value::Null);
 }
 
 #[test]
 fn the_messages_envelope_has_the_code_where_its_clients_look_for_it() {
-    let refusal = Refusal::new(Code::Unavailable).with("attempts", 2);
+    let refusal = ApiError::new(ErrorCode::Unavailable).with_detail("attempts", 2);
     assert_eq!(
         parsed(Dialect::Messages, &refusal),
-        json!({"type":"error","error":{"type":"overloaded_error","message":Code::Unavailable.row().sentence,
+        json!({"type":"error","error":{"type":"overloaded_error","message":ErrorCode::Unavailable.spec().message,
                "code":"INFERENCE_3103","details":{"error_code":"INFERENCE_3103","name":"service_unavailable",
                "attempts":2}},"request_id":"req_1"})
     );
-    let named = parsed(Dialect::Messages, &Refusal::invalid("max_tokens", "too many"));
+    let named = parsed(Dialect::Messages, &ApiError::invalid("max_tokens", "too many"));
     assert_eq!(named["error"]["details"]["param"], "max_tokens");
 }
 
 #[test]
 fn a_full_window_is_said_in_the_words_that_frameworks_search_for() {
-    let refusal = Refusal::context(4096, 5000);
+    let refusal = ApiError::context_length(4096, 5000);
     let chat = parsed(Dialect::Chat, &refusal);
     assert_eq!(
         chat["error"]["message"],
@@ -46,7 +46,7 @@ fn a_full_window_is_said_in_the_words_that_frameworks_search_for() {
     );
     let messages = parsed(Dialect::Messages, &refusal);
     assert_eq!(messages["error"]["message"], "prompt is too long: 5000 tokens > 4096 maximum");
-    let unknown = Refusal::new(Code::ContextLength);
+    let unknown = ApiError::new(ErrorCode::ContextLength);
     assert!(
         parsed(Dialect::Chat, &unknown)["error"]["message"]
             .as_str()
@@ -63,13 +63,13 @@ fn a_full_window_is_said_in_the_words_that_frameworks_search_for() {
 
 #[test]
 fn every_error_has_its_name_in_both_dialects() {
-    for code in Code::ALL {
+    for code in ErrorCode::ALL {
         for dialect in [Dialect::Chat, Dialect::Messages] {
-            let name = &parsed(dialect, &Refusal::new(code))["error"]["details"]["name"];
-            assert_eq!(name, code.row().chat_type, "{code:?} {dialect:?}");
+            let name = &parsed(dialect, &ApiError::new(code))["error"]["details"]["name"];
+            assert_eq!(name, code.spec().chat_type, "{code:?} {dialect:?}");
         }
     }
     // Error names of the public contract.
-    assert_eq!(Code::InvalidKey.row().chat_type, "invalid_api_key");
-    assert_eq!(Code::InsufficientScope.row().chat_type, "insufficient_scope");
+    assert_eq!(ErrorCode::InvalidKey.spec().chat_type, "invalid_api_key");
+    assert_eq!(ErrorCode::InsufficientScope.spec().chat_type, "insufficient_scope");
 }

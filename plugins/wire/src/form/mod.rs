@@ -4,36 +4,36 @@
 //! a delimiter may start at the end of one; at most the head of one part is buffered.
 
 mod boundary;
-mod broken;
-mod head;
+mod error;
+mod part_head;
 pub mod upload;
 
-pub use boundary::boundary;
-pub use broken::Broken;
-pub use head::Part;
+pub use boundary::parse_boundary;
+pub use error::MultipartError;
+pub use part_head::Part;
 
 use bytes::{Bytes, BytesMut};
 use memchr::memmem::Finder;
 use std::collections::VecDeque;
 
 /// Maximum number of parts per form.
-pub const MOST_PARTS: usize = 64;
+pub const MAX_PARTS: usize = 64;
 /// Maximum bytes of a part head.
-pub const MOST_HEAD: usize = 8 << 10;
+pub const MAX_PART_HEAD: usize = 8 << 10;
 
 /// Parser event, in the order of the form.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum MultipartEvent {
     /// Start of a part.
     Part(Part),
     /// Bytes of the part's content; never empty.
     Content(Bytes),
     /// End of the part.
-    Whole,
+    PartEnd,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum MultipartState {
     /// Before the first delimiter.
     Preamble,
     /// After a delimiter.
@@ -43,30 +43,30 @@ enum State {
     /// In a part's content.
     Content,
     /// After the closing delimiter.
-    Over,
+    Complete,
 }
 
 /// Parser of one form.
 #[derive(Debug)]
-pub struct Form {
+pub struct MultipartParser {
     delimiter: Finder<'static>,
-    state: State,
+    state: MultipartState,
     /// Bytes of incomplete elements.
-    held: BytesMut,
-    events: VecDeque<Event>,
+    buffer: BytesMut,
+    events: VecDeque<MultipartEvent>,
     parts: usize,
 }
 
-impl Form {
+impl MultipartParser {
     /// Returns a parser for this boundary (see [`boundary`]).
     #[must_use]
     pub fn new(boundary: &str) -> Self {
         let delimiter = format!("\r\n--{boundary}");
         Self {
             delimiter: Finder::new(delimiter.as_bytes()).into_owned(),
-            state: State::Preamble,
+            state: MultipartState::Preamble,
             // The first delimiter has no preceding line, so one is assumed.
-            held: BytesMut::from("\r\n"),
+            buffer: BytesMut::from("\r\n"),
             events: VecDeque::new(),
             parts: 0,
         }
@@ -76,16 +76,16 @@ impl Form {
     ///
     /// # Errors
     /// Returns the error if the form is invalid.
-    pub fn push(&mut self, bytes: Bytes) -> Result<(), Broken> {
-        let mut rest = if self.held.is_empty() {
+    pub fn push(&mut self, bytes: Bytes) -> Result<(), MultipartError> {
+        let mut rest = if self.buffer.is_empty() {
             bytes
         } else {
-            self.held.extend_from_slice(&bytes);
-            self.held.split().freeze()
+            self.buffer.extend_from_slice(&bytes);
+            self.buffer.split().freeze()
         };
         while !rest.is_empty() {
-            if !self.step(&mut rest)? {
-                self.held.extend_from_slice(&rest);
+            if !self.advance(&mut rest)? {
+                self.buffer.extend_from_slice(&rest);
                 break;
             }
         }
@@ -93,7 +93,7 @@ impl Form {
     }
 
     /// Returns the next event.
-    pub fn told(&mut self) -> Option<Event> {
+    pub fn next_event(&mut self) -> Option<MultipartEvent> {
         self.events.pop_front()
     }
 
@@ -101,17 +101,17 @@ impl Form {
     ///
     /// # Errors
     /// Returns `Truncated` if it has not.
-    pub fn end(&self) -> Result<(), Broken> {
-        if self.state == State::Over { Ok(()) } else { Err(Broken::Truncated) }
+    pub fn end(&self) -> Result<(), MultipartError> {
+        if self.state == MultipartState::Complete { Ok(()) } else { Err(MultipartError::Truncated) }
     }
 
     /// Parses the next element; returns false if more bytes are needed.
-    fn step(&mut self, rest: &mut Bytes) -> Result<bool, Broken> {
+    fn advance(&mut self, rest: &mut Bytes) -> Result<bool, MultipartError> {
         match self.state {
-            State::Preamble | State::Content => Ok(self.content(rest)),
-            State::Delimited => self.delimited(rest),
-            State::Head => self.head(rest),
-            State::Over => {
+            MultipartState::Preamble | MultipartState::Content => Ok(self.read_content(rest)),
+            MultipartState::Delimited => self.read_delimiter(rest),
+            MultipartState::Head => self.read_head(rest),
+            MultipartState::Complete => {
                 rest.clear();
                 Ok(true)
             }
@@ -119,29 +119,29 @@ impl Form {
     }
 
     /// Reads content up to the next delimiter, or to the last byte that cannot belong to one.
-    fn content(&mut self, rest: &mut Bytes) -> bool {
+    fn read_content(&mut self, rest: &mut Bytes) -> bool {
         let (upto, found) = match self.delimiter.find(rest) {
             Some(at) => (at, true),
-            None => (rest.len() - self.begun(rest), false),
+            None => (rest.len() - self.partial_delimiter(rest), false),
         };
         let content = rest.split_to(upto);
-        if self.state == State::Content {
+        if self.state == MultipartState::Content {
             if !content.is_empty() {
-                self.events.push_back(Event::Content(content));
+                self.events.push_back(MultipartEvent::Content(content));
             }
             if found {
-                self.events.push_back(Event::Whole);
+                self.events.push_back(MultipartEvent::PartEnd);
             }
         }
         if found {
             *rest = rest.split_off(self.delimiter.needle().len());
-            self.state = State::Delimited;
+            self.state = MultipartState::Delimited;
         }
         found
     }
 
     /// Number of bytes at the end that may be the start of a delimiter.
-    fn begun(&self, bytes: &[u8]) -> usize {
+    fn partial_delimiter(&self, bytes: &[u8]) -> usize {
         let needle = self.delimiter.needle();
         let tail = bytes.len().saturating_sub(needle.len() - 1);
         let tail = bytes.get(tail..).unwrap_or_default();
@@ -150,9 +150,9 @@ impl Form {
     }
 
     /// Reads the rest of a delimiter line: `--` ends the form; otherwise a part head follows.
-    fn delimited(&mut self, rest: &mut Bytes) -> Result<bool, Broken> {
+    fn read_delimiter(&mut self, rest: &mut Bytes) -> Result<bool, MultipartError> {
         if rest.starts_with(b"--") {
-            self.state = State::Over;
+            self.state = MultipartState::Complete;
             rest.clear();
             return Ok(true);
         }
@@ -161,30 +161,30 @@ impl Form {
             (Some(b'\r'), Some(b'\n')) => {}
             (Some(b'\r'), None) => return Ok(false),
             (Some(b'-'), None) if padding == 0 => return Ok(false),
-            (None, _) if padding <= MOST_HEAD => return Ok(false),
-            _ => return Err(Broken::Delimiter),
+            (None, _) if padding <= MAX_PART_HEAD => return Ok(false),
+            _ => return Err(MultipartError::Delimiter),
         }
         self.parts += 1;
-        if self.parts > MOST_PARTS {
-            return Err(Broken::TooManyParts);
+        if self.parts > MAX_PARTS {
+            return Err(MultipartError::TooManyParts);
         }
         // The line end stays in the input, because it also ends a head without headers.
         *rest = rest.split_off(padding);
-        self.state = State::Head;
+        self.state = MultipartState::Head;
         Ok(true)
     }
 
-    fn head(&mut self, rest: &mut Bytes) -> Result<bool, Broken> {
+    fn read_head(&mut self, rest: &mut Bytes) -> Result<bool, MultipartError> {
         let Some(end) = memchr::memmem::find(rest, b"\r\n\r\n") else {
-            return if rest.len() > MOST_HEAD { Err(Broken::HeadTooLong) } else { Ok(false) };
+            return if rest.len() > MAX_PART_HEAD { Err(MultipartError::HeadTooLong) } else { Ok(false) };
         };
-        if end > MOST_HEAD {
-            return Err(Broken::HeadTooLong);
+        if end > MAX_PART_HEAD {
+            return Err(MultipartError::HeadTooLong);
         }
         let head = rest.split_to(end + 4);
-        let part = Part::read(head.get(2..).unwrap_or_default()).ok_or(Broken::Head)?;
-        self.events.push_back(Event::Part(part));
-        self.state = State::Content;
+        let part = Part::read(head.get(2..).unwrap_or_default()).ok_or(MultipartError::Head)?;
+        self.events.push_back(MultipartEvent::Part(part));
+        self.state = MultipartState::Content;
         // If the content is empty, its delimiter starts with a line end of its own after the head.
         Ok(true)
     }

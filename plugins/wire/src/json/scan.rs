@@ -167,7 +167,7 @@ fn number_end(json: &[u8], mut at: usize) -> Option<usize> {
 
 /// Member of an object, as ranges of its key (with quotes) and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct MemberSpan {
     /// Range of the key with its quotes.
     pub key: Range<usize>,
     /// Range of the value without surrounding white space.
@@ -176,16 +176,16 @@ pub struct Member {
 
 /// Iterator over the members of an object. See [`members`].
 #[derive(Clone, Debug)]
-pub struct Members<'a> {
+pub struct MemberIter<'a> {
     json: &'a [u8],
     at: usize,
-    state: State,
+    state: IterState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum IterState {
     Start,
-    Next,
+    InProgress,
     Done,
     Broken,
 }
@@ -195,15 +195,15 @@ enum State {
 /// Lazy: bytes after the last returned member are not scanned. After the end of the iteration, [`Members::is_whole`]
 /// returns true if all of `json` was one well-formed object. Names may repeat.
 #[must_use]
-pub fn members(json: &[u8]) -> Members<'_> {
-    Members { json, at: skip_space(json, 0), state: State::Start }
+pub fn members(json: &[u8]) -> MemberIter<'_> {
+    MemberIter { json, at: skip_space(json, 0), state: IterState::Start }
 }
 
-impl<'a> Members<'a> {
+impl<'a> MemberIter<'a> {
     /// True once the object's end was reached and nothing follows it.
     #[must_use]
-    pub fn is_whole(&self) -> bool {
-        self.state == State::Done && skip_space(self.json, self.at) == self.json.len()
+    pub fn is_complete(&self) -> bool {
+        self.state == IterState::Done && skip_space(self.json, self.at) == self.json.len()
     }
 
     /// Returns the next member as (raw key without quotes, value).
@@ -219,17 +219,17 @@ impl<'a> Members<'a> {
         Some((super::unescape_lossy(key).unwrap_or_default(), value))
     }
 
-    fn step(&mut self) -> Option<Member> {
+    fn advance(&mut self) -> Option<MemberSpan> {
         let json = self.json;
         let mut at = self.at;
-        if self.state == State::Start {
+        if self.state == IterState::Start {
             if json.get(at) != Some(&b'{') {
                 return None;
             }
             at = skip_space(json, at + 1);
             if json.get(at) == Some(&b'}') {
                 self.at = at + 1;
-                self.state = State::Done;
+                self.state = IterState::Done;
                 return None;
             }
         } else {
@@ -237,7 +237,7 @@ impl<'a> Members<'a> {
                 b',' => at = skip_space(json, at + 1),
                 b'}' => {
                     self.at = at + 1;
-                    self.state = State::Done;
+                    self.state = IterState::Done;
                     return None;
                 }
                 _ => return None,
@@ -251,21 +251,21 @@ impl<'a> Members<'a> {
         at = skip_space(json, at + 1);
         let value = at..value_end_within(json, at, MAX_DEPTH - 1)?;
         self.at = skip_space(json, value.end);
-        self.state = State::Next;
-        Some(Member { key, value })
+        self.state = IterState::InProgress;
+        Some(MemberSpan { key, value })
     }
 }
 
-impl Iterator for Members<'_> {
-    type Item = Member;
+impl Iterator for MemberIter<'_> {
+    type Item = MemberSpan;
 
-    fn next(&mut self) -> Option<Member> {
-        if matches!(self.state, State::Done | State::Broken) {
+    fn next(&mut self) -> Option<MemberSpan> {
+        if matches!(self.state, IterState::Done | IterState::Broken) {
             return None;
         }
-        let member = self.step();
-        if member.is_none() && self.state != State::Done {
-            self.state = State::Broken;
+        let member = self.advance();
+        if member.is_none() && self.state != IterState::Done {
+            self.state = IterState::Broken;
         }
         member
     }
@@ -273,29 +273,29 @@ impl Iterator for Members<'_> {
 
 /// Iterator over the elements of an array. See [`elements`].
 #[derive(Clone, Debug)]
-pub struct Elements<'a> {
+pub struct ElementIter<'a> {
     json: &'a [u8],
     at: usize,
-    state: State,
+    state: IterState,
 }
 
 /// Returns an iterator over the ranges of the elements of the array `json`; lazy like [`members`].
 #[must_use]
-pub fn elements(json: &[u8]) -> Elements<'_> {
-    Elements { json, at: skip_space(json, 0), state: State::Start }
+pub fn elements(json: &[u8]) -> ElementIter<'_> {
+    ElementIter { json, at: skip_space(json, 0), state: IterState::Start }
 }
 
-impl Elements<'_> {
+impl ElementIter<'_> {
     /// True once the array's end was reached and nothing follows it.
     #[must_use]
-    pub fn is_whole(&self) -> bool {
-        self.state == State::Done && skip_space(self.json, self.at) == self.json.len()
+    pub fn is_complete(&self) -> bool {
+        self.state == IterState::Done && skip_space(self.json, self.at) == self.json.len()
     }
 
-    fn step(&mut self) -> Option<Range<usize>> {
+    fn advance(&mut self) -> Option<Range<usize>> {
         let json = self.json;
         let mut at = self.at;
-        let first = self.state == State::Start;
+        let first = self.state == IterState::Start;
         if first {
             if json.get(at) != Some(&b'[') {
                 return None;
@@ -305,7 +305,7 @@ impl Elements<'_> {
         match json.get(at)? {
             b']' => {
                 self.at = at + 1;
-                self.state = State::Done;
+                self.state = IterState::Done;
                 return None;
             }
             b',' if !first => at = skip_space(json, at + 1),
@@ -314,21 +314,21 @@ impl Elements<'_> {
         }
         let value = at..value_end_within(json, at, MAX_DEPTH - 1)?;
         self.at = skip_space(json, value.end);
-        self.state = State::Next;
+        self.state = IterState::InProgress;
         Some(value)
     }
 }
 
-impl Iterator for Elements<'_> {
+impl Iterator for ElementIter<'_> {
     type Item = Range<usize>;
 
     fn next(&mut self) -> Option<Range<usize>> {
-        if matches!(self.state, State::Done | State::Broken) {
+        if matches!(self.state, IterState::Done | IterState::Broken) {
             return None;
         }
-        let element = self.step();
-        if element.is_none() && self.state != State::Done {
-            self.state = State::Broken;
+        let element = self.advance();
+        if element.is_none() && self.state != IterState::Done {
+            self.state = IterState::Broken;
         }
         element
     }

@@ -64,7 +64,7 @@ fn nesting_has_an_end() {
     assert!(!is_json("[".repeat(1_000_000).as_bytes()));
     let object = format!("{{\"a\":{}}}", nested(MAX_DEPTH as usize - 1));
     let mut walk = members(object.as_bytes());
-    assert!(walk.next().is_some() && walk.next().is_none() && walk.is_whole());
+    assert!(walk.next().is_some() && walk.next().is_none() && walk.is_complete());
 }
 
 #[test]
@@ -74,12 +74,12 @@ fn members_are_found_without_reading_what_follows() {
     assert_eq!(walk.next_pair(), Some((&b"a"[..], &b"1"[..])));
     assert_eq!(walk.next_pair(), Some((&br#"b\""#[..], &br#"{"c":[1,2]}"#[..])));
     assert_eq!(walk.next_pair(), None);
-    assert!(!walk.is_whole());
+    assert!(!walk.is_complete());
     assert!(members(b"[]").next().is_none());
     let mut empty = members(b" { } ");
-    assert!(empty.next().is_none() && empty.is_whole());
+    assert!(empty.next().is_none() && empty.is_complete());
     let mut trailing = members(b"{}x");
-    assert!(trailing.next().is_none() && !trailing.is_whole());
+    assert!(trailing.next().is_none() && !trailing.is_complete());
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn elements_are_found_in_order() {
     for bad in ["[1,]", "[,1]", "[1", "[1 2]", "{}"] {
         let mut walk = elements(bad.as_bytes());
         while walk.next().is_some() {}
-        assert!(!walk.is_whole(), "{bad}");
+        assert!(!walk.is_complete(), "{bad}");
     }
 }
 
@@ -109,8 +109,8 @@ fn members_are_inserted_before_the_last_brace() {
 
 #[test]
 fn halves_of_surrogate_pairs_are_seen_and_mended() {
-    assert_eq!(inside(b"plain \xc3\xa9"), Inside::Plain);
-    assert_eq!(inside(br"\ud83d\ude00"), Inside::Escaped);
+    assert_eq!(classify_string(b"plain \xc3\xa9"), StringBody::Plain);
+    assert_eq!(classify_string(br"\ud83d\ude00"), StringBody::Escaped);
     for bad in [
         &br"\ud83d"[..],
         br"\ude00",
@@ -123,7 +123,7 @@ fn halves_of_surrogate_pairs_are_seen_and_mended() {
         br"\",
         br"\u12",
     ] {
-        assert_eq!(inside(bad), Inside::Unsound, "{}", String::from_utf8_lossy(bad));
+        assert_eq!(classify_string(bad), StringBody::Invalid, "{}", String::from_utf8_lossy(bad));
         assert_eq!(unescape(bad), None);
     }
     assert_eq!(unescape_lossy(br"a\ud83d\ude00b\ud83dc\ude00").unwrap(), "a😀b\u{fffd}c\u{fffd}");
@@ -134,17 +134,17 @@ fn halves_of_surrogate_pairs_are_seen_and_mended() {
 #[test]
 fn halves_anywhere_in_a_document_are_mended_and_nothing_else() {
     for whole in [r#"{"a":"b"}"#, r#"["\\ud83d","\n\\"]"#, r#"{"\ud83d\ude00":["\ud83d\uDE00x"]}"#, ""] {
-        assert_eq!(mend_surrogates(whole.as_bytes()), None, "{whole}");
+        assert_eq!(repair_surrogates(whole.as_bytes()), None, "{whole}");
     }
     for (half, whole) in [
         (r#"{"token":"\ud83d","bytes":[240]}"#, r#"{"token":"\ufffd","bytes":[240]}"#),
         (r#"["\ude00","\ud83d\n","\ud83d\ud83d\ude00"]"#, r#"["\ufffd","\ufffd\n","\ufffd\ud83d\ude00"]"#),
         (r#"["\\\ud83d"]"#, r#"["\\\ufffd"]"#),
     ] {
-        assert_eq!(mend_surrogates(half.as_bytes()).unwrap(), whole.as_bytes(), "{half}");
+        assert_eq!(repair_surrogates(half.as_bytes()).unwrap(), whole.as_bytes(), "{half}");
     }
     // Invalid JSON is left unchanged.
-    assert_eq!(mend_surrogates(br#"["\ud8"]"#), None);
+    assert_eq!(repair_surrogates(br#"["\ud8"]"#), None);
 }
 
 #[test]
@@ -162,7 +162,7 @@ proptest! {
         prop_assert_eq!(string_end(&written, 0), Some(written.len()));
         let between = &written[1..written.len() - 1];
         prop_assert_eq!(unescape(between).unwrap(), text.as_str());
-        prop_assert_ne!(inside(between), Inside::Unsound);
+        prop_assert_ne!(classify_string(between), StringBody::Invalid);
     }
 
     #[test]
@@ -182,7 +182,7 @@ proptest! {
         ]), 0..10),
     ) {
         let bytes = parts.concat();
-        prop_assert_eq!(inside(&bytes) != Inside::Unsound, unescape(&bytes).is_some());
+        prop_assert_eq!(classify_string(&bytes) != StringBody::Invalid, unescape(&bytes).is_some());
         let quoted = [b"\"", &bytes[..], b"\""].concat();
         prop_assert_eq!(unescape(&bytes).map(|text| text.into_owned()), serde_json::from_slice::<String>(&quoted).ok());
     }

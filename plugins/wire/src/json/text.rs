@@ -84,50 +84,50 @@ pub fn unescape(escaped: &[u8]) -> Option<Cow<'_, str>> {
 
 /// Class of the text between the quotes of a JSON string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inside {
+pub enum StringBody {
     /// Valid without escapes: the bytes are the text.
     Plain,
     /// Valid with escapes.
     Escaped,
     /// Invalid: not UTF-8, an invalid escape, a bare quote or control character, or half a surrogate pair.
-    Unsound,
+    Invalid,
 }
 
 /// Classifies the text between the quotes of a JSON string without unescaping it; [`unescape`] accepts exactly the
 /// classes other than [`Inside::Unsound`].
 #[must_use]
-pub fn inside(escaped: &[u8]) -> Inside {
+pub fn classify_string(escaped: &[u8]) -> StringBody {
     let run = plain_run(escaped);
     if std::str::from_utf8(escaped).is_err() {
-        return Inside::Unsound;
+        return StringBody::Invalid;
     }
     if run == escaped.len() {
-        return Inside::Plain;
+        return StringBody::Plain;
     }
     let mut at = run;
     while let Some(&byte) = escaped.get(at) {
         let Some(end) = (byte == b'\\').then(|| escape_end(escaped, at)).flatten() else {
-            return Inside::Unsound;
+            return StringBody::Invalid;
         };
-        at = match surrogate(escaped.get(at..end).unwrap_or_default()) {
-            Surrogate::None => end,
-            Surrogate::High => {
+        at = match surrogate_half(escaped.get(at..end).unwrap_or_default()) {
+            SurrogateHalf::None => end,
+            SurrogateHalf::High => {
                 let second = escaped.get(end..end + 6).unwrap_or_default();
-                if escape_end(escaped, end) != Some(end + 6) || surrogate(second) != Surrogate::Low {
-                    return Inside::Unsound;
+                if escape_end(escaped, end) != Some(end + 6) || surrogate_half(second) != SurrogateHalf::Low {
+                    return StringBody::Invalid;
                 }
                 end + 6
             }
-            Surrogate::Low => return Inside::Unsound,
+            SurrogateHalf::Low => return StringBody::Invalid,
         };
         at += plain_run(escaped.get(at..).unwrap_or_default());
     }
-    Inside::Escaped
+    StringBody::Escaped
 }
 
 /// Half of a surrogate pair in an escape such as `\ud83d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Surrogate {
+pub enum SurrogateHalf {
     /// Not a surrogate: a complete character.
     None,
     /// High (first) surrogate.
@@ -138,17 +138,17 @@ pub enum Surrogate {
 
 /// Classifies one complete escape.
 #[must_use]
-pub fn surrogate(escape: &[u8]) -> Surrogate {
+pub fn surrogate_half(escape: &[u8]) -> SurrogateHalf {
     match escape {
-        [b'\\', b'u', b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B', _, _] => Surrogate::High,
-        [b'\\', b'u', b'd' | b'D', b'c'..=b'f' | b'C'..=b'F', _, _] => Surrogate::Low,
-        _ => Surrogate::None,
+        [b'\\', b'u', b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B', _, _] => SurrogateHalf::High,
+        [b'\\', b'u', b'd' | b'D', b'c'..=b'f' | b'C'..=b'F', _, _] => SurrogateHalf::Low,
+        _ => SurrogateHalf::None,
     }
 }
 
 /// True if the raw text between the quotes of a JSON string equals `text` when unescaped.
 #[must_use]
-pub fn says(escaped: &[u8], text: &str) -> bool {
+pub fn equals_text(escaped: &[u8], text: &str) -> bool {
     // An escape is never shorter than its text.
     escaped == text.as_bytes()
         || (escaped.len() > text.len() && unescape(escaped).is_some_and(|said| said == text))
@@ -157,7 +157,7 @@ pub fn says(escaped: &[u8], text: &str) -> bool {
 /// True if a JSON value is a string that equals `text` when unescaped.
 #[must_use]
 pub fn is_string(value: &[u8], text: &str) -> bool {
-    matches!(value, [b'"', escaped @ .., b'"'] if says(escaped, text))
+    matches!(value, [b'"', escaped @ .., b'"'] if equals_text(escaped, text))
 }
 
 /// Unescapes like [`unescape`], with U+FFFD for each missing half of a surrogate pair.
@@ -179,14 +179,14 @@ pub fn unescape_lossy(escaped: &[u8]) -> Option<Cow<'_, str>> {
         let escape = escaped.get(at..end)?;
         let next = escaped.get(end..end + 6).unwrap_or_default();
         at = end;
-        match surrogate(escape) {
-            Surrogate::None => mended.extend_from_slice(escape),
-            Surrogate::High if surrogate(next) == Surrogate::Low => {
+        match surrogate_half(escape) {
+            SurrogateHalf::None => mended.extend_from_slice(escape),
+            SurrogateHalf::High if surrogate_half(next) == SurrogateHalf::Low => {
                 mended.extend_from_slice(escape);
                 mended.extend_from_slice(next);
                 at = end + 6;
             }
-            Surrogate::High | Surrogate::Low => mended.extend_from_slice(b"\\ufffd"),
+            SurrogateHalf::High | SurrogateHalf::Low => mended.extend_from_slice(b"\\ufffd"),
         }
     }
     unescape(&mended).map(|text| Cow::Owned(text.into_owned()))
@@ -195,16 +195,16 @@ pub fn unescape_lossy(escaped: &[u8]) -> Option<Cow<'_, str>> {
 /// Replaces each missing half of a surrogate pair by the escape of U+FFFD; `None` if none is missing. Accepts any JSON,
 /// since backslashes occur only in strings.
 #[must_use]
-pub fn mend_surrogates(json: &[u8]) -> Option<Vec<u8>> {
+pub fn repair_surrogates(json: &[u8]) -> Option<Vec<u8>> {
     let (mut mended, mut kept, mut at) = (Vec::new(), 0, 0);
     while let Some(found) = json.get(at..).and_then(|rest| memchr::memchr(b'\\', rest)) {
         let start = at + found;
         let escape =
             |at| json.get(at..at + 6).filter(|_| escape_end(json, at) == Some(at + 6)).unwrap_or_default();
-        at = match surrogate(escape(start)) {
-            Surrogate::None => start + 2,
-            Surrogate::High if surrogate(escape(start + 6)) == Surrogate::Low => start + 12,
-            Surrogate::High | Surrogate::Low => {
+        at = match surrogate_half(escape(start)) {
+            SurrogateHalf::None => start + 2,
+            SurrogateHalf::High if surrogate_half(escape(start + 6)) == SurrogateHalf::Low => start + 12,
+            SurrogateHalf::High | SurrogateHalf::Low => {
                 mended.extend_from_slice(json.get(kept..start)?);
                 mended.extend_from_slice(b"\\ufffd");
                 kept = start + 6;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// Event, or a comment without an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Event {
+pub struct SseEvent {
     /// Value of the `event:` field, if there was one.
     pub event: Option<Bytes>,
     /// Values of the `data:` lines, joined by line feeds. Empty for a lone comment.
@@ -16,14 +16,14 @@ pub struct Event {
 
 /// Error of an event longer than the decoder's cap. The decoder returns nothing after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooLong;
+pub struct EventTooLong;
 
 /// Decoder of server-sent events. LF, CRLF and CR end lines; a leading BOM is skipped.
 ///
 /// Data inside one pushed chunk is returned without a copy.
 #[derive(Debug)]
-pub struct Decoder {
-    cap: usize,
+pub struct SseDecoder {
+    max_event_bytes: usize,
     /// Current chunk, if no bytes of an earlier one are left.
     piece: Bytes,
     /// Remaining bytes of earlier chunks, and all later bytes.
@@ -32,17 +32,17 @@ pub struct Decoder {
     line: usize,
     /// Number of bytes of the current line that contain no line end.
     scanned: usize,
-    fields: Fields,
+    fields: EventFields,
     /// True if the last line ended in CR: a following LF belongs to it.
     after_cr: bool,
     /// Length of a BOM once the start of the stream is checked for one, 0 before.
     bom: usize,
-    dead: bool,
+    is_closed: bool,
 }
 
 /// Fields of the current event, as ranges of the buffer.
 #[derive(Debug, Default)]
-struct Fields {
+struct EventFields {
     event: Option<Range<usize>>,
     data: Option<Range<usize>>,
     comment: Option<Range<usize>>,
@@ -52,26 +52,26 @@ struct Fields {
 
 const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
 
-impl Decoder {
+impl SseDecoder {
     /// Returns a decoder that rejects events of more than `cap` bytes.
     #[must_use]
-    pub fn new(cap: usize) -> Self {
+    pub fn new(max_event_bytes: usize) -> Self {
         Self {
-            cap,
+            max_event_bytes,
             piece: Bytes::new(),
             carry: BytesMut::new(),
             line: 0,
             scanned: 0,
-            fields: Fields::default(),
+            fields: EventFields::default(),
             after_cr: false,
             bom: 0,
-            dead: false,
+            is_closed: false,
         }
     }
 
     /// Adds bytes. Call [`Decoder::next`] until it returns `None` before the next push.
     pub fn push(&mut self, bytes: Bytes) {
-        if self.dead {
+        if self.is_closed {
             return;
         }
         if self.carry.is_empty() && self.piece.is_empty() {
@@ -87,8 +87,8 @@ impl Decoder {
 
     /// Returns the next complete event; `None` if more bytes are needed.
     #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self) -> Option<Result<Event, TooLong>> {
-        if self.dead {
+    pub fn next(&mut self) -> Option<Result<SseEvent, EventTooLong>> {
+        if self.is_closed {
             return None;
         }
         self.skip_bom()?;
@@ -105,7 +105,7 @@ impl Decoder {
             let buffer = self.buffer();
             let Some(found) = memchr::memchr2(b'\n', b'\r', buffer.get(from..).unwrap_or_default()) else {
                 self.scanned = buffer.len() - self.line;
-                return self.too_long().then_some(Err(TooLong));
+                return self.too_long().then_some(Err(EventTooLong));
             };
             let end = from + found;
             let cr = buffer.get(end) == Some(&b'\r');
@@ -129,8 +129,8 @@ impl Decoder {
     }
 
     /// Ends the stream; returns a last event that has no blank line after it.
-    pub fn end(&mut self) -> Option<Event> {
-        if self.dead {
+    pub fn end(&mut self) -> Option<SseEvent> {
+        if self.is_closed {
             return None;
         }
         let line = self.line..self.buffer().len();
@@ -138,7 +138,7 @@ impl Decoder {
             self.take_line(line.clone());
             self.line = line.end;
         }
-        self.dead = true;
+        self.is_closed = true;
         self.take_event()
     }
 
@@ -179,13 +179,13 @@ impl Decoder {
     }
 
     fn too_long(&mut self) -> bool {
-        if self.buffer().len() > self.cap {
-            self.dead = true;
+        if self.buffer().len() > self.max_event_bytes {
+            self.is_closed = true;
             self.piece = Bytes::new();
             self.carry = BytesMut::new();
-            self.fields = Fields::default();
+            self.fields = EventFields::default();
         }
-        self.dead
+        self.is_closed
     }
 
     fn take_line(&mut self, line: Range<usize>) {
@@ -198,16 +198,16 @@ impl Decoder {
         }
         let fields = &mut self.fields;
         match bytes.get(..colon).unwrap_or_default() {
-            b"data" => join(buffer, &mut fields.data, &mut fields.joined_data, value),
+            b"data" => append_line(buffer, &mut fields.data, &mut fields.joined_data, value),
             b"event" => fields.event = Some(value),
-            b"" => join(buffer, &mut fields.comment, &mut fields.joined_comment, value),
+            b"" => append_line(buffer, &mut fields.comment, &mut fields.joined_comment, value),
             // Ignores `id:`, `retry:` and unknown fields.
             _ => {}
         }
     }
 
     /// Returns the event that ends before the current line, if it has data or a comment.
-    fn take_event(&mut self) -> Option<Event> {
+    fn take_event(&mut self) -> Option<SseEvent> {
         let size = std::mem::take(&mut self.line);
         let fields = std::mem::take(&mut self.fields);
         let bytes = if self.piece.is_empty() {
@@ -229,12 +229,17 @@ impl Decoder {
             (None, Some(range)) => bytes.slice(range),
             (None, None) => Bytes::new(),
         };
-        Some(Event { event, data, comment })
+        Some(SseEvent { event, data, comment })
     }
 }
 
 /// Adds a line to a field: the first line as a range, further lines by copy.
-fn join(buffer: &[u8], first: &mut Option<Range<usize>>, joined: &mut Option<Vec<u8>>, value: Range<usize>) {
+fn append_line(
+    buffer: &[u8],
+    first: &mut Option<Range<usize>>,
+    joined: &mut Option<Vec<u8>>,
+    value: Range<usize>,
+) {
     let Some(range) = first else {
         *first = Some(value);
         return;

@@ -4,15 +4,15 @@
 use super::*;
 use proptest::prelude::*;
 
-fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, cap: usize) -> (Vec<Event>, bool) {
-    let mut decoder = Decoder::new(cap);
+fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, cap: usize) -> (Vec<SseEvent>, bool) {
+    let mut decoder = SseDecoder::new(cap);
     let (mut events, mut too_long) = (Vec::new(), false);
     for piece in pieces {
         decoder.push(Bytes::copy_from_slice(piece));
         while let Some(event) = decoder.next() {
             match event {
                 Ok(event) => events.push(event),
-                Err(TooLong) => too_long = true,
+                Err(EventTooLong) => too_long = true,
             }
         }
     }
@@ -20,12 +20,12 @@ fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, cap: usize) -> (Vec<Ev
     (events, too_long)
 }
 
-fn event(name: Option<&str>, data: &str, comment: Option<&str>) -> Event {
+fn event(name: Option<&str>, data: &str, comment: Option<&str>) -> SseEvent {
     let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
-    Event { event: name.map(bytes), data: bytes(data), comment: comment.map(bytes) }
+    SseEvent { event: name.map(bytes), data: bytes(data), comment: comment.map(bytes) }
 }
 
-fn all_cuts(stream: &str, expected: &[Event]) {
+fn all_cuts(stream: &str, expected: &[SseEvent]) {
     let stream = stream.as_bytes();
     assert_eq!(decode([stream], 1000).0, expected, "whole");
     assert_eq!(decode(stream.chunks(1), 1000).0, expected, "byte by byte");
@@ -77,7 +77,7 @@ fn an_event_without_a_blank_line_comes_at_the_end() {
 #[test]
 fn an_event_in_one_piece_is_not_copied() {
     let piece = Bytes::from_static(b"data: hello\n\ndata: you\n\n");
-    let mut decoder = Decoder::new(100);
+    let mut decoder = SseDecoder::new(100);
     decoder.push(piece.clone());
     for _ in 0..2 {
         let data = decoder.next().unwrap().unwrap().data;

@@ -4,27 +4,27 @@
 mod query;
 
 use super::{Endpoint, find};
-use crate::batch::{Batches, api_object, no_file};
-use crate::proxy::exchange::{Ended, Exchange};
+use crate::batch::{BatchManager, api_object, input_not_found};
+use crate::proxy::exchange::{Exchange, WriteOutcome};
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
 use penstock_batch::create_request::CreateBatchRequest;
-use penstock_contract::{Code, Refusal};
+use penstock_contract::{ApiError, ErrorCode};
 use penstock_storage::batches::BatchRecord;
 use penstock_storage::files::{FilePurpose, FileRecord, FileStatus};
-use query::Query;
+use query::BatchListQuery;
 use serde_json::{Value, json};
 
-const ALL: &str = "/v1/batches";
-const ONE: &str = "/v1/batches/*";
-const CANCEL: &str = "/v1/batches/*/cancel";
+const BATCHES_PATH: &str = "/v1/batches";
+const BATCH_PATH: &str = "/v1/batches/*";
+const CANCEL_PATH: &str = "/v1/batches/*/cancel";
 
 /// `POST /v1/batches`.
-pub struct Post;
+pub struct CreateBatch;
 
 #[async_trait]
-impl Endpoint for Post {
+impl Endpoint for CreateBatch {
     fn name(&self) -> &'static str {
         "batches_create"
     }
@@ -34,51 +34,53 @@ impl Endpoint for Post {
     }
 
     fn path(&self) -> &'static str {
-        ALL
+        BATCHES_PATH
     }
 
     fn scope(&self) -> KeyScope {
         KeyScope::Batches
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
+    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let asked = CreateBatchRequest::parse(&x.json_body().await?, penstock_batch::jsonl::BATCH_PATHS)?;
         let (lines, _) = find(&Method::POST, asked.endpoint)?;
-        x.grant.require(lines.scope())?;
-        let when = x.house.when();
+        x.grant.require_scope(lines.scope())?;
+        let when = x.house.expiry_check();
         let file = x.house.files.get(&x.grant.public_id, &asked.input_file_id, when).await;
         let file =
-            file.map_err(|refusal| if refusal.code == Code::NotFound { no_file() } else { refusal })?;
-        fits(&file, &asked)?;
-        let record = Batches::create(&x.house.batch, &x.grant, asked).await?;
-        Ok(answer(x, &api_object::object(&record)).await)
+            file.map_err(
+                |refusal| if refusal.code == ErrorCode::NotFound { input_not_found() } else { refusal },
+            )?;
+        check_input(&file, &asked)?;
+        let record = BatchManager::create(&x.house.batch, &x.grant, asked).await?;
+        Ok(respond(x, &api_object::batch_object(&record)).await)
     }
 }
 
 /// Checks that a file can be the input of the requested batch.
-fn fits(file: &FileRecord, asked: &CreateBatchRequest) -> Result<(), Refusal> {
+fn check_input(file: &FileRecord, asked: &CreateBatchRequest) -> Result<(), ApiError> {
     if file.purpose != FilePurpose::Batch {
         let expected = "input_file_id: expected a file that was uploaded with purpose \"batch\"";
-        return Err(Refusal::invalid("input_file_id", expected));
+        return Err(ApiError::invalid("input_file_id", expected));
     }
     if file.status != FileStatus::Processed {
-        return Err(Refusal::invalid("input_file_id", "input_file_id: expected a file without errors"));
+        return Err(ApiError::invalid("input_file_id", "input_file_id: expected a file without errors"));
     }
     match file.url.as_deref() {
         Some(url) if url == asked.endpoint => Ok(()),
         url => {
             let url = url.unwrap_or("nothing");
             let expected = format!("endpoint: expected {url}, the url of the file's lines");
-            Err(Refusal::invalid("endpoint", expected))
+            Err(ApiError::invalid("endpoint", expected))
         }
     }
 }
 
 /// `GET /v1/batches`.
-pub struct List;
+pub struct ListBatches;
 
 #[async_trait]
-impl Endpoint for List {
+impl Endpoint for ListBatches {
     fn name(&self) -> &'static str {
         "batches"
     }
@@ -88,15 +90,15 @@ impl Endpoint for List {
     }
 
     fn path(&self) -> &'static str {
-        ALL
+        BATCHES_PATH
     }
 
     fn scope(&self) -> KeyScope {
         KeyScope::Batches
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<Ended, Refusal> {
-        let query = Query::parse(x.caller.query().unwrap_or_default())?;
+    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
+        let query = BatchListQuery::parse(x.caller.query().unwrap_or_default())?;
         let page = x.house.batches.list(&x.grant.account.id, query.after.as_deref(), query.limit).await?;
         let id = |record: Option<&BatchRecord>| record.map(|record| record.id.clone());
         let body = json!({
@@ -104,17 +106,17 @@ impl Endpoint for List {
             "first_id": id(page.batches.first()),
             "last_id": id(page.batches.last()),
             "has_more": page.more,
-            "data": page.batches.iter().map(api_object::object).collect::<Vec<_>>(),
+            "data": page.batches.iter().map(api_object::batch_object).collect::<Vec<_>>(),
         });
-        Ok(answer(x, &body).await)
+        Ok(respond(x, &body).await)
     }
 }
 
 /// `GET /v1/batches/{id}`.
-pub struct Get;
+pub struct GetBatch;
 
 #[async_trait]
-impl Endpoint for Get {
+impl Endpoint for GetBatch {
     fn name(&self) -> &'static str {
         "batch"
     }
@@ -124,24 +126,24 @@ impl Endpoint for Get {
     }
 
     fn path(&self) -> &'static str {
-        ONE
+        BATCH_PATH
     }
 
     fn scope(&self) -> KeyScope {
         KeyScope::Batches
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<Ended, Refusal> {
+    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
         let record = x.house.batches.get(&x.grant.account.id, tail).await?;
-        Ok(answer(x, &api_object::object(&record)).await)
+        Ok(respond(x, &api_object::batch_object(&record)).await)
     }
 }
 
 /// `POST /v1/batches/{id}/cancel`.
-pub struct Cancel;
+pub struct CancelBatch;
 
 #[async_trait]
-impl Endpoint for Cancel {
+impl Endpoint for CancelBatch {
     fn name(&self) -> &'static str {
         "batch_cancel"
     }
@@ -151,27 +153,27 @@ impl Endpoint for Cancel {
     }
 
     fn path(&self) -> &'static str {
-        CANCEL
+        CANCEL_PATH
     }
 
     fn scope(&self) -> KeyScope {
         KeyScope::Batches
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, id: &str) -> Result<Ended, Refusal> {
+    async fn handle(&self, x: &mut Exchange<'_>, id: &str) -> Result<WriteOutcome, ApiError> {
         let batches = &x.house.batches;
         let record = batches.get(&x.grant.account.id, id).await?;
         // Cancelling needs the same scopes as creating; `inference.batches` allows both for each endpoint.
-        if !x.grant.holds(KeyScope::Batches)
+        if !x.grant.has_scope_explicitly(KeyScope::Batches)
             && let Ok((lines, _)) = find(&Method::POST, &record.endpoint)
         {
-            x.grant.require(lines.scope())?;
+            x.grant.require_scope(lines.scope())?;
         }
         let record = batches.cancel(&x.grant.account.id, id).await?;
-        Ok(answer(x, &api_object::object(&record)).await)
+        Ok(respond(x, &api_object::batch_object(&record)).await)
     }
 }
 
-async fn answer(x: &mut Exchange<'_>, body: &Value) -> Ended {
+async fn respond(x: &mut Exchange<'_>, body: &Value) -> WriteOutcome {
     x.answer(200, body.to_string().into_bytes()).await
 }

@@ -1,35 +1,36 @@
 //! Query of the batch list: `after` and `limit`. Unknown parameters are ignored.
 
-use crate::proxy::endpoint::parameters;
-use penstock_contract::Refusal;
+use crate::proxy::endpoint::query_parameters;
+use penstock_contract::ApiError;
 
 /// Default and largest page size.
-const USUAL: usize = 20;
-const MOST: usize = 100;
+const DEFAULT_LIMIT: usize = 20;
+const MAX_LIMIT: usize = 100;
 
 /// Page of the list.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Query {
+pub struct BatchListQuery {
     /// ID of the batch before the page.
     pub after: Option<String>,
     /// Maximum number of batches.
     pub limit: usize,
 }
 
-impl Query {
+impl BatchListQuery {
     /// Parses the query of a URL.
     ///
     /// # Errors
     /// Returns a refusal if `limit` is not a number from 1 to 100.
-    pub fn parse(text: &str) -> Result<Self, Refusal> {
-        let mut query = Self { after: None, limit: USUAL };
-        for (name, value) in parameters(text) {
+    pub fn parse(text: &str) -> Result<Self, ApiError> {
+        let mut query = Self { after: None, limit: DEFAULT_LIMIT };
+        for (name, value) in query_parameters(text) {
             match &*name {
                 "after" if !value.is_empty() => query.after = Some(value.into_owned()),
                 "limit" => {
-                    let limit = value.parse().ok().filter(|limit| (1..=MOST).contains(limit));
-                    let expected =
-                        || Refusal::invalid("limit", format!("limit: expected a number from 1 to {MOST}"));
+                    let limit = value.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
+                    let expected = || {
+                        ApiError::invalid("limit", format!("limit: expected a number from 1 to {MAX_LIMIT}"))
+                    };
                     query.limit = limit.ok_or_else(expected)?;
                 }
                 _ => {}
@@ -46,11 +47,11 @@ mod tests {
 
     #[test]
     fn a_page_is_read_and_its_limit_held() {
-        assert_eq!(Query::parse("").unwrap(), Query { after: None, limit: 20 });
-        let query = Query::parse("limit=100&after=batch%5F1&order=desc&after").unwrap();
-        assert_eq!(query, Query { after: Some("batch_1".into()), limit: 100 });
+        assert_eq!(BatchListQuery::parse("").unwrap(), BatchListQuery { after: None, limit: 20 });
+        let query = BatchListQuery::parse("limit=100&after=batch%5F1&order=desc&after").unwrap();
+        assert_eq!(query, BatchListQuery { after: Some("batch_1".into()), limit: 100 });
         for wrong in ["limit=0", "limit=101", "limit=-1", "limit=x", "limit=", "limit=%", "limit=%+5"] {
-            assert_eq!(Query::parse(wrong).unwrap_err().param.as_deref(), Some("limit"), "{wrong}");
+            assert_eq!(BatchListQuery::parse(wrong).unwrap_err().param.as_deref(), Some("limit"), "{wrong}");
         }
     }
 }

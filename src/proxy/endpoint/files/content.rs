@@ -1,30 +1,30 @@
 //! `GET /v1/files/{id}/content`: all bytes or a range, each block verified against its checksum first.
 
-use super::range::{Wanted, wanted};
-use crate::proxy::endpoint::{Endpoint, decoded};
-use crate::proxy::exchange::{Ended, Exchange};
-use crate::proxy::response::head::Head;
-use crate::storage::files::{Contents, Failed};
+use super::range::{RangeRequest, parse_range};
+use crate::proxy::endpoint::{Endpoint, decode_segment};
+use crate::proxy::exchange::{Exchange, WriteOutcome};
+use crate::proxy::response::head::ResponseHead;
+use crate::storage::files::{FileContents, FileError};
 use crate::telemetry::log;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Method, header};
 use penstock_auth::KeyScope;
-use penstock_contract::{Code, Refusal, percent};
+use penstock_contract::{ApiError, ErrorCode, percent};
 use penstock_storage::files::FileRecord;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes per read.
-const SLICE: usize = 256 << 10;
+const READ_SIZE: usize = 256 << 10;
 
 /// Endpoint of file contents.
-pub struct Content;
+pub struct DownloadFile;
 
-type Opened = Arc<(FileRecord, Contents)>;
+type OpenedFile = Arc<(FileRecord, FileContents)>;
 
 #[async_trait]
-impl Endpoint for Content {
+impl Endpoint for DownloadFile {
     fn name(&self) -> &'static str {
         "file_content"
     }
@@ -41,43 +41,45 @@ impl Endpoint for Content {
         KeyScope::Batches
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<Ended, Refusal> {
-        let file = x.house.files.get(&x.grant.public_id, &decoded(tail), x.house.when()).await?;
+    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
+        let file =
+            x.house.files.get(&x.grant.public_id, &decode_segment(tail), x.house.expiry_check()).await?;
         let etag = etag(&file);
-        let wanted = wanted_of(x, &etag, file.bytes);
+        let wanted = requested_range(x, &etag, file.bytes);
         let (status, range) = match wanted {
-            Wanted::Whole => (200, 0..file.bytes),
-            Wanted::Part(range) => (206, range),
-            Wanted::Nothing => {
+            RangeRequest::Full => (200, 0..file.bytes),
+            RangeRequest::Part(range) => (206, range),
+            RangeRequest::Unsatisfiable => {
                 let message = format!("range: expected bytes within the file's {} bytes.", file.bytes);
-                let refusal = Refusal::because(Code::RangeNotSatisfiable, message).at("range");
-                return Err(refusal.with("bytes", file.bytes));
+                let refusal =
+                    ApiError::with_message(ErrorCode::RangeNotSatisfiable, message).with_param("range");
+                return Err(refusal.with_detail("bytes", file.bytes));
             }
         };
         let id = file.id.clone();
-        let opened = open(x, file).await;
-        let opened = opened.map_err(|failed| told(&id, failed))?;
-        x.hold(SLICE.min(usize::try_from(range.end - range.start).unwrap_or(SLICE)))?;
+        let opened = open_file(x, file).await;
+        let opened = opened.map_err(|failed| log_failure(&id, failed))?;
+        x.reserve_memory(READ_SIZE.min(usize::try_from(range.end - range.start).unwrap_or(READ_SIZE)))?;
         // Read before the response head is sent, so that damage is an error and not a truncated file.
-        let first = read(x, &opened, &range).await.map_err(|failed| told(&id, failed))?;
+        let first = read_slice(x, &opened, &range).await.map_err(|failed| log_failure(&id, failed))?;
         x.record.status = status;
-        let head = head(x, status, &opened.0, &etag, &range);
+        let head = download_head(x, status, &opened.0, &etag, &range);
         let length = range.end - range.start;
-        let sent = head.piecewise(&mut x.caller, "application/jsonl", length).await.is_ok();
+        let sent = head.send_head(&mut x.caller, "application/jsonl", length).await.is_ok();
         if !sent || length == 0 || *x.caller.method() == Method::HEAD {
-            return Ok(if sent { Ended::Written } else { Ended::Left });
+            return Ok(if sent { WriteOutcome::Complete } else { WriteOutcome::Disconnected });
         }
-        Ok(send(x, &opened, range, first).await)
+        Ok(send_contents(x, &opened, range, first).await)
     }
 }
 
 /// Evaluates `Range`; it is ignored if `If-Range` names other contents.
-fn wanted_of(x: &Exchange<'_>, etag: &str, bytes: u64) -> Wanted {
+fn requested_range(x: &Exchange<'_>, etag: &str, bytes: u64) -> RangeRequest {
     let only = x.caller.field(header::IF_RANGE).unwrap_or_default();
     if !only.is_empty() && only != etag.as_bytes() {
-        return Wanted::Whole;
+        return RangeRequest::Full;
     }
-    wanted(x.caller.field(header::RANGE).unwrap_or_default(), bytes)
+    parse_range(x.caller.field(header::RANGE).unwrap_or_default(), bytes)
 }
 
 /// A complete file is identified by its SHA-256, a growing one by its ID and size.
@@ -88,37 +90,43 @@ fn etag(file: &FileRecord) -> String {
     }
 }
 
-async fn open(x: &Exchange<'_>, file: FileRecord) -> Result<Opened, Failed> {
+async fn open_file(x: &Exchange<'_>, file: FileRecord) -> Result<OpenedFile, FileError> {
     let files = x.house.files.clone();
     let opened = tokio::task::spawn_blocking(move || {
-        let contents = files.contents(&file).map_err(Failed::Disk)?;
+        let contents = files.contents(&file).map_err(FileError::Disk)?;
         Ok(Arc::new((file, contents)))
     });
-    opened.await.unwrap_or(Err(Failed::Gone))
+    opened.await.unwrap_or(Err(FileError::ThreadEnded))
 }
 
 /// Reads the first bytes of a range.
-async fn read(x: &Exchange<'_>, opened: &Opened, range: &Range<u64>) -> Result<Bytes, Failed> {
+async fn read_slice(x: &Exchange<'_>, opened: &OpenedFile, range: &Range<u64>) -> Result<Bytes, FileError> {
     let left = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-    x.house.files.read(opened, range.start, left.min(SLICE)).await
+    x.house.files.read(opened, range.start, left.min(READ_SIZE)).await
 }
 
 /// Logs damage for the operator, with the file's ID only.
-fn told(id: &str, failed: Failed) -> Refusal {
-    if let Failed::Disk(error) = &failed {
+fn log_failure(id: &str, failed: FileError) -> ApiError {
+    if let FileError::Disk(error) = &failed {
         log::event(log::error(), "file_unreadable", &[("file", id), ("why", &error.kind().to_string())]);
     }
-    failed.refusal()
+    failed.to_api_error()
 }
 
-fn head(x: &Exchange<'_>, status: u16, file: &FileRecord, etag: &str, range: &Range<u64>) -> Head {
+fn download_head(
+    x: &Exchange<'_>,
+    status: u16,
+    file: &FileRecord,
+    etag: &str,
+    range: &Range<u64>,
+) -> ResponseHead {
     let head = x
-        .head(status)
+        .response_head(status)
         .with(header::ACCEPT_RANGES, "bytes")
         .with(header::ETAG, etag)
         .with(header::CACHE_CONTROL, "private, no-cache")
         .with(header::X_CONTENT_TYPE_OPTIONS, "nosniff")
-        .with(header::CONTENT_DISPOSITION, disposition(&file.filename));
+        .with(header::CONTENT_DISPOSITION, content_disposition(&file.filename));
     if status != 206 {
         return head;
     }
@@ -127,29 +135,34 @@ fn head(x: &Exchange<'_>, status: u16, file: &FileRecord, etag: &str, range: &Ra
 }
 
 /// `Content-Disposition` with the name twice: ASCII for old clients, UTF-8 for the others.
-fn disposition(name: &str) -> String {
+fn content_disposition(name: &str) -> String {
     let plain = |letter: char| (letter.is_ascii_graphic() || letter == ' ') && !"\"\\%".contains(letter);
     let ascii: String = name.chars().map(|letter| if plain(letter) { letter } else { '_' }).collect();
-    let whole = percent::encoded(name, b"!#$&+-.^_`|~");
+    let whole = percent::encode(name, b"!#$&+-.^_`|~");
     format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{whole}")
 }
 
-async fn send(x: &mut Exchange<'_>, opened: &Opened, mut range: Range<u64>, mut piece: Bytes) -> Ended {
+async fn send_contents(
+    x: &mut Exchange<'_>,
+    opened: &OpenedFile,
+    mut range: Range<u64>,
+    mut piece: Bytes,
+) -> WriteOutcome {
     loop {
         range.start += piece.len() as u64;
         let last = range.is_empty();
         if x.caller.write_response_body(piece, last).await.is_err() {
-            return Ended::Left;
+            return WriteOutcome::Disconnected;
         }
         if last {
-            return Ended::Written;
+            return WriteOutcome::Complete;
         }
-        piece = match read(x, opened, &range).await {
+        piece = match read_slice(x, opened, &range).await {
             Ok(next) if !next.is_empty() => next,
-            Ok(_) => return Ended::Left,
+            Ok(_) => return WriteOutcome::Disconnected,
             Err(failed) => {
-                told(&opened.0.id, failed);
-                return Ended::Left;
+                log_failure(&opened.0.id, failed);
+                return WriteOutcome::Disconnected;
             }
         };
     }
@@ -162,11 +175,11 @@ mod tests {
     #[test]
     fn names_go_out_plain_and_whole() {
         assert_eq!(
-            disposition("a b.jsonl"),
+            content_disposition("a b.jsonl"),
             "attachment; filename=\"a b.jsonl\"; filename*=UTF-8''a%20b.jsonl"
         );
         assert_eq!(
-            disposition("na\u{ef}ve\"\r\n.jsonl"),
+            content_disposition("na\u{ef}ve\"\r\n.jsonl"),
             "attachment; filename=\"na_ve___.jsonl\"; filename*=UTF-8''na%C3%AFve%22%0D%0A.jsonl"
         );
     }

@@ -2,12 +2,12 @@
 
 mod content;
 mod list;
+mod metadata;
 mod object;
-mod one;
 mod range;
 mod upload;
 
-pub use content::Content;
-pub use list::List;
-pub use one::{Delete, One};
-pub use upload::Create;
+pub use content::DownloadFile;
+pub use list::ListFiles;
+pub use metadata::{DeleteFile, GetFile};
+pub use upload::UploadFile;

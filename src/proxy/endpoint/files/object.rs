@@ -1,17 +1,17 @@
 //! File object of the API.
 
-use crate::storage::files::When;
+use crate::storage::files::ExpiryCheck;
 use penstock_storage::files::FileRecord;
 use serde_json::{Value, json};
 
 /// Returns the file object.
-pub fn object(file: &FileRecord, at: When) -> Value {
+pub fn file_object(file: &FileRecord, at: ExpiryCheck) -> Value {
     json!({
         "id": file.id,
         "object": "file",
         "bytes": file.bytes,
         "created_at": file.created_at,
-        "expires_at": at.ends(file),
+        "expires_at": at.expires_at(file),
         "filename": file.filename,
         "purpose": file.purpose.name(),
         "status": file.status.name(),

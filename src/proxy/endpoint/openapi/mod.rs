@@ -3,9 +3,9 @@
 
 mod operations;
 
-use super::{ENDPOINTS, Endpoint, dialect};
-use operations::{ROWS, Row, codes, parameter};
-use penstock_contract::{Code, Dialect};
+use super::{ENDPOINTS, Endpoint, error_dialect};
+use operations::{OPERATIONS, OperationRow, codes, parameter};
+use penstock_contract::{Dialect, ErrorCode};
 use serde_json::{Map, Value, json};
 use std::sync::OnceLock;
 
@@ -18,9 +18,9 @@ const SCHEMAS: &str = include_str!("schemas.json");
 #[must_use]
 pub fn document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
-    let mut errors = Errors::default();
+    let mut errors = ErrorResponses::default();
     for endpoint in ENDPOINTS {
-        let Some(row) = row(endpoint.name()) else { continue };
+        let Some(row) = find_row(endpoint.name()) else { continue };
         let path = endpoint.path().replace('*', "{id}");
         let item = paths.entry(path.clone()).or_insert_with(|| json!({}));
         if let Some(item) = item.as_object_mut() {
@@ -64,15 +64,15 @@ pub fn text() -> &'static str {
     TEXT.get_or_init(|| format!("{}\n", serde_json::to_string_pretty(&document()).unwrap_or_default()))
 }
 
-fn row(name: &str) -> Option<&'static Row> {
-    ROWS.iter().find(|row| row.name == name)
+fn find_row(name: &str) -> Option<&'static OperationRow> {
+    OPERATIONS.iter().find(|row| row.name == name)
 }
 
-fn reference(name: &str) -> Value {
+fn schema_reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
-fn operation(endpoint: &dyn Endpoint, row: &Row, path: &str, errors: &mut Errors) -> Value {
+fn operation(endpoint: &dyn Endpoint, row: &OperationRow, path: &str, errors: &mut ErrorResponses) -> Value {
     let mut operation = Map::new();
     // One endpoint at two paths needs two operation IDs.
     let name = path.trim_matches('/').replace(['/', '{', '}', '.'], "_");
@@ -80,7 +80,7 @@ fn operation(endpoint: &dyn Endpoint, row: &Row, path: &str, errors: &mut Errors
     operation.insert("operationId".to_owned(), format!("{method}_{name}").trim_end_matches('_').into());
     operation.insert("summary".to_owned(), row.summary.into());
     operation.insert("tags".to_owned(), json!([row.tag]));
-    if endpoint.is_open() {
+    if endpoint.is_public() {
         operation.insert("security".to_owned(), json!([]));
     }
     let parameters = parameters(row, path);
@@ -88,14 +88,14 @@ fn operation(endpoint: &dyn Endpoint, row: &Row, path: &str, errors: &mut Errors
         operation.insert("parameters".to_owned(), parameters.into());
     }
     if let Some((kind, schema)) = row.body {
-        let content = Map::from_iter([(kind.to_owned(), json!({ "schema": reference(schema) }))]);
+        let content = Map::from_iter([(kind.to_owned(), json!({ "schema": schema_reference(schema) }))]);
         operation.insert("requestBody".to_owned(), json!({ "required": true, "content": content }));
     }
     operation.insert("responses".to_owned(), responses(endpoint, row, path, errors).into());
     operation.into()
 }
 
-fn parameters(row: &Row, path: &str) -> Vec<Value> {
+fn parameters(row: &OperationRow, path: &str) -> Vec<Value> {
     let id = || json!({ "name": "id", "in": "path", "required": true, "schema": { "type": "string", "minLength": 1 } });
     let mut parameters: Vec<Value> = path.contains("{id}").then(id).into_iter().collect();
     parameters.extend(row.query.iter().map(|written| parameter(written)));
@@ -105,25 +105,30 @@ fn parameters(row: &Row, path: &str) -> Vec<Value> {
     parameters
 }
 
-fn responses(endpoint: &dyn Endpoint, row: &Row, path: &str, errors: &mut Errors) -> Map<String, Value> {
+fn responses(
+    endpoint: &dyn Endpoint,
+    row: &OperationRow,
+    path: &str,
+    errors: &mut ErrorResponses,
+) -> Map<String, Value> {
     let request_id = json!({ "x-request-id": { "$ref": "#/components/headers/RequestId" } });
     let mut responses = Map::new();
     for (status, contents) in row.answers {
         let contents = contents
             .iter()
-            .map(|(kind, schema)| ((*kind).to_owned(), json!({ "schema": reference(schema) })));
+            .map(|(kind, schema)| ((*kind).to_owned(), json!({ "schema": schema_reference(schema) })));
         let content: Map<String, Value> = contents.collect();
         let answer = json!({ "description": "Success", "headers": request_id, "content": content });
         responses.insert(status.to_string(), answer);
     }
     let schema = error_schema(path);
-    let mut codes = codes(row, endpoint.is_open(), path.contains("{id}"));
+    let mut codes = codes(row, endpoint.is_public(), path.contains("{id}"));
     codes.reverse();
     while let Some(code) = codes.pop() {
-        let status = code.row().status;
-        let mut said = vec![said(code)];
-        while let Some(next) = codes.pop_if(|next| next.row().status == status) {
-            said.push(self::said(next));
+        let status = code.spec().status;
+        let mut said = vec![describe_code(code)];
+        while let Some(next) = codes.pop_if(|next| next.spec().status == status) {
+            said.push(self::describe_code(next));
         }
         let answer = json!({ "description": said.join(" "), "headers": request_id,
             "content": { "application/json": { "schema": schema } } });
@@ -134,9 +139,9 @@ fn responses(endpoint: &dyn Endpoint, row: &Row, path: &str, errors: &mut Errors
 
 /// Error responses of all endpoints, each once, by name.
 #[derive(Default)]
-struct Errors(Vec<(String, Value)>);
+struct ErrorResponses(Vec<(String, Value)>);
 
-impl Errors {
+impl ErrorResponses {
     /// Returns a reference to a response, and adds the response if it is new.
     fn reference(&mut self, status: u16, answer: Value) -> Value {
         let known = self.0.iter().find(|(_, known)| *known == answer).map(|(name, _)| name.clone());
@@ -152,18 +157,18 @@ impl Errors {
 }
 
 /// Description of an error code in a response.
-fn said(code: Code) -> String {
-    let row = code.row();
-    format!("`{}` ({}): {}", row.code, row.chat_type, row.sentence)
+fn describe_code(code: ErrorCode) -> String {
+    let row = code.spec();
+    format!("`{}` ({}): {}", row.code, row.chat_type, row.message)
 }
 
 /// Schema of a path's error body.
 fn error_schema(path: &str) -> Value {
-    match (dialect(path, false), dialect(path, true)) {
-        (Dialect::Messages, _) => reference("MessagesError"),
-        (Dialect::Chat, Dialect::Chat) => reference("ChatError"),
+    match (error_dialect(path, false), error_dialect(path, true)) {
+        (Dialect::Messages, _) => schema_reference("MessagesError"),
+        (Dialect::Chat, Dialect::Chat) => schema_reference("ChatError"),
         (Dialect::Chat, Dialect::Messages) => {
-            json!({ "anyOf": [reference("ChatError"), reference("MessagesError")] })
+            json!({ "anyOf": [schema_reference("ChatError"), schema_reference("MessagesError")] })
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Operation metadata of each endpoint, besides its method and path. A new endpoint needs a row.
 
-use penstock_contract::Code;
+use penstock_contract::ErrorCode;
 use serde_json::{Value, json};
 
 /// Kind of work of an endpoint, which determines its possible errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum WorkKind {
     /// Response without a model or the store.
-    Own,
+    Direct,
     /// Request to a model.
     Model,
     /// Read or write of files or batches.
@@ -16,7 +16,7 @@ pub enum Work {
 
 /// Operation metadata of one endpoint.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct OperationRow {
     /// Name of the endpoint.
     pub name: &'static str,
     /// Summary of one line.
@@ -24,7 +24,7 @@ pub struct Row {
     /// OpenAPI tag.
     pub tag: &'static str,
     /// Kind of work.
-    pub work: Work,
+    pub work: WorkKind,
     /// Content type and schema of the request body.
     pub body: Option<(&'static str, &'static str)>,
     /// Success status, content types and their schemas.
@@ -39,23 +39,23 @@ const EVENTS: (&str, &str) = ("text/event-stream", "Events");
 const BYTES: &[(&str, &str)] = &[("application/octet-stream", "Bytes"), ("application/jsonl", "Bytes")];
 
 /// Returns a row without a body and without parameters.
-const fn row(
+const fn operation_row(
     name: &'static str,
     tag: &'static str,
-    work: Work,
+    work: WorkKind,
     summary: &'static str,
     answers: &'static [(u16, &'static [(&'static str, &'static str)])],
-) -> Row {
-    Row { name, summary, tag, work, body: None, answers, query: &[] }
+) -> OperationRow {
+    OperationRow { name, summary, tag, work, body: None, answers, query: &[] }
 }
 
-impl Row {
-    const fn takes(mut self, kind: &'static str, schema: &'static str) -> Self {
+impl OperationRow {
+    const fn with_body(mut self, kind: &'static str, schema: &'static str) -> Self {
         self.body = Some((kind, schema));
         self
     }
 
-    const fn asks(mut self, query: &'static [&'static str]) -> Self {
+    const fn with_query(mut self, query: &'static [&'static str]) -> Self {
         self.query = query;
         self
     }
@@ -63,29 +63,29 @@ impl Row {
 
 /// Rows of all endpoints.
 #[rustfmt::skip]
-pub const ROWS: &[Row] = &[
-    row("chat", "Chat", Work::Model, "Answers a conversation", &[(200, &[(JSON, "ChatCompletion"), EVENTS])]).takes(JSON, "ChatRequest"),
-    row("messages", "Messages", Work::Model, "Answers a conversation, in the messages dialect", &[(200, &[(JSON, "MessagesResponse"), EVENTS])]).takes(JSON, "MessagesRequest"),
-    row("count_tokens", "Messages", Work::Model, "Counts the tokens of a conversation without charge", &[(200, &[(JSON, "TokenCount")])]).takes(JSON, "CountTokensRequest"),
-    row("embeddings", "Embeddings", Work::Model, "Embeds texts", &[(200, &[(JSON, "Embeddings")])]).takes(JSON, "EmbeddingsRequest"),
-    row("rerank", "Rerank", Work::Model, "Sorts documents by their relevance to a query", &[(200, &[(JSON, "Ranking")])]).takes(JSON, "RerankRequest"),
-    row("images", "Images", Work::Model, "Generates images", &[(200, &[(JSON, "Images")])]).takes(JSON, "ImagesRequest"),
-    row("image_content", "Images", Work::Own, "A generated image, by the URL of its response", &[(200, &[("image/png", "Bytes"), ("image/jpeg", "Bytes"), ("image/webp", "Bytes"), ("image/gif", "Bytes"), ("application/octet-stream", "Bytes")])]),
-    row("transcriptions", "Audio", Work::Model, "Transcribes speech", &[(200, &[(JSON, "Transcription"), ("text/plain", "Text"), ("application/x-subrip", "Text"), ("text/vtt", "Text")])]).takes(FORM, "TranscriptionRequest"),
-    row("batches_create", "Batches", Work::Store, "Creates a batch", &[(200, &[(JSON, "Batch")])]).takes(JSON, "BatchRequest"),
-    row("batches", "Batches", Work::Store, "Lists the batches of the account", &[(200, &[(JSON, "BatchList")])]).asks(&["after", "limit 1 100 20"]),
-    row("batch", "Batches", Work::Store, "A batch", &[(200, &[(JSON, "Batch")])]),
-    row("batch_cancel", "Batches", Work::Store, "Cancels a batch", &[(200, &[(JSON, "Batch")])]),
-    row("file_upload", "Files", Work::Store, "Uploads a file", &[(200, &[(JSON, "File")])]).takes(FORM, "FileRequest"),
-    row("files", "Files", Work::Store, "Lists the files of the key", &[(200, &[(JSON, "FileList")])]).asks(&["after", "limit 1 10000 10000", "order", "purpose"]),
-    row("file_content", "Files", Work::Store, "The contents of a file, or a range of them", &[(200, BYTES), (206, BYTES)]),
-    row("file", "Files", Work::Store, "A file's metadata", &[(200, &[(JSON, "File")])]),
-    row("file_delete", "Files", Work::Store, "Deletes a file", &[(200, &[(JSON, "FileDeletion")])]),
-    row("models", "Models", Work::Own, "Lists the models that the key may use", &[(200, &[(JSON, "ModelList")])]).asks(&["output_modalities", "supported_parameters", "lifecycle", "sort", "offset", "limit 1 1000 100", "after_id", "before_id", "include_aliases", "include_meta"]),
-    row("model", "Models", Work::Own, "A model", &[(200, &[(JSON, "Model")])]).asks(&["include_meta"]),
-    row("root", "Service", Work::Own, "Name and links of the service", &[(200, &[(JSON, "Root")])]),
-    row("health", "Service", Work::Own, "200 while requests are accepted", &[(200, &[(JSON, "Health")])]),
-    row("openapi", "Service", Work::Own, "This document", &[(200, &[(JSON, "Document")])]),
+pub const OPERATIONS: &[OperationRow] = &[
+    operation_row("chat", "Chat", WorkKind::Model, "Answers a conversation", &[(200, &[(JSON, "ChatCompletion"), EVENTS])]).with_body(JSON, "ChatRequest"),
+    operation_row("messages", "Messages", WorkKind::Model, "Answers a conversation, in the messages dialect", &[(200, &[(JSON, "MessagesResponse"), EVENTS])]).with_body(JSON, "MessagesRequest"),
+    operation_row("count_tokens", "Messages", WorkKind::Model, "Counts the tokens of a conversation without charge", &[(200, &[(JSON, "TokenCount")])]).with_body(JSON, "CountTokensRequest"),
+    operation_row("embeddings", "Embeddings", WorkKind::Model, "Embeds texts", &[(200, &[(JSON, "Embeddings")])]).with_body(JSON, "EmbeddingsRequest"),
+    operation_row("rerank", "Rerank", WorkKind::Model, "Sorts documents by their relevance to a query", &[(200, &[(JSON, "Ranking")])]).with_body(JSON, "RerankRequest"),
+    operation_row("images", "Images", WorkKind::Model, "Generates images", &[(200, &[(JSON, "Images")])]).with_body(JSON, "ImagesRequest"),
+    operation_row("image_content", "Images", WorkKind::Direct, "A generated image, by the URL of its response", &[(200, &[("image/png", "Bytes"), ("image/jpeg", "Bytes"), ("image/webp", "Bytes"), ("image/gif", "Bytes"), ("application/octet-stream", "Bytes")])]),
+    operation_row("transcriptions", "Audio", WorkKind::Model, "Transcribes speech", &[(200, &[(JSON, "Transcription"), ("text/plain", "Text"), ("application/x-subrip", "Text"), ("text/vtt", "Text")])]).with_body(FORM, "TranscriptionRequest"),
+    operation_row("batches_create", "Batches", WorkKind::Store, "Creates a batch", &[(200, &[(JSON, "Batch")])]).with_body(JSON, "BatchRequest"),
+    operation_row("batches", "Batches", WorkKind::Store, "Lists the batches of the account", &[(200, &[(JSON, "BatchList")])]).with_query(&["after", "limit 1 100 20"]),
+    operation_row("batch", "Batches", WorkKind::Store, "A batch", &[(200, &[(JSON, "Batch")])]),
+    operation_row("batch_cancel", "Batches", WorkKind::Store, "Cancels a batch", &[(200, &[(JSON, "Batch")])]),
+    operation_row("file_upload", "Files", WorkKind::Store, "Uploads a file", &[(200, &[(JSON, "File")])]).with_body(FORM, "FileRequest"),
+    operation_row("files", "Files", WorkKind::Store, "Lists the files of the key", &[(200, &[(JSON, "FileList")])]).with_query(&["after", "limit 1 10000 10000", "order", "purpose"]),
+    operation_row("file_content", "Files", WorkKind::Store, "The contents of a file, or a range of them", &[(200, BYTES), (206, BYTES)]),
+    operation_row("file", "Files", WorkKind::Store, "A file's metadata", &[(200, &[(JSON, "File")])]),
+    operation_row("file_delete", "Files", WorkKind::Store, "Deletes a file", &[(200, &[(JSON, "FileDeletion")])]),
+    operation_row("models", "Models", WorkKind::Direct, "Lists the models that the key may use", &[(200, &[(JSON, "ModelList")])]).with_query(&["output_modalities", "supported_parameters", "lifecycle", "sort", "offset", "limit 1 1000 100", "after_id", "before_id", "include_aliases", "include_meta"]),
+    operation_row("model", "Models", WorkKind::Direct, "A model", &[(200, &[(JSON, "Model")])]).with_query(&["include_meta"]),
+    operation_row("root", "Service", WorkKind::Direct, "Name and links of the service", &[(200, &[(JSON, "Root")])]),
+    operation_row("health", "Service", WorkKind::Direct, "200 while requests are accepted", &[(200, &[(JSON, "Health")])]),
+    operation_row("openapi", "Service", WorkKind::Direct, "This document", &[(200, &[(JSON, "Document")])]),
 ];
 
 /// Query parameter from its name, or from `name minimum maximum default` for an integer.
@@ -115,45 +115,45 @@ pub fn parameter(written: &str) -> Value {
 }
 
 /// Error codes that an endpoint may return.
-pub fn codes(row: &Row, open: bool, has_id: bool) -> Vec<Code> {
+pub fn codes(row: &OperationRow, open: bool, has_id: bool) -> Vec<ErrorCode> {
     let mut codes = vec![
-        Code::InvalidRequest,
-        Code::MethodNotAllowed,
-        Code::RequestTimeout,
-        Code::TargetTooLong,
-        Code::HeadTooLarge,
-        Code::Internal,
-        Code::Overloaded,
+        ErrorCode::InvalidRequest,
+        ErrorCode::MethodNotAllowed,
+        ErrorCode::RequestTimeout,
+        ErrorCode::TargetTooLong,
+        ErrorCode::HeadTooLarge,
+        ErrorCode::Internal,
+        ErrorCode::Overloaded,
     ];
     if !open {
-        codes.extend([Code::InvalidKey, Code::InsufficientScope, Code::RateLimited]);
+        codes.extend([ErrorCode::InvalidKey, ErrorCode::InsufficientScope, ErrorCode::RateLimited]);
     }
     if has_id {
-        codes.push(Code::NotFound);
+        codes.push(ErrorCode::NotFound);
     }
     if row.body.is_some() {
-        codes.extend([Code::TooLarge, Code::UnsupportedMediaType]);
+        codes.extend([ErrorCode::TooLarge, ErrorCode::UnsupportedMediaType]);
     }
     match row.work {
-        Work::Own => {}
-        Work::Model => codes.extend([
-            Code::Unsupported,
-            Code::ContextLength,
-            Code::ContentRefused,
-            Code::InsufficientCredits,
-            Code::BudgetExceeded,
-            Code::ModelNotFound,
-            Code::Unavailable,
-            Code::StorageFull,
+        WorkKind::Direct => {}
+        WorkKind::Model => codes.extend([
+            ErrorCode::Unsupported,
+            ErrorCode::ContextLength,
+            ErrorCode::ContentRefused,
+            ErrorCode::InsufficientCredits,
+            ErrorCode::BudgetExceeded,
+            ErrorCode::ModelNotFound,
+            ErrorCode::Unavailable,
+            ErrorCode::StorageFull,
         ]),
-        Work::Store => codes.extend([Code::NotFound, Code::Conflict, Code::StorageFull]),
+        WorkKind::Store => codes.extend([ErrorCode::NotFound, ErrorCode::Conflict, ErrorCode::StorageFull]),
     }
     match row.name {
-        "model" => codes.push(Code::ModelNotFound),
-        "file_content" => codes.push(Code::RangeNotSatisfiable),
+        "model" => codes.push(ErrorCode::ModelNotFound),
+        "file_content" => codes.push(ErrorCode::RangeNotSatisfiable),
         _ => {}
     }
-    codes.sort_by_key(|code| (code.row().status, code.row().code));
+    codes.sort_by_key(|code| (code.spec().status, code.spec().code));
     codes.dedup();
     codes
 }

@@ -3,7 +3,7 @@
 
 use super::*;
 use bytes::Bytes;
-use penstock_admission::{Limits, Purpose};
+use penstock_admission::{MessagesPurpose, RequestLimits};
 use std::collections::BTreeSet;
 
 #[test]
@@ -21,18 +21,18 @@ fn every_endpoint_is_described_once() {
     let document = document();
     let mut names = BTreeSet::new();
     for endpoint in ENDPOINTS {
-        let row = row(endpoint.name()).unwrap_or_else(|| panic!("{} has no row", endpoint.name()));
+        let row = find_row(endpoint.name()).unwrap_or_else(|| panic!("{} has no row", endpoint.name()));
         let path = endpoint.path().replace('*', "{id}");
         let method = endpoint.method();
         let operation = &document["paths"][&path][method.as_str().to_ascii_lowercase()];
         assert_eq!(operation["summary"], row.summary, "{path}");
         assert!(names.insert(operation["operationId"].as_str().unwrap().to_owned()), "{path}");
-        assert_eq!(operation.get("security").is_some(), endpoint.is_open(), "{path}");
-        assert_eq!(operation["responses"].get("401").is_none(), endpoint.is_open(), "{path}");
+        assert_eq!(operation.get("security").is_some(), endpoint.is_public(), "{path}");
+        assert_eq!(operation["responses"].get("401").is_none(), endpoint.is_public(), "{path}");
     }
     let described = document["paths"].as_object().unwrap().values();
     assert_eq!(described.map(|item| item.as_object().unwrap().len()).sum::<usize>(), ENDPOINTS.len());
-    for row in ROWS {
+    for row in OPERATIONS {
         assert!(ENDPOINTS.iter().any(|endpoint| endpoint.name() == row.name), "{}", row.name);
     }
 }
@@ -74,8 +74,8 @@ fn every_reference_has_its_schema_and_every_schema_its_use() {
 fn every_code_of_the_table_is_described() {
     let all = text();
     // Codes of the admin listener only.
-    for code in Code::ALL.into_iter().filter(|code| *code != Code::Misdirected) {
-        assert!(all.contains(code.row().code), "{code:?}");
+    for code in ErrorCode::ALL.into_iter().filter(|code| *code != ErrorCode::Misdirected) {
+        assert!(all.contains(code.spec().code), "{code:?}");
     }
 }
 
@@ -84,14 +84,18 @@ fn admitted(schema: &str, name: &str, value: &Value) -> bool {
     let mut body = document()["components"]["schemas"][schema]["example"].clone();
     body[name] = value.clone();
     let body = Bytes::from(body.to_string());
-    let limits = Limits::default();
+    let limits = RequestLimits::default();
     match schema {
         "ChatRequest" => penstock_admission::chat(body, &limits),
-        "MessagesRequest" => penstock_admission::messages(body, &limits, Purpose::Generate),
-        "CountTokensRequest" => penstock_admission::messages(body, &limits, Purpose::Count),
-        "EmbeddingsRequest" => penstock_admission::embeddings(body, &limits),
-        "RerankRequest" => penstock_admission::rerank(body, &limits),
-        _ => penstock_admission::images(body, &limits),
+        "MessagesRequest" => {
+            penstock_admission::validate_messages_request(body, &limits, MessagesPurpose::Generate)
+        }
+        "CountTokensRequest" => {
+            penstock_admission::validate_messages_request(body, &limits, MessagesPurpose::Count)
+        }
+        "EmbeddingsRequest" => penstock_admission::validate_embeddings(body, &limits),
+        "RerankRequest" => penstock_admission::validate_rerank(body, &limits),
+        _ => penstock_admission::validate_images(body, &limits),
     }
     .is_ok()
 }

@@ -1,17 +1,19 @@
 //! Response that joins choices which were asked for one by one, as the response body filters see it.
 
-use super::super::Run;
-use super::super::attempt::Stop;
+use super::super::FailoverRun;
+use super::super::attempt::AttemptError;
 use super::sum::{self, Part};
-use crate::proxy::filters::{Metered, ResponseContext};
+use crate::proxy::filters::{ResponseContext, ResponseUsage};
 use bytes::Bytes;
-use penstock_contract::{Answer, Done, Finish, Noticed, Reply, Usage, Whole};
+use penstock_contract::{
+    BufferedResponse, FinishReason, OfferObservation, StreamTranslation, TokenUsage, UpstreamAnswer, WorkDone,
+};
 
 /// Joined response of several choices.
 pub(super) struct JoinedResponse<'c, 'r, 'a> {
-    pub(super) run: &'c mut Run<'r, 'a>,
+    pub(super) run: &'c mut FailoverRun<'r, 'a>,
     /// Usage of all choices.
-    pub(super) total: Usage,
+    pub(super) total: TokenUsage,
     /// Usage of each choice, until it is settled.
     pub(super) parts: Vec<Part>,
     /// Body of a buffered response.
@@ -19,38 +21,38 @@ pub(super) struct JoinedResponse<'c, 'r, 'a> {
 }
 
 impl ResponseContext for JoinedResponse<'_, '_, '_> {
-    type Error = Stop;
+    type Error = AttemptError;
 
-    fn translation(&mut self) -> Option<&mut (dyn Reply + 'static)> {
-        self.run.reply.as_deref_mut()
+    fn translation(&mut self) -> Option<&mut (dyn StreamTranslation + 'static)> {
+        self.run.translation.as_deref_mut()
     }
 
     // Each choice has noted its own progress.
     fn note(&mut self, _bytes: usize) {}
 
-    fn total_usage(&self) -> Option<Usage> {
+    fn total_usage(&self) -> Option<TokenUsage> {
         Some(self.total)
     }
 
     /// Returns the joined body: each choice has been translated already.
-    async fn translate(&mut self, _: Vec<Answer>) -> Result<Whole, Stop> {
-        Ok(Whole {
+    async fn translate(&mut self, _: Vec<UpstreamAnswer>) -> Result<BufferedResponse, AttemptError> {
+        Ok(BufferedResponse {
             body: std::mem::take(&mut self.joined),
-            done: Some(Done::Tokens(self.total)),
-            measured: None,
-            finish: Finish::Stop,
+            work: Some(WorkDone::Tokens(self.total)),
+            measured_energy: None,
+            finish_reason: FinishReason::Stop,
             output_bytes: 0,
-            pictures: Vec::new(),
-            noticed: Noticed::default(),
+            images: Vec::new(),
+            observation: OfferObservation::default(),
         })
     }
 
-    fn counted(&self, output_bytes: usize) -> Usage {
-        self.run.ask.counted(output_bytes)
+    fn counted(&self, output_bytes: usize) -> TokenUsage {
+        self.run.request.estimate_usage(output_bytes)
     }
 
     /// Settles the usage of all choices, each by the figures of its own offer.
-    fn settle(&mut self, _: Metered) -> Vec<u8> {
-        sum::settle(self.run, std::mem::take(&mut self.parts))
+    fn settle(&mut self, _: ResponseUsage) -> Vec<u8> {
+        sum::settle_choices(self.run, std::mem::take(&mut self.parts))
     }
 }

@@ -9,18 +9,20 @@ mod choice;
 mod joined;
 mod sum;
 
-use super::attempt::Stop;
+use super::attempt::AttemptError;
 use super::wait::HEARTBEAT;
-use super::{ResponseProgress, Run, buffered, settle, streaming};
-use crate::proxy::exchange::Ended;
+use super::{FailoverRun, ResponseProgress, buffered, settle, streaming};
+use crate::proxy::exchange::WriteOutcome;
 use crate::proxy::filters::{ResponseBodyFilterChain, ResponseBodyFilters};
 use crate::upstream::offer::OfferLive;
 use bytes::Bytes;
-use choice::{End, Seed};
+use choice::{ChoiceContext, ChoiceOutcome};
 use joined::JoinedResponse;
-use penstock_contract::{Code, Extra, Extras, MicroCredits, Out, Refusal, Usage};
-use penstock_limits::Used;
-use penstock_routing::Course;
+use penstock_contract::{
+    ApiError, ErrorCode, ExtraMember, ExtraMembers, MicroCredits, OutputBuffer, TokenUsage,
+};
+use penstock_limits::ActualCost;
+use penstock_routing::RetryPlanner;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -31,17 +33,17 @@ pub(crate) use sum::Part;
 use tokio::sync::mpsc;
 
 /// Most pieces of all choices that wait for the client.
-const PIECES: usize = 8;
+const MAX_PENDING_PIECES: usize = 8;
 
 /// Choices that are to be requested one by one.
-pub(super) struct OneByOne {
+pub(super) struct SeparateChoices {
     /// First of them; those before it are complete.
     from: u32,
     /// Offer that refused several choices, if that is not yet known of it.
     suspect: Option<Arc<OfferLive>>,
 }
 
-impl OneByOne {
+impl SeparateChoices {
     /// Returns all choices; `suspect` may have refused them due to their number.
     pub(super) const fn all(suspect: Option<Arc<OfferLive>>) -> Self {
         Self { from: 0, suspect }
@@ -54,97 +56,102 @@ impl OneByOne {
 }
 
 /// Reason to request no more choices.
-enum Halt {
+enum StopReason {
     /// Client that has left.
-    Left,
+    Disconnected,
     /// Choice that no provider answers.
-    Refused(Refusal),
+    Refused(ApiError),
 }
 
-type Asking<'s> = Pin<Box<dyn Future<Output = End> + Send + 's>>;
+type ChoiceFuture<'s> = Pin<Box<dyn Future<Output = ChoiceOutcome> + Send + 's>>;
 
 /// Event of the running choices.
-enum Heard {
+enum ChoiceEvent {
     Piece(Bytes),
-    End(Box<End>),
-    Gone,
+    End(Box<ChoiceOutcome>),
+    Disconnected,
 }
 
 /// Requests choices one by one, answers with all of them, and settles.
-pub(super) async fn run(run: &mut Run<'_, '_>, wanted: OneByOne, course: &Course) -> Result<Ended, Refusal> {
-    let failed = |offer: usize| course.attempts().iter().any(|attempt| attempt.offer == offer);
-    let seed = Seed::of(run, failed);
+pub(super) async fn run(
+    run: &mut FailoverRun<'_, '_>,
+    wanted: SeparateChoices,
+    course: &RetryPlanner,
+) -> Result<WriteOutcome, ApiError> {
+    let failed = |offer: usize| course.failed_attempts().iter().any(|attempt| attempt.offer == offer);
+    let seed = ChoiceContext::of(run, failed);
     let mut parts: Vec<Part> =
-        run.reply.as_deref().and_then(|reply| Part::begun(run, reply)).into_iter().collect();
+        run.translation.as_deref().and_then(|reply| Part::begun(run, reply)).into_iter().collect();
     if !run.progress.has_content() {
-        (run.reply, run.asked) = (streaming::unasked(run).filter(|_| run.ask.stream), None);
+        (run.translation, run.attempt_started) =
+            (streaming::error_translation(run).filter(|_| run.request.stream), None);
     }
-    let waiting = (wanted.from..run.ask.n).collect();
-    let (mut ends, halt) = gather(run, &seed, waiting, wanted.suspect.is_some()).await;
+    let waiting = (wanted.from..run.request.n).collect();
+    let (mut ends, halt) = run_choices(run, &seed, waiting, wanted.suspect.is_some()).await;
     ends.sort_by_key(|end| end.index);
     parts.extend(ends.iter_mut().filter_map(|end| end.part.take()));
     match halt {
         None => {
             if let Some(offer) = &wanted.suspect {
-                offer.learned.refuses(Extras::of(Extra::Many), None, run.now());
+                offer.learned.refuses(ExtraMembers::of(ExtraMember::MultipleChoices), None, run.now());
             }
-            finish(run, &seed, ends, parts).await
+            finish_choices(run, &seed, ends, parts).await
         }
-        Some(Halt::Left) => {
+        Some(StopReason::Disconnected) => {
             if run.progress.has_content() && !parts.is_empty() {
-                sum::settle(run, parts);
+                sum::settle_choices(run, parts);
             }
             settle::void(run, "left");
-            Ok(Ended::Left)
+            Ok(WriteOutcome::Disconnected)
         }
-        Some(Halt::Refused(refusal)) => fail(run, parts, refusal).await,
+        Some(StopReason::Refused(refusal)) => fail_choices(run, parts, refusal).await,
     }
 }
 
 /// Requests the choices, as many at a time as there are permits, and sends their pieces. Returns those that ended. With
 /// `first_alone` the others follow once one has begun to answer.
-async fn gather(
-    run: &mut Run<'_, '_>,
-    seed: &Seed<'_>,
+async fn run_choices(
+    run: &mut FailoverRun<'_, '_>,
+    seed: &ChoiceContext<'_>,
     mut waiting: VecDeque<u32>,
     mut first_alone: bool,
-) -> (Vec<End>, Option<Halt>) {
-    let (sender, mut pieces) = mpsc::channel(PIECES);
-    let (mut active, mut ends, mut halt) = (Vec::<Asking<'_>>::new(), Vec::new(), None);
-    let mut width = if first_alone { 1 } else { seed.width() };
+) -> (Vec<ChoiceOutcome>, Option<StopReason>) {
+    let (sender, mut pieces) = mpsc::channel(MAX_PENDING_PIECES);
+    let (mut active, mut ends, mut halt) = (Vec::<ChoiceFuture<'_>>::new(), Vec::new(), None);
+    let mut width = if first_alone { 1 } else { seed.max_concurrent() };
     loop {
         while halt.is_none() && active.len() < width {
             let Some(index) = waiting.pop_front() else { break };
-            active.push(choice::ask(seed, index, sender.clone()));
+            active.push(choice::request_choice(seed, index, sender.clone()));
         }
         if active.is_empty() {
             return (ends, halt);
         }
         let heard = tokio::select! {
             biased;
-            Some(piece) = pieces.recv() => Heard::Piece(piece),
-            end = next(&mut active) => Heard::End(Box::new(end)),
-            () = run.x.caller.gone(), if halt.is_none() => Heard::Gone,
+            Some(piece) = pieces.recv() => ChoiceEvent::Piece(piece),
+            end = next_end(&mut active) => ChoiceEvent::End(Box::new(end)),
+            () = run.exchange.caller.gone(), if halt.is_none() => ChoiceEvent::Disconnected,
         };
         match heard {
-            Heard::Piece(_) if halt.is_some() => {}
-            Heard::Piece(piece) => {
-                if tell(run, seed, piece).await.is_err() {
-                    halt = Some(Halt::Left);
+            ChoiceEvent::Piece(_) if halt.is_some() => {}
+            ChoiceEvent::Piece(piece) => {
+                if write_choice_piece(run, seed, piece).await.is_err() {
+                    halt = Some(StopReason::Disconnected);
                 }
                 if std::mem::take(&mut first_alone) {
-                    width = seed.width();
+                    width = seed.max_concurrent();
                 }
             }
-            Heard::Gone => halt = Some(Halt::Left),
-            Heard::End(mut end) => {
+            ChoiceEvent::Disconnected => halt = Some(StopReason::Disconnected),
+            ChoiceEvent::End(mut end) => {
                 // The choice may have sent its last pieces just before its end.
                 while let (None, Ok(piece)) = (&halt, pieces.try_recv()) {
-                    if tell(run, seed, piece).await.is_err() {
-                        halt = Some(Halt::Left);
+                    if write_choice_piece(run, seed, piece).await.is_err() {
+                        halt = Some(StopReason::Disconnected);
                     }
                 }
-                end.leave(run);
+                end.merge_into(run);
                 // The other choices have the permits: it takes the next that is free.
                 if end.crowded && halt.is_none() && !active.is_empty() {
                     width = active.len();
@@ -152,10 +159,10 @@ async fn gather(
                     continue;
                 }
                 if halt.is_none() {
-                    halt = end.halts();
+                    halt = end.stop_reason();
                 }
                 if std::mem::take(&mut first_alone) {
-                    width = seed.width();
+                    width = seed.max_concurrent();
                 }
                 ends.push(*end);
             }
@@ -167,7 +174,7 @@ async fn gather(
 }
 
 /// Waits for the first choice that ends.
-async fn next(active: &mut Vec<Asking<'_>>) -> End {
+async fn next_end(active: &mut Vec<ChoiceFuture<'_>>) -> ChoiceOutcome {
     poll_fn(|cx| {
         for at in 0..active.len() {
             let Some(asking) = active.get_mut(at) else { break };
@@ -182,45 +189,52 @@ async fn next(active: &mut Vec<Asking<'_>>) -> End {
 }
 
 /// Sends a piece of a choice, and the head of the stream before the first one.
-async fn tell(run: &mut Run<'_, '_>, seed: &Seed<'_>, piece: Bytes) -> Result<(), Stop> {
+async fn write_choice_piece(
+    run: &mut FailoverRun<'_, '_>,
+    seed: &ChoiceContext<'_>,
+    piece: Bytes,
+) -> Result<(), AttemptError> {
     if piece.is_empty() {
         return Ok(());
     }
     if !run.progress.has_head() {
-        let head = match seed.told.get() {
+        let head = match seed.first_provider.get() {
             Some((provider, number)) => {
-                let head = run.x.head(200).with("x-penstock-provider", &**provider);
-                head.with(settle::FLAVOR, run.x.record.flavor.unwrap_or_default())
-                    .number("x-penstock-attempts", seed.before + u64::from(*number))
+                let head = run.exchange.response_head(200).with("x-penstock-provider", &**provider);
+                head.with(settle::FLAVOR_HEADER, run.exchange.record.flavor.unwrap_or_default())
+                    .with_number("x-penstock-attempts", seed.earlier_attempts + u64::from(*number))
             }
-            None => run.x.head(200).with(settle::FLAVOR, run.x.record.flavor.unwrap_or_default()),
+            None => run
+                .exchange
+                .response_head(200)
+                .with(settle::FLAVOR_HEADER, run.exchange.record.flavor.unwrap_or_default()),
         };
-        streaming::open(run, head).await?;
+        streaming::write_stream_head(run, head).await?;
     }
     if piece != HEARTBEAT && !run.progress.has_content() {
         run.progress = ResponseProgress::ContentSent;
-        run.x.record.first_token = Some(run.x.started.elapsed());
-        let mut out = Out::default();
-        if let Some(reply) = run.reply.as_mut() {
-            reply.open(&mut out);
+        run.exchange.record.first_token = Some(run.exchange.started.elapsed());
+        let mut out = OutputBuffer::default();
+        if let Some(reply) = run.translation.as_mut() {
+            reply.write_start(&mut out);
         }
-        streaming::write(run, streaming::joined(&mut out), false).await?;
+        streaming::write_piece(run, streaming::join_pieces(&mut out), false).await?;
     }
-    streaming::write(run, piece, false).await
+    streaming::write_piece(run, piece, false).await
 }
 
 /// Ends a request whose choices are all complete.
-async fn finish(
-    run: &mut Run<'_, '_>,
-    seed: &Seed<'_>,
-    ends: Vec<End>,
+async fn finish_choices(
+    run: &mut FailoverRun<'_, '_>,
+    seed: &ChoiceContext<'_>,
+    ends: Vec<ChoiceOutcome>,
     parts: Vec<Part>,
-) -> Result<Ended, Refusal> {
-    let broken = || Refusal::new(Code::Internal);
+) -> Result<WriteOutcome, ApiError> {
+    let broken = || ApiError::new(ErrorCode::Internal);
     let primary = parts.first().map(|part| part.offer.clone()).ok_or_else(broken)?;
-    let total = sum::usage(&parts);
-    if run.ask.stream {
-        return Ok(close(run, &primary, ends, parts, total).await);
+    let total = sum::total_usage(&parts);
+    if run.request.stream {
+        return Ok(finish_stream(run, &primary, ends, parts, total).await);
     }
     let bodies: Vec<Bytes> = ends.iter().map(|end| end.body.clone()).collect();
     let joined = penstock_dialect::join(&bodies, &total).ok_or_else(broken)?;
@@ -228,51 +242,56 @@ async fn finish(
         let mut response = JoinedResponse { run: &mut *run, total, parts, joined };
         ResponseBodyFilters::buffered(&mut response, Vec::new()).await.map_err(|_| broken())?
     };
-    run.x.record.status = 200;
-    let number = seed.before + seed.told.get().map_or(1, |(_, number)| u64::from(*number));
-    let head = settle::head(run, &primary, u32::try_from(number).unwrap_or(u32::MAX));
-    settle::written(run).await;
+    run.exchange.record.status = 200;
+    let number =
+        seed.earlier_attempts + seed.first_provider.get().map_or(1, |(_, number)| u64::from(*number));
+    let head = settle::inference_head(run, &primary, u32::try_from(number).unwrap_or(u32::MAX));
+    settle::wait_for_ledger(run).await;
     Ok(buffered::send(run, head, "application/json", body.downstream).await)
 }
 
 /// Ends a stream: the finish reasons of all choices, usage, both objects, the last event.
-async fn close(
-    run: &mut Run<'_, '_>,
+async fn finish_stream(
+    run: &mut FailoverRun<'_, '_>,
     primary: &Arc<OfferLive>,
-    ends: Vec<End>,
+    ends: Vec<ChoiceOutcome>,
     parts: Vec<Part>,
-    total: Usage,
-) -> Ended {
-    if let Some(reply) = run.reply.as_mut() {
+    total: TokenUsage,
+) -> WriteOutcome {
+    if let Some(reply) = run.translation.as_mut() {
         let finishes = ends.iter().filter_map(|end| Some((end.index, end.finish?)));
-        finishes.for_each(|(choice, finish)| reply.adopt(choice, finish));
+        finishes.for_each(|(choice, finish)| reply.record_choice_finish(choice, finish));
     }
     let mut response = JoinedResponse { run: &mut *run, total, parts, joined: Vec::new() };
     let end = ResponseBodyFilters::finish(&mut response);
     if !run.progress.has_head() {
         // No choice has sent anything.
-        let head = settle::head(run, primary, 1);
-        if streaming::open(run, head).await.is_err() {
-            return Ended::Left;
+        let head = settle::inference_head(run, primary, 1);
+        if streaming::write_stream_head(run, head).await.is_err() {
+            return WriteOutcome::Disconnected;
         }
     }
-    settle::written(run).await;
+    settle::wait_for_ledger(run).await;
     streaming::write_end(run, &end).await
 }
 
 /// Ends a failed request: nothing is charged, and the energy is recorded.
-async fn fail(run: &mut Run<'_, '_>, parts: Vec<Part>, refusal: Refusal) -> Result<Ended, Refusal> {
-    let total = sum::usage(&parts);
-    parts.iter().for_each(|part| run.spent.add_part(part));
+async fn fail_choices(
+    run: &mut FailoverRun<'_, '_>,
+    parts: Vec<Part>,
+    refusal: ApiError,
+) -> Result<WriteOutcome, ApiError> {
+    let total = sum::total_usage(&parts);
+    parts.iter().for_each(|part| run.failed_usage.add_part(part));
     settle::void(run, "failed");
     if !run.progress.has_head() {
         return Err(refusal);
     }
     if run.progress.has_content() {
         let (input, output) = (total.input, total.output);
-        run.x.used(&Used { input, output, money: MicroCredits(0) });
+        run.exchange.settle_limits(&ActualCost { input, output, money: MicroCredits(0) });
     }
-    run.x.record.broke(&refusal);
+    run.exchange.record.set_broken(&refusal);
     run.watch.told(Instant::now());
-    Ok(streaming::say(run, &refusal).await)
+    Ok(streaming::write_error_event(run, &refusal).await)
 }

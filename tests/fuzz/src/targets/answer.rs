@@ -3,35 +3,42 @@
 use crate::stream::{ask, heard};
 use crate::{choice, json, target};
 use bytes::Bytes;
-use penstock_annotate::splice;
-use penstock_contract::{Abilities, Dialect};
-use penstock_dialect::{Answer, TRANSLATORS, decode};
+use penstock_annotate::insert_members;
+use penstock_contract::{Dialect, OfferCapabilities};
+use penstock_dialect::{DecodedAnswer, TRANSLATORS, decode};
 
 pub fn check(bytes: &[u8]) {
     let Some((choice, body)) = choice(bytes) else { return };
     let body = Bytes::copy_from_slice(body);
-    let abilities = Abilities { max_stop: Some(usize::from(choice & 16 == 0)), ..Abilities::default() };
+    let abilities =
+        OfferCapabilities { max_stop: Some(usize::from(choice & 16 == 0)), ..OfferCapabilities::default() };
     for pair in TRANSLATORS {
         let ask = ask(pair.client(), choice);
         let target = target(pair.provider(), &abilities);
-        let Ok(whole) = pair.whole(&ask, &target, body.clone()) else { continue };
+        let Ok(whole) = pair.translate_buffered(&ask, &target, body.clone()) else { continue };
         let value = json(&whole.body);
         assert_eq!(value["model"], "org/model");
-        assert_eq!(pair.whole(&ask, &target, body.clone()).ok().as_ref(), Some(&whole), "the same each time");
-        let annotated = json(&splice(whole.body.clone(), br#""billing_cost":{"credits":0.034}"#));
+        assert_eq!(
+            pair.translate_buffered(&ask, &target, body.clone()).ok().as_ref(),
+            Some(&whole),
+            "the same each time"
+        );
+        let annotated = json(&insert_members(whole.body.clone(), br#""billing_cost":{"credits":0.034}"#));
         assert_eq!(annotated["billing_cost"]["credits"].as_f64(), Some(0.034));
-        let answer = Answer::read(&ask, &target, body.clone()).expect("what is translated can be read");
+        let answer =
+            DecodedAnswer::decode(&ask, &target, body.clone()).expect("what is translated can be read");
         let mut events = Vec::new();
-        let read = decode::whole(pair.client(), Bytes::from(whole.body.concat()), "4b8e", &mut events);
+        let read =
+            decode::decode_buffered(pair.client(), Bytes::from(whole.body.concat()), "4b8e", &mut events);
         assert!(read.is_ok(), "{value}");
         let got = heard(&events, ask.n as usize);
-        for (candidate, got) in answer.candidates.iter().zip(&got) {
+        for (candidate, got) in answer.choices.iter().zip(&got) {
             let text: String = candidate.text.iter().map(|text| text.decoded().into_owned()).collect();
             if pair.client() == Dialect::Chat || candidate.refusal.is_empty() {
                 assert_eq!(got.text, text, "{value}");
             }
             let names: Vec<String> =
-                candidate.tools.iter().map(|call| call.name.decoded().into_owned()).collect();
+                candidate.tool_calls.iter().map(|call| call.name.decoded().into_owned()).collect();
             assert_eq!(got.tools.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>(), names);
         }
     }

@@ -2,7 +2,9 @@
 
 use crate::{however_cut, pieces};
 use bytes::{Buf, BytesMut};
-use penstock_wire::answer::{Chunks, Framing, Head, Malformed, Step, field};
+use penstock_wire::answer::{
+    BodyFraming, ChunkDecoder, ChunkStep, Http1ResponseHead, MalformedResponse, header_value,
+};
 
 /// Most that waits for its line's end, within chunks.
 const LINE: usize = 4 * 1024;
@@ -11,49 +13,49 @@ const LINE: usize = 4 * 1024;
 #[derive(Debug, Default, PartialEq)]
 struct Answer {
     /// Of heads that only announce another, and of the last one.
-    heads: Vec<Head>,
+    heads: Vec<Http1ResponseHead>,
     head: Vec<u8>,
     body: Vec<u8>,
     /// Its body has ended, and so many bytes are not of it.
     over: Option<usize>,
 }
 
-fn read(parts: &[&[u8]]) -> Result<Answer, Malformed> {
-    let (mut buffer, mut answer, mut chunks) = (BytesMut::new(), Answer::default(), Chunks::default());
+fn read(parts: &[&[u8]]) -> Result<Answer, MalformedResponse> {
+    let (mut buffer, mut answer, mut chunks) = (BytesMut::new(), Answer::default(), ChunkDecoder::default());
     for part in parts {
         buffer.extend_from_slice(part);
         while answer.heads.last().is_none_or(|head| head.status < 200) {
-            let Some(head) = Head::read(&buffer)? else { break };
+            let Some(head) = Http1ResponseHead::read(&buffer)? else { break };
             assert!(head.size <= buffer.len() && (100..=999).contains(&head.status));
             answer.head = buffer.split_to(head.size).to_vec();
             answer.heads.push(head);
         }
         match answer.heads.last().filter(|head| head.status >= 200).map(|head| head.framing) {
-            Some(Framing::Chunked) if answer.over.is_none() => loop {
+            Some(BodyFraming::Chunked) if answer.over.is_none() => loop {
                 match chunks.take(&mut buffer)? {
-                    Step::Data(data) => {
+                    ChunkStep::Data(data) => {
                         assert!(!data.is_empty());
                         answer.body.extend_from_slice(&data);
                     }
-                    Step::More => {
+                    ChunkStep::Incomplete => {
                         assert!(buffer.len() <= LINE, "{} bytes are held", buffer.len());
                         break;
                     }
-                    Step::End => {
+                    ChunkStep::End => {
                         answer.over = Some(0);
                         break;
                     }
                 }
             },
-            Some(Framing::Length(length)) => {
+            Some(BodyFraming::Length(length)) => {
                 let left = usize::try_from(length).unwrap_or(usize::MAX).saturating_sub(answer.body.len());
                 let here = left.min(buffer.len());
                 answer.body.extend_from_slice(&buffer[..here]);
                 buffer.advance(here);
                 answer.over = (left == here).then_some(0);
             }
-            Some(Framing::Close) => answer.body.extend_from_slice(&buffer.split()),
-            Some(Framing::Chunked) | None => {}
+            Some(BodyFraming::Close) => answer.body.extend_from_slice(&buffer.split()),
+            Some(BodyFraming::Chunked) | None => {}
         }
     }
     answer.over = answer.over.map(|_| buffer.len());
@@ -67,28 +69,30 @@ pub fn check(bytes: &[u8]) {
     let Ok(answer) = whole else { return };
     let Some(head) = answer.heads.last() else { return };
     assert!(answer.head.len() == head.size && answer.body.len() <= bytes.len() - head.size);
-    let told = |name: &str| field(&answer.head, name).is_some();
+    let told = |name: &str| header_value(&answer.head, name).is_some();
     match head.framing {
-        Framing::Chunked => {
+        BodyFraming::Chunked => {
             assert!(told("transfer-encoding"));
             assert!(!told("content-length") || head.last, "two ends, and the connection goes on");
         }
-        Framing::Length(_) => assert!(told("content-length") || matches!(head.status, 100..=199 | 204 | 304)),
-        Framing::Close => assert!(head.last && !told("content-length")),
+        BodyFraming::Length(_) => {
+            assert!(told("content-length") || matches!(head.status, 100..=199 | 204 | 304))
+        }
+        BodyFraming::Close => assert!(head.last && !told("content-length")),
     }
     again(&answer.body);
 }
 
 /// A body and whether it ended, of chunks alone.
-fn unchunked(parts: &[&[u8]]) -> Result<(Vec<u8>, bool), Malformed> {
-    let (mut chunks, mut buffer, mut body) = (Chunks::default(), BytesMut::new(), Vec::new());
+fn unchunked(parts: &[&[u8]]) -> Result<(Vec<u8>, bool), MalformedResponse> {
+    let (mut chunks, mut buffer, mut body) = (ChunkDecoder::default(), BytesMut::new(), Vec::new());
     for part in parts {
         buffer.extend_from_slice(part);
         loop {
             match chunks.take(&mut buffer)? {
-                Step::Data(data) => body.extend_from_slice(&data),
-                Step::More => break,
-                Step::End => return Ok((body, true)),
+                ChunkStep::Data(data) => body.extend_from_slice(&data),
+                ChunkStep::Incomplete => break,
+                ChunkStep::End => return Ok((body, true)),
             }
         }
         assert!(buffer.len() <= LINE, "{} bytes are held", buffer.len());

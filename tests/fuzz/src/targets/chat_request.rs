@@ -1,11 +1,11 @@
 //! Requests of `/v1/chat/completions`: what is taken is sound, stays itself when made canonical, and is cut nowhere.
 
 use bytes::Bytes;
-use penstock_admission::{Limits, chat};
+use penstock_admission::{RequestLimits, chat};
 use serde_json::Value;
 
 pub fn check(bytes: &[u8]) {
-    let limits = Limits { max_body: 1 << 20, max_values: 1 << 14, ..Limits::default() };
+    let limits = RequestLimits { max_body: 1 << 20, max_values: 1 << 14, ..RequestLimits::default() };
     let ask = match chat(Bytes::copy_from_slice(bytes), &limits) {
         Ok(ask) => ask,
         Err(refusal) => return assert!(!refusal.message.is_empty() && refusal.message.len() < 4_096),
@@ -15,7 +15,7 @@ pub fn check(bytes: &[u8]) {
     assert_eq!(ask.stream, value["stream"] == true);
     assert!((1..=10).contains(&ask.n));
     assert!(ask.prompt_bytes <= bytes.len());
-    for field in &ask.fields.0 {
+    for field in &ask.members.0 {
         let inside: Value = serde_json::from_slice(&bytes[field.value.clone()]).expect("a field is a value");
         assert_eq!(value.get(&*field.name), Some(&inside).filter(|_| value.get(&*field.name).is_some()));
     }
@@ -24,12 +24,12 @@ pub fn check(bytes: &[u8]) {
     for edit in &ask.edits {
         assert!(at <= edit.range.start && edit.range.start <= edit.range.end, "edits overlap");
         edited.extend_from_slice(&bytes[at..edit.range.start]);
-        edited.extend_from_slice(&edit.with);
+        edited.extend_from_slice(&edit.replacement);
         at = edit.range.end;
     }
     edited.extend_from_slice(&bytes[at..]);
     let edited = Bytes::from(edited);
-    let again = chat(edited.clone(), &Limits { max_body: 2 << 20, max_values: 1 << 16, ..limits });
+    let again = chat(edited.clone(), &RequestLimits { max_body: 2 << 20, max_values: 1 << 16, ..limits });
     match again {
         Ok(again) => assert_eq!((again.model, again.stream, again.n), (ask.model, ask.stream, ask.n)),
         Err(refusal) => panic!("{}: {}", refusal.message, String::from_utf8_lossy(&edited)),

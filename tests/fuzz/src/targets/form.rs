@@ -2,24 +2,24 @@
 
 use crate::however_cut;
 use bytes::Bytes;
-use penstock_wire::form::{Broken, Event, Form, MOST_PARTS, Part, boundary};
+use penstock_wire::form::{MAX_PARTS, MultipartError, MultipartEvent, MultipartParser, Part, parse_boundary};
 
 type Parts = Vec<(Part, Vec<u8>, bool)>;
 
-fn read(pieces: &[&[u8]], boundary: &str) -> (Parts, Option<Broken>) {
-    let mut form = Form::new(boundary);
+fn read(pieces: &[&[u8]], boundary: &str) -> (Parts, Option<MultipartError>) {
+    let mut form = MultipartParser::new(boundary);
     let mut parts: Parts = Vec::new();
     for piece in pieces {
         let pushed = form.push(Bytes::copy_from_slice(piece));
-        while let Some(event) = form.told() {
+        while let Some(event) = form.next_event() {
             match (event, parts.last_mut()) {
-                (Event::Part(part), _) => parts.push((part, Vec::new(), false)),
-                (Event::Content(content), Some((_, held, _))) => {
+                (MultipartEvent::Part(part), _) => parts.push((part, Vec::new(), false)),
+                (MultipartEvent::Content(content), Some((_, held, _))) => {
                     assert!(!content.is_empty());
                     held.extend_from_slice(&content);
                 }
-                (Event::Whole, Some((_, _, whole))) => *whole = true,
-                (Event::Content(_) | Event::Whole, None) => panic!("content of no part"),
+                (MultipartEvent::PartEnd, Some((_, _, whole))) => *whole = true,
+                (MultipartEvent::Content(_) | MultipartEvent::PartEnd, None) => panic!("content of no part"),
             }
         }
         if let Err(broken) = pushed {
@@ -33,7 +33,7 @@ fn read(pieces: &[&[u8]], boundary: &str) -> (Parts, Option<Broken>) {
 
 pub fn check(bytes: &[u8]) {
     let (parts, broken) = however_cut(bytes, |pieces| read(pieces, "XyZ"));
-    assert!(parts.len() <= MOST_PARTS);
+    assert!(parts.len() <= MAX_PARTS);
     if broken.is_none() {
         for (_, content, whole) in &parts {
             assert!(*whole);
@@ -42,7 +42,7 @@ pub fn check(bytes: &[u8]) {
     }
     let head: String = String::from_utf8_lossy(&bytes[..bytes.len().min(120)]).into_owned();
     for kind in [head.clone(), format!("multipart/form-data; {head}")] {
-        if let Some(Some(boundary)) = boundary(&kind) {
+        if let Some(Some(boundary)) = parse_boundary(&kind) {
             assert!((1..=70).contains(&boundary.len()));
             let form = format!(
                 "--{boundary}\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n--{boundary}--"

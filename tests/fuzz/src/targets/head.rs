@@ -2,14 +2,14 @@
 
 use crate::however_cut;
 use bytes::Bytes;
-use penstock_wire::head::{Caps, Request, Scan, Wrong, target};
+use penstock_wire::http1_request::{HeadError, HeadLimits, HeadParser, Http1RequestHead, request_target};
 
 /// Small, so that inputs reach them.
-const CAPS: Caps = Caps { bytes: 1_024, target: 128, fields: 12 };
+const CAPS: HeadLimits = HeadLimits { bytes: 1_024, target: 128, fields: 12 };
 
 /// How long the head is, once it is whole; the pieces come one after the other.
-fn read(pieces: &[&[u8]]) -> Result<Option<usize>, Wrong> {
-    let (mut scan, mut held) = (Scan::default(), Vec::new());
+fn read(pieces: &[&[u8]]) -> Result<Option<usize>, HeadError> {
+    let (mut scan, mut held) = (HeadParser::default(), Vec::new());
     for piece in pieces {
         held.extend_from_slice(piece);
         if let Some(size) = scan.push(&held, CAPS)? {
@@ -20,14 +20,14 @@ fn read(pieces: &[&[u8]]) -> Result<Option<usize>, Wrong> {
 }
 
 /// The same as a request.
-fn request(head: &[u8]) -> Request {
-    let mut scan = Scan::default();
+fn request(head: &[u8]) -> Http1RequestHead {
+    let mut scan = HeadParser::default();
     assert_eq!(scan.push(head, CAPS), Ok(Some(head.len())), "what follows a head changes nothing of it");
-    scan.request(Bytes::copy_from_slice(head))
+    scan.into_request_head(Bytes::copy_from_slice(head))
 }
 
 pub fn check(bytes: &[u8]) {
-    let _ = target(bytes);
+    let _ = request_target(bytes);
     let Ok(Some(size)) = however_cut(bytes, read) else { return };
     let head = &bytes[..size];
     assert!(size <= CAPS.bytes);
@@ -38,8 +38,8 @@ pub fn check(bytes: &[u8]) {
     let method = theirs.method.expect("a method");
     let named = theirs.path.expect("a target");
     assert_eq!((ours.method(), ours.size()), (method.as_bytes(), size));
-    assert_eq!(ours.is_old(), theirs.version == Some(0));
-    assert_eq!(target(head), named);
+    assert_eq!(ours.is_http10(), theirs.version == Some(0));
+    assert_eq!(request_target(head), named);
     assert!(named.len() <= CAPS.target);
     aims(&ours, method, named);
 
@@ -56,26 +56,26 @@ pub fn check(bytes: &[u8]) {
     assert!(lengths.len() + codings.len() <= 1, "a body that ends in two ways");
     match (lengths.first(), codings.first()) {
         (_, Some(coding)) => {
-            assert!(coding.eq_ignore_ascii_case(b"chunked") && !ours.is_old());
-            assert_eq!(ours.length(), None);
+            assert!(coding.eq_ignore_ascii_case(b"chunked") && !ours.is_http10());
+            assert_eq!(ours.body_length(), None);
         }
         (Some(length), None) => {
             let length = std::str::from_utf8(length).expect("digits");
             assert!(length.bytes().all(|byte| byte.is_ascii_digit()));
-            assert_eq!(ours.length(), length.parse().ok());
+            assert_eq!(ours.body_length(), length.parse().ok());
         }
-        (None, None) => assert_eq!(ours.length(), Some(0)),
+        (None, None) => assert_eq!(ours.body_length(), Some(0)),
     }
-    assert!(hosts.len() == 1 || (hosts.is_empty() && ours.is_old()));
+    assert!(hosts.len() == 1 || (hosts.is_empty() && ours.is_http10()));
     let connection = of("connection").join(&b","[..]);
     let wants = |option: &[u8]| {
         connection.split(|byte| *byte == b',').any(|one| one.trim_ascii().eq_ignore_ascii_case(option))
     };
-    assert_eq!(ours.is_last(), wants(b"close") || (ours.is_old() && !wants(b"keep-alive")));
+    assert_eq!(ours.is_last(), wants(b"close") || (ours.is_http10() && !wants(b"keep-alive")));
 }
 
 /// Path, query and host are the target's own, put together again.
-fn aims(ours: &Request, method: &str, named: &str) {
+fn aims(ours: &Http1RequestHead, method: &str, named: &str) {
     let path = ours.path();
     let said = ours.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
     // A target that names its host may have no path; then it is asked for the first one.

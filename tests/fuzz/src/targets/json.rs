@@ -1,6 +1,6 @@
 //! JSON handled in place: what it takes a whole parser takes too, and strings are the same both ways.
 
-use penstock_wire::json::{self, Inside};
+use penstock_wire::json::{self, StringBody};
 use serde_json::Value;
 
 pub fn check(bytes: &[u8]) {
@@ -21,7 +21,7 @@ pub fn check(bytes: &[u8]) {
                 assert!(serde_json::from_slice::<Value>(value).is_ok());
                 names.extend(json::unescape(name).map(|name| name.into_owned()));
             }
-            assert!(members.is_whole());
+            assert!(members.is_complete());
             assert!(object.keys().all(|key| names.contains(key)));
         }
         if let Value::Array(array) = value {
@@ -29,7 +29,7 @@ pub fn check(bytes: &[u8]) {
         }
         if let Value::String(string) = value {
             let inside = &text[1..text.len() - 1];
-            assert_ne!(json::inside(inside), Inside::Unsound);
+            assert_ne!(json::classify_string(inside), StringBody::Invalid);
             assert_eq!(json::unescape(inside).as_deref(), Some(string.as_str()));
         }
     }
@@ -38,7 +38,7 @@ pub fn check(bytes: &[u8]) {
         json::write_str(&mut written, text);
         assert_eq!(serde_json::from_slice::<String>(&written).ok().as_deref(), Some(text));
     }
-    let sound = json::inside(bytes) != Inside::Unsound;
+    let sound = json::classify_string(bytes) != StringBody::Invalid;
     let quoted = [b"\"", bytes, b"\""].concat();
     // A bare quote ends the string: that is for whoever found its end to see.
     if sound && json::string_end(&quoted, 0) == Some(quoted.len()) {

@@ -1,14 +1,14 @@
 //! Requests of `/v1/messages`: what is taken is sound, is counted too, and is cut nowhere.
 
 use bytes::Bytes;
-use penstock_admission::{Limits, Purpose, messages};
+use penstock_admission::{MessagesPurpose, RequestLimits, validate_messages_request};
 use serde_json::Value;
 
 pub fn check(bytes: &[u8]) {
-    let limits = Limits { max_body: 1 << 20, max_values: 1 << 14, ..Limits::default() };
+    let limits = RequestLimits { max_body: 1 << 20, max_values: 1 << 14, ..RequestLimits::default() };
     let body = Bytes::copy_from_slice(bytes);
-    let counted = messages(body.clone(), &limits, Purpose::Count);
-    let ask = match messages(body, &limits, Purpose::Generate) {
+    let counted = validate_messages_request(body.clone(), &limits, MessagesPurpose::Count);
+    let ask = match validate_messages_request(body, &limits, MessagesPurpose::Generate) {
         Ok(ask) => ask,
         Err(refusal) => return assert!(!refusal.message.is_empty() && refusal.message.len() < 4_096),
     };
@@ -23,5 +23,12 @@ pub fn check(bytes: &[u8]) {
     assert!(ask.prompt_bytes <= bytes.len());
     let trimmed = bytes.trim_ascii_end();
     let cut = trimmed.len() / 2;
-    assert!(messages(Bytes::copy_from_slice(&trimmed[..cut]), &limits, Purpose::Generate).is_err());
+    assert!(
+        validate_messages_request(
+            Bytes::copy_from_slice(&trimmed[..cut]),
+            &limits,
+            MessagesPurpose::Generate
+        )
+        .is_err()
+    );
 }

@@ -2,44 +2,56 @@
 
 use crate::{bit, choice, json, target};
 use bytes::Bytes;
-use penstock_admission::{Limits, embeddings, rerank};
+use penstock_admission::{RequestLimits, validate_embeddings, validate_rerank};
 use penstock_contract::{
-    Abilities, Answer, Ask, Dialect, Draw, Fields, Heard, Kind, Score, Script, Task, Transcribe,
+    AudioInput, BodyMembers, Dialect, ImageRequest, InferenceRequest, InferenceTask, ModelKind,
+    OfferCapabilities, ScoreTransform, TranscriptFormat, TranscriptionRequest, UpstreamAnswer,
 };
 
-fn ask(kind: Kind, choice: u16) -> Ask {
-    let limits = Limits::default();
-    let plain = |task| Ask::plain(kind, Bytes::new(), Fields::default(), "m".into(), task);
+fn ask(kind: ModelKind, choice: u16) -> InferenceRequest {
+    let limits = RequestLimits::default();
+    let plain =
+        |task| InferenceRequest::buffered(kind, Bytes::new(), BodyMembers::default(), "m".into(), task);
     match kind {
-        Kind::Embedding => {
+        ModelKind::Embedding => {
             let format = if bit(choice, 0) { "base64" } else { "float" };
             let dimensions = if bit(choice, 1) { r#","dimensions":2"# } else { "" };
             let body =
                 format!(r#"{{"model":"m","input":["a","b"],"encoding_format":"{format}"{dimensions}}}"#);
-            embeddings(Bytes::from(body), &limits).expect("a sound request")
+            validate_embeddings(Bytes::from(body), &limits).expect("a sound request")
         }
-        Kind::Rerank => {
+        ModelKind::Rerank => {
             let top = if bit(choice, 0) { r#","top_n":1"# } else { "" };
             let body = format!(
                 r#"{{"model":"m","query":"q","documents":["a","b"],"return_documents":{}{top}}}"#,
                 bit(choice, 1)
             );
-            rerank(Bytes::from(body), &limits).expect("a sound request")
+            validate_rerank(Bytes::from(body), &limits).expect("a sound request")
         }
-        Kind::Transcription => plain(Task::Transcribe(Transcribe {
+        ModelKind::Transcription => plain(InferenceTask::Transcribe(TranscriptionRequest {
             language: None,
             prompt: None,
             temperature: None,
-            script: [Script::Json, Script::Verbose, Script::Text, Script::Srt, Script::Vtt]
-                [usize::from(choice % 5)],
-            words: bit(choice, 4),
-            sound: Heard { extension: "mp3", content_type: "audio/mpeg", seconds: Some(3.into()), bytes: 6 },
+            script: [
+                TranscriptFormat::Json,
+                TranscriptFormat::Verbose,
+                TranscriptFormat::Text,
+                TranscriptFormat::Srt,
+                TranscriptFormat::Vtt,
+            ][usize::from(choice % 5)],
+            word_timestamps: bit(choice, 4),
+            audio: AudioInput {
+                extension: "mp3",
+                content_type: "audio/mpeg",
+                seconds: Some(3.into()),
+                bytes: 6,
+            },
         })),
-        _ => plain(Task::Draw(Draw {
+        _ => plain(InferenceTask::GenerateImages(ImageRequest {
             prompt: Bytes::from_static(b"\"p\""),
             n: 2,
             size: bit(choice, 0).then(|| "64x32".parse().expect("a size")),
-            base64: bit(choice, 1),
+            as_base64: bit(choice, 1),
         })),
     }
 }
@@ -47,23 +59,33 @@ fn ask(kind: Kind, choice: u16) -> Ask {
 pub fn check(bytes: &[u8]) {
     let Some((choice, body)) = choice(bytes) else { return };
     let body = Bytes::copy_from_slice(body);
-    let score = if bit(choice, 2) { Score::Sigmoid } else { Score::AsIs };
-    let abilities = Abilities { score, max_inputs: bit(choice, 3).then_some(1), ..Abilities::default() };
+    let score = if bit(choice, 2) { ScoreTransform::Sigmoid } else { ScoreTransform::Identity };
+    let abilities = OfferCapabilities {
+        score_transform: score,
+        max_inputs: bit(choice, 3).then_some(1),
+        ..OfferCapabilities::default()
+    };
     let shapes = penstock_vectors::SHAPES
         .iter()
-        .chain(penstock_media::picture::SHAPES)
+        .chain(penstock_media::image::SHAPES)
         .chain(penstock_media::speech::SHAPES);
     for shape in shapes {
         let ask = ask(shape.kind(), choice);
         let target = target(Dialect::Chat, &abilities);
         let Ok(calls) = shape.calls(&ask, &target) else { continue };
         let answers =
-            || calls.iter().map(|_| Answer { body: body.clone(), headers: vec![None; 8] }).collect();
-        let Ok(whole) = shape.whole(&ask, &target, answers()) else { continue };
-        assert_eq!(shape.whole(&ask, &target, answers()).ok().as_ref(), Some(&whole), "the same each time");
+            || calls.iter().map(|_| UpstreamAnswer { body: body.clone(), headers: vec![None; 8] }).collect();
+        let Ok(whole) = shape.translate(&ask, &target, answers()) else { continue };
+        assert_eq!(
+            shape.translate(&ask, &target, answers()).ok().as_ref(),
+            Some(&whole),
+            "the same each time"
+        );
         match &ask.task {
-            Task::Embed(_) => assert_eq!(json(&whole.body)["data"].as_array().map(Vec::len), Some(2)),
-            Task::Rerank(asked) => {
+            InferenceTask::Embed(_) => {
+                assert_eq!(json(&whole.body)["data"].as_array().map(Vec::len), Some(2))
+            }
+            InferenceTask::Rerank(asked) => {
                 let value = json(&whole.body);
                 let results = value["results"].as_array().expect("a list of results");
                 assert!(results.len() <= asked.top_n.unwrap_or(2));
@@ -72,8 +94,10 @@ pub fn check(bytes: &[u8]) {
                 assert!(indices.iter().all(|index| *index < 2) && indices.len() == results.len());
                 assert!(indices.len() < 2 || indices[0] != indices[1], "a document twice");
             }
-            Task::Draw(_) => assert!(!whole.pictures.is_empty() && whole.pictures.len() <= 2),
-            Task::Transcribe(asked) if matches!(asked.script, Script::Json | Script::Verbose) => {
+            InferenceTask::GenerateImages(_) => assert!(!whole.images.is_empty() && whole.images.len() <= 2),
+            InferenceTask::Transcribe(asked)
+                if matches!(asked.script, TranscriptFormat::Json | TranscriptFormat::Verbose) =>
+            {
                 assert!(json(&whole.body)["text"].is_string());
             }
             _ => assert!(std::str::from_utf8(&whole.body.concat()).is_ok()),

@@ -2,18 +2,22 @@
 
 use crate::{abilities, choice, json, target};
 use bytes::Bytes;
-use penstock_admission::{Limits, embeddings, images, rerank};
+use penstock_admission::{RequestLimits, validate_embeddings, validate_images, validate_rerank};
 use penstock_contract::Dialect;
 
 pub fn check(bytes: &[u8]) {
     let Some((choice, body)) = choice(bytes) else { return };
-    let limits = Limits { max_body: 1 << 20, max_values: 1 << 14, ..Limits::default() };
+    let limits = RequestLimits { max_body: 1 << 20, max_values: 1 << 14, ..RequestLimits::default() };
     let body = Bytes::copy_from_slice(body);
-    let asks = [embeddings(body.clone(), &limits), rerank(body.clone(), &limits), images(body, &limits)];
+    let asks = [
+        validate_embeddings(body.clone(), &limits),
+        validate_rerank(body.clone(), &limits),
+        validate_images(body, &limits),
+    ];
     let abilities = abilities(choice);
     for ask in asks.into_iter().flatten() {
         let target = target(Dialect::Chat, &abilities);
-        for shape in penstock_vectors::SHAPES.iter().chain(penstock_media::picture::SHAPES) {
+        for shape in penstock_vectors::SHAPES.iter().chain(penstock_media::image::SHAPES) {
             if shape.kind() != ask.kind {
                 continue;
             }

@@ -2,8 +2,8 @@
 
 use crate::choice;
 use penstock_contract::Dialect;
-use penstock_dialect::classify;
-use penstock_wire::error::envelope;
+use penstock_dialect::classify_error;
+use penstock_wire::error::error_envelope;
 
 const CANARY: &str = "canary7f3a9";
 /// The request that the provider answers, which holds the word.
@@ -15,13 +15,13 @@ pub fn check(bytes: &[u8]) {
     let said = String::from_utf8_lossy(body).replace('a', &format!(" {CANARY} "));
     for body in [body, said.as_bytes()] {
         let after = std::str::from_utf8(body).ok();
-        let fault = classify(Dialect::Chat, status, after, body, u64::from(choice) * 7, REQUEST);
+        let fault = classify_error(Dialect::Chat, status, after, body, u64::from(choice) * 7, REQUEST);
         if let Some(pause) = fault.retry_after {
             assert!(pause.as_secs() <= 3_600);
         }
-        let Some(refusal) = fault.refusal else { continue };
+        let Some(refusal) = fault.api_error else { continue };
         for dialect in [Dialect::Chat, Dialect::Messages] {
-            let spoken = envelope(dialect, &refusal, "req_1");
+            let spoken = error_envelope(dialect, &refusal, "req_1");
             let text = String::from_utf8(spoken).expect("an envelope is text");
             assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
             assert!(!text.contains(CANARY), "{text}");

@@ -4,11 +4,11 @@
 #[allow(missing_docs, reason = "compiled into the gateway")]
 mod files;
 
-use files::{Wanted, wanted};
+use files::{RangeRequest, parse_range};
 
 pub fn check(bytes: &[u8]) {
     for length in [0, 1, 100, u64::MAX] {
-        if let Wanted::Part(range) = wanted(bytes, length) {
+        if let RangeRequest::Part(range) = parse_range(bytes, length) {
             assert!(range.start < range.end && range.end <= length, "{range:?} of {length}");
         }
     }
@@ -18,7 +18,7 @@ pub fn check(bytes: &[u8]) {
         let (first, last) = (number(first), number(last));
         if first <= last && last < u64::MAX {
             let header = format!("bytes={first}-{last}");
-            assert_eq!(wanted(header.as_bytes(), u64::MAX), Wanted::Part(first..last + 1));
+            assert_eq!(parse_range(header.as_bytes(), u64::MAX), RangeRequest::Part(first..last + 1));
         }
     }
 }

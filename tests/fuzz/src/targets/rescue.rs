@@ -2,7 +2,7 @@
 
 use crate::stream::{ask, conforms, events, feed, finish, heard, shaped};
 use crate::{choice, however_cut, pieces, target};
-use penstock_contract::{Abilities, Dialect, Out, Progress, Rescue};
+use penstock_contract::{Dialect, OfferCapabilities, OutputBuffer, RescueMode, StreamProgress};
 
 pub fn check(bytes: &[u8]) {
     let Some((choice, bytes)) = choice(bytes) else { return };
@@ -12,16 +12,16 @@ pub fn check(bytes: &[u8]) {
     let dialect = |bit: u16| if choice >> bit & 1 == 0 { Dialect::Chat } else { Dialect::Messages };
     let (client, one, other) = (dialect(8), dialect(9), dialect(10));
     let ask = ask(client, choice);
-    let abilities = Abilities::default();
-    let Some(pair) = penstock_dialect::translator(client, one) else { return };
+    let abilities = OfferCapabilities::default();
+    let Some(pair) = penstock_dialect::find_translator(client, one) else { return };
     let rescued = however_cut(second, |second| {
-        let mut reply = pair.reply(&ask, &target(one, &abilities));
-        let mut out = Out::default();
+        let mut reply = pair.translate_stream(&ask, &target(one, &abilities));
+        let mut out = OutputBuffer::default();
         let fault = feed(&mut *reply, &pieces(first), &mut out)?;
-        if reply.progress() != Progress::Committed
-            || !reply.rescue(&target(other, &abilities), Rescue::StartOver)
+        if reply.progress() != StreamProgress::Committed
+            || !reply.start_rescue(&target(other, &abilities), RescueMode::StartOver)
         {
-            let _ = (fault, reply.delivered());
+            let _ = (fault, reply.delivered_text());
             return None;
         }
         let fault = feed(&mut *reply, second, &mut out);

@@ -1,11 +1,11 @@
 //! Sounds of any format: the same length however the bytes are cut, never longer than a second a byte, rounded up.
 
 use crate::however_cut;
-use penstock_media::sound::{Meter, NoSound};
+use penstock_media::audio::{AudioError, AudioMeter};
 
 pub fn check(bytes: &[u8]) {
     let found = however_cut(bytes, |pieces| {
-        let mut meter = Meter::default();
+        let mut meter = AudioMeter::default();
         pieces.iter().for_each(|piece| meter.push(piece));
         meter.end()
     });
@@ -17,6 +17,6 @@ pub fn check(bytes: &[u8]) {
                 );
             }
         }
-        Err(none) => assert_eq!(bytes.is_empty(), none == NoSound::Empty),
+        Err(none) => assert_eq!(bytes.is_empty(), none == AudioError::Empty),
     }
 }

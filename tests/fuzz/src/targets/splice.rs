@@ -2,7 +2,7 @@
 
 use crate::however_cut;
 use bytes::Bytes;
-use penstock_annotate::splice;
+use penstock_annotate as response_metadata;
 use penstock_wire::json::insert_members;
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ const MEMBERS: &[u8] = br#""environment_impact":{"energy_kwh":1.5},"billing_cost
 
 pub fn check(bytes: &[u8]) {
     let spliced = however_cut(bytes, |pieces| {
-        splice(pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect(), MEMBERS).concat()
+        response_metadata::insert_members(pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect(), MEMBERS).concat()
     });
     let inserted = insert_members(Bytes::copy_from_slice(bytes), MEMBERS).concat();
     let Ok(Value::Object(mut object)) = serde_json::from_slice(bytes) else {

@@ -2,10 +2,10 @@
 
 use crate::however_cut;
 use bytes::Bytes;
-use penstock_wire::sse::{Decoder, Event, TooLong, data_event};
+use penstock_wire::sse::{EventTooLong, SseDecoder, SseEvent, data_event};
 
-fn read(pieces: &[&[u8]], cap: usize) -> Result<Vec<Event>, TooLong> {
-    let mut decoder = Decoder::new(cap);
+fn read(pieces: &[&[u8]], cap: usize) -> Result<Vec<SseEvent>, EventTooLong> {
+    let mut decoder = SseDecoder::new(cap);
     let mut events = Vec::new();
     for piece in pieces {
         decoder.push(Bytes::copy_from_slice(piece));

@@ -22,6 +22,6 @@ pub fn check(bytes: &[u8]) {
         }
         Err((line, why)) => assert!(line >= 1 && line <= text.lines().count() && !why.is_empty()),
     }
-    let _ = penstock_footprint::grid::table(text);
-    let _ = penstock_footprint::datacentre::table(text);
+    let _ = penstock_footprint::grid::parse_table(text);
+    let _ = penstock_footprint::datacentre::parse_table(text);
 }

@@ -1,11 +1,13 @@
 //! Tokens: an estimate is never below the exact count, nor that above the bound by bytes; engines' answers are read.
 
 use crate::bit;
-use penstock_tokens::engine::{self, Input, Shape};
-use penstock_tokens::{Conversation, Counter, Images, estimate, estimate_text, render_prompt, upper_bound};
+use penstock_tokens::engine::{self, CountInput, TokenizeApi};
+use penstock_tokens::{
+    Conversation, ImageTokenSettings, TokenCounter, estimate, estimate_text, render_prompt, upper_bound,
+};
 use std::sync::LazyLock;
 
-static COUNTER: LazyLock<Counter> = LazyLock::new(Counter::o200k_harmony);
+static COUNTER: LazyLock<TokenCounter> = LazyLock::new(TokenCounter::o200k_harmony);
 
 const TEMPLATE: &str = "{{ bos_token }}{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] | trim }}\
     {% if message.tool_calls %}{{ message.tool_calls | tojson }}{% endif %}{% endfor %}{{ tools | tojson(indent=2) if tools }}";
@@ -18,7 +20,7 @@ pub fn check(bytes: &[u8]) {
     for conversation in
         [Conversation::from_chat(bytes), Conversation::from_messages(bytes)].into_iter().flatten()
     {
-        let guess = estimate(&conversation, None::<&Images>);
+        let guess = estimate(&conversation, None::<&ImageTokenSettings>);
         if let Ok(count) = COUNTER.count(&conversation) {
             assert!(guess.tokens >= count.tokens, "the estimate is below the count");
             assert!(upper_bound(bytes.len(), 0, 0) >= count.tokens, "the bound is below the count");
@@ -27,13 +29,18 @@ pub fn check(bytes: &[u8]) {
             assert!(prompt.len() <= 64 * (bytes.len() + 64));
         }
     }
-    let shapes = [Shape::Vllm, Shape::LlamaCpp, Shape::Sglang, Shape::Tgi, Shape::Tei];
+    let shapes =
+        [TokenizeApi::Vllm, TokenizeApi::LlamaCpp, TokenizeApi::Sglang, TokenizeApi::Tgi, TokenizeApi::Tei];
     let first = u16::from(bytes.first().copied().unwrap_or_default());
     for shape in shapes {
         let _ = engine::parse(shape, if bit(first, 0) { 200 } else { 503 }, bytes);
-        let inputs =
-            [Input::Chat(bytes), Input::Messages(bytes), Input::Prompt(&text), Input::Document(&text)];
-        for call in inputs.into_iter().flat_map(|input| engine::request(shape, "m", input)) {
+        let inputs = [
+            CountInput::Chat(bytes),
+            CountInput::Messages(bytes),
+            CountInput::Prompt(&text),
+            CountInput::Document(&text),
+        ];
+        for call in inputs.into_iter().flat_map(|input| engine::build_call(shape, "m", input)) {
             assert!(serde_json::from_slice::<serde_json::Value>(&call.body).is_ok());
         }
     }

@@ -4,18 +4,18 @@
 use crate::spoken::Spoken;
 use crate::{abilities, choice, json, target};
 use bytes::Bytes;
-use penstock_admission::{Limits, Purpose, chat, messages};
-use penstock_contract::{Ask, Dialect, Refusal};
-use penstock_dialect::write::Face;
-use penstock_dialect::write::messages::nothing;
-use penstock_dialect::{TRANSLATORS, grammar};
+use penstock_admission::{MessagesPurpose, RequestLimits, chat, validate_messages_request};
+use penstock_contract::{ApiError, Dialect, InferenceRequest};
+use penstock_dialect::write::ResponseIdentity;
+use penstock_dialect::write::messages::write_empty_message;
+use penstock_dialect::{TRANSLATORS, conformance};
 use serde_json::Value;
 
-fn admit(dialect: Dialect, body: Bytes) -> Result<Ask, Refusal> {
-    let limits = Limits { max_body: 4 << 20, max_values: 1 << 16, ..Limits::default() };
+fn admit(dialect: Dialect, body: Bytes) -> Result<InferenceRequest, ApiError> {
+    let limits = RequestLimits { max_body: 4 << 20, max_values: 1 << 16, ..RequestLimits::default() };
     match dialect {
         Dialect::Chat => chat(body, &limits),
-        Dialect::Messages => messages(body, &limits, Purpose::Generate),
+        Dialect::Messages => validate_messages_request(body, &limits, MessagesPurpose::Generate),
     }
 }
 
@@ -30,8 +30,11 @@ pub fn check(bytes: &[u8]) {
             continue;
         }
         let target = target(translator.provider(), &abilities);
-        let Ok(sent) = translator.request(&ask, &target) else { continue };
-        assert_eq!(translator.request(&ask, &target).map(|sent| sent.concat()).ok(), Some(sent.concat()));
+        let Ok(sent) = translator.build_request(&ask, &target) else { continue };
+        assert_eq!(
+            translator.build_request(&ask, &target).map(|sent| sent.concat()).ok(),
+            Some(sent.concat())
+        );
         let value = json(&sent);
         assert_eq!(value["model"], "engine/model");
         assert_eq!(value["stream"] == true, ask.stream);
@@ -39,7 +42,7 @@ pub fn check(bytes: &[u8]) {
         if let Err(refusal) = admit(translator.provider(), Bytes::from(sent.concat())) {
             panic!("{}: {value}", refusal.message);
         }
-        if let Ok(sent) = translator.continuation(&ask, &target, "so \"far\"\n") {
+        if let Ok(sent) = translator.build_continuation(&ask, &target, "so \"far\"\n") {
             assert_eq!(json(&sent)["model"], "engine/model");
         }
     }
@@ -47,7 +50,7 @@ pub fn check(bytes: &[u8]) {
 
 /// Where the dialect changes, all that was said is said in the other one. What only clients read, such as half a
 /// character, is left out.
-fn says_the_same(ask: &Ask, sent: &[u8], provider: Dialect) {
+fn says_the_same(ask: &InferenceRequest, sent: &[u8], provider: Dialect) {
     let read = |bytes| serde_json::from_slice::<Value>(bytes).ok();
     let (Some(asked), Some(sent)) = (read(&ask.body), read(sent)) else { return };
     // Of the tools only some were allowed.
@@ -58,12 +61,13 @@ fn says_the_same(ask: &Ask, sent: &[u8], provider: Dialect) {
 }
 
 /// What a client is told that asks for no tokens, whatever it calls the model.
-fn empty(ask: &Ask) {
+fn empty(ask: &InferenceRequest) {
     let said = |stream| {
-        let face = Face { id: "4b8e".into(), model: ask.model.to_string(), created: 1_763_650_000 };
-        nothing(face, stream, br#""billing_cost":{}"#)
+        let face =
+            ResponseIdentity { id: "4b8e".into(), model: ask.model.to_string(), created: 1_763_650_000 };
+        write_empty_message(face, stream, br#""billing_cost":{}"#)
     };
-    assert_eq!(grammar::messages(&said(true)), Ok(()));
+    assert_eq!(conformance::check_messages_stream(&said(true)), Ok(()));
     let whole = json(&[Bytes::from(said(false))]);
     assert_eq!((&whole["stop_reason"], whole["model"].as_str()), (&"max_tokens".into(), Some(&*ask.model)));
 }

@@ -3,12 +3,12 @@
 use crate::however_cut;
 use bytes::Bytes;
 use penstock_batch::upload_form;
-use penstock_contract::Refusal;
+use penstock_contract::ApiError;
 use penstock_media::speech;
 
 const TYPE: &str = "multipart/form-data; boundary=XyZ";
 
-fn file(pieces: &[&[u8]]) -> Result<(upload_form::Uploaded, Vec<u8>), Refusal> {
+fn file(pieces: &[&[u8]]) -> Result<(upload_form::Uploaded, Vec<u8>), ApiError> {
     let mut upload = upload_form::UploadParser::new(TYPE)?;
     let mut contents = Vec::new();
     for piece in pieces {
@@ -17,8 +17,8 @@ fn file(pieces: &[&[u8]]) -> Result<(upload_form::Uploaded, Vec<u8>), Refusal> {
     Ok((upload.end()?, contents.concat()))
 }
 
-fn sound(pieces: &[&[u8]]) -> Result<(String, Vec<u8>), Refusal> {
-    let mut upload = speech::Upload::new(TYPE)?;
+fn sound(pieces: &[&[u8]]) -> Result<(String, Vec<u8>), ApiError> {
+    let mut upload = speech::TranscriptionUpload::new(TYPE)?;
     let mut contents = Vec::new();
     for piece in pieces {
         upload.push(Bytes::copy_from_slice(piece), &mut contents)?;

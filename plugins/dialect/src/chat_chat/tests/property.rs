@@ -1,7 +1,7 @@
 //! Text out is text in, for any text, any spelling and any cuts.
 
 use super::super::PAIR;
-use crate::trial;
+use crate::test_support;
 use penstock_contract::*;
 use proptest::prelude::*;
 use serde_json::Value;
@@ -70,11 +70,11 @@ proptest! {
         line in prop::sample::select(vec!["\n", "\r\n", "\r"]),
         cuts in prop::collection::vec(1_usize..60, 1..20),
     ) {
-        let ask = trial::ask(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
-        let abilities = Abilities::default();
-        let target = trial::target(Dialect::Chat, &abilities);
+        let ask = test_support::sample_request(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
+        let abilities = OfferCapabilities::default();
+        let target = test_support::sample_target(Dialect::Chat, &abilities);
         let stream = stream(&parts, line);
-        let whole = trial::run(&mut *PAIR.reply(&ask, &target), [stream.as_bytes()]);
+        let whole = test_support::run_stream(&mut *PAIR.translate_stream(&ask, &target), [stream.as_bytes()]);
         let mut pieces = Vec::new();
         let (mut rest, mut sizes) = (stream.as_bytes(), cuts.iter().cycle());
         while !rest.is_empty() {
@@ -82,12 +82,12 @@ proptest! {
             pieces.push(piece);
             rest = more;
         }
-        let cut = trial::run(&mut *PAIR.reply(&ask, &target), pieces);
+        let cut = test_support::run_stream(&mut *PAIR.translate_stream(&ask, &target), pieces);
         prop_assert_eq!(&cut, &whole);
         let text: String = parts.iter().map(|(text, _)| text.as_str()).collect();
         prop_assert_eq!(read(&whole.out), text.as_str());
         prop_assert_eq!(whole.output_bytes, text.len());
-        prop_assert_eq!(crate::grammar::chat(&whole.out, false), Ok(()));
+        prop_assert_eq!(crate::conformance::chat(&whole.out, false), Ok(()));
     }
 
     #[test]
@@ -108,16 +108,16 @@ proptest! {
         ),
         size in 1_usize..9,
     ) {
-        let ask = trial::ask(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true,"stop":["ab"]}"#);
-        let abilities = Abilities { max_stop: Some(0), ..Abilities::default() };
-        let target = trial::target(Dialect::Chat, &abilities);
+        let ask = test_support::sample_request(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true,"stop":["ab"]}"#);
+        let abilities = OfferCapabilities { max_stop: Some(0), ..OfferCapabilities::default() };
+        let target = test_support::sample_target(Dialect::Chat, &abilities);
         let stream = parts.concat();
-        let whole = trial::run(&mut *PAIR.reply(&ask, &target), [&stream[..]]);
-        let cut = trial::run(&mut *PAIR.reply(&ask, &target), stream.chunks(size));
+        let whole = test_support::run_stream(&mut *PAIR.translate_stream(&ask, &target), [&stream[..]]);
+        let cut = test_support::run_stream(&mut *PAIR.translate_stream(&ask, &target), stream.chunks(size));
         prop_assert_eq!(&cut, &whole);
         if !whole.out.is_empty() {
-            prop_assert_eq!(crate::grammar::chat(&whole.out, false), Ok(()));
+            prop_assert_eq!(crate::conformance::chat(&whole.out, false), Ok(()));
         }
-        let _ = PAIR.whole(&ask, &target, stream.into());
+        let _ = PAIR.translate_buffered(&ask, &target, stream.into());
     }
 }

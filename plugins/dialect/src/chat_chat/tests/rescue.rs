@@ -1,7 +1,7 @@
 //! Another provider goes on where the first one broke.
 
 use super::super::PAIR;
-use crate::trial;
+use crate::test_support;
 use bytes::Bytes;
 use penstock_contract::*;
 use serde_json::{Value, json};
@@ -24,20 +24,20 @@ fn stop(reason: &str) -> String {
 }
 
 /// The first provider's stream breaks; the second's whole stream follows.
-fn rescued(body: &str, first: &str, how: Rescue, second: &str) -> (trial::Run, Vec<u8>) {
-    let ask = trial::ask(Dialect::Chat, body.as_bytes());
-    let abilities = Abilities { parameters: vec!["logprobs".into()], ..Abilities::default() };
-    let target = trial::target(Dialect::Chat, &abilities);
-    let mut reply = PAIR.reply(&ask, &target);
-    let mut out = Out::default();
+fn rescued(body: &str, first: &str, how: RescueMode, second: &str) -> (test_support::StreamRun, Vec<u8>) {
+    let ask = test_support::sample_request(Dialect::Chat, body.as_bytes());
+    let abilities = OfferCapabilities { parameters: vec!["logprobs".into()], ..OfferCapabilities::default() };
+    let target = test_support::sample_target(Dialect::Chat, &abilities);
+    let mut reply = PAIR.translate_stream(&ask, &target);
+    let mut out = OutputBuffer::default();
     reply.push(Bytes::from(first.to_owned()), &mut out).unwrap();
-    assert_eq!(reply.end(&mut out).unwrap_err().kind, FaultKind::Truncated);
-    assert!(reply.rescue(&target, how), "a rescue must be possible here");
+    assert_eq!(reply.end(&mut out).unwrap_err().kind, UpstreamErrorKind::Truncated);
+    assert!(reply.start_rescue(&target, how), "a rescue must be possible here");
     let before = out.0.concat();
-    let run = trial::run(&mut *reply, second.as_bytes().chunks(5));
+    let run = test_support::run_stream(&mut *reply, second.as_bytes().chunks(5));
     let all = [before, run.out.clone()].concat();
     if run.fault.is_none() || !all.is_empty() {
-        assert_eq!(crate::grammar::chat(&all, false), Ok(()), "{}", String::from_utf8_lossy(&all));
+        assert_eq!(crate::conformance::chat(&all, false), Ok(()), "{}", String::from_utf8_lossy(&all));
     }
     (run, all)
 }
@@ -55,41 +55,43 @@ fn said(out: &[u8]) -> String {
 
 #[test]
 fn each_provider_has_worked_on_what_it_sent_itself() {
-    let ask = trial::ask(Dialect::Chat, ASK.as_bytes());
-    let abilities = Abilities::default();
-    let target = trial::target(Dialect::Chat, &abilities);
-    for how in [Rescue::StartOver, Rescue::Continue] {
-        let mut reply = PAIR.reply(&ask, &target);
-        let mut out = Out::default();
+    let ask = test_support::sample_request(Dialect::Chat, ASK.as_bytes());
+    let abilities = OfferCapabilities::default();
+    let target = test_support::sample_target(Dialect::Chat, &abilities);
+    for how in [RescueMode::StartOver, RescueMode::Continue] {
+        let mut reply = PAIR.translate_stream(&ask, &target);
+        let mut out = OutputBuffer::default();
         reply.push(Bytes::from(text(&"x".repeat(400))), &mut out).unwrap();
-        assert_eq!(reply.worked().output, 100);
-        assert!(reply.rescue(&target, how));
-        assert_eq!(reply.worked().output, 0, "it has not answered yet");
+        assert_eq!(reply.attempt_usage().output, 100);
+        assert!(reply.start_rescue(&target, how));
+        assert_eq!(reply.attempt_usage().output, 0, "it has not answered yet");
         reply.push(Bytes::from(text(&"x".repeat(40))), &mut out).unwrap();
-        assert_eq!(reply.worked().output, 10);
+        assert_eq!(reply.attempt_usage().output, 10);
         assert!(reply.output_bytes() >= 400);
     }
 }
 
 #[test]
 fn a_provider_has_worked_on_what_it_sent_even_where_its_figures_are_behind() {
-    let ask = trial::ask(Dialect::Chat, ASK.as_bytes());
-    let abilities = Abilities::default();
-    let mut reply = PAIR.reply(&ask, &trial::target(Dialect::Chat, &abilities));
+    let ask = test_support::sample_request(Dialect::Chat, ASK.as_bytes());
+    let abilities = OfferCapabilities::default();
+    let mut reply = PAIR.translate_stream(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
     let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":1}}\n\n";
-    let mut say = |said: &str| reply.push(Bytes::from(said.to_owned()), &mut Out::default()).unwrap();
+    let mut say =
+        |said: &str| reply.push(Bytes::from(said.to_owned()), &mut OutputBuffer::default()).unwrap();
     say(&(usage.to_owned() + &text(&"x".repeat(400))));
-    assert_eq!((reply.worked().input, reply.worked().output), (9, 100));
-    let mut say = |said: &str| reply.push(Bytes::from(said.to_owned()), &mut Out::default()).unwrap();
+    assert_eq!((reply.attempt_usage().input, reply.attempt_usage().output), (9, 100));
+    let mut say =
+        |said: &str| reply.push(Bytes::from(said.to_owned()), &mut OutputBuffer::default()).unwrap();
     say(&(stop("stop") + &usage.replace("\":1}", "\":90}")));
-    assert_eq!(reply.worked().output, 90, "at its end it knows better");
+    assert_eq!(reply.attempt_usage().output, 90, "at its end it knows better");
 }
 
 #[test]
 fn a_second_provider_that_says_the_same_is_heard_from_where_the_first_broke() {
     let first = text("Hello, ") + &text("wor");
     let second = text("Hel") + &text("lo, world. And ") + &text("more.") + &stop("stop");
-    let (run, all) = rescued(ASK, &first, Rescue::StartOver, &second);
+    let (run, all) = rescued(ASK, &first, RescueMode::StartOver, &second);
     assert_eq!(run.fault, None);
     assert_eq!(said(&all), "Hello, world. And more.");
     assert_eq!(run.output_bytes, "Hello, world. And more.".len());
@@ -99,7 +101,7 @@ fn a_second_provider_that_says_the_same_is_heard_from_where_the_first_broke() {
 fn spelling_of_escapes_does_not_count_as_a_difference() {
     let first =
         "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\\u0048\\u00e9 \\ud83d\\ude00\"}}]}\n\n";
-    let (run, all) = rescued(ASK, first, Rescue::StartOver, &(text("Hé 😀!") + &stop("stop")));
+    let (run, all) = rescued(ASK, first, RescueMode::StartOver, &(text("Hé 😀!") + &stop("stop")));
     assert_eq!(run.fault, None);
     assert_eq!(said(&all), "Hé 😀!");
 }
@@ -107,26 +109,26 @@ fn spelling_of_escapes_does_not_count_as_a_difference() {
 #[test]
 fn a_second_provider_that_says_something_else_ends_the_answer_with_an_error() {
     let second = text("Hello, there") + &stop("stop");
-    let (run, all) = rescued(ASK, &text("Hello, wor"), Rescue::StartOver, &second);
-    assert_eq!(run.fault, Some(FaultKind::Diverged));
+    let (run, all) = rescued(ASK, &text("Hello, wor"), RescueMode::StartOver, &second);
+    assert_eq!(run.fault, Some(UpstreamErrorKind::Diverged));
     assert_eq!(said(&all), "Hello, wor");
     assert!(!String::from_utf8(all).unwrap().contains("\"finish_reason\":\""));
 }
 
 #[test]
 fn a_second_provider_that_stops_earlier_has_diverged() {
-    let (run, _) = rescued(ASK, &text("Hello, wor"), Rescue::StartOver, &(text("Hello") + &stop("stop")));
-    assert_eq!(run.fault, Some(FaultKind::Diverged));
+    let (run, _) = rescued(ASK, &text("Hello, wor"), RescueMode::StartOver, &(text("Hello") + &stop("stop")));
+    assert_eq!(run.fault, Some(UpstreamErrorKind::Diverged));
 }
 
 #[test]
 fn reasoning_that_goes_on_where_text_had_begun_has_diverged() {
     let first = chunk(json!({"reasoning":"Hm."})) + &text("A");
     let second = chunk(json!({"reasoning_content":"Hm. Well."})) + &text("A") + &stop("stop");
-    let (run, _) = rescued(ASK, &first, Rescue::StartOver, &second);
-    assert_eq!(run.fault, Some(FaultKind::Diverged));
+    let (run, _) = rescued(ASK, &first, RescueMode::StartOver, &second);
+    assert_eq!(run.fault, Some(UpstreamErrorKind::Diverged));
     let second = chunk(json!({"reasoning_content":"Hm."})) + &text("AB") + &stop("stop");
-    let (run, all) = rescued(ASK, &first, Rescue::StartOver, &second);
+    let (run, all) = rescued(ASK, &first, RescueMode::StartOver, &second);
     assert_eq!((run.fault, said(&all).as_str()), (None, "AB"));
 }
 
@@ -137,7 +139,7 @@ fn tool_calls_are_compared_by_name_and_arguments_and_keep_the_first_id() {
         + &call(1, "call_y", "g", r#"{"b":2}"#)
         + &call(2, "call_z", "h", "{}")
         + &stop("tool_calls");
-    let (run, all) = rescued(ASK, &first, Rescue::StartOver, &second);
+    let (run, all) = rescued(ASK, &first, RescueMode::StartOver, &second);
     assert_eq!(run.fault, None);
     let all = String::from_utf8(all).unwrap();
     assert!(
@@ -147,7 +149,10 @@ fn tool_calls_are_compared_by_name_and_arguments_and_keep_the_first_id() {
             && all.contains("call_z")
     );
     let other = call(0, "call_x", "f", r#"{"a":2}"#) + &stop("tool_calls");
-    assert_eq!(rescued(ASK, &first, Rescue::StartOver, &other).0.fault, Some(FaultKind::Diverged));
+    assert_eq!(
+        rescued(ASK, &first, RescueMode::StartOver, &other).0.fault,
+        Some(UpstreamErrorKind::Diverged)
+    );
 }
 
 #[test]
@@ -161,30 +166,34 @@ fn each_candidate_is_compared_by_itself() {
     let ask = r#"{"model":"m","messages":[],"stream":true,"n":2}"#;
     let first = of(0, "one") + &of(1, "tw") + &finish(0);
     let second = of(1, "two") + &of(0, "one") + &finish(0) + &finish(1);
-    let (run, all) = rescued(ask, &first, Rescue::StartOver, &second);
+    let (run, all) = rescued(ask, &first, RescueMode::StartOver, &second);
     assert_eq!(run.fault, None);
     assert_eq!(said(&all), "onetwo");
     let short = of(1, "two") + &of(0, "o") + &finish(0) + &finish(1);
-    assert_eq!(rescued(ask, &first, Rescue::StartOver, &short).0.fault, Some(FaultKind::Diverged));
+    assert_eq!(
+        rescued(ask, &first, RescueMode::StartOver, &short).0.fault,
+        Some(UpstreamErrorKind::Diverged)
+    );
 }
 
 #[test]
 fn a_continuation_is_heard_from_its_first_word_and_its_usage_is_not_the_whole() {
     let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":2}}\n\n";
     let second = text("ld.") + &stop("stop") + usage;
-    let (run, all) = rescued(ASK, &text("Hello, wor"), Rescue::Continue, &second);
+    let (run, all) = rescued(ASK, &text("Hello, wor"), RescueMode::Continue, &second);
     assert_eq!((run.fault, said(&all).as_str(), run.usage), (None, "Hello, world.", None));
 }
 
 #[test]
 fn what_was_delivered_is_told_only_where_it_can_be_continued() {
-    let abilities = Abilities::default();
-    let target = trial::target(Dialect::Chat, &abilities);
+    let abilities = OfferCapabilities::default();
+    let target = test_support::sample_target(Dialect::Chat, &abilities);
     let delivered = |body: &str, stream: &str| {
-        let mut reply = PAIR.reply(&trial::ask(Dialect::Chat, body.as_bytes()), &target);
-        reply.push(Bytes::from(stream.to_owned()), &mut Out::default()).unwrap();
-        let told = reply.delivered();
-        assert_eq!(reply.rescue(&target, Rescue::Continue), told.is_some());
+        let mut reply =
+            PAIR.translate_stream(&test_support::sample_request(Dialect::Chat, body.as_bytes()), &target);
+        reply.push(Bytes::from(stream.to_owned()), &mut OutputBuffer::default()).unwrap();
+        let told = reply.delivered_text();
+        assert_eq!(reply.start_rescue(&target, RescueMode::Continue), told.is_some());
         told
     };
     assert_eq!(delivered(ASK, &(text("a\n\"") + &text("é"))), Some("a\n\"é".to_owned()));
@@ -196,12 +205,13 @@ fn what_was_delivered_is_told_only_where_it_can_be_continued() {
 
 #[test]
 fn what_cannot_be_compared_is_not_started_over() {
-    let abilities = Abilities { parameters: vec!["logprobs".into()], ..Abilities::default() };
-    let target = trial::target(Dialect::Chat, &abilities);
+    let abilities = OfferCapabilities { parameters: vec!["logprobs".into()], ..OfferCapabilities::default() };
+    let target = test_support::sample_target(Dialect::Chat, &abilities);
     let can = |body: &str, stream: &str| {
-        let mut reply = PAIR.reply(&trial::ask(Dialect::Chat, body.as_bytes()), &target);
-        reply.push(Bytes::from(stream.to_owned()), &mut Out::default()).unwrap();
-        reply.rescue(&target, Rescue::StartOver)
+        let mut reply =
+            PAIR.translate_stream(&test_support::sample_request(Dialect::Chat, body.as_bytes()), &target);
+        reply.push(Bytes::from(stream.to_owned()), &mut OutputBuffer::default()).unwrap();
+        reply.start_rescue(&target, RescueMode::StartOver)
     };
     assert!(can(ASK, &text("a")));
     assert!(!can(r#"{"model":"m","messages":[],"stream":true,"logprobs":true}"#, &text("a")));

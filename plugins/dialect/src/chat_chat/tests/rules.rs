@@ -1,26 +1,30 @@
 //! Rules that golden files do not show.
 
 use super::super::PAIR;
-use crate::trial;
+use crate::test_support;
 use bytes::Bytes;
 use penstock_contract::*;
 use serde_json::{Value, json};
 
-fn sent(body: &str, change: impl FnOnce(&mut Ask), target: impl FnOnce(&mut Target<'_>)) -> Value {
-    let mut ask = trial::ask(Dialect::Chat, body.as_bytes());
+fn sent(
+    body: &str,
+    change: impl FnOnce(&mut InferenceRequest),
+    target: impl FnOnce(&mut AttemptTarget<'_>),
+) -> Value {
+    let mut ask = test_support::sample_request(Dialect::Chat, body.as_bytes());
     change(&mut ask);
-    let abilities = Abilities { system_anywhere: true, ..Abilities::default() };
-    let mut to = trial::target(Dialect::Chat, &abilities);
+    let abilities = OfferCapabilities { system_anywhere: true, ..OfferCapabilities::default() };
+    let mut to = test_support::sample_target(Dialect::Chat, &abilities);
     target(&mut to);
-    serde_json::from_slice(&PAIR.request(&ask, &to).unwrap().concat()).unwrap()
+    serde_json::from_slice(&PAIR.build_request(&ask, &to).unwrap().concat()).unwrap()
 }
 
 #[test]
 fn long_messages_are_shared_and_not_copied() {
     let body = json!({"model":"m","messages":[{"role":"user","content":"x".repeat(100_000)}]}).to_string();
-    let ask = trial::ask(Dialect::Chat, body.as_bytes());
-    let abilities = Abilities::default();
-    let pieces = PAIR.request(&ask, &trial::target(Dialect::Chat, &abilities)).unwrap();
+    let ask = test_support::sample_request(Dialect::Chat, body.as_bytes());
+    let abilities = OfferCapabilities::default();
+    let pieces = PAIR.build_request(&ask, &test_support::sample_target(Dialect::Chat, &abilities)).unwrap();
     let within = |piece: &Bytes| ask.body.as_ptr_range().contains(&piece.as_ptr());
     let shared: usize = pieces.iter().filter(|piece| within(piece)).map(Bytes::len).sum();
     assert!(shared > 99_000, "{shared} bytes are shared");
@@ -32,7 +36,7 @@ fn edits_are_applied_inside_of_what_is_passed_on() {
         r#"{"model":"m","messages":[{"role":"developer","content":"a","refusal":null}],"functions":[1]}"#;
     let edit = |from: &str, with: &str| {
         let at = body.find(from).unwrap();
-        Edit { range: at..at + from.len(), with: Bytes::copy_from_slice(with.as_bytes()) }
+        BodyEdit { range: at..at + from.len(), replacement: Bytes::copy_from_slice(with.as_bytes()) }
     };
     let edits = vec![
         edit("\"developer\"", "\"system\""),
@@ -43,7 +47,7 @@ fn edits_are_applied_inside_of_what_is_passed_on() {
         body,
         |ask| {
             ask.edits = edits;
-            ask.fields.0[2].name = "tools".into();
+            ask.members.0[2].name = "tools".into();
         },
         |_| {},
     );
@@ -60,10 +64,10 @@ fn a_preset_fills_in_what_the_client_left_out() {
         ("max_tokens".into(), "9".into()),
     ];
     let body = r#"{"model":"m","messages":[],"temperature":0,"top_p":null,"max_completion_tokens":5}"#;
-    let ask = trial::ask(Dialect::Chat, body.as_bytes());
-    let abilities = Abilities::default();
-    let target = Target { preset: &preset, ..trial::target(Dialect::Chat, &abilities) };
-    let value: Value = serde_json::from_slice(&PAIR.request(&ask, &target).unwrap().concat()).unwrap();
+    let ask = test_support::sample_request(Dialect::Chat, body.as_bytes());
+    let abilities = OfferCapabilities::default();
+    let target = AttemptTarget { preset: &preset, ..test_support::sample_target(Dialect::Chat, &abilities) };
+    let value: Value = serde_json::from_slice(&PAIR.build_request(&ask, &target).unwrap().concat()).unwrap();
     assert_eq!(
         value,
         json!({"model":"engine/model","messages":[],"temperature":0,"max_tokens":5,"top_p":0.95})
@@ -74,10 +78,13 @@ fn a_preset_fills_in_what_the_client_left_out() {
 fn thinking_that_the_client_turned_off_is_not_turned_on_by_a_preset() {
     let preset: [(Box<str>, Box<str>); 1] =
         [("chat_template_kwargs".into(), r#"{"enable_thinking":true,"a":1}"#.into())];
-    let ask = trial::ask(Dialect::Chat, br#"{"model":"m","messages":[],"reasoning_effort":"none"}"#);
-    let abilities = Abilities { thinking_switch: true, ..Abilities::default() };
-    let target = Target { preset: &preset, ..trial::target(Dialect::Chat, &abilities) };
-    let sent = PAIR.request(&ask, &target).unwrap().concat();
+    let ask = test_support::sample_request(
+        Dialect::Chat,
+        br#"{"model":"m","messages":[],"reasoning_effort":"none"}"#,
+    );
+    let abilities = OfferCapabilities { thinking_switch: true, ..OfferCapabilities::default() };
+    let target = AttemptTarget { preset: &preset, ..test_support::sample_target(Dialect::Chat, &abilities) };
+    let sent = PAIR.build_request(&ask, &target).unwrap().concat();
     // Of a name that is there twice the last one would count.
     assert_eq!(String::from_utf8_lossy(&sent).matches("chat_template_kwargs").count(), 1);
     let value: Value = serde_json::from_slice(&sent).unwrap();
@@ -94,16 +101,17 @@ fn a_clamped_cap_replaces_the_clients() {
 #[test]
 fn log_probabilities_are_not_lost_to_stop_sequences_that_a_provider_does_not_take() {
     let parameters = || ["logprobs", "logit_bias"].map(Into::into).into();
-    let abilities = Abilities { max_stop: Some(4), parameters: parameters(), ..Abilities::default() };
+    let abilities =
+        OfferCapabilities { max_stop: Some(4), parameters: parameters(), ..OfferCapabilities::default() };
     let asked = |more: &str, stop: &[&str]| {
         let stop = json!(stop);
         let body = format!(r#"{{"model":"m","messages":[],"stop":{stop}{more}}}"#);
-        let ask = trial::ask(Dialect::Chat, body.as_bytes());
-        PAIR.request(&ask, &trial::target(Dialect::Chat, &abilities))
+        let ask = test_support::sample_request(Dialect::Chat, body.as_bytes());
+        PAIR.build_request(&ask, &test_support::sample_target(Dialect::Chat, &abilities))
     };
     let five = ["a", "b", "c", "d", "e"];
     let refusal = asked(r#","logprobs":true"#, &five).unwrap_err();
-    assert_eq!((refusal.code, refusal.param.as_deref()), (Code::Unsupported, Some("stop")));
+    assert_eq!((refusal.code, refusal.param.as_deref()), (ErrorCode::Unsupported, Some("stop")));
     assert!(asked(r#","logprobs":true"#, &five[..4]).is_ok());
     for more in ["", r#","logprobs":false"#, r#","logprobs":null"#, r#","logit_bias":{"1":2}"#] {
         assert!(asked(more, &five).is_ok(), "{more}");
@@ -120,9 +128,12 @@ fn many_leading_instructions_become_one_at_once() {
     messages.resize_with(MANY, || json!({"role":"developer","content":"c"}));
     messages.push(json!({"role":"user","content":"q"}));
     let body = json!({"model":"m","messages":messages}).to_string();
-    let abilities = Abilities::default();
-    let target = trial::target(Dialect::Chat, &abilities);
-    let sent = PAIR.request(&trial::ask(Dialect::Chat, body.as_bytes()), &target).unwrap().concat();
+    let abilities = OfferCapabilities::default();
+    let target = test_support::sample_target(Dialect::Chat, &abilities);
+    let sent = PAIR
+        .build_request(&test_support::sample_request(Dialect::Chat, body.as_bytes()), &target)
+        .unwrap()
+        .concat();
     let value: Value = serde_json::from_slice(&sent).unwrap();
     let wanted = ["a", "b"].into_iter().chain(std::iter::repeat_n("c", MANY - 1));
     let wanted = wanted.collect::<Vec<_>>().join("\n\n");
@@ -134,61 +145,67 @@ fn many_leading_instructions_become_one_at_once() {
 #[test]
 fn a_continuation_asks_in_the_words_that_the_offer_declares() {
     let asked = |body: &str, continuation, prefill| {
-        let ask = trial::ask(Dialect::Chat, body.as_bytes());
-        let abilities = Abilities { continuation, prefill, system_anywhere: true, ..Abilities::default() };
-        let target = trial::target(Dialect::Chat, &abilities);
-        let sent = PAIR.continuation(&ask, &target, "so \"far\"");
+        let ask = test_support::sample_request(Dialect::Chat, body.as_bytes());
+        let abilities = OfferCapabilities {
+            continuation,
+            prefill,
+            system_anywhere: true,
+            ..OfferCapabilities::default()
+        };
+        let target = test_support::sample_target(Dialect::Chat, &abilities);
+        let sent = PAIR.build_continuation(&ask, &target, "so \"far\"");
         sent.map(|sent| serde_json::from_slice::<Value>(&sent.concat()).unwrap())
     };
     let body = r#"{"model":"m","messages":[{"role":"user","content":"q"}],"stream":true}"#;
     let last = |value: &Value| value["messages"].as_array().unwrap().last().unwrap().clone();
 
-    let value = asked(body, Some(Continuation::ContinueFinalMessage), Prefill::None).unwrap();
+    let value = asked(body, Some(ContinuationMethod::ContinueFinalMessage), PrefillMethod::None).unwrap();
     assert_eq!(last(&value), json!({"role":"assistant","content":"so \"far\""}));
     assert_eq!(
         (&value["continue_final_message"], &value["add_generation_prompt"]),
         (&json!(true), &json!(false))
     );
 
-    let value = asked(body, Some(Continuation::Prefill), Prefill::Prefix).unwrap();
+    let value = asked(body, Some(ContinuationMethod::Prefill), PrefillMethod::Prefix).unwrap();
     assert_eq!(last(&value), json!({"role":"assistant","content":"so \"far\"","prefix":true}));
     assert_eq!(value.get("continue_final_message"), None);
 
-    let value = asked(body, Some(Continuation::Prefill), Prefill::Automatic).unwrap();
+    let value = asked(body, Some(ContinuationMethod::Prefill), PrefillMethod::Automatic).unwrap();
     assert_eq!(last(&value), json!({"role":"assistant","content":"so \"far\""}));
 
-    assert_eq!(asked(body, None, Prefill::Prefix).unwrap_err().code, Code::Unsupported);
+    assert_eq!(asked(body, None, PrefillMethod::Prefix).unwrap_err().code, ErrorCode::Unsupported);
 
     let begun = r#"{"model":"m","messages":[{"role":"user","content":"q"},{"role":"assistant","content":"And "}],"continue_final_message":true}"#;
     let value =
-        asked(begun, Some(Continuation::ContinueFinalMessage), Prefill::ContinueFinalMessage).unwrap();
+        asked(begun, Some(ContinuationMethod::ContinueFinalMessage), PrefillMethod::ContinueFinalMessage)
+            .unwrap();
     assert_eq!(last(&value), json!({"role":"assistant","content":"And so \"far\""}));
     assert_eq!(value["messages"].as_array().unwrap().len(), 2);
 }
 
 #[test]
 fn nothing_comes_out_before_the_first_content_token() {
-    let ask = trial::ask(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
-    let abilities = Abilities::default();
-    let mut reply = PAIR.reply(&ask, &trial::target(Dialect::Chat, &abilities));
-    let mut out = Out::default();
+    let ask = test_support::sample_request(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
+    let abilities = OfferCapabilities::default();
+    let mut reply = PAIR.translate_stream(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
+    let mut out = OutputBuffer::default();
     let role = "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n: hello\n\n";
     reply.push(Bytes::from_static(role.as_bytes()), &mut out).unwrap();
-    assert_eq!((reply.progress(), out.len()), (Progress::Waiting, 0));
+    assert_eq!((reply.progress(), out.len()), (StreamProgress::Pending, 0));
     let content = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n";
     reply.push(Bytes::from_static(content.as_bytes()), &mut out).unwrap();
-    assert_eq!(reply.progress(), Progress::Committed);
+    assert_eq!(reply.progress(), StreamProgress::Committed);
     assert!(!out.is_empty());
 }
 
 #[test]
 fn log_probabilities_of_no_token_or_for_nobody_are_no_content() {
-    let abilities = Abilities::default();
+    let abilities = OfferCapabilities::default();
     let progress = |logprobs: bool, said: Value| {
         let ask = json!({"model":"m","messages":[],"stream":true,"logprobs":logprobs});
-        let ask = trial::ask(Dialect::Chat, ask.to_string().as_bytes());
-        let mut reply = PAIR.reply(&ask, &trial::target(Dialect::Chat, &abilities));
-        let mut out = Out::default();
+        let ask = test_support::sample_request(Dialect::Chat, ask.to_string().as_bytes());
+        let mut reply = PAIR.translate_stream(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
+        let mut out = OutputBuffer::default();
         let chunk =
             json!({"choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":said}]});
         reply.push(Bytes::from(format!("data: {chunk}\n\n")), &mut out).unwrap();
@@ -197,55 +214,56 @@ fn log_probabilities_of_no_token_or_for_nobody_are_no_content() {
     let token = json!({"content":[{"token":"","logprob":0,"bytes":[],"top_logprobs":[]}],"refusal":null});
     for wanted in [false, true] {
         for hollow in [json!({"content":[]}), json!({"content":null,"refusal":null}), json!({})] {
-            assert_eq!(progress(wanted, hollow), (Progress::Waiting, true));
+            assert_eq!(progress(wanted, hollow), (StreamProgress::Pending, true));
         }
-        let expected = if wanted { Progress::Committed } else { Progress::Waiting };
+        let expected = if wanted { StreamProgress::Committed } else { StreamProgress::Pending };
         assert_eq!(progress(wanted, token.clone()), (expected, !wanted));
     }
 }
 
 #[test]
 fn the_last_word_ends_it_at_once_and_what_follows_does_not_matter() {
-    let ask = trial::ask(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
-    let abilities = Abilities::default();
-    let mut reply = PAIR.reply(&ask, &trial::target(Dialect::Chat, &abilities));
-    let mut out = Out::default();
+    let ask = test_support::sample_request(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
+    let abilities = OfferCapabilities::default();
+    let mut reply = PAIR.translate_stream(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
+    let mut out = OutputBuffer::default();
     let stream =
         "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n";
     reply.push(Bytes::from_static(stream.as_bytes()), &mut out).unwrap();
-    assert_eq!(reply.progress(), Progress::Finished);
+    assert_eq!(reply.progress(), StreamProgress::Finished);
     reply.push(Bytes::from_static(b"data: [DONE]\n\n"), &mut out).unwrap();
-    assert_eq!(reply.progress(), Progress::Ended);
+    assert_eq!(reply.progress(), StreamProgress::Ended);
     reply.push(Bytes::from_static(b"data: nonsense\n\n"), &mut out).unwrap();
     reply.end(&mut out).unwrap();
 }
 
 #[test]
 fn an_event_without_an_end_is_not_collected_for_ever() {
-    let ask = trial::ask(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
-    let abilities = Abilities::default();
-    let mut reply = PAIR.reply(&ask, &trial::target(Dialect::Chat, &abilities));
+    let ask = test_support::sample_request(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
+    let abilities = OfferCapabilities::default();
+    let mut reply = PAIR.translate_stream(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
     let piece = Bytes::from(vec![b'x'; 1 << 20]);
-    let results = (0..10).map(|_| reply.push(piece.clone(), &mut Out::default()));
+    let results = (0..10).map(|_| reply.push(piece.clone(), &mut OutputBuffer::default()));
     let faults: Vec<_> = results.filter_map(Result::err).map(|fault| fault.kind).collect();
-    assert_eq!(faults.first(), Some(&FaultKind::Malformed));
+    assert_eq!(faults.first(), Some(&UpstreamErrorKind::Malformed));
 }
 
 #[test]
 fn a_candidate_beyond_those_asked_for_is_malformed() {
     for (n, index, fault) in [
         (1, 0, None),
-        (1, 1, Some(FaultKind::Malformed)),
-        (1, 5, Some(FaultKind::Malformed)),
-        (1, 15, Some(FaultKind::Malformed)),
-        (1, 16, Some(FaultKind::Malformed)),
+        (1, 1, Some(UpstreamErrorKind::Malformed)),
+        (1, 5, Some(UpstreamErrorKind::Malformed)),
+        (1, 15, Some(UpstreamErrorKind::Malformed)),
+        (1, 16, Some(UpstreamErrorKind::Malformed)),
         (2, 1, None),
-        (2, 2, Some(FaultKind::Malformed)),
+        (2, 2, Some(UpstreamErrorKind::Malformed)),
     ] {
-        let mut ask = trial::ask(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
+        let mut ask =
+            test_support::sample_request(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
         ask.n = n;
-        let abilities = Abilities::default();
-        let target = trial::target(Dialect::Chat, &abilities);
+        let abilities = OfferCapabilities::default();
+        let target = test_support::sample_target(Dialect::Chat, &abilities);
         let choice = |index: u32| json!({"index":index,"delta":{"content":"a"},"message":{"content":"a"},"finish_reason":"stop"});
         let choices: Vec<Value> =
             (0..n.saturating_sub(1)).filter(|other| *other != index).chain([index]).map(choice).collect();
@@ -254,9 +272,10 @@ fn a_candidate_beyond_those_asked_for_is_malformed() {
             .map(|choice| format!("data: {}\n\n", json!({"choices":[choice]})))
             .chain(["data: [DONE]\n\n".to_owned()])
             .collect();
-        let run = trial::run_all_ways(&|| PAIR.reply(&ask, &target), stream.as_bytes());
+        let run = test_support::run_all_splits(&|| PAIR.translate_stream(&ask, &target), stream.as_bytes());
         assert_eq!(run.fault, fault, "index {index} of {n}");
-        let whole = PAIR.whole(&ask, &target, Bytes::from(json!({"choices":choices}).to_string()));
+        let whole =
+            PAIR.translate_buffered(&ask, &target, Bytes::from(json!({"choices":choices}).to_string()));
         assert_eq!(whole.err().map(|fault| fault.kind), fault, "index {index} of {n}");
     }
 }

@@ -2,10 +2,10 @@
 //! with every split.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use crate::answer::Answer;
-use crate::trial;
+use crate::answer::DecodedAnswer;
+use crate::test_support;
 use bytes::Bytes;
-use penstock_contract::{Abilities, Dialect};
+use penstock_contract::{Dialect, OfferCapabilities};
 use serde_json::{Value, json};
 
 /// Returns an element of `tool_calls` with index 0; id, name and arguments may be null.
@@ -33,11 +33,11 @@ fn streamed(client: Dialect, chunks: &[Vec<Value>]) -> Calls {
     stream.push_str("data: [DONE]\n\n");
     let body = json!({"model": "m", "max_tokens": 9, "stream": true, "messages": [{"role": "user", "content": "x"}],
         "tools": [{"name": "f", "input_schema": {}}]});
-    let ask = trial::ask(client, body.to_string().as_bytes());
-    let abilities = Abilities::default();
-    let target = trial::target(Dialect::Chat, &abilities);
-    let pair = crate::translator(client, Dialect::Chat).unwrap();
-    let run = trial::run_all_ways(&|| pair.reply(&ask, &target), stream.as_bytes());
+    let ask = test_support::sample_request(client, body.to_string().as_bytes());
+    let abilities = OfferCapabilities::default();
+    let target = test_support::sample_target(Dialect::Chat, &abilities);
+    let pair = crate::find_translator(client, Dialect::Chat).unwrap();
+    let run = test_support::run_all_splits(&|| pair.translate_stream(&ask, &target), stream.as_bytes());
     assert_eq!(run.fault, None, "{stream}");
     let events = String::from_utf8(run.out).unwrap();
     let data = events.lines().filter_map(|line| line.strip_prefix("data: "));
@@ -82,14 +82,19 @@ fn plain(calls: &[(&str, &str, &str)]) -> Calls {
     let message = json!({"role": "assistant", "content": null, "tool_calls": calls});
     let body =
         json!({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}).to_string();
-    let ask = trial::ask(Dialect::Chat, br#"{"model":"m","messages":[]}"#);
-    let abilities = Abilities::default();
-    let answer = Answer::read(&ask, &trial::target(Dialect::Chat, &abilities), Bytes::from(body)).unwrap();
+    let ask = test_support::sample_request(Dialect::Chat, br#"{"model":"m","messages":[]}"#);
+    let abilities = OfferCapabilities::default();
+    let answer = DecodedAnswer::decode(
+        &ask,
+        &test_support::sample_target(Dialect::Chat, &abilities),
+        Bytes::from(body),
+    )
+    .unwrap();
     let said = |call: &crate::ToolCall| {
         let arguments: String = call.arguments.iter().map(|text| text.decoded().into_owned()).collect();
         (call.name.decoded().into_owned(), if arguments.is_empty() { "{}".to_owned() } else { arguments })
     };
-    answer.candidates[0].tools.iter().map(said).collect()
+    answer.choices[0].tool_calls.iter().map(said).collect()
 }
 
 #[test]
@@ -271,11 +276,11 @@ fn keys_and_names_are_compared_as_what_they_say() {
         r#"data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"ca","function":{"name":"\u0066","arguments":"}"}}]},"finish_re\u0061son":"tool\u005fcalls"}],"us\u0061ge":{"prompt\u005ftokens":7,"completion_tokens":3}}"#,
         "\n\ndata: [DONE]\n\n"
     );
-    let ask = trial::ask(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
-    let abilities = Abilities::default();
-    let target = trial::target(Dialect::Chat, &abilities);
-    let pair = crate::translator(Dialect::Chat, Dialect::Chat).unwrap();
-    let run = trial::run_all_ways(&|| pair.reply(&ask, &target), stream.as_bytes());
+    let ask = test_support::sample_request(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
+    let abilities = OfferCapabilities::default();
+    let target = test_support::sample_target(Dialect::Chat, &abilities);
+    let pair = crate::find_translator(Dialect::Chat, Dialect::Chat).unwrap();
+    let run = test_support::run_all_splits(&|| pair.translate_stream(&ask, &target), stream.as_bytes());
     assert_eq!((run.fault, run.usage.map(|usage| (usage.input, usage.output))), (None, Some((7, 3))));
     let out = String::from_utf8(run.out).unwrap();
     let data = out.lines().filter_map(|line| line.strip_prefix("data: "));

@@ -1,22 +1,22 @@
 //! Decoder rules that no golden case covers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use super::Decoder;
-use crate::decode::{Decoder as _, MAX_NAME, MAX_TOOLS};
-use crate::event::{Event, Text};
+use super::ChatDecoder;
+use crate::decode::{DialectDecoder as _, MAX_NAME, MAX_TOOLS};
+use crate::event::{AnswerEvent, EscapedText};
 use bytes::Bytes;
-use penstock_contract::FaultKind;
+use penstock_contract::UpstreamErrorKind;
 use serde_json::json;
 
-fn decode(stream: &str) -> (Vec<Event>, Option<FaultKind>) {
+fn decode(stream: &str) -> (Vec<AnswerEvent>, Option<UpstreamErrorKind>) {
     let mut events = Vec::new();
-    let result = Decoder::new("seed").push(Bytes::from(stream.to_owned()), &mut events);
+    let result = ChatDecoder::new("seed").push(Bytes::from(stream.to_owned()), &mut events);
     (events, result.err().map(|fault| fault.kind))
 }
 
-fn texts(events: &[Event]) -> Vec<String> {
-    let text = |event: &Event| match event {
-        Event::Text { text, .. } => Some(text.decoded().into_owned()),
+fn texts(events: &[AnswerEvent]) -> Vec<String> {
+    let text = |event: &AnswerEvent| match event {
+        AnswerEvent::Text { text, .. } => Some(text.decoded().into_owned()),
         _ => None,
     };
     events.iter().filter_map(text).collect()
@@ -46,7 +46,7 @@ fn a_chunk_like_the_last_one_is_read_by_its_frame_and_others_are_not_taken_for_i
     let (events, fault) = decode(&stream);
     assert_eq!(fault, None);
     assert_eq!(texts(&events), ["a", "b", "\né", "c", "d", "\"", "e", "f", "g"]);
-    assert_eq!(events.iter().filter(|event| matches!(event, Event::ToolStart { .. })).count(), 1);
+    assert_eq!(events.iter().filter(|event| matches!(event, AnswerEvent::ToolCallStart { .. })).count(), 1);
 }
 
 #[test]
@@ -56,14 +56,14 @@ fn a_frame_does_not_make_bad_json_good() {
     };
     for bad in ["a\"b", "a\\", "\\x", "\\u12", "tab\tinside"] {
         let (events, fault) = decode(&(chunk("fine") + &chunk("too") + &chunk(bad)));
-        assert_eq!((texts(&events).len(), fault), (2, Some(FaultKind::Malformed)), "{bad}");
+        assert_eq!((texts(&events).len(), fault), (2, Some(UpstreamErrorKind::Malformed)), "{bad}");
     }
     let mut bytes = (chunk("fine") + &chunk("x")).into_bytes();
     let at = bytes.len() - 8;
     assert_eq!(bytes[at], b'x');
     bytes[at] = 0xff;
-    let result = Decoder::new("s").push(Bytes::from(bytes), &mut Vec::new());
-    assert_eq!(result.unwrap_err().kind, FaultKind::Malformed);
+    let result = ChatDecoder::new("s").push(Bytes::from(bytes), &mut Vec::new());
+    assert_eq!(result.unwrap_err().kind, UpstreamErrorKind::Malformed);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn a_frame_that_ends_in_a_finish_is_read_anew_each_time() {
         "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n";
     let (events, fault) = decode(&done.repeat(2));
     assert_eq!((texts(&events).len(), fault), (2, None));
-    assert_eq!(events.iter().filter(|event| matches!(event, Event::Finish { .. })).count(), 2);
+    assert_eq!(events.iter().filter(|event| matches!(event, AnswerEvent::Finish { .. })).count(), 2);
 }
 
 #[test]
@@ -82,11 +82,14 @@ fn more_candidates_are_malformed_and_more_tools_or_longer_names_the_models_words
         format!("data: {}\n\n", json!({"choices":[{"index":0,"delta":{"tool_calls":[call]}}]}))
     };
     let stream: String = (0..=MAX_TOOLS).map(call).collect();
-    assert_eq!(decode(&stream).1, Some(FaultKind::ModelOutput));
+    assert_eq!(decode(&stream).1, Some(UpstreamErrorKind::ModelOutput));
     let stream: String = (0..MAX_TOOLS).map(call).collect();
     assert_eq!(decode(&stream).1, None);
-    assert_eq!(decode("data: {\"choices\":[{\"index\":16,\"delta\":{}}]}\n\n").1, Some(FaultKind::Malformed));
-    for (length, fault) in [(MAX_NAME, None), (MAX_NAME + 1, Some(FaultKind::ModelOutput))] {
+    assert_eq!(
+        decode("data: {\"choices\":[{\"index\":16,\"delta\":{}}]}\n\n").1,
+        Some(UpstreamErrorKind::Malformed)
+    );
+    for (length, fault) in [(MAX_NAME, None), (MAX_NAME + 1, Some(UpstreamErrorKind::ModelOutput))] {
         let call = json!({"index": 0, "id": "c", "function": {"name": "n".repeat(length)}});
         let stream = format!("data: {}\n\n", json!({"choices":[{"index":0,"delta":{"tool_calls":[call]}}]}));
         assert_eq!(decode(&stream).1, fault, "{length}");
@@ -107,7 +110,7 @@ fn a_call_that_names_itself_with_every_fragment_is_read_once() {
     let (events, fault) = decode(&(begun + &call(MANY + 2, "{}")));
     assert_eq!(fault, None);
     let fragments = |number: u32| {
-        let of = |event: &&Event| matches!(event, Event::ToolArguments { tool, .. } if *tool == number);
+        let of = |event: &&AnswerEvent| matches!(event, AnswerEvent::ToolCallArguments { tool, .. } if *tool == number);
         events.iter().filter(of).count()
     };
     assert_eq!((fragments(0), fragments(1)), (MANY + 2, 1), "the second begins where the first is whole");
@@ -118,12 +121,12 @@ fn made_up_ids_differ_between_calls_and_answers() {
     let stream = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}},{\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}}]}\n\n";
     let ids = |seed: &str| {
         let mut events = Vec::new();
-        Decoder::new(seed).push(Bytes::from(stream), &mut events).unwrap();
+        ChatDecoder::new(seed).push(Bytes::from(stream), &mut events).unwrap();
         let id = |event| match event {
-            Event::ToolStart { id, .. } => Some(id),
+            AnswerEvent::ToolCallStart { id, .. } => Some(id),
             _ => None,
         };
-        events.into_iter().filter_map(id).collect::<Vec<Text>>()
+        events.into_iter().filter_map(id).collect::<Vec<EscapedText>>()
     };
     let (one, again, other) = (ids("x"), ids("x"), ids("y"));
     assert_eq!(one, again);
@@ -182,26 +185,28 @@ fn a_member_of_a_wrong_type_is_malformed() {
         let body = json!({"choices": [choice]}).to_string();
         let stream = format!("data: {body}\n\n");
         for cut in 0..stream.len() {
-            let mut decoder = Decoder::new("seed");
+            let mut decoder = ChatDecoder::new("seed");
             let (first, rest) = stream.as_bytes().split_at(cut);
             let result = decoder
                 .push(Bytes::copy_from_slice(first), &mut Vec::new())
                 .and_then(|()| decoder.push(Bytes::copy_from_slice(rest), &mut Vec::new()));
-            assert_eq!(result.unwrap_err().kind, FaultKind::Malformed, "{body} cut at {cut}");
+            assert_eq!(result.unwrap_err().kind, UpstreamErrorKind::Malformed, "{body} cut at {cut}");
         }
-        let fault = super::whole(Bytes::from(body.clone()), "seed", &mut Vec::new()).unwrap_err();
-        assert_eq!(fault.kind, FaultKind::Malformed, "{body}");
+        let fault = super::decode_completion(Bytes::from(body.clone()), "seed", &mut Vec::new()).unwrap_err();
+        assert_eq!(fault.kind, UpstreamErrorKind::Malformed, "{body}");
     }
     for body in [json!({"choices": "a"}), json!({"choices": {"index": 0}}), json!([]), json!("a")] {
-        assert_eq!(decode(&format!("data: {body}\n\n")).1, Some(FaultKind::Malformed), "{body}");
-        let fault = super::whole(Bytes::from(body.to_string()), "seed", &mut Vec::new()).unwrap_err();
-        assert_eq!(fault.kind, FaultKind::Malformed, "{body}");
+        assert_eq!(decode(&format!("data: {body}\n\n")).1, Some(UpstreamErrorKind::Malformed), "{body}");
+        let fault =
+            super::decode_completion(Bytes::from(body.to_string()), "seed", &mut Vec::new()).unwrap_err();
+        assert_eq!(fault.kind, UpstreamErrorKind::Malformed, "{body}");
     }
     // Only a buffered answer must have a message.
     let silent = json!({"choices": [{"index": 0, "finish_reason": "stop"}]});
     assert_eq!(decode(&format!("data: {silent}\n\n")).1, None);
-    let fault = super::whole(Bytes::from(silent.to_string()), "seed", &mut Vec::new()).unwrap_err();
-    assert_eq!(fault.kind, FaultKind::Malformed);
+    let fault =
+        super::decode_completion(Bytes::from(silent.to_string()), "seed", &mut Vec::new()).unwrap_err();
+    assert_eq!(fault.kind, UpstreamErrorKind::Malformed);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::*;
-use crate::decode::Decoder as _;
-use penstock_contract::{Dialect, Stated};
+use crate::decode::DialectDecoder as _;
+use penstock_contract::{Dialect, ReportedUsage};
 use serde_json::{Value, json};
 
 const STREAM: &str = r#"event: message_start
@@ -56,31 +56,31 @@ data: {"type":"message_stop"}
 
 "#;
 
-fn expected() -> Vec<Event> {
-    let usage = |output, reasoning| Stated { input: Some(12), cached: 3, output, reasoning };
-    let text = Text::new;
+fn expected() -> Vec<AnswerEvent> {
+    let usage = |output, reasoning| ReportedUsage { input: Some(12), cached: 3, output, reasoning };
+    let text = EscapedText::new;
     vec![
-        Event::Start,
-        Event::Usage(usage(None, 0)),
-        Event::Reasoning { choice: 0, text: text("hm"), signature: None },
-        Event::Reasoning { choice: 0, text: text(""), signature: Some(text("sig")) },
-        Event::Ping,
-        Event::Text { choice: 0, text: text("A"), logprobs: None },
-        Event::Text { choice: 0, text: text("\"b\" é 😀"), logprobs: None },
-        Event::ToolStart { choice: 0, tool: 0, id: text("toolu_1"), name: text("f") },
-        Event::ToolArguments { choice: 0, tool: 0, fragment: text(r#"{"a":1}"#) },
-        Event::ToolStart { choice: 0, tool: 1, id: text("toolu_2"), name: text("g") },
-        Event::ToolArguments { choice: 0, tool: 1, fragment: text(r#"{"k":"v"}"#) },
-        Event::Usage(usage(Some(20), 4)),
-        Event::Finish { choice: 0, reason: Finish::ToolCalls, stop_sequence: None },
-        Event::End,
+        AnswerEvent::Start,
+        AnswerEvent::Usage(usage(None, 0)),
+        AnswerEvent::Reasoning { choice: 0, text: text("hm"), signature: None },
+        AnswerEvent::Reasoning { choice: 0, text: text(""), signature: Some(text("sig")) },
+        AnswerEvent::Ping,
+        AnswerEvent::Text { choice: 0, text: text("A"), logprobs: None },
+        AnswerEvent::Text { choice: 0, text: text("\"b\" é 😀"), logprobs: None },
+        AnswerEvent::ToolCallStart { choice: 0, tool: 0, id: text("toolu_1"), name: text("f") },
+        AnswerEvent::ToolCallArguments { choice: 0, tool: 0, fragment: text(r#"{"a":1}"#) },
+        AnswerEvent::ToolCallStart { choice: 0, tool: 1, id: text("toolu_2"), name: text("g") },
+        AnswerEvent::ToolCallArguments { choice: 0, tool: 1, fragment: text(r#"{"k":"v"}"#) },
+        AnswerEvent::Usage(usage(Some(20), 4)),
+        AnswerEvent::Finish { choice: 0, reason: FinishReason::ToolCalls, stop_sequence: None },
+        AnswerEvent::End,
     ]
 }
 
 #[test]
 fn a_stream_gives_the_same_events_however_it_is_cut() {
     for cut in 0..=STREAM.len() {
-        let (mut decoder, mut events) = (Decoder::new(), Vec::new());
+        let (mut decoder, mut events) = (MessagesDecoder::new(), Vec::new());
         for piece in [&STREAM.as_bytes()[..cut], &STREAM.as_bytes()[cut..]] {
             decoder.push(Bytes::copy_from_slice(piece), &mut events).unwrap();
         }
@@ -95,14 +95,21 @@ fn a_whole_message_gives_the_events_of_its_stream() {
         {"type":"text","text":"A"},{"type":"tool_use","id":"toolu_1","name":"f","input":{ "a" : 1 }}],
         "stop_reason":"stop_sequence","stop_sequence":"END","usage":{"input_tokens":1,"output_tokens":2}} "#;
     let mut events = Vec::new();
-    whole(Bytes::from(body), &mut events).unwrap();
+    decode_message(Bytes::from(body), &mut events).unwrap();
     assert_eq!(
         events[1],
-        Event::Reasoning { choice: 0, text: Text::new("hm"), signature: Some(Text::new("sig")) }
+        AnswerEvent::Reasoning {
+            choice: 0,
+            text: EscapedText::new("hm"),
+            signature: Some(EscapedText::new("sig"))
+        }
     );
-    assert_eq!(events[4], Event::ToolArguments { choice: 0, tool: 0, fragment: Text::new(r#"{"a":1}"#) });
-    let stop_sequence = Some(Text::new("END"));
-    assert_eq!(events[6], Event::Finish { choice: 0, reason: Finish::Stop, stop_sequence });
+    assert_eq!(
+        events[4],
+        AnswerEvent::ToolCallArguments { choice: 0, tool: 0, fragment: EscapedText::new(r#"{"a":1}"#) }
+    );
+    let stop_sequence = Some(EscapedText::new("END"));
+    assert_eq!(events[6], AnswerEvent::Finish { choice: 0, reason: FinishReason::Stop, stop_sequence });
     assert_eq!(events.len(), 8);
 }
 
@@ -110,38 +117,38 @@ fn a_whole_message_gives_the_events_of_its_stream() {
 fn what_breaks_the_grammar_is_malformed_and_an_error_event_is_in_band() {
     let start = r#"{"type":"message_start","message":{"usage":{"input_tokens":1,"output_tokens":1}}}"#;
     let open = r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
-    let cases: &[(&[&str], FaultKind)] = &[
-        (&[open], FaultKind::Malformed),
-        (&[start, start], FaultKind::Malformed),
-        (&["nonsense"], FaultKind::Malformed),
-        (&["[DONE]"], FaultKind::Malformed),
+    let cases: &[(&[&str], UpstreamErrorKind)] = &[
+        (&[open], UpstreamErrorKind::Malformed),
+        (&[start, start], UpstreamErrorKind::Malformed),
+        (&["nonsense"], UpstreamErrorKind::Malformed),
+        (&["[DONE]"], UpstreamErrorKind::Malformed),
         (
             &[start, r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"x"}}"#],
-            FaultKind::Malformed,
+            UpstreamErrorKind::Malformed,
         ),
-        (&[start, open, open], FaultKind::Malformed),
+        (&[start, open, open], UpstreamErrorKind::Malformed),
         (
             &[
                 start,
                 open,
                 r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"x"}}"#,
             ],
-            FaultKind::Malformed,
+            UpstreamErrorKind::Malformed,
         ),
         (
             &[
                 start,
                 r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"","name":"f"}}"#,
             ],
-            FaultKind::Malformed,
+            UpstreamErrorKind::Malformed,
         ),
         (
             &[start, r#"{"type":"error","error":{"type":"overloaded_error","message":"busy"}}"#],
-            FaultKind::InBand,
+            UpstreamErrorKind::InBandError,
         ),
     ];
     for (stream, kind) in cases {
-        let (mut decoder, mut events) = (Decoder::new(), Vec::new());
+        let (mut decoder, mut events) = (MessagesDecoder::new(), Vec::new());
         let bytes: String = stream.iter().map(|data| format!("data: {data}\n\n")).collect();
         assert_eq!(decoder.push(Bytes::from(bytes), &mut events).unwrap_err().kind, *kind, "{stream:?}");
     }
@@ -156,10 +163,10 @@ fn an_opening_states_no_output_and_no_input_of_nothing() {
         (r#"{"input_tokens":0,"cache_read_input_tokens":4,"output_tokens":1}"#, Some(4)),
     ] {
         let start = format!("data: {{\"type\":\"message_start\",\"message\":{{\"usage\":{usage}}}}}\n\n");
-        let (mut decoder, mut events) = (Decoder::new(), Vec::new());
+        let (mut decoder, mut events) = (MessagesDecoder::new(), Vec::new());
         decoder.push(Bytes::from(start), &mut events).unwrap();
         let told = events.iter().find_map(|event| match event {
-            Event::Usage(stated) => Some((stated.input, stated.output)),
+            AnswerEvent::Usage(stated) => Some((stated.input, stated.output)),
             _ => None,
         });
         assert_eq!(told.unwrap_or_default(), (stated, None), "{usage}");
@@ -179,9 +186,9 @@ data: {"type":"content_block_stop","index":0}
 data: {"type":"something_new"}
 
 "#;
-    let (mut decoder, mut events) = (Decoder::new(), Vec::new());
+    let (mut decoder, mut events) = (MessagesDecoder::new(), Vec::new());
     decoder.push(Bytes::from(stream), &mut events).unwrap();
-    assert_eq!(events, [Event::Start]);
+    assert_eq!(events, [AnswerEvent::Start]);
 }
 
 #[test]
@@ -190,7 +197,7 @@ fn an_answer_that_is_cut_is_none_wherever_that_is() {
     let completion = r#"{"choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":6,"later":"x"}}"#;
     for (dialect, body) in [(Dialect::Messages, message), (Dialect::Chat, completion)] {
         let read = |bytes: &[u8]| {
-            crate::decode::whole(dialect, Bytes::copy_from_slice(bytes), "id", &mut Vec::new())
+            crate::decode::decode_buffered(dialect, Bytes::copy_from_slice(bytes), "id", &mut Vec::new())
         };
         assert!(read(body.as_bytes()).is_ok());
         for end in 0..body.len() {
@@ -261,18 +268,18 @@ fn a_wrong_type_an_unknown_index_and_a_wrong_order_are_malformed_however_they_ar
         let stream = data(&json!({"type":"message_start","message":{}}))
             + &events.iter().map(data).collect::<String>();
         for cut in 0..stream.len() {
-            let mut decoder = Decoder::new();
+            let mut decoder = MessagesDecoder::new();
             let (first, rest) = stream.as_bytes().split_at(cut);
             let result = decoder
                 .push(Bytes::copy_from_slice(first), &mut Vec::new())
                 .and_then(|()| decoder.push(Bytes::copy_from_slice(rest), &mut Vec::new()));
-            assert_eq!(result.unwrap_err().kind, FaultKind::Malformed, "{stream} cut at {cut}");
+            assert_eq!(result.unwrap_err().kind, UpstreamErrorKind::Malformed, "{stream} cut at {cut}");
         }
     }
     for wrong in [json!(5), json!("a"), json!(["a"])] {
         let stream = data(&json!({"type":"message_start","message":wrong}));
-        let result = Decoder::new().push(Bytes::from(stream), &mut Vec::new());
-        assert_eq!(result.unwrap_err().kind, FaultKind::Malformed, "{wrong}");
+        let result = MessagesDecoder::new().push(Bytes::from(stream), &mut Vec::new());
+        assert_eq!(result.unwrap_err().kind, UpstreamErrorKind::Malformed, "{wrong}");
     }
 }
 
@@ -305,7 +312,7 @@ fn a_whole_message_with_a_wrong_type_is_malformed() {
         ]);
     }
     for body in bodies {
-        let fault = whole(Bytes::from(body.to_string()), &mut Vec::new()).unwrap_err();
-        assert_eq!(fault.kind, FaultKind::Malformed, "{body}");
+        let fault = decode_message(Bytes::from(body.to_string()), &mut Vec::new()).unwrap_err();
+        assert_eq!(fault.kind, UpstreamErrorKind::Malformed, "{body}");
     }
 }

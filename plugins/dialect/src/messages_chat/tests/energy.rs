@@ -1,7 +1,7 @@
 //! Energy that a provider of the messages dialect measured is heard wherever it says it, as from one of the chat dialect.
 
 use super::ask;
-use crate::{translator, trial};
+use crate::{find_translator, test_support};
 use bytes::Bytes;
 use penstock_contract::*;
 
@@ -28,24 +28,25 @@ const WHOLE: &str = r#"{"type":"message","model":"m","content":[{"type":"text","
 
 #[test]
 fn what_a_native_provider_measured_is_heard() {
-    let abilities = Abilities::default();
+    let abilities = OfferCapabilities::default();
     let joules =
-        |measured: Option<Measured>| measured.map(|measured| measured.joules.normalize().to_string());
+        |measured: Option<MeasuredEnergy>| measured.map(|measured| measured.joules.normalize().to_string());
     for client in [Dialect::Chat, Dialect::Messages] {
-        let pair = translator(client, Dialect::Messages).unwrap();
-        let target = trial::target(Dialect::Messages, &abilities);
+        let pair = find_translator(client, Dialect::Messages).unwrap();
+        let target = test_support::sample_target(Dialect::Messages, &abilities);
         let ask = ask(client, br#"{"model":"m","max_tokens":9,"messages":[],"stream":true}"#);
         let streamed = |member: &str, comment: &str| {
             let stream = STREAM.replace("MEMBER", member).replace("COMMENT", comment);
-            let run = trial::run_all_ways(&|| pair.reply(&ask, &target), stream.as_bytes());
+            let run =
+                test_support::run_all_splits(&|| pair.translate_stream(&ask, &target), stream.as_bytes());
             assert_eq!(run.fault, None);
             let out = String::from_utf8(run.out).unwrap();
             assert!(!out.contains("energy_joules") && !out.contains("Wms"), "{out}");
-            joules(run.measured)
+            joules(run.measured_energy)
         };
         let whole = |member: &str| {
             let body = Bytes::from(WHOLE.replace("MEMBER", member));
-            joules(pair.whole(&ask, &target, body).unwrap().measured)
+            joules(pair.translate_buffered(&ask, &target, body).unwrap().measured_energy)
         };
         let (energy, impact) =
             (r#","energy":{"energy_joules":12.5}"#, r#","impact":{"energy":{"total":12500,"unit":"Wms"}}"#);

@@ -5,7 +5,7 @@
 //! not stand there.
 
 use super::cases;
-use crate::trial::golden;
+use crate::test_support::assert_golden;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -56,5 +56,5 @@ fn the_table_of_fidelity_is_what_the_cases_show() {
         assert!(rows.len() > 10, "the rows of {pair} are there");
         table.extend(rows);
     }
-    golden(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/dialects.md"), table.as_bytes());
+    assert_golden(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/dialects.md"), table.as_bytes());
 }

@@ -1,15 +1,15 @@
 //! Golden cases: what is sent, what comes back, streamed and whole.
 
 use super::{PAIRS, ask, cases};
-use crate::{grammar, translator, trial};
+use crate::{conformance, find_translator, test_support};
 use bytes::Bytes;
 use penstock_contract::*;
 use serde_json::Value;
 use std::path::Path;
 
 struct Case {
-    ask: Ask,
-    abilities: Abilities,
+    ask: InferenceRequest,
+    abilities: OfferCapabilities,
     max_tokens: Option<u64>,
     provider: Dialect,
 }
@@ -21,24 +21,27 @@ impl Case {
         let target: Value = serde_json::from_slice(&target).unwrap();
         Self {
             ask,
-            abilities: trial::abilities(&target),
+            abilities: test_support::parse_capabilities(&target),
             max_tokens: target["max_tokens"].as_u64(),
             provider,
         }
     }
 
-    fn target(&self) -> Target<'_> {
-        Target { max_tokens: self.max_tokens, ..trial::target(self.provider, &self.abilities) }
+    fn target(&self) -> AttemptTarget<'_> {
+        AttemptTarget {
+            max_tokens: self.max_tokens,
+            ..test_support::sample_target(self.provider, &self.abilities)
+        }
     }
 }
 
 #[test]
 fn what_is_sent_is_what_the_case_says_and_the_same_each_time() {
     for (pair, client, provider) in PAIRS {
-        let translator = translator(client, provider).unwrap();
+        let translator = find_translator(client, provider).unwrap();
         for folder in cases(pair) {
             let case = Case::read(&folder, client, provider);
-            let speak = || match translator.request(&case.ask, &case.target()) {
+            let speak = || match translator.build_request(&case.ask, &case.target()) {
                 Ok(sent) => {
                     let sent = sent.concat();
                     let value: Value = serde_json::from_slice(&sent)
@@ -48,10 +51,10 @@ fn what_is_sent_is_what_the_case_says_and_the_same_each_time() {
                 }
                 Err(refusal) => {
                     let param = refusal.param.as_deref().unwrap_or_default();
-                    format!("refused {} {param}: {}", refusal.row().code, refusal.message).into_bytes()
+                    format!("refused {} {param}: {}", refusal.spec().code, refusal.message).into_bytes()
                 }
             };
-            trial::golden(&folder.join("sent.json"), &[&speak()[..], b"\n"].concat());
+            test_support::assert_golden(&folder.join("sent.json"), &[&speak()[..], b"\n"].concat());
             assert_eq!(speak(), speak(), "{}", folder.display());
         }
     }
@@ -60,22 +63,28 @@ fn what_is_sent_is_what_the_case_says_and_the_same_each_time() {
 #[test]
 fn streams_follow_the_grammar_however_they_are_cut() {
     for (pair, client, provider) in PAIRS {
-        let translator = translator(client, provider).unwrap();
+        let translator = find_translator(client, provider).unwrap();
         let mut count = 0;
         for folder in cases(pair) {
             let Ok(got) = std::fs::read(folder.join("got.sse")) else { continue };
             count += 1;
             let case = Case::read(&folder, client, provider);
-            let run = trial::run_all_ways(&|| translator.reply(&case.ask, &case.target()), &got);
+            let run = test_support::run_all_splits(
+                &|| translator.translate_stream(&case.ask, &case.target()),
+                &got,
+            );
             let figures = format!(
                 ": fault {:?}, finish {:?}, bytes {}\n: {:?}\n\n",
-                run.fault, run.finish, run.output_bytes, run.usage
+                run.fault, run.finish_reason, run.output_bytes, run.usage
             );
-            trial::golden(&folder.join("answered.sse"), &[figures.as_bytes(), &run.out].concat());
+            test_support::assert_golden(
+                &folder.join("answered.sse"),
+                &[figures.as_bytes(), &run.out].concat(),
+            );
             if !run.out.is_empty() {
                 let checked = match client {
-                    Dialect::Chat => grammar::chat(&run.out, case.ask.include_usage),
-                    Dialect::Messages => grammar::messages(&run.out),
+                    Dialect::Chat => conformance::chat(&run.out, case.ask.include_usage),
+                    Dialect::Messages => conformance::check_messages_stream(&run.out),
                 };
                 assert_eq!(checked, Ok(()), "{}\n{}", folder.display(), String::from_utf8_lossy(&run.out));
             }
@@ -87,25 +96,29 @@ fn streams_follow_the_grammar_however_they_are_cut() {
 #[test]
 fn whole_answers_are_what_the_case_says() {
     for (pair, client, provider) in PAIRS {
-        let translator = translator(client, provider).unwrap();
+        let translator = find_translator(client, provider).unwrap();
         let mut count = 0;
         for folder in cases(pair) {
             let Ok(got) = std::fs::read(folder.join("got.json")) else { continue };
             count += 1;
             let case = Case::read(&folder, client, provider);
-            let said = match translator.whole(&case.ask, &case.target(), Bytes::from(got)) {
+            let said = match translator.translate_buffered(&case.ask, &case.target(), Bytes::from(got)) {
                 Ok(whole) => {
                     let body = whole.body.concat();
                     let value: Value = serde_json::from_slice(&body).unwrap();
                     assert_eq!(value["model"], "org/model", "{}", folder.display());
                     assert_eq!(body.last(), Some(&b'}'), "objects go before the last brace");
-                    let figures =
-                        format!("\n{:?} {:?} bytes {}\n", whole.finish, whole.usage(), whole.output_bytes);
+                    let figures = format!(
+                        "\n{:?} {:?} bytes {}\n",
+                        whole.finish_reason,
+                        whole.usage(),
+                        whole.output_bytes
+                    );
                     [body, figures.into_bytes()].concat()
                 }
                 Err(fault) => format!("{:?}\n", fault.kind).into_bytes(),
             };
-            trial::golden(&folder.join("answered.json"), &said);
+            test_support::assert_golden(&folder.join("answered.json"), &said);
         }
         assert!(count > 2, "the cases of {pair} are there");
     }

@@ -2,7 +2,7 @@
 //! nothing is lost.
 
 use super::ask;
-use crate::{grammar, translator, trial};
+use crate::{conformance, find_translator, test_support};
 use bytes::Bytes;
 use penstock_contract::*;
 use std::path::Path;
@@ -18,16 +18,16 @@ fn sound() -> Vec<(String, String)> {
     parts.map(|(name, data)| (name.to_owned(), data.to_owned())).collect()
 }
 
-fn run(events: &[(String, String)]) -> trial::Run {
+fn run(events: &[(String, String)]) -> test_support::StreamRun {
     let stream: String =
         events.iter().map(|(name, data)| format!("event: {name}\ndata: {data}\n\n")).collect();
     let ask = ask(Dialect::Messages, ASK);
-    let abilities = Abilities::default();
-    let pair = translator(Dialect::Messages, Dialect::Messages).unwrap();
-    let target = trial::target(Dialect::Messages, &abilities);
-    let whole = trial::run(&mut *pair.reply(&ask, &target), [stream.as_bytes()]);
+    let abilities = OfferCapabilities::default();
+    let pair = find_translator(Dialect::Messages, Dialect::Messages).unwrap();
+    let target = test_support::sample_target(Dialect::Messages, &abilities);
+    let whole = test_support::run_stream(&mut *pair.translate_stream(&ask, &target), [stream.as_bytes()]);
     assert_eq!(
-        trial::run(&mut *pair.reply(&ask, &target), stream.as_bytes().chunks(1)),
+        test_support::run_stream(&mut *pair.translate_stream(&ask, &target), stream.as_bytes().chunks(1)),
         whole,
         "byte by byte"
     );
@@ -57,7 +57,7 @@ fn the_last_of_two_types_counts_as_it_does_to_clients() {
         let mut twice = events.clone();
         twice[at].1 = twice[at].1.replacen("{", r#"{"type":"ping","#, 1);
         let run = run(&twice);
-        assert_eq!((run.fault, grammar::messages(&run.out)), (None, Ok(())), "event {at}");
+        assert_eq!((run.fault, conformance::check_messages_stream(&run.out)), (None, Ok(())), "event {at}");
     }
 }
 
@@ -73,8 +73,11 @@ fn what_is_no_sound_json_never_reaches_the_client() {
             let mut wrong = events.clone();
             wrong[at].1 = broken.to_owned();
             let run = run(&wrong);
-            assert_eq!(run.fault, Some(FaultKind::Malformed), "event {at}: {broken}");
-            assert!(run.out.is_empty() || grammar::messages(&run.out) == Ok(()), "event {at}: {broken}");
+            assert_eq!(run.fault, Some(UpstreamErrorKind::Malformed), "event {at}: {broken}");
+            assert!(
+                run.out.is_empty() || conformance::check_messages_stream(&run.out) == Ok(()),
+                "event {at}: {broken}"
+            );
         }
     }
 }
@@ -125,7 +128,7 @@ fn what_is_said_between_an_end_and_the_last_word_reaches_the_client() {
     }
     let late = run(&events);
     assert_eq!((late.fault, late.usage), (right.fault, right.usage));
-    assert_eq!(grammar::messages(&late.out), Ok(()));
+    assert_eq!(conformance::check_messages_stream(&late.out), Ok(()));
     let out = String::from_utf8(late.out).unwrap();
     assert!(out.find("\"late\"") < out.find("message_delta"), "{out}");
 }
@@ -133,11 +136,11 @@ fn what_is_said_between_an_end_and_the_last_word_reaches_the_client() {
 #[test]
 fn a_model_that_is_named_twice_is_renamed_twice() {
     let ask = ask(Dialect::Messages, br#"{"model":"m","max_tokens":9,"messages":[]}"#);
-    let abilities = Abilities::default();
-    let pair = translator(Dialect::Messages, Dialect::Messages).unwrap();
+    let abilities = OfferCapabilities::default();
+    let pair = find_translator(Dialect::Messages, Dialect::Messages).unwrap();
     let body = br#"{"model":"a","type":"message","content":[{"type":"text","text":"x"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1},"model":"b"}"#;
-    let target = trial::target(Dialect::Messages, &abilities);
-    let whole = pair.whole(&ask, &target, Bytes::from_static(body)).unwrap().body.concat();
+    let target = test_support::sample_target(Dialect::Messages, &abilities);
+    let whole = pair.translate_buffered(&ask, &target, Bytes::from_static(body)).unwrap().body.concat();
     let expected =
         String::from_utf8_lossy(body).replace(r#""a""#, r#""org/model""#).replace(r#""b""#, r#""org/model""#);
     assert_eq!(String::from_utf8(whole).unwrap(), expected);

@@ -2,7 +2,7 @@
 
 use super::ask;
 use crate::messages_chat::PAIR;
-use crate::{grammar, trial};
+use crate::{conformance, test_support};
 use penstock_contract::*;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -116,13 +116,13 @@ proptest! {
     ) {
         let thinking = if shown { r#","thinking":{"type":"adaptive"}"# } else { "" };
         let ask = ask(Dialect::Messages, format!(r#"{{"model":"m","max_tokens":9,"messages":[],"stream":true{thinking}}}"#).as_bytes());
-        let abilities = Abilities::default();
-        let target = trial::target(Dialect::Chat, &abilities);
+        let abilities = OfferCapabilities::default();
+        let target = test_support::sample_target(Dialect::Chat, &abilities);
         let arguments = [json!({"a": words[0]}), json!({"b": [words[1], 1.5, null]}), json!({})];
         let (stream, mut said) = stream(&says, &arguments);
-        let run = trial::run(&mut *PAIR.reply(&ask, &target), stream.as_bytes().chunks(cut));
+        let run = test_support::run_stream(&mut *PAIR.translate_stream(&ask, &target), stream.as_bytes().chunks(cut));
         prop_assert_eq!(run.fault, None);
-        prop_assert_eq!(grammar::messages(&run.out), Ok(()));
+        prop_assert_eq!(conformance::check_messages_stream(&run.out), Ok(()));
         if !shown {
             said.reasoning.clear();
         }

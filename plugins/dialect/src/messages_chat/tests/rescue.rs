@@ -1,7 +1,7 @@
 //! Another provider goes on where the first one broke, of either dialect.
 
 use super::ask;
-use crate::{grammar, translator, trial};
+use crate::{conformance, find_translator, test_support};
 use bytes::Bytes;
 use penstock_contract::*;
 use serde_json::{Value, json};
@@ -40,22 +40,22 @@ const CHAT_END: &str =
 /// The first provider's stream breaks; another one of `second`'s dialect follows.
 fn rescued(
     first: (Dialect, &str),
-    how: Rescue,
+    how: RescueMode,
     second: (Dialect, &str),
-) -> Option<(Option<FaultKind>, String)> {
-    let abilities = Abilities::default();
+) -> Option<(Option<UpstreamErrorKind>, String)> {
+    let abilities = OfferCapabilities::default();
     let ask = ask(Dialect::Messages, ASK);
-    let target = trial::target(first.0, &abilities);
-    let mut reply = translator(Dialect::Messages, first.0).unwrap().reply(&ask, &target);
-    let mut out = Out::default();
+    let target = test_support::sample_target(first.0, &abilities);
+    let mut reply = find_translator(Dialect::Messages, first.0).unwrap().translate_stream(&ask, &target);
+    let mut out = OutputBuffer::default();
     reply.push(Bytes::from(first.1.to_owned()), &mut out).unwrap();
-    assert_eq!(reply.end(&mut out).unwrap_err().kind, FaultKind::Truncated);
-    if !reply.rescue(&trial::target(second.0, &abilities), how) {
+    assert_eq!(reply.end(&mut out).unwrap_err().kind, UpstreamErrorKind::Truncated);
+    if !reply.start_rescue(&test_support::sample_target(second.0, &abilities), how) {
         return None;
     }
-    let run = trial::run(&mut *reply, second.1.as_bytes().chunks(7));
+    let run = test_support::run_stream(&mut *reply, second.1.as_bytes().chunks(7));
     let all = [out.0.concat(), run.out].concat();
-    assert_eq!(grammar::messages(&all), Ok(()), "{}", String::from_utf8_lossy(&all));
+    assert_eq!(conformance::check_messages_stream(&all), Ok(()), "{}", String::from_utf8_lossy(&all));
     Some((run.fault, String::from_utf8(all).unwrap()))
 }
 
@@ -78,7 +78,7 @@ fn a_native_stream_is_taken_over_by_a_chat_provider_at_any_point() {
         let first = events[..cut].concat();
         let second = chat("Hello, world") + &chat(". More.") + CHAT_END;
         let (fault, all) =
-            rescued((Dialect::Messages, &first), Rescue::StartOver, (Dialect::Chat, &second)).unwrap();
+            rescued((Dialect::Messages, &first), RescueMode::StartOver, (Dialect::Chat, &second)).unwrap();
         assert_eq!(fault, None);
         assert_eq!(said(&all), "Hello, world. More.");
         assert!(all.contains("msg_native") && all.contains("environment_impact"));
@@ -103,7 +103,7 @@ fn thinking_that_is_left_out_of_a_native_stream_does_not_hinder_a_rescue() {
         native_start() + &open(0, json!({"type":"text","text":""})) + &stop(0) + &thinks(1),
     ] {
         let (fault, all) =
-            rescued((Dialect::Messages, &first), Rescue::StartOver, (Dialect::Chat, &second)).unwrap();
+            rescued((Dialect::Messages, &first), RescueMode::StartOver, (Dialect::Chat, &second)).unwrap();
         assert_eq!((fault, said(&all).as_str()), (None, "Hello, world."));
         assert!(all.contains("msg_native") && !all.contains("hmm"), "{all}");
     }
@@ -121,7 +121,7 @@ fn a_native_stream_is_continued_by_a_native_provider() {
         )
         + &named(&json!({"type":"message_stop"}));
     let (fault, all) =
-        rescued((Dialect::Messages, &first), Rescue::Continue, (Dialect::Messages, &second)).unwrap();
+        rescued((Dialect::Messages, &first), RescueMode::Continue, (Dialect::Messages, &second)).unwrap();
     assert_eq!((fault, said(&all).as_str()), (None, "Hello, world."));
 }
 
@@ -136,7 +136,7 @@ fn a_translated_stream_is_taken_over_by_a_native_provider() {
         )
         + &named(&json!({"type":"message_stop"}));
     let (fault, all) =
-        rescued((Dialect::Chat, &chat("Hel")), Rescue::StartOver, (Dialect::Messages, &second)).unwrap();
+        rescued((Dialect::Chat, &chat("Hel")), RescueMode::StartOver, (Dialect::Messages, &second)).unwrap();
     assert_eq!((fault, said(&all).as_str()), (None, "Hello, world."));
 }
 
@@ -145,8 +145,8 @@ fn a_rescue_that_differs_ends_with_an_error_and_nothing_twice() {
     let first = native_start() + &open(0, json!({"type":"text","text":""})) + &text(0, "Hello, ");
     let second = chat("Goodbye") + CHAT_END;
     let (fault, all) =
-        rescued((Dialect::Messages, &first), Rescue::StartOver, (Dialect::Chat, &second)).unwrap();
-    assert_eq!((fault, said(&all).as_str()), (Some(FaultKind::Diverged), "Hello, "));
+        rescued((Dialect::Messages, &first), RescueMode::StartOver, (Dialect::Chat, &second)).unwrap();
+    assert_eq!((fault, said(&all).as_str()), (Some(UpstreamErrorKind::Diverged), "Hello, "));
     assert!(all.contains("event: error") && !all.contains("message_stop"));
 }
 
@@ -158,7 +158,7 @@ fn an_input_that_came_with_its_block_is_said_once_whoever_goes_on() {
     let second = format!("data: {}\n\n", json!({"choices":[{"index":0,"delta":{"tool_calls":[call]}}]}))
         + &CHAT_END.replace("stop", "tool_calls");
     let (fault, all) =
-        rescued((Dialect::Messages, &first), Rescue::StartOver, (Dialect::Chat, &second)).unwrap();
+        rescued((Dialect::Messages, &first), RescueMode::StartOver, (Dialect::Chat, &second)).unwrap();
     assert_eq!(fault, None);
     assert_eq!(all.matches(r#""partial_json":"{\"k\":1}""#).count(), 1, "{all}");
 }
@@ -168,7 +168,7 @@ fn words_that_came_with_their_block_are_said_at_once_and_once_whoever_goes_on() 
     let first = native_start() + &open(0, json!({"type":"text","text":"Hello, "}));
     let second = chat("Hello, world.") + CHAT_END;
     let (fault, all) =
-        rescued((Dialect::Messages, &first), Rescue::StartOver, (Dialect::Chat, &second)).unwrap();
+        rescued((Dialect::Messages, &first), RescueMode::StartOver, (Dialect::Chat, &second)).unwrap();
     assert_eq!((fault, said(&all).as_str()), (None, "Hello, world."));
 }
 
@@ -179,15 +179,21 @@ fn what_the_shadow_could_not_have_said_is_not_rescued() {
         + &stop(0)
         + &open(1, json!({"type":"text","text":""}))
         + &text(1, "Hi");
-    assert_eq!(rescued((Dialect::Messages, &foreign), Rescue::StartOver, (Dialect::Chat, CHAT_END)), None);
+    assert_eq!(
+        rescued((Dialect::Messages, &foreign), RescueMode::StartOver, (Dialect::Chat, CHAT_END)),
+        None
+    );
     let two_texts = native_start()
         + &open(0, json!({"type":"text","text":""}))
         + &text(0, "a")
         + &stop(0)
         + &open(1, json!({"type":"text","text":""}))
         + &text(1, "b");
-    assert_eq!(rescued((Dialect::Messages, &two_texts), Rescue::StartOver, (Dialect::Chat, CHAT_END)), None);
+    assert_eq!(
+        rescued((Dialect::Messages, &two_texts), RescueMode::StartOver, (Dialect::Chat, CHAT_END)),
+        None
+    );
     let tool = json!({"type":"tool_use","id":"a","name":"f","input":{}});
     let silent = native_start() + &open(0, json!({"type":"text","text":""})) + &stop(0) + &open(1, tool);
-    assert_eq!(rescued((Dialect::Messages, &silent), Rescue::StartOver, (Dialect::Chat, CHAT_END)), None);
+    assert_eq!(rescued((Dialect::Messages, &silent), RescueMode::StartOver, (Dialect::Chat, CHAT_END)), None);
 }

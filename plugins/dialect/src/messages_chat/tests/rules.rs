@@ -1,19 +1,19 @@
 //! Rules that golden files do not show.
 
 use super::ask;
-use crate::{translator, trial};
+use crate::{find_translator, test_support};
 use bytes::Bytes;
 use penstock_contract::*;
 use serde_json::{Value, json};
 
 fn pair(client: Dialect, provider: Dialect) -> &'static dyn Translator {
-    translator(client, provider).unwrap()
+    find_translator(client, provider).unwrap()
 }
 
-fn sent(body: &Value, abilities: &Abilities) -> Value {
+fn sent(body: &Value, abilities: &OfferCapabilities) -> Value {
     let ask = ask(Dialect::Messages, body.to_string().as_bytes());
-    let target = trial::target(Dialect::Chat, abilities);
-    let sent = pair(Dialect::Messages, Dialect::Chat).request(&ask, &target).unwrap().concat();
+    let target = test_support::sample_target(Dialect::Chat, abilities);
+    let sent = pair(Dialect::Messages, Dialect::Chat).build_request(&ask, &target).unwrap().concat();
     serde_json::from_slice(&sent).unwrap()
 }
 
@@ -22,10 +22,11 @@ fn long_texts_and_images_are_shared_and_not_copied() {
     let image = json!({"type":"image","source":{"type":"base64","media_type":"image/png","data":"A".repeat(100_000)}});
     let body = json!({"model":"m","max_tokens":1,"messages":[{"role":"user","content":[{"type":"text","text":"x".repeat(100_000)}, image]}]});
     let ask = ask(Dialect::Messages, body.to_string().as_bytes());
-    let abilities = Abilities::default();
+    let abilities = OfferCapabilities::default();
     for provider in [Dialect::Chat, Dialect::Messages] {
-        let pieces =
-            pair(Dialect::Messages, provider).request(&ask, &trial::target(provider, &abilities)).unwrap();
+        let pieces = pair(Dialect::Messages, provider)
+            .build_request(&ask, &test_support::sample_target(provider, &abilities))
+            .unwrap();
         let within = |piece: &&Bytes| ask.body.as_ptr_range().contains(&piece.as_ptr());
         let shared: usize = pieces.iter().filter(within).map(Bytes::len).sum();
         assert!(shared >= 200_000, "{shared} bytes are shared");
@@ -41,7 +42,7 @@ fn a_system_text_in_the_middle_never_changes_the_prompt_before_it() {
         json!({"role":"system","content":"note"}),
     ];
     for system_anywhere in [true, false] {
-        let abilities = Abilities { system_anywhere, ..Abilities::default() };
+        let abilities = OfferCapabilities { system_anywhere, ..OfferCapabilities::default() };
         let of = |messages: &[Value]| {
             let body = json!({"model":"m","max_tokens":1,"system":"S","messages":messages});
             sent(&body, &abilities)["messages"].as_array().unwrap().clone()
@@ -66,15 +67,16 @@ fn a_native_prompt_keeps_its_beginning_when_system_turns_are_folded() {
         json!({"role":"assistant","content":"two"}),
         json!({"role":"user","content":"three"}),
     ];
-    let abilities = Abilities { continuation: Some(Continuation::Prefill), ..Abilities::default() };
-    let target = trial::target(Dialect::Messages, &abilities);
+    let abilities =
+        OfferCapabilities { continuation: Some(ContinuationMethod::Prefill), ..OfferCapabilities::default() };
+    let target = test_support::sample_target(Dialect::Messages, &abilities);
     let native = pair(Dialect::Messages, Dialect::Messages);
     let of = |count: usize, delivered: Option<&str>| {
         let body = json!({"model":"m","max_tokens":1,"messages":messages[..count]});
         let ask = ask(Dialect::Messages, body.to_string().as_bytes());
         let pieces = match delivered {
-            Some(delivered) => native.continuation(&ask, &target, delivered),
-            None => native.request(&ask, &target),
+            Some(delivered) => native.build_continuation(&ask, &target, delivered),
+            None => native.build_request(&ask, &target),
         };
         let pieces = pieces.unwrap();
         let within = |piece: &&Bytes| ask.body.as_ptr_range().contains(&piece.as_ptr());
@@ -98,27 +100,29 @@ fn a_native_prompt_keeps_its_beginning_when_system_turns_are_folded() {
 fn a_continuation_joins_what_was_delivered_to_the_clients_own_prefill() {
     let body = json!({"model":"m","max_tokens":1,"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"Ans: "}]});
     let asked = ask(Dialect::Messages, body.to_string().as_bytes());
-    let abilities = Abilities {
-        continuation: Some(Continuation::ContinueFinalMessage),
-        prefill: Prefill::ContinueFinalMessage,
-        ..Abilities::default()
+    let abilities = OfferCapabilities {
+        continuation: Some(ContinuationMethod::ContinueFinalMessage),
+        prefill: PrefillMethod::ContinueFinalMessage,
+        ..OfferCapabilities::default()
     };
-    let target = trial::target(Dialect::Chat, &abilities);
-    let sent =
-        pair(Dialect::Messages, Dialect::Chat).continuation(&asked, &target, " 4\"2 ").unwrap().concat();
+    let target = test_support::sample_target(Dialect::Chat, &abilities);
+    let sent = pair(Dialect::Messages, Dialect::Chat)
+        .build_continuation(&asked, &target, " 4\"2 ")
+        .unwrap()
+        .concat();
     let sent: Value = serde_json::from_slice(&sent).unwrap();
     assert_eq!(sent["messages"][1], json!({"role":"assistant","content":"Ans: 4\"2 "}));
     assert_eq!(
         (&sent["add_generation_prompt"], &sent["continue_final_message"]),
         (&json!(false), &json!(true))
     );
-    let unable = Abilities::default();
-    let refused = pair(Dialect::Messages, Dialect::Chat).continuation(
+    let unable = OfferCapabilities::default();
+    let refused = pair(Dialect::Messages, Dialect::Chat).build_continuation(
         &asked,
-        &trial::target(Dialect::Chat, &unable),
+        &test_support::sample_target(Dialect::Chat, &unable),
         "x",
     );
-    assert_eq!(refused.unwrap_err().code, Code::Unsupported);
+    assert_eq!(refused.unwrap_err().code, ErrorCode::Unsupported);
 }
 
 #[test]
@@ -126,16 +130,18 @@ fn admissions_edits_are_done_before_a_chat_ask_is_translated() {
     let body = br#"{"model":"m","messages":[{"role":"user","content":"hi"}],"functions":[{"name":"f"}]}"#;
     let mut ask = ask(Dialect::Chat, body);
     let at = |text: &str| std::str::from_utf8(body).unwrap().find(text).unwrap();
-    let insert =
-        |at: usize, with: &'static str| Edit { range: at..at, with: Bytes::from_static(with.as_bytes()) };
+    let insert = |at: usize, with: &'static str| BodyEdit {
+        range: at..at,
+        replacement: Bytes::from_static(with.as_bytes()),
+    };
     ask.edits = vec![
         insert(at("{\"name\":\"f\"}"), r#"{"type":"function","function":"#),
         insert(body.len() - 2, "}"),
     ];
-    ask.fields.0[2].name = "tools".into();
-    let abilities = Abilities::default();
-    let target = trial::target(Dialect::Messages, &abilities);
-    let sent = pair(Dialect::Chat, Dialect::Messages).request(&ask, &target).unwrap().concat();
+    ask.members.0[2].name = "tools".into();
+    let abilities = OfferCapabilities::default();
+    let target = test_support::sample_target(Dialect::Messages, &abilities);
+    let sent = pair(Dialect::Chat, Dialect::Messages).build_request(&ask, &target).unwrap().concat();
     let sent: Value = serde_json::from_slice(&sent).unwrap();
     assert_eq!(sent["tools"][0]["name"], "f");
 }
@@ -150,7 +156,7 @@ fn ids_and_long_names_meet_in_call_result_and_choice() {
             {"role":"user","content":"q"},
             {"role":"assistant","content":[{"type":"tool_use","id":"toolu_01ABC","name":long,"input":{}}]},
             {"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_01ABC","content":"r"}]}]});
-    let sent = sent(&body, &Abilities { short_tool_ids: true, ..Abilities::default() });
+    let sent = sent(&body, &OfferCapabilities { short_tool_ids: true, ..OfferCapabilities::default() });
     let call = &sent["messages"][1]["tool_calls"][0];
     assert_eq!(call["id"], sent["messages"][2]["tool_call_id"]);
     assert_eq!(call["id"].as_str().unwrap().len(), 9);
@@ -162,15 +168,15 @@ fn ids_and_long_names_meet_in_call_result_and_choice() {
 /// The names that admission takes for a vendor's own, and no other.
 #[test]
 fn blocks_of_a_vendors_own_tools_are_passed_over_in_either_turn() {
-    let abilities = Abilities::default();
+    let abilities = OfferCapabilities::default();
     let asked = |user: Value, assistant: Value| {
         let body = json!({"model":"m","max_tokens":1,"messages":[
             {"role":"user","content":user},{"role":"assistant","content":assistant},{"role":"user","content":"q"}]});
         let ask = ask(Dialect::Messages, body.to_string().as_bytes());
         let sent = pair(Dialect::Messages, Dialect::Chat)
-            .request(&ask, &trial::target(Dialect::Chat, &abilities))?;
+            .build_request(&ask, &test_support::sample_target(Dialect::Chat, &abilities))?;
         let sent: Value = serde_json::from_slice(&sent.concat()).unwrap();
-        Ok::<_, Refusal>(sent["messages"].clone())
+        Ok::<_, ApiError>(sent["messages"].clone())
     };
     let text = || json!({"type":"text","text":"t"});
     let said = json!([{"role":"user","content":"t"},{"role":"assistant","content":"t"},{"role":"user","content":"q"}]);
@@ -182,7 +188,10 @@ fn blocks_of_a_vendors_own_tools_are_passed_over_in_either_turn() {
         assert_eq!(asked(json!([block(), text()]), json!([text(), block()])).unwrap(), said, "{kind}");
         // There is something in it, though not for this model: others may read it.
         let refusal = asked(json!([block()]), json!([text()])).unwrap_err();
-        assert_eq!((refusal.code, refusal.param.as_deref()), (Code::Unsupported, Some("messages.0.content")));
+        assert_eq!(
+            (refusal.code, refusal.param.as_deref()),
+            (ErrorCode::Unsupported, Some("messages.0.content"))
+        );
     }
     let hologram = || json!([{"type":"hologram"}]);
     for (user, assistant, at) in [(hologram(), json!([]), 0), (json!([text()]), hologram(), 1)] {
@@ -204,11 +213,12 @@ fn many_calls_and_results_are_matched_at_once_and_whatever_their_escapes_are() {
             {"role":"user","content":"q"},{"role":"assistant","content":calls},{"role":"user","content":results}]})
         .to_string()
     };
-    let abilities = Abilities::default();
+    let abilities = OfferCapabilities::default();
     let asked = |body: String| {
         let ask = ask(Dialect::Messages, body.as_bytes());
         let sent = pair(Dialect::Messages, Dialect::Chat);
-        sent.request(&ask, &trial::target(Dialect::Chat, &abilities)).map(|sent| sent.concat())
+        sent.build_request(&ask, &test_support::sample_target(Dialect::Chat, &abilities))
+            .map(|sent| sent.concat())
     };
     let many = body((0..MANY).map(call).collect(), (0..MANY).rev().map(result).collect());
     let sent = asked(many).unwrap();
@@ -222,7 +232,7 @@ fn many_calls_and_results_are_matched_at_once_and_whatever_their_escapes_are() {
     assert!(asked(escaped(0)).is_ok());
     assert!(asked(escaped(1)).is_err());
     let twice = body(vec![call(0), call(0)], vec![result(0), result(0)]);
-    assert_eq!(asked(twice).unwrap_err().code, Code::InvalidRequest);
+    assert_eq!(asked(twice).unwrap_err().code, ErrorCode::InvalidRequest);
 }
 
 #[test]
@@ -236,9 +246,13 @@ fn a_preset_fills_in_what_the_client_left_out() {
         (Dialect::Chat, Dialect::Messages),
     ] {
         let ask = ask(client, body.to_string().as_bytes());
-        let abilities = Abilities::default();
-        let target = Target { preset: &preset, max_tokens: Some(77), ..trial::target(provider, &abilities) };
-        let sent = pair(client, provider).request(&ask, &target).unwrap().concat();
+        let abilities = OfferCapabilities::default();
+        let target = AttemptTarget {
+            preset: &preset,
+            max_tokens: Some(77),
+            ..test_support::sample_target(provider, &abilities)
+        };
+        let sent = pair(client, provider).build_request(&ask, &target).unwrap().concat();
         let sent: Value = serde_json::from_slice(&sent).unwrap();
         assert_eq!(
             (&sent["temperature"], &sent["top_p"], &sent["max_tokens"]),
@@ -254,9 +268,10 @@ fn a_preset_effort_is_said_to_a_messages_provider_that_takes_one() {
         let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"q"}}]{effort}}}"#);
         let ask = ask(Dialect::Chat, body.as_bytes());
         let parameters = parameters.iter().map(|name| (*name).into()).collect();
-        let abilities = Abilities { parameters, ..Abilities::default() };
-        let target = Target { preset: &preset, ..trial::target(Dialect::Messages, &abilities) };
-        let sent = pair(Dialect::Chat, Dialect::Messages).request(&ask, &target).unwrap().concat();
+        let abilities = OfferCapabilities { parameters, ..OfferCapabilities::default() };
+        let target =
+            AttemptTarget { preset: &preset, ..test_support::sample_target(Dialect::Messages, &abilities) };
+        let sent = pair(Dialect::Chat, Dialect::Messages).build_request(&ask, &target).unwrap().concat();
         serde_json::from_slice::<Value>(&sent).unwrap()["output_config"]["effort"].clone()
     };
     assert_eq!(sent("", &["reasoning_effort"]), "high");
@@ -266,14 +281,15 @@ fn a_preset_effort_is_said_to_a_messages_provider_that_takes_one() {
 
 #[test]
 fn no_messages_provider_is_asked_for_a_temperature_above_1() {
-    let abilities = Abilities::default();
+    let abilities = OfferCapabilities::default();
     let sent = |client: Dialect, written: Option<&str>, preset: &str| {
         let temperature = written.map(|written| format!(r#","temperature":{written}"#)).unwrap_or_default();
         let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"q"}}]{temperature}}}"#);
         let preset: [(Box<str>, Box<str>); 1] = [("temperature".into(), preset.into())];
         let ask = ask(client, body.as_bytes());
-        let target = Target { preset: &preset, ..trial::target(Dialect::Messages, &abilities) };
-        let sent = pair(client, Dialect::Messages).request(&ask, &target).unwrap().concat();
+        let target =
+            AttemptTarget { preset: &preset, ..test_support::sample_target(Dialect::Messages, &abilities) };
+        let sent = pair(client, Dialect::Messages).build_request(&ask, &target).unwrap().concat();
         serde_json::from_slice::<Value>(&sent).unwrap()["temperature"].to_string()
     };
     let cases =
@@ -297,16 +313,16 @@ fn what_admission_let_through_by_mistake_is_refused_and_never_panics() {
         json!({"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":"x"}]}]}),
         json!({"messages":[{"role":"user","content":{"a":1}}]}),
     ];
-    let abilities = Abilities::default();
+    let abilities = OfferCapabilities::default();
     for body in bodies {
         let ask = ask(Dialect::Messages, body.to_string().as_bytes());
-        let refused =
-            pair(Dialect::Messages, Dialect::Chat).request(&ask, &trial::target(Dialect::Chat, &abilities));
+        let refused = pair(Dialect::Messages, Dialect::Chat)
+            .build_request(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
         let code = refused.unwrap_err().code;
-        assert!(matches!(code, Code::InvalidRequest | Code::Unsupported), "{body}");
+        assert!(matches!(code, ErrorCode::InvalidRequest | ErrorCode::Unsupported), "{body}");
         let ask = super::ask(Dialect::Chat, body.to_string().as_bytes());
         let _ = pair(Dialect::Chat, Dialect::Messages)
-            .request(&ask, &trial::target(Dialect::Messages, &abilities));
+            .build_request(&ask, &test_support::sample_target(Dialect::Messages, &abilities));
     }
 }
 
@@ -341,7 +357,7 @@ fn what_a_reply_keeps_is_told() {
         let body = json!({"model":"m","max_tokens":1,"stream":true,"messages":[{"role":"user","content":"hi"}],
             "tools":[]});
         let ask = ask(client, body.to_string().as_bytes());
-        let abilities = Abilities::default();
+        let abilities = OfferCapabilities::default();
         let cases = [
             (Dialect::Chat, vec![(delta(json!({"content":"a"})), 0), (format!("data: {long}"), 50_000)]),
             (Dialect::Chat, vec![(call(0, &long), 50_000), (call(0, &long), 100_000)]),
@@ -349,8 +365,9 @@ fn what_a_reply_keeps_is_told() {
             (Dialect::Messages, vec![(start.clone() + &text("a") + &input, 50_000)]),
         ];
         for (provider, pieces) in cases {
-            let mut reply = pair(client, provider).reply(&ask, &trial::target(provider, &abilities));
-            let mut out = Out::default();
+            let mut reply = pair(client, provider)
+                .translate_stream(&ask, &test_support::sample_target(provider, &abilities));
+            let mut out = OutputBuffer::default();
             for (piece, least) in pieces {
                 reply.push(Bytes::from(piece), &mut out).unwrap();
                 let most = least * 4 + 512;
@@ -363,10 +380,10 @@ fn what_a_reply_keeps_is_told() {
         Dialect::Messages,
         json!({"model":"m","max_tokens":1,"stream":true,"messages":[]}).to_string().as_bytes(),
     );
-    let abilities = Abilities::default();
-    let mut reply =
-        pair(Dialect::Messages, Dialect::Chat).reply(&ask, &trial::target(Dialect::Chat, &abilities));
-    let mut out = Out::default();
+    let abilities = OfferCapabilities::default();
+    let mut reply = pair(Dialect::Messages, Dialect::Chat)
+        .translate_stream(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
+    let mut out = OutputBuffer::default();
     reply.push(Bytes::from(call(0, "{") + &call(1, &format!("{{\"b\":\"{long}"))), &mut out).unwrap();
     let waiting = reply.kept();
     assert!(waiting >= 100_000, "{waiting}: as arguments, and until its block opens");

@@ -1,13 +1,13 @@
 //! Writer of one content block.
 
-use crate::arguments::{Arguments, State};
-use crate::event::Text;
+use crate::event::EscapedText;
 use crate::messages_chat::ids::{FNV_START, fnv1a_more};
+use crate::partial_json::{JsonState, PartialJson};
 use std::io::Write as _;
 
 /// Kind of a block's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum BlockKind {
     /// Reasoning, whose text is hidden if `omitted`.
     Thinking {
         /// True if only the signature is shown.
@@ -20,51 +20,51 @@ pub(super) enum Kind {
 }
 
 /// Content block, open or buffered.
-pub(super) struct Block {
-    pub kind: Kind,
+pub(super) struct BlockWriter {
+    pub kind: BlockKind,
     /// Texts that arrived before the block was opened.
-    pub kept: Vec<Text>,
-    pub arguments: Arguments,
-    pub signature: Option<Text>,
-    tool: Option<(Text, Text)>,
+    pub kept: Vec<EscapedText>,
+    pub arguments: PartialJson,
+    pub signature: Option<EscapedText>,
+    tool: Option<(EscapedText, EscapedText)>,
     /// Hash of the reasoning, for a signature if the provider gives none.
-    hash: u64,
+    reasoning_hash: u64,
     index: u32,
     /// Bytes of a delta before its text.
-    lead: Vec<u8>,
+    delta_prefix: Vec<u8>,
 }
 
-impl Block {
-    pub(super) fn new(kind: Kind) -> Self {
+impl BlockWriter {
+    pub(super) fn new(kind: BlockKind) -> Self {
         Self {
             kind,
             kept: Vec::new(),
-            arguments: Arguments::new(),
+            arguments: PartialJson::new(),
             signature: None,
             tool: None,
-            hash: FNV_START,
+            reasoning_hash: FNV_START,
             index: 0,
-            lead: Vec::new(),
+            delta_prefix: Vec::new(),
         }
     }
 
-    pub(super) fn tool(number: u32, id: Text, name: Text) -> Self {
-        Self { tool: Some((id, name)), ..Self::new(Kind::Tool(number)) }
+    pub(super) fn tool(number: u32, id: EscapedText, name: EscapedText) -> Self {
+        Self { tool: Some((id, name)), ..Self::new(BlockKind::Tool(number)) }
     }
 
     /// Returns true if the next block must not open yet: the tool arguments are incomplete.
     pub(super) fn is_unfinished(&self) -> bool {
-        matches!(self.kind, Kind::Tool(_)) && self.arguments.state() != State::Whole
+        matches!(self.kind, BlockKind::Tool(_)) && self.arguments.state() != JsonState::Complete
     }
 
     /// Returns true if text of this kind belongs to this block.
-    pub(super) fn takes(&self, kind: Kind) -> bool {
+    pub(super) fn accepts(&self, kind: BlockKind) -> bool {
         self.kind == kind && self.signature.is_none()
     }
 
     /// Buffers a text, if the client may see any of it; returns the bytes buffered.
-    pub(super) fn keep(&mut self, text: &Text) -> usize {
-        if !self.takes_in(text) {
+    pub(super) fn buffer_text(&mut self, text: &EscapedText) -> usize {
+        if !self.record_text(text) {
             return 0;
         }
         self.kept.push(text.clone());
@@ -72,28 +72,30 @@ impl Block {
     }
 
     /// Records a text of this block; returns true if the client sees it. Arguments are parsed here.
-    fn takes_in(&mut self, text: &Text) -> bool {
+    fn record_text(&mut self, text: &EscapedText) -> bool {
         match self.kind {
-            Kind::Text => true,
-            Kind::Thinking { omitted } => {
-                self.hash = fnv1a_more(self.hash, text.escaped());
+            BlockKind::Text => true,
+            BlockKind::Thinking { omitted } => {
+                self.reasoning_hash = fnv1a_more(self.reasoning_hash, text.escaped());
                 !omitted
             }
-            Kind::Tool(_) => matches!(self.arguments.push(&text.decoded()), State::Open | State::Whole),
+            BlockKind::Tool(_) => {
+                matches!(self.arguments.push(&text.decoded()), JsonState::Incomplete | JsonState::Complete)
+            }
         }
     }
 
-    pub(super) fn open(&mut self, index: u32, out: &mut Vec<u8>) {
+    pub(super) fn write_start(&mut self, index: u32, out: &mut Vec<u8>) {
         self.index = index;
-        head("content_block_start", index, out);
+        write_event_head("content_block_start", index, out);
         let delta = match (self.kind, &self.tool) {
-            (Kind::Thinking { .. }, _) => {
+            (BlockKind::Thinking { .. }, _) => {
                 out.extend_from_slice(
                     br#""content_block":{"type":"thinking","thinking":"","signature":""}}"#,
                 );
                 r#""delta":{"type":"thinking_delta","thinking":""#
             }
-            (Kind::Tool(_), Some((id, name))) => {
+            (BlockKind::Tool(_), Some((id, name))) => {
                 out.extend_from_slice(br#""content_block":{"type":"tool_use","id":""#);
                 out.extend_from_slice(id.escaped());
                 out.extend_from_slice(br#"","name":""#);
@@ -107,40 +109,42 @@ impl Block {
             }
         };
         out.extend_from_slice(b"\n\n");
-        head("content_block_delta", index, &mut self.lead);
-        self.lead.extend_from_slice(delta.as_bytes());
+        write_event_head("content_block_delta", index, &mut self.delta_prefix);
+        self.delta_prefix.extend_from_slice(delta.as_bytes());
     }
 
     /// Writes a text, if the client may see any of it.
-    pub(super) fn delta(&mut self, text: &Text, out: &mut Vec<u8>) {
-        if self.takes_in(text) {
-            self.say(text, out);
+    pub(super) fn write_delta(&mut self, text: &EscapedText, out: &mut Vec<u8>) {
+        if self.record_text(text) {
+            self.write_text(text, out);
         }
     }
 
     /// Writes a text without checking it.
-    pub(super) fn say(&self, text: &Text, out: &mut Vec<u8>) {
+    pub(super) fn write_text(&self, text: &EscapedText, out: &mut Vec<u8>) {
         if !text.is_empty() {
-            out.extend_from_slice(&self.lead);
+            out.extend_from_slice(&self.delta_prefix);
             out.extend_from_slice(text.escaped());
             out.extend_from_slice(b"\"}}\n\n");
         }
     }
 
     /// Returns true if the block cannot end successfully, after an answer that was truncated (`cut`) or not.
-    pub(super) fn is_spoilt(&self, cut: bool) -> bool {
+    pub(super) fn has_invalid_arguments(&self, cut: bool) -> bool {
         match self.kind {
-            Kind::Tool(_) if cut => self.arguments.state() == State::Invalid,
-            Kind::Tool(_) => !self.arguments.end(),
-            Kind::Text | Kind::Thinking { .. } => false,
+            BlockKind::Tool(_) if cut => self.arguments.state() == JsonState::Invalid,
+            BlockKind::Tool(_) => !self.arguments.may_end(),
+            BlockKind::Text | BlockKind::Thinking { .. } => false,
         }
     }
 
-    pub(super) fn close(self, out: &mut Vec<u8>) {
-        if matches!(self.kind, Kind::Thinking { .. }) {
-            head("content_block_delta", self.index, out);
+    pub(super) fn write_end(self, out: &mut Vec<u8>) {
+        if matches!(self.kind, BlockKind::Thinking { .. }) {
+            write_event_head("content_block_delta", self.index, out);
             out.extend_from_slice(br#""delta":{"type":"signature_delta","signature":""#);
-            out.extend_from_slice(signature(self.signature.as_ref(), self.hash).escaped());
+            out.extend_from_slice(
+                signature_or_default(self.signature.as_ref(), self.reasoning_hash).escaped(),
+            );
             out.extend_from_slice(b"\"}}\n\n");
         }
         out.extend_from_slice(
@@ -153,15 +157,15 @@ impl Block {
 
 /// Returns the provider's signature, or a generated one: client libraries drop reasoning without a signature when they
 /// send it back. It proves nothing and is never checked.
-pub(crate) fn signature(given: Option<&Text>, hash: u64) -> Text {
+pub(crate) fn signature_or_default(given: Option<&EscapedText>, hash: u64) -> EscapedText {
     given
         .filter(|given| !given.is_empty())
         .cloned()
-        .unwrap_or_else(|| Text::new(&format!("penstock-{hash:016x}")))
+        .unwrap_or_else(|| EscapedText::new(&format!("penstock-{hash:016x}")))
 }
 
 /// Writes the start of an event about a block.
-fn head(kind: &str, index: u32, out: &mut Vec<u8>) {
+fn write_event_head(kind: &str, index: u32, out: &mut Vec<u8>) {
     // Writing to a Vec cannot fail.
     let _ = write!(out, "event: {kind}\ndata: {{\"type\":\"{kind}\",\"index\":{index},");
 }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::messages_chat::ids::Names;
-use crate::write::{Face, Writer as _};
+use crate::write::{DialectWriter as _, ResponseIdentity};
 
 /// Blocks that fit into one answer; with a linear search for each call, the test would take minutes.
 const MANY: usize = 40_000;
@@ -11,22 +11,31 @@ const MANY: usize = 40_000;
 #[test]
 fn a_call_is_found_at_once_among_many_blocks_that_wait() {
     let names = Names::of(std::iter::empty());
-    let face = Face { id: "1".to_owned(), model: "m".to_owned(), created: 0 };
-    let mut writer = Writer::new(Manner { face, thinking: Thinking::Shown, names, prompt_tokens: 0 });
+    let face = ResponseIdentity { id: "1".to_owned(), model: "m".to_owned(), created: 0 };
+    let mut writer = MessagesStreamWriter::new(WriterOptions {
+        identity: face,
+        thinking: ThinkingDisplay::Shown,
+        tool_names: names,
+        prompt_tokens: 0,
+    });
     let mut out = Vec::new();
-    let (choice, text) = (0, Text::new("t"));
-    let start = |tool: u32| Event::ToolStart {
+    let (choice, text) = (0, EscapedText::new("t"));
+    let start = |tool: u32| AnswerEvent::ToolCallStart {
         choice,
         tool,
-        id: Text::new(&format!("c{tool}")),
-        name: Text::new("f"),
+        id: EscapedText::new(&format!("c{tool}")),
+        name: EscapedText::new("f"),
     };
-    let more = |tool, fragment: &str| Event::ToolArguments { choice, tool, fragment: Text::new(fragment) };
+    let more = |tool, fragment: &str| AnswerEvent::ToolCallArguments {
+        choice,
+        tool,
+        fragment: EscapedText::new(fragment),
+    };
     writer.write(&start(0), &mut out);
     writer.write(&more(0, "{"), &mut out);
     for _ in 0..MANY {
-        writer.write(&Event::Reasoning { choice, text: text.clone(), signature: None }, &mut out);
-        writer.write(&Event::Text { choice, text: text.clone(), logprobs: None }, &mut out);
+        writer.write(&AnswerEvent::Reasoning { choice, text: text.clone(), signature: None }, &mut out);
+        writer.write(&AnswerEvent::Text { choice, text: text.clone(), logprobs: None }, &mut out);
     }
     writer.write(&start(1), &mut out);
     writer.write(&start(2), &mut out);
@@ -40,9 +49,12 @@ fn a_call_is_found_at_once_among_many_blocks_that_wait() {
     writer.write(&more(2, "]}"), &mut out);
     writer.write(&more(1, "]}"), &mut out);
     assert_eq!(writer.kept(), 0, "nothing waits any more");
-    writer.write(&Event::Finish { choice, reason: Finish::ToolCalls, stop_sequence: None }, &mut out);
-    assert!(!writer.is_spoilt());
-    writer.close(&Usage::default(), &[], &mut out);
+    writer.write(
+        &AnswerEvent::Finish { choice, reason: FinishReason::ToolCalls, stop_sequence: None },
+        &mut out,
+    );
+    assert!(!writer.has_invalid_output());
+    writer.write_end(&TokenUsage::default(), &[], &mut out);
     let told = String::from_utf8(out).unwrap();
     assert_eq!(told.matches("content_block_start\ndata").count(), 2 * MANY + 3);
     let (first, second) = told.split_once("\"id\":\"c2\"").unwrap();

@@ -1,0 +1,98 @@
+//! API error, independent of the dialect in which it is written.
+
+use crate::error_catalog::{ErrorCode, ErrorSpec};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+
+/// API error of a request. Contains only public data: no key, prompt, provider address or internal cause.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApiError {
+    /// Entry of the error table.
+    pub code: ErrorCode,
+    /// Public message; the default message of the table if no more exact one is known.
+    pub message: Cow<'static, str>,
+    /// Invalid field, as a path such as `messages[2].content`.
+    pub param: Option<String>,
+    /// Structured context; `details` in the response.
+    pub details: Map<String, Value>,
+    /// Value of `Retry-After`, in seconds.
+    pub retry_after: Option<u32>,
+    /// True if only requests in flight cause the error: the same request passes once they end.
+    pub held: bool,
+}
+
+impl ApiError {
+    /// Returns an error with the default message of its code.
+    #[must_use]
+    pub fn new(code: ErrorCode) -> Self {
+        Self {
+            code,
+            message: Cow::Borrowed(code.spec().message),
+            param: None,
+            details: Map::new(),
+            retry_after: None,
+            held: false,
+        }
+    }
+
+    /// Returns an error with this message.
+    #[must_use]
+    pub fn with_message(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { message: message.into(), ..Self::new(code) }
+    }
+
+    /// Returns an invalid-request error for this field.
+    #[must_use]
+    pub fn invalid(param: impl Into<String>, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::with_message(ErrorCode::InvalidRequest, message).with_param(param)
+    }
+
+    /// Returns an unsupported-feature error for this field.
+    #[must_use]
+    pub fn unsupported(param: impl Into<String>, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::with_message(ErrorCode::Unsupported, message).with_param(param)
+    }
+
+    /// Returns a context-length error with both numbers. Its message is chosen by each dialect, because client
+    /// frameworks search for specific wording.
+    #[must_use]
+    pub fn context_length(context_length: u64, input_tokens: u64) -> Self {
+        Self::new(ErrorCode::ContextLength)
+            .with_detail("context_length", context_length)
+            .with_detail("input_tokens", input_tokens)
+    }
+
+    /// Sets the invalid field.
+    #[must_use]
+    pub fn with_param(mut self, param: impl Into<String>) -> Self {
+        self.param = Some(param.into());
+        self
+    }
+
+    /// Adds a member to the details.
+    #[must_use]
+    pub fn with_detail(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.details.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Sets `Retry-After`, in seconds.
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+
+    /// Marks the error as caused by requests in flight, with a retry after one second.
+    #[must_use]
+    pub fn held(mut self) -> Self {
+        self.held = true;
+        self.retry_after(1)
+    }
+
+    /// Entry of the error table for this code.
+    #[must_use]
+    pub const fn spec(&self) -> ErrorSpec {
+        self.code.spec()
+    }
+}

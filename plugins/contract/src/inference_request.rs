@@ -1,0 +1,245 @@
+//! Validated inference request that still refers to the bytes of its body.
+
+use crate::inference_task::InferenceTask;
+use crate::model_kind::{Dialect, ModelKind};
+use crate::offer_filters::OfferFilters;
+use crate::traits::AttemptTarget;
+use crate::usage::{TokenUsage, UsageBounds};
+use bytes::Bytes;
+use std::ops::Range;
+
+/// Top-level member of the body, as byte ranges of its key and its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BodyMember {
+    /// Key without quotes, unescaped.
+    pub name: Box<str>,
+    /// Range from the key's opening quote to the end of the value.
+    pub member: Range<usize>,
+    /// Range of the value without surrounding white space.
+    pub value: Range<usize>,
+}
+
+/// Top-level members of a JSON object in order. Names are unique.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BodyMembers(pub Vec<BodyMember>);
+
+impl BodyMembers {
+    /// Returns the member with this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&BodyMember> {
+        self.0.iter().find(|field| &*field.name == name)
+    }
+}
+
+/// Edit that makes the body canonical: the bytes in `range` are replaced by `with`. Edits are sorted and do not
+/// overlap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BodyEdit {
+    /// Replaced byte range; empty for an insertion.
+    pub range: Range<usize>,
+    /// Replacement bytes.
+    pub replacement: Bytes,
+}
+
+/// Capabilities that an offer needs to serve this request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequiredCapabilities {
+    /// True if tools are declared.
+    pub tools: bool,
+    /// True for `response_format` of type `json_object`.
+    pub json_object: bool,
+    /// True for `response_format` of type `json_schema`.
+    pub json_schema: bool,
+    /// True if the request has image parts.
+    pub images: bool,
+    /// True if image parts are given as URLs that the provider must fetch itself.
+    pub image_urls: bool,
+    /// True if the request has audio parts.
+    pub audio: bool,
+    /// True if the request has file parts.
+    pub files: bool,
+    /// True for `logprobs` or `top_logprobs`, which cannot be dropped silently.
+    pub logprobs: bool,
+    /// True for `logit_bias`, which cannot be dropped silently.
+    pub logit_bias: bool,
+    /// True if more than one candidate is requested.
+    pub multiple_choices: bool,
+    /// True if the last message is the assistant's and is to be continued.
+    pub prefill: bool,
+}
+
+/// Features of a conversation that some providers do not accept unchanged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HistoryFeatures {
+    /// True if earlier answers have reasoning.
+    pub reasoning: bool,
+    /// True if the conversation has tool calls or ids of tool calls.
+    pub calls: bool,
+    /// True if the conversation has tool results.
+    pub results: bool,
+    /// True if a system message is in a position that not every provider accepts: any but the first, and any in
+    /// `messages` of the messages dialect.
+    pub late_system_messages: bool,
+    /// Messages dialect: true if there are texts that no provider should receive, such as white space alone or the
+    /// billing header of coding agents.
+    pub removable_text: bool,
+    /// Messages dialect: true if ids of calls have characters other than letters, digits, `_` and `-`.
+    pub nonstandard_ids: bool,
+}
+
+/// Display of thinking in the response (messages dialect).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ThinkingDisplay {
+    /// Not requested: reasoning is not returned.
+    #[default]
+    Off,
+    /// Shown as thinking blocks.
+    Shown,
+    /// Thinking blocks with a signature and without text.
+    Omitted,
+}
+
+/// Validated inference request: its bytes, the positions of its members, and the values that the gateway needs.
+/// Translators read the rest from the bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InferenceRequest {
+    /// Dialect of the client.
+    pub dialect: Dialect,
+    /// Kind of model that serves the request.
+    pub kind: ModelKind,
+    /// Body exactly as received.
+    pub body: Bytes,
+    /// Top-level members of the body.
+    pub members: BodyMembers,
+    /// Task, with the parameters that the fields below do not have.
+    pub task: InferenceTask,
+    /// Edits inside the forwarded members that a chat-completions provider needs (null members dropped, `developer`
+    /// changed to `system` …).
+    pub edits: Vec<BodyEdit>,
+    /// `model` as sent, unescaped.
+    pub model: Box<str>,
+    /// True if the client requested server-sent events.
+    pub stream: bool,
+    /// Chat: `stream_options.include_usage`.
+    pub include_usage: bool,
+    /// Cap on generated tokens, if the client gave one.
+    pub max_tokens: Option<u64>,
+    /// Number of candidates, 1 to 10.
+    pub n: u32,
+    /// True if parallel tool calls are allowed.
+    pub parallel_tools: bool,
+    /// Stop sequences; admission limits their number.
+    pub stop: Vec<String>,
+    /// `preset`, if given: `reasoning` or `non_reasoning`.
+    pub preset: Option<Box<str>>,
+    /// Capabilities that an offer needs.
+    pub required: RequiredCapabilities,
+    /// Constraints on the offers that may serve the request.
+    pub filters: Option<Box<OfferFilters>>,
+    /// Display of thinking.
+    pub thinking: ThinkingDisplay,
+    /// Bytes of prompt text (messages, system, tools) without inline media: an upper bound of the text's tokens.
+    pub prompt_bytes: usize,
+    /// Number of inline and linked images in the prompt.
+    pub images: u32,
+    /// Features of the conversation that some providers do not accept unchanged.
+    pub said: HistoryFeatures,
+}
+
+impl InferenceRequest {
+    /// Returns a request of a kind that is never streamed, with a task and default values. Its dialect is chat, as for
+    /// all these paths.
+    #[must_use]
+    pub fn buffered(
+        kind: ModelKind,
+        body: Bytes,
+        members: BodyMembers,
+        model: Box<str>,
+        task: InferenceTask,
+    ) -> Self {
+        Self {
+            dialect: Dialect::Chat,
+            kind,
+            body,
+            members,
+            task,
+            edits: Vec::new(),
+            model,
+            stream: false,
+            include_usage: false,
+            max_tokens: None,
+            n: 1,
+            parallel_tools: true,
+            stop: Vec::new(),
+            preset: None,
+            required: RequiredCapabilities::default(),
+            filters: None,
+            thinking: ThinkingDisplay::Off,
+            prompt_bytes: 0,
+            images: 0,
+            said: HistoryFeatures::default(),
+        }
+    }
+
+    /// Usage estimated from the bytes of generated text, for a provider that reported none; marked as the gateway's
+    /// count.
+    #[must_use]
+    pub fn estimate_usage(&self, output_bytes: usize) -> TokenUsage {
+        TokenUsage::estimate(self.prompt_bytes, output_bytes)
+    }
+
+    /// Upper bound of the prompt tokens, from the number of bytes: a token of text has at least one byte. Includes the
+    /// tokens of a chat template, and those that a model adds to each input or document.
+    #[must_use]
+    pub fn max_input_tokens(&self) -> u64 {
+        let of = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        let each = |number: usize| of(number).saturating_mul(UsageBounds::TOKENS_PER_INPUT);
+        let text = match &self.task {
+            // Audio and files are in the body; the number of their bytes bounds their tokens.
+            InferenceTask::Chat if self.required.audio || self.required.files => of(self.body.len()),
+            InferenceTask::Chat | InferenceTask::GenerateImages(_) | InferenceTask::Transcribe(_) => {
+                of(self.prompt_bytes)
+            }
+            InferenceTask::Embed(embed) => {
+                of(self.body.len().max(self.prompt_bytes)).saturating_add(each(embed.inputs.len()))
+            }
+            // The model reads the query again with each document.
+            InferenceTask::Rerank(rerank) => {
+                let again = of(rerank.query.len()).saturating_mul(of(rerank.documents.len()));
+                of(self.body.len()).saturating_add(again).saturating_add(each(rerank.documents.len()))
+            }
+        };
+        let images = u64::from(self.images).saturating_mul(UsageBounds::IMAGE_TOKENS);
+        text.saturating_add(images).saturating_add(UsageBounds::TEMPLATE_TOKENS)
+    }
+
+    /// Upper bounds of the usage that a provider may report, without the bound by delivered bytes.
+    #[must_use]
+    pub fn usage_bounds(&self, target: &AttemptTarget<'_>) -> UsageBounds {
+        let window = target.capabilities.context_length.unwrap_or(TokenUsage::MAX_TOKENS);
+        let most = target.capabilities.max_output.unwrap_or(window).min(window);
+        let cap = target.max_tokens.or(self.max_tokens).unwrap_or(most).min(most);
+        let output = cap.saturating_mul(u64::from(self.n.max(1)));
+        // Each input of an embedding request and each document has its own context window.
+        let input = if self.kind == ModelKind::Chat {
+            self.max_input_tokens().min(window)
+        } else {
+            self.max_input_tokens()
+        };
+        UsageBounds { input, output, delivered: u64::MAX }
+    }
+
+    /// Number of diffusion steps of an image request.
+    #[must_use]
+    pub fn diffusion_steps(&self) -> Option<u32> {
+        let value = self.member_value("num_inference_steps").or_else(|| self.member_value("steps"))?;
+        std::str::from_utf8(value).ok()?.parse().ok()
+    }
+
+    /// Returns the bytes of a top-level member's value. `null` counts as absent.
+    #[must_use]
+    pub fn member_value(&self, name: &str) -> Option<&[u8]> {
+        let value = self.body.get(self.members.get(name)?.value.clone())?;
+        (value != b"null").then_some(value)
+    }
+}

@@ -1,0 +1,159 @@
+//! Filters: constraints of a request on the offers that may serve it.
+
+use rust_decimal::Decimal;
+use std::fmt;
+
+/// Constraints on the offers that may serve a request; all set constraints must hold.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OfferFilters {
+    /// Allowed countries, ISO 3166-1 alpha-2 in upper case; empty allows all.
+    pub countries: Vec<Box<str>>,
+    /// Maximum price of input, EUR per million tokens.
+    pub max_input_cost: Option<Decimal>,
+    /// Maximum carbon intensity of the grid, grams of CO2e per kWh.
+    pub max_carbon_intensity: Option<Decimal>,
+    /// Minimum generation speed, tokens per second.
+    pub min_speed_tps: Option<f64>,
+}
+
+/// Kind of filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OfferFilter {
+    /// Country of the machines.
+    Countries,
+    /// Price of input.
+    InputCost,
+    /// Carbon intensity of the local grid.
+    CarbonIntensity,
+    /// Generation speed.
+    Speed,
+}
+
+impl OfferFilter {
+    /// All filters, in the order of error messages.
+    pub const ALL: [Self; 4] = [Self::Countries, Self::InputCost, Self::CarbonIntensity, Self::Speed];
+
+    /// Member of `filters` in the request.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Countries => "countries",
+            Self::InputCost => "max_input_cost",
+            Self::CarbonIntensity => "max_carbon_intensity",
+            Self::Speed => "min_speed_tps",
+        }
+    }
+}
+
+impl fmt::Display for OfferFilter {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "filters.{}", self.name())
+    }
+}
+
+/// Properties of an offer that filters compare. An unknown value fails its filter, except for the speed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OfferFacts<'f> {
+    /// Country, ISO 3166-1 alpha-2 in upper case.
+    pub country: &'f str,
+    /// Price of input for this request, EUR per million tokens; `None` if tokens are not the billed unit.
+    pub input_cost: Option<Decimal>,
+    /// Carbon intensity of the grid, grams of CO2e per kWh.
+    pub carbon_intensity: Decimal,
+    /// Recently measured tokens per second. An offer without a measurement passes the filter, and is tried after the
+    /// offers that are known to be fast enough.
+    pub speed: Option<f64>,
+}
+
+impl OfferFilters {
+    /// True if an offer meets this filter.
+    #[must_use]
+    pub fn meets(&self, filter: OfferFilter, facts: &OfferFacts<'_>) -> bool {
+        match filter {
+            OfferFilter::Countries => {
+                self.countries.is_empty() || self.countries.iter().any(|country| **country == *facts.country)
+            }
+            OfferFilter::InputCost => {
+                self.max_input_cost.is_none_or(|most| facts.input_cost.is_some_and(|cost| cost <= most))
+            }
+            OfferFilter::CarbonIntensity => {
+                self.max_carbon_intensity.is_none_or(|most| facts.carbon_intensity <= most)
+            }
+            OfferFilter::Speed => {
+                self.min_speed_tps.is_none_or(|least| facts.speed.is_none_or(|speed| speed >= least))
+            }
+        }
+    }
+
+    /// True if an offer meets all filters.
+    #[must_use]
+    pub fn meets_all(&self, facts: &OfferFacts<'_>) -> bool {
+        OfferFilter::ALL.iter().all(|filter| self.meets(*filter, facts))
+    }
+
+    /// True if an offer passes only because its speed is unknown.
+    #[must_use]
+    pub fn has_unknown_speed(&self, facts: &OfferFacts<'_>) -> bool {
+        self.min_speed_tps.is_some() && facts.speed.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> OfferFacts<'static> {
+        OfferFacts {
+            country: "FI",
+            input_cost: Some(Decimal::new(5, 2)),
+            carbon_intensity: Decimal::new(715, 1),
+            speed: Some(40.0),
+        }
+    }
+
+    fn unmet(filters: &OfferFilters, facts: &OfferFacts<'_>) -> Vec<&'static str> {
+        OfferFilter::ALL
+            .iter()
+            .filter(|filter| !filters.meets(**filter, facts))
+            .map(|filter| filter.name())
+            .collect()
+    }
+
+    #[test]
+    fn each_filter_holds_at_its_bound_and_not_beyond() {
+        let country = |codes: &[&str]| OfferFilters {
+            countries: codes.iter().map(|code| (*code).into()).collect(),
+            ..OfferFilters::default()
+        };
+        let cost = |most| OfferFilters { max_input_cost: Some(most), ..OfferFilters::default() };
+        let intensity = |most| OfferFilters { max_carbon_intensity: Some(most), ..OfferFilters::default() };
+        let speed = |least| OfferFilters { min_speed_tps: Some(least), ..OfferFilters::default() };
+        for (filters, expected) in [
+            (OfferFilters::default(), &[][..]),
+            (country(&["FR", "FI"]), &[]),
+            (country(&["FR"]), &["countries"]),
+            (cost(Decimal::new(5, 2)), &[]),
+            (cost(Decimal::new(49_999, 6)), &["max_input_cost"]),
+            (intensity(Decimal::new(7_150, 2)), &[]),
+            (intensity(Decimal::new(7_149, 2)), &["max_carbon_intensity"]),
+            (speed(40.0), &[]),
+            (speed(40.000_001), &["min_speed_tps"]),
+        ] {
+            assert_eq!(unmet(&filters, &facts()), expected, "{filters:?}");
+            assert_eq!(filters.meets_all(&facts()), expected.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_price_that_is_not_known_meets_no_bound_and_a_speed_that_is_not_known_may() {
+        let filters = OfferFilters {
+            max_input_cost: Some(Decimal::MAX),
+            min_speed_tps: Some(1e9),
+            ..OfferFilters::default()
+        };
+        let unknown = OfferFacts { input_cost: None, speed: None, ..facts() };
+        assert_eq!(unmet(&filters, &unknown), ["max_input_cost"]);
+        assert!(filters.has_unknown_speed(&unknown) && !filters.has_unknown_speed(&facts()));
+        assert!(!OfferFilters::default().has_unknown_speed(&unknown));
+    }
+}

@@ -1,0 +1,174 @@
+//! Provider failures, classified for the retry loop.
+
+use crate::api_error::ApiError;
+use crate::error_catalog::ErrorCode;
+use crate::request_adjustment::ExtraMembers;
+use std::time::Duration;
+
+/// Kind of a failure. Its name is a metric label and a log value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum UpstreamErrorKind {
+    /// Connection failed.
+    Connect,
+    /// Gateway out of file descriptors for a connection: nothing was sent, and the provider is not at fault.
+    NoDescriptors,
+    /// TLS handshake failed.
+    Tls,
+    /// Connection closed before the response was complete.
+    Reset,
+    /// Timeout before the response head.
+    FirstByteTimeout,
+    /// Timeout between the response head and the first content token.
+    FirstTokenTimeout,
+    /// Timeout of a stream that had started.
+    IdleTimeout,
+    /// Deadline of the whole request exceeded.
+    DeadlineExceeded,
+    /// Status that another provider may not return (408 409 425 429 5xx).
+    Status(u16),
+    /// Status 401, 403 or 404: the operator's key or model name is invalid.
+    Credentials(u16),
+    /// Body that is not a response of the dialect.
+    Malformed,
+    /// Error object inside a response with status 200.
+    InBandError,
+    /// Stream ended without a finish reason.
+    Truncated,
+    /// Model output that cannot be passed to any client: the provider worked correctly, and another provider would give
+    /// no better result.
+    ModelOutput,
+    /// Rescue whose text differs from the text that the client has received.
+    Diverged,
+    /// Error of the caller; each provider would reject the request.
+    Caller,
+}
+
+impl UpstreamErrorKind {
+    /// Name in logs and metrics, for the operator.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::NoDescriptors => "no_descriptors",
+            Self::Tls => "tls",
+            Self::Reset => "reset",
+            Self::FirstByteTimeout => "first_byte_timeout",
+            Self::FirstTokenTimeout => "first_token_timeout",
+            Self::IdleTimeout => "idle_timeout",
+            Self::DeadlineExceeded => "deadline",
+            Self::Status(429) => "rate_limited",
+            Self::Status(_) => "status",
+            Self::Credentials(_) => "credentials",
+            Self::Malformed => "malformed",
+            Self::InBandError => "in_band_error",
+            Self::Truncated => "truncated",
+            Self::ModelOutput => "model_output",
+            Self::Diverged => "diverged",
+            Self::Caller => "caller",
+        }
+    }
+
+    /// True if all offers of the provider would fail the same way: the connection failed, or the provider rejects the
+    /// operator's key.
+    #[must_use]
+    pub const fn is_provider_wide(self) -> bool {
+        self.is_connection_error() || matches!(self, Self::Credentials(401))
+    }
+
+    /// True if the connection to the provider failed.
+    #[must_use]
+    pub const fn is_connection_error(self) -> bool {
+        matches!(self, Self::Connect | Self::Tls)
+    }
+
+    /// Reason in `details.attempts`, for customers: one of four words. Details, above all a rejected operator key, are
+    /// reported to the operator only.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Status(429) => "rate_limited",
+            Self::FirstByteTimeout
+            | Self::FirstTokenTimeout
+            | Self::IdleTimeout
+            | Self::DeadlineExceeded
+            | Self::Status(408) => "timeout",
+            Self::Caller => "refused",
+            Self::ModelOutput
+            | Self::Connect
+            | Self::NoDescriptors
+            | Self::Tls
+            | Self::Reset
+            | Self::Status(_)
+            | Self::Credentials(_)
+            | Self::Malformed
+            | Self::InBandError
+            | Self::Truncated
+            | Self::Diverged => "unavailable",
+        }
+    }
+}
+
+/// Error of one attempt at a provider.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UpstreamError {
+    /// Kind of the failure.
+    pub kind: UpstreamErrorKind,
+    /// Error for the client if the caller is at fault; such a failure is never retried and never counts against the
+    /// provider.
+    pub api_error: Option<Box<ApiError>>,
+    /// Delay that the provider requested before the next request.
+    pub retry_after: Option<Duration>,
+    /// Tokens of the context window left for the answer, as counted by the provider, if the request asked for more.
+    pub remaining_tokens: Option<u64>,
+    /// Maximum that the provider accepts as `max_tokens`, regardless of the input, if the request asked for more.
+    pub max_output: Option<u64>,
+    /// Members named in the provider's error message, of those that the gateway may have added.
+    pub named_members: ExtraMembers,
+    /// Number of complete choices, if the response has fewer than requested; not a failure of the provider.
+    pub completed_choices: Option<u32>,
+}
+
+impl UpstreamError {
+    /// Returns a failure of the provider.
+    #[must_use]
+    pub const fn new(kind: UpstreamErrorKind) -> Self {
+        Self {
+            kind,
+            api_error: None,
+            retry_after: None,
+            remaining_tokens: None,
+            max_output: None,
+            named_members: ExtraMembers::NONE,
+            completed_choices: None,
+        }
+    }
+
+    /// True if a shorter answer could succeed: the requested length does not fit the context window together with the
+    /// input.
+    #[must_use]
+    pub fn is_length_error(&self) -> bool {
+        let about = |refusal: &ApiError| {
+            refusal.code == ErrorCode::ContextLength
+                || refusal.param.as_deref().is_some_and(|param| param.ends_with("_tokens"))
+        };
+        self.remaining_tokens.is_some()
+            || self.max_output.is_some()
+            || self.api_error.as_deref().is_some_and(about)
+    }
+
+    /// Failure caused by the model's output. It is never retried or rescued and never counts against the provider; the
+    /// delivered output is charged.
+    #[must_use]
+    pub fn model_output() -> Self {
+        let sentence = "The model wrote more or longer tool calls than can be passed on.";
+        let api_error =
+            Some(Box::new(ApiError::with_message(ErrorCode::Unavailable, sentence).retry_after(1)));
+        Self { api_error, ..Self::new(UpstreamErrorKind::ModelOutput) }
+    }
+
+    /// Failure that the provider attributes to the caller.
+    #[must_use]
+    pub fn caller(refusal: ApiError) -> Self {
+        Self { api_error: Some(Box::new(refusal)), ..Self::new(UpstreamErrorKind::Caller) }
+    }
+}

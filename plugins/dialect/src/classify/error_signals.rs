@@ -1,0 +1,272 @@
+//! Signals in an error body: its codes, and known phrases and numbers in its message.
+
+use super::phrases::{
+    CLIENT_FIELDS, CONTENT_PHRASES, EXCESS_PHRASES, HISTORY_PHRASES, MAX_OUTPUT_PREFIXES,
+    OUT_OF_MEMORY_PHRASES, OUTPUT_CAP_NAMES, OVERFLOW_PREFIXES, WINDOW_PHRASES,
+};
+use penstock_contract::ExtraMembers;
+use serde_json::Value;
+
+/// Maximum bytes read of a body.
+const MAX_BODY_BYTES: usize = 64 << 10;
+
+/// Signals of an error body, in lower case.
+pub(super) struct ErrorSignals {
+    /// Member `param`, if it is a plain path.
+    param: Option<String>,
+    /// Message, type and code.
+    text: String,
+    reported_window: Option<u64>,
+    reported_input: Option<u64>,
+}
+
+impl ErrorSignals {
+    /// Parses a body: an error object in any known format, or plain text.
+    pub(super) fn read(body: &[u8]) -> Self {
+        let body = body.get(..body.len().min(MAX_BODY_BYTES)).unwrap_or_default();
+        let value: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+        let error = [value.get("error"), value.get("detail")].into_iter().flatten().next().unwrap_or(&value);
+        let mut text = String::new();
+        collect_strings(error, &mut text, 0);
+        if value.is_null() {
+            text = String::from_utf8_lossy(body).into_owned();
+        }
+        let number = |name: &str| error.get(name).and_then(Value::as_u64);
+        let param = error.get("param").and_then(Value::as_str).filter(|param| is_path(param));
+        Self {
+            param: param.map(str::to_owned),
+            text: text.to_lowercase(),
+            reported_window: number("n_ctx"),
+            reported_input: number("n_prompt_tokens"),
+        }
+    }
+
+    /// Returns true if the request does not fit into the context window.
+    pub(super) fn is_window_exceeded(&self) -> bool {
+        self.window_overflow().is_some() || self.contains_any(WINDOW_PHRASES)
+    }
+
+    /// Returns true if an engine failed because of the length; a failed engine may mention its window for other
+    /// reasons.
+    pub(super) fn is_length_failure(&self) -> bool {
+        let about = self.window_overflow().is_some()
+            || (self.contains_any(WINDOW_PHRASES) && self.contains_any(EXCESS_PHRASES));
+        about && !self.contains_any(OUT_OF_MEMORY_PHRASES)
+    }
+
+    /// Returns true if an engine failed because of a history or content that it cannot read.
+    pub(super) fn is_history_failure(&self) -> bool {
+        self.contains_any(HISTORY_PHRASES) && !self.contains_any(OUT_OF_MEMORY_PHRASES)
+    }
+
+    fn contains_any(&self, words: &[&str]) -> bool {
+        words.iter().any(|word| self.text.contains(word))
+    }
+
+    /// Returns the model's maximum output tokens, independent of the input; not read from a message about the context
+    /// window.
+    pub(super) fn max_output_tokens(&self) -> Option<u64> {
+        if self.is_window_exceeded() || self.is_content_refused() {
+            return None;
+        }
+        let param = self.param.as_deref().unwrap_or_default();
+        let of_cap = OUTPUT_CAP_NAMES.iter().any(|name| contains_word(&self.text, name) || *name == param);
+        let most = || MAX_OUTPUT_PREFIXES.iter().find_map(|phrase| number_after(&self.text, phrase));
+        of_cap.then(most).flatten().filter(|most| *most > 0)
+    }
+
+    /// Returns the tokens by which the input exceeds the window, for engines that report the tokens left for the
+    /// answer.
+    fn window_overflow(&self) -> Option<u64> {
+        let left = |phrase: &&str| {
+            let (_, rest) = self.text.split_once(*phrase)?;
+            let digits = rest.strip_prefix('-').unwrap_or(rest);
+            let end = digits.bytes().take_while(u8::is_ascii_digit).count();
+            digits.get(..end)?.parse().ok()
+        };
+        OVERFLOW_PREFIXES.iter().find_map(left)
+    }
+
+    /// Returns true if the limit is on the input alone, and not on the sum of input and answer.
+    pub(super) fn is_about_input(&self) -> bool {
+        self.contains_any(&[
+            "is too large to process",
+            "max_input_len",
+            "maximum input length",
+            "maximum prompt length",
+        ])
+    }
+
+    /// Returns true if the provider refuses the content.
+    pub(super) fn is_content_refused(&self) -> bool {
+        CONTENT_PHRASES.iter().any(|word| self.text.contains(word))
+    }
+
+    /// Returns the field at fault: the first one named by the provider, since others may be mentioned as advice.
+    pub(super) fn blamed_field(&self) -> Option<String> {
+        let first = || {
+            let named = CLIENT_FIELDS.iter().filter_map(|name| Some((find_word(&self.text, name)?, *name)));
+            named.min().map(|(_, name)| name.to_owned())
+        };
+        self.param.clone().or_else(first)
+    }
+
+    /// Returns the members added by the gateway that the message or the path in `param` names.
+    pub(super) fn named_extras(&self) -> ExtraMembers {
+        let param = self.param.as_deref().unwrap_or_default();
+        ExtraMembers::named_by(|word| contains_word(&self.text, word) || contains_word(param, word))
+    }
+
+    /// Returns the tokens of the context window, as the provider counts.
+    pub(super) fn window(&self) -> Option<u64> {
+        let after = [
+            "max_input_len (",
+            "maximum input length (",
+            "maximum model length of ",
+            "maximum prompt length is ",
+            "maximum allowed length (",
+            "maximum number of tokens allowed (",
+            "maximum number of tokens is ",
+            "model token limit: ",
+            "exceeds limit of ",
+            "cannot exceed ",
+            "input length should be [1, ",
+            "max_num_tokens (",
+            "model maximum context length: ",
+            "batch size: ",
+            "context length is ",
+            "context length of ",
+            "context length (",
+            "context window of ",
+            "context size (",
+            "max_model_len of ",
+            "must be <= ",
+            "must have less than ",
+            "model with ",
+            " > ",
+        ];
+        self.reported_window.or_else(|| after.iter().find_map(|phrase| number_after(&self.text, phrase)))
+    }
+
+    /// Returns the tokens of the input, as the provider counts.
+    pub(super) fn input(&self) -> Option<u64> {
+        if self.window_overflow().is_some() {
+            return None;
+        }
+        let before = [
+            " in the messages",
+            " tokens from the input",
+            " input tokens",
+            " tokens in the messages",
+            " `inputs` tokens",
+        ];
+        let after = [
+            "resulted in ",
+            "prompt contains ",
+            "too long: ",
+            "the input (",
+            "input (",
+            "prompt length (",
+            "input length (",
+            "(length ",
+            "(total length ",
+            "prompt length of ",
+            "input prompt (",
+            "token count (",
+            "request contains ",
+            "received ",
+            "is too long: ",
+            "context limit: ",
+            "request (",
+            "you requested ",
+            "given: ",
+            "at least ",
+        ];
+        self.reported_input
+            .or_else(|| before.iter().find_map(|phrase| number_before(&self.text, phrase)))
+            .or_else(|| after.iter().find_map(|phrase| number_after(&self.text, phrase)))
+    }
+}
+
+impl ErrorSignals {
+    /// Returns the tokens of the input, computed from the window and the reported overflow.
+    pub(super) fn input_from_overflow(&self, window: u64) -> Option<u64> {
+        self.window_overflow().filter(|_| window > 0).map(|more| window.saturating_add(more))
+    }
+
+    /// Returns the tokens of the input for a window of this size, unless the number is only a lower bound: an engine
+    /// that stops counting once the answer does not fit reports "at least" a number that leaves one token less than
+    /// requested.
+    pub(super) fn input_for_window(&self, window: u64) -> Option<u64> {
+        if let Some(input) = self.input_from_overflow(window) {
+            return Some(input);
+        }
+        let least = |input: u64| input <= window && self.text.contains(&format!("at least {input}"));
+        self.input().filter(|input| !least(*input))
+    }
+}
+
+/// Collects the strings and codes of an error at any level.
+fn collect_strings(value: &Value, text: &mut String, depth: u8) {
+    match value {
+        Value::String(sentence) => {
+            text.push_str(sentence);
+            text.push('\n');
+        }
+        Value::Object(members) if depth < 4 => {
+            members.values().for_each(|value| collect_strings(value, text, depth + 1))
+        }
+        Value::Array(items) if depth < 4 => {
+            items.iter().for_each(|value| collect_strings(value, text, depth + 1))
+        }
+        _ => {}
+    }
+}
+
+/// Returns true if a word is the name of a field, or a path that begins with one.
+pub(super) fn is_field(word: &str) -> bool {
+    let root = word.split(['.', '[']).next().unwrap_or_default();
+    is_path(word) && CLIENT_FIELDS.contains(&root)
+}
+
+/// Returns true for a path such as `messages[2].content`, which cannot contain a secret or a sentence.
+fn is_path(param: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'[' | b']');
+    !param.is_empty() && param.len() <= 80 && param.bytes().all(plain)
+}
+
+fn contains_word(text: &str, word: &str) -> bool {
+    find_word(text, word).is_some()
+}
+
+/// Returns the first position of a word that is no part of a longer one.
+fn find_word(text: &str, word: &str) -> Option<usize> {
+    let part = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    let alone = |at: &usize| {
+        let bytes = text.as_bytes();
+        let before = at.checked_sub(1).and_then(|at| bytes.get(at));
+        !part(before) && !part(bytes.get(at + word.len()))
+    };
+    text.match_indices(word).map(|(at, _)| at).find(alone)
+}
+
+fn number_after(text: &str, phrase: &str) -> Option<u64> {
+    text.match_indices(phrase).find_map(|(at, _)| {
+        let rest = text.get(at + phrase.len()..)?;
+        let digits = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b',').count();
+        parse_number(rest.get(..digits)?)
+    })
+}
+
+fn number_before(text: &str, phrase: &str) -> Option<u64> {
+    text.match_indices(phrase).find_map(|(at, _)| {
+        let rest = text.get(..at)?;
+        let digits = rest.bytes().rev().take_while(|byte| byte.is_ascii_digit() || *byte == b',').count();
+        parse_number(rest.get(rest.len() - digits..)?)
+    })
+}
+
+/// Parses digits with optional thousands separators.
+fn parse_number(digits: &str) -> Option<u64> {
+    digits.replace(',', "").parse().ok()
+}

@@ -1,0 +1,195 @@
+//! Sanitized error message of a provider, for the client and the log.
+//!
+//! Each word is checked: addresses, paths, keys, ids and anything but text are removed, and so is every word from the
+//! texts of the request, except common words of error messages.
+
+use penstock_wire::json;
+use serde_json::Value;
+
+/// Maximum bytes read of a body.
+const MAX_BODY_BYTES: usize = 64 << 10;
+/// Maximum characters read of a message, and of the sanitized message.
+const MAX_SOURCE_CHARS: usize = 600;
+const MAX_MESSAGE_CHARS: usize = 300;
+/// Maximum bytes of a request's texts; beyond it nothing is compared and no message is passed on.
+const MAX_REQUEST_TEXT_BYTES: usize = 1 << 20;
+/// Minimum bytes of a text without a space that counts as inline media.
+const MIN_MEDIA_BYTES: usize = 4096;
+/// Replacement for removed words.
+const ELLIPSIS: &str = "…";
+
+/// Common words of error messages, which reveal nothing about a request.
+const NEUTRAL_WORDS: &str = " a about accept accepted actual after all allowed also an and any are argument arguments array as \
+ assistant at available bad be been before being body boolean both but by call calls can cannot character characters \
+ choice code complete completion contain contains content context conversation could count current default did does \
+ duplicate each either empty encountered error errors exactly exceed exceeded exceeds expected failed false field fields \
+ file first following for format found from function functions given got greater had has have header id if image images \
+ in index input invalid is it item items its json key keys last least length less limit list long longer many max maximum \
+ may message messages method min minimum missing model more most must name names no non none not null number object of on \
+ one only optional or order other out output parameter parameters parse part parts please prompt property provided \
+ provider range reached reason received request required response result results role roles same schema sequence set \
+ should size small smaller so some string supported supports system template text than that the their then there this to \
+ token tokens too tool tools true two type types unexpected unknown unsupported use used user valid value values was were \
+ when which while with within without would your you ";
+
+/// Returns the sanitized message of an error body; `None` if nothing is left of it.
+pub(super) fn sanitize(body: &[u8], request: &[u8]) -> Option<String> {
+    let said = provider_message(body)?;
+    let texts = request_texts(request)?;
+    let mut words: Vec<&str> = Vec::new();
+    let flat = without_brackets(&said);
+    for word in flat.split_whitespace() {
+        if is_safe_word(word, &texts) {
+            words.push(word);
+        } else if words.last() != Some(&ELLIPSIS) {
+            words.push(ELLIPSIS);
+        }
+    }
+    while words.last() == Some(&ELLIPSIS) && words.len() > 1 {
+        words.pop();
+    }
+    if words.iter().filter(|word| **word != ELLIPSIS).count() < 2 {
+        return None;
+    }
+    let mut sentence = String::new();
+    for word in words {
+        if sentence.chars().count() + word.chars().count() > MAX_MESSAGE_CHARS {
+            sentence.push_str(ELLIPSIS);
+            break;
+        }
+        if !sentence.is_empty() {
+            sentence.push(' ');
+        }
+        sentence.push_str(word);
+    }
+    Some(sentence)
+}
+
+/// Returns the start of the message in a body.
+fn provider_message(body: &[u8]) -> Option<String> {
+    let body = body.get(..body.len().min(MAX_BODY_BYTES))?;
+    let said = match serde_json::from_slice::<Value>(body) {
+        Ok(value) => find_message(&value, 0)?.to_owned(),
+        Err(_) => std::str::from_utf8(body).ok()?.to_owned(),
+    };
+    let is_text = !said.trim_start().starts_with(['<', '{', '[']) && !said.contains("Traceback");
+    is_text.then(|| said.chars().take(MAX_SOURCE_CHARS).collect())
+}
+
+/// Returns the string with the message, in any known error format.
+fn find_message(value: &Value, depth: u8) -> Option<&str> {
+    match value {
+        Value::String(text) => Some(text),
+        Value::Object(members) if depth < 4 => {
+            let names = ["error", "detail", "message", "msg", "errors", "error_message"];
+            names
+                .iter()
+                .filter_map(|name| members.get(*name))
+                .find_map(|value| find_message(value, depth + 1))
+        }
+        Value::Array(items) if depth < 4 => items.iter().find_map(|value| find_message(value, depth + 1)),
+        _ => None,
+    }
+}
+
+/// Removes braces, and brackets with an assignment in them, since they contain values and not words.
+fn without_brackets(said: &str) -> String {
+    let mut out = String::new();
+    let mut depth = 0usize;
+    let mut rest = said;
+    while let Some(letter) = rest.chars().next() {
+        let after = rest.get(letter.len_utf8()..).unwrap_or_default();
+        match letter {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            '[' if depth == 0
+                && after.split(']').next().is_some_and(|inside| inside.contains(['=', '{', '\''])) =>
+            {
+                rest = after.split_once(']').map_or("", |(_, rest)| rest);
+                out.push_str(" \u{2026} ");
+                continue;
+            }
+            _ if depth > 0 => {}
+            _ if letter.is_control() => out.push(' '),
+            _ => out.push(letter),
+        }
+        if letter == '}' && depth == 0 {
+            out.push_str(" \u{2026} ");
+        }
+        rest = after;
+    }
+    out
+}
+
+/// Returns the texts of a request in lower case, one per line; `None` if they are too long to compare.
+fn request_texts(request: &[u8]) -> Option<String> {
+    let mut out = String::new();
+    let mut at = 0;
+    while let Some(found) = request.get(at..).and_then(|rest| memchr::memchr(b'"', rest)) {
+        let start = at + found;
+        let Some(end) = json::string_end(request, start) else { break };
+        at = end;
+        let inside = request.get(start + 1..end - 1).unwrap_or_default();
+        let is_media = inside.len() > MIN_MEDIA_BYTES
+            && !inside.get(..MIN_MEDIA_BYTES).is_some_and(|head| head.contains(&b' '));
+        if is_media {
+            continue;
+        }
+        if out.len() + inside.len() > MAX_REQUEST_TEXT_BYTES {
+            return None;
+        }
+        out.push_str(&json::unescape_lossy(inside).unwrap_or_default().to_lowercase());
+        out.push('\n');
+    }
+    Some(out)
+}
+
+/// Returns true if a word of the message may be passed on.
+fn is_safe_word(word: &str, texts: &str) -> bool {
+    let core = word.trim_matches(|letter: char| !letter.is_alphanumeric());
+    if core.is_empty() {
+        return word.chars().count() <= 3 && !word.contains('/');
+    }
+    let lower = core.to_lowercase();
+    let named = super::error_signals::is_field(core) || crate::parameters::is_known(core);
+    is_plain_word(word, core) && (named || is_neutral(&lower) || !occurs_in(&lower, texts))
+}
+
+fn is_neutral(word: &str) -> bool {
+    word.len() <= 20 && NEUTRAL_WORDS.contains(&format!(" {word} "))
+}
+
+/// Returns true for a word, a number or the name of a field that cannot identify a place, a person or a secret.
+fn is_plain_word(word: &str, core: &str) -> bool {
+    let length = core.chars().count();
+    let field = super::error_signals::is_field(core);
+    let odd = word.contains(['=', '@', '\\', '<', '>', '#', '&', '%', '$', '^', '~', '|', '*'])
+        && !matches!(word, "<=" | ">=" | "<" | ">" | "=");
+    let address = core.contains("://") || core.contains('/') || word.starts_with('/') || core.contains(':');
+    let number =
+        core.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b',')) && length <= 12;
+    let digits = core.bytes().any(|byte| byte.is_ascii_digit());
+    let dotted = core.matches('.').count() > 0 && !number;
+    let host = core.eq_ignore_ascii_case("localhost") || core.starts_with("sk-");
+    if number {
+        return core.matches('.').count() < 2;
+    }
+    let mixed = digits && length > 4;
+    field || !(odd || address || host || dotted || mixed || length > 32)
+}
+
+/// Returns true if a word occurs in the texts as a whole word; in scripts without spaces, if any three of its letters
+/// do.
+fn occurs_in(word: &str, texts: &str) -> bool {
+    if !word.is_ascii() {
+        let letters: Vec<char> = word.chars().collect();
+        let mut parts = letters.windows(3.min(letters.len()));
+        return parts.any(|part| texts.contains(&part.iter().collect::<String>()));
+    }
+    let edge = |letter: Option<char>| letter.is_none_or(|letter| !letter.is_alphanumeric());
+    texts.match_indices(word).any(|(at, _)| {
+        let before = texts.get(..at).and_then(|text| text.chars().next_back());
+        let after = texts.get(at + word.len()..).and_then(|text| text.chars().next());
+        edge(before) && edge(after)
+    })
+}

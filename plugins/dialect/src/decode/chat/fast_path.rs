@@ -1,0 +1,74 @@
+//! Fast path for a chunk that differs from the previous one only in its text.
+//!
+//! If a fully parsed chunk contains only one piece of text, the bytes before and after the text are stored. A later
+//! chunk with the same bytes around a valid string body differs only in its text, so nothing else needs to be parsed.
+
+use super::chunk::TextSpan;
+use crate::event::{AnswerEvent, EscapedText};
+use bytes::Bytes;
+use penstock_wire::sse;
+
+/// Maximum bytes of a stored frame.
+const MAX_FRAME_BYTES: usize = 4096;
+
+/// Bytes around the text of a chunk.
+pub(super) struct ChunkFrame {
+    /// Bytes before the text, with its opening quote.
+    prefix: Box<[u8]>,
+    /// Bytes after the text, with its closing quote.
+    suffix: Box<[u8]>,
+    choice: u32,
+    text_kind: FrameTextKind,
+}
+
+/// Kind of the text.
+#[derive(Clone, Copy)]
+enum FrameTextKind {
+    Answer,
+    Reasoning,
+    /// Arguments of this tool call.
+    Arguments(u32),
+}
+
+impl ChunkFrame {
+    /// Stores the frame of a chunk that contained one text and nothing else.
+    pub(super) fn from_chunk(chunk: &Bytes, only: Option<TextSpan>, events: &[AnswerEvent]) -> Option<Self> {
+        let only = only?;
+        let (choice, voice) = match events {
+            [AnswerEvent::Text { choice, logprobs: None, .. }] => (*choice, FrameTextKind::Answer),
+            [AnswerEvent::Reasoning { choice, .. }] => (*choice, FrameTextKind::Reasoning),
+            [AnswerEvent::ToolCallArguments { choice, tool, .. }] => {
+                (*choice, FrameTextKind::Arguments(*tool))
+            }
+            _ => return None,
+        };
+        let (before, after) = (chunk.get(..only.0.start)?, chunk.get(only.0.end..)?);
+        (before.len() + after.len() <= MAX_FRAME_BYTES).then(|| Self {
+            prefix: before.into(),
+            suffix: after.into(),
+            choice,
+            text_kind: voice,
+        })
+    }
+
+    /// Returns the text event of a chunk with this frame.
+    #[inline]
+    pub(super) fn match_event(&self, event: &sse::SseEvent) -> Option<AnswerEvent> {
+        let data = &event.data;
+        let end = data.len().checked_sub(self.suffix.len())?;
+        let inside = self.prefix.len()..end;
+        if inside.is_empty() || event.event.is_some() || event.comment.is_some() {
+            return None;
+        }
+        if data.get(..inside.start)? != &*self.prefix || data.get(end..)? != &*self.suffix {
+            return None;
+        }
+        let text = EscapedText::from_json(data.slice(inside))?;
+        let choice = self.choice;
+        Some(match self.text_kind {
+            FrameTextKind::Answer => AnswerEvent::Text { choice, text, logprobs: None },
+            FrameTextKind::Reasoning => AnswerEvent::Reasoning { choice, text, signature: None },
+            FrameTextKind::Arguments(tool) => AnswerEvent::ToolCallArguments { choice, tool, fragment: text },
+        })
+    }
+}

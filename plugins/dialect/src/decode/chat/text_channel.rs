@@ -1,0 +1,52 @@
+//! Text of a stream, with surrogate pairs repaired that an engine split between two chunks.
+
+use crate::event::EscapedText;
+use bytes::Bytes;
+use penstock_wire::json::{self, SurrogateHalf};
+
+/// Kind of text in a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TextChannel {
+    Reasoning,
+    Answer,
+    Refusal,
+    Arguments(usize),
+}
+
+/// High surrogate at the end of a text whose low surrogate has not arrived.
+#[derive(Debug, Default)]
+pub(super) struct SplitSurrogate(Option<(TextChannel, [u8; 6])>);
+
+impl SplitSurrogate {
+    /// Returns true if no surrogate is pending, so that text may be read directly.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Returns the text for the body of a JSON string (a slice of `source`) appended to this channel. Returns `None` if
+    /// it is no valid string body.
+    pub(super) fn join(&mut self, voice: TextChannel, source: &Bytes, inside: &[u8]) -> Option<EscapedText> {
+        if self.0.is_none()
+            && let Some(text) = EscapedText::from_json(source.slice_ref(inside))
+        {
+            return Some(text);
+        }
+        let waiting = self.0.take().filter(|(waiting, _)| *waiting == voice);
+        let mut whole = waiting.map(|(_, half)| half.to_vec()).unwrap_or_default();
+        whole.extend_from_slice(inside);
+        if let Some(half) = trailing_high_surrogate(&whole) {
+            whole.truncate(whole.len() - half.len());
+            self.0 = Some((voice, half));
+        }
+        json::unescape_lossy(&whole).map(|text| EscapedText::new(&text))
+    }
+}
+
+/// Returns a high surrogate at the very end.
+fn trailing_high_surrogate(inside: &[u8]) -> Option<[u8; 6]> {
+    let last: [u8; 6] = *inside.last_chunk()?;
+    // After a backslash the escape's own backslash would be escaped.
+    let before = inside.get(..inside.len() - 6)?;
+    let slashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
+    (json::surrogate_half(&last) == SurrogateHalf::High && slashes % 2 == 0).then_some(last)
+}

@@ -1,0 +1,81 @@
+//! Decoder of a buffered message, which returns the events of its stream.
+
+use super::usage_counter::UsageCounter;
+use super::{
+    block_type, event_text, finish_event, input_as_text, malformed_error, push_text, tool_id_and_name,
+};
+use crate::classify;
+use crate::decode::MAX_TOOLS;
+use crate::event::AnswerEvent;
+use crate::json_cursor;
+use bytes::Bytes;
+use penstock_contract::UpstreamError;
+use penstock_wire::{json, usage};
+
+/// Appends the events of a buffered message.
+///
+/// # Errors
+/// Returns `Malformed` if the body is no message, and `InBand` for an error object.
+pub fn decode_message(body: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
+    let message = json::trim(&body);
+    match &*json_cursor::member_value(message, "type").and_then(json_cursor::parse_string).unwrap_or_default()
+    {
+        "message" => {}
+        "error" => return Err(classify::classify_in_band(message)),
+        _ => return Err(malformed_error()),
+    }
+    let content =
+        json_cursor::member_value(message, "content").filter(|content| json_cursor::is_array(content));
+    events.push(AnswerEvent::Start);
+    let mut tool = 0;
+    for block in json_cursor::elements(content.ok_or_else(malformed_error)?) {
+        match &*block_type(block)? {
+            "text" => {
+                let text = json_cursor::member_value(block, "text").ok_or_else(malformed_error)?;
+                push_text(event_text(&body, Some(text))?, events);
+            }
+            "thinking" => {
+                let text = event_text(&body, json_cursor::member_value(block, "thinking"))?;
+                let signature = Some(event_text(&body, json_cursor::member_value(block, "signature"))?)
+                    .filter(|seal| !seal.is_empty());
+                if !text.is_empty() || signature.is_some() {
+                    events.push(AnswerEvent::Reasoning { choice: 0, text, signature });
+                }
+            }
+            "tool_use" => {
+                let (id, name) = tool_id_and_name(&body, block)?;
+                if tool as usize >= MAX_TOOLS {
+                    return Err(UpstreamError::model_output());
+                }
+                events.push(AnswerEvent::ToolCallStart { choice: 0, tool, id, name });
+                let input = json_cursor::member_value(block, "input")
+                    .filter(|input| json_cursor::is_object(input))
+                    .ok_or_else(malformed_error)?;
+                events.push(AnswerEvent::ToolCallArguments {
+                    choice: 0,
+                    tool,
+                    fragment: input_as_text(input)?,
+                });
+                tool += 1;
+            }
+            _ => {}
+        }
+    }
+    for (key, value) in json_cursor::members(message) {
+        events.extend(match &*key {
+            "energy" => usage::parse_energy(value).map(AnswerEvent::Energy),
+            "impact" => usage::parse_impact(value).map(AnswerEvent::Energy),
+            _ => None,
+        });
+    }
+    if let Some(usage) =
+        json_cursor::member_value(message, "usage").filter(|usage| json_cursor::is_object(usage))
+    {
+        let mut count = UsageCounter::default();
+        count.merge(usage);
+        events.extend(count.reported().map(AnswerEvent::Usage));
+    }
+    events.extend(finish_event(&body, message)?);
+    events.push(AnswerEvent::End);
+    Ok(())
+}

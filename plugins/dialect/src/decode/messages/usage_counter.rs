@@ -1,0 +1,58 @@
+//! Conversion of this dialect's token usage to the gateway's.
+
+use crate::json_cursor;
+use penstock_contract::{ReportedUsage, TokenUsage};
+
+/// Token counts so far; a later number replaces an earlier one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct UsageCounter {
+    input: Option<u64>,
+    cache_creation: u64,
+    cache_read: u64,
+    output: Option<u64>,
+    thinking: u64,
+}
+
+impl UsageCounter {
+    /// Merges a usage object; absent and null members and those that are no integers are ignored.
+    pub(super) fn merge(&mut self, usage: &[u8]) {
+        for (key, value) in json_cursor::members(usage) {
+            let said = || json_cursor::parse_integer(value).filter(|said| *said <= TokenUsage::MAX_TOKENS);
+            match &*key {
+                "input_tokens" => self.input = said().or(self.input),
+                "cache_creation_input_tokens" => self.cache_creation = said().unwrap_or(self.cache_creation),
+                "cache_read_input_tokens" => self.cache_read = said().unwrap_or(self.cache_read),
+                "output_tokens" => self.output = said().or(self.output),
+                "output_tokens_details" => {
+                    let thinking = json_cursor::member_value(value, "thinking_tokens")
+                        .and_then(json_cursor::parse_integer);
+                    self.thinking = thinking.unwrap_or(self.thinking);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Merges the usage of a stream's first event. Its output counts the tokens so far and is a placeholder, and so is
+    /// an input of 0: without other numbers the gateway counts the answer itself.
+    pub(super) fn merge_start(&mut self, usage: &[u8]) {
+        self.merge(usage);
+        (self.output, self.thinking) = (None, 0);
+        if self.cache_creation.saturating_add(self.cache_read) == 0 {
+            self.input = self.input.filter(|input| *input > 0);
+        }
+    }
+
+    /// Returns the usage, whose input includes the cached tokens, both those read and those written. Returns `None` if
+    /// neither input nor output was reported.
+    pub(super) fn reported(&self) -> Option<ReportedUsage> {
+        let cached = self.cache_creation.saturating_add(self.cache_read);
+        let stated = ReportedUsage {
+            input: self.input.map(|input| input.saturating_add(cached)),
+            cached: self.cache_read,
+            output: self.output,
+            reasoning: self.thinking,
+        };
+        stated.non_empty()
+    }
+}

@@ -1,0 +1,277 @@
+//! Delivered text of an answer, and its comparison with the answer of another provider.
+
+use crate::event::{AnswerEvent, EscapedText};
+use penstock_wire::json;
+
+/// Maximum bytes of recorded text; a longer answer has no rescue.
+const MAX_BYTES: usize = 256 << 10;
+/// Minimum growth of a buffer, in bytes.
+const MIN_GROWTH: usize = 256;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TextKind {
+    Reasoning,
+    Text,
+    Refusal,
+    Tool(u32),
+}
+
+/// Segment of text of one kind. It is unescaped only if needed.
+#[derive(Debug)]
+struct TextSegment {
+    kind: TextKind,
+    /// Name of the function, for a tool call.
+    name: Option<EscapedText>,
+    escaped: Vec<u8>,
+}
+
+/// Record of the delivered text of each choice.
+#[derive(Debug)]
+pub(crate) struct DeliveredText {
+    includes_reasoning: bool,
+    size: usize,
+    choices: Vec<Vec<TextSegment>>,
+}
+
+/// Appends text and grows the buffer by a quarter instead of doubling it, since an answer may stay in memory for
+/// minutes.
+fn append(escaped: &mut Vec<u8>, text: &[u8]) {
+    let room = escaped.capacity() - escaped.len();
+    if room < text.len() {
+        escaped.reserve_exact(text.len().max(escaped.len() / 4).max(MIN_GROWTH));
+    }
+    escaped.extend_from_slice(text);
+}
+
+impl DeliveredText {
+    /// Creates an empty record of `n` choices. Reasoning that the client does not see is not recorded.
+    pub(crate) fn new(n: usize, includes_reasoning: bool) -> Self {
+        Self { includes_reasoning, size: 0, choices: (0..n).map(|_| Vec::new()).collect() }
+    }
+
+    /// Records a delivered event.
+    pub(crate) fn record_event(&mut self, event: &AnswerEvent) {
+        let Some((choice, kind, text)) = event_text(event) else { return };
+        if self.size > MAX_BYTES || (kind == TextKind::Reasoning && !self.includes_reasoning) {
+            return;
+        }
+        let Some(stretches) = self.choices.get_mut(choice as usize) else { return };
+        let name = match event {
+            AnswerEvent::ToolCallStart { name, .. } => Some(name),
+            _ => None,
+        };
+        self.size += text.len() + name.map_or(0, |name| name.escaped().len());
+        match stretches.last_mut() {
+            Some(last) if last.kind == kind && name.is_none() => append(&mut last.escaped, text),
+            _ => stretches.push(TextSegment { kind, name: name.cloned(), escaped: text.to_vec() }),
+        }
+        if self.size > MAX_BYTES {
+            self.choices.iter_mut().for_each(|stretches| *stretches = Vec::new());
+        }
+    }
+
+    /// Returns true if the record contains everything that was delivered.
+    pub(crate) const fn is_complete(&self) -> bool {
+        self.size <= MAX_BYTES
+    }
+
+    /// Returns the text, if there is one choice with text only.
+    pub(crate) fn text(&self) -> Option<String> {
+        let [stretches] = self.choices.as_slice() else { return None };
+        match stretches.as_slice() {
+            [only] if only.kind == TextKind::Text && self.is_complete() => {
+                Some(json::unescape(&only.escaped)?.into_owned())
+            }
+            _ => None,
+        }
+    }
+
+    /// Creates a matcher that compares the answer of another provider with this record.
+    pub(crate) fn prefix_matcher(&self) -> Option<PrefixMatcher> {
+        if !self.is_complete() {
+            return None;
+        }
+        let mut choices = Vec::with_capacity(self.choices.len());
+        for stretches in &self.choices {
+            let mut expected = Vec::with_capacity(stretches.len());
+            for stretch in stretches {
+                let text = json::unescape(&stretch.escaped)?.into_owned();
+                expected.push(ExpectedSegment { kind: stretch.kind, name: stretch.name.clone(), text });
+            }
+            choices.push(ChoiceMatcher { expected, current_segment: None, offset: 0, is_past_prefix: false });
+        }
+        Some(PrefixMatcher { includes_reasoning: self.includes_reasoning, choices })
+    }
+}
+
+#[derive(Debug)]
+struct ExpectedSegment {
+    kind: TextKind,
+    name: Option<EscapedText>,
+    text: String,
+}
+
+#[derive(Debug)]
+struct ChoiceMatcher {
+    expected: Vec<ExpectedSegment>,
+    /// Index of the segment under comparison; `offset` is the number of matched bytes.
+    current_segment: Option<usize>,
+    offset: usize,
+    /// True if the recorded text has been matched completely; later text is new.
+    is_past_prefix: bool,
+}
+
+/// Matcher that drops the events that the client already has.
+#[derive(Debug)]
+pub(crate) struct PrefixMatcher {
+    includes_reasoning: bool,
+    choices: Vec<ChoiceMatcher>,
+}
+
+/// Error of an answer that differs from the delivered text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DivergenceError;
+
+impl PrefixMatcher {
+    /// Returns the part of the event that is new to the client.
+    pub(crate) fn match_event(&mut self, event: AnswerEvent) -> Result<Option<AnswerEvent>, DivergenceError> {
+        let Some(place) = event.choice().and_then(|choice| self.choices.get_mut(choice as usize)) else {
+            return Ok(Some(event));
+        };
+        let Some((_, kind, _)) = event_text(&event) else {
+            // A finish before the end of the recorded text is another answer.
+            return if place.is_fully_matched() { Ok(Some(event)) } else { Err(DivergenceError) };
+        };
+        if kind == TextKind::Reasoning && !self.includes_reasoning {
+            return Ok(Some(event));
+        }
+        if let AnswerEvent::ToolCallStart { name, .. } = &event {
+            let known = place.begin_segment(kind, Some(name))?;
+            return Ok((!known).then_some(event));
+        }
+        let text = match &event {
+            AnswerEvent::Reasoning { text, .. }
+            | AnswerEvent::Text { text, .. }
+            | AnswerEvent::Refusal { text, .. } => text,
+            AnswerEvent::ToolCallArguments { fragment, .. } => fragment,
+            _ => return Ok(Some(event)),
+        };
+        let rest = place.match_text(kind, &text.decoded())?;
+        Ok(match rest {
+            UnmatchedText::All => Some(event),
+            UnmatchedText::None => None,
+            UnmatchedText::Some(rest) => Some(with_text(&event, &rest)),
+        })
+    }
+}
+
+enum UnmatchedText {
+    All,
+    None,
+    Some(String),
+}
+
+impl ChoiceMatcher {
+    fn is_fully_matched(&self) -> bool {
+        self.is_past_prefix || (self.unmatched().is_empty() && self.next_segment() == self.expected.len())
+    }
+
+    /// Returns the unmatched part of the current segment.
+    fn unmatched(&self) -> &str {
+        let now = self.current_segment.and_then(|now| self.expected.get(now));
+        now.and_then(|now| now.text.get(self.offset..)).unwrap_or_default()
+    }
+
+    fn next_segment(&self) -> usize {
+        self.current_segment.map_or(0, |now| now + 1)
+    }
+
+    /// Begins a segment; returns false if it is new to the client.
+    fn begin_segment(&mut self, kind: TextKind, name: Option<&EscapedText>) -> Result<bool, DivergenceError> {
+        if self.is_past_prefix {
+            return Ok(false);
+        }
+        if !self.unmatched().is_empty() {
+            return Err(DivergenceError);
+        }
+        let next = self.next_segment();
+        match self.expected.get(next) {
+            None => {
+                self.is_past_prefix = true;
+                Ok(false)
+            }
+            Some(expected) if expected.kind == kind && expected.name.as_ref() == name => {
+                self.current_segment = Some(next);
+                self.offset = 0;
+                Ok(true)
+            }
+            Some(_) => Err(DivergenceError),
+        }
+    }
+
+    fn match_text(&mut self, kind: TextKind, said: &str) -> Result<UnmatchedText, DivergenceError> {
+        let now = self.current_segment.and_then(|now| self.expected.get(now));
+        let goes_on = now.is_some_and(|now| now.kind == kind);
+        if self.is_past_prefix || !(goes_on || self.begin_segment(kind, None)?) {
+            return Ok(UnmatchedText::All);
+        }
+        let due = self.unmatched();
+        if due.starts_with(said) {
+            self.offset += said.len();
+            return Ok(UnmatchedText::None);
+        }
+        let more = said.strip_prefix(due).ok_or(DivergenceError)?;
+        if self.next_segment() < self.expected.len() {
+            // The text continues where the first answer had begun another segment.
+            return Err(DivergenceError);
+        }
+        let rest = if due.is_empty() { UnmatchedText::All } else { UnmatchedText::Some(more.to_owned()) };
+        self.is_past_prefix = true;
+        Ok(rest)
+    }
+}
+
+fn event_text(event: &AnswerEvent) -> Option<(u32, TextKind, &[u8])> {
+    Some(match event {
+        AnswerEvent::Reasoning { choice, text, .. } => (*choice, TextKind::Reasoning, text.escaped()),
+        AnswerEvent::Text { choice, text, .. } => (*choice, TextKind::Text, text.escaped()),
+        AnswerEvent::Refusal { choice, text } => (*choice, TextKind::Refusal, text.escaped()),
+        AnswerEvent::ToolCallStart { choice, tool, .. } => (*choice, TextKind::Tool(*tool), &[]),
+        AnswerEvent::ToolCallArguments { choice, tool, fragment } => {
+            (*choice, TextKind::Tool(*tool), fragment.escaped())
+        }
+        _ => return None,
+    })
+}
+
+/// Returns the same event with this text.
+fn with_text(event: &AnswerEvent, text: &str) -> AnswerEvent {
+    let new = EscapedText::new(text);
+    let mut event = event.clone();
+    match &mut event {
+        AnswerEvent::Reasoning { text, .. } | AnswerEvent::Refusal { text, .. } => *text = new,
+        AnswerEvent::Text { text, logprobs, .. } => {
+            *text = new;
+            *logprobs = None;
+        }
+        AnswerEvent::ToolCallArguments { fragment, .. } => *fragment = new,
+        _ => {}
+    }
+    event
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delivered_text_allocates_at_most_a_quarter_more_than_its_bytes() {
+        let mut escaped = Vec::new();
+        for number in 0..20_000_u32 {
+            append(&mut escaped, number.to_string().as_bytes());
+            let most = escaped.len() + (escaped.len() / 4).max(MIN_GROWTH) + MIN_GROWTH;
+            assert!(escaped.capacity() <= most, "{} of {}", escaped.capacity(), escaped.len());
+        }
+        assert_eq!(escaped.len(), 88_890);
+    }
+}

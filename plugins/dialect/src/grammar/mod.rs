@@ -1,7 +1,0 @@
-//! Conformance checkers of client streams: every stream test uses them.
-
-mod chat;
-mod messages;
-
-pub use chat::chat;
-pub use messages::messages;

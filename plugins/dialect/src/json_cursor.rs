@@ -1,0 +1,212 @@
+//! Access to values inside validated JSON without deserialization: a view of the wire crate's scanner that returns
+//! slices instead of positions.
+//!
+//! A string found here can be passed to the other dialect with its escapes unchanged.
+
+use penstock_wire::json;
+use std::borrow::Cow;
+
+/// Returns the elements of `array`; none if it is not an array.
+pub(crate) fn elements(array: &[u8]) -> impl Iterator<Item = &[u8]> {
+    json::elements(array).map_while(|range| array.get(range))
+}
+
+/// Returns the keys and values of `object`; none if it is not an object.
+pub(crate) fn members(object: &[u8]) -> impl Iterator<Item = (Cow<'_, str>, &[u8])> {
+    let mut members = json::members(object);
+    std::iter::from_fn(move || {
+        let (key, value) = members.next_pair()?;
+        Some((json::unescape(key)?, value))
+    })
+}
+
+/// Cursor that enters values without first searching for their ends, so that each byte of a deeply nested text is read
+/// once.
+///
+/// On invalid JSON it moves to the end: visits stop early and never panic.
+#[derive(Clone)]
+pub(crate) struct JsonCursor<'a> {
+    json: &'a [u8],
+    position: usize,
+    is_invalid: bool,
+}
+
+impl<'a> JsonCursor<'a> {
+    /// Creates a cursor at the start of the value `json`.
+    pub(crate) fn new(json: &'a [u8]) -> Self {
+        Self { json, position: json::skip_space(json, 0), is_invalid: false }
+    }
+
+    /// Returns true if the cursor has reached the end and all text was valid JSON.
+    pub(crate) fn is_complete(&self) -> bool {
+        !self.is_invalid && json::skip_space(self.json, self.position) == self.json.len()
+    }
+
+    fn abort(&mut self) {
+        self.position = self.json.len();
+        self.is_invalid = true;
+    }
+
+    /// Returns the first byte of the next value.
+    pub(crate) fn peek_byte(&self) -> Option<u8> {
+        self.json.get(self.position).copied()
+    }
+
+    /// Returns the position in bytes.
+    pub(crate) const fn at(&self) -> usize {
+        self.position
+    }
+
+    /// Returns the text between `start` and the current position.
+    pub(crate) fn slice_from(&self, start: usize) -> &'a [u8] {
+        self.json.get(start..self.position).unwrap_or_default()
+    }
+
+    /// Returns the next value and moves behind it.
+    pub(crate) fn take_value(&mut self) -> &'a [u8] {
+        let start = self.position;
+        match json::value_end(self.json, start) {
+            Some(end) => {
+                self.position = end;
+                self.json.get(start..end).unwrap_or_default()
+            }
+            None => {
+                self.abort();
+                &[]
+            }
+        }
+    }
+
+    /// Visits the elements of the next array; an element that a visit does not read is skipped.
+    pub(crate) fn visit_elements<E>(
+        &mut self,
+        mut visit: impl FnMut(usize, &mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut index = 0;
+        while self.advance(b'[', b']', index == 0) {
+            self.visit_value(|cursor| visit(index, cursor))?;
+            index += 1;
+        }
+        Ok(())
+    }
+
+    /// Visits the members of the next object; a value that a visit does not read is skipped.
+    pub(crate) fn visit_members<E>(
+        &mut self,
+        mut visit: impl FnMut(&str, &mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut first = true;
+        while self.advance(b'{', b'}', std::mem::take(&mut first)) {
+            let key = parse_string(self.take_value());
+            self.position = json::skip_space(self.json, self.position);
+            let (Some(key), Some(b':')) = (key, self.peek_byte()) else {
+                self.abort();
+                return Ok(());
+            };
+            self.position = json::skip_space(self.json, self.position + 1);
+            self.visit_value(|cursor| visit(&key, cursor))?;
+        }
+        Ok(())
+    }
+
+    fn visit_value<E>(&mut self, visit: impl FnOnce(&mut Self) -> Result<(), E>) -> Result<(), E> {
+        let before = self.position;
+        visit(self)?;
+        if self.position == before {
+            self.take_value();
+        }
+        Ok(())
+    }
+
+    /// Moves to the next element or member; returns false after the closing bracket.
+    fn advance(&mut self, open: u8, close: u8, first: bool) -> bool {
+        self.position = json::skip_space(self.json, self.position);
+        let expected = if first { open } else { b',' };
+        match self.peek_byte() {
+            Some(byte) if byte == expected => self.position = json::skip_space(self.json, self.position + 1),
+            Some(byte) if byte == close && !first => {
+                self.position += 1;
+                return false;
+            }
+            _ => {
+                self.abort();
+                return false;
+            }
+        }
+        if first && self.peek_byte() == Some(close) {
+            self.position += 1;
+            return false;
+        }
+        self.is_invalid |= self.position >= self.json.len();
+        !self.is_invalid
+    }
+}
+
+/// Returns the body of a JSON string without its quotes, with escapes unchanged.
+pub(crate) fn string_body(value: &[u8]) -> Option<&[u8]> {
+    value.strip_prefix(b"\"")?.strip_suffix(b"\"")
+}
+
+/// Returns the value of a string, unescaped.
+pub(crate) fn parse_string(value: &[u8]) -> Option<Cow<'_, str>> {
+    json::unescape(string_body(value)?)
+}
+
+/// Parses a non-negative integer.
+pub(crate) fn parse_integer(value: &[u8]) -> Option<u64> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+/// Parses a number.
+pub(crate) fn parse_decimal(value: &[u8]) -> Option<f64> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+/// Returns true if the value is `null`.
+pub(crate) fn is_null(value: &[u8]) -> bool {
+    value == b"null"
+}
+
+/// Returns true if the value is an array.
+pub(crate) fn is_array(value: &[u8]) -> bool {
+    value.first() == Some(&b'[')
+}
+
+/// Returns true if the value is an object.
+pub(crate) fn is_object(value: &[u8]) -> bool {
+    value.first() == Some(&b'{')
+}
+
+/// Returns the value of a member; `null` counts as absent.
+pub(crate) fn member_value<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    members(object).find(|(key, _)| key == name).map(|(_, value)| value).filter(|value| !is_null(value))
+}
+
+/// Returns true if `text`, the body of a JSON string, is empty or white space only.
+pub(crate) fn is_blank(text: &[u8]) -> bool {
+    let may_be = |byte: u8| byte == b' ' || byte == b'\\' || byte > 0x7f;
+    text.first().is_none_or(|first| may_be(*first))
+        && json::unescape_lossy(text).is_some_and(|text| text.trim().is_empty())
+}
+
+/// Removes trailing white space from `text`, the body of a JSON string; escaped white space (`\n`) counts.
+pub(crate) fn trim_end(mut text: &[u8]) -> &[u8] {
+    loop {
+        if let [rest @ .., b' '] = text {
+            text = rest;
+        } else if let [rest @ .., b'\\', b'n' | b't' | b'r'] = text {
+            // In `\\n` the backslash is itself escaped and the n is a letter.
+            let backslashes = rest.iter().rev().take_while(|byte| **byte == b'\\').count();
+            if backslashes % 2 == 1 {
+                return text;
+            }
+            text = rest;
+        } else {
+            return text;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "scan_tests.rs"]
+mod tests;

@@ -1,0 +1,89 @@
+//! Pending tool calls of a conversation in either dialect: calls without a result.
+//!
+//! Strict chat templates and messages providers accept a call only if the next message answers it, and a result only
+//! for such a call. This module detects a violation; each client dialect has its own error for it.
+
+use penstock_wire::json;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// Tool calls of the last assistant message that have no result, by id: a client may send half a million. `At` is the
+/// type of a call's position.
+pub(crate) struct PendingToolCalls<'a, At> {
+    calls: HashMap<Cow<'a, str>, PendingCall<At>>,
+    /// Number of calls so far.
+    call_count: usize,
+}
+
+struct PendingCall<At> {
+    number: usize,
+    position: At,
+}
+
+/// Unescapes an id, so that ids with different escapes are equal.
+fn decode_id(id: &[u8]) -> Cow<'_, str> {
+    json::unescape_lossy(id).unwrap_or_default()
+}
+
+impl<At> Default for PendingToolCalls<'_, At> {
+    fn default() -> Self {
+        Self { calls: HashMap::new(), call_count: 0 }
+    }
+}
+
+impl<'a, At> PendingToolCalls<'a, At> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Adds a call; returns false if another pending call has this id.
+    #[must_use]
+    pub(crate) fn add_call(&mut self, id: &'a [u8], at: At) -> bool {
+        match self.calls.entry(decode_id(id)) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(place) => {
+                place.insert(PendingCall { number: self.call_count, position: at });
+                self.call_count += 1;
+                true
+            }
+        }
+    }
+
+    /// Removes the call with this id; returns false if no pending call has it.
+    #[must_use]
+    pub(crate) fn remove_answered(&mut self, id: &[u8]) -> bool {
+        self.calls.remove(&*decode_id(id)).is_some()
+    }
+
+    /// Returns the position of the first pending call.
+    pub(crate) fn first_pending(&self) -> Option<&At> {
+        self.calls.values().min_by_key(|call| call.number).map(|call| &call.position)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls that fit into one request body; with a linear search for each, the test would take minutes.
+    const MANY: usize = 300_000;
+
+    #[test]
+    fn many_calls_and_results_are_matched_in_linear_time() {
+        let ids: Vec<String> = (0..MANY).map(|number| format!("call_{number}")).collect();
+        let mut waiting = PendingToolCalls::default();
+        for (number, id) in ids.iter().enumerate() {
+            assert!(waiting.add_call(id.as_bytes(), number));
+        }
+        assert!(!waiting.add_call(b"call_7", MANY));
+        assert!(!waiting.add_call(br"call_\u0037", MANY));
+        for id in ids.iter().skip(1) {
+            assert!(waiting.remove_answered(id.as_bytes()));
+        }
+        assert!(!waiting.remove_answered(b"call_7"));
+        assert_eq!(waiting.first_pending(), Some(&0));
+        assert!(waiting.remove_answered(br"c\u0061ll_0"));
+        assert!(waiting.is_empty() && waiting.first_pending().is_none());
+    }
+}

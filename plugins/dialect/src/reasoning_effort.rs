@@ -1,0 +1,197 @@
+//! Reasoning effort of a chat request, in the parameters of all supported vendors and engines.
+
+use crate::json_cursor;
+use penstock_contract::InferenceRequest;
+use penstock_wire::json;
+
+/// Requested reasoning effort.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReasoningEffort {
+    /// True to enable reasoning, false to disable it; `None` if not specified.
+    pub(crate) enabled: Option<bool>,
+    /// Requested effort level.
+    pub(crate) level: Option<EffortLevel>,
+}
+
+/// Effort level, as messages providers define it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum EffortLevel {
+    Low,
+    Medium,
+    High,
+    XHigh,
+    Max,
+}
+
+/// Minimum thinking budget of the medium level and of the high level, in tokens.
+const MEDIUM_BUDGET_TOKENS: u64 = 2_000;
+const HIGH_BUDGET_TOKENS: u64 = 8_000;
+
+impl EffortLevel {
+    /// Returns the level's name for messages providers.
+    pub(crate) const fn messages_name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::XHigh => "xhigh",
+            Self::Max => "max",
+        }
+    }
+
+    /// Returns the level's name for chat providers, which have three.
+    pub(crate) const fn chat_name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High | Self::XHigh | Self::Max => "high",
+        }
+    }
+
+    fn from_budget(tokens: u64) -> Self {
+        match tokens {
+            0..MEDIUM_BUDGET_TOKENS => Self::Low,
+            MEDIUM_BUDGET_TOKENS..HIGH_BUDGET_TOKENS => Self::Medium,
+            _ => Self::High,
+        }
+    }
+}
+
+impl ReasoningEffort {
+    /// Reads the effort of a chat request. `reasoning_effort` has precedence over the parameters of other vendors.
+    pub(crate) fn from_request(ask: &InferenceRequest) -> Self {
+        let of = |name, read: fn(&[u8]) -> Self| {
+            ask.member_value(name).map(read).filter(|effort| *effort != Self::default())
+        };
+        of("reasoning_effort", parse_effort)
+            .or_else(|| of("reasoning", parse_reasoning))
+            .or_else(|| of("thinking", parse_thinking))
+            .or_else(|| {
+                let effort = of("enable_thinking", |value| with_enabled(parse_bool(value)))?;
+                Some(effort.with_budget(ask.member_value("thinking_budget")))
+            })
+            .or_else(|| of("chat_template_kwargs", parse_template_kwargs))
+            .unwrap_or_default()
+    }
+
+    fn with_budget(self, tokens: Option<&[u8]>) -> Self {
+        let level = tokens
+            .and_then(json_cursor::parse_integer)
+            .map(EffortLevel::from_budget)
+            .filter(|_| self.enabled != Some(false));
+        Self { level: self.level.or(level), ..self }
+    }
+}
+
+const fn with_enabled(switch: Option<bool>) -> ReasoningEffort {
+    ReasoningEffort { enabled: switch, level: None }
+}
+
+fn parse_bool(value: &[u8]) -> Option<bool> {
+    match value {
+        b"true" => Some(true),
+        b"false" => Some(false),
+        _ => None,
+    }
+}
+
+/// Parses `reasoning_effort`, or `effort` of `reasoning`.
+pub(crate) fn parse_effort(value: &[u8]) -> ReasoningEffort {
+    let level = match json_cursor::parse_string(value).unwrap_or_default().as_ref() {
+        "none" => return with_enabled(Some(false)),
+        "minimal" | "low" => EffortLevel::Low,
+        "medium" => EffortLevel::Medium,
+        "high" => EffortLevel::High,
+        "xhigh" => EffortLevel::XHigh,
+        "max" => EffortLevel::Max,
+        _ => return ReasoningEffort::default(),
+    };
+    ReasoningEffort { enabled: None, level: Some(level) }
+}
+
+/// Parses `{"effort":…}`, `{"enabled":…}` or `{"max_tokens":…}`.
+fn parse_reasoning(value: &[u8]) -> ReasoningEffort {
+    let effort = json_cursor::member_value(value, "effort").map(parse_effort).unwrap_or_default();
+    if effort != ReasoningEffort::default() {
+        return effort;
+    }
+    let budget = json_cursor::member_value(value, "max_tokens");
+    with_enabled(json_cursor::member_value(value, "enabled").and_then(parse_bool)).with_budget(budget)
+}
+
+/// Parses `{"type":"enabled","budget_tokens":…}`, or a boolean.
+fn parse_thinking(value: &[u8]) -> ReasoningEffort {
+    let kind = json_cursor::member_value(value, "type").unwrap_or_default();
+    let on = match () {
+        () if json::is_string(kind, "disabled") => Some(false),
+        () if json::is_string(kind, "enabled") => Some(true),
+        () => parse_bool(value),
+    };
+    with_enabled(on).with_budget(json_cursor::member_value(value, "budget_tokens"))
+}
+
+/// Parses `chat_template_kwargs`, for the templates of Qwen, GLM, DeepSeek and Granite.
+fn parse_template_kwargs(value: &[u8]) -> ReasoningEffort {
+    let says = |name| json_cursor::member_value(value, name).and_then(parse_bool);
+    let level = json_cursor::member_value(value, "reasoning_effort").map(parse_effort).unwrap_or_default();
+    match says("enable_thinking").or_else(|| says("thinking")) {
+        None => level,
+        on => ReasoningEffort { enabled: on, level: level.level.filter(|_| on == Some(true)) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support;
+    use penstock_contract::Dialect;
+
+    fn read(members: &str) -> ReasoningEffort {
+        ReasoningEffort::from_request(&test_support::sample_request(
+            Dialect::Chat,
+            format!(r#"{{"model":"m","messages":[],{members}}}"#).as_bytes(),
+        ))
+    }
+
+    #[test]
+    fn effort_is_read_in_the_spelling_of_every_vendor() {
+        let off = with_enabled(Some(false));
+        for members in [
+            r#""reasoning_effort":"none""#,
+            r#""reasoning_effort":"n\u006fne""#,
+            r#""chat_template_kwargs":{"enable_thinking":false}"#,
+            r#""chat_template_kwargs":{"enable\u005fthinking":false,"x":1}"#,
+            r#""chat_template_kwargs":{"thinking":false}"#,
+            r#""enable_thinking":false,"thinking_budget":9000"#,
+            r#""thinking":{"type":"disabled"}"#,
+            r#""thinking":{"type":"disabl\u0065d","budget_tokens":9000}"#,
+            r#""thinking":false"#,
+            r#""reasoning":{"effort":"none"}"#,
+            r#""reasoning":{"enabled":false}"#,
+            r#""reasoning_effort":"none","thinking":{"type":"enabled"}"#,
+        ] {
+            assert_eq!(read(members), off, "{members}");
+        }
+        let level = |level| ReasoningEffort { enabled: None, level: Some(level) };
+        let on = |level| ReasoningEffort { enabled: Some(true), level };
+        for (members, effort) in [
+            (r#""reasoning_effort":"minimal""#, level(EffortLevel::Low)),
+            (r#""reasoning_effort":"xhigh""#, level(EffortLevel::XHigh)),
+            (r#""reasoning":{"effort":"max"}"#, level(EffortLevel::Max)),
+            (r#""reasoning":{"max_tokens":1999}"#, level(EffortLevel::Low)),
+            (r#""reasoning":{"max_tokens":2000}"#, level(EffortLevel::Medium)),
+            (r#""reasoning":{"max_tokens":8000}"#, level(EffortLevel::High)),
+            (r#""reasoning":{"enabled":true}"#, on(None)),
+            (r#""thinking":{"type":"enabled","budget_tokens":1024}"#, on(Some(EffortLevel::Low))),
+            (r#""enable_thinking":true"#, on(None)),
+            (r#""chat_template_kwargs":{"enable_thinking":true}"#, on(None)),
+            (r#""chat_template_kwargs":{"reasoning_effort":"high"}"#, level(EffortLevel::High)),
+            (r#""reasoning_effort":"low","enable_thinking":false"#, level(EffortLevel::Low)),
+            (r#""reasoning":{"summary":"auto"},"enable_thinking":true"#, on(None)),
+            (r#""chat_template_kwargs":{"x":1}"#, ReasoningEffort::default()),
+            (r#""reasoning_effort":null,"thinking":{}"#, ReasoningEffort::default()),
+        ] {
+            assert_eq!(read(members), effort, "{members}");
+        }
+    }
+}

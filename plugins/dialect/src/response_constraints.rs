@@ -1,0 +1,268 @@
+//! Response constraints that providers do not always respect, enforced on events: the number of choices, log
+//! probabilities only if requested, one tool call at a time, a unique id for each call, stop sequences beyond the
+//! provider's limit, and consistent finish reasons.
+
+use crate::decode::chat::generate_call_id;
+use crate::event::{AnswerEvent, EscapedText};
+use crate::json_cursor;
+use penstock_contract::{
+    AttemptTarget, Dialect, EXTRA_MEMBERS, ExtraMember, FinishReason, InferenceRequest, OfferCapabilities,
+};
+
+/// Filter that enforces the constraints of a request on the events of one provider.
+#[derive(Clone, Debug)]
+pub struct ResponseConstraints {
+    parallel_tools: bool,
+    includes_logprobs: bool,
+    /// Stop sequences of the request.
+    stop_sequences: Vec<String>,
+    /// Number of stop sequences sent to the provider; the gateway enforces the rest.
+    upstream_stop_count: usize,
+    /// Seed of generated ids.
+    id_seed: String,
+    choices: Vec<ConstrainedChoice>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct ConstrainedChoice {
+    tool_call_ids: ToolCallIds,
+    end: ChoiceEnd,
+    /// Text that may be the start of a stop sequence.
+    pending_text: String,
+}
+
+/// State of a choice with respect to its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ChoiceEnd {
+    /// Choice without a finish reason.
+    #[default]
+    Open,
+    /// Choice with this finish reason from the provider; more content may follow.
+    Finished(FinishReason),
+    /// Choice that ended at a stop sequence enforced here: the rest is dropped.
+    Stopped,
+}
+
+/// Ids of the tool calls of a choice.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ToolCallIds(Vec<EscapedText>);
+
+impl ResponseConstraints {
+    /// Creates the constraints of a request for this target.
+    #[must_use]
+    pub fn new(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Self {
+        let mut shape = Self {
+            parallel_tools: ask.parallel_tools,
+            includes_logprobs: wants_logprobs(ask),
+            stop_sequences: ask.stop.clone(),
+            upstream_stop_count: 0,
+            id_seed: String::new(),
+            choices: vec![ConstrainedChoice::default(); ask.n.max(1) as usize],
+        };
+        shape.restart(target);
+        shape
+    }
+
+    /// Resets the state for the events of another provider.
+    pub fn restart(&mut self, target: &AttemptTarget<'_>) {
+        self.upstream_stop_count = upstream_stop_sequences(&self.stop_sequences, target).len();
+        target.id.clone_into(&mut self.id_seed);
+        self.choices.fill(ConstrainedChoice::default());
+    }
+
+    /// Returns the number of choices.
+    #[must_use]
+    pub fn choice_count(&self) -> usize {
+        self.choices.len()
+    }
+
+    /// Returns true if the answer contains log probabilities.
+    #[must_use]
+    pub const fn allows_logprobs(&self) -> bool {
+        self.includes_logprobs
+    }
+
+    /// Applies the constraints to one event and appends the result: unchanged, changed, split, delayed or dropped.
+    pub fn apply(&mut self, mut event: AnswerEvent, out: &mut Vec<AnswerEvent>) {
+        let Some(number) = event.choice() else {
+            out.push(event);
+            return;
+        };
+        let Some(choice) =
+            self.choices.get_mut(number as usize).filter(|choice| choice.end != ChoiceEnd::Stopped)
+        else {
+            return;
+        };
+        if let AnswerEvent::Text { text, logprobs, .. } = &mut event
+            && !self.includes_logprobs
+            && logprobs.take().is_some()
+            && text.is_empty()
+        {
+            return;
+        }
+        let enforced = self.stop_sequences.get(self.upstream_stop_count..).unwrap_or_default();
+        match event {
+            AnswerEvent::Text { text, .. } if !enforced.is_empty() => {
+                choice.pending_text.push_str(&text.decoded());
+                self.apply_stop_sequences(number, out);
+                return;
+            }
+            AnswerEvent::ToolCallStart { tool, .. } | AnswerEvent::ToolCallArguments { tool, .. }
+                if tool > 0 && !self.parallel_tools =>
+            {
+                return;
+            }
+            _ => {}
+        }
+        if !choice.pending_text.is_empty() {
+            out.push(text_event(number, &std::mem::take(&mut choice.pending_text)));
+        }
+        match event {
+            AnswerEvent::ToolCallStart { tool, id, name, .. } => {
+                let id = choice.tool_call_ids.unique_id(id, &self.id_seed, number);
+                out.push(AnswerEvent::ToolCallStart { choice: number, tool, id, name });
+                if choice.end == ChoiceEnd::Finished(FinishReason::Stop) {
+                    // The finish reason preceded this call and did not take it into account.
+                    choice.end = ChoiceEnd::Finished(FinishReason::ToolCalls);
+                    out.push(AnswerEvent::Finish {
+                        choice: number,
+                        reason: FinishReason::ToolCalls,
+                        stop_sequence: None,
+                    });
+                }
+            }
+            AnswerEvent::Finish { reason, stop_sequence, .. } => {
+                let reason = match reason {
+                    FinishReason::Stop if !choice.tool_call_ids.is_empty() => FinishReason::ToolCalls,
+                    FinishReason::ToolCalls if choice.tool_call_ids.is_empty() => FinishReason::Stop,
+                    other => other,
+                };
+                choice.end = ChoiceEnd::Finished(reason);
+                let asked = |met: &EscapedText| self.stop_sequences.iter().any(|stop| *stop == met.decoded());
+                let stop_sequence = stop_sequence.filter(|met| reason == FinishReason::Stop && asked(met));
+                out.push(AnswerEvent::Finish { choice: number, reason, stop_sequence });
+            }
+            other => out.push(other),
+        }
+    }
+
+    /// Appends the pending text up to the first stop sequence, or up to a partial match of one.
+    fn apply_stop_sequences(&mut self, number: u32, out: &mut Vec<AnswerEvent>) {
+        let enforced = self.stop_sequences.get(self.upstream_stop_count..).unwrap_or_default();
+        let Some(choice) = self.choices.get_mut(number as usize) else { return };
+        // The earliest match counts; of two at the same position, the first in the list.
+        let met = enforced.iter().filter_map(|stop| Some((choice.pending_text.find(stop.as_str())?, stop)));
+        if let Some((at, stop)) = met.min_by_key(|(at, _)| *at) {
+            choice.pending_text.truncate(at);
+            if !choice.pending_text.is_empty() {
+                out.push(text_event(number, &std::mem::take(&mut choice.pending_text)));
+            }
+            choice.end = ChoiceEnd::Stopped;
+            let stop_sequence = Some(EscapedText::new(stop));
+            out.push(AnswerEvent::Finish { choice: number, reason: FinishReason::Stop, stop_sequence });
+            if self.choices.iter().all(|choice| choice.end != ChoiceEnd::Open) {
+                // No further output can reach the client.
+                out.push(AnswerEvent::End);
+            }
+            return;
+        }
+        let open = enforced
+            .iter()
+            .map(|stop| partial_stop_len(&choice.pending_text, stop))
+            .max()
+            .unwrap_or_default();
+        let kept = choice.pending_text.split_off(choice.pending_text.len() - open);
+        let free = std::mem::replace(&mut choice.pending_text, kept);
+        if !free.is_empty() {
+            out.push(text_event(number, &free));
+        }
+    }
+}
+
+impl ToolCallIds {
+    /// Returns the id of the next call, or a generated one if another call has the same id: a result could not refer to
+    /// one of them.
+    pub(crate) fn unique_id(&mut self, id: EscapedText, seed: &str, choice: u32) -> EscapedText {
+        let next = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
+        let made_up = (next..).map(|number| EscapedText::new(&generate_call_id(seed, choice, number)));
+        let own = std::iter::once(id.clone()).chain(made_up).find(|id| !self.0.contains(id));
+        let id = own.unwrap_or(id);
+        self.0.push(id.clone());
+        id
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Returns the stop sequences for the provider; the gateway enforces the others.
+pub(crate) fn upstream_stop_sequences<'a>(stop: &'a [String], target: &AttemptTarget<'_>) -> &'a [String] {
+    let taken = if target.sends(ExtraMember::Stop) { usize::MAX } else { 0 };
+    let most = target.capabilities.max_stop.unwrap_or(stop.len()).min(taken);
+    stop.get(..most.min(stop.len())).unwrap_or_default()
+}
+
+/// Returns true if the answer must contain log probabilities. A logit bias requires similar offers but does not count.
+pub(crate) fn wants_logprobs(ask: &InferenceRequest) -> bool {
+    ask.dialect == Dialect::Chat && ask.member_value("logprobs") == Some(b"true")
+}
+
+/// Returns true if a sampling parameter may be sent: any if the catalogue has no list for the model, otherwise those
+/// on the list, since APIs of reasoning models answer 400 to others.
+pub(crate) fn accepts_sampling(abilities: &OfferCapabilities, name: &str) -> bool {
+    abilities.parameters.is_empty() || abilities.accepts_parameter(name)
+}
+
+/// Returns the name of the output token limit for a chat provider: the newer name if the catalogue lists only that one,
+/// and the other name if the provider rejected the first.
+pub(crate) fn token_cap_name(target: &AttemptTarget<'_>) -> &'static str {
+    let newer = target.capabilities.accepts_parameter("max_completion_tokens")
+        && !target.capabilities.accepts_parameter("max_tokens");
+    if newer == target.sends(ExtraMember::CapName) { "max_completion_tokens" } else { "max_tokens" }
+}
+
+/// Returns the preset members to send, without those that the client sets or the provider rejected.
+pub(crate) fn preset_members<'t>(
+    ask: &'t InferenceRequest,
+    target: &'t AttemptTarget<'_>,
+) -> impl Iterator<Item = (&'t str, &'t [u8])> {
+    let preset = target.preset.iter().map(|(name, value)| (&**name, value.as_bytes()));
+    preset.filter(|(name, _)| {
+        // The limit of a request may mean no limit: its parsed value counts.
+        let given = match *name {
+            "max_tokens" | "max_completion_tokens" => target.max_tokens.or(ask.max_tokens).is_some(),
+            name => ask.member_value(name).is_some(),
+        };
+        !given && preset_extra(name).is_none_or(|extra| target.sends(extra))
+    })
+}
+
+/// Returns the optional member that a preset member belongs to.
+fn preset_extra(name: &str) -> Option<ExtraMember> {
+    EXTRA_MEMBERS.iter().find(|(_, words)| words.first() == Some(&name)).map(|(extra, _)| *extra)
+}
+
+/// Adjusts a sampling parameter for a messages provider, which answers 400 for values out of range: its temperature is
+/// at most 1 instead of 2, and a `top_k` of -1 is omitted.
+pub(crate) fn messages_sampling_value<'a>(name: &str, value: &'a [u8]) -> Option<&'a [u8]> {
+    let number = json_cursor::parse_decimal(value);
+    match name {
+        "temperature" if number.is_some_and(|number| number > 1.0) => Some(b"1"),
+        "top_k" if number.is_some_and(|number| number < 0.0) => None,
+        _ => Some(value),
+    }
+}
+
+/// Returns the length of the longest suffix of `text` that is a proper prefix of `stop`.
+fn partial_stop_len(text: &str, stop: &str) -> usize {
+    let beginnings = stop.char_indices().map(|(at, _)| at).filter(|at| *at > 0 && *at <= text.len()).rev();
+    beginnings
+        .into_iter()
+        .find(|at| stop.get(..*at).is_some_and(|beginning| text.ends_with(beginning)))
+        .unwrap_or_default()
+}
+
+fn text_event(choice: u32, text: &str) -> AnswerEvent {
+    AnswerEvent::Text { choice, text: EscapedText::new(text), logprobs: None }
+}

@@ -1,0 +1,219 @@
+//! Constraint on the output that an engine enforces: a schema, a pattern, a choice or a grammar.
+//!
+//! vLLM names these members `guided_…`, and newer versions accept them in `structured_outputs`; a JSON schema is
+//! equivalent to `response_format` of type `json_schema`. An offer that lists one of the names is sent that name,
+//! whichever the client used.
+
+use crate::body_builder::BodyBuilder;
+use crate::json_cursor;
+use crate::parameters;
+use penstock_contract::{ApiError, InferenceRequest, OfferCapabilities};
+use penstock_wire::json;
+use std::borrow::Cow;
+
+/// Member of `structured_outputs` with its older name.
+struct ConstraintName {
+    key: &'static str,
+    legacy_name: &'static str,
+}
+
+const CONSTRAINTS: [ConstraintName; 4] = [
+    ConstraintName { key: "json", legacy_name: "guided_json" },
+    ConstraintName { key: "regex", legacy_name: "guided_regex" },
+    ConstraintName { key: "choice", legacy_name: "guided_choice" },
+    ConstraintName { key: "grammar", legacy_name: "guided_grammar" },
+];
+/// Members of `structured_outputs` that are options and no constraints.
+const OPTION_MEMBERS: [&str; 5] = [
+    "disable_fallback",
+    "disable_any_whitespace",
+    "disable_additional_properties",
+    "whitespace_pattern",
+    "backend",
+];
+const STRUCTURED_OUTPUTS: &str = "structured_outputs";
+
+/// Returns true if an offer accepts a JSON schema for its output, under any of its names.
+#[must_use]
+pub fn accepts_json_schema(abilities: &OfferCapabilities) -> bool {
+    ["response_format", "structured_outputs", "guided_json", "json_schema"]
+        .iter()
+        .any(|name| abilities.accepts_parameter(name))
+}
+
+/// Returns true if a member is a constraint that [`write`] translates.
+pub(crate) fn is_constraint(name: &str) -> bool {
+    name == STRUCTURED_OUTPUTS || CONSTRAINTS.iter().any(|word| word.legacy_name == name)
+}
+
+/// Constraints of a request under the names that an offer accepts.
+#[derive(Default)]
+struct ConstraintMembers<'a> {
+    /// Members of the request body, with unchanged values.
+    members: Vec<(&'static str, &'a [u8])>,
+    /// Members of `structured_outputs`.
+    structured_outputs: Vec<(&'static str, &'a [u8])>,
+    /// JSON schema for `response_format`.
+    response_schema: Option<Cow<'a, [u8]>>,
+    /// True if `response_format` must request any JSON object.
+    json_object: bool,
+}
+
+/// Writes the constraints of a chat request for a chat provider, each after a comma.
+///
+/// # Errors
+/// Returns `Unsupported` for a constraint that the offer does not accept, and `InvalidRequest` for an invalid schema.
+pub(crate) fn write_constraints(
+    ask: &InferenceRequest,
+    abilities: &OfferCapabilities,
+    out: &mut BodyBuilder<'_>,
+) -> Result<(), ApiError> {
+    let Some(said) = translate_constraints(ask, abilities)? else { return Ok(()) };
+    for (name, value) in &said.members {
+        out.push_str(",\"");
+        out.push_str(name);
+        out.push_str("\":");
+        out.push_source(value);
+    }
+    for (at, (key, value)) in said.structured_outputs.iter().enumerate() {
+        out.push_str(if at == 0 { r#","structured_outputs":{""# } else { ",\"" });
+        out.push_str(key);
+        out.push_str("\":");
+        out.push_source(value);
+    }
+    if !said.structured_outputs.is_empty() {
+        out.push_byte(b'}');
+    }
+    if let Some(schema) = &said.response_schema {
+        out.push_str(r#","response_format":{"type":"json_schema","json_schema":{"name":"output","schema":"#);
+        out.push_source(schema);
+        out.push_str("}}");
+    } else if said.json_object {
+        out.push_str(r#","response_format":{"type":"json_object"}"#);
+    }
+    Ok(())
+}
+
+/// Returns the JSON schema of a chat request, for a provider that accepts no other constraint.
+///
+/// # Errors
+/// Returns `Unsupported` for any other constraint.
+pub(crate) fn requested_schema(ask: &InferenceRequest) -> Result<Option<Cow<'_, [u8]>>, ApiError> {
+    let only =
+        OfferCapabilities { parameters: vec!["response_format".into()], ..OfferCapabilities::default() };
+    let Some(said) = translate_constraints(ask, &only)? else { return Ok(None) };
+    Ok(said.response_schema.or_else(|| said.json_object.then_some(Cow::Borrowed(ANY_OBJECT))))
+}
+
+/// JSON schema of any object.
+pub(crate) const ANY_OBJECT: &[u8] = br#"{"type":"object"}"#;
+
+fn translate_constraints<'a>(
+    ask: &'a InferenceRequest,
+    abilities: &OfferCapabilities,
+) -> Result<Option<ConstraintMembers<'a>>, ApiError> {
+    let mut said: Option<ConstraintMembers<'a>> = None;
+    for word in &CONSTRAINTS {
+        let Some(value) = requested_value(ask, word.legacy_name) else { continue };
+        let said = said.get_or_insert_default();
+        if abilities.accepts_parameter(word.legacy_name) {
+            said.members.push((word.legacy_name, value));
+        } else if abilities.accepts_parameter(STRUCTURED_OUTPUTS) {
+            said.structured_outputs.push((word.key, value));
+        } else {
+            said.set_response_schema(ask, abilities, word, value, word.legacy_name)?;
+        }
+    }
+    let Some(newer) = requested_value(ask, STRUCTURED_OUTPUTS) else { return Ok(said) };
+    let said_all = said.get_or_insert_default();
+    if abilities.accepts_parameter(STRUCTURED_OUTPUTS) && said_all.structured_outputs.is_empty() {
+        said_all.members.push((STRUCTURED_OUTPUTS, newer));
+    } else {
+        said_all.translate_structured_outputs(ask, abilities, newer)?;
+    }
+    Ok(said)
+}
+
+/// Returns the value of a member, if it has an effect.
+fn requested_value<'a>(ask: &'a InferenceRequest, name: &str) -> Option<&'a [u8]> {
+    let value = ask.member_value(name)?;
+    parameters::find_parameter(name)?.has_effect(value).then_some(value)
+}
+
+impl<'a> ConstraintMembers<'a> {
+    /// Sets a constraint as `response_format`, if it is a schema and the offer accepts that.
+    fn set_response_schema(
+        &mut self,
+        ask: &InferenceRequest,
+        abilities: &OfferCapabilities,
+        word: &ConstraintName,
+        value: &'a [u8],
+        path: &str,
+    ) -> Result<(), ApiError> {
+        let free = self.response_schema.is_none() && !has_response_format(ask);
+        if word.key != "json" || !free || !abilities.accepts_parameter("response_format") {
+            return Err(parameters::unsupported_error(path));
+        }
+        self.response_schema = Some(parse_schema(value, path)?);
+        Ok(())
+    }
+
+    /// Translates the members of `structured_outputs` if the offer does not accept it, or if older members exist too.
+    fn translate_structured_outputs(
+        &mut self,
+        ask: &InferenceRequest,
+        abilities: &OfferCapabilities,
+        newer: &'a [u8],
+    ) -> Result<(), ApiError> {
+        for (key, value) in json_cursor::members(newer) {
+            if matches!(value, b"null" | b"false") || OPTION_MEMBERS.contains(&&*key) {
+                continue;
+            }
+            let plain =
+                key.len() <= 40 && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+            let path =
+                if plain { format!("{STRUCTURED_OUTPUTS}.{key}") } else { STRUCTURED_OUTPUTS.to_owned() };
+            let word = CONSTRAINTS.iter().find(|word| word.key == key);
+            match word {
+                Some(word) if abilities.accepts_parameter(STRUCTURED_OUTPUTS) => {
+                    self.structured_outputs.push((word.key, value))
+                }
+                Some(word) if abilities.accepts_parameter(word.legacy_name) => {
+                    self.members.push((word.legacy_name, value))
+                }
+                Some(word) => self.set_response_schema(ask, abilities, word, value, &path)?,
+                None if key == "json_object"
+                    && !has_response_format(ask)
+                    && abilities.accepts_parameter("response_format") =>
+                {
+                    self.json_object = true;
+                }
+                None => return Err(parameters::unsupported_error(&path)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns true if the request has a `response_format` other than text.
+fn has_response_format(ask: &InferenceRequest) -> bool {
+    let kind =
+        ask.member_value("response_format").and_then(|format| json_cursor::member_value(format, "type"));
+    kind.is_some_and(|kind| !json::is_string(kind, "text"))
+}
+
+/// Returns a JSON schema, which engines also accept as a string.
+fn parse_schema<'a>(value: &'a [u8], path: &str) -> Result<Cow<'a, [u8]>, ApiError> {
+    let none =
+        || ApiError::invalid(path, format!("`{path}` must be a JSON schema: an object, or a string of one."));
+    if json_cursor::is_object(value) {
+        return Ok(Cow::Borrowed(value));
+    }
+    let text = json_cursor::parse_string(value).ok_or_else(none)?.into_owned();
+    let mut members = json::members(text.as_bytes());
+    members.by_ref().for_each(drop);
+    if !members.is_complete() {
+        return Err(none());
+    }
+    Ok(Cow::Owned(text.into_bytes()))
+}

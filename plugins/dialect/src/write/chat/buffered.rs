@@ -1,0 +1,136 @@
+//! Writer of a buffered completion.
+
+use super::common_members::{self, finish_reason_name, write_number, write_usage};
+use crate::answer::{AnswerChoice, DecodedAnswer};
+use crate::event::EscapedText;
+use crate::json_cursor;
+use crate::write::ResponseIdentity;
+use bytes::Bytes;
+use penstock_contract::{BufferedResponse, ChoiceSelection, FinishReason, WorkDone};
+
+/// Returns the body of a completion, with usage if the answer has it.
+#[must_use]
+pub fn write_completion(
+    answer: &DecodedAnswer,
+    face: &ResponseIdentity,
+    choices: ChoiceSelection,
+) -> Vec<Bytes> {
+    let mut out = Vec::with_capacity(512 + answer.output_bytes() * 9 / 8);
+    out.push(b'{');
+    common_members::write_identity(&mut out, face, "chat.completion");
+    out.extend_from_slice(b",\"choices\":[");
+    let first = match choices {
+        ChoiceSelection::All => 0,
+        ChoiceSelection::One(index) => index.into(),
+    };
+    for (index, candidate) in (first..).zip(&answer.choices) {
+        if index > first {
+            out.push(b',');
+        }
+        out.extend_from_slice(b"{\"index\":");
+        write_number(index, &mut out);
+        out.extend_from_slice(b",\"message\":");
+        write_message(candidate, &mut out);
+        out.extend_from_slice(b",\"logprobs\":");
+        write_logprobs(&candidate.logprobs, &mut out);
+        out.extend_from_slice(b",\"finish_reason\":\"");
+        out.extend_from_slice(finish_reason_name(candidate.finish_reason.unwrap_or(FinishReason::Stop)));
+        out.extend_from_slice(b"\"}");
+    }
+    out.push(b']');
+    if let Some(usage) = &answer.usage {
+        out.extend_from_slice(b",\"usage\":");
+        write_usage(&mut out, usage);
+    }
+    out.push(b'}');
+    vec![Bytes::from(out)]
+}
+
+/// Returns the completion with the metadata that the gateway needs.
+#[must_use]
+pub fn plain(answer: &DecodedAnswer, face: &ResponseIdentity, choices: ChoiceSelection) -> BufferedResponse {
+    BufferedResponse {
+        body: write_completion(answer, face, choices),
+        work: answer.usage.map(WorkDone::Tokens),
+        measured_energy: answer.measured_energy,
+        finish_reason: answer
+            .choices
+            .first()
+            .and_then(|first| first.finish_reason)
+            .unwrap_or(FinishReason::Stop),
+        output_bytes: answer.output_bytes(),
+        images: Vec::new(),
+        observation: answer.observation,
+    }
+}
+
+/// Writes log probabilities as one object: those of a stream arrive token by token.
+fn write_logprobs(pieces: &[Bytes], out: &mut Vec<u8>) {
+    match pieces {
+        [] => return out.extend_from_slice(b"null"),
+        [only] => return out.extend_from_slice(only),
+        _ => {}
+    }
+    let lists = |name: &'static str| {
+        let lists = pieces.iter().filter_map(move |piece| json_cursor::member_value(piece, name));
+        lists.filter(|list| json_cursor::is_array(list)).flat_map(json_cursor::elements)
+    };
+    for (name, before) in [("content", "{\"content\":"), ("refusal", ",\"refusal\":")] {
+        out.extend_from_slice(before.as_bytes());
+        let mut bracket = b'[';
+        for token in lists(name) {
+            out.push(bracket);
+            out.extend_from_slice(token);
+            bracket = b',';
+        }
+        out.extend_from_slice(if bracket == b'[' { b"null" } else { b"]" });
+    }
+    out.push(b'}');
+}
+
+fn write_message(candidate: &AnswerChoice, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"role\":\"assistant\",\"content\":");
+    // Clients process the content without a check: it is null only if there are tool calls. With log probabilities the
+    // text may be empty.
+    if candidate.text.iter().all(EscapedText::is_empty) && !candidate.tool_calls.is_empty() {
+        out.extend_from_slice(b"null");
+    } else {
+        write_string(&candidate.text, out);
+    }
+    out.extend_from_slice(b",\"refusal\":");
+    if candidate.refusal.is_empty() {
+        out.extend_from_slice(b"null");
+    } else {
+        write_string(&candidate.refusal, out);
+    }
+    if !candidate.reasoning.is_empty() {
+        out.extend_from_slice(b",\"reasoning_content\":");
+        write_string(&candidate.reasoning, out);
+    }
+    if !candidate.tool_calls.is_empty() {
+        out.extend_from_slice(b",\"tool_calls\":[");
+        for (at, call) in candidate.tool_calls.iter().enumerate() {
+            let comma: &[u8] = if at > 0 { b"," } else { b"" };
+            out.extend_from_slice(comma);
+            out.extend_from_slice(b"{\"id\":\"");
+            out.extend_from_slice(call.id.escaped());
+            out.extend_from_slice(b"\",\"type\":\"function\",\"function\":{\"name\":\"");
+            out.extend_from_slice(call.name.escaped());
+            out.extend_from_slice(b"\",\"arguments\":");
+            if call.arguments.is_empty() && candidate.finish_reason == Some(FinishReason::ToolCalls) {
+                out.extend_from_slice(b"\"{}\"");
+            } else {
+                write_string(&call.arguments, out);
+            }
+            out.extend_from_slice(b"}}");
+        }
+        out.push(b']');
+    }
+    out.push(b'}');
+}
+
+fn write_string(pieces: &[EscapedText], out: &mut Vec<u8>) {
+    out.push(b'"');
+    pieces.iter().for_each(|piece| out.extend_from_slice(piece.escaped()));
+    out.push(b'"');
+}

@@ -1,0 +1,48 @@
+//! Response to a request for zero tokens (`max_tokens: 0`).
+//!
+//! In this dialect such a request loads a prompt into a cache. Provider APIs have no equivalent, so no provider is
+//! called: the message is empty, ends with `max_tokens`, and reports no usage.
+
+use super::MessagesStreamWriter;
+use super::options::{self, WriterOptions};
+use crate::event::AnswerEvent;
+use crate::messages_chat::ids::Names;
+use crate::write::{DialectWriter as _, ResponseIdentity};
+use penstock_contract::{FinishReason, ThinkingDisplay, TokenUsage};
+
+/// Returns a message, or all events of its stream. `objects` are JSON members without braces, may be empty.
+#[must_use]
+pub fn write_empty_message(face: ResponseIdentity, stream: bool, objects: &[u8]) -> Vec<u8> {
+    let names = Names::of(std::iter::empty());
+    let manner =
+        WriterOptions { identity: face, thinking: ThinkingDisplay::Off, tool_names: names, prompt_tokens: 0 };
+    if stream { write_events(manner, objects) } else { write_body(&manner, objects) }
+}
+
+fn write_events(manner: WriterOptions, objects: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1024);
+    let mut writer = MessagesStreamWriter::new(manner);
+    writer.write(
+        &AnswerEvent::Finish { choice: 0, reason: FinishReason::Length, stop_sequence: None },
+        &mut out,
+    );
+    writer.write_end(&TokenUsage::default(), objects, &mut out);
+    out
+}
+
+fn write_body(manner: &WriterOptions, objects: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(512);
+    out.push(b'{');
+    manner.face(&mut out);
+    // Quickstarts read `content[0].text` in any case.
+    out.extend_from_slice(br#","content":[{"type":"text","text":""}],"#);
+    options::write_stop_members(FinishReason::Length, None, false, &mut out);
+    out.extend_from_slice(br#","usage":"#);
+    options::write_usage(&TokenUsage::default(), &mut out);
+    if !objects.is_empty() {
+        out.push(b',');
+        out.extend_from_slice(objects);
+    }
+    out.push(b'}');
+    out
+}

@@ -1,0 +1,126 @@
+//! Options shared by streamed and buffered messages: identity, usage and stop reason.
+
+use crate::event::EscapedText;
+use crate::json_cursor;
+use crate::messages_chat::ids::Names;
+use crate::write::ResponseIdentity;
+use penstock_contract::{
+    AttemptTarget, FinishReason, InferenceRequest, ReportedUsage, ThinkingDisplay, TokenUsage,
+};
+use penstock_wire::json;
+use std::io::Write as _;
+
+/// Keepalive event.
+pub(super) const PING_EVENT: &[u8] = b"event: ping\ndata: {\"type\":\"ping\"}\n\n";
+
+/// Options of the writer for one client request.
+#[derive(Clone, Debug)]
+pub struct WriterOptions {
+    pub(super) identity: ResponseIdentity,
+    pub(super) thinking: ThinkingDisplay,
+    /// Tool names that were shortened for the provider.
+    pub(super) tool_names: Names,
+    /// Estimate of the prompt tokens, for an opening event before any count is known.
+    pub(super) prompt_tokens: u64,
+}
+
+impl WriterOptions {
+    /// Returns the options of a request.
+    #[must_use]
+    pub fn from_request(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Self {
+        let tools = ask.member_value("tools").unwrap_or_default();
+        let declared = json_cursor::elements(tools)
+            .filter_map(|tool| json_cursor::string_body(json_cursor::member_value(tool, "name")?));
+        // Latin text has about 3.6 bytes a token; the end corrects the estimate.
+        let prompt_tokens = (ask.prompt_bytes as u64).saturating_mul(10) / 36 + 4;
+        Self {
+            identity: ResponseIdentity::from_target(target),
+            thinking: ask.thinking,
+            tool_names: Names::of(declared),
+            prompt_tokens,
+        }
+    }
+
+    /// Writes `"id":…,"type":…,"role":…,"model":…`.
+    pub(super) fn face(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(br#""id":"msg_"#);
+        json::write_escaped(out, &self.identity.id);
+        out.extend_from_slice(br#"","type":"message","role":"assistant","model":"#);
+        json::write_str(out, &self.identity.model);
+    }
+
+    /// Returns the usage for the opening event.
+    pub(crate) fn start_usage(&self, known: Option<&ReportedUsage>) -> TokenUsage {
+        let known = known.and_then(|stated| Some((stated.input.filter(|input| *input > 0)?, stated.cached)));
+        let (input, cached) = known.unwrap_or((self.prompt_tokens, 0));
+        TokenUsage { input, cached, ..TokenUsage::default() }
+    }
+
+    /// Writes the opening event, and a ping as the vendor does.
+    pub(super) fn write_message_start(&self, known: Option<&ReportedUsage>, out: &mut Vec<u8>) {
+        let opening = self.start_usage(known);
+        out.extend_from_slice(b"event: message_start\ndata: {\"type\":\"message_start\",\"message\":{");
+        self.face(out);
+        out.extend_from_slice(br#","content":[],"stop_reason":null,"stop_sequence":null,"usage":"#);
+        write_usage(&opening, out);
+        out.extend_from_slice(b"}}\n\n");
+        out.extend_from_slice(PING_EVENT);
+    }
+}
+
+/// Writes usage in this dialect, whose input excludes cached tokens.
+pub(crate) fn write_usage(usage: &TokenUsage, out: &mut Vec<u8>) {
+    // Writing to a Vec cannot fail.
+    let _ = write!(
+        out,
+        r#"{{"input_tokens":{},"output_tokens":{},"cache_creation_input_tokens":0,"cache_read_input_tokens":{}"#,
+        usage.input.saturating_sub(usage.cached),
+        usage.output,
+        usage.cached,
+    );
+    if usage.reasoning > 0 {
+        let _ = write!(out, r#","output_tokens_details":{{"thinking_tokens":{}}}"#, usage.reasoning);
+    }
+    out.push(b'}');
+}
+
+/// Returns the stop reason's name.
+pub(crate) const fn stop_reason(
+    reason: FinishReason,
+    stop: Option<&EscapedText>,
+    called: bool,
+) -> &'static str {
+    match (reason, stop) {
+        (FinishReason::ToolCalls, _) => "tool_use",
+        (FinishReason::Stop, _) if called => "tool_use",
+        (FinishReason::Stop, Some(_)) => "stop_sequence",
+        (FinishReason::Stop, None) => "end_turn",
+        (FinishReason::Length, _) => "max_tokens",
+        (FinishReason::ContextWindow, _) => "model_context_window_exceeded",
+        (FinishReason::ContentFilter, _) => "refusal",
+    }
+}
+
+/// Writes `"stop_reason":…,"stop_sequence":…`, and details of a refusal.
+pub(crate) fn write_stop_members(
+    reason: FinishReason,
+    stop: Option<&EscapedText>,
+    called: bool,
+    out: &mut Vec<u8>,
+) {
+    let name = stop_reason(reason, stop, called);
+    out.extend_from_slice(br#""stop_reason":""#);
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(br#"","stop_sequence":"#);
+    match stop.filter(|_| name == "stop_sequence") {
+        Some(stop) => {
+            out.push(b'"');
+            out.extend_from_slice(stop.escaped());
+            out.push(b'"');
+        }
+        None => out.extend_from_slice(b"null"),
+    }
+    if reason == FinishReason::ContentFilter {
+        out.extend_from_slice(br#","stop_details":{"type":"refusal","category":null,"explanation":null}"#);
+    }
+}

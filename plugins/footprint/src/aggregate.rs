@@ -1,0 +1,78 @@
+//! Sum of all attempts of one request, exact and rounded once.
+
+use crate::constants;
+use crate::joules::{divide_rounded, per_kwh};
+use crate::method::EnergyMethod;
+use crate::site::Assumptions;
+use penstock_contract::MeterBoundary;
+use rust_decimal::Decimal;
+
+/// Energy of one attempt or of several, not yet rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttemptEnergy {
+    /// Joules at the building's meter.
+    pub(crate) facility: Decimal,
+    /// Joules times g/kWh.
+    pub(crate) carbon: Decimal,
+    /// Joules times l/kWh.
+    pub(crate) water: Decimal,
+    /// Joules of the GPUs.
+    pub(crate) gpu: Decimal,
+    pub(crate) low: Decimal,
+    pub(crate) high: Decimal,
+    pub(crate) method: EnergyMethod,
+    pub(crate) boundary: MeterBoundary,
+    pub(crate) assumed: Assumptions,
+}
+
+/// Environmental footprint of an answer, with every failed attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerFootprint {
+    /// Energy at the building's meter, kWh, twelve places.
+    pub energy_kwh: Decimal,
+    /// Operational, location-based CO2 equivalent, grams, nine places.
+    pub carbon_g: Decimal,
+    /// Water on site and of electricity generation, litres, nine places.
+    pub water_l: Decimal,
+    /// Lower limit of `energy_kwh`.
+    pub energy_kwh_low: Decimal,
+    /// Upper limit of `energy_kwh`.
+    pub energy_kwh_high: Decimal,
+    /// Grams of making the hardware, the share of this answer, nine places; not in `carbon_g`.
+    pub embodied_g: Decimal,
+    /// Method by which the energy of the successful attempt was determined.
+    pub method: EnergyMethod,
+    /// Boundary of that method; energy beyond it was added by formula.
+    pub boundary: MeterBoundary,
+    /// Assumptions behind the figures.
+    pub assumed: Assumptions,
+}
+
+impl AttemptEnergy {
+    /// Adds a failed attempt of the same request, maybe at another place. The method, boundary and assumptions of the
+    /// successful one stay.
+    pub fn add_failed(&mut self, failed: &Self) {
+        self.facility = self.facility.saturating_add(failed.facility);
+        self.carbon = self.carbon.saturating_add(failed.carbon);
+        self.water = self.water.saturating_add(failed.water);
+        self.gpu = self.gpu.saturating_add(failed.gpu);
+        self.low = self.low.saturating_add(failed.low);
+        self.high = self.high.saturating_add(failed.high);
+    }
+
+    /// Rounds each figure once, half-even.
+    #[must_use]
+    pub fn footprint(&self) -> AnswerFootprint {
+        AnswerFootprint {
+            energy_kwh: per_kwh(self.facility, 12),
+            carbon_g: per_kwh(self.carbon, 9),
+            water_l: per_kwh(self.water, 9),
+            energy_kwh_low: per_kwh(self.low, 12),
+            energy_kwh_high: per_kwh(self.high, 12),
+            embodied_g: divide_rounded(self.gpu.saturating_mul(constants::EMBODIED_G_PER_WH), 3600, 9),
+            method: self.method,
+            boundary: self.boundary,
+            assumed: self.assumed,
+        }
+    }
+}

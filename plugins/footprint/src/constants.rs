@@ -1,0 +1,59 @@
+//! Constants of the method, each with its origin.
+//!
+//! A change here changes the published method: raise [`METHODOLOGY`].
+
+use rust_decimal::Decimal;
+
+/// Version of the method; changes with any constant, formula or range.
+pub const METHODOLOGY: &str = "penstock-1.0";
+
+const fn decimal(mantissa: u32, scale: u32) -> Decimal {
+    Decimal::from_parts(mantissa, 0, 0, false, scale)
+}
+
+/// Joules per input token and 1e9 active parameters: 2e9 FLOP at 39 % of an
+/// H100's BF16 peak and 700 W. Derived.
+pub const INPUT_JOULES_PER_B: Decimal = decimal(36, 4);
+/// Same for encoders (embedding, rerank), which have no second phase that uses the machine. Derived.
+pub const ENCODER_JOULES_PER_B: Decimal = decimal(72, 4);
+/// Number of prompt tokens at which attention has doubled the cost of a token. Derived from published ratios for long
+/// prompts (91 000) and attention FLOPs (107 000).
+pub const CONTEXT_TOKENS: u64 = 100_000;
+/// Cost of a cached prompt token as a share of an uncached one. Assumption, on purpose not zero.
+pub const CACHED_SHARE: Decimal = decimal(1, 1);
+/// Ratio of output energy under confirmed throughput-tier scheduling to ordinary batching. Measured 0.59 (0.32 to
+/// 0.84).
+pub const THROUGHPUT_TIER: Decimal = decimal(6, 1);
+/// Factor for the server without its GPUs: 150 W in addition to a measured 514 W.
+pub const HOST_FACTOR: Decimal = decimal(130, 2);
+/// Factor for machines kept ready and idle: 10 parts for 83 busy ones.
+pub const IDLE_FACTOR: Decimal = decimal(112, 2);
+/// Embodied grams per watt-hour of GPU energy: 985.5 kg per GPU's share of a server, three years, 514 W.
+pub const EMBODIED_G_PER_WH: Decimal = decimal(730, 4);
+/// Watts of a busy GPU.
+pub const GPU_WATTS: u32 = 514;
+/// Watts of the other parts of a server, per GPU.
+pub const HOST_WATTS: u32 = 150;
+/// Joules per second of audio if the model is unknown: 0.7 at 64 concurrent requests, 2.7 at eight. Derived.
+pub const AUDIO_JOULES: Decimal = decimal(20, 1);
+/// Joules per image of a mebipixel if the model is unknown: 1.2 Wh, the typical value of the models measured (0.11 to
+/// 2.2 Wh).
+pub const IMAGE_JOULES: Decimal = decimal(4320, 0);
+/// Pixels that an image's joules refer to.
+pub const IMAGE_PIXELS: u64 = 1_048_576;
+/// Power usage effectiveness if none is published. Assumption; flagged.
+pub const DEFAULT_PUE: Decimal = decimal(140, 2);
+/// Litres per kWh on site if none is published. Assumption; flagged.
+pub const DEFAULT_WUE: Decimal = decimal(40, 2);
+/// Ratio to the high end of the formula's range above which a measurement is rejected …
+pub const MEASURED_SPREAD: Decimal = decimal(10, 0);
+/// … unless it is at most this many joules at the building's meter: 1 Wh. Small answers draw little compared to a
+/// machine's idle power.
+pub const MEASURED_SMALL: Decimal = decimal(3600, 0);
+/// Limit on billed measured energy, as a multiple of the list.
+pub const MEASURED_CAP: Decimal = decimal(2, 0);
+/// Joules per kilowatt-hour.
+pub const JOULES_PER_KWH: u32 = 3_600_000;
+/// Limit on a count: a larger number is a provider's mistake and counts as this many, which keeps every product inside
+/// a `Decimal`.
+pub const MAX_COUNT: u64 = 1_000_000_000_000;

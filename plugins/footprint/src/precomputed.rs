@@ -1,0 +1,216 @@
+//! Precomputed factors of one offer: a model's card at a provider's place, multiplied out as far as possible before a
+//! request is known.
+//!
+//! `J` joules of the GPUs, `H` = 1.30 · 1.12 (server, idle machines):
+//!
+//! ```text
+//! facility = J · H · PUE                          joules at the building's meter
+//! carbon   = J · H · PUE · CI                     joules · g/kWh
+//! water    = J · H · (WUE_on + PUE · WUE_off)     joules · l/kWh
+//! ```
+//! A measurement at `it` omits `H`, one at `facility` omits `H · PUE`.
+
+use crate::aggregate::AttemptEnergy;
+use crate::constants;
+use crate::energy_profile::{EnergyCoefficients, EnergyProfile, FieldError};
+use crate::joules;
+use crate::method::{EnergyMethod, ErrorRange, measured_range, unknown_boundary_range};
+use crate::site::{Assumptions, ServiceSite};
+use crate::work::AttemptWork;
+use penstock_contract::{MeasuredEnergy, MeterBoundary};
+use rust_decimal::Decimal;
+
+/// Conversion factors of a joule at one boundary.
+#[derive(Clone, Copy, Debug)]
+struct JouleFactors {
+    facility: Decimal,
+    carbon: Decimal,
+    water: Decimal,
+    gpu: Decimal,
+}
+
+/// Precomputed factors of a model at a place.
+#[derive(Clone, Debug)]
+pub struct OfferFactors {
+    coefficients: Option<(EnergyCoefficients, EnergyMethod)>,
+    /// Watts at the boundary `it` while only this model runs.
+    watts: Decimal,
+    gpu: JouleFactors,
+    it: JouleFactors,
+    facility: JouleFactors,
+    /// Same as `it`, with the GPUs' actual share of the watts.
+    proxy: JouleFactors,
+    boundary: Option<MeterBoundary>,
+    unknown_boundary: ErrorRange,
+    bills_measured: bool,
+    pue: Decimal,
+    assumed: Assumptions,
+}
+
+impl OfferFactors {
+    /// Precomputes the factors of a card and a place.
+    ///
+    /// # Errors
+    /// Returns every invalid field.
+    pub fn new(card: &EnergyProfile, place: &ServiceSite) -> Result<Self, Vec<FieldError>> {
+        let mut mistakes = card.field_errors();
+        mistakes.extend(place.field_errors());
+        if !mistakes.is_empty() {
+            return Err(mistakes);
+        }
+        let server = constants::HOST_FACTOR.saturating_mul(constants::IDLE_FACTOR);
+        let gpu_watts = Decimal::from(constants::GPU_WATTS);
+        let watts = gpu_watts.saturating_add(Decimal::from(constants::HOST_WATTS));
+        let it = site_factors(place, Decimal::ONE);
+        Ok(Self {
+            coefficients: card.coefficients(),
+            watts: watts.saturating_mul(Decimal::from(card.gpus())),
+            gpu: site_factors(place, server),
+            it: JouleFactors { gpu: inverse(server), ..it },
+            facility: facility_factors(place, it, server),
+            proxy: JouleFactors { gpu: gpu_watts.checked_div(watts).unwrap_or(Decimal::ONE), ..it },
+            boundary: place.boundary,
+            unknown_boundary: unknown_boundary_range(place.pue()),
+            bills_measured: place.bills_measured,
+            pue: place.pue().normalize(),
+            assumed: Assumptions { pue: place.pue.is_none(), wue: place.wue.is_none(), boundary: false },
+        })
+    }
+
+    /// Returns the building's PUE, assumed or not.
+    #[must_use]
+    pub const fn pue(&self) -> Decimal {
+        self.pue
+    }
+
+    /// Returns true if the energy follows from the work alone, so that a client can compute its bill, as `billing =
+    /// "energy"` requires. Otherwise the energy depends on time.
+    #[must_use]
+    pub const fn is_computable(&self) -> bool {
+        self.coefficients.is_some()
+    }
+
+    /// Returns the energy of one attempt: measured if a valid measurement (more than zero joules) is given, by formula
+    /// otherwise.
+    #[must_use]
+    pub fn attempt_energy(&self, work: &AttemptWork, measured: Option<MeasuredEnergy>) -> AttemptEnergy {
+        measured
+            .and_then(|measured| self.measured_energy(measured))
+            .unwrap_or_else(|| self.modelled_energy(work, work.throughput_tier))
+    }
+
+    /// Returns the measurement, unless it is implausible: many times the result of the formula.
+    #[must_use]
+    pub fn plausible_measurement(
+        &self,
+        work: &AttemptWork,
+        measured: MeasuredEnergy,
+    ) -> Option<MeasuredEnergy> {
+        let high = self.modelled_energy(work, false).high;
+        let most = high.saturating_mul(constants::MEASURED_SPREAD).max(constants::MEASURED_SMALL);
+        self.measured_energy(measured).filter(|attempt| attempt.facility <= most).map(|_| measured)
+    }
+
+    /// Returns the energy for the bill, kWh with twelve places: by list (ordinary service, this place's PUE), so that
+    /// the customer can compute it. Measured energy counts only if the contract says so, and up to twice the list.
+    #[must_use]
+    pub fn billable_kwh(&self, sold: &AttemptWork, measured: Option<MeasuredEnergy>) -> Decimal {
+        let (joules, factors, ..) = self.joules_by_formula(sold, false);
+        let list = joules.saturating_mul(factors.facility);
+        let measured =
+            measured.filter(|_| self.bills_measured).and_then(|measured| self.measured_energy(measured));
+        let joules = match measured {
+            Some(measured) => measured.facility.min(list.saturating_mul(constants::MEASURED_CAP)),
+            None => list,
+        };
+        joules::per_kwh(joules, 12)
+    }
+
+    fn measured_energy(&self, measured: MeasuredEnergy) -> Option<AttemptEnergy> {
+        let most = Decimal::from(constants::MAX_COUNT);
+        let joules = Some(measured.joules).filter(|joules| *joules > Decimal::ZERO && *joules <= most)?;
+        let known = measured.boundary.or(self.boundary);
+        let boundary = known.unwrap_or(MeterBoundary::Gpu);
+        let factors = match boundary {
+            MeterBoundary::Gpu => &self.gpu,
+            MeterBoundary::It => &self.it,
+            MeterBoundary::Facility => &self.facility,
+        };
+        let range = if known.is_some() { measured_range(boundary) } else { self.unknown_boundary };
+        let assumed = Assumptions { boundary: known.is_none(), ..self.assumed };
+        Some(energy_of(joules, factors, range, EnergyMethod::Measured, boundary, assumed))
+    }
+
+    fn modelled_energy(&self, work: &AttemptWork, throughput_tier: bool) -> AttemptEnergy {
+        let (joules, factors, method, boundary) = self.joules_by_formula(work, throughput_tier);
+        energy_of(joules, factors, method.range(), method, boundary, self.assumed)
+    }
+
+    /// Returns the joules by the card or, if it does not cover this work, by time.
+    fn joules_by_formula(
+        &self,
+        work: &AttemptWork,
+        throughput_tier: bool,
+    ) -> (Decimal, &JouleFactors, EnergyMethod, MeterBoundary) {
+        let by_card = self.coefficients.as_ref().and_then(|(coefficients, method)| {
+            Some((joules::joules_of(coefficients, &work.done, throughput_tier)?, *method))
+        });
+        match by_card {
+            Some((joules, method)) => (joules, &self.gpu, method, MeterBoundary::Gpu),
+            None => {
+                let joules = joules::seconds(work.duration).saturating_mul(self.watts);
+                (joules, &self.proxy, EnergyMethod::LatencyProxy, MeterBoundary::It)
+            }
+        }
+    }
+}
+
+/// Returns the factors of joules that `server` converts into IT joules.
+fn site_factors(place: &ServiceSite, server: Decimal) -> JouleFactors {
+    let pue = place.pue();
+    let facility = server.saturating_mul(pue);
+    let water = place.wue().saturating_add(pue.saturating_mul(place.water_l_per_kwh));
+    JouleFactors {
+        facility: facility.normalize(),
+        carbon: facility.saturating_mul(place.g_per_kwh).normalize(),
+        water: server.saturating_mul(water).normalize(),
+        gpu: Decimal::ONE,
+    }
+}
+
+/// Returns the factors of joules at the building's meter.
+fn facility_factors(place: &ServiceSite, it: JouleFactors, server: Decimal) -> JouleFactors {
+    let share = inverse(place.pue());
+    JouleFactors {
+        facility: Decimal::ONE,
+        carbon: place.g_per_kwh.normalize(),
+        water: it.water.saturating_mul(share),
+        gpu: inverse(server).saturating_mul(share),
+    }
+}
+
+fn inverse(number: Decimal) -> Decimal {
+    Decimal::ONE.checked_div(number).unwrap_or(Decimal::ONE)
+}
+
+fn energy_of(
+    joules: Decimal,
+    factors: &JouleFactors,
+    range: ErrorRange,
+    method: EnergyMethod,
+    boundary: MeterBoundary,
+    assumed: Assumptions,
+) -> AttemptEnergy {
+    let facility = joules.saturating_mul(factors.facility);
+    AttemptEnergy {
+        facility,
+        carbon: joules.saturating_mul(factors.carbon),
+        water: joules.saturating_mul(factors.water),
+        gpu: joules.saturating_mul(factors.gpu),
+        low: facility.saturating_mul(range.low),
+        high: facility.saturating_mul(range.high),
+        method,
+        boundary,
+        assumed,
+    }
+}

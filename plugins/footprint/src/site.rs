@@ -1,0 +1,88 @@
+//! Place of service of an answer: its building and its grid.
+
+use crate::{constants, energy_profile::FieldError, grid};
+use penstock_contract::MeterBoundary;
+use rust_decimal::Decimal;
+
+/// Data centre of a provider, and the agreement on its meters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceSite {
+    /// Power usage effectiveness; the default, flagged, if not published.
+    pub pue: Option<Decimal>,
+    /// Water on site, litres per kWh of IT energy; the default, flagged, if not published.
+    pub wue: Option<Decimal>,
+    /// Grams of CO2 equivalent per kWh of the grid.
+    pub g_per_kwh: Decimal,
+    /// Water of electricity generation, litres per kWh.
+    pub water_l_per_kwh: Decimal,
+    /// Boundary of the provider's meter, if its answers do not contain it.
+    pub boundary: Option<MeterBoundary>,
+    /// True if by contract measured energy sets the bill (at most twice the list).
+    pub bills_measured: bool,
+}
+
+impl ServiceSite {
+    /// Creates a place on this grid without other known figures.
+    #[must_use]
+    pub const fn on_grid(grid: &grid::GridRow) -> Self {
+        Self {
+            pue: None,
+            wue: None,
+            g_per_kwh: grid.g_per_kwh,
+            water_l_per_kwh: grid.water_l_per_kwh,
+            boundary: None,
+            bills_measured: false,
+        }
+    }
+
+    /// Returns the PUE, assumed or not.
+    pub(crate) fn pue(&self) -> Decimal {
+        self.pue.unwrap_or(constants::DEFAULT_PUE)
+    }
+
+    pub(crate) fn wue(&self) -> Decimal {
+        self.wue.unwrap_or(constants::DEFAULT_WUE)
+    }
+
+    pub(crate) fn field_errors(&self) -> Vec<FieldError> {
+        let numbers = [
+            ("pue", self.pue(), 1, 5),
+            ("wue", self.wue(), 0, 100),
+            ("carbon_g_per_kwh", self.g_per_kwh, 0, 2000),
+            ("wue_offsite_l_per_kwh", self.water_l_per_kwh, 0, 100),
+        ];
+        numbers
+            .into_iter()
+            .filter(|(_, value, least, most)| *value < Decimal::from(*least) || *value > Decimal::from(*most))
+            .map(|(field, _, least, most)| FieldError { field, expected: format!("from {least} to {most}") })
+            .collect()
+    }
+}
+
+/// Assumptions behind a figure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Assumptions {
+    /// No PUE is published.
+    pub pue: bool,
+    /// No on-site water is published.
+    pub wue: bool,
+    /// Boundary of the meter is unknown.
+    pub boundary: bool,
+}
+
+impl Assumptions {
+    /// Returns the names of the assumptions, as listed in `provenance.assumed`.
+    #[must_use]
+    pub const fn names(self) -> &'static [&'static str] {
+        match (self.pue, self.wue, self.boundary) {
+            (false, false, false) => &[],
+            (true, false, false) => &["pue"],
+            (false, true, false) => &["wue"],
+            (true, true, false) => &["pue", "wue"],
+            (false, false, true) => &["boundary"],
+            (true, false, true) => &["pue", "boundary"],
+            (false, true, true) => &["wue", "boundary"],
+            (true, true, true) => &["pue", "wue", "boundary"],
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Admission control of the gateway: maximum numbers of in-flight requests and of bytes held, with a short fair queue
+//! for requests over the capacity.
+//!
+//! - The last eighth of the permits is reserved for accounts that hold less than an eighth: one account cannot block
+//!   the others.
+//! - The last quarter of the bytes is reserved for small bodies: large bodies cannot block them, however slowly they
+//!   arrive.
+//! - A queued request does not fit at that moment; a new request that fits does not overtake a queued request that
+//!   would fit.
+
+use crate::fair_queue::{EnqueueOutcome, FairQueue};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Size above which a body is large, in bytes.
+pub const LARGE_BODY: usize = 256 << 10;
+
+/// Capacity of the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdmissionCapacity {
+    /// Maximum number of requests in flight.
+    pub requests: usize,
+    /// Maximum number of bytes held by all requests.
+    pub bytes: usize,
+    /// Maximum number of queued requests.
+    pub queue: usize,
+}
+
+/// State of admission: requests in flight and queued requests.
+#[derive(Debug)]
+pub struct AdmissionQueue<W> {
+    capacity: AdmissionCapacity,
+    requests: usize,
+    bytes: usize,
+    /// Number of requests in flight by account.
+    requests_by_account: HashMap<Arc<str>, usize>,
+    queue: FairQueue<(usize, W)>,
+}
+
+/// Result of queueing a request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum QueueOutcome<W> {
+    /// Queued under this number, with the waiter evicted from the queue for it, which must be notified.
+    Waiting(u64, Option<W>),
+    /// Queue full.
+    Full,
+}
+
+impl<W> AdmissionQueue<W> {
+    /// Returns an empty state with this capacity.
+    #[must_use]
+    pub fn new(capacity: AdmissionCapacity) -> Self {
+        Self {
+            capacity,
+            requests: 0,
+            bytes: 0,
+            requests_by_account: HashMap::new(),
+            queue: FairQueue::default(),
+        }
+    }
+
+    /// Sets another capacity; requests in flight stay.
+    pub const fn configure(&mut self, ceiling: AdmissionCapacity) {
+        self.capacity = ceiling;
+    }
+
+    /// Number of requests in flight.
+    #[must_use]
+    pub const fn requests(&self) -> usize {
+        self.requests
+    }
+
+    /// Number of bytes held.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Number of queued requests.
+    #[must_use]
+    pub const fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// True if seven eighths of the permits or bytes are in use, or if requests are queued: low-priority work must
+    /// yield.
+    #[must_use]
+    pub fn is_under_pressure(&self) -> bool {
+        let near = |taken: usize, most: usize| taken >= most - most / 8;
+        !self.queue.is_empty()
+            || near(self.requests, self.capacity.requests)
+            || near(self.bytes, self.capacity.bytes)
+    }
+
+    /// Admits a request with a body of this many bytes if it fits; returns true if so.
+    pub fn try_admit(&mut self, whose: &Arc<str>, bytes: usize) -> bool {
+        let fits = self.fits(whose, bytes);
+        if fits {
+            self.record_admission(whose, bytes);
+        }
+        fits
+    }
+
+    /// Queues a request that did not fit.
+    pub fn join(&mut self, whose: &Arc<str>, bytes: usize, waiter: W) -> QueueOutcome<W> {
+        match self.queue.join(whose, (bytes, waiter), self.capacity.queue) {
+            EnqueueOutcome::Waiting(number, gone) => {
+                QueueOutcome::Waiting(number, gone.map(|(_, waiter)| waiter))
+            }
+            EnqueueOutcome::Full => QueueOutcome::Full,
+        }
+    }
+
+    /// Removes a request from the queue, if it is still queued.
+    pub fn cancel(&mut self, whose: &Arc<str>, number: u64) {
+        self.queue.remove(whose, number);
+    }
+
+    /// Admits the next queued request that fits. Callers repeat this until it returns `None`.
+    pub fn admit_next(&mut self) -> Option<(Arc<str>, usize, W)> {
+        let mut found = None;
+        let (ceiling, requests, held, own) =
+            (self.capacity, self.requests, self.bytes, &self.requests_by_account);
+        let (bytes, waiter) = self.queue.pop_if(|whose, (bytes, _)| {
+            let fits = has_capacity(ceiling, requests, held, own.get(whose).copied().unwrap_or(0), *bytes);
+            if fits {
+                found = Some(whose.clone());
+            }
+            fits
+        })?;
+        let whose = found?;
+        self.record_admission(&whose, bytes);
+        Some((whose, bytes, waiter))
+    }
+
+    /// Adds bytes to an admitted request if they fit; returns true if so.
+    pub const fn try_grow(&mut self, bytes: usize) -> bool {
+        let fits = self.bytes.saturating_add(bytes) <= self.capacity.bytes;
+        if fits {
+            self.bytes += bytes;
+        }
+        fits
+    }
+
+    /// Releases bytes of a request.
+    pub const fn shrink(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    /// Releases an admitted request with all its bytes.
+    pub fn release(&mut self, whose: &Arc<str>, bytes: usize) {
+        self.requests = self.requests.saturating_sub(1);
+        self.shrink(bytes);
+        if let Some(own) = self.requests_by_account.get_mut(whose) {
+            *own = own.saturating_sub(1);
+            if *own == 0 {
+                self.requests_by_account.remove(whose);
+            }
+        }
+    }
+
+    fn fits(&self, whose: &Arc<str>, bytes: usize) -> bool {
+        let own = self.requests_by_account.get(whose).copied().unwrap_or(0);
+        has_capacity(self.capacity, self.requests, self.bytes, own, bytes)
+    }
+
+    fn record_admission(&mut self, whose: &Arc<str>, bytes: usize) {
+        self.requests += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        match self.requests_by_account.get_mut(whose) {
+            Some(own) => *own += 1,
+            None => drop(self.requests_by_account.insert(whose.clone(), 1)),
+        }
+    }
+}
+
+/// True if a request fits besides `requests` that hold `held` bytes, `own` of which belong to its account.
+const fn has_capacity(
+    ceiling: AdmissionCapacity,
+    requests: usize,
+    held: usize,
+    own: usize,
+    bytes: usize,
+) -> bool {
+    let eighth = ceiling.requests / 8;
+    let places = requests < ceiling.requests - eighth || (requests < ceiling.requests && own < eighth);
+    let most = if bytes > LARGE_BODY { ceiling.bytes - ceiling.bytes / 4 } else { ceiling.bytes };
+    places && held.saturating_add(bytes) <= most
+}

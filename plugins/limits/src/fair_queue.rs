@@ -1,0 +1,111 @@
+//! Queue that serves accounts round-robin, regardless of their number of waiters, and evicts from the account with the
+//! most waiters first.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Fair queue of waiters.
+#[derive(Debug)]
+pub struct FairQueue<W> {
+    /// Accounts with waiters, the next first.
+    ring: VecDeque<Arc<str>>,
+    queues: HashMap<Arc<str>, VecDeque<(u64, W)>>,
+    waiting: usize,
+    last_number: u64,
+}
+
+impl<W> Default for FairQueue<W> {
+    fn default() -> Self {
+        Self { ring: VecDeque::new(), queues: HashMap::new(), waiting: 0, last_number: 0 }
+    }
+}
+
+/// Result of queueing a waiter.
+#[derive(Debug, PartialEq, Eq)]
+pub enum EnqueueOutcome<W> {
+    /// Queued under this number, with the waiter evicted for it, which must be notified.
+    Waiting(u64, Option<W>),
+    /// Queue full, and no account has more waiters than this account would have.
+    Full,
+}
+
+impl<W> FairQueue<W> {
+    /// Number of waiters.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.waiting
+    }
+
+    /// True if there are no waiters.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// Queues a waiter behind those of its account. If the queue has `most` waiters, the newest of the account with the
+    /// most waiters is evicted, provided that this account still has at least as many as the new waiter's.
+    pub fn join(&mut self, whose: &Arc<str>, waiter: W, most: usize) -> EnqueueOutcome<W> {
+        let mut gone = None;
+        if self.waiting >= most {
+            gone = self.evict_newest(whose);
+            if gone.is_none() {
+                return EnqueueOutcome::Full;
+            }
+        }
+        self.last_number += 1;
+        self.waiting += 1;
+        let line = self.queues.entry(whose.clone()).or_default();
+        if line.is_empty() {
+            self.ring.push_back(whose.clone());
+        }
+        line.push_back((self.last_number, waiter));
+        EnqueueOutcome::Waiting(self.last_number, gone)
+    }
+
+    /// Removes the next waiter for which `may` returns true: accounts round-robin, within an account first in, first
+    /// out. If the first waiter of an account may not proceed, its other waiters are skipped.
+    pub fn pop_if(&mut self, mut may: impl FnMut(&Arc<str>, &W) -> bool) -> Option<W> {
+        let lines = &self.queues;
+        let at = self.ring.iter().position(|whose| {
+            lines.get(whose).and_then(VecDeque::front).is_some_and(|(_, waiter)| may(whose, waiter))
+        })?;
+        let whose = self.ring.remove(at)?;
+        let line = self.queues.get_mut(&whose)?;
+        let (_, waiter) = line.pop_front()?;
+        self.waiting -= 1;
+        if line.is_empty() {
+            self.queues.remove(&whose);
+        } else {
+            self.ring.push_back(whose);
+        }
+        Some(waiter)
+    }
+
+    /// Removes a waiter; `None` if it is no longer queued.
+    pub fn remove(&mut self, whose: &Arc<str>, number: u64) -> Option<W> {
+        let line = self.queues.get_mut(whose)?;
+        let at = line.binary_search_by_key(&number, |(known, _)| *known).ok()?;
+        let (_, waiter) = line.remove(at)?;
+        self.on_removed(whose);
+        Some(waiter)
+    }
+
+    fn evict_newest(&mut self, whose: &Arc<str>) -> Option<W> {
+        let own = self.queues.get(whose).map_or(0, VecDeque::len);
+        let (longest, _) =
+            self.queues.iter().filter(|(_, line)| line.len() > own + 1).max_by_key(|(_, line)| line.len())?;
+        let longest = longest.clone();
+        let (_, waiter) = self.queues.get_mut(&longest)?.pop_back()?;
+        self.on_removed(&longest);
+        Some(waiter)
+    }
+
+    /// Updates the counts after a waiter of an account was removed.
+    fn on_removed(&mut self, whose: &Arc<str>) {
+        self.waiting -= 1;
+        if self.queues.get(whose).is_some_and(VecDeque::is_empty) {
+            self.queues.remove(whose);
+            self.ring.retain(|other| other != whose);
+        }
+    }
+}

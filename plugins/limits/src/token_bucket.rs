@@ -1,0 +1,127 @@
+//! Token bucket for a limit per minute, which fills evenly and may be in debt.
+//!
+//! With a limit of `L` per minute the bucket holds at most `L`, gains `L / 60 s` continuously, and starts full. Its
+//! level is stored in tokens times nanoseconds of a minute, so that nothing is rounded:
+//! ```text
+//! level(now) = min(L · M, level(then) + L · (now − then))        M = 60 · 10⁹ ns
+//! taking n      : level − n · M, once level ≥ n · M
+//! waiting for n: ⌈(n · M − level) / L⌉ ns
+//! ```
+//! In any span of `t` seconds at most `L · (1 + t / 60)` pass, and that many do pass if there is enough demand.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+/// Nanoseconds per minute.
+const MINUTE_NANOS: i128 = 60_000_000_000;
+
+/// Level of one limit. The limit itself is an argument, so that it can change while the debt stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenBucket {
+    /// Level in tokens times nanoseconds of a minute; `i128::MAX` if full.
+    level: i128,
+    /// Time of that level, nanoseconds since 1970.
+    updated_at: u64,
+}
+
+/// Time until a limit no longer blocks a request; later variants are longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RetryAfter {
+    /// Blocked until another request ends.
+    OnRelease,
+    /// Blocked for this duration, if no other requests come meanwhile.
+    After(Duration),
+    /// Blocked forever: the request exceeds the limit itself.
+    Never,
+}
+
+/// Status of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketStatus {
+    /// Limit per minute.
+    pub limit: u64,
+    /// Amount that can be taken now; 0 in debt.
+    pub remaining: u64,
+    /// Time until the bucket is full.
+    pub reset: Duration,
+}
+
+impl Default for TokenBucket {
+    fn default() -> Self {
+        Self::full()
+    }
+}
+
+impl TokenBucket {
+    /// Returns a full bucket.
+    #[must_use]
+    pub const fn full() -> Self {
+        Self { level: i128::MAX, updated_at: 0 }
+    }
+
+    /// Time until `amount` can be taken; `None` if it can be taken now.
+    #[must_use]
+    pub fn retry_after(&self, limit: NonZeroU64, amount: u64, now: Duration) -> Option<RetryAfter> {
+        let lacking = to_units(amount) - self.level(limit, now);
+        if lacking <= 0 {
+            return None;
+        }
+        Some(if amount > limit.get() {
+            RetryAfter::Never
+        } else {
+            RetryAfter::After(time_to_gain(lacking, limit))
+        })
+    }
+
+    /// Takes `amount`, going into debt if the level is too low.
+    pub fn take(&mut self, limit: NonZeroU64, amount: u64, now: Duration) {
+        self.settle(limit, 0, amount, now);
+    }
+
+    /// Replaces the amount taken by the amount used: returns the difference, or takes more, going into debt if needed.
+    pub fn settle(&mut self, limit: NonZeroU64, taken: u64, used: u64, now: Duration) {
+        let back = to_units(taken) - to_units(used);
+        self.level = self.level(limit, now).saturating_add(back).min(full_level(limit));
+        self.updated_at = self.updated_at.max(nanoseconds(now));
+    }
+
+    /// Status at `now`.
+    #[must_use]
+    pub fn status(&self, limit: NonZeroU64, now: Duration) -> BucketStatus {
+        let level = self.level(limit, now);
+        let remaining = u64::try_from(level.max(0) / MINUTE_NANOS).unwrap_or(u64::MAX);
+        BucketStatus { limit: limit.get(), remaining, reset: time_to_gain(full_level(limit) - level, limit) }
+    }
+
+    /// Debt in whole tokens, rounded up; 0 if there is none.
+    #[must_use]
+    pub fn debt(&self, limit: NonZeroU64, now: Duration) -> u64 {
+        let owed = self.level(limit, now).min(0).unsigned_abs().div_ceil(MINUTE_NANOS.unsigned_abs());
+        u64::try_from(owed).unwrap_or(u64::MAX)
+    }
+
+    /// Level at `now`.
+    fn level(&self, limit: NonZeroU64, now: Duration) -> i128 {
+        let passed = i128::from(nanoseconds(now).saturating_sub(self.updated_at));
+        let gained = i128::from(limit.get()).saturating_mul(passed);
+        self.level.saturating_add(gained).min(full_level(limit))
+    }
+}
+
+fn to_units(amount: u64) -> i128 {
+    i128::from(amount) * MINUTE_NANOS
+}
+
+fn full_level(limit: NonZeroU64) -> i128 {
+    to_units(limit.get())
+}
+
+fn nanoseconds(now: Duration) -> u64 {
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Time in which a limit gains this many units, rounded up.
+fn time_to_gain(units: i128, limit: NonZeroU64) -> Duration {
+    let wait = units.max(0).unsigned_abs().div_ceil(u128::from(limit.get()));
+    Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,154 @@
+//! FLAC: frames are counted by their headers, each verified by its checksum. The sample count in the first block is
+//! used only if no frame is found.
+
+use super::bits::{be16, be32, be64};
+use super::container_parser::{AudioDuration, ContainerParser, ParserStep};
+
+/// Ticks per second.
+const RATE: u64 = 1_000_000_000;
+/// Maximum length of a frame header in bytes.
+const HEAD: usize = 16;
+/// Length of marker, block header, and the first block's own 34 bytes.
+const INFO: usize = 4 + 4 + 34;
+
+#[derive(Debug, Default)]
+pub(super) struct FlacParser {
+    state: FlacState,
+    info: Option<(u32, u64)>,
+    /// Ticks of all frames so far.
+    ticks: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum FlacState {
+    #[default]
+    Start,
+    /// At the header of a metadata block.
+    Blocks,
+    Frames,
+}
+
+impl FlacParser {
+    /// Counts the frame at this position and returns the length of its header, if it is one.
+    fn frame(&mut self, ahead: &[u8]) -> Option<usize> {
+        let known = self.info.map_or(0, |(rate, _)| rate);
+        let (length, samples, rate) = frame_header(ahead)?;
+        // Decoders use one rate or the other: the lower one gives the longer duration.
+        let rate = [rate, known].into_iter().filter(|rate| *rate > 0).min()?;
+        self.ticks = self.ticks.saturating_add(u64::from(samples) * RATE / u64::from(rate));
+        Some(length)
+    }
+}
+
+impl ContainerParser for FlacParser {
+    fn step(&mut self, ahead: &[u8]) -> ParserStep {
+        match self.state {
+            FlacState::Start => {
+                if ahead.len() < INFO {
+                    return ParserStep::Need(INFO);
+                }
+                self.info = ahead.get(8..).and_then(stream_info);
+                self.state = FlacState::Blocks;
+                ParserStep::Skip(4)
+            }
+            FlacState::Blocks => {
+                let Some(head) = be32(ahead, 0) else { return ParserStep::Need(4) };
+                if head >> 18 == 0x3ffe {
+                    // Frames without the mark of a last block before them.
+                    self.state = FlacState::Frames;
+                    return self.step(ahead);
+                }
+                if head >> 31 == 1 {
+                    self.state = FlacState::Frames;
+                }
+                ParserStep::Skip(4 + u64::from(head & 0x00ff_ffff))
+            }
+            FlacState::Frames => {
+                if ahead.first() != Some(&0xff) {
+                    return ParserStep::Skip(memchr::memchr(0xff, ahead).unwrap_or(ahead.len()) as u64);
+                }
+                if ahead.len() < HEAD {
+                    return ParserStep::Need(HEAD);
+                }
+                ParserStep::Skip(self.frame(ahead).unwrap_or(1) as u64)
+            }
+        }
+    }
+
+    fn end(&mut self, ahead: &[u8], missing: u64) -> AudioDuration {
+        if self.state == FlacState::Frames && missing == 0 {
+            let mut rest = ahead;
+            while !rest.is_empty() {
+                let passed = self.frame(rest).unwrap_or(1);
+                rest = rest.get(passed..).unwrap_or_default();
+            }
+        }
+        match self.info {
+            Some(_) if self.ticks > 0 => AudioDuration::from_ticks(self.ticks, RATE),
+            Some((rate, samples)) if rate > 0 => AudioDuration::from_ticks(samples, u64::from(rate)),
+            _ => AudioDuration::NoAudio,
+        }
+    }
+}
+
+/// Returns sample rate and number of samples (0: unknown) of a STREAMINFO block.
+pub(super) fn stream_info(block: &[u8]) -> Option<(u32, u64)> {
+    let rate = be32(block, 10)? >> 12;
+    let samples = be64(block, 10)? & 0xf_ffff_ffff;
+    Some((rate, samples))
+}
+
+/// Returns header length, number of samples and sample rate (0: that of the stream) of a frame.
+pub(super) fn frame_header(ahead: &[u8]) -> Option<(usize, u32, u32)> {
+    let head = be32(ahead, 0)?;
+    let field = |shift: u32, mask: u32| head >> shift & mask;
+    // Marker, reserved bits, valid channels and bits per sample.
+    if head >> 18 != 0x3ffe || field(17, 1) != 0 || field(0, 1) != 0 {
+        return None;
+    }
+    if field(4, 15) > 10 || matches!(field(1, 7), 3 | 7) {
+        return None;
+    }
+    let (block, rate) = (field(12, 15), field(8, 15));
+    let mut at = 4 + number(ahead.get(4..)?)?;
+    let samples = match block {
+        0 => return None,
+        1 => 192,
+        2..=5 => 576 << (block - 2),
+        6 => u32::from(*ahead.get(at)?) + 1,
+        7 => u32::from(be16(ahead, at)?) + 1,
+        _ => 256 << (block - 8),
+    };
+    at += match block {
+        6 => 1,
+        7 => 2,
+        _ => 0,
+    };
+    const RATES: [u32; 12] =
+        [0, 88_200, 176_400, 192_000, 8_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 96_000];
+    let (extra, hertz) = match rate {
+        12 => (1, u32::from(*ahead.get(at)?) * 1000),
+        13 => (2, u32::from(be16(ahead, at)?)),
+        14 => (2, u32::from(be16(ahead, at)?) * 10),
+        _ => (0, RATES.get(usize::try_from(rate).ok()?).copied()?),
+    };
+    at += extra;
+    let checksum = ahead.get(..at)?.iter().fold(0, |sum, byte| checksum(sum ^ *byte));
+    (*ahead.get(at)? == checksum).then_some((at + 1, samples, hertz))
+}
+
+/// Returns the length of a number in the encoding of UTF-8, up to seven bytes.
+fn number(bytes: &[u8]) -> Option<usize> {
+    let length = match bytes.first()?.leading_ones() {
+        0 => 1,
+        ones @ 2..=7 => ones as usize,
+        _ => return None,
+    };
+    let follows = bytes.get(1..length)?.iter().all(|byte| byte >> 6 == 2);
+    follows.then_some(length)
+}
+
+/// Computes one byte of a CRC-8 with the polynomial 0x07.
+fn checksum(byte: u8) -> u8 {
+    (0..8).fold(byte, |sum, _| if sum & 0x80 == 0 { sum << 1 } else { sum << 1 ^ 7 })
+}

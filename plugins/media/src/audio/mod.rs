@@ -1,0 +1,245 @@
+//! Format and duration of an audio upload, from its content.
+//!
+//! Bytes are pushed as they arrive; file names and content types are ignored. Formats: WAV (also RF64), MPEG audio
+//! (MP3, MPGA; bare or in an MPEG program stream), MP4 and M4A (also fragmented), WebM and Matroska, Ogg, FLAC. Nothing
+//! is decoded: headers are parsed, frames are counted, the rest is skipped, and at most [`MOST_AHEAD`] bytes are
+//! buffered for any input. A duration in a header counts only within the limits that frames and bytes set.
+
+mod bits;
+mod container_parser;
+mod flac;
+mod mp4;
+mod mpeg;
+mod mpeg_ps;
+mod ogg;
+mod opus;
+mod wav;
+mod webm;
+
+use container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserDriver};
+use rust_decimal::Decimal;
+
+/// Limit on the bytes that are buffered to parse one element.
+pub const MAX_BUFFERED_BYTES: usize = 256 << 10;
+
+/// Maximum accepted duration, in seconds: a month.
+pub(crate) const MAX_SECONDS: u64 = 31 * 24 * 3600;
+
+/// Container, or bare stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AudioFormat {
+    /// RIFF or RF64 with a `WAVE` form.
+    Wav,
+    /// MPEG audio, layer I, II or III.
+    Mp3,
+    /// MPEG program stream.
+    Mpeg,
+    /// ISO base media: MP4, M4A, QuickTime.
+    Mp4,
+    /// WebM or Matroska.
+    Webm,
+    /// Ogg container.
+    Ogg,
+    /// FLAC stream.
+    Flac,
+}
+
+impl AudioFormat {
+    /// Returns the file extension that providers expect.
+    #[must_use]
+    pub const fn extension(self) -> &'static str {
+        match self {
+            Self::Wav => "wav",
+            Self::Mp3 => "mp3",
+            Self::Mpeg => "mpeg",
+            Self::Mp4 => "mp4",
+            Self::Webm => "webm",
+            Self::Ogg => "ogg",
+            Self::Flac => "flac",
+        }
+    }
+
+    /// Returns the content type.
+    #[must_use]
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::Wav => "audio/wav",
+            Self::Mp3 => "audio/mpeg",
+            Self::Mpeg => "video/mpeg",
+            Self::Mp4 => "audio/mp4",
+            Self::Webm => "audio/webm",
+            Self::Ogg => "audio/ogg",
+            Self::Flac => "audio/flac",
+        }
+    }
+}
+
+/// Detected format and duration of an upload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AudioInfo {
+    /// Format of the file.
+    pub format: AudioFormat,
+    /// Duration in seconds, three places: counted in frames or samples, never less than the minimum for its bytes.
+    /// `None` if the file does not contain it, or claims more than its bytes can hold.
+    pub seconds: Option<Decimal>,
+}
+
+/// Reason for which an upload is no audio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AudioError {
+    /// Upload has no bytes.
+    Empty,
+    /// Format is unknown.
+    Unknown,
+    /// Format is known, but the file has no audio.
+    NoAudio(AudioFormat),
+}
+
+/// Meter of an audio file while it arrives.
+#[derive(Debug, Default)]
+pub struct AudioMeter {
+    state: MeterState,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+enum MeterState {
+    /// First bytes, until the format is known; `pass` more bytes of a tag are skipped.
+    Start { held: Vec<u8>, pass: u64, tagged: bool },
+    /// Recognised audio format.
+    Audio(AudioFormat, ParserDriver),
+    /// Unknown format.
+    Unknown,
+}
+
+impl Default for MeterState {
+    fn default() -> Self {
+        Self::Start { held: Vec::new(), pass: 0, tagged: false }
+    }
+}
+
+/// Bytes that identify every format, and the length of every tag before one.
+const MAGIC_LENGTH: usize = mpeg::TAG_LENGTH;
+
+impl AudioMeter {
+    /// Takes the next bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes = self.bytes.saturating_add(bytes.len() as u64);
+        match &mut self.state {
+            MeterState::Unknown => {}
+            MeterState::Audio(_, track) => track.push(bytes),
+            MeterState::Start { held, .. } => {
+                held.extend_from_slice(bytes);
+                self.detect_format();
+            }
+        }
+    }
+
+    /// Skips tags and detects the format, once there are enough bytes.
+    fn detect_format(&mut self) {
+        let MeterState::Start { held, pass, tagged } = &mut self.state else { return };
+        loop {
+            let passed = usize::try_from(*pass).unwrap_or(usize::MAX).min(held.len());
+            held.drain(..passed);
+            *pass -= passed as u64;
+            if *pass > 0 || held.len() < MAGIC_LENGTH {
+                return;
+            }
+            match mpeg::tag_length(held) {
+                Some(length) => (*pass, *tagged) = (length, true),
+                None => break,
+            }
+        }
+        self.state = match detect_audio_format(held, *tagged) {
+            Some(format) => {
+                let mut track = ParserDriver::new(parser_for(format));
+                track.push(held);
+                MeterState::Audio(format, track)
+            }
+            None => MeterState::Unknown,
+        };
+    }
+
+    /// Ends the upload and returns the result.
+    ///
+    /// # Errors
+    /// Returns the reason for which the upload is no audio.
+    pub fn end(self) -> Result<AudioInfo, AudioError> {
+        if self.bytes == 0 {
+            return Err(AudioError::Empty);
+        }
+        let MeterState::Audio(format, track) = self.state else { return Err(AudioError::Unknown) };
+        let (span, floor) = track.end();
+        let seconds = match span {
+            AudioDuration::Ticks { ticks, rate } => seconds(ticks, rate),
+            AudioDuration::Unknown => None,
+            AudioDuration::NoAudio => return Err(AudioError::NoAudio(format)),
+        };
+        let most = Decimal::from((self.bytes / minimum_byte_rate(format)).saturating_add(1).min(MAX_SECONDS));
+        let least = minimum_seconds(floor, self.bytes).min(most);
+        let bounded = |seconds: Decimal| (seconds <= most).then(|| seconds.max(least));
+        let seconds = seconds.and_then(bounded).filter(|seconds| !seconds.is_zero());
+        Ok(AudioInfo { format, seconds })
+    }
+}
+
+/// Returns the minimum bytes per second: silence takes almost none in a codec that omits it.
+const fn minimum_byte_rate(format: AudioFormat) -> u64 {
+    match format {
+        AudioFormat::Flac => 1,
+        AudioFormat::Wav
+        | AudioFormat::Mp3
+        | AudioFormat::Mpeg
+        | AudioFormat::Mp4
+        | AudioFormat::Webm
+        | AudioFormat::Ogg => 100,
+    }
+}
+
+/// Returns the minimum duration of this number of bytes, three places.
+fn minimum_seconds(floor: MinimumDuration, bytes: u64) -> Decimal {
+    let sounding = floor.bytes.unwrap_or(bytes).min(bytes);
+    let by_bytes = seconds(sounding, floor.rate.max(1)).unwrap_or_default();
+    by_bytes.max(Decimal::from(floor.millis.min(MAX_SECONDS * 1000)) / Decimal::ONE_THOUSAND)
+}
+
+/// Returns `ticks / rate`, three places, half-even.
+fn seconds(ticks: u64, rate: u64) -> Option<Decimal> {
+    Some(Decimal::from(ticks).checked_div(Decimal::from(rate))?.round_dp(3))
+}
+
+/// Detects the format from the first bytes; `tagged` is true after a tag of MPEG audio.
+fn detect_audio_format(start: &[u8], tagged: bool) -> Option<AudioFormat> {
+    let at = |from: usize, magic: &[u8]| start.get(from..).is_some_and(|rest| rest.starts_with(magic));
+    let riff = at(0, b"RIFF") || at(0, b"RF64") || at(0, b"BW64");
+    let boxes: [&[u8]; 7] = [b"ftyp", b"styp", b"moov", b"mdat", b"wide", b"free", b"skip"];
+    Some(if riff && at(8, b"WAVE") {
+        AudioFormat::Wav
+    } else if at(0, b"fLaC") {
+        AudioFormat::Flac
+    } else if at(0, b"OggS") {
+        AudioFormat::Ogg
+    } else if at(0, &[0x1a, 0x45, 0xdf, 0xa3]) {
+        AudioFormat::Webm
+    } else if at(0, &[0, 0, 1, 0xba]) {
+        AudioFormat::Mpeg
+    } else if boxes.iter().any(|name| at(4, name)) {
+        AudioFormat::Mp4
+    } else if tagged || mpeg::is_mpeg_audio(start) {
+        AudioFormat::Mp3
+    } else {
+        return None;
+    })
+}
+
+fn parser_for(format: AudioFormat) -> Box<dyn ContainerParser> {
+    match format {
+        AudioFormat::Wav => Box::new(wav::WavParser::default()),
+        AudioFormat::Mp3 => Box::new(mpeg::MpegParser::default()),
+        AudioFormat::Mpeg => Box::new(mpeg_ps::ProgramStream::default()),
+        AudioFormat::Mp4 => Box::new(mp4::Mp4Parser::default()),
+        AudioFormat::Webm => Box::new(webm::WebmParser::default()),
+        AudioFormat::Ogg => Box::new(ogg::OggParser::default()),
+        AudioFormat::Flac => Box::new(flac::FlacParser::default()),
+    }
+}

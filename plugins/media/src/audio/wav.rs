@@ -1,0 +1,186 @@
+//! WAV: bytes of data divided by the bytes of a sample, as in decoders. For compressed files, the sample count of the
+//! `fact` chunk, as far as the bytes allow. The byte rate of the header is used only without these.
+
+use super::bits::{le16, le32, le64};
+use super::container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserStep};
+
+/// Sizes of data whose length was unknown when the header was written.
+const OPEN_ENDED: [u32; 2] = [0, u32::MAX];
+
+#[derive(Debug, Default)]
+pub(super) struct WavParser {
+    coding: WavEncoding,
+    channels: u16,
+    sample_rate: u32,
+    /// Bytes per second, from the format chunk.
+    byte_rate: u32,
+    /// Bytes of one sample of all channels; 0 if the header lacks it.
+    block: u32,
+    /// Number of samples, from the fact chunk.
+    samples: u64,
+    /// Length of the data if it needs more than 32 bits.
+    long: Option<u64>,
+    data: u64,
+    state: WavState,
+}
+
+/// Encoding of the samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum WavEncoding {
+    /// Separate values: PCM, floats, A-law and µ-law.
+    Plain,
+    /// Four bits per sample: ADPCM.
+    Nibbles,
+    /// Other encoding.
+    #[default]
+    Other,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum WavState {
+    #[default]
+    Head,
+    Chunks,
+    /// The last skipped bytes are the data.
+    Data,
+    /// Chunks after the data; true if the last one is data.
+    AfterData {
+        data: bool,
+    },
+    /// Bytes after the data that are no chunk.
+    Rest,
+}
+
+impl WavParser {
+    fn format(&mut self, chunk: &[u8]) -> Option<()> {
+        let tag = le16(chunk, 8)?;
+        self.channels = le16(chunk, 10)?;
+        self.sample_rate = le32(chunk, 12)?;
+        self.byte_rate = le32(chunk, 16)?;
+        self.coding = match tag {
+            // The last tag names the actual encoding in its extension.
+            1 | 3 | 6 | 7 | 0xfffe => WavEncoding::Plain,
+            2 | 0x11 => WavEncoding::Nibbles,
+            _ => WavEncoding::Other,
+        };
+        // Decoders use one or the other: the smaller one gives the longer duration.
+        let stated = u32::from(le16(chunk, 20)?);
+        let counted = u32::from(self.channels) * u32::from(le16(chunk, 22)?.div_ceil(8));
+        self.block = if stated == 0 || counted == 0 { stated.max(counted) } else { stated.min(counted) };
+        Some(())
+    }
+
+    /// Parses a chunk before the data.
+    fn chunk(&mut self, name: &[u8], size: u32, ahead: &[u8]) -> ParserStep {
+        match name {
+            b"fmt " => drop(self.format(ahead)),
+            b"ds64" => self.long = le64(ahead, 16),
+            b"fact" => self.samples = le32(ahead, 8).map_or(0, u64::from),
+            b"data" => {
+                self.state = WavState::Data;
+                self.data = match self.long {
+                    Some(long) if long > 0 => long,
+                    _ if OPEN_ENDED.contains(&size) => u64::MAX - 8,
+                    _ => u64::from(size),
+                };
+                // A padding byte makes odd data even.
+                let padding = if self.data < u64::from(u32::MAX) { self.data % 2 } else { 0 };
+                return ParserStep::Skip(self.data.saturating_add(8 + padding));
+            }
+            _ => {}
+        }
+        skip_chunk(size)
+    }
+
+    /// Parses the bytes after the data: chunks have no audio, anything else is more data.
+    fn trailing_chunk(&mut self, ahead: &[u8]) -> ParserStep {
+        if !ahead.iter().take(4).all(|byte| matches!(byte, b' '..=b'~')) {
+            self.state = WavState::Rest;
+            return ParserStep::Skip(u64::MAX);
+        }
+        let Some(size) = le32(ahead, 4) else { return ParserStep::Need(8) };
+        let data = ahead.starts_with(b"data");
+        if data {
+            self.data = self.data.saturating_add(u64::from(size));
+        }
+        self.state = WavState::AfterData { data };
+        skip_chunk(size)
+    }
+
+    /// Returns the duration by the bytes of the data.
+    fn counted(&self, data: u64) -> AudioDuration {
+        let rate = u64::from(self.sample_rate);
+        match self.coding {
+            WavEncoding::Plain => AudioDuration::from_ticks(data, rate.saturating_mul(u64::from(self.block))),
+            WavEncoding::Nibbles => AudioDuration::from_ticks(
+                data.saturating_mul(2),
+                rate.saturating_mul(u64::from(self.channels)),
+            ),
+            WavEncoding::Other => AudioDuration::from_ticks(data, u64::from(self.byte_rate)),
+        }
+    }
+}
+
+/// Skips a chunk and its padding.
+fn skip_chunk(size: u32) -> ParserStep {
+    let size = u64::from(size);
+    ParserStep::Skip(8 + size + size % 2)
+}
+
+impl ContainerParser for WavParser {
+    fn minimum(&self) -> MinimumDuration {
+        MinimumDuration::by_all_bytes(if self.coding == WavEncoding::Other {
+            MinimumDuration::LOSSY
+        } else {
+            MinimumDuration::PLAIN
+        })
+    }
+
+    fn step(&mut self, ahead: &[u8]) -> ParserStep {
+        match self.state {
+            WavState::Head => {
+                self.state = WavState::Chunks;
+                return ParserStep::Skip(12);
+            }
+            WavState::Chunks => {}
+            WavState::Data | WavState::AfterData { .. } => return self.trailing_chunk(ahead),
+            WavState::Rest => return ParserStep::Stop,
+        }
+        let (Some(name), Some(size)) = (ahead.get(..4), le32(ahead, 4)) else { return ParserStep::Need(8) };
+        let body = match name {
+            b"fmt " | b"ds64" => 24,
+            b"fact" => 12,
+            _ => 8,
+        };
+        if ahead.len() < body {
+            return ParserStep::Need(body);
+        }
+        self.chunk(name, size, ahead)
+    }
+
+    fn end(&mut self, _: &[u8], missing: u64) -> AudioDuration {
+        let data = match self.state {
+            WavState::Head | WavState::Chunks => 0,
+            WavState::Data | WavState::AfterData { data: true } => self.data.saturating_sub(missing),
+            WavState::AfterData { data: false } => self.data,
+            WavState::Rest => self.data.saturating_add(u64::MAX - missing),
+        };
+        if data == 0 {
+            return AudioDuration::NoAudio;
+        }
+        let counted = self.counted(data);
+        let stated = AudioDuration::from_ticks(self.samples, u64::from(self.sample_rate));
+        // The sample count of a truncated file is that of the complete file.
+        let whole = missing == 0 && self.state != WavState::Rest;
+        match (self.coding, counted, stated) {
+            (WavEncoding::Other, _, AudioDuration::Ticks { .. }) if whole => stated,
+            // Blocks begin with some bytes that are no samples: a sixteenth at most.
+            (WavEncoding::Nibbles, AudioDuration::Ticks { ticks, .. }, AudioDuration::Ticks { .. })
+                if whole && self.samples >= ticks / u64::from(self.channels.max(1)) / 16 * 15 =>
+            {
+                stated
+            }
+            _ => counted,
+        }
+    }
+}

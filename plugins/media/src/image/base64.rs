@@ -1,0 +1,72 @@
+//! Base64 in the variants of providers: with or without padding, in lines, after the head of a data URL.
+
+use ::base64::Engine as _;
+use ::base64::alphabet::STANDARD;
+use ::base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use bytes::Bytes;
+
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Decodes the bytes; `None` if it is invalid, or empty.
+#[must_use]
+pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
+    let bytes = if text.iter().any(u8::is_ascii_whitespace) {
+        let dense: Vec<u8> = text.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
+        LENIENT.decode(dense)
+    } else {
+        LENIENT.decode(text)
+    };
+    bytes.ok().filter(|bytes| !bytes.is_empty())
+}
+
+/// Encodes base64 with padding, as clients expect it.
+#[must_use]
+pub fn encode(bytes: &[u8]) -> Bytes {
+    Bytes::from(LENIENT.encode(bytes))
+}
+
+/// Returns the data after the head of a data URL; other text unchanged.
+pub(super) fn data_url_payload(text: Bytes) -> Bytes {
+    if !text.starts_with(b"data:") {
+        return text;
+    }
+    let head = text.iter().take(256).position(|byte| *byte == b',').map_or(0, |comma| comma + 1);
+    text.slice(head..)
+}
+
+/// Returns true if every client's decoder accepts the text.
+pub(super) fn is_canonical(text: &[u8]) -> bool {
+    let padding = text.iter().rev().take(2).take_while(|byte| **byte == b'=').count();
+    let data = text.get(..text.len() - padding).unwrap_or_default();
+    let may = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    !data.is_empty() && text.len().is_multiple_of(4) && data.iter().all(may)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_of_writing_gives_the_same_bytes() {
+        for text in ["aGVsbG8h", "aGVs\nbG8h\r\n", " aGVsbG8h "] {
+            assert_eq!(decode(text.as_bytes()).as_deref(), Some(&b"hello!"[..]), "{text}");
+        }
+        assert_eq!(decode(b"aGVsbG8").as_deref(), Some(&b"hello"[..]));
+        assert_eq!(decode(b"aGVsbG8=").as_deref(), Some(&b"hello"[..]));
+        assert_eq!(data_url_payload(Bytes::from_static(b"data:image/png;base64,aGVs")), "aGVs");
+        for wrong in ["", "a", "a\u{e9}", "a-_b", "{}"] {
+            assert_eq!(decode(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_what_needs_no_mending_passes() {
+        assert!(is_canonical(b"aGVsbG8=") && is_canonical(b"aGVsbG8h"));
+        for mend in [&b""[..], b"aGVsbG8", b"aGVs\nbG8", b"====", b"aGV-bG8_"] {
+            assert!(!is_canonical(mend));
+        }
+    }
+}

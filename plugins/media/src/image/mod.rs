@@ -1,0 +1,13 @@
+//! Image generation: the client's request is converted into a provider's shape, images are read in any form, and the
+//! answer is written in the form that the client requests.
+
+mod base64;
+mod format;
+mod read;
+mod shape;
+mod write;
+
+pub use base64::{decode, encode};
+pub use format::content_type;
+pub use shape::{SHAPES, steps_name};
+pub use write::{DeliveredImage, answer};

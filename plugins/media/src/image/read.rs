@@ -1,0 +1,92 @@
+//! Parser of images in a provider's answer, as slices of the body.
+
+use super::base64;
+use bytes::Bytes;
+use penstock_contract::{GeneratedImage, ImageSource, UpstreamError, UpstreamErrorKind};
+use penstock_wire::json::{self, StringBody};
+
+/// Limit on the bytes of a URL that is fetched.
+const MOST_URL: usize = 8 << 10;
+
+/// Reads `{"data":[{"b64_json"|"url"|…}]}` or `{"images":[…]}`.
+///
+/// # Errors
+/// Returns `Malformed`, or `InBand` for an error in a successful answer.
+pub(super) fn read_images(body: &Bytes) -> Result<Vec<GeneratedImage>, UpstreamError> {
+    let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
+    let mut list = None;
+    let mut members = json::members(body);
+    while let Some((key, value)) = members.next_named() {
+        match &*key {
+            "error" if !matches!(value, b"null" | b"\"\"") => {
+                return Err(UpstreamError::new(UpstreamErrorKind::InBandError));
+            }
+            "data" | "images" => list = list.or(Some(value)),
+            _ => {}
+        }
+    }
+    let list = list.filter(|_| members.is_complete()).ok_or_else(malformed)?;
+    let mut found = Vec::new();
+    let mut elements = json::elements(list);
+    for range in elements.by_ref() {
+        let element = list.get(range).unwrap_or_default();
+        found.push(read_image(body, element).ok_or_else(malformed)?);
+    }
+    if elements.is_complete() && !found.is_empty() { Ok(found) } else { Err(malformed()) }
+}
+
+/// Reads one image: a string, or an object with one of several members.
+fn read_image(body: &Bytes, element: &[u8]) -> Option<GeneratedImage> {
+    if element.first() == Some(&b'"') {
+        return Some(GeneratedImage {
+            source: image_source(string_content(body, element)?, false)?,
+            revised_prompt: None,
+        });
+    }
+    let (mut found, mut revised_prompt) = (None, None);
+    let mut members = json::members(element);
+    while let Some((key, value)) = members.next_named() {
+        if value.first() != Some(&b'"') {
+            continue;
+        }
+        match &*key {
+            "b64_json" | "base64" | "b64" | "image" | "url" if value.len() > 2 => {
+                // An inline image takes precedence over a URL.
+                let source = image_source(string_content(body, value)?, key == "url")?;
+                if !matches!((&found, &source), (Some(_), ImageSource::Url(_))) {
+                    found = Some(source);
+                }
+            }
+            "revised_prompt" => {
+                let sound = json::classify_string(value.get(1..value.len() - 1)?) != StringBody::Invalid;
+                revised_prompt = sound.then(|| body.slice_ref(value));
+            }
+            _ => {}
+        }
+    }
+    Some(GeneratedImage { source: found?, revised_prompt })
+}
+
+/// Returns the content of a JSON string: a slice, unless it has escapes.
+fn string_content(body: &Bytes, string: &[u8]) -> Option<Bytes> {
+    let inner = string.get(1..string.len().checked_sub(1)?)?;
+    match json::classify_string(inner) {
+        StringBody::Plain => Some(body.slice_ref(inner)),
+        StringBody::Escaped => Some(Bytes::from(json::unescape(inner)?.into_owned())),
+        StringBody::Invalid => None,
+    }
+}
+
+/// Returns a URL, if it looks like one or is in a member for URLs (`named`), else base64 data.
+fn image_source(text: Bytes, named: bool) -> Option<ImageSource> {
+    let inline = text.starts_with(b"data:");
+    if text.starts_with(b"https://") || text.starts_with(b"http://") || (named && !inline) {
+        let url = std::str::from_utf8(&text).ok()?;
+        return (url.len() <= MOST_URL).then(|| ImageSource::Url(url.into()));
+    }
+    let inside = base64::data_url_payload(text);
+    if base64::is_canonical(&inside) {
+        return Some(ImageSource::Base64(inside));
+    }
+    Some(ImageSource::Base64(base64::encode(&base64::decode(&inside)?)))
+}

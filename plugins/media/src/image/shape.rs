@@ -1,0 +1,159 @@
+//! Request formats of image providers. All are asked for inline images, so that as few as possible have to be fetched.
+
+use super::read;
+use crate::measured_energy::sum_energy;
+use bytes::Bytes;
+use penstock_contract::{
+    ApiError, AttemptTarget, BufferedResponse, ExtraMember, FinishReason, ImageRequest, ImageSize,
+    InferenceRequest, InferenceTask, ModelKind, OfferCapabilities, OfferObservation, ProviderAdapter,
+    UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest, WorkDone,
+};
+use penstock_wire::json;
+
+/// Every provider shape; the first is the default.
+pub const SHAPES: &[&dyn ProviderAdapter] = &[
+    &ImageShape { name: "openai-images", path: "/images/generations", voice: ImageDialect::Size('x', true) },
+    &ImageShape {
+        name: "openai-images-bare",
+        path: "/images/generations",
+        voice: ImageDialect::Size('x', false),
+    },
+    &ImageShape {
+        name: "openai-images-star",
+        path: "/images/generations",
+        voice: ImageDialect::Size('*', true),
+    },
+    &ImageShape { name: "width-height", path: "/images/generations", voice: ImageDialect::Sides },
+    &ImageShape { name: "automatic1111", path: "/sdapi/v1/txt2img", voice: ImageDialect::Batch },
+];
+
+/// Provider that generates images.
+struct ImageShape {
+    name: &'static str,
+    path: &'static str,
+    voice: ImageDialect,
+}
+
+/// Request members that a provider takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ImageDialect {
+    /// `n`, `size` with this separator between the sides; true if it takes `response_format`.
+    Size(char, bool),
+    /// `n`, `width`, `height`, `response_format`.
+    Sides,
+    /// `batch_size`, `width`, `height`; the model is the loaded one.
+    Batch,
+}
+
+impl ProviderAdapter for ImageShape {
+    fn kind(&self) -> ModelKind {
+        ModelKind::Image
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn path(&self) -> &'static str {
+        self.path
+    }
+
+    fn calls(
+        &self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+    ) -> Result<Vec<UpstreamRequest>, ApiError> {
+        let task = image_task(ask)
+            .ok_or_else(|| ApiError::unsupported("model", "model: it does not generate images."))?;
+        let most = target.capabilities.max_images.unwrap_or(u32::MAX).max(1);
+        let mut left = task.n.max(1);
+        let mut calls = Vec::new();
+        while left > 0 {
+            let n = left.min(most);
+            calls.push(self.build_call(task, ask.diffusion_steps(), target, n));
+            left -= n;
+        }
+        Ok(calls)
+    }
+
+    fn translate(
+        &self,
+        ask: &InferenceRequest,
+        _: &AttemptTarget<'_>,
+        answers: Vec<UpstreamAnswer>,
+    ) -> Result<BufferedResponse, UpstreamError> {
+        let task = image_task(ask).ok_or_else(|| UpstreamError::new(UpstreamErrorKind::Malformed))?;
+        let mut pictures = Vec::new();
+        for answer in &answers {
+            pictures.extend(read::read_images(&answer.body)?);
+        }
+        // Engines round up to full batches; images that were not requested are not charged.
+        pictures.truncate(usize::try_from(task.n).unwrap_or(usize::MAX));
+        let count = u32::try_from(pictures.len()).unwrap_or(u32::MAX);
+        Ok(BufferedResponse {
+            body: Vec::new(),
+            work: Some(WorkDone::Images { count, steps: None, pixels: task.size.map(ImageSize::pixels) }),
+            measured_energy: sum_energy(answers.iter().map(|answer| &answer.body[..])),
+            finish_reason: FinishReason::Stop,
+            output_bytes: 0,
+            images: pictures,
+            observation: OfferObservation::default(),
+        })
+    }
+}
+
+/// Returns the member in which a provider of this shape takes the number of diffusion steps, if it does:
+/// `automatic1111` always, others if the catalogue lists one of the names.
+#[must_use]
+pub fn steps_name(shape: &dyn ProviderAdapter, abilities: &OfferCapabilities) -> Option<&'static str> {
+    if shape.name() == "automatic1111" {
+        return Some("steps");
+    }
+    ["num_inference_steps", "steps"].into_iter().find(|name| abilities.accepts_parameter(name))
+}
+
+fn image_task(ask: &InferenceRequest) -> Option<&ImageRequest> {
+    match &ask.task {
+        InferenceTask::GenerateImages(task) => Some(task),
+        _ => None,
+    }
+}
+
+impl ImageShape {
+    fn build_call(
+        &self,
+        task: &ImageRequest,
+        steps: Option<u32>,
+        target: &AttemptTarget<'_>,
+        n: u32,
+    ) -> UpstreamRequest {
+        let mut head = b"{".to_vec();
+        if self.voice != ImageDialect::Batch {
+            head.extend_from_slice(b"\"model\":");
+            json::write_str(&mut head, target.model);
+            head.push(b',');
+        }
+        head.extend_from_slice(b"\"prompt\":");
+        let mut tail = match self.voice {
+            ImageDialect::Batch => format!(",\"batch_size\":{n}"),
+            ImageDialect::Size(..) | ImageDialect::Sides => format!(",\"n\":{n}"),
+        };
+        if let Some(ImageSize { width, height }) = task.size {
+            tail += &match self.voice {
+                ImageDialect::Size(sign, _) => format!(",\"size\":\"{width}{sign}{height}\""),
+                ImageDialect::Sides | ImageDialect::Batch => {
+                    format!(",\"width\":{width},\"height\":{height}")
+                }
+            };
+        }
+        if let (Some(name), Some(steps)) = (steps_name(self, target.capabilities), steps) {
+            tail += &format!(",\"{name}\":{steps}");
+        }
+        let asks = matches!(self.voice, ImageDialect::Sides | ImageDialect::Size(_, true));
+        if asks && target.sends(ExtraMember::MediaFormat) {
+            tail += ",\"response_format\":\"b64_json\"";
+        }
+        tail.push('}');
+        UpstreamRequest::json(vec![Bytes::from(head), task.prompt.clone(), Bytes::from(tail)])
+    }
+}

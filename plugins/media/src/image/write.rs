@@ -1,0 +1,46 @@
+//! Writer of the client's answer with images.
+
+use bytes::Bytes;
+
+/// Image as the client gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeliveredImage {
+    /// Base64 data in the answer.
+    Base64(Bytes),
+    /// URL; plain ASCII without quotes.
+    Url(String),
+}
+
+/// Writes `{"created":…,"data":[{"url":…,"b64_json":…},…]}`, each item with both members, of which the one not
+/// requested is null. Images are slices.
+#[must_use]
+pub fn answer(created: u64, images: Vec<(DeliveredImage, Option<Bytes>)>) -> Vec<Bytes> {
+    let mut pieces = Vec::with_capacity(2 * images.len() + 1);
+    let mut text = format!("{{\"created\":{created},\"data\":[").into_bytes();
+    for (index, (shown, revised_prompt)) in images.into_iter().enumerate() {
+        if index > 0 {
+            text.push(b',');
+        }
+        match shown {
+            DeliveredImage::Url(url) => {
+                text.extend_from_slice(b"{\"url\":\"");
+                text.extend_from_slice(url.as_bytes());
+                text.extend_from_slice(b"\",\"b64_json\":null");
+            }
+            DeliveredImage::Base64(image) => {
+                text.extend_from_slice(b"{\"url\":null,\"b64_json\":\"");
+                pieces.push(Bytes::from(std::mem::take(&mut text)));
+                pieces.push(image);
+                text.push(b'"');
+            }
+        }
+        if let Some(prompt) = revised_prompt {
+            text.extend_from_slice(b",\"revised_prompt\":");
+            text.extend_from_slice(&prompt);
+        }
+        text.push(b'}');
+    }
+    text.extend_from_slice(b"]}");
+    pieces.push(Bytes::from(text));
+    pieces
+}

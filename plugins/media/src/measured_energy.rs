@@ -1,0 +1,29 @@
+//! Energy measured by a provider, in the same forms as for chat.
+
+use penstock_contract::MeasuredEnergy;
+use penstock_wire::{json, usage};
+
+/// Reads the measured energy of one answer.
+pub(crate) fn read_energy(body: &[u8]) -> Option<MeasuredEnergy> {
+    let mut members = json::members(body);
+    let mut found = None;
+    while let Some((name, value)) = members.next_named() {
+        found = match &*name {
+            "energy" => usage::parse_energy(value).or(found),
+            "impact" => usage::parse_impact(value).or(found),
+            _ => found,
+        };
+    }
+    found
+}
+
+/// Adds the measured energy of several answers: none if one of them lacks it, or their meters have different
+/// boundaries.
+pub(crate) fn sum_energy<'b>(bodies: impl Iterator<Item = &'b [u8]>) -> Option<MeasuredEnergy> {
+    let each: Option<Vec<MeasuredEnergy>> = bodies.map(read_energy).collect();
+    let (first, rest) = each?.split_first().map(|(first, rest)| (*first, rest.to_vec()))?;
+    rest.into_iter().try_fold(first, |sum, one| {
+        let joules = sum.joules.checked_add(one.joules)?;
+        (sum.boundary == one.boundary).then_some(MeasuredEnergy { joules, ..sum })
+    })
+}

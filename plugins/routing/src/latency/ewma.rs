@@ -1,0 +1,62 @@
+//! Exponentially weighted moving average with a half-life.
+
+use super::{HALF_LIFE, STALE_AFTER};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Average `mean = sum(w * x) / sum(w)`, with each `w` multiplied by `2^(-age / HALF_LIFE)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Ewma {
+    /// Sum of the weights at time `at`.
+    weight: f64,
+    mean: f64,
+    /// Time of the last observation in milliseconds.
+    at: u64,
+}
+
+impl Ewma {
+    pub(super) fn observe(&mut self, now: Duration, value: f64, weight: f64) {
+        if !value.is_finite() || weight <= 0.0 {
+            return;
+        }
+        let millis = millis(now);
+        let age = Duration::from_millis(millis.saturating_sub(self.at));
+        let old = if age >= STALE_AFTER {
+            0.0
+        } else {
+            self.weight * (-age.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2()
+        };
+        let sum = old + weight;
+        let mean = self.mean + (value - self.mean) * (weight / sum);
+        // A value from a damaged record is discarded.
+        (self.weight, self.mean) = if mean.is_finite() { (sum, mean) } else { (weight, value) };
+        self.at = self.at.max(millis);
+    }
+
+    /// Converts the average to another clock, on which time `from` is called `to`. An impossible sum, as in a damaged
+    /// record, is dropped; `most` is the largest plausible mean.
+    pub(super) fn rebased(self, from: Duration, to: Duration, most: f64) -> Self {
+        let sound = self.weight > 0.0 && self.weight.is_finite() && (0.0..=most).contains(&self.mean);
+        if !sound {
+            return Self::default();
+        }
+        Self { at: rebase_millis(self.at, from, to), ..self }
+    }
+
+    pub(super) fn mean(&self, now: Duration) -> Option<f64> {
+        // The time comparison comes last: most averages are empty, and a plan reads several per offer.
+        let known = self.weight > 0.0 && self.mean.is_finite();
+        (known && now.saturating_sub(Duration::from_millis(self.at)) < STALE_AFTER).then_some(self.mean)
+    }
+}
+
+/// Converts milliseconds to another clock, on which `from` is called `to`; the result is at most `to`.
+pub(super) fn rebase_millis(at: u64, from: Duration, to: Duration) -> u64 {
+    millis(to).saturating_sub(millis(from).saturating_sub(at))
+}
+
+/// Whole milliseconds since the origin of time.
+pub(super) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,118 @@
+//! Statistics of a model's last hour, used to sort the catalogue.
+
+use super::LatencySample;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+const SLICES: usize = 12;
+const SLICE_SECONDS: u64 = 300;
+
+/// Statistics of a model's last hour over all its offers, in slices of five minutes. Serialised as plain numbers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HourlyStats {
+    slices: [HourlySlice; SLICES],
+}
+
+/// Rates by which the catalogue is sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HourlyRates {
+    /// Generated tokens per second of generation.
+    pub throughput: Option<f64>,
+    /// Mean seconds to the first token (to the complete answer if it is not streamed).
+    pub latency: Option<f64>,
+    /// Number of successful answers.
+    pub popularity: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct HourlySlice {
+    /// Index of the five minutes since the origin of time.
+    number: u64,
+    answers: u64,
+    /// Sum of the seconds to the first token.
+    waiting: f64,
+    tokens: u64,
+    /// Sum of the seconds of generation.
+    generating: f64,
+}
+
+impl HourlyStats {
+    /// Returns empty statistics.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Records a successful answer.
+    pub fn observe(&mut self, now: Duration, sample: LatencySample) {
+        let number = now.as_secs() / SLICE_SECONDS;
+        let index = usize::try_from(number % SLICES as u64).unwrap_or(0);
+        let Some(slice) = self.slices.get_mut(index) else { return };
+        if slice.number < number {
+            *slice = HourlySlice { number, ..HourlySlice::default() };
+        }
+        let first = sample.first_token.unwrap_or(sample.total);
+        slice.answers = slice.answers.saturating_add(1);
+        slice.waiting += first.as_secs_f64();
+        let (tokens, generating) = match sample.first_token {
+            Some(first) => (sample.output_tokens.saturating_sub(1), sample.total.saturating_sub(first)),
+            None => (sample.output_tokens, sample.total),
+        };
+        slice.tokens = slice.tokens.saturating_add(tokens);
+        slice.generating += generating.as_secs_f64();
+    }
+
+    /// True if no answer is recorded.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slices.iter().all(|slice| slice.answers == 0)
+    }
+
+    /// Version number that changes with each answer, used to detect changes to store.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.slices.iter().fold(0, |sum, slice| sum.wrapping_add(slice.answers).wrapping_add(slice.number))
+    }
+
+    /// Converts the statistics to another clock, on which `from` is called `to`. Impossible slices are dropped.
+    #[must_use]
+    pub fn rebased(&self, from: Duration, to: Duration) -> Self {
+        let (from, to) = (from.as_secs() / SLICE_SECONDS, to.as_secs() / SLICE_SECONDS);
+        let mut moved = Self::default();
+        let sound = |seconds: f64| (0.0..=1e15).contains(&seconds);
+        for slice in self.slices.iter().filter(|slice| sound(slice.waiting) && sound(slice.generating)) {
+            let Some(number) = to.checked_sub(from.saturating_sub(slice.number)) else { continue };
+            let index = usize::try_from(number % SLICES as u64).unwrap_or(0);
+            if let Some(place) = moved.slices.get_mut(index).filter(|place| place.number <= number) {
+                *place = HourlySlice { number, ..*slice };
+            }
+        }
+        moved
+    }
+
+    /// Rates of the last hour, with a resolution of five minutes; `None` values without answers.
+    #[must_use]
+    pub fn rates(&self, now: Duration) -> HourlyRates {
+        let number = now.as_secs() / SLICE_SECONDS;
+        let young = self.slices.iter().filter(|slice| number.saturating_sub(slice.number) < SLICES as u64);
+        let sum = young.fold(HourlySlice::default(), |sum, slice| HourlySlice {
+            number,
+            answers: sum.answers.saturating_add(slice.answers),
+            waiting: sum.waiting + slice.waiting,
+            tokens: sum.tokens.saturating_add(slice.tokens),
+            generating: sum.generating + slice.generating,
+        });
+        if sum.answers == 0 {
+            return HourlyRates::default();
+        }
+        let answers = sum.answers as f64;
+        let generated = sum.tokens > 0 && sum.generating > 0.0;
+        HourlyRates {
+            throughput: generated.then(|| sum.tokens as f64 / sum.generating),
+            latency: Some(sum.waiting / answers),
+            popularity: Some(answers),
+        }
+    }
+}

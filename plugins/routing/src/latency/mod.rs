@@ -1,0 +1,177 @@
+//! Recent latency and speed of an offer, from which durations are predicted.
+//!
+//! Time to first token (by prompt size) and tokens per second are separate, because they have different causes. Both
+//! are averages whose weights halve every [`HALF_LIFE`]; an average without an observation for [`STALE`] is dropped,
+//! and the offer counts as unmeasured again.
+
+mod ewma;
+mod hourly;
+
+pub use hourly::{HourlyRates, HourlyStats};
+
+use ewma::{Ewma, millis, rebase_millis};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Time after which the weight of an observation halves.
+pub const HALF_LIFE: Duration = Duration::from_secs(300);
+
+/// Time without an observation after which an average is dropped.
+pub const STALE_AFTER: Duration = Duration::from_secs(1800);
+
+/// Maximum plausible value for the first token, and for one token, in a stored record, in seconds.
+const MAX_SECONDS: f64 = 86_400.0;
+
+/// Maximum plausible answer length in a stored record, in tokens.
+const MAX_TOKENS: f64 = 1e9;
+
+/// Upper limits of the prompt-size classes, in tokens; the last class has none.
+const PROMPT_CLASSES: [u64; 4] = [1_000, 4_000, 16_000, 64_000];
+
+/// Measurements of one successful answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatencySample {
+    /// Prompt tokens.
+    pub prompt_tokens: u64,
+    /// Generated tokens; 0 for kinds of models that generate none.
+    pub output_tokens: u64,
+    /// Time from the request to the first content token; `None` for an answer that is not streamed.
+    pub first_token: Option<Duration>,
+    /// Time from the request to the end.
+    pub total: Duration,
+}
+
+/// Latency statistics of one offer. Serialised as plain numbers, a few hundred bytes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LatencyStats {
+    /// Seconds to the first token, by prompt-size class.
+    first_token: [Ewma; PROMPT_CLASSES.len() + 1],
+    /// Seconds per generated token, weighted by tokens.
+    per_token: Ewma,
+    /// Generated tokens per answer.
+    output: Ewma,
+    /// Time since which the offer is available, in milliseconds; 0 if it never was.
+    known: u64,
+    /// Time of the last observation in milliseconds; 0 without one.
+    observed: u64,
+}
+
+impl LatencyStats {
+    /// Returns statistics without observations.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Marks the offer as available; returns for how long it has been so.
+    pub fn mark_available(&mut self, now: Duration) -> Duration {
+        if self.known == 0 {
+            self.known = millis(now).max(1);
+        }
+        now.saturating_sub(Duration::from_millis(self.known))
+    }
+
+    /// Time since the last observation; `None` without one.
+    #[must_use]
+    pub fn age(&self, now: Duration) -> Option<Duration> {
+        (self.observed > 0).then(|| now.saturating_sub(Duration::from_millis(self.observed)))
+    }
+
+    /// Version number that changes with each observation, used to detect changes to store.
+    #[must_use]
+    pub const fn version(&self) -> u64 {
+        self.observed
+    }
+
+    /// Converts the statistics to another clock, on which `from` is called `to`, for a process that loads statistics
+    /// stored by another. Impossible values are dropped, and no time is later than `to`.
+    #[must_use]
+    pub fn rebased(&self, from: Duration, to: Duration) -> Self {
+        let time = |at: u64| if at == 0 { 0 } else { rebase_millis(at, from, to).max(1) };
+        Self {
+            first_token: self.first_token.map(|class| class.rebased(from, to, MAX_SECONDS)),
+            per_token: self.per_token.rebased(from, to, MAX_SECONDS),
+            output: self.output.rebased(from, to, MAX_TOKENS),
+            known: time(self.known),
+            observed: time(self.observed),
+        }
+    }
+
+    /// Records a successful answer. Failures are recorded by the breaker.
+    ///
+    /// An answer that is not streamed has only a total time: the known time to the first token is subtracted, but at
+    /// least a tenth of the total counts as generation.
+    pub fn observe(&mut self, now: Duration, sample: LatencySample) {
+        self.observed = self.observed.max(millis(now));
+        let total = sample.total.as_secs_f64();
+        let known = self.first_token(now, sample.prompt_tokens);
+        let first = match sample.first_token {
+            Some(first) => Some(first.as_secs_f64().min(total)),
+            None => (sample.output_tokens == 0).then_some(total),
+        };
+        if let (Some(first), Some(class)) =
+            (first, self.first_token.get_mut(prompt_class(sample.prompt_tokens)))
+        {
+            class.observe(now, first, 1.0);
+        }
+        // The first token is not part of the generation time after it.
+        let after = sample.output_tokens.saturating_sub(u64::from(sample.first_token.is_some()));
+        if after > 0 {
+            let spent = match first {
+                Some(first) => total - first,
+                None => (total - known.unwrap_or(0.0)).max(total / 10.0),
+            };
+            let tokens = after as f64;
+            self.per_token.observe(now, spent / tokens, tokens);
+        }
+        if sample.output_tokens > 0 {
+            self.output.observe(now, sample.output_tokens as f64, 1.0);
+        }
+    }
+
+    /// Predicted seconds to the complete answer on an idle provider: `first token (class of the prompt) + output_tokens
+    /// / (tokens per second)`. `None` for an offer without measurements.
+    #[must_use]
+    pub fn predict_seconds(&self, now: Duration, prompt_tokens: u64, output_tokens: u64) -> Option<f64> {
+        let first = self.first_token(now, prompt_tokens);
+        let per_token = self.per_token.mean(now);
+        if first.is_none() && per_token.is_none() {
+            return None;
+        }
+        Some(first.unwrap_or(0.0) + per_token.unwrap_or(0.0) * output_tokens as f64)
+    }
+
+    /// Seconds to the first token for a prompt of this size; from the nearest class (the smaller of two) if its own has
+    /// no observations.
+    #[must_use]
+    pub fn first_token(&self, now: Duration, prompt_tokens: u64) -> Option<f64> {
+        let own = prompt_class(prompt_tokens);
+        if let Some(seconds) = self.first_token.get(own).and_then(|class| class.mean(now)) {
+            return Some(seconds);
+        }
+        let known = self
+            .first_token
+            .iter()
+            .enumerate()
+            .filter_map(|(class, seconds)| Some((class.abs_diff(own), seconds.mean(now)?)));
+        known.min_by_key(|(distance, _)| *distance).map(|(_, seconds)| seconds)
+    }
+
+    /// Tokens per second during generation.
+    #[must_use]
+    pub fn tokens_per_second(&self, now: Duration) -> Option<f64> {
+        self.per_token.mean(now).filter(|seconds| *seconds > 0.0).map(f64::recip)
+    }
+
+    /// Generated tokens of a typical answer: the expected output of a request without a limit.
+    #[must_use]
+    pub fn typical_output(&self, now: Duration) -> Option<u64> {
+        // The mean of u64 values is in range, and the fraction does not matter.
+        self.output.mean(now).map(|tokens| tokens as u64)
+    }
+}
+
+fn prompt_class(prompt_tokens: u64) -> usize {
+    PROMPT_CLASSES.iter().take_while(|end| prompt_tokens > **end).count()
+}

@@ -1,0 +1,25 @@
+//! Failed attempt, for `details.attempts`, logs and metrics.
+
+use penstock_contract::UpstreamErrorKind;
+use serde_json::{Value, json};
+
+/// Failed attempt at an offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailedAttempt {
+    /// Gateway's index of the offer.
+    pub offer: usize,
+    /// Gateway's index of its provider.
+    pub provider: usize,
+    /// Kind of the failure.
+    pub kind: UpstreamErrorKind,
+    /// Milliseconds from the request to the failure.
+    pub millis: u64,
+}
+
+impl FailedAttempt {
+    /// JSON object `{"provider","reason","ms"}`, with a reason for customers ([`FaultKind::reason`]).
+    #[must_use]
+    pub fn to_json(&self, provider: &str) -> Value {
+        json!({ "provider": provider, "reason": self.kind.reason(), "ms": self.millis })
+    }
+}

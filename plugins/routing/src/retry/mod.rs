@@ -1,0 +1,402 @@
+//! Retry planner of one request, for all endpoints, streamed or not.
+//!
+//! ```text
+//! let mut next = course.start(now);
+//! loop { match next {
+//!     Next::Try(offer) => match attempt(offer) {
+//!         Ok(answer) => return answer,
+//!         Err(fault) => next = course.after(&fault, now, &mut budget),
+//!     },
+//!     Next::RetrySame { after, .. } => { sleep(after); next = course.resume(now) }
+//!     Next::WaitUntil(until) => { sleep_until(until); next = course.resume(now) }
+//!     Next::Queue => match queue_at(course.full(now)) {
+//!         Some(offer) => next = course.seated(offer, now),
+//!         None => next = course.unseated(now),
+//!     },
+//!     Next::Refuse => return fault.refusal,
+//!     Next::GiveUp { retry_after } => return unavailable(course.details(..), retry_after),
+//! } }
+//! ```
+//!
+//! Guarantees, for any sequence of failures:
+//!
+//! - at most `attempts` attempts, none after the deadline;
+//! - a failed offer is retried only as a quick retry (500, 502, a reset; once per provider and request) or after the
+//!   `Retry-After` it returned;
+//! - no request to a provider before its `Retry-After`;
+//! - an offer that timed out (no head, no token, or a stalled stream) is not retried, and other offers of its provider
+//!   come after those of other providers;
+//! - a provider whose connection failed, or that rejects the operator's key, is not retried;
+//! - no attempt follows an error of the caller, the total deadline, or a rescue with different text;
+//! - every attempt but the first is taken from the retry budget.
+//!
+//! A rescue after the first token is an attempt like any other: pass the failure of the stream to [`Course::rescue`]
+//! and follow the returned `Next`.
+
+mod attempt;
+mod next;
+mod policy;
+
+pub use attempt::FailedAttempt;
+pub use policy::{AttemptPolicy, PlannedOffer};
+
+use crate::budget::RetryBudget;
+use crate::rng::SplitMix64;
+use next::RetryDecision;
+use penstock_contract::{UpstreamError, UpstreamErrorKind};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Next step of the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlannerStep {
+    /// Send the request to this offer.
+    Attempt(usize),
+    /// Sleep, then call [`Course::resume`], which returns the same offer again.
+    RetrySame {
+        /// Index of the offer.
+        offer: usize,
+        /// Time to sleep.
+        after: Duration,
+    },
+    /// Sleep until this time, then call [`Course::resume`].
+    WaitUntil(Duration),
+    /// Providers of the usable offers are full: wait for a permit at one of [`Course::full`].
+    WaitForPermit,
+    /// Error of the caller: return the error of the failure.
+    ReturnError,
+    /// No offer is left: return a 503.
+    GiveUp {
+        /// Value of `Retry-After`, 1 to 5 seconds.
+        retry_after: u32,
+    },
+}
+
+/// State of the attempts of one request.
+#[derive(Debug)]
+pub struct RetryPlanner {
+    policy: AttemptPolicy,
+    offers: Vec<OfferState>,
+    rng: SplitMix64,
+    failed: Vec<FailedAttempt>,
+    asked: u32,
+    /// Offer of the running attempt, and its start time.
+    running: Option<(usize, Duration)>,
+    /// Offer for which the caller sleeps.
+    waiting_for: Option<usize>,
+    /// True if a wait for a permit timed out.
+    permit_timed_out: bool,
+}
+
+/// State of one planned offer.
+#[derive(Debug)]
+struct OfferState {
+    planned: PlannedOffer,
+    /// True if the offer may be used: it is untried, or named a time for a retry.
+    is_eligible: bool,
+    /// True if the offer was tried; untried offers come first.
+    was_attempted: bool,
+    /// Earliest time of the next attempt.
+    ready_at: Duration,
+    /// True if its provider may still have its one quick retry.
+    can_retry_quickly: bool,
+    /// True if only the full provider prevents an attempt.
+    is_full: bool,
+    /// True if another offer of its provider timed out.
+    provider_timed_out: bool,
+}
+
+impl RetryPlanner {
+    /// Returns a planner for the offers of `plan`, best first. Offers of fallback models follow the model's own.
+    #[must_use]
+    pub fn new(plan: impl IntoIterator<Item = PlannedOffer>, policy: AttemptPolicy, seed: u64) -> Self {
+        let seat = |entry: PlannedOffer| OfferState {
+            planned: entry,
+            is_eligible: true,
+            was_attempted: false,
+            ready_at: entry.cooldown_until.unwrap_or_default(),
+            can_retry_quickly: entry.is_stable,
+            is_full: false,
+            provider_timed_out: false,
+        };
+        Self {
+            policy,
+            offers: plan.into_iter().map(seat).collect(),
+            rng: SplitMix64::new(seed),
+            failed: Vec::new(),
+            asked: 0,
+            running: None,
+            waiting_for: None,
+            permit_timed_out: false,
+        }
+    }
+
+    /// First step. Takes nothing from the retry budget.
+    pub fn start(&mut self, now: Duration) -> PlannerStep {
+        self.choose_next(now)
+    }
+
+    /// Step after a sleep.
+    pub fn resume(&mut self, now: Duration) -> PlannerStep {
+        match self.waiting_for.take() {
+            Some(seat) if self.is_ready(seat, now) && now < self.policy.deadline => {
+                self.start_attempt(seat, now)
+            }
+            _ => self.choose_next(now),
+        }
+    }
+
+    /// Step if the selected offer cannot be used for a reason inside the gateway: its breaker is open, or its dialect
+    /// cannot express the request. Nothing was sent, so this does not count as an attempt.
+    pub fn on_skipped(&mut self, now: Duration) -> PlannerStep {
+        self.undo_attempt(false);
+        self.choose_next(now)
+    }
+
+    /// Step if the provider of the selected offer is full. Other offers come first; without any, the caller waits for a
+    /// permit.
+    pub fn on_full(&mut self, now: Duration) -> PlannerStep {
+        self.undo_attempt(true);
+        self.choose_next(now)
+    }
+
+    /// Excludes these offers from now on, including full offers and offers in cooldown, because they would answer as
+    /// another did.
+    pub fn exclude(&mut self, which: impl Fn(usize) -> bool) {
+        let seats = self.offers.iter_mut().filter(|seat| which(seat.planned.offer));
+        seats.for_each(|seat| (seat.is_eligible, seat.is_full) = (false, false));
+    }
+
+    /// True if another offer may still answer.
+    #[must_use]
+    pub fn has_alternatives(&self) -> bool {
+        self.offers.iter().any(|seat| seat.is_eligible || seat.is_full)
+    }
+
+    /// Step if the selected offer is in cooldown until `ready`, learnt from other requests after the plan was made. The
+    /// planner may wait for it as for a `Retry-After` of this request.
+    pub fn on_cooldown(&mut self, ready: Duration, now: Duration) -> PlannerStep {
+        if let Some(seat) = self.undo_attempt(false) {
+            seat.is_eligible = true;
+            seat.ready_at = seat.ready_at.max(ready);
+        }
+        self.choose_next(now)
+    }
+
+    fn undo_attempt(&mut self, full: bool) -> Option<&mut OfferState> {
+        let (index, _) = self.running.take()?;
+        self.asked = self.asked.saturating_sub(1);
+        let seat = self.offers.get_mut(index)?;
+        (seat.is_eligible, seat.is_full) = (false, full);
+        seat.was_attempted = self.failed.iter().any(|attempt| attempt.offer == seat.planned.offer);
+        Some(seat)
+    }
+
+    /// Offers that could be used now if their providers were not full.
+    pub fn full_offers(&self, now: Duration) -> impl Iterator<Item = usize> {
+        self.offers
+            .iter()
+            .filter(move |seat| seat.is_full && seat.ready_at <= now)
+            .map(|seat| seat.planned.offer)
+    }
+
+    /// Step after a permit was acquired at one of the full offers.
+    pub fn on_permit(&mut self, offer: usize, now: Duration) -> PlannerStep {
+        let at = self
+            .offers
+            .iter()
+            .position(|seat| seat.is_full && seat.ready_at <= now && seat.planned.offer == offer);
+        match at {
+            Some(index) if self.asked < self.policy.max_attempts && now < self.policy.deadline => {
+                if let Some(seat) = self.offers.get_mut(index) {
+                    seat.is_full = false;
+                }
+                self.start_attempt(index, now)
+            }
+            _ => self.on_permit_timeout(now),
+        }
+    }
+
+    /// Step after no permit was acquired in time.
+    pub fn on_permit_timeout(&mut self, now: Duration) -> PlannerStep {
+        self.offers.iter_mut().for_each(|seat| seat.is_full = false);
+        self.permit_timed_out = true;
+        self.choose_next(now)
+    }
+
+    /// True if no attempt was made because all usable offers were full.
+    #[must_use]
+    pub const fn was_permit_limited(&self) -> bool {
+        self.permit_timed_out && self.failed.is_empty()
+    }
+
+    /// Step after a failed attempt, which is recorded.
+    pub fn on_failure(
+        &mut self,
+        fault: &UpstreamError,
+        now: Duration,
+        budget: &mut RetryBudget,
+    ) -> PlannerStep {
+        self.plan_next(fault, now, budget, false)
+    }
+
+    /// Step after an attempt failed when the client already had a part of its answer. Same as [`Course::after`], but a
+    /// quick retry comes only if no other offer is ready, because the provider just broke a stream.
+    pub fn on_stream_failure(
+        &mut self,
+        fault: &UpstreamError,
+        now: Duration,
+        budget: &mut RetryBudget,
+    ) -> PlannerStep {
+        self.plan_next(fault, now, budget, true)
+    }
+
+    fn plan_next(
+        &mut self,
+        fault: &UpstreamError,
+        now: Duration,
+        budget: &mut RetryBudget,
+        others_first: bool,
+    ) -> PlannerStep {
+        let Some((index, since)) = self.running.take() else { return self.give_up(now) };
+        let Some(provider) = self.record_failure(index, fault, since, now) else { return self.give_up(now) };
+        if matches!(fault.kind, UpstreamErrorKind::Caller | UpstreamErrorKind::ModelOutput) {
+            return PlannerStep::ReturnError;
+        }
+        // A rescue with different text ends the request: another attempt might differ too.
+        if matches!(fault.kind, UpstreamErrorKind::DeadlineExceeded | UpstreamErrorKind::Diverged) {
+            return self.give_up(now);
+        }
+        if fault.kind.is_provider_wide() {
+            self.for_each_of_provider(provider, |seat| (seat.is_eligible, seat.is_full) = (false, false));
+        } else if is_timeout(fault.kind) {
+            self.for_each_of_provider(provider, |seat| seat.provider_timed_out = true);
+        } else if let Some(rest) = fault.retry_after {
+            let ready = now.saturating_add(rest);
+            self.for_each_of_provider(provider, |seat| seat.ready_at = seat.ready_at.max(ready));
+            if let Some(seat) = self.offers.get_mut(index) {
+                seat.is_eligible = true;
+            }
+        }
+        let next = self.decide(index, provider, fault, now, others_first);
+        if matches!(next, RetryDecision::GiveUp) || !budget.try_spend(now) {
+            return self.give_up(now);
+        }
+        self.apply_decision(next, now)
+    }
+
+    /// Extends the deadline by the time that the request was queued.
+    pub fn extend_deadline(&mut self, by: Duration) {
+        self.policy.deadline = self.policy.deadline.saturating_add(by);
+    }
+
+    /// Failed attempts so far, in order.
+    #[must_use]
+    pub fn failed_attempts(&self) -> &[FailedAttempt] {
+        &self.failed
+    }
+
+    /// Number of attempts started, including the running or successful one (`x-penstock-attempts`).
+    #[must_use]
+    pub const fn asked(&self) -> u32 {
+        self.asked
+    }
+
+    /// Value of `details.attempts` in a 503: an array of `{"provider","reason","ms"}`. `provider` returns the name of a
+    /// provider by the index of its [`Entry`].
+    pub fn attempt_details<'a>(&self, provider: impl Fn(usize) -> &'a str) -> Value {
+        self.failed.iter().map(|attempt| attempt.to_json(provider(attempt.provider))).collect()
+    }
+
+    /// Records a failed attempt; returns its provider.
+    fn record_failure(
+        &mut self,
+        index: usize,
+        fault: &UpstreamError,
+        since: Duration,
+        now: Duration,
+    ) -> Option<usize> {
+        let seat = self.offers.get_mut(index)?;
+        seat.is_eligible = false;
+        let PlannedOffer { offer, provider, .. } = seat.planned;
+        let millis = u64::try_from(now.saturating_sub(since).as_millis()).unwrap_or(u64::MAX);
+        self.failed.push(FailedAttempt { offer, provider, kind: fault.kind, millis });
+        Some(provider)
+    }
+
+    fn choose_next(&mut self, now: Duration) -> PlannerStep {
+        let step = if self.asked >= self.policy.max_attempts || now >= self.policy.deadline {
+            RetryDecision::GiveUp
+        } else {
+            self.best_offer(now)
+        };
+        self.apply_decision(step, now)
+    }
+
+    fn apply_decision(&mut self, step: RetryDecision, now: Duration) -> PlannerStep {
+        match step {
+            RetryDecision::Attempt(index) => self.start_attempt(index, now),
+            RetryDecision::Wait(index) => {
+                self.waiting_for = Some(index);
+                self.offers.get(index).map_or(PlannerStep::GiveUp { retry_after: 1 }, |seat| {
+                    PlannerStep::WaitUntil(seat.ready_at)
+                })
+            }
+            RetryDecision::QuickRetry(index, after) => {
+                self.waiting_for = Some(index);
+                let Some(seat) = self.offers.get_mut(index) else { return self.give_up(now) };
+                seat.is_eligible = true;
+                PlannerStep::RetrySame { offer: seat.planned.offer, after }
+            }
+            RetryDecision::WaitForPermit => PlannerStep::WaitForPermit,
+            RetryDecision::GiveUp => self.give_up(now),
+        }
+    }
+
+    fn start_attempt(&mut self, index: usize, now: Duration) -> PlannerStep {
+        let Some(seat) = self.offers.get_mut(index) else { return self.give_up(now) };
+        seat.was_attempted = true;
+        self.asked = self.asked.saturating_add(1);
+        self.running = Some((index, now));
+        PlannerStep::Attempt(seat.planned.offer)
+    }
+
+    /// Gives up. `Retry-After` is the earliest end of a cooldown if there is one, else a random 1 to 3 seconds, so that
+    /// clients do not retry in step.
+    fn give_up(&mut self, now: Duration) -> PlannerStep {
+        let soonest = self
+            .offers
+            .iter()
+            .filter(|seat| seat.is_eligible && seat.ready_at > now)
+            .map(|seat| seat.ready_at)
+            .min();
+        let retry_after = match soonest {
+            Some(ready) => {
+                let wait = ready.saturating_sub(now);
+                let whole = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0));
+                u32::try_from(whole.clamp(1, 5)).unwrap_or(5)
+            }
+            None => 1 + u32::try_from(self.rng.below(3)).unwrap_or(0),
+        };
+        PlannerStep::GiveUp { retry_after }
+    }
+
+    fn is_ready(&self, index: usize, now: Duration) -> bool {
+        self.offers.get(index).is_some_and(|seat| seat.is_eligible && seat.ready_at <= now)
+    }
+
+    fn for_each_of_provider(&mut self, provider: usize, change: impl Fn(&mut OfferState)) {
+        self.offers.iter_mut().filter(|seat| seat.planned.provider == provider).for_each(change);
+    }
+}
+
+/// True for a timeout: a retry would lose more time. The timeout of one model proves little about others of the
+/// provider.
+const fn is_timeout(kind: UpstreamErrorKind) -> bool {
+    matches!(
+        kind,
+        UpstreamErrorKind::FirstByteTimeout
+            | UpstreamErrorKind::FirstTokenTimeout
+            | UpstreamErrorKind::IdleTimeout
+    )
+}

@@ -1,0 +1,92 @@
+//! Selection of the next offer: first untried offers, then those that may be retried after a delay they named, then
+//! offers of a provider that timed out at another offer, then the offer whose cooldown ends first. A stable provider
+//! may be retried at once, and a short cooldown is waited for.
+
+use super::RetryPlanner;
+use penstock_contract::{UpstreamError, UpstreamErrorKind};
+use std::time::Duration;
+
+/// Decision that is not applied yet, with the index of the offer.
+pub(super) enum RetryDecision {
+    Attempt(usize),
+    QuickRetry(usize, Duration),
+    Wait(usize),
+    WaitForPermit,
+    GiveUp,
+}
+
+impl RetryPlanner {
+    /// Decides the step after a failure, before the retry budget is checked.
+    pub(super) fn decide(
+        &mut self,
+        index: usize,
+        provider: usize,
+        fault: &UpstreamError,
+        now: Duration,
+        others_first: bool,
+    ) -> RetryDecision {
+        if self.asked >= self.policy.max_attempts || now >= self.policy.deadline {
+            return RetryDecision::GiveUp;
+        }
+        if let Some(rest) = fault.retry_after {
+            let patient = !rest.is_zero() && rest <= self.policy.max_wait && self.can_wait(index);
+            return if patient { RetryDecision::Wait(index) } else { self.best_offer(now) };
+        }
+        let best = self.best_offer(now);
+        if others_first && matches!(best, RetryDecision::Attempt(_)) {
+            return best;
+        }
+        self.quick_retry(index, provider, fault.kind, now).unwrap_or(best)
+    }
+
+    /// Immediate retry after a transient failure of a stable provider, once per provider and request.
+    fn quick_retry(
+        &mut self,
+        index: usize,
+        provider: usize,
+        kind: UpstreamErrorKind,
+        now: Duration,
+    ) -> Option<RetryDecision> {
+        let earned = earns_quick_retry(kind) && self.offers.get(index)?.can_retry_quickly;
+        let after = self.jitter();
+        if !earned || now.saturating_add(after) >= self.policy.deadline {
+            return None;
+        }
+        self.for_each_of_provider(provider, |seat| seat.can_retry_quickly = false);
+        Some(RetryDecision::QuickRetry(index, after))
+    }
+
+    /// Best offer: the first untried one, then the first that may be retried, both of providers without a timeout
+    /// before others; then the one whose cooldown ends first.
+    pub(super) fn best_offer(&self, now: Duration) -> RetryDecision {
+        let open = || self.offers.iter().enumerate().filter(|(_, seat)| seat.is_eligible);
+        let ready = open()
+            .filter(|(_, seat)| seat.ready_at <= now)
+            .min_by_key(|(_, seat)| (seat.provider_timed_out, seat.was_attempted));
+        if let Some((index, _)) = ready {
+            return RetryDecision::Attempt(index);
+        }
+        if self.full_offers(now).next().is_some() {
+            return RetryDecision::WaitForPermit;
+        }
+        match open().min_by_key(|(_, seat)| seat.ready_at) {
+            Some((index, _)) if self.can_wait(index) => RetryDecision::Wait(index),
+            _ => RetryDecision::GiveUp,
+        }
+    }
+
+    fn can_wait(&self, index: usize) -> bool {
+        self.offers.get(index).is_some_and(|seat| seat.is_eligible && seat.ready_at < self.policy.deadline)
+    }
+
+    /// Random delay, half to one and a half of `quick_retry`.
+    fn jitter(&mut self) -> Duration {
+        let span = u64::try_from(self.policy.quick_retry_delay.as_micros()).unwrap_or(u64::MAX);
+        Duration::from_micros((span / 2).saturating_add(self.rng.below(span.saturating_add(1))))
+    }
+}
+
+/// True for a transient failure at a provider whose prefix cache is now warm.
+const fn earns_quick_retry(kind: UpstreamErrorKind) -> bool {
+    matches!(kind, UpstreamErrorKind::Status(500 | 502) | UpstreamErrorKind::Reset)
+}

@@ -1,0 +1,49 @@
+//! Limits and input of the retry planner.
+
+use std::time::Duration;
+
+/// Limits of one request's attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttemptPolicy {
+    /// Maximum number of attempts, retries and rescues included. Default 4.
+    pub max_attempts: u32,
+    /// Deadline of the request, as a point in time. Default never.
+    pub deadline: Duration,
+    /// Longest cooldown that is waited for instead of a failover. Default 0.
+    pub max_wait: Duration,
+    /// Mean delay before a quick retry, varied by half of it. Default 50 ms.
+    pub quick_retry_delay: Duration,
+}
+
+impl Default for AttemptPolicy {
+    fn default() -> Self {
+        Self {
+            max_attempts: 4,
+            deadline: Duration::MAX,
+            max_wait: Duration::ZERO,
+            quick_retry_delay: Duration::from_millis(50),
+        }
+    }
+}
+
+/// Planned offer, as input of the retry planner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlannedOffer {
+    /// Gateway's index of the offer.
+    pub offer: usize,
+    /// Gateway's index of its provider: a failed connection, a rejected key and a `Retry-After` apply to all its
+    /// offers.
+    pub provider: usize,
+    /// End of the cooldown ([`Breaker::resting_until`](crate::Breaker::resting_until)).
+    pub cooldown_until: Option<Duration>,
+    /// True if a quick retry is useful ([`Breaker::in_good_standing`](crate::Breaker::in_good_standing)).
+    pub is_stable: bool,
+}
+
+impl PlannedOffer {
+    /// Returns a stable offer without cooldown.
+    #[must_use]
+    pub const fn new(offer: usize, provider: usize) -> Self {
+        Self { offer, provider, cooldown_until: None, is_stable: true }
+    }
+}

@@ -1,0 +1,58 @@
+//! Fallback forms of a conversation, for templates that refuse the original.
+
+use crate::conversation::{Part, PromptMessage, SpeakerRole};
+use std::borrow::Cow;
+
+/// Degree of the change to a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TemplateFallback {
+    /// No change.
+    None,
+    /// System messages after the leading ones become user messages, and neighbours of one role are merged.
+    LaterSystem,
+    /// All system messages become user messages.
+    AllSystem,
+}
+
+/// Returns the changed messages; `None` if nothing changes, so that another attempt would fail as well.
+pub(super) fn apply_fallback(
+    turns: &[PromptMessage],
+    fold: TemplateFallback,
+) -> Option<Cow<'_, [PromptMessage]>> {
+    if fold == TemplateFallback::None {
+        return Some(Cow::Borrowed(turns));
+    }
+    let mut out: Vec<PromptMessage> = Vec::with_capacity(turns.len());
+    let mut leading = fold == TemplateFallback::LaterSystem;
+    for turn in turns {
+        leading &= turn.role == SpeakerRole::System;
+        let mut turn = turn.clone();
+        if turn.role == SpeakerRole::System && !leading {
+            turn.role = SpeakerRole::User;
+        }
+        match out.last_mut() {
+            Some(last) if last.role == turn.role && turn.role != SpeakerRole::Tool => join(last, turn),
+            _ => out.push(turn),
+        }
+    }
+    let changed = out.len() != turns.len() || out.iter().zip(turns).any(|(new, old)| new.role != old.role);
+    changed.then_some(Cow::Owned(out))
+}
+
+fn join(last: &mut PromptMessage, turn: PromptMessage) {
+    if !last.parts.is_empty() && !turn.parts.is_empty() {
+        match last.parts.last_mut() {
+            Some(Part::Text(text)) => text.push_str("\n\n"),
+            _ => last.parts.push(Part::Text("\n\n".to_owned())),
+        }
+    }
+    last.listed |= turn.listed;
+    last.calls.extend(turn.calls);
+    last.reasoning = last.reasoning.take().or(turn.reasoning);
+    for part in turn.parts {
+        match (last.parts.last_mut(), part) {
+            (Some(Part::Text(text)), Part::Text(more)) if !last.listed => text.push_str(&more),
+            (_, part) => last.parts.push(part),
+        }
+    }
+}

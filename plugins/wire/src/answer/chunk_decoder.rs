@@ -1,0 +1,130 @@
+//! Decoder of a chunked body that arrives in pieces.
+
+use super::MalformedResponse;
+use crate::http1_request::{is_control, is_token};
+use bytes::{Bytes, BytesMut};
+
+/// Maximum length of a line with a chunk size and its extensions, or of a trailer, in bytes.
+pub(super) const MAX_LINE_BYTES: usize = 4 * 1024;
+/// Maximum bytes of all trailers.
+pub(super) const MAX_TRAILER_BYTES: usize = 16 * 1024;
+
+/// Decoder of a chunked body.
+#[derive(Debug, Default)]
+pub struct ChunkDecoder {
+    state: ChunkState,
+    trailers: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ChunkState {
+    /// Before the size of a chunk.
+    #[default]
+    Size,
+    /// In a chunk with this many bytes left.
+    Data(u64),
+    /// After a chunk, before the end of its line.
+    AfterData,
+    /// After the last chunk.
+    Trailers,
+    Complete,
+}
+
+/// Result of one decoding step.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ChunkStep {
+    /// Part of the body.
+    Data(Bytes),
+    /// More bytes needed.
+    Incomplete,
+    /// End of the body; remaining bytes in the buffer do not belong to it.
+    End,
+}
+
+impl ChunkDecoder {
+    /// Decodes bytes from the front of the buffer.
+    ///
+    /// # Errors
+    /// Returns the violated rule; the bytes after it cannot be interpreted.
+    pub fn take(&mut self, buffer: &mut BytesMut) -> Result<ChunkStep, MalformedResponse> {
+        loop {
+            match self.state {
+                ChunkState::Size => match take_line(buffer)? {
+                    Some(size) => {
+                        self.state = match chunk_length(&size)? {
+                            0 => ChunkState::Trailers,
+                            length => ChunkState::Data(length),
+                        }
+                    }
+                    None => return Ok(ChunkStep::Incomplete),
+                },
+                ChunkState::Data(_) if buffer.is_empty() => return Ok(ChunkStep::Incomplete),
+                ChunkState::Data(left) => {
+                    let here = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+                    let left = left - here as u64;
+                    self.state = if left == 0 { ChunkState::AfterData } else { ChunkState::Data(left) };
+                    return Ok(ChunkStep::Data(buffer.split_to(here).freeze()));
+                }
+                ChunkState::AfterData => match take_line(buffer)? {
+                    Some(end) if end.is_empty() => self.state = ChunkState::Size,
+                    Some(_) => return Err(MalformedResponse("a chunk is longer than its size")),
+                    None => return Ok(ChunkStep::Incomplete),
+                },
+                ChunkState::Trailers => match take_line(buffer)? {
+                    Some(end) if end.is_empty() => self.state = ChunkState::Complete,
+                    Some(trailer) if !is_field(&trailer) => {
+                        return Err(MalformedResponse("a trailer is invalid"));
+                    }
+                    Some(trailer) => {
+                        self.trailers += trailer.len();
+                        if self.trailers > MAX_TRAILER_BYTES {
+                            return Err(MalformedResponse("its trailers are too long"));
+                        }
+                    }
+                    None => return Ok(ChunkStep::Incomplete),
+                },
+                ChunkState::Complete => return Ok(ChunkStep::End),
+            }
+        }
+    }
+}
+
+/// Returns the next line without its end.
+fn take_line(buffer: &mut BytesMut) -> Result<Option<BytesMut>, MalformedResponse> {
+    let Some(end) = memchr::memchr(b'\n', buffer) else {
+        let long = buffer.len() > MAX_LINE_BYTES;
+        return if long { Err(MalformedResponse("a line of its chunks is too long")) } else { Ok(None) };
+    };
+    if end > MAX_LINE_BYTES {
+        return Err(MalformedResponse("a line of its chunks is too long"));
+    }
+    let mut line = buffer.split_to(end + 1);
+    if end == 0 || line.get(end - 1) != Some(&b'\r') {
+        return Err(MalformedResponse("a line of its chunks ends without CR LF"));
+    }
+    line.truncate(end - 1);
+    // Other parsers may interpret a control character as the end of a line.
+    if line.iter().any(|byte| is_control(*byte)) {
+        return Err(MalformedResponse("a line of its chunks holds a control character"));
+    }
+    Ok(Some(line))
+}
+
+/// True if a line is a name, a colon and a value (RFC 9112 §5), as trailers are too.
+pub(super) fn is_field(line: &[u8]) -> bool {
+    let name = memchr::memchr(b':', line).and_then(|colon| line.get(..colon));
+    name.is_some_and(is_token)
+}
+
+/// Parses the length of a chunk: hexadecimal digits, optionally followed by extensions, which are ignored.
+pub(super) fn chunk_length(line: &[u8]) -> Result<u64, MalformedResponse> {
+    let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    if digits.is_empty() || digits.len() > 15 {
+        return Err(MalformedResponse("a chunk has no size"));
+    }
+    digits.iter().try_fold(0_u64, |sum, digit| {
+        let value =
+            char::from(*digit).to_digit(16).ok_or(MalformedResponse("a chunk's size is not a number"))?;
+        Ok(sum << 4 | u64::from(value))
+    })
+}

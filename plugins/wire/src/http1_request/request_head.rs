@@ -1,0 +1,84 @@
+//! Complete, validated request head: its bytes, and the positions of its elements.
+
+use super::{ByteSpan, HeadParser, span_bytes};
+use bytes::Bytes;
+
+/// Validated request head. Fields are looked up in the original bytes; nothing is copied.
+#[derive(Debug)]
+pub struct Http1RequestHead {
+    bytes: Bytes,
+    scan: HeadParser,
+}
+
+impl HeadParser {
+    /// Combines the parsed positions with the bytes that were parsed.
+    #[must_use]
+    pub const fn into_request_head(self, bytes: Bytes) -> Http1RequestHead {
+        Http1RequestHead { bytes, scan: self }
+    }
+}
+
+impl Http1RequestHead {
+    /// Method as sent.
+    #[must_use]
+    pub fn method(&self) -> &[u8] {
+        span_bytes(&self.bytes, self.scan.method)
+    }
+
+    /// Path without the query.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        let path = self.text(self.scan.target.path);
+        if path.is_empty() { "/" } else { path }
+    }
+
+    /// Query after the question mark, if there is one.
+    #[must_use]
+    pub fn query(&self) -> Option<&str> {
+        self.scan.target.query.map(|span| self.text(span))
+    }
+
+    /// Requested host, with the port if it was sent.
+    #[must_use]
+    pub fn authority(&self) -> Option<&str> {
+        self.scan.target.authority.or(self.scan.host).map(|span| self.text(span))
+    }
+
+    /// Value of the first field with this name (case-insensitive), without surrounding blanks.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        let name = name.as_bytes();
+        let is = |span: ByteSpan| {
+            span.1 - span.0 == name.len() && span_bytes(&self.bytes, span).eq_ignore_ascii_case(name)
+        };
+        self.scan.fields.iter().find(|(name, _)| is(*name)).map(|(_, value)| span_bytes(&self.bytes, *value))
+    }
+
+    /// Length of the head in bytes.
+    #[must_use]
+    pub const fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Length of the body in bytes; `None` if it is chunked.
+    #[must_use]
+    pub fn body_length(&self) -> Option<u64> {
+        self.scan.body_length()
+    }
+
+    /// True for a request of HTTP/1.0.
+    #[must_use]
+    pub const fn is_http10(&self) -> bool {
+        self.scan.old
+    }
+
+    /// True if the client sends no further request on this connection.
+    #[must_use]
+    pub const fn is_last(&self) -> bool {
+        self.scan.closes || (self.scan.old && !self.scan.keeps)
+    }
+
+    fn text(&self, span: ByteSpan) -> &str {
+        std::str::from_utf8(span_bytes(&self.bytes, span)).unwrap_or_default()
+    }
+}

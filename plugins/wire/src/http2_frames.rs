@@ -1,0 +1,106 @@
+//! Parser of HTTP/2 frame heads (RFC 9113 §4.1) in a byte stream that arrives in arbitrary pieces. Payloads are
+//! skipped.
+
+/// Bytes of a frame head.
+const HEAD_BYTES: usize = 9;
+/// Bytes of the connection preface, which a client sends before its first frame (RFC 9113 §3.4).
+const PREFACE_BYTES: usize = 24;
+
+/// Head of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHead {
+    /// Length of the payload in bytes.
+    pub length: u32,
+    /// Frame type.
+    pub kind: u8,
+    /// Flags of the frame.
+    pub flags: u8,
+    /// Stream identifier; 0 is the connection.
+    pub stream: u32,
+}
+
+/// Parser of the frame heads in one direction of a connection.
+#[derive(Debug, Default)]
+pub struct FrameHeadReader {
+    /// Bytes to skip before the next head.
+    skip: usize,
+    head: [u8; HEAD_BYTES],
+    filled: usize,
+}
+
+impl FrameHeadReader {
+    /// Returns a parser for the bytes of a client, which start with the preface.
+    #[must_use]
+    pub fn for_client() -> Self {
+        Self { skip: PREFACE_BYTES, ..Self::default() }
+    }
+
+    /// Returns a parser for the bytes of a server.
+    #[must_use]
+    pub fn for_server() -> Self {
+        Self::default()
+    }
+
+    /// Parses the next bytes, and calls `tell` for each complete head.
+    pub fn push(&mut self, mut bytes: &[u8], mut tell: impl FnMut(FrameHead)) {
+        while !bytes.is_empty() {
+            if self.skip > 0 {
+                let skipped = self.skip.min(bytes.len());
+                self.skip -= skipped;
+                bytes = bytes.get(skipped..).unwrap_or_default();
+                continue;
+            }
+            let Some((first, rest)) = bytes.split_first() else { return };
+            bytes = rest;
+            if let Some(byte) = self.head.get_mut(self.filled) {
+                *byte = *first;
+            }
+            self.filled += 1;
+            if self.filled == HEAD_BYTES {
+                self.filled = 0;
+                let [a, b, c, kind, flags, stream @ ..] = self.head;
+                let length = u32::from_be_bytes([0, a, b, c]);
+                self.skip = length as usize;
+                // The first bit is reserved.
+                let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
+                tell(FrameHead { length, kind, flags, stream });
+            }
+        }
+    }
+
+    /// True if the bytes so far end with a complete frame.
+    #[must_use]
+    pub const fn is_at_frame_end(&self) -> bool {
+        self.skip == 0 && self.filled == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_the_same_however_the_bytes_are_cut() {
+        let frames =
+            [(0, 1, 3, &b"data"[..]), (4, 0, 0, b""), (3, 0, 0x8000_0005, b"1234"), (0x42, 255, 7, b"x")];
+        let mut bytes = vec![b'P'; PREFACE_BYTES];
+        for (kind, flags, stream, payload) in frames {
+            let [_, a, b, c] = (payload.len() as u32).to_be_bytes();
+            bytes.extend([a, b, c, kind, flags]);
+            bytes.extend(u32::to_be_bytes(stream));
+            bytes.extend(payload);
+        }
+        let expected = frames.map(|(kind, flags, stream, payload)| FrameHead {
+            length: payload.len() as u32,
+            kind,
+            flags,
+            stream: stream & 0x7fff_ffff,
+        });
+        for cut in 1..=bytes.len() {
+            let (mut heads, mut found) = (FrameHeadReader::for_client(), Vec::new());
+            bytes.chunks(cut).for_each(|piece| heads.push(piece, |head| found.push(head)));
+            assert_eq!(found, expected, "{cut}");
+            assert!(heads.is_at_frame_end());
+        }
+    }
+}

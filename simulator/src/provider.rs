@@ -1,0 +1,304 @@
+//! Processing of one request from its parsing to its outcome.
+
+use super::answer::answers;
+use super::control::{PlaybackOutcome, SimulatorControl};
+use super::fault::{RetryAfterValue, SimulatedFault};
+use super::http_request::HttpRequest;
+use super::parsed_request::{ParsedRequest, RequestError};
+use super::playback::play;
+use super::prompt::{PrefixCache, token_count};
+use super::response_writer::ResponseWriter;
+use super::route::SimulatorRoute;
+use super::rule::ModelSuffix;
+use super::script::{HeadAction, ResponseScript};
+use super::shaping::{self, AnswerOptions};
+use super::token_pacing::TokenPacing;
+use super::{SimulatorOptions, chat, error_body, image, messages, transcription, vectors};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Simulated tokens of an image, for its pace.
+const IMAGE_TOKENS: u32 = 40;
+
+/// Simulated provider without its socket.
+pub(super) struct SimulatedProvider {
+    options: SimulatorOptions,
+    memory: PrefixCache,
+    /// Handle on the faults and counters.
+    pub control: SimulatorControl,
+}
+
+impl SimulatedProvider {
+    pub(super) fn new(options: SimulatorOptions, control: SimulatorControl) -> Self {
+        Self { options, memory: PrefixCache::default(), control }
+    }
+
+    /// Answers a request and returns its outcome.
+    pub(super) async fn serve<L: ResponseWriter>(
+        &self,
+        request: HttpRequest,
+        line: &mut L,
+    ) -> PlaybackOutcome {
+        let route = SimulatorRoute::from_request(&request.method, request.path_only());
+        if route == SimulatorRoute::Control {
+            return play(
+                self.answer_control(&request),
+                line,
+                TokenPacing::new(Duration::ZERO, 0.0),
+                &self.control,
+            )
+            .await;
+        }
+        let mut open = self.control.begin_call(&request, route.generates());
+        let mut script = self.script(route, &request);
+        script.head.headers.push(("server", "penstock-simulated".to_owned()));
+        script.head.headers.push(("x-simulated", "true".to_owned()));
+        open.outcome = play(script, line, self.control.current_pace(), &self.control).await;
+        open.outcome
+    }
+
+    fn answer_control(&self, request: &HttpRequest) -> ResponseScript {
+        let done = match request.method.as_str() {
+            "GET" => Ok(()),
+            "DELETE" => {
+                self.control.clear_rules();
+                Ok(())
+            }
+            "POST" => serde_json::from_slice(&request.body)
+                .map_err(|error| format!("The order is no JSON: {error}."))
+                .and_then(|order| self.control.execute_command(order)),
+            _ => Err("GET, POST and DELETE are understood.".to_owned()),
+        };
+        match done {
+            Ok(()) => ResponseScript::json(200, &self.control.report()),
+            Err(error) => ResponseScript::json(400, &json!({ "error": error })),
+        }
+    }
+
+    fn script(&self, route: SimulatorRoute, request: &HttpRequest) -> ResponseScript {
+        match route {
+            SimulatorRoute::Images | SimulatorRoute::Transcriptions => return self.media(route, request),
+            SimulatorRoute::Embeddings | SimulatorRoute::Rerank => return self.vectors(route, request),
+            _ => {}
+        }
+        let asked = match route {
+            SimulatorRoute::Chat => Some(ParsedRequest::chat(&request.body, &self.memory)),
+            SimulatorRoute::Messages => Some(ParsedRequest::messages(&request.body, &self.memory, false)),
+            // Requests that only count tokens do not enter the prompt cache.
+            SimulatorRoute::CountTokens => {
+                Some(ParsedRequest::messages(&request.body, &PrefixCache::default(), true))
+            }
+            _ => None,
+        };
+        let model = asked.as_ref().and_then(|asked| asked.as_ref().ok()).map_or("", |ask| ask.model.as_str());
+        let mut faults = self.control.take_faults(request.path_only(), route.generates(), model);
+        let good = match asked {
+            Some(Ok(mut ask)) => match self.take_suffix(&mut ask, &mut faults) {
+                Ok(()) => self.generated(route, &ask, &faults),
+                Err(message) => bad_request(route, &RequestError { message, field: Some("model") }),
+            },
+            Some(Err(wrong)) => bad_request(route, &wrong),
+            None => self.answer_without_prompt(route, request),
+        };
+        let script = faults.iter().find_map(|fault| replacement(fault, route)).unwrap_or(good);
+        shaping::apply_byte_faults(script, &faults)
+    }
+
+    /// Answers image and transcription requests, with the same faults as all others.
+    fn media(&self, route: SimulatorRoute, request: &HttpRequest) -> ResponseScript {
+        let header = |name: &str| request.headers.get(name).and_then(|value| value.to_str().ok());
+        let made = if route == SimulatorRoute::Images {
+            let wish = image::read(&request.body);
+            wish.map(|wish| {
+                let host = header("host").unwrap_or_default();
+                (wish.model.clone(), IMAGE_TOKENS, Ok(wish.answer(self.options.seed, host)))
+            })
+        } else {
+            let heard = transcription::read(header("content-type").unwrap_or_default(), &request.body);
+            heard.map(|heard| {
+                let told = heard.answer(&self.options.name, self.options.seed);
+                (heard.model.clone(), heard.tokens(), told)
+            })
+        };
+        let named = made.as_ref().map_or("", |(model, ..)| model.as_str());
+        let (model, suffix) =
+            named.split_once('#').map_or((named, None), |(model, suffix)| (model, Some(suffix)));
+        let mut faults = self.control.take_faults(request.path_only(), true, model);
+        match suffix.map_or_else(|| Ok(ModelSuffix::default()), ModelSuffix::read) {
+            Ok(suffix) => faults.extend(suffix.faults),
+            Err(message) => return bad_request(route, &RequestError { message, field: Some("model") }),
+        }
+        let good = match made {
+            Err(wrong) => bad_request(route, &wrong),
+            Ok((_, tokens, Ok(answer))) => shaping::plain(answer.to_string(), tokens, &faults, false),
+            Ok((_, _, Err(text))) => ResponseScript::plain(200, "text/plain; charset=utf-8", text),
+        };
+        let script = faults.iter().find_map(|fault| replacement(fault, route)).unwrap_or(good);
+        shaping::apply_byte_faults(script, &faults)
+    }
+
+    /// Answers embedding and rerank requests.
+    fn vectors(&self, route: SimulatorRoute, request: &HttpRequest) -> ResponseScript {
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
+        let model = body.get("model").and_then(Value::as_str).unwrap_or_default();
+        let faults = self.control.take_faults(request.path_only(), route.generates(), model);
+        let usage = AnswerOptions::of(&faults).usage;
+        let made = match route {
+            SimulatorRoute::Rerank => vectors::rerank(&body, usage),
+            _ => vectors::embeddings(&body, usage),
+        };
+        let window = self.options.context_length;
+        let good = match made {
+            Ok(made) if made.longest > window => ResponseScript::json(
+                400,
+                &error_body::prompt_too_long(super::ErrorShape::Vllm, made.longest, window),
+            ),
+            Ok(made) => {
+                let mut script = shaping::plain(made.body.to_string(), 1, &faults, false);
+                if made.header {
+                    script.head.headers.push(("x-compute-tokens", made.tokens.to_string()));
+                }
+                script
+            }
+            Err(wrong) => bad_request(route, &wrong),
+        };
+        shaping::apply_byte_faults(
+            faults.iter().find_map(|fault| replacement(fault, route)).unwrap_or(good),
+            &faults,
+        )
+    }
+
+    fn take_suffix(&self, ask: &mut ParsedRequest, faults: &mut Vec<SimulatedFault>) -> Result<(), String> {
+        let suffix = ask.suffix.as_deref().map_or_else(|| Ok(ModelSuffix::default()), ModelSuffix::read)?;
+        faults.extend(suffix.faults);
+        if let Some(tokens) = suffix.tokens {
+            ask.max_tokens = Some(tokens.min(ask.max_tokens.unwrap_or(usize::MAX)));
+            ask.ignore_eos = true;
+        }
+        Ok(())
+    }
+
+    fn generated(
+        &self,
+        route: SimulatorRoute,
+        ask: &ParsedRequest,
+        faults: &[SimulatedFault],
+    ) -> ResponseScript {
+        let (prompt, window) = (ask.prompt.tokens, self.options.context_length);
+        if route == SimulatorRoute::CountTokens {
+            return ResponseScript::json(200, &json!({ "input_tokens": prompt }));
+        }
+        let native = route == SimulatorRoute::Messages;
+        let shape = if native { super::ErrorShape::Messages } else { super::ErrorShape::Vllm };
+        if prompt >= window {
+            return ResponseScript::json(400, &error_body::prompt_too_long(shape, prompt, window));
+        }
+        let most = ask.max_tokens.unwrap_or(0) as u64;
+        if !native && prompt.saturating_add(most) > window {
+            return ResponseScript::json(400, &error_body::window_exceeded(prompt, most, window));
+        }
+        let voice = AnswerOptions::of(faults);
+        let made = answers(ask, &self.options.name, self.options.seed);
+        let longest = made.iter().map(super::answer::SimulatedAnswer::tokens).max().unwrap_or(0);
+        let longest = u32::try_from(longest).unwrap_or(u32::MAX);
+        match (native, made.first()) {
+            (true, Some(one)) if ask.stream => {
+                shaping::stream(messages::write_stream(ask, one, voice), faults, true)
+            }
+            (true, Some(one)) => {
+                shaping::plain(messages::write_plain(ask, one, voice), longest, faults, true)
+            }
+            _ if ask.stream => shaping::stream(chat::write_stream(ask, &made, voice), faults, false),
+            _ => shaping::plain(chat::write_plain(ask, &made, voice), longest, faults, false),
+        }
+    }
+
+    /// Answers requests without a prompt.
+    fn answer_without_prompt(&self, route: SimulatorRoute, request: &HttpRequest) -> ResponseScript {
+        match route {
+            SimulatorRoute::Models => ResponseScript::json(200, &self.models()),
+            SimulatorRoute::Image => match image::image_at(request.path_only()) {
+                Some(image) => ResponseScript::plain(200, "image/png", image),
+                None => ResponseScript::json(404, &json!({ "detail": "Not Found" })),
+            },
+            SimulatorRoute::Health => ResponseScript::plain(200, "text/plain", ""),
+            SimulatorRoute::Tokenize => self.tokenized(request),
+            SimulatorRoute::WrongMethod => {
+                ResponseScript::json(405, &json!({ "detail": "Method Not Allowed" }))
+            }
+            _ => ResponseScript::json(404, &json!({ "detail": "Not Found" })),
+        }
+    }
+
+    fn models(&self) -> Value {
+        let names = if self.options.models.is_empty() {
+            vec!["simulated".to_owned()]
+        } else {
+            self.options.models.clone()
+        };
+        let one = |name: &String| {
+            json!({
+                "id": name, "object": "model", "created": chat::CREATED, "owned_by": "simulated", "root": name,
+                "parent": null, "max_model_len": self.options.context_length, "permission": [],
+            })
+        };
+        json!({ "object": "list", "data": names.iter().map(one).collect::<Vec<_>>() })
+    }
+
+    /// Answers vLLM's `/tokenize` for a prompt or a conversation.
+    fn tokenized(&self, request: &HttpRequest) -> ResponseScript {
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
+        let count = match body.get("prompt").and_then(Value::as_str) {
+            Some(prompt) => Ok(token_count(prompt)),
+            None => ParsedRequest::chat(&request.body, &PrefixCache::default()).map(|ask| ask.prompt.tokens),
+        };
+        match count {
+            Ok(count) => ResponseScript::json(
+                200,
+                &json!({
+                    "count": count, "max_model_len": self.options.context_length,
+                    "tokens": (0..count).collect::<Vec<_>>(), "token_strs": null,
+                }),
+            ),
+            Err(wrong) => bad_request(SimulatorRoute::Tokenize, &wrong),
+        }
+    }
+}
+
+fn bad_request(route: SimulatorRoute, wrong: &RequestError) -> ResponseScript {
+    ResponseScript::json(400, &error_body::invalid_request(route.is_messages(), wrong))
+}
+
+/// Returns the answer of a fault that replaces the good answer.
+fn replacement(fault: &SimulatedFault, route: SimulatorRoute) -> Option<ResponseScript> {
+    let before = |before| Some(ResponseScript { before, ..ResponseScript::plain(200, "text/plain", "") });
+    match fault {
+        SimulatedFault::CutBeforeHead {} => before(HeadAction::Cut),
+        SimulatedFault::Silent {} => before(HeadAction::Hold),
+        SimulatedFault::Status { status, retry_after, body } => {
+            let usual = || error_body::status_error(route.is_messages(), *status).to_string();
+            let body = body.clone().unwrap_or_else(usual);
+            let mut script = ResponseScript::plain(*status, "application/json", body);
+            if let Some(later) = retry_after {
+                let value = match later {
+                    RetryAfterValue::Seconds(seconds) => seconds.to_string(),
+                    RetryAfterValue::Text(text) => text.clone(),
+                };
+                script.head.headers.push(("retry-after", value));
+            }
+            Some(script)
+        }
+        SimulatedFault::Refusal { shape } => {
+            Some(ResponseScript::json(400, &error_body::content_refused(*shape)))
+        }
+        SimulatedFault::Overflow { shape } => {
+            Some(ResponseScript::json(400, &error_body::prompt_too_long(*shape, 200_001, 131_072)))
+        }
+        SimulatedFault::Html { status } => {
+            let page =
+                format!("<html><head><title>{status} simulated</title></head><body>Bad</body></html>\n");
+            Some(ResponseScript::plain(*status, "text/html", page))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,124 @@
+//! Simulated transcripts: as long as the audio, in segments, the same for the same bytes. They do not contain the
+//! spoken words.
+
+use super::parsed_request::RequestError;
+use super::text::{self, SeededRng, fold_hash};
+use penstock_media::audio::AudioMeter;
+use rust_decimal::prelude::ToPrimitive;
+use serde_json::{Value, json};
+
+/// Seconds of a segment, and number of its words.
+const SEGMENT: f64 = 4.0;
+const WORDS: usize = 10;
+/// Limit on the number of segments.
+const MOST: usize = 20_000;
+
+/// Transcription request.
+#[derive(Debug)]
+pub(super) struct TranscriptionTask {
+    /// Model name with its suffix.
+    pub model: String,
+    /// Hash of the audio file.
+    pub hash: u64,
+    format: String,
+    language: Option<String>,
+    words: bool,
+    seconds: f64,
+}
+
+/// Parses a form. The parser is minimal and independent of the gateway's, so that neither hides bugs of the other.
+pub(super) fn read(content_type: &str, body: &[u8]) -> Result<TranscriptionTask, RequestError> {
+    let wrong = |message: &str, field| RequestError { message: message.to_owned(), field: Some(field) };
+    let boundary = content_type
+        .split_once("boundary=")
+        .map(|(_, rest)| rest.split(';').next().unwrap_or_default().trim_matches('"'))
+        .ok_or_else(|| wrong("no boundary", "content-type"))?;
+    let delimiter = format!("\r\n--{boundary}");
+    let whole = [b"\r\n", body].concat();
+    let marks: Vec<usize> = memchr::memmem::find_iter(&whole, delimiter.as_bytes()).collect();
+    let mut heard = TranscriptionTask {
+        model: String::new(),
+        hash: 0,
+        format: "json".to_owned(),
+        language: None,
+        words: false,
+        seconds: 0.0,
+    };
+    let mut file = None;
+    for pair in marks.windows(2) {
+        let [from, to] = *pair else { continue };
+        let part = whole.get(from + delimiter.len() + 2..to).unwrap_or_default();
+        let Some(at) = memchr::memmem::find(part, b"\r\n\r\n") else { continue };
+        let (head, content) = part.split_at(at);
+        let content = content.get(4..).unwrap_or_default();
+        let head = String::from_utf8_lossy(head);
+        let text = || String::from_utf8_lossy(content).into_owned();
+        match head.split("name=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_default() {
+            "model" => heard.model = text(),
+            "response_format" => heard.format = text(),
+            "language" => heard.language = Some(text()),
+            "timestamp_granularities[]" => heard.words |= content == b"word",
+            "file" => file = Some(content),
+            _ => {}
+        }
+    }
+    let file = file.ok_or_else(|| wrong("Field required: file", "file"))?;
+    let mut meter = AudioMeter::default();
+    meter.push(file);
+    let sound = meter.end().map_err(|_| wrong("The file is no audio", "file"))?;
+    heard.seconds = sound.seconds.and_then(|seconds| seconds.to_f64()).unwrap_or(1.0);
+    heard.hash = fold_hash(0, file);
+    if heard.model.is_empty() {
+        return Err(wrong("Field required: model", "model"));
+    }
+    Ok(heard)
+}
+
+impl TranscriptionTask {
+    /// Returns the answer in the requested format; `Err` is an answer that is not JSON.
+    pub(super) fn answer(&self, name: &str, seed: u64) -> Result<Value, String> {
+        let mut draw = SeededRng::new(fold_hash(self.hash, &seed.to_le_bytes()));
+        let count = ((self.seconds / SEGMENT).ceil() as usize).clamp(1, MOST);
+        let all = text::answer(name, &mut draw, count * WORDS);
+        let spoken: Vec<String> = all.chunks(WORDS).take(count).map(<[String]>::concat).collect();
+        let text = spoken.concat();
+        match self.format.as_str() {
+            "text" => return Err(format!("{text}\n")),
+            "verbose_json" => {}
+            _ => {
+                let seconds = self.seconds.ceil() as u64;
+                return Ok(json!({ "text": text, "usage": { "type": "duration", "seconds": seconds } }));
+            }
+        }
+        let end = |index: usize| ((index + 1) as f64 * SEGMENT).min(self.seconds);
+        let segment = |(index, text): (usize, &String)| {
+            json!({
+                "id": index, "seek": 0, "start": index as f64 * SEGMENT, "end": end(index), "text": text,
+                "tokens": [50_364], "temperature": 0.0, "avg_logprob": -0.25, "compression_ratio": 1.5,
+                "no_speech_prob": 0.01,
+            })
+        };
+        let segments: Vec<Value> = spoken.iter().enumerate().map(segment).collect();
+        let mut answer = json!({
+            "task": "transcribe", "language": self.language.as_deref().unwrap_or("en"), "duration": self.seconds,
+            "text": text, "segments": segments,
+        });
+        if self.words {
+            let step = self.seconds / all.len().max(1) as f64;
+            let word = |(index, word): (usize, &String)| {
+                let start = index as f64 * step;
+                json!({ "word": word.trim(), "start": start, "end": start + step })
+            };
+            let words: Vec<Value> = all.iter().enumerate().map(word).collect();
+            if let Some(object) = answer.as_object_mut() {
+                object.insert("words".to_owned(), words.into());
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Returns the simulated tokens of the answer, for its pace.
+    pub(super) fn tokens(&self) -> u32 {
+        ((self.seconds / SEGMENT).ceil() as u32).saturating_mul(2).min(200)
+    }
+}

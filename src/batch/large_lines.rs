@@ -1,0 +1,215 @@
+//! Memory of large lines in flight: together they use at most `batches.memory`, or one line if that is
+//! longer. Accounts are served in fair order, and no line overtakes the first in the queue, so that short
+//! lines cannot starve a long one.
+
+use super::context::BatchContext;
+use super::input::{LargeLineLock, LineBody};
+use crate::telemetry::log;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use penstock_limits::{EnqueueOutcome, FairQueue};
+use std::io::{Error, ErrorKind, Result};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+/// Memory that all large lines share.
+#[derive(Clone, Default)]
+pub(super) struct LargeLineMemory {
+    pool: Arc<Mutex<MemoryPool>>,
+    read_lock: LargeLineLock,
+}
+
+#[derive(Default)]
+struct MemoryPool {
+    /// Limit in bytes, from the current configuration.
+    limit: usize,
+    used: usize,
+    waiting: FairQueue<(usize, oneshot::Sender<LargeLinePermit>)>,
+}
+
+/// Memory for one large line, released on drop.
+pub(super) struct LargeLinePermit {
+    lines: LargeLineMemory,
+    bytes: usize,
+}
+
+/// Entry in the queue, removed on drop.
+struct MemoryWaiter<'l> {
+    lines: &'l LargeLineMemory,
+    account: &'l Arc<str>,
+    ticket: u64,
+    permit: oneshot::Receiver<LargeLinePermit>,
+}
+
+/// Input file of a line, and the account that pays.
+pub(super) struct LineSource {
+    pub(super) input: String,
+    pub(super) account: Arc<str>,
+}
+
+/// Loads the body of a line into memory, with a permit for a large one; `None` if the line was cancelled or the file
+/// cannot be read at the moment.
+pub(super) async fn load_body(
+    house: &Arc<BatchContext>,
+    from: &LineSource,
+    body: LineBody,
+    cancel: &CancellationToken,
+) -> Option<(Bytes, Option<LargeLinePermit>)> {
+    let (offset, length) = match body {
+        LineBody::InMemory(body) => return Some((body, None)),
+        LineBody::InFile { offset, length } => (offset, length),
+    };
+    let most = house.live().settings.batches.memory;
+    let permit = tokio::select! {
+        permit = house.batches.large_lines.acquire(&from.account, length, most) => permit?,
+        () = cancel.cancelled() => return None,
+    };
+    let (files, input) = (house.files.clone(), from.input.clone());
+    let read = move || -> Result<Bytes> {
+        let record = files.store().get(&input).map_err(|error| Error::other(error.to_string()))?;
+        let record = record.ok_or(Error::from(ErrorKind::NotFound))?;
+        let body = files.contents(&record)?.read(offset, length)?;
+        if body.len() == length { Ok(body) } else { Err(Error::from(ErrorKind::UnexpectedEof)) }
+    };
+    let read = tokio::task::spawn_blocking(read).await.unwrap_or(Err(Error::from(ErrorKind::Interrupted)));
+    match read {
+        Ok(body) => Some((body, Some(permit))),
+        Err(error) => {
+            // The batch notices a deleted input file itself.
+            if error.kind() != ErrorKind::NotFound {
+                let why = error.kind().to_string();
+                log::event(log::error(), "batch_not_read", &[("file", &from.input), ("why", &why)]);
+            }
+            None
+        }
+    }
+}
+
+impl LargeLineMemory {
+    /// Returns the lock for reading a large line.
+    pub(super) fn gate(&self) -> LargeLineLock {
+        self.read_lock.clone()
+    }
+
+    /// Acquires memory for a line of `bytes` out of `most`, after a wait if it is in use.
+    async fn acquire(&self, account: &Arc<str>, bytes: usize, most: usize) -> Option<LargeLinePermit> {
+        let (hand, permit) = oneshot::channel();
+        let number = {
+            let mut pool = self.pool.lock();
+            pool.limit = most;
+            match pool.waiting.join(account, (bytes, hand), usize::MAX) {
+                EnqueueOutcome::Waiting(number, _) => number,
+                EnqueueOutcome::Full => return None,
+            }
+        };
+        let mut turn = MemoryWaiter { lines: self, account, ticket: number, permit };
+        self.grant_free();
+        (&mut turn.permit).await.ok()
+    }
+
+    /// Grants free memory to the queue. The waiters are notified after the lock is released.
+    fn grant_free(&self) {
+        let mut dealt = Vec::new();
+        {
+            let mut pool = self.pool.lock();
+            while let Some((bytes, hand)) = pool.next_fitting() {
+                dealt.push((hand, LargeLinePermit { lines: self.clone(), bytes }));
+            }
+        }
+        for (hand, permit) in dealt {
+            // A waiter that has gone drops the permit, which releases it.
+            hand.send(permit).ok();
+        }
+    }
+}
+
+impl MemoryPool {
+    /// First line in the queue, if its memory is available; no line overtakes it.
+    fn next_fitting(&mut self) -> Option<(usize, oneshot::Sender<LargeLinePermit>)> {
+        let (used, most, mut first) = (self.used, self.limit, true);
+        let next = self.waiting.pop_if(|_, (bytes, _)| {
+            let fits = used == 0 || used.saturating_add(*bytes) <= most;
+            std::mem::take(&mut first) && fits
+        })?;
+        self.used = self.used.saturating_add(next.0);
+        Some(next)
+    }
+}
+
+impl Drop for LargeLinePermit {
+    fn drop(&mut self) {
+        {
+            let mut pool = self.lines.pool.lock();
+            pool.used = pool.used.saturating_sub(self.bytes);
+        }
+        self.lines.grant_free();
+    }
+}
+
+impl Drop for MemoryWaiter<'_> {
+    fn drop(&mut self) {
+        self.lines.pool.lock().waiting.remove(self.account, self.ticket);
+        // A permit in the channel is dropped with it; no permit is sent after the close.
+        self.permit.close();
+        self.lines.grant_free();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::future::Future;
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Poll, Waker};
+
+    fn poll<F: Future>(wait: Pin<&mut F>) -> Option<F::Output> {
+        match wait.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn large_lines_share_the_memory_and_accounts_are_served_fairly() {
+        let lines = LargeLineMemory::default();
+        let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
+        let (mut first, mut second) = (pin!(lines.acquire(&a, 60, 100)), pin!(lines.acquire(&a, 40, 100)));
+        let first = poll(first.as_mut()).unwrap().unwrap();
+        let second = poll(second.as_mut()).unwrap().unwrap();
+        let (mut third, mut fourth) = (pin!(lines.acquire(&a, 1, 100)), pin!(lines.acquire(&a, 1, 100)));
+        let mut other = pin!(lines.acquire(&b, 50, 100));
+        assert!(poll(third.as_mut()).is_none() && poll(fourth.as_mut()).is_none());
+        assert!(poll(other.as_mut()).is_none());
+        drop(second);
+        let third = poll(third.as_mut()).unwrap().unwrap();
+        assert!(
+            poll(other.as_mut()).is_none() && poll(fourth.as_mut()).is_none(),
+            "nobody passes the long one"
+        );
+        drop(first);
+        let other = poll(other.as_mut()).unwrap().unwrap();
+        let fourth = poll(fourth.as_mut()).unwrap().unwrap();
+        assert_eq!(lines.pool.lock().used, 52);
+        drop((third, other, fourth));
+        assert_eq!(lines.pool.lock().used, 0);
+    }
+
+    #[test]
+    fn a_line_longer_than_all_there_is_goes_alone_and_who_leaves_holds_up_nobody() {
+        let lines = LargeLineMemory::default();
+        let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
+        let mut huge = pin!(lines.acquire(&a, 1_000, 100));
+        let huge = poll(huge.as_mut()).unwrap().unwrap();
+        let mut left = Box::pin(lines.acquire(&a, 1_000, 100));
+        let mut next = pin!(lines.acquire(&b, 100, 100));
+        assert!(poll(left.as_mut()).is_none() && poll(next.as_mut()).is_none());
+        drop(huge);
+        assert!(poll(next.as_mut()).is_none());
+        drop(left);
+        drop(poll(next.as_mut()).unwrap().unwrap());
+        let pool = lines.pool.lock();
+        assert_eq!((pool.used, pool.waiting.len()), (0, 0));
+    }
+}

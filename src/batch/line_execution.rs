@@ -1,0 +1,218 @@
+//! Lines of a batch in flight: started as run permits allow, processed like requests, and then finished or retried.
+
+use super::commit::LineOutcome;
+use super::context::{LineAsk, LineDone};
+use super::input::PendingLine;
+use super::large_lines;
+use super::runner::{BatchEvent, BatchRunner, TICK};
+use super::scheduler::RunPermit;
+use crate::config::settings::BatchResultFormat;
+use bytes::Bytes;
+use penstock_batch::result_line;
+use penstock_batch::state::{EndReason, LifecycleState};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// Pause before a line that yielded to online requests is retried.
+const YIELD_PAUSE: Duration = Duration::from_millis(100);
+
+impl BatchRunner {
+    /// Starts as many lines as there are run permits.
+    pub(super) fn start_lines(&mut self) {
+        let now = self.app.clock.unix_seconds();
+        let due = self.lifecycle.state == LifecycleState::InProgress
+            && self.record.scheduled.is_none_or(|hour| hour <= now)
+            && !self.pause.blocked
+            // While the disk rejects results, no line starts.
+            && (self.disk.failures == 0 || self.pending.lines.is_empty())
+            && !self.app.ledger.is_failing();
+        while due && self.funds.may_start() && self.has_capacity() {
+            let Some(asked) = self.next_line() else { break };
+            let most = self.app.live().settings.batches.concurrency;
+            match self.scheduler_entry.try_acquire(most, self.has_no_permits()) {
+                Some(turn) => self.start_line(asked, turn),
+                None => {
+                    self.requeue_line(asked);
+                    return;
+                }
+            }
+        }
+        self.scheduler_entry.leave_queue();
+    }
+
+    /// Returns true if memory and load allow another line. A batch without lines in flight may always start one, so
+    /// that it makes progress, one line after the other.
+    fn has_capacity(&self) -> bool {
+        let share = &self.budget;
+        if self.in_flight.lines == 0 || self.pending.lines.len() >= share.max_results {
+            return self.pending.lines.len() < share.max_results;
+        }
+        let expected = self.pending.bytes + self.in_flight.lines * self.pending.average_size;
+        let fits =
+            self.in_flight.bytes + self.retries.bytes() <= share.in_flight && expected <= share.result_bytes;
+        fits && !self.app.overload.is_almost_full()
+    }
+
+    fn next_line(&mut self) -> Option<PendingLine> {
+        if let Some(again) = self.retries.pop(Instant::now()) {
+            return Some(again);
+        }
+        let line = if self.retries.is_full() { None } else { self.prefetched.lines.pop_front() };
+        self.prefetched.bytes -= line.as_ref().map_or(0, |line| line.body.len());
+        line
+    }
+
+    fn requeue_line(&mut self, line: PendingLine) {
+        self.prefetched.bytes += line.body.len();
+        self.prefetched.lines.push_front(line);
+    }
+
+    fn start_line(&mut self, asked: PendingLine, turn: RunPermit) {
+        let Some(grant) = self.app.keyring.find_principal(&self.record.key) else {
+            self.requeue_line(asked);
+            return self.end_with(EndReason::KeyRevoked);
+        };
+        let Some(path) = self.path else { return self.end_with(EndReason::Invalid) };
+        self.in_flight.lines += 1;
+        self.funds.on_start();
+        self.in_flight.bytes += asked.body.len();
+        let (body, cancel) = (asked.body.clone(), self.in_flight.cancel.clone());
+        let from =
+            large_lines::LineSource { input: self.record.input.clone(), account: grant.account.id.clone() };
+        let (house, mut abort) = (self.app.clone(), self.in_flight.abort.subscribe());
+        let flight = LineTask { line: Some((asked, turn)), events: self.events.clone() };
+        self.app.batches.spawn_line(async move {
+            let flight = flight;
+            let ask = async {
+                // The memory permit is held until the line has ended.
+                let (body, _memory) = large_lines::load_body(&house, &from, body, &cancel).await?;
+                let executor = house.executor.get()?;
+                Some(executor.execute(LineAsk { grant, path, body, cancel }).await)
+            };
+            let done = tokio::select! {
+                done = ask => done,
+                _ = abort.wait_for(|abort| *abort) => None,
+            };
+            drop(house);
+            flight.complete(done);
+        });
+    }
+
+    /// Handles the end of a line, with or without a result.
+    pub(super) fn on_line_done(
+        &mut self,
+        mut asked: PendingLine,
+        turn: RunPermit,
+        done: Option<Box<LineDone>>,
+    ) {
+        self.in_flight.lines = self.in_flight.lines.saturating_sub(1);
+        self.in_flight.bytes = self.in_flight.bytes.saturating_sub(asked.body.len());
+        let ends = self.shutdown.reason.is_some() || self.shutdown.stopping;
+        let Some(mut done) = done else {
+            // The task was aborted or panicked: dropping it voided the reservation.
+            self.funds.on_ended(1);
+            if !ends {
+                asked.attempts += 1;
+                self.schedule_retry(asked, Duration::ZERO, false);
+            }
+            return;
+        };
+        if self.shutdown.reason == Some(EndReason::OutputDamaged) {
+            // The result cannot be stored; dropping its end voids the reservation.
+            return;
+        }
+        let keyless = done.status == 401 && !self.is_key_active();
+        if done.cancelled || keyless || (done.retry.is_some() && ends) {
+            if !ends {
+                // The key is suspended, or will soon be found revoked.
+                self.retries.push(asked, Instant::now() + TICK * 2);
+            }
+            return self.void_line(done.end.take());
+        }
+        if done.short {
+            // Put first in the queue: it starts as soon as earlier lines end, however much credit it needs.
+            self.funds.on_refused();
+            self.app.metrics.batches.line("retried");
+            return self.requeue_line(asked);
+        }
+        if let Some(wanted) = done.retry {
+            let waived = done.yielded;
+            asked.attempts += u32::from(!waived);
+            if waived || self.may_retry(&asked) {
+                self.app.metrics.batches.line("retried");
+                self.void_line(done.end.take());
+                return self.schedule_retry(asked, wanted, waived);
+            }
+        }
+        let good = (200..300).contains(&done.status);
+        let mut text = Vec::with_capacity(128 + done.body.iter().map(Bytes::len).sum::<usize>());
+        let id = format!("batch_{}", done.request.as_str());
+        let form = match self.app.live().settings.compatibility.batch_results {
+            BatchResultFormat::Flat => result_line::ResultFormat::Flat,
+            BatchResultFormat::Nested => result_line::ResultFormat::Nested,
+        };
+        let body = done.body.iter().map(|piece| &**piece);
+        result_line::write(&mut text, form, &id, &asked.custom_id, done.status, body);
+        self.pending.bytes += text.len();
+        self.pending.average_size = (self.pending.average_size * 7 + text.len()) / 8;
+        self.pending.lines.push_back(LineOutcome {
+            index: asked.index,
+            succeeded: good,
+            end: done.end,
+            usage: done.usage,
+            result: text,
+            permit: turn,
+        });
+    }
+
+    fn is_key_active(&self) -> bool {
+        let now = self.app.clock.unix_seconds();
+        self.app.keyring.find_principal(&self.record.key).is_some_and(|grant| grant.good(now))
+    }
+
+    fn may_retry(&self, asked: &PendingLine) -> bool {
+        let again = self.app.live().settings.batches.retry;
+        again.next_delay(asked.attempts, Duration::ZERO, 0, self.time_left()).is_some()
+    }
+
+    /// Schedules a retry; without backoff if the line only yielded to online requests.
+    fn schedule_retry(&mut self, asked: PendingLine, wanted: Duration, waived: bool) {
+        let again = self.app.live().settings.batches.retry;
+        let pause = again.next_delay(asked.attempts, wanted, rand::random(), self.time_left());
+        let pause = match pause {
+            _ if waived => wanted.max(YIELD_PAUSE),
+            Some(pause) => pause,
+            // A line without time for a retry ends with the completion window.
+            None => wanted.max(again.base_delay),
+        };
+        self.retries.push(asked, Instant::now() + pause);
+    }
+
+    /// Time left of the completion window.
+    fn time_left(&self) -> Duration {
+        Duration::from_secs(self.record.expires).saturating_sub(self.app.clock.calendar_now())
+    }
+}
+
+/// Line in flight. Its end is always reported to the batch, also when the task is dropped.
+struct LineTask {
+    line: Option<(PendingLine, RunPermit)>,
+    events: mpsc::UnboundedSender<BatchEvent>,
+}
+
+impl LineTask {
+    fn complete(mut self, done: Option<LineDone>) {
+        if let Some((asked, turn)) = self.line.take() {
+            self.events.send(BatchEvent::LineEnded(asked, turn, done.map(Box::new))).ok();
+        }
+    }
+}
+
+impl Drop for LineTask {
+    fn drop(&mut self) {
+        if let Some((asked, turn)) = self.line.take() {
+            self.events.send(BatchEvent::LineEnded(asked, turn, None)).ok();
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Opening of a batch's files: its input from the start, its results truncated to the committed size, and the bitmap
+//! of finished lines. Blocks.
+
+use super::context::BatchContext;
+use super::input::{BatchInput, PendingLine};
+use crate::storage::files::OutputFile;
+use penstock_batch::completion_bitmap::CompletionBitmap;
+use penstock_storage::StoreError;
+use penstock_storage::batches::{BatchRecord, BatchState};
+use penstock_storage::files::FileRecord;
+use std::io::{Error, ErrorKind, Result};
+
+/// Open files of a batch.
+pub(super) struct OpenedBatch {
+    pub(super) input: BatchInput,
+    pub(super) first_lines: Vec<PendingLine>,
+    pub(super) input_record: FileRecord,
+    pub(super) output: Option<(OutputFile, FileRecord)>,
+    pub(super) done: CompletionBitmap,
+}
+
+/// Opens the files of a batch.
+///
+/// # Errors
+/// Returns `NotFound` if the input was deleted, `InvalidData` if it is damaged, and `UnexpectedEof` if the results
+/// are damaged. All other errors may be temporary.
+pub(super) fn open_batch(house: &BatchContext, record: &BatchRecord) -> Result<OpenedBatch> {
+    let files = &house.files;
+    let file = files.store().get(&record.input).map_err(io_error)?.ok_or(Error::from(ErrorKind::NotFound))?;
+    let reader = files.read_lines(&file).map_err(|error| match error.kind() {
+        // The record exists and the contents do not.
+        ErrorKind::NotFound => Error::from(ErrorKind::InvalidData),
+        _ => error,
+    })?;
+    let mut input = BatchInput::new(reader, house.batches.large_lines.gate());
+    let done = match record.state {
+        BatchState::Validating => CompletionBitmap::with_lines(file.lines),
+        _ => match house.batches.store.finished_lines(&record.id).map_err(io_error)? {
+            Some(bits) => CompletionBitmap::from_bytes(&bits),
+            None => CompletionBitmap::with_lines(record.counts.total),
+        },
+    };
+    let lost = |_| Error::from(ErrorKind::UnexpectedEof);
+    let output = match &record.output {
+        None => None,
+        Some(id) => {
+            let results = files.store().get(id).map_err(io_error)?.ok_or(()).map_err(lost)?;
+            let output = files.open_output(&results).map_err(|error| match error.kind() {
+                ErrorKind::NotFound | ErrorKind::InvalidData => Error::from(ErrorKind::UnexpectedEof),
+                _ => error,
+            })?;
+            Some((output, results))
+        }
+    };
+    let first = input.read(&done, house.batches.memory_budget(house, &record.account).prefetch)?;
+    Ok(OpenedBatch { input, first_lines: first, input_record: file, output, done })
+}
+
+fn io_error(error: StoreError) -> Error {
+    match error {
+        StoreError::Corrupt { .. } => Error::from(ErrorKind::InvalidData),
+        _ => Error::other(error.to_string()),
+    }
+}

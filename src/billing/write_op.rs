@@ -1,0 +1,87 @@
+//! Operations that are sent to the ledger's writer thread.
+
+use super::balance::AccountBalance;
+use penstock_ledger::EntryKind;
+use penstock_storage::ledger::RowWrite;
+use std::sync::{Arc, mpsc};
+
+/// Terms that charges refer to.
+#[derive(Debug)]
+pub struct TermsText {
+    /// ID: the first sixteen hexadecimal digits of the text's SHA-256.
+    pub id: Arc<str>,
+    /// JSON object.
+    pub text: Arc<str>,
+}
+
+/// Error of a grant or a correction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdjustmentError {
+    /// The store rejects writes at the moment.
+    StoreFailing,
+    /// The ID was used, or the entry was corrected, by the entry of this number.
+    Duplicate(u64),
+    /// Invalid amount.
+    InvalidAmount,
+    /// The store failed meanwhile, so the outcome is unknown. A retry with the same ID is safe.
+    OutcomeUnknown,
+}
+
+/// Write operation.
+pub(super) enum WriteOp {
+    /// Action of a request.
+    Action(LedgerAction),
+    /// Ends of several requests and their rows: one commit, or none.
+    Outcomes(BatchOutcomes),
+    /// Adjustment by an operator.
+    Adjustment(Box<AdminAdjustment>),
+}
+
+/// Ledger action with its account and time.
+pub(super) struct LedgerAction {
+    pub(super) at: u64,
+    pub(super) account: Arc<str>,
+    pub(super) act: EntryKind,
+    pub(super) terms: Option<Arc<TermsText>>,
+    /// Amount in 1e-8 EUR that is no longer exposed once the action is written.
+    pub(super) exposed: i64,
+}
+
+/// Ends of batch lines, and the rows that are written with them.
+pub(super) struct BatchOutcomes {
+    pub(super) actions: Vec<LedgerAction>,
+    pub(super) rows: Vec<RowWrite>,
+}
+
+/// Grant or correction, and the channel for its result.
+pub(super) struct AdminAdjustment {
+    pub(super) balance: Arc<AccountBalance>,
+    pub(super) at: u64,
+    pub(super) act: EntryKind,
+    /// Names that must be unused.
+    pub(super) names: Vec<String>,
+    pub(super) reply: mpsc::Sender<Result<u64, AdjustmentError>>,
+}
+
+impl WriteOp {
+    /// Approximate size on the disk and in memory, in bytes.
+    pub(super) fn size_estimate(&self) -> u64 {
+        match self {
+            Self::Action(deed) => deed.bytes(),
+            Self::Outcomes(lines) => {
+                let rows: usize = lines.rows.iter().map(RowWrite::bytes).sum();
+                lines.actions.iter().map(LedgerAction::bytes).sum::<u64>() + rows as u64
+            }
+            Self::Adjustment(_) => 1_024,
+        }
+    }
+}
+
+impl LedgerAction {
+    const fn bytes(&self) -> u64 {
+        match self.act {
+            EntryKind::Settle { .. } => 800,
+            _ => 320,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! `GET /v1/files/{id}` and `DELETE /v1/files/{id}`.
+
+use super::object::file_object;
+use crate::proxy::endpoint::{Endpoint, decode_segment};
+use crate::proxy::exchange::{Exchange, WriteOutcome};
+use async_trait::async_trait;
+use http::Method;
+use penstock_auth::KeyScope;
+use penstock_contract::ApiError;
+use serde_json::json;
+
+/// Endpoint of a file's metadata.
+pub struct GetFile;
+
+#[async_trait]
+impl Endpoint for GetFile {
+    fn name(&self) -> &'static str {
+        "file"
+    }
+
+    fn method(&self) -> Method {
+        Method::GET
+    }
+
+    fn path(&self) -> &'static str {
+        "/v1/files/*"
+    }
+
+    fn scope(&self) -> KeyScope {
+        KeyScope::Batches
+    }
+
+    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
+        let at = x.house.expiry_check();
+        let file = x.house.files.get(&x.grant.public_id, &decode_segment(tail), at).await?;
+        let body = file_object(&file, at).to_string();
+        Ok(x.answer(200, body.into_bytes()).await)
+    }
+}
+
+/// Endpoint that deletes a file; the file is unreadable once the response is sent. A batch that still
+/// reads it fails first.
+pub struct DeleteFile;
+
+#[async_trait]
+impl Endpoint for DeleteFile {
+    fn name(&self) -> &'static str {
+        "file_delete"
+    }
+
+    fn method(&self) -> Method {
+        Method::DELETE
+    }
+
+    fn path(&self) -> &'static str {
+        "/v1/files/*"
+    }
+
+    fn scope(&self) -> KeyScope {
+        KeyScope::Batches
+    }
+
+    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
+        let (id, at) = (decode_segment(tail), x.house.expiry_check());
+        x.house.files.delete(&x.grant.public_id, &id, at).await?;
+        let body = json!({"id": id, "object": "file", "deleted": true}).to_string();
+        Ok(x.answer(200, body.into_bytes()).await)
+    }
+}

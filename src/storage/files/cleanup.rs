@@ -1,0 +1,111 @@
+//! Deletion of leftovers after a crash, and of expired files.
+
+use super::{ExpiryCheck, FILE_ID_PREFIX, FileManager};
+use crate::storage::object_id;
+use crate::telemetry::log;
+use penstock_storage::StoreError;
+use penstock_storage::files::FileRecord;
+use std::fs;
+
+/// Records per page.
+const PAGE_SIZE: usize = 500;
+
+impl FileManager {
+    /// Deletes incomplete uploads and contents without a record, unless another process uses them, and
+    /// counts the existing bytes.
+    pub(super) fn delete_leftovers(&self, in_hand: bool) -> Result<(), String> {
+        let failed = |error: &dyn std::fmt::Display| {
+            format!("The folder of the files {} cannot be used: {error}.", self.folder.display())
+        };
+        if in_hand {
+            return self.count_existing().map_err(|error| failed(&error));
+        }
+        for entry in fs::read_dir(&self.upload_folder).map_err(|error| failed(&error))? {
+            let entry = entry.map_err(|error| failed(&error))?;
+            fs::remove_file(entry.path()).map_err(|error| failed(&error))?;
+        }
+        let mut swept = 0_u64;
+        for entry in fs::read_dir(&self.folder).map_err(|error| failed(&error))? {
+            let entry = entry.map_err(|error| failed(&error))?;
+            let name = entry.file_name();
+            let Some(id) = name.to_str().filter(|name| object_id::is_valid(FILE_ID_PREFIX, name)) else {
+                continue;
+            };
+            if matches!(self.store.get(id), Ok(None)) {
+                fs::remove_file(entry.path()).map_err(|error| failed(&error))?;
+                swept += 1;
+            }
+        }
+        if swept > 0 {
+            log::event(log::info(), "files_swept", &[("leftovers", &swept.to_string())]);
+        }
+        self.count_existing().map_err(|error| failed(&error))
+    }
+
+    fn count_existing(&self) -> Result<(), StoreError> {
+        let mut after: Option<String> = None;
+        loop {
+            let page = self.store.all(after.as_deref(), PAGE_SIZE)?;
+            page.files.iter().for_each(|file| self.quota.add(&file.key, file.bytes));
+            after = page.files.last().map(|file| file.id.clone());
+            if !page.more || after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Deletes expired files that no running batch uses. Returns their number.
+    ///
+    /// # Errors
+    /// Returns the store's error; the next call continues.
+    pub fn delete_expired(&self, at: ExpiryCheck) -> Result<u64, StoreError> {
+        let mut swept = 0;
+        for id in self.store.ended(at.now, PAGE_SIZE)? {
+            if let Some(file) = self.store.get(&id)? {
+                swept += self.delete_if_expired(&file, at)?;
+            }
+        }
+        let mut after: Option<String> = None;
+        // IDs increase with time: all after the first young file are young too.
+        while at.retention.is_some() {
+            let page = self.store.all(after.as_deref(), PAGE_SIZE)?;
+            for file in &page.files {
+                if at.retention.is_some_and(|kept| file.created_at.saturating_add(kept) > at.now) {
+                    return Ok(swept);
+                }
+                swept += self.delete_if_expired(file, at)?;
+            }
+            after = page.files.last().map(|file| file.id.clone());
+            if !page.more {
+                break;
+            }
+        }
+        Ok(swept)
+    }
+
+    fn delete_if_expired(&self, file: &FileRecord, at: ExpiryCheck) -> Result<u64, StoreError> {
+        let needed = || self.users.get().is_some_and(|runs| runs.is_in_use(&file.id));
+        Ok(u64::from(at.is_expired(file) && !needed() && self.delete_record(file)?))
+    }
+
+    /// Deletes a record and then its contents; returns false if it was deleted before.
+    pub(super) fn delete_record(&self, file: &FileRecord) -> Result<bool, StoreError> {
+        let gone = self.store.delete(file)?;
+        if gone {
+            // Before and after: an export at this moment may copy the file in between.
+            self.delete_from_archives(&file.id);
+            // Contents that cannot be deleted now are deleted at the next start.
+            fs::remove_file(self.path(&file.id)).ok();
+            self.delete_from_archives(&file.id);
+            self.quota.release(&file.key, file.bytes);
+        }
+        Ok(gone)
+    }
+
+    fn delete_from_archives(&self, id: &str) {
+        if let Some((folder, purge)) = self.archives.get().filter(|_| object_id::is_valid(FILE_ID_PREFIX, id))
+        {
+            purge(folder, id);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Match between the folder of file contents and the store of their records: both contain the same ID. With another
+//! or an unmounted folder every file would look damaged; with another store all contents would be deleted as
+//! leftovers of a crash.
+
+use super::{FILE_ID_PREFIX, FileManager};
+use crate::storage::object_id;
+use crate::telemetry::log;
+use penstock_contract::hex;
+use penstock_storage::StoreError;
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Name of the file with the ID.
+pub(super) const STORE_ID_FILE: &str = ".store";
+
+impl FileManager {
+    /// Checks that the folder belongs to the store, and writes the ID where it is missing.
+    ///
+    /// # Errors
+    /// Returns a sentence that tells the operator what to do.
+    pub(super) fn check_folder(&self) -> Result<(), String> {
+        let said = |error: StoreError| format!("The records of files cannot be read: {error}.");
+        let stamp = read_folder_id(&self.folder.join(STORE_ID_FILE))?;
+        let id = self.store.directory_id().map_err(said)?;
+        let records = !self.store.all(None, 1).map_err(said)?.files.is_empty();
+        let contents = has_contents(&self.folder)?;
+        let folder = self.folder.display();
+        match (id, stamp) {
+            (Some(id), Some(stamp)) if id == stamp => Ok(()),
+            (Some(id), Some(_)) => Err(format!(
+                "The folder of the files {folder} belongs to another store. Set files.path to the folder of this store; \
+                 if this is the one after all, write {id} to {folder}/{STORE_ID_FILE}."
+            )),
+            (Some(id), None) if records && !contents => Err(missing_contents(&folder.to_string(), &id)),
+            (Some(id), None) => self.write_folder_id(&id),
+            (None, _) if contents && !records => Err(format!(
+                "The folder of the files {folder} has contents that the store does not know, and a start removes those: \
+                 has the store been lost, or is another one meant? Restore the store from an archive \
+                 (penstock store import), set storage.path or files.path right, or empty the folder."
+            )),
+            (None, stamp) => {
+                let id = stamp.unwrap_or_else(|| hex::text(&rand::random::<[u8; 16]>()));
+                if records && !contents {
+                    self.record_folder_id(&id);
+                    return Err(missing_contents(&folder.to_string(), &id));
+                }
+                self.record_folder_id(&id);
+                self.write_folder_id(&id)
+            }
+        }
+    }
+
+    /// Writes the ID to the store; if the disk is full, a later start writes it.
+    fn record_folder_id(&self, id: &str) {
+        if let Err(error) = self.store.set_directory_id(id) {
+            log::event(log::warn(), "files_folder_not_noted", &[("why", &error.to_string())]);
+        }
+    }
+
+    fn write_folder_id(&self, id: &str) -> Result<(), String> {
+        let path = self.folder.join(STORE_ID_FILE);
+        let written = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&path)
+            .and_then(|mut file| file.write_all(id.as_bytes()).and_then(|()| file.sync_all()));
+        if let Err(error) = written {
+            // A partial ID would look like that of another store.
+            fs::remove_file(&path).ok();
+            log::event(log::warn(), "files_folder_not_noted", &[("why", &error.kind().to_string())]);
+        }
+        Ok(())
+    }
+}
+
+fn missing_contents(folder: &str, id: &str) -> String {
+    format!(
+        "The folder of the files {folder} is empty, and the store has records of files: is it mounted? Mount or restore it. If \
+         the contents are lost for good, write {id} to {folder}/{STORE_ID_FILE}: the files are then reported as damaged."
+    )
+}
+
+fn read_folder_id(path: &Path) -> Result<Option<String>, String> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("The file {} cannot be read: {error}.", path.display())),
+    }
+}
+
+/// Returns true if the folder has contents of at least one file.
+fn has_contents(folder: &Path) -> Result<bool, String> {
+    let failed = |error: std::io::Error| {
+        format!("The folder of the files {} cannot be read: {error}.", folder.display())
+    };
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        if name.to_str().is_some_and(|name| object_id::is_valid(FILE_ID_PREFIX, name)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,150 @@
+//! Upload of a file: validated line by line and written to a temporary file, which is renamed at the end. An upload
+//! that ends earlier leaves nothing behind. All calls block.
+
+use super::block_checksums::BlockChecksums;
+use super::quota::{QuotaExceeded, QuotaLimits, QuotaReservation, has_free_space};
+use super::{FileError, sync_folder};
+use penstock_batch::jsonl::{FileSummary, FileValidator};
+use penstock_contract::hex;
+use sha2::{Digest, Sha256};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use tempfile::{NamedTempFile, TempPath};
+
+/// Bytes between two checks of the free disk space.
+const SPACE_CHECK_BYTES: u64 = 4 << 20;
+
+/// Upload in progress.
+pub struct FileUpload {
+    /// `None` after an invalid line: the rest is validated only.
+    temporary: Option<TemporaryFile>,
+    lines: FileValidator,
+    folder: PathBuf,
+    bounds: QuotaLimits,
+    bytes: u64,
+}
+
+struct TemporaryFile {
+    file: NamedTempFile,
+    sums: BlockChecksums,
+    digest: Sha256,
+    reservation: QuotaReservation,
+}
+
+/// Complete upload in a temporary file, synced.
+pub(super) struct StagedFile {
+    path: TempPath,
+    reservation: QuotaReservation,
+    /// Result of the validation.
+    pub validated: FileSummary,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// SHA-256 in hex.
+    pub sha256: String,
+    /// Checksum of the table of block checksums.
+    pub sums: u32,
+}
+
+/// Returns a validator without input.
+fn new_validator(longest: usize) -> FileValidator {
+    FileValidator::new(penstock_batch::jsonl::BATCH_PATHS, longest)
+}
+
+impl FileUpload {
+    pub(super) fn new(
+        aside: &Path,
+        folder: &Path,
+        taken: QuotaReservation,
+        bounds: QuotaLimits,
+    ) -> Result<Self, FileError> {
+        if !has_free_space(folder, 0, bounds.free) {
+            return Err(FileError::Quota(QuotaExceeded::Gateway));
+        }
+        let file = NamedTempFile::new_in(aside).map_err(FileError::Disk)?;
+        let aside = TemporaryFile {
+            file,
+            sums: BlockChecksums::default(),
+            digest: Sha256::new(),
+            reservation: taken,
+        };
+        Ok(Self {
+            temporary: Some(aside),
+            lines: new_validator(bounds.line),
+            folder: folder.to_owned(),
+            bounds,
+            bytes: 0,
+        })
+    }
+
+    /// Adds the next bytes.
+    ///
+    /// # Errors
+    /// Returns an error if there is no space, a line is too long, or the disk fails.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), FileError> {
+        let before = self.bytes;
+        self.bytes += bytes.len() as u64;
+        self.lines.push(bytes);
+        if self.lines.has_error() {
+            self.temporary = None;
+        }
+        if self.lines.is_line_endless() {
+            let none = new_validator(self.bounds.line);
+            std::mem::replace(&mut self.lines, none).end().map_err(FileError::InvalidLines)?;
+        }
+        let Some(aside) = &mut self.temporary else { return Ok(()) };
+        aside.reservation.grow(bytes.len() as u64, &self.bounds).map_err(FileError::Quota)?;
+        if before / SPACE_CHECK_BYTES != self.bytes / SPACE_CHECK_BYTES
+            && !has_free_space(&self.folder, 0, self.bounds.free)
+        {
+            return Err(FileError::Quota(QuotaExceeded::Gateway));
+        }
+        aside.sums.push(bytes);
+        aside.digest.update(bytes);
+        aside.file.as_file_mut().write_all(bytes).map_err(FileError::Disk)
+    }
+
+    /// Bytes of memory that the incomplete line uses.
+    #[must_use]
+    pub const fn held_bytes(&self) -> usize {
+        self.lines.buffered_bytes()
+    }
+
+    /// Completes the upload.
+    ///
+    /// # Errors
+    /// Returns an error if lines are invalid or the disk fails.
+    pub(super) fn finish(self) -> Result<StagedFile, FileError> {
+        let checked = self.lines.end().map_err(FileError::InvalidLines)?;
+        // Valid lines were all written to the temporary file.
+        let Some(aside) = self.temporary else {
+            return Err(FileError::Disk(std::io::ErrorKind::NotFound.into()));
+        };
+        let TemporaryFile { mut file, sums, digest, reservation: taken } = aside;
+        let (tail, sums) = sums.into_footer();
+        file.as_file_mut().write_all(&tail).map_err(FileError::Disk)?;
+        file.as_file().sync_all().map_err(FileError::Disk)?;
+        let sha256 = hex::text(&digest.finalize());
+        Ok(StagedFile {
+            path: file.into_temp_path(),
+            reservation: taken,
+            validated: checked,
+            bytes: self.bytes,
+            sha256,
+            sums,
+        })
+    }
+}
+
+impl StagedFile {
+    /// Renames the file to its path and syncs the folder.
+    pub(super) fn move_to(self, folder: &Path, path: &Path) -> Result<QuotaReservation, FileError> {
+        // The ID is new, so nothing is replaced. The standard library is used so that the power-loss
+        // test sees the call.
+        std::fs::rename(&self.path, path).map_err(FileError::Disk)?;
+        if let Err(error) = sync_folder(folder) {
+            std::fs::remove_file(path).ok();
+            return Err(FileError::Disk(error));
+        }
+        Ok(self.reservation)
+    }
+}
