@@ -1,6 +1,6 @@
-//! A request: every member of the chat dialect said in the messages dialect,
-//! refused by name, or left out because it only advises (`seed`, penalties)
-//! or has no meaning for the answer (`user`, `metadata` …).
+//! Builder of the request: translates each member of the chat dialect to the messages
+//! dialect, refuses it by name, or drops it because it is only a hint (`seed`, penalties)
+//! or has no effect on the answer (`user`, `metadata` …).
 
 use super::turns::Turns;
 use crate::effort::Effort;
@@ -14,15 +14,15 @@ use penstock_wire::json;
 use std::borrow::Cow;
 use std::convert::Infallible;
 
-/// `max_tokens` where neither client nor target sets one: the dialect requires it.
+/// Default of `max_tokens`, which the dialect requires, if neither client nor target sets it.
 pub const MAX_TOKENS: u64 = 8192;
-/// What both dialects say of sampling.
+/// Sampling members that both dialects have.
 const SAMPLING: [&str; 3] = ["temperature", "top_p", "top_k"];
 
-/// The body for a messages provider; `delivered` is an answer so far that it is to continue.
+/// Builds the request body for a messages provider; `delivered` is the partial answer that it must continue.
 ///
 /// # Errors
-/// What cannot be said, naming the field.
+/// Returns an error with the field's name if a member cannot be translated.
 pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> Result<Vec<Bytes>, Refusal> {
     let edited = edited(ask);
     let ask = edited.as_ref().unwrap_or(ask);
@@ -52,7 +52,7 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
     Ok(out.finish())
 }
 
-/// The ask with admission's edits done: its body and where its members stand.
+/// Returns the request with admission's edits applied: its new body and member ranges; `None` without edits.
 fn edited(ask: &Ask) -> Option<Ask> {
     if ask.edits.is_empty() {
         return None;
@@ -87,7 +87,7 @@ fn edited(ask: &Ask) -> Option<Ask> {
     Some(Ask { body: Bytes::from(body), fields, edits: Vec::new(), ..ask.clone() })
 }
 
-/// What would change the answer's numbers or shape if it were dropped.
+/// Refuses members that would change the answer's numbers or format if they were dropped.
 fn refuse(ask: &Ask) -> Result<(), Refusal> {
     for name in ["logprobs", "top_logprobs", "logit_bias", "web_search_options", "audio"] {
         let asked = ask.value(name).is_some_and(|value| !matches!(value, b"false" | b"0" | b"{}"));
@@ -158,12 +158,12 @@ fn tools(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Ref
     Ok(())
 }
 
-/// The function's name in `{"function":{"name":…}}` or `{"name":…}`.
+/// Returns the function's name in `{"function":{"name":…}}` or `{"name":…}`.
 fn name(choice: &[u8]) -> Option<&[u8]> {
     scan::member(scan::member(choice, "function").unwrap_or(choice), "name").and_then(scan::inner)
 }
 
-/// One of `tools`.
+/// Element of `tools`.
 #[derive(Default)]
 struct Tool<'a> {
     kind: Option<&'a [u8]>,
@@ -185,7 +185,7 @@ impl<'a> Tool<'a> {
     }
 }
 
-/// A function that may be called; its values as written.
+/// Function definition; its values as JSON slices of the request.
 #[derive(Default)]
 struct Declared<'a> {
     name: Option<&'a [u8]>,
@@ -211,7 +211,7 @@ impl<'a> Declared<'a> {
         seen
     }
 
-    /// Writes it as a tool; `at` is its path.
+    /// Writes the function as a tool; `at` is its path.
     fn write(&self, at: impl Fn() -> String, any: &mut bool, out: &mut Pieces<'_>) -> Result<(), Refusal> {
         let name = self
             .name
@@ -234,7 +234,7 @@ impl<'a> Declared<'a> {
     }
 }
 
-/// A schema with the type that this dialect asks of it.
+/// Writes a schema and adds the type that this dialect requires.
 pub(crate) fn schema(schema: &[u8], out: &mut Pieces<'_>) {
     let is_typed = scan::members(schema).any(|(key, _)| key == "type");
     let rest = schema.strip_prefix(b"{").filter(|_| !is_typed);
@@ -244,7 +244,7 @@ pub(crate) fn schema(schema: &[u8], out: &mut Pieces<'_>) {
     out.raw(rest);
 }
 
-/// Parameters of engines, where the offer lists them.
+/// Writes the engine parameters of the request that the offer lists.
 fn engine(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
     for field in &ask.fields.0 {
         let name = &*field.name;
@@ -265,7 +265,7 @@ fn engine(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Re
 fn sampling(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
     let takes = |name: &&str| shape::takes(target.abilities, name);
     let asked = SAMPLING.into_iter().filter(takes).filter_map(|name| Some((name, ask.value(name)?)));
-    // Of what is preset, an effort is said elsewhere, and the others have no place in this dialect.
+    // A preset effort is written elsewhere; the other preset members do not exist in this dialect.
     let preset = shape::preset(ask, target).filter(|(name, _)| SAMPLING.contains(name));
     for (name, value) in asked.chain(preset) {
         let Some(value) = shape::sampling(name, value) else { continue };
@@ -284,7 +284,7 @@ fn sampling(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
     }
 }
 
-/// The schema that the answer is to follow.
+/// Returns the JSON schema that the client requests for the answer.
 fn format(ask: &Ask) -> Result<Option<Cow<'_, [u8]>>, Refusal> {
     let format = ask.value("response_format").unwrap_or_default();
     let kind = scan::member(format, "type").and_then(scan::string).unwrap_or_default();
@@ -309,7 +309,7 @@ fn format(ask: &Ask) -> Result<Option<Cow<'_, [u8]>>, Refusal> {
     }
 }
 
-/// How much the model is to think: what the client said, else the preset.
+/// Returns the reasoning effort of the client, or that of the preset.
 fn effort(ask: &Ask, target: &Target<'_>) -> Effort {
     let abilities = target.abilities;
     if !target.says(Extra::Thinking) {
@@ -330,7 +330,7 @@ fn effort(ask: &Ask, target: &Target<'_>) -> Effort {
     }
 }
 
-/// Thinking and its effort, and the form of the answer.
+/// Writes thinking, its effort, and the format of the answer.
 fn output(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
     let schema = format(ask)?;
     let effort = effort(ask, target);
@@ -338,7 +338,7 @@ fn output(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Re
     if effort.switch == Some(false) {
         out.put(r#","thinking":{"type":"disabled"}"#);
     } else if effort.switch == Some(true) || level.is_some() {
-        // Newer models keep their thinking back unless they are told to show it.
+        // Newer models hide their thinking unless the request asks for it.
         out.put(r#","thinking":{"type":"adaptive","display":"summarized"}"#);
     }
     if level.is_none() && schema.is_none() {
