@@ -1,6 +1,6 @@
-//! A request: every member of the messages dialect said in chat completions,
-//! refused by name, or left out because it has no meaning for the answer
-//! (`metadata`, `cache_control`, `service_tier` …).
+//! Builder of the request: translates each member of the messages dialect to chat
+//! completions, refuses it by name, or drops it because it has no effect on the
+//! answer (`metadata`, `cache_control`, `service_tier` …).
 
 use super::block::shown;
 use super::turns::Turns;
@@ -11,10 +11,10 @@ use crate::{parameters, shape};
 use bytes::Bytes;
 use penstock_contract::{Ask, Continuation, Extra, Prefill, Refusal, Target};
 
-/// The body for a chat provider; `delivered` is an answer so far that it is to continue.
+/// Builds the request body for a chat provider; `delivered` is the partial answer that it must continue.
 ///
 /// # Errors
-/// What cannot be said, naming the field.
+/// Returns an error with the field's name if a member cannot be translated.
 pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> Result<Vec<Bytes>, Refusal> {
     if let Some(servers) = ask.value("mcp_servers")
         && scan::elements(servers).next().is_some()
@@ -52,7 +52,7 @@ pub(super) fn body(ask: &Ask, target: &Target<'_>, delivered: Option<&str>) -> R
     Ok(out.finish())
 }
 
-/// Writes the turns; true if the last one is the assistant's.
+/// Writes the messages; returns true if the last one is of the assistant.
 fn conversation<'a>(
     ask: &'a Ask,
     target: &Target<'a>,
@@ -65,7 +65,7 @@ fn conversation<'a>(
     turns.end(delivered.map(speak::escaped), out)
 }
 
-/// Asks the provider to go on with the last message instead of answering it.
+/// Writes the members that make the provider continue the last message instead of answering it.
 fn continue_last(target: &Target<'_>, rescue: bool, out: &mut Pieces<'_>) -> Result<(), Refusal> {
     let by_switch = match (rescue, target.continuation(), target.prefill()) {
         (true, Some(Continuation::ContinueFinalMessage), _) | (false, _, Prefill::ContinueFinalMessage) => {
@@ -167,7 +167,7 @@ fn tool(index: usize, tool: &mut Cursor<'_>, out: &mut Pieces<'_>) -> Result<(),
 }
 
 fn sampling(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
-    // `top_k` is no word of the dialect: engines that have it say so.
+    // `top_k` is not part of the chat dialect: it is sent only to engines that list it.
     let abilities = target.abilities;
     let takes =
         |name: &str| if name == "top_k" { abilities.accepts(name) } else { shape::takes(abilities, name) };
@@ -187,7 +187,7 @@ fn sampling(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
     }
 }
 
-/// Parameters of engines beside `top_k`, where the offer lists them.
+/// Writes the engine parameters, except `top_k`, that the offer lists.
 fn engine(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
     for field in &ask.fields.0 {
         let name = &*field.name;
@@ -202,7 +202,7 @@ fn engine(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Re
     Ok(())
 }
 
-/// As many stop sequences as the provider takes; the reply watches for all of them.
+/// Writes as many stop sequences as the provider accepts; the reply enforces all of them.
 fn stop(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
     let mut any = false;
     for stop in shape::given(&ask.stop, target) {
@@ -215,7 +215,7 @@ fn stop(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
     }
 }
 
-/// `output_config.format`, or its elder sister `output_format`.
+/// Writes the response format from `output_config.format` or the older `output_format`.
 fn format(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Refusal> {
     let nested = ask.value("output_config").and_then(|config| scan::member(config, "format"));
     let Some((at, format)) = nested
@@ -243,7 +243,7 @@ fn format(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) -> Result<(), Re
     }
 }
 
-/// How hard the model thinks, in the words that the offer takes.
+/// Writes the thinking switch and the reasoning effort in the form that the offer accepts.
 fn thinking(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
     let thinking = ask.value("thinking").unwrap_or_default();
     let kind = scan::member(thinking, "type").and_then(scan::string).unwrap_or_default();
@@ -252,7 +252,7 @@ fn thinking(ask: &Ask, target: &Target<'_>, out: &mut Pieces<'_>) {
         out.put(r#","chat_template_kwargs":{"enable_thinking":"#);
         out.put(if disabled { "false}" } else { "true}" });
         if disabled {
-            // An effort would ask for what the switch turns off.
+            // An effort would contradict the switch.
             return;
         }
     }
