@@ -1,7 +1,7 @@
-//! Nanoseconds per event of a chat stream on its way to a chat client.
+//! Benchmark of chat streams to a chat client, in nanoseconds per event.
 //!
-//! `cargo bench -p penstock-dialect`. Plain loops over the public seam: the
-//! figures are whole replies (decode, shape, record, write), best of several runs.
+//! `cargo bench -p penstock-dialect`. Plain loops over the public API: the figures
+//! cover complete replies (decode, constrain, record, write), best of several runs.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 use bytes::Bytes;
@@ -45,7 +45,7 @@ fn chunk(delta: &str, after: &str) -> String {
     )
 }
 
-/// The events in pieces of `together` events.
+/// Joins the events into pieces of `together` events.
 fn pieces(events: &[String], together: usize) -> Vec<Bytes> {
     events.chunks(together).map(|events| Bytes::from(events.concat())).collect()
 }
@@ -63,7 +63,7 @@ fn measure(name: &str, client: Dialect, events: &[String], together: usize) {
         id: "4b8e",
         created: 1_763_650_000,
     };
-    let translator = penstock_dialect::find_translator(client, Dialect::Chat).expect("the pair is spoken");
+    let translator = penstock_dialect::find_translator(client, Dialect::Chat).expect("the pair is supported");
     let ask = InferenceRequest { dialect: client, ..ask() };
     let pieces = pieces(events, together);
     let mut best = f64::MAX;

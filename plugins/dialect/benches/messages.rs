@@ -1,8 +1,8 @@
-//! Requests of 200 KiB in the shape that coding agents send, in megabytes a
-//! second, and native streams in nanoseconds per event.
+//! Benchmark of requests of 200 KiB like those of coding agents, in megabytes per
+//! second, and of native streams, in nanoseconds per event.
 //!
 //! `cargo bench -p penstock-dialect --bench messages`. Plain loops over the
-//! public seam, best of several runs.
+//! public API, best of several runs.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use bytes::Bytes;
@@ -64,12 +64,12 @@ fn target(dialect: Dialect, abilities: &OfferCapabilities) -> AttemptTarget<'_> 
     }
 }
 
-/// Source code as tools hand it out: a line break and a few quotes every forty bytes.
+/// Builds source code as tools return it: a line break and a few quotes every forty bytes.
 fn code(lines: usize) -> String {
     (0..lines).map(|line| format!("{line:>6}\t    let total = \"sum\".to_owned() + &part;\n")).collect()
 }
 
-/// Thirty tools, a system prompt, and turns of calls and results up to 200 KiB.
+/// Builds a conversation of thirty tools, a system prompt, and turns of calls and results up to 200 KiB.
 fn conversation() -> Value {
     let properties: Value = (0..6)
         .map(|at| {
@@ -100,7 +100,7 @@ fn conversation() -> Value {
     json!({"model":"claude-x","max_tokens":64000,"stream":true,"system":system,"tools":tools,"messages":messages})
 }
 
-/// One long message, hardly any structure.
+/// Builds a request of one long message with hardly any structure.
 fn essay() -> Value {
     json!({"model":"claude-x","max_tokens":64000,"stream":true,"messages":[{"role":"user","content":"A plain sentence of prose, and one more. ".repeat(5_000)}]})
 }

@@ -1,5 +1,5 @@
-//! The conversation: passed on as it stands where the provider takes it so,
-//! rewritten turn by turn where it does not.
+//! Writer of the `messages` member: forwards it unchanged if the provider accepts
+//! it, and rewrites it message by message otherwise.
 
 use super::turns::Turns;
 use crate::body_builder::BodyBuilder;
@@ -7,23 +7,23 @@ use penstock_contract::{ApiError, AttemptTarget, ContinuationMethod, InferenceRe
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// How a last message of the assistant is marked as unfinished.
+/// Marker of a final assistant message that the provider must continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
-    /// Nothing to continue.
+    /// No message to continue.
     None,
-    /// By nothing: the provider sees it itself.
+    /// No marker: the provider continues such a message by itself.
     Nothing,
-    /// By `prefix` on the message.
+    /// Member `prefix` of the message.
     Prefix,
-    /// By switches beside the messages.
+    /// Members `add_generation_prompt` and `continue_final_message` of the request.
     Switch,
 }
 
-/// Writes `messages`, and what marks its last one as unfinished.
+/// Writes `messages` and the marker of a last message to continue.
 ///
 /// # Errors
-/// `Unsupported` where this provider cannot continue.
+/// Returns `Unsupported` if this provider cannot continue a message.
 pub(super) fn write(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -72,7 +72,7 @@ fn mark(ask: &InferenceRequest, target: &AttemptTarget<'_>, rescue: bool) -> Res
     }
 }
 
-/// Whether something stands in the messages that this provider does not take.
+/// Returns true if the messages contain something that this provider rejects.
 const fn needs_rewriting(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
     let (abilities, said) = (target.capabilities, ask.said);
     said.reasoning
@@ -81,7 +81,7 @@ const fn needs_rewriting(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> 
         || (!abilities.system_anywhere && said.late_system_messages)
 }
 
-/// Calls `put` for the bytes of a range with the ask's edits in it.
+/// Calls `put` for the bytes of a range of the request body, with the edits applied.
 pub(super) fn edited(ask: &InferenceRequest, range: Range<usize>, put: &mut impl FnMut(&[u8])) {
     let first = ask.edits.partition_point(|edit| edit.range.start < range.start);
     let mut at = range.start;
@@ -96,7 +96,7 @@ pub(super) fn edited(ask: &InferenceRequest, range: Range<usize>, put: &mut impl
     put(ask.body.get(at..range.end).unwrap_or_default());
 }
 
-/// The messages with the ask's edits; shared if there are none.
+/// Returns the messages with the request's edits; borrowed if there are none.
 fn canonical(ask: &InferenceRequest, range: Range<usize>) -> Cow<'_, [u8]> {
     let touched = ask.edits.iter().any(|edit| edit.range.start >= range.start && edit.range.end <= range.end);
     if !touched {

@@ -1,9 +1,9 @@
-//! A chat client and a chat provider.
+//! Translator for a chat client and a chat provider.
 //!
-//! The request is the client's own bytes with the model replaced, what engines
-//! do not take left out, and what only the gateway knows filled in. The answer
-//! is cleaned: engines disagree about nearly every detail of the dialect, and
-//! client libraries break on most of them.
+//! The request consists of slices of the client's bytes: the model is replaced,
+//! members that engines reject are removed, and members that only the gateway
+//! knows are added. The answer is normalized, because engines differ in nearly
+//! every detail of the dialect, and client libraries fail on most of them.
 
 mod messages;
 mod request;
@@ -14,7 +14,7 @@ mod turns;
 use crate::translator_def::{self, TranslatorDef};
 use penstock_contract::Dialect;
 
-/// The pair.
+/// Definition of the translator.
 pub(crate) const PAIR: TranslatorDef = TranslatorDef {
     client_dialect: Dialect::Chat,
     provider_dialect: Dialect::Chat,

@@ -1,6 +1,6 @@
-//! A request, member by member. Only what is listed here and in the table of
-//! engine parameters is passed on: unknown members, and those that say who is
-//! asking (`user`, `metadata` …), are not.
+//! Builder of the request, member by member. It forwards only the members that
+//! are listed here or in the table of engine parameters. It drops unknown members
+//! and those that identify the user (`user`, `metadata` …).
 
 use super::messages;
 use crate::body_builder::BodyBuilder;
@@ -9,23 +9,23 @@ use crate::{json_cursor, parameters, response_constraints, structured_output};
 use bytes::Bytes;
 use penstock_contract::{ApiError, AttemptTarget, BodyMember, ExtraMember, InferenceRequest};
 
-/// Passed on as they are.
+/// Members that are always forwarded unchanged.
 const ALWAYS: &[&str] = &["tools", "tool_choice", "response_format"];
-/// Passed on unless the catalogue lists the model's parameters and leaves them out.
+/// Members that are forwarded unless the catalogue lists the model's parameters without them.
 const USUAL: &[&str] = &["temperature", "top_p", "seed", "frequency_penalty", "presence_penalty"];
-/// Passed on where the catalogue lists them, as what tunes sampling is.
+/// Members that are forwarded only if the catalogue lists them, like parameters that tune sampling.
 const LISTED: &[&str] = &["parallel_tool_calls"];
-/// Read as effort, and not passed on under these names.
+/// Members that are read as reasoning effort and not forwarded under these names.
 const EFFORTS: &[&str] = &["enable_thinking", "thinking_budget"];
-/// Mean nothing without tools, and some engines answer 400 to them then.
+/// Members without a meaning if there are no tools; some engines answer 400 to them in that case.
 const OF_TOOLS: &[&str] = &["tools", "tool_choice", "parallel_tool_calls"];
-/// Cannot be dropped in silence: without them the figures in the answer would be wrong.
+/// Members that must not be dropped silently, because the figures of the answer would be incorrect without them.
 const EXACT: &[&str] = &["logprobs", "top_logprobs", "logit_bias"];
 
-/// The body for a chat provider; `delivered` is an answer so far that it is to continue.
+/// Builds the request body for a chat provider; `delivered` is the partial answer that it must continue.
 ///
 /// # Errors
-/// What this provider cannot be asked, naming the field.
+/// Returns an error with the field's name if this provider does not support the request.
 pub(super) fn body(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -33,7 +33,7 @@ pub(super) fn body(
 ) -> Result<Vec<Bytes>, ApiError> {
     let given = response_constraints::upstream_stop_sequences(&ask.stop, target);
     if given.len() < ask.stop.len() && response_constraints::wants_logprobs(ask) {
-        // What is cut at a stop sequence here has lost what belongs to each token.
+        // Text that the gateway cuts at a stop sequence cannot be assigned to tokens and their log probabilities.
         let most = given.len();
         let sentence = format!("With `logprobs` this model takes at most {most} stop sequences.");
         return Err(ApiError::unsupported("stop", sentence));
@@ -63,7 +63,7 @@ pub(super) fn body(
     Ok(out.finish())
 }
 
-/// Whether a member goes to this provider as it stands.
+/// Returns true if a member is forwarded to this provider unchanged.
 fn passes(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -107,24 +107,24 @@ fn has_tools(ask: &InferenceRequest) -> bool {
     ask.member_value("tools").is_some_and(|tools| json_cursor::elements(tools).next().is_some())
 }
 
-/// `{"type":"text"}` is what every provider does anyway, and some do not know the word.
+/// Returns true for the format `{"type":"text"}`, the default of every provider, which some of them reject.
 fn is_plain_text(format: &[u8]) -> bool {
     json_cursor::member_value(format, "type")
         .and_then(json_cursor::parse_string)
         .is_some_and(|kind| kind == "text")
 }
 
-/// Whether `chat_template_kwargs` is written with the effort instead.
+/// Returns true for `chat_template_kwargs` if it is written together with the effort instead.
 fn switches_thinking(target: &AttemptTarget<'_>, effort: ReasoningEffort, name: &str) -> bool {
     name == "chat_template_kwargs" && effort.enabled.is_some() && has_switch(target)
 }
 
-/// Whether the engine takes the switch of thinking.
+/// Returns true if the engine accepts a switch for thinking.
 fn has_switch(target: &AttemptTarget<'_>) -> bool {
     target.capabilities.thinking_switch && target.sends(ExtraMember::ThinkingSwitch)
 }
 
-/// A member with the ask's edits in it.
+/// Writes a member with the request's edits applied.
 fn edited(ask: &InferenceRequest, field: &BodyMember, out: &mut BodyBuilder<'_>) {
     messages::edited(ask, field.member.clone(), &mut |bytes| out.push_source(bytes));
 }
@@ -149,7 +149,7 @@ fn limits(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuil
     }
 }
 
-/// Whether and how hard the model thinks. Without a switch, off is as little as possible.
+/// Writes the thinking switch and the reasoning effort. Without a switch, off becomes the effort `low`.
 fn think(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -188,7 +188,7 @@ fn think(
     }
 }
 
-/// What the client left to the model's preset.
+/// Writes the members of the model's preset that the client did not set.
 fn preset(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,

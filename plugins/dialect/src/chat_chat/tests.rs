@@ -1,5 +1,5 @@
-//! Golden cases of the pair, each streamed one whole, cut at each byte, and in
-//! pieces, checked against the grammar; and rules that no golden file can hold.
+//! Golden cases of the translator. Each stream is sent at once, split at each byte, and in
+//! pieces, and is checked against the stream rules. Other rules have tests of their own.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod property;

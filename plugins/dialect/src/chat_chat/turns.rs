@@ -1,9 +1,9 @@
-//! A conversation rewritten for providers with stricter templates.
+//! Conversation editor for providers with stricter chat templates.
 //!
-//! - Several leading `system` messages become one; later ones move into the
-//!   user's turn beside them, never between a tool call and its results.
-//! - Images in a tool's result move into the user's turn after the results.
-//! - Reasoning of earlier turns is dropped, tool call ids are shortened.
+//! - Joins several leading `system` messages; moves later ones into an adjacent
+//!   user message, never between a tool call and its results.
+//! - Moves images of a tool result into the user message after the results.
+//! - Drops the reasoning of earlier messages and shortens tool call ids.
 
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor;
@@ -20,22 +20,22 @@ enum Role {
     Tool,
 }
 
-/// One message: as it came, and what is put before and after its content.
+/// One message: its original bytes and its contents after the changes.
 #[derive(Debug)]
 struct Turn<'a> {
     role: Role,
-    /// Empty for a turn of our own.
+    /// Original bytes; empty for a message that the gateway adds.
     raw: &'a [u8],
-    /// Contents (strings or lists of parts) in order; one unless something was added.
+    /// Contents (strings or lists of parts) in order; a single element unless content was added.
     contents: Vec<Cow<'a, [u8]>>,
     changed: bool,
 }
 
-/// The messages of a request.
+/// Messages of a request.
 pub(super) struct Turns<'a>(Vec<Turn<'a>>);
 
 impl<'a> Turns<'a> {
-    /// Reads canonical messages.
+    /// Parses the messages; the request's edits must be applied already.
     pub(super) fn read(messages: &'a [u8]) -> Self {
         let turn = |raw| {
             let role =
@@ -51,7 +51,7 @@ impl<'a> Turns<'a> {
         Self(json_cursor::elements(messages).map(turn).collect())
     }
 
-    /// Moves what the provider does not take where it stands.
+    /// Moves content that the provider does not accept at its position.
     pub(super) fn fit(&mut self, abilities: &OfferCapabilities) {
         if !abilities.tool_images {
             self.move_images();
@@ -61,14 +61,14 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// Adds what was already answered, as the assistant's last turn.
+    /// Adds the delivered text as the last assistant message, or appends it to the client's prefill.
     pub(super) fn go_on(&mut self, delivered: &str, prefilled: bool) -> Result<(), ApiError> {
         let mut content = Vec::with_capacity(delivered.len() + 2);
         json::write_str(&mut content, delivered);
         let last = self.0.last_mut().filter(|turn| prefilled && turn.role == Role::Assistant);
         match last {
             Some(last) => {
-                // One text: the model must not see a seam.
+                // A single text, so that the model sees no boundary within it.
                 let [Cow::Borrowed(begun)] = last.contents.as_slice() else { return Err(no_text()) };
                 let begun = begun.strip_suffix(b"\"").filter(|begun| begun.first() == Some(&b'"'));
                 let joined = [begun.ok_or_else(no_text)?, content.get(1..).unwrap_or_default()].concat();
@@ -88,12 +88,12 @@ impl<'a> Turns<'a> {
     fn fold_systems(&mut self) {
         let leading = self.0.iter().take_while(|turn| turn.role == Role::System).count();
         let mut folded: Vec<Turn<'a>> = Vec::with_capacity(self.0.len());
-        // Instructions on their way to the next turn that can hold them.
+        // Instructions to move to the next message that can hold them.
         let mut moving: Vec<Cow<'a, [u8]>> = Vec::new();
         for (at, mut turn) in std::mem::take(&mut self.0).into_iter().enumerate() {
             match turn.role {
                 Role::System if at >= leading => moving.extend(turn.contents.drain(..).flat_map(texts)),
-                // A client may send two hundred thousand: each is read once.
+                // A request may contain 200,000 of them: each is read once.
                 Role::System if leading > 1 => match folded.first_mut() {
                     Some(first) => first.contents.extend(turn.contents.drain(..).flat_map(texts)),
                     None => {
@@ -159,7 +159,7 @@ fn no_text() -> ApiError {
     ApiError::unsupported("messages", "Only a last message of plain text can be continued.")
 }
 
-/// Gives instructions that no user's turn follows to the one before, or a turn of their own.
+/// Adds instructions without a later user message to the one before, or to a new message.
 fn settle<'a>(folded: &mut Vec<Turn<'a>>, moving: &mut Vec<Cow<'a, [u8]>>) {
     if moving.is_empty() {
         return;
@@ -173,7 +173,7 @@ fn settle<'a>(folded: &mut Vec<Turn<'a>>, moving: &mut Vec<Cow<'a, [u8]>>) {
     }
 }
 
-/// The texts of instructions: templates want one string, not parts.
+/// Returns the texts of instructions: templates expect one string, not parts.
 fn texts(content: Cow<'_, [u8]>) -> impl Iterator<Item = Cow<'_, [u8]>> {
     let (list, whole) = match content {
         Cow::Borrowed(list) if json_cursor::is_array(list) => (list, None),
@@ -185,12 +185,12 @@ fn texts(content: Cow<'_, [u8]>) -> impl Iterator<Item = Cow<'_, [u8]>> {
     whole.into_iter().chain(parts)
 }
 
-/// A user's turn that the client did not write.
+/// Creates a user message that the client did not send.
 fn own(contents: Vec<Cow<'_, [u8]>>) -> Turn<'_> {
     Turn { role: Role::User, raw: b"", contents, changed: true }
 }
 
-/// Leaves the texts of a tool's result and takes everything else along.
+/// Retains the texts of a tool result and moves everything else to `moving`.
 fn take_images<'a>(turn: &mut Turn<'a>, moving: &mut Vec<Cow<'a, [u8]>>) {
     let [Cow::Borrowed(list)] = turn.contents.as_slice() else { return };
     let is_text = |part: &&[u8]| {
@@ -269,7 +269,7 @@ impl Turn<'_> {
         out.push_byte(b'}');
     }
 
-    /// Several contents as one: texts with an empty line between, parts in a row.
+    /// Writes several contents as one: joins texts by an empty line and concatenates lists of parts.
     fn content(&self, out: &mut BodyBuilder<'_>) {
         out.push_str(r#","content":"#);
         let texts = self.contents.iter().all(|content| !json_cursor::is_array(content));
@@ -296,7 +296,7 @@ impl Turn<'_> {
     }
 }
 
-/// The reasoning of a message, under either name: both hold the same where both are there.
+/// Returns the reasoning of a message under either name; if both are present, their values are equal.
 fn reasoning(message: &[u8]) -> Option<&[u8]> {
     let said = |value: &&[u8]| !matches!(*value, b"null" | b"\"\"");
     let under = |name| json_cursor::member_value(message, name).filter(said);

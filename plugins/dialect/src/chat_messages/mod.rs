@@ -1,7 +1,7 @@
-//! A chat client and a messages provider.
+//! Translator for a chat client and a messages provider.
 //!
-//! The request is written from slices of the client's own bytes; the answer
-//! passes through the neutral events and wears the chat dialect's face.
+//! The request is written from slices of the client's bytes; the answer is decoded
+//! into neutral events and written in the chat dialect.
 
 mod parts;
 mod request;
@@ -13,7 +13,7 @@ pub(crate) use request::schema;
 use crate::translator_def::{self, TranslatorDef};
 use penstock_contract::Dialect;
 
-/// The pair.
+/// Definition of the translator.
 pub(crate) const PAIR: TranslatorDef = TranslatorDef {
     client_dialect: Dialect::Chat,
     provider_dialect: Dialect::Messages,

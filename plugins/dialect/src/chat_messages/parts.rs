@@ -1,4 +1,4 @@
-//! Content parts of the chat dialect as blocks of the messages dialect.
+//! Conversion of content parts of the chat dialect to blocks of the messages dialect.
 
 use crate::body_builder::BodyBuilder;
 use crate::event::EscapedText;
@@ -8,7 +8,7 @@ use penstock_contract::ApiError;
 use penstock_wire::json;
 use std::borrow::Cow;
 
-/// Types of images that the dialect has words for, and names that they go by.
+/// Media types of images: the client's spelling and the messages dialect's name.
 const IMAGES: [(&str, &str); 7] = [
     ("image/jpeg", "image/jpeg"),
     ("image/png", "image/png"),
@@ -19,15 +19,15 @@ const IMAGES: [(&str, &str); 7] = [
     ("image/x-png", "image/png"),
 ];
 
-/// One block of a turn; bytes are insides of JSON strings unless told otherwise.
+/// One block of a turn; bytes are insides of JSON strings unless stated otherwise.
 pub(super) enum Block<'a> {
-    /// Not of white space alone.
+    /// Text that is not blank.
     Text(&'a [u8]),
-    /// Text of the gateway's own making.
+    /// Unescaped text of the gateway.
     Own(String),
-    /// A system text in a turn of the user, marked as not from the user.
+    /// System text in a user turn, marked as not from the user.
     Folded(&'a [u8]),
-    /// A text of one of several users, led by the name.
+    /// Text of one of several users, with the name before it.
     Named {
         name: &'a [u8],
         text: &'a [u8],
@@ -37,7 +37,7 @@ pub(super) enum Block<'a> {
         data: &'a [u8],
     },
     Link(&'a [u8]),
-    /// `arguments` is the object itself, compact.
+    /// Tool call; `arguments` is the JSON object, trimmed.
     ToolUse {
         id: &'a [u8],
         name: &'a [u8],
@@ -102,7 +102,7 @@ fn around(before: &str, inside: &[u8], after: &str, out: &mut BodyBuilder<'_>) {
     out.push_str(after);
 }
 
-/// A single text as a string, all else as blocks.
+/// Writes a single text as a string, and other content as a list of blocks.
 pub(super) fn write_content(blocks: &[Block<'_>], out: &mut BodyBuilder<'_>) {
     match blocks {
         [] => out.push_str(r#""""#),
@@ -117,10 +117,10 @@ pub(super) fn write_content(blocks: &[Block<'_>], out: &mut BodyBuilder<'_>) {
     }
 }
 
-/// Content that is a string, null or a list of parts. Texts of white space alone are dropped: providers refuse them.
+/// Adds the blocks of a content that is a string, null or a list of parts. Drops blank texts, which providers refuse.
 ///
 /// # Errors
-/// A part that the messages dialect has no block for; `at` is the content's path.
+/// Returns an error for a part without a block in the messages dialect; `at` is the content's path.
 pub(super) fn blocks<'a>(
     content: Option<&'a [u8]>,
     at: &str,

@@ -1,6 +1,6 @@
-//! A request: every member of the chat dialect said in the messages dialect,
-//! refused by name, or left out because it only advises (`seed`, penalties)
-//! or has no meaning for the answer (`user`, `metadata` …).
+//! Builder of the request: translates each member of the chat dialect to the messages
+//! dialect, refuses it by name, or drops it because it is only a hint (`seed`, penalties)
+//! or has no effect on the answer (`user`, `metadata` …).
 
 use super::turns::Turns;
 use crate::body_builder::BodyBuilder;
@@ -14,15 +14,15 @@ use penstock_wire::json;
 use std::borrow::Cow;
 use std::convert::Infallible;
 
-/// `max_tokens` where neither client nor target sets one: the dialect requires it.
+/// Default of `max_tokens`, which the dialect requires, if neither client nor target sets it.
 pub const MAX_TOKENS: u64 = 8192;
-/// What both dialects say of sampling.
+/// Sampling members that both dialects have.
 const SAMPLING: [&str; 3] = ["temperature", "top_p", "top_k"];
 
-/// The body for a messages provider; `delivered` is an answer so far that it is to continue.
+/// Builds the request body for a messages provider; `delivered` is the partial answer that it must continue.
 ///
 /// # Errors
-/// What cannot be said, naming the field.
+/// Returns an error with the field's name if a member cannot be translated.
 pub(super) fn body(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -56,7 +56,7 @@ pub(super) fn body(
     Ok(out.finish())
 }
 
-/// The ask with admission's edits done: its body and where its members stand.
+/// Returns the request with admission's edits applied: its new body and member ranges; `None` without edits.
 fn edited(ask: &InferenceRequest) -> Option<InferenceRequest> {
     if ask.edits.is_empty() {
         return None;
@@ -91,7 +91,7 @@ fn edited(ask: &InferenceRequest) -> Option<InferenceRequest> {
     Some(InferenceRequest { body: Bytes::from(body), members: fields, edits: Vec::new(), ..ask.clone() })
 }
 
-/// What would change the answer's numbers or shape if it were dropped.
+/// Refuses members that would change the answer's numbers or format if they were dropped.
 fn refuse(ask: &InferenceRequest) -> Result<(), ApiError> {
     for name in ["logprobs", "top_logprobs", "logit_bias", "web_search_options", "audio"] {
         let asked = ask.member_value(name).is_some_and(|value| !matches!(value, b"false" | b"0" | b"{}"));
@@ -170,13 +170,13 @@ fn tools(
     Ok(())
 }
 
-/// The function's name in `{"function":{"name":…}}` or `{"name":…}`.
+/// Returns the function's name in `{"function":{"name":…}}` or `{"name":…}`.
 fn name(choice: &[u8]) -> Option<&[u8]> {
     json_cursor::member_value(json_cursor::member_value(choice, "function").unwrap_or(choice), "name")
         .and_then(json_cursor::string_body)
 }
 
-/// One of `tools`.
+/// Element of `tools`.
 #[derive(Default)]
 struct Tool<'a> {
     kind: Option<&'a [u8]>,
@@ -198,7 +198,7 @@ impl<'a> Tool<'a> {
     }
 }
 
-/// A function that may be called; its values as written.
+/// Function definition; its values as JSON slices of the request.
 #[derive(Default)]
 struct Declared<'a> {
     name: Option<&'a [u8]>,
@@ -224,7 +224,7 @@ impl<'a> Declared<'a> {
         seen
     }
 
-    /// Writes it as a tool; `at` is its path.
+    /// Writes the function as a tool; `at` is its path.
     fn write(
         &self,
         at: impl Fn() -> String,
@@ -251,7 +251,7 @@ impl<'a> Declared<'a> {
     }
 }
 
-/// A schema with the type that this dialect asks of it.
+/// Writes a schema and adds the type that this dialect requires.
 pub(crate) fn schema(schema: &[u8], out: &mut BodyBuilder<'_>) {
     let is_typed = json_cursor::members(schema).any(|(key, _)| key == "type");
     let rest = schema.strip_prefix(b"{").filter(|_| !is_typed);
@@ -261,7 +261,7 @@ pub(crate) fn schema(schema: &[u8], out: &mut BodyBuilder<'_>) {
     out.push_source(rest);
 }
 
-/// Parameters of engines, where the offer lists them.
+/// Writes the engine parameters of the request that the offer lists.
 fn engine(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -288,7 +288,7 @@ fn engine(
 fn sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
     let takes = |name: &&str| response_constraints::accepts_sampling(target.capabilities, name);
     let asked = SAMPLING.into_iter().filter(takes).filter_map(|name| Some((name, ask.member_value(name)?)));
-    // Of what is preset, an effort is said elsewhere, and the others have no place in this dialect.
+    // A preset effort is written elsewhere; the other preset members do not exist in this dialect.
     let preset =
         response_constraints::preset_members(ask, target).filter(|(name, _)| SAMPLING.contains(name));
     for (name, value) in asked.chain(preset) {
@@ -308,7 +308,7 @@ fn sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBu
     }
 }
 
-/// The schema that the answer is to follow.
+/// Returns the JSON schema that the client requests for the answer.
 fn format(ask: &InferenceRequest) -> Result<Option<Cow<'_, [u8]>>, ApiError> {
     let format = ask.member_value("response_format").unwrap_or_default();
     let kind =
@@ -336,7 +336,7 @@ fn format(ask: &InferenceRequest) -> Result<Option<Cow<'_, [u8]>>, ApiError> {
     }
 }
 
-/// How much the model is to think: what the client said, else the preset.
+/// Returns the reasoning effort of the client, or that of the preset.
 fn effort(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> ReasoningEffort {
     let abilities = target.capabilities;
     if !target.sends(ExtraMember::Thinking) {
@@ -357,7 +357,7 @@ fn effort(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> ReasoningEffort
     }
 }
 
-/// Thinking and its effort, and the form of the answer.
+/// Writes thinking, its effort, and the format of the answer.
 fn output(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -369,7 +369,7 @@ fn output(
     if effort.enabled == Some(false) {
         out.push_str(r#","thinking":{"type":"disabled"}"#);
     } else if effort.enabled == Some(true) || level.is_some() {
-        // Newer models keep their thinking back unless they are told to show it.
+        // Newer models hide their thinking unless the request asks for it.
         out.push_str(r#","thinking":{"type":"adaptive","display":"summarized"}"#);
     }
     if level.is_none() && schema.is_none() {

@@ -1,11 +1,11 @@
-//! The conversation: chat messages in, turns of user and assistant out.
+//! Conversation builder: converts chat messages to turns of user and assistant.
 //!
-//! Tool messages and the user's words that follow them are one turn of the
-//! user, results first. System texts at the beginning are the system prompt;
-//! later ones stay where they are if the provider takes that, else they join
-//! the user's turn at that place, marked as not from the user. Users of several
-//! names have turns of their own, led by the name. Every tool call has its
-//! result in the next turn of the user, or the request is refused.
+//! Tool messages and the user message after them become one user turn, results
+//! first. System texts at the beginning become the system prompt. Later ones stay
+//! at their position if the provider accepts that; otherwise they join the user
+//! turn at that position, marked as not from the user. Users with different names
+//! get separate turns that begin with the name. Every tool call needs a result in
+//! the next user turn, or the request is refused.
 
 use super::parts::{Block, blocks, push_text, write_content};
 use crate::body_builder::BodyBuilder;
@@ -27,13 +27,13 @@ struct Turn<'a> {
     role: Role,
     /// Name of the user, the inside of a JSON string.
     speaker: Option<&'a [u8]>,
-    /// What goes before its blocks.
+    /// Tool results, which go before the blocks.
     results: Vec<Block<'a>>,
     blocks: Vec<Block<'a>>,
 }
 
 impl<'a> Turn<'a> {
-    /// Says who speaks.
+    /// Adds the user's name to the first text.
     fn introduce(&mut self) {
         let Some(name) = self.speaker else { return };
         match self.blocks.iter_mut().find(|block| matches!(block, Block::Text(_))) {
@@ -54,22 +54,22 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// All turns of an ask.
+/// Turns of a request.
 pub(super) struct Turns<'a> {
     abilities: &'a OfferCapabilities,
     system: Vec<Block<'a>>,
     turns: Vec<Turn<'a>>,
-    /// Calls without a result so far, and their paths.
+    /// Tool calls without a result so far, with their paths.
     waiting: PendingToolCalls<'a, String>,
-    /// Id that a legacy function result answers.
+    /// Call id that the next legacy `function` message answers.
     function: &'a [u8],
 }
 
 impl<'a> Turns<'a> {
-    /// Reads `messages`.
+    /// Parses `messages`.
     ///
     /// # Errors
-    /// What cannot be said, with its path.
+    /// Returns an error with the path of a value that cannot be translated.
     pub(super) fn read(messages: &'a [u8], abilities: &'a OfferCapabilities) -> Result<Self, ApiError> {
         let mut turns = Self {
             abilities,
@@ -91,7 +91,7 @@ impl<'a> Turns<'a> {
         Ok(turns)
     }
 
-    /// The assistant has already said this in answer.
+    /// Appends the text of the assistant's answer so far.
     pub(super) fn said(&mut self, delivered: &str) {
         self.turn(Role::Assistant).push(Block::Own(delivered.to_owned()));
     }
@@ -118,7 +118,7 @@ impl<'a> Turns<'a> {
         out.push_byte(b']');
     }
 
-    /// The blocks of the turn that goes on, or of a new one.
+    /// Returns the blocks of the last turn if it has this role, or of a new turn.
     fn turn(&mut self, role: Role) -> &mut Vec<Block<'a>> {
         if self.turns.last().is_none_or(|turn| turn.role != role) {
             self.turns.push(Turn { role, speaker: None, results: Vec::new(), blocks: Vec::new() });
@@ -167,7 +167,7 @@ impl<'a> Turns<'a> {
         Ok(())
     }
 
-    /// Words of a user: of the turn that goes on unless another one spoke in it.
+    /// Adds blocks of a user to the last turn, or to a new turn if the last is of another user.
     fn user(&mut self, name: Option<&'a [u8]>, mut said: Vec<Block<'a>>) {
         if said.is_empty() {
             return;
@@ -186,7 +186,7 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// Whether users of different names speak.
+    /// Returns true if the turns have users with different names.
     fn have_speakers(&self) -> bool {
         let mut names = self.turns.iter().filter_map(|turn| turn.speaker);
         names.next().is_some_and(|first| names.any(|name| !is_same(Some(first), Some(name))))
@@ -198,7 +198,7 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// A result goes behind the results of its turn and before anything else in it.
+    /// Adds a tool result after the other results of the user turn and before its other blocks.
     fn result(&mut self, result: Block<'a>) {
         self.turn(Role::User);
         if let Some(turn) = self.turns.last_mut() {
@@ -220,7 +220,7 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// What the assistant says now is a new turn unless its last one goes on.
+    /// Checks that all calls are answered, unless the assistant's last turn continues.
     fn speaks_again(&self) -> Result<(), ApiError> {
         match self.turns.last() {
             Some(turn) if turn.role == Role::Assistant => Ok(()),
@@ -266,7 +266,7 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// Whether two names, insides of JSON strings, say the same.
+/// Returns true if two names, insides of JSON strings, are equal after unescaping.
 fn is_same(one: Option<&[u8]>, other: Option<&[u8]>) -> bool {
     one == other || one.zip(other).is_some_and(|(one, other)| json::unescape(one) == json::unescape(other))
 }
@@ -279,7 +279,7 @@ fn unasked(index: usize) -> ApiError {
     )
 }
 
-/// The members of a message that mean something.
+/// Members of a message that are translated.
 #[derive(Default)]
 struct Seen<'a> {
     role: Cow<'a, str>,
@@ -333,7 +333,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// One of `tool_calls`.
+/// Element of `tool_calls`.
 #[derive(Default)]
 struct Call<'a> {
     id: Option<&'a [u8]>,
@@ -355,7 +355,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What is called; the insides of its strings.
+/// Called function: name and arguments as insides of JSON strings.
 #[derive(Default)]
 struct Function<'a> {
     name: Option<&'a [u8]>,
@@ -376,7 +376,7 @@ impl<'a> Function<'a> {
         seen
     }
 
-    /// The call as a block; `at` is the function's path.
+    /// Converts the call to a block; `at` is the function's path.
     fn tool_use(&self, id: &'a [u8], at: impl Fn() -> String) -> Result<Block<'a>, ApiError> {
         let name = self.name.ok_or_else(|| {
             ApiError::invalid(format!("{}.name", at()), "A function call needs a string `name`.")

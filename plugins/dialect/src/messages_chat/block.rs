@@ -1,55 +1,55 @@
-//! Content blocks of the messages dialect, read where they stand.
+//! Parser of content blocks of the messages dialect, without copies.
 //!
-//! A [`Part`] is what chat completions can say in a user turn: text or an
-//! image. What has no counterpart is refused with the path of its field.
+//! A [`Part`] is a content part of a user message in chat completions: text or an
+//! image. A block without a counterpart is refused with the path of its field.
 
 use crate::json_cursor::{self, JsonCursor};
 use penstock_contract::ApiError;
 use std::borrow::Cow;
 use std::convert::Infallible;
 
-/// The inside of a JSON string, escapes as they came.
+/// Inside of a JSON string with its original escapes.
 pub(super) type Text<'a> = Cow<'a, [u8]>;
 
 /// Text or an image.
 pub(super) enum Part<'a> {
-    /// Not empty.
+    /// Text that is not empty.
     Text(Text<'a>),
-    /// An image given by its bytes.
+    /// Image given by its bytes.
     Inline {
-        /// `image/png` and the like.
+        /// Media type such as `image/png`.
         media: &'a [u8],
-        /// Base64.
+        /// Image bytes in Base64.
         data: &'a [u8],
     },
-    /// An image given by its address; the gateway does not fetch it.
+    /// URL of an image, which the gateway does not fetch.
     Link(&'a [u8]),
 }
 
-/// Blocks of another vendor's own tools in a history from elsewhere, as admission lets them through: the work was done
-/// on that vendor's servers, and no model here could read them.
+/// Returns true for block types of another vendor's server tools, which admission accepts in a history: the tools ran
+/// on that vendor's servers, and no model behind the gateway can read the blocks.
 pub(super) fn is_vendors(kind: &str) -> bool {
     matches!(kind, "server_tool_use" | "mcp_tool_use" | "container_upload" | "tool_reference")
         || kind.ends_with("_tool_result")
 }
 
-/// Content deeper than this is no content of the dialect.
+/// Limit on the nesting depth of content; deeper values are not valid in the dialect.
 const DEPTH: usize = 4;
 
-/// What a message, a tool result or a document holds.
+/// Content of a message, a tool result or a document.
 #[derive(Default)]
 pub(super) enum Content<'a> {
-    /// A string.
+    /// Inside of a JSON string.
     Text(&'a [u8]),
-    /// A list of blocks.
+    /// List of blocks.
     Blocks(Vec<Block<'a>>),
-    /// Neither.
+    /// Value of another type.
     #[default]
     Other,
 }
 
 impl<'a> Content<'a> {
-    /// Reads the value that comes.
+    /// Parses the next value.
     pub(super) fn read(cursor: &mut JsonCursor<'a>) -> Self {
         Self::within(cursor, 0)
     }
@@ -73,7 +73,7 @@ impl<'a> Content<'a> {
     }
 }
 
-/// The members of a block that any type may have; values as they stand.
+/// Members of a block of any type, as slices of the request.
 #[derive(Default)]
 pub(super) struct Block<'a> {
     pub kind: Cow<'a, str>,
@@ -91,8 +91,8 @@ pub(super) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Reads a block; what it does not know (`cache_control`, `citations`,
-    /// `caller` …) has no meaning for a chat provider.
+    /// Parses a block and skips unknown members (`cache_control`, `citations`,
+    /// `caller` …), which have no meaning for a chat provider.
     fn within(cursor: &mut JsonCursor<'a>, depth: usize) -> Self {
         let mut block = Self::default();
         let Ok(()) = cursor.visit_members::<Infallible>(|key, cursor| {
@@ -118,10 +118,10 @@ impl<'a> Block<'a> {
         block
     }
 
-    /// What a user turn or a tool result says with this block.
+    /// Adds the chat parts of this block of a user message or a tool result.
     ///
     /// # Errors
-    /// A block or source that chat completions has no words for; `at` is its path.
+    /// Returns an error for a block or source without a counterpart in chat completions; `at` is its path.
     pub(super) fn parts(&self, at: &dyn Fn() -> String, out: &mut Vec<Part<'a>>) -> Result<(), ApiError> {
         match &*self.kind {
             "text" => {
@@ -195,7 +195,7 @@ impl<'a> Block<'a> {
         self.headed(&[self.title, source], inside, out);
     }
 
-    /// `inside`, its first text led by the lines of `head` that are there.
+    /// Adds the parts of `inside`, with the present lines of `head` before the first text.
     fn headed(&self, head: &[Option<&'a [u8]>], inside: Vec<Part<'a>>, out: &mut Vec<Part<'a>>) {
         let mut lead: Vec<u8> = Vec::new();
         for line in head.iter().flatten().filter(|line| !line.is_empty()) {
@@ -218,10 +218,10 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Content that is a string or a list of blocks.
+/// Adds the parts of a content that is a string or a list of blocks.
 ///
 /// # Errors
-/// As [`Block::parts`].
+/// Returns the errors of [`Block::parts`], and one for content of another type.
 pub(super) fn parts_of<'a>(
     content: &Content<'a>,
     at: &dyn Fn() -> String,
@@ -241,14 +241,14 @@ pub(super) fn parts_of<'a>(
     Ok(())
 }
 
-/// Empty text is dropped: clients echo the empty blocks of earlier answers.
+/// Adds a text unless it is empty: clients send back the empty blocks of earlier answers.
 pub(super) fn push_text<'a>(out: &mut Vec<Part<'a>>, text: Text<'a>) {
     if !text.is_empty() {
         out.push(Part::Text(text));
     }
 }
 
-/// A client's own word in a sentence about it, at a length fit for a log.
+/// Returns a client's word for an error sentence: at most 40 characters, without control characters.
 pub(super) fn shown(word: &str) -> String {
     word.chars().filter(|letter| !letter.is_control()).take(40).collect()
 }

@@ -1,24 +1,24 @@
-//! Names and ids that a chat provider takes, and the way back.
+//! Tool names and tool call ids in the form that a provider accepts.
 //!
-//! Tool call ids go through as they are: models see their own format again.
-//! Only where a provider insists on nine letters or digits are others hashed,
-//! the same id always to the same nine, so that call and result still meet.
-//! Tool names over 64 characters are cut and marked with a hash.
+//! Tool call ids are forwarded unchanged, so that models see their own format.
+//! If a provider requires nine letters or digits, other ids are hashed. The hash
+//! of an id is always the same, so that call and result still match.
+//! Tool names over 64 bytes are shortened, end in a hash, and are restored in answers.
 
 use crate::json_cursor;
 use penstock_wire::json;
 use std::borrow::Cow;
 
-/// The longest tool name that chat providers take.
+/// Limit on the length of a tool name at chat providers, in bytes.
 pub(crate) const NAME_LIMIT: usize = 64;
 
 const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Where [`fnv1a_more`] begins.
+/// Offset basis of FNV-1a, the initial value for [`fnv1a_more`].
 pub(crate) const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// FNV-1a, 64 bits, of more bytes: stable across builds and machines, which
-/// retries and prefix caches need; nothing here needs to resist an adversary.
+/// Extends a 64-bit FNV-1a hash by more bytes. The hash is equal across builds and machines, as
+/// retries and prefix caches require; it need not resist an adversary.
 pub(crate) fn fnv1a_more(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
@@ -27,24 +27,24 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     fnv1a_more(FNV_START, bytes)
 }
 
-/// The id (inside of a JSON string) as providers of the messages dialect take it: letters, digits, `_` and `-`. The
-/// same id always becomes the same, so that call and result still meet.
+/// Converts an id (inside of a JSON string) for providers of the messages dialect: letters, digits, `_` and `-`. An id
+/// always has the same result, so that call and result still match.
 pub(crate) fn plain(id: &[u8]) -> Cow<'_, [u8]> {
     if is_plain(id) {
         return Cow::Borrowed(id);
     }
     let said = decoded(id);
-    // Two ids that differ stay two.
+    // Two hashes, so that different ids stay different.
     let (one, other) = (fnv1a(&said), fnv1a_more(fnv1a(b"id"), &said));
     Cow::Owned(format!("call_{one:016x}{other:016x}").into_bytes())
 }
 
-/// Whether an id needs no other spelling there.
+/// Returns true if messages providers accept the id unchanged.
 pub(crate) fn is_plain(id: &[u8]) -> bool {
     !id.is_empty() && id.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
-/// What an id says, however it is escaped.
+/// Unescapes an id.
 fn decoded(id: &[u8]) -> Cow<'_, [u8]> {
     match json::unescape_lossy(id) {
         Some(Cow::Owned(said)) => Cow::Owned(said.into_bytes()),
@@ -52,7 +52,7 @@ fn decoded(id: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// The id (inside of a JSON string) as a provider of nine-character ids takes it.
+/// Converts an id (inside of a JSON string) to nine letters or digits.
 pub(crate) fn short(id: &[u8]) -> Cow<'_, [u8]> {
     if id.len() == 9 && id.iter().all(u8::is_ascii_alphanumeric) {
         return Cow::Borrowed(id);
@@ -66,8 +66,8 @@ pub(crate) fn short(id: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(digits.collect())
 }
 
-/// The tool name (inside of a JSON string) as chat providers take it:
-/// 55 characters, `_` and eight hex digits of its hash where it is too long.
+/// Shortens a tool name (inside of a JSON string) for chat providers:
+/// a name over 64 bytes becomes its first 55 bytes, `_` and eight hex digits of its hash.
 pub(crate) fn name(name: &[u8]) -> Cow<'_, [u8]> {
     if name.len() <= NAME_LIMIT {
         return Cow::Borrowed(name);
@@ -81,12 +81,12 @@ pub(crate) fn name(name: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(cut)
 }
 
-/// Cut tool names and what they stand for.
+/// Shortened tool names and their originals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Names(Vec<(String, String)>);
 
 impl Names {
-    /// From the names that tools declare, each the inside of a JSON string.
+    /// Creates the list from the declared tool names, each the inside of a JSON string.
     pub(crate) fn of<'a>(declared: impl Iterator<Item = &'a [u8]>) -> Self {
         let long = declared.filter(|declared| declared.len() > NAME_LIMIT);
         Self(
@@ -99,7 +99,7 @@ impl Names {
         )
     }
 
-    /// The name that the client declared.
+    /// Returns the tool name that the client declared.
     pub(crate) fn restore<'a>(&'a self, name: &'a str) -> &'a str {
         self.0.iter().find(|(cut, _)| cut == name).map_or(name, |(_, full)| full)
     }

@@ -1,7 +1,7 @@
-//! A messages client and a chat provider.
+//! Translator for a messages client and a chat provider.
 //!
-//! The request is written from slices of the client's own bytes; the answer
-//! passes through the neutral events.
+//! The request is written from slices of the client's bytes; the answer is decoded
+//! into neutral events and written from them.
 
 mod block;
 pub(crate) mod ids;
@@ -16,7 +16,7 @@ use crate::translator_def::{self, TranslatorDef};
 use crate::write::messages;
 use penstock_contract::Dialect;
 
-/// The pair.
+/// Definition of the translator.
 pub(crate) const PAIR: TranslatorDef = TranslatorDef {
     client_dialect: Dialect::Messages,
     provider_dialect: Dialect::Chat,

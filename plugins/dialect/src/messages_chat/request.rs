@@ -1,6 +1,6 @@
-//! A request: every member of the messages dialect said in chat completions,
-//! refused by name, or left out because it has no meaning for the answer
-//! (`metadata`, `cache_control`, `service_tier` …).
+//! Builder of the request: translates each member of the messages dialect to chat
+//! completions, refuses it by name, or drops it because it has no effect on the
+//! answer (`metadata`, `cache_control`, `service_tier` …).
 
 use super::block::shown;
 use super::turns::Turns;
@@ -13,10 +13,10 @@ use penstock_contract::{
     ApiError, AttemptTarget, ContinuationMethod, ExtraMember, InferenceRequest, PrefillMethod,
 };
 
-/// The body for a chat provider; `delivered` is an answer so far that it is to continue.
+/// Builds the request body for a chat provider; `delivered` is the partial answer that it must continue.
 ///
 /// # Errors
-/// What cannot be said, naming the field.
+/// Returns an error with the field's name if a member cannot be translated.
 pub(super) fn body(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -58,7 +58,7 @@ pub(super) fn body(
     Ok(out.finish())
 }
 
-/// Writes the turns; true if the last one is the assistant's.
+/// Writes the messages; returns true if the last one is of the assistant.
 fn conversation<'a>(
     ask: &'a InferenceRequest,
     target: &AttemptTarget<'a>,
@@ -71,7 +71,7 @@ fn conversation<'a>(
     turns.end(delivered.map(speak::escaped), out)
 }
 
-/// Asks the provider to go on with the last message instead of answering it.
+/// Writes the members that make the provider continue the last message instead of answering it.
 fn continue_last(
     target: &AttemptTarget<'_>,
     rescue: bool,
@@ -185,7 +185,7 @@ fn tool(index: usize, tool: &mut JsonCursor<'_>, out: &mut BodyBuilder<'_>) -> R
 }
 
 fn sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
-    // `top_k` is no word of the dialect: engines that have it say so.
+    // `top_k` is not part of the chat dialect: it is sent only to engines that list it.
     let abilities = target.capabilities;
     let takes = |name: &str| {
         if name == "top_k" {
@@ -210,7 +210,7 @@ fn sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBu
     }
 }
 
-/// Parameters of engines beside `top_k`, where the offer lists them.
+/// Writes the engine parameters, except `top_k`, that the offer lists.
 fn engine(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -229,7 +229,7 @@ fn engine(
     Ok(())
 }
 
-/// As many stop sequences as the provider takes; the reply watches for all of them.
+/// Writes as many stop sequences as the provider accepts; the reply enforces all of them.
 fn stop(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
     let mut any = false;
     for stop in response_constraints::upstream_stop_sequences(&ask.stop, target) {
@@ -242,7 +242,7 @@ fn stop(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilde
     }
 }
 
-/// `output_config.format`, or its elder sister `output_format`.
+/// Writes the response format from `output_config.format` or the older `output_format`.
 fn format(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -279,7 +279,7 @@ fn format(
     }
 }
 
-/// How hard the model thinks, in the words that the offer takes.
+/// Writes the thinking switch and the reasoning effort in the form that the offer accepts.
 fn thinking(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
     let thinking = ask.member_value("thinking").unwrap_or_default();
     let kind =
@@ -289,7 +289,7 @@ fn thinking(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBu
         out.push_str(r#","chat_template_kwargs":{"enable_thinking":"#);
         out.push_str(if disabled { "false}" } else { "true}" });
         if disabled {
-            // An effort would ask for what the switch turns off.
+            // An effort would contradict the switch.
             return;
         }
     }

@@ -1,4 +1,4 @@
-//! What one message says: its blocks, sorted into what a turn is made of.
+//! Content of one message: sorts its blocks into the parts of a chat message.
 
 use super::block::{Block, Content, Part, Text, parts_of};
 use super::turns::{Assistant, Call, ToolResult};
@@ -6,11 +6,11 @@ use crate::json_cursor;
 use penstock_contract::ApiError;
 use std::borrow::Cow;
 
-/// Coding agents put a hash of each request here, which would defeat every prefix cache.
+/// Start of a system text in which coding agents send a hash of each request, which would defeat every prefix cache.
 const BILLING_HEADER: &[u8] = b"x-anthropic-billing-header";
 
-/// The texts of a system prompt. A block with the billing header is left out, and only a block: a string would be the
-/// whole prompt.
+/// Adds the texts of a system prompt and drops blocks with the billing header; a string is retained, because it would
+/// be the complete prompt.
 pub(super) fn system_texts<'a>(
     content: &Content<'a>,
     at: &dyn Fn() -> String,
@@ -31,7 +31,7 @@ pub(super) fn system_texts<'a>(
     Ok(())
 }
 
-/// One answer to a tool call.
+/// Parses a `tool_result` block.
 pub(super) fn tool_result<'a>(
     block: &Block<'a>,
     at: &dyn Fn() -> String,
@@ -49,7 +49,7 @@ pub(super) fn tool_result<'a>(
     Ok(ToolResult { id, parts, is_error: block.is_error })
 }
 
-/// What the assistant said with one block.
+/// Adds one block of an assistant message to its turn.
 pub(super) fn said<'a>(
     block: &Block<'a>,
     at: &dyn Fn() -> String,
@@ -60,7 +60,7 @@ pub(super) fn said<'a>(
         "thinking" => {
             turn.reasoning.extend(block.thinking.filter(|text| !text.is_empty()).map(Cow::Borrowed))
         }
-        // Sealed by another vendor: no model here could read it.
+        // Encrypted by another vendor: no model behind the gateway can read it.
         "redacted_thinking" => {}
         "tool_use" => match (block.id, block.name, block.input) {
             (Some(id), Some(name), Some(input)) if json_cursor::is_object(input) => {
@@ -89,7 +89,7 @@ pub(super) fn said<'a>(
     Ok(())
 }
 
-/// Providers refuse, and models stumble over, a prefill that ends in white space.
+/// Trims white space at the end of a prefill, which providers refuse and which confuses models.
 pub(super) fn trim_last(texts: &mut Vec<Text<'_>>) {
     while let Some(last) = texts.last_mut() {
         let length = json_cursor::trim_end(last).len();

@@ -1,4 +1,4 @@
-//! Turns written as chat messages.
+//! Serializer of turns as chat messages.
 
 use super::block::{Part, Text};
 use super::ids;
@@ -7,22 +7,22 @@ use crate::body_builder::BodyBuilder;
 use penstock_contract::{AttemptTarget, OfferCapabilities, PrefillMethod};
 use std::borrow::Cow;
 
-/// Stands in a tool result for an image that follows it.
+/// Text in a tool result that replaces an image; the image follows in the next message.
 const IMAGE_FOLLOWS: &[u8] = b"[image: see next message]";
 
-/// Between two messages.
+/// Writes the comma between two messages.
 pub(super) fn comma(out: &mut BodyBuilder<'_>) {
     out.push_byte(b',');
 }
 
-/// A system message; its texts are paragraphs.
+/// Writes a system message with its texts as paragraphs.
 pub(super) fn system(texts: &[Text<'_>], out: &mut BodyBuilder<'_>) {
     out.push_str(r#"{"role":"system","content":"#);
     joined(texts, br"\n\n", out);
     out.push_byte(b'}');
 }
 
-/// Tool messages, then held system messages, then the user's own words.
+/// Writes the tool messages, then the held system messages, then the user message.
 pub(super) fn user(turn: User<'_>, abilities: &OfferCapabilities, out: &mut BodyBuilder<'_>) {
     let User { results, parts, systems } = turn;
     let mut first = true;
@@ -49,7 +49,7 @@ pub(super) fn user(turn: User<'_>, abilities: &OfferCapabilities, out: &mut Body
     }
 }
 
-/// A message of the assistant; `prefill` marks one that is to be continued.
+/// Writes an assistant message; `prefill` marks it as a message to continue.
 pub(super) fn assistant(
     turn: &Assistant<'_>,
     target: &AttemptTarget<'_>,
@@ -87,7 +87,7 @@ pub(super) fn assistant(
     out.push_byte(b'}');
 }
 
-/// A tool message; images that it cannot hold are added to `images`.
+/// Writes a tool message; images that it cannot hold are added to `images`.
 fn tool<'a>(
     result: ToolResult<'a>,
     abilities: &OfferCapabilities,
@@ -122,7 +122,7 @@ fn tool<'a>(
     out.push_byte(b'}');
 }
 
-/// Whether the first words of a tool result already tell of an error.
+/// Returns true if the first 24 bytes of a tool result contain the word `error`.
 fn says_error(parts: &[Part<'_>]) -> bool {
     let Some(Part::Text(text)) = parts.first() else {
         return false;
@@ -135,7 +135,7 @@ fn id<'a>(id: &'a [u8], abilities: &OfferCapabilities) -> Cow<'a, [u8]> {
     if abilities.short_tool_ids { ids::short(id) } else { Cow::Borrowed(id) }
 }
 
-/// A single text as a string, all else as parts.
+/// Writes a single text as a string, and other content as a list of parts.
 fn content(parts: &[Part<'_>], out: &mut BodyBuilder<'_>) {
     if let [Part::Text(text)] = parts {
         joined(std::slice::from_ref(text), b"", out);
@@ -166,7 +166,7 @@ fn content(parts: &[Part<'_>], out: &mut BodyBuilder<'_>) {
     out.push_byte(b']');
 }
 
-/// Texts as one string.
+/// Writes texts as one JSON string.
 fn joined(texts: &[Text<'_>], separator: &[u8], out: &mut BodyBuilder<'_>) {
     out.push_byte(b'"');
     for (at, text) in texts.iter().enumerate() {
@@ -178,7 +178,7 @@ fn joined(texts: &[Text<'_>], separator: &[u8], out: &mut BodyBuilder<'_>) {
     out.push_byte(b'"');
 }
 
-/// The inside of a string for text that is not from the request.
+/// Escapes text that is not from the request, as the inside of a JSON string.
 pub(super) fn escaped(text: &str) -> Text<'static> {
     Cow::Owned(crate::event::EscapedText::new(text).escaped().to_vec())
 }

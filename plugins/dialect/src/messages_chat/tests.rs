@@ -1,5 +1,5 @@
-//! The pairs with messages in them: golden cases, rules that no golden file
-//! can hold, and the table of what becomes of each field.
+//! Tests of the translators with the messages dialect: golden cases, rules that golden
+//! files do not cover, and the table of field translations.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod energy;
@@ -14,7 +14,7 @@ use crate::{json_cursor, test_support};
 use penstock_contract::*;
 use std::path::{Path, PathBuf};
 
-/// The pairs whose cases are run here: folder, client, provider.
+/// Translators whose golden cases are run here: folder, client dialect, provider dialect.
 const PAIRS: [(&str, Dialect, Dialect); 3] = [
     ("chat_messages", Dialect::Chat, Dialect::Messages),
     ("messages_chat", Dialect::Messages, Dialect::Chat),
@@ -28,7 +28,7 @@ fn cases(pair: &str) -> Vec<PathBuf> {
     cases
 }
 
-/// An ask as admission makes it.
+/// Parses a request as admission does.
 fn ask(dialect: Dialect, body: &[u8]) -> InferenceRequest {
     let mut ask = test_support::sample_request(dialect, body);
     if dialect == Dialect::Messages {

@@ -1,13 +1,13 @@
-//! The conversation: messages in, chat turns out, in the order that strict
-//! templates take.
+//! Conversation writer: converts messages to chat messages in the order that strict
+//! templates require.
 //!
-//! - Turns of one role that follow each other are one turn.
-//! - Tool results come first in their turn, each a `tool` message, nothing
-//!   between them; images that cannot stand in them follow at once.
-//! - A system text in the middle stays where it is if the provider's template
-//!   takes it there; else it joins the user turn next to it. It is never moved
-//!   to the front: that would change the prompt's prefix on every turn.
-//! - Every tool call has its result in the next user turn, or the request is refused.
+//! - Consecutive messages of one role are merged into one turn.
+//! - Tool results come first in their turn, each as a `tool` message, without other
+//!   messages between them; images that they cannot hold follow directly.
+//! - A later system text stays at its position if the provider's template accepts
+//!   that; otherwise it joins an adjacent user turn. It never moves to the front:
+//!   that would change the prompt's prefix on every turn.
+//! - Every tool call needs a result in the next user turn, or the request is refused.
 
 use super::block::{Content, Part, Text, is_vendors, parts_of};
 use super::said::{said, system_texts, tool_result, trim_last};
@@ -19,30 +19,30 @@ use penstock_contract::{ApiError, AttemptTarget};
 use std::borrow::Cow;
 use std::convert::Infallible;
 
-/// One tool call of the assistant.
+/// Tool call of the assistant.
 pub(super) struct Call<'a> {
     pub id: &'a [u8],
     pub name: &'a [u8],
     pub input: &'a [u8],
 }
 
-/// One answer to a tool call.
+/// Result of a tool call.
 pub(super) struct ToolResult<'a> {
     pub id: &'a [u8],
     pub parts: Vec<Part<'a>>,
     pub is_error: bool,
 }
 
-/// A turn of the user.
+/// Turn of the user.
 #[derive(Default)]
 pub(super) struct User<'a> {
     pub results: Vec<ToolResult<'a>>,
     pub parts: Vec<Part<'a>>,
-    /// System texts that came between the tool calls and their results.
+    /// System texts between the tool calls and their results.
     pub systems: Vec<Text<'a>>,
 }
 
-/// A turn of the assistant.
+/// Turn of the assistant.
 #[derive(Default)]
 pub(super) struct Assistant<'a> {
     pub texts: Vec<Text<'a>>,
@@ -55,27 +55,27 @@ enum Turn<'a> {
     Assistant(Assistant<'a>),
 }
 
-/// Writes turns as they become complete.
+/// Writer that outputs each turn when it is complete.
 pub(super) struct Turns<'a> {
     target: AttemptTarget<'a>,
     /// System texts before the first turn; `None` once they are written.
     lead: Option<Vec<Text<'a>>>,
     turn: Option<Turn<'a>>,
-    /// Some message is written, so that the next one needs a comma.
+    /// True if a message is written, so that the next one needs a comma.
     written: bool,
-    /// Tool calls without a result so far.
+    /// Tool calls that have no result so far.
     waiting: PendingToolCalls<'a, ()>,
-    /// Where those calls stand.
+    /// Index of the message with those calls.
     asked_at: usize,
-    /// System texts that wait for the next user turn.
+    /// System texts for the next user turn.
     carry: Vec<Text<'a>>,
 }
 
 impl<'a> Turns<'a> {
-    /// Starts with the `system` member, if there is one.
+    /// Creates a writer; starts with the `system` member if there is one.
     ///
     /// # Errors
-    /// A system prompt that is neither a string nor text blocks.
+    /// Returns an error if the system prompt is neither a string nor text blocks.
     pub(super) fn new(target: &AttemptTarget<'a>, system: Option<&'a [u8]>) -> Result<Self, ApiError> {
         let mut lead = Vec::new();
         if let Some(system) = system {
@@ -93,10 +93,10 @@ impl<'a> Turns<'a> {
         })
     }
 
-    /// One element of `messages`.
+    /// Adds one element of `messages`.
     ///
     /// # Errors
-    /// What cannot be said, with its path.
+    /// Returns an error with the path of a value that cannot be translated.
     pub(super) fn message(
         &mut self,
         index: usize,
@@ -126,14 +126,13 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// The end: writes what is open. A last turn of the assistant is a text to
-    /// be continued; true is returned for it.
+    /// Writes the open turn and ends the conversation. Returns true if the last turn is
+    /// of the assistant, which the provider must continue.
     ///
-    /// `delivered` is text (inside of a JSON string) that the assistant has
-    /// already said in answer to all this.
+    /// `delivered` is the text (inside of a JSON string) of the assistant's answer so far.
     ///
     /// # Errors
-    /// Tool calls without results; a conversation without turns.
+    /// Returns an error if tool calls have no results, or if there are no turns.
     pub(super) fn end(
         &mut self,
         delivered: Option<Text<'a>>,
@@ -247,7 +246,7 @@ impl<'a> Turns<'a> {
         system_texts(content, &|| format!("messages.{index}.content"), &mut texts)?;
         match (&mut self.lead, &mut self.turn) {
             (Some(lead), None) => lead.append(&mut texts),
-            // Between tool calls and their results nothing may stand.
+            // No message is allowed between tool calls and their results.
             (_, Some(Turn::Assistant(turn))) if !turn.calls.is_empty() => self.carry.append(&mut texts),
             (_, Some(Turn::User(turn)))
                 if self.target.capabilities.system_anywhere && !self.waiting.is_empty() =>
@@ -261,7 +260,7 @@ impl<'a> Turns<'a> {
                     speak::system(&[text], out);
                 }
             }
-            // What came before the results waits for the end of the turn, so this waits behind it.
+            // System texts from before the results wait for the end of the turn; this one must follow them.
             (_, Some(Turn::User(turn))) if turn.parts.is_empty() && !turn.systems.is_empty() => {
                 turn.systems.append(&mut texts);
             }
@@ -271,7 +270,7 @@ impl<'a> Turns<'a> {
         Ok(())
     }
 
-    /// Makes the open turn a user's, taking along what waited for it.
+    /// Makes the open turn a user turn with the pending system texts.
     fn switch_to_user(&mut self, out: &mut BodyBuilder<'_>) -> Result<(), ApiError> {
         if !matches!(self.turn, Some(Turn::User(_))) {
             self.flush(out)?;
@@ -347,7 +346,7 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// A user's turn cannot be left out: the one before it would be taken for an answer to go on with.
+/// Returns the error of an empty user turn: without it, the turn before would be taken for a prefill.
 fn nothing_said(content: &Content<'_>, at: String) -> ApiError {
     match content {
         Content::Blocks(blocks) if blocks.iter().any(|block| is_vendors(&block.kind)) => {
@@ -357,7 +356,7 @@ fn nothing_said(content: &Content<'_>, at: String) -> ApiError {
     }
 }
 
-/// Adds system texts to a user turn: to its words if it has any, else to its last tool result.
+/// Adds system texts to the parts of a user turn, or to its last tool result if it has no parts.
 fn fold<'a>(turn: &mut User<'a>, texts: Vec<Text<'a>>) {
     let home = match turn.results.last_mut() {
         Some(result) if turn.parts.is_empty() => &mut result.parts,

@@ -1,5 +1,5 @@
-//! What client libraries stumble over in a native answer, mended where it stands:
-//! everything else keeps the provider's own bytes.
+//! Repair of members in a native answer on which client libraries fail; all other bytes
+//! of the provider stay unchanged.
 
 use super::hidden::is_thought;
 use crate::answer::{AnswerChoice, DecodedAnswer};
@@ -16,7 +16,7 @@ use penstock_wire::json;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Reasons that clients know.
+/// Stop reasons that clients know.
 const REASONS: [&str; 7] = [
     "end_turn",
     "max_tokens",
@@ -27,7 +27,7 @@ const REASONS: [&str; 7] = [
     "model_context_window_exceeded",
 ];
 
-/// Changes to a document, made when all are known.
+/// Edits of a JSON document, which are applied together at the end.
 pub(super) struct Mends<'a> {
     document: &'a Bytes,
     edits: Vec<(Range<usize>, Cow<'static, [u8]>)>,
@@ -38,7 +38,7 @@ impl<'a> Mends<'a> {
         Self { document, edits: Vec::new() }
     }
 
-    /// Where `part` begins in the document.
+    /// Returns the offset of `part` in the document.
     fn start(&self, part: &[u8]) -> usize {
         (part.as_ptr() as usize).saturating_sub(self.document.as_ptr() as usize)
     }
@@ -48,7 +48,7 @@ impl<'a> Mends<'a> {
         self.edits.push((start..start + part.len(), with.into()));
     }
 
-    /// Says `name` in `object`, which has other members and says `said` under that name so far.
+    /// Sets member `name` of `object`, which has other members; `said` is the present value of the member.
     pub(super) fn say(&mut self, object: &[u8], name: &str, said: Option<&[u8]>, value: Vec<u8>) {
         if let Some(said) = said {
             return self.replace(said, value);
@@ -58,7 +58,7 @@ impl<'a> Mends<'a> {
         self.edits.push((end..end, member.into()));
     }
 
-    /// Leaves items of a list out: each with the comma behind it, or at the end with the one before it.
+    /// Removes items of a list, each with the comma after it, or with the one before it at the end of the list.
     fn leave_out(&mut self, items: impl Iterator<Item = (Range<usize>, bool)>) {
         let (mut kept, mut run, mut end) = (None, None, 0);
         for (item, gone) in items {
@@ -75,7 +75,7 @@ impl<'a> Mends<'a> {
         }
     }
 
-    /// Leaves members out of `object`.
+    /// Removes members of `object`.
     fn leave_out_members(&mut self, object: &[u8], gone: impl Fn(&[u8], &[u8]) -> bool) {
         let at = self.start(object);
         self.leave_out(json::members(object).map(|member| {
@@ -85,7 +85,7 @@ impl<'a> Mends<'a> {
         }));
     }
 
-    /// Leaves elements out of `array`.
+    /// Removes elements of `array`.
     fn leave_out_elements(&mut self, array: &[u8], gone: impl Fn(&[u8]) -> bool) {
         let at = self.start(array);
         self.leave_out(json::elements(array).map(|element| {
@@ -94,7 +94,7 @@ impl<'a> Mends<'a> {
         }));
     }
 
-    /// The document in slices, the changes made.
+    /// Returns the edited document in slices.
     pub(super) fn done(mut self) -> Vec<Bytes> {
         self.edits.sort_by_key(|(range, _)| range.start);
         let mut slices = Vec::with_capacity(1 + 2 * self.edits.len());
@@ -116,7 +116,7 @@ fn quoted(text: &str) -> Vec<u8> {
     [b"\"", EscapedText::new(text).escaped(), b"\""].concat()
 }
 
-/// A whole message, with as much of what the model thought as was asked for; none if it does not say which model spoke.
+/// Repairs a buffered message and removes thinking that was not requested; `None` if the message has no `model`.
 pub(super) fn message(
     body: &Bytes,
     answer: &DecodedAnswer,
@@ -151,7 +151,7 @@ pub(super) fn message(
     named.then(|| mends.done())
 }
 
-/// The blocks of a whole message, of which there is one at least.
+/// Repairs the blocks of a buffered message; writes an empty text block if none would remain.
 fn blocks(mends: &mut Mends<'_>, content: &[u8], thinking: ThinkingDisplay, seed: &str) {
     let hidden = |part: &[u8]| thinking == ThinkingDisplay::Off && is_thought(part);
     if json_cursor::elements(content).all(hidden) {
@@ -170,7 +170,7 @@ fn blocks(mends: &mut Mends<'_>, content: &[u8], thinking: ThinkingDisplay, seed
     }
 }
 
-/// A call gets an id of its own where another has it.
+/// Replaces the id of a tool call if another call has the same id.
 fn own_id(mends: &mut Mends<'_>, block: &[u8], ids: &mut ToolCallIds, seed: &str) {
     if !is_type(block, "tool_use") {
         return;
@@ -187,7 +187,7 @@ fn own_id(mends: &mut Mends<'_>, block: &[u8], ids: &mut ToolCallIds, seed: &str
     }
 }
 
-/// Leaves the words of a thought out, and not its seal.
+/// Removes the text of a thinking block and retains its signature.
 fn omit(mends: &mut Mends<'_>, block: &[u8]) {
     if is_thought(block) {
         for (_, words) in json_cursor::members(block).filter(|(key, _)| key == "thinking") {
@@ -196,7 +196,7 @@ fn omit(mends: &mut Mends<'_>, block: &[u8]) {
     }
 }
 
-/// The opening event's `message`.
+/// Repairs the `message` of a `message_start` event.
 pub(super) fn opening(data: &Bytes, message: &[u8], model: &str, known: &TokenUsage) -> Option<Vec<u8>> {
     let message = shared_slice(data, message)?;
     let mut mends = Mends::of(&message);
@@ -215,7 +215,7 @@ pub(super) fn opening(data: &Bytes, message: &[u8], model: &str, known: &TokenUs
     named.then(|| mends.done().concat())
 }
 
-/// Usage, where the two numbers are missing that every client reads unasked, or are more than can be.
+/// Replaces the usage if one of the two numbers that every client reads is missing, or if they are overstated.
 fn count(mends: &mut Mends<'_>, message: &[u8], said: Option<&[u8]>, known: &TokenUsage) {
     let numbers = ["input_tokens", "output_tokens"];
     let counts = |usage: &[u8]| {
@@ -230,7 +230,7 @@ fn count(mends: &mut Mends<'_>, message: &[u8], said: Option<&[u8]>, known: &Tok
     }
 }
 
-/// A block: members that are absent or have a value, and a seal on what was thought.
+/// Repairs a block: removes members that are null and adds a missing signature to a thinking block.
 pub(super) fn block(mends: &mut Mends<'_>, block: &[u8], seal: impl Fn(&[u8]) -> String) {
     let (mut thinks, mut thought, mut signature, mut hollow) = (false, &b""[..], None, false);
     for (key, value) in json_cursor::members(block) {
@@ -252,7 +252,7 @@ pub(super) fn block(mends: &mut Mends<'_>, block: &[u8], seal: impl Fn(&[u8]) ->
     }
 }
 
-/// The name of the end, where the provider's own is unknown to clients or is not what happened.
+/// Returns the correct stop reason if clients do not know the provider's or if it does not match the real end.
 fn other_end(said: Option<&[u8]>, candidate: &AnswerChoice) -> Option<&'static str> {
     let finish = candidate.finish_reason?;
     (!fits(said, finish)).then(|| messages::stop_reason(finish, candidate.stop_sequence.as_ref(), false))
@@ -263,7 +263,7 @@ fn fits(said: Option<&[u8]>, finish: FinishReason) -> bool {
     REASONS.contains(&&*said) && parse_stop_reason(&said).is_ok_and(|meant| meant == finish)
 }
 
-/// The `delta` of the last event; `asked` are the client's stop sequences.
+/// Writes the `delta` of the last event; `asked` are the client's stop sequences.
 pub(super) fn end(delta: Option<&[u8]>, finish: FinishReason, asked: &[String], out: &mut Vec<u8>) {
     let delta = delta.unwrap_or_default();
     let told = json_cursor::members(delta).any(|(key, _)| key == "stop_sequence");
@@ -278,16 +278,16 @@ pub(super) fn end(delta: Option<&[u8]>, finish: FinishReason, asked: &[String], 
     out.push(b'}');
 }
 
-/// The opening event of a block.
+/// Repaired `content_block_start` event, without content.
 pub(super) struct Start {
     pub(super) data: Bytes,
-    /// The input that it said too early: clients add it to what the deltas say.
+    /// Tool input that the event contained: clients would append the deltas to it.
     pub(super) input: Option<Bytes>,
-    /// The words that it said too early: clients read them in deltas only. By the name that the block has for them.
+    /// Text that the event contained, with its member name: clients read text only in deltas.
     pub(super) words: Option<(&'static str, Bytes)>,
 }
 
-/// Such an event with nothing in it yet. Calls so far have `ids`.
+/// Repairs a `content_block_start` event and empties its block; `ids` are the ids of the calls so far.
 pub(super) fn block_start(
     data: &Bytes,
     seen: &EventMembers<'_>,
@@ -299,7 +299,7 @@ pub(super) fn block_start(
     block(&mut mends, opened, |_| String::new());
     let mut words = None;
     if let Some(name) = words_name(opened) {
-        // Said twice, the first is heard, as the shadow hears it, and the other does not stay behind.
+        // Of duplicate members the first is used, as in the shadow, and all are emptied.
         for said in
             json_cursor::members(opened).filter(|(key, _)| key == name).filter_map(|(_, said)| filled(said))
         {
@@ -327,27 +327,27 @@ pub(super) fn block_start(
     Start { data, input: early, words }
 }
 
-/// What a block of text or thinking says in its opening event.
+/// Returns the text of a text or thinking block in its start event, with quotes; `None` if it is empty.
 pub(super) fn early_words(opened: &[u8]) -> Option<&[u8]> {
     json_cursor::member_value(opened, words_name(opened)?).and_then(filled)
 }
 
-/// Whether this is the block's `type`.
+/// Returns true if the block has this `type`.
 fn is_type(block: &[u8], kind: &str) -> bool {
     json_cursor::member_value(block, "type").is_some_and(|said| json::is_string(said, kind))
 }
 
-/// The member that has the words of a block of text or thinking.
+/// Returns the name of the text member of a text or thinking block.
 fn words_name(opened: &[u8]) -> Option<&'static str> {
     ["text", "thinking"].into_iter().find(|kind| is_type(opened, kind))
 }
 
-/// A string that says something.
+/// Returns the value if it is a string that is not empty.
 fn filled(value: &[u8]) -> Option<&[u8]> {
     json_cursor::string_body(value).is_some_and(|said| !said.is_empty()).then_some(value)
 }
 
-/// An event about a block, under another number.
+/// Returns the data of a block event with another index.
 pub(super) fn numbered(data: &Bytes, index: usize) -> Vec<u8> {
     let mut mends = Mends::of(data);
     for (_, value) in json_cursor::members(data).filter(|(key, _)| key == "index") {
@@ -356,7 +356,7 @@ pub(super) fn numbered(data: &Bytes, index: usize) -> Vec<u8> {
     mends.done().concat()
 }
 
-/// The delta that says such an input after all.
+/// Builds the delta with the tool input of a start event.
 pub(super) fn input_delta(index: usize, input: &[u8]) -> Vec<u8> {
     let head = format!(
         r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"input_json_delta","partial_json":""#
@@ -367,7 +367,7 @@ pub(super) fn input_delta(index: usize, input: &[u8]) -> Vec<u8> {
     data
 }
 
-/// The delta that says such words after all.
+/// Builds the delta with the text of a start event.
 pub(super) fn words_delta(index: usize, name: &str, words: &[u8]) -> Vec<u8> {
     let head = format!(
         r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"{name}_delta","{name}":""#
@@ -375,7 +375,7 @@ pub(super) fn words_delta(index: usize, name: &str, words: &[u8]) -> Vec<u8> {
     [head.as_bytes(), words, br#""}}"#].concat()
 }
 
-/// The delta that seals a thought which the provider left unsealed. It proves nothing and is never checked.
+/// Builds a signature delta for a thinking block without a signature. The value proves nothing and is never verified.
 pub(super) fn seal_delta(index: usize, id: &str) -> Vec<u8> {
     let seal = messages::signature_or_default(None, fnv1a_more(FNV_START, id.as_bytes()));
     let head = format!(

@@ -1,4 +1,4 @@
-//! Members that go leave sound JSON behind, wherever they stand; words are heard once.
+//! Repair tests: removal of members leaves valid JSON at every position; text of a start event is sent once.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::mend::{Mends, block, block_start};
@@ -11,7 +11,7 @@ use serde_json::Value;
 #[test]
 fn what_is_left_is_the_same_object_without_the_members_that_are_null() {
     let members = [r#""type":"text""#, r#""citations":null"#, r#""caller" : null"#, r#""text":"x""#];
-    // Every choice of them in every order.
+    // Every selection of the members in every order.
     for number in 0..4_usize.pow(4) {
         let mut chosen: Vec<&str> = Vec::new();
         for place in 0..4 {

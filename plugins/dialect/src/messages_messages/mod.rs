@@ -1,9 +1,8 @@
-//! A messages client and a messages provider: what passes, passes as it came.
+//! Translator for a messages client and a messages provider, which forwards bytes unchanged where possible.
 //!
-//! The request keeps the client's own members; only `model`, a clamped
-//! `max_tokens`, members and texts that no provider should see, and system turns
-//! that this one does not take are touched. Of the
-//! answer only `model` and the last event are.
+//! The request retains the client's members. Only `model`, a clamped `max_tokens`,
+//! members and texts that no provider should receive, and system messages that this
+//! provider rejects are changed. In the answer, `model` and the last event are changed.
 
 mod hidden;
 mod mend;
@@ -27,7 +26,7 @@ use penstock_contract::{
 };
 use penstock_wire::json;
 
-/// The pair.
+/// Definition of the translator.
 pub(crate) const PAIR: TranslatorDef = TranslatorDef {
     client_dialect: Dialect::Messages,
     provider_dialect: Dialect::Messages,
@@ -37,8 +36,8 @@ pub(crate) const PAIR: TranslatorDef = TranslatorDef {
     translate_stream: reply,
 };
 
-/// The provider's own body with the client's name for the model, mended, and without thinking that nobody asked for,
-/// unless calls or text have to be cut from it, or it came as a stream.
+/// Returns the provider's body, repaired, with the client's name for the model and without thinking that the client did
+/// not request. If calls or text must be cut, or the body is a stream, writes the message anew.
 fn whole(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -65,7 +64,7 @@ fn whole(
     })
 }
 
-/// The provider's own events, unless calls or text have to be cut from them.
+/// Returns a translator that forwards the provider's events, unless calls or text must be cut from them.
 fn reply(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Box<dyn StreamTranslation> {
     if cuts(ask, target) {
         return translator_def::stream_as_messages(ask, target);
@@ -73,7 +72,7 @@ fn reply(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Box<dyn StreamTr
     Box::new(Passing::new(ask, target))
 }
 
-/// Whether the gateway may have to cut the answer: then it speaks it itself.
+/// Returns true if the gateway may have to cut the answer, so that it must write the answer anew.
 fn cuts(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
     request::enforced_stops(ask, target) || !ask.parallel_tools
 }

@@ -1,11 +1,11 @@
-//! A native stream on its way through.
+//! Passthrough of a native stream.
 //!
-//! Events pass as they came, named by their `type`: some clients go by the name
-//! and some by the type. What the model thought is left out where the client did not
-//! ask for it. A shadow reads along: it knows how far the answer is,
-//! counts, and speaks the same answer to nobody, so that it can take over in the
-//! right state when another provider has to go on. For that, events that open
-//! and close blocks are held back until what follows them is there: client and
+//! Events are forwarded unchanged and named by their `type`, because some clients
+//! read the name and some the type. Thinking that the client did not request is
+//! removed. A shadow translator reads the same stream: it tracks the progress,
+//! counts the output, and writes the same answer to a discarded buffer, so that its
+//! state is right if another provider must continue. For this reason, events that
+//! open and close blocks are held until the next event arrives: the client and the
 //! shadow always have the same block open.
 
 use super::hidden::{Hidden, is_thought, is_words, says_nothing};
@@ -25,45 +25,45 @@ use penstock_contract::{
 };
 use penstock_wire::{error, json, sse, usage};
 
-/// Events that pass in their own bytes.
+/// Types of events that are forwarded as they are.
 const PASSING: [&str; 4] = ["content_block_start", "content_block_delta", "content_block_stop", "ping"];
-/// A native answer under way.
+/// Native answer in progress.
 pub(super) struct Passing {
-    /// The shadow goes on with another provider.
+    /// True if the shadow continues with another provider.
     rescued: bool,
     form: BodyFormat,
     shadow: StreamTranslator,
     sse: sse::SseDecoder,
     decoder: MessagesDecoder,
     model: String,
-    /// The client's stop sequences.
+    /// Stop sequences of the client.
     stop: Vec<String>,
     /// Unique part of the answer's id.
     id: String,
-    /// What was used, as far as it can be guessed at the beginning.
+    /// Usage that is estimated at the start of the answer.
     guess: TokenUsage,
     thinking: ThinkingDisplay,
-    /// What the client did not ask for.
+    /// Thinking blocks that the client did not request.
     hidden: Hidden,
-    /// The opening event, until there is something to say.
+    /// The `message_start` event, held until the first content.
     opening: Option<Bytes>,
-    /// What opens and closes blocks and may not leave yet.
+    /// Held events that open and close blocks.
     held: OutputBuffer,
-    /// Inputs that came with the start of their block, by its index.
+    /// Tool inputs from the start events of their blocks, by block index.
     early: Vec<(usize, Bytes)>,
-    /// Ids of the calls.
+    /// Ids of the tool calls.
     ids: ToolCallIds,
-    /// Index of a thought without a seal.
+    /// Index of an open thinking block without a signature.
     unsealed: Option<usize>,
-    /// The data of the `message_delta` that tells the end.
+    /// Data of the `message_delta` that ends the message.
     last: Option<Bytes>,
-    /// Blocks that the client gets.
+    /// Number of blocks that the client receives.
     blocks: usize,
-    /// The last of them that began was text.
+    /// True if the last started block is a text.
     after_text: bool,
-    /// It has said nothing so far.
+    /// True if the last started block has no content so far.
     silent: bool,
-    /// Something passed that the shadow could not have said.
+    /// True if a forwarded block cannot be written by the shadow.
     foreign: bool,
 }
 
@@ -95,7 +95,7 @@ impl Passing {
         }
     }
 
-    /// Whether the shadow speaks to the client: of what comes nothing can pass in its own bytes.
+    /// Returns true if the shadow writes to the client, because no event can be forwarded unchanged.
     fn is_spoken(&self) -> bool {
         self.rescued || self.form == BodyFormat::JsonObject
     }
@@ -115,13 +115,13 @@ impl Passing {
         let kind = &*seen.event_type;
         let passes = PASSING.contains(&kind);
         let lines = memchr::memchr(b'\n', &event.data).is_some();
-        // Half an object, or bytes that are no text, would break the client that reads them.
+        // An incomplete object or invalid UTF-8 would break the client's parser.
         let over = self.shadow.progress() == StreamProgress::Ended;
         if ((passes || lines) && !seen.is_complete) || std::str::from_utf8(&event.data).is_err() {
             return if over { Ok(()) } else { Err(UpstreamError::new(UpstreamErrorKind::Malformed)) };
         }
         if lines {
-            // In JSON a line break is white space.
+            // A line break between JSON tokens is white space.
             let data = event.data.iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }).collect();
             return self.take(&sse::SseEvent { data, ..sse::SseEvent::default() }, out);
         }
@@ -131,13 +131,13 @@ impl Passing {
             &mut OutputBuffer::default(),
         )?;
         if self.shadow.progress() > StreamProgress::Pending {
-            // With the first content token, whether the client sees it or not.
+            // Sent with the first content token, even if that token is hidden from the client.
             out.0.extend(self.opening.take());
         }
         self.pass(data, &seen, out)
     }
 
-    /// An event on its way to the client.
+    /// Forwards an event to the client.
     fn pass(
         &mut self,
         data: &Bytes,
@@ -158,7 +158,7 @@ impl Passing {
             "content_block_start" => self.block_start(data, seen, out),
             "content_block_delta" | "content_block_stop" if self.hidden.has(seen.index) => {}
             "content_block_stop" => self.block_stop(data, seen.index.unwrap_or_default(), out),
-            // It says nothing, and the shadow opens no block for it.
+            // An empty delta: the shadow opens no block for it.
             "content_block_delta" if says_nothing(seen.delta.unwrap_or_default()) => {}
             "content_block_delta" => {
                 self.silent = false;
@@ -177,19 +177,19 @@ impl Passing {
         Ok(())
     }
 
-    /// What a block that begins means for the shadow.
+    /// Records a started block, to detect blocks that the shadow cannot write.
     fn note_block(&mut self, kind: &str, speaks: bool) {
-        // Of a block without a word it knows nothing, and numbers the next one as if it were not there.
+        // The shadow does not count an empty block, so the next index would differ.
         self.foreign |= self.silent;
         self.silent = kind != "tool_use" && !speaks;
-        // Two texts in a row are one to the shadow.
+        // The shadow merges two consecutive texts into one block.
         self.foreign |= !matches!(kind, "text" | "thinking" | "tool_use");
         self.foreign |= kind == "text" && self.after_text;
         self.after_text = kind == "text";
         self.blocks += 1;
     }
 
-    /// The opening event, with the name that the client called the model.
+    /// Returns the `message_start` event with the client's name for the model.
     fn start(&self, data: &Bytes, message: Option<&[u8]>) -> Result<Bytes, UpstreamError> {
         let known = self.shadow.usage().filter(|usage| usage.input > 0).unwrap_or(self.guess);
         let renamed = message.and_then(|message| mend::opening(data, message, &self.model, &known));
@@ -201,7 +201,7 @@ impl Passing {
     fn block_start(&mut self, data: &Bytes, seen: &EventMembers<'_>, out: &mut OutputBuffer) {
         let block = seen.content_block.unwrap_or_default();
         if self.thinking == ThinkingDisplay::Off && is_thought(block) {
-            // The shadow does not say it either, nor that there was something.
+            // The shadow also writes neither the block nor a trace of it.
             return self.hidden.leave_out(seen.index.unwrap_or_default());
         }
         let kind =
@@ -222,12 +222,12 @@ impl Passing {
             self.held.push(sse::named_event("content_block_delta", &mend::words_delta(index, name, &words)));
         }
         if !self.silent {
-            // It is content in itself: the shadow has opened its block.
+            // The start is content by itself: the shadow has opened its block.
             self.let_go(out);
         }
     }
 
-    /// What the deltas say counts, and not what the start said.
+    /// Records a delta: deltas override the input and the missing signature of the start event.
     fn note_delta(&mut self, seen: &EventMembers<'_>) {
         if !self.early.is_empty() {
             self.early.retain(|(index, _)| Some(*index) != seen.index);
@@ -247,7 +247,7 @@ impl Passing {
             let (_, input) = self.early.swap_remove(at);
             let delta = mend::input_delta(self.hidden.number(index), &input);
             self.held.push(sse::named_event("content_block_delta", &delta));
-            // The shadow has said it too.
+            // The shadow has written the input too.
             self.let_go(out);
         }
         if self.unsealed.take_if(|unsealed| *unsealed == index).is_some() {
@@ -263,7 +263,7 @@ impl Passing {
         }
     }
 
-    /// The last event: the provider's own words, with usage and objects in it.
+    /// Writes the last events: the provider's `message_delta` with usage and Penstock objects, and `message_stop`.
     fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut OutputBuffer) {
         out.0.extend(self.opening.take());
         out.0.append(&mut self.held.0);
@@ -291,7 +291,7 @@ impl Passing {
     }
 }
 
-/// Whether a usage object has all the numbers that clients read from the last event.
+/// Returns true if a usage object has all numbers that clients read from the last event.
 fn counts(usage: &[u8]) -> bool {
     ["input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"]
         .iter()
@@ -325,7 +325,7 @@ impl StreamTranslation for Passing {
         if let Some(event) = self.sse.end()
             && self.shadow.progress() < StreamProgress::Ended
         {
-            // Half an event is a stream that was cut, not a wrong one.
+            // An incomplete event means that the stream was truncated, not that it is malformed.
             self.take(&event, out).map_err(|fault| match fault.kind {
                 UpstreamErrorKind::Malformed => UpstreamError::new(UpstreamErrorKind::Truncated),
                 _ => fault,
@@ -388,7 +388,7 @@ impl StreamTranslation for Passing {
         let taken = self.shadow.start_rescue(target, how);
         if taken {
             self.rescued = true;
-            // Held events open or close what the shadow opens or closes itself.
+            // Held events open or close blocks that the shadow opens or closes itself.
             (self.opening, self.held) = (None, OutputBuffer::default());
         }
         taken

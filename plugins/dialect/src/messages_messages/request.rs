@@ -1,5 +1,5 @@
-//! The client's own members, as they came, in the client's order. Only a conversation that the provider does not
-//! take that way is told anew.
+//! Builder of the request: forwards the client's members unchanged and in the client's order. Only a conversation that
+//! the provider would reject is rewritten.
 
 use super::said::around;
 use super::turns::{self, Conversation};
@@ -8,8 +8,8 @@ use crate::{chat_messages, json_cursor, parameters, response_constraints};
 use bytes::Bytes;
 use penstock_contract::{ApiError, AttemptTarget, InferenceRequest};
 
-/// What a provider is told. The rest says who the client's user is, or speaks
-/// to the vendor's own servers.
+/// Members that are forwarded to a provider. The others identify the client's user or are meant
+/// for the vendor's own servers.
 const PASSED: [&str; 14] = [
     "system",
     "messages",
@@ -26,13 +26,13 @@ const PASSED: [&str; 14] = [
     "max_tokens",
     "stream",
 ];
-/// Of these, what some models do not take.
+/// Sampling members, which some models reject.
 const SAMPLING: [&str; 3] = ["temperature", "top_p", "top_k"];
 
-/// The body for a messages provider; `delivered` is an answer so far that it is to continue.
+/// Builds the request body for a messages provider; `delivered` is the partial answer that it must continue.
 ///
 /// # Errors
-/// MCP servers; a continuation that the provider does not do.
+/// Returns `Unsupported` for MCP servers, and for a continuation that the provider does not support.
 pub(super) fn body(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -81,7 +81,7 @@ pub(super) fn body(
         out.push_source(value);
     }
     for (name, value) in response_constraints::preset_members(ask, target) {
-        // The client's own is within its dialect, the operator's may be meant for the other one.
+        // The client's value is valid in its dialect; that of the operator may be meant for the chat dialect.
         let Some(value) = response_constraints::messages_sampling_value(name, value) else { continue };
         out.push_byte(b',');
         out.push_json_string(name);
@@ -92,7 +92,7 @@ pub(super) fn body(
     Ok(out.finish())
 }
 
-/// Whether the provider is told this member of the ask.
+/// Returns true if this member of the request is forwarded to the provider.
 fn passes(ask: &InferenceRequest, target: &AttemptTarget<'_>, name: &str) -> bool {
     match name {
         "tools" | "tool_choice" => has_tools(ask),
@@ -105,7 +105,7 @@ fn passes(ask: &InferenceRequest, target: &AttemptTarget<'_>, name: &str) -> boo
     }
 }
 
-/// Parameters of engines, where the offer lists them.
+/// Returns the engine parameters of the request that the offer lists.
 fn engine<'a>(
     ask: &'a InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -121,13 +121,13 @@ fn engine<'a>(
     Ok(passed)
 }
 
-/// Whether each schema begins with its type, as nearly all do: looked at before all tools are walked over.
+/// Returns true if every tool schema begins with its type, as nearly all do: a fast check before parsing the tools.
 fn are_typed(tools: &[u8]) -> bool {
     let count = |text: &[u8]| memchr::memmem::find_iter(tools, text).count();
     count(br#""input_schema":{"type":"#) == count(br#""input_schema""#) && count(br"\u") == 0
 }
 
-/// Tools whose schemas have a type.
+/// Writes the tools and adds a missing type to their schemas.
 fn tools(tools: &[u8], out: &mut BodyBuilder<'_>) {
     for (at, tool) in json_cursor::elements(tools).enumerate() {
         out.push_byte(if at == 0 { b'[' } else { b',' });
@@ -144,12 +144,12 @@ fn tools(tools: &[u8], out: &mut BodyBuilder<'_>) {
     out.push_byte(b']');
 }
 
-/// A choice means nothing without tools, and the dialect answers 400 to it then.
+/// Returns true if the request has tools; without them providers answer 400 to a tool choice.
 fn has_tools(ask: &InferenceRequest) -> bool {
     ask.member_value("tools").is_some_and(|tools| json_cursor::elements(tools).next().is_some())
 }
 
-/// Whether there are more stop sequences than the provider takes.
+/// Returns true if the request has more stop sequences than the provider accepts.
 pub(super) fn enforced_stops(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
     target.capabilities.max_stop.is_some_and(|most| ask.stop.len() > most)
 }

@@ -1,4 +1,4 @@
-//! What one message says, as slices of it.
+//! Content of one message, as slices of its bytes.
 
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor::{self, JsonCursor};
@@ -6,49 +6,49 @@ use crate::messages_chat::ids;
 use std::borrow::Cow;
 use std::convert::Infallible;
 
-/// Coding agents put a hash of each request here, which would defeat every prefix cache.
+/// Start of a system text in which coding agents send a hash of each request, which would defeat every prefix cache.
 const BILLING_HEADER: &[u8] = b"x-anthropic-billing-header";
 
-/// One block, or what becomes one.
+/// One block, or a text that is written as a block.
 pub(super) enum Said<'a> {
-    /// A block as it came, less some parts that are told otherwise.
+    /// Original block, and edits of some of its parts.
     Block { block: &'a [u8], edits: Vec<(&'a [u8], Edit<'a>)>, text: Option<&'a [u8]> },
-    /// A string with its quotes, to be said as a text block.
+    /// String with its quotes, written as a text block.
     Text(&'a [u8]),
-    /// A string with its quotes, a system text that is said in a turn of the user.
+    /// System text (string with its quotes) that is written in a user message.
     Folded(&'a [u8]),
 }
 
-/// Change of a part of a block.
+/// Edit of a part of a block.
 pub(super) enum Edit<'a> {
-    /// Content of a tool result, less idle texts.
+    /// Content of a tool result without blank texts.
     Content(Content<'a>),
-    /// An id in characters that every provider takes.
+    /// Id in characters that every provider accepts.
     Id,
-    /// A system text, marked as not from the user.
+    /// System text, marked as not from the user.
     Mark,
 }
 
-/// The `content` of a message or a tool result, or a `system`.
+/// `content` of a message or a tool result, or value of `system`.
 #[derive(Default)]
 pub(super) struct Content<'a> {
-    /// As it came.
+    /// Original bytes.
     pub(super) value: &'a [u8],
     pub(super) said: Vec<Said<'a>>,
-    /// What is said differs from what came.
+    /// True if the slices differ from the original bytes.
     pub(super) changed: bool,
-    /// Nothing but idle texts, kept because nothing else is said.
+    /// True if all texts are blank and are retained because there is no other content.
     pub(super) idle: bool,
-    /// Blocks that call a tool.
+    /// Number of `tool_use` blocks.
     pub(super) calls: usize,
-    /// Blocks that are a tool's result.
+    /// Number of `tool_result` blocks.
     pub(super) results: usize,
-    /// How many of `said` come up to the last result.
+    /// Number of slices in `said` up to and including the last tool result.
     behind_results: usize,
 }
 
 impl<'a> Content<'a> {
-    /// Reads the value that comes, without idle texts; `system` leaves the billing header out.
+    /// Parses the next value without its blank texts; with `system`, also removes the billing header.
     pub(super) fn read(cursor: &mut JsonCursor<'a>, system: bool) -> Self {
         let start = cursor.at();
         let mut content = Self::default();
@@ -68,7 +68,7 @@ impl<'a> Content<'a> {
         content
     }
 
-    /// The same with its idle texts, where nothing else is said.
+    /// Restores the blank texts if there is no other content.
     pub(super) fn unless_empty(mut self) -> Self {
         if !self.said.is_empty() {
             return self;
@@ -125,7 +125,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// A block with that header goes, and only a block: a string would be the whole prompt.
+    /// Removes blocks with the billing header; a string is retained, because it would be the complete prompt.
     pub(super) fn leave_out_billing(&mut self) {
         let before = self.said.len();
         self.said.retain(|said| match said {
@@ -141,7 +141,7 @@ impl<'a> Content<'a> {
         self.said.is_empty()
     }
 
-    /// Adds what another one says.
+    /// Appends the slices of another content.
     pub(super) fn append(&mut self, mut other: Self) {
         self.changed |= !other.said.is_empty();
         if other.results > 0 {
@@ -151,13 +151,13 @@ impl<'a> Content<'a> {
         self.said.append(&mut other.said);
     }
 
-    /// Adds system texts: behind the tool results, before everything else.
+    /// Inserts system texts after the tool results and before everything else.
     pub(super) fn insert(&mut self, texts: Vec<Said<'a>>) {
         self.changed |= !texts.is_empty();
         self.said.splice(self.behind_results..self.behind_results, texts);
     }
 
-    /// System texts on their way into a turn of the user, marked as not from the user.
+    /// Marks system texts as not from the user, so that they can move into a user message.
     pub(super) fn marked(mut self) -> Self {
         for said in &mut self.said {
             match said {
@@ -202,7 +202,7 @@ impl Said<'_> {
     }
 }
 
-/// A block with its edits, in the order of where they stand.
+/// Writes a block with its edits applied in the order of their positions.
 fn write_edited(block: &[u8], edits: &[(&[u8], Edit<'_>)], out: &mut BodyBuilder<'_>) {
     let mut rest = block;
     let mut edits: Vec<_> = edits.iter().collect();
@@ -234,7 +234,7 @@ fn is_blank(text: &[u8]) -> bool {
     json_cursor::string_body(text).is_some_and(json_cursor::is_blank)
 }
 
-/// What stands before and behind `part` in `whole`; none if it does not stand there.
+/// Returns the bytes of `whole` before and after its slice `part`; `None` if `part` is not within `whole`.
 pub(super) fn around<'a>(whole: &'a [u8], part: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
     Some((whole.get(..start)?, whole.get(start.checked_add(part.len())?..)?))

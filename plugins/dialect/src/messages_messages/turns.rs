@@ -1,14 +1,13 @@
-//! The conversation where the provider does not take it as it came, in slices of
-//! the client's own bytes.
+//! Conversation rewritten for a provider that would reject the original, in slices
+//! of the client's bytes.
 //!
-//! - Texts that no provider should get are left out: those of white space alone,
-//!   which clients send back from our own answers, and the billing header of
-//!   coding agents.
-//! - Ids of calls from elsewhere are told in characters that every provider takes.
-//! - System turns of a provider that takes none join `system` if they lead, else
-//!   the user turn next to them, behind its tool results and marked as not from
-//!   the user. None is ever moved to the front: that would change the prompt's
-//!   prefix on every turn.
+//! - Removes texts that no provider should receive: blank ones, which clients send
+//!   back from the gateway's own answers, and the billing header of coding agents.
+//! - Rewrites foreign call ids in characters that every provider accepts.
+//! - If the provider rejects system messages, leading ones join `system`, and later
+//!   ones join an adjacent user message, after its tool results and marked as not
+//!   from the user. Later ones never move to the front: that would change the
+//!   prompt's prefix on every turn.
 
 use super::said::{Content, Said, around};
 use crate::body_builder::BodyBuilder;
@@ -25,7 +24,7 @@ enum Role {
     System,
 }
 
-/// One message. Without bytes of its own it is a turn of the user that the gateway makes.
+/// One message. Without original bytes it is a user message that the gateway adds.
 #[derive(Default)]
 struct Turn<'a> {
     role: Role,
@@ -33,22 +32,22 @@ struct Turn<'a> {
     content: Content<'a>,
 }
 
-/// `system` and `messages` as the provider takes them.
+/// Values of `system` and `messages` that the provider accepts.
 pub(super) struct Conversation<'a> {
     system: Option<Content<'a>>,
     turns: Vec<Turn<'a>>,
-    /// System turns are folded into others.
+    /// True if system messages are moved into other messages.
     fold: bool,
-    /// System texts that wait for the next turn of the user.
+    /// System texts for the next user message.
     carry: Vec<Said<'a>>,
-    /// Tool calls that wait for their results.
+    /// Number of tool calls without a result so far.
     pending: usize,
-    /// A message was left out behind the last turn.
+    /// True if a message after the last turn was dropped.
     gap: bool,
 }
 
 impl<'a> Conversation<'a> {
-    /// What is to be said instead; none where the client's own members may pass.
+    /// Returns the rewritten conversation; `None` if the client's members can be forwarded unchanged.
     pub(super) fn of(ask: &'a InferenceRequest, target: &AttemptTarget<'_>) -> Option<Self> {
         let fold = ask.said.late_system_messages && !target.capabilities.system_anywhere;
         if !fold && !ask.said.removable_text && !ask.said.nonstandard_ids {
@@ -75,7 +74,7 @@ impl<'a> Conversation<'a> {
             Role::System if self.fold => return self.fold(turn.content),
             Role::System => {}
             Role::Assistant => {
-                // Results may be missing only where this says more of the same turn.
+                // Results can be missing only if this message continues the same turn.
                 if self.pending == 0 {
                     self.let_go();
                 }
@@ -90,7 +89,7 @@ impl<'a> Conversation<'a> {
         }
         let gap = std::mem::take(&mut self.gap);
         match self.turns.last_mut() {
-            // Between the two there was an empty answer: strict templates want turns to alternate.
+            // An empty answer between the two was dropped: strict templates require alternating roles.
             Some(last) if gap && last.role == turn.role && turn.content.idle => {}
             Some(last) if gap && last.role == turn.role => last.content.append(turn.content),
             _ => self.turns.push(turn),
@@ -107,7 +106,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Makes a turn of the user for what waited for one.
+    /// Adds a user message with the pending system texts.
     fn let_go(&mut self) {
         if !self.carry.is_empty() {
             let mut turn = Turn::default();
@@ -116,7 +115,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Writes the two members; `delivered` is what the assistant has said in answer to all this.
+    /// Writes the two members; `delivered` is the text of the assistant's answer so far.
     pub(super) fn write(&self, delivered: Option<&str>, out: &mut BodyBuilder<'_>) {
         if let Some(system) = self.system.as_ref().filter(|system| !system.is_empty()) {
             out.push_str(r#","system":"#);
@@ -157,7 +156,7 @@ impl<'a> Turn<'a> {
         turn.message = message.slice_from(start);
         match turn.role {
             Role::System => turn.content.leave_out_billing(),
-            // A turn of the user is never left out: that would be another conversation.
+            // A user message is never dropped: that would change the conversation.
             Role::User => turn.content = turn.content.unless_empty(),
             Role::Assistant => {}
         }
@@ -178,7 +177,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// The turn, with the comma before it, that asks the provider to go on.
+/// Writes a comma and the assistant message that the provider must continue.
 pub(super) fn continuation(delivered: &str, out: &mut BodyBuilder<'_>) {
     out.push_str(r#",{"role":"assistant","content":""#);
     out.push_source(EscapedText::new(delivered).escaped());

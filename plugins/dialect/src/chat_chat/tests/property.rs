@@ -1,4 +1,4 @@
-//! Text out is text in, for any text, any spelling and any cuts.
+//! Property tests: output text equals input text for any text, any JSON escapes and any splits.
 
 use super::super::PAIR;
 use crate::test_support;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use std::fmt::Write;
 
-/// A JSON string of `text`, each character escaped or not as `escape` says.
+/// Returns a JSON string of `text`; `escape` selects the characters to escape.
 fn spell(text: &str, escape: u8) -> String {
     let mut out = String::from("\"");
     for (at, character) in text.chars().enumerate() {
@@ -24,7 +24,7 @@ fn spell(text: &str, escape: u8) -> String {
     out
 }
 
-/// A stream whose texts are cut at UTF-16 units, so that surrogate pairs break.
+/// Builds a stream with texts split at UTF-16 units, so that surrogate pairs are separated.
 fn stream(parts: &[(String, u8)], line: &str) -> String {
     let mut out = String::new();
     for (text, escape) in parts {

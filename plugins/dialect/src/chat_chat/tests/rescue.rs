@@ -1,4 +1,4 @@
-//! Another provider goes on where the first one broke.
+//! Rescue tests: a second provider continues the answer after the first stream breaks.
 
 use super::super::PAIR;
 use crate::test_support;
@@ -23,7 +23,7 @@ fn stop(reason: &str) -> String {
     format!("data: {}\n\n", json!({"choices":[{"index":0,"delta":{},"finish_reason":reason}]}))
 }
 
-/// The first provider's stream breaks; the second's whole stream follows.
+/// Runs a rescue: the first provider's stream breaks, the second provider's complete stream follows.
 fn rescued(body: &str, first: &str, how: RescueMode, second: &str) -> (test_support::StreamRun, Vec<u8>) {
     let ask = test_support::sample_request(Dialect::Chat, body.as_bytes());
     let abilities = OfferCapabilities { parameters: vec!["logprobs".into()], ..OfferCapabilities::default() };

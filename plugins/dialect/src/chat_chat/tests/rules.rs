@@ -1,4 +1,4 @@
-//! Rules that golden files do not show.
+//! Rules that golden files do not cover.
 
 use super::super::PAIR;
 use crate::test_support;
@@ -85,7 +85,7 @@ fn thinking_that_the_client_turned_off_is_not_turned_on_by_a_preset() {
     let abilities = OfferCapabilities { thinking_switch: true, ..OfferCapabilities::default() };
     let target = AttemptTarget { preset: &preset, ..test_support::sample_target(Dialect::Chat, &abilities) };
     let sent = PAIR.build_request(&ask, &target).unwrap().concat();
-    // Of a name that is there twice the last one would count.
+    // Engines would use the last of two members with the same name.
     assert_eq!(String::from_utf8_lossy(&sent).matches("chat_template_kwargs").count(), 1);
     let value: Value = serde_json::from_slice(&sent).unwrap();
     assert_eq!(value["chat_template_kwargs"], json!({"enable_thinking":false,"a":1}));
@@ -118,7 +118,7 @@ fn log_probabilities_are_not_lost_to_stop_sequences_that_a_provider_does_not_tak
     }
 }
 
-/// As many as a body holds; were those before read again with each, it would take minutes.
+/// Number of messages that fit in a body; quadratic processing would take minutes.
 const MANY: usize = 200_000;
 
 #[test]

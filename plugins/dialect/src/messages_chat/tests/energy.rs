@@ -1,4 +1,4 @@
-//! Energy that a provider of the messages dialect measured is heard wherever it says it, as from one of the chat dialect.
+//! Energy that a messages provider reports is read at every position, as from a chat provider.
 
 use super::ask;
 use crate::{find_translator, test_support};

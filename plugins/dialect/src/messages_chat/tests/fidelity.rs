@@ -1,8 +1,7 @@
-//! `docs/dialects.md` says what becomes of each field, and only what a golden
-//! case shows. A case may have `rows.txt`; each line is
-//! `field | fate | what becomes of it | evidence`, where the evidence is a text
-//! that stands in what the case sends or answers, or with `!` before it, must
-//! not stand there.
+//! Generator and check of `docs/dialects.md`, which lists the translation of each
+//! field as the golden cases show it. A case may have `rows.txt`; each line is
+//! `field | fate | what becomes of it | evidence`. The evidence is a text that the
+//! case's request or answer must contain or, with `!` before it, must not contain.
 
 use super::cases;
 use crate::test_support::assert_golden;

@@ -1,4 +1,4 @@
-//! Golden cases: what is sent, what comes back, streamed and whole.
+//! Golden cases: requests, and streamed and buffered answers.
 
 use super::{PAIRS, ask, cases};
 use crate::{conformance, find_translator, test_support};

@@ -1,5 +1,5 @@
-//! A native stream whose event names say one thing and whose data another: what goes out agrees with itself, and
-//! nothing is lost.
+//! Native streams with event names that contradict the data: the output is consistent and
+//! complete.
 
 use super::ask;
 use crate::{conformance, find_translator, test_support};
@@ -9,7 +9,7 @@ use std::path::Path;
 
 const ASK: &[u8] = br#"{"model":"m","max_tokens":9,"messages":[],"stream":true}"#;
 
-/// The events of a sound stream, each as its name and its data.
+/// Returns the events of a valid stream as pairs of name and data.
 fn sound() -> Vec<(String, String)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/messages_messages/stream_tools/got.sse");
     let stream = std::fs::read_to_string(path).unwrap();
@@ -65,7 +65,7 @@ fn the_last_of_two_types_counts_as_it_does_to_clients() {
 fn what_is_no_sound_json_never_reaches_the_client() {
     let events = sound();
     for (at, (name, data)) in events.iter().enumerate() {
-        // Ends are put together anew, and what goes wrong behind them spoils nothing.
+        // The first and last events are written anew, and errors after the end are ignored.
         if matches!(&**name, "message_start" | "message_delta" | "message_stop") {
             continue;
         }

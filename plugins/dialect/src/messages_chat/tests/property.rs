@@ -1,4 +1,4 @@
-//! Text out is text in, whatever the cuts and the block switches.
+//! Property tests: output text equals input text for any splits and block switches.
 
 use super::ask;
 use crate::messages_chat::PAIR;
@@ -8,12 +8,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// One thing that an engine says in a chunk.
+/// Content of one chunk of an engine.
 #[derive(Clone, Debug)]
 enum Say {
     Text(String),
     Reasoning(String),
-    /// This many characters more of this call's arguments.
+    /// Call number, and number of further characters of its arguments.
     Arguments(usize, usize),
 }
 
@@ -26,7 +26,7 @@ fn say() -> impl Strategy<Value = Say> {
     ]
 }
 
-/// What was said, kind by kind.
+/// Texts of an answer by kind.
 #[derive(Debug, Default, PartialEq)]
 struct Heard {
     text: String,
@@ -34,7 +34,7 @@ struct Heard {
     inputs: BTreeMap<String, Value>,
 }
 
-/// The engine's stream of all this, calls interleaved as told, and what it says.
+/// Builds the engine's stream with interleaved calls; returns it with its expected texts.
 fn stream(says: &[Say], arguments: &[Value; 3]) -> (String, Heard) {
     let spelled: Vec<Vec<char>> = arguments.iter().map(|value| value.to_string().chars().collect()).collect();
     let (mut out, mut heard) = (String::new(), Heard::default());
@@ -79,7 +79,7 @@ fn stream(says: &[Say], arguments: &[Value; 3]) -> (String, Heard) {
     (out + "data: [DONE]\n\n", heard)
 }
 
-/// What a client hears.
+/// Parses the texts that the client receives.
 fn hear(out: &[u8]) -> Heard {
     let mut heard = Heard::default();
     let (mut id, mut input) = (String::new(), String::new());

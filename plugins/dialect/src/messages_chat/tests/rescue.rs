@@ -1,4 +1,4 @@
-//! Another provider goes on where the first one broke, of either dialect.
+//! Rescue tests: a second provider of either dialect continues the answer after the first stream breaks.
 
 use super::ask;
 use crate::{conformance, find_translator, test_support};
@@ -37,7 +37,7 @@ fn chat(text: &str) -> String {
 const CHAT_END: &str =
     "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-/// The first provider's stream breaks; another one of `second`'s dialect follows.
+/// Runs a rescue: the first provider's stream breaks; a provider of `second`'s dialect follows.
 fn rescued(
     first: (Dialect, &str),
     how: RescueMode,

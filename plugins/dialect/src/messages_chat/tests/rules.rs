@@ -1,4 +1,4 @@
-//! Rules that golden files do not show.
+//! Rules that golden files do not cover.
 
 use super::ask;
 use crate::{find_translator, test_support};
@@ -165,7 +165,7 @@ fn ids_and_long_names_meet_in_call_result_and_choice() {
     assert_eq!(call["function"]["name"].as_str().unwrap().len(), 64);
 }
 
-/// The names that admission takes for a vendor's own, and no other.
+/// Block types that admission accepts as vendor blocks, and an unknown one.
 #[test]
 fn blocks_of_a_vendors_own_tools_are_passed_over_in_either_turn() {
     let abilities = OfferCapabilities::default();
@@ -186,7 +186,7 @@ fn blocks_of_a_vendors_own_tools_are_passed_over_in_either_turn() {
         let block =
             || json!({"type":kind,"id":"i","tool_use_id":"i","name":"n","input":{},"content":[{"type":"x"}]});
         assert_eq!(asked(json!([block(), text()]), json!([text(), block()])).unwrap(), said, "{kind}");
-        // There is something in it, though not for this model: others may read it.
+        // The message is not empty, but only other models can read it.
         let refusal = asked(json!([block()]), json!([text()])).unwrap_err();
         assert_eq!(
             (refusal.code, refusal.param.as_deref()),
@@ -200,7 +200,7 @@ fn blocks_of_a_vendors_own_tools_are_passed_over_in_either_turn() {
     }
 }
 
-/// As many as a body holds; were each looked for among all, it would take minutes.
+/// Number of calls that fit in a body; a linear search for each would take minutes.
 const MANY: usize = 60_000;
 
 #[test]
@@ -326,7 +326,7 @@ fn what_admission_let_through_by_mistake_is_refused_and_never_panics() {
     }
 }
 
-/// What a reply keeps is known at any moment, in each pair of dialects: half an event, what may not leave yet, calls.
+/// A reply reports its buffered bytes for each pair of dialects: incomplete events, held events, calls.
 #[test]
 fn what_a_reply_keeps_is_told() {
     let long = "x".repeat(50_000);
@@ -375,7 +375,7 @@ fn what_a_reply_keeps_is_told() {
             }
         }
     }
-    // The second call waits until the first is whole.
+    // The second call is buffered until the first is complete.
     let ask = ask(
         Dialect::Messages,
         json!({"model":"m","max_tokens":1,"stream":true,"messages":[]}).to_string().as_bytes(),
