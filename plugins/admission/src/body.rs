@@ -107,10 +107,10 @@ impl<'d> Top<'d> {
             let name = key.text();
             if members.iter().any(|earlier| earlier.name == name) {
                 return Err(match speakable(&key) {
-                    Some(name) => Path::top(style, &name).wrong("the key comes more than once"),
+                    Some(name) => Path::top(style, &name).wrong("the key occurs more than once"),
                     None => Refusal::because(
                         Code::InvalidRequest,
-                        "A key of the request body comes more than once.",
+                        "A key of the request body occurs more than once.",
                     ),
                 });
             }

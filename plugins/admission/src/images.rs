@@ -85,7 +85,7 @@ fn size(top: &Top<'_>) -> Result<Option<Size>, Refusal> {
         (None, Some(_)) => return Err(top.path("width").missing("a width in pixels beside `height`")),
     };
     if named.is_some_and(|named| named != sides) {
-        return Err(top.path("width").wrong("expected the width and height that `size` gives"));
+        return Err(top.path("width").wrong("expected the width and height of `size`"));
     }
     Ok(Some(sides))
 }

@@ -28,14 +28,14 @@ pub(crate) fn object<'d, const N: usize>(
     if others.len() > 1 {
         unique(&others).map_err(|key| match speakable(&key) {
             Some(name) => twice(at, &name),
-            None => at.wrong("a key comes more than once"),
+            None => at.wrong("a key occurs more than once"),
         })?;
     }
     Ok(found.map(|member| member.filter(|member| !member.is_null())))
 }
 
 fn twice(at: &Path<'_>, name: &str) -> Refusal {
-    at.key(name).wrong("the key comes more than once")
+    at.key(name).wrong("the key occurs more than once")
 }
 
 /// Checks that the keys are unique.

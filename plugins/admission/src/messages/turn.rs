@@ -117,7 +117,7 @@ impl<'d> Turns<'d> {
             if let Block::Call(id) = block::block(block, &path, Place::Assistant, found)? {
                 self.asked_in = message;
                 if !self.waiting.insert(id.text()) {
-                    return Err(path.key("id").wrong("expected an id of its own for each tool_use block"));
+                    return Err(path.key("id").wrong("expected a unique id for each tool_use block"));
                 }
             }
         }
