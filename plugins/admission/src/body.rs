@@ -117,11 +117,11 @@ impl<'d> RootObject<'d> {
             if members.iter().any(|earlier| earlier.name == name) {
                 return Err(match quotable_name(&key) {
                     Some(name) => {
-                        FieldPath::root_member(style, &name).invalid("the key comes more than once")
+                        FieldPath::root_member(style, &name).invalid("the key occurs more than once")
                     }
                     None => ApiError::with_message(
                         ErrorCode::InvalidRequest,
-                        "A key of the request body comes more than once.",
+                        "A key of the request body occurs more than once.",
                     ),
                 });
             }

@@ -95,7 +95,7 @@ fn image_size(top: &RootObject<'_>) -> Result<Option<ImageSize>, ApiError> {
         (None, Some(_)) => return Err(top.path("width").missing("a width in pixels beside `height`")),
     };
     if named.is_some_and(|named| named != sides) {
-        return Err(top.path("width").invalid("expected the width and height that `size` gives"));
+        return Err(top.path("width").invalid("expected the width and height of `size`"));
     }
     Ok(Some(sides))
 }

@@ -28,14 +28,14 @@ pub(crate) fn object<'d, const N: usize>(
     if others.len() > 1 {
         check_unique(&others).map_err(|key| match quotable_name(&key) {
             Some(name) => duplicate_key(at, &name),
-            None => at.invalid("a key comes more than once"),
+            None => at.invalid("a key occurs more than once"),
         })?;
     }
     Ok(found.map(|member| member.filter(|member| !member.is_null())))
 }
 
 fn duplicate_key(at: &FieldPath<'_>, name: &str) -> ApiError {
-    at.key(name).invalid("the key comes more than once")
+    at.key(name).invalid("the key occurs more than once")
 }
 
 /// Checks that the keys are unique.

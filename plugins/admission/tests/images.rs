@@ -73,7 +73,7 @@ fn what_is_wrong_is_named() {
             "expected \"url\" or \"b64_json\", got another string.",
         ),
         (r#"{"model":"m","prompt":"p","stream":true}"#, "stream", "images are not streamed."),
-        (r#"{"model":"m","prompt":"p","n":1,"n":2}"#, "n", "the key comes more than once."),
+        (r#"{"model":"m","prompt":"p","n":1,"n":2}"#, "n", "the key occurs more than once."),
     ] {
         assert_refused(ask(body), field, says, body);
     }

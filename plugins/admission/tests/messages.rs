@@ -97,7 +97,7 @@ fn bad_values_are_refused_by_name() {
     for (members, field, says) in [
         (r#""temperature":1.5"#, "temperature", "expected a number from 0 to 1, got a number out of range."),
         (r#""top_k":-1"#, "top_k", "expected an integer of at least 0, got a number out of range."),
-        (r#""max_tokens":5"#, "max_tokens", "the key comes more than once."),
+        (r#""max_tokens":5"#, "max_tokens", "the key occurs more than once."),
         (r#""system":5"#, "system", "expected a string or an array of text blocks, got a number."),
         (r#""system":[{"type":"image"}]"#, "system.0.type", r#"expected "text", got another string."#),
         (r#""stop_sequences":"x""#, "stop_sequences", "expected an array of strings, got a string."),

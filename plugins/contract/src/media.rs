@@ -103,7 +103,7 @@ pub struct TranscriptionRequest {
 /// Metadata of an uploaded audio file, without its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AudioInput {
-    /// The extension by which a provider knows its format.
+    /// File extension by which a provider recognises the format.
     pub extension: &'static str,
     /// Content type of the file.
     pub content_type: &'static str,

@@ -61,13 +61,13 @@ pub enum ExtraMember {
     Seed,
     /// `verbosity` of a preset.
     Verbosity,
-    /// The header `anthropic-version`.
+    /// Header `anthropic-version`.
     AnthropicVersion,
-    /// The header `accept-encoding`.
+    /// Header `accept-encoding`.
     AcceptEncoding,
-    /// The header `user-agent`.
+    /// Header `user-agent`.
     UserAgent,
-    /// The forwarded headers `traceparent` and `tracestate`.
+    /// Forwarded headers `traceparent` and `tracestate`.
     TraceContext,
 }
 
@@ -228,7 +228,7 @@ impl ReasoningName {
         }
     }
 
-    /// The alternative name.
+    /// Alternative name of reasoning.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
