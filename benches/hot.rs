@@ -14,11 +14,7 @@ use penstock::billing::Ledger;
 use penstock::config::{ResolveEnv, load_text};
 use penstock::time::clock::SteadyClock;
 use penstock::upstream::pricing::{Bill, Terms};
-use penstock_admission::{MessagesPurpose, RequestLimits};
-use penstock_annotate::{
-    BillingCost, DataCentreInfo, EnergyProvenance, EnvironmentImpact, GridInfo, SiteJson,
-};
-use penstock_contract::{
+use penstock_core::{
     AttemptTarget, Dialect, InferenceRequest, ModelKind, OfferCapabilities, OutputBuffer, TokenUsage,
     WorkDone,
 };
@@ -27,6 +23,10 @@ use penstock_footprint::{
     AttemptWork, EnergyProfile, METHODOLOGY, OfferFactors, ServiceSite, boundary_name, grid,
 };
 use penstock_pricing::{BilledWork, PaymentSource, Tariff, compute_charge};
+use penstock_request_validation::{MessagesPurpose, RequestLimits};
+use penstock_response_metadata::{
+    BillingCost, DataCentreInfo, EnergyProvenance, EnvironmentImpact, GridInfo, SiteJson,
+};
 use penstock_routing::{BALANCED, Candidate, ECO, SPEED, estimate_price, plan};
 use penstock_storage::ledger::LedgerStore;
 use penstock_tokens::{Conversation, TokenCounter};
@@ -76,7 +76,7 @@ fn target(abilities: &OfferCapabilities) -> AttemptTarget<'_> {
         capabilities: abilities,
         preset: &[],
         max_tokens: None,
-        adjustment: penstock_contract::RequestAdjustment::default(),
+        adjustment: penstock_core::RequestAdjustment::default(),
         answer_model: "org/model",
         id: "4b8e3f0a",
         created: 1_763_650_000,
@@ -120,7 +120,7 @@ fn ask(c: &mut Criterion) {
         group.throughput(bytes(body.len()));
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
-                let ask = penstock_admission::chat(black_box(body.clone()), &limits).unwrap();
+                let ask = penstock_request_validation::chat(black_box(body.clone()), &limits).unwrap();
                 let order = plan(ECO, &offers, 7);
                 let translator = find_translator(ask.dialect, Dialect::Chat).unwrap();
                 (translator.build_request(&ask, &target(&abilities)).unwrap(), order)
@@ -166,7 +166,8 @@ fn stream(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, ask: &InferenceR
 
 /// A stream in the client's own dialect: what is foreign is taken out, the rest passes.
 fn filter(c: &mut Criterion) {
-    let ask = penstock_admission::chat(conversation(PROSE, 1 << 10), &RequestLimits::default()).unwrap();
+    let ask =
+        penstock_request_validation::chat(conversation(PROSE, 1 << 10), &RequestLimits::default()).unwrap();
     let mut group = c.benchmark_group("filter");
     for together in [1, 64] {
         stream(&mut group, "chat", &ask, together);
@@ -178,7 +179,8 @@ fn filter(c: &mut Criterion) {
 fn translate(c: &mut Criterion) {
     let limits = RequestLimits::default();
     let messages = |body| {
-        penstock_admission::validate_messages_request(body, &limits, MessagesPurpose::Generate).unwrap()
+        penstock_request_validation::validate_messages_request(body, &limits, MessagesPurpose::Generate)
+            .unwrap()
     };
     let abilities = OfferCapabilities::default();
     let mut group = c.benchmark_group("translate");
@@ -277,9 +279,9 @@ fn bill(c: &mut Criterion) {
                 energy: charge.energy_eur,
                 credits: charge.credits.credits(),
                 paid_with: charge.paid_with.name(),
-                amounts: penstock_annotate::AmountFormat::Numbers,
+                amounts: penstock_response_metadata::AmountFormat::Numbers,
             };
-            penstock_annotate::annotation_members(&impact, &cost, true)
+            penstock_response_metadata::annotation_members(&impact, &cost, true)
         });
     });
     group.finish();
@@ -317,7 +319,7 @@ fn money(c: &mut Criterion) {
     let done = WorkDone::Tokens(TokenUsage { input: 512, cached: 128, output: 300, ..TokenUsage::default() });
     let most = WorkDone::Tokens(TokenUsage { input: 2_304, output: 4_096, ..TokenUsage::default() });
     let eur_per_credit = settings.billing.eur_per_credit;
-    let amounts = penstock_annotate::AmountFormat::Numbers;
+    let amounts = penstock_response_metadata::AmountFormat::Numbers;
     let wallet = PaymentSource::Credits;
     let terms = Terms { eur_per_credit, provenance: true, amounts, batch: false, wallet, at: 1 };
     let settled = bill.of(done, done, None, Duration::from_secs(3), None, terms);

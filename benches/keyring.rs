@@ -15,7 +15,7 @@ use penstock::proxy::response::head::ResponseHead;
 use penstock::storage::stores::Stores;
 use penstock::telemetry::request_id::RequestId;
 use penstock::time::clock::SteadyClock;
-use penstock_contract::{Dialect, MicroCredits};
+use penstock_core::{Dialect, MicroCredits};
 use penstock_limits::{ActualCost, CostEstimate, WorkClass};
 use penstock_storage::audit::AuditedChange;
 use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord};

@@ -38,7 +38,7 @@ pub struct CallCounts {
     pub cut: u64,
     /// Number of requests whose client disconnected before the end.
     pub cancelled: u64,
-    /// Number of requests that wait in a fault until the client disconnects or [`Control::release`] is called.
+    /// Number of requests that wait in a fault until the client disconnects or [`SimulatorControl::release`] is called.
     pub held: u64,
     /// Number of accepted connections.
     pub connections: u64,
@@ -235,7 +235,7 @@ impl SimulatorControl {
         faults
     }
 
-    /// Waits for [`Control::release`].
+    /// Waits for [`SimulatorControl::release`].
     pub(super) async fn wait_for_release(&self) {
         let mut released = self.shared.released.subscribe();
         self.update_counts(|counts| counts.held += 1);
@@ -306,7 +306,7 @@ fn call_json(call: &RecordedCall) -> Value {
 /// Guard of a request in flight, counted out on drop.
 pub(super) struct InFlightCallGuard {
     control: SimulatorControl,
-    /// Outcome of the request; [`Outcome::Gone`] until it is known.
+    /// Outcome of the request; [`PlaybackOutcome::ClientGone`] until it is known.
     pub outcome: PlaybackOutcome,
 }
 

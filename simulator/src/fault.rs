@@ -7,8 +7,8 @@ use serde_json::Value;
 /// `after` counts tokens; a plain answer breaks in its middle.
 ///
 /// Faults that replace the answer (a status, a refusal …) take precedence over those that change a good answer. Faults
-/// that wait ([`Silent`](Fault::Silent), [`Stall`](Fault::Stall)) do so until the client disconnects or
-/// [`Control::release`](super::Control::release) is called.
+/// that wait ([`Silent`](SimulatedFault::Silent), [`Stall`](SimulatedFault::Stall)) do so until the client disconnects or
+/// [`SimulatorControl::release`](super::SimulatorControl::release) is called.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "fault", rename_all = "snake_case", deny_unknown_fields)]
 pub enum SimulatedFault {

@@ -75,7 +75,7 @@ impl ImageTask {
     }
 }
 
-/// Returns the image of a URL from [`Wish::answer`].
+/// Returns the image of a URL from [`ImageTask::answer`].
 pub(super) fn image_at(path: &str) -> Option<Vec<u8>> {
     let (size, name) = path.strip_prefix("/simulated-images/")?.split_once('/')?;
     let (width, height) = size.split_once('x')?;

@@ -36,7 +36,7 @@ pub(super) struct ParsedRequest {
     pub max_tokens: Option<usize>,
     /// Minimum number of tokens of one answer.
     pub min_tokens: usize,
-    /// True if the answer continues until [`Ask::most`].
+    /// True if the answer continues until [`ParsedRequest::max_tokens`].
     pub ignore_eos: bool,
     /// Strings that end an answer.
     pub stops: Vec<String>,

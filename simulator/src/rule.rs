@@ -3,7 +3,7 @@
 use super::fault::SimulatedFault;
 use serde_json::{Map, Value, json};
 
-/// Faults with a condition. A rule with [`times`](Rule::times) waits in a queue; a rule without is permanent.
+/// Faults with a condition. A rule with [`times`](FaultRule::times) waits in a queue; a rule without is permanent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaultRule {
     /// Faults that occur together.

@@ -41,7 +41,7 @@ pub(super) struct ToolInvocation {
     pub arguments: Vec<String>,
 }
 
-/// Returns the tool calls of an answer. With [`Choice::Auto`] a tool is called if the last words of the user contain
+/// Returns the tool calls of an answer. With [`ToolChoice::Auto`] a tool is called if the last words of the user contain
 /// "use the tool" (the tool that is named there, else the first), all of them for "use the tools".
 pub(super) fn tool_calls(
     tools: &[DeclaredTool],

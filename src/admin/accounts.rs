@@ -6,7 +6,7 @@ use super::request::{AdminRequest, AdminResponse, CacheUpdate, changed_fields, s
 use super::routes::{AdminRoute, RouteHandler};
 use crate::auth::account_json::{DEFAULT, STATES, told};
 use crate::storage::stores::Stores;
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
 use penstock_storage::accounts::{AccountRecord, AccountState};
 use penstock_storage::keys::KeyLimits;

@@ -8,7 +8,7 @@ use super::routes::{AdminRoute, RouteHandler};
 use crate::auth::account_json::DEFAULT as DEFAULT_ACCOUNT;
 use crate::billing::{AdjustmentError, Ledger, format, report, rerate};
 use crate::storage::stores::Stores;
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use penstock_ledger::{CorrectedKind, EntryKind, LedgerEntry, Wallet};
 use rust_decimal::Decimal;
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use super::openapi::{answer_schema, page_schema};
 use super::request::{AdminRequest, AdminResponse, store_refusal};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::storage::stores::Stores;
-use penstock_contract::ApiError;
+use penstock_core::ApiError;
 use penstock_storage::audit::AuditEntry;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Rate limit on failed admin authentication: a few failures a minute get 401, the rest get 429.
 
 use parking_lot::Mutex;
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use penstock_limits::{RetryAfter, TokenBucket};
 use std::num::NonZeroU64;
 use std::time::Duration;

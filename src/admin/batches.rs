@@ -6,7 +6,7 @@ use super::routes::{AdminRoute, RouteHandler};
 use crate::batch::api_object;
 use crate::state::AppState;
 use crate::storage::stores::{Stores, run_blocking};
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::Transaction;
 use penstock_storage::batches::{BatchRecord, BatchStore};
 use serde_json::{Value, json};

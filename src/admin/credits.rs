@@ -9,7 +9,7 @@ use crate::billing::report::{self, MonthlyStatement, ReportError};
 use crate::billing::rerate::recalculate_day;
 use crate::billing::{Ledger, format};
 use crate::storage::stores::Stores;
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use penstock_ledger::{StatementSums, UtcDay, UtcMonth};
 use rust_decimal::Decimal;
 use serde_json::{Map, Value, json};

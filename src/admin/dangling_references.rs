@@ -8,7 +8,7 @@ use crate::state::AppState;
 use crate::storage::stores::Stores;
 use penstock_auth::{KeyScope, KeyScopes};
 use penstock_catalog::Catalog;
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::accounts::{AccountRecord, AccountStore};
 use penstock_storage::keys::{KeyLimits, KeyRecord, KeyStore};
 use penstock_storage::{Store, StoreError};

@@ -5,7 +5,7 @@ use super::request::{AdminRequest, AdminResponse, store_refusal};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::state::AppState;
 use crate::storage::stores::{Stores, run_blocking};
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::Transaction;
 use penstock_storage::files::{FileRecord, FileStore};
 use serde_json::{Value, json};

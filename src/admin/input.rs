@@ -1,6 +1,6 @@
 //! Strict parser of admin request bodies. An error names the invalid field, and nothing is changed.
 
-use penstock_contract::{ApiError, MicroCredits};
+use penstock_core::{ApiError, MicroCredits};
 use penstock_storage::keys::KeyLimits;
 use rust_decimal::Decimal;
 use serde_json::{Map, Value};

@@ -9,7 +9,7 @@ use crate::auth::account_json;
 use crate::state::AppState;
 use crate::storage::stores::Stores;
 use penstock_auth::{ApiKey, KeyScopes};
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord, PreviousSecret, RevokeOutcome};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use crate::config::ConfigReader;
 use crate::config::{ConfigChange, Diagnostic};
 use crate::state::AppState;
 use crate::telemetry::log;
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

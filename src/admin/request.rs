@@ -1,6 +1,6 @@
 //! Admin requests and responses: shared by the listener of a running gateway and the CLI on a store.
 
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
 use penstock_storage::accounts::AccountRecord;
 use penstock_storage::audit::AuditedChange;

@@ -10,7 +10,7 @@ use crate::config::ConfigReader;
 use crate::state::AppState;
 use crate::storage::stores::Stores;
 use http::Method;
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use serde_json::Value;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use crate::billing::format::json_number;
 use crate::state::AppState;
 use crate::upstream::config_snapshot::Live;
 use crate::upstream::provider_state::ProviderLive;
-use penstock_contract::Dialect;
+use penstock_core::Dialect;
 use penstock_routing::{BreakerState, OfferHealth};
 use penstock_storage::StoreHealth;
 use rust_decimal::Decimal;

@@ -70,7 +70,7 @@ impl RunningGateway {
     /// Variant that takes over from a running process, if one hands over.
     ///
     /// # Errors
-    /// Same as for [`Gateway::start`]; the other process then continues.
+    /// Same as for [`RunningGateway::start`]; the other process then continues.
     pub async fn start_or_take_over(
         mut settings: Settings,
         source: ConfigReader,
@@ -122,7 +122,7 @@ impl RunningGateway {
         })
     }
 
-    /// Starts the program again and hands everything over to it. Afterwards this process only has to [`Gateway::stop`].
+    /// Starts the program again and hands everything over to it. Afterwards this process only has to [`RunningGateway::stop`].
     /// Returns the process id of the new process.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! JSON of accounts and their limits, as the admin API shows them and the audit log records them.
 
-use penstock_contract::MicroCredits;
+use penstock_core::MicroCredits;
 use penstock_storage::accounts::{AccountRecord, AccountState};
 use penstock_storage::keys::KeyLimits;
 use serde_json::{Value, json};

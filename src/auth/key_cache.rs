@@ -11,7 +11,7 @@ use crate::telemetry::log;
 use crate::time::clock::SteadyClock;
 use parking_lot::{Mutex, RwLock};
 use penstock_auth::ApiKey;
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::accounts::{AccountRecord, AccountState};
 use penstock_storage::audit::AuditedChange;
 use penstock_storage::keys::{KeyLimits, KeyRecord, KeyStore};

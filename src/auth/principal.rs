@@ -3,7 +3,7 @@
 
 use crate::auth::key_limiter::Tally;
 use penstock_auth::{KeyScope, KeyScopes};
-use penstock_contract::ApiError;
+use penstock_core::ApiError;
 use penstock_routing::Client;
 use penstock_storage::accounts::{AccountRecord, AccountState};
 use penstock_storage::keys::KeyRecord;

@@ -1,7 +1,7 @@
 //! Copies of plain files: complete, synced, hashed with SHA-256, and readable by the owner only (mode 0600).
 
 use super::throttle::Throttle;
-use penstock_contract::hex;
+use penstock_core::hex;
 use sha2::{Digest, Sha256};
 use std::fs::{self, DirBuilder, File, FileType, OpenOptions};
 use std::io::{ErrorKind, Read, Result, Write};

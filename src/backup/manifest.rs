@@ -6,7 +6,7 @@ use super::progress::{Progress, ProgressUnit};
 use super::throttle::Throttle;
 use crate::storage::files::FILE_ID_PREFIX;
 use crate::storage::object_id;
-use penstock_contract::hex;
+use penstock_core::hex;
 use penstock_ledger::UtcMonth;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

@@ -7,7 +7,7 @@ use crate::billing::report;
 use crate::storage::files::{FILE_ID_PREFIX, FileContents};
 use crate::storage::object_id;
 use crate::time::format::format_rfc3339;
-use penstock_contract::hex;
+use penstock_core::hex;
 use penstock_storage::audit::AuditLog;
 use penstock_storage::batches::{BatchRecord, BatchStore};
 use penstock_storage::files::{FileRecord, FileStatus, FileStore};

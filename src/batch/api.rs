@@ -9,7 +9,7 @@ use crate::storage::files::run_blocking;
 use crate::storage::object_id;
 use crate::telemetry::log;
 use penstock_batch::create_request::CreateBatchRequest;
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::batches::{BatchPage, BatchRecord, BatchState};
 use penstock_storage::files::FileStore;
 use penstock_storage::{StoreError, StoreHealth, StoreTable, Transaction};

@@ -8,7 +8,7 @@ use crate::billing::{CommitTooLarge, HoldEnd, MAX_OUTCOMES};
 use crate::storage::files::{FileManager, FileOwner, OutputFile};
 use crate::telemetry::log;
 use penstock_batch::state::EndReason;
-use penstock_contract::TokenUsage;
+use penstock_core::TokenUsage;
 use penstock_storage::batches::{self, BatchError};
 use penstock_storage::files::{FileRecord, FileStatus, FileStore};
 use penstock_storage::ledger::RowWrite;

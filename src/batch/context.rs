@@ -14,7 +14,7 @@ use crate::upstream::config_snapshot::Live;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_contract::TokenUsage;
+use penstock_core::TokenUsage;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -39,7 +39,7 @@ pub struct LineDone {
     pub status: u16,
     /// Response body with both objects, or the error envelope of the dialect.
     pub body: Vec<Bytes>,
-    /// End of its reserve, for [`Ledger::enter`]; `None` if no credits were reserved.
+    /// End of its reserve, for [`Ledger::record_outcomes`]; `None` if no credits were reserved.
     pub end: Option<HoldEnd>,
     /// Usage of the request.
     pub usage: Option<TokenUsage>,

@@ -1,6 +1,6 @@
 //! Errors of batch requests, as sent to the client.
 
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
 
 /// Maps a store error to the error of the client; `None` if the insert succeeded.

@@ -4,7 +4,7 @@ use super::errors::not_writable;
 use super::{BatchCommand, BatchManager, DELETION_GUARD, END_TIMEOUT};
 use crate::storage::files::FileUsers;
 use async_trait::async_trait;
-use penstock_contract::ApiError;
+use penstock_core::ApiError;
 use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};

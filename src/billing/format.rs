@@ -1,6 +1,6 @@
 //! Amounts in API responses: exact decimals, as JSON numbers and as text.
 
-use penstock_contract::{MicroCredits, NanoKwh};
+use penstock_core::{MicroCredits, NanoKwh};
 use penstock_ledger::{AccountBalances, Wallet, WalletBalance};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;

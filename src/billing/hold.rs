@@ -1,4 +1,4 @@
-//! Hold: the reservation of one request. It ends exactly once: immediately, or as an [`Ending`] that is recorded
+//! Hold: the reservation of one request. It ends exactly once: immediately, or as an [`HoldEnd`] that is recorded
 //! together with others.
 
 use super::Ledger;
@@ -134,7 +134,7 @@ impl Hold {
     }
 }
 
-/// End of a reservation, to be recorded by [`Ledger::enter`]; if it is dropped before that, the
+/// End of a reservation, to be recorded by [`Ledger::record_outcomes`]; if it is dropped before that, the
 /// reservation is voided.
 pub struct HoldEnd {
     hold: Hold,

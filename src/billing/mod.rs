@@ -55,9 +55,9 @@ use write_queue::WriteQueue;
 /// Longest wait of an adjustment for its entry; after that its outcome is unknown.
 const ADJUSTMENT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum number of reservation ends per [`Ledger::enter`].
+/// Maximum number of reservation ends per [`Ledger::record_outcomes`].
 pub const MAX_OUTCOMES: usize = 512;
-/// Maximum number of rows per [`Ledger::enter`].
+/// Maximum number of rows per [`Ledger::record_outcomes`].
 pub const MAX_EXTRA_ROWS: usize = 128;
 /// Maximum size of these rows in bytes, keys included.
 pub use penstock_storage::ledger::MAX_EXTRA_ROW_BYTES;
@@ -141,7 +141,7 @@ impl Ledger {
     /// they are written later. Returns the ticket for [`Ledger::kept`].
     ///
     /// # Errors
-    /// Returns the data if it exceeds [`MOST_ENDS`], [`MOST_ROWS`] or [`MOST_ROW_BYTES`], or if a
+    /// Returns the data if it exceeds [`MAX_OUTCOMES`], [`MAX_EXTRA_ROWS`] or [`MAX_EXTRA_ROW_BYTES`], or if a
     /// row exceeds its limit.
     pub fn record_outcomes(&self, ends: Vec<HoldEnd>, rows: Vec<RowWrite>) -> Result<u64, CommitTooLarge> {
         let bytes: usize = rows.iter().map(RowWrite::bytes).sum();
@@ -177,7 +177,7 @@ impl Ledger {
     /// Grants credits or energy to an account. Returns the entry number when it is on the disk.
     ///
     /// # Errors
-    /// Returns the errors of [`Refused`].
+    /// Returns the errors of [`AdjustmentError`].
     pub async fn grant(
         &self,
         account: &str,
@@ -193,7 +193,7 @@ impl Ledger {
     /// Corrects a charge or a grant: reverses it and records another amount.
     ///
     /// # Errors
-    /// Returns the errors of [`Refused`].
+    /// Returns the errors of [`AdjustmentError`].
     pub async fn correct(&self, account: &str, act: EntryKind) -> Result<u64, AdjustmentError> {
         let EntryKind::Correct { id, of, .. } = &act else { return Err(AdjustmentError::InvalidAmount) };
         let names = vec![format!("correct {id}"), format!("corrected {of}")];

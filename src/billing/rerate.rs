@@ -2,7 +2,7 @@
 
 use super::report::{ReportError, find, for_each_entry};
 use super::sale::eur8;
-use penstock_contract::WorkDone;
+use penstock_core::WorkDone;
 use penstock_ledger::{EntryKind, UtcDay, UtcMonth, Wallet};
 use penstock_pricing::{BilledWork, BillingUnit, PaymentSource, Tariff, compute_charge};
 use penstock_storage::ledger::LedgerStore;

@@ -2,7 +2,7 @@
 
 use super::balance::AccountBalance;
 use super::{Hold, Ledger, format};
-use penstock_contract::{ApiError, ErrorCode, MicroCredits, NanoKwh};
+use penstock_core::{ApiError, ErrorCode, MicroCredits, NanoKwh};
 use penstock_ledger::Wallet;
 use serde_json::Value;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Billed work and amounts, as charges and the check of a tariff compute them.
 
-use penstock_contract::{TokenUsage, WorkDone};
+use penstock_core::{TokenUsage, WorkDone};
 use penstock_pricing::BilledWork;
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;

@@ -11,7 +11,7 @@ use super::*;
 use crate::config::settings::Settings;
 use crate::config::{ResolveEnv, load_text};
 use flaky::Flaky;
-use penstock_contract::{ApiError, ErrorCode, TokenUsage};
+use penstock_core::{ApiError, ErrorCode, TokenUsage};
 use penstock_ledger::{RequestFootprint, SaleDetails};
 use penstock_storage::{Store, StoreTable, Transaction, open_in_memory};
 use rust_decimal::Decimal;

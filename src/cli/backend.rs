@@ -9,7 +9,7 @@ use crate::admin::routes::{self, RouteHandler};
 use crate::config::{AdminTarget, Diagnostics};
 use crate::storage::stores::Stores;
 use http::Method;
-use penstock_contract::percent;
+use penstock_core::percent;
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -52,7 +52,7 @@ impl AdminBackend {
                 Ok(client.ask(method.as_str(), &format!("{path}{}", query_string(query)), body)?)
             }
             Self::Store(vault) => {
-                let told = |refusal: penstock_contract::ApiError| refusal.message.into_owned();
+                let told = |refusal: penstock_core::ApiError| refusal.message.into_owned();
                 let (route, id) = routes::find(method, path).map_err(told)?;
                 let RouteHandler::Store(work) = route.handler else {
                     return Err("This requires a running gateway.".to_owned());
@@ -72,7 +72,7 @@ impl AdminBackend {
     /// Reads every row of a list, page after page.
     ///
     /// # Errors
-    /// Same as [`Way::ask`].
+    /// Same as [`AdminBackend::request`].
     pub fn all_rows(&self, path: &str, query: &[(&str, &str)]) -> Result<Vec<Value>, String> {
         let mut all = Vec::new();
         let mut after: Option<String> = None;

@@ -43,7 +43,7 @@ impl ConfigSource {
     /// Loads the configuration with another environment.
     ///
     /// # Errors
-    /// Same as [`Source::load`].
+    /// Same as [`ConfigSource::load`].
     pub fn load_in(&self, around: ResolveEnv<'_>) -> Result<LoadedConfig, Diagnostics> {
         let mut report = Diagnostics::default();
         let root = self.read_document(&mut report);
@@ -54,7 +54,7 @@ impl ConfigSource {
 /// Loads settings from a text; `name` stands for the file name.
 ///
 /// # Errors
-/// Same as [`Source::load`].
+/// Same as [`ConfigSource::load`].
 pub fn load_text(name: &str, text: &str, around: ResolveEnv<'_>) -> Result<LoadedConfig, Diagnostics> {
     let mut report = Diagnostics::default();
     let root = read::text(name, text, &mut report.mistakes);

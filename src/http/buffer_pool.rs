@@ -47,7 +47,7 @@ impl BufferPool {
         PooledBuffer { bytes, pool: Some(self.clone()) }
     }
 
-    /// Frees buffers that were unused for [`IDLE`].
+    /// Frees buffers that were unused for [`MAX_IDLE`].
     pub fn drop_idle(&self, now: Instant) {
         let idle = |since: Instant| now.saturating_duration_since(since) >= MAX_IDLE;
         let over: Vec<_> = self.free.lock().extract_if(.., |(since, _)| idle(*since)).collect();

@@ -8,7 +8,7 @@ use crate::net::buffered_stream::BufferedSocket;
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
 use parking_lot::Mutex;
-use penstock_wire::answer::ChunkBoundary;
+use penstock_http_wire::answer::ChunkBoundary;
 use pingora_core::protocols::raw_connect::ProxyDigest;
 use pingora_core::protocols::tls::SslDigest;
 use pingora_core::protocols::{
@@ -91,7 +91,7 @@ impl Connection {
         *self.after.lock() = after;
     }
 
-    /// Takes the note of [`Connection::set_after`]; [`After::Cut`] if there is none.
+    /// Takes the note of [`Connection::set_after`]; [`After::PretokenizerStep`] if there is none.
     pub(crate) fn take_after(&self) -> After {
         std::mem::replace(&mut *self.after.lock(), After::Cut)
     }

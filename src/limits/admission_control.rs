@@ -5,7 +5,7 @@
 use crate::config::settings;
 use crate::telemetry::overload::Standing;
 use parking_lot::{Mutex, MutexGuard};
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use penstock_limits::{AdmissionCapacity, AdmissionQueue, QueueOutcome};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,7 +45,7 @@ impl ShedReason {
     pub const fn name(self) -> &'static str {
         match self {
             Self::QueueFull => "queue",
-            Self::GatewayTimeout => "house",
+            Self::GatewayTimeout => "process",
             Self::Provider => "provider",
             Self::Bytes => "bytes",
             Self::Batch => "batch",
@@ -272,7 +272,7 @@ mod tests {
         drop(place);
         assert_eq!(house.load_status(), Standing { requests: 0, bytes: 0, waiting: 0 });
         let refusals: Vec<_> = house.shed_totals().filter(|(_, count)| *count > 0).collect();
-        assert_eq!(refusals, [("queue", 1), ("house", 1)]);
+        assert_eq!(refusals, [("queue", 1), ("process", 1)]);
     }
 
     #[tokio::test(start_paused = true)]

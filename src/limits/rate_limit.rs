@@ -9,7 +9,7 @@ use crate::auth::principal::Principal;
 use crate::time::clock::SteadyClock;
 use crate::time::format::format_time;
 use parking_lot::MutexGuard;
-use penstock_contract::{ApiError, ErrorCode, MicroCredits};
+use penstock_core::{ApiError, ErrorCode, MicroCredits};
 use penstock_limits::{
     ActualCost, CostEstimate, LimitExceeded, LimitKind, LimitOwner, LimitStatus, LimitedMeter,
     ProvisionalCharge, ReservationPair, RetryAfter, UsageLimits, WorkClass, reserve_both,
@@ -116,7 +116,7 @@ pub fn apply_charge(grant: &Principal, money: MicroCredits, clock: SteadyClock) 
 /// Returns the usage of the key too.
 ///
 /// # Errors
-/// Same as for [`pass`].
+/// Same as for [`reserve_limits`].
 pub fn acquire_provisional(
     grant: &Arc<Principal>,
     work: WorkClass,

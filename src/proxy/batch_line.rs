@@ -9,7 +9,7 @@ use crate::state::AppState;
 use crate::telemetry::ExchangeOutcome;
 use crate::telemetry::request_id::RequestId;
 use async_trait::async_trait;
-use penstock_contract::{ApiError, ErrorCode, WorkDone};
+use penstock_core::{ApiError, ErrorCode, WorkDone};
 use pingora_core::apps::HttpServerApp;
 use std::sync::Weak;
 use std::time::Duration;

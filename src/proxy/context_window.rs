@@ -9,7 +9,7 @@ use crate::upstream::config_snapshot::ModelLive;
 use crate::upstream::offer::OfferLive;
 use crate::upstream::tokenize;
 use bytes::Bytes;
-use penstock_contract::{ApiError, Dialect, EmbeddingInputs, EmbeddingTask, InferenceRequest, InferenceTask};
+use penstock_core::{ApiError, Dialect, EmbeddingInputs, EmbeddingTask, InferenceRequest, InferenceTask};
 use penstock_dialect::MAX_TOKENS;
 use penstock_tokens::{
     Conversation, CountBudget, CountMethod, ReadError, TokenCount, TokenCounter, estimate_within, upper_bound,

@@ -15,7 +15,7 @@ use crate::proxy::response::head::ResponseHead;
 use bytes::{Bytes, BytesMut};
 use http::header::AsHeaderName;
 use http::{HeaderValue, Method, Version, header};
-use penstock_contract::FinishReason;
+use penstock_core::FinishReason;
 use pingora_core::protocols::http::ServerSession;
 use pingora_error::{Error as SessionError, ErrorType};
 use pingora_http::ResponseHeader;

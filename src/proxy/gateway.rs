@@ -18,7 +18,7 @@ use crate::state::AppState;
 use crate::telemetry::panics;
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_contract::{
+use penstock_core::{
     ApiError, BufferedResponse, ErrorCode, OutputBuffer, StreamTranslation, TokenUsage, UpstreamAnswer,
     UpstreamError, UpstreamErrorKind,
 };

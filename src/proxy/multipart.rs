@@ -7,7 +7,7 @@ use crate::storage::files::disk;
 use crate::storage::spool::SpooledData;
 use bytes::Bytes;
 use http::header;
-use penstock_contract::{ApiError, ErrorCode, InferenceTask};
+use penstock_core::{ApiError, ErrorCode, InferenceTask};
 use penstock_media::speech::TranscriptionUpload;
 use std::time::Instant;
 use tokio::time::timeout;

@@ -5,7 +5,7 @@ use crate::http::receive_window::Body;
 use crate::http::request_stream::Connection;
 use crate::proxy::downstream::Line;
 use parking_lot::Mutex;
-use penstock_contract::ApiError;
+use penstock_core::ApiError;
 use std::sync::Arc;
 
 /// Origin of a request.

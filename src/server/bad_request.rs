@@ -4,8 +4,8 @@ use super::{Front, part};
 use crate::proxy::endpoint;
 use crate::telemetry::AccessRecord;
 use crate::telemetry::request_id::RequestId;
-use penstock_contract::{ApiError, Dialect, ErrorCode};
-use penstock_wire::http1_request::{HeadError, request_target};
+use penstock_core::{ApiError, Dialect, ErrorCode};
+use penstock_http_wire::http1_request::{HeadError, request_target};
 use pingora_core::protocols::Stream;
 use std::time::Instant;
 use tokio::io::AsyncWriteExt;
@@ -18,7 +18,7 @@ pub(super) async fn head(front: &Front, mut stream: Stream, dialect: Dialect, wr
     let late = wrong.is_none();
     let refusal = wrong.map_or_else(|| ApiError::new(ErrorCode::RequestTimeout), |wrong| of(wrong, &limits));
     let row = refusal.spec();
-    let body = penstock_wire::error::error_envelope(dialect, &refusal, id.as_str());
+    let body = penstock_http_wire::error::error_envelope(dialect, &refusal, id.as_str());
     let (status, length, id_text) = (row.status, body.len(), id.as_str());
     let reason = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     let mut answer = format!(

@@ -46,7 +46,7 @@ impl Full {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::House => "house",
+            Self::House => "process",
             Self::Client => "client",
         }
     }

@@ -8,7 +8,7 @@ use super::http2::Streams;
 use super::{PARTING, SILENCE};
 use crate::net::read_budget;
 use async_trait::async_trait;
-use penstock_wire::http2_frames::FrameHeadReader;
+use penstock_http_wire::http2_frames::FrameHeadReader;
 use pingora_core::protocols::raw_connect::ProxyDigest;
 use pingora_core::protocols::tls::SslDigest;
 use pingora_core::protocols::{

@@ -10,7 +10,7 @@ use crate::net::executor;
 use crate::proxy::RequestOrigin;
 use crate::time::clock;
 use bytes::BytesMut;
-use penstock_wire::http1_request::{HeadError, HeadLimits, HeadParser};
+use penstock_http_wire::http1_request::{HeadError, HeadLimits, HeadParser};
 use pingora_core::apps::HttpServerApp;
 use pingora_core::protocols::Stream;
 use pingora_core::protocols::http::ServerSession;

@@ -10,8 +10,8 @@ use crate::http::STREAM_WINDOW;
 use crate::http::receive_window::{Bodies, Body};
 use crate::proxy::{Http2Stream, RequestOrigin};
 use bytes::Bytes;
-use penstock_contract::ApiError;
-use penstock_wire::http1_request::HeadError;
+use penstock_core::ApiError;
+use penstock_http_wire::http1_request::HeadError;
 use pingora_core::apps::HttpServerApp;
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::protocols::http::v2::server::{
@@ -284,7 +284,7 @@ fn wrong(session: &HttpSession, limits: &LimitSettings) -> Option<ApiError> {
     let target = head.raw_path().len();
     // The library takes any scheme, none too; over HTTP/1.1 a target with another is refused as well.
     let foreign = |scheme: &str| !["http", "https"].iter().any(|known| known.eq_ignore_ascii_case(scheme));
-    let no_host = |host: &[u8]| !penstock_wire::http1_request::is_host(host);
+    let no_host = |host: &[u8]| !penstock_http_wire::http1_request::is_host(host);
     let named = head.uri.authority().map(|authority| authority.as_str().as_bytes());
     let fields = head.headers.get_all(http::header::HOST).iter().map(http::HeaderValue::as_bytes);
     let wrong = if named.into_iter().chain(fields).any(no_host) {

@@ -10,7 +10,7 @@ use crate::telemetry::log;
 use crate::time::clock::SteadyClock;
 use crate::upstream::config_snapshot::Live;
 use crate::upstream::offer::OfferLive;
-use penstock_contract::hex;
+use penstock_core::hex;
 use penstock_routing::{HourlyStats, LatencyStats};
 use penstock_storage::measurements::MeasurementStore;
 use serde::de::DeserializeOwned;

@@ -32,7 +32,7 @@ use crate::upstream::provider_state::ProviderLive;
 use crate::upstream::provider_state::resolve_all;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::{Mutex, RwLock};
-use penstock_contract::MicroCredits;
+use penstock_core::MicroCredits;
 use penstock_ledger::Wallet;
 use penstock_routing::RetryBudget;
 use penstock_storage::files::FileStore;

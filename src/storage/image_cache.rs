@@ -4,7 +4,7 @@
 
 use crate::storage::spool::{SpoolFactory, SpooledData};
 use parking_lot::Mutex;
-use penstock_contract::hex;
+use penstock_core::hex;
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::io::Result;

@@ -212,7 +212,7 @@ impl SpooledData {
         matches!(*self.held, SpoolStorage::File(..))
     }
 
-    /// Reads at most [`SLICE`] bytes from an offset; empty at the end.
+    /// Reads at most [`READ_SIZE`] bytes from an offset; empty at the end.
     ///
     /// # Errors
     /// Returns any I/O error, also if the file was truncated.

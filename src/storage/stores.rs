@@ -1,4 +1,4 @@
-//! Persistent state: the store, and the pepper of the key digests. All calls block; async callers use [`off_thread`].
+//! Persistent state: the store, and the pepper of the key digests. All calls block; async callers use [`run_blocking`].
 
 mod pepper;
 
@@ -6,7 +6,7 @@ use crate::config::settings::StorageSettings;
 use crate::telemetry::log;
 use crate::upgrade::control_channel::ControlChannel;
 use crate::upgrade::remote::HandoverStore;
-use penstock_contract::hex;
+use penstock_core::hex;
 use penstock_storage::accounts::AccountStore;
 use penstock_storage::audit::AuditLog;
 use penstock_storage::keys::KeyStore;

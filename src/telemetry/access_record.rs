@@ -4,7 +4,7 @@
 use super::{TraceContext, log};
 use crate::config::settings::LogLevel;
 use crate::telemetry::request_id::RequestId;
-use penstock_contract::{ApiError, Dialect, WorkDone};
+use penstock_core::{ApiError, Dialect, WorkDone};
 use penstock_footprint::AnswerFootprint;
 use penstock_pricing::RequestCharge;
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 use super::metrics::{METRICS, MetricsRegistry};
 use super::{AccessRecord, ExchangeOutcome};
 use crate::telemetry::request_id::RequestId;
-use penstock_contract::Dialect;
+use penstock_core::Dialect;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -216,7 +216,7 @@ fn what_an_alert_waits_for_is_there_before_it_happens_and_has_its_alert() {
         let asked = format!("{name}{{{label}}}");
         assert!(expressions.iter().any(|expression| expression.contains(&asked)), "no rule on {asked}");
     }
-    for reason in ["house", "heads"] {
+    for reason in ["process", "heads"] {
         let series = format!("penstock_connections_refused_total{{reason=\"{reason}\"}} 0");
         assert!(text.lines().any(|line| line == series), "{series}\n{text}");
     }

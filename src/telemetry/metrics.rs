@@ -194,7 +194,7 @@ impl MetricsRegistry {
         self.kept.exported(good);
     }
 
-    /// Measures the sizes of stored data; blocks. See [`Process::measure`].
+    /// Measures the sizes of stored data; blocks. See [`ProcessMetrics::measure_disk`].
     pub fn measure_disk(&self, storage: &Path, stored: [&'static str; 2], files: (u64, &Path)) {
         self.process.measure_disk(storage, stored, files);
     }

@@ -1,7 +1,7 @@
 //! Blocking work of a request, away from the threads that serve connections.
 
 use super::metrics::MetricsRegistry;
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 

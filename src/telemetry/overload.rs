@@ -43,7 +43,7 @@ impl OverloadMetrics {
             waiting: gauge(
                 r,
                 "penstock_queue_waiting",
-                "Requests that wait for a permit, by queue (house, provider; batch work at a provider included).",
+                "Requests that wait for a permit, by queue (process, provider; batch work at a provider included).",
                 &["queue"],
             )?,
             waits: histogram(
@@ -56,7 +56,7 @@ impl OverloadMetrics {
             refused: counter(
                 r,
                 "penstock_overload_refused_total",
-                "Requests refused under overload: queue full (queue), wait timed out (house, \
+                "Requests refused under overload: queue full (queue), wait timed out (process, \
                  provider), too many bytes (bytes), batch line gave way to requests (batch).",
                 &["reason"],
             )?,
@@ -84,7 +84,7 @@ impl OverloadMetrics {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.admitted.set(count(standing.requests));
         self.held.set(count(standing.bytes));
-        self.waiting.with_label_values(&["house"]).set(count(standing.waiting));
+        self.waiting.with_label_values(&["process"]).set(count(standing.waiting));
         self.waiting.with_label_values(&["provider"]).set(i64::from(at_providers));
         for (reason, refused) in refusals {
             let counter = self.refused.with_label_values(&[reason]);

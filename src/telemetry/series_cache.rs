@@ -3,7 +3,7 @@
 use super::AccessRecord;
 use super::metrics::{NO_VALUE, counter, histogram, registered};
 use parking_lot::RwLock;
-use penstock_contract::WorkDone;
+use penstock_core::WorkDone;
 use prometheus::core::{AtomicF64, GenericCounter};
 use prometheus::{CounterVec, Histogram, HistogramVec, IntCounterVec, Opts, Registry, Result};
 use rust_decimal::prelude::ToPrimitive;

@@ -1,7 +1,7 @@
 //! The only reader of the system's clocks: crates under `plugins/` get time as an argument.
 //!
 //! A request asks for the time about forty times, and each reading costs tens of nanoseconds. Work between two waits
-//! takes too little time to need a new reading, so that for tasks under [`hold`] the clock is read once per poll.
+//! takes too little time to need a new reading, so that for tasks under [`cache_during`] the clock is read once per poll.
 //! Measurements of the gateway's own work read [`Instant::now`] directly.
 
 use std::cell::Cell;
@@ -22,7 +22,7 @@ enum CachedTime {
     At(Instant),
 }
 
-/// Returns the present time; for a task under [`hold`] the time of its first call since it last waited.
+/// Returns the present time; for a task under [`cache_during`] the time of its first call since it last waited.
 #[must_use]
 pub fn cached_now() -> Instant {
     HELD.with(|held| match held.get() {
@@ -56,7 +56,7 @@ const MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
 
 /// Two clocks that never go back, both in time since 1970. The steady clock is read once at startup and runs evenly
 /// from then on, for pauses, deadlines and rates. The calendar is for dates: it follows the system clock where that is
-/// set forward, or ran on while the machine slept, see [`Clock::follow`].
+/// set forward, or ran on while the machine slept, see [`SteadyClock::follow_system`].
 #[derive(Clone, Copy, Debug)]
 pub struct SteadyClock {
     origin: Duration,

@@ -1,8 +1,8 @@
 //! Formats of times in text and HTTP headers.
 
-pub use penstock_contract::calendar::format_rfc3339;
+pub use penstock_core::calendar::format_rfc3339;
 
-use penstock_contract::calendar::UtcDay;
+use penstock_core::calendar::UtcDay;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Formats a Unix time as a day, UTC: `2025-11-22`.

@@ -22,7 +22,7 @@
 //!   without a matching reservation is not recorded. Reservations that are open when the old process sends `Bye` or
 //!   is gone are voided.
 //! - All other store accesses of the old process (a long upload, a download, the end of a file) go to the
-//!   new one by [`far`].
+//!   new one by [`remote`].
 //! - After any failure before `Ready` the new process is killed, and the old one opens its store again and continues;
 //!   nothing is lost except time.
 //! - If the new process dies afterwards, the charges of the old one's remaining streams are lost, and the old one

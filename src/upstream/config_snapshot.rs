@@ -27,7 +27,7 @@ pub struct Live {
     /// What clients see.
     pub catalog: Catalog,
     /// What admission allows.
-    pub admission: penstock_admission::RequestLimits,
+    pub admission: penstock_request_validation::RequestLimits,
     /// Every offer; an offer's index is its place.
     pub offers: Vec<Arc<OfferLive>>,
     /// Every provider; a provider's index is its place.
@@ -115,10 +115,10 @@ impl Live {
             models.insert(model.card.id.as_str().into(), Arc::new(live));
         }
         let limits = &settings.limits;
-        let admission = penstock_admission::RequestLimits {
+        let admission = penstock_request_validation::RequestLimits {
             max_body: limits.json_body,
             max_depth: limits.json_depth,
-            ..penstock_admission::RequestLimits::default()
+            ..penstock_request_validation::RequestLimits::default()
         };
         Ok(Self { catalog, admission, offers, providers, models, by_provider, settings })
     }

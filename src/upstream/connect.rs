@@ -11,7 +11,7 @@ use crate::config::settings::{BaseUrl, HttpVersion, Provider, TlsVersion};
 use crate::net::buffered_stream::BufferedSocket;
 use crate::telemetry::fd_limit;
 use crate::time::clock;
-use penstock_contract::{UpstreamError, UpstreamErrorKind};
+use penstock_core::{UpstreamError, UpstreamErrorKind};
 use pingora_core::protocols::http::client::HttpSession;
 use pingora_core::protocols::l4::ext::set_tcp_keepalive;
 use pingora_core::protocols::tls::SslDigest;

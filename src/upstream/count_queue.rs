@@ -5,7 +5,7 @@ use crate::limits::admission_control::AdmissionControl;
 use crate::limits::tokenizer_permits::TokenizerPermits;
 use crate::telemetry::off_thread::{BlockingHandles, off_thread};
 use crate::upstream::config_snapshot::Live;
-use penstock_contract::ApiError;
+use penstock_core::ApiError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

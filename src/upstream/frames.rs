@@ -6,7 +6,7 @@
 use super::connect::H2_WINDOW;
 use crate::net::read_budget;
 use async_trait::async_trait;
-use penstock_wire::http2_frames::{FrameHead, FrameHeadReader};
+use penstock_http_wire::http2_frames::{FrameHead, FrameHeadReader};
 use pingora_core::protocols::raw_connect::ProxyDigest;
 use pingora_core::protocols::tls::SslDigest;
 use pingora_core::protocols::{

@@ -5,7 +5,7 @@
 
 use crate::net::read_budget;
 use bytes::{Bytes, BytesMut};
-use penstock_wire::answer::{
+use penstock_http_wire::answer::{
     BodyFraming, ChunkDecoder, ChunkStep, Http1ResponseHead, MalformedResponse, ResponseHeadScan,
 };
 use pingora_core::protocols::Stream;
@@ -131,7 +131,7 @@ impl Http1 {
 
     /// A field of the last head.
     pub fn field(&self, name: &str) -> Option<&[u8]> {
-        self.head.as_ref().and_then(|(_, bytes)| penstock_wire::answer::header_value(bytes, name))
+        self.head.as_ref().and_then(|(_, bytes)| penstock_http_wire::answer::header_value(bytes, name))
     }
 
     /// The next bytes of the body, `None` at its end.

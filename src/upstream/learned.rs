@@ -2,7 +2,7 @@
 //! name of its reasoning, the most tokens of an answer. Kept in memory for an hour; a reload forgets them.
 
 use parking_lot::Mutex;
-use penstock_contract::{ExtraMember, ExtraMembers, OfferObservation, ReasoningName, RequestAdjustment};
+use penstock_core::{ExtraMember, ExtraMembers, OfferObservation, ReasoningName, RequestAdjustment};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 

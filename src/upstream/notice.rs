@@ -5,7 +5,7 @@ use super::offer::OfferLive;
 use crate::config::settings::LogLevel;
 use crate::telemetry::log;
 use crate::telemetry::throttle::ThrottledLog;
-use penstock_contract::UpstreamErrorKind;
+use penstock_core::UpstreamErrorKind;
 use penstock_routing::BreakerState;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};

@@ -11,7 +11,7 @@ use super::request_head;
 use super::tokenize::Engine;
 use crate::config::settings::{BillingSettings, OfferSettings};
 use parking_lot::Mutex;
-use penstock_contract::{
+use penstock_core::{
     ApiError, Dialect, ImageRequest, ImageSize, InferenceRequest, InferenceTask, ModelKind, OfferFacts,
     RequiredCapabilities,
 };

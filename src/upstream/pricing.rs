@@ -5,15 +5,15 @@ use crate::billing::sale::{eur8, sold};
 use crate::billing::{ReserveRequest, Settlement, TermsText};
 use crate::config::settings::{BillingSettings as Money, OfferSettings};
 use crate::upstream::tariff_version::Rate;
-use penstock_annotate::{
-    AmountFormat, BillingCost, DataCentreInfo, EnergyProvenance, EnvironmentImpact, GridInfo, SiteJson,
-};
-use penstock_contract::{MeasuredEnergy, MicroCredits, TokenUsage, WorkDone};
+use penstock_core::{MeasuredEnergy, MicroCredits, TokenUsage, WorkDone};
 use penstock_footprint::{
     AnswerFootprint, AttemptEnergy, AttemptWork, METHODOLOGY, OfferFactors, boundary_name,
 };
 use penstock_ledger::{RequestFootprint, SaleDetails};
 use penstock_pricing::{BillingUnit, PaymentSource, RequestCharge, compute_charge};
+use penstock_response_metadata::{
+    AmountFormat, BillingCost, DataCentreInfo, EnergyProvenance, EnvironmentImpact, GridInfo, SiteJson,
+};
 use rust_decimal::Decimal;
 use std::sync::Arc;
 use std::time::Duration;
@@ -213,7 +213,7 @@ impl Bill {
     #[must_use]
     pub fn nothing(&self, at: u64, amounts: AmountFormat) -> Vec<u8> {
         let paid_with = if self.in_energy(at) { PaymentSource::Energy } else { PaymentSource::Credits };
-        penstock_annotate::zero_members(&self.served, paid_with.name(), amounts)
+        penstock_response_metadata::zero_members(&self.served, paid_with.name(), amounts)
     }
 
     /// The energy that a provider measured, unless this work cannot have drawn so much.
@@ -286,7 +286,7 @@ impl Bill {
             paid_with: charge.paid_with.name(),
             amounts: terms.amounts,
         };
-        penstock_annotate::annotation_members(&impact, &cost, terms.provenance)
+        penstock_response_metadata::annotation_members(&impact, &cost, terms.provenance)
     }
 }
 

@@ -6,7 +6,7 @@ use super::connection_pool::ConnectionPools;
 use super::notice::Notices;
 use crate::config::settings::Provider;
 use parking_lot::Mutex;
-use penstock_contract::UpstreamErrorKind;
+use penstock_core::UpstreamErrorKind;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 
 use crate::config::settings::{BaseUrl, Provider};
 use http::{HeaderName, HeaderValue, header};
-use penstock_contract::Dialect;
+use penstock_core::Dialect;
 use pingora_http::RequestHeader;
 
 /// A head for any host: nothing in it is secret.

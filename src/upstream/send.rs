@@ -4,7 +4,7 @@ use crate::storage::spool::SpooledData;
 use crate::telemetry::TraceContext;
 use bytes::{Buf, Bytes};
 use http::header;
-use penstock_contract::UpstreamRequest;
+use penstock_core::UpstreamRequest;
 use pingora_core::protocols::Stream;
 use pingora_core::protocols::http::client::HttpSession;
 use pingora_http::RequestHeader;

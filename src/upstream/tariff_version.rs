@@ -3,7 +3,7 @@
 
 use crate::billing::{ReserveRequest, TermsText};
 use crate::config::settings::OfferSettings;
-use penstock_contract::{WorkDone, hex};
+use penstock_core::{WorkDone, hex};
 use penstock_footprint::METHODOLOGY;
 use penstock_pricing::{BillingUnit, Tariff};
 use rust_decimal::Decimal;

@@ -11,7 +11,7 @@ use crate::upstream::config_snapshot::ModelLive;
 use bytes::{Bytes, BytesMut};
 use http::header;
 use parking_lot::Mutex;
-use penstock_contract::{Dialect, InferenceRequest, UpstreamErrorKind};
+use penstock_core::{Dialect, InferenceRequest, UpstreamErrorKind};
 use penstock_tokens::Conversation;
 use penstock_tokens::engine::{
     self, CountInput, CountProgress, EngineCall, EngineError, MAX_ANSWER_BYTES, TokenizeApi,

@@ -13,7 +13,7 @@ use crate::telemetry::TraceContext;
 use crate::time::clock;
 
 use bytes::Bytes;
-use penstock_contract::UpstreamRequest;
+use penstock_core::UpstreamRequest;
 use pingora_core::protocols::http::client::HttpSession;
 use pingora_error::ErrorType;
 use pingora_http::RequestHeader;

@@ -2,7 +2,7 @@
 //! provider, for the kinds that are always answered whole.
 
 use super::offer::{OfferLive, RequestHead};
-use penstock_contract::{
+use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, Dialect, InferenceRequest, ModelKind, ProviderAdapter,
     Translator, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };

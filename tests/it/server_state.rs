@@ -1,9 +1,9 @@
 //! Members that would move state to the server: refused by name, and what the provider receives is the whole history.
 
 use crate::harness::{Bench, Provider};
-use penstock_admission::members::{KNOWN_MEMBERS, MemberTreatment, RefusedValues};
-use penstock_contract::Dialect;
+use penstock_core::Dialect;
 use penstock_dialect::parameters::{ENGINE_PARAMETERS, ParameterEffect};
+use penstock_request_validation::members::{KNOWN_MEMBERS, MemberTreatment, RefusedValues};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -80,7 +80,7 @@ async fn other_state_of_a_server_is_refused_by_name_and_reaches_no_provider() {
 
 const PAGE: &str = "# Parameters\n\n\
 What happens to each member of a request, and to the parameters of engines. This page is generated from the tables in \
-`plugins/admission/src/members.rs` and `plugins/dialect/src/parameters.rs`; do not edit it. The test \
+`plugins/request-validation/src/members.rs` and `plugins/dialect/src/parameters.rs`; do not edit it. The test \
 `the_page_of_parameters_is_current` fails when they differ, and writes it anew when `PENSTOCK_BLESS` is set.\n\n\
 A member that stands in no table is dropped for chat, and for messages unless it belongs to the dialect, so that clients \
 with a new beta go on working. What is refused is refused with 400, `INFERENCE_3202` and its name, and only where its \

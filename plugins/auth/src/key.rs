@@ -80,7 +80,7 @@ impl ApiKey {
     /// Parses a key.
     ///
     /// # Errors
-    /// Returns [`Malformed`] if the text is not a key.
+    /// Returns [`MalformedKey`] if the text is not a key.
     pub fn parse(text: &str) -> Result<Self, MalformedKey> {
         let tail: &[u8; TAIL_LENGTH] =
             text.strip_prefix(PREFIX).and_then(|tail| tail.as_bytes().try_into().ok()).ok_or(MalformedKey)?;

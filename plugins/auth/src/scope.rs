@@ -1,6 +1,6 @@
 //! Scopes of a key.
 
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use std::fmt;
 
 /// A permission that an endpoint requires.
@@ -70,7 +70,7 @@ const INFERENCE: (&str, u16) = ("inference.*", 1 << 14);
 /// Wildcard for all scopes.
 const EVERYTHING: (&str, u16) = ("*", 1 << 15);
 
-/// The set of scopes of a key. Empty by default; a new key has [`Scopes::inference`].
+/// The set of scopes of a key. Empty by default; a new key has [`KeyScopes::inference`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyScopes(u16);
 
@@ -110,7 +110,7 @@ impl KeyScopes {
         if unknown.is_empty() { Ok(scopes) } else { Err(UnknownScopes(unknown)) }
     }
 
-    /// Parses the scope names of a stored key. Unlike [`Scopes::parse`], it ignores unknown names, which a later
+    /// Parses the scope names of a stored key. Unlike [`KeyScopes::parse`], it ignores unknown names, which a later
     /// version may have written.
     pub fn parse_lenient<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Self {
         Self(names.into_iter().filter_map(|name| Self::bit_of(name.as_ref())).fold(0, |all, bit| all | bit))

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_auth::{KeyScope, KeyScopes};
-use penstock_contract::ErrorCode;
+use penstock_core::ErrorCode;
 
 #[test]
 fn a_scope_allows_itself_and_files_if_it_allows_requests() {

@@ -1,6 +1,6 @@
 //! Carbon-aware start of a batch: the hour in which the power grids of its providers have the lowest emissions.
 
-use penstock_contract::calendar;
+use penstock_core::calendar;
 use std::collections::BTreeMap;
 
 /// Number of seconds in an hour.

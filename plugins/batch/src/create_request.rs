@@ -2,7 +2,7 @@
 
 use crate::completion_window;
 use crate::jsonl::AllowedUrls;
-use penstock_contract::ApiError;
+use penstock_core::ApiError;
 use serde_json::{Map, Value};
 
 /// Maximum number of metadata pairs, and maximum length of a name and of a value, in characters.

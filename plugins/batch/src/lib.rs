@@ -2,11 +2,11 @@
 //! and randomness are arguments, and there is no I/O.
 //!
 //! - [`jsonl`] validates a file while it arrives in arbitrary chunks, and parses one of its lines.
-//! - [`upload`] parses the multipart form of an upload.
-//! - [`create`] parses the request that creates a batch, [`window`] its completion window.
-//! - [`state`] is the lifecycle of a batch, [`done`] the bitmap of its finished lines, [`result`] the format of its
+//! - [`upload_form`] parses the multipart form of an upload_form.
+//! - [`create_request`] parses the request that creates a batch, [`completion_window`] its completion completion_window.
+//! - [`state`] is the lifecycle of a batch, [`completion_bitmap`] the bitmap of its finished lines, [`result_line`] the format of its
 //!   output file.
-//! - [`again`] is the retry policy of a line, [`grid`] plans the start of a batch by grid emissions.
+//! - [`retry_policy`] is the retry policy of a line, [`carbon_forecast`] plans the start of a batch by carbon_forecast emissions.
 
 pub mod carbon_forecast;
 pub mod completion_bitmap;

@@ -2,8 +2,8 @@
 //! chunks.
 
 use bytes::Bytes;
-use penstock_contract::ApiError;
-use penstock_wire::form::upload::{self, UploadPiece, quotable_name, wrong};
+use penstock_core::ApiError;
+use penstock_http_wire::form::upload::{self, UploadPiece, quotable_name, wrong};
 
 /// Maximum length of a field value, in bytes.
 const MAX_FIELD_BYTES: usize = 1 << 10;

@@ -9,7 +9,7 @@ use crate::meta::{ItemDetail, meta_json, with_meta};
 use crate::model::{CatalogModel, CatalogPrice};
 use crate::object::JsonObject;
 use crate::pattern::AliasPattern;
-use penstock_contract::calendar::format_rfc3339;
+use penstock_core::calendar::format_rfc3339;
 use rust_decimal::Decimal;
 
 /// Serializes the item of a model under the requested name. If the name is an alias or matches a pattern, it becomes

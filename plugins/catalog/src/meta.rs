@@ -2,7 +2,7 @@
 
 use crate::model::{CatalogModel, CatalogPrice};
 use crate::object::JsonObject;
-use penstock_contract::ModelKind;
+use penstock_core::ModelKind;
 use rust_decimal::Decimal;
 
 /// Level of detail of an item: with or without `_meta`.

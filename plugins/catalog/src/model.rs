@@ -1,6 +1,6 @@
 //! A catalogue model as clients see it.
 
-use penstock_contract::ModelKind;
+use penstock_core::ModelKind;
 use rust_decimal::Decimal;
 
 /// A model as clients see it. Offers, tokenizer and energy data are not part of it.

@@ -5,7 +5,7 @@ use crate::item::meta_of;
 use crate::meta::{ItemDetail, with_meta};
 use crate::model::CatalogModel;
 use crate::query::{CatalogQuery, PageStart, SortOrder};
-use penstock_contract::ApiError;
+use penstock_core::ApiError;
 use rust_decimal::Decimal;
 use serde_json::Value;
 use std::borrow::Cow;

@@ -5,7 +5,7 @@
 
 use crate::meta::ItemDetail;
 use crate::model::LifecycleStage;
-use penstock_contract::{ApiError, percent};
+use penstock_core::{ApiError, percent};
 
 /// Default number of items on a page.
 const DEFAULT_LIMIT: usize = 100;

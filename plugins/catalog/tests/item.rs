@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_catalog::{CatalogModel, CatalogPrice, ItemDetail, LifecycleStage, one};
-use penstock_contract::ModelKind;
+use penstock_core::ModelKind;
 use serde_json::{Value, json};
 
 fn llama() -> CatalogModel {

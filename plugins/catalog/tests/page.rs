@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_catalog::{Catalog, CatalogModel, CatalogPrice, CatalogQuery, LiveFigures};
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use proptest::prelude::*;
 use serde_json::Value;
 

@@ -5,7 +5,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 use bytes::Bytes;
-use penstock_contract::*;
+use penstock_core::*;
 use std::io::Write;
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ fn ask() -> InferenceRequest {
         thinking: ThinkingDisplay::Off,
         prompt_bytes: 0,
         images: 0,
-        said: penstock_contract::HistoryFeatures::default(),
+        said: penstock_core::HistoryFeatures::default(),
     }
 }
 
@@ -58,7 +58,7 @@ fn measure(name: &str, client: Dialect, events: &[String], together: usize) {
         capabilities: &abilities,
         preset: &[],
         max_tokens: None,
-        adjustment: penstock_contract::RequestAdjustment::default(),
+        adjustment: penstock_core::RequestAdjustment::default(),
         answer_model: "org/model",
         id: "4b8e",
         created: 1_763_650_000,

@@ -6,8 +6,8 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use bytes::Bytes;
-use penstock_contract::*;
-use penstock_wire::json;
+use penstock_core::*;
+use penstock_http_wire::json;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Instant;
@@ -57,7 +57,7 @@ fn target(dialect: Dialect, abilities: &OfferCapabilities) -> AttemptTarget<'_> 
         capabilities: abilities,
         preset: &[],
         max_tokens: None,
-        adjustment: penstock_contract::RequestAdjustment::default(),
+        adjustment: penstock_core::RequestAdjustment::default(),
         answer_model: "claude-x",
         id: "4b8e",
         created: 1_763_650_000,

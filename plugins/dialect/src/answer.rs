@@ -6,7 +6,7 @@ use crate::event::{AnswerEvent, EscapedText};
 use crate::response_constraints::ResponseConstraints;
 use crate::stream_translator::GeneratedOutput;
 use bytes::Bytes;
-use penstock_contract::{
+use penstock_core::{
     AttemptTarget, FinishReason, InferenceRequest, MeasuredEnergy, OfferObservation, ReportedUsage,
     TokenUsage, UpstreamError, UpstreamErrorKind,
 };

@@ -17,7 +17,7 @@ pub(crate) struct BodyBuilder<'a> {
 }
 
 impl<'a> BodyBuilder<'a> {
-    /// Creates an empty body; `source` is the buffer that [`Pieces::raw`] shares.
+    /// Creates an empty body; `source` is the buffer that [`BodyBuilder::push_source`] shares.
     pub(crate) fn with_source(source: &'a Bytes) -> Self {
         Self { source, segments: Vec::with_capacity(16), buffer: BytesMut::with_capacity(4096) }
     }
@@ -93,7 +93,7 @@ pub(crate) fn shared_slice(source: &Bytes, part: &[u8]) -> Option<Bytes> {
     (end <= source.len()).then(|| source.slice(start..end))
 }
 
-/// Writes JSON as [`Pieces::json_in_string`] does.
+/// Writes JSON as [`BodyBuilder::push_escaped_json`] does.
 pub(crate) fn write_escaped_json(json: &[u8], out: &mut impl BufMut) {
     let mut rest = json;
     let mut inside = false;

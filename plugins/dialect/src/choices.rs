@@ -3,8 +3,8 @@
 
 use crate::json_cursor;
 use bytes::Bytes;
-use penstock_contract::{TokenUsage, UsageSource};
-use penstock_wire::json;
+use penstock_core::{TokenUsage, UsageSource};
+use penstock_http_wire::json;
 
 /// Returns the number of complete choices, given as (finished, bytes of text), if there is at least one and all others
 /// have not started: the provider returns fewer choices than requested.

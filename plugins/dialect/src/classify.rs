@@ -11,7 +11,7 @@ mod tests;
 mod truncated_calls;
 
 use error_signals::ErrorSignals;
-use penstock_contract::{ApiError, Dialect, ErrorCode, ExtraMembers, UpstreamError, UpstreamErrorKind};
+use penstock_core::{ApiError, Dialect, ErrorCode, ExtraMembers, UpstreamError, UpstreamErrorKind};
 use std::time::Duration;
 
 /// Maximum accepted `Retry-After` of a provider, in seconds.

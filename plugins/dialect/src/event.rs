@@ -1,17 +1,17 @@
 //! Events of an answer, independent of the dialect.
 
 use bytes::Bytes;
-use penstock_contract::{FinishReason, MeasuredEnergy, ReportedUsage};
-use penstock_wire::json::{self, StringBody};
+use penstock_core::{FinishReason, MeasuredEnergy, ReportedUsage};
+use penstock_http_wire::json::{self, StringBody};
 use std::borrow::Cow;
 use std::fmt;
 
 /// Event of an answer, as a decoder returns it.
 ///
 /// Decoders guarantee: `choice` is a small number; the number of a tool call counts from 0 within its choice in order
-/// of appearance; its [`Event::ToolStart`] precedes its arguments and has a name and an id that are not empty; a text
+/// of appearance; its [`AnswerEvent::ToolCallStart`] precedes its arguments and has a name and an id that are not empty; a text
 /// is empty only with log probabilities or a signature. Engines may mark each chunk as the last: the last
-/// [`Event::Finish`] of a choice counts, and content may follow a finish.
+/// [`AnswerEvent::Finish`] of a choice counts, and content may follow a finish.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AnswerEvent {
     /// Start of the provider's answer, without data: ids and names are the gateway's.

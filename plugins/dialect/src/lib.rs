@@ -1,8 +1,8 @@
 //! Translation between the API dialects of clients and of providers, in both directions.
 //!
 //! A pair of dialects is a [`Translator`]. Request bodies are rewritten as slices of the client's own bytes plus new
-//! text. Answers pass through one neutral list of [`event::Event`]s: a [`decode::Decoder`] for each provider dialect
-//! produces them, a [`write::Writer`] for each client dialect serializes them, and one stream translator between the
+//! text. Answers pass through one neutral list of [`event::AnswerEvent`]s: a [`decode::DialectDecoder`] for each provider dialect
+//! produces them, a [`write::DialectWriter`] for each client dialect serializes them, and one stream translator between the
 //! two buffers and counts them, compares them with delivered text and handles a rescue. Strings keep their JSON
 //! escapes, so that they are not unescaped and escaped again.
 //!
@@ -43,7 +43,7 @@ pub use response_constraints::ResponseConstraints;
 pub use stream_translator::{StreamTranslator, new_stream_translation};
 pub use structured_output::accepts_json_schema;
 
-use penstock_contract::{Dialect, Translator};
+use penstock_core::{Dialect, Translator};
 
 /// Translators of all supported pairs of dialects.
 pub const TRANSLATORS: &[&dyn Translator] =

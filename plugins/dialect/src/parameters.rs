@@ -7,8 +7,8 @@
 //! Names in `supported_parameters` are checked against [`is_known`].
 
 use crate::json_cursor;
-use penstock_contract::{ApiError, OfferCapabilities};
-use penstock_wire::json;
+use penstock_core::{ApiError, OfferCapabilities};
+use penstock_http_wire::json;
 
 /// Effect of a parameter on the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

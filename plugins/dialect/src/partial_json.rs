@@ -4,7 +4,7 @@
 //! separate calls that an engine does not mark, and to report JSON that no client can parse as an error. Only the open
 //! brackets and the current number or word are stored.
 
-use penstock_wire::json;
+use penstock_http_wire::json;
 
 /// Maximum depth of arguments; deeper ones are invalid.
 const MAX_DEPTH: usize = 512;
@@ -20,7 +20,7 @@ pub(crate) enum JsonState {
     Incomplete,
     /// Complete JSON object.
     Complete,
-    /// Text that is no object so far; [`Arguments::end`] accepts `null` and `""`.
+    /// Text that is no object so far; [`PartialJson::may_end`] accepts `null` and `""`.
     NonObject,
     /// Text that cannot become a JSON object.
     Invalid,
@@ -104,7 +104,7 @@ impl PartialJson {
         self.state == JsonState::Incomplete && self.expected_token == ExpectedToken::Scalar
     }
 
-    /// Returns true if [`Arguments::closed`] turns this prefix into an object.
+    /// Returns true if [`PartialJson::close_open_parts`] turns this prefix into an object.
     pub(crate) fn can_close(&self) -> bool {
         self.state == JsonState::Complete
             || self.state == JsonState::Incomplete

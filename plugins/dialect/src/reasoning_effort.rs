@@ -1,8 +1,8 @@
 //! Reasoning effort of a chat request, in the parameters of all supported vendors and engines.
 
 use crate::json_cursor;
-use penstock_contract::InferenceRequest;
-use penstock_wire::json;
+use penstock_core::InferenceRequest;
+use penstock_http_wire::json;
 
 /// Requested reasoning effort.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,7 +144,7 @@ fn parse_template_kwargs(value: &[u8]) -> ReasoningEffort {
 mod tests {
     use super::*;
     use crate::test_support;
-    use penstock_contract::Dialect;
+    use penstock_core::Dialect;
 
     fn read(members: &str) -> ReasoningEffort {
         ReasoningEffort::from_request(&test_support::sample_request(

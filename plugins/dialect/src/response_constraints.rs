@@ -5,7 +5,7 @@
 use crate::decode::chat::generate_call_id;
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
-use penstock_contract::{
+use penstock_core::{
     AttemptTarget, Dialect, EXTRA_MEMBERS, ExtraMember, FinishReason, InferenceRequest, OfferCapabilities,
 };
 

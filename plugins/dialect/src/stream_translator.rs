@@ -11,7 +11,7 @@ use crate::event::AnswerEvent;
 use crate::response_constraints::ResponseConstraints;
 use crate::write::DialectWriter;
 use bytes::Bytes;
-use penstock_contract::{
+use penstock_core::{
     ApiError, AttemptTarget, FinishReason, InferenceRequest, MeasuredEnergy, OfferObservation, OutputBuffer,
     ReportedUsage, RescueMode, StreamProgress, StreamTranslation, TokenUsage, UpstreamError,
     UpstreamErrorKind, UsageBounds,
@@ -113,7 +113,7 @@ impl StreamTranslator {
         }
     }
 
-    /// Takes events from another decoder, as [`Reply::push`] takes bytes.
+    /// Takes events from another decoder, as [`StreamTranslation::push`] takes bytes.
     pub(crate) fn push_decoded(
         &mut self,
         decode: impl FnOnce(&mut Vec<AnswerEvent>) -> Result<(), UpstreamError>,

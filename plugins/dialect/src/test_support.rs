@@ -1,9 +1,9 @@
-//! Test support shared by all pairs: sample requests, streams with every split, golden cases.
+//! Tests only: support shared by all pairs: sample requests, streams with every split, golden cases.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use bytes::Bytes;
-use penstock_contract::*;
-use penstock_wire::json;
+use penstock_core::*;
+use penstock_http_wire::json;
 use serde_json::Value;
 use std::path::Path;
 
@@ -67,7 +67,7 @@ fn history_features(body: &Value) -> HistoryFeatures {
     }
 }
 
-/// Parses capabilities from JSON: the fields of [`Abilities`] by name.
+/// Parses capabilities from JSON: the fields of [`OfferCapabilities`] by name.
 pub(crate) fn parse_capabilities(value: &Value) -> OfferCapabilities {
     let flag = |name: &str| value[name] == true;
     OfferCapabilities {
@@ -104,7 +104,7 @@ pub(crate) fn sample_target(dialect: Dialect, abilities: &OfferCapabilities) -> 
         capabilities: abilities,
         preset: &[],
         max_tokens: None,
-        adjustment: penstock_contract::RequestAdjustment::default(),
+        adjustment: penstock_core::RequestAdjustment::default(),
         answer_model: "org/model",
         id: "4b8e",
         created: 1_763_650_000,

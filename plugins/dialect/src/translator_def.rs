@@ -3,7 +3,7 @@
 use crate::answer::DecodedAnswer;
 use crate::write::{self, ResponseIdentity};
 use bytes::Bytes;
-use penstock_contract::{
+use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, Dialect, InferenceRequest, StreamTranslation, Translator,
     UpstreamError,
 };

@@ -4,7 +4,7 @@ use crate::constants;
 use crate::joules::{divide_rounded, per_kwh};
 use crate::method::EnergyMethod;
 use crate::site::Assumptions;
-use penstock_contract::MeterBoundary;
+use penstock_core::MeterBoundary;
 use rust_decimal::Decimal;
 
 /// Energy of one attempt or of several, not yet rounded.

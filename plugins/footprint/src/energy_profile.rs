@@ -1,7 +1,7 @@
 //! Energy card of a model: its known energy figures, and the coefficients derived from them.
 
 use crate::{constants, ecologits, method::EnergyMethod};
-use penstock_contract::ModelKind;
+use penstock_core::ModelKind;
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 

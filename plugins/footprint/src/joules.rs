@@ -4,8 +4,8 @@ use crate::constants::{
     CACHED_SHARE, CONTEXT_TOKENS, IMAGE_PIXELS, JOULES_PER_KWH, MAX_COUNT, THROUGHPUT_TIER,
 };
 use crate::energy_profile::EnergyCoefficients;
-use penstock_contract::TokenUsage;
-use penstock_contract::WorkDone;
+use penstock_core::TokenUsage;
+use penstock_core::WorkDone;
 use rust_decimal::Decimal;
 use std::time::Duration;
 

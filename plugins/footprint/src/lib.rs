@@ -4,11 +4,11 @@
 //! This crate has no side effects. Energy may determine a price, so it is computed in `Decimal`; only [`ecologits`]
 //! uses floats, and runs when the configuration is read. An unknown figure is absent, never zero.
 //!
-//! One [`Prepared`] per offer is computed with the configuration. A request then computes one [`Attempt`] per attempt,
+//! One [`OfferFactors`] per offer is computed with the configuration. A request then computes one [`AttemptEnergy`] per attempt,
 //! sums them, and rounds once:
 //!
 //! ```
-//! use penstock_contract::{Kind, Usage};
+//! use penstock_core::{Kind, Usage};
 //! use penstock_footprint::{EnergyCard, Place, Prepared, Work, grid};
 //! use std::time::Duration;
 //!
@@ -49,7 +49,7 @@ pub use energy_profile::{EnergyProfile, FieldError};
 pub use method::{
     EnergyMethod, ErrorRange, boundary_from_name, boundary_name, measured_range, unknown_boundary_range,
 };
-pub use penstock_contract::WorkDone;
+pub use penstock_core::WorkDone;
 pub use precomputed::OfferFactors;
 pub use site::{Assumptions, ServiceSite};
 pub use work::AttemptWork;

@@ -1,7 +1,7 @@
 //! Methods of energy figures, with their error ranges.
 
 use crate::constants;
-use penstock_contract::MeterBoundary;
+use penstock_core::MeterBoundary;
 use rust_decimal::Decimal;
 
 /// Method by which the energy of an answer was determined, best first.

@@ -17,7 +17,7 @@ use crate::joules;
 use crate::method::{EnergyMethod, ErrorRange, measured_range, unknown_boundary_range};
 use crate::site::{Assumptions, ServiceSite};
 use crate::work::AttemptWork;
-use penstock_contract::{MeasuredEnergy, MeterBoundary};
+use penstock_core::{MeasuredEnergy, MeterBoundary};
 use rust_decimal::Decimal;
 
 /// Conversion factors of a joule at one boundary.

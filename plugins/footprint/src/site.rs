@@ -1,7 +1,7 @@
 //! Place of service of an answer: its building and its grid.
 
 use crate::{constants, energy_profile::FieldError, grid};
-use penstock_contract::MeterBoundary;
+use penstock_core::MeterBoundary;
 use rust_decimal::Decimal;
 
 /// Data centre of a provider, and the agreement on its meters.

@@ -1,6 +1,6 @@
 //! Work of one attempt, in the units that energy is counted in.
 
-use penstock_contract::{TokenUsage, WorkDone};
+use penstock_core::{TokenUsage, WorkDone};
 use std::time::Duration;
 
 /// Work of one attempt. A failed attempt has the tokens it read and those it wrote before it broke; one that never

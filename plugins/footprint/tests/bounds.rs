@@ -1,7 +1,7 @@
 //! Rounding is exact and half-even, and no number of the world makes it panic.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_contract::{MeasuredEnergy, MeterBoundary, ModelKind, TokenUsage};
+use penstock_core::{MeasuredEnergy, MeterBoundary, ModelKind, TokenUsage};
 use penstock_footprint::{AttemptWork, EnergyProfile, OfferFactors, ServiceSite, WorkDone};
 use proptest::prelude::*;
 use rust_decimal::Decimal;

@@ -1,7 +1,7 @@
 //! The public page says what the code does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_contract::MeterBoundary;
+use penstock_core::MeterBoundary;
 use penstock_footprint::{EnergyMethod, ErrorRange, METHODOLOGY, constants, measured_range};
 
 const PAGE: &str = include_str!("../../../docs/methodology.md");

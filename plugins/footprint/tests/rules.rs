@@ -1,7 +1,7 @@
 //! The rules that the vectors do not show.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_contract::{MeasuredEnergy, MeterBoundary, ModelKind, TokenUsage};
+use penstock_core::{MeasuredEnergy, MeterBoundary, ModelKind, TokenUsage};
 use penstock_footprint::{
     AttemptWork, EnergyMethod, EnergyProfile, OfferFactors, ServiceSite, WorkDone, constants,
 };

@@ -1,7 +1,7 @@
 //! Every published vector, to the digit.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_contract::{MeasuredEnergy, MeterBoundary, ModelKind, TokenUsage};
+use penstock_core::{MeasuredEnergy, MeterBoundary, ModelKind, TokenUsage};
 use penstock_footprint::{
     AnswerFootprint, AttemptWork, EnergyMethod, EnergyProfile, OfferFactors, ServiceSite, WorkDone,
     boundary_from_name, constants, grid,

@@ -9,7 +9,7 @@
 use crate::entry::LedgerEntry;
 use crate::error::EntryError;
 use crate::wire;
-use penstock_contract::hex;
+use penstock_core::hex;
 use sha2::{Digest, Sha256};
 
 /// SHA-256 hash of an entry.
@@ -44,7 +44,7 @@ impl HashChain {
     /// Appends the line of an entry to `out` and advances the chain. The entry must have the next number.
     ///
     /// # Errors
-    /// Returns an error if the number is not the next one or the line is over [`MAX_LINE`]; then nothing is appended.
+    /// Returns an error if the number is not the next one or the line is over [`MAX_LINE_BYTES`]; then nothing is appended.
     pub fn append(&mut self, entry: &LedgerEntry, out: &mut Vec<u8>) -> Result<(), EntryError> {
         if entry.seq != self.seq + 1 {
             return Err(EntryError::UnexpectedNumber { expected: self.seq + 1 });

@@ -1,6 +1,6 @@
 //! Entries of the ledger: account, time and movement.
 
-use penstock_contract::TokenUsage;
+use penstock_core::TokenUsage;
 use rust_decimal::Decimal;
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub struct SaleDetails {
     pub model: Arc<str>,
     /// Provider that answered.
     pub provider: Arc<str>,
-    /// Id of the pricing terms, see [`Act::Terms`].
+    /// Id of the pricing terms, see [`EntryKind::Terms`].
     pub terms: Arc<str>,
     /// True for the batch price.
     pub batch: bool,

@@ -12,7 +12,7 @@
 //! Amounts are integers: micro-credits in the credits wallet, nano-kWh in the energy wallet. There are no floats.
 //!
 //! Invariants, checked by the tests against a model:
-//! 1. The four books of a wallet add up to zero ([`Totals::sum`]).
+//! 1. The four books of a wallet add up to zero ([`BookTotals::sum`]).
 //! 2. A balance is the sum of its entries; the available amount is the balance less the open reserves.
 //! 3. A reserve ends once, with a settle or a void. Only open reserves are settled or voided.
 //! 4. A correction is a separate entry, at most one for a charge or a grant.
@@ -33,6 +33,6 @@ pub use balances::{AccountBalances, BalanceFold, OpenReserve, OpenReserves, Wall
 pub use chain::{EntryHash, GENESIS, HashChain, MAX_LINE_BYTES, lines};
 pub use entry::{CorrectedKind, EntryKind, LedgerEntry, RequestFootprint, SaleDetails, Wallet};
 pub use error::EntryError;
-pub use penstock_contract::calendar::{UtcDay, UtcMonth};
+pub use penstock_core::calendar::{UtcDay, UtcMonth};
 pub use posting::{BookPosting, BookTotals, WalletBook, postings_of};
 pub use statement::{Statement, StatementRow, StatementSums};

@@ -58,13 +58,13 @@ pub fn postings_of(act: &EntryKind) -> Option<(Wallet, [BookPosting; 3])> {
 /// Sums of the four books of one wallet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BookTotals {
-    /// Sum of [`Book::Issued`].
+    /// Sum of [`WalletBook::Issued`].
     pub issued: i128,
-    /// Sum of [`Book::Customer`].
+    /// Sum of [`WalletBook::Customer`].
     pub customer: i128,
-    /// Sum of [`Book::Held`].
+    /// Sum of [`WalletBook::Held`].
     pub held: i128,
-    /// Sum of [`Book::Revenue`].
+    /// Sum of [`WalletBook::Revenue`].
     pub revenue: i128,
 }
 

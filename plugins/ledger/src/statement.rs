@@ -1,6 +1,6 @@
 //! Statement of a period: sums of its entries by account and key, for invoices and sustainability reports.
 //!
-//! EUR amounts are added exactly and rounded once, to cents, where a row is displayed ([`Sums::invoiced`]).
+//! EUR amounts are added exactly and rounded once, to cents, where a row is displayed ([`StatementSums::rounded_eur`]).
 
 use crate::entry::{CorrectedKind, EntryKind, LedgerEntry, RequestFootprint, SaleDetails, Wallet};
 use rust_decimal::Decimal;
@@ -153,7 +153,7 @@ impl Statement {
         }
     }
 
-    /// Adds a correction to the model of the corrected charge. [`Statement::take`] cannot do this: a correction does
+    /// Adds a correction to the model of the corrected charge. [`Statement::add_entry`] cannot do this: a correction does
     /// not name the model, and the charge may be from an earlier month.
     pub fn add_model_correction(&mut self, correction: &LedgerEntry, model: &Arc<str>) {
         if let EntryKind::Correct { what: CorrectedKind::Settle, .. } = &correction.kind {

@@ -3,7 +3,7 @@
 
 use crate::entry::{CorrectedKind, EntryKind, LedgerEntry, RequestFootprint, SaleDetails, Wallet};
 use crate::error::EntryError;
-use penstock_contract::{TokenUsage, UsageSource};
+use penstock_core::{TokenUsage, UsageSource};
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;

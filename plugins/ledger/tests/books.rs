@@ -2,7 +2,7 @@
 //! crashes, sums are conserved, no request is charged twice, and an ended reserve stays ended.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
-use penstock_contract::TokenUsage;
+use penstock_core::TokenUsage;
 use penstock_ledger::{
     BalanceFold, CorrectedKind, EntryError, EntryKind, HashChain, LedgerEntry, OpenReserves,
     RequestFootprint, SaleDetails, Wallet, lines,

@@ -1,7 +1,7 @@
 //! Hash chain of the ledger: every kind of entry survives a round trip, and every change to the text is detected.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
-use penstock_contract::{TokenUsage, UsageSource};
+use penstock_core::{TokenUsage, UsageSource};
 use penstock_ledger::{
     CorrectedKind, EntryError, EntryKind, HashChain, LedgerEntry, MAX_LINE_BYTES, RequestFootprint,
     SaleDetails, Statement, Wallet, lines,

@@ -2,7 +2,7 @@
 #![allow(missing_docs, reason = "the macros of the harness make items without docs")]
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use penstock_contract::MicroCredits;
+use penstock_core::MicroCredits;
 use penstock_limits::{
     ActualCost, CostEstimate, LimitedMeter, UsageLimits, UsageMeter, WorkClass, reserve_both,
 };

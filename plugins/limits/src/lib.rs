@@ -1,12 +1,12 @@
 //! Usage limits of a key or an account: per minute, in flight, per day and per month. Pure functions of their
 //! arguments: no clock, no lock, no floating point.
 //!
-//! - [`Meter`]: usage of one key or account; [`admit`] reserves from both before the request is sent;
-//! - [`Bucket`]: token bucket for requests or tokens per minute, exact to the nanosecond;
-//! - [`Spend`]: money spent in the current day and month;
-//! - [`Outputs`]: the 90th percentile of a key's answer lengths, for requests without a cap;
-//! - [`Crowd`]: in-flight requests and bytes of the gateway, with a queue for admission;
-//! - [`Fair`]: a queue that serves accounts round-robin.
+//! - [`UsageMeter`]: usage of one key or account; [`reserve_both`] reserves from both before the request is sent;
+//! - [`TokenBucket`]: token bucket for requests or tokens per minute, exact to the nanosecond;
+//! - [`SpendTotals`]: money spent in the current day and month;
+//! - [`OutputLengthStats`]: the 90th percentile of a key's answer lengths, for requests without a cap;
+//! - [`AdmissionQueue`]: in-flight requests and bytes of the gateway, with a queue for admission;
+//! - [`FairQueue`]: a queue that serves accounts round-robin.
 //!
 //! **Reserve, then settle.** Before a request is sent, a meter reserves the maximum that it may use; afterwards the
 //! difference to the actual usage is returned, or taken too. While the maximum is not known yet, the request holds only

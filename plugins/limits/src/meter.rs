@@ -3,7 +3,7 @@
 use crate::output_length_stats::OutputLengthStats;
 use crate::spend::{BudgetPeriod, SpendTotals};
 use crate::token_bucket::{BucketStatus, RetryAfter, TokenBucket};
-use penstock_contract::MicroCredits;
+use penstock_core::MicroCredits;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ pub struct ActualCost {
     pub money: MicroCredits,
 }
 
-/// Reservation of one request; passed to [`Meter::settle`] or [`Meter::void`] exactly once.
+/// Reservation of one request; passed to [`UsageMeter::settle`] or [`UsageMeter::void`] exactly once.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a reservation must be settled or voided"]
 pub struct LimitReservation {
@@ -90,7 +90,7 @@ pub struct LimitReservation {
     permit: bool,
 }
 
-/// Provisional charge of a request whose maximum usage is not known yet; passed to [`Meter::leave`] exactly once.
+/// Provisional charge of a request whose maximum usage is not known yet; passed to [`UsageMeter::release_provisional`] exactly once.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a provisional charge must be released"]
 pub struct ProvisionalCharge {
@@ -227,7 +227,7 @@ impl UsageMeter {
     }
 
     /// Takes a request count and a permit for a request whose cost is not known yet, so that concurrent requests stay
-    /// within the limits meanwhile; the caller has checked [`Meter::check`] at zero cost.
+    /// within the limits meanwhile; the caller has checked [`UsageMeter::check`] at zero cost.
     pub fn acquire_provisional(
         &mut self,
         limits: &UsageLimits,
@@ -244,7 +244,7 @@ impl UsageMeter {
         ProvisionalCharge { request: limits.requests.is_some(), permit: true }
     }
 
-    /// Releases a provisional charge, before [`Meter::take`] or if the request was refused.
+    /// Releases a provisional charge, before [`UsageMeter::reserve`] or if the request was refused.
     pub fn release_provisional(&mut self, entered: ProvisionalCharge, limits: &UsageLimits, now: Duration) {
         if let Some(limit) = limits.requests.filter(|_| entered.request) {
             self.requests.settle(limit, 1, 0, now);
@@ -252,7 +252,7 @@ impl UsageMeter {
         self.working = self.working.saturating_sub(u32::from(entered.permit));
     }
 
-    /// Reserves the maximum usage of a request from every limit; the caller has checked [`Meter::check`].
+    /// Reserves the maximum usage of a request from every limit; the caller has checked [`UsageMeter::check`].
     pub fn reserve(
         &mut self,
         limits: &UsageLimits,

@@ -1,7 +1,7 @@
 //! Money spent in the current day and month, UTC. A window ends at midnight; its spending then expires, and no debt is
 //! carried over.
 
-use penstock_contract::calendar::{UtcDay, UtcMonth};
+use penstock_core::calendar::{UtcDay, UtcMonth};
 use std::time::Duration;
 
 /// Budget period.

@@ -1,7 +1,7 @@
 //! Tests of many concurrent clients of one key: the number of admitted requests is exact.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_contract::MicroCredits;
+use penstock_core::MicroCredits;
 use penstock_limits::{
     ActualCost, CostEstimate, LimitedMeter, UsageLimits, UsageMeter, WorkClass, reserve_both,
 };

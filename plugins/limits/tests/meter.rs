@@ -1,7 +1,7 @@
 //! Comparison of meters with a simple model, for any order of requests, settling and voiding.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_contract::MicroCredits;
+use penstock_core::MicroCredits;
 use penstock_limits::{
     ActualCost, BudgetPeriod, CostEstimate, LimitExceeded, LimitKind, LimitOwner, LimitedMeter,
     OutputLengthStats, ReservationPair, RetryAfter, SpendTotals, UsageLimits, UsageMeter, WorkClass,

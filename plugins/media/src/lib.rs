@@ -3,7 +3,7 @@
 //!
 //! This crate reads no file or socket, and no input, however broken, causes a panic or exceeds its memory limits.
 //!
-//! To add a provider shape: a line in the `SHAPES` of [`picture`] or [`speech`], a folder of golden cases in
+//! To add a provider shape: a line in the `SHAPES` of [`image`] or [`speech`], a folder of golden cases in
 //! `testdata`, and code only for the differences.
 
 pub mod audio;

@@ -1,7 +1,7 @@
 //! Energy measured by a provider, in the same forms as for chat.
 
-use penstock_contract::MeasuredEnergy;
-use penstock_wire::{json, usage};
+use penstock_core::MeasuredEnergy;
+use penstock_http_wire::{json, usage};
 
 /// Reads the measured energy of one answer.
 pub(crate) fn read_energy(body: &[u8]) -> Option<MeasuredEnergy> {

@@ -4,7 +4,7 @@
 
 mod sounds;
 
-use penstock_contract::AudioInput;
+use penstock_core::AudioInput;
 use penstock_media::audio::AudioMeter;
 use rust_decimal::Decimal;
 

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use bytes::Bytes;
-use penstock_contract::*;
+use penstock_core::*;
 use penstock_media::{image, speech};
 use serde_json::Value;
 use std::fs;
@@ -115,7 +115,7 @@ fn every_case_is_what_it_says() {
                 capabilities: &abilities,
                 preset: &[],
                 max_tokens: None,
-                adjustment: penstock_contract::RequestAdjustment::default(),
+                adjustment: penstock_core::RequestAdjustment::default(),
                 answer_model: "org/model",
                 id: "abc123",
                 created: 1_700_000_000,
@@ -150,7 +150,7 @@ fn no_answer_however_broken_makes_a_shape_panic() {
         capabilities: &abilities,
         preset: &[],
         max_tokens: None,
-        adjustment: penstock_contract::RequestAdjustment::default(),
+        adjustment: penstock_core::RequestAdjustment::default(),
         answer_model: "m",
         id: "id",
         created: 0,

@@ -5,7 +5,7 @@
 mod sounds;
 
 use bytes::Bytes;
-use penstock_contract::{ApiError, ErrorCode, TranscriptFormat, TranscriptionRequest};
+use penstock_core::{ApiError, ErrorCode, TranscriptFormat, TranscriptionRequest};
 use penstock_media::speech::TranscriptionUpload;
 
 const TYPE: &str = "multipart/form-data; boundary=b0und";

@@ -2,7 +2,7 @@
 
 use crate::rounding;
 use crate::tariff::{BillingUnit, Tariff};
-use penstock_contract::{MicroCredits, NanoKwh, TokenUsage};
+use penstock_core::{MicroCredits, NanoKwh, TokenUsage};
 use rust_decimal::Decimal;
 
 /// One millionth.

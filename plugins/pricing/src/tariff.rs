@@ -1,6 +1,6 @@
 //! Tariff: the prices of one model at one offer.
 
-use penstock_contract::ModelKind;
+use penstock_core::ModelKind;
 use rust_decimal::Decimal;
 
 /// Default price of a credit in EUR: one cent.

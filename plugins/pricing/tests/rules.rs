@@ -1,7 +1,7 @@
 //! Pricing rules that the published vectors do not cover, and limits of the number range.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_contract::{MicroCredits, ModelKind, NanoKwh, TokenUsage};
+use penstock_core::{MicroCredits, ModelKind, NanoKwh, TokenUsage};
 use penstock_pricing::{
     BilledWork, BillingUnit, DEFAULT_EUR_PER_CREDIT, PaymentSource, RequestCharge, Tariff, compute_charge,
 };

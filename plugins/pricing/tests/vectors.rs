@@ -1,7 +1,7 @@
 //! Published pricing vectors, compared exactly.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_contract::TokenUsage;
+use penstock_core::TokenUsage;
 use penstock_pricing::{
     BilledWork, BillingUnit, DEFAULT_EUR_PER_CREDIT, PaymentSource, RequestCharge, Tariff, compute_charge,
 };

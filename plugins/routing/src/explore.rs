@@ -24,10 +24,10 @@ pub const MAX_PRICE_RATIO: f64 = 2.0;
 pub const MAX_PROMPT: u64 = 1_000;
 
 /// Failure ratio above which an offer is not explored; a single recent failure gives one third
-/// ([`Breaker::failing`](crate::Breaker::failing)).
+/// ([`CircuitBreaker::failure_ratio`](crate::Breaker::failing)).
 const MAX_FAILURE_RATIO: f64 = 0.3;
 
-/// Exploration budget of a model: at any time at most one exploration, or one in [`ONE_IN`] requests if that is more.
+/// Exploration budget of a model: at any time at most one exploration, or one in [`REQUESTS_PER_EXPLORATION`] requests if that is more.
 /// Unused explorations are not saved.
 #[derive(Clone, Debug, Default)]
 pub struct ExplorationBudget {

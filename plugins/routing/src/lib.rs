@@ -1,13 +1,13 @@
 //! Routing: ranking of the offers for a request, retries after failures, and circuit breakers. Pure functions of their
 //! arguments: no clock, no random source, no I/O.
 //!
-//! - [`split`] and [`FLAVORS`]: flavor suffix of a model name and its weights;
+//! - [`split_flavor`] and [`FLAVORS`]: flavor suffix of a model name and its weights;
 //! - [`plan`]: ranks candidates, best first;
-//! - [`explore()`]: directs a small share of the requests to offers without recent measurements;
-//! - [`figures`]: recent latency of an offer, and statistics of a model's last hour;
+//! - [`choose_exploration()`]: directs a small share of the requests to offers without recent measurements;
+//! - [`latency`]: recent latency of an offer, and statistics of a model's last hour;
 //! - [`breaker`]: ejection, cooldown and probing of offers;
 //! - [`budget`]: retry budget of the gateway;
-//! - [`course`]: retry planner of one request.
+//! - [`retry`]: retry planner of one request.
 //!
 //! **Time.** Every `now` is a `Duration` since one origin that the gateway chooses once. The Unix epoch, read at start,
 //! plus monotonic time since then is suitable: it never goes back while the process lives, and statistics stored across

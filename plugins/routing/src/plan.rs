@@ -23,27 +23,27 @@ pub const TIE_MARGIN: f64 = 0.05;
 pub struct Candidate {
     /// Gateway's index of the offer, returned by [`plan`].
     pub offer: usize,
-    /// Expected price of this request in EUR, for comparison only; see [`price_hint`].
+    /// Expected price of this request in EUR, for comparison only; see [`estimate_price`].
     pub price: f64,
-    /// Predicted seconds to the complete answer on an idle provider ([`Figures::predict`](crate::Figures::predict)).
+    /// Predicted seconds to the complete answer on an idle provider ([`LatencyStats::predict_seconds`](crate::LatencyStats::predict_seconds)).
     /// `None` if unmeasured: the prediction then starts at the best of the other offers, decays to their median, and
     /// the offer has capacity for one request.
     pub predicted_seconds: Option<f64>,
-    /// Time since the last successful answer ([`Figures::age`](crate::Figures::age)); `None` without one.
+    /// Time since the last successful answer ([`LatencyStats::age`](crate::LatencyStats::age)); `None` without one.
     pub measured_age: Option<Duration>,
-    /// Time since the offer became available ([`Figures::known_for`](crate::Figures::known_for)).
+    /// Time since the offer became available ([`LatencyStats::mark_available`](crate::LatencyStats::mark_available)).
     pub known_for: Duration,
     /// Number of requests in flight at the offer.
     pub in_flight: u32,
     /// Number of concurrent requests that the offer serves without slowing down; 0 if unknown (then 32).
     pub max_in_flight: u32,
-    /// Share of recent attempts that failed, 0 to 1 ([`Breaker::failing`](crate::Breaker::failing)).
+    /// Share of recent attempts that failed, 0 to 1 ([`CircuitBreaker::failure_ratio`](crate::CircuitBreaker::failure_ratio)).
     pub failure_ratio: f64,
     /// Grams of CO2e per kWh of its grid; `NAN` if unknown, which counts as worst.
     pub ci_g_per_kwh: f64,
     /// Renewable share of its grid, 0 to 1.
     pub renewable: f64,
-    /// Health according to its breaker ([`Breaker::health`](crate::Breaker::health)).
+    /// Health according to its breaker ([`CircuitBreaker::health`](crate::CircuitBreaker::health)).
     pub health: OfferHealth,
 }
 

@@ -1,7 +1,7 @@
 //! Tests of the attempts in `details.attempts`, as customers read them.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use penstock_contract::{UpstreamError, UpstreamErrorKind};
+use penstock_core::{UpstreamError, UpstreamErrorKind};
 use penstock_routing::{AttemptPolicy, PlannedOffer, RetryBudget, RetryPlanner};
 use std::time::Duration;
 

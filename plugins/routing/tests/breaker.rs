@@ -1,7 +1,7 @@
 //! Tests of ejection, cooldown and probes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_contract::{ApiError, ErrorCode, UpstreamError, UpstreamErrorKind};
+use penstock_core::{ApiError, ErrorCode, UpstreamError, UpstreamErrorKind};
 use penstock_routing::breaker::{
     AttemptOutcome, BreakerSettings, BreakerState, CircuitBreaker, Client, OfferHealth,
 };

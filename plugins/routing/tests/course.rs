@@ -1,7 +1,7 @@
 //! Tests of the failover rules, one per rule.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_contract::{ApiError, ErrorCode, UpstreamError, UpstreamErrorKind};
+use penstock_core::{ApiError, ErrorCode, UpstreamError, UpstreamErrorKind};
 use penstock_routing::{AttemptPolicy, PlannedOffer, PlannerStep, RetryBudget, RetryPlanner};
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Properties of every retry planner, for any sequence of failures.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_contract::{UpstreamError, UpstreamErrorKind};
+use penstock_core::{UpstreamError, UpstreamErrorKind};
 use penstock_routing::{AttemptPolicy, PlannedOffer, PlannerStep, RetryBudget, RetryPlanner};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};

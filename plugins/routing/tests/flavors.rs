@@ -1,7 +1,7 @@
 //! Tests of flavor suffixes and their weights.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_contract::ModelKind;
+use penstock_core::ModelKind;
 use penstock_routing::{BALANCED, ECO, FLAVORS, PRICE, SPEED, default_flavor, split_flavor};
 
 #[test]

@@ -9,7 +9,7 @@
 //! lines    id                                               →  a bit for each line that has its result
 //! ```
 //!
-//! Stores of earlier versions have `k/` rows, which list the batches of a key. They are not read; [`BatchStore::index`]
+//! Stores of earlier versions have `k/` rows, which list the batches of a key. They are not read; [`BatchStore::build_account_index`]
 //! adds the `a/` rows.
 
 use serde::{Deserialize, Serialize};

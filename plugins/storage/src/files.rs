@@ -204,7 +204,7 @@ impl FileStore {
         Ok((StoreTable::Files, Self::record_key(&file.id), versioned_json::encode(WHAT, file)?))
     }
 
-    /// Returns the key of the record's row in [`Space::Files`], for guards.
+    /// Returns the key of the record's row in [`StoreTable::Files`], for guards.
     #[must_use]
     pub fn record_key(id: &str) -> Vec<u8> {
         [RECORD_PREFIX, id.as_bytes()].concat()
@@ -213,7 +213,7 @@ impl FileStore {
     /// Adds a file.
     ///
     /// # Errors
-    /// Returns `Guard` if a file of this id exists, and the errors of [`FileStore::insert`] and [`Store::apply`].
+    /// Returns `Guard` if a file of this id exists, and the errors of [`FileStore::insert_operations`] and [`Store::apply`].
     pub fn add(&self, file: &FileRecord) -> Result<(), StoreError> {
         self.store.apply(Self::insert_operations(file)?)
     }

@@ -7,7 +7,7 @@
 //! - [`ledger`] stores the blocks of ledger entries, and a replica of them in monthly files.
 //! - [`files`] stores the metadata of files; their contents are plain files outside the store.
 //! - [`keys`] and [`accounts`] store API keys and accounts, [`audit`] the log of changes to them, [`spend`] their
-//!   spending across restarts, [`batches`] the batches, [`figures`] measured speeds.
+//!   spending across restarts, [`batches`] the batches, [`measurements`] measured speeds.
 //! - Rows on disk are versioned and checksummed.
 //!
 //! Every call blocks: callers on an async runtime run them on blocking threads. The current time is an argument.

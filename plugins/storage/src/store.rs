@@ -80,7 +80,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     fn get(&self, space: StoreTable, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// Returns the rows whose key starts with `prefix` and is greater than `after`, in ascending key order: at most
-    /// `limit`, at most [`MAX_PAGE`], and fewer if they hold more than [`MAX_PAGE_BYTES`].
+    /// `limit`, at most [`MAX_PAGE_ROWS`], and fewer if they hold more than [`MAX_PAGE_BYTES`].
     ///
     /// # Errors
     /// Same as `get`.

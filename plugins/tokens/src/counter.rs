@@ -199,7 +199,7 @@ impl TokenCounter {
         self.count_text_within(text, &CountBudget::unlimited()).unwrap_or(u64::MAX)
     }
 
-    /// Same as [`Counter::count_text`], but at most one more than the budget; `None` if the stop signal ended the
+    /// Same as [`TokenCounter::count_text`], but at most one more than the budget; `None` if the stop signal ended the
     /// count.
     #[must_use]
     pub fn count_text_within(&self, text: &str, budget: &CountBudget<'_>) -> Option<u64> {

@@ -41,7 +41,7 @@ const TOOL_TOKENS: u64 = 16;
 const UNKNOWN_TOKENS: u64 = 16_384;
 
 /// Returns more tokens than a prompt of this size can have. `bytes` are JSON of the messages, system text and tools,
-/// without inline media. `image` is the maximum of one image ([`ImageRule::most`]).
+/// without inline media. `image` is the maximum of one image ([`ImageRule::max_tokens`]).
 #[must_use]
 pub fn upper_bound(bytes: usize, images: u32, image: u64) -> u64 {
     let frame = FRAME_TOKENS + TOOLS_TOKENS;

@@ -87,7 +87,7 @@ impl ChatTemplate {
         })
     }
 
-    /// Same as [`Template::render`], but at most `most` bytes, for a count that may end early.
+    /// Same as [`ChatTemplate::render`], but at most `most` bytes, for a count that may end early.
     pub(crate) fn render_within(
         &self,
         conversation: &Conversation,

@@ -10,7 +10,7 @@ use crate::cli::{ConfigArgs, configuration, drop_privileges};
 use crate::config::{AdminTarget, Diagnostics, settings};
 use crate::storage::stores::Stores;
 use crate::time::clock::SteadyClock;
-use penstock_contract::ApiError;
+use penstock_core::ApiError;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;

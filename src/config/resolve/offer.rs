@@ -4,7 +4,7 @@ use super::super::raw::{self, ConfigFile};
 use super::super::settings::{ModelSettings, OfferSettings, Provider};
 use super::key_path::KeyPath;
 use super::{SettingsResolver, catalogue, provider};
-use penstock_contract::{ContinuationMethod, OfferCapabilities, PrefillMethod, ReasoningName};
+use penstock_core::{ContinuationMethod, OfferCapabilities, PrefillMethod, ReasoningName};
 use penstock_footprint::OfferFactors;
 use penstock_pricing::{BillingUnit, Tariff};
 use std::collections::{HashMap, HashSet};

@@ -5,7 +5,7 @@ use super::super::raw;
 use super::super::suggest;
 use super::SettingsResolver;
 use super::key_path::KeyPath;
-use penstock_contract::ModelKind;
+use penstock_core::ModelKind;
 use rust_decimal::Decimal;
 
 /// Parameters that engines of chat models (vLLM, SGLang, llama.cpp, TGI and hosted ones) usually accept.

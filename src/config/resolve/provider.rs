@@ -7,7 +7,7 @@ use super::super::settings::{
 };
 use super::key_path::KeyPath;
 use super::{SettingsResolver, country, url};
-use penstock_contract::{Dialect, MeterBoundary};
+use penstock_core::{Dialect, MeterBoundary};
 use penstock_footprint::grid::{self, GridTable};
 use penstock_tokens::engine::TokenizeApi;
 use std::collections::HashMap;

@@ -8,8 +8,8 @@ use super::super::settings::{
 };
 use super::key_path::KeyPath;
 use super::{SettingsResolver, url};
-use penstock_wire::host::{self, KnownHosts};
-use penstock_wire::http1_request::is_host;
+use penstock_http_wire::host::{self, KnownHosts};
+use penstock_http_wire::http1_request::is_host;
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use std::net::SocketAddr;

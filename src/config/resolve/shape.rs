@@ -5,11 +5,11 @@ use super::super::settings::ModelSettings;
 use super::super::suggest;
 use super::SettingsResolver;
 use super::key_path::KeyPath;
-use penstock_contract::{ModelKind, ProviderAdapter};
+use penstock_core::{ModelKind, ProviderAdapter};
 
 /// All shapes, by crate. The first of a kind is its default.
 const SHAPES_BY_CRATE: &[&[&dyn ProviderAdapter]] =
-    &[penstock_vectors::SHAPES, penstock_media::image::SHAPES, penstock_media::speech::SHAPES];
+    &[penstock_embeddings::SHAPES, penstock_media::image::SHAPES, penstock_media::speech::SHAPES];
 
 /// Shapes of a kind of work.
 fn shapes_of_kind(kind: ModelKind) -> impl Iterator<Item = &'static dyn ProviderAdapter> {

@@ -18,10 +18,10 @@ pub struct CompatibilitySettings {
 impl CompatibilitySettings {
     /// Converts the format of amounts in `billing_cost`.
     #[must_use]
-    pub const fn amount_format(&self) -> penstock_annotate::AmountFormat {
+    pub const fn amount_format(&self) -> penstock_response_metadata::AmountFormat {
         match self.billing_cost {
-            CostFormat::Number => penstock_annotate::AmountFormat::Numbers,
-            CostFormat::String => penstock_annotate::AmountFormat::Strings,
+            CostFormat::Number => penstock_response_metadata::AmountFormat::Numbers,
+            CostFormat::String => penstock_response_metadata::AmountFormat::Strings,
         }
     }
 }

@@ -16,7 +16,7 @@ pub use super::raw::{
 
 use super::changes::ConfigDocument;
 use super::secret::SecretText;
-use penstock_wire::host::KnownHosts;
+use penstock_http_wire::host::KnownHosts;
 use rust_decimal::Decimal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -62,7 +62,7 @@ pub struct Settings {
     pub grid: GridSettings,
     /// Time for which open requests may continue after a termination signal.
     pub drain: Duration,
-    /// Interval at which [`Settings::watched`] are checked for changes; zero for never.
+    /// Interval at which [`Settings::watched_files`] are checked for changes; zero for never.
     pub watch_interval: Duration,
     /// Paths of the files of secrets and certificates.
     pub watched_files: Vec<PathBuf>,

@@ -3,7 +3,7 @@
 use super::super::secret::SecretText;
 use super::{ContractEvidence, HttpVersion, TlsVersion};
 use penstock_catalog::CatalogModel as Card;
-use penstock_contract::{Dialect, ImageSize, ModelKind, OfferCapabilities, ProviderAdapter, ScoreTransform};
+use penstock_core::{Dialect, ImageSize, ModelKind, OfferCapabilities, ProviderAdapter, ScoreTransform};
 use penstock_footprint::grid::GridRow;
 use penstock_footprint::{EnergyProfile, OfferFactors};
 use penstock_pricing::Tariff;
@@ -81,7 +81,7 @@ impl std::fmt::Debug for ExactTokenizer {
 /// An operator that runs models at one location.
 #[derive(Clone, Debug)]
 pub struct Provider {
-    /// Index in [`Settings::providers`](super::Settings::providers).
+    /// Index in [`BreakerSettings::providers`](super::Settings::providers).
     pub index: usize,
     /// Unique name; `environment_impact.provider_id`.
     pub id: Box<str>,
@@ -210,7 +210,7 @@ pub struct HealthCheckSettings {
 /// One model at one provider.
 #[derive(Clone, Debug)]
 pub struct OfferSettings {
-    /// Index in [`Settings::offers`](super::Settings::offers).
+    /// Index in [`BreakerSettings::offers`](super::Settings::offers).
     pub index: usize,
     /// Provider of the offer.
     pub provider: Arc<Provider>,

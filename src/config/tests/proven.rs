@@ -3,7 +3,7 @@
 use super::super::settings::{BaseUrl, OfferSettings, TokenIdPolicy};
 use super::super::{ConfigSource, LogFormat, ResolveEnv};
 use super::{load, tells, with};
-use penstock_contract::{Dialect, ScoreTransform};
+use penstock_core::{Dialect, ScoreTransform};
 use penstock_tokens::PublishedEncoding;
 use std::time::Duration;
 

@@ -68,7 +68,7 @@ impl WorkerThreads {
         );
     }
 
-    /// Runs a connection that can move, see [`ease`], on the first thread with spare time.
+    /// Runs a connection that can move, see [`yield_and_migrate`], on the first thread with spare time.
     pub fn spawn_balanced<F>(&self, connection: F)
     where
         F: Future<Output = ()> + Send + 'static,

@@ -6,7 +6,7 @@ use crate::proxy::failover::Part;
 use crate::telemetry::request_id::RequestId;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use penstock_contract::{ApiError, FinishReason, TokenUsage};
+use penstock_core::{ApiError, FinishReason, TokenUsage};
 use std::io::{ErrorKind, Result};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc::Sender;

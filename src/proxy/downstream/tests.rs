@@ -5,8 +5,8 @@
 use super::*;
 use crate::http::request_stream::{Connection, RequestFraming, RequestStream, Returned};
 use crate::telemetry::request_id::RequestId;
-use penstock_wire::answer::{ChunkDecoder, ChunkStep};
-use penstock_wire::http1_request::{HeadLimits, HeadParser};
+use penstock_http_wire::answer::{ChunkDecoder, ChunkStep};
+use penstock_http_wire::http1_request::{HeadLimits, HeadParser};
 use std::future::Future;
 use std::task::Poll;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};

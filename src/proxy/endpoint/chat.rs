@@ -8,7 +8,7 @@ use crate::upstream::config_snapshot::Live;
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_contract::ApiError;
+use penstock_core::ApiError;
 
 /// Endpoint of chat completions.
 pub struct ChatCompletions;
@@ -37,7 +37,7 @@ impl Endpoint for ChatCompletions {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let body = x.json_body().await?;
-        let parse = |body, live: &Live| penstock_admission::chat(body, &live.admission);
+        let parse = |body, live: &Live| penstock_request_validation::chat(body, &live.admission);
         failover::run(x, RequestBody::Json(body, parse)).await
     }
 }

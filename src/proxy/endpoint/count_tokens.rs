@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_contract::ApiError;
+use penstock_core::ApiError;
 use penstock_limits::CostEstimate;
 
 /// Endpoint of token counts.
@@ -34,7 +34,7 @@ impl Endpoint for CountTokens {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let body = x.json_body().await?;
-        let ask = penstock_admission::count(
+        let ask = penstock_request_validation::count(
             body,
             &x.config.admission,
             x.config.settings.default_models.count_tokens.as_deref(),

@@ -8,7 +8,7 @@ use crate::upstream::config_snapshot::Live;
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_contract::ApiError;
+use penstock_core::ApiError;
 
 /// Endpoint of embeddings.
 pub struct Embeddings;
@@ -37,7 +37,8 @@ impl Endpoint for Embeddings {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let body = x.json_body().await?;
-        let parse = |body, live: &Live| penstock_admission::validate_embeddings(body, &live.admission);
+        let parse =
+            |body, live: &Live| penstock_request_validation::validate_embeddings(body, &live.admission);
         failover::run(x, RequestBody::Json(body, parse)).await
     }
 }

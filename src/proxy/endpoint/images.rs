@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Method, header};
 use penstock_auth::KeyScope;
-use penstock_contract::{ApiError, ErrorCode, InferenceRequest, InferenceTask};
+use penstock_core::{ApiError, ErrorCode, InferenceRequest, InferenceTask};
 use std::time::Duration;
 
 /// Endpoint of image generation.
@@ -50,7 +50,7 @@ impl Endpoint for GenerateImages {
 /// Parses the body; the configuration fills in the model and the format where the client names none.
 fn parse(body: Bytes, live: &Live) -> Result<InferenceRequest, ApiError> {
     let default = live.settings.default_models.images.as_deref();
-    let mut ask = penstock_admission::validate_images_with(body, &live.admission, default)?;
+    let mut ask = penstock_request_validation::validate_images_with(body, &live.admission, default)?;
     let unsaid = ask.member_value("response_format").is_none_or(|format| format == b"null");
     if let InferenceTask::GenerateImages(draw) = &mut ask.task
         && unsaid

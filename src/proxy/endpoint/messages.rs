@@ -7,9 +7,9 @@ use crate::proxy::filters::RequestBody;
 use crate::upstream::config_snapshot::Live;
 use async_trait::async_trait;
 use http::Method;
-use penstock_admission::MessagesPurpose;
 use penstock_auth::KeyScope;
-use penstock_contract::ApiError;
+use penstock_core::ApiError;
+use penstock_request_validation::MessagesPurpose;
 
 /// Endpoint of messages.
 pub struct CreateMessage;
@@ -39,7 +39,11 @@ impl Endpoint for CreateMessage {
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let body = x.json_body().await?;
         let parse = |body, live: &Live| {
-            penstock_admission::validate_messages_request(body, &live.admission, MessagesPurpose::Generate)
+            penstock_request_validation::validate_messages_request(
+                body,
+                &live.admission,
+                MessagesPurpose::Generate,
+            )
         };
         failover::run(x, RequestBody::Json(body, parse)).await
     }

@@ -21,7 +21,7 @@ use crate::proxy::exchange::{Exchange, WriteOutcome};
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_contract::{ApiError, Dialect, ErrorCode};
+use penstock_core::{ApiError, Dialect, ErrorCode};
 
 /// One method on one path.
 #[async_trait]

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
 use penstock_catalog::{CatalogModel, CatalogQuery, LiveFigures};
-use penstock_contract::{ApiError, ModelKind};
+use penstock_core::{ApiError, ModelKind};
 
 /// Returns true if a key may list a model, that is, use it. A key without any inference scope lists all models that
 /// its model list allows.

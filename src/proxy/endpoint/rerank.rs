@@ -9,7 +9,7 @@ use crate::upstream::config_snapshot::Live;
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_contract::ApiError;
+use penstock_core::ApiError;
 
 /// Endpoint of reranking, at one of its paths.
 pub struct RerankDocuments(pub &'static str);
@@ -39,7 +39,7 @@ impl Endpoint for RerankDocuments {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let body = x.json_body().await?;
-        let parse = |body, live: &Live| penstock_admission::validate_rerank(body, &live.admission);
+        let parse = |body, live: &Live| penstock_request_validation::validate_rerank(body, &live.admission);
         failover::run(x, RequestBody::Json(body, parse)).await
     }
 }

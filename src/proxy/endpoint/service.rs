@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Method, header};
 use penstock_auth::KeyScope;
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use serde_json::json;
 
 /// Endpoint of the index page.

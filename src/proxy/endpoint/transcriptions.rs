@@ -7,7 +7,7 @@ use crate::proxy::filters::RequestBody;
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_contract::ApiError;
+use penstock_core::ApiError;
 
 /// Endpoint of transcriptions.
 pub struct CreateTranscription;

@@ -2,7 +2,7 @@
 //! not offered. Messages contain only text from the tables below, never the client's input.
 
 use super::{ENDPOINTS, Endpoint};
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 
 /// Maximum number of path segments that are compared.
 const MAX_SEGMENTS: usize = 8;

@@ -2,7 +2,7 @@
 //!
 //! Guarantee: text that is not valid UTF-8 after decoding becomes empty, so that it matches nothing.
 
-use penstock_contract::percent;
+use penstock_core::percent;
 use std::borrow::Cow;
 
 /// Decodes a part of a path.

@@ -7,7 +7,7 @@ use crate::proxy::downstream::Caller;
 use crate::time::clock;
 use bytes::{Buf, Bytes};
 use http::header;
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use penstock_limits::WorkClass;
 use std::future::Future;
 use std::io::ErrorKind;
@@ -86,7 +86,7 @@ impl Exchange<'_> {
         let (place, waited) = self.house.admission.acquire(&self.grant.account.id, bytes, wait).await;
         if let Some(waited) = waited {
             self.record.queued += waited;
-            self.house.metrics.record_wait("house", waited);
+            self.house.metrics.record_wait("process", waited);
         }
         self.admission_permit = Some(place?);
         Ok(())

@@ -19,9 +19,9 @@ use crate::upstream::config_snapshot::Live;
 use crate::upstream::count_queue::Counting;
 use bytes::Bytes;
 use http::header;
-use penstock_contract::{ApiError, Dialect};
+use penstock_core::{ApiError, Dialect};
+use penstock_http_wire::host::HostKind;
 use penstock_limits::{ActualCost, CostEstimate, WorkClass};
-use penstock_wire::host::HostKind;
 use std::net::{IpAddr, UdpSocket};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -206,7 +206,7 @@ impl Exchange<'_> {
 
     /// Reserves the most that a request may use in the limits of its key and account, in place of the provisional
     /// permit and before anything is sent. At the end of the exchange the reservation is released, except for the usage
-    /// that [`Exchange::used`] reports.
+    /// that [`Exchange::settle_limits`] reports.
     ///
     /// # Errors
     /// 429 for a limit, 402 for a budget.
@@ -220,7 +220,7 @@ impl Exchange<'_> {
     /// returns the usual usage of the key.
     ///
     /// # Errors
-    /// As [`Exchange::pass`].
+    /// As [`Exchange::reserve_limits`].
     pub fn acquire_provisional(&self) -> Result<(ProvisionalPermit, UsageProfile), ApiError> {
         rate_limit::acquire_provisional(&self.grant, self.work, self.house.clock)
             .map_err(|hit| self.limit_refusal(hit))

@@ -15,7 +15,7 @@ use crate::upstream::upstream_exchange::Way;
 use crate::upstream::wire_format::Speech;
 
 use bytes::{Bytes, BytesMut};
-use penstock_contract::{
+use penstock_core::{
     ApiError, AttemptTarget, Dialect, ExtraMember, ExtraMembers, Translator, UpstreamError,
     UpstreamErrorKind, UpstreamRequest,
 };

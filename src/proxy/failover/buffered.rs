@@ -14,7 +14,7 @@ use crate::time::clock;
 use crate::upstream::offer::OfferLive;
 use crate::upstream::wire_format::Speech;
 use bytes::{Bytes, BytesMut};
-use penstock_contract::{
+use penstock_core::{
     AttemptTarget, BufferedResponse, InferenceTask, StreamTranslation, TokenUsage, UpstreamAnswer,
     UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };

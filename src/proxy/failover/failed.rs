@@ -5,7 +5,7 @@ use super::fan::SeparateChoices;
 use super::{FailoverRun, settle};
 use crate::upstream::notice;
 use crate::upstream::offer::OfferLive;
-use penstock_contract::{ApiError, ErrorCode, UpstreamError, UpstreamErrorKind};
+use penstock_core::{ApiError, ErrorCode, UpstreamError, UpstreamErrorKind};
 use penstock_routing::{AttemptOutcome, PlannerStep, RetryPlanner};
 use std::sync::Arc;
 use std::time::Duration;

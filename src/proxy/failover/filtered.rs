@@ -1,6 +1,6 @@
 //! Refusal of a request whose filters no offer of the model meets: it names the filter and the available values.
 
-use penstock_contract::{ApiError, OfferFacts, OfferFilter, OfferFilters};
+use penstock_core::{ApiError, OfferFacts, OfferFilter, OfferFilters};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde_json::Value;

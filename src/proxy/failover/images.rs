@@ -15,7 +15,7 @@ use crate::upstream::request_head;
 use crate::upstream::upstream_exchange::STALE;
 use bytes::Bytes;
 use http::{Uri, header};
-use penstock_contract::{
+use penstock_core::{
     BufferedResponse, Dialect, GeneratedImage, ImageRequest, ImageSource, UpstreamError, UpstreamErrorKind,
 };
 use penstock_limits::WorkClass;

@@ -10,7 +10,7 @@ use crate::proxy::context_window;
 use crate::proxy::exchange::WriteOutcome;
 use crate::telemetry::log;
 use crate::upstream::offer::OfferLive;
-use penstock_contract::{
+use penstock_core::{
     ApiError, EXTRA_MEMBERS, ErrorCode, ExtraMember, ExtraMembers, OfferObservation, RequestAdjustment,
     UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
@@ -167,9 +167,8 @@ impl FailoverRun<'_, '_> {
 
     /// Remembers the members without which the offer has answered.
     fn remember_refused(&self, offer: &OfferLive) {
-        let name =
-            attempt::translation_target(self, offer, penstock_contract::Dialect::Chat, self.received_at)
-                .replayed_reasoning_name();
+        let name = attempt::translation_target(self, offer, penstock_core::Dialect::Chat, self.received_at)
+            .replayed_reasoning_name();
         let news = offer.learned.refuses(self.omitted_members, name, self.now());
         news.log_names().for_each(|member| self.log_refused_member(offer, member));
     }

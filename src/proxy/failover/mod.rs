@@ -39,7 +39,7 @@ use crate::time::clock;
 use crate::upstream::offer::{OfferLive, Seat};
 use acquire::AcquireOutcome;
 use fan::SeparateChoices;
-use penstock_contract::{
+use penstock_core::{
     ApiError, ChoiceSelection, ErrorCode, ExtraMembers, InferenceRequest, RescueMode, StreamTranslation,
     UpstreamError, UpstreamErrorKind,
 };
@@ -379,7 +379,7 @@ impl FailoverRun<'_, '_> {
 
     /// Returns the rescue by a provider: it continues the text if it can, else it starts over.
     fn prepare_rescue(&mut self, offer: &OfferLive) -> (RescueMode, Option<String>) {
-        if attempt::translation_target(self, offer, penstock_contract::Dialect::Chat, self.received_at)
+        if attempt::translation_target(self, offer, penstock_core::Dialect::Chat, self.received_at)
             .continuation()
             .is_none()
         {

@@ -1,7 +1,7 @@
 //! Memory of a response, counted against the limit of all requests (`overload.bytes`).
 
 use crate::proxy::exchange::Exchange;
-use penstock_contract::UpstreamError;
+use penstock_core::UpstreamError;
 
 /// Bytes of a response that are not counted.
 pub const UNCOUNTED_BYTES: usize = 64 << 10;

@@ -5,7 +5,7 @@ use crate::proxy::context_window::{self, ContextBudget, WindowFit};
 use crate::upstream::config_snapshot::{Live, ModelLive};
 use crate::upstream::offer::OfferLive;
 use crate::upstream::pools::{Exploration, Plan, PlanRequest};
-use penstock_contract::{
+use penstock_core::{
     ApiError, Dialect, ErrorCode, InferenceRequest, InferenceTask, ModelKind, OfferFacts, OfferFilters,
 };
 use penstock_routing::{BALANCED, BATCH, Flavor, MAX_PROMPT, PlannedOffer, split_flavor};

@@ -10,8 +10,7 @@ use crate::telemetry::throttle::ThrottledLog;
 use crate::time::clock;
 use crate::upstream::offer::OfferLive;
 use crate::upstream::pricing::{Terms, drawn, worth};
-use penstock_annotate::{BILLING_HEADER, IMPACT_HEADER};
-use penstock_contract::{
+use penstock_core::{
     ChoiceSelection, ImageRequest, ImageSize, InferenceRequest, InferenceTask, MeasuredEnergy, MicroCredits,
     StreamTranslation, TokenUsage, UpstreamErrorKind, UsageBounds, UsageSource, WorkDone,
 };
@@ -20,6 +19,7 @@ use penstock_ledger::Wallet;
 use penstock_limits::ActualCost;
 use penstock_media::image::steps_name;
 use penstock_pricing::PaymentSource;
+use penstock_response_metadata::{BILLING_HEADER, IMPACT_HEADER};
 use penstock_routing::{AttemptOutcome, LatencySample};
 use rust_decimal::Decimal;
 use std::sync::Arc;
@@ -260,7 +260,7 @@ pub fn inference_head(run: &FailoverRun<'_, '_>, offer: &OfferLive, number: u32)
 /// Adds both objects as headers, for responses that are not JSON. Their text is ASCII.
 pub fn add_header_objects(head: ResponseHead, members: &[u8]) -> ResponseHead {
     let object = [b"{", members, b"}"].concat();
-    let mut found = penstock_wire::json::members(&object);
+    let mut found = penstock_http_wire::json::members(&object);
     let mut head = head;
     while let Some((name, value)) = found.next_pair() {
         let header = match name {

@@ -2,7 +2,7 @@
 
 use super::request::{InferenceContext, RequestFilter};
 use crate::proxy::exchange::WriteOutcome;
-use penstock_contract::ApiError;
+use penstock_core::ApiError;
 use std::ops::ControlFlow;
 
 /// Filter that refuses a request of a key or account that is over its limits, whatever the request costs.

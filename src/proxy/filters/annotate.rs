@@ -17,7 +17,8 @@ impl ResponseBodyFilter for Annotate {
     async fn buffered<C: ResponseContext>(context: &mut C, body: &mut BufferedBody) -> Result<(), C::Error> {
         let members = take(&mut body.settled);
         if context.is_json() {
-            body.downstream = penstock_annotate::insert_members(take(&mut body.downstream), &members);
+            body.downstream =
+                penstock_response_metadata::insert_members(take(&mut body.downstream), &members);
         } else {
             body.head_members = members;
         }

@@ -3,7 +3,7 @@
 use super::RequestFilter;
 use crate::proxy::endpoint::Endpoint;
 use crate::proxy::exchange::Exchange;
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 
 /// Filter that checks the API key, before the body is read. A line of a batch has the grant of its batch.
 pub struct Authenticate;

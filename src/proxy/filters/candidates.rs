@@ -5,7 +5,7 @@ use crate::proxy::context_window;
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover::{CandidateSet, SelectionTime};
 use crate::upstream::config_snapshot::{Live, ModelLive};
-use penstock_contract::{ApiError, ErrorCode, InferenceRequest, ModelKind};
+use penstock_core::{ApiError, ErrorCode, InferenceRequest, ModelKind};
 use penstock_limits::{CostEstimate, WorkClass};
 use penstock_routing::{BATCH, FLAVORS, SPEED, default_flavor, split_flavor};
 use std::ops::ControlFlow;

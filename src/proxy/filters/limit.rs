@@ -6,7 +6,7 @@ use crate::limits::rate_limit::UsageProfile;
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover::CandidateSet;
 use crate::upstream::offer::OfferLive;
-use penstock_contract::{
+use penstock_core::{
     ApiError, InferenceRequest, InferenceTask, MicroCredits, ModelKind, TokenUsage, WorkDone,
 };
 use penstock_limits::CostEstimate;

@@ -3,7 +3,7 @@
 use super::response::{
     BufferedBody, ResponseBodyFilter, ResponseContext, ResponseUsage, StreamEnd, StreamPiece,
 };
-use penstock_contract::{UpstreamError, WorkDone};
+use penstock_core::{UpstreamError, WorkDone};
 
 /// Filter that meters a response. Its usage is the provider's where that reports it, else the gateway's own count.
 pub struct Meter;

@@ -3,7 +3,7 @@
 use super::request::{InferenceContext, RequestBody, RequestFilter};
 use crate::proxy::exchange::WriteOutcome;
 use bytes::Bytes;
-use penstock_contract::{ApiError, BodyMembers, InferenceRequest, ModelKind};
+use penstock_core::{ApiError, BodyMembers, InferenceRequest, ModelKind};
 use penstock_limits::WorkClass;
 use std::ops::ControlFlow;
 

@@ -8,7 +8,7 @@ use crate::proxy::failover::CandidateSet;
 use crate::storage::spool::SpooledData;
 use crate::upstream::config_snapshot::Live;
 use bytes::Bytes;
-use penstock_contract::{ApiError, InferenceRequest, InferenceTask};
+use penstock_core::{ApiError, InferenceRequest, InferenceTask};
 use std::future::{Future, ready};
 use std::ops::ControlFlow;
 

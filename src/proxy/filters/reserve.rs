@@ -9,7 +9,7 @@ use crate::billing::{Hold, ReserveRequest};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover::{CandidateSet, image_work};
 use crate::upstream::offer::OfferLive;
-use penstock_contract::{ApiError, InferenceRequest, InferenceTask, ModelKind, TokenUsage, WorkDone};
+use penstock_core::{ApiError, InferenceRequest, InferenceTask, ModelKind, TokenUsage, WorkDone};
 use std::ops::ControlFlow;
 
 /// Filter that reserves the price of the most expensive candidate.

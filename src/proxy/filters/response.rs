@@ -2,7 +2,7 @@
 
 use super::ResponseBodyFilters;
 use bytes::Bytes;
-use penstock_contract::{
+use penstock_core::{
     BufferedResponse, FinishReason, MeasuredEnergy, OfferObservation, OutputBuffer, StreamTranslation,
     TokenUsage, UpstreamAnswer, UpstreamError, WorkDone,
 };

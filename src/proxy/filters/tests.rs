@@ -4,12 +4,12 @@
 use super::response::ResponseBodyFilterChain;
 use super::*;
 use bytes::Bytes;
-use penstock_admission::MessagesPurpose;
-use penstock_contract::{
+use penstock_core::{
     AttemptTarget, BufferedResponse, Dialect, FinishReason, InferenceRequest, OfferCapabilities,
     OfferObservation, OutputBuffer, RequestAdjustment, StreamTranslation, TokenUsage, UpstreamAnswer,
     UpstreamError, WorkDone,
 };
+use penstock_request_validation::MessagesPurpose;
 use pingora_http::ResponseHeader;
 
 /// Objects of a settlement.
@@ -38,12 +38,14 @@ impl TestResponse {
         let body =
             r#"{"model":"m","stream":true,"max_tokens":9,"messages":[{"role":"user","content":"Hi"}]}"#;
         let (body, limits) =
-            (Bytes::from_static(body.as_bytes()), penstock_admission::RequestLimits::default());
+            (Bytes::from_static(body.as_bytes()), penstock_request_validation::RequestLimits::default());
         let ask: InferenceRequest = match dialect {
-            Dialect::Chat => penstock_admission::chat(body, &limits),
-            Dialect::Messages => {
-                penstock_admission::validate_messages_request(body, &limits, MessagesPurpose::Generate)
-            }
+            Dialect::Chat => penstock_request_validation::chat(body, &limits),
+            Dialect::Messages => penstock_request_validation::validate_messages_request(
+                body,
+                &limits,
+                MessagesPurpose::Generate,
+            ),
         }
         .unwrap();
         let abilities = OfferCapabilities::default();

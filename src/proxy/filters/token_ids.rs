@@ -5,7 +5,7 @@ use super::request::{InferenceContext, RequestFilter};
 use crate::config::settings::TokenIdPolicy;
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use bytes::Bytes;
-use penstock_contract::{ApiError, EmbeddingInputs, EmbeddingTask, InferenceRequest, InferenceTask};
+use penstock_core::{ApiError, EmbeddingInputs, EmbeddingTask, InferenceRequest, InferenceTask};
 use penstock_tokens::PublishedEncoding;
 use std::ops::ControlFlow;
 
@@ -81,7 +81,7 @@ fn decode_token_ids(
         let text = encoding.decode(&ids).map_err(|place| unknown_token(&at, place, encoding))?;
         prompt_bytes += text.len();
         let mut json = Vec::with_capacity(text.len() + 2);
-        penstock_wire::json::write_str(&mut json, &text);
+        penstock_http_wire::json::write_str(&mut json, &text);
         texts.push(Bytes::from(json));
     }
     embed.inputs = EmbeddingInputs::Texts(texts);

@@ -1,7 +1,7 @@
 //! Translation of response bodies from the dialect of the provider to that of the client.
 
 use super::response::{BufferedBody, ResponseBodyFilter, ResponseContext, StreamPiece};
-use penstock_contract::{UpstreamError, UpstreamErrorKind};
+use penstock_core::{UpstreamError, UpstreamErrorKind};
 
 /// Filter that translates. Without a translation no byte of a provider passes.
 pub struct Translate;

@@ -7,7 +7,7 @@ use super::request::{InferenceContext, RequestFilter};
 use crate::proxy::exchange::{Exchange, WriteOutcome, ended};
 use crate::proxy::failover::FLAVOR_HEADER;
 use bytes::Bytes;
-use penstock_contract::{ApiError, ErrorCode, InferenceRequest};
+use penstock_core::{ApiError, ErrorCode, InferenceRequest};
 use penstock_dialect::write::ResponseIdentity;
 use penstock_dialect::write::messages::write_empty_message;
 use penstock_limits::CostEstimate;

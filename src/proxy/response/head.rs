@@ -5,7 +5,7 @@ use crate::telemetry::request_id::RequestId;
 use crate::time::format::{format_duration, format_time};
 use http::response::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use penstock_contract::Dialect;
+use penstock_core::Dialect;
 use penstock_limits::LimitStatus;
 use pingora_http::ResponseHeader;
 use std::time::Duration;

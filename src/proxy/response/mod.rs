@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use cors::CrossOrigin;
 use head::{ResponseHead, ceil_seconds};
 use http::header;
-use penstock_contract::{ApiError, Dialect, ErrorCode};
+use penstock_core::{ApiError, Dialect, ErrorCode};
 use penstock_limits::LimitStatus;
 use std::io::Result;
 use std::time::Duration;
@@ -135,6 +135,6 @@ pub async fn send_refusal(
         head = head.with(header::CONTENT_RANGE, format!("bytes */{bytes}"));
     }
     let head = head.cors_headers(origin);
-    let body = penstock_wire::error::error_envelope(dialect, refusal, id.as_str());
+    let body = penstock_http_wire::error::error_envelope(dialect, refusal, id.as_str());
     head.json(caller, vec![Bytes::from(body)]).await
 }

@@ -130,7 +130,7 @@ impl LineReader {
     /// Returns the next non-blank line; `None` at the end.
     ///
     /// # Errors
-    /// Returns the errors of [`Contents::read`], and `InvalidData` if a line exceeds the limit.
+    /// Returns the errors of [`FileContents::read`], and `InvalidData` if a line exceeds the limit.
     pub fn next_line(&mut self) -> Result<Option<FileLine>> {
         match self.next_within(jsonl::MAX_LINE_LIMIT)? {
             NextLine::Line(line) => Ok(Some(line)),
@@ -142,7 +142,7 @@ impl LineReader {
     /// Returns the next non-blank line, if its end is found within about `most` bytes.
     ///
     /// # Errors
-    /// Returns the errors of [`Contents::read`].
+    /// Returns the errors of [`FileContents::read`].
     pub fn next_within(&mut self, most: usize) -> Result<NextLine> {
         loop {
             let line = match self.raw_line(most)? {

@@ -2,7 +2,7 @@
 
 use super::quota::QuotaExceeded;
 use penstock_batch::jsonl::FileErrors;
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
 use std::io;
 

@@ -25,7 +25,7 @@ use crate::storage::object_id;
 use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_batch::upload_form::Uploaded;
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
 use penstock_storage::files::{FilePage, FilePurpose, FileQuery, FileRecord, FileStatus, FileStore};
 use quota::{DiskQuota, QuotaLimits, QuotaReservation};
@@ -242,7 +242,7 @@ impl FileManager {
     /// Reads the lines of a file one by one.
     ///
     /// # Errors
-    /// Returns the errors of [`Files::contents`].
+    /// Returns the errors of [`FileManager::contents`].
     pub fn read_lines(&self, record: &FileRecord) -> std::io::Result<LineReader> {
         Ok(LineReader::new(self.contents(record)?))
     }
@@ -268,7 +268,7 @@ impl FileManager {
         .await
     }
 
-    /// Creates and syncs an empty file for results. The caller commits its record ([`FileStore::insert`]); a file
+    /// Creates and syncs an empty file for results. The caller commits its record ([`FileStore::insert_operations`]); a file
     /// without a record is deleted at the next start.
     ///
     /// # Errors
@@ -291,7 +291,7 @@ impl FileManager {
     /// Opens a growing file of results and truncates it to the size in its record.
     ///
     /// # Errors
-    /// Returns the errors of [`Output`].
+    /// Returns the errors of [`OutputFile`].
     pub fn open_output(&self, record: &FileRecord) -> std::io::Result<OutputFile> {
         OutputFile::open(&self.path(&record.id), record)
     }

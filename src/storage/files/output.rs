@@ -3,7 +3,7 @@
 //! file is opened again. All calls block.
 
 use super::block_checksums::BlockChecksums;
-use penstock_contract::hex;
+use penstock_core::hex;
 use penstock_storage::files::{FileRecord, FileStatus};
 use sha2::{Digest, Sha256};
 use std::fs::{File, OpenOptions};

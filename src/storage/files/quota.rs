@@ -2,7 +2,7 @@
 //! counted in memory; a failed upload releases what it reserved.
 
 use parking_lot::Mutex;
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 use super::{FILE_ID_PREFIX, FileManager};
 use crate::storage::object_id;
 use crate::telemetry::log;
-use penstock_contract::hex;
+use penstock_core::hex;
 use penstock_storage::StoreError;
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};

@@ -5,7 +5,7 @@ use super::block_checksums::BlockChecksums;
 use super::quota::{QuotaExceeded, QuotaLimits, QuotaReservation, has_free_space};
 use super::{FileError, sync_folder};
 use penstock_batch::jsonl::{FileSummary, FileValidator};
-use penstock_contract::hex;
+use penstock_core::hex;
 use sha2::{Digest, Sha256};
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@ use super::is_enabled;
 use super::line::LogLine;
 use crate::config::settings::LogLevel;
 use crate::telemetry::{AccessRecord, HEALTH_ENDPOINT};
-use penstock_contract::WorkDone;
+use penstock_core::WorkDone;
 use std::time::Duration;
 
 /// Writes the log line of an ended exchange.
@@ -76,7 +76,7 @@ pub fn log_exchange(record: &AccessRecord, took: Duration) {
 mod tests {
     use super::*;
     use crate::telemetry::request_id::RequestId;
-    use penstock_contract::Dialect;
+    use penstock_core::Dialect;
 
     #[test]
     fn the_line_of_an_exchange_can_be_told_without_an_answer() {

@@ -117,7 +117,7 @@ impl LogLine {
 
     pub(super) fn decimal(&mut self, key: &str, value: rust_decimal::Decimal) {
         self.member(key, false, b"");
-        penstock_annotate::write_number(&mut self.text, value);
+        penstock_response_metadata::write_number(&mut self.text, value);
     }
 
     pub(super) fn millis(&mut self, key: &str, value: Duration) {

@@ -22,7 +22,7 @@ use crate::upstream::request_head;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_contract::{Dialect, UpstreamErrorKind};
+use penstock_core::{Dialect, UpstreamErrorKind};
 use pingora_error::{Error, ErrorType, Result};
 use pingora_load_balancing::health_check::HealthCheck;
 use pingora_load_balancing::{Backend, BackendView, HealthCheckService, HealthRegistry};

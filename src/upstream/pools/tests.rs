@@ -5,7 +5,7 @@ use super::*;
 use crate::config::{ResolveEnv, load_text};
 use crate::upstream::config_snapshot::Live;
 use crate::upstream::connection_pool::ConnectionPools;
-use penstock_contract::UpstreamErrorKind;
+use penstock_core::UpstreamErrorKind;
 use penstock_routing::{AttemptOutcome, Candidate, ECO, LatencySample, SPEED};
 use std::fmt::Write as _;
 

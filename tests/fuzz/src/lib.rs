@@ -15,7 +15,7 @@ pub mod stream;
 pub mod targets;
 
 use bytes::Bytes;
-use penstock_contract::{AttemptTarget, ContinuationMethod, Dialect, OfferCapabilities, PrefillMethod};
+use penstock_core::{AttemptTarget, ContinuationMethod, Dialect, OfferCapabilities, PrefillMethod};
 use serde_json::Value;
 use std::fmt::Debug;
 
@@ -105,7 +105,7 @@ pub fn target(dialect: Dialect, abilities: &OfferCapabilities) -> AttemptTarget<
         capabilities: abilities,
         preset: &[],
         max_tokens: None,
-        adjustment: penstock_contract::RequestAdjustment::default(),
+        adjustment: penstock_core::RequestAdjustment::default(),
         answer_model: "org/model",
         id: "4b8e",
         created: 1_763_650_000,

@@ -6,7 +6,7 @@
 //! text nor call, such as images and the work of another vendor's servers. Texts that were in the middle may move
 //! within the user's side, never to the assistant's, whose texts keep their order.
 
-use penstock_contract::Dialect;
+use penstock_core::Dialect;
 use serde_json::Value;
 
 /// How a block begins that a coding agent puts into a system prompt.

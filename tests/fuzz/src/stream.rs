@@ -2,13 +2,13 @@
 
 use crate::target;
 use bytes::Bytes;
-use penstock_admission::{MessagesPurpose, RequestLimits, chat, validate_messages_request};
-use penstock_contract::{
+use penstock_core::{
     ApiError, Dialect, ErrorCode, FinishReason, InferenceRequest, OfferCapabilities, OutputBuffer,
     StreamProgress, StreamTranslation, TokenUsage, Translator, UpstreamErrorKind,
 };
 use penstock_dialect::event::AnswerEvent;
 use penstock_dialect::{ResponseConstraints, TRANSLATORS, conformance, decode, find_translator};
+use penstock_request_validation::{MessagesPurpose, RequestLimits, chat, validate_messages_request};
 use std::collections::BTreeSet;
 
 const OBJECTS: &[u8] = br#""environment_impact":{"energy_kwh":0.000012},"billing_cost":{"credits":0.034}"#;

@@ -71,7 +71,7 @@ async fn the_house_has_so_many_and_the_admin_listener_is_not_among_them() {
     }
     assert!(!served(&mut from("127.0.0.9", address).await, &key).await, "the fifth is closed");
     let metrics = running.admin().get("/metrics").await.text();
-    assert!(refused(&metrics, "house") && metrics.contains("penstock_connections_open 4"));
+    assert!(refused(&metrics, "process") && metrics.contains("penstock_connections_open 4"));
     drop(held);
     // All are given back.
     let open = running.gateway.house.metrics.connections();

@@ -4,7 +4,7 @@
     members.py PYTHON-OF-OPENAI PYTHON-OF-ANTHROPIC LIST --write    writes it anew
 
 Members of the vendor's responses endpoint count as members of chat: clients send them there. What the gateway does with
-each member stands in `plugins/admission/src/members.rs`, whose tests read the list: a new member has to be given a fate.
+each member stands in `plugins/request-validation/src/members.rs`, whose tests read the list: a new member has to be given a fate.
 """
 
 import subprocess
@@ -44,7 +44,7 @@ def main(openai, anthropic, path, *options):
     new = [line for line in lines if line not in known]
     gone = [line for line in known if line and line not in lines]
     for line in new:
-        print(f"new in the client libraries, without a fate in plugins/admission/src/members.rs: {line}")
+        print(f"new in the client libraries, without a fate in plugins/request-validation/src/members.rs: {line}")
     for line in gone:
         print(f"no longer in the client libraries: {line}")
     failed = len(new) + len(gone)

@@ -1,6 +1,6 @@
 //! Validation errors of a file: each with its line, and all of them as one refusal.
 
-use penstock_contract::ApiError;
+use penstock_core::ApiError;
 use serde_json::json;
 use std::fmt::Write;
 
@@ -43,7 +43,7 @@ impl LineError {
 /// Validation errors of a file: the first ones, and the total number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileErrors {
-    /// First errors, by ascending line; at least one, at most [`super::MOST_MISTAKES`].
+    /// First errors, by ascending line; at least one, at most [`super::MAX_REPORTED_ERRORS`].
     pub first: Vec<LineError>,
     /// Total number of errors.
     pub count: u64,

@@ -3,7 +3,7 @@
 
 use super::turns::Turns;
 use crate::body_builder::BodyBuilder;
-use penstock_contract::{ApiError, AttemptTarget, ContinuationMethod, InferenceRequest, PrefillMethod};
+use penstock_core::{ApiError, AttemptTarget, ContinuationMethod, InferenceRequest, PrefillMethod};
 use std::borrow::Cow;
 use std::ops::Range;
 

@@ -12,7 +12,7 @@ mod tests;
 mod turns;
 
 use crate::translator_def::{self, TranslatorDef};
-use penstock_contract::Dialect;
+use penstock_core::Dialect;
 
 /// Definition of the translator.
 pub(crate) const PAIR: TranslatorDef = TranslatorDef {

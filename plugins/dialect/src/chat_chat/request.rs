@@ -7,7 +7,7 @@ use crate::body_builder::BodyBuilder;
 use crate::reasoning_effort::ReasoningEffort;
 use crate::{json_cursor, parameters, response_constraints, structured_output};
 use bytes::Bytes;
-use penstock_contract::{ApiError, AttemptTarget, BodyMember, ExtraMember, InferenceRequest};
+use penstock_core::{ApiError, AttemptTarget, BodyMember, ExtraMember, InferenceRequest};
 
 /// Members that are always forwarded unchanged.
 const ALWAYS: &[&str] = &["tools", "tool_choice", "response_format"];

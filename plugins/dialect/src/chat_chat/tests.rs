@@ -10,7 +10,7 @@ use super::PAIR;
 use crate::conformance;
 use crate::test_support::{self, assert_golden};
 use bytes::Bytes;
-use penstock_contract::*;
+use penstock_core::*;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

@@ -11,7 +11,7 @@ pub use request::MAX_TOKENS;
 pub(crate) use request::schema;
 
 use crate::translator_def::{self, TranslatorDef};
-use penstock_contract::Dialect;
+use penstock_core::Dialect;
 
 /// Definition of the translator.
 pub(crate) const PAIR: TranslatorDef = TranslatorDef {

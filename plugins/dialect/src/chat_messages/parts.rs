@@ -4,8 +4,8 @@ use crate::body_builder::BodyBuilder;
 use crate::event::EscapedText;
 use crate::json_cursor;
 use crate::messages_chat::ids;
-use penstock_contract::ApiError;
-use penstock_wire::json;
+use penstock_core::ApiError;
+use penstock_http_wire::json;
 use std::borrow::Cow;
 
 /// Media types of images: the client's spelling and the messages dialect's name.

@@ -9,8 +9,8 @@ use crate::json_cursor::{self, JsonCursor};
 use crate::reasoning_effort::ReasoningEffort;
 use crate::{parameters, response_constraints, structured_output};
 use bytes::Bytes;
-use penstock_contract::{ApiError, AttemptTarget, BodyMember, BodyMembers, ExtraMember, InferenceRequest};
-use penstock_wire::json;
+use penstock_core::{ApiError, AttemptTarget, BodyMember, BodyMembers, ExtraMember, InferenceRequest};
+use penstock_http_wire::json;
 use std::borrow::Cow;
 use std::convert::Infallible;
 

@@ -11,8 +11,8 @@ use super::parts::{Block, blocks, push_text, write_content};
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor::{self, JsonCursor};
 use crate::pending_tool_calls::PendingToolCalls;
-use penstock_contract::{ApiError, OfferCapabilities};
-use penstock_wire::json;
+use penstock_core::{ApiError, OfferCapabilities};
+use penstock_http_wire::json;
 use std::borrow::Cow;
 use std::convert::Infallible;
 

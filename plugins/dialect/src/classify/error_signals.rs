@@ -4,7 +4,7 @@ use super::phrases::{
     CLIENT_FIELDS, CONTENT_PHRASES, EXCESS_PHRASES, HISTORY_PHRASES, MAX_OUTPUT_PREFIXES,
     OUT_OF_MEMORY_PHRASES, OUTPUT_CAP_NAMES, OVERFLOW_PREFIXES, WINDOW_PHRASES,
 };
-use penstock_contract::ExtraMembers;
+use penstock_core::ExtraMembers;
 use serde_json::Value;
 
 /// Maximum bytes read of a body.

@@ -5,7 +5,7 @@ mod check;
 mod tests;
 
 use check::ChatStreamChecker;
-use penstock_wire::sse;
+use penstock_http_wire::sse;
 use serde_json::Value;
 
 /// Checks a complete stream: only `data:` lines and comments, each chunk complete, roles first and in order, tool calls

@@ -2,7 +2,7 @@
 //! others stream although the request did not ask for it.
 
 use bytes::{Bytes, BytesMut};
-use penstock_contract::{UpstreamError, UpstreamErrorKind};
+use penstock_core::{UpstreamError, UpstreamErrorKind};
 
 /// Possible first bytes of an event stream.
 const SSE_PREFIXES: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];

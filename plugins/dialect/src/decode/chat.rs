@@ -19,8 +19,8 @@ use crate::event::AnswerEvent;
 use bytes::Bytes;
 use chunk::ChunkReader;
 use fast_path::ChunkFrame;
-use penstock_contract::{Dialect, ReasoningName, UpstreamError, UpstreamErrorKind};
-use penstock_wire::{json, sse, usage};
+use penstock_core::{Dialect, ReasoningName, UpstreamError, UpstreamErrorKind};
+use penstock_http_wire::{json, sse, usage};
 
 /// Decoder of a streamed completion.
 pub struct ChatDecoder {

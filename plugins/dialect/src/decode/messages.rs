@@ -17,8 +17,8 @@ use crate::classify;
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
 use bytes::Bytes;
-use penstock_contract::{Dialect, FinishReason, MeasuredEnergy, UpstreamError, UpstreamErrorKind};
-use penstock_wire::{json, sse, usage};
+use penstock_core::{Dialect, FinishReason, MeasuredEnergy, UpstreamError, UpstreamErrorKind};
+use penstock_http_wire::{json, sse, usage};
 use std::borrow::Cow;
 use usage_counter::UsageCounter;
 

@@ -9,8 +9,8 @@ pub(crate) use body_format::{BodyFormat, is_event_stream};
 
 use crate::event::AnswerEvent;
 use bytes::Bytes;
-use penstock_contract::{Dialect, ReasoningName, UpstreamError, UpstreamErrorKind};
-use penstock_wire::json;
+use penstock_core::{Dialect, ReasoningName, UpstreamError, UpstreamErrorKind};
+use penstock_http_wire::json;
 
 /// Maximum bytes of a server-sent event from a provider.
 pub const MAX_EVENT: usize = 8 << 20;
@@ -33,7 +33,7 @@ pub trait DialectDecoder: Send {
     /// finished.
     ///
     /// # Errors
-    /// Returns the errors of [`Decoder::push`].
+    /// Returns the errors of [`DialectDecoder::push`].
     fn end(&mut self, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError>;
 
     /// Returns the name of the reasoning member so far, if the dialect has several.

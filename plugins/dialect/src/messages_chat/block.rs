@@ -4,7 +4,7 @@
 //! image. A block without a counterpart is refused with the path of its field.
 
 use crate::json_cursor::{self, JsonCursor};
-use penstock_contract::ApiError;
+use penstock_core::ApiError;
 use std::borrow::Cow;
 use std::convert::Infallible;
 

@@ -14,7 +14,7 @@ mod turns;
 
 use crate::translator_def::{self, TranslatorDef};
 use crate::write::messages;
-use penstock_contract::Dialect;
+use penstock_core::Dialect;
 
 /// Definition of the translator.
 pub(crate) const PAIR: TranslatorDef = TranslatorDef {

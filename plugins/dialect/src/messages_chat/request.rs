@@ -9,7 +9,7 @@ use crate::body_builder::BodyBuilder;
 use crate::json_cursor::{self, JsonCursor};
 use crate::{parameters, response_constraints};
 use bytes::Bytes;
-use penstock_contract::{
+use penstock_core::{
     ApiError, AttemptTarget, ContinuationMethod, ExtraMember, InferenceRequest, PrefillMethod,
 };
 

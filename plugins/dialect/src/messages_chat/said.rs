@@ -3,7 +3,7 @@
 use super::block::{Block, Content, Part, Text, parts_of};
 use super::turns::{Assistant, Call, ToolResult};
 use crate::json_cursor;
-use penstock_contract::ApiError;
+use penstock_core::ApiError;
 use std::borrow::Cow;
 
 /// Start of a system text in which coding agents send a hash of each request, which would defeat every prefix cache.

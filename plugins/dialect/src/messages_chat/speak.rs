@@ -4,7 +4,7 @@ use super::block::{Part, Text};
 use super::ids;
 use super::turns::{Assistant, ToolResult, User};
 use crate::body_builder::BodyBuilder;
-use penstock_contract::{AttemptTarget, OfferCapabilities, PrefillMethod};
+use penstock_core::{AttemptTarget, OfferCapabilities, PrefillMethod};
 use std::borrow::Cow;
 
 /// Text in a tool result that replaces an image; the image follows in the next message.

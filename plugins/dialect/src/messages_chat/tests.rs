@@ -11,7 +11,7 @@ mod rescue;
 mod rules;
 
 use crate::{json_cursor, test_support};
-use penstock_contract::*;
+use penstock_core::*;
 use std::path::{Path, PathBuf};
 
 /// Translators whose golden cases are run here: folder, client dialect, provider dialect.

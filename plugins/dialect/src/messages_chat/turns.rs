@@ -15,7 +15,7 @@ use super::speak;
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor::{self, JsonCursor};
 use crate::pending_tool_calls::PendingToolCalls;
-use penstock_contract::{ApiError, AttemptTarget};
+use penstock_core::{ApiError, AttemptTarget};
 use std::borrow::Cow;
 use std::convert::Infallible;
 
@@ -289,7 +289,7 @@ impl<'a> Turns<'a> {
         }
         match self.turn.get_or_insert_with(|| Turn::Assistant(Assistant::default())) {
             Turn::Assistant(turn) => Ok(turn),
-            Turn::User(_) => Err(ApiError::new(penstock_contract::ErrorCode::Internal)),
+            Turn::User(_) => Err(ApiError::new(penstock_core::ErrorCode::Internal)),
         }
     }
 

@@ -11,8 +11,8 @@ use crate::messages_chat::ids::{FNV_START, fnv1a_more};
 use crate::response_constraints::ToolCallIds;
 use crate::write::messages;
 use bytes::Bytes;
-use penstock_contract::{AttemptTarget, FinishReason, ThinkingDisplay, TokenUsage, UsageSource};
-use penstock_wire::json;
+use penstock_core::{AttemptTarget, FinishReason, ThinkingDisplay, TokenUsage, UsageSource};
+use penstock_http_wire::json;
 use std::borrow::Cow;
 use std::ops::Range;
 

@@ -5,7 +5,7 @@ use super::mend::{Mends, block, block_start};
 use crate::decode::messages::EventMembers;
 use crate::response_constraints::ToolCallIds;
 use bytes::Bytes;
-use penstock_contract::ThinkingDisplay;
+use penstock_core::ThinkingDisplay;
 use serde_json::Value;
 
 #[test]

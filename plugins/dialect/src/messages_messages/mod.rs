@@ -20,11 +20,11 @@ use crate::translator_def::{self, TranslatorDef};
 use crate::write::messages;
 use bytes::Bytes;
 use passing::Passing;
-use penstock_contract::{
+use penstock_core::{
     AttemptTarget, BufferedResponse, Dialect, FinishReason, InferenceRequest, StreamTranslation,
     UpstreamError, UpstreamErrorKind, WorkDone,
 };
-use penstock_wire::json;
+use penstock_http_wire::json;
 
 /// Definition of the translator.
 pub(crate) const PAIR: TranslatorDef = TranslatorDef {

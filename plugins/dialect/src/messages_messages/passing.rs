@@ -18,12 +18,12 @@ use crate::response_constraints::ToolCallIds;
 use crate::stream_translator::StreamTranslator;
 use crate::write::messages::{self, MessagesStreamWriter, WriterOptions};
 use bytes::Bytes;
-use penstock_contract::{
+use penstock_core::{
     ApiError, AttemptTarget, Dialect, FinishReason, InferenceRequest, MeasuredEnergy, OutputBuffer,
     RescueMode, StreamProgress, StreamTranslation, ThinkingDisplay, TokenUsage, UpstreamError,
     UpstreamErrorKind, UsageSource,
 };
-use penstock_wire::{error, json, sse, usage};
+use penstock_http_wire::{error, json, sse, usage};
 
 /// Types of events that are forwarded as they are.
 const PASSING: [&str; 4] = ["content_block_start", "content_block_delta", "content_block_stop", "ping"];

@@ -6,7 +6,7 @@ use super::turns::{self, Conversation};
 use crate::body_builder::BodyBuilder;
 use crate::{chat_messages, json_cursor, parameters, response_constraints};
 use bytes::Bytes;
-use penstock_contract::{ApiError, AttemptTarget, InferenceRequest};
+use penstock_core::{ApiError, AttemptTarget, InferenceRequest};
 
 /// Members that are forwarded to a provider. The others identify the client's user or are meant
 /// for the vendor's own servers.

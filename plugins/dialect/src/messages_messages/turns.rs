@@ -13,7 +13,7 @@ use super::said::{Content, Said, around};
 use crate::body_builder::BodyBuilder;
 use crate::event::EscapedText;
 use crate::json_cursor::{self, JsonCursor};
-use penstock_contract::{AttemptTarget, InferenceRequest};
+use penstock_core::{AttemptTarget, InferenceRequest};
 use std::convert::Infallible;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

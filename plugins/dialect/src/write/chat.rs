@@ -14,8 +14,8 @@ use super::ResponseIdentity;
 use crate::event::{AnswerEvent, EscapedText};
 pub(crate) use common_members::write_usage;
 use common_members::{finish_reason_name, write_number};
-use penstock_contract::{ApiError, ChoiceSelection, FinishReason, TokenUsage};
-use penstock_wire::error;
+use penstock_core::{ApiError, ChoiceSelection, FinishReason, TokenUsage};
+use penstock_http_wire::error;
 
 /// Writer of one streamed answer.
 #[derive(Debug)]

@@ -21,9 +21,7 @@ pub(crate) use options::{stop_reason, write_stop_members, write_usage};
 use crate::event::{AnswerEvent, EscapedText};
 use block::{BlockKind, BlockWriter};
 use bytes::Bytes;
-use penstock_contract::{
-    ApiError, Dialect, ErrorCode, FinishReason, ReportedUsage, ThinkingDisplay, TokenUsage,
-};
+use penstock_core::{ApiError, Dialect, ErrorCode, FinishReason, ReportedUsage, ThinkingDisplay, TokenUsage};
 use std::collections::VecDeque;
 
 /// Maximum buffered bytes of blocks that are not open yet.
@@ -222,8 +220,9 @@ pub(crate) fn invalid_output_event(id: &str, objects: &[u8]) -> Bytes {
         ErrorCode::Unavailable,
         "The model called a tool with arguments that are no JSON object.",
     );
-    let envelope = penstock_wire::error::error_envelope(Dialect::Messages, &refusal, &format!("req_{id}"));
-    let mut event = penstock_wire::sse::named_event("error", &envelope).to_vec();
+    let envelope =
+        penstock_http_wire::error::error_envelope(Dialect::Messages, &refusal, &format!("req_{id}"));
+    let mut event = penstock_http_wire::sse::named_event("error", &envelope).to_vec();
     // The envelope is an object, and an empty line follows it.
     if let Some(end) = memchr::memrchr(b'}', &event).filter(|_| !objects.is_empty()) {
         event.splice(end..end, std::iter::once(b',').chain(objects.iter().copied()));
@@ -309,7 +308,7 @@ data: {"type":"message_delta","delta":{"#,
     }
 
     fn write_error(&mut self, refusal: &ApiError, request_id: &str, out: &mut Vec<u8>) {
-        let envelope = penstock_wire::error::error_envelope(Dialect::Messages, refusal, request_id);
-        out.extend_from_slice(&penstock_wire::sse::named_event("error", &envelope));
+        let envelope = penstock_http_wire::error::error_envelope(Dialect::Messages, refusal, request_id);
+        out.extend_from_slice(&penstock_http_wire::sse::named_event("error", &envelope));
     }
 }

@@ -4,7 +4,7 @@ pub mod chat;
 pub mod messages;
 
 use crate::event::AnswerEvent;
-use penstock_contract::{ApiError, AttemptTarget, FinishReason, TokenUsage};
+use penstock_core::{ApiError, AttemptTarget, FinishReason, TokenUsage};
 
 /// Identity of a response, repeated in each of its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl ResponseIdentity {
 /// Events have passed the response constraints: choices below `n`, tool calls reduced to the requested ones, finish
 /// reasons that match the content. Written output is final.
 pub trait DialectWriter: Send {
-    /// Appends the serialized event. The last [`Event::Finish`] is stored for [`Writer::close`], and content may follow
+    /// Appends the serialized event. The last [`AnswerEvent::Finish`] is stored for [`DialectWriter::write_end`], and content may follow
     /// a finish; `Start`, `Usage`, `Energy`, `Ping` and `End` may produce no output, but `Usage` before the first
     /// content may be used for the opening event.
     fn write(&mut self, event: &AnswerEvent, out: &mut Vec<u8>);
@@ -41,11 +41,11 @@ pub trait DialectWriter: Send {
     /// Records the finish reason of a choice that another request answered.
     fn record_choice_finish(&mut self, _choice: u32, _finish: FinishReason) {}
 
-    /// Returns true if the client sees [`Event::Reasoning`]; a rescue compares only visible text.
+    /// Returns true if the client sees [`AnswerEvent::Reasoning`]; a rescue compares only visible text.
     fn shows_reasoning(&self) -> bool;
 
     /// Returns true if the dialect cannot express the answer, since the model wrote invalid tool arguments. Called at
-    /// the end of the answer; [`Writer::close`] then ends it with an error.
+    /// the end of the answer; [`DialectWriter::write_end`] then ends it with an error.
     fn has_invalid_output(&self) -> bool {
         false
     }

@@ -2,8 +2,8 @@
 
 use super::base64;
 use bytes::Bytes;
-use penstock_contract::{GeneratedImage, ImageSource, UpstreamError, UpstreamErrorKind};
-use penstock_wire::json::{self, StringBody};
+use penstock_core::{GeneratedImage, ImageSource, UpstreamError, UpstreamErrorKind};
+use penstock_http_wire::json::{self, StringBody};
 
 /// Limit on the bytes of a URL that is fetched.
 const MOST_URL: usize = 8 << 10;

@@ -3,12 +3,12 @@
 use super::read;
 use crate::measured_energy::sum_energy;
 use bytes::Bytes;
-use penstock_contract::{
+use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, ExtraMember, FinishReason, ImageRequest, ImageSize,
     InferenceRequest, InferenceTask, ModelKind, OfferCapabilities, OfferObservation, ProviderAdapter,
     UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest, WorkDone,
 };
-use penstock_wire::json;
+use penstock_http_wire::json;
 
 /// Every provider shape; the first is the default.
 pub const SHAPES: &[&dyn ProviderAdapter] = &[

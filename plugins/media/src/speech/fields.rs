@@ -1,8 +1,8 @@
 //! Fields of a transcription form, each validated separately.
 
 use super::language;
-use penstock_contract::{ApiError, AudioInput, TranscriptFormat, TranscriptionRequest};
-use penstock_wire::form::upload::wrong;
+use penstock_core::{ApiError, AudioInput, TranscriptFormat, TranscriptionRequest};
+use penstock_http_wire::form::upload::wrong;
 
 /// Limit on the bytes of a model name.
 const MOST_MODEL: usize = 256;

@@ -5,7 +5,7 @@ use super::write;
 use crate::audio::MAX_SECONDS;
 use crate::measured_energy::read_energy;
 use bytes::Bytes;
-use penstock_contract::{
+use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, ExtraMember, FinishReason, InferenceRequest, InferenceTask,
     ModelKind, OfferObservation, ProviderAdapter, TranscriptFormat, TranscriptionRequest, UpstreamAnswer,
     UpstreamError, UpstreamErrorKind, UpstreamRequest, WorkDone,

@@ -1,6 +1,6 @@
 //! Transcript in a form independent of its provider.
 
-use penstock_contract::{UpstreamError, UpstreamErrorKind};
+use penstock_core::{UpstreamError, UpstreamErrorKind};
 use serde_json::{Map, Value};
 
 /// Transcript of an audio file.

@@ -4,8 +4,8 @@
 use super::fields::{MOST_PROMPT, TranscriptionFields};
 use crate::audio::{AudioError, AudioFormat, AudioMeter};
 use bytes::Bytes;
-use penstock_contract::{ApiError, AudioInput, TranscriptionRequest};
-use penstock_wire::form::upload::{self, FILE_PART, UploadPiece, wrong};
+use penstock_core::{ApiError, AudioInput, TranscriptionRequest};
+use penstock_http_wire::form::upload::{self, FILE_PART, UploadPiece, wrong};
 
 /// Form that is being parsed.
 #[derive(Debug)]

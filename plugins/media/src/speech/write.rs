@@ -3,7 +3,7 @@
 
 use super::transcript::{Transcript, TranscriptSegment};
 use bytes::Bytes;
-use penstock_contract::{TranscriptFormat, TranscriptionRequest};
+use penstock_core::{TranscriptFormat, TranscriptionRequest};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde_json::{Map, Value, json};

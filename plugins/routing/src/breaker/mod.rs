@@ -8,15 +8,15 @@
 //!
 //! The state depends on the results of real attempts; active health checks are only additional input. A passing check
 //! never closes the breaker by itself: a provider can list its models and still fail every request. But it marks the
-//! offer as responding again ([`Breaker::is_well`]), unless earlier checks proved unreliable.
+//! offer as responding again ([`CircuitBreaker::is_responding`]), unless earlier checks proved unreliable.
 //!
 //! Failures of a single client's requests do not open the breaker while other clients are answered; see `clients.rs`.
 //!
 //! A cooldown differs from an ejection: an offer that returned `Retry-After` or 429 is not used until that time, and
 //! this does not count toward an ejection. Errors of the caller do not count either.
 //!
-//! Each attempt must report a result, also if the client disconnected ([`Outcome::Neutral`]); otherwise a probe's
-//! permit stays taken for [`Settings::probe_limit`].
+//! Each attempt must report a result, also if the client disconnected ([`AttemptOutcome::Neutral`]); otherwise a probe's
+//! permit stays taken for [`BreakerSettings::probe_timeout`].
 
 mod clients;
 mod outcome;
@@ -65,7 +65,7 @@ impl BreakerState {
 pub enum OfferHealth {
     /// Available.
     Healthy,
-    /// Half open with a free probe permit: available if [`Breaker::try_probe`] succeeds.
+    /// Half open with a free probe permit: available if [`CircuitBreaker::try_probe`] succeeds.
     HalfOpen,
     /// In cooldown, as the provider requested.
     CoolingDown {
@@ -219,7 +219,7 @@ impl CircuitBreaker {
     }
 
     /// Requests permission for an attempt. Always granted if closed. If half open, takes a probe permit, which
-    /// [`Breaker::on_result`] releases. Returns false if open or if all permits are taken.
+    /// [`CircuitBreaker::on_result`] releases. Returns false if open or if all permits are taken.
     pub fn try_probe(&mut self, now: Duration) -> bool {
         let taken = self.probes_in_flight(now);
         match self.phase {

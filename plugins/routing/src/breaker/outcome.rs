@@ -1,6 +1,6 @@
 //! Outcome of an attempt, as evidence about the offer.
 
-use penstock_contract::{UpstreamError, UpstreamErrorKind};
+use penstock_core::{UpstreamError, UpstreamErrorKind};
 use std::time::Duration;
 
 /// Outcome of an attempt, as evidence about the offer.

@@ -8,7 +8,7 @@ mod eco;
 mod price;
 mod speed;
 
-use penstock_contract::ModelKind;
+use penstock_core::ModelKind;
 use std::fmt;
 
 /// Default flavor: price and speed weigh the same, the environment half as much.
@@ -57,7 +57,7 @@ pub trait Flavor: Send + Sync {
     }
 
     /// True if a few requests may go to an offer without recent measurements, though it costs more
-    /// ([`explore`](crate::explore())).
+    /// ([`explore`](crate::choose_exploration())).
     fn explores(&self) -> bool {
         false
     }

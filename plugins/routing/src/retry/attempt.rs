@@ -1,6 +1,6 @@
 //! Failed attempt, for `details.attempts`, logs and metrics.
 
-use penstock_contract::UpstreamErrorKind;
+use penstock_core::UpstreamErrorKind;
 use serde_json::{Value, json};
 
 /// Failed attempt at an offer.
@@ -17,7 +17,7 @@ pub struct FailedAttempt {
 }
 
 impl FailedAttempt {
-    /// JSON object `{"provider","reason","ms"}`, with a reason for customers ([`FaultKind::reason`]).
+    /// JSON object `{"provider","reason","ms"}`, with a reason for customers ([`UpstreamErrorKind::reason`]).
     #[must_use]
     pub fn to_json(&self, provider: &str) -> Value {
         json!({ "provider": provider, "reason": self.kind.reason(), "ms": self.millis })

@@ -30,7 +30,7 @@
 //! - no attempt follows an error of the caller, the total deadline, or a rescue with different text;
 //! - every attempt but the first is taken from the retry budget.
 //!
-//! A rescue after the first token is an attempt like any other: pass the failure of the stream to [`Course::rescue`]
+//! A rescue after the first token is an attempt like any other: pass the failure of the stream to [`RetryPlanner::on_stream_failure`]
 //! and follow the returned `Next`.
 
 mod attempt;
@@ -43,7 +43,7 @@ pub use policy::{AttemptPolicy, PlannedOffer};
 use crate::budget::RetryBudget;
 use crate::rng::SplitMix64;
 use next::RetryDecision;
-use penstock_contract::{UpstreamError, UpstreamErrorKind};
+use penstock_core::{UpstreamError, UpstreamErrorKind};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -52,16 +52,16 @@ use std::time::Duration;
 pub enum PlannerStep {
     /// Send the request to this offer.
     Attempt(usize),
-    /// Sleep, then call [`Course::resume`], which returns the same offer again.
+    /// Sleep, then call [`RetryPlanner::resume`], which returns the same offer again.
     RetrySame {
         /// Index of the offer.
         offer: usize,
         /// Time to sleep.
         after: Duration,
     },
-    /// Sleep until this time, then call [`Course::resume`].
+    /// Sleep until this time, then call [`RetryPlanner::resume`].
     WaitUntil(Duration),
-    /// Providers of the usable offers are full: wait for a permit at one of [`Course::full`].
+    /// Providers of the usable offers are full: wait for a permit at one of [`RetryPlanner::full_offers`].
     WaitForPermit,
     /// Error of the caller: return the error of the failure.
     ReturnError,
@@ -240,7 +240,7 @@ impl RetryPlanner {
         self.plan_next(fault, now, budget, false)
     }
 
-    /// Step after an attempt failed when the client already had a part of its answer. Same as [`Course::after`], but a
+    /// Step after an attempt failed when the client already had a part of its answer. Same as [`RetryPlanner::on_failure`], but a
     /// quick retry comes only if no other offer is ready, because the provider just broke a stream.
     pub fn on_stream_failure(
         &mut self,
@@ -303,7 +303,7 @@ impl RetryPlanner {
     }
 
     /// Value of `details.attempts` in a 503: an array of `{"provider","reason","ms"}`. `provider` returns the name of a
-    /// provider by the index of its [`Entry`].
+    /// provider by the index of its [`PlannedOffer`].
     pub fn attempt_details<'a>(&self, provider: impl Fn(usize) -> &'a str) -> Value {
         self.failed.iter().map(|attempt| attempt.to_json(provider(attempt.provider))).collect()
     }

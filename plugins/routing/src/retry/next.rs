@@ -3,7 +3,7 @@
 //! may be retried at once, and a short cooldown is waited for.
 
 use super::RetryPlanner;
-use penstock_contract::{UpstreamError, UpstreamErrorKind};
+use penstock_core::{UpstreamError, UpstreamErrorKind};
 use std::time::Duration;
 
 /// Decision that is not applied yet, with the index of the offer.

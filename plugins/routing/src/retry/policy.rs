@@ -34,9 +34,9 @@ pub struct PlannedOffer {
     /// Gateway's index of its provider: a failed connection, a rejected key and a `Retry-After` apply to all its
     /// offers.
     pub provider: usize,
-    /// End of the cooldown ([`Breaker::resting_until`](crate::Breaker::resting_until)).
+    /// End of the cooldown ([`CircuitBreaker::cooldown_until`](crate::CircuitBreaker::cooldown_until)).
     pub cooldown_until: Option<Duration>,
-    /// True if a quick retry is useful ([`Breaker::in_good_standing`](crate::Breaker::in_good_standing)).
+    /// True if a quick retry is useful ([`CircuitBreaker::is_stable`](crate::CircuitBreaker::is_stable)).
     pub is_stable: bool,
 }
 

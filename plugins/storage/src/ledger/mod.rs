@@ -3,11 +3,11 @@
 //!
 //! A block is a part of a commit, as lines of text that this module does not parse. Each commit is one guarded
 //! transaction, so it is never applied twice. Once it is durable in the store, its blocks are appended to the month's
-//! file, before [`LedgerStore::append`] returns. The file is synced within 250 ms, see [`LedgerStore::copy_due`].
+//! file, before [`LedgerStore::append`] returns. The file is synced within 250 ms, see [`LedgerStore::replica_sync_due`].
 //!
 //! ```text
 //! key of a block   `2026-11` | number of its last entry (8 bytes, big-endian)  →  its text, compressed
-//! key of the tip   meta `ledger`                                              →  [`Tip`]
+//! key of the tip   meta `ledger`                                              →  [`LedgerTip`]
 //! key of a month   meta `ledger/2026-11`                                      →  bytes of its file
 //! file of a month  <directory>/2026-11.jsonl                                  =  its blocks in order
 //! ```
@@ -74,7 +74,7 @@ pub struct RowWrite {
 }
 
 impl RowWrite {
-    /// Returns the bytes counted against [`MAX_ROW_BYTES`].
+    /// Returns the bytes counted against [`MAX_EXTRA_ROW_BYTES`].
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.key.len() + self.value.as_ref().map_or(0, Vec::len)
@@ -99,7 +99,7 @@ pub struct LedgerCommit {
     pub blocks: Vec<EntryBlock>,
     /// Changed balances, by account.
     pub balances: Vec<(String, BalanceRecord)>,
-    /// Names used by the entries, with the number of each entry, see [`LedgerStore::number_of`].
+    /// Names used by the entries, with the number of each entry, see [`LedgerStore::entry_number`].
     pub names: Vec<(String, u64)>,
     /// Further rows written with the commit, in order.
     pub extra_rows: Vec<RowWrite>,
@@ -187,7 +187,7 @@ impl LedgerStore {
         Ok(AppendOutcome { copied })
     }
 
-    /// Returns the time until [`LedgerStore::sync_copy`] is due; `None` if the replica is synced. Later commits sync it
+    /// Returns the time until [`LedgerStore::sync_replica`] is due; `None` if the replica is synced. Later commits sync it
     /// by themselves; this is for periods without commits.
     #[must_use]
     pub fn replica_sync_due(&self) -> Option<Duration> {
@@ -312,10 +312,10 @@ impl LedgerStore {
         Ok(())
     }
 
-    /// Iterates like [`LedgerStore::walk`], within one month.
+    /// Iterates like [`LedgerStore::for_each_block`], within one month.
     ///
     /// # Errors
-    /// Same as [`LedgerStore::walk`].
+    /// Same as [`LedgerStore::for_each_block`].
     pub fn for_each_block_in_month<E: From<StoreError>>(
         &self,
         month: &str,

@@ -18,7 +18,7 @@ const SYNC_DELAY: Duration = Duration::from_millis(250);
 /// Maximum number of unsynced entries, without the current commit: well below [`TAIL`].
 const MAX_UNSYNCED: u64 = 4_096;
 
-/// Maximum number of repairs retained until [`LedgerStore::take_healed`] returns them.
+/// Maximum number of repairs retained until [`LedgerStore::take_repairs`] returns them.
 const MAX_REPAIRS: usize = 24;
 
 /// Replica files of a ledger.
@@ -231,7 +231,7 @@ impl Drop for LedgerReplica {
 const READ_ATTEMPTS: u32 = 50;
 const READ_PAUSE: Duration = Duration::from_millis(20);
 
-/// Implements [`LedgerStore::compare`]. A commit may be in progress: the store has it shortly before the file.
+/// Implements [`LedgerStore::compare_replica`]. A commit may be in progress: the store has it shortly before the file.
 pub(super) fn compare_files(folder: &Path, ledger: &LedgerStore) -> Result<Vec<String>, StoreError> {
     let files = file_months(folder)?;
     // Read after the files: a new month is in the store first.

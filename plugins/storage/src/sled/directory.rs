@@ -100,7 +100,7 @@ impl StoreDir {
     }
 
     /// Replaces the live database by a closed one from the staging directory. After a crash in between,
-    /// [`Folder::claim`] completes it.
+    /// [`StoreDir::acquire`] completes it.
     pub(crate) fn replace_live(&self, side: &Path) -> Result<(), StoreError> {
         sync_tree(side)?;
         if self.has_store() {

@@ -17,7 +17,7 @@ const MAX_ROUNDS: usize = 16;
 /// Maximum number of findings retained.
 const MAX_FINDINGS: usize = 100;
 
-/// Implements [`crate::Store::copy`]: reads every row while the keys of concurrent writes are recorded, then reads the
+/// Implements [`crate::StoreArgs::copy_rows`]: reads every row while the keys of concurrent writes are recorded, then reads the
 /// recorded rows again; the last few of them while writes are paused.
 pub(crate) fn copy(
     engine: &SledEngine,
@@ -77,7 +77,7 @@ fn split_key(key: &[u8]) -> Result<(StoreTable, &[u8]), StoreError> {
     known.ok_or_else(|| StoreError::Format { what: "a row of an unknown table".to_owned() })
 }
 
-/// Implements [`crate::Store::verify`]. Each chunk pauses writes briefly, so that every concurrent write is counted
+/// Implements [`crate::StoreArgs::verify`]. Each chunk pauses writes briefly, so that every concurrent write is counted
 /// once: by the writer if its key is before the cursor, otherwise by the scan.
 pub(crate) fn verify(engine: &SledEngine, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
     let _alone = engine.scan_lock.lock();

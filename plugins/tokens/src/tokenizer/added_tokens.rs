@@ -42,7 +42,7 @@ impl AddedTokens {
         split(self.raw.as_ref(), text, each)
     }
 
-    /// Same as [`Added::split_raw`], for normalised text.
+    /// Same as [`AddedTokens::split_raw`], for normalised text.
     pub(super) fn split_normalized<'t>(
         &self,
         text: &'t str,

@@ -130,7 +130,7 @@ fn cut_at_letters(
     groups.end(each)
 }
 
-/// Neighbouring pieces of a text, joined according to a [`Keep`]. Only the last group is stored, whatever the number of
+/// Neighbouring pieces of a text, joined according to a [`MatchTreatment`]. Only the last group is stored, whatever the number of
 /// pieces.
 struct PieceGroups<'t> {
     text: &'t str,

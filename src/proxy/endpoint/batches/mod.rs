@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
 use penstock_batch::create_request::CreateBatchRequest;
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::batches::BatchRecord;
 use penstock_storage::files::{FilePurpose, FileRecord, FileStatus};
 use query::BatchListQuery;

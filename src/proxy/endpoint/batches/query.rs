@@ -1,7 +1,7 @@
 //! Query of the batch list: `after` and `limit`. Unknown parameters are ignored.
 
 use crate::proxy::endpoint::query_parameters;
-use penstock_contract::ApiError;
+use penstock_core::ApiError;
 
 /// Default and largest page size.
 const DEFAULT_LIMIT: usize = 20;

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Method, header};
 use penstock_auth::KeyScope;
-use penstock_contract::{ApiError, ErrorCode, percent};
+use penstock_core::{ApiError, ErrorCode, percent};
 use penstock_storage::files::FileRecord;
 use std::ops::Range;
 use std::sync::Arc;

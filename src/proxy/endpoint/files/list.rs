@@ -9,7 +9,7 @@ use crate::storage::object_id;
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_contract::ApiError;
+use penstock_core::ApiError;
 use penstock_storage::files::FilePurpose;
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ use crate::proxy::exchange::{Exchange, WriteOutcome};
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_contract::ApiError;
+use penstock_core::ApiError;
 use serde_json::json;
 
 /// Endpoint of a file's metadata.

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use http::{Method, header};
 use penstock_auth::KeyScope;
 use penstock_batch::upload_form::{UploadParser, Uploaded};
-use penstock_contract::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::files::FileRecord;
 use std::sync::Arc;
 use std::time::Duration;

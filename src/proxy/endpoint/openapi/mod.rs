@@ -5,7 +5,7 @@ mod operations;
 
 use super::{ENDPOINTS, Endpoint, error_dialect};
 use operations::{OPERATIONS, OperationRow, codes, parameter};
-use penstock_contract::{Dialect, ErrorCode};
+use penstock_core::{Dialect, ErrorCode};
 use serde_json::{Map, Value, json};
 use std::sync::OnceLock;
 

@@ -1,6 +1,6 @@
 //! Operation metadata of each endpoint, besides its method and path. A new endpoint needs a row.
 
-use penstock_contract::ErrorCode;
+use penstock_core::ErrorCode;
 use serde_json::{Value, json};
 
 /// Kind of work of an endpoint, which determines its possible errors.

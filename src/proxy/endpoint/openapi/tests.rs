@@ -3,7 +3,7 @@
 
 use super::*;
 use bytes::Bytes;
-use penstock_admission::{MessagesPurpose, RequestLimits};
+use penstock_request_validation::{MessagesPurpose, RequestLimits};
 use std::collections::BTreeSet;
 
 #[test]
@@ -86,16 +86,16 @@ fn admitted(schema: &str, name: &str, value: &Value) -> bool {
     let body = Bytes::from(body.to_string());
     let limits = RequestLimits::default();
     match schema {
-        "ChatRequest" => penstock_admission::chat(body, &limits),
+        "ChatRequest" => penstock_request_validation::chat(body, &limits),
         "MessagesRequest" => {
-            penstock_admission::validate_messages_request(body, &limits, MessagesPurpose::Generate)
+            penstock_request_validation::validate_messages_request(body, &limits, MessagesPurpose::Generate)
         }
         "CountTokensRequest" => {
-            penstock_admission::validate_messages_request(body, &limits, MessagesPurpose::Count)
+            penstock_request_validation::validate_messages_request(body, &limits, MessagesPurpose::Count)
         }
-        "EmbeddingsRequest" => penstock_admission::validate_embeddings(body, &limits),
-        "RerankRequest" => penstock_admission::validate_rerank(body, &limits),
-        _ => penstock_admission::validate_images(body, &limits),
+        "EmbeddingsRequest" => penstock_request_validation::validate_embeddings(body, &limits),
+        "RerankRequest" => penstock_request_validation::validate_rerank(body, &limits),
+        _ => penstock_request_validation::validate_images(body, &limits),
     }
     .is_ok()
 }

@@ -14,7 +14,7 @@ use crate::telemetry::AccessRecord;
 use crate::telemetry::request_id::RequestId;
 use crate::upstream::config_snapshot::Live;
 use bytes::{Bytes, BytesMut};
-use penstock_contract::{
+use penstock_core::{
     ApiError, ChoiceSelection, Dialect, ExtraMembers, FinishReason, InferenceRequest, RequiredCapabilities,
 };
 use penstock_limits::WorkClass;

@@ -5,7 +5,7 @@ use super::super::attempt::AttemptError;
 use super::sum::{self, Part};
 use crate::proxy::filters::{ResponseContext, ResponseUsage};
 use bytes::Bytes;
-use penstock_contract::{
+use penstock_core::{
     BufferedResponse, FinishReason, OfferObservation, StreamTranslation, TokenUsage, UpstreamAnswer, WorkDone,
 };
 

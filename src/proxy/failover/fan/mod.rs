@@ -18,9 +18,7 @@ use crate::upstream::offer::OfferLive;
 use bytes::Bytes;
 use choice::{ChoiceContext, ChoiceOutcome};
 use joined::JoinedResponse;
-use penstock_contract::{
-    ApiError, ErrorCode, ExtraMember, ExtraMembers, MicroCredits, OutputBuffer, TokenUsage,
-};
+use penstock_core::{ApiError, ErrorCode, ExtraMember, ExtraMembers, MicroCredits, OutputBuffer, TokenUsage};
 use penstock_limits::ActualCost;
 use penstock_routing::RetryPlanner;
 use std::collections::VecDeque;

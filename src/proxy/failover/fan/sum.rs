@@ -3,7 +3,7 @@
 
 use super::super::{FailoverRun, settle};
 use crate::upstream::offer::OfferLive;
-use penstock_contract::{MeasuredEnergy, StreamTranslation, TokenUsage, UsageSource, WorkDone};
+use penstock_core::{MeasuredEnergy, StreamTranslation, TokenUsage, UsageSource, WorkDone};
 use std::sync::Arc;
 use std::time::Duration;
 

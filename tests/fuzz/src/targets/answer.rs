@@ -3,9 +3,9 @@
 use crate::stream::{ask, heard};
 use crate::{choice, json, target};
 use bytes::Bytes;
-use penstock_annotate::insert_members;
-use penstock_contract::{Dialect, OfferCapabilities};
+use penstock_core::{Dialect, OfferCapabilities};
 use penstock_dialect::{DecodedAnswer, TRANSLATORS, decode};
+use penstock_response_metadata::insert_members;
 
 pub fn check(bytes: &[u8]) {
     let Some((choice, body)) = choice(bytes) else { return };

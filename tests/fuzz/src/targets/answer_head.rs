@@ -2,7 +2,7 @@
 
 use crate::{however_cut, pieces};
 use bytes::{Buf, BytesMut};
-use penstock_wire::answer::{
+use penstock_http_wire::answer::{
     BodyFraming, ChunkDecoder, ChunkStep, Http1ResponseHead, MalformedResponse, header_value,
 };
 

@@ -1,7 +1,7 @@
 //! Requests of `/v1/chat/completions`: what is taken is sound, stays itself when made canonical, and is cut nowhere.
 
 use bytes::Bytes;
-use penstock_admission::{RequestLimits, chat};
+use penstock_request_validation::{RequestLimits, chat};
 use serde_json::Value;
 
 pub fn check(bytes: &[u8]) {

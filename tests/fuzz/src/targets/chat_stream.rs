@@ -1,7 +1,7 @@
 //! Streams of providers that speak the chat dialect, for clients of both: the same however they are cut, well-formed,
 //! nothing lost and nothing made up.
 
-use penstock_contract::Dialect;
+use penstock_core::Dialect;
 
 pub fn check(bytes: &[u8]) {
     let Some((choice, stream)) = crate::choice(bytes) else { return };

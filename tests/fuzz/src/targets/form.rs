@@ -2,7 +2,9 @@
 
 use crate::however_cut;
 use bytes::Bytes;
-use penstock_wire::form::{MAX_PARTS, MultipartError, MultipartEvent, MultipartParser, Part, parse_boundary};
+use penstock_http_wire::form::{
+    MAX_PARTS, MultipartError, MultipartEvent, MultipartParser, Part, parse_boundary,
+};
 
 type Parts = Vec<(Part, Vec<u8>, bool)>;
 

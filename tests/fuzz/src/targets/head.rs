@@ -2,7 +2,9 @@
 
 use crate::however_cut;
 use bytes::Bytes;
-use penstock_wire::http1_request::{HeadError, HeadLimits, HeadParser, Http1RequestHead, request_target};
+use penstock_http_wire::http1_request::{
+    HeadError, HeadLimits, HeadParser, Http1RequestHead, request_target,
+};
 
 /// Small, so that inputs reach them.
 const CAPS: HeadLimits = HeadLimits { bytes: 1_024, target: 128, fields: 12 };

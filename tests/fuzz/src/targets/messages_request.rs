@@ -1,7 +1,7 @@
 //! Requests of `/v1/messages`: what is taken is sound, is counted too, and is cut nowhere.
 
 use bytes::Bytes;
-use penstock_admission::{MessagesPurpose, RequestLimits, validate_messages_request};
+use penstock_request_validation::{MessagesPurpose, RequestLimits, validate_messages_request};
 use serde_json::Value;
 
 pub fn check(bytes: &[u8]) {

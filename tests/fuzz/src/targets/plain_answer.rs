@@ -2,11 +2,11 @@
 
 use crate::{bit, choice, json, target};
 use bytes::Bytes;
-use penstock_admission::{RequestLimits, validate_embeddings, validate_rerank};
-use penstock_contract::{
+use penstock_core::{
     AudioInput, BodyMembers, Dialect, ImageRequest, InferenceRequest, InferenceTask, ModelKind,
     OfferCapabilities, ScoreTransform, TranscriptFormat, TranscriptionRequest, UpstreamAnswer,
 };
+use penstock_request_validation::{RequestLimits, validate_embeddings, validate_rerank};
 
 fn ask(kind: ModelKind, choice: u16) -> InferenceRequest {
     let limits = RequestLimits::default();
@@ -65,7 +65,7 @@ pub fn check(bytes: &[u8]) {
         max_inputs: bit(choice, 3).then_some(1),
         ..OfferCapabilities::default()
     };
-    let shapes = penstock_vectors::SHAPES
+    let shapes = penstock_embeddings::SHAPES
         .iter()
         .chain(penstock_media::image::SHAPES)
         .chain(penstock_media::speech::SHAPES);

@@ -2,8 +2,8 @@
 
 use crate::{abilities, choice, json, target};
 use bytes::Bytes;
-use penstock_admission::{RequestLimits, validate_embeddings, validate_images, validate_rerank};
-use penstock_contract::Dialect;
+use penstock_core::Dialect;
+use penstock_request_validation::{RequestLimits, validate_embeddings, validate_images, validate_rerank};
 
 pub fn check(bytes: &[u8]) {
     let Some((choice, body)) = choice(bytes) else { return };
@@ -17,7 +17,7 @@ pub fn check(bytes: &[u8]) {
     let abilities = abilities(choice);
     for ask in asks.into_iter().flatten() {
         let target = target(Dialect::Chat, &abilities);
-        for shape in penstock_vectors::SHAPES.iter().chain(penstock_media::image::SHAPES) {
+        for shape in penstock_embeddings::SHAPES.iter().chain(penstock_media::image::SHAPES) {
             if shape.kind() != ask.kind {
                 continue;
             }

@@ -1,9 +1,9 @@
 //! Errors of providers: whatever they say, no word of the request comes back in the answer.
 
 use crate::choice;
-use penstock_contract::Dialect;
+use penstock_core::Dialect;
 use penstock_dialect::classify_error;
-use penstock_wire::error::error_envelope;
+use penstock_http_wire::error::error_envelope;
 
 const CANARY: &str = "canary7f3a9";
 /// The request that the provider answers, which holds the word.

@@ -2,7 +2,7 @@
 
 use crate::stream::{ask, conforms, events, feed, finish, heard, shaped};
 use crate::{choice, however_cut, pieces, target};
-use penstock_contract::{Dialect, OfferCapabilities, OutputBuffer, RescueMode, StreamProgress};
+use penstock_core::{Dialect, OfferCapabilities, OutputBuffer, RescueMode, StreamProgress};
 
 pub fn check(bytes: &[u8]) {
     let Some((choice, bytes)) = choice(bytes) else { return };

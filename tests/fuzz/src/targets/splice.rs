@@ -2,15 +2,19 @@
 
 use crate::however_cut;
 use bytes::Bytes;
-use penstock_annotate as response_metadata;
-use penstock_wire::json::insert_members;
+use penstock_http_wire::json::insert_members;
+use penstock_response_metadata as response_metadata;
 use serde_json::Value;
 
 const MEMBERS: &[u8] = br#""environment_impact":{"energy_kwh":1.5},"billing_cost":{"credits":2}"#;
 
 pub fn check(bytes: &[u8]) {
     let spliced = however_cut(bytes, |pieces| {
-        response_metadata::insert_members(pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect(), MEMBERS).concat()
+        response_metadata::insert_members(
+            pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect(),
+            MEMBERS,
+        )
+        .concat()
     });
     let inserted = insert_members(Bytes::copy_from_slice(bytes), MEMBERS).concat();
     let Ok(Value::Object(mut object)) = serde_json::from_slice(bytes) else {

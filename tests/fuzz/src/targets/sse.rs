@@ -2,7 +2,7 @@
 
 use crate::however_cut;
 use bytes::Bytes;
-use penstock_wire::sse::{EventTooLong, SseDecoder, SseEvent, data_event};
+use penstock_http_wire::sse::{EventTooLong, SseDecoder, SseEvent, data_event};
 
 fn read(pieces: &[&[u8]], cap: usize) -> Result<Vec<SseEvent>, EventTooLong> {
     let mut decoder = SseDecoder::new(cap);

@@ -4,11 +4,11 @@
 use crate::spoken::Spoken;
 use crate::{abilities, choice, json, target};
 use bytes::Bytes;
-use penstock_admission::{MessagesPurpose, RequestLimits, chat, validate_messages_request};
-use penstock_contract::{ApiError, Dialect, InferenceRequest};
+use penstock_core::{ApiError, Dialect, InferenceRequest};
 use penstock_dialect::write::ResponseIdentity;
 use penstock_dialect::write::messages::write_empty_message;
 use penstock_dialect::{TRANSLATORS, conformance};
+use penstock_request_validation::{MessagesPurpose, RequestLimits, chat, validate_messages_request};
 use serde_json::Value;
 
 fn admit(dialect: Dialect, body: Bytes) -> Result<InferenceRequest, ApiError> {

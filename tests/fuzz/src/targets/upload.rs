@@ -3,7 +3,7 @@
 use crate::however_cut;
 use bytes::Bytes;
 use penstock_batch::upload_form;
-use penstock_contract::ApiError;
+use penstock_core::ApiError;
 use penstock_media::speech;
 
 const TYPE: &str = "multipart/form-data; boundary=XyZ";

@@ -2,7 +2,7 @@
 
 use super::super::PAIR;
 use crate::test_support;
-use penstock_contract::*;
+use penstock_core::*;
 use proptest::prelude::*;
 use serde_json::Value;
 use std::fmt::Write;

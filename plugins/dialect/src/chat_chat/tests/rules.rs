@@ -3,7 +3,7 @@
 use super::super::PAIR;
 use crate::test_support;
 use bytes::Bytes;
-use penstock_contract::*;
+use penstock_core::*;
 use serde_json::{Value, json};
 
 fn sent(

@@ -7,8 +7,8 @@ use crate::classify;
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor::{self, JsonCursor};
 use bytes::Bytes;
-use penstock_contract::{FinishReason, ReasoningName, UpstreamError, UpstreamErrorKind};
-use penstock_wire::{json, usage};
+use penstock_core::{FinishReason, ReasoningName, UpstreamError, UpstreamErrorKind};
+use penstock_http_wire::{json, usage};
 use std::convert::Infallible;
 use std::ops::Range;
 

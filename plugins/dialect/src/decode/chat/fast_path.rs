@@ -6,7 +6,7 @@
 use super::chunk::TextSpan;
 use crate::event::{AnswerEvent, EscapedText};
 use bytes::Bytes;
-use penstock_wire::sse;
+use penstock_http_wire::sse;
 
 /// Maximum bytes of a stored frame.
 const MAX_FRAME_BYTES: usize = 4096;

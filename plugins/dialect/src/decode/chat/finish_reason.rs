@@ -1,8 +1,8 @@
 //! Finish reasons in all known spellings, and other members whose format varies between engines.
 
 use crate::json_cursor::{self, JsonCursor};
-use penstock_contract::{FinishReason, ReportedUsage, UpstreamError, UpstreamErrorKind};
-use penstock_wire::{json, usage};
+use penstock_core::{FinishReason, ReportedUsage, UpstreamError, UpstreamErrorKind};
+use penstock_http_wire::{json, usage};
 
 /// Parses a finish reason.
 ///

@@ -5,7 +5,7 @@
 use crate::answer::DecodedAnswer;
 use crate::test_support;
 use bytes::Bytes;
-use penstock_contract::{Dialect, OfferCapabilities};
+use penstock_core::{Dialect, OfferCapabilities};
 use serde_json::{Value, json};
 
 /// Returns an element of `tool_calls` with index 0; id, name and arguments may be null.

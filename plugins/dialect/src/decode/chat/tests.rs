@@ -5,7 +5,7 @@ use super::ChatDecoder;
 use crate::decode::{DialectDecoder as _, MAX_NAME, MAX_TOOLS};
 use crate::event::{AnswerEvent, EscapedText};
 use bytes::Bytes;
-use penstock_contract::UpstreamErrorKind;
+use penstock_core::UpstreamErrorKind;
 use serde_json::json;
 
 fn decode(stream: &str) -> (Vec<AnswerEvent>, Option<UpstreamErrorKind>) {

@@ -12,8 +12,8 @@ use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
 use crate::partial_json::{JsonState, PartialJson};
 use bytes::Bytes;
-use penstock_contract::{UpstreamError, UpstreamErrorKind};
-use penstock_wire::json;
+use penstock_core::{UpstreamError, UpstreamErrorKind};
+use penstock_http_wire::json;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Maximum bytes of stored arguments: they are stored until the call has a name, and to check if they are complete.

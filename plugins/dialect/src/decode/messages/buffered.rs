@@ -9,8 +9,8 @@ use crate::decode::MAX_TOOLS;
 use crate::event::AnswerEvent;
 use crate::json_cursor;
 use bytes::Bytes;
-use penstock_contract::UpstreamError;
-use penstock_wire::{json, usage};
+use penstock_core::UpstreamError;
+use penstock_http_wire::{json, usage};
 
 /// Appends the events of a buffered message.
 ///

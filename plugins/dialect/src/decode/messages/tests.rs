@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::decode::DialectDecoder as _;
-use penstock_contract::{Dialect, ReportedUsage};
+use penstock_core::{Dialect, ReportedUsage};
 use serde_json::{Value, json};
 
 const STREAM: &str = r#"event: message_start

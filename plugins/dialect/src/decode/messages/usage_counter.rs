@@ -1,7 +1,7 @@
 //! Conversion of this dialect's token usage to the gateway's.
 
 use crate::json_cursor;
-use penstock_contract::{ReportedUsage, TokenUsage};
+use penstock_core::{ReportedUsage, TokenUsage};
 
 /// Token counts so far; a later number replaces an earlier one.
 #[derive(Clone, Copy, Debug, Default)]

@@ -3,7 +3,7 @@
 use super::ask;
 use crate::{find_translator, test_support};
 use bytes::Bytes;
-use penstock_contract::*;
+use penstock_core::*;
 
 const STREAM: &str = r#"event: message_start
 data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[],"usage":{"input_tokens":1,"output_tokens":1}}}

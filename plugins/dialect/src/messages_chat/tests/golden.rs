@@ -3,7 +3,7 @@
 use super::{PAIRS, ask, cases};
 use crate::{conformance, find_translator, test_support};
 use bytes::Bytes;
-use penstock_contract::*;
+use penstock_core::*;
 use serde_json::Value;
 use std::path::Path;
 

@@ -4,7 +4,7 @@
 use super::ask;
 use crate::{conformance, find_translator, test_support};
 use bytes::Bytes;
-use penstock_contract::*;
+use penstock_core::*;
 use std::path::Path;
 
 const ASK: &[u8] = br#"{"model":"m","max_tokens":9,"messages":[],"stream":true}"#;

@@ -3,7 +3,7 @@
 use super::ask;
 use crate::messages_chat::PAIR;
 use crate::{conformance, test_support};
-use penstock_contract::*;
+use penstock_core::*;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

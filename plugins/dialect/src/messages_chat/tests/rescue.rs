@@ -3,7 +3,7 @@
 use super::ask;
 use crate::{conformance, find_translator, test_support};
 use bytes::Bytes;
-use penstock_contract::*;
+use penstock_core::*;
 use serde_json::{Value, json};
 
 const ASK: &[u8] = br#"{"model":"m","max_tokens":9,"messages":[],"stream":true}"#;

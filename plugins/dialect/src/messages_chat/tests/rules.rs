@@ -3,7 +3,7 @@
 use super::ask;
 use crate::{find_translator, test_support};
 use bytes::Bytes;
-use penstock_contract::*;
+use penstock_core::*;
 use serde_json::{Value, json};
 
 fn pair(client: Dialect, provider: Dialect) -> &'static dyn Translator {

@@ -6,7 +6,7 @@ use crate::event::EscapedText;
 use crate::json_cursor;
 use crate::write::ResponseIdentity;
 use bytes::Bytes;
-use penstock_contract::{BufferedResponse, ChoiceSelection, FinishReason, WorkDone};
+use penstock_core::{BufferedResponse, ChoiceSelection, FinishReason, WorkDone};
 
 /// Returns the body of a completion, with usage if the answer has it.
 #[must_use]

@@ -1,8 +1,8 @@
 //! Members shared by chunks and buffered completions.
 
 use crate::write::ResponseIdentity;
-use penstock_contract::{FinishReason, TokenUsage};
-use penstock_wire::json;
+use penstock_core::{FinishReason, TokenUsage};
+use penstock_http_wire::json;
 
 /// Writes `"id":…,"object":…,"created":…,"model":…`.
 pub(super) fn write_identity(out: &mut Vec<u8>, face: &ResponseIdentity, object: &str) {

@@ -7,11 +7,11 @@ use crate::event::EscapedText;
 use crate::messages_chat::ids::{FNV_START, fnv1a_more};
 use crate::partial_json::{JsonState, MAX_SCALAR_BYTES, PartialJson};
 use bytes::Bytes;
-use penstock_contract::{
+use penstock_core::{
     AttemptTarget, BufferedResponse, FinishReason, InferenceRequest, ThinkingDisplay, UpstreamError,
     UpstreamErrorKind, WorkDone,
 };
-use penstock_wire::json;
+use penstock_http_wire::json;
 
 /// Member for arguments that are no JSON object, as the vendor of the dialect advises.
 const INVALID_JSON_MEMBER: &str = "INVALID_JSON";

@@ -8,7 +8,7 @@ use super::options::{self, WriterOptions};
 use crate::event::AnswerEvent;
 use crate::messages_chat::ids::Names;
 use crate::write::{DialectWriter as _, ResponseIdentity};
-use penstock_contract::{FinishReason, ThinkingDisplay, TokenUsage};
+use penstock_core::{FinishReason, ThinkingDisplay, TokenUsage};
 
 /// Returns a message, or all events of its stream. `objects` are JSON members without braces, may be empty.
 #[must_use]

@@ -4,10 +4,10 @@ use crate::event::EscapedText;
 use crate::json_cursor;
 use crate::messages_chat::ids::Names;
 use crate::write::ResponseIdentity;
-use penstock_contract::{
+use penstock_core::{
     AttemptTarget, FinishReason, InferenceRequest, ReportedUsage, ThinkingDisplay, TokenUsage,
 };
-use penstock_wire::json;
+use penstock_http_wire::json;
 use std::io::Write as _;
 
 /// Keepalive event.

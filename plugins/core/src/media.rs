@@ -1,0 +1,173 @@
+//! Tasks of image and transcription models, and generated images before they are sent to the client.
+
+use bytes::Bytes;
+use rust_decimal::Decimal;
+use std::fmt;
+use std::str::FromStr;
+
+/// Width and height of an image in pixels, each 1 to 16384.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ImageSize {
+    /// Horizontal pixels.
+    pub width: u32,
+    /// Vertical pixels.
+    pub height: u32,
+}
+
+impl ImageSize {
+    /// Maximum width and height, in pixels.
+    pub const MAX_SIDE: u32 = 16_384;
+
+    /// Number of pixels of the image.
+    #[must_use]
+    pub fn pixels(self) -> u64 {
+        u64::from(self.width) * u64::from(self.height)
+    }
+}
+
+impl FromStr for ImageSize {
+    type Err = ();
+
+    /// Parses `<width>x<height>`, as in `1024x768`.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let side = |text: &str| {
+            let digits =
+                text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+            text.parse().ok().filter(|side| digits && (1..=Self::MAX_SIDE).contains(side)).ok_or(())
+        };
+        let (width, height) = text.split_once('x').ok_or(())?;
+        Ok(Self { width: side(width)?, height: side(height)? })
+    }
+}
+
+impl fmt::Display for ImageSize {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}x{}", self.width, self.height)
+    }
+}
+
+/// Parameters of an image generation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ImageRequest {
+    /// Prompt, a JSON string with its quotes.
+    pub prompt: Bytes,
+    /// Number of images, 1 to 10.
+    pub n: u32,
+    /// Image size; `None` for the model's default.
+    pub size: Option<ImageSize>,
+    /// True if the client wants the images in the response instead of their URLs.
+    pub as_base64: bool,
+}
+
+/// Format of a transcript.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TranscriptFormat {
+    /// JSON with the text.
+    #[default]
+    Json,
+    /// JSON with the text, its segments and, if requested, its words.
+    Verbose,
+    /// Plain text.
+    Text,
+    /// Subtitles, `SubRip`.
+    Srt,
+    /// Subtitles, `WebVTT`.
+    Vtt,
+}
+
+impl TranscriptFormat {
+    /// True if the format has timestamps.
+    #[must_use]
+    pub const fn has_timestamps(self) -> bool {
+        matches!(self, Self::Verbose | Self::Srt | Self::Vtt)
+    }
+}
+
+/// Parameters of a transcription.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TranscriptionRequest {
+    /// Language of the speech, ISO 639-1; detected if absent.
+    pub language: Option<Box<str>>,
+    /// Context for the vocabulary.
+    pub prompt: Option<Box<str>>,
+    /// Sampling temperature as it was sent, 0 to 1.
+    pub temperature: Option<Box<str>>,
+    /// Format of the transcript.
+    pub script: TranscriptFormat,
+    /// True if the client wants a timestamp for each word ([`TranscriptFormat::Verbose`]).
+    pub word_timestamps: bool,
+    /// Metadata of the uploaded audio file.
+    pub audio: AudioInput,
+}
+
+/// Metadata of an uploaded audio file, without its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AudioInput {
+    /// File extension by which a provider recognises the format.
+    pub extension: &'static str,
+    /// Content type of the file.
+    pub content_type: &'static str,
+    /// Duration in seconds as stated in the file; `None` if the file states none.
+    pub seconds: Option<Decimal>,
+    /// Size in bytes.
+    pub bytes: u64,
+}
+
+impl AudioInput {
+    /// Minimum bytes per second of audio, for a file that states no duration: 8 kbit/s.
+    const MIN_BYTES_PER_SECOND: u64 = 1_000;
+    /// Typical bytes per second of audio, if the duration is unknown: 128 kbit/s.
+    const TYPICAL_BYTES_PER_SECOND: u64 = 16_000;
+    /// Maximum bytes per second of audio: uncompressed, 32 bits, eight channels at 192 kHz.
+    const MAX_BYTES_PER_SECOND: u64 = 6_144_000;
+
+    /// Seconds to reserve: the file's own duration, or the longest that its bytes can hold.
+    #[must_use]
+    pub fn max_seconds(&self) -> Decimal {
+        self.seconds.unwrap_or_else(|| Decimal::from(self.bytes / Self::MIN_BYTES_PER_SECOND + 1))
+    }
+
+    /// Seconds to charge: the file's own duration. If it states none, the duration reported by the provider, limited to
+    /// what the file's bytes can hold; without a report, an estimate from the bytes. Never zero.
+    #[must_use]
+    pub fn charged_seconds(&self, claimed: Option<Decimal>) -> Decimal {
+        let of = |rate: u64| Decimal::from(self.bytes).checked_div(Decimal::from(rate)).unwrap_or_default();
+        let estimated = || claimed.unwrap_or_else(|| of(Self::TYPICAL_BYTES_PER_SECOND));
+        let least = of(Self::MAX_BYTES_PER_SECOND).max(Decimal::new(1, 3));
+        let seconds = self.seconds.unwrap_or_else(|| estimated().min(self.max_seconds()).max(least));
+        seconds.round_dp(3)
+    }
+}
+
+/// Image returned by a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GeneratedImage {
+    /// Image data or URL.
+    pub source: ImageSource,
+    /// Prompt as revised by the provider, a JSON string with its quotes.
+    pub revised_prompt: Option<Bytes>,
+}
+
+/// Location of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ImageSource {
+    /// Base64 data in the response.
+    Base64(Bytes),
+    /// URL at the provider.
+    Url(Box<str>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_is_two_plain_numbers() {
+        assert_eq!("1024x768".parse(), Ok(ImageSize { width: 1024, height: 768 }));
+        for wrong in
+            ["", "x", "1024", "1024x", "0x5", "01x5", "+1x5", "1024X768", "1x2x3", "99999x1", "1 x1", "-1x1"]
+        {
+            assert_eq!(wrong.parse::<ImageSize>(), Err(()), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Properties of an offer observed in its own responses, and the adjustments of a request to it.
+//!
+//! A provider may reject a member that the gateway added and no client sent. One table lists these members with the
+//! words by which they are recognised in a provider's error message.
+
+/// Request member or header that the gateway adds, renames or may omit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ExtraMember {
+    /// `stream_options`. If it is omitted, the gateway counts the usage.
+    StreamOptions,
+    /// `n` above 1. If it is omitted, each choice is requested separately.
+    MultipleChoices,
+    /// Name of the cap on generated tokens. If this is omitted, the alternative name is used.
+    CapName,
+    /// Name of replayed reasoning. If this is omitted, the alternative name is used.
+    ReasoningName,
+    /// Replayed reasoning under any name.
+    Reasoning,
+    /// `chat_template_kwargs` that switches thinking.
+    ThinkingSwitch,
+    /// `reasoning_effort`, derived from another dialect or a preset.
+    Effort,
+    /// `thinking` and `output_config.effort`, derived from another dialect.
+    Thinking,
+    /// `tool_choice` with the value that is the default anyway.
+    ToolChoice,
+    /// `parallel_tool_calls`, derived from another dialect; the gateway enforces it.
+    ParallelTools,
+    /// `strict` of a schema.
+    Strict,
+    /// Stop sequences, derived from another dialect; the gateway enforces them.
+    Stop,
+    /// `continue_final_message` and `add_generation_prompt`.
+    ContinueFinal,
+    /// `prefix` of a message.
+    Prefix,
+    /// `encoding_format` of vectors.
+    EncodingFormat,
+    /// `return_documents` of rerank.
+    ReturnDocuments,
+    /// `raw_scores` of rerank.
+    RawScores,
+    /// `response_format` and granularities of images and transcriptions.
+    MediaFormat,
+    /// `temperature` of a preset.
+    Temperature,
+    /// `top_p` of a preset.
+    TopP,
+    /// `top_k` of a preset.
+    TopK,
+    /// `min_p` of a preset.
+    MinP,
+    /// `presence_penalty` of a preset.
+    PresencePenalty,
+    /// `frequency_penalty` of a preset.
+    FrequencyPenalty,
+    /// `repetition_penalty` of a preset.
+    RepetitionPenalty,
+    /// `seed` of a preset.
+    Seed,
+    /// `verbosity` of a preset.
+    Verbosity,
+    /// Header `anthropic-version`.
+    AnthropicVersion,
+    /// Header `accept-encoding`.
+    AcceptEncoding,
+    /// Header `user-agent`.
+    UserAgent,
+    /// Forwarded headers `traceparent` and `tracestate`.
+    TraceContext,
+}
+
+use ExtraMember as E;
+
+/// Members and headers, each with the lower-case words that identify it in a provider's error message or path.
+pub const EXTRA_MEMBERS: &[(ExtraMember, &[&str])] = &[
+    (E::StreamOptions, &["stream_options", "stream options", "include_usage"]),
+    (E::MultipleChoices, &["n", "n_cmpl", "best_of", "num_choices", "multiple choices", "number of choices"]),
+    (E::CapName, &["max_tokens", "max_completion_tokens"]),
+    (E::ReasoningName, &["reasoning_content", "reasoning"]),
+    (E::ThinkingSwitch, &["chat_template_kwargs", "enable_thinking"]),
+    (E::Effort, &["reasoning_effort"]),
+    (E::Thinking, &["thinking", "output_config", "effort"]),
+    (E::ToolChoice, &["tool_choice"]),
+    (E::ParallelTools, &["parallel_tool_calls", "disable_parallel_tool_use"]),
+    (E::Strict, &["strict"]),
+    (E::Stop, &["stop", "stop_sequences"]),
+    (E::ContinueFinal, &["continue_final_message", "add_generation_prompt"]),
+    (E::Prefix, &["prefix"]),
+    (E::EncodingFormat, &["encoding_format"]),
+    (E::ReturnDocuments, &["return_documents"]),
+    (E::RawScores, &["raw_scores"]),
+    (E::MediaFormat, &["response_format", "verbose_json", "timestamp_granularities", "b64_json"]),
+    (E::Temperature, &["temperature"]),
+    (E::TopP, &["top_p"]),
+    (E::TopK, &["top_k"]),
+    (E::MinP, &["min_p"]),
+    (E::PresencePenalty, &["presence_penalty"]),
+    (E::FrequencyPenalty, &["frequency_penalty"]),
+    (E::RepetitionPenalty, &["repetition_penalty"]),
+    (E::Seed, &["seed"]),
+    (E::Verbosity, &["verbosity"]),
+    (E::AnthropicVersion, &["anthropic-version"]),
+    (E::AcceptEncoding, &["accept-encoding"]),
+    (E::UserAgent, &["user-agent"]),
+    (E::TraceContext, &["traceparent", "tracestate"]),
+];
+
+impl ExtraMember {
+    /// Names of the headers; empty for a member of the body.
+    #[must_use]
+    pub const fn headers(self) -> &'static [&'static str] {
+        match self {
+            E::AnthropicVersion => &["anthropic-version"],
+            E::AcceptEncoding => &["accept-encoding"],
+            E::UserAgent => &["user-agent"],
+            E::TraceContext => &["traceparent", "tracestate"],
+            _ => &[],
+        }
+    }
+}
+
+/// Set of [`ExtraMember`]s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExtraMembers(u32);
+
+impl ExtraMembers {
+    /// Empty set.
+    pub const NONE: Self = Self(0);
+
+    /// Set from the bits returned by [`ExtraMembers::bits`].
+    #[must_use]
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// Bits of the set.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Set with one element.
+    #[must_use]
+    pub const fn of(extra: ExtraMember) -> Self {
+        Self(1 << extra as u32)
+    }
+
+    /// Set of the members that an error message names; `names` returns true if the message contains a word.
+    #[must_use]
+    pub fn named_by(mut names: impl FnMut(&str) -> bool) -> Self {
+        let rows = EXTRA_MEMBERS.iter().filter(|(_, words)| words.iter().any(|word| names(word)));
+        rows.fold(Self::NONE, |all, (extra, _)| all.union(Self::of(*extra)))
+    }
+
+    /// True if the set contains this element.
+    #[must_use]
+    pub const fn contains(self, extra: ExtraMember) -> bool {
+        self.0 & Self::of(extra).0 != 0
+    }
+
+    /// True if the set is empty.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Union of both sets.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Intersection of both sets.
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Elements of this set that are not in the other set.
+    #[must_use]
+    pub const fn difference(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Members to omit in addition when an error message names these. If the reasoning name was already replaced, the
+    /// engine accepts reasoning under neither name, and the reasoning itself is omitted.
+    #[must_use]
+    pub const fn newly_omitted(self, left_out: Self) -> Self {
+        let fresh = self.difference(left_out).difference(Self::of(E::MultipleChoices));
+        if fresh.is_empty() && self.contains(E::ReasoningName) && !left_out.contains(E::Reasoning) {
+            return Self::of(E::Reasoning);
+        }
+        fresh
+    }
+
+    /// Header names of all elements.
+    pub fn headers(self) -> impl Iterator<Item = &'static str> {
+        let rows = EXTRA_MEMBERS.iter().filter(move |(extra, _)| self.contains(*extra));
+        rows.flat_map(|(extra, _)| extra.headers().iter().copied())
+    }
+
+    /// Log name of each element.
+    pub fn log_names(self) -> impl Iterator<Item = &'static str> {
+        let rows = EXTRA_MEMBERS.iter().filter(move |(extra, _)| self.contains(*extra));
+        rows.filter_map(|(_, words)| words.first().copied())
+    }
+}
+
+/// Member name under which an engine accepts and returns reasoning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReasoningName {
+    /// `reasoning_content`: DeepSeek, SGLang, llama.cpp and most others.
+    #[default]
+    ReasoningContent,
+    /// `reasoning`: newer vLLM.
+    Reasoning,
+}
+
+impl ReasoningName {
+    /// Name of the JSON member.
+    #[must_use]
+    pub const fn member(self) -> &'static str {
+        match self {
+            Self::ReasoningContent => "reasoning_content",
+            Self::Reasoning => "reasoning",
+        }
+    }
+
+    /// Alternative name of reasoning.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::ReasoningContent => Self::Reasoning,
+            Self::Reasoning => Self::ReasoningContent,
+        }
+    }
+}
+
+/// Choices of the client that a request covers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChoiceSelection {
+    /// All choices.
+    #[default]
+    All,
+    /// One of several choices that are requested separately, by its index from 0. Output that occurs once for all
+    /// choices, such as the role and the usage, is left out.
+    One(u32),
+}
+
+/// Differences between a request to an offer and the request that the configuration alone would give.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestAdjustment {
+    /// Members to omit.
+    pub omitted: ExtraMembers,
+    /// Name of reasoning in the offer's responses.
+    pub reasoning_name: Option<ReasoningName>,
+    /// Requested choices.
+    pub choices: ChoiceSelection,
+}
+
+/// Properties of an offer observed in a response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OfferObservation {
+    /// Name of reasoning in the response.
+    pub reasoning_name: Option<ReasoningName>,
+    /// True if the reported usage covers only one of several choices; the gateway's own count replaces it.
+    pub is_miscounted: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_member_has_a_bit_of_its_own_and_a_word_that_names_it() {
+        let mut all = ExtraMembers::NONE;
+        for (extra, words) in EXTRA_MEMBERS {
+            assert!(!all.contains(*extra), "{extra:?} twice");
+            all = all.union(ExtraMembers::of(*extra));
+            let first = words.first().copied().unwrap_or_default();
+            assert!(ExtraMembers::named_by(|word| word == first).contains(*extra), "{extra:?}");
+            assert!(words.iter().all(|word| *word == word.to_lowercase() && !word.is_empty()));
+        }
+        assert_eq!(all.log_names().count(), EXTRA_MEMBERS.len());
+        assert_eq!(all.headers().count(), 5);
+        assert_eq!(ExtraMembers::of(E::Seed).headers().count(), 0);
+        assert_eq!(ExtraMembers::from_bits(all.bits()), all);
+        assert!(ExtraMembers::named_by(|_| false).is_empty());
+    }
+
+    #[test]
+    fn reasoning_that_is_refused_under_both_names_is_left_out() {
+        let named = ExtraMembers::of(E::ReasoningName);
+        assert_eq!(named.newly_omitted(ExtraMembers::NONE), named);
+        let dropped = named.newly_omitted(named);
+        assert_eq!(dropped, ExtraMembers::of(E::Reasoning));
+        assert!(named.newly_omitted(named.union(dropped)).is_empty());
+        let many = ExtraMembers::of(E::MultipleChoices).union(ExtraMembers::of(E::Seed));
+        assert_eq!(
+            many.newly_omitted(ExtraMembers::NONE),
+            ExtraMembers::of(E::Seed),
+            "`n` is no member to leave out"
+        );
+        assert!(many.newly_omitted(ExtraMembers::of(E::Seed)).is_empty());
+    }
+}

@@ -1,0 +1,371 @@
+//! Interfaces between the gateway and the dialect translators.
+
+use crate::api_error::ApiError;
+use crate::inference_request::InferenceRequest;
+use crate::media::GeneratedImage;
+use crate::model_kind::Dialect;
+use crate::request_adjustment::{ExtraMember, OfferObservation, ReasoningName, RequestAdjustment};
+use crate::upstream_error::UpstreamError;
+use crate::usage::{FinishReason, MeasuredEnergy, TokenUsage, WorkDone};
+use bytes::Bytes;
+
+/// Method by which a provider continues an interrupted answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContinuationMethod {
+    /// `continue_final_message: true` with `add_generation_prompt: false` (vLLM, SGLang).
+    ContinueFinalMessage,
+    /// Last assistant message marked `prefix: true`, or the messages dialect's own prefill.
+    Prefill,
+}
+
+/// Method by which a provider continues a last message of the assistant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PrefillMethod {
+    /// Not supported: such a request is sent to another provider.
+    #[default]
+    None,
+    /// `continue_final_message` (vLLM, SGLang).
+    ContinueFinalMessage,
+    /// `prefix: true` on the message (Mistral, DeepSeek).
+    Prefix,
+    /// Automatic (llama.cpp, the messages dialect).
+    Automatic,
+}
+
+/// Transformation of a reranking model's scores. Configured, because a response does not show it: logits can lie
+/// between 0 and 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ScoreTransform {
+    /// Scores from 0 to 1 already.
+    #[default]
+    Identity,
+    /// Logits, converted to scores by `1 / (1 + exp(-x))`.
+    Sigmoid,
+}
+
+/// Features that an offer accepts on the wire beyond the dialect's core.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OfferCapabilities {
+    /// `supported_parameters` of the catalogue: request parameters that the model accepts.
+    pub parameters: Vec<Box<str>>,
+    /// Method of continuing an interrupted stream.
+    pub continuation: Option<ContinuationMethod>,
+    /// Method of accepting a prefill.
+    pub prefill: PrefillMethod,
+    /// True if reasoning of earlier turns is sent back in the prompt (interleaved thinking).
+    pub replay_reasoning: bool,
+    /// Configured name of reasoning on the wire; if absent, the name found in the offer's responses.
+    pub reasoning_name: Option<ReasoningName>,
+    /// True if `chat_template_kwargs.enable_thinking` switches thinking.
+    pub thinking_switch: bool,
+    /// True if tool call ids must have nine letters or digits (Mistral).
+    pub short_tool_ids: bool,
+    /// True if `tool` messages may contain images.
+    pub tool_images: bool,
+    /// True if a `system` message may have any position.
+    pub system_anywhere: bool,
+    /// Maximum number of stop sequences; the gateway enforces further ones.
+    pub max_stop: Option<usize>,
+    /// Maximum number of choices per request; if absent, `parameters` decides.
+    pub max_n: Option<u32>,
+    /// Maximum number of images per request; more images take several requests.
+    pub max_images: Option<u32>,
+    /// Maximum number of inputs or documents per request; longer lists take several requests.
+    pub max_inputs: Option<usize>,
+    /// Transformation of its reranking scores.
+    pub score_transform: ScoreTransform,
+    /// Size of the context window, in tokens.
+    pub context_length: Option<u64>,
+    /// Maximum number of tokens generated for one candidate.
+    pub max_output: Option<u64>,
+}
+
+impl OfferCapabilities {
+    /// True if a request may ask for this many choices, by `max_n` or else by the catalogue's parameters.
+    #[must_use]
+    pub fn supports_choices(&self, choices: u32) -> bool {
+        match self.max_n {
+            Some(most) => choices <= most,
+            None => choices <= 1 || self.parameters.is_empty() || self.accepts_parameter("n"),
+        }
+    }
+
+    /// True if the catalogue lists this parameter.
+    #[must_use]
+    pub fn accepts_parameter(&self, parameter: &str) -> bool {
+        self.parameters.iter().any(|name| &**name == parameter)
+    }
+}
+
+/// Provider side of one attempt, and the identity of the response to the client.
+#[derive(Clone, Copy, Debug)]
+pub struct AttemptTarget<'a> {
+    /// Model name at the provider.
+    pub model: &'a str,
+    /// Dialect of the request to the provider.
+    pub dialect: Dialect,
+    /// Capabilities of the offer.
+    pub capabilities: &'a OfferCapabilities,
+    /// Sampling parameters of the model's preset, as JSON members (`"top_p":0.9,…`), for those that the client left
+    /// out; may be empty.
+    pub preset: &'a [(Box<str>, Box<str>)],
+    /// Cap on generated tokens that replaces the client's, if it was clamped.
+    pub max_tokens: Option<u64>,
+    /// Adjustments of the request to the offer.
+    pub adjustment: RequestAdjustment,
+    /// `model` in the response: the name that the client sent.
+    pub answer_model: &'a str,
+    /// Unique part of the response id, letters and digits.
+    pub id: &'a str,
+    /// Value of `created`, in Unix seconds.
+    pub created: u64,
+}
+
+/// Output bytes for the client, in order. Translators never join the chunks.
+#[derive(Clone, Debug, Default)]
+pub struct OutputBuffer(pub Vec<Bytes>);
+
+impl AttemptTarget<'_> {
+    /// True if the gateway sends this member.
+    #[must_use]
+    pub const fn sends(&self, extra: ExtraMember) -> bool {
+        !self.adjustment.omitted.contains(extra)
+    }
+
+    /// Method of continuing an interrupted answer, unless the provider rejected its members.
+    #[must_use]
+    pub fn continuation(&self) -> Option<ContinuationMethod> {
+        let by = |way: &ContinuationMethod| match (way, self.capabilities.prefill) {
+            (ContinuationMethod::ContinueFinalMessage, _) => self.sends(ExtraMember::ContinueFinal),
+            (ContinuationMethod::Prefill, PrefillMethod::Automatic) => true,
+            (ContinuationMethod::Prefill, _) => self.sends(ExtraMember::Prefix),
+        };
+        self.capabilities.continuation.filter(by)
+    }
+
+    /// Method of accepting a prefill, unless the provider rejected its members.
+    #[must_use]
+    pub const fn prefill(&self) -> PrefillMethod {
+        match self.capabilities.prefill {
+            PrefillMethod::ContinueFinalMessage if !self.sends(ExtraMember::ContinueFinal) => {
+                PrefillMethod::None
+            }
+            PrefillMethod::Prefix if !self.sends(ExtraMember::Prefix) => PrefillMethod::None,
+            prefill => prefill,
+        }
+    }
+
+    /// Name under which reasoning is sent back; `None` if the engine accepts none.
+    #[must_use]
+    pub fn replayed_reasoning_name(&self) -> Option<ReasoningName> {
+        if !self.capabilities.replay_reasoning || !self.sends(ExtraMember::Reasoning) {
+            return None;
+        }
+        let usual = self.adjustment.reasoning_name.or(self.capabilities.reasoning_name).unwrap_or_default();
+        Some(if self.sends(ExtraMember::ReasoningName) { usual } else { usual.other() })
+    }
+}
+
+impl OutputBuffer {
+    /// Adds a chunk; an empty chunk is dropped.
+    pub fn push(&mut self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.0.push(bytes);
+        }
+    }
+
+    /// Number of buffered bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.iter().map(Bytes::len).sum()
+    }
+
+    /// True if no bytes are buffered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Progress of a streamed answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StreamProgress {
+    /// No content token yet: nothing is sent to the client, and a failover is invisible.
+    Pending,
+    /// At least one content token received (text, reasoning or tool call).
+    Committed,
+    /// Finish reason received for every candidate; only usage may follow.
+    Finished,
+    /// Last event received: the connection can be closed at once.
+    Ended,
+}
+
+/// Method of resuming a broken stream at another provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RescueMode {
+    /// Starts over; output is held back while it equals the text that the client has.
+    StartOver,
+    /// Continues the text returned by [`StreamTranslation::delivered_text`].
+    Continue,
+}
+
+/// Translated answer of a request that is not streamed, without the Penstock objects.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BufferedResponse {
+    /// JSON object in the client's dialect; its last byte is `}`.
+    pub body: Vec<Bytes>,
+    /// Work reported by the provider.
+    pub work: Option<WorkDone>,
+    /// Energy measured by the provider.
+    pub measured_energy: Option<MeasuredEnergy>,
+    /// Finish reason of the first candidate.
+    pub finish_reason: FinishReason,
+    /// Bytes of generated text, used to count tokens if usage is missing.
+    pub output_bytes: usize,
+    /// Images generated by the model. The gateway writes their response after it has fetched and stored them as the
+    /// requested format needs.
+    pub images: Vec<GeneratedImage>,
+    /// Properties of the offer observed in the response.
+    pub observation: OfferObservation,
+}
+
+impl BufferedResponse {
+    /// Token usage reported by the provider.
+    #[must_use]
+    pub fn usage(&self) -> Option<TokenUsage> {
+        self.work.as_ref().and_then(WorkDone::usage).copied()
+    }
+}
+
+/// Translation of one streamed answer from the provider's dialect to the client's.
+///
+/// The output does not depend on the boundaries of the provider's chunks.
+pub trait StreamTranslation: Send {
+    /// Translates bytes of the provider. While [`StreamProgress::Pending`], output is buffered; it is released with the first
+    /// content token.
+    ///
+    /// # Errors
+    /// Returns the provider's failure. The translation may go on after [`StreamTranslation::start_rescue`].
+    fn push(&mut self, bytes: Bytes, out: &mut OutputBuffer) -> Result<(), UpstreamError>;
+
+    /// Handles the end of the provider's stream.
+    ///
+    /// # Errors
+    /// Returns `Truncated` if there was no finish reason.
+    fn end(&mut self, out: &mut OutputBuffer) -> Result<(), UpstreamError>;
+
+    /// Progress of the answer.
+    fn progress(&self) -> StreamProgress;
+
+    /// Usage reported by the provider so far. A missing half is filled with the gateway's own count, and the usage is
+    /// marked accordingly.
+    fn usage(&self) -> Option<TokenUsage>;
+
+    /// Bytes of generated text passed to the client, used to count tokens if usage is missing.
+    fn output_bytes(&self) -> usize;
+
+    /// Bytes of generated text received from the current provider (text, reasoning and tool calls), plus the text that
+    /// the client had before. While this number does not grow, the answer makes no progress, whatever else is received.
+    fn generated_bytes(&self) -> usize;
+
+    /// Gateway's count of the output passed to the client, at most the amount that the request allows.
+    fn estimated_usage(&self) -> TokenUsage;
+
+    /// Usage of the current provider alone: as reported, or else counted from its text, plus the text that the client
+    /// had before.
+    fn attempt_usage(&self) -> TokenUsage;
+
+    /// Bytes of memory in use besides the record of the delivered text: an incomplete event, output that must wait,
+    /// arguments of calls. Read after each [`StreamTranslation::push`].
+    fn kept(&self) -> usize;
+
+    /// Energy measured by the provider.
+    fn measured_energy(&self) -> Option<MeasuredEnergy>;
+
+    /// True if the model's output cannot be written in the client's dialect, so that [`StreamTranslation::write_end`] ends it with an
+    /// error. Only the model is at fault, and the delivered output is charged.
+    fn has_invalid_output(&self) -> bool {
+        false
+    }
+
+    /// Finish reason, once known.
+    fn finish_reason(&self) -> Option<FinishReason>;
+
+    /// Properties of the offer observed in the stream.
+    fn observation(&self) -> OfferObservation {
+        OfferObservation::default()
+    }
+
+    /// Writes the output before the content of all choices, for choices that are requested separately.
+    fn write_start(&mut self, _out: &mut OutputBuffer) {}
+
+    /// Records the finish reason of a choice that another request answered; [`StreamTranslation::write_end`] writes it.
+    fn record_choice_finish(&mut self, _choice: u32, _finish: FinishReason) {}
+
+    /// Returns the text that the client has received, if the answer can be continued: one candidate, text only,
+    /// completely recorded.
+    fn delivered_text(&mut self) -> Option<String>;
+
+    /// Resumes the answer at another provider. Returns false if that is impossible: too much was delivered, or the
+    /// content cannot be compared.
+    fn start_rescue(&mut self, target: &AttemptTarget<'_>, how: RescueMode) -> bool;
+
+    /// Writes the end of a successful answer: the last event, held back until now, with the usage and `objects` (JSON
+    /// members without braces, such as `"environment_impact":{…},"billing_cost":{…}`; may be empty).
+    fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut OutputBuffer);
+
+    /// Writes the end of a failed answer: the dialect's error event, and no event that marks success.
+    fn write_error(&mut self, refusal: &ApiError, request_id: &str, out: &mut OutputBuffer);
+}
+
+/// Translator for one pair of client and provider dialects.
+pub trait Translator: Sync + Send {
+    /// Dialect of the client.
+    fn client(&self) -> Dialect;
+
+    /// Dialect of the provider.
+    fn provider(&self) -> Dialect;
+
+    /// Path below the provider's base URL.
+    fn path(&self) -> &'static str;
+
+    /// Builds the request body for the provider in chunks; unchanged parts are slices of the client's body. The same
+    /// request and target give the same bytes.
+    ///
+    /// # Errors
+    /// Returns an error that names the field if the provider's dialect cannot express it.
+    fn build_request(
+        &self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+    ) -> Result<Vec<Bytes>, ApiError>;
+
+    /// Builds the request body that asks a provider to continue `delivered`.
+    ///
+    /// # Errors
+    /// Same as [`Translator::build_request`]; also if the target cannot continue an answer.
+    fn build_continuation(
+        &self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+        delivered: &str,
+    ) -> Result<Vec<Bytes>, ApiError>;
+
+    /// Translates an answer that was not streamed.
+    ///
+    /// # Errors
+    /// Returns the provider's failure if the answer is invalid.
+    fn translate_buffered(
+        &self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+        body: Bytes,
+    ) -> Result<BufferedResponse, UpstreamError>;
+
+    /// Starts the translation of a streamed answer.
+    fn translate_stream(
+        &self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+    ) -> Box<dyn StreamTranslation>;
+}

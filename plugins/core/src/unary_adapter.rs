@@ -1,0 +1,99 @@
+//! Interface between the gateway and the providers of models whose answers are not streamed: embeddings, rerank,
+//! images, transcriptions.
+//!
+//! A [`ProviderAdapter`] implements the API of one family of providers for one kind of model. To add one, implement the trait in
+//! a file of the kind's crate and add a line to the crate's table. The gateway does the rest (routing, failover,
+//! billing, logging).
+
+use crate::api_error::ApiError;
+use crate::inference_request::InferenceRequest;
+use crate::model_kind::ModelKind;
+use crate::traits::{AttemptTarget, BufferedResponse};
+use crate::upstream_error::UpstreamError;
+use bytes::Bytes;
+use std::borrow::Cow;
+use std::fmt;
+
+/// Request to a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamRequest {
+    /// Content type of the body.
+    pub content_type: Cow<'static, str>,
+    /// Body in chunks; unchanged parts are slices of the client's body.
+    pub body: Vec<Bytes>,
+    /// Index of the chunk before which the client's upload is inserted, if there is one. The upload is read from the
+    /// spool for each attempt.
+    pub upload_index: Option<usize>,
+}
+
+impl UpstreamRequest {
+    /// Returns a request with a JSON body.
+    #[must_use]
+    pub const fn json(body: Vec<Bytes>) -> Self {
+        Self { content_type: Cow::Borrowed("application/json"), body, upload_index: None }
+    }
+}
+
+/// Complete response of a provider to one [`UpstreamRequest`], with status 200.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamAnswer {
+    /// Response body.
+    pub body: Bytes,
+    /// Values of the headers named by [`ProviderAdapter::response_headers`], in its order.
+    pub headers: Vec<Option<Box<str>>>,
+}
+
+impl UpstreamAnswer {
+    /// Returns the value of a header, by its index in [`ProviderAdapter::response_headers`], as a number.
+    #[must_use]
+    pub fn header_number(&self, header: usize) -> Option<u64> {
+        self.headers.get(header)?.as_deref()?.trim().parse().ok()
+    }
+}
+
+/// API of one family of providers for one kind of model.
+///
+/// The same request and target give the same calls. Implementations have no clock and no state.
+pub trait ProviderAdapter: Sync + Send {
+    /// Kind of model.
+    fn kind(&self) -> ModelKind;
+
+    /// Name in the configuration, lower case.
+    fn name(&self) -> &'static str;
+
+    /// Path below the provider's base URL.
+    fn path(&self) -> &'static str;
+
+    /// Names of the response headers that [`ProviderAdapter::translate`] reads, lower case.
+    fn response_headers(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Builds the requests to the provider, at least one. Several requests are sent one after the other to the same
+    /// provider; if one fails, all of them are sent to the next provider.
+    ///
+    /// # Errors
+    /// Returns an error that names the field if this provider's API cannot express it; another provider may.
+    fn calls(
+        &self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+    ) -> Result<Vec<UpstreamRequest>, ApiError>;
+
+    /// Builds the answer for the client from the responses, which are in the order of the requests.
+    ///
+    /// # Errors
+    /// Returns the provider's failure if a response is invalid; the next provider is tried.
+    fn translate(
+        &self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+        answers: Vec<UpstreamAnswer>,
+    ) -> Result<BufferedResponse, UpstreamError>;
+}
+
+impl fmt::Debug for dyn ProviderAdapter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,289 @@
+//! Usage of an answer in tokens or other units, and energy measured by the provider.
+
+use rust_decimal::Decimal;
+
+/// Source of the numbers in a [`TokenUsage`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UsageSource {
+    /// Reported by the provider.
+    #[default]
+    Provider,
+    /// Counted by the gateway from the data passed through; marked as such in all output.
+    Gateway,
+    /// Counted by the gateway, because the provider reported more than [`UsageBounds`] allow.
+    Overstated,
+}
+
+impl UsageSource {
+    /// True if the gateway counted, for any reason.
+    #[must_use]
+    pub const fn is_gateway(self) -> bool {
+        matches!(self, Self::Gateway | Self::Overstated)
+    }
+}
+
+/// Upper bounds of the usage that a provider may report for one answer, from the request and the delivered data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsageBounds {
+    /// Prompt tokens.
+    pub input: u64,
+    /// Generated tokens that the request allows, all candidates together.
+    pub output: u64,
+    /// Generated tokens that the delivered bytes can contain.
+    pub delivered: u64,
+}
+
+impl UsageBounds {
+    /// Tokens of a chat template around the messages.
+    pub const TEMPLATE_TOKENS: u64 = 1_024;
+    /// Tokens of one image.
+    pub const IMAGE_TOKENS: u64 = 16_384;
+    /// Tokens that a model adds to each embedding input or reranked document.
+    pub const TOKENS_PER_INPUT: u64 = 128;
+    /// Generated tokens without text per candidate (end of text, reasoning marks).
+    pub const TOKENS_PER_CANDIDATE: u64 = 64;
+    /// Generated tokens without text per tool call (marks around it).
+    pub const TOKENS_PER_CALL: u64 = 32;
+
+    /// Maximum number of generated tokens in this many bytes of text: a token has at least one byte.
+    #[must_use]
+    pub fn delivered(candidates: usize, bytes: usize, calls: usize) -> u64 {
+        let of = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        of(bytes)
+            .saturating_add(of(candidates).saturating_mul(Self::TOKENS_PER_CANDIDATE))
+            .saturating_add(of(calls).saturating_mul(Self::TOKENS_PER_CALL))
+    }
+}
+
+/// Token usage of one answer.
+///
+/// `input` includes `cached`; `output` includes `reasoning`. The messages dialect, whose `input_tokens` excludes cached
+/// tokens, is converted when it is read and written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TokenUsage {
+    /// Prompt tokens, cached ones included.
+    pub input: u64,
+    /// Prompt tokens read from the provider's cache.
+    pub cached: u64,
+    /// Generated tokens, reasoning included.
+    pub output: u64,
+    /// Generated reasoning tokens.
+    pub reasoning: u64,
+    /// Source of the numbers.
+    pub source: UsageSource,
+}
+
+/// Bytes of text per token for estimates: more than most tokenizers need for prose, so that an estimate does not
+/// overcharge.
+const BYTES_PER_TOKEN: usize = 4;
+
+impl TokenUsage {
+    /// Plausible maximum of tokens, above any context window or answer. A larger reported number is treated as missing.
+    pub const MAX_TOKENS: u64 = 1 << 31;
+
+    /// Gateway's estimate from bytes of text, marked as such: any non-empty text has at least one token.
+    #[must_use]
+    pub fn estimate(prompt_bytes: usize, output_bytes: usize) -> Self {
+        let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX);
+        Self {
+            input: tokens(prompt_bytes),
+            output: tokens(output_bytes),
+            source: UsageSource::Gateway,
+            ..Self::default()
+        }
+    }
+}
+
+impl TokenUsage {
+    /// Limits the usage to what the request allows; the customer does not pay for more.
+    #[must_use]
+    pub fn within(self, bounds: &UsageBounds) -> Self {
+        let (input, output) = (self.input.min(bounds.input), self.output.min(bounds.output));
+        Self { input, output, ..self }
+    }
+}
+
+/// Usage reported by a provider, which may omit either half. Zero counts as reported; the gateway counts a missing
+/// half.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReportedUsage {
+    /// Prompt tokens, cached ones included.
+    pub input: Option<u64>,
+    /// Prompt tokens read from the provider's cache; part of the input half.
+    pub cached: u64,
+    /// Generated tokens, reasoning included.
+    pub output: Option<u64>,
+    /// Generated reasoning tokens; part of the output half.
+    pub reasoning: u64,
+}
+
+impl ReportedUsage {
+    /// Returns itself, or `None` if neither half is reported.
+    #[must_use]
+    pub fn non_empty(self) -> Option<Self> {
+        (self.input.is_some() || self.output.is_some()).then_some(self)
+    }
+
+    /// Merges a later report: each half that it has replaces the earlier half.
+    #[must_use]
+    pub fn then(self, later: Self) -> Self {
+        let (input, cached) = match later.input {
+            Some(input) => (Some(input), later.cached),
+            None => (self.input, self.cached),
+        };
+        let (output, reasoning) = match later.output {
+            Some(output) => (Some(output), later.reasoning),
+            None => (self.output, self.reasoning),
+        };
+        Self { input, cached, output, reasoning }
+    }
+
+    /// Replaces a half that is missing or beyond its bound by the gateway's count, and marks the source.
+    #[must_use]
+    pub fn within(self, bounds: &UsageBounds, counted: &TokenUsage) -> TokenUsage {
+        let most = bounds.output.min(bounds.delivered);
+        let input = self.input.filter(|input| *input <= bounds.input);
+        let output = self.output.filter(|output| *output <= most);
+        let doubted = [input != self.input, output != self.output];
+        let source = match (input, output) {
+            _ if doubted.contains(&true) => UsageSource::Overstated,
+            (Some(_), Some(_)) => UsageSource::Provider,
+            _ => counted.source,
+        };
+        let counted = counted.within(bounds);
+        // The details of a rejected half are rejected too.
+        let cached = if input == self.input { self.cached } else { 0 };
+        let reasoning = if output == self.output { self.reasoning } else { 0 };
+        let (input, output) = (input.unwrap_or(counted.input), output.unwrap_or(counted.output));
+        TokenUsage { input, cached: cached.min(input), output, reasoning: reasoning.min(output), source }
+    }
+}
+
+/// Work done by a provider, in the units of energy and billing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkDone {
+    /// Tokens in and out (chat), or in only (embedding, rerank).
+    Tokens(TokenUsage),
+    /// Generated images.
+    Images {
+        /// Number of images.
+        count: u32,
+        /// Diffusion steps per image, if known.
+        steps: Option<u32>,
+        /// Pixels per image, if known; else those of the reference size.
+        pixels: Option<u64>,
+    },
+    /// Transcribed audio.
+    Audio {
+        /// Length in seconds.
+        seconds: Decimal,
+    },
+    /// Unknown amount of work: only its duration is known.
+    Unknown,
+}
+
+impl WorkDone {
+    /// Token usage, if the work is counted in tokens.
+    #[must_use]
+    pub const fn usage(&self) -> Option<&TokenUsage> {
+        match self {
+            Self::Tokens(usage) => Some(usage),
+            Self::Images { .. } | Self::Audio { .. } | Self::Unknown => None,
+        }
+    }
+}
+
+/// Boundary of a provider's energy meter; consumption outside of it is added by formula.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MeterBoundary {
+    /// Accelerators only.
+    Gpu,
+    /// Complete server.
+    It,
+    /// Complete building.
+    Facility,
+}
+
+/// Energy that a provider measured for one answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeasuredEnergy {
+    /// Joules within the boundary below.
+    pub joules: Decimal,
+    /// Boundary stated by the provider; `None` if it states none (the provider's configuration then decides).
+    pub boundary: Option<MeterBoundary>,
+}
+
+/// Finish reason of a generation, independent of the dialect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FinishReason {
+    /// End of the answer, or a stop sequence.
+    Stop,
+    /// Limit `max_tokens` reached.
+    Length,
+    /// Context window full before `max_tokens`.
+    ContextWindow,
+    /// Tool calls requested by the model.
+    ToolCalls,
+    /// Answer cut by a content filter.
+    ContentFilter,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_text_is_at_least_one_token_and_nothing_is_none() {
+        let counted = |bytes| TokenUsage::estimate(bytes, bytes);
+        for (bytes, tokens) in [(0, 0), (1, 1), (4, 1), (5, 2)] {
+            assert_eq!((counted(bytes).input, counted(bytes).output), (tokens, tokens), "{bytes} bytes");
+        }
+        assert_eq!(counted(1).source, UsageSource::Gateway);
+    }
+
+    #[test]
+    fn a_missing_half_is_counted_and_a_stated_nought_stays() {
+        let counted = TokenUsage::estimate(40, 8);
+        let bounds = UsageBounds { input: 50, output: 50, delivered: 50 };
+        let filled = |input, output| {
+            let usage = ReportedUsage { input, cached: 1, output, reasoning: 3 }.within(&bounds, &counted);
+            (usage.input, usage.cached, usage.output, usage.reasoning, usage.source)
+        };
+        assert_eq!(filled(Some(7), None), (7, 1, 2, 2, UsageSource::Gateway));
+        assert_eq!(filled(None, Some(0)), (10, 1, 0, 0, UsageSource::Gateway));
+        assert_eq!(filled(Some(0), Some(0)), (0, 0, 0, 0, UsageSource::Provider));
+        assert_eq!(ReportedUsage { cached: 3, reasoning: 3, ..ReportedUsage::default() }.non_empty(), None);
+    }
+
+    #[test]
+    fn a_half_beyond_its_bound_is_counted_and_says_so() {
+        let counted = TokenUsage::estimate(40, 8);
+        let usage = |bounds: UsageBounds, input, output| {
+            let usage =
+                ReportedUsage { input: Some(input), cached: input, output: Some(output), reasoning: output };
+            let usage = usage.within(&bounds, &counted);
+            (usage.input, usage.cached, usage.output, usage.reasoning, usage.source)
+        };
+        let bounds = UsageBounds { input: 100, output: 50, delivered: 40 };
+        assert_eq!(usage(bounds, 100, 40), (100, 100, 40, 40, UsageSource::Provider));
+        assert_eq!(usage(bounds, 101, 40), (10, 0, 40, 40, UsageSource::Overstated));
+        assert_eq!(usage(bounds, 100, 41), (100, 100, 2, 0, UsageSource::Overstated));
+        let bounds = UsageBounds { output: 39, ..bounds };
+        assert_eq!(usage(bounds, 100, 39), (100, 100, 39, 39, UsageSource::Provider));
+        assert_eq!(usage(bounds, u64::MAX, u64::MAX), (10, 0, 2, 0, UsageSource::Overstated));
+        // The gateway's own count is limited to the allowed amount too.
+        let bounds = UsageBounds { input: 9, output: 1, delivered: u64::MAX };
+        assert_eq!(usage(bounds, 10, 2), (9, 0, 1, 0, UsageSource::Overstated));
+        assert_eq!(UsageBounds::delivered(2, 5, 3), 5 + 128 + 96);
+        assert_eq!(UsageBounds::delivered(usize::MAX, usize::MAX, usize::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn a_later_word_replaces_its_half_alone() {
+        let first = ReportedUsage { input: Some(7), cached: 2, output: Some(1), reasoning: 0 };
+        let later = ReportedUsage { output: Some(9), reasoning: 4, ..ReportedUsage::default() };
+        let both = ReportedUsage { input: Some(7), cached: 2, output: Some(9), reasoning: 4 };
+        assert_eq!(first.then(later), both);
+        assert_eq!(later.then(first), first);
+    }
+}

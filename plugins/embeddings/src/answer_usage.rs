@@ -1,0 +1,64 @@
+//! Reported usage of an answer: tokens and measured energy.
+
+use penstock_core::{AttemptTarget, InferenceRequest, MeasuredEnergy, ReportedUsage, TokenUsage};
+use penstock_http_wire::json;
+use penstock_http_wire::usage;
+
+/// Tokens and energy of one answer.
+#[derive(Debug, Default)]
+pub(crate) struct AnswerUsage {
+    /// Total number of tokens, all of them input.
+    pub(crate) tokens: Option<u64>,
+    /// Energy measured by the provider.
+    pub(crate) measured: Option<MeasuredEnergy>,
+}
+
+impl AnswerUsage {
+    /// Reads a top-level member, if it reports tokens or energy.
+    pub(crate) fn read(&mut self, key: &str, value: &[u8]) {
+        match key {
+            "usage" => self.tokens = tokens(value).or(self.tokens),
+            "meta" => self.tokens = self.tokens.or_else(|| tokens(usage::member(value, "tokens")?)),
+            "energy" => self.measured = usage::parse_energy(value).or(self.measured),
+            "impact" => self.measured = usage::parse_impact(value).or(self.measured),
+            _ => {}
+        }
+    }
+
+    /// Adds both parts of a split answer; a value that one of them lacks is unknown.
+    fn add(self, other: Self) -> Self {
+        let sum = |one: MeasuredEnergy, other: MeasuredEnergy| MeasuredEnergy {
+            joules: one.joules.saturating_add(other.joules),
+            boundary: one.boundary.filter(|boundary| Some(*boundary) == other.boundary),
+        };
+        Self {
+            tokens: self.tokens.zip(other.tokens).map(|(one, other)| one.saturating_add(other)),
+            measured: self.measured.zip(other.measured).map(|(one, other)| sum(one, other)),
+        }
+    }
+
+    /// Adds the values of all parts.
+    pub(crate) fn sum(parts: impl IntoIterator<Item = Self>) -> Self {
+        parts.into_iter().reduce(Self::add).unwrap_or_default()
+    }
+
+    /// Returns the usage, by the gateway's own count if the provider reports none, or an impossible amount.
+    pub(crate) fn to_usage(&self, ask: &InferenceRequest, target: &AttemptTarget<'_>) -> TokenUsage {
+        let stated = ReportedUsage { input: self.tokens, output: Some(0), ..ReportedUsage::default() };
+        stated.within(&ask.usage_bounds(target), &ask.estimate_usage(0))
+    }
+}
+
+/// Returns the total tokens of a `usage` object, under any of the names in use.
+fn tokens(usage: &[u8]) -> Option<u64> {
+    let (mut total, mut input) = (None, None);
+    let mut members = json::members(usage);
+    while let Some((key, value)) = members.next_named() {
+        match &*key {
+            "total_tokens" => total = usage::parse_integer(value),
+            "prompt_tokens" | "input_tokens" => input = input.or_else(|| usage::parse_integer(value)),
+            _ => {}
+        }
+    }
+    total.or(input)
+}

@@ -1,0 +1,96 @@
+//! Single-pass JSON cursor. Embeddings are the largest JSON that passes through the gateway: no byte of it is read
+//! twice.
+
+use penstock_http_wire::json;
+use std::ops::Range;
+
+/// Position in a JSON text. Every step returns `None` if the text does not match, and the cursor is unusable
+/// afterwards.
+pub(crate) struct AnswerCursor<'j> {
+    json: &'j [u8],
+    at: usize,
+}
+
+impl<'j> AnswerCursor<'j> {
+    /// Creates a cursor before the first value.
+    pub(crate) fn new(json: &'j [u8]) -> Self {
+        Self { json, at: json::skip_space(json, 0) }
+    }
+
+    /// Returns the next byte that is no white space, without taking it.
+    #[inline]
+    pub(crate) fn peek(&self) -> Option<u8> {
+        self.json.get(self.at).copied()
+    }
+
+    /// Returns the offset of the first byte of the next value.
+    pub(crate) const fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Returns the bytes from the current position on.
+    pub(crate) fn rest(&self) -> &'j [u8] {
+        self.json.get(self.at..).unwrap_or_default()
+    }
+
+    /// Skips bytes that were read by other means, and the space after them.
+    pub(crate) fn skip(&mut self, bytes: usize) {
+        self.at = json::skip_space(self.json, self.at.saturating_add(bytes));
+    }
+
+    /// Returns true at the end of the text.
+    pub(crate) const fn is_done(&self) -> bool {
+        self.at >= self.json.len()
+    }
+
+    fn take(&mut self, byte: u8) -> Option<()> {
+        (self.peek()? == byte).then(|| self.skip(1))
+    }
+
+    /// Takes a value of any type.
+    pub(crate) fn value(&mut self) -> Option<Range<usize>> {
+        let value = self.at..json::value_end(self.json, self.at)?;
+        self.skip(value.len());
+        Some(value)
+    }
+
+    /// Takes a value and returns its bytes.
+    pub(crate) fn bytes(&mut self) -> Option<&'j [u8]> {
+        let value = self.value()?;
+        self.json.get(value)
+    }
+
+    /// Takes an object. `member` is called at each value with its key (unescaped) and takes that value.
+    pub(crate) fn object(&mut self, mut member: impl FnMut(&str, &mut Self) -> Option<()>) -> Option<()> {
+        self.take(b'{')?;
+        if self.peek()? == b'}' {
+            return self.take(b'}');
+        }
+        loop {
+            let end = json::string_end(self.json, self.at)?;
+            let key = self.json.get(self.at + 1..end - 1)?;
+            self.skip(end - self.at);
+            self.take(b':')?;
+            member(&json::unescape_lossy(key)?, self)?;
+            match self.peek()? {
+                b',' => self.skip(1),
+                _ => return self.take(b'}'),
+            }
+        }
+    }
+
+    /// Takes an array. `element` is called at each element and takes it.
+    pub(crate) fn array(&mut self, mut element: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
+        self.take(b'[')?;
+        if self.peek()? == b']' {
+            return self.take(b']');
+        }
+        loop {
+            element(self)?;
+            match self.peek()? {
+                b',' => self.skip(1),
+                _ => return self.take(b']'),
+            }
+        }
+    }
+}

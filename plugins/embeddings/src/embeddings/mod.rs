@@ -1,0 +1,85 @@
+//! Embeddings: the parts that every shape shares.
+//!
+//! Vectors that already have the form that the client requests are never copied: the answer is written around slices of
+//! the provider's bytes.
+
+pub(crate) mod openai;
+pub(crate) mod tei;
+mod vectors;
+
+use crate::answer_usage::AnswerUsage;
+use crate::json_text::quoted;
+use bytes::Bytes;
+use penstock_core::{
+    AttemptTarget, BufferedResponse, EmbeddingTask, FinishReason, InferenceRequest, InferenceTask,
+    OfferObservation, UpstreamError, UpstreamErrorKind, WorkDone,
+};
+use vectors::{AnswerVectors, VectorForm};
+
+/// Returns the task of an embeddings request. The kind was checked before.
+fn task(ask: &InferenceRequest) -> Option<&EmbeddingTask> {
+    match &ask.task {
+        InferenceTask::Embed(embed) => Some(embed),
+        _ => None,
+    }
+}
+
+/// Splits the inputs into batches that the provider accepts. No engine reads texts and token ids in one list, so a call
+/// has only one kind.
+fn input_batches<'a>(
+    embed: &'a EmbeddingTask,
+    target: &AttemptTarget<'_>,
+) -> impl Iterator<Item = &'a [Bytes]> {
+    let all = embed.inputs.values();
+    let most = target.capabilities.max_inputs.unwrap_or(all.len()).max(1);
+    let runs = all.chunk_by(|one, next| is_ids(one) == is_ids(next));
+    runs.flat_map(move |run| run.chunks(most))
+}
+
+/// Returns true if an input is an array of token ids.
+fn is_ids(input: &Bytes) -> bool {
+    input.first() == Some(&b'[')
+}
+
+/// Joins the parts of an answer and writes it for the client.
+///
+/// # Errors
+/// Returns `Malformed` unless there is one vector for each input, all of one length.
+fn write_response(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    parts: Vec<(AnswerVectors, AnswerUsage)>,
+) -> Result<BufferedResponse, UpstreamError> {
+    let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
+    let embed = task(ask).ok_or_else(malformed)?;
+    let (vectors, said): (Vec<AnswerVectors>, Vec<AnswerUsage>) = parts.into_iter().unzip();
+    let count: usize = vectors.iter().map(AnswerVectors::len).sum();
+    let lengths = vectors.iter().map(AnswerVectors::dimensions);
+    let length = lengths.reduce(|one, other| one.filter(|length| Some(*length) == other)).flatten();
+    let asked = embed.dimensions.and_then(|length| usize::try_from(length).ok());
+    if count != embed.inputs.len() || length.is_none() || (asked.is_some() && asked != length) {
+        return Err(malformed());
+    }
+    let said = AnswerUsage::sum(said);
+    let usage = said.to_usage(ask, target);
+    let mut body = vec![Bytes::from(
+        [br#"{"object":"list","model":"#, quoted(target.answer_model).as_slice(), br#","data":"#].concat(),
+    )];
+    vectors::write(vectors, &mut body);
+    let tokens = usage.input;
+    body.push(Bytes::from(format!(r#","usage":{{"prompt_tokens":{tokens},"total_tokens":{tokens}}}}}"#)));
+    Ok(BufferedResponse {
+        body,
+        work: Some(WorkDone::Tokens(usage)),
+        measured_energy: said.measured,
+        finish_reason: FinishReason::Stop,
+        output_bytes: 0,
+        images: Vec::new(),
+        observation: OfferObservation::default(),
+    })
+}
+
+/// Returns the vector form that the client requests.
+fn requested_form(embed: &EmbeddingTask) -> VectorForm {
+    if embed.as_base64 { VectorForm::Base64 } else { VectorForm::Floats }
+}

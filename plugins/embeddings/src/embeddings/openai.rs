@@ -1,0 +1,110 @@
+//! Request `POST /embeddings` in the form of most engines and hosts: vLLM, SGLang, llama.cpp, Infinity, TEI and the
+//! hosted ones.
+
+use super::vectors::{AnswerVectors, VectorReader};
+use super::{input_batches, requested_form, task};
+use crate::answer_usage::AnswerUsage;
+use crate::cursor::AnswerCursor;
+use crate::json_text::{list, quoted};
+use bytes::Bytes;
+use penstock_core::{
+    ApiError, AttemptTarget, BufferedResponse, EmbeddingTask, ExtraMember, InferenceRequest, ModelKind,
+    ProviderAdapter, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
+};
+
+/// Shape of the OpenAI API.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenAiEmbeddings;
+
+impl ProviderAdapter for OpenAiEmbeddings {
+    fn kind(&self) -> ModelKind {
+        ModelKind::Embedding
+    }
+
+    fn name(&self) -> &'static str {
+        "openai"
+    }
+
+    fn path(&self) -> &'static str {
+        "/embeddings"
+    }
+
+    fn calls(
+        &self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+    ) -> Result<Vec<UpstreamRequest>, ApiError> {
+        let embed = task(ask).ok_or_else(|| ApiError::invalid("input", "input: expected texts."))?;
+        let all = embed.inputs.len();
+        let call = |inputs: &[Bytes]| {
+            let mut body = vec![Bytes::from([br#"{"model":"#, quoted(target.model).as_slice()].concat())];
+            body.push(Bytes::from_static(br#","input":"#));
+            match ask.members.get("input") {
+                // The client's own bytes are sent.
+                Some(field) if embed.is_verbatim && inputs.len() == all => {
+                    body.push(ask.body.slice(field.value.clone()));
+                }
+                _ => list(inputs, &mut body),
+            }
+            body.push(Bytes::from(rest(embed, target)));
+            UpstreamRequest::json(body)
+        };
+        Ok(input_batches(embed, target).map(call).collect())
+    }
+
+    fn translate(
+        &self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+        answers: Vec<UpstreamAnswer>,
+    ) -> Result<BufferedResponse, UpstreamError> {
+        let embed = task(ask).ok_or_else(|| UpstreamError::new(UpstreamErrorKind::Malformed))?;
+        let asked = input_batches(embed, target).zip(answers);
+        let parts = asked.map(|(inputs, answer)| read(embed, inputs.len(), answer.body));
+        super::write_response(ask, target, parts.collect::<Result<_, _>>()?)
+    }
+}
+
+/// Returns the members after the input.
+fn rest(embed: &EmbeddingTask, target: &AttemptTarget<'_>) -> String {
+    let mut rest = String::new();
+    if target.capabilities.accepts_parameter("encoding_format") && target.sends(ExtraMember::EncodingFormat) {
+        let form = if embed.as_base64 { "base64" } else { "float" };
+        rest.push_str(&format!(r#","encoding_format":"{form}""#));
+    }
+    if let Some(dimensions) = embed.dimensions {
+        rest.push_str(&format!(r#","dimensions":{dimensions}"#));
+    }
+    rest.push('}');
+    rest
+}
+
+/// Reads one part of the answer.
+fn read(
+    embed: &EmbeddingTask,
+    count: usize,
+    body: Bytes,
+) -> Result<(AnswerVectors, AnswerUsage), UpstreamError> {
+    let mut reader = VectorReader::new(requested_form(embed), count);
+    let mut said = AnswerUsage::default();
+    let (mut array, mut error) = (None, false);
+    let mut cursor = AnswerCursor::new(&body);
+    let read = cursor.object(|key, cursor| {
+        match key {
+            "data" if array.is_none() => {
+                let start = cursor.at();
+                cursor.array(|cursor| reader.item(cursor))?;
+                array = Some(start..cursor.at());
+            }
+            "error" => error |= cursor.bytes()? != b"null",
+            _ => said.read(key, cursor.bytes()?),
+        }
+        Some(())
+    });
+    if error {
+        return Err(UpstreamError::new(UpstreamErrorKind::InBandError));
+    }
+    let vectors =
+        read.filter(|()| cursor.is_done()).and(array).and_then(|array| reader.finish(body.clone(), array));
+    vectors.map(|vectors| (vectors, said)).ok_or_else(|| UpstreamError::new(UpstreamErrorKind::Malformed))
+}

@@ -1,0 +1,213 @@
+//! Vectors of one answer: located and, if the form differs, converted in the same pass.
+
+use crate::cursor::AnswerCursor;
+use crate::floats;
+use bytes::Bytes;
+use penstock_http_wire::{json, usage};
+use std::ops::Range;
+
+/// Limit on the bytes that are reserved in advance.
+const MAX_RESERVED_BYTES: usize = 64 << 20;
+
+/// Form of a vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum VectorForm {
+    /// Array of numbers.
+    Floats,
+    /// Base64 string.
+    Base64,
+}
+
+/// Location of a vector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum VectorLocation {
+    /// Range in the provider's own bytes.
+    Provider(Range<usize>),
+    /// Range in the converted bytes.
+    Converted(Range<usize>),
+}
+
+/// Parsed item of the provider's list.
+#[derive(Debug)]
+struct VectorItem {
+    location: VectorLocation,
+    index: Option<usize>,
+    /// True if its object has all members that the client expects.
+    complete: bool,
+}
+
+/// Vectors of one answer, in the order of its inputs.
+#[derive(Debug)]
+pub(super) struct AnswerVectors {
+    provider_body: Bytes,
+    converted: Bytes,
+    items: Vec<VectorLocation>,
+    dimensions: usize,
+    /// Range of the provider's array, if it can be sent unchanged.
+    untouched: Option<Range<usize>>,
+}
+
+/// Reader that parses vectors one after the other.
+pub(super) struct VectorReader {
+    form: VectorForm,
+    items: Vec<VectorItem>,
+    converted: Vec<u8>,
+    scratch: Vec<u8>,
+    dimensions: Option<usize>,
+    expected: usize,
+}
+
+impl VectorReader {
+    /// Creates a reader for about `expected` vectors.
+    pub(super) fn new(form: VectorForm, expected: usize) -> Self {
+        Self {
+            form,
+            expected,
+            items: Vec::with_capacity(expected),
+            converted: Vec::new(),
+            scratch: Vec::new(),
+            dimensions: None,
+        }
+    }
+
+    /// Takes a bare vector.
+    pub(super) fn vector(&mut self, cursor: &mut AnswerCursor<'_>) -> Option<()> {
+        let place = self.read_vector(cursor)?;
+        self.items.push(VectorItem { location: place, index: None, complete: false });
+        Some(())
+    }
+
+    /// Takes `{"object":"embedding","index":…,"embedding":…}`.
+    pub(super) fn item(&mut self, cursor: &mut AnswerCursor<'_>) -> Option<()> {
+        let (mut place, mut index, mut named) = (None, None, false);
+        cursor.object(|key, cursor| {
+            match key {
+                "embedding" if place.is_none() => place = Some(self.read_vector(cursor)?),
+                "index" => index = Some(usize::try_from(usage::parse_integer(cursor.bytes()?)?).ok()?),
+                "object" => named = json::is_string(cursor.bytes()?, "embedding"),
+                _ => {
+                    cursor.value()?;
+                }
+            }
+            Some(())
+        })?;
+        let complete = named && index == Some(self.items.len());
+        self.items.push(VectorItem { location: place?, index, complete });
+        Some(())
+    }
+
+    /// Takes one vector, and converts it if it has another form.
+    fn read_vector(&mut self, cursor: &mut AnswerCursor<'_>) -> Option<VectorLocation> {
+        let at = cursor.at();
+        let (taken, count, made) = match (cursor.peek()?, self.form) {
+            (b'[', VectorForm::Floats) => {
+                let (taken, count) = floats::measure_array(cursor.rest())?;
+                (taken, count, false)
+            }
+            (b'[', VectorForm::Base64) => {
+                self.scratch.clear();
+                (floats::read_array(cursor.rest(), &mut self.scratch)?, self.scratch.len() / 4, true)
+            }
+            (b'"', _) => {
+                let taken = penstock_http_wire::json::string_end(cursor.rest(), 0)?;
+                let inside = cursor.rest().get(1..taken - 1)?;
+                self.scratch.clear();
+                (taken, floats::decode(inside, &mut self.scratch)?, self.form == VectorForm::Floats)
+            }
+            _ => return None,
+        };
+        if count == 0 || *self.dimensions.get_or_insert(count) != count {
+            return None;
+        }
+        cursor.skip(taken);
+        if !made {
+            return Some(VectorLocation::Provider(at..at + taken));
+        }
+        let start = self.converted.len();
+        match self.form {
+            VectorForm::Floats => floats::write_array(&self.scratch, &mut self.converted)?,
+            VectorForm::Base64 => floats::encode(&self.scratch, &mut self.converted)?,
+        }
+        if start == 0 {
+            // The others will take about as much; growing by doubling would copy them all.
+            let one = self.converted.len() + self.converted.len() / 16;
+            self.converted
+                .reserve(one.saturating_mul(self.expected.saturating_sub(1)).min(MAX_RESERVED_BYTES));
+        }
+        Some(VectorLocation::Converted(start..self.converted.len()))
+    }
+
+    /// Returns all vectors in the order of the inputs. `array` is the range of the provider's list of items.
+    ///
+    /// `None` if indices are missing, repeated or out of range.
+    pub(super) fn finish(self, given: Bytes, array: Range<usize>) -> Option<AnswerVectors> {
+        let count = self.items.len();
+        let untouched = self
+            .items
+            .iter()
+            .all(|item| item.complete && matches!(item.location, VectorLocation::Provider(_)))
+            .then_some(array);
+        // Without indices, the vectors are in the order of the inputs.
+        let numbered = self.items.iter().any(|item| item.index.is_some());
+        let mut places: Vec<Option<VectorLocation>> = vec![None; count];
+        for (position, item) in self.items.into_iter().enumerate() {
+            let index = if numbered { item.index? } else { position };
+            let place = places.get_mut(index)?;
+            if place.replace(item.location).is_some() {
+                return None;
+            }
+        }
+        Some(AnswerVectors {
+            provider_body: given,
+            converted: Bytes::from(self.converted),
+            items: places.into_iter().collect::<Option<_>>()?,
+            dimensions: self.dimensions?,
+            untouched,
+        })
+    }
+}
+
+impl AnswerVectors {
+    /// Returns the number of vectors.
+    pub(super) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Returns the length of each vector, if there is any.
+    pub(super) fn dimensions(&self) -> Option<usize> {
+        (self.dimensions > 0).then_some(self.dimensions)
+    }
+
+    fn slice(&self, place: &VectorLocation) -> Bytes {
+        match place {
+            VectorLocation::Provider(range) => self.provider_body.slice(range.clone()),
+            VectorLocation::Converted(range) => self.converted.slice(range.clone()),
+        }
+    }
+}
+
+/// Writes the client's list of all vectors.
+pub(super) fn write(parts: Vec<AnswerVectors>, out: &mut Vec<Bytes>) {
+    if let [AnswerVectors { provider_body: given, untouched: Some(array), .. }] = parts.as_slice() {
+        return out.push(given.slice(array.clone()));
+    }
+    // The small texts between the vectors share one buffer.
+    let mut between = Vec::with_capacity(64 * parts.iter().map(AnswerVectors::len).sum::<usize>() + 2);
+    let mut pieces: Vec<(Range<usize>, Bytes)> = Vec::new();
+    for (index, (part, place)) in
+        parts.iter().flat_map(|part| part.items.iter().map(move |place| (part, place))).enumerate()
+    {
+        let start = between.len();
+        let before = if index == 0 { "[" } else { "}," };
+        between.extend_from_slice(before.as_bytes());
+        between
+            .extend_from_slice(format!(r#"{{"object":"embedding","index":{index},"embedding":"#).as_bytes());
+        pieces.push((start..between.len(), part.slice(place)));
+    }
+    let between = Bytes::from(between);
+    for (range, vector) in pieces {
+        out.push(between.slice(range));
+        out.push(vector);
+    }
+    out.push(Bytes::from_static(b"}]"));
+}

@@ -1,0 +1,23 @@
+//! Writers of JSON fragments.
+
+use bytes::Bytes;
+use penstock_http_wire::json;
+
+/// Writes `[a,b,c]` of JSON values.
+pub(crate) fn list(values: &[Bytes], out: &mut Vec<Bytes>) {
+    out.push(Bytes::from_static(b"["));
+    for (index, value) in values.iter().enumerate() {
+        if index > 0 {
+            out.push(Bytes::from_static(b","));
+        }
+        out.push(value.clone());
+    }
+    out.push(Bytes::from_static(b"]"));
+}
+
+/// Returns text as a JSON string.
+pub(crate) fn quoted(text: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len() + 2);
+    json::write_str(&mut out, text);
+    out
+}

@@ -1,0 +1,157 @@
+//! Rerank: the parts that every shape shares. Scores are scaled, sorted and cut here, whatever the provider does;
+//! documents are taken from the request, so providers do not return them.
+
+pub(crate) mod standard;
+pub(crate) mod tei;
+
+use crate::answer_usage::AnswerUsage;
+use crate::cursor::AnswerCursor;
+use crate::json_text::quoted;
+use bytes::Bytes;
+use penstock_core::{
+    AttemptTarget, BufferedResponse, FinishReason, InferenceRequest, InferenceTask, OfferObservation,
+    RerankTask, ScoreTransform, UpstreamError, UpstreamErrorKind, WorkDone,
+};
+use penstock_http_wire::usage;
+
+/// Tolerance of a probability outside 0 to 1, for rounding.
+const MAX_ROUNDING: f64 = 1e-3;
+
+/// Returns the task of a rerank request. The kind was checked before.
+fn task(ask: &InferenceRequest) -> Option<&RerankTask> {
+    match &ask.task {
+        InferenceTask::Rerank(rerank) => Some(rerank),
+        _ => None,
+    }
+}
+
+/// Splits the documents into batches that the provider accepts.
+fn document_batches<'a>(rerank: &'a RerankTask, target: &AttemptTarget<'_>) -> std::slice::Chunks<'a, Bytes> {
+    let all = &rerank.documents;
+    all.chunks(target.capabilities.max_inputs.unwrap_or(all.len()).max(1))
+}
+
+/// Scores by document index, with the reported usage of one answer.
+struct RawScores {
+    raw: Vec<f64>,
+    usage: AnswerUsage,
+}
+
+/// Reads an answer: a list of results, bare or in an object, each with an index and a score.
+///
+/// # Errors
+/// Returns `InBand` for an error object; `Malformed` unless there is exactly one number for each of the `count`
+/// documents.
+fn read(body: &[u8], count: usize) -> Result<RawScores, UpstreamError> {
+    let mut raw: Vec<Option<f64>> = vec![None; count];
+    let mut said = AnswerUsage::default();
+    let (mut found, mut error) = (false, false);
+    let mut cursor = AnswerCursor::new(body);
+    let mut results = |cursor: &mut AnswerCursor<'_>| {
+        found = true;
+        cursor.array(|cursor| {
+            let (index, score) = result(cursor)?;
+            let place = raw.get_mut(index)?;
+            place.replace(score).is_none().then_some(())
+        })
+    };
+    let read = if cursor.peek() == Some(b'[') {
+        results(&mut cursor)
+    } else {
+        cursor.object(|key, cursor| {
+            match key {
+                "results" | "data" if cursor.peek() == Some(b'[') => results(cursor)?,
+                "error" => error |= cursor.bytes()? != b"null",
+                _ => said.read(key, cursor.bytes()?),
+            }
+            Some(())
+        })
+    };
+    if error && !found {
+        return Err(UpstreamError::new(UpstreamErrorKind::InBandError));
+    }
+    let raw = read.filter(|()| cursor.is_done()).and_then(|()| raw.into_iter().collect::<Option<Vec<f64>>>());
+    raw.map(|raw| RawScores { raw, usage: said })
+        .ok_or_else(|| UpstreamError::new(UpstreamErrorKind::Malformed))
+}
+
+/// Reads `{"index":…,"relevance_score":…}`, or `score`.
+fn result(cursor: &mut AnswerCursor<'_>) -> Option<(usize, f64)> {
+    let (mut index, mut score) = (None, None);
+    cursor.object(|key, cursor| {
+        let value = cursor.bytes()?;
+        match key {
+            "index" => index = usize::try_from(usage::parse_integer(value)?).ok(),
+            "relevance_score" | "score" => score = std::str::from_utf8(value).ok()?.parse::<f64>().ok(),
+            _ => {}
+        }
+        Some(())
+    })?;
+    index.zip(score.filter(|score| score.is_finite()))
+}
+
+/// Scales a score to 0 to 1. `None` if it is outside, so that the setting is wrong for this provider; nothing is
+/// guessed.
+fn scale_score(raw: f64, score: ScoreTransform) -> Option<f64> {
+    match score {
+        ScoreTransform::Identity => {
+            (-MAX_ROUNDING..=1.0 + MAX_ROUNDING).contains(&raw).then(|| raw.clamp(0.0, 1.0))
+        }
+        ScoreTransform::Sigmoid => Some(1.0 / (1.0 + (-raw).exp())),
+    }
+}
+
+/// Joins the parts of an answer and writes it for the client.
+///
+/// # Errors
+/// Returns `Malformed` for invalid scores.
+fn write_response(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    parts: Vec<RawScores>,
+) -> Result<BufferedResponse, UpstreamError> {
+    let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
+    let rerank = task(ask).ok_or_else(malformed)?;
+    let (raw, said): (Vec<Vec<f64>>, Vec<AnswerUsage>) =
+        parts.into_iter().map(|part| (part.raw, part.usage)).unzip();
+    // Sorted by the raw scores: two logits may give the same sigmoid.
+    let mut order: Vec<(usize, f64)> = raw.into_iter().flatten().enumerate().collect();
+    if order.len() != rerank.documents.len() {
+        return Err(malformed());
+    }
+    order.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    let mut body = vec![Bytes::from(
+        [br#"{"object":"list","model":"#, quoted(target.answer_model).as_slice(), br#","results":["#]
+            .concat(),
+    )];
+    let mut scores = zmij::Buffer::new();
+    let shown = rerank.top_n.unwrap_or(order.len());
+    for (position, (index, raw)) in order.into_iter().enumerate() {
+        let score = scale_score(raw, target.capabilities.score_transform).ok_or_else(malformed)?;
+        if position >= shown {
+            continue;
+        }
+        let comma = if position > 0 { "," } else { "" };
+        let score = scores.format_finite(score);
+        let result = format!(r#"{comma}{{"index":{index},"relevance_score":{score}"#);
+        body.push(Bytes::from(result));
+        if let Some(document) = rerank.documents.get(index).filter(|_| rerank.return_documents) {
+            body.push(Bytes::from_static(br#","document":{"text":"#));
+            body.push(document.clone());
+            body.push(Bytes::from_static(b"}"));
+        }
+        body.push(Bytes::from_static(b"}"));
+    }
+    let said = AnswerUsage::sum(said);
+    let usage = said.to_usage(ask, target);
+    body.push(Bytes::from(format!(r#"],"usage":{{"total_tokens":{}}}}}"#, usage.input)));
+    Ok(BufferedResponse {
+        body,
+        work: Some(WorkDone::Tokens(usage)),
+        measured_energy: said.measured,
+        finish_reason: FinishReason::Stop,
+        output_bytes: 0,
+        images: Vec::new(),
+        observation: OfferObservation::default(),
+    })
+}

@@ -1,0 +1,79 @@
+//! Request `{model, query, documents}`: the shape that vLLM, Jina, Cohere, Infinity, SGLang and llama.cpp share, except
+//! for a member or two. Each is a constant here.
+//!
+//! None is asked for `top_n` or for documents: all scores are needed to sort them, and the documents are in the
+//! request.
+
+use super::{document_batches, read, task};
+use crate::json_text::{list, quoted};
+use bytes::Bytes;
+use penstock_core::{
+    ApiError, AttemptTarget, BufferedResponse, ExtraMember, InferenceRequest, ModelKind, ProviderAdapter,
+    UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
+};
+
+/// Provider of this family.
+#[derive(Clone, Copy, Debug)]
+pub struct StandardRerank {
+    name: &'static str,
+    /// Additional members after model, query and documents, with a comma before them.
+    extra: &'static str,
+}
+
+/// vLLM, SGLang, llama.cpp: no additional members; their answers vary.
+pub const VLLM: StandardRerank = StandardRerank { name: "vllm", extra: "" };
+/// Jina's API.
+pub const JINA: StandardRerank = StandardRerank { name: "jina", extra: r#","return_documents":false"# };
+/// Cohere, version 1 of its API.
+pub const COHERE_V1: StandardRerank =
+    StandardRerank { name: "cohere_v1", extra: r#","return_documents":false"# };
+/// Cohere, version 2 of its API: it never returns documents and refuses the member.
+pub const COHERE_V2: StandardRerank = StandardRerank { name: "cohere_v2", extra: "" };
+/// Infinity's API.
+pub const INFINITY: StandardRerank =
+    StandardRerank { name: "infinity", extra: r#","return_documents":false"# };
+
+impl ProviderAdapter for StandardRerank {
+    fn kind(&self) -> ModelKind {
+        ModelKind::Rerank
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn path(&self) -> &'static str {
+        "/rerank"
+    }
+
+    fn calls(
+        &self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+    ) -> Result<Vec<UpstreamRequest>, ApiError> {
+        let rerank = task(ask).ok_or_else(|| ApiError::invalid("documents", "documents: expected texts."))?;
+        let call = |documents: &[Bytes]| {
+            let head = [br#"{"model":"#, quoted(target.model).as_slice(), br#","query":"#].concat();
+            let mut body = vec![Bytes::from(head), rerank.query.clone()];
+            body.push(Bytes::from_static(br#","documents":"#));
+            list(documents, &mut body);
+            let extra = if target.sends(ExtraMember::ReturnDocuments) { self.extra } else { "" };
+            body.push(Bytes::from_static(extra.as_bytes()));
+            body.push(Bytes::from_static(b"}"));
+            UpstreamRequest::json(body)
+        };
+        Ok(document_batches(rerank, target).map(call).collect())
+    }
+
+    fn translate(
+        &self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+        answers: Vec<UpstreamAnswer>,
+    ) -> Result<BufferedResponse, UpstreamError> {
+        let rerank = task(ask).ok_or_else(|| UpstreamError::new(UpstreamErrorKind::Malformed))?;
+        let asked = document_batches(rerank, target).zip(answers);
+        let scores = asked.map(|(documents, answer)| read(&answer.body, documents.len()));
+        super::write_response(ask, target, scores.collect::<Result<_, _>>()?)
+    }
+}

@@ -1,0 +1,70 @@
+//! Request `POST /rerank` of text-embeddings-inference: `texts` instead of documents, a bare list of scores, and the
+//! tokens in a header.
+
+use super::{document_batches, read, task};
+use crate::json_text::list;
+use bytes::Bytes;
+use penstock_core::{
+    ApiError, AttemptTarget, BufferedResponse, ExtraMember, InferenceRequest, ModelKind, ProviderAdapter,
+    ScoreTransform, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
+};
+
+/// Shape of text-embeddings-inference.
+#[derive(Clone, Copy, Debug)]
+pub struct TeiRerank;
+
+impl ProviderAdapter for TeiRerank {
+    fn kind(&self) -> ModelKind {
+        ModelKind::Rerank
+    }
+
+    fn name(&self) -> &'static str {
+        "tei"
+    }
+
+    fn path(&self) -> &'static str {
+        "/rerank"
+    }
+
+    fn response_headers(&self) -> &'static [&'static str] {
+        &["x-compute-tokens"]
+    }
+
+    fn calls(
+        &self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+    ) -> Result<Vec<UpstreamRequest>, ApiError> {
+        let rerank = task(ask).ok_or_else(|| ApiError::invalid("documents", "documents: expected texts."))?;
+        // It can return either; the sigmoid is applied once, here or there.
+        let raw = target.capabilities.score_transform == ScoreTransform::Sigmoid;
+        let call = |documents: &[Bytes]| {
+            let mut body = vec![Bytes::from_static(br#"{"query":"#), rerank.query.clone()];
+            body.push(Bytes::from_static(br#","texts":"#));
+            list(documents, &mut body);
+            let scores = if target.sends(ExtraMember::RawScores) {
+                format!(r#","raw_scores":{raw}}}"#)
+            } else {
+                "}".into()
+            };
+            body.push(Bytes::from(scores));
+            UpstreamRequest::json(body)
+        };
+        Ok(document_batches(rerank, target).map(call).collect())
+    }
+
+    fn translate(
+        &self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+        answers: Vec<UpstreamAnswer>,
+    ) -> Result<BufferedResponse, UpstreamError> {
+        let rerank = task(ask).ok_or_else(|| UpstreamError::new(UpstreamErrorKind::Malformed))?;
+        let scores = document_batches(rerank, target).zip(answers).map(|(documents, answer)| {
+            let mut scores = read(&answer.body, documents.len())?;
+            scores.usage.tokens = answer.header_number(0);
+            Ok(scores)
+        });
+        super::write_response(ask, target, scores.collect::<Result<_, UpstreamError>>()?)
+    }
+}

@@ -1,0 +1,95 @@
+//! Tests only: golden cases of every shape, and the rules that no file of cases holds.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+
+mod golden;
+mod rules;
+
+use bytes::Bytes;
+use penstock_core::*;
+use serde_json::Value;
+
+/// An ask of this body, as admission makes it.
+pub(super) fn ask(kind: ModelKind, body: &str) -> InferenceRequest {
+    let value: Value = serde_json::from_str(body).unwrap();
+    let bytes = Bytes::copy_from_slice(body.as_bytes());
+    let fields = penstock_http_wire::json::members(body.as_bytes()).map(|member| BodyMember {
+        name: body[member.key.start + 1..member.key.end - 1].into(),
+        member: member.key.start..member.value.end,
+        value: member.value,
+    });
+    let json = |value: &Value| Bytes::from(value.to_string());
+    let list = |name: &str| match &value[name] {
+        Value::Array(items) => items.iter().map(json).collect(),
+        one => vec![json(one)],
+    };
+    let task = match kind {
+        ModelKind::Embedding => InferenceTask::Embed(EmbeddingTask {
+            inputs: match value["input"][0] {
+                _ if mixed(&value["input"]) => EmbeddingInputs::Mixed(list("input")),
+                Value::Array(_) => EmbeddingInputs::TokenIds(list("input")),
+                Value::Number(_) => EmbeddingInputs::TokenIds(vec![json(&value["input"])]),
+                _ => EmbeddingInputs::Texts(list("input")),
+            },
+            is_verbatim: true,
+            as_base64: value["encoding_format"] == "base64",
+            dimensions: value["dimensions"].as_u64().map(|length| u32::try_from(length).unwrap()),
+        }),
+        _ => InferenceTask::Rerank(RerankTask {
+            query: json(&value["query"]),
+            documents: value["documents"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|document| json(document.get("text").unwrap_or(document)))
+                .collect(),
+            top_n: value["top_n"].as_u64().map(|most| usize::try_from(most).unwrap()),
+            return_documents: value["return_documents"] == true,
+        }),
+    };
+    let model = value["model"].as_str().unwrap().into();
+    InferenceRequest {
+        prompt_bytes: 40,
+        ..InferenceRequest::buffered(kind, bytes, BodyMembers(fields.collect()), model, task)
+    }
+}
+
+/// Whether texts and token ids stand in one list.
+fn mixed(input: &Value) -> bool {
+    let items = input.as_array().map(Vec::as_slice).unwrap_or_default();
+    items.iter().any(Value::is_string) && items.iter().any(Value::is_array)
+}
+
+/// Abilities from JSON.
+pub(super) fn abilities(value: &Value) -> OfferCapabilities {
+    let parameters = value["supported_parameters"].as_array().cloned().unwrap_or_default();
+    OfferCapabilities {
+        parameters: parameters.iter().map(|name| name.as_str().unwrap().into()).collect(),
+        max_inputs: value["max_inputs"].as_u64().map(|most| usize::try_from(most).unwrap()),
+        score_transform: if value["score"] == "sigmoid" {
+            ScoreTransform::Sigmoid
+        } else {
+            ScoreTransform::Identity
+        },
+        ..OfferCapabilities::default()
+    }
+}
+
+/// A target with these abilities.
+pub(super) fn target(abilities: &OfferCapabilities) -> AttemptTarget<'_> {
+    AttemptTarget {
+        model: "engine/model",
+        dialect: Dialect::Chat,
+        capabilities: abilities,
+        preset: &[],
+        max_tokens: None,
+        adjustment: penstock_core::RequestAdjustment::default(),
+        answer_model: "org/model",
+        id: "4b8e",
+        created: 1_763_650_000,
+    }
+}
+
+/// The shape of this kind and name.
+pub(super) fn shape(kind: ModelKind, name: &str) -> &'static dyn ProviderAdapter {
+    *crate::SHAPES.iter().find(|shape| shape.kind() == kind && shape.name() == name).unwrap()
+}

@@ -1,0 +1,156 @@
+//! Form with one file, in the part named `file`, and fields in any order. Fields are buffered until they are complete;
+//! the file is passed on as it arrives.
+
+use super::{MultipartError, MultipartEvent, MultipartParser, Part, parse_boundary};
+use bytes::Bytes;
+use penstock_core::{ApiError, ErrorCode};
+use std::fmt::Display;
+
+/// Name of the file part.
+pub const FILE_PART: &str = "file";
+
+/// Element of an upload form.
+#[derive(Debug)]
+pub enum UploadPiece {
+    /// Start of the file.
+    File(Part),
+    /// Bytes of the file; never empty.
+    Content(Bytes),
+    /// Field with its complete value.
+    Field(String, Vec<u8>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FilePartState {
+    Awaited,
+    Reading,
+    Read,
+}
+
+/// Parser of an upload form.
+#[derive(Debug)]
+pub struct UploadForm {
+    form: MultipartParser,
+    /// Noun for the file in error messages.
+    noun: &'static str,
+    /// Maximum length of a field value, in bytes.
+    max_field_bytes: usize,
+    file: FilePartState,
+    /// Name of the current part, with its value unless it is the file.
+    part: Option<(String, Vec<u8>)>,
+}
+
+impl UploadForm {
+    /// Returns a parser for this content type; `noun` names the file in error messages.
+    ///
+    /// # Errors
+    /// Returns an error for another content type or a missing boundary.
+    pub fn new(content_type: &str, noun: &'static str, most_field: usize) -> Result<Self, ApiError> {
+        let sentence = "This path reads forms; send content-type: multipart/form-data.";
+        let boundary = parse_boundary(content_type)
+            .ok_or_else(|| ApiError::with_message(ErrorCode::UnsupportedMediaType, sentence))?
+            .ok_or_else(|| {
+                wrong("content-type", "expected multipart/form-data with a boundary, but it is missing")
+            })?;
+        Ok(Self {
+            form: MultipartParser::new(&boundary),
+            noun,
+            max_field_bytes: most_field,
+            file: FilePartState::Awaited,
+            part: None,
+        })
+    }
+
+    /// Parses the next bytes and passes the resulting elements to `take`.
+    ///
+    /// # Errors
+    /// Returns an error that names the invalid part, or the error of `take`.
+    pub fn push(
+        &mut self,
+        bytes: Bytes,
+        mut take: impl FnMut(UploadPiece) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
+        let broken = self.form.push(bytes).err();
+        while let Some(event) = self.form.next_event() {
+            let piece = match event {
+                MultipartEvent::Part(part) => self.start_part(part)?,
+                MultipartEvent::Content(content) => self.add_content(content)?,
+                MultipartEvent::PartEnd => self.end_part(),
+            };
+            if let Some(piece) = piece {
+                take(piece)?;
+            }
+        }
+        broken.map_or(Ok(()), |broken| Err(self.to_api_error(broken)))
+    }
+
+    /// Checks that the form has ended and had a file.
+    ///
+    /// # Errors
+    /// Returns an error if the form is truncated, which names the part, or if the file is missing; `missing` then
+    /// describes the expected file.
+    pub fn end(self, missing: &str) -> Result<(), ApiError> {
+        self.form.end().map_err(|broken| self.to_api_error(broken))?;
+        if self.file != FilePartState::Read {
+            return Err(wrong(FILE_PART, format_args!("expected {missing}, but it is missing")));
+        }
+        Ok(())
+    }
+
+    fn start_part(&mut self, part: Part) -> Result<Option<UploadPiece>, ApiError> {
+        if part.name == FILE_PART {
+            if self.file != FilePartState::Awaited {
+                return Err(wrong(FILE_PART, "expected one file, got more than one"));
+            }
+            self.file = FilePartState::Reading;
+        } else if part.is_file {
+            let other = quotable_name(&part.name).map_or("another".to_owned(), |name| format!("\"{name}\""));
+            let noun = self.noun;
+            let sentence = format_args!("expected the {noun} in a part of this name, got a file in {other}");
+            return Err(wrong(FILE_PART, sentence));
+        }
+        self.part = Some((part.name.clone(), Vec::new()));
+        Ok((self.file == FilePartState::Reading).then_some(UploadPiece::File(part)))
+    }
+
+    fn add_content(&mut self, content: Bytes) -> Result<Option<UploadPiece>, ApiError> {
+        if self.file == FilePartState::Reading {
+            return Ok(Some(UploadPiece::Content(content)));
+        }
+        let Some((name, value)) = &mut self.part else { return Ok(None) };
+        if value.len() + content.len() > self.max_field_bytes {
+            let most = self.max_field_bytes;
+            return Err(wrong(
+                quotable_name(name).unwrap_or("form"),
+                format_args!("expected at most {most} bytes"),
+            ));
+        }
+        value.extend_from_slice(&content);
+        Ok(None)
+    }
+
+    fn end_part(&mut self) -> Option<UploadPiece> {
+        let (name, value) = self.part.take()?;
+        if self.file == FilePartState::Reading {
+            self.file = FilePartState::Read;
+            return None;
+        }
+        Some(UploadPiece::Field(name, value))
+    }
+
+    fn to_api_error(&self, broken: MultipartError) -> ApiError {
+        broken.to_api_error(self.part.as_ref().and_then(|(name, _)| quotable_name(name)))
+    }
+}
+
+/// Error that names a part and describes the mistake.
+pub fn wrong(name: &str, sentence: impl Display) -> ApiError {
+    ApiError::invalid(name, format!("{name}: {sentence}."))
+}
+
+/// Text of the client that may be repeated in an error message: short and plain.
+#[must_use]
+pub fn quotable_name(name: &str) -> Option<&str> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'[' | b']');
+    (!name.is_empty() && name.len() <= 64 && name.bytes().all(plain)).then_some(name)
+}

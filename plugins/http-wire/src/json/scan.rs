@@ -1,0 +1,335 @@
+//! Scanner for members and elements, which skips their content.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// Maximum nesting depth.
+pub const MAX_DEPTH: u32 = 128;
+
+/// Position of the first byte at or after `at` that is not JSON white space.
+#[must_use]
+pub fn skip_space(json: &[u8], mut at: usize) -> usize {
+    while let Some(b' ' | b'\t' | b'\n' | b'\r') = json.get(at) {
+        at += 1;
+    }
+    at
+}
+
+/// Bytes without surrounding white space.
+#[must_use]
+pub fn trim(json: &[u8]) -> &[u8] {
+    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+    let start = json.iter().position(|byte| !is_space(byte)).unwrap_or(json.len());
+    let end = json.iter().rposition(|byte| !is_space(byte)).map_or(start, |at| at + 1);
+    json.get(start..end).unwrap_or_default()
+}
+
+/// Position after the closing quote of the string that opens at `at`.
+///
+/// `None` if there is no string, an escape is invalid, or the string contains a control character. A lone surrogate
+/// escape is accepted.
+#[must_use]
+pub fn string_end(json: &[u8], at: usize) -> Option<usize> {
+    if json.get(at) != Some(&b'"') {
+        return None;
+    }
+    let mut at = at + 1;
+    loop {
+        at += plain_run(json.get(at..)?);
+        match *json.get(at)? {
+            b'"' => return Some(at + 1),
+            b'\\' => at = escape_end(json, at)?,
+            _ => return None,
+        }
+    }
+}
+
+/// Length of the run without quote, backslash and control characters.
+#[inline]
+pub(super) fn plain_run(bytes: &[u8]) -> usize {
+    // Processes eight bytes at a time: a byte is special if it is below 0x20, a quote or a backslash.
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = 0x8080_8080_8080_8080;
+    let mut run = 0;
+    for eight in bytes.chunks_exact(8) {
+        let Ok(eight) = <[u8; 8]>::try_from(eight) else { break };
+        let word = u64::from_le_bytes(eight);
+        let zero = |w: u64| w.wrapping_sub(ONES) & !w;
+        let quote = zero(word ^ (ONES * b'"' as u64));
+        let slash = zero(word ^ (ONES * b'\\' as u64));
+        let control = word.wrapping_sub(ONES * 0x20) & !word;
+        let special = (quote | slash | control) & HIGHS;
+        if special != 0 {
+            // The lowest marked byte is exact, because borrows only run upwards.
+            return run + (special.trailing_zeros() / 8) as usize;
+        }
+        run += 8;
+    }
+    let rest = bytes.get(run..).unwrap_or_default();
+    run + rest.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\').unwrap_or(rest.len())
+}
+
+/// Position after the escape whose backslash is at `at`.
+pub(super) fn escape_end(json: &[u8], at: usize) -> Option<usize> {
+    match json.get(at + 1)? {
+        b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(at + 2),
+        b'u' => {
+            let digits = json.get(at + 2..at + 6)?;
+            digits.iter().all(u8::is_ascii_hexdigit).then_some(at + 6)
+        }
+        _ => None,
+    }
+}
+
+/// Position after the value that starts at `at` (without leading white space).
+///
+/// `None` if it is not a JSON value or is nested deeper than [`MAX_DEPTH`].
+#[must_use]
+pub fn value_end(json: &[u8], at: usize) -> Option<usize> {
+    value_end_within(json, at, MAX_DEPTH)
+}
+
+fn value_end_within(json: &[u8], at: usize, depth: u32) -> Option<usize> {
+    match json.get(at)? {
+        b'"' => string_end(json, at),
+        b'{' => {
+            let depth = depth.checked_sub(1)?;
+            let mut at = skip_space(json, at + 1);
+            if json.get(at) == Some(&b'}') {
+                return Some(at + 1);
+            }
+            loop {
+                at = skip_space(json, string_end(json, at)?);
+                if json.get(at) != Some(&b':') {
+                    return None;
+                }
+                at = value_end_within(json, skip_space(json, at + 1), depth)?;
+                at = skip_space(json, at);
+                match json.get(at)? {
+                    b',' => at = skip_space(json, at + 1),
+                    b'}' => return Some(at + 1),
+                    _ => return None,
+                }
+            }
+        }
+        b'[' => {
+            let depth = depth.checked_sub(1)?;
+            let mut at = skip_space(json, at + 1);
+            if json.get(at) == Some(&b']') {
+                return Some(at + 1);
+            }
+            loop {
+                at = skip_space(json, value_end_within(json, at, depth)?);
+                match json.get(at)? {
+                    b',' => at = skip_space(json, at + 1),
+                    b']' => return Some(at + 1),
+                    _ => return None,
+                }
+            }
+        }
+        b't' => literal_end(json, at, b"true"),
+        b'f' => literal_end(json, at, b"false"),
+        b'n' => literal_end(json, at, b"null"),
+        _ => number_end(json, at),
+    }
+}
+
+fn literal_end(json: &[u8], at: usize, literal: &[u8]) -> Option<usize> {
+    let end = at + literal.len();
+    (json.get(at..end)? == literal).then_some(end)
+}
+
+fn digits_end(json: &[u8], mut at: usize) -> Option<usize> {
+    let start = at;
+    while json.get(at).is_some_and(u8::is_ascii_digit) {
+        at += 1;
+    }
+    (at > start).then_some(at)
+}
+
+fn number_end(json: &[u8], mut at: usize) -> Option<usize> {
+    if json.get(at) == Some(&b'-') {
+        at += 1;
+    }
+    at = if json.get(at) == Some(&b'0') { at + 1 } else { digits_end(json, at)? };
+    if json.get(at) == Some(&b'.') {
+        at = digits_end(json, at + 1)?;
+    }
+    if let Some(b'e' | b'E') = json.get(at) {
+        at += 1;
+        if let Some(b'+' | b'-') = json.get(at) {
+            at += 1;
+        }
+        at = digits_end(json, at)?;
+    }
+    Some(at)
+}
+
+/// Member of an object, as ranges of its key (with quotes) and its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberSpan {
+    /// Range of the key with its quotes.
+    pub key: Range<usize>,
+    /// Range of the value without surrounding white space.
+    pub value: Range<usize>,
+}
+
+/// Iterator over the members of an object. See [`members`].
+#[derive(Clone, Debug)]
+pub struct MemberIter<'a> {
+    json: &'a [u8],
+    at: usize,
+    state: IterState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IterState {
+    Start,
+    InProgress,
+    Done,
+    Broken,
+}
+
+/// Returns an iterator over the members of the object `json`, which may have surrounding white space.
+///
+/// Lazy: bytes after the last returned member are not scanned. After the end of the iteration, [`MemberIter::is_complete`]
+/// returns true if all of `json` was one well-formed object. Names may repeat.
+#[must_use]
+pub fn members(json: &[u8]) -> MemberIter<'_> {
+    MemberIter { json, at: skip_space(json, 0), state: IterState::Start }
+}
+
+impl<'a> MemberIter<'a> {
+    /// True once the object's end was reached and nothing follows it.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.state == IterState::Done && skip_space(self.json, self.at) == self.json.len()
+    }
+
+    /// Returns the next member as (raw key without quotes, value).
+    pub fn next_pair(&mut self) -> Option<(&'a [u8], &'a [u8])> {
+        let member = self.next()?;
+        let key = self.json.get(member.key.start + 1..member.key.end - 1)?;
+        Some((key, self.json.get(member.value)?))
+    }
+
+    /// Returns the next member as (unescaped key, value); an invalid key becomes an empty string.
+    pub fn next_named(&mut self) -> Option<(Cow<'a, str>, &'a [u8])> {
+        let (key, value) = self.next_pair()?;
+        Some((super::unescape_lossy(key).unwrap_or_default(), value))
+    }
+
+    fn advance(&mut self) -> Option<MemberSpan> {
+        let json = self.json;
+        let mut at = self.at;
+        if self.state == IterState::Start {
+            if json.get(at) != Some(&b'{') {
+                return None;
+            }
+            at = skip_space(json, at + 1);
+            if json.get(at) == Some(&b'}') {
+                self.at = at + 1;
+                self.state = IterState::Done;
+                return None;
+            }
+        } else {
+            match json.get(at)? {
+                b',' => at = skip_space(json, at + 1),
+                b'}' => {
+                    self.at = at + 1;
+                    self.state = IterState::Done;
+                    return None;
+                }
+                _ => return None,
+            }
+        }
+        let key = at..string_end(json, at)?;
+        at = skip_space(json, key.end);
+        if json.get(at) != Some(&b':') {
+            return None;
+        }
+        at = skip_space(json, at + 1);
+        let value = at..value_end_within(json, at, MAX_DEPTH - 1)?;
+        self.at = skip_space(json, value.end);
+        self.state = IterState::InProgress;
+        Some(MemberSpan { key, value })
+    }
+}
+
+impl Iterator for MemberIter<'_> {
+    type Item = MemberSpan;
+
+    fn next(&mut self) -> Option<MemberSpan> {
+        if matches!(self.state, IterState::Done | IterState::Broken) {
+            return None;
+        }
+        let member = self.advance();
+        if member.is_none() && self.state != IterState::Done {
+            self.state = IterState::Broken;
+        }
+        member
+    }
+}
+
+/// Iterator over the elements of an array. See [`elements`].
+#[derive(Clone, Debug)]
+pub struct ElementIter<'a> {
+    json: &'a [u8],
+    at: usize,
+    state: IterState,
+}
+
+/// Returns an iterator over the ranges of the elements of the array `json`; lazy like [`members`].
+#[must_use]
+pub fn elements(json: &[u8]) -> ElementIter<'_> {
+    ElementIter { json, at: skip_space(json, 0), state: IterState::Start }
+}
+
+impl ElementIter<'_> {
+    /// True once the array's end was reached and nothing follows it.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.state == IterState::Done && skip_space(self.json, self.at) == self.json.len()
+    }
+
+    fn advance(&mut self) -> Option<Range<usize>> {
+        let json = self.json;
+        let mut at = self.at;
+        let first = self.state == IterState::Start;
+        if first {
+            if json.get(at) != Some(&b'[') {
+                return None;
+            }
+            at = skip_space(json, at + 1);
+        }
+        match json.get(at)? {
+            b']' => {
+                self.at = at + 1;
+                self.state = IterState::Done;
+                return None;
+            }
+            b',' if !first => at = skip_space(json, at + 1),
+            _ if first => {}
+            _ => return None,
+        }
+        let value = at..value_end_within(json, at, MAX_DEPTH - 1)?;
+        self.at = skip_space(json, value.end);
+        self.state = IterState::InProgress;
+        Some(value)
+    }
+}
+
+impl Iterator for ElementIter<'_> {
+    type Item = Range<usize>;
+
+    fn next(&mut self) -> Option<Range<usize>> {
+        if matches!(self.state, IterState::Done | IterState::Broken) {
+            return None;
+        }
+        let element = self.advance();
+        if element.is_none() && self.state != IterState::Done {
+            self.state = IterState::Broken;
+        }
+        element
+    }
+}

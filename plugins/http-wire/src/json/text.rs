@@ -1,0 +1,226 @@
+//! Escaping and unescaping of JSON strings.
+
+use super::scan::{escape_end, plain_run};
+use std::borrow::Cow;
+
+/// Appends `text` as a JSON string, quotes included.
+pub fn write_str(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    write_escaped(out, text);
+    out.push(b'"');
+}
+
+/// Appends `text` escaped, without quotes.
+pub fn write_escaped(out: &mut Vec<u8>, text: &str) {
+    const HEX: [u8; 16] = *b"0123456789abcdef";
+    let mut rest = text.as_bytes();
+    loop {
+        let (plain, special) = rest.split_at(plain_run(rest));
+        out.extend_from_slice(plain);
+        let Some((&byte, after)) = special.split_first() else { return };
+        rest = after;
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0x08 => out.extend_from_slice(b"\\b"),
+            0x0c => out.extend_from_slice(b"\\f"),
+            _ => {
+                out.extend_from_slice(b"\\u00");
+                let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0');
+                out.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+            }
+        }
+    }
+}
+
+/// Unescapes the text between the quotes of a JSON string.
+///
+/// `None` if it is not UTF-8, an escape is invalid, it contains a control character or a quote, or half of a surrogate
+/// pair is missing.
+#[must_use]
+pub fn unescape(escaped: &[u8]) -> Option<Cow<'_, str>> {
+    let text = std::str::from_utf8(escaped).ok()?;
+    if plain_run(escaped) == escaped.len() {
+        return Some(Cow::Borrowed(text));
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    loop {
+        let (plain, special) = rest.split_at_checked(plain_run(rest.as_bytes()))?;
+        out.push_str(plain);
+        if special.is_empty() {
+            return Some(Cow::Owned(out));
+        }
+        let after = special.strip_prefix('\\')?;
+        let kind = after.chars().next()?;
+        rest = after.get(kind.len_utf8()..)?;
+        out.push(match kind {
+            '"' | '\\' | '/' => kind,
+            'b' => '\u{8}',
+            'f' => '\u{c}',
+            'n' => '\n',
+            'r' => '\r',
+            't' => '\t',
+            'u' => {
+                let (first, after) = code_unit(rest)?;
+                rest = after;
+                match first {
+                    0xd800..=0xdbff => {
+                        let (second, after) = code_unit(rest.strip_prefix("\\u")?)?;
+                        rest = after;
+                        let low = second.checked_sub(0xdc00).filter(|low| *low < 0x400)?;
+                        char::from_u32(0x10000 + ((first - 0xd800) << 10) + low)?
+                    }
+                    unit => char::from_u32(unit)?,
+                }
+            }
+            _ => return None,
+        });
+    }
+}
+
+/// Class of the text between the quotes of a JSON string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StringBody {
+    /// Valid without escapes: the bytes are the text.
+    Plain,
+    /// Valid with escapes.
+    Escaped,
+    /// Invalid: not UTF-8, an invalid escape, a bare quote or control character, or half a surrogate pair.
+    Invalid,
+}
+
+/// Classifies the text between the quotes of a JSON string without unescaping it; [`unescape`] accepts exactly the
+/// classes other than [`StringBody::Invalid`].
+#[must_use]
+pub fn classify_string(escaped: &[u8]) -> StringBody {
+    let run = plain_run(escaped);
+    if std::str::from_utf8(escaped).is_err() {
+        return StringBody::Invalid;
+    }
+    if run == escaped.len() {
+        return StringBody::Plain;
+    }
+    let mut at = run;
+    while let Some(&byte) = escaped.get(at) {
+        let Some(end) = (byte == b'\\').then(|| escape_end(escaped, at)).flatten() else {
+            return StringBody::Invalid;
+        };
+        at = match surrogate_half(escaped.get(at..end).unwrap_or_default()) {
+            SurrogateHalf::None => end,
+            SurrogateHalf::High => {
+                let second = escaped.get(end..end + 6).unwrap_or_default();
+                if escape_end(escaped, end) != Some(end + 6) || surrogate_half(second) != SurrogateHalf::Low {
+                    return StringBody::Invalid;
+                }
+                end + 6
+            }
+            SurrogateHalf::Low => return StringBody::Invalid,
+        };
+        at += plain_run(escaped.get(at..).unwrap_or_default());
+    }
+    StringBody::Escaped
+}
+
+/// Half of a surrogate pair in an escape such as `\ud83d`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SurrogateHalf {
+    /// Not a surrogate: a complete character.
+    None,
+    /// High (first) surrogate.
+    High,
+    /// Low (second) surrogate.
+    Low,
+}
+
+/// Classifies one complete escape.
+#[must_use]
+pub fn surrogate_half(escape: &[u8]) -> SurrogateHalf {
+    match escape {
+        [b'\\', b'u', b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B', _, _] => SurrogateHalf::High,
+        [b'\\', b'u', b'd' | b'D', b'c'..=b'f' | b'C'..=b'F', _, _] => SurrogateHalf::Low,
+        _ => SurrogateHalf::None,
+    }
+}
+
+/// True if the raw text between the quotes of a JSON string equals `text` when unescaped.
+#[must_use]
+pub fn equals_text(escaped: &[u8], text: &str) -> bool {
+    // An escape is never shorter than its text.
+    escaped == text.as_bytes()
+        || (escaped.len() > text.len() && unescape(escaped).is_some_and(|said| said == text))
+}
+
+/// True if a JSON value is a string that equals `text` when unescaped.
+#[must_use]
+pub fn is_string(value: &[u8], text: &str) -> bool {
+    matches!(value, [b'"', escaped @ .., b'"'] if equals_text(escaped, text))
+}
+
+/// Unescapes like [`unescape`], with U+FFFD for each missing half of a surrogate pair.
+#[must_use]
+pub fn unescape_lossy(escaped: &[u8]) -> Option<Cow<'_, str>> {
+    if let Some(text) = unescape(escaped) {
+        return Some(text);
+    }
+    let mut mended = Vec::with_capacity(escaped.len() + 8);
+    let mut at = 0;
+    while at < escaped.len() {
+        let run = plain_run(escaped.get(at..)?);
+        mended.extend_from_slice(escaped.get(at..at + run)?);
+        at += run;
+        if at == escaped.len() {
+            break;
+        }
+        let end = escape_end(escaped, at).filter(|_| escaped.get(at) == Some(&b'\\'))?;
+        let escape = escaped.get(at..end)?;
+        let next = escaped.get(end..end + 6).unwrap_or_default();
+        at = end;
+        match surrogate_half(escape) {
+            SurrogateHalf::None => mended.extend_from_slice(escape),
+            SurrogateHalf::High if surrogate_half(next) == SurrogateHalf::Low => {
+                mended.extend_from_slice(escape);
+                mended.extend_from_slice(next);
+                at = end + 6;
+            }
+            SurrogateHalf::High | SurrogateHalf::Low => mended.extend_from_slice(b"\\ufffd"),
+        }
+    }
+    unescape(&mended).map(|text| Cow::Owned(text.into_owned()))
+}
+
+/// Replaces each missing half of a surrogate pair by the escape of U+FFFD; `None` if none is missing. Accepts any JSON,
+/// since backslashes occur only in strings.
+#[must_use]
+pub fn repair_surrogates(json: &[u8]) -> Option<Vec<u8>> {
+    let (mut mended, mut kept, mut at) = (Vec::new(), 0, 0);
+    while let Some(found) = json.get(at..).and_then(|rest| memchr::memchr(b'\\', rest)) {
+        let start = at + found;
+        let escape =
+            |at| json.get(at..at + 6).filter(|_| escape_end(json, at) == Some(at + 6)).unwrap_or_default();
+        at = match surrogate_half(escape(start)) {
+            SurrogateHalf::None => start + 2,
+            SurrogateHalf::High if surrogate_half(escape(start + 6)) == SurrogateHalf::Low => start + 12,
+            SurrogateHalf::High | SurrogateHalf::Low => {
+                mended.extend_from_slice(json.get(kept..start)?);
+                mended.extend_from_slice(b"\\ufffd");
+                kept = start + 6;
+                kept
+            }
+        };
+    }
+    if kept == 0 {
+        return None;
+    }
+    mended.extend_from_slice(json.get(kept..)?);
+    Some(mended)
+}
+
+fn code_unit(text: &str) -> Option<(u32, &str)> {
+    let (digits, after) = text.split_at_checked(4)?;
+    let hexadecimal = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    Some((u32::from_str_radix(digits, 16).ok().filter(|_| hexadecimal)?, after))
+}

@@ -1,0 +1,115 @@
+//! Parsing of token usage and energy in the formats of various providers.
+
+use crate::json;
+use penstock_core::{MeasuredEnergy, MeterBoundary, ReportedUsage, TokenUsage};
+use rust_decimal::Decimal;
+
+/// Parses a `usage` object: the dialect's own names, and the members in which engines report cached and reasoning
+/// tokens instead. `None` if there is no number for either half.
+#[must_use]
+pub fn parse_usage(object: &[u8]) -> Option<ReportedUsage> {
+    let (mut input, mut output, mut total) = (None, None, None);
+    let (mut cached, mut reasoning) = (None, None);
+    let mut members = json::members(object);
+    while let Some((key, value)) = members.next_named() {
+        match &*key {
+            "prompt_tokens" => input = parse_integer(value),
+            "completion_tokens" => output = parse_integer(value),
+            "input_tokens" => input = input.or_else(|| parse_integer(value)),
+            "output_tokens" => output = output.or_else(|| parse_integer(value)),
+            "total_tokens" => total = parse_integer(value),
+            "prompt_tokens_details" => {
+                cached = member(value, "cached_tokens").and_then(parse_integer).or(cached);
+            }
+            "completion_tokens_details" => {
+                reasoning = member(value, "reasoning_tokens").and_then(parse_integer).or(reasoning);
+            }
+            "prompt_cache_hit_tokens" | "cached_tokens" => cached = cached.or_else(|| parse_integer(value)),
+            "reasoning_tokens" => reasoning = reasoning.or_else(|| parse_integer(value)),
+            _ => {}
+        }
+    }
+    // If two numbers and their sum are expected, one of them may be missing.
+    let input: Option<u64> = input.or_else(|| total?.checked_sub(output?));
+    let mut output: Option<u64> = output.or_else(|| total?.checked_sub(input?));
+    let (cached, reasoning): (u64, u64) = (cached.unwrap_or_default(), reasoning.unwrap_or_default());
+    let sum = |input: u64, output| input.checked_add(output)?.checked_add(reasoning);
+    if reasoning > 0
+        && total.is_some()
+        && total == input.zip(output).and_then(|(input, output)| sum(input, output))
+    {
+        // This engine counts reasoning in addition to the completion, not as a part of it.
+        output = output.map(|output| output.saturating_add(reasoning));
+    }
+    let sane = |half: Option<u64>| half.is_none_or(|tokens| tokens <= TokenUsage::MAX_TOKENS);
+    let stated = ReportedUsage { input, cached: cached.min(input.unwrap_or(cached)), output, reasoning };
+    stated.non_empty().filter(|_| sane(input) && sane(output))
+}
+
+/// Parses an integer, also written as a string or as `12.0`.
+#[must_use]
+pub fn parse_integer(value: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(value).ok()?.trim_matches('"');
+    text.strip_suffix(".0").unwrap_or(text).parse().ok()
+}
+
+/// Parses an `energy` object: `{"energy_joules":…}` or `{"energy_kwh":…}`, with an optional `boundary`.
+#[must_use]
+pub fn parse_energy(object: &[u8]) -> Option<MeasuredEnergy> {
+    let names =
+        [("gpu", MeterBoundary::Gpu), ("it", MeterBoundary::It), ("facility", MeterBoundary::Facility)];
+    let said = member(object, "boundary").unwrap_or_default();
+    let boundary =
+        names.into_iter().find(|(name, _)| json::is_string(said, name)).map(|(_, boundary)| boundary);
+    let joules = match (member(object, "energy_joules"), member(object, "energy_kwh")) {
+        (Some(joules), _) => parse_decimal(joules)?,
+        (None, Some(kwh)) => parse_decimal(kwh)?.checked_mul(Decimal::from(3_600_000))?,
+        (None, None) => return None,
+    };
+    Some(MeasuredEnergy { joules, boundary })
+}
+
+/// Parses an `impact` object: `{"energy":{"total":…,"unit":"Wms"}}`. 1 Wms is a watt for a millisecond, a thousandth of
+/// a joule.
+#[must_use]
+pub fn parse_impact(object: &[u8]) -> Option<MeasuredEnergy> {
+    let energy = member(object, "energy")?;
+    let total = parse_decimal(member(energy, "total")?)?;
+    let unit = member(energy, "unit")?.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    let joules = match &*json::unescape(unit)? {
+        "Wms" | "mJ" => total.checked_div(Decimal::ONE_THOUSAND)?,
+        "Ws" | "J" => total,
+        "Wh" => total.checked_mul(Decimal::from(3_600))?,
+        "kWh" => total.checked_mul(Decimal::from(3_600_000))?,
+        _ => return None,
+    };
+    Some(MeasuredEnergy { joules, boundary: None })
+}
+
+/// Parses an SSE comment of the form `energy {…}`.
+#[must_use]
+pub fn parse_energy_comment(comment: &[u8]) -> Option<MeasuredEnergy> {
+    let mut lines = comment.split(|byte| *byte == b'\n');
+    lines.find_map(|line| parse_energy(json::trim(json::trim(line).strip_prefix(b"energy")?)))
+}
+
+/// Returns the raw value of a member; strings include their quotes.
+#[must_use]
+pub fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let mut members = json::members(object);
+    loop {
+        let (key, value) = members.next_named()?;
+        if key == name {
+            return Some(value);
+        }
+    }
+}
+
+/// Parses an exact decimal that is not negative, also in exponent form.
+fn parse_decimal(number: &[u8]) -> Option<Decimal> {
+    let text = std::str::from_utf8(number).ok()?;
+    let decimal = Decimal::from_str_exact(text).or_else(|_| Decimal::from_scientific(text)).ok();
+    // A number with more digits than a decimal holds is rounded.
+    let decimal = decimal.or_else(|| text.parse().ok())?;
+    (!decimal.is_sign_negative()).then_some(decimal)
+}

@@ -1,0 +1,173 @@
+//! Validation of the body: size, encoding, JSON syntax and top-level members.
+
+use crate::field_path::{FieldPath, PathStyle, quotable_name};
+use crate::json::{JsonError, JsonTape, JsonValue, StructureLimits, TapeNode, ValueKind, scan};
+use crate::limits::RequestLimits;
+use penstock_core::{ApiError, BodyMember, BodyMembers, ErrorCode};
+use std::borrow::Cow;
+
+/// Validates that the body is JSON in UTF-8 within its limits.
+pub(crate) fn validate_body<'b>(
+    body: &'b [u8],
+    limits: &RequestLimits,
+    style: PathStyle,
+) -> Result<(&'b str, Vec<TapeNode>), ApiError> {
+    if body.len() > limits.max_body.min(u32::MAX as usize) {
+        let sentence = format!("The request body is larger than {} bytes.", limits.max_body);
+        return Err(
+            ApiError::with_message(ErrorCode::TooLarge, sentence).with_detail("max_bytes", limits.max_body)
+        );
+    }
+    let Ok(text) = simdutf8::basic::from_utf8(body) else { return Err(not_utf8(body)) };
+    if body.trim_ascii().is_empty() {
+        let sentence = "The request body is empty: expected a JSON object.";
+        return Err(ApiError::with_message(ErrorCode::InvalidRequest, sentence));
+    }
+    let bounds = StructureLimits { depth: limits.max_depth, nodes: limits.max_values };
+    match scan(body, bounds) {
+        Ok(nodes) => Ok((text, nodes)),
+        Err((broken, nodes)) => Err(not_json(text, broken, &nodes, style)),
+    }
+}
+
+fn not_utf8(body: &[u8]) -> ApiError {
+    let valid = std::str::from_utf8(body).map_or_else(|error| error.valid_up_to(), str::len);
+    ApiError::with_message(
+        ErrorCode::InvalidRequest,
+        format!("The request body is not UTF-8: byte {valid} is invalid."),
+    )
+}
+
+/// Error for invalid JSON, with the path of the innermost value that was reached.
+fn not_json(text: &str, broken: JsonError, nodes: &[TapeNode], style: PathStyle) -> ApiError {
+    let JsonError { offset: at, reason: what } = broken;
+    let tape = JsonTape { text, nodes };
+    let mut refusal = ApiError::with_message(ErrorCode::InvalidRequest, String::new());
+    let mut inside = String::new();
+    if let Some(path) = tape.root().map(|root| broken_path(root, style)).filter(|path| !path.is_empty()) {
+        inside = format!(" inside {path}");
+        refusal = refusal.with_param(path);
+    }
+    refusal.message = format!("The request body is not valid JSON: {what}, at byte {at}{inside}.").into();
+    refusal.with_detail("byte", at)
+}
+
+/// Path to the value at which parsing failed. Stops before a key that may be text of the client, and after
+/// [`MAX_STEPS`] steps.
+fn broken_path(root: JsonValue<'_>, style: PathStyle) -> String {
+    let mut path = String::new();
+    let mut open = root.is_unfinished().then_some(root);
+    for _ in 0..MAX_STEPS {
+        let Some(container) = open else { break };
+        // The failure is in the first part without a value, or with an unfinished one.
+        let unfinished = |value: Option<JsonValue<'_>>| value.is_none_or(|value| value.is_unfinished());
+        let mut parts = container.parsed_parts().enumerate();
+        let Some((count, (key, value))) = parts.find(|(_, (_, value))| unfinished(*value)) else { break };
+        match (key, style) {
+            (None, PathStyle::Brackets) => path.push_str(&format!("[{count}]")),
+            (None, PathStyle::Dots) => path.push_str(&format!(".{count}")),
+            (Some(key), _) => {
+                let Some(name) = quotable_name(&key) else { break };
+                path.push_str(if path.is_empty() { "" } else { "." });
+                path.push_str(&name);
+            }
+        }
+        open = value;
+    }
+    path
+}
+
+/// Maximum number of path steps into an invalid document.
+const MAX_STEPS: usize = 8;
+
+/// Top-level member of the body.
+#[derive(Debug)]
+struct RootMember<'d> {
+    name: Cow<'d, str>,
+    key: JsonValue<'d>,
+    value: JsonValue<'d>,
+}
+
+/// Top-level members of the body.
+#[derive(Debug)]
+pub(crate) struct RootObject<'d> {
+    members: Vec<RootMember<'d>>,
+    style: PathStyle,
+}
+
+impl<'d> RootObject<'d> {
+    /// Validates that the document is an object with unique keys.
+    pub(crate) fn new(
+        tape: &'d JsonTape<'d>,
+        limits: &RequestLimits,
+        style: PathStyle,
+    ) -> Result<Self, ApiError> {
+        let got = tape.root().map_or(ValueKind::Null, |root| root.kind());
+        let Some(root) = tape.root().filter(JsonValue::is_object) else {
+            let sentence = format!("The request body: expected an object, got {}.", got.name());
+            return Err(ApiError::with_message(ErrorCode::InvalidRequest, sentence));
+        };
+        let mut members: Vec<RootMember<'d>> = Vec::with_capacity(16);
+        for (key, value) in root.members() {
+            if members.len() >= limits.max_fields {
+                let sentence = format!("The request body has more than {} fields.", limits.max_fields);
+                return Err(ApiError::with_message(ErrorCode::InvalidRequest, sentence));
+            }
+            let name = key.text();
+            if members.iter().any(|earlier| earlier.name == name) {
+                return Err(match quotable_name(&key) {
+                    Some(name) => {
+                        FieldPath::root_member(style, &name).invalid("the key occurs more than once")
+                    }
+                    None => ApiError::with_message(
+                        ErrorCode::InvalidRequest,
+                        "A key of the request body occurs more than once.",
+                    ),
+                });
+            }
+            members.push(RootMember { name, key, value });
+        }
+        Ok(Self { members, style })
+    }
+
+    /// Path of a top-level member.
+    pub(crate) const fn path<'p>(&self, name: &'p str) -> FieldPath<'p> {
+        FieldPath::root_member(self.style, name)
+    }
+
+    fn member(&self, name: &str) -> Option<&RootMember<'d>> {
+        self.members.iter().find(|member| member.name == name)
+    }
+
+    /// Value of a member; `null` counts as absent.
+    #[inline]
+    pub(crate) fn get(&self, name: &str) -> Option<JsonValue<'d>> {
+        self.member(name).map(|member| member.value).filter(|value| !value.is_null())
+    }
+
+    /// Names and values of all members that are not `null`.
+    pub(crate) fn present_members(&self) -> impl Iterator<Item = (&str, JsonValue<'d>)> {
+        let members = self.members.iter().filter(|member| !member.value.is_null());
+        members.map(|member| (&*member.name, member.value))
+    }
+
+    /// Key of a member, which may be `null`.
+    pub(crate) fn key(&self, name: &str) -> Option<JsonValue<'d>> {
+        self.member(name).map(|member| member.key)
+    }
+
+    /// Total bytes of the values of these members.
+    pub(crate) fn value_bytes(&self, names: &[&str]) -> usize {
+        names.iter().filter_map(|name| self.get(name)).map(|value| value.range().len()).sum()
+    }
+
+    /// Members in the form of the contract crate.
+    pub(crate) fn fields(&self) -> BodyMembers {
+        let field = |member: &RootMember<'d>| BodyMember {
+            name: member.name.as_ref().into(),
+            member: member.key.range().start..member.value.range().end,
+            value: member.value.range(),
+        };
+        BodyMembers(self.members.iter().map(field).collect())
+    }
+}

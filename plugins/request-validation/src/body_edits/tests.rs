@@ -1,0 +1,67 @@
+//! Tests that removing parts leaves the remaining parts intact.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use super::BodyEdits;
+use crate::json::{JsonTape, StructureLimits, scan};
+use penstock_core::BodyEdit;
+
+fn applied(text: &str, edits: &[BodyEdit]) -> String {
+    let mut out = String::new();
+    let mut at = 0;
+    for edit in edits {
+        out.push_str(&text[at..edit.range.start]);
+        out.push_str(std::str::from_utf8(&edit.replacement).unwrap());
+        at = edit.range.end;
+    }
+    out + &text[at..]
+}
+
+#[test]
+fn any_selection_of_members_or_items_can_be_dropped() {
+    for (open, close, part) in [("{", "}", "\"k\":"), ("[", "]", "")] {
+        for count in 0..6_u32 {
+            for space in ["", " ", "\n  "] {
+                let list = |kept: u32| {
+                    let parts = (0..count).filter(move |index| kept & 1 << index != 0);
+                    parts.map(|index| format!("{}{index}", part.replace('k', &index.to_string())))
+                };
+                let all: Vec<String> = list(u32::MAX).collect();
+                let text = format!("{open}{space}{}{space}{close}", all.join(&format!("{space},{space}")));
+                for kept in 0..1_u32 << count {
+                    let nodes = scan(text.as_bytes(), StructureLimits { depth: 9, nodes: 99 }).unwrap();
+                    let tape = JsonTape { text: &text, nodes: &nodes };
+                    let root = tape.root().unwrap();
+                    let keep = |value: crate::json::JsonValue<'_>| {
+                        kept & 1 << value.raw().parse::<u32>().unwrap() != 0
+                    };
+                    let mut edits = BodyEdits::default();
+                    if root.is_object() {
+                        edits.retain_members(root, |_, value| keep(value));
+                    } else {
+                        assert_eq!(edits.retain_items(root, keep), kept.count_ones() as usize);
+                    }
+                    let got: serde_json::Value =
+                        serde_json::from_str(&applied(&text, &edits.finish())).unwrap();
+                    let expected = format!("{open}{}{close}", list(kept).collect::<Vec<_>>().join(","));
+                    assert_eq!(
+                        got,
+                        serde_json::from_str::<serde_json::Value>(&expected).unwrap(),
+                        "{text} {kept:b}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn edits_come_out_in_order_and_none_lies_inside_another() {
+    let mut edits = BodyEdits::default();
+    edits.replace(10..20, "");
+    edits.replace(12..13, "inside");
+    edits.insert(10, "before");
+    edits.replace(20..21, "after");
+    edits.replace(2..3, "first");
+    let order: Vec<_> = edits.finish().into_iter().map(|edit| edit.range).collect();
+    assert_eq!(order, [2..3, 10..10, 10..20, 20..21]);
+}

@@ -1,0 +1,134 @@
+//! Tool calls in the conversation, and the results that answer them.
+
+use super::ChatFindings;
+use crate::field_path::{FieldPath, quotable_name};
+use crate::json::JsonValue;
+use crate::read;
+use penstock_core::ApiError;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+/// Tool calls found so far.
+#[derive(Default)]
+pub(super) struct ToolCalls<'d> {
+    ids: HashSet<Cow<'d, str>>,
+    /// Number of the last legacy call by function name; legacy calls have no id.
+    legacy: HashMap<Cow<'d, str>, usize>,
+    count: usize,
+}
+
+impl<'d> ToolCalls<'d> {
+    /// Validates `tool_calls` of an assistant message.
+    pub(super) fn read_tool_calls(
+        &mut self,
+        calls: JsonValue<'d>,
+        at: &FieldPath<'_>,
+        found: &mut ChatFindings,
+    ) -> Result<(), ApiError> {
+        for (index, call) in read::array(calls, at)?.items().enumerate() {
+            self.read_tool_call(call, &at.index(index), found)?;
+        }
+        Ok(())
+    }
+
+    fn read_tool_call(
+        &mut self,
+        call: JsonValue<'d>,
+        at: &FieldPath<'_>,
+        found: &mut ChatFindings,
+    ) -> Result<(), ApiError> {
+        let [id, kind, function] = read::object(call, at, ["id", "type", "function"])?;
+        let id = read::required_text(id, &at.key("id"))?;
+        match kind {
+            Some(kind) if read::string(kind, &at.key("type"))?.is_text("function") => {}
+            Some(kind) => {
+                let name = quotable_name(&kind).unwrap_or_default();
+                return Err(at.key("type").unsupported(format_args!(
+                    "only calls of type \"function\" are supported, not \"{name}\""
+                )));
+            }
+            None => found.edits.prepend(call, r#""type":"function","#),
+        }
+        let path = at.key("function");
+        let function = read::required(function, &path, "an object")?;
+        self::read_function(function, &path, found)?;
+        found.edits.retain_members(call, |key, member| {
+            !member.is_null() && ["id", "type", "function"].iter().any(|name| key.is_text(name))
+        });
+        found.edits.retain_members(function, |key, _| key.is_text("name") || key.is_text("arguments"));
+        self.ids.insert(id.text());
+        Ok(())
+    }
+
+    /// Validates `tool_call_id` of a `tool` message.
+    pub(super) fn check_result_id(
+        &mut self,
+        id: Option<JsonValue<'d>>,
+        at: &FieldPath<'_>,
+    ) -> Result<(), ApiError> {
+        if self.ids.contains(&read::required_text(id, at)?.text()) {
+            return Ok(());
+        }
+        Err(at.invalid("expected the id of a tool call of an earlier assistant message"))
+    }
+
+    /// Converts the legacy `function_call` of an assistant message to `tool_calls`.
+    pub(super) fn convert_function_call(
+        &mut self,
+        key: Option<JsonValue<'d>>,
+        call: JsonValue<'d>,
+        at: &FieldPath<'_>,
+        found: &mut ChatFindings,
+    ) -> Result<(), ApiError> {
+        let name = self::read_function(call, at, found)?;
+        self.legacy.insert(name.text(), self.count);
+        if let Some(key) = key {
+            found.edits.replace(key.range(), r#""tool_calls""#);
+        }
+        let before = format!(r#"[{{"id":"{}","type":"function","function":"#, legacy_id(self.count));
+        found.edits.wrap(call, before, "}]");
+        found.edits.retain_members(call, |key, _| key.is_text("name") || key.is_text("arguments"));
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Id for a legacy `function` message: the id of the last call of this name.
+    pub(super) fn legacy_result_id(
+        &self,
+        name: Option<JsonValue<'d>>,
+        at: &FieldPath<'_>,
+    ) -> Result<String, ApiError> {
+        match self.legacy.get(&read::required_text(name, at)?.text()) {
+            Some(count) => Ok(legacy_id(*count)),
+            None => Err(at.invalid("expected the name of a function called by an earlier assistant message")),
+        }
+    }
+}
+
+fn legacy_id(count: usize) -> String {
+    format!("call_legacy_{count}")
+}
+
+/// Validates `{name, arguments}` of a call; returns the name. A call without arguments gets an empty object, because
+/// engines fail without it.
+fn read_function<'d>(
+    function: JsonValue<'d>,
+    at: &FieldPath<'_>,
+    found: &mut ChatFindings,
+) -> Result<JsonValue<'d>, ApiError> {
+    let [name, arguments] = read::object(function, at, ["name", "arguments"])?;
+    match arguments {
+        Some(arguments) if read::string(arguments, &at.key("arguments"))?.is_blank() => {
+            found.edits.replace(arguments.range(), EMPTY_ARGUMENTS);
+        }
+        Some(_) => {}
+        None => match function.members().find(|(key, _)| key.is_text("arguments")) {
+            Some((_, null)) => found.edits.replace(null.range(), EMPTY_ARGUMENTS),
+            None => found.edits.prepend(function, format!("\"arguments\":{EMPTY_ARGUMENTS},")),
+        },
+    }
+    read::required_text(name, &at.key("name"))
+}
+
+/// Arguments of a call without any.
+const EMPTY_ARGUMENTS: &str = r#""{}""#;

@@ -1,0 +1,237 @@
+//! Validation of the messages of a conversation.
+
+use super::ChatFindings;
+use super::calls::ToolCalls;
+use super::part::{AllowedParts, validate_parts};
+use crate::body::RootObject;
+use crate::field_path::FieldPath;
+use crate::json::JsonValue;
+use crate::read;
+use penstock_core::{ApiError, HistoryFeatures};
+
+const ROLES: &[&str] = &["system", "developer", "user", "assistant", "tool", "function"];
+
+/// Validates `messages`; edits convert each message to a form that every engine accepts.
+pub(super) fn validate_messages(
+    messages: JsonValue<'_>,
+    top: &RootObject<'_>,
+    found: &mut ChatFindings,
+) -> Result<(), ApiError> {
+    let path = top.path("messages");
+    if read::array(messages, &path)?.is_empty_value() {
+        return Err(path.invalid("expected at least one message"));
+    }
+    let mut calls = ToolCalls::default();
+    let mut last = LastMessage::default();
+    for (index, message) in messages.items().enumerate() {
+        last = self::validate_message(message, index, &path.index(index), &mut calls, found)?;
+    }
+    let path = top.path("continue_final_message");
+    let continued = read::optional_bool(top.get("continue_final_message"), &path)?.unwrap_or(false);
+    if continued && !last.assistant {
+        return Err(path.invalid("expected the last message to be the assistant's"));
+    }
+    found.needs.prefill = last.assistant && (continued || last.prefix);
+    Ok(())
+}
+
+/// Properties of the last message.
+#[derive(Clone, Copy, Default)]
+struct LastMessage {
+    assistant: bool,
+    prefix: bool,
+}
+
+/// Members of a message that are read.
+struct ChatMessage<'d> {
+    value: JsonValue<'d>,
+    content: Option<JsonValue<'d>>,
+    name: Option<JsonValue<'d>>,
+    tool_calls: Option<JsonValue<'d>>,
+    tool_call_id: Option<JsonValue<'d>>,
+    function_call: Option<JsonValue<'d>>,
+    refusal: Option<JsonValue<'d>>,
+    /// Members `reasoning` and `reasoning_content`.
+    reasoning: (Option<JsonValue<'d>>, Option<JsonValue<'d>>),
+    prefix: Option<JsonValue<'d>>,
+}
+
+fn validate_message<'d>(
+    whole: JsonValue<'d>,
+    index: usize,
+    at: &FieldPath<'_>,
+    calls: &mut ToolCalls<'d>,
+    found: &mut ChatFindings,
+) -> Result<LastMessage, ApiError> {
+    let [role, content, name, tool_calls, tool_call_id, function_call, refusal, reasoning, thought, prefix] =
+        read::object(
+            whole,
+            at,
+            [
+                "role",
+                "content",
+                "name",
+                "tool_calls",
+                "tool_call_id",
+                "function_call",
+                "refusal",
+                "reasoning",
+                "reasoning_content",
+                "prefix",
+            ],
+        )?;
+    let role_path = at.key("role");
+    let role = read::required(role, &role_path, read::QuotedAlternatives(ROLES))?;
+    let reasoning = (reasoning, thought);
+    let message = ChatMessage {
+        value: whole,
+        content,
+        name,
+        tool_calls,
+        tool_call_id,
+        function_call,
+        refusal,
+        reasoning,
+        prefix,
+    };
+    message.name.map(|name| read::string(name, &at.key("name"))).transpose()?;
+    let role_named = read::one_of(role, &role_path, ROLES)?;
+    message.record_features(role_named, index, &mut found.said);
+    match role_named {
+        "developer" => {
+            found.edits.replace(role.range(), r#""system""#);
+            message.validate_content(at, AllowedParts::Text, found)?;
+        }
+        "system" => message.validate_content(at, AllowedParts::Text, found)?,
+        "user" => message.validate_content(at, AllowedParts::Media, found)?,
+        "assistant" => return message.validate_assistant(at, calls, found),
+        "tool" => {
+            calls.check_result_id(message.tool_call_id, &at.key("tool_call_id"))?;
+            message.validate_result(at, found)?;
+            message.retain_members(&["role", "content", "name", "tool_call_id"], found);
+        }
+        _ => {
+            let id = calls.legacy_result_id(message.name, &at.key("name"))?;
+            found.edits.replace(role.range(), r#""tool""#);
+            found.edits.prepend(whole, format!(r#""tool_call_id":"{id}","#));
+            message.validate_result(at, found)?;
+            message.retain_members(&["role", "content", "name"], found);
+        }
+    }
+    Ok(LastMessage::default())
+}
+
+impl<'d> ChatMessage<'d> {
+    /// Records features that some providers do not accept unchanged.
+    fn record_features(&self, role: &str, index: usize, said: &mut HistoryFeatures) {
+        said.late_system_messages |= index > 0 && matches!(role, "system" | "developer");
+        said.results |= matches!(role, "tool" | "function");
+        said.calls |=
+            self.tool_calls.or(self.tool_call_id).or(self.function_call).is_some() || role == "function";
+        said.reasoning |= self.reasoning.0.or(self.reasoning.1).is_some();
+    }
+
+    /// Validates the content of a system or user message, which is required.
+    fn validate_content(
+        &self,
+        at: &FieldPath<'_>,
+        allowed: AllowedParts,
+        found: &mut ChatFindings,
+    ) -> Result<(), ApiError> {
+        let path = at.key("content");
+        let content = read::required(self.content, &path, "a string or an array of content parts")?;
+        if content.is_array() && content.is_empty_value() {
+            return Err(path.invalid("expected at least one content part"));
+        }
+        validate_parts(content, &path, allowed, found)?;
+        self.retain_members(&["role", "content", "name"], found);
+        Ok(())
+    }
+
+    /// Validates the content of a tool result; missing content becomes an empty string.
+    fn validate_result(&self, at: &FieldPath<'_>, found: &mut ChatFindings) -> Result<(), ApiError> {
+        match self.effective_content() {
+            Some(content) => validate_parts(content, &at.key("content"), AllowedParts::TextAndImages, found),
+            None => {
+                self.set_content(r#""""#, found);
+                Ok(())
+            }
+        }
+    }
+
+    /// Validates an earlier answer of the model, as sent back by various client libraries.
+    fn validate_assistant(
+        &self,
+        at: &FieldPath<'_>,
+        calls: &mut ToolCalls<'d>,
+        found: &mut ChatFindings,
+    ) -> Result<LastMessage, ApiError> {
+        for (name, text) in [
+            ("reasoning", self.reasoning.0),
+            ("reasoning_content", self.reasoning.1),
+            ("refusal", self.refusal),
+        ] {
+            text.map(|text| read::string(text, &at.key(name))).transpose()?;
+        }
+        self.content
+            .map(|content| validate_parts(content, &at.key("content"), AllowedParts::TextOrRefusal, found))
+            .transpose()?;
+        let calls = self.validate_calls(at, calls, found)?;
+        if self.effective_content().is_none() {
+            match self.refusal {
+                _ if calls.is_some() => self.set_content("null", found),
+                Some(refusal) => self.set_content(refusal.raw(), found),
+                None => self.set_content(r#""""#, found),
+            }
+        }
+        let calls = calls.unwrap_or("role");
+        self.retain_members(&["role", "content", "name", calls, "reasoning_content", "reasoning"], found);
+        let prefix = read::optional_bool(self.prefix, &at.key("prefix"))?.unwrap_or(false);
+        Ok(LastMessage { assistant: true, prefix })
+    }
+
+    /// Validates tool calls; returns the member that holds them, if there are any.
+    fn validate_calls(
+        &self,
+        at: &FieldPath<'_>,
+        calls: &mut ToolCalls<'d>,
+        found: &mut ChatFindings,
+    ) -> Result<Option<&'static str>, ApiError> {
+        if let Some(list) = self.tool_calls {
+            calls.read_tool_calls(list, &at.key("tool_calls"), found)?;
+            if !list.is_empty_value() {
+                return Ok(Some("tool_calls"));
+            }
+        }
+        let Some(call) = self.function_call else { return Ok(None) };
+        calls.convert_function_call(self.key("function_call"), call, &at.key("function_call"), found)?;
+        Ok(Some("function_call"))
+    }
+
+    /// Content, unless it is absent, `null` or an empty array.
+    fn effective_content(&self) -> Option<JsonValue<'d>> {
+        self.content.filter(|content| !(content.is_array() && content.is_empty_value()))
+    }
+
+    /// Key of a member, which may be `null`.
+    fn key(&self, name: &str) -> Option<JsonValue<'d>> {
+        self.value.members().find(|(key, _)| key.is_text(name)).map(|(key, _)| key)
+    }
+
+    /// Sets the content of a message that has none.
+    fn set_content(&self, json: &str, found: &mut ChatFindings) {
+        match self.value.members().find(|(key, _)| key.is_text("content")) {
+            Some((_, value)) if value.raw() == json => {}
+            Some((_, value)) => found.edits.replace(value.range(), json.to_owned()),
+            None => found.edits.prepend(self.value, format!(r#""content":{json},"#)),
+        }
+    }
+
+    /// Drops members that no engine expects: unknown ones, and `null` ones except the content.
+    fn retain_members(&self, names: &[&str], found: &mut ChatFindings) {
+        found.edits.retain_members(self.value, |key, value| {
+            let key = key.text();
+            names.iter().any(|name| *key == **name) && (!value.is_null() || key == "content")
+        });
+    }
+}

@@ -1,0 +1,173 @@
+//! Validation of chat-completions requests.
+
+mod calls;
+mod format;
+mod message;
+mod part;
+mod tools;
+
+use crate::body::{RootObject, validate_body};
+use crate::body_edits::BodyEdits;
+use crate::field_path::PathStyle;
+use crate::filters::read_filters;
+use crate::json::{JsonTape, JsonValue};
+use crate::limits::RequestLimits;
+use crate::members;
+use crate::read;
+use crate::scalars::{self, IntegerRanges, NumberRanges};
+use bytes::Bytes;
+use penstock_core::{
+    ApiError, Dialect, HistoryFeatures, InferenceRequest, InferenceTask, ModelKind, RequiredCapabilities,
+    ThinkingDisplay,
+};
+
+const NUMBERS: NumberRanges = &[
+    ("temperature", 0.0, 2.0),
+    ("top_p", 0.0, 1.0),
+    ("min_p", 0.0, 1.0),
+    ("frequency_penalty", -2.0, 2.0),
+    ("presence_penalty", -2.0, 2.0),
+    ("repetition_penalty", 0.0, 10.0),
+];
+const INTEGERS: IntegerRanges =
+    &[("top_k", -1, i64::MAX), ("seed", i64::MIN, i64::MAX), ("n", 1, 10), ("top_logprobs", 0, 20)];
+const BOOLEANS: &[&str] = &["stream", "logprobs", "parallel_tool_calls", "continue_final_message"];
+const THINKING: &[&str] = &["enabled", "disabled", "adaptive", "auto"];
+const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+
+/// Validates a request of `/v1/chat/completions`.
+///
+/// `max_completion_tokens` takes precedence over `max_tokens`; -1 means no cap in either. Reasoning efforts are left to
+/// the translators. `functions` and `function_call` become `tools` and `tool_choice`, in `fields` and by edits.
+///
+/// # Errors
+/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
+pub fn chat(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
+    let mut ask = validate_request(&body, limits)?;
+    ask.body = body;
+    Ok(ask)
+}
+
+/// Results collected during validation.
+#[derive(Default)]
+struct ChatFindings {
+    edits: BodyEdits,
+    needs: RequiredCapabilities,
+    said: HistoryFeatures,
+    images: u32,
+    /// Bytes of inline media.
+    media: usize,
+}
+
+fn validate_request(body: &[u8], limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
+    let (text, nodes) = validate_body(body, limits, PathStyle::Brackets)?;
+    let tape = JsonTape { text, nodes: &nodes };
+    let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
+    let mut found = ChatFindings::default();
+    members::refuse_unsupported(&top, Dialect::Chat)?;
+    let model = scalars::model(&top)?;
+    let messages = read::required(top.get("messages"), &top.path("messages"), "an array of messages")?;
+    scalars::validate(&top, NUMBERS, INTEGERS, BOOLEANS)?;
+    check_modalities(&top)?;
+    let filters = read_filters(&top, ModelKind::Chat)?;
+    let max_tokens = scalars::token_cap(&top, "max_tokens")?;
+    let max_completion_tokens = scalars::token_cap(&top, "max_completion_tokens")?;
+    let max_output_tokens = scalars::token_cap(&top, "max_output_tokens")?;
+    let n = candidate_count(&top);
+    check_effort(&top)?;
+    read_logprobs(&top, &mut found)?;
+    format::validate_response_format(&top, &mut found)?;
+    let fields = tools::validate_tools(&top, limits, &mut found)?;
+    message::validate_messages(messages, &top, &mut found)?;
+    found.needs.multiple_choices = n > 1;
+    let text_bytes = top.value_bytes(&["messages", "tools", "functions", "response_format"]);
+    Ok(InferenceRequest {
+        dialect: Dialect::Chat,
+        kind: ModelKind::Chat,
+        task: InferenceTask::Chat,
+        body: Bytes::new(),
+        members: fields,
+        edits: found.edits.finish(),
+        model,
+        stream: scalars::bool_or_false(&top, "stream")?,
+        include_usage: include_usage(&top)?,
+        max_tokens: max_completion_tokens.or(max_tokens).or(max_output_tokens),
+        n,
+        parallel_tools: read::optional_bool(
+            top.get("parallel_tool_calls"),
+            &top.path("parallel_tool_calls"),
+        )?
+        .unwrap_or(true),
+        stop: scalars::stop_sequences(&top, "stop", true, limits)?,
+        preset: scalars::keyword(&top, "preset", &["reasoning", "non_reasoning"])?.map(Into::into),
+        required: found.needs,
+        filters,
+        thinking: ThinkingDisplay::Off,
+        prompt_bytes: text_bytes.saturating_sub(found.media),
+        images: found.images,
+        said: found.said,
+    })
+}
+
+/// Value of `n`, already validated to be 1 to 10.
+fn candidate_count(top: &RootObject<'_>) -> u32 {
+    top.get("n").and_then(|n| n.raw().parse().ok()).unwrap_or(1)
+}
+
+fn include_usage(top: &RootObject<'_>) -> Result<bool, ApiError> {
+    let path = top.path("stream_options");
+    let Some(options) = top.get("stream_options") else { return Ok(false) };
+    let [include_usage] = read::object(options, &path, ["include_usage"])?;
+    Ok(read::optional_bool(include_usage, &path.key("include_usage"))?.unwrap_or(false))
+}
+
+/// Refuses answer modalities other than text.
+fn check_modalities(top: &RootObject<'_>) -> Result<(), ApiError> {
+    let path = top.path("modalities");
+    let Some(modalities) = top.get("modalities") else { return Ok(()) };
+    for (index, item) in read::array(modalities, &path)?.items().enumerate() {
+        let path = path.index(index);
+        if !read::string(item, &path)?.is_text("text") {
+            return Err(path.unsupported("only answers in text are supported"));
+        }
+    }
+    Ok(())
+}
+
+/// Validates the reasoning effort, in the members of several vendors; translators read it.
+fn check_effort(top: &RootObject<'_>) -> Result<(), ApiError> {
+    scalars::keyword(top, "reasoning_effort", EFFORTS)?;
+    if let Some(reasoning) = top.get("reasoning") {
+        let path = top.path("reasoning");
+        let [effort, enabled] = read::object(reasoning, &path, ["effort", "enabled"])?;
+        effort.map(|effort| read::one_of(effort, &path.key("effort"), EFFORTS)).transpose()?;
+        read::optional_bool(enabled, &path.key("enabled"))?;
+    }
+    if let Some(thinking) = top.get("thinking").filter(JsonValue::is_object) {
+        let path = top.path("thinking");
+        let [kind] = read::object(thinking, &path, ["type"])?;
+        kind.map(|kind| read::one_of(kind, &path.key("type"), THINKING)).transpose()?;
+    } else {
+        read::optional_bool(top.get("thinking"), &top.path("thinking"))?;
+    }
+    read::optional_bool(top.get("enable_thinking"), &top.path("enable_thinking"))?;
+    let path = top.path("chat_template_kwargs");
+    top.get("chat_template_kwargs").map(|kwargs| read::check_object(kwargs, &path)).transpose()?;
+    Ok(())
+}
+
+fn read_logprobs(top: &RootObject<'_>, found: &mut ChatFindings) -> Result<(), ApiError> {
+    let mut wanted = scalars::bool_or_false(top, "logprobs")?;
+    wanted |= top.get("top_logprobs").is_some_and(|count| count.raw() != "0");
+    if let Some(bias) = top.get("logit_bias") {
+        let path = top.path("logit_bias");
+        read::check_object(bias, &path)?;
+        for (token, value) in bias.members() {
+            read::number(value, &path.key(&token.text()), -100.0, 100.0)
+                .map_err(|_| path.invalid("expected an object of token ids and numbers from -100 to 100"))?;
+        }
+        found.needs.logit_bias = !bias.is_empty_value();
+    }
+    found.needs.logprobs = wanted;
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! Validation of message content: a string, or parts of text, images, audio and files.
+
+use super::ChatFindings;
+use crate::field_path::FieldPath;
+use crate::json::JsonValue;
+use crate::media::{self, ImageLocation};
+use crate::read;
+use penstock_core::ApiError;
+
+/// Content parts allowed in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AllowedParts {
+    /// Text, in system messages.
+    Text,
+    /// Text and refusals, in assistant messages.
+    TextOrRefusal,
+    /// Text and images, in tool results.
+    TextAndImages,
+    /// All parts, in user messages.
+    Media,
+}
+
+impl AllowedParts {
+    const fn type_names(self) -> &'static [&'static str] {
+        match self {
+            Self::Text => &["text"],
+            Self::TextOrRefusal => &["text", "refusal"],
+            Self::TextAndImages => &["text", "image_url"],
+            Self::Media => &["text", "image_url", "input_audio", "file"],
+        }
+    }
+}
+
+/// Validates content that is present.
+pub(super) fn validate_parts(
+    content: JsonValue<'_>,
+    at: &FieldPath<'_>,
+    allowed: AllowedParts,
+    found: &mut ChatFindings,
+) -> Result<(), ApiError> {
+    if content.is_string() {
+        return Ok(());
+    }
+    if !content.is_array() {
+        return Err(at.unexpected_type("a string or an array of content parts", content.kind()));
+    }
+    for (index, part) in content.items().enumerate() {
+        self::validate_part(part, &at.index(index), allowed, found)?;
+    }
+    Ok(())
+}
+
+fn validate_part(
+    part: JsonValue<'_>,
+    at: &FieldPath<'_>,
+    allowed: AllowedParts,
+    found: &mut ChatFindings,
+) -> Result<(), ApiError> {
+    let [kind, text, refusal, image_url, input_audio, file] =
+        read::object(part, at, ["type", "text", "refusal", "image_url", "input_audio", "file"])?;
+    let path = at.key("type");
+    let kind = read::required(kind, &path, read::QuotedAlternatives(allowed.type_names()))?;
+    if kind.is_text("video_url") {
+        return Err(path.unsupported("video is not supported"));
+    }
+    let word = read::one_of(kind, &path, allowed.type_names())?;
+    let path = at.key(word);
+    match word {
+        "text" => read::string(read::required(text, &path, "a string")?, &path).map(|_| ())?,
+        "refusal" => {
+            read::string(read::required(refusal, &path, "a string")?, &path)?;
+            // For a model, a refusal is normal text.
+            found.edits.replace(kind.range(), r#""text""#);
+            let key = part.members().find(|(key, _)| key.is_text("refusal")).map(|(key, _)| key);
+            key.map(|key| found.edits.replace(key.range(), r#""text""#)).unwrap_or_default();
+        }
+        "image_url" => validate_image(read::required(image_url, &path, "an object")?, &path, found)?,
+        "input_audio" => validate_audio(read::required(input_audio, &path, "an object")?, &path, found)?,
+        _ => self::validate_file(read::required(file, &path, "an object")?, &path, found)?,
+    }
+    found
+        .edits
+        .retain_members(part, |key, value| !value.is_null() && (key.is_text("type") || key.is_text(word)));
+    Ok(())
+}
+
+/// Validates `{url, detail}`, or a URL alone.
+fn validate_image(
+    image: JsonValue<'_>,
+    at: &FieldPath<'_>,
+    found: &mut ChatFindings,
+) -> Result<(), ApiError> {
+    let picture = if image.is_string() {
+        found.edits.wrap(image, r#"{"url":"#, "}");
+        media::validate_image_url(image, at)?
+    } else {
+        let [url, detail] = read::object(image, at, ["url", "detail"])?;
+        if let Some(detail) = detail {
+            let words = &["auto", "low", "high", "original"];
+            if read::one_of(detail, &at.key("detail"), words)? == "original" {
+                found.edits.replace(detail.range(), r#""high""#);
+            }
+        }
+        found.edits.retain_members(image, |key, value| {
+            !value.is_null() && (key.is_text("url") || key.is_text("detail"))
+        });
+        let path = at.key("url");
+        media::validate_image_url(read::required(url, &path, "a URL")?, &path)?
+    };
+    found.images += 1;
+    found.needs.images = true;
+    match picture {
+        ImageLocation::Inline(bytes) => found.media += bytes,
+        ImageLocation::Linked => found.needs.image_urls = true,
+    }
+    Ok(())
+}
+
+fn validate_audio(
+    audio: JsonValue<'_>,
+    at: &FieldPath<'_>,
+    found: &mut ChatFindings,
+) -> Result<(), ApiError> {
+    let [sound, format] = read::object(audio, at, ["data", "format"])?;
+    let path = at.key("format");
+    read::one_of(read::required(format, &path, "\"wav\" or \"mp3\"")?, &path, &["wav", "mp3"])?;
+    let path = at.key("data");
+    let sound = read::string(read::required(sound, &path, "base64")?, &path)?;
+    found.media += media::validate_base64(sound, &path, 0)?;
+    found.needs.audio = true;
+    Ok(())
+}
+
+/// Validates `{file_data, filename}`, where the data is a `data:` URL or base64 alone.
+fn validate_file(file: JsonValue<'_>, at: &FieldPath<'_>, found: &mut ChatFindings) -> Result<(), ApiError> {
+    let [content, filename, id] = read::object(file, at, ["file_data", "filename", "file_id"])?;
+    if id.is_some() {
+        return Err(at.key("file_id").unsupported("files by id are not supported; send `file_data`"));
+    }
+    filename.map(|name| read::string(name, &at.key("filename"))).transpose()?;
+    let path = at.key("file_data");
+    let content = read::string(read::required(content, &path, "a data: URL")?, &path)?;
+    let is_url = content.string_bytes().get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"data:"));
+    found.media += if is_url {
+        media::validate_data_url(content, &path, &["application/", "text/", "image/"])?
+    } else {
+        media::validate_base64(content, &path, 0)?
+    };
+    found.needs.files = true;
+    Ok(())
+}

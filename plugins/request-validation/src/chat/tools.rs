@@ -1,0 +1,265 @@
+//! Validation of `tools` and `tool_choice`, and of their legacy names.
+
+use super::ChatFindings;
+use crate::body::RootObject;
+use crate::field_path::{FieldPath, quotable_name};
+use crate::json::JsonValue;
+use crate::limits::RequestLimits;
+use crate::read;
+use penstock_core::{ApiError, BodyMembers};
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+/// Validates the tools; returns the top-level members with legacy names replaced.
+pub(super) fn validate_tools(
+    top: &RootObject<'_>,
+    limits: &RequestLimits,
+    found: &mut ChatFindings,
+) -> Result<BodyMembers, ApiError> {
+    let mut fields = top.fields();
+    let declared = top.get("tools").map(|tools| read::array(tools, &top.path("tools"))).transpose()?;
+    let declared = declared.filter(|tools| !tools.is_empty_value());
+    let functions = top.get("functions").map(|list| read::array(list, &top.path("functions"))).transpose()?;
+    let functions = functions.filter(|list| !list.is_empty_value());
+    found.needs.tools = declared.or(functions).is_some();
+    match (declared, functions) {
+        (Some(tools), None) => for_each_tool(tools, &top.path("tools"), limits, |tool, path| {
+            self::validate_tool(tool, path, found)
+        })?,
+        (None, Some(functions)) => {
+            let path = top.path("functions");
+            for_each_tool(functions, &path, limits, |function, path| {
+                self::validate_function(function, path, found)?;
+                found.edits.wrap(function, r#"{"type":"function","function":"#, "}");
+                Ok(())
+            })?;
+            rename_legacy_member(top, &mut fields, ["functions", "tools"], found);
+        }
+        (Some(_), Some(_)) => {
+            return Err(top.path("functions").invalid("expected either `tools` or `functions`, got both"));
+        }
+        (None, None) => {}
+    }
+    if let Some(choice) = top.get("tool_choice") {
+        validate_tool_choice(choice, &top.path("tool_choice"), declared, functions, found)?;
+    } else if let Some(choice) = top.get("function_call") {
+        convert_function_call(choice, &top.path("function_call"), declared.or(functions), found)?;
+        rename_legacy_member(top, &mut fields, ["function_call", "tool_choice"], found);
+    }
+    Ok(fields)
+}
+
+/// Renames a legacy member, in `fields` and in the body. A member that already has the new name can only be `null` or
+/// empty; the two names are swapped.
+fn rename_legacy_member(
+    top: &RootObject<'_>,
+    fields: &mut BodyMembers,
+    names: [&'static str; 2],
+    found: &mut ChatFindings,
+) {
+    let [old, new] = names;
+    for (from, to) in [(old, new), (new, old)] {
+        if let Some(key) = top.key(from) {
+            found.edits.replace(key.range(), format!("\"{to}\""));
+        }
+    }
+    for field in &mut fields.0 {
+        if let Some(name) = [(old, new), (new, old)].iter().find(|(from, _)| &*field.name == *from) {
+            field.name = name.1.into();
+        }
+    }
+}
+
+fn for_each_tool<'d>(
+    list: JsonValue<'d>,
+    at: &FieldPath<'_>,
+    limits: &RequestLimits,
+    mut read: impl FnMut(JsonValue<'d>, &FieldPath<'_>) -> Result<(), ApiError>,
+) -> Result<(), ApiError> {
+    for (index, item) in list.items().enumerate() {
+        if index >= limits.max_tools {
+            return Err(at.invalid(format_args!("expected at most {} tools", limits.max_tools)));
+        }
+        read(item, &at.index(index))?;
+    }
+    Ok(())
+}
+
+/// Validates `{type: "function", function: {…}}`.
+fn validate_tool(tool: JsonValue<'_>, at: &FieldPath<'_>, found: &mut ChatFindings) -> Result<(), ApiError> {
+    let [kind, function] = read::object(tool, at, ["type", "function"])?;
+    match kind {
+        Some(kind) => check_function_type(kind, &at.key("type"))?,
+        None => found.edits.prepend(tool, r#""type":"function","#),
+    }
+    let path = at.key("function");
+    self::validate_function(read::required(function, &path, "an object")?, &path, found)?;
+    found.edits.retain_members(tool, |key, member| {
+        !member.is_null() && (key.is_text("type") || key.is_text("function"))
+    });
+    Ok(())
+}
+
+fn check_function_type(kind: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
+    if read::string(kind, at)?.is_text("function") {
+        return Ok(());
+    }
+    Err(match quotable_name(&kind) {
+        Some(name) => at.unsupported(format_args!("only \"function\" is supported, not \"{name}\"")),
+        None => at.unsupported("only \"function\" is supported"),
+    })
+}
+
+/// Maximum length of a tool name, in bytes.
+const MAX_NAME: usize = 256;
+
+fn validate_function(
+    function: JsonValue<'_>,
+    at: &FieldPath<'_>,
+    found: &mut ChatFindings,
+) -> Result<(), ApiError> {
+    let [name, description, parameters, strict] =
+        read::object(function, at, ["name", "description", "parameters", "strict"])?;
+    let path = at.key("name");
+    if read::required_text(name, &path)?.string_bytes().len() > MAX_NAME {
+        return Err(path.invalid(format_args!("expected a string of at most {MAX_NAME} bytes")));
+    }
+    description.map(|text| read::string(text, &at.key("description"))).transpose()?;
+    parameters.map(|schema| read::check_object(schema, &at.key("parameters"))).transpose()?;
+    read::optional_bool(strict, &at.key("strict"))?;
+    let known = ["name", "description", "parameters", "strict"];
+    found.edits.retain_members(function, |key, member| {
+        !member.is_null() && known.iter().any(|name| key.is_text(name))
+    });
+    Ok(())
+}
+
+const TOOL_CHOICES: &[&str] = &["auto", "none", "required"];
+
+fn validate_tool_choice<'d>(
+    choice: JsonValue<'d>,
+    at: &FieldPath<'_>,
+    declared: Option<JsonValue<'d>>,
+    functions: Option<JsonValue<'d>>,
+    found: &mut ChatFindings,
+) -> Result<(), ApiError> {
+    if choice.is_string() {
+        if read::one_of(choice, at, TOOL_CHOICES)? == "required" && declared.or(functions).is_none() {
+            return Err(at.invalid("\"required\" needs `tools`"));
+        }
+        return Ok(());
+    }
+    if !choice.is_object() {
+        return Err(at.unexpected_type(
+            format_args!("{} or an object", read::QuotedAlternatives(TOOL_CHOICES)),
+            choice.kind(),
+        ));
+    }
+    let [kind, function, allowed] = read::object(choice, at, ["type", "function", "allowed_tools"])?;
+    let kind_path = at.key("type");
+    let kind = read::required(kind, &kind_path, "\"function\"")?;
+    if read::string(kind, &kind_path)?.is_text("allowed_tools") {
+        let path = at.key("allowed_tools");
+        return apply_allowed_tools(
+            choice,
+            read::required(allowed, &path, "an object")?,
+            &path,
+            declared,
+            found,
+        );
+    }
+    check_function_type(kind, &kind_path)?;
+    let path = at.key("function");
+    let [name] = read::object(read::required(function, &path, "an object")?, &path, ["name"])?;
+    let path = path.key("name");
+    check_declared(read::required_text(name, &path)?, &path, declared.or(functions))
+}
+
+/// Validates the legacy `function_call`: a keyword, or `{name}`.
+fn convert_function_call<'d>(
+    choice: JsonValue<'d>,
+    at: &FieldPath<'_>,
+    declared: Option<JsonValue<'d>>,
+    found: &mut ChatFindings,
+) -> Result<(), ApiError> {
+    let words = &["auto", "none"];
+    if choice.is_string() {
+        return read::one_of(choice, at, words).map(|_| ());
+    }
+    if !choice.is_object() {
+        return Err(at.unexpected_type(
+            format_args!("{} or an object", read::QuotedAlternatives(words)),
+            choice.kind(),
+        ));
+    }
+    let [name] = read::object(choice, at, ["name"])?;
+    let path = at.key("name");
+    check_declared(read::required_text(name, &path)?, &path, declared)?;
+    found.edits.wrap(choice, r#"{"type":"function","function":"#, "}");
+    Ok(())
+}
+
+/// Name of a validated tool in either form.
+fn name_of<'d>(tool: JsonValue<'d>) -> Option<JsonValue<'d>> {
+    let member = |object: JsonValue<'d>, name| {
+        object
+            .members()
+            .find(|(key, _): &(JsonValue<'d>, JsonValue<'d>)| key.is_text(name))
+            .map(|(_, value)| value)
+    };
+    member(member(tool, "function").unwrap_or(tool), "name")
+}
+
+fn check_declared(
+    name: JsonValue<'_>,
+    at: &FieldPath<'_>,
+    tools: Option<JsonValue<'_>>,
+) -> Result<(), ApiError> {
+    let text = name.text();
+    let is_declared =
+        tools.is_some_and(|tools| tools.items().filter_map(name_of).any(|tool| tool.is_text(&text)));
+    if is_declared { Ok(()) } else { Err(at.invalid("expected the name of one of the declared tools")) }
+}
+
+/// Removes the tools that are not allowed, and replaces the choice by its mode.
+fn apply_allowed_tools<'d>(
+    choice: JsonValue<'d>,
+    allowed: JsonValue<'d>,
+    at: &FieldPath<'_>,
+    declared: Option<JsonValue<'d>>,
+    found: &mut ChatFindings,
+) -> Result<(), ApiError> {
+    let [mode, tools] = read::object(allowed, at, ["mode", "tools"])?;
+    let mode_path = at.key("mode");
+    let words = &["auto", "required"];
+    let mode = read::required(mode, &mode_path, read::QuotedAlternatives(words))?;
+    let mode = read::one_of(mode, &mode_path, words)?;
+    let tools_path = at.key("tools");
+    let tools = read::array(read::required(tools, &tools_path, "an array of tools")?, &tools_path)?;
+    let names: HashSet<Cow<'_, str>> =
+        declared.iter().flat_map(JsonValue::items).filter_map(name_of).map(|name| name.text()).collect();
+    let mut kept = HashSet::new();
+    for (index, item) in tools.items().enumerate() {
+        let path = tools_path.index(index);
+        let [kind, function] = read::object(item, &path, ["type", "function"])?;
+        kind.map(|kind| check_function_type(kind, &path.key("type"))).transpose()?;
+        let path = path.key("function");
+        let [name] = read::object(read::required(function, &path, "an object")?, &path, ["name"])?;
+        let path = path.key("name");
+        let name = read::required_text(name, &path)?.text();
+        if !names.contains(&name) {
+            return Err(path.invalid("expected the name of one of the declared tools"));
+        }
+        kept.insert(name);
+    }
+    if kept.is_empty() {
+        return Err(tools_path.invalid("expected at least one tool"));
+    }
+    if let Some(declared) = declared {
+        found
+            .edits
+            .retain_items(declared, |tool| name_of(tool).is_some_and(|name| kept.contains(&name.text())));
+    }
+    found.edits.replace(choice.range(), format!("\"{mode}\""));
+    Ok(())
+}

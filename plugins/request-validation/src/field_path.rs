@@ -1,0 +1,93 @@
+//! Path of a field in the request, in the notation of the dialect, and the error messages that name it. A path is
+//! formatted only if an error needs it.
+
+use crate::json::{JsonValue, ValueKind};
+use penstock_core::ApiError;
+use std::fmt;
+
+/// Notation of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PathStyle {
+    /// `messages[2].content[0].text`, in the chat dialect.
+    Brackets,
+    /// `messages.2.content.0.text`, in the messages dialect.
+    Dots,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum PathStep<'p> {
+    Key(&'p str),
+    Index(usize),
+}
+
+/// Path from the root of the body.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FieldPath<'p> {
+    parent: Option<&'p FieldPath<'p>>,
+    step: PathStep<'p>,
+    style: PathStyle,
+}
+
+impl<'p> FieldPath<'p> {
+    /// Path of a top-level member.
+    pub(crate) const fn root_member(style: PathStyle, name: &'p str) -> Self {
+        Self { parent: None, step: PathStep::Key(name), style }
+    }
+
+    /// Path of a member of this object.
+    pub(crate) const fn key(&'p self, name: &'p str) -> Self {
+        Self { parent: Some(self), step: PathStep::Key(name), style: self.style }
+    }
+
+    /// Path of an item of this array.
+    pub(crate) const fn index(&'p self, index: usize) -> Self {
+        Self { parent: Some(self), step: PathStep::Index(index), style: self.style }
+    }
+
+    /// Error for a value of an unexpected type. Names types, never contents.
+    pub(crate) fn unexpected_type(&self, expected: impl fmt::Display, got: ValueKind) -> ApiError {
+        self.invalid(format_args!("expected {expected}, got {}", got.name()))
+    }
+
+    /// Error for a string that is not one of the expected ones.
+    pub(crate) fn unexpected_string(&self, expected: impl fmt::Display) -> ApiError {
+        self.invalid(format_args!("expected {expected}, got another string"))
+    }
+
+    /// Error for a missing required member.
+    pub(crate) fn missing(&self, expected: impl fmt::Display) -> ApiError {
+        self.invalid(format_args!("expected {expected}, but it is missing"))
+    }
+
+    /// Error with a message, which follows the path and a colon.
+    pub(crate) fn invalid(&self, sentence: impl fmt::Display) -> ApiError {
+        ApiError::invalid(self.to_string(), format!("{self}: {sentence}."))
+    }
+
+    /// Error for an unsupported feature that must not be dropped silently.
+    pub(crate) fn unsupported(&self, sentence: impl fmt::Display) -> ApiError {
+        ApiError::unsupported(self.to_string(), format!("{self}: {sentence}."))
+    }
+}
+
+impl fmt::Display for FieldPath<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(up) = self.parent {
+            write!(out, "{up}")?;
+        }
+        match (self.step, self.style) {
+            (PathStep::Key(name), _) if self.parent.is_none() => write!(out, "{name}"),
+            (PathStep::Key(name), _) => write!(out, ".{name}"),
+            (PathStep::Index(index), PathStyle::Brackets) => write!(out, "[{index}]"),
+            (PathStep::Index(index), PathStyle::Dots) => write!(out, ".{index}"),
+        }
+    }
+}
+
+/// Text of the client that may be repeated in an error message: short and an identifier, so that it cannot contain a
+/// prompt.
+pub(crate) fn quotable_name(value: &JsonValue<'_>) -> Option<String> {
+    let text = value.text();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    (!text.is_empty() && text.len() <= 64 && text.bytes().all(plain)).then(|| text.into_owned())
+}

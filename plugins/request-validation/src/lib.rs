@@ -1,0 +1,30 @@
+//! Validation of request bodies: returns an [`InferenceRequest`](penstock_core::InferenceRequest), or an error that names the invalid field.
+//!
+//! One pass validates the JSON (syntax, UTF-8, depth, number of values) and records the position of each value; the
+//! rules of the dialect are then checked on these positions. Content is never deserialised or copied, and no error
+//! message repeats it: messages name fields, types and bounds.
+//!
+//! Rules in both dialects: `null` counts as absent for every optional field; unknown fields are ignored, except those
+//! that would choose the provider; keys must be unique in the body and in each object that is read.
+
+mod base64;
+mod body;
+mod body_edits;
+mod chat;
+mod field_path;
+mod filters;
+mod images;
+mod json;
+mod limits;
+mod media;
+pub mod members;
+mod messages;
+mod read;
+mod scalars;
+mod vectors;
+
+pub use chat::chat;
+pub use images::{validate_images, validate_images_with};
+pub use limits::RequestLimits;
+pub use messages::{MessagesPurpose, count, validate_messages_request};
+pub use vectors::{validate_embeddings, validate_rerank};

@@ -1,0 +1,128 @@
+//! Validation of media in a request: `data:` URLs, links, base64. Invalid media is refused before a provider receives
+//! it.
+
+use crate::base64::Base64Validator;
+use crate::field_path::FieldPath;
+use crate::json::{JsonValue, StringPiece, ValueKind, string_pieces, unescape};
+use penstock_core::ApiError;
+use std::borrow::Cow;
+
+/// Location of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ImageLocation {
+    /// Image in the request, with its bytes of base64.
+    Inline(usize),
+    /// Image at a URL.
+    Linked,
+}
+
+/// Maximum length of a URL, in bytes.
+const MAX_LINK: usize = 8 << 10;
+
+/// Validates the URL of an image: `data:image/…;base64,…`, `https://…` or `http://…`.
+pub(crate) fn validate_image_url(url: JsonValue<'_>, at: &FieldPath<'_>) -> Result<ImageLocation, ApiError> {
+    let expected = "a data: URL of an image or an https: URL";
+    if !url.is_string() {
+        return Err(at.unexpected_type(expected, url.kind()));
+    }
+    let head = string_prefix(&url);
+    if is_scheme(&head, "data:") {
+        return validate_data_url(url, at, &["image/"]).map(ImageLocation::Inline);
+    }
+    if is_scheme(&head, "https://") || is_scheme(&head, "http://") {
+        validate_link(url, at)?;
+        return Ok(ImageLocation::Linked);
+    }
+    Err(at.invalid(format_args!("expected {expected}, got a string that is neither")))
+}
+
+/// Start of a string, unescaped: enough for a scheme and a media type.
+fn string_prefix<'d>(value: &JsonValue<'d>) -> Cow<'d, str> {
+    let body = value.inner_text();
+    // An escape cut at the end does no harm: the last bytes are not read.
+    let start = (0..4).find_map(|back| body.get(..PREFIX_BYTES.min(body.len()) - back.min(body.len())));
+    let start = start.unwrap_or_default();
+    if value.kind() == ValueKind::EscapedString { Cow::Owned(unescape(start)) } else { Cow::Borrowed(start) }
+}
+
+/// Maximum bytes of a string that may contain its scheme and media type.
+const PREFIX_BYTES: usize = 256;
+
+fn is_scheme(head: &str, scheme: &str) -> bool {
+    head.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+}
+
+/// Validates an HTTP URL with a host and without spaces.
+pub(crate) fn validate_link(url: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
+    if url.string_bytes().len() > MAX_LINK {
+        return Err(at.invalid(format_args!("expected a URL of at most {MAX_LINK} bytes")));
+    }
+    let text = url.text();
+    let (scheme, rest) = text.split_once("://").unwrap_or_default();
+    let is_http = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let foreign = |character: char| character.is_whitespace() || character.is_control();
+    if !is_http || host.is_empty() || text.contains(foreign) {
+        return Err(at.invalid("expected an https: URL with a host"));
+    }
+    Ok(())
+}
+
+/// Validates a `data:` URL of one of these media types (given by prefix); returns the bytes of base64.
+pub(crate) fn validate_data_url(
+    url: JsonValue<'_>,
+    at: &FieldPath<'_>,
+    types: &[&str],
+) -> Result<usize, ApiError> {
+    let head = string_prefix(&url);
+    let Some((meta, _)) = head.split_once(',') else {
+        return Err(at.invalid("expected a data: URL with a media type, \";base64\" and a comma"));
+    };
+    let meta = meta.get(5..).unwrap_or_default();
+    let Some((media, _)) = meta.rsplit_once(';').filter(|(_, last)| last.eq_ignore_ascii_case("base64"))
+    else {
+        return Err(at.invalid("expected a data: URL in base64"));
+    };
+    let media = media.split(';').next().unwrap_or_default();
+    let fits = |start: &&str| media.len() > start.len() && is_scheme(media, start);
+    if !types.iter().any(fits) || !media.bytes().all(is_token) {
+        let types: Vec<String> = types.iter().map(|start| format!("{start}…")).collect();
+        return Err(at.invalid(format_args!("expected a data: URL of media type {}", types.join(" or "))));
+    }
+    validate_base64(url, at, head.split_once(',').map_or(0, |(meta, _)| meta.len() + 1))
+}
+
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$&-^_.+/".contains(&byte)
+}
+
+/// Validates a string that is base64 after its first `skip` characters (all ASCII); returns its bytes.
+pub(crate) fn validate_base64(
+    value: JsonValue<'_>,
+    at: &FieldPath<'_>,
+    skip: usize,
+) -> Result<usize, ApiError> {
+    let mut proof = Base64Validator::default();
+    let body = value.inner_text();
+    if value.kind() == ValueKind::String {
+        proof.push(body.as_bytes().get(skip..).unwrap_or_default());
+    } else {
+        // Some clients escape `/` and `+`; the body is not modified.
+        let mut skip = skip;
+        for piece in string_pieces(body) {
+            let mut buffer = [0; 4];
+            let text = match piece {
+                StringPiece::Plain(plain) => plain,
+                StringPiece::Char(escaped) => escaped.encode_utf8(&mut buffer),
+            };
+            let skipped = skip.min(text.len());
+            skip -= skipped;
+            proof.push(text.as_bytes().get(skipped..).unwrap_or_default());
+        }
+    }
+    if proof.is_valid() {
+        Ok(value.string_bytes().len())
+    } else {
+        Err(at.invalid("expected base64 (standard alphabet, padded)"))
+    }
+}

@@ -1,0 +1,265 @@
+//! Treatment of request members that move state to the server or need more than an answer.
+//!
+//! The table lists every top-level member of the current client libraries, and members of other services that change
+//! the meaning of a request. A member outside the table is forwarded or dropped by the rules of its dialect, so that
+//! clients with a new beta continue to work. `testdata/sdk_members.txt` lists the members of the libraries, and
+//! `tests/sdk/run members` compares it with them.
+
+use crate::body::RootObject;
+use crate::field_path::FieldPath;
+use crate::json::{JsonValue, ValueKind};
+use penstock_core::{ApiError, Dialect};
+
+/// Treatment of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberTreatment {
+    /// Forwarded to the provider, or enforced by the gateway.
+    Honoured,
+    /// Refused by name for the values that request the feature.
+    Refused(RefusedValues),
+    /// Dropped, or forwarded to a provider that knows it: the answer is the same without it.
+    Harmless,
+    /// Handled by the table of engine parameters in the dialect crate.
+    Engine,
+}
+
+/// Values of a refused member that request the feature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedValues {
+    /// Any value but `null`.
+    Present,
+    /// Any value but `null`, `false`, `""`, `{}` and `[]`.
+    NonEmpty,
+    /// Region outside the European Union.
+    OutsideEu,
+    /// List of context edits that contains an edit which summarises or removes content that the model would read.
+    ContextEdits,
+    /// Payment by another party than the holder of the key.
+    ThirdPartyPayment,
+    /// Object whose `mode` is not `off`.
+    ModeNotOff,
+}
+
+/// Known top-level member.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownMember {
+    /// Name in the body.
+    pub name: &'static str,
+    /// Dialect of the member.
+    pub dialect: Dialect,
+    /// Treatment of the member.
+    pub treatment: MemberTreatment,
+    /// Purpose of the member, or the reason for refusing it: the end of a sentence.
+    pub description: &'static str,
+}
+
+const fn chat(name: &'static str, treatment: MemberTreatment, about: &'static str) -> KnownMember {
+    KnownMember { name, dialect: Dialect::Chat, treatment, description: about }
+}
+
+const fn messages(name: &'static str, treatment: MemberTreatment, about: &'static str) -> KnownMember {
+    KnownMember { name, dialect: Dialect::Messages, treatment, description: about }
+}
+
+use MemberTreatment::{Engine, Harmless, Honoured, Refused};
+use RefusedValues::{ContextEdits, ModeNotOff, NonEmpty, OutsideEu, Present, ThirdPartyPayment};
+
+/// All listed members, sorted by dialect and name.
+#[rustfmt::skip]
+pub const KNOWN_MEMBERS: &[KnownMember] = &[
+    chat("access_programs", Harmless, "access programme of the vendor"),
+    chat("audio", Refused(Present), "audio output is not supported"),
+    chat("background", Refused(NonEmpty), "background responses are not supported; use a batch"),
+    chat("background_options", Refused(NonEmpty), "background responses are not supported; use a batch"),
+    chat("container", Refused(Present), "the gateway has no containers"),
+    chat("context_management", Refused(NonEmpty), "the gateway does not shorten conversations"),
+    chat("conversation", Refused(Present), "the gateway stores no conversations; send the whole history in `messages`"),
+    chat("frequency_penalty", Honoured, "sampling"),
+    chat("function_call", Honoured, "older form of `tool_choice`"),
+    chat("functions", Honoured, "older form of `tools`"),
+    chat("image", Refused(Present), "images are generated at /v1/images/generations"),
+    chat("include", Harmless, "requests more output of tools that the gateway does not run"),
+    chat("input", Refused(NonEmpty), "this endpoint reads `messages`"),
+    chat("instructions", Refused(NonEmpty), "this endpoint reads `messages`; send a message of the role \"system\""),
+    chat("logit_bias", Honoured, "token bias"),
+    chat("logprobs", Honoured, "log probabilities"),
+    chat("max_completion_tokens", Honoured, "cap on generated tokens"),
+    chat("max_output_tokens", Honoured, "cap on generated tokens, under the name of another endpoint of the vendor"),
+    chat("max_tokens", Honoured, "cap on generated tokens"),
+    chat("max_tool_calls", Harmless, "limits tools that the gateway does not run"),
+    chat("mcp_servers", Refused(NonEmpty), "MCP servers are not supported; declare their tools instead"),
+    chat("messages", Honoured, "the conversation"),
+    chat("metadata", Harmless, "never forwarded"),
+    chat("modalities", Honoured, "`text` only; others are refused"),
+    chat("model", Honoured, "the model"),
+    chat("moderation", Refused(NonEmpty), "moderation of requests and answers is not supported"),
+    chat("n", Honoured, "number of candidates"),
+    chat("parallel_tool_calls", Honoured, "enforced by the gateway"),
+    chat("plugins", Refused(NonEmpty), "plugins are not supported"),
+    chat("prediction", Harmless, "makes the same answer faster"),
+    chat("presence_penalty", Honoured, "sampling"),
+    chat("previous_response_id", Refused(Present), "the gateway stores no answers; send the whole history in `messages`"),
+    chat("prompt", Refused(Present), "the gateway stores no prompt templates; send the text in `messages`"),
+    chat("prompt_cache_key", Harmless, "the engine's prompt cache needs no key"),
+    chat("prompt_cache_options", Harmless, "the engine manages its prompt cache"),
+    chat("prompt_cache_retention", Harmless, "the engine manages its prompt cache"),
+    chat("reasoning", Honoured, "`effort`, as `reasoning_effort`"),
+    chat("reasoning_effort", Honoured, "amount of reasoning"),
+    chat("response_format", Honoured, "format of the answer"),
+    chat("safety_identifier", Harmless, "never forwarded"),
+    chat("search_parameters", Refused(ModeNotOff), "web search is not supported"),
+    chat("seed", Honoured, "sampling"),
+    chat("service_tier", Harmless, "capacity class of the vendor"),
+    chat("session_params", Refused(NonEmpty), "the gateway stores no sessions; send the whole history in `messages`"),
+    chat("stop", Honoured, "enforced by the gateway if the provider accepts fewer"),
+    chat("store", Harmless, "the gateway stores no answers; the answer itself is the same"),
+    chat("stream", Honoured, "server-sent events"),
+    chat("stream_options", Honoured, "`include_usage`"),
+    chat("temperature", Honoured, "sampling"),
+    chat("text", Refused(NonEmpty), "this endpoint reads `response_format`"),
+    chat("tool_choice", Honoured, "choice of the tool"),
+    chat("tools", Honoured, "functions; others are refused"),
+    chat("top_logprobs", Honoured, "log probabilities"),
+    chat("top_p", Honoured, "sampling"),
+    chat("truncation", Harmless, "a conversation that does not fit is refused"),
+    chat("user", Harmless, "never forwarded"),
+    chat("verbosity", Engine, "length of the answer"),
+    chat("web_search_options", Refused(Present), "web search is not supported"),
+    messages("betas", Harmless, "beta features are requested by their own members"),
+    messages("billing_policy", Refused(ThirdPartyPayment), "requests are paid by the account of the key"),
+    messages("cache_control", Harmless, "the engine manages its prompt cache; forwarded to providers of the messages dialect"),
+    messages("compaction", Refused(Present), "the gateway does not summarise conversations; ask for a summary in `messages`"),
+    messages("container", Refused(Present), "the gateway has no containers"),
+    messages("context_management", Refused(ContextEdits), "the gateway does not shorten conversations; send what the model is to read"),
+    messages("diagnostics", Harmless, "reports why a prompt was not cached"),
+    messages("fallback_credit_token", Harmless, "a discount of the vendor"),
+    messages("fallbacks", Harmless, "a refusal by the model is returned; the operator configures other models"),
+    messages("inference_geo", Refused(OutsideEu), "all providers are in the European Union"),
+    messages("max_tokens", Honoured, "cap on generated tokens"),
+    messages("mcp_servers", Refused(NonEmpty), "MCP servers are not supported; declare their tools instead"),
+    messages("messages", Honoured, "the conversation"),
+    messages("metadata", Harmless, "never forwarded"),
+    messages("model", Honoured, "the model"),
+    messages("output_config", Honoured, "`effort` and `format`"),
+    messages("output_format", Honoured, "older form of `output_config.format`"),
+    messages("service_tier", Harmless, "capacity class of the vendor"),
+    messages("speed", Harmless, "capacity class of the vendor; the flavor `:speed` chooses the provider"),
+    messages("stop_sequences", Honoured, "enforced by the gateway if the provider accepts fewer"),
+    messages("stream", Honoured, "server-sent events"),
+    messages("system", Honoured, "the system prompt"),
+    messages("temperature", Honoured, "sampling"),
+    messages("thinking", Honoured, "switch of thinking and of its display"),
+    messages("thread", Refused(Present), "the gateway stores no conversations; send the whole history without `thread`"),
+    messages("tool_choice", Honoured, "choice of the tool"),
+    messages("tools", Honoured, "tools that the client runs; others are refused"),
+    messages("top_k", Honoured, "sampling"),
+    messages("top_p", Honoured, "sampling"),
+    messages("user_profile_id", Harmless, "sent as a header"),
+    messages("workspace_id", Harmless, "sent as a header"),
+];
+
+/// Returns the table row of a member.
+fn find_member(dialect: Dialect, name: &str) -> Option<&'static KnownMember> {
+    let at = KNOWN_MEMBERS
+        .binary_search_by(|row| (row.dialect as u8, row.name).cmp(&(dialect as u8, name)))
+        .ok()?;
+    KNOWN_MEMBERS.get(at)
+}
+
+/// Refuses members that would change the meaning of the request if they were dropped.
+///
+/// # Errors
+/// Returns `Unsupported` with the member's name; for `thread`, in the form that its client library recognises.
+pub(crate) fn refuse_unsupported(top: &RootObject<'_>, dialect: Dialect) -> Result<(), ApiError> {
+    if dialect == Dialect::Messages && top.get("thread").is_some() {
+        return Err(thread_error(&top.path("thread")));
+    }
+    for (name, value) in top.present_members() {
+        let Some(KnownMember { treatment: Refused(asks), description: about, .. }) =
+            find_member(dialect, name)
+        else {
+            continue;
+        };
+        if let Some(refusal) = asks.refusal(value, &top.path(name), about) {
+            return Err(refusal);
+        }
+    }
+    Ok(())
+}
+
+/// Error for `thread`. The client library recognises it by `error_code` and `unsupported`, and then sends the complete
+/// history.
+fn thread_error(path: &FieldPath<'_>) -> ApiError {
+    let refusal =
+        path.unsupported("the gateway stores no conversations; send the whole history without `thread`");
+    let code = refusal.spec().code;
+    refusal
+        .with_detail("error_code", "thread_unsupported_request")
+        .with_detail("unsupported", vec!["thread"])
+        .with_detail("code", code)
+}
+
+/// Prefix of context edits that can be ignored: models that need the thinking of earlier turns read it anyway.
+/// it.
+const HARMLESS_EDIT_PREFIX: &str = "clear_thinking_";
+
+impl RefusedValues {
+    /// Returns the error if the value requests the refused feature.
+    fn refusal(self, value: JsonValue<'_>, path: &FieldPath<'_>, about: &str) -> Option<ApiError> {
+        let asks = match self {
+            Present => true,
+            NonEmpty => is_non_empty(value),
+            OutsideEu => !value.is_string() || !is_eu_region(&value.text()),
+            ThirdPartyPayment => !is_absent_or_keyword(member(value, "bill_to"), &["self"]),
+            ModeNotOff => !is_absent_or_keyword(member(value, "mode"), &["off"]),
+            ContextEdits => return first_changing_edit(value, path, about),
+        };
+        asks.then(|| path.unsupported(about))
+    }
+}
+
+/// True if the value is not empty, `null` or `false`.
+fn is_non_empty(value: JsonValue<'_>) -> bool {
+    match value.kind() {
+        ValueKind::Null | ValueKind::False => false,
+        ValueKind::Object | ValueKind::Array | ValueKind::String | ValueKind::EscapedString => {
+            !value.is_empty_value()
+        }
+        ValueKind::True | ValueKind::Number => true,
+    }
+}
+
+/// True for names of regions that include the European Union, where all providers are.
+fn is_eu_region(region: &str) -> bool {
+    let region = region.trim().to_ascii_lowercase();
+    let whole = ["", "eu", "europe", "global", "auto", "any", "default", "not_available"];
+    whole.contains(&&*region) || region.starts_with("eu-") || region.starts_with("eu_")
+}
+
+/// True if the member is absent or one of these words.
+fn is_absent_or_keyword(value: Option<JsonValue<'_>>, words: &[&str]) -> bool {
+    value.is_none_or(|value| words.iter().any(|word| value.is_text(word)))
+}
+
+fn member<'d>(object: JsonValue<'d>, name: &str) -> Option<JsonValue<'d>> {
+    let found = object.members().find(|(key, _)| key.is_text(name)).map(|(_, value)| value);
+    found.filter(|value| !value.is_null())
+}
+
+/// Returns an error for the first edit that changes what the model reads.
+fn first_changing_edit(value: JsonValue<'_>, path: &FieldPath<'_>, about: &str) -> Option<ApiError> {
+    let list = path.key("edits");
+    let edits = member(value, "edits");
+    for (index, edit) in edits.iter().flat_map(JsonValue::items).enumerate() {
+        let kind = member(edit, "type");
+        if !kind.is_some_and(|kind| kind.text().starts_with(HARMLESS_EDIT_PREFIX)) {
+            return Some(list.index(index).key("type").unsupported(about));
+        }
+    }
+    let odd = !value.is_object() || edits.is_some_and(|edits| !edits.is_array());
+    odd.then(|| path.unsupported(about))
+}
+
+#[cfg(test)]
+#[path = "members_tests.rs"]
+mod tests;

@@ -1,0 +1,179 @@
+//! Tests that every member of the current client libraries has a treatment, and that members beyond an answer are
+//! refused.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use super::*;
+use crate::limits::RequestLimits;
+use crate::messages::MessagesPurpose;
+use bytes::Bytes;
+use penstock_core::{ErrorCode, InferenceRequest};
+use std::collections::BTreeSet;
+
+fn ask(dialect: Dialect, members: &str) -> Result<InferenceRequest, ApiError> {
+    let body = format!(
+        r#"{{"model":"m","max_tokens":9,"messages":[{{"role":"user","content":"hi"}}]{}{members}}}"#,
+        if members.is_empty() { "" } else { "," }
+    );
+    let (body, limits) = (Bytes::from(body), RequestLimits::default());
+    match dialect {
+        Dialect::Chat => crate::chat(body, &limits),
+        Dialect::Messages => crate::validate_messages_request(body, &limits, MessagesPurpose::Generate),
+    }
+}
+
+fn refused(dialect: Dialect) -> impl Iterator<Item = (&'static KnownMember, RefusedValues)> {
+    KNOWN_MEMBERS.iter().filter(move |member| member.dialect == dialect).filter_map(|member| {
+        match member.treatment {
+            Refused(asks) => Some((member, asks)),
+            Honoured | Harmless | Engine => None,
+        }
+    })
+}
+
+#[test]
+fn every_member_of_the_newest_client_libraries_has_a_fate() {
+    let list = include_str!("../testdata/sdk_members.txt");
+    assert!(list.lines().count() > 60);
+    let known: BTreeSet<String> = KNOWN_MEMBERS
+        .iter()
+        .map(|member| match member.dialect {
+            Dialect::Chat => format!("chat {}", member.name),
+            Dialect::Messages => format!("messages {}", member.name),
+        })
+        .collect();
+    assert_eq!(known.len(), KNOWN_MEMBERS.len(), "no member stands twice");
+    assert!(
+        KNOWN_MEMBERS
+            .windows(2)
+            .all(|two| (two[0].dialect as u8, two[0].name) < (two[1].dialect as u8, two[1].name))
+    );
+    let new: Vec<&str> = list.lines().filter(|line| !known.contains(*line)).collect();
+    assert!(new.is_empty(), "without a fate: {new:?}");
+}
+
+#[test]
+fn a_thread_is_refused_in_the_words_that_its_client_library_falls_back_on() {
+    for thread in [
+        r#"{"type":"create"}"#,
+        r#"{"type":"continue","previous_message_id":"msg_1"}"#,
+        "{}",
+        "true",
+        "\"x\"",
+        "0",
+    ] {
+        let refusal = ask(Dialect::Messages, &format!(r#""thr\u0065ad":{thread}"#)).unwrap_err();
+        assert_eq!((refusal.code, refusal.param.as_deref()), (ErrorCode::Unsupported, Some("thread")));
+        assert_eq!(refusal.details["error_code"], "thread_unsupported_request");
+        assert_eq!(refusal.details["unsupported"].as_array().unwrap(), &["thread"]);
+        assert_eq!(refusal.details["code"], ErrorCode::Unsupported.spec().code);
+    }
+    assert!(ask(Dialect::Messages, r#""thread":null"#).is_ok());
+}
+
+#[test]
+fn a_thread_is_refused_before_what_its_missing_history_makes_wrong() {
+    let turn = r#"[{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"x"}]}]"#;
+    for purpose in [MessagesPurpose::Generate, MessagesPurpose::Count] {
+        let body = format!(r#"{{"model":"m","messages":{turn},"thread":{{"type":"create"}}}}"#);
+        let refusal = crate::validate_messages_request(Bytes::from(body), &RequestLimits::default(), purpose)
+            .unwrap_err();
+        assert_eq!(refusal.param.as_deref(), Some("thread"));
+    }
+}
+
+#[test]
+fn every_refused_member_is_refused_by_name_and_passes_as_null() {
+    let strong = |member: &KnownMember, asks: RefusedValues| match asks {
+        ContextEdits => r#"{"edits":[{"type":"compact_20260112"}]}"#.to_owned(),
+        ThirdPartyPayment => r#"{"type":"billing_policy","bill_to":"user_profile"}"#.to_owned(),
+        ModeNotOff => r#"{"mode":"on"}"#.to_owned(),
+        Present | NonEmpty | OutsideEu => format!("{{\"{}\":1}}", member.name),
+    };
+    for dialect in [Dialect::Chat, Dialect::Messages] {
+        let mut count = 0;
+        for (member, asks) in refused(dialect) {
+            let refusal = ask(dialect, &format!("\"{}\":{}", member.name, strong(member, asks))).unwrap_err();
+            assert_eq!(refusal.code, ErrorCode::Unsupported, "{}", member.name);
+            assert!(refusal.param.unwrap().starts_with(member.name), "{}", member.name);
+            assert!(refusal.message.starts_with(member.name), "{}", refusal.message);
+            assert!(ask(dialect, &format!("\"{}\":null", member.name)).is_ok(), "{}", member.name);
+            count += 1;
+        }
+        assert!(count > 5);
+    }
+}
+
+#[test]
+fn values_that_ask_for_nothing_pass() {
+    for (dialect, members) in [
+        (
+            Dialect::Chat,
+            r#""background":false,"context_management":[],"plugins":[ ],"instructions":"","input":[]"#,
+        ),
+        (
+            Dialect::Chat,
+            r#""store":true,"prediction":{"type":"content","content":"x"},"prompt_cache_key":"k""#,
+        ),
+        (Dialect::Chat, r#""search_parameters":{"mode":"off"},"moderation":{},"truncation":"auto""#),
+        (
+            Dialect::Messages,
+            r#""mcp_servers":[],"context_management":{},"betas":["b"],"cache_control":{"type":"ephemeral"}"#,
+        ),
+        (
+            Dialect::Messages,
+            r#""context_management":{"edits":[]},"speed":"fast","service_tier":"auto","fallbacks":"default""#,
+        ),
+        (
+            Dialect::Messages,
+            r#""context_management":{"edits":[{"type":"clear_thinking_20251015","keep":"all"}]}"#,
+        ),
+        (
+            Dialect::Messages,
+            r#""inference_geo":"EU","billing_policy":{"type":"billing_policy","bill_to":"self"}"#,
+        ),
+        (Dialect::Messages, r#""inference_geo":"global","diagnostics":{"previous_message_id":null}"#),
+        (Dialect::Messages, r#""some_new_beta":{"a":1}"#),
+        (Dialect::Chat, r#""some_new_beta":{"a":1}"#),
+    ] {
+        assert!(ask(dialect, members).is_ok(), "{members}: {:?}", ask(dialect, members).unwrap_err().message);
+    }
+}
+
+#[test]
+fn what_would_change_the_request_is_refused_at_its_place() {
+    for (dialect, members, param) in [
+        (
+            Dialect::Messages,
+            r#""context_management":{"edits":[{"type":"clear_thinking_20251015"},{"type":"clear_tool_uses_20250919"}]}"#,
+            "context_management.edits.1.type",
+        ),
+        (Dialect::Messages, r#""context_management":{"edits":[{}]}"#, "context_management.edits.0.type"),
+        (Dialect::Messages, r#""context_management":{"edits":{}}"#, "context_management"),
+        (Dialect::Messages, r#""context_management":"x""#, "context_management"),
+        (Dialect::Messages, r#""container":"c_1""#, "container"),
+        (Dialect::Messages, r#""inference_geo":"us""#, "inference_geo"),
+        (Dialect::Messages, r#""compaction":{"type":"summarize"}"#, "compaction"),
+        (Dialect::Messages, r#""billing_policy":{"bill_to":"user_profile"}"#, "billing_policy"),
+        (Dialect::Chat, r#""previous_response_id":"resp_1""#, "previous_response_id"),
+        (Dialect::Chat, r#""conversation":{"id":"conv_1"}"#, "conversation"),
+        (Dialect::Chat, r#""background":true"#, "background"),
+        (Dialect::Chat, r#""plugins":[{"id":"web"}]"#, "plugins"),
+        (Dialect::Chat, r#""prompt":{"id":"pmpt_1"}"#, "prompt"),
+    ] {
+        let refusal = ask(dialect, members).unwrap_err();
+        assert_eq!(
+            (refusal.code, refusal.param.as_deref()),
+            (ErrorCode::Unsupported, Some(param)),
+            "{members}"
+        );
+    }
+}
+
+#[test]
+fn the_cap_of_another_endpoint_is_a_cap() {
+    assert_eq!(ask(Dialect::Chat, r#""max_output_tokens":5"#).unwrap().max_tokens, Some(9));
+    let body = Bytes::from_static(
+        br#"{"model":"m","messages":[{"role":"user","content":"hi"}],"max_output_tokens":5}"#,
+    );
+    assert_eq!(crate::chat(body, &RequestLimits::default()).unwrap().max_tokens, Some(5));
+}

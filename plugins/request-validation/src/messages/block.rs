@@ -1,0 +1,174 @@
+//! Validation of content blocks.
+
+use super::MessagesFindings;
+use super::source;
+use crate::field_path::FieldPath;
+use crate::json::JsonValue;
+use crate::read;
+use penstock_core::ApiError;
+
+/// Prefix of a text that coding agents insert with a hash of each request, which would defeat every prefix cache.
+const BILLING_HEADER: &[u8] = b"x-anthropic-billing-header";
+
+/// Position of a block in the conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BlockContext {
+    User,
+    Assistant,
+    /// Block inside a `tool_result`.
+    Result,
+    /// Block inside a `document`.
+    Document,
+}
+
+impl BlockContext {
+    /// Block types that are validated; blocks of [`vendor`] tools are accepted in addition.
+    const fn type_names(self) -> &'static [&'static str] {
+        match self {
+            Self::User => &["text", "image", "tool_result", "document", "search_result"],
+            Self::Assistant => &["text", "tool_use", "thinking", "redacted_thinking"],
+            Self::Result => &["text", "image", "document", "search_result"],
+            Self::Document => &["text", "image"],
+        }
+    }
+}
+
+/// Meaning of a block for the turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ParsedBlock<'d> {
+    /// Empty text.
+    Empty,
+    /// Other content.
+    Content,
+    /// Tool call, with its id.
+    ToolUse(JsonValue<'d>),
+    /// Tool result, with the id of its call.
+    ToolResult(JsonValue<'d>),
+}
+
+/// True for blocks of the vendor's own tools, from a conversation with another service.
+fn is_vendor_block(kind: &str) -> bool {
+    matches!(kind, "server_tool_use" | "mcp_tool_use" | "container_upload" | "tool_reference")
+        || kind.ends_with("_tool_result")
+}
+
+/// Validates a block.
+pub(super) fn validate_block<'d>(
+    block: JsonValue<'d>,
+    at: &FieldPath<'_>,
+    place: BlockContext,
+    found: &mut MessagesFindings,
+) -> Result<ParsedBlock<'d>, ApiError> {
+    let [kind, text, id, name, input, call, content, is_error, thinking, signature, sealed] = read::object(
+        block,
+        at,
+        [
+            "type",
+            "text",
+            "id",
+            "name",
+            "input",
+            "tool_use_id",
+            "content",
+            "is_error",
+            "thinking",
+            "signature",
+            "data",
+        ],
+    )?;
+    let path = at.key("type");
+    let kind = read::required(kind, &path, read::QuotedAlternatives(place.type_names()))?;
+    if kind.is_string() && is_vendor_block(&kind.text()) {
+        return Ok(ParsedBlock::Content);
+    }
+    let string = |member: Option<JsonValue<'d>>, name: &str| {
+        let path = at.key(name);
+        read::string(read::required(member, &path, "a string")?, &path)
+    };
+    match read::one_of(kind, &path, place.type_names())? {
+        "text" => {
+            let text = string(text, "text")?;
+            found.said.removable_text |= text.is_blank();
+            return Ok(if text.string_bytes().is_empty() {
+                ParsedBlock::Empty
+            } else {
+                ParsedBlock::Content
+            });
+        }
+        "tool_use" => {
+            read::required_text(name, &at.key("name"))?;
+            let path = at.key("input");
+            read::check_object(read::required(input, &path, "an object")?, &path)?;
+            let id = read::required_text(id, &at.key("id"))?;
+            found.said.nonstandard_ids |= !is_plain(id);
+            return Ok(ParsedBlock::ToolUse(id));
+        }
+        "tool_result" => {
+            read::optional_bool(is_error, &at.key("is_error"))?;
+            content
+                .map(|content| validate_content(content, &at.key("content"), BlockContext::Result, found))
+                .transpose()?;
+            let call = read::required_text(call, &at.key("tool_use_id"))?;
+            found.said.nonstandard_ids |= !is_plain(call);
+            return Ok(ParsedBlock::ToolResult(call));
+        }
+        "thinking" => {
+            string(thinking, "thinking")?;
+            signature.map(|signature| read::string(signature, &at.key("signature"))).transpose()?;
+        }
+        "redacted_thinking" => drop(string(sealed, "data")?),
+        "image" => source::validate_image(block, at, found)?,
+        "document" => source::validate_document(block, at, found)?,
+        _ => source::validate_search_result(block, at, found)?,
+    }
+    Ok(ParsedBlock::Content)
+}
+
+/// True if every provider of the dialect accepts the id.
+fn is_plain(id: JsonValue<'_>) -> bool {
+    id.string_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+}
+
+/// Validates the content of a block: a string, or blocks, possibly empty.
+pub(super) fn validate_content(
+    content: JsonValue<'_>,
+    at: &FieldPath<'_>,
+    place: BlockContext,
+    found: &mut MessagesFindings,
+) -> Result<(), ApiError> {
+    if content.is_string() {
+        return Ok(());
+    }
+    if !content.is_array() {
+        return Err(at.unexpected_type("a string or an array of content blocks", content.kind()));
+    }
+    for (index, item) in content.items().enumerate() {
+        validate_block(item, &at.index(index), place, found)?;
+    }
+    Ok(())
+}
+
+/// Validates a string or an array of text blocks, as in `system` and messages of that role.
+pub(super) fn validate_texts(
+    content: JsonValue<'_>,
+    at: &FieldPath<'_>,
+    found: &mut MessagesFindings,
+) -> Result<(), ApiError> {
+    if content.is_string() {
+        found.said.removable_text |= content.is_blank();
+        return Ok(());
+    }
+    if !content.is_array() {
+        return Err(at.unexpected_type("a string or an array of text blocks", content.kind()));
+    }
+    for (index, item) in content.items().enumerate() {
+        let at = at.index(index);
+        let [kind, text] = read::object(item, &at, ["type", "text"])?;
+        let path = at.key("type");
+        read::one_of(read::required(kind, &path, "\"text\"")?, &path, &["text"])?;
+        let path = at.key("text");
+        let text = read::string(read::required(text, &path, "a string")?, &path)?;
+        found.said.removable_text |= text.is_blank() || text.string_bytes().starts_with(BILLING_HEADER);
+    }
+    Ok(())
+}

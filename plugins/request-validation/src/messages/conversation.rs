@@ -1,0 +1,151 @@
+//! Validation of the conversation: roles, turns, and tool results that answer tool calls.
+
+use super::block::{self, BlockContext, ParsedBlock};
+use super::{MessagesFindings, MessagesPurpose};
+use crate::body::RootObject;
+use crate::field_path::FieldPath;
+use crate::json::JsonValue;
+use crate::read;
+use penstock_core::ApiError;
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+const ROLES: &[&str] = &["user", "assistant", "system"];
+
+/// Validates `messages`.
+pub(super) fn validate_messages(
+    list: JsonValue<'_>,
+    top: &RootObject<'_>,
+    purpose: MessagesPurpose,
+    found: &mut MessagesFindings,
+) -> Result<(), ApiError> {
+    let path = top.path("messages");
+    if read::array(list, &path)?.is_empty_value() {
+        return Err(path.invalid("expected at least one message"));
+    }
+    let mut turns = ToolUseTracker::default();
+    let mut last = "";
+    for (index, message) in list.items().enumerate() {
+        last = turns.validate_message(message, index, &path, found)?;
+    }
+    if !(purpose == MessagesPurpose::Count && last == "assistant") {
+        turns.check_all_answered(&path)?;
+    }
+    found.needs.prefill = last == "assistant";
+    Ok(())
+}
+
+/// Tool calls without results. A turn of the user answers all calls of the preceding assistant turn; `system` messages
+/// in between are ignored.
+#[derive(Default)]
+struct ToolUseTracker<'d> {
+    pending_calls: HashSet<Cow<'d, str>>,
+    /// Index of the message with the last call.
+    last_call_message: usize,
+    /// True if a user message has followed.
+    has_user_reply: bool,
+}
+
+impl<'d> ToolUseTracker<'d> {
+    /// Validates a message; returns its role.
+    fn validate_message(
+        &mut self,
+        message: JsonValue<'d>,
+        index: usize,
+        list: &FieldPath<'_>,
+        found: &mut MessagesFindings,
+    ) -> Result<&'static str, ApiError> {
+        let at = &list.index(index);
+        let [role, content] = read::object(message, at, ["role", "content"])?;
+        let path = at.key("role");
+        let role = read::one_of(read::required(role, &path, read::QuotedAlternatives(ROLES))?, &path, ROLES)?;
+        let path = at.key("content");
+        let content = read::required(content, &path, "a string or an array of content blocks")?;
+        match role {
+            "user" => self.validate_user(content, &path, found)?,
+            "assistant" => {
+                if self.has_user_reply {
+                    self.check_all_answered(list)?;
+                }
+                self.has_user_reply = false;
+                self.validate_assistant(content, &path, index, found)?;
+            }
+            _ => {
+                found.said.late_system_messages = true;
+                block::validate_texts(content, &path, found)?;
+            }
+        }
+        Ok(role)
+    }
+
+    fn validate_user(
+        &mut self,
+        content: JsonValue<'d>,
+        at: &FieldPath<'_>,
+        found: &mut MessagesFindings,
+    ) -> Result<(), ApiError> {
+        self.has_user_reply = true;
+        if content.is_string() {
+            return read::non_empty_string(content, at).map(|_| ());
+        }
+        let mut is_empty = true;
+        for (index, block) in blocks(content, at)?.enumerate() {
+            let path = at.index(index);
+            match block::validate_block(block, &path, BlockContext::User, found)? {
+                ParsedBlock::ToolResult(id) if !self.pending_calls.remove(&id.text()) => {
+                    let sentence = "expected the id of a tool_use block of the assistant's turn before, \
+                                    each answered once";
+                    return Err(path.key("tool_use_id").invalid(sentence));
+                }
+                ParsedBlock::Empty => {}
+                _ => is_empty = false,
+            }
+        }
+        if is_empty { Err(at.invalid("expected content that is not empty")) } else { Ok(()) }
+    }
+
+    /// Validates an assistant message, which may be empty: clients send back an empty answer.
+    fn validate_assistant(
+        &mut self,
+        content: JsonValue<'d>,
+        at: &FieldPath<'_>,
+        message: usize,
+        found: &mut MessagesFindings,
+    ) -> Result<(), ApiError> {
+        if content.is_string() {
+            found.said.removable_text |= content.is_blank();
+            return Ok(());
+        }
+        found.said.removable_text |= content.is_empty_value();
+        for (index, block) in blocks(content, at)?.enumerate() {
+            let path = at.index(index);
+            if let ParsedBlock::ToolUse(id) =
+                block::validate_block(block, &path, BlockContext::Assistant, found)?
+            {
+                self.last_call_message = message;
+                if !self.pending_calls.insert(id.text()) {
+                    return Err(path.key("id").invalid("expected an id of its own for each tool_use block"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_all_answered(&self, list: &FieldPath<'_>) -> Result<(), ApiError> {
+        if self.pending_calls.is_empty() {
+            return Ok(());
+        }
+        let sentence = "each tool_use block needs a tool_result block in the user's turn after it";
+        Err(list.index(self.last_call_message).invalid(sentence))
+    }
+}
+
+fn blocks<'d>(
+    content: JsonValue<'d>,
+    at: &FieldPath<'_>,
+) -> Result<impl Iterator<Item = JsonValue<'d>> + use<'d>, ApiError> {
+    if content.is_array() {
+        return Ok(content.items());
+    }
+    Err(at.unexpected_type("a string or an array of content blocks", content.kind()))
+}

@@ -1,0 +1,125 @@
+//! Validation of messages requests.
+
+mod block;
+mod conversation;
+mod settings;
+mod source;
+mod tools;
+
+use crate::body::{RootObject, validate_body};
+use crate::field_path::PathStyle;
+use crate::filters::read_filters;
+use crate::json::JsonTape;
+use crate::limits::RequestLimits;
+use crate::members;
+use crate::read;
+use crate::scalars::{self, IntegerRanges, NumberRanges};
+use bytes::Bytes;
+use penstock_core::{
+    ApiError, Dialect, HistoryFeatures, InferenceRequest, InferenceTask, ModelKind, RequiredCapabilities,
+};
+
+const NUMBERS: NumberRanges = &[("temperature", 0.0, 1.0), ("top_p", 0.0, 1.0)];
+const INTEGERS: IntegerRanges = &[("top_k", 0, i64::MAX)];
+const BOOLEANS: &[&str] = &["stream"];
+
+/// Purpose of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessagesPurpose {
+    /// `/v1/messages`: `max_tokens` is required.
+    Generate,
+    /// `/v1/messages/count_tokens`: `max_tokens` is optional, and the conversation may end with unanswered tool calls.
+    Count,
+}
+
+/// Validates a request of `/v1/messages` or `/v1/messages/count_tokens`.
+///
+/// The body is not edited. Consecutive messages of one role count as one turn; `system` messages may have any position.
+///
+/// # Errors
+/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
+pub fn validate_messages_request(
+    body: Bytes,
+    limits: &RequestLimits,
+    purpose: MessagesPurpose,
+) -> Result<InferenceRequest, ApiError> {
+    let mut ask = validate_request(&body, limits, purpose, None)?;
+    ask.body = body;
+    Ok(ask)
+}
+
+/// Validates a request of `/v1/messages/count_tokens`, with a default model.
+///
+/// # Errors
+/// Same as [`validate_messages_request`].
+pub fn count(
+    body: Bytes,
+    limits: &RequestLimits,
+    default: Option<&str>,
+) -> Result<InferenceRequest, ApiError> {
+    let mut ask = validate_request(&body, limits, MessagesPurpose::Count, default)?;
+    ask.body = body;
+    Ok(ask)
+}
+
+/// Results collected during validation.
+#[derive(Default)]
+struct MessagesFindings {
+    needs: RequiredCapabilities,
+    images: u32,
+    /// Bytes of inline media.
+    media: usize,
+    said: HistoryFeatures,
+}
+
+fn validate_request(
+    body: &[u8],
+    limits: &RequestLimits,
+    purpose: MessagesPurpose,
+    default: Option<&str>,
+) -> Result<InferenceRequest, ApiError> {
+    let (text, nodes) = validate_body(body, limits, PathStyle::Dots)?;
+    let tape = JsonTape { text, nodes: &nodes };
+    let top = RootObject::new(&tape, limits, PathStyle::Dots)?;
+    let mut found = MessagesFindings::default();
+    // Checked first, because other errors may result from a missing history.
+    members::refuse_unsupported(&top, Dialect::Messages)?;
+    let model = scalars::model_or(&top, default)?;
+    let list = read::required(top.get("messages"), &top.path("messages"), "an array of messages")?;
+    let max_tokens = scalars::token_count(&top, "max_tokens", 0)?;
+    if max_tokens.is_none() && purpose == MessagesPurpose::Generate {
+        return Err(top.path("max_tokens").missing("an integer of at least 0"));
+    }
+    scalars::validate(&top, NUMBERS, INTEGERS, BOOLEANS)?;
+    let filters = read_filters(&top, ModelKind::Chat)?;
+    let thinking = settings::read_thinking(&top)?;
+    settings::validate_output_config(&top, &mut found)?;
+    if let Some(system) = top.get("system") {
+        block::validate_texts(system, &top.path("system"), &mut found)?;
+    }
+    let parallel_tools = tools::validate_tools(&top, limits, &mut found)?;
+    conversation::validate_messages(list, &top, purpose, &mut found)?;
+    let text_bytes = top.value_bytes(&["messages", "system", "tools", "output_config"]);
+    Ok(InferenceRequest {
+        dialect: Dialect::Messages,
+        kind: ModelKind::Chat,
+        task: InferenceTask::Chat,
+        body: Bytes::new(),
+        members: top.fields(),
+        edits: Vec::new(),
+        model,
+        stream: scalars::bool_or_false(&top, "stream")?,
+        include_usage: false,
+        max_tokens,
+        n: 1,
+        parallel_tools,
+        stop: scalars::stop_sequences(&top, "stop_sequences", false, limits)?,
+        preset: None,
+        required: found.needs,
+        filters,
+        thinking,
+        prompt_bytes: text_bytes.saturating_sub(found.media),
+        images: found.images,
+        said: found.said,
+    })
+}

@@ -1,0 +1,81 @@
+//! Validation of `tools` and `tool_choice`.
+
+use super::MessagesFindings;
+use crate::body::RootObject;
+use crate::field_path::{FieldPath, quotable_name};
+use crate::json::JsonValue;
+use crate::limits::RequestLimits;
+use crate::read;
+use penstock_core::ApiError;
+
+/// Maximum length of a tool name, in bytes.
+const MAX_NAME: usize = 256;
+
+/// Validates both members; returns true if parallel calls are allowed.
+pub(super) fn validate_tools(
+    top: &RootObject<'_>,
+    limits: &RequestLimits,
+    found: &mut MessagesFindings,
+) -> Result<bool, ApiError> {
+    let path = top.path("tools");
+    let declared = top.get("tools").map(|tools| read::array(tools, &path)).transpose()?;
+    let declared = declared.filter(|tools| !tools.is_empty_value());
+    for (index, tool) in declared.iter().flat_map(JsonValue::items).enumerate() {
+        if index >= limits.max_tools {
+            return Err(path.invalid(format_args!("expected at most {} tools", limits.max_tools)));
+        }
+        self::validate_tool(tool, &path.index(index))?;
+    }
+    found.needs.tools = declared.is_some();
+    let Some(choice) = top.get("tool_choice") else { return Ok(true) };
+    validate_tool_choice(choice, &top.path("tool_choice"), declared)
+}
+
+fn validate_tool(tool: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
+    let [kind, name, description, schema, strict] =
+        read::object(tool, at, ["type", "name", "description", "input_schema", "strict"])?;
+    if let Some(kind) = kind {
+        let path = at.key("type");
+        if !read::string(kind, &path)?.is_text("custom") {
+            let name = quotable_name(&kind).unwrap_or_default();
+            return Err(path.unsupported(format_args!(
+                "the vendor's server tool \"{name}\" is not supported, only tools of your own"
+            )));
+        }
+    }
+    let path = at.key("name");
+    if read::required_text(name, &path)?.string_bytes().len() > MAX_NAME {
+        return Err(path.invalid(format_args!("expected a string of at most {MAX_NAME} bytes")));
+    }
+    description.map(|text| read::string(text, &at.key("description"))).transpose()?;
+    read::optional_bool(strict, &at.key("strict"))?;
+    let path = at.key("input_schema");
+    read::check_object(read::required(schema, &path, "a JSON schema")?, &path)
+}
+
+fn validate_tool_choice(
+    choice: JsonValue<'_>,
+    at: &FieldPath<'_>,
+    declared: Option<JsonValue<'_>>,
+) -> Result<bool, ApiError> {
+    let [kind, name, single] = read::object(choice, at, ["type", "name", "disable_parallel_tool_use"])?;
+    let words = &["auto", "any", "tool", "none"];
+    let path = at.key("type");
+    let kind = read::one_of(read::required(kind, &path, read::QuotedAlternatives(words))?, &path, words)?;
+    if kind == "any" && declared.is_none() {
+        return Err(path.invalid("\"any\" needs `tools`"));
+    }
+    if kind == "tool" {
+        let path = at.key("name");
+        let text = read::required_text(name, &path)?.text();
+        if !declared.iter().flat_map(JsonValue::items).any(|tool| is_named(tool, &text)) {
+            return Err(path.invalid("expected the name of one of the declared tools"));
+        }
+    }
+    let single = read::optional_bool(single, &at.key("disable_parallel_tool_use"))?;
+    Ok(!single.unwrap_or(false))
+}
+
+fn is_named(tool: JsonValue<'_>, text: &str) -> bool {
+    tool.members().any(|(key, value)| key.is_text("name") && value.is_text(text))
+}

@@ -1,0 +1,188 @@
+//! Typed reading of values; each error names the field, the expected and the actual type.
+
+use crate::field_path::{FieldPath, quotable_name};
+use crate::json::{JsonValue, ValueKind};
+use penstock_core::ApiError;
+use std::borrow::Cow;
+use std::fmt;
+
+/// Returns the known members of an object; `null` counts as absent, other members are ignored, and keys must be unique.
+pub(crate) fn object<'d, const N: usize>(
+    value: JsonValue<'d>,
+    at: &FieldPath<'_>,
+    names: [&'static str; N],
+) -> Result<[Option<JsonValue<'d>>; N], ApiError> {
+    if !value.is_object() {
+        return Err(at.unexpected_type("an object", value.kind()));
+    }
+    let mut found = [None; N];
+    let mut others = Vec::new();
+    for (key, member) in value.members() {
+        let text = key.text();
+        match names.iter().zip(&mut found).find(|(name, _)| *text == ***name) {
+            None => others.push(key),
+            Some((name, Some(_))) => return Err(duplicate_key(at, name)),
+            Some((_, slot)) => *slot = Some(member),
+        }
+    }
+    if others.len() > 1 {
+        check_unique(&others).map_err(|key| match quotable_name(&key) {
+            Some(name) => duplicate_key(at, &name),
+            None => at.invalid("a key occurs more than once"),
+        })?;
+    }
+    Ok(found.map(|member| member.filter(|member| !member.is_null())))
+}
+
+fn duplicate_key(at: &FieldPath<'_>, name: &str) -> ApiError {
+    at.key(name).invalid("the key occurs more than once")
+}
+
+/// Checks that the keys are unique.
+pub(crate) fn check_unique<'d>(keys: &[JsonValue<'d>]) -> Result<(), JsonValue<'d>> {
+    if keys.len() < 12 {
+        for (count, key) in keys.iter().enumerate() {
+            let text = key.text();
+            if keys.iter().take(count).any(|earlier| earlier.is_text(&text)) {
+                return Err(*key);
+            }
+        }
+        return Ok(());
+    }
+    let mut sorted: Vec<(Cow<'_, str>, JsonValue<'d>)> = keys.iter().map(|key| (key.text(), *key)).collect();
+    sorted.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    let mut pairs = sorted.iter().zip(sorted.iter().skip(1));
+    pairs.find(|((one, _), (other, _))| one == other).map_or(Ok(()), |(_, (_, key))| Err(*key))
+}
+
+/// Returns a required member.
+pub(crate) fn required<'d>(
+    member: Option<JsonValue<'d>>,
+    at: &FieldPath<'_>,
+    expected: impl fmt::Display,
+) -> Result<JsonValue<'d>, ApiError> {
+    member.ok_or_else(|| at.missing(expected))
+}
+
+/// Checks for a string.
+pub(crate) fn string<'d>(value: JsonValue<'d>, at: &FieldPath<'_>) -> Result<JsonValue<'d>, ApiError> {
+    if value.is_string() { Ok(value) } else { Err(at.unexpected_type("a string", value.kind())) }
+}
+
+/// Checks for a string that is not empty.
+pub(crate) fn non_empty_string<'d>(
+    value: JsonValue<'d>,
+    at: &FieldPath<'_>,
+) -> Result<JsonValue<'d>, ApiError> {
+    match string(value, at)?.string_bytes() {
+        [] => Err(at.invalid("expected a string that is not empty")),
+        _ => Ok(value),
+    }
+}
+
+/// Returns a required string that is not empty.
+pub(crate) fn required_text<'d>(
+    member: Option<JsonValue<'d>>,
+    at: &FieldPath<'_>,
+) -> Result<JsonValue<'d>, ApiError> {
+    non_empty_string(required(member, at, "a string")?, at)
+}
+
+/// Checks for an array.
+pub(crate) fn array<'d>(value: JsonValue<'d>, at: &FieldPath<'_>) -> Result<JsonValue<'d>, ApiError> {
+    if value.is_array() { Ok(value) } else { Err(at.unexpected_type("an array", value.kind())) }
+}
+
+/// Checks for an object with any members.
+pub(crate) fn check_object(value: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
+    if value.is_object() { Ok(()) } else { Err(at.unexpected_type("an object", value.kind())) }
+}
+
+/// Reads a boolean.
+pub(crate) fn boolean(value: JsonValue<'_>, at: &FieldPath<'_>) -> Result<bool, ApiError> {
+    match value.kind() {
+        ValueKind::True => Ok(true),
+        ValueKind::False => Ok(false),
+        other => Err(at.unexpected_type("a boolean", other)),
+    }
+}
+
+/// Reads an optional boolean.
+pub(crate) fn optional_bool(
+    member: Option<JsonValue<'_>>,
+    at: &FieldPath<'_>,
+) -> Result<Option<bool>, ApiError> {
+    member.map(|value| boolean(value, at)).transpose()
+}
+
+/// Reads one of these keywords.
+pub(crate) fn one_of(
+    value: JsonValue<'_>,
+    at: &FieldPath<'_>,
+    words: &[&'static str],
+) -> Result<&'static str, ApiError> {
+    if let Some(word) = words.iter().find(|word| value.is_text(word)) {
+        return Ok(word);
+    }
+    let expected = QuotedAlternatives(words);
+    Err(if value.is_string() {
+        at.unexpected_string(expected)
+    } else {
+        at.unexpected_type(expected, value.kind())
+    })
+}
+
+/// Keywords formatted as `"a", "b" or "c"`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QuotedAlternatives<'w>(pub(crate) &'w [&'static str]);
+
+impl fmt::Display for QuotedAlternatives<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, word) in self.0.iter().enumerate() {
+            let before = match index {
+                0 => "",
+                _ if index + 1 == self.0.len() => " or ",
+                _ => ", ",
+            };
+            write!(out, "{before}\"{word}\"")?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads an integer within inclusive bounds.
+pub(crate) fn integer(
+    value: JsonValue<'_>,
+    at: &FieldPath<'_>,
+    low: i64,
+    high: i64,
+) -> Result<i64, ApiError> {
+    let expected = || match (low, high) {
+        (i64::MIN, i64::MAX) => "an integer of at most 64 bits".to_owned(),
+        (low, i64::MAX) => format!("an integer of at least {low}"),
+        (low, high) => format!("an integer from {low} to {high}"),
+    };
+    if value.kind() != ValueKind::Number {
+        return Err(at.unexpected_type(expected(), value.kind()));
+    }
+    if value.raw().bytes().any(|byte| matches!(byte, b'.' | b'e' | b'E')) {
+        return Err(at.invalid(format_args!("expected {}, got a number that is no integer", expected())));
+    }
+    match value.raw().parse::<i64>() {
+        Ok(number) if (low..=high).contains(&number) => Ok(number),
+        _ => Err(at.invalid(format_args!("expected {}, got a number out of range", expected()))),
+    }
+}
+
+/// Reads a number within inclusive bounds.
+pub(crate) fn number(value: JsonValue<'_>, at: &FieldPath<'_>, low: f64, high: f64) -> Result<f64, ApiError> {
+    if value.kind() != ValueKind::Number {
+        return Err(at.unexpected_type(format_args!("a number from {low} to {high}"), value.kind()));
+    }
+    match value.raw().parse::<f64>() {
+        Ok(number) if (low..=high).contains(&number) => Ok(number),
+        _ => {
+            Err(at.invalid(format_args!("expected a number from {low} to {high}, got a number out of range")))
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Validation of embedding requests.
+
+use super::{bounded_array, text_range};
+use crate::body::{RootObject, validate_body};
+use crate::field_path::{FieldPath, PathStyle};
+use crate::filters::read_filters;
+use crate::json::{JsonTape, JsonValue, ValueKind as Type};
+use crate::limits::RequestLimits;
+use crate::{read, scalars};
+use bytes::Bytes;
+use penstock_core::{ApiError, EmbeddingInputs, EmbeddingTask, InferenceRequest, InferenceTask, ModelKind};
+use std::ops::Range;
+
+/// Maximum vector length that may be requested.
+const MAX_DIMENSIONS: i64 = 65_536;
+/// Assumed bytes of text per token id, while its text is unknown.
+const BYTES_PER_ID: usize = 4;
+
+/// Inputs as ranges of the body.
+enum FoundInputs {
+    Texts(Vec<Range<usize>>),
+    TokenIds {
+        arrays: Vec<Range<usize>>,
+        count: usize,
+    },
+    /// Texts, with their total bytes, and arrays, with their total number of token ids.
+    Mixed {
+        values: Vec<Range<usize>>,
+        bytes: usize,
+        count: usize,
+    },
+}
+
+/// Validates a request of `/v1/embeddings`.
+///
+/// Besides strings, `input` may have token ids: one array of them, or an array of such arrays and strings.
+///
+/// # Errors
+/// Returns `InvalidRequest` or `TooLarge`, with the field's path in `param`.
+pub fn validate_embeddings(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
+    let (text, nodes) = validate_body(&body, limits, PathStyle::Brackets)?;
+    let tape = JsonTape { text, nodes: &nodes };
+    let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
+    let model = scalars::model(&top)?;
+    let filters = read_filters(&top, ModelKind::Embedding)?;
+    let path = top.path("input");
+    let input = read::required(top.get("input"), &path, EXPECTED)?;
+    let found = read_inputs(input, &path, limits)?;
+    let base64 = scalars::keyword(&top, "encoding_format", &["float", "base64"])? == Some("base64");
+    let dimensions = top.get("dimensions").map(|value| {
+        let dimensions = read::integer(value, &top.path("dimensions"), 1, MAX_DIMENSIONS)?;
+        Ok(u32::try_from(dimensions).unwrap_or(u32::MAX))
+    });
+    let dimensions = dimensions.transpose()?;
+    let fields = top.fields();
+    let slices = |ranges: Vec<Range<usize>>| ranges.into_iter().map(|range| body.slice(range)).collect();
+    let (inputs, prompt_bytes) = match found {
+        FoundInputs::Texts(texts) => {
+            let bytes = texts.iter().map(|text| text.len().saturating_sub(2)).sum();
+            (EmbeddingInputs::Texts(slices(texts)), bytes)
+        }
+        FoundInputs::TokenIds { arrays, count } => {
+            (EmbeddingInputs::TokenIds(slices(arrays)), count * BYTES_PER_ID)
+        }
+        FoundInputs::Mixed { values, bytes, count } => {
+            (EmbeddingInputs::Mixed(slices(values)), bytes + count * BYTES_PER_ID)
+        }
+    };
+    let task =
+        InferenceTask::Embed(EmbeddingTask { inputs, is_verbatim: true, as_base64: base64, dimensions });
+    Ok(InferenceRequest {
+        prompt_bytes,
+        filters,
+        ..InferenceRequest::buffered(ModelKind::Embedding, body.clone(), fields, model, task)
+    })
+}
+
+const EXPECTED: &str = "a string, an array of strings, or token ids";
+
+fn read_inputs(
+    input: JsonValue<'_>,
+    at: &FieldPath<'_>,
+    limits: &RequestLimits,
+) -> Result<FoundInputs, ApiError> {
+    if input.is_string() {
+        return Ok(FoundInputs::Texts(vec![text_range(input, at)?]));
+    }
+    if !input.is_array() {
+        return Err(at.unexpected_type(EXPECTED, input.kind()));
+    }
+    match input.items().next().map(|first| first.kind()) {
+        None => Err(at.invalid("expected at least one text, got an empty array")),
+        Some(Type::Number) => {
+            let count = count_token_ids(input, at)?;
+            Ok(FoundInputs::TokenIds { arrays: vec![input.range()], count })
+        }
+        Some(Type::String | Type::EscapedString | Type::Array) => read_mixed_list(input, at, limits),
+        Some(other) => Err(at.index(0).unexpected_type("a string or token ids", other)),
+    }
+}
+
+/// Reads a list of texts and arrays of token ids.
+fn read_mixed_list(
+    input: JsonValue<'_>,
+    at: &FieldPath<'_>,
+    limits: &RequestLimits,
+) -> Result<FoundInputs, ApiError> {
+    let mut values = Vec::new();
+    let (mut texts, mut bytes, mut count) = (0, 0, 0);
+    for (index, item) in bounded_array(input, at, limits.max_inputs, "text")?.items().enumerate() {
+        let path = at.index(index);
+        if item.is_array() {
+            count += count_token_ids(item, &path)?;
+        } else if item.is_string() {
+            texts += 1;
+            bytes += text_range(item, &path)?.len().saturating_sub(2);
+        } else {
+            return Err(path.unexpected_type("a string or an array of token ids", item.kind()));
+        }
+        values.push(item.range());
+    }
+    Ok(if texts == values.len() {
+        FoundInputs::Texts(values)
+    } else if texts == 0 {
+        FoundInputs::TokenIds { arrays: values, count }
+    } else {
+        FoundInputs::Mixed { values, bytes, count }
+    })
+}
+
+/// Validates an array of at least one token id; returns their number.
+fn count_token_ids(array: JsonValue<'_>, at: &FieldPath<'_>) -> Result<usize, ApiError> {
+    let mut count = 0;
+    for (index, id) in array.items().enumerate() {
+        read::integer(id, &at.index(index), 0, i64::from(u32::MAX))?;
+        count += 1;
+    }
+    if count == 0 { Err(at.invalid("expected at least one token id, got an empty array")) } else { Ok(count) }
+}

@@ -1,0 +1,35 @@
+//! Validation of requests of `/v1/embeddings` and `/v1/rerank`.
+
+mod embeddings;
+mod rerank;
+
+pub use embeddings::validate_embeddings;
+pub use rerank::validate_rerank;
+
+use crate::field_path::FieldPath;
+use crate::json::JsonValue;
+use crate::read;
+use penstock_core::ApiError;
+use std::ops::Range;
+
+/// Range of a text that is not empty.
+fn text_range(value: JsonValue<'_>, at: &FieldPath<'_>) -> Result<Range<usize>, ApiError> {
+    read::non_empty_string(value, at).map(|value| value.range())
+}
+
+/// Checks that an array has 1 to `most` items.
+fn bounded_array<'d>(
+    value: JsonValue<'d>,
+    at: &FieldPath<'_>,
+    most: usize,
+    what: &str,
+) -> Result<JsonValue<'d>, ApiError> {
+    let count = value.items().take(most + 1).count();
+    if count == 0 {
+        return Err(at.invalid(format_args!("expected at least one {what}, got an empty array")));
+    }
+    if count > most {
+        return Err(at.invalid(format_args!("expected at most {most} {what}s")));
+    }
+    Ok(value)
+}

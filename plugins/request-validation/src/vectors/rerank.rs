@@ -1,0 +1,92 @@
+//! Validation of rerank requests.
+
+use super::{bounded_array, text_range};
+use crate::body::{RootObject, validate_body};
+use crate::field_path::{FieldPath, PathStyle};
+use crate::filters::read_filters;
+use crate::json::{JsonTape, JsonValue};
+use crate::limits::RequestLimits;
+use crate::{read, scalars};
+use bytes::Bytes;
+use penstock_core::{ApiError, InferenceRequest, InferenceTask, ModelKind, RerankTask};
+use std::ops::Range;
+
+/// Validates a request of `/v1/rerank`.
+///
+/// # Errors
+/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
+pub fn validate_rerank(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
+    let (json, nodes) = validate_body(&body, limits, PathStyle::Brackets)?;
+    let tape = JsonTape { text: json, nodes: &nodes };
+    let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
+    let model = scalars::model(&top)?;
+    let filters = read_filters(&top, ModelKind::Rerank)?;
+    let path = top.path("query");
+    let query = text_range(read::required(top.get("query"), &path, "a string")?, &path)?;
+    let path = top.path("documents");
+    let expected = "an array of strings, or of objects with a `text`";
+    let documents = read::required(top.get("documents"), &path, expected)?;
+    if !documents.is_array() {
+        return Err(path.unexpected_type(expected, documents.kind()));
+    }
+    let documents =
+        document_texts(bounded_array(documents, &path, limits.max_documents, "document")?, &path)?;
+    let top_n = read_result_limit(&top, "top_n")?;
+    // Older name of `top_n`.
+    let top_k = read_result_limit(&top, "top_k")?;
+    check_rank_fields(&top)?;
+    let return_documents = scalars::bool_or_false(&top, "return_documents")?;
+    let fields = top.fields();
+    // A cross-encoder reads the query again with each document.
+    let again = query.len().saturating_mul(documents.len());
+    let prompt_bytes = documents.iter().map(Range::len).sum::<usize>().saturating_add(again);
+    let task = InferenceTask::Rerank(RerankTask {
+        query: body.slice(query),
+        documents: documents.into_iter().map(|range| body.slice(range)).collect(),
+        top_n: top_n.or(top_k),
+        return_documents,
+    });
+    Ok(InferenceRequest {
+        prompt_bytes,
+        filters,
+        ..InferenceRequest::buffered(ModelKind::Rerank, body.clone(), fields, model, task)
+    })
+}
+
+/// Reads the maximum number of results.
+fn read_result_limit(top: &RootObject<'_>, name: &str) -> Result<Option<usize>, ApiError> {
+    let most = top.get(name).map(|value| read::integer(value, &top.path(name), 1, i64::MAX));
+    Ok(most.transpose()?.map(|most| usize::try_from(most).unwrap_or(usize::MAX)))
+}
+
+/// Text range of each document, which is a string or an object with a `text`; a list may mix both.
+fn document_texts(documents: JsonValue<'_>, at: &FieldPath<'_>) -> Result<Vec<Range<usize>>, ApiError> {
+    let mut texts = Vec::new();
+    for (index, document) in documents.items().enumerate() {
+        let path = at.index(index);
+        if document.is_string() {
+            texts.push(text_range(document, &path)?);
+            continue;
+        }
+        if !document.is_object() {
+            return Err(path.unexpected_type("a string, or an object with a `text`", document.kind()));
+        }
+        let [own] = read::object(document, &path, ["text"])?;
+        let path = path.key("text");
+        texts.push(text_range(read::required(own, &path, "a string")?, &path)?);
+    }
+    Ok(texts)
+}
+
+/// Refuses `rank_fields` other than `text`, because other fields are not read.
+fn check_rank_fields(top: &RootObject<'_>) -> Result<(), ApiError> {
+    let path = top.path("rank_fields");
+    let Some(fields) = top.get("rank_fields") else { return Ok(()) };
+    for (index, field) in read::array(fields, &path)?.items().enumerate() {
+        let path = path.index(index);
+        if !read::string(field, &path)?.is_text("text") {
+            return Err(path.unsupported("documents are ranked by `text` only"));
+        }
+    }
+    Ok(())
+}
