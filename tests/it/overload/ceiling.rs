@@ -49,7 +49,7 @@ async fn beyond_the_ceiling_one_waits_and_the_next_is_refused_at_once_in_its_dia
     until_empty(&running).await;
     let metrics = running.admin().get("/metrics").await.text();
     assert!(metrics.contains("penstock_overload_refused_total{reason=\"queue\"} 2"), "{metrics}");
-    assert!(metrics.contains("penstock_queue_wait_seconds_count{queue=\"house\"} 1"));
+    assert!(metrics.contains("penstock_queue_wait_seconds_count{queue=\"process\"} 1"));
     assert!(metrics.contains("penstock_requests_admitted 0") && metrics.contains("penstock_held_bytes 0"));
 }
 
