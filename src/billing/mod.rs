@@ -9,8 +9,8 @@
 //! - a reservation that is on the disk without its end is voided at the next start: nothing is charged twice, and an
 //!   interrupted response is not charged;
 //! - charges that were still in the queue are lost: those of the last `ledger.window` and of the write after it. With
-//! `ledger.sync = "answer"` the last bytes of a response wait for its charge, so no charge of a
-//! complete response is lost.
+//!   `ledger.sync = "answer"` the last bytes of a response wait for its charge, so no charge of a
+//!   complete response is lost.
 
 mod balance;
 pub mod format;
