@@ -54,7 +54,7 @@ fn a_mistake_reads_as_file_line_key_value_reason_and_remedy() {
     let text = with("[log]\nlevel = \"verbose\"", "", "", "");
     assert_eq!(
         mistake(&text).to_string(),
-        "penstock.toml:3: log.level = \"verbose\"\n    It is none of the choices.\n    \
+        "penstock.toml:3: log.level = \"verbose\"\n    It is not one of the choices.\n    \
          Write one of \"error\", \"warn\", \"info\", \"debug\"."
     );
 }
@@ -299,7 +299,7 @@ fn the_same_pattern_of_two_models_is_a_mistake_and_an_overlap_is_a_warning() {
     let found = warnings("\"claude-*\"", "\"*sonnet*\"");
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0].key, "models.m2.aliases[0]");
-    assert!(found[0].why.contains("\"claude-*\" of `m1`, which counts"), "{}", found[0]);
+    assert!(found[0].why.contains("\"claude-*\" of `m1`, which takes precedence"), "{}", found[0]);
     assert_eq!(
         warnings("\"*opus*\", \"*haiku*\"", "\"*sonnet*\", \"gpt-*\"").len(),
         2,
