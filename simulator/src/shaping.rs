@@ -136,7 +136,7 @@ fn apply_to_events(events: &mut Vec<StreamEvent>, fault: &SimulatedFault, native
                 let body: Option<serde_json::Value> = serde_json::from_str(&event.body).ok();
                 body.filter(|body| event.kind == EventKind::Content && body.pointer(place).is_some())
             };
-            // It copies the first event with text; an answer without text has none.
+            // Copies the first event with text; an answer without text has none.
             let model = events.iter().find_map(|event| Some((event.name, event.tokens, words(event)?)));
             let Some((name, tokens, mut body)) = model else { return };
             let text = "simulated ".repeat(bytes.div_ceil(10));

@@ -15,7 +15,7 @@ pub fn eur8(eur: Decimal) -> i64 {
         .unwrap_or(i64::MAX)
 }
 
-/// What is paid for: what was done, where it can be counted.
+/// Returns the billed work: what was done, where it can be counted.
 pub fn sold(done: &WorkDone) -> BilledWork {
     match done {
         WorkDone::Tokens(usage) => BilledWork::Tokens(*usage),

@@ -107,7 +107,7 @@ enum Body {
     /// This many bytes.
     Length(u64),
     Chunked(ChunkBoundary),
-    /// Its chunks are not sound.
+    /// The chunked encoding is invalid.
     Malformed,
     Complete,
 }

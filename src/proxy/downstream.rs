@@ -124,7 +124,7 @@ impl Caller<'_> {
         Ok(piece.len())
     }
 
-    /// Whether the body was read to its end.
+    /// Returns true if the body was read to its end.
     pub fn is_body_done(&mut self) -> bool {
         self.session.is_body_done()
     }

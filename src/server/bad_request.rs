@@ -1,4 +1,4 @@
-//! What a client hears whose request had no exchange: its head was refused.
+//! Response to a request whose head was refused, before an exchange exists.
 
 use super::{Front, part};
 use crate::proxy::endpoint;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Places {
     taken: Mutex<Taken>,
-    /// What tells how many there are.
+    /// Gauge of open connections.
     open: IntGauge,
 }
 
@@ -32,17 +32,17 @@ pub struct Place {
     client: Client,
 }
 
-/// What there is no more room in.
+/// Limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
     /// The house.
     House,
-    /// What one client may have.
+    /// Connections of one client address.
     Client,
 }
 
 impl Full {
-    /// Its name in metrics.
+    /// Name in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -98,7 +98,7 @@ impl Drop for Place {
     }
 }
 
-/// Who an address belongs to.
+/// Returns the client that an address belongs to.
 fn client(from: IpAddr) -> Client {
     match from.to_canonical() {
         IpAddr::V4(Ipv4Addr::LOCALHOST) | IpAddr::V6(Ipv6Addr::LOCALHOST) => None,

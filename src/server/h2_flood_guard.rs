@@ -46,7 +46,7 @@ pub(super) struct Frames {
 /// All is said, and the client may close its side too.
 #[derive(Debug)]
 struct Parting {
-    /// Nothing came for so long.
+    /// Timer of silence on the connection.
     silence: Pin<Box<Sleep>>,
     until: Instant,
 }
@@ -65,7 +65,7 @@ impl Frames {
         Self { stream, streams, most: most as u64, count, written: 0, since: Instant::now(), parting: None }
     }
 
-    /// Whether there were too many within the time.
+    /// Returns true if there were too many frames within the interval.
     fn flooded(&mut self) -> bool {
         if self.count.empty <= self.most + self.written / EXPLAINED {
             return false;

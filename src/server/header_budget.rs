@@ -8,7 +8,7 @@ use pingora_http::RequestHeader;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What each field costs beside its bytes (RFC 9113 §10.5.1).
+/// Bytes counted for each field beside its own (RFC 9113 §10.5.1).
 const FIELD: usize = 32;
 /// A stream with an empty head weighs this part of the largest head.
 const STREAM: usize = 4;
@@ -54,7 +54,7 @@ pub(super) fn bytes(head: &RequestHeader) -> usize {
     head.raw_path().len() + fields.sum::<usize>()
 }
 
-/// What a head weighs: its bytes, and a part of the largest one for its stream.
+/// Returns the memory of a head: its bytes, and a part of the largest head for its stream.
 pub(super) fn weight(head: &RequestHeader, largest: usize) -> usize {
     bytes(head) + largest / STREAM
 }

@@ -26,13 +26,13 @@ const START: usize = 64;
 /// Room below which a buffer is made longer.
 const CRAMPED: usize = 1024;
 
-/// How the reading of a head ended; what came of one that is not whole is in the buffer.
+/// Outcome of reading a head; the bytes of an incomplete one are in the buffer.
 enum Read {
-    /// It is whole.
+    /// The head is complete.
     Whole(RequestFraming),
-    /// It is refused.
+    /// The head is refused.
     Refused(HeadError),
-    /// It did not come in time.
+    /// The head did not arrive in time.
     Late,
     /// There is nobody to answer.
     Over,

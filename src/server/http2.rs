@@ -230,7 +230,8 @@ impl Front {
     }
 }
 
-/// What may be sent of all bodies on a connection before they are read, while so many of them are.
+/// Returns the receive window of a connection: bytes of bodies that may be sent before they are read, while `read`
+/// bodies are.
 const fn window(read: usize) -> u32 {
     let wider = if read < WIDENED { read } else { WIDENED };
     CONNECTION_WINDOW + STREAM_WINDOW * wider as u32
@@ -278,7 +279,7 @@ async fn one(front: Arc<Front>, mut session: HttpSession, stop: ShutdownWatch, o
     open.0.ended(link.was_reset_by_client());
 }
 
-/// What is wrong with the head of a stream that the library lets pass.
+/// Returns the error of a stream head that the library accepts.
 fn wrong(session: &HttpSession, limits: &LimitSettings) -> Option<ApiError> {
     let head = session.req_header();
     let target = head.raw_path().len();
@@ -304,7 +305,7 @@ fn wrong(session: &HttpSession, limits: &LimitSettings) -> Option<ApiError> {
     Some(bad_request::of(wrong, limits))
 }
 
-/// Whether the client gave a stream up.
+/// Returns true if the client reset the stream.
 async fn given_up(session: &mut HttpSession) -> bool {
     let mut idle = session.idle();
     poll_fn(|cx| Poll::Ready(Pin::new(&mut idle).poll(cx).is_ready())).await

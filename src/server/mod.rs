@@ -24,18 +24,18 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// What is read of a body that was refused, so that its client hears why …
+/// Bytes that are read of a refused body, so that its client receives the reason …
 const UNWANTED: usize = 64 << 20;
 /// … how long that may take …
 const PARTING: Duration = Duration::from_secs(10);
 /// … and how long nothing may come meanwhile; for a client that was refused for being slow, all of it.
 const SILENCE: Duration = Duration::from_secs(2);
-/// How long an idle connection may still begin a request after the house started to drain.
+/// Time in which an idle connection may still begin a request after the drain began.
 pub const PARTING_IDLE: Duration = Duration::from_secs(1);
 /// Bytes of it that are read at once.
 const PIECE: usize = 16 << 10;
 
-/// What connections are handed to.
+/// HTTP server: takes connections to their end.
 pub struct Front {
     house: Arc<AppState>,
     proxy: GatewayProxy,
@@ -65,7 +65,7 @@ impl Front {
         }
     }
 
-    /// What a client may do.
+    /// Returns the limits of clients.
     #[must_use]
     pub fn limits(&self) -> LimitSettings {
         self.house.live().settings.limits.clone()

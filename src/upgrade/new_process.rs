@@ -8,17 +8,17 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// What came with the start of this process.
+/// Connection and sockets that were inherited at the start.
 pub struct InheritedState {
     stream: UnixStream,
     sockets: Vec<(SocketAddr, TcpListener)>,
 }
 
 impl InheritedState {
-    /// What the process before this one hands over, if there is one; blocks.
+    /// Reads what the process before this one hands over, if there is one; blocks.
     ///
     /// # Errors
-    /// One sentence; this process was not started as it should be.
+    /// Returns a sentence if this process was not started as it should be.
     pub fn from_environment() -> Result<Option<Self>, String> {
         if std::env::var_os(VARIABLE).is_none() {
             return Ok(None);
@@ -84,7 +84,7 @@ impl Predecessor {
         messages::write(&mut *self.out.lock(), &NewToOld::Account(id.to_owned())).ok();
     }
 
-    /// Whether it is the same.
+    /// Returns true if both are the same process.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.out, &other.out)

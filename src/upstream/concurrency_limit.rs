@@ -30,12 +30,12 @@ const UNKNOWN: u32 = u32::MAX;
 /// The seats of one provider.
 #[derive(Debug)]
 pub struct Seats {
-    /// How many there are; [`UNKNOWN`] if nobody says.
+    /// Number of permits; [`UNKNOWN`] without a configured limit.
     limit: AtomicU32,
     /// Most lines of batches where it is not known.
     lines: AtomicUsize,
     working: AtomicU32,
-    /// Who waits, changed under the lock alone.
+    /// Number of waiting requests, changed under the lock only.
     waiting: AtomicU32,
     desk: Mutex<Desk>,
 }
@@ -90,7 +90,7 @@ enum Queue {
     Patient,
 }
 
-/// What batch work gets.
+/// Outcome of a request for a permit by batch work.
 pub enum Queued {
     /// A seat.
     Place(Place),
@@ -129,7 +129,7 @@ impl Seats {
         self.working.load(Ordering::Relaxed)
     }
 
-    /// Who waits for one.
+    /// Returns the number of waiting requests.
     #[must_use]
     pub fn waiting(&self) -> u32 {
         self.waiting.load(Ordering::Relaxed)
@@ -221,7 +221,7 @@ impl Seats {
         Place { seats: self.clone(), line }
     }
 
-    /// Somebody has begun to wait: a seat that became free meanwhile is handed on.
+    /// Hands on a permit that became free while a request began to wait.
     fn waits(self: &Arc<Self>, mut desk: MutexGuard<'_, Desk>) {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let handed = self.serve(&mut desk);

@@ -22,11 +22,11 @@ const FEWEST_OFFERS: usize = 1024;
 
 /// One whole configuration at work.
 pub struct Live {
-    /// What it says.
+    /// Settings of the configuration.
     pub settings: Settings,
-    /// What clients see.
+    /// Catalogue that clients see.
     pub catalog: Catalog,
-    /// What admission allows.
+    /// Limits of request validation.
     pub admission: penstock_request_validation::RequestLimits,
     /// Every offer; an offer's index is its place.
     pub offers: Vec<Arc<OfferLive>>,
@@ -39,17 +39,17 @@ pub struct Live {
 
 /// A model at work.
 pub struct ModelLive {
-    /// What the configuration says.
+    /// Settings of the model.
     pub model: Arc<ModelSettings>,
     /// Places of its offers in [`Live::offers`].
     pub offers: Vec<usize>,
-    /// Its last hour, for the catalogue's sorts.
+    /// Statistics of the last hour, for the sort orders of the catalogue.
     pub hour: Arc<Mutex<HourlyStats>>,
     /// Stamp of the hour that was written down last.
     pub hour_kept: Arc<AtomicU64>,
     /// Requests that may explore its offers.
     explorations: Arc<Mutex<ExplorationBudget>>,
-    /// Its offers, ready to be ordered.
+    /// Pool of its offers, ready to be ordered.
     pub pool: Arc<ModelPool>,
 }
 
@@ -162,7 +162,7 @@ impl Live {
         }
     }
 
-    /// Its offers, by what makes an offer of another configuration the same.
+    /// Returns the offers by identity, by which an offer of another configuration is recognized.
     fn by_identity(&self) -> HashMap<Identity<'_>, &Arc<OfferLive>> {
         // The first one counts.
         self.offers.iter().rev().map(|live| (identity(&live.offer), live)).collect()

@@ -33,7 +33,7 @@ const H2_STREAMS: u32 = 100;
 pub const H2_WINDOW: u32 = 256 << 10;
 /// Window of all streams of the connection together: as many as there may be can be full, and none stops another.
 const H2_CONNECTION_WINDOW: u32 = H2_STREAMS * H2_WINDOW;
-/// How often an HTTP/2 connection is asked whether it is still there.
+/// Interval of HTTP/2 pings on a connection.
 const H2_PING: Duration = Duration::from_secs(30);
 
 /// Longest time to look a name up.
@@ -53,7 +53,7 @@ pub struct Route {
 /// One address of a provider.
 pub(super) struct Door {
     pub(super) peer: HttpPeer,
-    /// What connections through it are kept under.
+    /// Key of the connections of this route in the pool.
     pub(super) key: u64,
     address: SocketAddr,
     /// The oldest version of TLS that is good enough.
@@ -122,7 +122,7 @@ impl Route {
         route
     }
 
-    /// Where it leads.
+    /// Returns the base URL.
     #[must_use]
     pub const fn base(&self) -> &BaseUrl {
         &self.base
@@ -150,7 +150,7 @@ impl Route {
         }
     }
 
-    /// Whether an address is known.
+    /// Returns true if an address is known.
     #[must_use]
     pub fn is_known(&self) -> bool {
         !self.doors.read().is_empty()
@@ -260,7 +260,7 @@ async fn agreed(door: Arc<Door>, pool: Arc<ConnectionPool>) -> Result<Way, Upstr
     Ok(Way::agreed(HttpSession::H2(session), false, door, pool))
 }
 
-/// Whose fault it is that there is no connection.
+/// Classifies a failed connection.
 fn unconnected(error: &io::Error) -> UpstreamErrorKind {
     if fd_limit::is_fd_exhaustion(error) {
         UpstreamErrorKind::NoDescriptors

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// Idle connections kept over all providers.
 const POOL: usize = 1024;
-/// How long one of them may idle.
+/// Maximum idle time of a connection.
 pub(super) const IDLE: Duration = Duration::from_secs(60);
 
 /// One pool of connections for providers that trust and show the same.
@@ -27,7 +27,7 @@ pub struct ConnectionPools {
     own: parking_lot::Mutex<Vec<(Trust, Arc<ConnectionPool>)>>,
 }
 
-/// What connections of a pool are made with: what was in the files, not only where they are.
+/// Trust settings of a pool's connections: contents of the files, not only their paths.
 #[derive(Clone, PartialEq, Eq, Default)]
 struct Trust {
     roots: Option<PathBuf>,

@@ -7,7 +7,7 @@ use std::io::Write;
 /// Largest piece when unpacked: it is counted only then.
 const PIECE: usize = 8 << 20;
 
-/// What is not the provider's plain bytes.
+/// Error of a body that cannot be decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Undecodable {
     /// An encoding that is not read here.
@@ -20,7 +20,7 @@ pub enum Undecodable {
 
 /// Turns a body in its content encoding into plain bytes, piece by piece.
 pub enum Decoder {
-    /// Nothing to undo.
+    /// No encoding.
     Identity,
     /// `gzip`.
     Gzip(Box<GzDecoder<Vec<u8>>>, usize),

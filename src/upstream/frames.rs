@@ -1,7 +1,6 @@
-//! What a provider sends over HTTP/2, looked at frame by frame before the library
-//! reads it. The library answers or ignores frames without a bound: pings,
-//! settings, informational heads, and the data of streams that were reset. A
-//! provider that sends more of them than anybody needs loses its connection.
+//! Inspection of HTTP/2 frames of a provider before the library reads them. The library answers or ignores some frames
+//! without a bound: pings, settings, informational heads, and data of reset streams. A provider that sends too many of
+//! them loses its connection.
 
 use super::connect::H2_WINDOW;
 use crate::net::read_budget;
@@ -43,7 +42,7 @@ pub(super) struct Counted {
     count: Count,
 }
 
-/// What was sent that nobody needs.
+/// Number of superfluous frames.
 #[derive(Debug)]
 struct Count {
     /// Frames without content since `since`.

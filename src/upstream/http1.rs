@@ -24,10 +24,10 @@ const STREAM: usize = 16 * 1024;
 /// Room below which another buffer is taken.
 const CRAMPED: usize = 512;
 
-/// Why an answer ends before its end.
+/// Error that ends an answer early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// It is none of HTTP/1.1.
+    /// The answer is not HTTP/1.1.
     Malformed,
     /// The connection ended, failed, or was silent for too long.
     Gone,
@@ -44,7 +44,7 @@ impl From<MalformedResponse> for Broken {
 /// A connection and the answer on it.
 pub struct Http1 {
     stream: Stream,
-    /// What has come and was not read yet.
+    /// Received bytes that were not read yet.
     buffer: BytesMut,
     /// Bytes asked for by the next read.
     room: usize,
@@ -68,12 +68,12 @@ impl Http1 {
         Self { stream, buffer, room: SMALL, head: None, body: Body::Over, patience: None }
     }
 
-    /// Where requests are written.
+    /// Returns the stream for writes.
     pub const fn stream(&mut self) -> &mut Stream {
         &mut self.stream
     }
 
-    /// How long the next bytes are waited for, from now on; without a bound otherwise.
+    /// Sets the longest wait for the next bytes; without a call there is no bound.
     pub const fn wait(&mut self, patience: Duration) {
         self.patience = Some(patience);
     }
@@ -165,12 +165,12 @@ impl Http1 {
         }
     }
 
-    /// Whether not a byte of an answer has come.
+    /// Returns true if no byte of an answer has arrived.
     pub fn is_untouched(&self) -> bool {
         self.head.is_none() && self.buffer.is_empty()
     }
 
-    /// Whether all of the answer was read.
+    /// Returns true if the answer was read completely.
     pub const fn is_over(&self) -> bool {
         matches!(self.body, Body::Over)
     }

@@ -28,7 +28,7 @@ pub struct Idle {
     /// Connections on all shelves.
     kept: AtomicUsize,
     most: usize,
-    /// How long one may idle.
+    /// Maximum idle time.
     patience: Duration,
 }
 
@@ -124,7 +124,7 @@ impl Idle {
     }
 }
 
-/// Nothing to read and no end: a provider has nothing to say on an idle connection.
+/// Returns true if the stream has no bytes and no end: a provider sends nothing on an idle connection.
 fn quiet(stream: &mut Stream) -> bool {
     let mut byte = [0_u8; 1];
     let mut context = Context::from_waker(Waker::noop());

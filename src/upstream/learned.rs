@@ -6,7 +6,7 @@ use penstock_core::{ExtraMember, ExtraMembers, OfferObservation, ReasoningName, 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long a refusal is remembered, in seconds: an engine may have been updated meanwhile.
+/// Seconds for which a refusal is remembered: an engine may have been updated since.
 const KEPT: u64 = 3_600;
 
 /// Name of no reasoning so far, and the two names.
@@ -30,7 +30,7 @@ pub struct Learned {
 }
 
 impl Learned {
-    /// How a request to it differs now. `named`: the configuration names its reasoning.
+    /// Returns the adjustments of a request to the offer. `named`: the configuration names its reasoning member.
     pub fn adjust(&self, now: impl FnOnce() -> Duration, named: bool) -> RequestAdjustment {
         let seen = if named { NONE } else { self.seen.load(Ordering::Relaxed) };
         let taken = name(self.taken.load(Ordering::Relaxed));
@@ -41,7 +41,7 @@ impl Learned {
         }
     }
 
-    /// Whether it gives one choice at a time.
+    /// Returns true if the offer returns one choice per request.
     pub fn gives_one(&self, now: impl FnOnce() -> Duration) -> bool {
         self.without(now).contains(ExtraMember::MultipleChoices)
     }

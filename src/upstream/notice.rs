@@ -28,7 +28,7 @@ enum Concern {
 /// Kinds of concerns.
 const CONCERNS: usize = 7;
 
-/// What was told of one provider, or of one offer; nothing is kept of those that never fail.
+/// Log throttles of one provider or offer; created at the first event.
 #[derive(Debug, Default)]
 pub struct Notices(OnceLock<Box<[ThrottledLog; CONCERNS]>>);
 
@@ -65,7 +65,7 @@ impl Concern {
         })
     }
 
-    /// Whether all offers of the provider have it, so that it is told once for them.
+    /// Returns true if the concern applies to all offers of the provider, so that it is logged once for them.
     const fn is_of_provider(self) -> bool {
         matches!(self, Self::Unreachable | Self::Key | Self::Unpaid)
     }

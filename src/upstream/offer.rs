@@ -31,23 +31,23 @@ use tokio_util::sync::CancellationToken;
 
 /// An offer and its state.
 pub struct OfferLive {
-    /// What the configuration says.
+    /// Settings of the offer.
     pub offer: Arc<OfferSettings>,
-    /// Whose it is.
+    /// Provider of the offer.
     pub provider: Arc<ProviderLive>,
-    /// How fast it has been.
+    /// Latency statistics.
     pub figures: Arc<Mutex<LatencyStats>>,
     /// Stamp of the figures that were written down last.
     pub figures_kept: Arc<AtomicU64>,
-    /// How well it has been.
+    /// Circuit breaker.
     pub breaker: Arc<Mutex<CircuitBreaker>>,
     /// Pools in which its readiness follows the breaker.
     pub(super) memberships: Arc<Memberships>,
-    /// How well its engine counts tokens.
+    /// State of its engine's token counts.
     pub(super) engine: Arc<Engine>,
-    /// What its answers have shown; a reload forgets it.
+    /// Properties learned from its answers; a reload forgets them.
     pub learned: Learned,
-    /// What its answers draw and cost.
+    /// Prices and footprint of its answers.
     pub bill: Bill,
     /// Failures of its own that were told.
     pub(super) notices: Arc<Notices>,
@@ -60,7 +60,7 @@ pub struct OfferLive {
     shaped: Option<RequestHead>,
 }
 
-/// What every request to an offer carries, but for type and length of its body.
+/// Fields of every request to an offer, except type and length of its body.
 pub struct RequestHead {
     /// For HTTP/2.
     pub parsed: RequestHeader,
@@ -144,7 +144,7 @@ impl OfferLive {
         self
     }
 
-    /// Its state at this time: as a candidate for scores, and as an entry of the plan.
+    /// Returns its present state, as a candidate for scores and as an entry of the plan.
     pub fn candidate(&self, now: Duration, prompt_tokens: u64, output: u64) -> (Candidate, PlannedOffer) {
         let (seconds, measured, known) = {
             let mut figures = self.figures.lock();
@@ -199,7 +199,7 @@ impl OfferLive {
         self.shaped.as_ref()
     }
 
-    /// What of an ask this offer cannot do.
+    /// Returns the error for the first part of a request that this offer does not support.
     pub fn lacks(&self, ask: &InferenceRequest) -> Option<ApiError> {
         match &ask.task {
             InferenceTask::Embed(embed)
@@ -213,7 +213,7 @@ impl OfferLive {
         }
     }
 
-    /// What filters look at: for a request at this Unix second, at batch price or not.
+    /// Returns the facts that filters compare, for a request at this Unix second, at batch price or not.
     pub fn facts(&self, now: Duration, at: u64, batch: bool) -> OfferFacts<'_> {
         let place = &self.offer.provider.place;
         let halved = |cost: Decimal| if batch { cost / Decimal::TWO } else { cost };
@@ -256,8 +256,8 @@ impl OfferLive {
         Seat { offer: self.clone(), _place: place }
     }
 
-    /// Whether it is asked for the choices of this one by one: it speaks a dialect of one choice, is configured to, or
-    /// has shown that it gives no more.
+    /// Returns true if the choices of this request are requested one by one: the dialect has one choice, or the offer
+    /// is configured or has shown that it returns no more.
     pub fn gives_one(&self, ask: &InferenceRequest, now: impl FnOnce() -> Duration) -> bool {
         ask.n > 1
             && ask.kind == ModelKind::Chat
@@ -300,7 +300,7 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// Whose it is.
+    /// Returns the offer of the permit.
     #[must_use]
     pub const fn offer(&self) -> &Arc<OfferLive> {
         &self.offer
@@ -403,7 +403,7 @@ const fn below(dialect: Dialect) -> &'static str {
     }
 }
 
-/// What every request to this offer carries.
+/// Builds the fields of every request to this offer.
 fn request_head(offer: &OfferSettings, dialect: Dialect, below: &str) -> pingora_error::Result<RequestHead> {
     let provider = &offer.provider;
     let path = format!("{}{below}", provider.base_url.path_prefix);

@@ -1,5 +1,5 @@
-//! What an offer's answers draw and cost: prepared once with the configuration,
-//! so that a request only multiplies and rounds.
+//! Prices and footprint of an offer's answers: prepared once with the configuration, so that a request only multiplies
+//! and rounds.
 
 use crate::billing::sale::{eur8, sold};
 use crate::billing::{ReserveRequest, Settlement, TermsText};
@@ -32,34 +32,34 @@ pub struct Bill {
     throughput_tier: bool,
 }
 
-/// What one answer drew and costs.
+/// Bill of one answer.
 pub struct Settled {
-    /// Its footprint, failed attempts included.
+    /// Footprint, failed attempts included.
     pub footprint: AnswerFootprint,
-    /// Its charge.
+    /// Charge.
     pub charge: RequestCharge,
     /// Energy for the bill, kWh, where the model is billed in energy.
     pub billable_kwh: Option<Decimal>,
-    /// What it was sold under.
+    /// Terms of the tariff.
     pub terms: Arc<TermsText>,
     /// Both objects as JSON members, without braces.
     pub members: Vec<u8>,
 }
 
-/// What the whole configuration decides.
+/// Billing settings that apply to all offers.
 #[derive(Clone, Copy)]
 pub struct Terms {
     /// EUR for one credit.
     pub eur_per_credit: Decimal,
-    /// Whether provenance is told.
+    /// True if provenance is included.
     pub provenance: bool,
-    /// How amounts are written.
+    /// Format of amounts.
     pub amounts: AmountFormat,
     /// Batch price.
     pub batch: bool,
-    /// What pays.
+    /// Wallet that pays.
     pub wallet: PaymentSource,
-    /// When the request came, Unix seconds: the prices of then count.
+    /// Time of the request, Unix seconds: its prices apply.
     pub at: u64,
 }
 
@@ -106,7 +106,7 @@ impl Bill {
         self.rate(at)?.tariff.input
     }
 
-    /// Whether its requests are paid from the energy wallet, as long as that lasts.
+    /// Returns true if requests are paid from the energy wallet while it lasts.
     #[must_use]
     pub fn in_energy(&self, at: u64) -> bool {
         self.rate(at).is_some_and(|rate| rate.tariff.billing == BillingUnit::Energy)
@@ -160,12 +160,12 @@ impl Bill {
         (of(PaymentSource::Credits), of(PaymentSource::Energy))
     }
 
-    /// What was done, in the tier that the provider runs it in. The bill is always that of ordinary service.
+    /// Returns the work in the tier that the provider runs. The bill is always that of the ordinary tier.
     const fn work(&self, done: WorkDone, took: Duration) -> AttemptWork {
         AttemptWork { throughput_tier: self.throughput_tier, ..AttemptWork::new(done, took) }
     }
 
-    /// What an attempt drew that answered nobody.
+    /// Returns the energy of an attempt without an answer.
     #[must_use]
     pub fn failed(&self, usage: TokenUsage, took: Duration) -> AttemptEnergy {
         self.prepared.attempt_energy(&self.work(WorkDone::Tokens(usage), took), None)
@@ -227,7 +227,7 @@ impl Bill {
         self.prepared.plausible_measurement(&AttemptWork::new(own, took), measured)
     }
 
-    /// What the ledger is told of a bill.
+    /// Returns the ledger's settlement of a bill.
     #[must_use]
     pub fn settlement(&self, settled: &Settled, done: &WorkDone, batch: bool) -> Settlement {
         let charge = &settled.charge;

@@ -35,22 +35,22 @@ impl<'a> Before<'a> {
 
 /// A provider and its state.
 pub struct ProviderLive {
-    /// What the configuration says.
+    /// Settings of the provider.
     pub provider: Arc<Provider>,
     /// The way to it.
     pub route: Route,
     /// Ways to where else its images are.
     pub image_routes: Vec<Route>,
-    /// Its last failure: when, and the name of its kind.
+    /// Time and kind of its last failure.
     pub last_error: Arc<Mutex<Option<(Duration, &'static str)>>>,
-    /// What the last active check found; `None` before the first.
+    /// Result of the last active check; `None` before the first.
     pub checked: Arc<Mutex<Option<bool>>>,
     /// Kind of the failure that the last active check found.
     pub(super) check_failure: Arc<Mutex<Option<UpstreamErrorKind>>>,
     /// Failures of it that were told.
     pub(super) notices: Arc<Notices>,
     pub(super) next_check: Mutex<Duration>,
-    /// Its seats.
+    /// Concurrency limit.
     pub seats: Arc<Seats>,
 }
 

@@ -15,7 +15,7 @@ const SHORT: usize = 16 * 1024;
 /// Slices in which a long body is written, so that a write timeout covers little.
 pub(super) const SLICE: usize = 64 * 1024;
 
-/// Why a request did not go out whole.
+/// Error of a request that was not sent completely.
 pub enum Unsent {
     /// Not even its head was taken: nobody was asked, so nobody answers.
     Unasked,

@@ -21,7 +21,7 @@ pub struct Rate {
     pub from: u64,
     /// The prices.
     pub tariff: Tariff,
-    /// What stands in the ledger about them.
+    /// Terms as the ledger stores them.
     pub terms: Arc<TermsText>,
     /// Per million tokens, rounded up; `None` where tokens are not what is paid for.
     quick: Option<Quick>,
@@ -93,8 +93,8 @@ fn quick(tariff: &Tariff, eur_per_credit: Decimal) -> Option<Quick> {
     })
 }
 
-/// What the ledger keeps of an offer's terms: enough to compute any charge
-/// again, and to say where the energy was drawn and whose figures are used.
+/// Returns the terms of an offer for the ledger: enough to compute any charge again, with the place of the energy and
+/// the source of the figures.
 fn terms(from: u64, tariff: &Tariff, offer: &OfferSettings, eur_per_credit: Decimal) -> TermsText {
     let place = &offer.provider.place;
     let price = |price: Option<Decimal>| price.map_or(Value::Null, |price| price.to_string().into());

@@ -21,20 +21,21 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use tokio::time::timeout_at;
 
-/// How long all engines of a model together may take to count.
+/// Time that all engines of a model together may take to count.
 const WAIT: Duration = Duration::from_secs(1);
 /// A longer prompt, or less time than this, says nothing of an engine that was not done.
 const LONG: usize = 1 << 20;
 const FAIR: Duration = Duration::from_millis(500);
-/// How long one that failed is left alone.
+/// Pause after a failed engine.
 const REST: Duration = Duration::from_secs(30);
 
-/// How well the engine behind an offer has counted.
+/// State of the engine behind an offer as a token counter.
 #[derive(Default)]
 pub struct Engine(Mutex<Option<Instant>>);
 
 impl Engine {
-    /// Whether it is asked now: after its rest one request asks, and others go on without it until that is answered.
+    /// Returns true if the engine may be asked now: after its pause one request asks, and others skip it until that
+    /// request is answered.
     fn may_be_asked(&self, now: Instant) -> bool {
         let mut rests = self.0.lock();
         match *rests {
@@ -51,7 +52,7 @@ impl Engine {
         *self.0.lock() = None;
     }
 
-    /// It did not count; whether that is news.
+    /// Records a failure. Returns true if it is the first in a row.
     fn failed(&self, now: Instant) -> bool {
         self.0.lock().replace(now + REST).is_none()
     }
@@ -118,7 +119,7 @@ async fn first(
     if quick { work(&AtomicBool::new(false)) } else { counting.in_turn(work).await.ok().flatten() }
 }
 
-/// What the engine counts; nothing where it is not to blame.
+/// Counts with one engine; `None` where the engine is not at fault.
 async fn one(offer: &OfferLive, shape: TokenizeApi, first: EngineCall) -> Result<Option<u64>, Failed> {
     let second = match call(offer, shape, first).await? {
         Some(CountProgress::NextCall(second)) => second,

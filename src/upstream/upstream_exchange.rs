@@ -26,7 +26,7 @@ pub const STALE: usize = 3;
 /// A connection that its provider has closed breaks within this: the first bytes are answered with a reset, a round
 /// trip later, or two if they were lost. Who breaks it later may have worked on the request.
 const SOON: Duration = Duration::from_secs(1);
-/// How long the rest of an answer that nobody waits for may take.
+/// Maximum time to read the rest of an answer in the background.
 const REST: Duration = Duration::from_secs(1);
 /// Pieces of it.
 const PIECES: usize = 16;
@@ -35,20 +35,20 @@ const INFORMATIONAL: usize = 100;
 
 /// An open exchange.
 pub struct Way {
-    /// It came from the pool: the provider may have closed it meanwhile.
+    /// True if the connection came from the pool: the provider may have closed it.
     pub reused: bool,
     /// All of the request went out. What follows half a request would be read as the rest of it.
     pub whole: bool,
-    /// When it was taken; the request follows at once.
+    /// Time at which the connection was taken; the request follows at once.
     since: Instant,
     session: Session,
-    /// Where its socket is watched.
+    /// Thread that polls the socket.
     home: Home,
     door: Arc<Door>,
     pool: Arc<ConnectionPool>,
 }
 
-/// What the connection speaks.
+/// Protocol session of the connection.
 enum Session {
     Http1(Http1),
     /// HTTP/2.
@@ -129,8 +129,8 @@ impl Way {
         self.read_head().await
     }
 
-    /// How often in all an attempt may take its request to another connection when this one broke like this. Nothing
-    /// counts those tries, so it is none unless the provider has done nothing for the request.
+    /// Returns how often in all an attempt may repeat its request on another connection after this failure. The
+    /// attempts are not counted, so that it is 0 unless the provider has done nothing for the request.
     pub fn again(&self, broken: Broken) -> usize {
         let is_stream = matches!(&self.session, Session::Agreed(session) if session.as_http2().is_some());
         let soon = clock::cached_now().saturating_duration_since(self.since) < SOON;
@@ -152,7 +152,7 @@ impl Way {
         }
     }
 
-    /// How long the next bytes are waited for, from now on.
+    /// Sets the longest wait for the next bytes from now on.
     pub fn wait(&mut self, patience: Duration) {
         match &mut self.session {
             Session::Http1(http1) => http1.wait(patience),
@@ -257,7 +257,7 @@ impl Way {
     }
 }
 
-/// What an answer without a head means.
+/// Classifies an answer without a head.
 fn broken(error: &pingora_error::Error) -> Broken {
     let stream = error.root_cause().downcast_ref::<h2::Error>();
     match error.etype() {
@@ -267,8 +267,8 @@ fn broken(error: &pingora_error::Error) -> Broken {
     }
 }
 
-/// Whether a stream was refused, or its provider went away before it came to it: of those that go away h2 tells only
-/// the streams above the last one that was looked at (RFC 9113 §6.8, §8.7).
+/// Returns true if the stream was refused, or the provider went away before it processed the stream: h2 reports only
+/// the streams above the last one that the provider processed (RFC 9113 §6.8, §8.7).
 fn is_unasked(error: &h2::Error) -> bool {
     let reason = error.reason();
     let refused = error.is_reset() && reason == Some(h2::Reason::REFUSED_STREAM);

@@ -1,5 +1,5 @@
-//! How an offer is asked: in a dialect, for chat, or in the shape of its
-//! provider, for the kinds that are always answered whole.
+//! Wire format of requests to an offer: a dialect for chat, or an adapter of the provider for kinds with buffered
+//! answers.
 
 use super::offer::{OfferLive, RequestHead};
 use penstock_core::{
@@ -17,7 +17,7 @@ pub enum Speech {
 }
 
 impl Speech {
-    /// How this offer is asked this; `None` where it cannot be.
+    /// Returns the format of this request for the offer; `None` if there is none.
     #[must_use]
     pub fn of(offer: &OfferLive, ask: &InferenceRequest) -> Option<Self> {
         if let Some(shape) = offer.offer.shape {
@@ -36,7 +36,7 @@ impl Speech {
         }
     }
 
-    /// What every request of this kind carries.
+    /// Returns the fields of every request of this kind.
     #[must_use]
     pub fn head(self, offer: &OfferLive) -> Option<&RequestHead> {
         match self {
@@ -45,10 +45,10 @@ impl Speech {
         }
     }
 
-    /// What the provider is sent for a whole answer.
+    /// Returns the calls to the provider for a buffered answer.
     ///
     /// # Errors
-    /// What it cannot be asked.
+    /// Returns an error if the request cannot be expressed.
     pub fn calls(
         self,
         ask: &InferenceRequest,

@@ -179,7 +179,7 @@ fn piece_estimate(piece: &str, symbols: &[MergeSymbol], before: Option<(char, bo
             _ => (weight + 2 * several - 1 + u64::from(glued)).max(piece.len().div_ceil(2) as u64),
         };
     }
-    // Where scripts, marks and signs meet, other tokenizers split elsewhere.
+    // Other tokenizers split elsewhere between scripts, marks and signs.
     let first = piece.chars().next().unwrap_or(' ');
     let glued = before.is_some_and(|(last, _)| !last.is_whitespace() && !first.is_whitespace());
     let signs = piece.chars().filter(|letter| !letter.is_ascii() && !letter.is_alphabetic()).count() as u64;

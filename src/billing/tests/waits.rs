@@ -78,7 +78,7 @@ fn who_waits_for_what_one_group_had_no_room_for_does_not_wait_for_the_window_eit
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let kept = async {
         let mut kept = std::pin::pin!(ledger.kept(ticket));
-        // It has registered as a waiter before the writer continues.
+        // The waiter is registered before the writer continues.
         assert!(
             std::future::poll_fn(|context| std::task::Poll::Ready(kept.as_mut().poll(context)))
                 .await

@@ -134,7 +134,7 @@ impl Line {
         }
     }
 
-    /// Its response.
+    /// Takes the response body.
     #[must_use]
     pub fn take_response(&self) -> Vec<Bytes> {
         std::mem::take(&mut self.result.lock().sent)

@@ -198,7 +198,7 @@ fn a_filter_that_is_left_out_takes_its_behaviour_with_it() {
     assert!(stream.contains("Hello") && !stream.contains("billing_cost"));
     assert_eq!((response.noted, response.settled.len()), (0, 0));
 
-    // What is annotated before it is settled has nothing to say.
+    // Annotation without settlement has no objects to add.
     let stream = TestResponse::new(Dialect::Chat).stream::<(Translate, Annotate, Meter)>(64);
     assert!(!stream.contains("billing_cost"));
 

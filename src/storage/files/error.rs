@@ -58,7 +58,7 @@ impl From<StoreError> for FileError {
     }
 }
 
-/// What a failing disk means to a client.
+/// Converts an error of the disk to that of a client.
 pub fn disk(error: &std::io::Error) -> ApiError {
     ApiError::new(match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorCode::StorageFull,

@@ -36,7 +36,7 @@ impl ProviderAdapter for TeiRerank {
         target: &AttemptTarget<'_>,
     ) -> Result<Vec<UpstreamRequest>, ApiError> {
         let rerank = task(ask).ok_or_else(|| ApiError::invalid("documents", "documents: expected texts."))?;
-        // It can return either; the sigmoid is applied once, here or there.
+        // Engines return either form; the sigmoid is applied once, here or there.
         let raw = target.capabilities.score_transform == ScoreTransform::Sigmoid;
         let call = |documents: &[Bytes]| {
             let mut body = vec![Bytes::from_static(br#"{"query":"#), rerank.query.clone()];

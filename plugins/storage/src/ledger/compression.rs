@@ -108,7 +108,7 @@ mod tests {
             for bit in 0..8 {
                 let mut bad = good.clone();
                 bad[at] ^= 1 << bit;
-                // It may still be a text, of the same length: the row's checksum tells.
+                // A damaged row may still decode to text of the same length: the row's checksum detects it.
                 if let Ok(text) = decompress(bad) {
                     assert_eq!(text.len(), lines(40).len());
                 }
