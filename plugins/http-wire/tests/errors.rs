@@ -14,7 +14,7 @@ Every error of the gateway has a stable `code`: branch on that, or on the type t
 `message` is for people and may change. `x-request-id` and `request-id` name the exchange; the same id stands in the
 body and in the operator's log.
 
-This page is generated from the table of errors in `plugins/core/src/table.rs`; do not edit it. The test
+This page is generated from the table of errors in `plugins/core/src/error_catalog.rs`; do not edit it. The test
 `the_page_of_errors_is_current` fails when they differ, and writes it anew when `PENSTOCK_BLESS` is set.
 ";
 

@@ -20,7 +20,7 @@ pub trait ResponseBodyFilter {
     /// go to the client.
     ///
     /// # Errors
-    /// UpstreamError of the provider.
+    /// Error of the provider.
     fn piece<C: ResponseContext>(
         _context: &mut C,
         _piece: &mut StreamPiece<'_>,
@@ -137,7 +137,7 @@ pub trait ResponseContext: Send {
 /// piece of the provider, and with `end_of_stream` at its end. Events for the client are added to `downstream`.
 ///
 /// # Errors
-/// UpstreamError of the provider; `downstream` has the events before it.
+/// Error of the provider; `downstream` has the events before it.
 ///
 /// [`ProxyHttp::response_body_filter`]: pingora::proxy::ProxyHttp::response_body_filter
 pub fn response_body_filter<C: ResponseContext>(
