@@ -58,10 +58,10 @@ async fn run() {
         load_text("bench.toml", &toml, ResolveEnv { env: &|_| None }).expect("it is sane").settings;
     log::configure(settings.log);
     let gateway = RunningGateway::start(settings.clone(), fixed_source(settings)).await.unwrap();
-    let key = keys::create_demo(&gateway.house).await.unwrap();
+    let key = keys::create_demo(&gateway.app).await.unwrap();
     for round in 1..=3 {
         let requests = requests(*gateway.http_addresses.first().unwrap(), &key).await;
-        let lines = lines(&gateway.house, &key, &folder.path().join(format!("{round}.jsonl"))).await;
+        let lines = lines(&gateway.app, &key, &folder.path().join(format!("{round}.jsonl"))).await;
         println!(
             "{requests:.0} requests/s, {lines:.0} lines/s on the disk: {:.0} %",
             lines / requests * 100.0
@@ -136,13 +136,13 @@ async fn requests(gateway: SocketAddr, key: &str) -> f64 {
 }
 
 /// Lines a second, counted when they are on the disk.
-async fn lines(house: &Arc<AppState>, key: &str, file: &std::path::Path) -> f64 {
-    let grant = house.key_cache.find_principal(key.get(7..23).unwrap()).unwrap();
+async fn lines(app: &Arc<AppState>, key: &str, file: &std::path::Path) -> f64 {
+    let grant = app.key_cache.find_principal(key.get(7..23).unwrap()).unwrap();
     let (done, ended) = mpsc::channel(AT_ONCE * 4);
     let began = Instant::now();
     let until = began + Duration::from_secs(SECONDS);
     for _ in 0..AT_ONCE {
-        let (house, grant, done) = (house.clone(), grant.clone(), done.clone());
+        let (app, grant, done) = (app.clone(), grant.clone(), done.clone());
         tokio::spawn(async move {
             while Instant::now() < until {
                 let cancel = CancellationToken::default();
@@ -152,18 +152,18 @@ async fn lines(house: &Arc<AppState>, key: &str, file: &std::path::Path) -> f64 
                     body: Bytes::from_static(ASK.as_bytes()),
                     cancel,
                 };
-                let executor = house.batch.executor.get().unwrap();
+                let executor = app.batch.executor.get().unwrap();
                 done.send(executor.execute(ask).await).await.ok();
             }
         });
     }
     drop(done);
-    let count = keep(house.clone(), ended, File::create(file).unwrap()).await;
+    let count = keep(app.clone(), ended, File::create(file).unwrap()).await;
     count as f64 / began.elapsed().as_secs_f64()
 }
 
 /// Writes answers and charges down, group by group.
-async fn keep(house: Arc<AppState>, mut ended: mpsc::Receiver<LineDone>, file: File) -> u64 {
+async fn keep(app: Arc<AppState>, mut ended: mpsc::Receiver<LineDone>, file: File) -> u64 {
     let (mut count, mut bytes, file) = (0, 0, Arc::new(file));
     let mut group = Vec::new();
     let mut ticket = 0;
@@ -185,10 +185,10 @@ async fn keep(house: Arc<AppState>, mut ended: mpsc::Receiver<LineDone>, file: F
             .unwrap();
         let progress = [count.to_le_bytes(), bytes.to_le_bytes()].concat();
         let row = RowWrite { table: StoreTable::Batches, key: b"bench".to_vec(), value: Some(progress) };
-        ticket = house.ledger.record_outcomes(ends, vec![row]).map_err(|_| "too much").unwrap();
+        ticket = app.ledger.record_outcomes(ends, vec![row]).map_err(|_| "too much").unwrap();
         // Lets a group gather while the disk is at the last one.
-        assert!(house.ledger.kept(ticket).await);
+        assert!(app.ledger.kept(ticket).await);
     }
-    assert!(house.ledger.kept(ticket).await);
+    assert!(app.ledger.kept(ticket).await);
     count
 }

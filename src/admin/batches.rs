@@ -56,7 +56,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "/admin/batches/{id}/cancel",
         "cancelBatch",
         "Cancels a batch; its finished results stay readable",
-        RouteHandler::Runtime(|house, _, asked| Box::pin(cancel(house, asked))),
+        RouteHandler::Runtime(|app, _, asked| Box::pin(cancel(app, asked))),
     )
     .answers(200, || schema_ref("Batch")),
 ];
@@ -83,15 +83,15 @@ fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> 
     Ok(AdminResponse::ok(batch_json(&record.ok_or_else(batch_not_found)?)))
 }
 
-async fn cancel(house: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
-    let (store, id) = (house.stores.store.clone(), asked.id.clone());
+async fn cancel(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
+    let (store, id) = (app.stores.store.clone(), asked.id.clone());
     let record = run_blocking(move || BatchStore::new(store).get(&id)).await;
     let record = record
         .map_err(|why| ApiError::with_message(ErrorCode::Internal, why))?
         .ok_or_else(batch_not_found)?;
-    let record = house.batches.cancel(&record.account, &record.id).await?;
+    let record = app.batches.cancel(&record.account, &record.id).await?;
     let entry = asked.audit_entry("batch.cancel", &record.id, json!({ "account": record.account }));
-    let audit = house.stores.audit.clone();
+    let audit = app.stores.audit.clone();
     run_blocking(move || audit.apply(&Transaction::new(), &entry))
         .await
         .map_err(|why| ApiError::with_message(ErrorCode::Internal, why))?;

@@ -21,7 +21,7 @@ pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
     "/admin/unmatched",
     "listUnmatched",
     "Lists limits and permissions that match nothing",
-    RouteHandler::Runtime(|house, _, _| Box::pin(handle_list(house.clone()))),
+    RouteHandler::Runtime(|app, _, _| Box::pin(handle_list(app.clone()))),
 )
 .answers(200, || openapi::list_schema(answer_schema(&["key", "account", "name", "warnings"])))];
 
@@ -101,8 +101,8 @@ fn set_limits(limits: &KeyLimits) -> impl Iterator<Item = (&'static str, u64)> +
     input::LIMITS.into_iter().zip(all).filter_map(|(name, limit)| Some((name, limit?)))
 }
 
-async fn handle_list(house: Arc<AppState>) -> Result<Value, ApiError> {
-    let found = tokio::task::spawn_blocking(move || list_unmatched(&house, &house.stores));
+async fn handle_list(app: Arc<AppState>) -> Result<Value, ApiError> {
+    let found = tokio::task::spawn_blocking(move || list_unmatched(&app, &app.stores));
     found.await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
 }
 
@@ -111,14 +111,14 @@ async fn handle_list(house: Arc<AppState>) -> Result<Value, ApiError> {
 ///
 /// # Errors
 /// Returns the error of the store.
-fn list_unmatched(house: &AppState, vault: &Stores) -> Result<Value, ApiError> {
-    let known = |name: &str| model(&house.live().catalog, name);
+fn list_unmatched(app: &AppState, vault: &Stores) -> Result<Value, ApiError> {
+    let known = |name: &str| model(&app.live().catalog, name);
     let passed = |whose: WarningOwner, id: &str| match whose {
-        WarningOwner::Key => house.key_cache.find_principal(id).map(|grant| grant.limiter().passed()),
-        WarningOwner::Account => house.key_cache.account(id).map(|account| account.limiter.passed()),
+        WarningOwner::Key => app.key_cache.find_principal(id).map(|grant| grant.limiter().passed()),
+        WarningOwner::Account => app.key_cache.account(id).map(|account| account.limiter.passed()),
     };
     let passed = |whose: WarningOwner, id: &str| Some(passed(whose, id).unwrap_or(0));
-    let found = collect_warnings(&vault.keys, &vault.accounts, house.clock.unix_seconds(), &known, &passed)
+    let found = collect_warnings(&vault.keys, &vault.accounts, app.clock.unix_seconds(), &known, &passed)
         .map_err(request::store_refusal)?;
     let told = |found: OwnerWarnings| {
         let whose = if found.whose == WarningOwner::Key { "key" } else { "account" };
@@ -234,11 +234,11 @@ fn unmet_limits(limits: &KeyLimits, passed: Option<u64>) -> Option<String> {
 }
 
 /// Warnings that are part of the answer to a change.
-pub fn change_warnings(house: &AppState, vault: &Stores, effect: &request::CacheUpdate) -> Vec<String> {
+pub fn change_warnings(app: &AppState, vault: &Stores, effect: &request::CacheUpdate) -> Vec<String> {
     match effect {
         request::CacheUpdate::Key(key, _) => {
             let account = vault.accounts.get(&key.account).ok().flatten();
-            key_warnings(key, account.as_ref(), Some(&|name| model(&house.live().catalog, name)))
+            key_warnings(key, account.as_ref(), Some(&|name| model(&app.live().catalog, name)))
         }
         request::CacheUpdate::Account(_) | request::CacheUpdate::None => Vec::new(),
     }

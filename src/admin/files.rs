@@ -40,7 +40,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "/admin/files/{id}",
         "deleteFile",
         "Deletes a file; a batch that reads it is cancelled first",
-        RouteHandler::Runtime(|house, _, asked| Box::pin(delete(house, asked))),
+        RouteHandler::Runtime(|app, _, asked| Box::pin(delete(app, asked))),
     )
     .answers(200, || answer_schema(&["id", "deleted"])),
 ];
@@ -67,14 +67,14 @@ fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> 
     Ok(AdminResponse::ok(file_json(&record.ok_or_else(file_not_found)?)))
 }
 
-async fn delete(house: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
-    let (store, id) = (house.stores.store.clone(), asked.id.clone());
+async fn delete(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
+    let (store, id) = (app.stores.store.clone(), asked.id.clone());
     let record = run_blocking(move || FileStore::new(store).get(&id)).await;
     let record =
         record.map_err(|why| ApiError::with_message(ErrorCode::Internal, why))?.ok_or_else(file_not_found)?;
-    house.files.delete(&record.key, &record.id, house.expiry_check()).await?;
+    app.files.delete(&record.key, &record.id, app.expiry_check()).await?;
     let entry = asked.audit_entry("file.delete", &record.id, json!({ "account": record.account }));
-    let audit = house.stores.audit.clone();
+    let audit = app.stores.audit.clone();
     run_blocking(move || audit.apply(&Transaction::new(), &entry))
         .await
         .map_err(|why| ApiError::with_message(ErrorCode::Internal, why))?;

@@ -225,10 +225,9 @@ fn rotate(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
 ///
 /// # Errors
 /// Returns the error of the store.
-pub async fn create_demo(house: &Arc<AppState>) -> Result<String, String> {
-    let made = create_key(house, &json!({ "name": "demo" }))
-        .await
-        .map_err(|refusal| refusal.message.into_owned())?;
+pub async fn create_demo(app: &Arc<AppState>) -> Result<String, String> {
+    let made =
+        create_key(app, &json!({ "name": "demo" })).await.map_err(|refusal| refusal.message.into_owned())?;
     made.get("key").and_then(Value::as_str).map(str::to_owned).ok_or_else(|| "No key was created.".to_owned())
 }
 
@@ -236,14 +235,14 @@ pub async fn create_demo(house: &Arc<AppState>) -> Result<String, String> {
 ///
 /// # Errors
 /// Returns an error if the requested properties are invalid, or the error of the store.
-pub async fn create_key(house: &Arc<AppState>, wanted: &Value) -> Result<Value, ApiError> {
+pub async fn create_key(app: &Arc<AppState>, wanted: &Value) -> Result<Value, ApiError> {
     let asked = AdminRequest {
         body: wanted.clone(),
         actor: "gateway".to_owned(),
-        now: house.clock.unix_seconds(),
+        now: app.clock.unix_seconds(),
         ..AdminRequest::default()
     };
-    super::run_store_request(house, create, asked).await.map(|done| done.answer)
+    super::run_store_request(app, create, asked).await.map(|done| done.answer)
 }
 
 /// Reads all keys of the store.

@@ -59,24 +59,20 @@ const MAX_BODY_BYTES: usize = 64 * 1024;
 /// Serves the admin listener until `stop`.
 pub fn serve(
     bound: BoundListener,
-    house: &Arc<AppState>,
+    app: &Arc<AppState>,
     source: ConfigReader,
     stop: watch::Receiver<bool>,
 ) -> JoinHandle<()> {
     crate::server::listener::serve_app(
         bound,
         "admin",
-        AdminListener {
-            house: house.clone(),
-            source,
-            failed_auth: auth_throttle::FailedAuthThrottle::default(),
-        },
+        AdminListener { app: app.clone(), source, failed_auth: auth_throttle::FailedAuthThrottle::default() },
         stop,
     )
 }
 
 struct AdminListener {
-    house: Arc<AppState>,
+    app: Arc<AppState>,
     source: ConfigReader,
     failed_auth: auth_throttle::FailedAuthThrottle,
 }
@@ -106,7 +102,7 @@ impl HttpServerApp for AdminListener {
     ) -> Option<ReusedHttpStream> {
         timeout(READ_TIMEOUT, session.read_request()).await.ok()?.ok()?.then_some(())?;
         session.set_keepalive(None);
-        let _served = AdminRequestGuard::new(&self.house);
+        let _served = AdminRequestGuard::new(&self.app);
         let id = RequestId::random();
         let accepts = accepts_gzip(session.get_header_bytes(header::ACCEPT_ENCODING));
         let answer = self.answer(&mut session).await;
@@ -143,9 +139,9 @@ impl HttpServerApp for AdminListener {
 struct AdminRequestGuard<'a>(&'a AppState);
 
 impl<'a> AdminRequestGuard<'a> {
-    fn new(house: &'a AppState) -> Self {
-        house.admin_in_flight.fetch_add(1, Ordering::AcqRel);
-        Self(house)
+    fn new(app: &'a AppState) -> Self {
+        app.admin_in_flight.fetch_add(1, Ordering::AcqRel);
+        Self(app)
     }
 }
 
@@ -161,11 +157,11 @@ impl AdminListener {
         self.check_host(head)?;
         let (method, path) = (head.method.clone(), head.uri.path().to_owned());
         match (&method, path.as_str()) {
-            (&Method::GET, "/metrics") => Ok(HttpAnswer(200, METRICS, self.house.metrics_text())),
+            (&Method::GET, "/metrics") => Ok(HttpAnswer(200, METRICS, self.app.metrics_text())),
             (&Method::GET, "/healthz") => Ok(HttpAnswer(200, TEXT, b"ok\n".to_vec())),
             (&Method::GET, "/readyz") => Ok(self.readiness()),
             (&Method::GET, "/admin/openapi.json") => Ok(json_answer(200, &openapi::document())),
-            (&Method::GET, "/status") => Ok(json_answer(200, &status::status(&self.house))),
+            (&Method::GET, "/status") => Ok(json_answer(200, &status::status(&self.app))),
             _ => {
                 self.authorise(session)?;
                 self.administer(session, &method, &path).await
@@ -176,7 +172,7 @@ impl AdminListener {
     /// Protects against DNS rebinding: a page of another site can point its own name to this machine, and its scripts
     /// could read everything that needs no token. Only IP addresses and known names are accepted.
     fn check_host(&self, head: &RequestHeader) -> Result<(), ApiError> {
-        let live = self.house.live();
+        let live = self.app.live();
         let known = |host: &str| !matches!(live.settings.listen.hosts.classify(host), HostKind::Unknown);
         let fields = head.headers.get_all(header::HOST).iter();
         let mut hosts = fields
@@ -192,7 +188,7 @@ impl AdminListener {
     /// Readiness: the gateway is not draining, and its store works. Other problems are reported in the text, but do not
     /// take the gateway out of a load balancer.
     fn readiness(&self) -> HttpAnswer {
-        let (status, text) = match (status::not_ready(&self.house), status::degraded(&self.house)) {
+        let (status, text) = match (status::not_ready(&self.app), status::degraded(&self.app)) {
             (Some(why), _) => (503, format!("{why}\n")),
             (None, Some(why)) => (200, format!("ready, but {why}\n")),
             (None, None) => (200, "ready\n".to_owned()),
@@ -204,10 +200,10 @@ impl AdminListener {
     /// right token.
     fn authorise(&self, session: &ServerSession) -> Result<(), ApiError> {
         let given = session.get_header_bytes(header::AUTHORIZATION);
-        if has_token(given, &self.house.stores.admin_token) {
+        if has_token(given, &self.app.stores.admin_token) {
             return Ok(());
         }
-        Err(self.failed_auth.refusal(self.house.clock.steady_now()))
+        Err(self.failed_auth.refusal(self.app.clock.steady_now()))
     }
 
     async fn administer(
@@ -217,24 +213,24 @@ impl AdminListener {
         path: &str,
     ) -> Result<HttpAnswer, ApiError> {
         let (route, id) = routes::find(method, path)?;
-        let house = &self.house;
-        if house.is_store_handed_over() {
+        let app = &self.app;
+        if app.is_store_handed_over() {
             let message = "Another process is taking over; try again.";
             return Err(ApiError::with_message(ErrorCode::Unavailable, message).retry_after(1));
         }
         match route.handler {
             RouteHandler::Runtime(work) => {
                 let asked = self.read_request(session, id).await?;
-                Ok(json_answer(200, &work(house, &self.source, &asked).await?))
+                Ok(json_answer(200, &work(app, &self.source, &asked).await?))
             }
             RouteHandler::Ledger(work) => {
-                match work(&house.stores, &house.ledger, &self.read_request(session, id).await?).await? {
+                match work(&app.stores, &app.ledger, &self.read_request(session, id).await?).await? {
                     LedgerReply::Json(status, value) => Ok(json_answer(status, &value)),
                     LedgerReply::Lines(lines) => Ok(HttpAnswer(200, JSON_LINES, lines)),
                 }
             }
             RouteHandler::Store(work) => {
-                let done = run_store_request(house, work, self.read_request(session, id).await?).await?;
+                let done = run_store_request(app, work, self.read_request(session, id).await?).await?;
                 Ok(json_answer(done.status, &done.answer))
             }
         }
@@ -247,7 +243,7 @@ impl AdminListener {
             query,
             body: read_body(session).await?,
             actor: who,
-            now: self.house.clock.unix_seconds(),
+            now: self.app.clock.unix_seconds(),
         })
     }
 }
@@ -258,34 +254,34 @@ impl AdminListener {
 /// # Errors
 /// Returns an error if the request is invalid, or the error of the store.
 pub async fn run_store_request(
-    house: &Arc<AppState>,
+    app: &Arc<AppState>,
     work: StoreHandler,
     asked: AdminRequest,
 ) -> Result<AdminResponse, ApiError> {
-    let house = house.clone();
+    let app = app.clone();
     let turn = move || {
         let mut done = {
-            let _turn = house.key_write_lock.lock();
-            let done = work(&house.stores, &asked)?;
+            let _turn = app.key_write_lock.lock();
+            let done = work(&app.stores, &asked)?;
             match &done.cache_update {
                 CacheUpdate::None => {}
                 CacheUpdate::Key(key, account) => {
                     if let Some(account) = account {
-                        house.key_cache.set_account(account);
-                        house.notify_account_changed(&account.id);
+                        app.key_cache.set_account(account);
+                        app.notify_account_changed(&account.id);
                     }
-                    house.key_cache.set_key(key);
-                    house.notify_key_changed(&key.id);
+                    app.key_cache.set_key(key);
+                    app.notify_key_changed(&key.id);
                 }
                 CacheUpdate::Account(account) => {
-                    house.key_cache.set_account(account);
-                    house.notify_account_changed(&account.id);
+                    app.key_cache.set_account(account);
+                    app.notify_account_changed(&account.id);
                 }
             }
             done
         };
-        runtime_fields::add_runtime_fields(&house, &mut done.answer);
-        let warnings = dangling_references::change_warnings(&house, &house.stores, &done.cache_update);
+        runtime_fields::add_runtime_fields(&app, &mut done.answer);
+        let warnings = dangling_references::change_warnings(&app, &app.stores, &done.cache_update);
         if let Some(members) = done.answer.as_object_mut().filter(|_| !warnings.is_empty()) {
             members.insert("warnings".to_owned(), warnings.into());
         }

@@ -15,7 +15,7 @@ pub const ROUTES: &[AdminRoute] = &[AdminRoute::post(
     "/admin/reload",
     "reload",
     "Reloads the configuration from its files",
-    RouteHandler::Runtime(|house, source, _| Box::pin(handle_reload(house, source))),
+    RouteHandler::Runtime(|app, source, _| Box::pin(handle_reload(app, source))),
 )
 .answers(200, || answer_schema(&["config", "changes", "more_changes", "next_start", "warnings"]))];
 
@@ -24,8 +24,8 @@ const MAX_LISTED: usize = 200;
 /// Maximum number of changes in a log event.
 const MAX_LOGGED: usize = 20;
 
-async fn handle_reload(house: &Arc<AppState>, source: &ConfigReader) -> Result<Value, ApiError> {
-    let ReloadOutcome { version, changes, next_start: waiting, warnings } = reload(house, source)
+async fn handle_reload(app: &Arc<AppState>, source: &ConfigReader) -> Result<Value, ApiError> {
+    let ReloadOutcome { version, changes, next_start: waiting, warnings } = reload(app, source)
         .await
         .map_err(|mistakes| ApiError::with_message(ErrorCode::InvalidRequest, mistakes))?;
     let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
@@ -57,8 +57,8 @@ pub struct ReloadOutcome {
 ///
 /// # Errors
 /// Returns every mistake in the new configuration.
-pub async fn reload(house: &Arc<AppState>, source: &ConfigReader) -> Result<ReloadOutcome, String> {
-    let (fresh, kept) = (source.clone(), house.clone());
+pub async fn reload(app: &Arc<AppState>, source: &ConfigReader) -> Result<ReloadOutcome, String> {
+    let (fresh, kept) = (source.clone(), app.clone());
     let runtime = tokio::runtime::Handle::current();
     let swap = move || {
         let mut warnings = Vec::new();
@@ -71,14 +71,14 @@ pub async fn reload(house: &Arc<AppState>, source: &ConfigReader) -> Result<Relo
     };
     let swapped =
         tokio::task::spawn_blocking(swap).await.unwrap_or_else(|_| Err("The reload ended early.".to_owned()));
-    house.metrics.reloaded(swapped.is_ok());
+    app.metrics.reloaded(swapped.is_ok());
     match swapped {
         Ok((changes, warnings)) => {
-            let live = house.live();
+            let live = app.live();
             log::configure(live.settings.log);
             let version = live.settings.version.0.to_string();
             log::event(log::info(), "reloaded", &[("config", &version), ("changes", &log_text(&changes))]);
-            let waiting = house.fixed.changed_keys(&live.settings);
+            let waiting = app.fixed.changed_keys(&live.settings);
             if !waiting.is_empty() {
                 log::event(log::warn(), "reload_waits_for_start", &[("what", &waiting.join(", "))]);
             }

@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Adds live data to an answer: to a single object, or to each object under `data`.
-pub fn add_runtime_fields(house: &AppState, answer: &mut Value) {
-    let now = house.clock.calendar_now();
+pub fn add_runtime_fields(app: &AppState, answer: &mut Value) {
+    let now = app.clock.calendar_now();
     let one = |item: &mut Value| {
         let Some(id) = item.get("id").and_then(Value::as_str).map(str::to_owned) else { return };
         let Some(members) = item.as_object_mut() else { return };
         let tally = if members.contains_key("scopes") {
-            let Some(grant) = house.key_cache.find_principal(&id) else { return };
+            let Some(grant) = app.key_cache.find_principal(&id) else { return };
             if let Some(used) = grant.last_used() {
                 members.insert("last_used".to_owned(), used.into());
             }
             usage_figures(grant.limiter(), now)
         } else if members.contains_key("state") {
-            let Some(account) = house.key_cache.account(&id) else { return };
+            let Some(account) = app.key_cache.account(&id) else { return };
             usage_figures(&account.limiter, now)
         } else {
             return;

@@ -22,42 +22,42 @@ pub const ROUTES: &[AdminRoute] = &[
         "/admin/models",
         "listModels",
         "Lists the catalogue",
-        RouteHandler::Runtime(|house, _, _| Box::pin(ready(Ok(list_models(house))))),
+        RouteHandler::Runtime(|app, _, _| Box::pin(ready(Ok(list_models(app))))),
     )
     .answers(200, || openapi::list_schema(json!({ "type": "object" }))),
     AdminRoute::get(
         "/admin/providers",
         "listProviders",
         "Lists providers and their state",
-        RouteHandler::Runtime(|house, _, _| Box::pin(ready(Ok(list_providers(house))))),
+        RouteHandler::Runtime(|app, _, _| Box::pin(ready(Ok(list_providers(app))))),
     )
     .answers(200, || openapi::list_schema(json!({ "type": "object" }))),
 ];
 
 /// Returns the reason why the gateway takes no requests, if there is one. Unhealthy providers are no reason: all
 /// gateways use the same providers, so taking this one out of its load balancer would not help.
-pub fn not_ready(house: &AppState) -> Option<&'static str> {
-    if house.is_draining() {
+pub fn not_ready(app: &AppState) -> Option<&'static str> {
+    if app.is_draining() {
         return Some("draining");
     }
-    match house.stores.store.health() {
+    match app.stores.store.health() {
         StoreHealth::Ready | StoreHealth::Full => {}
         StoreHealth::Stuck { .. } => return Some("the store is stuck"),
         StoreHealth::Failed => return Some("the store failed"),
     }
-    if house.ledger.state().exhausted {
+    if app.ledger.state().exhausted {
         return Some("charges cannot be written, and no more may wait");
     }
     None
 }
 
 /// Returns a problem that exists although requests are taken, if there is one.
-pub fn degraded(house: &AppState) -> Option<Cow<'static, str>> {
-    if house.ledger.is_failing() {
+pub fn degraded(app: &AppState) -> Option<Cow<'static, str>> {
+    if app.ledger.is_failing() {
         return Some("charges cannot be written at the moment".into());
     }
-    let now = house.clock.steady_now();
-    let live = house.live();
+    let now = app.clock.steady_now();
+    let live = app.live();
     // A provider on cooldown after a 429 or a `Retry-After` still counts as healthy.
     let mut offers = live.offers.iter();
     let ejected = offers.all(|offer| matches!(offer.breaker.lock().health(now), OfferHealth::Ejected { .. }));
@@ -76,24 +76,24 @@ fn is_suspect(provider: &&Arc<ProviderLive>) -> bool {
 }
 
 /// Status document.
-pub fn status(house: &AppState) -> Value {
-    let live = house.live();
-    let why = not_ready(house);
+pub fn status(app: &AppState) -> Value {
+    let live = app.live();
+    let why = not_ready(app);
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "config": live.settings.version.0,
         "ready": why.is_none(),
         "not_ready_because": why,
-        "degraded_because": degraded(house),
-        "requests_open": house.in_flight_exchanges(),
-        "ledger": ledger_json(house),
-        "providers": providers_json(house, &live),
+        "degraded_because": degraded(app),
+        "requests_open": app.in_flight_exchanges(),
+        "ledger": ledger_json(app),
+        "providers": providers_json(app, &live),
     })
 }
 
 /// State of the ledger's writes to the disk.
-fn ledger_json(house: &AppState) -> Value {
-    let state = house.ledger.state();
+fn ledger_json(app: &AppState) -> Value {
+    let state = app.ledger.state();
     json!({
         "state": match (state.exhausted, state.failing, state.copied) {
             (true, ..) => "exhausted",
@@ -109,13 +109,13 @@ fn ledger_json(house: &AppState) -> Value {
 }
 
 /// `GET /admin/providers`.
-fn list_providers(house: &AppState) -> Value {
-    json!({ "data": providers_json(house, &house.live()) })
+fn list_providers(app: &AppState) -> Value {
+    json!({ "data": providers_json(app, &app.live()) })
 }
 
 /// `GET /admin/models`.
-fn list_models(house: &AppState) -> Value {
-    let live = house.live();
+fn list_models(app: &AppState) -> Value {
+    let live = app.live();
     let each = live.settings.models.iter().map(|model| {
         let offers = live.offers.iter().filter(|offer| offer.offer.model.card.id == model.card.id);
         json!({
@@ -129,8 +129,8 @@ fn list_models(house: &AppState) -> Value {
     json!({ "data": each.collect::<Vec<_>>() })
 }
 
-fn providers_json(house: &AppState, live: &Live) -> Vec<Value> {
-    let now = house.clock.steady_now();
+fn providers_json(app: &AppState, live: &Live) -> Vec<Value> {
+    let now = app.clock.steady_now();
     let each = live.providers.iter().map(|provider| {
         let settings = &provider.provider;
         let last_error = provider

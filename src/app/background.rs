@@ -37,53 +37,51 @@ const STORE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Starts all background tasks.
-pub fn start(house: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
+pub fn start(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
     vec![
-        spawn_periodic(RESOLVE_INTERVAL, stop, house, |house| async move { resolve_changed(&house).await }),
-        spawn_periodic(FLUSH_INTERVAL, stop, house, |house| async move {
-            if !house.is_store_handed_over() {
+        spawn_periodic(RESOLVE_INTERVAL, stop, app, |app| async move { resolve_changed(&app).await }),
+        spawn_periodic(FLUSH_INTERVAL, stop, app, |app| async move {
+            if !app.is_store_handed_over() {
                 let work = move || {
-                    house.key_cache.flush_last_uses(&house.stores.keys);
-                    latency_records::flush_figures(&house, FlushExtent::Round);
+                    app.key_cache.flush_last_uses(&app.stores.keys);
+                    latency_records::flush_figures(&app, FlushExtent::Round);
                 };
                 tokio::task::spawn_blocking(work).await.ok();
             }
         }),
-        spawn_periodic(SPEND_INTERVAL, stop, house, |house| async move {
+        spawn_periodic(SPEND_INTERVAL, stop, app, |app| async move {
             // Charges of this process are counted by the process that has the store.
             let work = move || {
-                house.flush_spends();
-                house.drop_retired();
+                app.flush_spends();
+                app.drop_retired();
             };
             tokio::task::spawn_blocking(work).await.ok();
         }),
-        spawn_periodic(CONNECTION_SWEEP_INTERVAL, stop, house, |house| async move {
-            tokio::task::spawn_blocking(move || house.connection_pools.sweep()).await.ok();
+        spawn_periodic(CONNECTION_SWEEP_INTERVAL, stop, app, |app| async move {
+            tokio::task::spawn_blocking(move || app.connection_pools.sweep()).await.ok();
         }),
-        house.health_checks.start(house.health_context(), stop),
-        spawn_periodic(IMAGE_SWEEP_INTERVAL, stop, house, |house| async move {
-            house.image_cache.remove_expired(house.clock.steady_now())
+        app.health_checks.start(app.health_context(), stop),
+        spawn_periodic(IMAGE_SWEEP_INTERVAL, stop, app, |app| async move {
+            app.image_cache.remove_expired(app.clock.steady_now())
         }),
-        spawn_periodic(buffer_pool::MAX_IDLE, stop, house, |house| async move {
-            house.buffer_pool.drop_idle(Instant::now())
+        spawn_periodic(buffer_pool::MAX_IDLE, stop, app, |app| async move {
+            app.buffer_pool.drop_idle(Instant::now())
         }),
-        spawn_periodic(FILE_SWEEP_INTERVAL, stop, house, |house| async move {
-            if !house.is_store_handed_over() {
-                delete_expired_files(&house).await;
+        spawn_periodic(FILE_SWEEP_INTERVAL, stop, app, |app| async move {
+            if !app.is_store_handed_over() {
+                delete_expired_files(&app).await;
             }
         }),
+        spawn_periodic(STORE_CHECK_INTERVAL, stop, app, |app| async move { abort_if_store_stuck(&app) }),
+        spawn_periodic(CLOCK_INTERVAL, stop, app, |app| async move { follow_clock(app.clock) }),
         spawn_periodic(
-            STORE_CHECK_INTERVAL,
+            EXPORT_CHECK_INTERVAL,
             stop,
-            house,
-            |house| async move { abort_if_store_stuck(&house) },
+            app,
+            |app| async move { backups::export_if_due(&app).await },
         ),
-        spawn_periodic(CLOCK_INTERVAL, stop, house, |house| async move { follow_clock(house.clock) }),
-        spawn_periodic(EXPORT_CHECK_INTERVAL, stop, house, |house| async move {
-            backups::export_if_due(&house).await
-        }),
-        spawn_periodic(DISK_INTERVAL, stop, house, |house| async move {
-            tokio::task::spawn_blocking(move || house.measure_disk()).await.ok();
+        spawn_periodic(DISK_INTERVAL, stop, app, |app| async move {
+            tokio::task::spawn_blocking(move || app.measure_disk()).await.ok();
         }),
     ]
 }
@@ -93,9 +91,8 @@ pub fn start(house: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHan
 const MAX_STUCK_MILLIS: u64 = 30_000;
 
 /// Aborts the process if the store is stuck. Waiting could lose what it still acknowledges; the next start recovers.
-fn abort_if_store_stuck(house: &AppState) {
-    if let StoreHealth::Stuck { milliseconds: milliseconds @ MAX_STUCK_MILLIS.. } =
-        house.stores.store.health()
+fn abort_if_store_stuck(app: &AppState) {
+    if let StoreHealth::Stuck { milliseconds: milliseconds @ MAX_STUCK_MILLIS.. } = app.stores.store.health()
     {
         let since = milliseconds.to_string();
         log::event(log::error(), "store_stuck", &[("milliseconds", &since)]);
@@ -116,8 +113,8 @@ fn follow_clock(clock: SteadyClock) {
 }
 
 /// Deletes expired files.
-async fn delete_expired_files(house: &AppState) {
-    let (files, at) = (house.files.clone(), house.expiry_check());
+async fn delete_expired_files(app: &AppState) {
+    let (files, at) = (app.files.clone(), app.expiry_check());
     let swept = tokio::task::spawn_blocking(move || files.delete_expired(at)).await;
     let told = |name: &str, what: &str| log::event(log::info(), name, &[("files", what)]);
     match swept {
@@ -128,22 +125,22 @@ async fn delete_expired_files(house: &AppState) {
 }
 
 /// Resolves the names of all providers, and publishes the addresses to the pools and health checks.
-pub async fn resolve_providers(house: &AppState) {
-    let live = house.live();
+pub async fn resolve_providers(app: &AppState) {
+    let live = app.live();
     resolve_all(live.providers.iter()).await;
     live.publish().await;
-    house.health_checks.publish(&live).await;
+    app.health_checks.publish(&live).await;
 }
 
 /// Resolves the names of all providers again, and publishes the addresses if one has changed.
-async fn resolve_changed(house: &AppState) {
-    let live = house.live();
+async fn resolve_changed(app: &AppState) {
+    let live = app.live();
     let addresses = || live.providers.iter().map(|provider| provider.route.address()).collect::<Vec<_>>();
     let before = addresses();
     resolve_all(live.providers.iter()).await;
     if addresses() != before {
         live.publish().await;
-        house.health_checks.publish(&live).await;
+        app.health_checks.publish(&live).await;
     }
 }
 
@@ -156,19 +153,19 @@ async fn stop_requested(stop: &mut watch::Receiver<bool>) {
 fn spawn_periodic<F>(
     pause: Duration,
     stop: &watch::Receiver<bool>,
-    house: &Arc<AppState>,
+    app: &Arc<AppState>,
     work: impl Fn(Arc<AppState>) -> F + Send + 'static,
 ) -> JoinHandle<()>
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let (mut stop, house) = (stop.clone(), house.clone());
+    let (mut stop, app) = (stop.clone(), app.clone());
     tokio::spawn(async move {
         let mut ticks = tokio::time::interval(pause);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                _ = ticks.tick() => work(house.clone()).await,
+                _ = ticks.tick() => work(app.clone()).await,
                 () = stop_requested(&mut stop) => return,
             }
         }

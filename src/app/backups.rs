@@ -8,39 +8,39 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Makes a backup if one is due.
-pub async fn export_if_due(house: &Arc<AppState>) {
-    let now = house.clock.unix_seconds();
-    let every = house.live().settings.exports.every;
-    if house.is_draining() || !every.is_some_and(|every| house.backup_schedule.is_due(now, every)) {
+pub async fn export_if_due(app: &Arc<AppState>) {
+    let now = app.clock.unix_seconds();
+    let every = app.live().settings.exports.every;
+    if app.is_draining() || !every.is_some_and(|every| app.backup_schedule.is_due(now, every)) {
         return;
     }
-    let (begun, own) = (Instant::now(), house.clone());
+    let (begun, own) = (Instant::now(), app.clone());
     let saved = tokio::task::spawn_blocking(move || run_export(&own)).await;
     let saved = saved.unwrap_or_else(|_| Err("Its thread ended.".to_owned()));
-    record_result(house, saved, begun.elapsed());
+    record_result(app, saved, begun.elapsed());
 }
 
-fn run_export(house: &AppState) -> Result<BackupReport, String> {
-    let live = house.live();
+fn run_export(app: &AppState) -> Result<BackupReport, String> {
+    let live = app.live();
     let settings = &live.settings;
     ExportJob {
-        place: house.backup_schedule.place.clone(),
-        store: house.stores.store.clone(),
-        folder: house.backup_schedule.folder().to_owned(),
+        place: app.backup_schedule.place.clone(),
+        store: app.stores.store.clone(),
+        folder: app.backup_schedule.folder().to_owned(),
         keep: settings.exports.keep,
         free: settings.files.keep_free,
-        now: house.clock.unix_seconds(),
-        stop: &|| house.is_draining(),
+        now: app.clock.unix_seconds(),
+        stop: &|| app.is_draining(),
     }
     .run()
 }
 
-fn record_result(house: &AppState, saved: Result<BackupReport, String>, took: Duration) {
-    let now = house.clock.unix_seconds();
+fn record_result(app: &AppState, saved: Result<BackupReport, String>, took: Duration) {
+    let now = app.clock.unix_seconds();
     let good = saved.is_ok();
     match saved {
         Ok(saved) => {
-            house.backup_schedule.set_finished(now);
+            app.backup_schedule.set_finished(now);
             let number = |number: u64| number.to_string();
             let milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
             let (rows, files, bytes) = (number(saved.rows), number(saved.files), number(saved.bytes));
@@ -49,11 +49,11 @@ fn record_result(house: &AppState, saved: Result<BackupReport, String>, took: Du
             log::event(log::info(), "exported", &figures);
         }
         // Not retried, and no failure: the gateway stops.
-        Err(_) if house.is_draining() => return,
+        Err(_) if app.is_draining() => return,
         Err(why) => {
-            house.backup_schedule.set_failed(now);
+            app.backup_schedule.set_failed(now);
             log::event(log::error(), "export_failed", &[("why", &why)]);
         }
     }
-    house.metrics.backup_finished(good);
+    app.metrics.backup_finished(good);
 }

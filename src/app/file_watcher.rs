@@ -18,20 +18,20 @@ use tokio::task::{JoinHandle, spawn_blocking};
 const MAX_COMPARED_BYTES: usize = 1 << 20;
 
 /// Starts the watcher; it runs until the stop signal.
-pub fn start(house: &Arc<AppState>, source: &ConfigReader, stop: &watch::Receiver<bool>) -> JoinHandle<()> {
-    let (house, source, mut stop) = (house.clone(), source.clone(), stop.clone());
+pub fn start(app: &Arc<AppState>, source: &ConfigReader, stop: &watch::Receiver<bool>) -> JoinHandle<()> {
+    let (app, source, mut stop) = (app.clone(), source.clone(), stop.clone());
     tokio::spawn(async move {
-        let (mut known, mut told) = (read_state(&house).await.ok(), false);
+        let (mut known, mut told) = (read_state(&app).await.ok(), false);
         loop {
-            let reloaded = house.reloaded.notified();
-            let pause = house.live().settings.watch_interval;
+            let reloaded = app.reloaded.notified();
+            let pause = app.live().settings.watch_interval;
             tokio::select! {
                 () = sleep_or_never(pause) => {}
                 // The reload may have changed the interval.
                 () = reloaded => continue,
                 _ = stop.wait_for(|stop| *stop) => return,
             }
-            let now = match read_state(&house).await {
+            let now = match read_state(&app).await {
                 Ok(now) => now,
                 Err(why) => {
                     if !told {
@@ -44,8 +44,8 @@ pub fn start(house: &Arc<AppState>, source: &ConfigReader, stop: &watch::Receive
             told = false;
             // A change of the list of files is no change of contents: a reload has read them.
             let changed = known.as_ref().is_some_and(|known| known.0 == now.0 && known.1 != now.1);
-            if changed && !house.is_store_handed_over() {
-                admin::reload::reload(&house, &source).await.ok();
+            if changed && !app.is_store_handed_over() {
+                admin::reload::reload(&app, &source).await.ok();
             }
             // Contents before the reload: a change during it is found the next time.
             known = Some(now);
@@ -62,8 +62,8 @@ async fn sleep_or_never(pause: Duration) {
 }
 
 /// Files that the configuration in use names, with their contents or the error of reading them.
-async fn read_state(house: &AppState) -> Result<(Vec<PathBuf>, [u8; 32]), String> {
-    let paths = house.live().settings.watched_files.clone();
+async fn read_state(app: &AppState) -> Result<(Vec<PathBuf>, [u8; 32]), String> {
+    let paths = app.live().settings.watched_files.clone();
     let look = move || digest_files(&paths).map(|contents| (paths, contents));
     spawn_blocking(look).await.map_err(|error| error.to_string())?
 }

@@ -37,7 +37,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Running gateway.
 pub struct RunningGateway {
     /// State of the process.
-    pub house: Arc<AppState>,
+    pub app: Arc<AppState>,
     /// Addresses of the HTTP listeners.
     pub http_addresses: Vec<SocketAddr>,
     /// Address of the TLS listener.
@@ -81,32 +81,32 @@ impl RunningGateway {
         let (stop, stopped) = watch::channel(false);
         let simulators = demo_providers::start(&mut settings).await?;
         let build = move || match arrival {
-            None => AppState::build(settings).map(|house| (house, InheritedHolds::default(), None)),
+            None => AppState::build(settings).map(|app| (app, InheritedHolds::default(), None)),
             Some(mut arrival) => {
                 arrival.report_prepared()?;
-                AppState::take_over(settings).map(|(house, holds)| (house, holds, Some(arrival)))
+                AppState::take_over(settings).map(|(app, holds)| (app, holds, Some(arrival)))
             }
         };
         let built = spawn_blocking(build).await.map_err(|_| "The gateway could not be built.".to_owned())?;
-        let (house, holds, arrival) = built?;
+        let (app, holds, arrival) = built?;
         let (http, https, admin_address) = (public.http_addresses(), public.https_address(), admin.address);
         let mut sockets = public.clone_sockets()?;
         sockets.push(admin.try_clone_socket()?);
-        let mut tasks = background::start(&house, &stopped);
-        tasks.push(file_watcher::start(&house, &source, &stopped));
+        let mut tasks = background::start(&app, &stopped);
+        tasks.push(file_watcher::start(&app, &source, &stopped));
         let (desk_stop, closed) = watch::channel(false);
-        let desk = Some(admin::serve(admin, &house, source.clone(), closed));
-        background::resolve_providers(&house).await;
-        let proxy = proxy::install(&house);
-        BatchManager::start(&house.batch).await?;
-        let (doors, threads) = public.serve(&house, &proxy, &stopped)?;
+        let desk = Some(admin::serve(admin, &app, source.clone(), closed));
+        background::resolve_providers(&app).await;
+        let proxy = proxy::install(&app);
+        BatchManager::start(&app.batch).await?;
+        let (doors, threads) = public.serve(&app, &proxy, &stopped)?;
         tasks.extend(doors);
         if let Some(arrival) = arrival {
-            predecessor::serve_predecessor(arrival, &house, holds)?;
+            predecessor::serve_predecessor(arrival, &app, holds)?;
         }
         let admin = admin_address;
         Ok(Self {
-            house,
+            app,
             http_addresses: http,
             https_address: https,
             admin,
@@ -128,7 +128,7 @@ impl RunningGateway {
     /// # Errors
     /// Returns a sentence that says why this process goes on.
     pub async fn upgrade(&mut self, program: &LaunchCommand) -> Result<u32, String> {
-        if !self.house.live().settings.simulators.is_empty() {
+        if !self.app.live().settings.simulators.is_empty() {
             return Err("A gateway with simulated providers cannot be upgraded.".to_owned());
         }
         let sockets = self.sockets.iter().map(TcpListener::try_clone).collect::<Result<Vec<_>, _>>();
@@ -150,7 +150,7 @@ impl RunningGateway {
     }
 
     async fn hand_over(&mut self, successor: Successor) -> Result<Arc<ControlChannel>, String> {
-        if !self.house.batches.close().await || self.house.ledger.is_failing() {
+        if !self.app.batches.close().await || self.app.ledger.is_failing() {
             spawn_blocking(move || successor.cancel()).await.ok();
             return Err("The batches or the ledger did not stop; this process goes on.".to_owned());
         }
@@ -159,23 +159,23 @@ impl RunningGateway {
         if let Some(desk) = self.admin_task.take() {
             desk.await.ok();
         }
-        while self.house.admin_in_flight.load(Ordering::Acquire) > 0 {
+        while self.app.admin_in_flight.load(Ordering::Acquire) > 0 {
             sleep(POLL_INTERVAL).await;
         }
-        self.house.set_store_handed_over(true);
-        let (house, runtime) = (self.house.clone(), Handle::current());
+        self.app.set_store_handed_over(true);
+        let (app, runtime) = (self.app.clone(), Handle::current());
         let work = move || {
             // One row per key: written before charges begin to wait.
-            house.key_cache.flush_last_uses(&house.stores.keys);
-            latency_records::flush_figures(&house, FlushExtent::Everything);
-            house.ledger.stop_writer();
-            let counted = house.flush_final_spends();
-            let heard = house.clone();
-            let link = house
+            app.key_cache.flush_last_uses(&app.stores.keys);
+            latency_records::flush_figures(&app, FlushExtent::Everything);
+            app.ledger.stop_writer();
+            let counted = app.flush_final_spends();
+            let heard = app.clone();
+            let link = app
                 .stores
                 .hand_over(|| successor.hand_over(move |news| apply_news(&heard, &runtime, news)))?;
             let sender = link.clone();
-            house.ledger.forward_actions(counted, move |acts| sender.send(acts))?;
+            app.ledger.forward_actions(counted, move |acts| sender.send(acts))?;
             Ok(link)
         };
         spawn_blocking(work).await.unwrap_or_else(|_| Err("The hand-over broke off.".to_owned()))
@@ -183,36 +183,36 @@ impl RunningGateway {
 
     /// Resumes what was paused for an upgrade that failed.
     async fn resume(&mut self) -> Result<(), String> {
-        if self.house.is_store_handed_over() {
-            let house = self.house.clone();
-            let attached = spawn_blocking(move || house.ledger.restart_writer());
+        if self.app.is_store_handed_over() {
+            let app = self.app.clone();
+            let attached = spawn_blocking(move || app.ledger.restart_writer());
             attached.await.unwrap_or_else(|_| Err("The ledger was lost.".to_owned()))?;
-            self.house.set_store_handed_over(false);
+            self.app.set_store_handed_over(false);
         }
         if self.admin_task.is_none() {
             let socket = self.sockets.last().ok_or("There is no admin listener.")?;
             let (stop, closed) = watch::channel(false);
             self.admin_task = Some(admin::serve(
                 BoundListener::from_socket(socket)?,
-                &self.house,
+                &self.app,
                 self.source.clone(),
                 closed,
             ));
             self.admin_stop = stop;
         }
-        BatchManager::start(&self.house.batch).await
+        BatchManager::start(&self.app.batch).await
     }
 
     /// Stops in order: not ready, no new connection, wait for open exchanges for at most `within`, then everything
     /// else. Returns the number of exchanges that were cut.
     pub async fn stop(mut self, within: Duration) -> usize {
-        self.house.drain();
+        self.app.drain();
         self.sockets.clear();
         self.stop.send_replace(true);
         // Batches get less time than requests: their remaining lines continue at the next start.
         let emptied = tokio::time::timeout(within, self.drained());
-        tokio::join!(emptied, self.house.batches.close()).0.ok();
-        let cut = self.house.in_flight_exchanges();
+        tokio::join!(emptied, self.app.batches.close()).0.ok();
+        let cut = self.app.in_flight_exchanges();
         // Reported draining until now.
         self.admin_stop.send_replace(true);
         for task in self.tasks.into_iter().chain(self.admin_task) {
@@ -223,14 +223,14 @@ impl RunningGateway {
         drop(self.threads);
         // Open requests needed their providers until now.
         self.simulators.stop().await;
-        let (house, link) = (self.house, self.link);
+        let (app, link) = (self.app, self.link);
         let noted = move || {
-            if !house.is_store_handed_over() {
-                house.key_cache.flush_last_uses(&house.stores.keys);
-                latency_records::flush_figures(&house, FlushExtent::Everything);
+            if !app.is_store_handed_over() {
+                app.key_cache.flush_last_uses(&app.stores.keys);
+                latency_records::flush_figures(&app, FlushExtent::Everything);
             }
-            house.flush_spends();
-            house.ledger.close();
+            app.flush_spends();
+            app.ledger.close();
             if let Some(link) = link {
                 link.close();
             }
@@ -244,15 +244,15 @@ impl RunningGateway {
     /// of the last one.
     async fn drained(&self) {
         loop {
-            self.house.drained().await;
+            self.app.drained().await;
             let idle = Instant::now() + PARTING_IDLE + KEEPALIVE_GRACE;
             while self.threads.open_connections() > 0
                 && Instant::now() < idle
-                && self.house.in_flight_exchanges() == 0
+                && self.app.in_flight_exchanges() == 0
             {
                 sleep(POLL_INTERVAL).await;
             }
-            if self.house.in_flight_exchanges() == 0 {
+            if self.app.in_flight_exchanges() == 0 {
                 return;
             }
         }
@@ -261,21 +261,21 @@ impl RunningGateway {
 
 /// Applies changes of keys and accounts that the next process reports. Each is read and set under one lock, so that the
 /// last value set is the last value read, in whatever order the threads run.
-fn apply_news(house: &Arc<AppState>, runtime: &Handle, news: PeerEvent) {
-    let house = house.clone();
+fn apply_news(app: &Arc<AppState>, runtime: &Handle, news: PeerEvent) {
+    let app = app.clone();
     runtime.spawn_blocking(move || {
-        let _turn = house.key_write_lock.lock();
+        let _turn = app.key_write_lock.lock();
         match news {
             PeerEvent::KeyChanged(id) => {
-                if let Ok(Some(key)) = house.stores.keys.get(&id) {
-                    house.key_cache.set_key(&key);
-                    house.notify_key_changed(&id);
+                if let Ok(Some(key)) = app.stores.keys.get(&id) {
+                    app.key_cache.set_key(&key);
+                    app.notify_key_changed(&id);
                 }
             }
             PeerEvent::AccountChanged(id) => {
-                if let Ok(Some(account)) = house.stores.accounts.get(&id) {
-                    house.key_cache.set_account(&account);
-                    house.notify_account_changed(&id);
+                if let Ok(Some(account)) = app.stores.accounts.get(&id) {
+                    app.key_cache.set_account(&account);
+                    app.notify_account_changed(&id);
                 }
             }
         }

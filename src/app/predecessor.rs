@@ -17,23 +17,23 @@ use tokio::runtime::Handle;
 /// Returns a sentence that names the cause; the process before this one goes on.
 pub fn serve_predecessor(
     arrival: InheritedState,
-    house: &Arc<AppState>,
+    app: &Arc<AppState>,
     holds: InheritedHolds,
 ) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("The process before this one cannot be heard: {error}.");
     let mut line = arrival.into_connection();
     let out = Arc::new(Mutex::new(line.try_clone().map_err(failed)?));
     let predecessor = Predecessor::new(out.clone());
-    house.add_predecessor(predecessor.clone());
+    app.add_predecessor(predecessor.clone());
     messages::write(&mut *out.lock(), &NewToOld::Ready).map_err(failed)?;
-    let (house, runtime) = (house.clone(), Handle::current());
+    let (app, runtime) = (app.clone(), Handle::current());
     let serve = move || {
-        let holds = serve(&mut line, &out, &house, &runtime, holds);
+        let holds = serve(&mut line, &out, &app, &runtime, holds);
         if !holds.is_empty() {
             log::event(log::error(), "predecessor_lost", &[("open", &holds.len().to_string())]);
         }
         holds.void();
-        house.remove_predecessor(&predecessor);
+        app.remove_predecessor(&predecessor);
     };
     std::thread::Builder::new().name("handover".to_owned()).spawn(serve).map_err(failed)?;
     Ok(())
@@ -43,7 +43,7 @@ pub fn serve_predecessor(
 fn serve(
     line: &mut UnixStream,
     out: &Arc<Mutex<UnixStream>>,
-    house: &Arc<AppState>,
+    app: &Arc<AppState>,
     runtime: &Handle,
     mut holds: InheritedHolds,
 ) -> InheritedHolds {
@@ -51,25 +51,25 @@ fn serve(
         match messages::read(line) {
             Ok(OldToNew::Acts { number, acts }) => {
                 for sent in &acts {
-                    let _charging = house.charge_lock.read();
-                    if let Some(charged) = house.ledger.record_forwarded(&mut holds, sent) {
-                        house.apply_remote_charge(&charged);
+                    let _charging = app.charge_lock.read();
+                    if let Some(charged) = app.ledger.record_forwarded(&mut holds, sent) {
+                        app.apply_remote_charge(&charged);
                     }
                 }
-                let (house, out, ticket) = (house.clone(), out.clone(), house.ledger.current_ticket());
+                let (app, out, ticket) = (app.clone(), out.clone(), app.ledger.current_ticket());
                 runtime.spawn(async move {
-                    if house.ledger.kept(ticket).await {
+                    if app.ledger.kept(ticket).await {
                         messages::write(&mut *out.lock(), &NewToOld::Kept(number)).ok();
                     }
                 });
             }
             Ok(OldToNew::Call { number, call }) => {
-                let (house, out, handle) = (house.clone(), out.clone(), runtime.clone());
+                let (app, out, handle) = (app.clone(), out.clone(), runtime.clone());
                 runtime.spawn_blocking(move || {
                     let of_batches = call.writes_batches();
-                    let answer = call.answer(&*house.stores.store);
+                    let answer = call.answer(&*app.stores.store);
                     messages::write(&mut *out.lock(), &NewToOld::Answer(number, answer)).ok();
-                    if of_batches && handle.block_on(BatchManager::resume(&house.batch)).is_err() {
+                    if of_batches && handle.block_on(BatchManager::resume(&app.batch)).is_err() {
                         log::event(log::error(), "batches_not_resumed", &[]);
                     }
                 });

@@ -39,7 +39,7 @@ pub fn run(settings: Settings, source: ConfigReader) -> Result<(), String> {
         let arrival = InheritedState::from_environment()?;
         let mut gateway = RunningGateway::start_or_take_over(settings, source.clone(), arrival).await?;
         log_listening(&gateway);
-        fd_limit::log_if_insufficient(&gateway.house.live().settings);
+        fd_limit::log_if_insufficient(&gateway.app.live().settings);
         sd_notify::notify_ready();
         while signals.next_action(&gateway, &source).await == SignalAction::Upgrade {
             match gateway.upgrade(&program).await {
@@ -51,7 +51,7 @@ pub fn run(settings: Settings, source: ConfigReader) -> Result<(), String> {
                 Err(why) => log::event(log::error(), "upgrade_failed", &[("why", &why)]),
             }
         }
-        if !gateway.house.is_store_handed_over() {
+        if !gateway.app.is_store_handed_over() {
             sd_notify::notify_stopping();
         }
         let cut = gateway.stop(drain).await;
@@ -75,10 +75,10 @@ pub fn run_demo(settings: Settings, source: ConfigReader) -> Result<(), String> 
         let model = settings.models.first().map(|model| model.card.id.clone()).unwrap_or_default();
         let mut signals = ProcessSignals::register()?;
         let gateway = RunningGateway::start(settings, source.clone()).await?;
-        fd_limit::log_if_insufficient(&gateway.house.live().settings);
-        let key = admin::keys::create_demo(&gateway.house).await?;
-        admin::adjustments::grant_demo(&gateway.house.ledger).await?;
-        mark_demo_folder(&gateway.house.live().settings.storage.path)?;
+        fd_limit::log_if_insufficient(&gateway.app.live().settings);
+        let key = admin::keys::create_demo(&gateway.app).await?;
+        admin::adjustments::grant_demo(&gateway.app.ledger).await?;
+        mark_demo_folder(&gateway.app.live().settings.storage.path)?;
         print_demo_help(&gateway, &key, &model)?;
         while signals.next_action(&gateway, &source).await == SignalAction::Upgrade {
             log::event(log::error(), "upgrade_failed", &[("why", "The demo cannot be upgraded.")]);
@@ -171,7 +171,7 @@ impl ProcessSignals {
                 () = stop(&mut self.terminate, &mut self.interrupt) => return SignalAction::Stop,
                 _ = self.upgrade.recv() => return SignalAction::Upgrade,
                 _ = self.hangup.recv() => {
-                    admin::reload::reload(&gateway.house, source).await.ok();
+                    admin::reload::reload(&gateway.app, source).await.ok();
                 }
             }
         }
@@ -202,7 +202,7 @@ fn log_listening(gateway: &RunningGateway) {
             ("admin", &gateway.admin.to_string()),
             ("process", &std::process::id().to_string()),
             ("version", env!("CARGO_PKG_VERSION")),
-            ("config", &gateway.house.live().settings.version.0),
+            ("config", &gateway.app.live().settings.version.0),
         ],
     );
 }

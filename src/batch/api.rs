@@ -24,13 +24,13 @@ impl BatchManager {
     /// Returns a refusal if the file cannot be the input, the account has too many open batches, or the
     /// store is not writable.
     pub async fn create(
-        house: &Arc<BatchContext>,
+        context: &Arc<BatchContext>,
         grant: &Principal,
         asked: CreateBatchRequest,
     ) -> Result<Arc<BatchRecord>, ApiError> {
-        let batches = &house.batches;
-        batches.check_writable(house)?;
-        let now = house.clock.calendar_now();
+        let batches = &context.batches;
+        batches.check_writable(context)?;
+        let now = context.clock.calendar_now();
         let record = BatchRecord {
             id: object_id::new(BATCH_ID_PREFIX, now),
             key: grant.public_id.to_string(),
@@ -46,7 +46,7 @@ impl BatchManager {
         };
         // Registered before the insert, so that a concurrent deletion of the input finds the batch,
         // or the batch finds it.
-        let most = house.live().settings.batches.open;
+        let most = context.live().settings.batches.open;
         let (told, seen) = batches.register(&record, most).ok_or_else(|| too_many_batches(most))?;
         if batches.is_deleting(&record.input) {
             batches.unregister(&record.id);
@@ -65,16 +65,16 @@ impl BatchManager {
             "batch_created",
             &[("batch", &record.id), ("key", &record.key), ("endpoint", &record.endpoint)],
         );
-        batches.spawn_batch(house, record.clone(), told, seen);
+        batches.spawn_batch(context, record.clone(), told, seen);
         Ok(Arc::new(record))
     }
 
-    fn check_writable(&self, house: &BatchContext) -> Result<(), ApiError> {
+    fn check_writable(&self, context: &BatchContext) -> Result<(), ApiError> {
         // A process that hands over creates the batch for the next one.
-        let shut = house.lifecycle.is_draining() && !house.lifecycle.is_handed_over();
+        let shut = context.lifecycle.is_draining() && !context.lifecycle.is_handed_over();
         match self.backend.health() {
             StoreHealth::Full => Err(ApiError::new(ErrorCode::StorageFull)),
-            StoreHealth::Ready if !shut && !house.ledger.is_failing() => Ok(()),
+            StoreHealth::Ready if !shut && !context.ledger.is_failing() => Ok(()),
             _ => Err(not_writable()),
         }
     }

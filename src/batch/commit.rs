@@ -175,10 +175,10 @@ impl BatchRunner {
     }
 
     fn await_commit(&self, ticket: u64) {
-        let (house, tell) = (self.app.clone(), self.events.clone());
+        let (context, tell) = (self.app.clone(), self.events.clone());
         tokio::spawn(async move {
-            let kept = house.ledger.kept(ticket).await;
-            drop(house);
+            let kept = context.ledger.kept(ticket).await;
+            drop(context);
             tell.send(BatchEvent::Committed(kept)).ok();
         });
     }

@@ -51,7 +51,7 @@ pub(super) struct LineSource {
 /// Loads the body of a line into memory, with a permit for a large one; `None` if the line was cancelled or the file
 /// cannot be read at the moment.
 pub(super) async fn load_body(
-    house: &Arc<BatchContext>,
+    context: &Arc<BatchContext>,
     from: &LineSource,
     body: LineBody,
     cancel: &CancellationToken,
@@ -60,12 +60,12 @@ pub(super) async fn load_body(
         LineBody::InMemory(body) => return Some((body, None)),
         LineBody::InFile { offset, length } => (offset, length),
     };
-    let most = house.live().settings.batches.memory;
+    let most = context.live().settings.batches.memory;
     let permit = tokio::select! {
-        permit = house.batches.large_lines.acquire(&from.account, length, most) => permit?,
+        permit = context.batches.large_lines.acquire(&from.account, length, most) => permit?,
         () = cancel.cancelled() => return None,
     };
-    let (files, input) = (house.files.clone(), from.input.clone());
+    let (files, input) = (context.files.clone(), from.input.clone());
     let read = move || -> Result<Bytes> {
         let record = files.store().get(&input).map_err(|error| Error::other(error.to_string()))?;
         let record = record.ok_or(Error::from(ErrorKind::NotFound))?;

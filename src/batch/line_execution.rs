@@ -80,21 +80,21 @@ impl BatchRunner {
         let (body, cancel) = (asked.body.clone(), self.in_flight.cancel.clone());
         let from =
             large_lines::LineSource { input: self.record.input.clone(), account: grant.account.id.clone() };
-        let (house, mut abort) = (self.app.clone(), self.in_flight.abort.subscribe());
+        let (context, mut abort) = (self.app.clone(), self.in_flight.abort.subscribe());
         let flight = LineTask { line: Some((asked, turn)), events: self.events.clone() };
         self.app.batches.spawn_line(async move {
             let flight = flight;
             let ask = async {
                 // The memory permit is held until the line has ended.
-                let (body, _memory) = large_lines::load_body(&house, &from, body, &cancel).await?;
-                let executor = house.executor.get()?;
+                let (body, _memory) = large_lines::load_body(&context, &from, body, &cancel).await?;
+                let executor = context.executor.get()?;
                 Some(executor.execute(LineAsk { grant, path, body, cancel }).await)
             };
             let done = tokio::select! {
                 done = ask => done,
                 _ = abort.wait_for(|abort| *abort) => None,
             };
-            drop(house);
+            drop(context);
             flight.complete(done);
         });
     }

@@ -122,22 +122,22 @@ impl BatchManager {
     ///
     /// # Errors
     /// Returns a sentence for the operator if the threads cannot be started or the batches cannot be read.
-    pub async fn start(house: &Arc<BatchContext>) -> Result<(), String> {
-        let batches = &house.batches;
-        let threads = WorkerThreads::start(house.live().settings.threads)
+    pub async fn start(context: &Arc<BatchContext>) -> Result<(), String> {
+        let batches = &context.batches;
+        let threads = WorkerThreads::start(context.live().settings.threads)
             .map_err(|error| format!("The threads for batches cannot be started: {error}."))?;
         *batches.threads.lock() = Some(threads);
         batches.runtime.set(Handle::current()).ok();
         batches.stop.send_replace(false);
-        Self::resume(house).await
+        Self::resume(context).await
     }
 
     /// Resumes every batch that has not ended and is not running.
     ///
     /// # Errors
     /// Returns a sentence for the operator if the batches cannot be read.
-    pub async fn resume(house: &Arc<BatchContext>) -> Result<(), String> {
-        let batches = &house.batches;
+    pub async fn resume(context: &Arc<BatchContext>) -> Result<(), String> {
+        let batches = &context.batches;
         let store = batches.store.clone();
         let read = move || {
             if let Err(error) = store.build_account_index() {
@@ -154,7 +154,7 @@ impl BatchManager {
         }
         for record in open {
             if let Some((told, seen)) = batches.register(&record, usize::MAX) {
-                batches.spawn_batch(house, record, told, seen);
+                batches.spawn_batch(context, record, told, seen);
             }
         }
         batches.resumed.store(true, Ordering::Release);
@@ -230,22 +230,22 @@ impl BatchManager {
 
     fn spawn_batch(
         &self,
-        house: &Arc<BatchContext>,
+        context: &Arc<BatchContext>,
         record: BatchRecord,
         told: mpsc::UnboundedReceiver<BatchCommand>,
         seen: watch::Sender<Arc<BatchRecord>>,
     ) {
         match self.runtime.get().filter(|_| !*self.stop.borrow()) {
             Some(runtime) => {
-                runtime.spawn(runner::run_batch(house.clone(), record, told, seen));
+                runtime.spawn(runner::run_batch(context.clone(), record, told, seen));
             }
             None => self.unregister(&record.id),
         }
     }
 
     /// Memory limits of a batch of this account.
-    fn memory_budget(&self, house: &BatchContext, account: &str) -> MemoryBudget {
-        self.budgets.budget(house.live().settings.batches.memory, account)
+    fn memory_budget(&self, context: &BatchContext, account: &str) -> MemoryBudget {
+        self.budgets.budget(context.live().settings.batches.memory, account)
     }
 
     /// Marks a batch as parked, which frees its memory share, or as active again.

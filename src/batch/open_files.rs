@@ -24,18 +24,18 @@ pub(super) struct OpenedBatch {
 /// # Errors
 /// Returns `NotFound` if the input was deleted, `InvalidData` if it is damaged, and `UnexpectedEof` if the results
 /// are damaged. All other errors may be temporary.
-pub(super) fn open_batch(house: &BatchContext, record: &BatchRecord) -> Result<OpenedBatch> {
-    let files = &house.files;
+pub(super) fn open_batch(context: &BatchContext, record: &BatchRecord) -> Result<OpenedBatch> {
+    let files = &context.files;
     let file = files.store().get(&record.input).map_err(io_error)?.ok_or(Error::from(ErrorKind::NotFound))?;
     let reader = files.read_lines(&file).map_err(|error| match error.kind() {
         // The record exists and the contents do not.
         ErrorKind::NotFound => Error::from(ErrorKind::InvalidData),
         _ => error,
     })?;
-    let mut input = BatchInput::new(reader, house.batches.large_lines.gate());
+    let mut input = BatchInput::new(reader, context.batches.large_lines.gate());
     let done = match record.state {
         BatchState::Validating => CompletionBitmap::with_lines(file.lines),
-        _ => match house.batches.store.finished_lines(&record.id).map_err(io_error)? {
+        _ => match context.batches.store.finished_lines(&record.id).map_err(io_error)? {
             Some(bits) => CompletionBitmap::from_bytes(&bits),
             None => CompletionBitmap::with_lines(record.counts.total),
         },
@@ -52,7 +52,7 @@ pub(super) fn open_batch(house: &BatchContext, record: &BatchRecord) -> Result<O
             Some((output, results))
         }
     };
-    let first = input.read(&done, house.batches.memory_budget(house, &record.account).prefetch)?;
+    let first = input.read(&done, context.batches.memory_budget(context, &record.account).prefetch)?;
     Ok(OpenedBatch { input, first_lines: first, input_record: file, output, done })
 }
 

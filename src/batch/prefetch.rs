@@ -18,11 +18,11 @@ impl BatchRunner {
     pub(super) fn open_files(&mut self) {
         if self.files.input.is_none() && !self.disk.reading {
             self.disk.reading = true;
-            let (house, record, tell) = (self.app.clone(), self.record.clone(), self.events.clone());
+            let (context, record, tell) = (self.app.clone(), self.record.clone(), self.events.clone());
             tokio::task::spawn_blocking(move || {
-                let opened = open_files::open_batch(&house, &record);
+                let opened = open_files::open_batch(&context, &record);
                 // Dropped before the event is sent: after the batch has ended, no task of it holds the shared state.
-                drop(house);
+                drop(context);
                 tell.send(match opened {
                     Ok(opened) => BatchEvent::FilesOpened(Box::new(opened)),
                     Err(error) => BatchEvent::OpenFailed(error.kind()),

@@ -75,14 +75,14 @@ pub(super) struct BatchRunner {
 
 /// Runs a batch until it has ended or the gateway stops.
 pub(super) async fn run_batch(
-    house: Arc<BatchContext>,
+    context: Arc<BatchContext>,
     record: BatchRecord,
     mut tells: mpsc::UnboundedReceiver<BatchCommand>,
     seen: watch::Sender<Arc<BatchRecord>>,
 ) {
-    let mut stop = house.batches.stop_signal();
+    let mut stop = context.batches.stop_signal();
     let (tell, mut events) = mpsc::unbounded_channel();
-    let mut work = BatchRunner::new(house, record, tell, seen);
+    let mut work = BatchRunner::new(context, record, tell, seen);
     let mut look = Instant::now();
     while !work.is_done() {
         work.run_step();
@@ -105,8 +105,8 @@ pub(super) async fn run_batch(
             look = Instant::now() + TICK;
         }
     }
-    let BatchRunner { app: house, record, .. } = work;
-    house.batches.unregister(&record.id);
+    let BatchRunner { app: context, record, .. } = work;
+    context.batches.unregister(&record.id);
 }
 
 impl BatchRunner {

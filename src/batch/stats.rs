@@ -36,10 +36,10 @@ impl BatchManager {
     }
 
     /// Logs the end of a batch and counts it.
-    pub(super) fn log_end(&self, house: &BatchContext, record: &BatchRecord) {
+    pub(super) fn log_end(&self, context: &BatchContext, record: &BatchRecord) {
         let state = api_object::state(record.state).name();
         let counts = &record.counts;
-        house.metrics.batches.ended(state, counts.cancelled, counts.expired);
+        context.metrics.batches.ended(state, counts.cancelled, counts.expired);
         let number = |count: u32| count.to_string();
         let why = record.errors.first().map_or("", |error| error.code.as_str());
         log::event(

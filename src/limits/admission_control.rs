@@ -238,7 +238,7 @@ mod tests {
 
     const WAIT: Duration = Duration::from_secs(2);
 
-    fn house(requests: usize, queue: usize) -> Arc<AdmissionControl> {
+    fn control(requests: usize, queue: usize) -> Arc<AdmissionControl> {
         AdmissionControl::new(&settings::OverloadSettings {
             requests,
             bytes: 4 << 20,
@@ -254,15 +254,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_finds_it_full_waits_a_moment_and_is_told_when_to_come_back() {
-        let house = house(1, 1);
-        let (place, waited) = house.acquire(&account("a"), 10, WAIT).await;
+        let control = control(1, 1);
+        let (place, waited) = control.acquire(&account("a"), 10, WAIT).await;
         assert!(waited.is_none());
-        let (theirs, account) = (house.clone(), account("a"));
+        let (theirs, account) = (control.clone(), account("a"));
         let waiting = tokio::spawn(async move { theirs.acquire(&account, 0, WAIT).await });
-        while house.load_status().waiting == 0 {
+        while control.load_status().waiting == 0 {
             tokio::task::yield_now().await;
         }
-        let (third, waited) = house.acquire(&"a".into(), 0, WAIT).await;
+        let (third, waited) = control.acquire(&"a".into(), 0, WAIT).await;
         let third = third.unwrap_err();
         assert_eq!((third.spec().status, waited), (503, None), "at once");
         assert!((1..=3).contains(&third.retry_after.unwrap()));
@@ -270,44 +270,48 @@ mod tests {
         assert_eq!(waiting.await.unwrap().0.unwrap_err().code, ErrorCode::Overloaded);
         assert_eq!(began.elapsed().as_secs(), 2);
         drop(place);
-        assert_eq!(house.load_status(), Standing { requests: 0, bytes: 0, waiting: 0 });
-        let refusals: Vec<_> = house.shed_totals().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(control.load_status(), Standing { requests: 0, bytes: 0, waiting: 0 });
+        let refusals: Vec<_> = control.shed_totals().filter(|(_, count)| *count > 0).collect();
         assert_eq!(refusals, [("queue", 1), ("process", 1)]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_place_that_is_given_back_goes_to_who_waits() {
-        let house = house(1, 4);
-        let first = house.acquire(&account("a"), 1 << 20, WAIT).await.0.unwrap();
-        let theirs = house.clone();
+        let control = control(1, 4);
+        let first = control.acquire(&account("a"), 1 << 20, WAIT).await.0.unwrap();
+        let theirs = control.clone();
         let next = tokio::spawn(async move { theirs.acquire(&account("b"), 5, WAIT).await });
-        while house.load_status().waiting == 0 {
+        while control.load_status().waiting == 0 {
             tokio::task::yield_now().await;
         }
         drop(first);
-        assert_eq!(house.load_status(), Standing { requests: 1, bytes: 5, waiting: 0 }, "it was never free");
+        assert_eq!(
+            control.load_status(),
+            Standing { requests: 1, bytes: 5, waiting: 0 },
+            "it was never free"
+        );
         let mut place = next.await.unwrap().0.unwrap();
         assert!(place.reserve_bytes(4 << 20).is_err() && place.reserve_bytes(1 << 20).is_ok());
         assert_eq!(place.bytes(), (1 << 20) + 5);
-        let mut line = house.line();
+        let mut line = control.line();
         line.reserve_bytes(1 << 20).unwrap();
         drop((place, line));
-        assert_eq!(house.load_status(), Standing { requests: 0, bytes: 0, waiting: 0 });
+        assert_eq!(control.load_status(), Standing { requests: 0, bytes: 0, waiting: 0 });
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_gives_up_waits_no_longer_and_loses_no_place() {
-        let house = house(1, 4);
-        let first = house.acquire(&account("a"), 0, WAIT).await.0.unwrap();
+        let control = control(1, 4);
+        let first = control.acquire(&account("a"), 0, WAIT).await.0.unwrap();
         let account = account("b");
         {
-            let turn = house.acquire(&account, 0, WAIT);
+            let turn = control.acquire(&account, 0, WAIT);
             tokio::pin!(turn);
             assert!(timeout(Duration::from_millis(1), turn.as_mut()).await.is_err());
             // Sent, and never received.
             drop(first);
-            assert_eq!(house.load_status().requests, 1);
+            assert_eq!(control.load_status().requests, 1);
         }
-        assert_eq!(house.load_status(), Standing { requests: 0, bytes: 0, waiting: 0 });
+        assert_eq!(control.load_status(), Standing { requests: 0, bytes: 0, waiting: 0 });
     }
 }

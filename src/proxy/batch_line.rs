@@ -20,21 +20,21 @@ const DEFAULT_RETRY: Duration = Duration::from_secs(1);
 
 /// Executes lines through the proxy.
 pub struct BatchLineExecutor {
-    house: Weak<AppState>,
+    app: Weak<AppState>,
     proxy: GatewayProxy,
 }
 
 impl BatchLineExecutor {
-    pub(super) const fn new(house: Weak<AppState>, proxy: GatewayProxy) -> Self {
-        Self { house, proxy }
+    pub(super) const fn new(app: Weak<AppState>, proxy: GatewayProxy) -> Self {
+        Self { app, proxy }
     }
 }
 
 #[async_trait]
 impl LineExecutor for BatchLineExecutor {
     async fn execute(&self, ask: LineAsk) -> LineDone {
-        let house = self.house.upgrade();
-        let _in_flight = house.as_ref().map(|house| house.track_exchange());
+        let app = self.app.upgrade();
+        let _in_flight = app.as_ref().map(|app| app.track_exchange());
         execute(&self.proxy, ask).await
     }
 }

@@ -10,7 +10,7 @@ use crate::upstream::offer::OfferLive;
 use crate::upstream::tokenize;
 use bytes::Bytes;
 use penstock_core::{ApiError, Dialect, EmbeddingInputs, EmbeddingTask, InferenceRequest, InferenceTask};
-use penstock_dialect::MAX_TOKENS;
+use penstock_dialect::DEFAULT_MAX_TOKENS;
 use penstock_tokens::{
     Conversation, CountBudget, CountMethod, ReadError, TokenCount, TokenCounter, estimate_within, upper_bound,
 };
@@ -187,7 +187,7 @@ fn minimum_tokens(count: &TokenCount) -> u64 {
 /// that the offer's dialect requires.
 pub fn wanted(ask: &InferenceRequest, offer: &OfferLive) -> Option<u64> {
     let needs = || offer.dialect_for(ask.dialect) == Some(Dialect::Messages);
-    ask.max_tokens.or_else(|| needs().then_some(MAX_TOKENS))
+    ask.max_tokens.or_else(|| needs().then_some(DEFAULT_MAX_TOKENS))
 }
 
 /// Returns the tokens that a window leaves after the prompt, if they are fewer than requested. Near the end of a window

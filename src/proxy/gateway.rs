@@ -37,12 +37,12 @@ use std::time::Duration;
 
 /// Gateway, as Pingora's proxy runs it.
 pub struct Gateway {
-    house: Weak<AppState>,
+    app: Weak<AppState>,
 }
 
 /// Context of a request from phase to phase.
 pub struct RequestContext {
-    house: Arc<AppState>,
+    app: Arc<AppState>,
     origin: Option<RequestOrigin>,
     state: ExchangeState,
     route: Option<RequestRoute>,
@@ -52,21 +52,21 @@ pub struct RequestContext {
 }
 
 impl Gateway {
-    pub(super) const fn new(house: Weak<AppState>) -> Self {
-        Self { house }
+    pub(super) const fn new(app: Weak<AppState>) -> Self {
+        Self { app }
     }
 }
 
 impl RequestContext {
-    fn new(house: Arc<AppState>) -> Self {
-        let state = ExchangeState::new(&house);
-        Self { house, origin: None, state, route: None, refusal: None, write_outcome: None }
+    fn new(app: Arc<AppState>) -> Self {
+        let state = ExchangeState::new(&app);
+        Self { app, origin: None, state, route: None, refusal: None, write_outcome: None }
     }
 
     /// The exchange of this request in a phase.
     fn exchange<'a>(&'a mut self, session: &'a mut ServerSession) -> Exchange<'a> {
         let caller = Caller::new(session, self.origin.clone());
-        Exchange { house: &self.house, caller, state: &mut self.state }
+        Exchange { app: &self.app, caller, state: &mut self.state }
     }
 
     /// Ends the phases with a refusal, which [`ProxyHttp::fail_to_proxy`] writes.
@@ -89,7 +89,7 @@ impl ProxyHttp for Gateway {
     type CTX = Option<Box<RequestContext>>;
 
     fn new_ctx(&self) -> Self::CTX {
-        self.house.upgrade().map(|house| Box::new(RequestContext::new(house)))
+        self.app.upgrade().map(|app| Box::new(RequestContext::new(app)))
     }
 
     /// Pingora's compression of responses is not used.
@@ -153,7 +153,7 @@ impl ProxyHttp for Gateway {
                 Ok(true)
             }
             Ok(WriteOutcome::Disconnected) => {
-                let now = ctx.house.clock.unix_seconds();
+                let now = ctx.app.clock.unix_seconds();
                 match line.and_then(|line| batch_line::left(&line, &ctx.state, now)) {
                     Some(refusal) => Err(ctx.refuse(refusal)),
                     None => Err(ctx.disconnected()),
@@ -233,7 +233,7 @@ impl ProxyHttp for Gateway {
             Some(RequestOrigin::Http1(_)) | None => {}
         }
         ctx.state.record.end(left, session.body_bytes_sent());
-        ctx.house.record_exchange(&ctx.state.record, ctx.state.started);
+        ctx.app.record_exchange(&ctx.state.record, ctx.state.started);
     }
 
     fn suppress_error_log(&self, _: &Session, _: &Self::CTX, _: &Error) -> bool {

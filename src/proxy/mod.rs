@@ -31,17 +31,17 @@ use std::sync::{Arc, Weak};
 pub type GatewayProxy = Arc<HttpProxy<Gateway>>;
 
 /// Starts Pingora's proxy, and makes it the executor of lines of batches.
-pub fn install(house: &Arc<AppState>) -> GatewayProxy {
-    let proxy = start(Arc::downgrade(house));
-    let executor = batch_line::BatchLineExecutor::new(Arc::downgrade(house), proxy.clone());
-    house.batch.executor.set(Arc::new(executor)).ok();
+pub fn install(app: &Arc<AppState>) -> GatewayProxy {
+    let proxy = start(Arc::downgrade(app));
+    let executor = batch_line::BatchLineExecutor::new(Arc::downgrade(app), proxy.clone());
+    app.batch.executor.set(Arc::new(executor)).ok();
     proxy
 }
 
 /// Starts Pingora's proxy. Its own client is not used: the failover driver has connections of its own.
-fn start(house: Weak<AppState>) -> GatewayProxy {
+fn start(app: Weak<AppState>) -> GatewayProxy {
     let conf = ServerConf { threads: 1, upstream_keepalive_pool_size: 1, ..ServerConf::default() };
-    let mut proxy = http_proxy(&Arc::new(conf), Gateway::new(house));
+    let mut proxy = http_proxy(&Arc::new(conf), Gateway::new(app));
     let mut options = HttpServerOptions::default();
     // CONNECT is refused by the router, in the dialect of its caller.
     options.allow_connect_method_proxying = true;

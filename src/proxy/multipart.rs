@@ -37,7 +37,7 @@ impl Exchange<'_> {
         mut upload: TranscriptionUpload,
         cap: usize,
     ) -> Result<(Box<str>, InferenceTask, SpooledData), ApiError> {
-        let mut spool = self.house.spools.open();
+        let mut spool = self.app.spools.open();
         let mut sound = Vec::new();
         while let Some(piece) = self.next_chunk(cap).await? {
             upload.push(piece, &mut sound)?;

@@ -36,7 +36,7 @@ pub(super) async fn head(front: &Front, mut stream: Stream, dialect: Dialect, wr
     let mut record = AccessRecord::new(id, dialect);
     record.refused(&refusal);
     record.end(left, if left { 0 } else { body.len() });
-    front.house.record_exchange(&record, started);
+    front.app.record_exchange(&record, started);
     if !left {
         part(stream, late).await;
     }
@@ -48,7 +48,7 @@ pub(super) fn unheard(front: &Front) {
     let why = "The request's head is not valid HTTP/2.";
     record.refused(&ApiError::with_message(ErrorCode::InvalidRequest, why));
     record.end(false, 0);
-    front.house.record_exchange(&record, Instant::now());
+    front.app.record_exchange(&record, Instant::now());
 }
 
 /// The dialect that a head is answered in, by the path alone.

@@ -1,4 +1,4 @@
-//! Places for connections: so many in the house, so many for each client. A
+//! Places for connections: so many in the gateway, so many for each client. A
 //! client is an IPv4 address or an IPv6 network of 64 bits, which is what one
 //! subscriber has.
 
@@ -35,7 +35,7 @@ pub struct Place {
 /// Limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// The house.
+    /// The gateway.
     House,
     /// Connections of one client address.
     Client,

@@ -98,7 +98,7 @@ async fn proxy(
     let mut session = ServerSession::new_http1(Box::new(stream));
     session.set_pipelined_prefix(prefix);
     session.set_connection_user_context(Some(Box::new(RequestOrigin::Http1(connection.clone()))));
-    let _open = front.house.track_exchange();
+    let _open = front.app.track_exchange();
     front.proxy.process_new_http(session, stop).await.is_some()
 }
 

@@ -29,7 +29,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 /// The same of all bodies on a connection while none of them is read: the protocol's own, which is the least. Whoever
-/// has a place in the house and reads a long body makes it wider …
+/// has a place in the gateway and reads a long body makes it wider …
 pub const CONNECTION_WINDOW: u32 = (64 << 10) - 1;
 /// … as so many do at most.
 const WIDENED: usize = 8;
@@ -154,7 +154,7 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
         let accepted = tokio::select! {
             biased;
             () = streams.until(Streams::is_abused) => {
-                front.house.metrics.connection_refused("h2_abuse");
+                front.app.metrics.connection_refused("h2_abuse");
                 connection.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
                 timeout(FAREWELL, poll_fn(|cx| connection.poll_closed(cx))).await.ok();
                 return;
@@ -184,7 +184,7 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
             Ok(Some(H2Accept::Session(mut session))) => {
                 begun = true;
                 let Some(open) = front.opened(&session, &streams) else {
-                    front.house.metrics.connection_refused("heads");
+                    front.app.metrics.connection_refused("heads");
                     session.shutdown_with_reason(h2::Reason::REFUSED_STREAM);
                     continue;
                 };
@@ -192,7 +192,7 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
             }
             // It was malformed, and the library has said so; that counts like one that was given up.
             Ok(Some(H2Accept::Rejected)) => {
-                front.house.metrics.connection_refused("h2_malformed");
+                front.app.metrics.connection_refused("h2_malformed");
                 bad_request::unheard(front);
                 streams.ended(true);
             }
@@ -223,7 +223,7 @@ impl Front {
         if streams.open() == 0 {
             return Some(Open::new(streams, None));
         }
-        let live = self.house.live();
+        let live = self.app.live();
         let weight = header_budget::weight(session.req_header(), live.settings.limits.head);
         let held = self.heads.hold(weight, header_budget::most(&live.settings))?;
         Some(Open::new(streams, Some(held)))
@@ -244,7 +244,7 @@ fn leave(connection: &mut h2::server::Connection<Stream, Bytes>, streams: &Strea
     streams.left.store(true, Ordering::Relaxed);
 }
 
-/// Ends when it is time to say that no more streams are taken: at once when the house starts to drain, and a moment
+/// Ends when it is time to say that no more streams are taken: at once when the gateway starts to drain, and a moment
 /// later where none has begun yet. A connection is opened for a request, which may be on its way; many clients take it
 /// for a failure to be sent away from one that is new.
 async fn farewell(stop: &mut ShutdownWatch, begun: bool) {
@@ -270,7 +270,7 @@ async fn one(front: Arc<Front>, mut session: HttpSession, stop: ShutdownWatch, o
     if given_up(&mut session).await {
         return open.0.ended(true);
     }
-    let _counted = front.house.track_exchange();
+    let _counted = front.app.track_exchange();
     let refusal = wrong(&session, &front.limits());
     let link = Http2Stream::new(body, refusal);
     let mut session = ServerSession::new_http2(session);

@@ -167,13 +167,13 @@ impl PublicListeners {
     /// Returns one sentence if a certificate is unusable, or if a socket or a thread cannot be created.
     pub fn serve(
         self,
-        house: &Arc<AppState>,
+        app: &Arc<AppState>,
         proxy: &GatewayProxy,
         stop: &watch::Receiver<bool>,
     ) -> Result<(Vec<JoinHandle<()>>, Arc<WorkerThreads>), String> {
-        let threads = WorkerThreads::start(house.live().settings.threads)
+        let threads = WorkerThreads::start(app.live().settings.threads)
             .map_err(|error| format!("The threads for requests cannot be started: {error}."))?;
-        let (threads, front) = (Arc::new(threads), Arc::new(Front::new(house.clone(), proxy.clone())));
+        let (threads, front) = (Arc::new(threads), Arc::new(Front::new(app.clone(), proxy.clone())));
         let mut doors = Vec::new();
         for bound in self.plain {
             doors.push((bound.into_tokio()?, false));
@@ -182,7 +182,7 @@ impl PublicListeners {
             doors.push((bound.into_tokio()?, true));
         }
         let open = |(listener, tls)| {
-            let door = AcceptLoop { state: house.clone(), server: front.clone(), tls, stop: stop.clone() };
+            let door = AcceptLoop { state: app.clone(), server: front.clone(), tls, stop: stop.clone() };
             tokio::spawn(door.accept(listener, threads.clone()))
         };
         Ok((doors.into_iter().map(open).collect(), threads.clone()))

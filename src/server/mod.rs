@@ -37,29 +37,29 @@ const PIECE: usize = 16 << 10;
 
 /// HTTP server: takes connections to their end.
 pub struct Front {
-    house: Arc<AppState>,
+    app: Arc<AppState>,
     proxy: GatewayProxy,
     places: Arc<Places>,
     heads: Arc<Heads>,
 }
 
 impl Front {
-    /// A front door of this house.
+    /// A front door of this gateway.
     #[must_use]
-    pub fn new(house: Arc<AppState>, proxy: GatewayProxy) -> Self {
-        let places = Places::new(house.metrics.connections());
-        Self { house, proxy, places, heads: Arc::default() }
+    pub fn new(app: Arc<AppState>, proxy: GatewayProxy) -> Self {
+        let places = Places::new(app.metrics.connections());
+        Self { app, proxy, places, heads: Arc::default() }
     }
 
     /// A place for a connection from this address, if there is one.
     #[must_use]
     pub fn place(&self, client: IpAddr) -> Option<Place> {
-        let live = self.house.live();
+        let live = self.app.live();
         let limits = &live.settings.limits;
         match self.places.take(client, limits.connections, limits.connections_per_client) {
             Ok(place) => Some(place),
             Err(full) => {
-                self.house.metrics.connection_refused(full.name());
+                self.app.metrics.connection_refused(full.name());
                 None
             }
         }
@@ -68,7 +68,7 @@ impl Front {
     /// Returns the limits of clients.
     #[must_use]
     pub fn limits(&self) -> LimitSettings {
-        self.house.live().settings.limits.clone()
+        self.app.live().settings.limits.clone()
     }
 
     /// One connection to its end.
@@ -101,14 +101,14 @@ async fn part(mut stream: Stream, late: bool) {
     timeout(if late { SILENCE } else { PARTING }, unwanted).await.ok();
 }
 
-/// Ends a moment after the house starts to drain: a request that its client was just sending is still answered,
+/// Ends a moment after the gateway starts to drain: a request that its client was just sending is still answered,
 /// and told that it is the last of its connection.
 async fn parted(stop: &mut ShutdownWatch) {
     stopped(stop).await;
     tokio::time::sleep(PARTING_IDLE).await;
 }
 
-/// Ends when the house starts to drain.
+/// Ends when the gateway starts to drain.
 async fn stopped(stop: &mut ShutdownWatch) {
     if stop.wait_for(|stop| *stop).await.is_err() {
         std::future::pending::<()>().await;

@@ -134,8 +134,8 @@ fn read_rows<T: DeserializeOwned>(
 }
 
 /// Writes all figures that changed since they were last written; blocks.
-pub fn flush_figures(house: &AppState, extent: FlushExtent) {
-    let live = house.live();
+pub fn flush_figures(app: &AppState, extent: FlushExtent) {
+    let live = app.live();
     let most = match extent {
         FlushExtent::Round => ROUND_ROWS,
         FlushExtent::Everything => usize::MAX,
@@ -143,14 +143,14 @@ pub fn flush_figures(house: &AppState, extent: FlushExtent) {
     let mut offers = Vec::new();
     // Each round starts at another offset, so that all rows get written where many change.
     let count = live.offers.len().max(1);
-    let first = usize::try_from(house.clock.unix_seconds()).unwrap_or(0).wrapping_mul(ROUND_ROWS) % count;
+    let first = usize::try_from(app.clock.unix_seconds()).unwrap_or(0).wrapping_mul(ROUND_ROWS) % count;
     for offer in live.offers.iter().cycle().skip(first).take(live.offers.len()) {
         if offers.len() >= most {
             break;
         }
         let figures = offer.figures.lock();
         if mark_if_changed(&offer.figures_kept, figures.version()) {
-            let row = FigureRow::new(figures.clone(), house.clock);
+            let row = FigureRow::new(figures.clone(), app.clock);
             drop(figures);
             offers.push((row_name(offer), row));
         }
@@ -158,10 +158,10 @@ pub fn flush_figures(house: &AppState, extent: FlushExtent) {
     let mut models = Vec::new();
     for model in live.models().filter(|model| mark_if_changed(&model.hour_kept, model.hour.lock().version()))
     {
-        let row = FigureRow::new(model.hour.lock().clone(), house.clock);
+        let row = FigureRow::new(model.hour.lock().clone(), app.clock);
         models.push((format!("{MODELS}{}", model.model.card.id), row));
     }
-    let store = &house.stores.figures;
+    let store = &app.stores.figures;
     let kept = store.put(&offers).and_then(|()| store.put(&models));
     if let Err(error) = kept {
         log::event(log::warn(), "figures_not_written", &[("why", &error.to_string())]);

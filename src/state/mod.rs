@@ -116,7 +116,7 @@ impl AppState {
     /// # Errors
     /// Returns a sentence that names the cause.
     pub fn build(settings: Settings) -> Result<Arc<Self>, String> {
-        Self::build_state(settings, false).map(|(house, _)| house)
+        Self::build_state(settings, false).map(|(app, _)| app)
     }
 
     /// Builds the state on the store of a process that still drains. Returns the reserves that process has open.
@@ -172,7 +172,7 @@ impl AppState {
             lifecycle: lifecycle.clone(),
             executor: OnceLock::new(),
         });
-        let house = Arc::new(Self {
+        let app = Arc::new(Self {
             fixed,
             live,
             tls: ArcSwapOption::new(tls),
@@ -206,7 +206,7 @@ impl AppState {
             #[cfg(feature = "inject")]
             inject,
         });
-        Ok((house, holds))
+        Ok((app, holds))
     }
 
     /// Returns the handles that health checks work with.

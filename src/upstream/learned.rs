@@ -17,7 +17,7 @@ const SHORT: u8 = 2;
 /// Facts that were learned of one offer.
 #[derive(Debug, Default)]
 pub struct Learned {
-    /// Members that are left out, below; above, the second of the house's clock until which that holds. 0: none.
+    /// Members that are left out, below; above, the second of the gateway's clock until which that holds. 0: none.
     members: AtomicU64,
     /// The name of reasoning that its answers have.
     seen: AtomicU8,

@@ -1,4 +1,4 @@
-//! Providers as the house sees them: where they are connected to, how they have
+//! Providers as the gateway sees them: where they are connected to, how they have
 //! lately been, who may be asked now.
 
 pub mod concurrency_limit;

@@ -1,4 +1,4 @@
-//! One model at one provider while the house runs: how fast it has been, how
+//! One model at one provider while the gateway runs: how fast it has been, how
 //! well, and how busy it is.
 
 use super::concurrency_limit::{Place, Queued, Turn};

@@ -1,4 +1,4 @@
-//! One provider while the house runs: its route, its seats, its last word.
+//! One provider while the gateway runs: its route, its seats, its last word.
 
 use super::concurrency_limit::Seats;
 use super::connect::Route;

@@ -101,7 +101,7 @@ async fn what_a_key_may_do_changes_with_the_next_request() {
     assert_eq!(key.post(CHAT, &running.ask()).await.status, 403);
     patch(&admin, &path, &json!({"models": null})).await;
     assert_eq!(key.post(CHAT, &running.ask()).await.status, 200);
-    let now = running.gateway.house.clock.unix_seconds();
+    let now = running.gateway.app.clock.unix_seconds();
     let changed = patch(&admin, &path, &json!({"expires": now + 1_000})).await.json();
     assert_eq!(changed["expires"], now + 1_000);
     assert!(admin.get(&path).await.json()["last_used"].as_u64().unwrap() <= now + 60);
@@ -119,14 +119,14 @@ async fn a_rotated_key_has_two_secrets_for_a_while() {
     let (new, same) = client(&running, &rotated);
     assert_eq!((same, &rotated["limits"]["requests_per_minute"]), (path.clone(), &json!(400)));
     assert_ne!(new.key, old.key);
-    let now = running.gateway.house.clock.unix_seconds();
+    let now = running.gateway.app.clock.unix_seconds();
     assert!((now + 3_500..=now + 3_600).contains(&rotated["previous_good_until"].as_u64().unwrap()));
     for key in [&old, &new] {
         assert_eq!(key.post(CHAT, &running.ask()).await.status, 200);
     }
     // The limits are the key's, whichever secret it shows.
     assert_eq!(new.post(CHAT, &running.ask()).await.header("x-ratelimit-limit-requests"), Some("400"));
-    let grant = running.gateway.house.key_cache.find_principal(rotated["id"].as_str().unwrap()).unwrap();
+    let grant = running.gateway.app.key_cache.find_principal(rotated["id"].as_str().unwrap()).unwrap();
     assert_eq!(grant.limiter().passed(), 4);
     // Without an overlap the old secret ends at once, and the one before it too.
     let (newest, _) =
@@ -149,8 +149,8 @@ async fn bad_input_names_its_field_and_changes_nothing() {
     admin.post("/admin/accounts", &json!({"id": "acme"})).await;
     let (_, path) = client(&running, &admin.post("/admin/keys", &json!({"name": "kept"})).await.json());
     let before = (admin.get("/admin/keys").await.text(), admin.get("/admin/accounts").await.text());
-    let entries = AuditLog::new(running.gateway.house.stores.store.clone()).last().unwrap();
-    let past = running.gateway.house.clock.unix_seconds() - 1;
+    let entries = AuditLog::new(running.gateway.app.stores.store.clone()).last().unwrap();
+    let past = running.gateway.app.clock.unix_seconds() - 1;
     let limits = |limit: Value| json!({ "limits": limit });
     let both = [
         (limits(json!({"requests_per_minute": 0})), "limits.requests_per_minute"),
@@ -225,7 +225,7 @@ async fn bad_input_names_its_field_and_changes_nothing() {
     assert_eq!(admin.send("DELETE", &path, &[], b"").await.status, 405);
     let after = (admin.get("/admin/keys").await.text(), admin.get("/admin/accounts").await.text());
     assert_eq!(before, after, "nothing was done, not even half");
-    assert_eq!(AuditLog::new(running.gateway.house.stores.store.clone()).last().unwrap(), entries);
+    assert_eq!(AuditLog::new(running.gateway.app.stores.store.clone()).last().unwrap(), entries);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -240,7 +240,7 @@ async fn wrong_admin_tokens_have_a_rate_limit_of_their_own() {
     let limited = told.iter().find(|answer| answer.status == 429).expect("40 in a row are too many");
     assert!((1..=6).contains(&limited.header("retry-after").unwrap().parse::<u64>().unwrap()));
     assert_eq!(running.admin().get("/admin/keys").await.status, 200, "the right one is never kept waiting");
-    assert!(told.iter().all(|answer| !answer.text().contains(&*running.gateway.house.stores.admin_token)));
+    assert!(told.iter().all(|answer| !answer.text().contains(&*running.gateway.app.stores.admin_token)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -366,37 +366,33 @@ async fn a_key_that_is_over_is_good_no_more() {
     let made = running.admin().post("/admin/keys", &json!({})).await.json();
     let (key, _) = client(&running, &made);
     assert_eq!(key.post(CHAT, &running.ask()).await.status, 200);
-    let house = &running.gateway.house;
-    let mut record = house.stores.keys.get(made["id"].as_str().unwrap()).unwrap().unwrap();
-    record.expires = Some(house.clock.unix_seconds());
-    house.key_cache.set_key(&record);
+    let app = &running.gateway.app;
+    let mut record = app.stores.keys.get(made["id"].as_str().unwrap()).unwrap().unwrap();
+    record.expires = Some(app.clock.unix_seconds());
+    app.key_cache.set_key(&record);
     assert_eq!(key.post(CHAT, &running.ask()).await.status, 401);
     // The secret before a rotation ends by itself as well.
     record.expires = None;
-    record.previous = Some(PreviousSecret { digest: record.digest, until: house.clock.unix_seconds() });
+    record.previous = Some(PreviousSecret { digest: record.digest, until: app.clock.unix_seconds() });
     record.digest = KeyDigest([0; 32]);
-    house.key_cache.set_key(&record);
+    app.key_cache.set_key(&record);
     assert_eq!(key.post(CHAT, &running.ask()).await.status, 401);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_earlier_versions_work_and_their_accounts_are_made() {
     let (_provider, running) = bench().await;
-    let house = running.gateway.house.clone();
+    let app = running.gateway.app.clone();
     let loaded = tokio::task::spawn_blocking(move || {
         // A row as the first version wrote it, for an account that was never made.
         let row = r#"{"v":1,"id":"0000000000000001","digest":"abababababababababababababababababababababababababababababababab","name":"n","account":"le gacy","scopes":["*"],"limits":{"requests_per_minute":5},"created":5}"#;
-        house
-            .stores
-            .store
-            .apply(Transaction::new().put(StoreTable::Keys, *b"0000000000000001", row))
-            .unwrap();
-        let ring = KeyCache::load(&house.stores, house.clock).unwrap();
-        let account = house.stores.accounts.get("le gacy").unwrap().unwrap();
+        app.stores.store.apply(Transaction::new().put(StoreTable::Keys, *b"0000000000000001", row)).unwrap();
+        let ring = KeyCache::load(&app.stores, app.clock).unwrap();
+        let account = app.stores.accounts.get("le gacy").unwrap().unwrap();
         (ring.find_principal("0000000000000001").unwrap(), account)
     });
     let (grant, account) = loaded.await.unwrap();
-    let now = running.gateway.house.clock.steady_now();
+    let now = running.gateway.app.clock.steady_now();
     assert_eq!((&*grant.account.id, account.name.as_str()), ("le gacy", "le gacy"));
     assert_eq!(grant.limiter().now(now).2.requests.unwrap().limit, 5);
     assert_eq!(running.admin().get("/admin/accounts/le%20gacy").await.status, 200);

@@ -46,7 +46,7 @@ async fn readiness_falls_while_draining_and_not_for_what_providers_do() {
         (&status["ready"], &status["degraded_because"]),
         (&json!(true), &json!("no provider is healthy at the moment"))
     );
-    running.gateway.house.drain();
+    running.gateway.app.drain();
     assert_eq!(anyone.get("/readyz").await.text(), "draining\n");
 }
 
@@ -60,11 +60,11 @@ async fn a_failing_check_says_so_at_once_and_a_passing_one_ends_an_outage() {
     let bench = || Bench::new().settings(settings).provider_with("a", &provider, health, "");
     let running = bench().start().await;
     let anyone = Client { address: running.gateway.admin, key: String::new() };
-    let house = running.gateway.house.clone();
+    let app = running.gateway.app.clone();
     let checked = |good: bool| {
-        let house = house.clone();
+        let app = app.clone();
         async move {
-            crate::harness::until("the check", || *house.live().providers[0].checked.lock() == Some(good))
+            crate::harness::until("the check", || *app.live().providers[0].checked.lock() == Some(good))
                 .await;
         }
     };
@@ -86,7 +86,7 @@ async fn a_failing_check_says_so_at_once_and_a_passing_one_ends_an_outage() {
     assert_eq!(offer().await["state"], "open");
     assert!(!healthy().await);
     provider.gets(plain("ok"));
-    house.live().providers[0].checked.lock().take();
+    app.live().providers[0].checked.lock().take();
     running.reload(bench().load(running.storage())).await;
     checked(true).await;
     crate::harness::within("the metric", async {
@@ -141,8 +141,7 @@ async fn metrics_tell_requests_attempts_tokens_and_energy() {
     let running = Bench::new().provider("a", &provider).start().await;
     assert_eq!(running.chat().await.status, 503);
     assert_eq!(running.chat().await.status, 200);
-    crate::harness::until("the exchange to be told", || running.gateway.house.in_flight_exchanges() == 0)
-        .await;
+    crate::harness::until("the exchange to be told", || running.gateway.app.in_flight_exchanges() == 0).await;
     let metrics = Client { address: running.gateway.admin, key: String::new() }.get("/metrics").await.text();
     for line in [
         "penstock_requests_total{endpoint=\"chat\",model=\"m\",outcome=\"ok\",status=\"200\",work=\"request\"} 1",
@@ -171,9 +170,9 @@ async fn a_reload_swaps_a_whole_configuration_or_keeps_the_old() {
     let gateway = penstock::app::gateway::RunningGateway::start(old, Arc::new(move || read.lock().clone()))
         .await
         .unwrap();
-    let key = penstock::admin::keys::create_demo(&gateway.house).await.unwrap();
+    let key = penstock::admin::keys::create_demo(&gateway.app).await.unwrap();
     let client = Client { address: gateway.http_addresses[0], key };
-    let admin = Client { address: gateway.admin, key: gateway.house.stores.admin_token.to_string() };
+    let admin = Client { address: gateway.admin, key: gateway.app.stores.admin_token.to_string() };
     let ask = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]});
     let who = async || {
         let answer = client.post("/v1/chat/completions", &ask).await;

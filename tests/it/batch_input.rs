@@ -220,10 +220,10 @@ async fn a_line_with_an_endless_name_of_a_model_harms_nobody() {
         assert_eq!(end["request_counts"]["completed"], 1);
         assert_eq!(end["request_counts"]["failed"], 1);
         // Whoever else asks is charged, on the disk.
-        let before = running.gateway.house.ledger.state().entries;
+        let before = running.gateway.app.ledger.state().entries;
         assert_eq!(running.chat().await.status, 200);
-        until("a charge", || running.gateway.house.ledger.state().entries >= before + 2).await;
-        assert!(!running.gateway.house.ledger.is_failing(), "{number}");
+        until("a charge", || running.gateway.app.ledger.state().entries >= before + 2).await;
+        assert!(!running.gateway.app.ledger.is_failing(), "{number}");
     }
     let again = bench().restart(running.halt().await).await;
     assert_eq!(again.chat().await.status, 200);
@@ -237,7 +237,7 @@ async fn a_batch_that_nobody_works_on_is_called_off_in_vain_and_at_once() {
     let running = Bench::new().provider("p", &provider).start().await;
     let made = ended(&running.client, &batch(&running.client, &lines(1)).await).await;
     // As between the opening of the store and the first step of what it has open.
-    let store = BatchStore::new(running.gateway.house.stores.store.clone());
+    let store = BatchStore::new(running.gateway.app.stores.store.clone());
     let old = store.get(made["id"].as_str().unwrap()).unwrap().unwrap();
     let last = if old.id.ends_with("0") { "1" } else { "0" };
     let id = format!("{}{last}", &old.id[..old.id.len() - 1]);

@@ -70,12 +70,12 @@ async fn a_large_line_that_waits_for_memory_is_cancelled_and_goes_on_after_a_res
         batch(&running.client, &large("b", 2 * MIB)).await,
         batch(&running.client, &large("c", 2 * MIB)).await,
     );
-    let house = running.gateway.house.clone();
-    until("all to be at work", || house.batches.stats(0).working == 3).await;
+    let app = running.gateway.app.clone();
+    until("all to be at work", || app.batches.stats(0).working == 3).await;
     assert_eq!(provider.calls(), 1, "there is memory for one");
     let cancelled = cancel(&running.client, &second).await;
     assert_eq!(cancelled.json()["status"], "cancelled");
-    drop(house);
+    drop(app);
     let left = running.halt().await;
     let running = bench().restart(left).await;
     let ends = async { (ended(&running.client, &first).await, ended(&running.client, &third).await) };

@@ -53,10 +53,10 @@ async fn retried(running: &Running) -> u64 {
 
 /// How many requests are charged, each once.
 async fn charges(running: &Running) -> usize {
-    let ledger = &running.gateway.house.ledger;
+    let ledger = &running.gateway.app.ledger;
     until("the ledger to be written", || {
         let state = ledger.state();
-        running.gateway.house.in_flight_exchanges() == 0 && state.waiting == 0 && state.open == 0
+        running.gateway.app.in_flight_exchanges() == 0 && state.waiting == 0 && state.open == 0
     })
     .await;
     let (mut charged, mut after) = (Vec::new(), 0);
@@ -85,7 +85,7 @@ async fn a_balance_of_three_reserves_is_enough_for_fifty_lines() {
     assert_eq!((charges(&running).await, provider.calls()), (50, 50));
     assert!(provider.most() <= 3, "{}", provider.most());
     // 11 tokens in and 7 out at batch price.
-    let balance = running.gateway.house.ledger.balance("default").credits;
+    let balance = running.gateway.app.ledger.balance("default").credits;
     assert_eq!((balance.amount, balance.held), (10_000_000 - 50 * 1_250, 0));
     let refusals = retried(&running).await;
     assert!((1..=400).contains(&refusals), "{refusals}");

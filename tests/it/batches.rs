@@ -302,7 +302,7 @@ async fn a_revoked_key_ends_its_batches() {
     let revoked = running.admin().send("POST", &format!("/admin/keys/{id}/revoke"), &[], b"").await;
     assert!(revoked.status < 300, "{} {}", revoked.status, revoked.text());
     provider.until_left(3).await;
-    let store = BatchStore::new(running.gateway.house.stores.store.clone());
+    let store = BatchStore::new(running.gateway.app.stores.store.clone());
     let id = made["id"].as_str().unwrap();
     until("the end of the batch", || store.get(id).unwrap().unwrap().state.is_final()).await;
     let record = store.get(id).unwrap().unwrap();
@@ -386,7 +386,7 @@ async fn a_batch_whose_key_was_suspended_goes_on_where_it_was() {
     };
     state("suspended").await;
     // It lets go of its share and of its files, and with that of the lines it had read.
-    let batches = &running.gateway.house.batches;
+    let batches = &running.gateway.app.batches;
     let_go(&go, until("what it holds to be let go", || batches.holding() == 0)).await;
     state("active").await;
     until("its share", || batches.holding() == 1).await;

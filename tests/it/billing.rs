@@ -20,10 +20,10 @@ const CHAT: &str = "/v1/chat/completions";
 
 /// The ledger's entries as JSON, once everything is written and every reserve has ended.
 pub async fn entries(running: &Running) -> Vec<Value> {
-    let ledger = &running.gateway.house.ledger;
+    let ledger = &running.gateway.app.ledger;
     until("the ledger to be written", || {
         let state = ledger.state();
-        running.gateway.house.in_flight_exchanges() == 0 && state.waiting == 0 && state.open == 0
+        running.gateway.app.in_flight_exchanges() == 0 && state.waiting == 0 && state.open == 0
     })
     .await;
     let (mut all, mut after) = (Vec::new(), 0);
@@ -44,7 +44,7 @@ async fn of(running: &Running, act: &str) -> Vec<Value> {
 
 /// What the account has, in micro-credits.
 fn balance(running: &Running) -> i64 {
-    running.gateway.house.ledger.balance("default").credits.amount
+    running.gateway.app.ledger.balance("default").credits.amount
 }
 
 async fn grant(running: &Running, credits: &str) {

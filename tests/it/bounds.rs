@@ -62,10 +62,10 @@ async fn requests_are_taken_until_so_much_is_unwritten_and_again_when_it_is_writ
     // What nobody waits for is written an hour later.
     let settings = "[ledger]\nbacklog = \"4KiB\"\nwindow = \"1h\"";
     let running = Bench::new().settings(settings).provider("a", &provider).start().await;
-    let house = &running.gateway.house;
+    let app = &running.gateway.app;
     let mut answered = 0;
     let last = loop {
-        let waiting = house.ledger.state().waiting;
+        let waiting = app.ledger.state().waiting;
         let answer = running.chat().await;
         if answer.status != 200 {
             assert!(waiting > BACKLOG, "refused where {waiting} bytes wait");
@@ -74,7 +74,7 @@ async fn requests_are_taken_until_so_much_is_unwritten_and_again_when_it_is_writ
         assert!(waiting <= BACKLOG, "taken where {waiting} bytes wait");
         answered += 1;
         // What it comes to is pushed when it has ended.
-        until("the request to end", || house.in_flight_exchanges() == 0).await;
+        until("the request to end", || app.in_flight_exchanges() == 0).await;
     };
     assert_eq!((last.status, last.header("retry-after")), (503, Some("5")), "{}", last.text());
     assert!(answered > 1);
@@ -82,7 +82,7 @@ async fn requests_are_taken_until_so_much_is_unwritten_and_again_when_it_is_writ
     let grant = json!({"account": "default", "credits": "1"});
     let granted = running.admin().post("/admin/credits/grant", &grant).await;
     assert_eq!(granted.status, 201, "{}", granted.text());
-    until("the charges to be written", || house.ledger.state().waiting == 0).await;
+    until("the charges to be written", || app.ledger.state().waiting == 0).await;
     assert_eq!(running.chat().await.status, 200);
     assert_eq!(provider.calls(), answered + 1, "who was refused was asked of nobody");
 }

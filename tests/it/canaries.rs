@@ -194,7 +194,7 @@ async fn a_hundred_secrets_and_all_content_leave_no_trace() {
     places.retain(|(place, _)| !own(place));
     for secret in [token.as_bytes(), pepper.trim_ascii()] {
         for (place, bytes) in &places {
-            assert!(memchr::memmem::find(bytes, secret).is_none(), "a secret of the house is in {place}");
+            assert!(memchr::memmem::find(bytes, secret).is_none(), "a secret of the gateway is in {place}");
         }
     }
     eprintln!(

@@ -14,7 +14,7 @@ async fn a_client_that_leaves_cancels_the_providers_work() {
     let open = running.client.stream_until("/v1/chat/completions", &running.ask_stream(), "One ").await;
     drop(open);
     provider.until_left(1).await;
-    until("the exchange to end", || running.gateway.house.in_flight_exchanges() == 0).await;
+    until("the exchange to end", || running.gateway.app.in_flight_exchanges() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -61,9 +61,9 @@ async fn stopping_lets_an_open_stream_end() {
     provider.always(script);
     let running = Bench::new().provider("a", &provider).start().await;
     let mut open = running.client.stream_until("/v1/chat/completions", &running.ask_stream(), "One ").await;
-    let house = running.gateway.house.clone();
+    let app = running.gateway.app.clone();
     let stopping = tokio::spawn(running.stop());
-    until("the drain", || house.is_draining()).await;
+    until("the drain", || app.is_draining()).await;
     go.notify_one();
     let answer = crate::harness::within("the end", open.finish()).await;
     assert_eq!(answer.streamed(), "One two");
@@ -83,6 +83,6 @@ async fn a_client_that_leaves_behind_much_that_nobody_reads_is_noticed() {
         open.send(&vec![b'x'; ahead]).await;
         drop(open);
         provider.until_left(1).await;
-        until("the exchange to end", || running.gateway.house.in_flight_exchanges() == 0).await;
+        until("the exchange to end", || running.gateway.app.in_flight_exchanges() == 0).await;
     }
 }

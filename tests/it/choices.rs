@@ -40,7 +40,7 @@ async fn post(running: &Running, ask: &Value) -> Answer {
 }
 
 fn balance(running: &Running) -> i64 {
-    running.gateway.house.ledger.balance("default").credits.amount
+    running.gateway.app.ledger.balance("default").credits.amount
 }
 
 /// A good plain answer; its choices' texts in order.

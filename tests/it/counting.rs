@@ -48,7 +48,7 @@ async fn a_client_that_leaves_is_not_counted_for() {
     let open = running.client.open("POST", CHAT, &[], ask.to_string().as_bytes()).await;
     engine.until_calls(1).await;
     drop(open);
-    until("the request to end", || running.gateway.house.in_flight_exchanges() == 0).await;
+    until("the request to end", || running.gateway.app.in_flight_exchanges() == 0).await;
     let asked: Vec<String> = engine.seen().into_iter().map(|seen| seen.path).collect();
     assert_eq!(asked, ["/tokenize"], "nobody is asked for an answer");
     let metrics = running.admin().get("/metrics").await.text();
@@ -74,7 +74,7 @@ async fn who_is_counted_for_has_its_seat_and_gives_it_back() {
         let counts = engine.seen().iter().skip(before).filter(|seen| seen.path == "/tokenize").count();
         assert!(counts <= 1, "nothing is counted beyond the limit");
         drop(open);
-        until("the request to end", || running.gateway.house.in_flight_exchanges() == 0).await;
+        until("the request to end", || running.gateway.app.in_flight_exchanges() == 0).await;
     }
 }
 
@@ -88,7 +88,7 @@ async fn a_count_that_panics_is_our_own_fault_and_nobody_is_asked() {
         let provider = Provider::start().await;
         let model = "context_length = 64\ntokenizer = { builtin = \"gpt-oss\" }";
         let running = Bench::new().kind(kind).model(model).provider("a", &provider).start().await;
-        running.gateway.house.inject.arm(InjectionPoint::OffThread, 1);
+        running.gateway.app.inject.arm(InjectionPoint::OffThread, 1);
         let broken = running.client.post(path, &ask).await;
         assert_eq!((broken.status, &broken.json()["error"]["code"]), (500, &json!("SERVER_9001")), "{kind}");
         let long = running.client.post(path, &ask).await;
@@ -140,7 +140,7 @@ async fn counting_takes_a_seat_of_the_key() {
     let again = client.post(COUNT, &said("Hello")).await;
     assert_eq!((again.status, &again.json()["error"]["details"]["limit"]), (429, &json!("concurrent")));
     drop(open);
-    until("the request to end", || running.gateway.house.in_flight_exchanges() == 0).await;
+    until("the request to end", || running.gateway.app.in_flight_exchanges() == 0).await;
     assert_eq!(engine.calls(), 1);
 }
 
@@ -150,7 +150,7 @@ async fn who_leaves_ends_the_count_and_one_account_counts_once() {
     let provider = Provider::start().await;
     let model = "context_length = 900000000\ntokenizer = { builtin = \"gpt-oss\" }";
     let running = Bench::new().model(model).provider("a", &provider).start().await;
-    let counting = running.gateway.house.tokenizer_permits.clone();
+    let counting = running.gateway.app.tokenizer_permits.clone();
     let long = said(letters(24 << 20)).to_string();
     let first = running.client.open("POST", COUNT, &[], long.as_bytes()).await;
     until("the first to count", || counting.counts_and_waiters() == (1, 0)).await;
@@ -165,7 +165,7 @@ async fn who_leaves_ends_the_count_and_one_account_counts_once() {
     until("the second to leave the queue", || counting.counts_and_waiters() == (1, 0)).await;
     drop(first);
     until("the count to end", || counting.counts_and_waiters() == (0, 0)).await;
-    until("the requests to end", || running.gateway.house.in_flight_exchanges() == 0).await;
+    until("the requests to end", || running.gateway.app.in_flight_exchanges() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

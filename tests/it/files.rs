@@ -78,7 +78,7 @@ pub fn on_disk(running: &Running) -> Vec<PathBuf> {
 
 pub fn nothing_is_left(running: &Running) {
     assert!(on_disk(running).is_empty(), "{:?}", on_disk(running));
-    assert_eq!(running.gateway.house.files.used_bytes(), 0);
+    assert_eq!(running.gateway.app.files.used_bytes(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -294,9 +294,9 @@ async fn forms_that_are_wrong_are_refused_by_the_name_of_their_part() {
     // A client that leaves in the middle.
     let length = (cut.len() + 1_000).to_string();
     drop(client.open("POST", "/v1/files", &[TYPE, ("content-length", &length)], &cut[..50]).await);
-    let house = running.gateway.house.clone();
+    let app = running.gateway.app.clone();
     crate::harness::until("the upload to end", || {
-        house.in_flight_exchanges() == 0 && on_disk(&running).is_empty()
+        app.in_flight_exchanges() == 0 && on_disk(&running).is_empty()
     })
     .await;
     nothing_is_left(&running);

@@ -101,9 +101,9 @@ async fn an_address_is_the_gateways_own_and_needs_no_key() {
     assert_eq!((head.status, head.header("content-length")), (200, Some("8")));
 
     // When its time is over it is gone, and its room is given back.
-    running.gateway.house.image_cache.remove_expired(Duration::MAX);
+    running.gateway.app.image_cache.remove_expired(Duration::MAX);
     error(&nobody.get(&path).await, 404, "RESOURCE_5001");
-    assert_eq!(running.gateway.house.spools.used(), 0);
+    assert_eq!(running.gateway.app.spools.used(), 0);
     error(&nobody.get("/v1/images/content/0123456789abcdef0123456789abcdef").await, 404, "RESOURCE_5001");
 }
 
@@ -133,7 +133,7 @@ async fn images_that_are_asked_for_inside_pass_as_they_are() {
     let expected = 2.0 * 2000.0 * 0.25 * 1.30 * 1.12 * 1.16 / 3.6e6;
     let told = answer["environment_impact"]["energy_kwh"].as_f64().unwrap();
     assert!((told - expected).abs() < 1e-11, "{told} is not {expected}");
-    assert!(running.gateway.house.image_cache.is_empty());
+    assert!(running.gateway.app.image_cache.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -207,7 +207,7 @@ async fn our_own_panic_is_no_failure_of_the_provider() {
         .settings("[routing.breaker]\nconsecutive = 1\nrest = \"1h\"\nrest_max = \"1h\"")
         .start()
         .await;
-    running.gateway.house.inject.arm(InjectionPoint::OffThread, 1);
+    running.gateway.app.inject.arm(InjectionPoint::OffThread, 1);
     let ask = ask(&json!({"model": "d:price"}));
     error(&running.client.post(PATH, &ask).await, 500, "SERVER_9001");
     let void =

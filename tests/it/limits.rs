@@ -29,7 +29,7 @@ pub fn public_id(client: &Client) -> &str {
 
 /// Not so shortly before midnight, UTC, that a budget's window could end within the test.
 pub async fn far_from_midnight(running: &Running) {
-    let clock = running.gateway.house.clock;
+    let clock = running.gateway.app.clock;
     until("the day to be young", || 86_400 - clock.unix_seconds() % 86_400 > 30).await;
 }
 
@@ -75,7 +75,7 @@ async fn the_headers_of_the_chat_dialect_stand_on_answers_and_refusals() {
     assert_eq!(error["details"]["limit"], "requests_per_minute");
     let wait = number(&refused, "retry-after");
     assert!((1..=30).contains(&wait), "{wait}");
-    let now = running.gateway.house.clock.unix_seconds();
+    let now = running.gateway.app.clock.unix_seconds();
     let reset = number(&refused, "x-ratelimit-reset");
     assert!((now..=now + 31).contains(&reset), "{reset} {now}");
     assert_eq!(number(&refused, "x-ratelimit-remaining-requests"), 0);
@@ -191,7 +191,7 @@ async fn what_was_received_of_a_broken_stream_was_used_though_it_is_not_charged(
     provider.always(vec![sse(), role(), text(&"word ".repeat(400)), Act::Cut]);
     let broken = client.post(CHAT, &running.ask_stream()).await;
     assert!(broken.text().contains("INFERENCE_3103"), "{}", broken.text());
-    until("the exchange to end", || running.gateway.house.in_flight_exchanges() == 0).await;
+    until("the exchange to end", || running.gateway.app.in_flight_exchanges() == 0).await;
     let shown = running.admin().get(&format!("/admin/keys/{}", public_id(&client))).await.json();
     assert!(shown["now"]["tokens_left"].as_u64().unwrap() < 500, "{shown}");
     assert_eq!(shown["now"]["spent_today"], "0");
@@ -226,13 +226,13 @@ async fn a_key_has_as_many_requests_at_once_as_it_may_and_gets_its_places_back()
     assert_eq!(provider.calls(), 2);
     drop(leaves);
     provider.until_left(1).await;
-    until("the exchange to end", || running.gateway.house.in_flight_exchanges() == 1).await;
+    until("the exchange to end", || running.gateway.app.in_flight_exchanges() == 1).await;
     let (held, second) = (client.clone(), ask.clone());
     let next = tokio::spawn(async move { held.post(CHAT, &second).await.status });
     provider.until_calls(3).await;
     // One after the other: a provider that is not waiting yet finds the permit.
     go.notify_one();
-    until("one of them to end", || running.gateway.house.in_flight_exchanges() == 1).await;
+    until("one of them to end", || running.gateway.app.in_flight_exchanges() == 1).await;
     go.notify_one();
     assert_eq!((stays.await.unwrap(), next.await.unwrap()), (200, 200));
     assert_eq!(provider.most(), 2);
@@ -275,8 +275,8 @@ async fn the_limits_of_an_account_are_shared_by_its_keys() {
     let changed = admin.send("PATCH", "/admin/accounts/acme", &[], change.as_bytes()).await;
     assert_eq!(changed.status, 200, "{}", changed.text());
     until("the minute to give one back", || {
-        let account = running.gateway.house.key_cache.account("acme").unwrap();
-        let (_, _, standing) = account.limiter.now(running.gateway.house.clock.steady_now());
+        let account = running.gateway.app.key_cache.account("acme").unwrap();
+        let (_, _, standing) = account.limiter.now(running.gateway.app.clock.steady_now());
         standing.requests.unwrap().remaining > 0
     })
     .await;
@@ -349,14 +349,14 @@ async fn what_was_spent_outlives_a_restart() {
     far_from_midnight(&running).await;
     let client = limited(&running, json!({"budget_per_month": "100"})).await;
     assert_eq!(client.post(CHAT, &running.ask()).await.status, 200);
-    let house = running.gateway.house.clone();
+    let app = running.gateway.app.clone();
     let again = tokio::task::spawn_blocking(move || {
-        house.key_cache.flush_spends(&house.stores.spends);
-        penstock::auth::key_cache::KeyCache::load(&house.stores, house.clock).unwrap()
+        app.key_cache.flush_spends(&app.stores.spends);
+        penstock::auth::key_cache::KeyCache::load(&app.stores, app.clock).unwrap()
     })
     .await
     .unwrap();
-    let now = running.gateway.house.clock.calendar_now();
+    let now = running.gateway.app.clock.calendar_now();
     let spent = again.find_principal(public_id(&client)).unwrap().limiter().spent(now);
     assert_eq!((spent.day, spent.month), (2_500, 2_500));
     assert_eq!(again.account("default").unwrap().limiter.spent(now).month, 2_500);

@@ -27,12 +27,12 @@ fn begin(
     body: &Value,
     cancel: &CancellationToken,
 ) -> JoinHandle<LineDone> {
-    let house = running.gateway.house.clone();
+    let app = running.gateway.app.clone();
     let (endpoint, _) = endpoint::find(&Method::POST, path).unwrap();
     assert!(endpoint.accepts_batch_lines());
-    let grant = house.key_cache.find_principal(&key[7..23]).unwrap();
+    let grant = app.key_cache.find_principal(&key[7..23]).unwrap();
     let ask = LineAsk { grant, path: endpoint.path(), body: body.to_string().into(), cancel: cancel.clone() };
-    tokio::spawn(async move { house.batch.executor.get().unwrap().execute(ask).await })
+    tokio::spawn(async move { app.batch.executor.get().unwrap().execute(ask).await })
 }
 
 async fn at(running: &Running, path: &str, body: &Value) -> LineDone {
@@ -54,16 +54,16 @@ fn code(done: &LineDone) -> (u16, String) {
 
 /// Enters the end of a line and a row, and waits until both are on the disk.
 async fn enter(running: &Running, done: &mut LineDone, row: &[u8]) {
-    let house = &running.gateway.house;
+    let app = &running.gateway.app;
     let row = RowWrite { table: StoreTable::Batches, key: b"batch".to_vec(), value: Some(row.to_vec()) };
-    let ticket = house.ledger.record_outcomes(done.end.take().into_iter().collect(), vec![row]);
+    let ticket = app.ledger.record_outcomes(done.end.take().into_iter().collect(), vec![row]);
     let ticket = ticket.map_err(|_| "too much").unwrap();
-    assert!(within("the disk", house.ledger.kept(ticket)).await);
+    assert!(within("the disk", app.ledger.kept(ticket)).await);
 }
 
 /// Micro-credits that the account has, and that reserves hold.
 fn balance(running: &Running) -> (i64, i64) {
-    let credits = running.gateway.house.ledger.balance("default").credits;
+    let credits = running.gateway.app.ledger.balance("default").credits;
     (credits.amount, credits.held)
 }
 
@@ -162,11 +162,11 @@ async fn an_image_is_inside_whatever_was_asked_for() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_charge_and_its_row_are_there_together_and_not_before() {
     let (_provider, running) = one(plain("Hello")).await;
-    let house = running.gateway.house.clone();
+    let app = running.gateway.app.clone();
     let mut done = ask(&running, &running.ask()).await;
     let (amount, held) = balance(&running);
     assert!(amount == 0 && held > 0, "set aside, not charged");
-    let row = || house.stores.store.get(StoreTable::Batches, b"batch").unwrap();
+    let row = || app.stores.store.get(StoreTable::Batches, b"batch").unwrap();
     assert_eq!(row(), None);
     enter(&running, &mut done, b"done").await;
     assert_eq!(balance(&running), (-1_250, 0));
@@ -174,8 +174,8 @@ async fn a_charge_and_its_row_are_there_together_and_not_before() {
     // Another, never entered: nothing is charged for what nobody keeps.
     drop(ask(&running, &running.ask()).await);
     assert_eq!(balance(&running), (-1_250, 0));
-    until("the ledger to be written", || house.ledger.state().waiting == 0).await;
-    let proof = report::verify(&house.stores.ledger).unwrap();
+    until("the ledger to be written", || app.ledger.state().waiting == 0).await;
+    let proof = report::verify(&app.stores.ledger).unwrap();
     assert!(proof.good() && proof.open == 0, "{proof:?}");
 }
 

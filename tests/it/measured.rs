@@ -69,9 +69,9 @@ async fn speeds_and_the_last_hour_outlive_reload_and_restart() {
     asked(&running, "m:speed", 10).await;
     // As text: what is read back from JSON may differ in the last bit.
     let speeds = |running: &Running| {
-        let house = &running.gateway.house;
-        let now = house.clock.steady_now();
-        let live = house.live();
+        let app = &running.gateway.app;
+        let now = app.clock.steady_now();
+        let live = app.live();
         let text = |number: f64| format!("{number:.3}");
         let each = live.offers.iter().map(|offer| offer.figures.lock().tokens_per_second(now).map(text));
         let rates = live.model("m").unwrap().hour.lock().rates(now);
@@ -136,8 +136,8 @@ async fn damaged_rows_are_no_reason_not_to_start() {
         }
     }
     let again = Bench::new().provider("a", &provider).restart((folder, key)).await;
-    let house = &again.gateway.house;
-    assert_eq!(house.live().offers[0].figures.lock().tokens_per_second(house.clock.steady_now()), None);
-    assert!(house.stores.store.scan(StoreTable::Figures, b"", None, 100).unwrap().rows.is_empty());
+    let app = &again.gateway.app;
+    assert_eq!(app.live().offers[0].figures.lock().tokens_per_second(app.clock.steady_now()), None);
+    assert!(app.stores.store.scan(StoreTable::Figures, b"", None, 100).unwrap().rows.is_empty());
     asked(&again, "m", 1).await;
 }

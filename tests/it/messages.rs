@@ -264,7 +264,7 @@ async fn no_tokens_at_all_are_answered_without_a_provider_and_without_a_charge()
 
         plain["model"] = json!("none");
         assert_eq!(running.client.post("/v1/messages", &plain).await.status, 404);
-        let credits = running.gateway.house.ledger.balance("default").credits;
+        let credits = running.gateway.app.ledger.balance("default").credits;
         assert_eq!((provider.calls(), credits.amount, credits.held), (0, 0, 0));
         assert_eq!(running.client.post("/v1/messages", &ask(false)).await.status, 402, "one token costs");
     }

@@ -21,7 +21,7 @@ async fn cheapest(running: &Running) -> Option<String> {
 
 /// Readiness of a provider's offer of the model `m`.
 fn is_ready(running: &Running, provider: &str) -> bool {
-    let live = running.gateway.house.live();
+    let live = running.gateway.app.live();
     let offer = live.offers.iter().find(|offer| &*offer.offer.provider.id == provider).unwrap();
     live.model("m").unwrap().pool.is_ready(offer.offer.index)
 }
@@ -126,7 +126,7 @@ async fn two_providers_at_one_address_have_separate_health() {
         .provider_with("good", &shared, &health("good"), DEAR)
         .start()
         .await;
-    let health_checks = &running.gateway.house.health_checks;
+    let health_checks = &running.gateway.app.health_checks;
     until("the ejection", || !is_ready(&running, "bad") && !health_checks.is_healthy("bad")).await;
     within("a check of the other", async { while checks(&running, "good", "good").await < THRESHOLD {} })
         .await;

@@ -160,7 +160,7 @@ async fn every_answer_to_a_key_tells_how_its_limits_stand() {
         (client.post("/v1/messages", &ask).await, 200, 2),
         (client.post("/v1/messages/count_tokens", &ask).await, 0, 0),
     ];
-    let now = running.gateway.house.clock.unix_seconds();
+    let now = running.gateway.app.clock.unix_seconds();
     for (index, (answer, status, remaining)) in answers.iter().enumerate() {
         assert!(*status == 0 || answer.status == *status, "{index}: {}", answer.text());
         assert_eq!(number(answer, "x-ratelimit-limit"), 5, "{index}");

@@ -61,7 +61,7 @@ async fn a_stream_ends_with_the_configuration_that_it_began_with() {
     };
     assert_eq!(stable(&across), stable(&undisturbed));
     assert_eq!(cost(&across), cost(&undisturbed), "the price of when it began");
-    assert_eq!((provider.left(), running.gateway.house.in_flight_exchanges()), (0, 0));
+    assert_eq!((provider.left(), running.gateway.app.in_flight_exchanges()), (0, 0));
     running.stop().await;
 }
 

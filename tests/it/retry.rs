@@ -66,7 +66,7 @@ async fn with_nobody_else_left_a_short_rest_is_waited_for() {
     assert_eq!(answer.status, 200);
     assert_eq!(provider.calls(), 2);
     // It is the provider's time and not the gateway's.
-    until("the exchange to be told", || running.gateway.house.in_flight_exchanges() == 0).await;
+    until("the exchange to be told", || running.gateway.app.in_flight_exchanges() == 0).await;
     let metrics = running.admin().get("/metrics").await.text();
     let own = metrics
         .lines()

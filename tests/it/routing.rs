@@ -127,10 +127,10 @@ async fn active_checks_eject_a_provider_without_risking_a_request() {
         .provider_with("good", &good, "", DEAR)
         .start()
         .await;
-    let house = running.gateway.house.clone();
+    let app = running.gateway.app.clone();
     until("the ejection", || {
-        let now = house.clock.steady_now();
-        let live = house.live();
+        let now = app.clock.steady_now();
+        let live = app.live();
         live.offers.iter().any(|offer| {
             &*offer.offer.provider.id == "dead"
                 && offer.breaker.lock().state(now) != penstock_routing::BreakerState::Closed
@@ -204,10 +204,10 @@ async fn failed_connections_count_for_every_offer_of_the_provider() {
     let bench = Bench::new().settings("[routing.breaker]\nconsecutive = 2\nrest = \"1h\"\nrest_max = \"1h\"");
     let running = two_models(bench, nobody).start().await;
     let state = |model: &str| {
-        let house = &running.gateway.house;
-        let live = house.live();
+        let app = &running.gateway.app;
+        let live = app.live();
         let offer = live.offers.iter().find(|offer| offer.offer.model.card.id == model).unwrap();
-        offer.breaker.lock().state(house.clock.steady_now())
+        offer.breaker.lock().state(app.clock.steady_now())
     };
     crate::harness::within("the ejection", async {
         while state("m") == penstock_routing::BreakerState::Closed {
@@ -247,8 +247,8 @@ async fn one_client_s_repeated_failures_take_the_provider_from_nobody_else() {
         provider.then(status(503));
         assert_eq!(running.chat().await.status, 503);
     }
-    let house = &running.gateway.house;
-    let state = || house.live().offers[0].breaker.lock().state(house.clock.steady_now());
+    let app = &running.gateway.app;
+    let state = || app.live().offers[0].breaker.lock().state(app.clock.steady_now());
     assert_eq!(state(), penstock_routing::BreakerState::Closed);
     provider.then(status(503));
     assert_eq!(other.post("/v1/chat/completions", &running.ask()).await.status, 503);

@@ -44,7 +44,7 @@ async fn batch_work_waits_for_its_turn_and_never_takes_the_last_fifth() {
         tasks.push(tokio::spawn(async move { client.post("/v1/chat/completions", &ask).await }));
     }
     provider.until_calls(4).await;
-    until("the others to wait", || running.gateway.house.in_flight_exchanges() == 8).await;
+    until("the others to wait", || running.gateway.app.in_flight_exchanges() == 8).await;
     assert_eq!(provider.most(), 4, "a fifth of the places stays free");
     // A request at once still finds a place.
     let (client, ask) = (running.client.clone(), running.ask());
@@ -157,14 +157,14 @@ async fn nobody_who_waited_for_a_place_asks_during_a_rest() {
             let (client, ask) = (running.client.clone(), ask.clone());
             tasks.spawn(async move { client.post("/v1/chat/completions", &ask).await });
         }
-        let live = running.gateway.house.live();
+        let live = running.gateway.app.live();
         let seats = &live.offers[0].provider.seats;
         let working = if model == "m" { 5 } else { 4 };
         until("all to wait", || seats.working() == working && seats.waiting() == 40 - working).await;
         let over = until("all seats to be free", || seats.working() == 0 && seats.waiting() == 0);
         let_go(&go, over).await;
         assert!(provider.calls() <= 5, "{model}: {} calls", provider.calls());
-        assert_eq!(running.gateway.house.in_flight_exchanges(), 40, "they wait for the end of the rest");
+        assert_eq!(running.gateway.app.in_flight_exchanges(), 40, "they wait for the end of the rest");
     }
 }
 
@@ -181,7 +181,7 @@ async fn batch_requests_of_one_account_do_not_hold_up_those_of_another() {
         let (client, ask) = (client.clone(), ask.clone());
         tokio::spawn(async move { client.post("/v1/chat/completions", &ask).await.status })
     };
-    let live = running.gateway.house.live();
+    let live = running.gateway.app.live();
     let seats = &live.offers[0].provider.seats;
     let many: Vec<_> = (0..40).map(|_| send(&running.client)).collect();
     until("all to wait", || seats.waiting() == 39).await;

@@ -1,4 +1,4 @@
-//! The house rules that a compiler does not hold.
+//! The gateway rules that a compiler does not hold.
 
 use std::collections::BTreeMap;
 use std::fs;

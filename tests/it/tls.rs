@@ -185,7 +185,7 @@ async fn a_reset_on_h2_cancels_that_providers_work_and_no_other() {
     open.until("simulated").await;
     open.reset();
     until_cancelled(&control).await;
-    until("the exchange to end", || running.gateway.house.in_flight_exchanges() == 0).await;
+    until("the exchange to end", || running.gateway.app.in_flight_exchanges() == 0).await;
     let next = secure.post(CHAT, &running.ask_stream()).await;
     assert!(next.whole && next.text().ends_with("data: [DONE]\n\n"));
     assert_eq!(control.counts().cancelled, 1);

@@ -9,10 +9,10 @@ use penstock_core::*;
 use std::io::Write;
 use std::time::Instant;
 
-const EVENTS: usize = 1_000;
-const RUNS: usize = 60;
+const EVENT_COUNT: usize = 1_000;
+const RUN_COUNT: usize = 60;
 
-fn ask() -> InferenceRequest {
+fn build_request() -> InferenceRequest {
     InferenceRequest {
         dialect: Dialect::Chat,
         kind: ModelKind::Chat,
@@ -37,7 +37,7 @@ fn ask() -> InferenceRequest {
     }
 }
 
-fn chunk(delta: &str, after: &str) -> String {
+fn chat_chunk(delta: &str, after: &str) -> String {
     format!(
         "data: {{\"id\":\"chatcmpl-4b8e3f0a9c\",\"object\":\"chat.completion.chunk\",\"created\":1763650000,\
          \"model\":\"org/model-24b\",\"choices\":[{{\"index\":0,\"delta\":{delta},\"logprobs\":null,\
@@ -46,11 +46,11 @@ fn chunk(delta: &str, after: &str) -> String {
 }
 
 /// Joins the events into pieces of `together` events.
-fn pieces(events: &[String], together: usize) -> Vec<Bytes> {
+fn join_events(events: &[String], together: usize) -> Vec<Bytes> {
     events.chunks(together).map(|events| Bytes::from(events.concat())).collect()
 }
 
-fn measure(name: &str, client: Dialect, events: &[String], together: usize) {
+fn measure_stream(name: &str, client: Dialect, events: &[String], together: usize) {
     let abilities = OfferCapabilities::default();
     let target = AttemptTarget {
         model: "m",
@@ -64,10 +64,10 @@ fn measure(name: &str, client: Dialect, events: &[String], together: usize) {
         created: 1_763_650_000,
     };
     let translator = penstock_dialect::find_translator(client, Dialect::Chat).expect("the pair is supported");
-    let ask = InferenceRequest { dialect: client, ..ask() };
-    let pieces = pieces(events, together);
+    let ask = InferenceRequest { dialect: client, ..build_request() };
+    let pieces = join_events(events, together);
     let mut best = f64::MAX;
-    for _ in 0..RUNS {
+    for _ in 0..RUN_COUNT {
         let mut reply = translator.translate_stream(&ask, &target);
         let start = Instant::now();
         let mut bytes = 0;
@@ -88,25 +88,27 @@ fn main() {
     let words = ["Hel", "lo", ", how", " are", " you", " today", "?", " é"];
     let word = |at: usize| words.get(at % words.len()).copied().unwrap_or_default();
     let plain: Vec<String> =
-        (0..EVENTS).map(|at| chunk(&format!("{{\"content\":\"{}\"}}", word(at)), "")).collect();
+        (0..EVENT_COUNT).map(|at| chat_chunk(&format!("{{\"content\":\"{}\"}}", word(at)), "")).collect();
     let escaped: Vec<String> =
-        (0..EVENTS).map(|at| chunk(&format!("{{\"content\":\"{}\\n\"}}", word(at)), "")).collect();
-    let noisy: Vec<String> = (0..EVENTS)
-        .map(|at| chunk(&format!("{{\"content\":\"{}\"}}", word(at)), &format!(",\"obfuscation\":\"{at}\"")))
+        (0..EVENT_COUNT).map(|at| chat_chunk(&format!("{{\"content\":\"{}\\n\"}}", word(at)), "")).collect();
+    let noisy: Vec<String> = (0..EVENT_COUNT)
+        .map(|at| {
+            chat_chunk(&format!("{{\"content\":\"{}\"}}", word(at)), &format!(",\"obfuscation\":\"{at}\""))
+        })
         .collect();
-    let usage: Vec<String> = (0..EVENTS)
+    let usage: Vec<String> = (0..EVENT_COUNT)
         .map(|at| {
             let usage = format!(
                 ",\"usage\":{{\"prompt_tokens\":9,\"completion_tokens\":{at},\"total_tokens\":{}}}",
                 at + 9
             );
-            chunk(&format!("{{\"content\":\"{}\"}}", word(at)), &usage)
+            chat_chunk(&format!("{{\"content\":\"{}\"}}", word(at)), &usage)
         })
         .collect();
     let start = r#"{"tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"f","arguments":""}}]}"#;
-    let call: Vec<String> = std::iter::once(chunk(start, ""))
-        .chain((1..EVENTS).map(|at| {
-            chunk(
+    let call: Vec<String> = std::iter::once(chat_chunk(start, ""))
+        .chain((1..EVENT_COUNT).map(|at| {
+            chat_chunk(
                 &format!(
                     "{{\"tool_calls\":[{{\"index\":0,\"function\":{{\"arguments\":\"{}\"}}}}]}}",
                     word(at)
@@ -118,11 +120,11 @@ fn main() {
     for client in [Dialect::Chat, Dialect::Messages] {
         let name = |what: &str| format!("{} client, {what}", client.name());
         for together in [1, 64] {
-            measure(&name("text"), client, &plain, together);
-            measure(&name("text with escapes"), client, &escaped, together);
-            measure(&name("text, something else in each chunk"), client, &noisy, together);
-            measure(&name("text, usage in each chunk"), client, &usage, together);
-            measure(&name("arguments of a tool call"), client, &call, together);
+            measure_stream(&name("text"), client, &plain, together);
+            measure_stream(&name("text with escapes"), client, &escaped, together);
+            measure_stream(&name("text, something else in each chunk"), client, &noisy, together);
+            measure_stream(&name("text, usage in each chunk"), client, &usage, together);
+            measure_stream(&name("arguments of a tool call"), client, &call, together);
         }
     }
 }

@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Instant;
 
-const RUNS: usize = 400;
-const EVENTS: usize = 2_000;
+const RUN_COUNT: usize = 400;
+const EVENT_COUNT: usize = 2_000;
 
-fn ask(dialect: Dialect, body: String) -> InferenceRequest {
+fn build_request(dialect: Dialect, body: String) -> InferenceRequest {
     let members = json::members(body.as_bytes()).map(|member| BodyMember {
         name: json::unescape(&body.as_bytes()[member.key.start + 1..member.key.end - 1]).unwrap().into(),
         member: member.key.start..member.value.end,
@@ -50,7 +50,7 @@ fn ask(dialect: Dialect, body: String) -> InferenceRequest {
     }
 }
 
-fn target(dialect: Dialect, abilities: &OfferCapabilities) -> AttemptTarget<'_> {
+fn build_target(dialect: Dialect, abilities: &OfferCapabilities) -> AttemptTarget<'_> {
     AttemptTarget {
         model: "engine/model",
         dialect,
@@ -65,12 +65,12 @@ fn target(dialect: Dialect, abilities: &OfferCapabilities) -> AttemptTarget<'_> 
 }
 
 /// Builds source code as tools return it: a line break and a few quotes every forty bytes.
-fn code(lines: usize) -> String {
+fn source_code(lines: usize) -> String {
     (0..lines).map(|line| format!("{line:>6}\t    let total = \"sum\".to_owned() + &part;\n")).collect()
 }
 
 /// Builds a conversation of thirty tools, a system prompt, and turns of calls and results up to 200 KiB.
-fn conversation() -> Value {
+fn agent_conversation() -> Value {
     let properties: Value = (0..6)
         .map(|at| {
             (
@@ -87,12 +87,12 @@ fn conversation() -> Value {
     let mut messages = vec![json!({"role":"user","content":"Mend the tests."})];
     for turn in 0..26 {
         let id = format!("toolu_{turn:04}");
-        let input = json!({"path":format!("src/{turn}.rs"),"old":code(6),"new":code(8)});
+        let input = json!({"path":format!("src/{turn}.rs"),"old":source_code(6),"new":source_code(8)});
         messages.push(json!({"role":"assistant","content":[
             {"type":"text","text":"I read the next file. ".repeat(8)},
             {"type":"tool_use","id":id,"name":"tool_3","input":input}]}));
         messages.push(json!({"role":"user","content":[
-            {"type":"tool_result","tool_use_id":id,"content":[{"type":"text","text":code(100)}]},
+            {"type":"tool_result","tool_use_id":id,"content":[{"type":"text","text":source_code(100)}]},
             {"type":"text","text":"<reminder>Stay on the task.</reminder>","cache_control":{"type":"ephemeral"}}]}));
         messages.push(json!({"role":"system","content":"The tree has changed."}));
     }
@@ -101,14 +101,14 @@ fn conversation() -> Value {
 }
 
 /// Builds a request of one long message with hardly any structure.
-fn essay() -> Value {
+fn long_message() -> Value {
     json!({"model":"claude-x","max_tokens":64000,"stream":true,"messages":[{"role":"user","content":"A plain sentence of prose, and one more. ".repeat(5_000)}]})
 }
 
-fn as_chat(body: &Value) -> Value {
-    let asked = ask(Dialect::Messages, body.to_string());
+fn to_chat_request(body: &Value) -> Value {
+    let asked = build_request(Dialect::Messages, body.to_string());
     let abilities = OfferCapabilities::default();
-    let to = target(Dialect::Chat, &abilities);
+    let to = build_target(Dialect::Chat, &abilities);
     let pieces = penstock_dialect::find_translator(Dialect::Messages, Dialect::Chat)
         .unwrap()
         .build_request(&asked, &to)
@@ -116,23 +116,23 @@ fn as_chat(body: &Value) -> Value {
     serde_json::from_slice(&pieces.concat()).unwrap()
 }
 
-fn say(line: &str) {
+fn print_line(line: &str) {
     std::io::stdout().write_all(line.as_bytes()).expect("stdout");
 }
 
-fn requests(name: &str, client: Dialect, provider: Dialect, body: &Value) {
+fn measure_requests(name: &str, client: Dialect, provider: Dialect, body: &Value) {
     let abilities = OfferCapabilities::default();
-    let (ask, target) = (ask(client, body.to_string()), target(provider, &abilities));
+    let (ask, target) = (build_request(client, body.to_string()), build_target(provider, &abilities));
     let translator = penstock_dialect::find_translator(client, provider).expect("the pair is spoken");
     let mut best = f64::MAX;
-    for _ in 0..RUNS {
+    for _ in 0..RUN_COUNT {
         let start = Instant::now();
         let pieces = translator.build_request(&ask, &target).expect("it can be said");
         best = best.min(start.elapsed().as_secs_f64());
         assert!(!pieces.is_empty());
     }
     let size = ask.body.len() as f64;
-    say(&format!(
+    print_line(&format!(
         "{name:<44} {:>4.0} KiB {:>8.1} us {:>8.0} MB/s\n",
         size / 1024.0,
         best * 1e6,
@@ -140,7 +140,7 @@ fn requests(name: &str, client: Dialect, provider: Dialect, body: &Value) {
     ));
 }
 
-fn stream(name: &str, client: Dialect, kind: &str, block: &str, text: &str) {
+fn measure_stream(name: &str, client: Dialect, kind: &str, block: &str, text: &str) {
     let named = |kind: &str, data: &str| format!("event: {kind}\ndata: {{\"type\":\"{kind}\"{data}}}\n\n");
     let start = r#","message":{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":1,"output_tokens":0}}"#;
     let mut events = vec![
@@ -148,16 +148,16 @@ fn stream(name: &str, client: Dialect, kind: &str, block: &str, text: &str) {
         named("content_block_start", &format!(",\"index\":0,\"content_block\":{block}")),
     ];
     let delta = format!(",\"index\":0,\"delta\":{{\"type\":\"{kind}\",{text}}}");
-    events.extend((0..EVENTS).map(|_| named("content_block_delta", &delta)));
+    events.extend((0..EVENT_COUNT).map(|_| named("content_block_delta", &delta)));
     let abilities = OfferCapabilities::default();
     let translator =
         penstock_dialect::find_translator(client, Dialect::Messages).expect("the pair is spoken");
-    let ask = ask(client, r#"{"model":"m","max_tokens":9,"messages":[],"stream":true}"#.to_owned());
+    let ask = build_request(client, r#"{"model":"m","max_tokens":9,"messages":[],"stream":true}"#.to_owned());
     for together in [1, 64] {
         let pieces: Vec<Bytes> = events.chunks(together).map(|events| Bytes::from(events.concat())).collect();
         let mut best = f64::MAX;
-        for _ in 0..RUNS / 4 {
-            let mut reply = translator.translate_stream(&ask, &target(Dialect::Messages, &abilities));
+        for _ in 0..RUN_COUNT / 4 {
+            let mut reply = translator.translate_stream(&ask, &build_target(Dialect::Messages, &abilities));
             let start = Instant::now();
             for piece in &pieces {
                 let mut out = OutputBuffer::default();
@@ -165,22 +165,22 @@ fn stream(name: &str, client: Dialect, kind: &str, block: &str, text: &str) {
             }
             best = best.min(start.elapsed().as_secs_f64() * 1e9 / events.len() as f64);
         }
-        say(&format!("{name:<44} {together:>3} a piece {best:>8.1} ns/event\n"));
+        print_line(&format!("{name:<44} {together:>3} a piece {best:>8.1} ns/event\n"));
     }
 }
 
 fn main() {
     use Dialect::{Chat, Messages};
-    for (what, body) in [("conversation", conversation()), ("one long text", essay())] {
-        requests(&format!("messages to chat, {what}"), Messages, Chat, &body);
-        requests(&format!("messages to messages, {what}"), Messages, Messages, &body);
-        requests(&format!("chat to messages, {what}"), Chat, Messages, &as_chat(&body));
+    for (what, body) in [("conversation", agent_conversation()), ("one long text", long_message())] {
+        measure_requests(&format!("messages to chat, {what}"), Messages, Chat, &body);
+        measure_requests(&format!("messages to messages, {what}"), Messages, Messages, &body);
+        measure_requests(&format!("chat to messages, {what}"), Chat, Messages, &to_chat_request(&body));
     }
     let (text, tool) =
         (r#"{"type":"text","text":""}"#, r#"{"type":"tool_use","id":"a","name":"f","input":{}}"#);
     for client in [Messages, Chat] {
         let name = |what: &str| format!("{} client, native stream, {what}", client.name());
-        stream(&name("text"), client, "text_delta", text, r#""text":" today""#);
-        stream(&name("arguments"), client, "input_json_delta", tool, r#""partial_json":"  ""#);
+        measure_stream(&name("text"), client, "text_delta", text, r#""text":" today""#);
+        measure_stream(&name("arguments"), client, "input_json_delta", tool, r#""partial_json":"  ""#);
     }
 }

@@ -36,7 +36,7 @@ mod test_support;
 mod translator_def;
 
 pub use answer::{AnswerChoice, DecodedAnswer, ToolCall};
-pub use chat_messages::MAX_TOKENS;
+pub use chat_messages::DEFAULT_MAX_TOKENS;
 pub use choices::join;
 pub use classify::classify_error;
 pub use response_constraints::ResponseConstraints;
@@ -46,8 +46,12 @@ pub use structured_output::accepts_json_schema;
 use penstock_core::{Dialect, Translator};
 
 /// Translators of all supported pairs of dialects.
-pub const TRANSLATORS: &[&dyn Translator] =
-    &[&chat_chat::PAIR, &chat_messages::PAIR, &messages_chat::PAIR, &messages_messages::PAIR];
+pub const TRANSLATORS: &[&dyn Translator] = &[
+    &chat_chat::TRANSLATOR,
+    &chat_messages::TRANSLATOR,
+    &messages_chat::TRANSLATOR,
+    &messages_messages::TRANSLATOR,
+];
 
 /// Returns the translator from a client's dialect to a provider's dialect and back.
 #[must_use]

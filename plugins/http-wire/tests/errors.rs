@@ -66,7 +66,7 @@ There is no 502, 504 or 529 here. What is not offered at all is listed in [scope
 ";
 
 /// Hint on whether a retry may succeed. A new code needs an entry.
-fn again(code: ErrorCode) -> &'static str {
+fn retry_advice(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::RateLimited | ErrorCode::Unavailable | ErrorCode::Overloaded => "yes, after `Retry-After`",
         ErrorCode::RequestTimeout => "yes",
@@ -98,7 +98,7 @@ fn example(title: &str, envelope: &[u8]) -> String {
     format!("{title}\n\n```json\n{}\n```\n\n", serde_json::to_string_pretty(&value).unwrap())
 }
 
-fn page() -> String {
+fn errors_page() -> String {
     let refusal =
         ApiError::invalid("top_p", "top_p: expected a number from 0 to 1, got a number out of range.");
     let id = "req_k3v7m2qhx5a4nq7rd6twbcyl";
@@ -122,7 +122,7 @@ fn page() -> String {
             row.chat_type,
             row.messages_type,
             row.message,
-            again(code)
+            retry_advice(code)
         )
         .unwrap();
     }
@@ -140,7 +140,7 @@ fn page() -> String {
 #[test]
 fn the_page_of_errors_is_current() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors.md");
-    let page = page();
+    let page = errors_page();
     if std::env::var_os("PENSTOCK_BLESS").is_some() {
         std::fs::write(&path, &page).unwrap();
     }

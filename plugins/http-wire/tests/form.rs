@@ -8,7 +8,7 @@ use proptest::prelude::*;
 /// Name, file flag and content of each part.
 type Parts = Vec<(String, bool, Vec<u8>)>;
 
-fn read(pieces: &[&[u8]]) -> Result<Parts, MultipartError> {
+fn parse_form(pieces: &[&[u8]]) -> Result<Parts, MultipartError> {
     let mut form = MultipartParser::new("XyZ");
     let mut parts: Parts = Vec::new();
     let mut whole = 0;
@@ -55,52 +55,52 @@ fn every_cut_gives_the_same_parts() {
         ("file".into(), true, content.to_vec()),
         ("prompt".into(), false, Vec::new()),
     ];
-    assert_eq!(read(&[&bytes]).unwrap(), expected);
+    assert_eq!(parse_form(&[&bytes]).unwrap(), expected);
     for cut in 0..=bytes.len() {
-        assert_eq!(read(&[&bytes[..cut], &bytes[cut..]]).unwrap(), expected, "cut at {cut}");
+        assert_eq!(parse_form(&[&bytes[..cut], &bytes[cut..]]).unwrap(), expected, "cut at {cut}");
     }
     let single: Vec<&[u8]> = bytes.chunks(1).collect();
-    assert_eq!(read(&single).unwrap(), expected);
+    assert_eq!(parse_form(&single).unwrap(), expected);
 }
 
 #[test]
-fn what_stands_around_the_form_is_passed_over() {
+fn preamble_and_epilogue_are_skipped() {
     let mut bytes = b"a preamble\r\n".to_vec();
     bytes.extend(form(&[("a", false, b"1")]));
     bytes.extend_from_slice(b"an epilogue --XyZ\r\n");
-    assert_eq!(read(&[&bytes]).unwrap(), vec![("a".to_owned(), false, b"1".to_vec())]);
+    assert_eq!(parse_form(&[&bytes]).unwrap(), vec![("a".to_owned(), false, b"1".to_vec())]);
     let padded = b"--XyZ  \t\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--XyZ--";
-    assert_eq!(read(&[padded]).unwrap().len(), 1);
+    assert_eq!(parse_form(&[padded]).unwrap().len(), 1);
 }
 
 #[test]
 fn a_form_cut_short_is_truncated_wherever() {
     let bytes = form(&[("model", false, b"m"), ("file", true, b"abc")]);
     for end in 0..bytes.len() - 4 {
-        assert_eq!(read(&[&bytes[..end]]), Err(MultipartError::Truncated), "ends at {end}");
+        assert_eq!(parse_form(&[&bytes[..end]]), Err(MultipartError::Truncated), "ends at {end}");
     }
 }
 
 #[test]
-fn what_is_no_form_says_why() {
-    assert_eq!(read(&[b""]), Err(MultipartError::Truncated));
-    assert_eq!(read(&[b"{\"model\":\"m\"}"]), Err(MultipartError::Truncated));
-    assert_eq!(read(&[b"--XyZa\r\n\r\n"]), Err(MultipartError::Delimiter));
-    assert_eq!(read(&[b"--XyZ-a"]), Err(MultipartError::Delimiter));
-    assert_eq!(read(&[b"--XyZ\r\n\r\nno head\r\n--XyZ--"]), Err(MultipartError::Head));
-    assert_eq!(read(&[b"--XyZ\r\nContent-Type: a/b\r\n\r\n\r\n--XyZ--"]), Err(MultipartError::Head));
+fn invalid_forms_report_the_cause() {
+    assert_eq!(parse_form(&[b""]), Err(MultipartError::Truncated));
+    assert_eq!(parse_form(&[b"{\"model\":\"m\"}"]), Err(MultipartError::Truncated));
+    assert_eq!(parse_form(&[b"--XyZa\r\n\r\n"]), Err(MultipartError::Delimiter));
+    assert_eq!(parse_form(&[b"--XyZ-a"]), Err(MultipartError::Delimiter));
+    assert_eq!(parse_form(&[b"--XyZ\r\n\r\nno head\r\n--XyZ--"]), Err(MultipartError::Head));
+    assert_eq!(parse_form(&[b"--XyZ\r\nContent-Type: a/b\r\n\r\n\r\n--XyZ--"]), Err(MultipartError::Head));
     let mut long = b"--XyZ\r\n".to_vec();
     long.extend(vec![b'a'; MAX_PART_HEAD + 3]);
-    assert_eq!(read(&[&long]), Err(MultipartError::HeadTooLong));
+    assert_eq!(parse_form(&[&long]), Err(MultipartError::HeadTooLong));
     let many: Vec<u8> = (0..=MAX_PARTS).flat_map(|_| part("a", false, b"")).collect();
-    assert_eq!(read(&[&many]), Err(MultipartError::TooManyParts));
+    assert_eq!(parse_form(&[&many]), Err(MultipartError::TooManyParts));
 }
 
 proptest! {
     #[test]
     fn no_bytes_make_it_panic(pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..64), 0..8)) {
         let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
-        read(&pieces).ok();
+        parse_form(&pieces).ok();
     }
 
     #[test]
@@ -115,7 +115,7 @@ proptest! {
         let parts: Vec<(&str, bool, &[u8])> = contents.iter().map(|content| ("f", true, content.as_slice())).collect();
         let bytes = form(&parts);
         let pieces: Vec<&[u8]> = bytes.chunks(size).collect();
-        let read: Vec<Vec<u8>> = read(&pieces).unwrap().into_iter().map(|(_, _, content)| content).collect();
+        let read: Vec<Vec<u8>> = parse_form(&pieces).unwrap().into_iter().map(|(_, _, content)| content).collect();
         prop_assert_eq!(read, contents);
     }
 }

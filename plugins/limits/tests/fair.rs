@@ -56,33 +56,33 @@ const SMALL: AdmissionCapacity = AdmissionCapacity { requests: 16, bytes: 8 * LA
 
 #[test]
 fn the_last_eighth_is_for_those_who_have_little() {
-    let mut house: AdmissionQueue<()> = AdmissionQueue::new(SMALL);
+    let mut app: AdmissionQueue<()> = AdmissionQueue::new(SMALL);
     let (greedy, modest) = (account(0), account(1));
-    assert_eq!((0..20).filter(|_| house.try_admit(&greedy, 10)).count(), 14);
-    assert!(house.is_under_pressure());
-    assert_eq!((0..20).filter(|_| house.try_admit(&modest, 10)).count(), 2);
-    house.release(&greedy, 10);
-    assert!(!house.try_admit(&greedy, 10), "fifteen are taken");
-    assert!(house.try_admit(&account(2), 10));
+    assert_eq!((0..20).filter(|_| app.try_admit(&greedy, 10)).count(), 14);
+    assert!(app.is_under_pressure());
+    assert_eq!((0..20).filter(|_| app.try_admit(&modest, 10)).count(), 2);
+    app.release(&greedy, 10);
+    assert!(!app.try_admit(&greedy, 10), "fifteen are taken");
+    assert!(app.try_admit(&account(2), 10));
 }
 
 #[test]
 fn long_bodies_leave_a_quarter_of_the_bytes_to_short_ones() {
-    let mut house: AdmissionQueue<&str> = AdmissionQueue::new(SMALL);
+    let mut app: AdmissionQueue<&str> = AdmissionQueue::new(SMALL);
     let (long, short) = (account(0), account(1));
-    assert_eq!((0..9).filter(|_| house.try_admit(&long, LARGE_BODY + 1)).count(), 5);
-    assert!(matches!(house.join(&long, LARGE_BODY + 1, "long"), QueueOutcome::Waiting(_, None)));
+    assert_eq!((0..9).filter(|_| app.try_admit(&long, LARGE_BODY + 1)).count(), 5);
+    assert!(matches!(app.join(&long, LARGE_BODY + 1, "long"), QueueOutcome::Waiting(_, None)));
     assert_eq!(
-        (0..9).filter(|_| house.try_admit(&short, LARGE_BODY)).count(),
+        (0..9).filter(|_| app.try_admit(&short, LARGE_BODY)).count(),
         2,
         "they pass who would not fit anyway"
     );
-    assert!(!house.try_grow(LARGE_BODY) && house.admit_next().is_none());
-    house.release(&short, LARGE_BODY);
-    assert!(house.admit_next().is_none(), "the long one still does not fit");
-    house.release(&long, LARGE_BODY + 1);
-    house.release(&long, LARGE_BODY + 1);
-    assert_eq!(house.admit_next().map(|(_, bytes, who)| (bytes, who)), Some((LARGE_BODY + 1, "long")));
+    assert!(!app.try_grow(LARGE_BODY) && app.admit_next().is_none());
+    app.release(&short, LARGE_BODY);
+    assert!(app.admit_next().is_none(), "the long one still does not fit");
+    app.release(&long, LARGE_BODY + 1);
+    app.release(&long, LARGE_BODY + 1);
+    assert_eq!(app.admit_next().map(|(_, bytes, who)| (bytes, who)), Some((LARGE_BODY + 1, "long")));
 }
 
 #[derive(Clone, Debug)]
@@ -107,17 +107,17 @@ proptest! {
     /// exactly one result, and no request that fits stays queued.
     #[test]
     fn nobody_is_lost_and_nothing_is_over_the_ceiling(steps in prop::collection::vec(step(), 1..300)) {
-        let mut house: AdmissionQueue<u64> = AdmissionQueue::new(SMALL);
+        let mut app: AdmissionQueue<u64> = AdmissionQueue::new(SMALL);
         let mut inside: Vec<(Arc<str>, usize)> = Vec::new();
         let mut waiting: BTreeMap<u64, (Arc<str>, usize, u64)> = BTreeMap::new();
         for (name, step) in (0_u64..).zip(steps) {
             match step {
                 Step::Come(who, bytes) => {
                     let whose = account(who);
-                    if house.try_admit(&whose, bytes) {
+                    if app.try_admit(&whose, bytes) {
                         inside.push((whose, bytes));
                     } else {
-                        match house.join(&whose, bytes, name) {
+                        match app.join(&whose, bytes, name) {
                             QueueOutcome::Waiting(number, gone) => {
                                 if let Some(gone) = gone {
                                     let (theirs, ..) = waiting.remove(&gone).expect("it waited");
@@ -131,37 +131,37 @@ proptest! {
                 }
                 Step::Go(which) if !inside.is_empty() => {
                     let (whose, bytes) = inside.swap_remove(which % inside.len());
-                    house.release(&whose, bytes);
+                    app.release(&whose, bytes);
                 }
                 Step::GiveUp(which) if !waiting.is_empty() => {
                     let name = *waiting.keys().nth(which % waiting.len()).unwrap();
                     let (whose, _, number) = waiting.remove(&name).unwrap();
-                    house.cancel(&whose, number);
+                    app.cancel(&whose, number);
                 }
-                Step::Grow(bytes) => if let Some(last) = inside.last_mut() && house.try_grow(bytes) {
+                Step::Grow(bytes) => if let Some(last) = inside.last_mut() && app.try_grow(bytes) {
                     last.1 += bytes;
                 },
                 Step::Go(_) | Step::GiveUp(_) => {}
             }
-            while let Some((whose, bytes, name)) = house.admit_next() {
+            while let Some((whose, bytes, name)) = app.admit_next() {
                 let (theirs, asked, _) = waiting.remove(&name).expect("it waited");
                 prop_assert_eq!((&theirs, asked), (&whose, bytes));
                 inside.push((whose, bytes));
             }
-            prop_assert_eq!(house.requests(), inside.len());
-            prop_assert_eq!(house.bytes(), inside.iter().map(|(_, bytes)| bytes).sum::<usize>());
-            prop_assert_eq!(house.waiting(), waiting.len());
-            prop_assert!(house.requests() <= SMALL.requests && house.bytes() <= SMALL.bytes);
-            prop_assert!(house.waiting() <= SMALL.queue);
+            prop_assert_eq!(app.requests(), inside.len());
+            prop_assert_eq!(app.bytes(), inside.iter().map(|(_, bytes)| bytes).sum::<usize>());
+            prop_assert_eq!(app.waiting(), waiting.len());
+            prop_assert!(app.requests() <= SMALL.requests && app.bytes() <= SMALL.bytes);
+            prop_assert!(app.waiting() <= SMALL.queue);
         }
         for (whose, bytes) in inside.drain(..) {
-            house.release(&whose, bytes);
-            while let Some((whose, bytes, name)) = house.admit_next() {
+            app.release(&whose, bytes);
+            while let Some((whose, bytes, name)) = app.admit_next() {
                 waiting.remove(&name).expect("it waited");
-                house.release(&whose, bytes);
+                app.release(&whose, bytes);
             }
         }
-        prop_assert_eq!((house.requests(), house.bytes(), house.waiting()), (0, 0, waiting.len()));
-        prop_assert_eq!(waiting.len(), 0, "an empty house leaves nobody outside");
+        prop_assert_eq!((app.requests(), app.bytes(), app.waiting()), (0, 0, waiting.len()));
+        prop_assert_eq!(waiting.len(), 0, "a free resource leaves no request waiting");
     }
 }

@@ -86,11 +86,11 @@ impl Endpoint for GetImage {
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
-        let now = x.house.clock.steady_now();
+        let now = x.app.clock.steady_now();
         let gone = || {
             ApiError::with_message(ErrorCode::NotFound, "There is no image at this URL, or it has expired.")
         };
-        let kept = x.house.image_cache.get(tail, now).ok_or_else(gone)?;
+        let kept = x.app.image_cache.get(tail, now).ok_or_else(gone)?;
         // Read before the response head is sent, so that a disk error is an error and not a truncated image.
         let first = kept.image.read(0).await.map_err(|error| crate::storage::files::disk(&error))?;
         x.reserve_memory(first.len())?;

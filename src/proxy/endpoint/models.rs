@@ -55,7 +55,7 @@ impl Endpoint for ListModels {
             // Anthropic clients only show model names of their own family, which are the aliases.
             query = query.with_aliases();
         }
-        let now = x.house.clock.steady_now();
+        let now = x.app.clock.steady_now();
         let live = x.config.clone();
         let figures = |id: &str| {
             live.model(id).map_or_else(LiveFigures::default, |model| {

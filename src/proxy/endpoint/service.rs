@@ -77,7 +77,7 @@ impl Endpoint for HealthStatus {
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
-        if x.house.is_draining() {
+        if x.app.is_draining() {
             return Err(ApiError::new(ErrorCode::Overloaded).retry_after(1));
         }
         x.record.status = 200;

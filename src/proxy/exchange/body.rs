@@ -36,7 +36,7 @@ impl Exchange<'_> {
             (clock::cached_now() + within).into(),
             read_to_buffer(
                 &mut self.caller,
-                &self.house.buffer_pool,
+                &self.app.buffer_pool,
                 announced,
                 (cap, idle),
                 self.state.admission_permit.as_mut(),
@@ -47,7 +47,7 @@ impl Exchange<'_> {
         self.finish_body(body.is_ok());
         let body = strip_byte_order_mark(body?);
         #[cfg(feature = "inject")]
-        self.house.inject.trigger(crate::net::fault_injection::InjectionPoint::Body);
+        self.app.inject.trigger(crate::net::fault_injection::InjectionPoint::Body);
         self.record.bytes_in = body.len();
         Ok(body)
     }
@@ -83,10 +83,10 @@ impl Exchange<'_> {
             return Ok(());
         }
         let wait = self.config.settings.overload.wait;
-        let (place, waited) = self.house.admission.acquire(&self.grant.account.id, bytes, wait).await;
+        let (place, waited) = self.app.admission.acquire(&self.grant.account.id, bytes, wait).await;
         if let Some(waited) = waited {
             self.record.queued += waited;
-            self.house.metrics.record_wait("process", waited);
+            self.app.metrics.record_wait("process", waited);
         }
         self.admission_permit = Some(place?);
         Ok(())
@@ -97,13 +97,13 @@ impl Exchange<'_> {
     /// # Errors
     /// 503 if all requests together hold too many.
     pub fn reserve_memory(&mut self, bytes: usize) -> Result<(), ApiError> {
-        let overload = &self.house.admission;
+        let overload = &self.app.admission;
         self.admission_permit.get_or_insert_with(|| overload.line()).reserve_bytes(bytes)
     }
 
     /// Records a panic: the connection, whose state is unknown, serves no other request.
     pub(crate) fn record_panic(&mut self) -> ApiError {
-        self.house.metrics.panicked();
+        self.app.metrics.panicked();
         self.keep_alive = false;
         ApiError::new(ErrorCode::Internal)
     }

@@ -37,7 +37,7 @@ const REFUSAL_WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Request and response in one phase of the proxy: the state of the exchange and its caller.
 pub struct Exchange<'a> {
     /// State of the process.
-    pub house: &'a Arc<AppState>,
+    pub app: &'a Arc<AppState>,
     /// Caller of the request.
     pub caller: Caller<'a>,
     /// State that lasts from phase to phase.
@@ -91,10 +91,10 @@ pub enum RequestRoute {
 impl ExchangeState {
     /// Creates the state of an exchange that starts now.
     #[must_use]
-    pub fn new(house: &AppState) -> Self {
+    pub fn new(app: &AppState) -> Self {
         let id = RequestId::random();
         Self {
-            config: house.live(),
+            config: app.live(),
             id,
             started: Instant::now(),
             dialect: Dialect::Chat,
@@ -152,7 +152,7 @@ impl Exchange<'_> {
     /// No such path or method.
     pub(crate) fn find_route(&mut self) -> Result<RequestRoute, ApiError> {
         #[cfg(feature = "inject")]
-        self.house.inject.trigger(crate::net::fault_injection::InjectionPoint::Route);
+        self.app.inject.trigger(crate::net::fault_injection::InjectionPoint::Route);
         let method = self.caller.method().clone();
         if method == http::Method::OPTIONS && self.origin.answers_preflight() {
             return Ok(RequestRoute::Preflight);
@@ -201,7 +201,7 @@ impl Exchange<'_> {
     pub(crate) fn authenticate(&self) -> Result<Arc<Principal>, ApiError> {
         let (authorization, api_key) =
             (self.caller.field(header::AUTHORIZATION), self.caller.field("x-api-key"));
-        self.house.key_cache.authenticate(authorization, api_key)
+        self.app.key_cache.authenticate(authorization, api_key)
     }
 
     /// Reserves the most that a request may use in the limits of its key and account, in place of the provisional
@@ -222,12 +222,12 @@ impl Exchange<'_> {
     /// # Errors
     /// As [`Exchange::reserve_limits`].
     pub fn acquire_provisional(&self) -> Result<(ProvisionalPermit, UsageProfile), ApiError> {
-        rate_limit::acquire_provisional(&self.grant, self.work, self.house.clock)
+        rate_limit::acquire_provisional(&self.grant, self.work, self.app.clock)
             .map_err(|hit| self.limit_refusal(hit))
     }
 
     fn limit_refusal(&self, (hit, refusal): (rate_limit::LimitViolation, ApiError)) -> ApiError {
-        self.house.metrics.limited(hit.limit.name(), hit.owner.name());
+        self.app.metrics.limited(hit.limit.name(), hit.owner.name());
         refusal
     }
 
@@ -236,7 +236,7 @@ impl Exchange<'_> {
         let Some(pass) = &mut self.limits_permit else { return };
         pass.settle(used);
         if used.money.0 > 0 {
-            self.house.key_cache.mark_spend(&self.grant);
+            self.app.key_cache.mark_spend(&self.grant);
         }
     }
 
@@ -247,9 +247,9 @@ impl Exchange<'_> {
             WorkClass::BatchLine => None,
         };
         Counting {
-            permits: self.house.tokenizer_permits.clone(),
-            overload: self.house.admission.clone(),
-            blocking: self.house.blocking.clone(),
+            permits: self.app.tokenizer_permits.clone(),
+            overload: self.app.admission.clone(),
+            blocking: self.app.blocking.clone(),
             live: self.config.clone(),
             whose: self.grant.account.id.clone(),
             wait,
@@ -281,7 +281,7 @@ impl Exchange<'_> {
     pub fn response_head(&self, status: u16) -> ResponseHead {
         let mut head = ResponseHead::new(status, &self.id);
         if self.is_limited() {
-            let now = self.house.clock.calendar_now();
+            let now = self.app.clock.calendar_now();
             head =
                 head.rate_limit_headers(self.dialect, &rate_limit::limit_status(&self.grant, now), now, None);
         }
@@ -319,7 +319,7 @@ impl Exchange<'_> {
         // Before the client gets the refusal, so that a retry finds the permit free.
         self.limits_permit = None;
         self.admission_permit = None;
-        let now = self.house.clock.calendar_now();
+        let now = self.app.clock.calendar_now();
         let limits = self.is_limited().then(|| (rate_limit::limit_status(&self.grant, now), now));
         let (dialect, id, origin) = (self.dialect, self.id, std::mem::take(&mut self.origin));
         let written = response::send_refusal(&mut self.caller, dialect, &id, refusal, limits, &origin).await;

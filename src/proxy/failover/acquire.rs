@@ -87,17 +87,17 @@ impl FailoverRun<'_, '_> {
             .filter_map(|index| self.exchange.config.offers.get(index).cloned());
         let waiting = Waiting::at(offers, &self.exchange.grant.account.id, overload.queue);
         let Some(waiting) = waiting else {
-            self.exchange.house.admission.refused(ShedReason::QueueFull);
+            self.exchange.app.admission.refused(ShedReason::QueueFull);
             return Ok(None);
         };
         let began = Instant::now();
         let seat = Box::pin(self.wait_for_permit(waiting, overload.wait)).await;
         let waited = began.elapsed();
         self.exchange.record.queued += waited;
-        self.exchange.house.metrics.record_wait("provider", waited);
+        self.exchange.app.metrics.record_wait("provider", waited);
         let seat = seat?;
         if seat.is_none() {
-            self.exchange.house.admission.refused(ShedReason::Provider);
+            self.exchange.app.admission.refused(ShedReason::Provider);
         }
         Ok(seat)
     }
@@ -136,8 +136,8 @@ impl FailoverRun<'_, '_> {
         let beat = now + self.exchange.config.settings.limits.heartbeat;
         let in_the_way = self.candidates.batch && self.exchange.work == WorkClass::Request;
         loop {
-            if in_the_way && self.exchange.house.admission.is_almost_full() {
-                self.exchange.house.admission.refused(ShedReason::Batch);
+            if in_the_way && self.exchange.app.admission.is_almost_full() {
+                self.exchange.app.admission.refused(ShedReason::Batch);
                 return Ok(None);
             }
             let end = until.unwrap_or_else(|| Instant::now() + UNBOUNDED_WAIT);

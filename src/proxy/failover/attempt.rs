@@ -201,7 +201,7 @@ async fn read_error(
     let retry_after = way
         .field("retry-after")
         .and_then(text)
-        .map(|said| retry_after_seconds(said, run.exchange.house.clock.calendar_now()));
+        .map(|said| retry_after_seconds(said, run.exchange.app.clock.calendar_now()));
     let mut body = BytesMut::new();
     let alarm = clock::cached_now() + ERROR_BODY_TIMEOUT;
     let whole = loop {

@@ -215,5 +215,5 @@ async fn translate(
         };
         speech.whole(&ask, &target, answers)
     };
-    Ok(off_thread(&run.exchange.house.blocking, work).await.map_err(AttemptError::Internal)??)
+    Ok(off_thread(&run.exchange.app.blocking, work).await.map_err(AttemptError::Internal)??)
 }

@@ -104,7 +104,7 @@ impl FailoverRun<'_, '_> {
             // It was delivered, and no other provider could write it either.
             settle::left(self);
         }
-        let budget = &mut self.exchange.house.retry_budget.lock();
+        let budget = &mut self.exchange.app.retry_budget.lock();
         if !self.progress.has_content() {
             course.on_failure(fault, now, budget)
         } else if self.candidates.rescue {

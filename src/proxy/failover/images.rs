@@ -49,7 +49,7 @@ pub async fn build_response(
         let image = match (picture.source, inside) {
             (ImageSource::Base64(text), true) => DeliveredImage::Base64(text),
             (ImageSource::Base64(text), false) => {
-                let image = off_thread(&run.exchange.house.blocking, move || image::decode(&text))
+                let image = off_thread(&run.exchange.app.blocking, move || image::decode(&text))
                     .await?
                     .ok_or_else(malformed)?;
                 store_image(run, &image).await?
@@ -59,7 +59,7 @@ pub async fn build_response(
                 room = room.saturating_sub(image.len());
                 if inside {
                     DeliveredImage::Base64(
-                        off_thread(&run.exchange.house.blocking, move || image::encode(&image)).await?,
+                        off_thread(&run.exchange.app.blocking, move || image::encode(&image)).await?,
                     )
                 } else {
                     store_image(run, &image).await?
@@ -85,16 +85,16 @@ async fn off_thread<T: Send + 'static>(
 
 /// Stores an image for its client.
 async fn store_image(run: &mut FailoverRun<'_, '_>, image: &[u8]) -> Result<DeliveredImage, AttemptError> {
-    let house = run.exchange.house;
+    let app = run.exchange.app;
     let images = run.exchange.config.settings.images;
     let account = &*run.exchange.grant.account.id;
     let kind = image::content_type(image);
-    let label = ImageMetadata { account, kind, now: house.clock.steady_now(), lifetime: images.lifetime };
-    let kept = house.image_cache.insert(&house.spools, image, label, images.keep).await;
+    let label = ImageMetadata { account, kind, now: app.clock.steady_now(), lifetime: images.lifetime };
+    let kept = app.image_cache.insert(&app.spools, image, label, images.keep).await;
     // A full disk is not the provider's fault, and another provider would not help.
     let (name, gone) = kept
         .map_err(|error| AttemptError::Fault(UpstreamError::caller(crate::storage::files::disk(&error))))?;
-    house.metrics.images_gone(gone);
+    app.metrics.images_gone(gone);
     Ok(DeliveredImage::Url(format!("{}{CONTENT}{name}", run.exchange.public_url())))
 }
 

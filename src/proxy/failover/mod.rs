@@ -145,7 +145,7 @@ pub async fn run(x: &mut Exchange<'_>, body: RequestBody) -> Result<WriteOutcome
     else {
         return Err(ApiError::new(ErrorCode::Internal));
     };
-    x.house.retry_budget.lock().on_request(x.house.clock.steady_now());
+    x.app.retry_budget.lock().on_request(x.app.clock.steady_now());
     let total = x.config.settings.routing.total;
     let mut run = FailoverRun {
         watch: ClientWatch::new(x.grant.clone(), x.config.settings.limits.heartbeat),
@@ -271,7 +271,7 @@ impl FailoverRun<'_, '_> {
         let routing = &self.exchange.config.settings.routing;
         let policy = AttemptPolicy {
             max_attempts: routing.attempts,
-            deadline: self.exchange.house.clock.at_instant(self.deadline),
+            deadline: self.exchange.app.clock.at_instant(self.deadline),
             max_wait: routing.patience,
             quick_retry_delay: routing.quick_retry,
         };
@@ -279,14 +279,14 @@ impl FailoverRun<'_, '_> {
     }
 
     fn now(&self) -> Duration {
-        self.exchange.house.clock.steady_now()
+        self.exchange.app.clock.steady_now()
     }
 
     /// Makes one attempt at an offer, from the bytes of the request to the last byte for the client.
     async fn attempt(&mut self, offer: &Arc<OfferLive>, number: u32) -> Result<WriteOutcome, AttemptError> {
         let begun = Instant::now();
         #[cfg(feature = "inject")]
-        self.exchange.house.inject.trigger(crate::net::fault_injection::InjectionPoint::Attempt);
+        self.exchange.app.inject.trigger(crate::net::fault_injection::InjectionPoint::Attempt);
         let mut done = self.send_request(offer, number).await;
         done = self.retry_with_fewer_tokens(offer, number, done).await;
         done = self.retry_without_members(offer, number, done).await;

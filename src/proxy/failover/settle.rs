@@ -129,7 +129,7 @@ pub fn settle_usage(
     sample: Option<LatencySample>,
 ) -> Vec<u8> {
     if let Some(sample) = sample {
-        run.candidates.model().hour.lock().observe(run.exchange.house.clock.steady_now(), sample);
+        run.candidates.model().hour.lock().observe(run.exchange.app.clock.steady_now(), sample);
     }
     // One choice of several is settled together with the others.
     if let (WorkDone::Tokens(paid), WorkDone::Tokens(worked), ChoiceSelection::One(_)) =
@@ -162,8 +162,8 @@ pub fn settle_usage(
     let settled = offer.bill.of(done, own, credible, took, run.failed_usage.0.as_ref(), terms);
     let money = worth(&settled.charge, terms.eur_per_credit);
     let (input, output) = done.usage().map_or((0, 0), |usage| (usage.input, usage.output));
-    let house = run.exchange.house;
-    let charging = house.charge_lock.read();
+    let app = run.exchange.app;
+    let charging = app.charge_lock.read();
     run.exchange.settle_limits(&ActualCost { input, output, money });
     if let Some(hold) = run.hold.take() {
         let charge = offer.bill.settlement(&settled, &done, terms.batch);
@@ -186,7 +186,7 @@ pub fn settle_usage(
 fn report_overstated(run: &FailoverRun<'_, '_>, offer: &OfferLive, figure: &'static str) {
     static LINES: ThrottledLog = ThrottledLog::new();
     let (provider, model) = (&*offer.offer.provider.id, offer.offer.model.card.id.as_str());
-    run.exchange.house.metrics.overstated(provider, model, figure);
+    run.exchange.app.metrics.overstated(provider, model, figure);
     LINES.log(clock::cached_now(), |times| {
         let members = [("provider", provider), ("model", model), ("figure", figure), ("times", times)];
         log::event(log::warn(), "usage_overstated", &members);
@@ -244,7 +244,7 @@ pub async fn wait_for_ledger(run: &mut FailoverRun<'_, '_>) {
     if let Some(ticket) =
         run.ledger_ticket.filter(|_| run.exchange.config.settings.ledger.answers_wait_for_disk)
     {
-        run.exchange.house.ledger.wait_written(ticket).await;
+        run.exchange.app.ledger.wait_written(ticket).await;
     }
 }
 

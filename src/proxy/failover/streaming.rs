@@ -268,7 +268,7 @@ async fn write_events(
     run.watch.told(clock::cached_now());
     write_piece(run, join_pieces(out), false).await?;
     #[cfg(feature = "inject")]
-    run.exchange.house.inject.trigger(crate::net::fault_injection::InjectionPoint::Stream);
+    run.exchange.app.inject.trigger(crate::net::fault_injection::InjectionPoint::Stream);
     Ok(())
 }
 

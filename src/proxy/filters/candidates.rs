@@ -33,7 +33,7 @@ impl RequestFilter for SelectCandidates {
             }
             selected => selected?,
         };
-        request.received_at = request.exchange.house.clock.unix_seconds();
+        request.received_at = request.exchange.app.clock.unix_seconds();
         Ok(match request.candidates {
             Some(_) => ControlFlow::Continue(()),
             None => ControlFlow::Break(WriteOutcome::Disconnected),
@@ -62,7 +62,7 @@ pub(super) async fn select(
     });
     x.record.flavor = Some(flavor.name());
     let mut selection = CandidateSet::new(model.clone(), ask, flavor, line, given);
-    let moment = SelectionTime { now: x.house.clock.steady_now(), at: x.house.clock.unix_seconds() };
+    let moment = SelectionTime { now: x.app.clock.steady_now(), at: x.app.clock.unix_seconds() };
     let mut refusal = None;
     let fallbacks = model.model.fallbacks.iter().filter_map(|id| live.model(id).cloned());
     for candidate in std::iter::once(model.clone()).chain(fallbacks) {

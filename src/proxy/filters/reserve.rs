@@ -52,7 +52,7 @@ fn reserve_credits(
         });
     }
     let (grant, id) = (&x.grant, x.id.as_str());
-    x.house.ledger.reserve(&grant.account.id, &grant.public_id, id, most.unwrap_or_default(), billing.prepaid)
+    x.app.ledger.reserve(&grant.account.id, &grant.public_id, id, most.unwrap_or_default(), billing.prepaid)
 }
 
 /// Returns the most work that an offer may do for a request.

@@ -38,7 +38,7 @@ async fn answer_empty(x: &mut Exchange<'_>, ask: &InferenceRequest) -> Result<Wr
     let Some(chosen) = select(x, ask).await? else { return Ok(WriteOutcome::Disconnected) };
     let first = chosen.entries.first().and_then(|first| x.config.offers.get(first.offer)).cloned();
     let offer = first.ok_or_else(|| ApiError::new(ErrorCode::Unavailable).retry_after(1))?;
-    let now = x.house.clock.unix_seconds();
+    let now = x.app.clock.unix_seconds();
     let face = ResponseIdentity { id: x.id.random_part().into(), model: ask.model.to_string(), created: now };
     let body = write_empty_message(
         face,

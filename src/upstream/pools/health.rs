@@ -89,7 +89,7 @@ impl HealthChecks {
         self.view.update(|_| ()).await.ok();
     }
 
-    /// Starts the health-check service. Only once for a house.
+    /// Starts the health-check service. Only once for a gateway.
     pub fn start(&self, context: HealthContext, stop: &watch::Receiver<bool>) -> JoinHandle<()> {
         self.registry.set_health_check(Box::new(ProviderCheck(context)));
         let mut service = HealthCheckService::new(self.registry.clone());

@@ -54,7 +54,7 @@ pub struct Run {
     pub output_bytes: usize,
 }
 
-/// Feeds pieces to a reply as the house does, up to the first fault.
+/// Feeds pieces to a reply as the gateway does, up to the first fault.
 pub fn feed(
     reply: &mut dyn StreamTranslation,
     pieces: &[&[u8]],
@@ -73,7 +73,7 @@ pub fn feed(
     reply.end(out).err().map(|fault| fault.kind)
 }
 
-/// Ends an answer as the house does.
+/// Ends an answer as the gateway does.
 pub fn finish(
     reply: &mut dyn StreamTranslation,
     fault: Option<UpstreamErrorKind>,

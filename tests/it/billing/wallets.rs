@@ -53,7 +53,7 @@ async fn a_model_billed_in_energy_is_paid_from_the_energy_wallet_then_in_credits
     assert_eq!(paid["billing_cost"]["paid_with"], "energy");
     assert_eq!(paid["billing_cost"]["credits"].as_f64(), Some(0.0));
     entries(&running).await;
-    let energy = running.gateway.house.ledger.balance("default").energy.amount;
+    let energy = running.gateway.app.ledger.balance("default").energy.amount;
     assert!(energy < 1_000_000 && energy > 0, "{energy}");
     // Emptied by the operator, so that credits have to pay.
     let grants = of(&running, "grant").await;
@@ -144,7 +144,7 @@ async fn only_an_account_that_is_there_is_granted_anything() {
     let made = admin.post("/admin/credits/grant", &json!({"account": "acme", "credits": 1, "id": "g"})).await;
     assert_eq!(made.status, 201, "{}", made.text());
     // An account that earlier versions gave something, and that was never made: what it has can be taken back.
-    let ledger = &running.gateway.house.ledger;
+    let ledger = &running.gateway.app.ledger;
     let number = ledger.grant("typo", "old", Wallet::Credits, 5_000_000, ("", "me")).await.unwrap();
     let back = admin.post("/admin/credits/correct", &json!({"entry": number, "credits": 0})).await;
     assert_eq!((back.status, &back.json()["account"]), (201, &json!("typo")), "{}", back.text());

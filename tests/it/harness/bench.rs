@@ -134,7 +134,7 @@ impl Bench {
     pub async fn start(self) -> Running {
         let folder = tempfile::tempdir().unwrap();
         let gateway = Box::pin(self.gateway(&folder)).await;
-        let key = keys::create_demo(&gateway.house).await.unwrap();
+        let key = keys::create_demo(&gateway.app).await.unwrap();
         let client = Client { address: gateway.http_addresses[0], key };
         Running { gateway, client, folder }
     }
@@ -186,19 +186,19 @@ impl Running {
 
     /// Another key, as the admin listener would make it.
     pub async fn key(&self, wanted: &Value) -> Client {
-        let made = keys::create_key(&self.gateway.house, wanted).await.unwrap();
+        let made = keys::create_key(&self.gateway.app, wanted).await.unwrap();
         Client { address: self.client.address, key: made["key"].as_str().unwrap().to_owned() }
     }
 
     /// The admin listener, with its token.
     pub fn admin(&self) -> Client {
-        Client { address: self.gateway.admin, key: self.gateway.house.stores.admin_token.to_string() }
+        Client { address: self.gateway.admin, key: self.gateway.app.stores.admin_token.to_string() }
     }
 
     /// Swaps another configuration in.
     pub async fn reload(&self, settings: Settings) {
-        let (house, runtime) = (self.gateway.house.clone(), tokio::runtime::Handle::current());
-        let reloaded = tokio::task::spawn_blocking(move || house.reload(|| Ok(settings), &runtime));
+        let (app, runtime) = (self.gateway.app.clone(), tokio::runtime::Handle::current());
+        let reloaded = tokio::task::spawn_blocking(move || app.reload(|| Ok(settings), &runtime));
         reloaded.await.unwrap().unwrap();
     }
 

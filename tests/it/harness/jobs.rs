@@ -115,7 +115,7 @@ pub async fn results(client: &Client, batch: &Value) -> BTreeMap<String, Value> 
     found
 }
 
-/// Each of these results is charged once and nothing else is, in a house that is stopped.
+/// Each of these results is charged once and nothing else is, in a gateway that is stopped.
 pub fn assert_charged<'a>(home: &Home, results: impl Iterator<Item = &'a Value>) {
     // Verifying changes nothing: what a kill left reserved is voided by whatever takes the ledger up next.
     assert!(home.command(&["credits", "balance"]).status.success());

@@ -166,7 +166,7 @@ pub fn limited(command: &mut Command, now: u32, most: u32) {
 /// What `{ env = "PENSTOCK_IT_SECRET" }` is in a gateway's process.
 pub const SECRET: &str = "provider-key-that-nobody-may-see";
 
-/// A model `m` and a provider `a` of it, as a whole configuration without the house's part.
+/// A model `m` and a provider `a` of it, as a whole configuration without the gateway's part.
 pub fn catalogue(provider: &Provider, lines: &str) -> String {
     format!(
         "[[models]]\nid = \"m\"\nkind = \"chat\"\ncontext_length = 131072\n\

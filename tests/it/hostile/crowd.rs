@@ -1,4 +1,4 @@
-//! Crowds: so many connections in the house, so many for each client.
+//! Crowds: so many connections in the gateway, so many for each client.
 
 use crate::harness::{Bench, Client, Provider, until, within};
 use crate::hostile::{CHAT, ask};
@@ -74,7 +74,7 @@ async fn the_house_has_so_many_and_the_admin_listener_is_not_among_them() {
     assert!(refused(&metrics, "process") && metrics.contains("penstock_connections_open 4"));
     drop(held);
     // All are given back.
-    let open = running.gateway.house.metrics.connections();
+    let open = running.gateway.app.metrics.connections();
     until("the places to be free", || open.get() == 0).await;
     assert_eq!(running.chat().await.status, 200);
 }

@@ -121,7 +121,7 @@ async fn answer(flood: Flood, path: &str, body: &Value, lines: &str) -> crate::h
     let (answer, others) = tokio::join!(asked, beside(&running.client, &over));
     eprintln!("{others} others were answered meanwhile");
     within("the provider to be left", endless.until_left(1)).await;
-    until("the exchange to end", || running.gateway.house.in_flight_exchanges() == 0).await;
+    until("the exchange to end", || running.gateway.app.in_flight_exchanges() == 0).await;
     running.stop().await;
     answer
 }
@@ -211,7 +211,7 @@ async fn a_client_that_leaves_is_noticed_behind_a_flood() {
         endless.until_asked(1).await;
         drop(open);
         within(name, endless.until_left(1)).await;
-        until("the exchange to end", || running.gateway.house.in_flight_exchanges() == 0).await;
+        until("the exchange to end", || running.gateway.app.in_flight_exchanges() == 0).await;
         running.stop().await;
     }
 }
@@ -294,7 +294,7 @@ async fn an_upload_in_chunks_of_a_byte_meets_its_clock_and_others_do_not_notice(
             took.len(),
             took.last().unwrap()
         );
-        until("the exchange to end", || running.gateway.house.in_flight_exchanges() == 0).await;
+        until("the exchange to end", || running.gateway.app.in_flight_exchanges() == 0).await;
     }
 }
 

@@ -207,7 +207,7 @@ async fn a_flood_ends_its_connection_and_nothing_grows() {
         assert!(grown < GROWTH, "{name}: grown by {grown} KiB from {idle} KiB");
         unharmed(name, &before, &during);
     }
-    // What was begun for them has ended, and the house is as it was.
+    // What was begun for them has ended, and the gateway is as it was.
     assert_eq!(client.post(CHAT, &ask).await.status, 200);
     let admin = home.admin();
     crate::harness::within("the connections to be over", async {
@@ -249,6 +249,6 @@ async fn a_window_that_stays_shut_holds_little_and_not_for_long() {
     );
     assert!(heads <= 100 && heads + resets >= 100, "{heads} {resets}");
     assert!(provider.calls() <= 100);
-    assert_eq!(running.gateway.house.in_flight_exchanges(), 0);
+    assert_eq!(running.gateway.app.in_flight_exchanges(), 0);
     assert_eq!(running.chat().await.status, 200);
 }

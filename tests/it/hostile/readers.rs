@@ -67,7 +67,7 @@ async fn start() -> (Provider, Certified, Running) {
 /// Waits until the reader is let go; how long that took, and what its key was charged for in all, in micro-credits.
 pub(super) async fn let_go(provider: &Provider, running: &Running, began: Instant) -> (Duration, u64) {
     provider.until_left(1).await;
-    until("the exchange to end", || running.gateway.house.in_flight_exchanges() == 0).await;
+    until("the exchange to end", || running.gateway.app.in_flight_exchanges() == 0).await;
     let took = began.elapsed();
     let metrics = running.admin().get("/metrics").await.text();
     let sum = |name: &str| -> f64 {
@@ -171,7 +171,7 @@ async fn a_connection_that_is_never_read_ends() {
         "POST {CHAT} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
-    let open = running.gateway.house.metrics.connections();
+    let open = running.gateway.app.metrics.connections();
     let mut calls = 0;
     within("the connection to be closed", async {
         loop {
@@ -181,7 +181,7 @@ async fn a_connection_that_is_never_read_ends() {
             calls += 1;
             until("the answer to be on its way, or given up", || {
                 open.get() == 0
-                    || (provider.calls() >= calls && running.gateway.house.in_flight_exchanges() == 0)
+                    || (provider.calls() >= calls && running.gateway.app.in_flight_exchanges() == 0)
             })
             .await;
             if open.get() == 0 {
@@ -191,5 +191,5 @@ async fn a_connection_that_is_never_read_ends() {
     })
     .await;
     until("the place to be free", || open.get() == 0).await;
-    assert_eq!(running.gateway.house.in_flight_exchanges(), 0);
+    assert_eq!(running.gateway.app.in_flight_exchanges(), 0);
 }

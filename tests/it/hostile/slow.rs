@@ -127,10 +127,10 @@ async fn each_slow_connection_ends_by_its_own_setting() {
         (Kind::Drip, "body", vec![408], 0),
         (Kind::Idle, "keep_alive", vec![200], 1),
     ] {
-        let house = start(&clocks(&[(clock, "500ms")])).await;
+        let app = start(&clocks(&[(clock, "500ms")])).await;
         work.spawn(async move {
             // As a whole: a gateway that is left behind ends.
-            let (provider, _certified, running) = house;
+            let (provider, _certified, running) = app;
             let (took, heard) = slow(running.client.clone(), kind, Duration::from_millis(20)).await;
             assert_eq!(heard, told, "{kind:?}");
             let after = Duration::from_millis(500);
@@ -152,7 +152,7 @@ async fn a_second_head_that_drips_has_no_more_time_than_a_first() {
     let mut head = [0; 12];
     tokio::io::AsyncReadExt::read_exact(&mut socket, &mut head).await.unwrap();
     assert_eq!(&head, b"HTTP/1.1 200");
-    until("the exchange to end", || running.gateway.house.in_flight_exchanges() == 0).await;
+    until("the exchange to end", || running.gateway.app.in_flight_exchanges() == 0).await;
     socket.write_all(second.as_bytes()).await.unwrap();
     let (took, heard) = until_closed(socket, b"x", Duration::from_millis(10)).await;
     assert!(took < LATE, "{took:?}");

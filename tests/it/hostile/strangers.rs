@@ -90,7 +90,7 @@ async fn refused(admin: &Client) -> u64 {
     line.map_or(0, |number| number.parse().unwrap())
 }
 
-/// A gateway with one place in the house, which a request holds until it is told.
+/// A gateway with one place in the gateway, which a request holds until it is told.
 async fn full_house(settings: &str) -> (crate::harness::bench::Running, Provider, Certified, Arc<Notify>) {
     let (provider, certified, go) = (Provider::start().await, Certified::make(), Arc::new(Notify::new()));
     provider.always(held(&go, "Hello"));
@@ -107,7 +107,7 @@ async fn full_house(settings: &str) -> (crate::harness::bench::Running, Provider
 async fn a_stream_that_was_given_up_and_ends_late_holds_up_no_other() {
     let (running, _provider, certified, go) = full_house("[limits]\nh2_streams = 2").await;
     let key = running.client.key.clone();
-    let waiting = || running.gateway.house.admission.load_status().waiting;
+    let waiting = || running.gateway.app.admission.load_status().waiting;
     let mut raw = Raw::begun(running.gateway.https_address.unwrap(), &certified.root).await;
     raw.send(&[whole(1, &key), whole(3, &key)].concat()).await;
     until("two to wait", || waiting() == 2).await;
@@ -135,7 +135,7 @@ async fn a_body_of_small_frames_may_wait_for_its_turn() {
         raw.send(&frame(DATA, 0, 1, piece)).await;
     }
     raw.send(&frame(DATA, END_STREAM, 1, b"")).await;
-    until("it to wait", || running.gateway.house.admission.load_status().waiting == 1).await;
+    until("it to wait", || running.gateway.app.admission.load_status().waiting == 1).await;
     provider.always(plain("Hello"));
     go.notify_one();
     while let Some(heard) = raw.hear().await {
@@ -161,7 +161,7 @@ async fn a_file_that_nobody_reads_counts_while_it_is_sent() {
         let block = [pseudo("GET", &format!("/v1/files/{file}/content")), key.clone()].concat();
         raw.send(&frame(HEADERS, END_HEADERS | END_STREAM, stream, &block)).await;
     }
-    let bytes = || running.gateway.house.admission.load_status().bytes;
+    let bytes = || running.gateway.app.admission.load_status().bytes;
     until("three pieces to be held", || bytes() == 3 * (256 << 10)).await;
     drop(raw);
     until("them to be given back", || bytes() == 0).await;

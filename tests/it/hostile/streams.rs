@@ -75,7 +75,7 @@ async fn a_connection_may_give_up_so_many_streams() {
         for stream in (1..).step_by(2).take(resets) {
             raw.send(&[begun(stream, &running.client.key), frame(RST, 0, stream, &CANCEL)].concat()).await;
         }
-        until("the streams to be over", || running.gateway.house.in_flight_exchanges() == 0).await;
+        until("the streams to be over", || running.gateway.app.in_flight_exchanges() == 0).await;
         if goes_on {
             raw.send(&get(OWN)).await;
         }

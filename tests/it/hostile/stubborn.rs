@@ -69,7 +69,7 @@ async fn who_drips_on_after_a_refusal_holds_no_place() {
     let longest = after.iter().max().unwrap();
     eprintln!("{} that dripped on: the last was cut off {longest:.1?} after its refusal", after.len());
     assert!(*longest < SILENCE + LATE, "{longest:?}");
-    let open = running.gateway.house.metrics.connections();
+    let open = running.gateway.app.metrics.connections();
     crate::harness::until("the places to be free", || open.get() == 0).await;
     assert_eq!(provider.calls(), 0);
 }

@@ -106,7 +106,7 @@ async fn a_reader_that_vanishes_is_let_go_with_its_provider() {
         let (took, tokens) = let_go(&provider, &running, Instant::now()).await;
         bounded(&format!("a reader of {pieces} pieces"), took);
         assert!(tokens > 0 && (tokens as usize) < PIECES * PIECE / 2, "{tokens}");
-        until("the place to be free", || running.gateway.house.metrics.connections().get() == 0).await;
+        until("the place to be free", || running.gateway.app.metrics.connections().get() == 0).await;
     }
 }
 
@@ -117,7 +117,7 @@ async fn silent_clients_that_vanish_are_found_by_probes() {
     provider.then(plain("Hello"));
     provider.always(vec![Act::Hang]);
     let running = start(&provider, &certified).await;
-    let open = running.gateway.house.metrics.connections();
+    let open = running.gateway.app.metrics.connections();
     let secure = connect(running.gateway.https_address.unwrap(), &certified.root, &["h2"]).await;
     let secured = secure.get_ref().0.local_addr().unwrap();
     let below = secure.get_ref().0.as_fd().try_clone_to_owned().unwrap();
@@ -147,7 +147,7 @@ async fn silent_clients_that_vanish_are_found_by_probes() {
     vanish(&waiting);
     vanish(&below);
     let began = Instant::now();
-    until("all three to be found", || open.get() == 0 && running.gateway.house.in_flight_exchanges() == 0)
+    until("all three to be found", || open.get() == 0 && running.gateway.app.in_flight_exchanges() == 0)
         .await;
     bounded("silent clients", began.elapsed());
     provider.until_left(2).await;

@@ -1,4 +1,4 @@
-//! How many descriptors the system allows: all of them are used, and where there are none left nobody but the house is
+//! How many descriptors the system allows: all of them are used, and where there are none left nobody but the gateway is
 //! blamed for it.
 
 use crate::harness::process::{Home, catalogue, complaint, limited, penstock};

@@ -80,9 +80,9 @@ async fn a_connection_that_was_kept_over_a_stop_has_a_moment_for_a_last_request(
         connection.until(marker).await;
         assert!(!connection.is_last(), "{}", connection.said);
     }
-    let house = running.gateway.house.clone();
+    let app = running.gateway.app.clone();
     let stopping = tokio::spawn(running.stop());
-    until("the drain", || house.is_draining()).await;
+    until("the drain", || app.is_draining()).await;
     idle.closed().await;
     earlier.notify_one();
     second.until(END).await;

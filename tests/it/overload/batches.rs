@@ -1,5 +1,5 @@
 //! All batches together stay within their memory, however many there are and
-//! however long their lines, and give way where the house is nearly full.
+//! however long their lines, and give way where the gateway is nearly full.
 
 use super::{CHAT, form, of_account, thinker};
 use crate::harness::bench::PATIENT;

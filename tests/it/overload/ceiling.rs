@@ -1,4 +1,4 @@
-//! The ceiling of the house: a place, a short wait, or 503 at once.
+//! The ceiling of the gateway: a place, a short wait, or 503 at once.
 
 use super::{CHAT, form, of_account, seats, timed, until_empty};
 use crate::harness::script::{completion, held, json_answer};
@@ -18,14 +18,14 @@ async fn beyond_the_ceiling_one_waits_and_the_next_is_refused_at_once_in_its_dia
         .provider("a", &provider)
         .start()
         .await;
-    let house = running.gateway.house.clone();
+    let app = running.gateway.app.clone();
     let ask = |content: &str| json!({"model": "m", "messages": [{"role": "user", "content": content}]});
     let (client, first) = (running.client.clone(), ask("first"));
     let first = tokio::spawn(async move { client.post(CHAT, &first).await });
     provider.until_calls(1).await;
     let (client, second) = (running.client.clone(), ask("second"));
     let second = tokio::spawn(async move { client.post(CHAT, &second).await });
-    until("the second to wait", || house.admission.load_status().waiting == 1).await;
+    until("the second to wait", || app.admission.load_status().waiting == 1).await;
     assert_eq!(running.client.get("/v1/models").await.status, 200, "what needs no place is answered");
     let (chat, took) = timed(running.client.post(CHAT, &ask("third"))).await;
     let mut other = ask("fourth");
@@ -80,8 +80,8 @@ async fn a_full_provider_is_waited_for_by_accounts_in_turn_and_then_it_is_503() 
     provider.always(held(&go, "Hello"));
     let running = seats(&provider, 1).settings("[overload]\nqueue = 3\nwait = \"30s\"").start().await;
     let (greedy, modest) = (of_account(&running, "greedy").await, of_account(&running, "modest").await);
-    let house = running.gateway.house.clone();
-    let waits = || house.live().providers[0].seats.waiting();
+    let app = running.gateway.app.clone();
+    let waits = || app.live().providers[0].seats.waiting();
     let mut tasks = Vec::new();
     let ask = |who: &str| json!({"model": "m", "messages": [{"role": "user", "content": who}]});
     for number in 0..4 {
@@ -131,7 +131,7 @@ async fn bodies_have_a_bound_together_and_short_ones_get_in_all_the_same() {
     let (client, ask) = (running.client.clone(), long(900_000));
     let first = tokio::spawn(async move { client.post(CHAT, &ask).await });
     provider.until_calls(1).await;
-    assert!(running.gateway.house.admission.load_status().bytes > 900_000);
+    assert!(running.gateway.app.admission.load_status().bytes > 900_000);
     let refused = running.client.post(CHAT, &long(800_000)).await;
     assert_eq!((refused.status, refused.json()["error"]["code"].as_str()), (503, Some("SERVER_9002")));
     // Without its length told, it is refused when there is too much of it.

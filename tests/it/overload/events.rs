@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// Bytes of the event; two of them fit into what the house may hold.
+/// Bytes of the event; two of them fit into what the gateway may hold.
 const LONG: usize = 700_000;
 
 /// An event of which the end waits.
@@ -21,7 +21,7 @@ fn long(go: &Arc<Notify>) -> Script {
     vec![begin, Act::Wait(go.clone()), end, finish("stop"), usage(5, 7), done(), Act::End]
 }
 
-async fn house(provider: &Provider) -> Running {
+async fn app(provider: &Provider) -> Running {
     let settings = "[limits]\njson_body = \"1MiB\"\n[overload]\nbytes = \"2MiB\"";
     Bench::new().settings(settings).provider("a", provider).start().await
 }
@@ -35,8 +35,8 @@ async fn events_that_are_not_whole_have_a_bound_together() {
     let (provider, go) = (Provider::start().await, Arc::new(Notify::new()));
     let script: Script = [sse()].into_iter().chain(long(&go)).collect();
     provider.streams(script);
-    let running = house(&provider).await;
-    let overload = running.gateway.house.admission.clone();
+    let running = app(&provider).await;
+    let overload = running.gateway.app.admission.clone();
     let mut streams = Vec::new();
     for path in [CHAT, "/v1/messages"] {
         let (client, mut ask) = (running.client.clone(), ask());
@@ -64,8 +64,8 @@ async fn one_that_is_under_way_ends_with_an_error_where_too_much_is_held() {
     let (provider, go) = (Provider::start().await, Arc::new(Notify::new()));
     let script: Script = [sse(), text("Hello")].into_iter().chain(long(&go)).collect();
     provider.streams(script);
-    let running = house(&provider).await;
-    let overload = running.gateway.house.admission.clone();
+    let running = app(&provider).await;
+    let overload = running.gateway.app.admission.clone();
     let mut streams = Vec::new();
     for number in 1..=2 {
         let client = running.client.clone();

@@ -61,17 +61,17 @@ pub async fn of_account(running: &Running, account: &str) -> Client {
     running.key(&json!({"account": account})).await
 }
 
-/// Nothing of a request is left anywhere in the house.
+/// Nothing of a request is left anywhere in the gateway.
 pub async fn until_empty(running: &Running) {
-    let house = &running.gateway.house;
-    crate::harness::until("the house to be empty", || {
-        let standing = house.admission.load_status();
+    let app = &running.gateway.app;
+    crate::harness::until("no request to be in flight", || {
+        let standing = app.admission.load_status();
         let seats: u32 =
-            house.live().providers.iter().map(|one| one.seats.working() + one.seats.waiting()).sum();
-        house.in_flight_exchanges() == 0
+            app.live().providers.iter().map(|one| one.seats.working() + one.seats.waiting()).sum();
+        app.in_flight_exchanges() == 0
             && (standing.requests, standing.bytes, standing.waiting) == (0, 0, 0)
             && seats == 0
-            && house.ledger.state().open == 0
+            && app.ledger.state().open == 0
     })
     .await;
 }

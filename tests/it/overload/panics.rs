@@ -35,10 +35,10 @@ async fn a_panic_ends_its_own_request_and_gives_back_what_that_had() {
     provider.always(stream(&["One ", "two ", "three "]));
     let lines = format!("max_in_flight = 2\n{}", crate::harness::bench::PATIENT);
     let running = Bench::new().provider_with("a", &provider, &lines, "").start().await;
-    let house = running.gateway.house.clone();
+    let app = running.gateway.app.clone();
     for at in InjectionPoint::STREAM_POINTS {
         for _ in 0..each {
-            house.inject.arm(at, 1);
+            app.inject.arm(at, 1);
             // A connection of its own, of which nothing may be left either.
             let broken = running.chat_stream().await;
             if at == InjectionPoint::Stream {
@@ -72,7 +72,7 @@ async fn a_panic_ends_its_own_request_and_gives_back_what_that_had() {
 async fn a_panic_before_the_endpoint_is_known_is_answered_too() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("a", &provider).start().await;
-    running.gateway.house.inject.arm(InjectionPoint::Route, 1);
+    running.gateway.app.inject.arm(InjectionPoint::Route, 1);
     let broken = running.chat().await;
     assert_eq!(broken.status, 500, "{}", broken.text());
     assert_eq!(broken.json()["error"]["code"], "SERVER_9001");
@@ -85,7 +85,7 @@ async fn a_panic_before_the_endpoint_is_known_is_answered_too() {
 async fn requests_beside_a_panic_do_not_notice() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("a", &provider).start().await;
-    running.gateway.house.inject.arm(InjectionPoint::Attempt, 8);
+    running.gateway.app.inject.arm(InjectionPoint::Attempt, 8);
     let asks = (0..32).map(|_| {
         let (client, ask) = (running.client.clone(), running.ask());
         tokio::spawn(async move { client.post(CHAT, &ask).await.status })
@@ -105,18 +105,18 @@ async fn a_line_of_a_batch_that_panics_is_asked_again_and_is_not_asked_for_ever(
     let provider = Provider::start().await;
     let settings = "[batches]\nretries = 2\nretry_first = \"1ms\"\nretry_most = \"2ms\"";
     let running = Bench::new().settings(settings).provider("a", &provider).start().await;
-    running.gateway.house.inject.arm(InjectionPoint::Attempt, 2);
+    running.gateway.app.inject.arm(InjectionPoint::Attempt, 2);
     let batch = jobs::batch(&running.client, &jobs::lines(3)).await;
     let end = jobs::ended(&running.client, &batch).await;
     assert_eq!(end["request_counts"]["completed"], 3, "{end}");
-    running.gateway.house.inject.arm(InjectionPoint::Attempt, 1_000);
+    running.gateway.app.inject.arm(InjectionPoint::Attempt, 1_000);
     let batch = jobs::batch(&running.client, &jobs::lines(2)).await;
     let end = jobs::ended(&running.client, &batch).await;
     assert_eq!(end["request_counts"]["failed"], 2, "{end}");
     for result in jobs::results(&running.client, &end).await.values() {
         assert_eq!(result["status_code"], json!(500));
     }
-    running.gateway.house.inject.arm(InjectionPoint::Attempt, 0);
+    running.gateway.app.inject.arm(InjectionPoint::Attempt, 0);
     until_empty(&running).await;
 }
 
@@ -142,7 +142,7 @@ async fn panics(running: &Running, all: std::ops::Range<usize>) {
     for number in all {
         running
             .gateway
-            .house
+            .app
             .inject
             .arm(InjectionPoint::STREAM_POINTS[number % InjectionPoint::STREAM_POINTS.len()], 1);
         let broken = running.chat_stream().await;

@@ -1,4 +1,4 @@
-//! Four times as many requests as the house itself takes on: its places stay at
+//! Four times as many requests as the gateway itself takes on: its places stay at
 //! work, and whoever finds none is refused at once. The full form is at full rate
 //! if `PENSTOCK_BINARY` names an optimised build.
 
@@ -23,7 +23,7 @@ const QUEUE: usize = 8;
 
 /// How much is asked for.
 struct Scale {
-    /// Places in the house, and how long each is taken.
+    /// Places in the gateway, and how long each is taken.
     places: usize,
     thinks: Duration,
     /// For how long the peak is measured, and four times that is asked.
@@ -184,7 +184,7 @@ async fn rush(crowd: &Arc<Crowd>, rate: f64, count: u32) -> (Became, f64) {
 }
 
 /// A gateway with so many places, whose provider takes its time over each answer.
-async fn house(scale: &Scale) -> (Provider, Home, Process, Client) {
+async fn app(scale: &Scale) -> (Provider, Home, Process, Client) {
     let mut script = vec![Act::Pause(scale.thinks)];
     script.extend(plain("Hello"));
     let provider = Provider::picking(Box::new(move |_| script.clone())).await;
@@ -202,7 +202,7 @@ async fn house(scale: &Scale) -> (Provider, Home, Process, Client) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn four_times_what_the_house_takes_on_is_answered_as_its_peak_is() {
     let scale = Scale::of_this_form();
-    let (_provider, home, process, client) = house(&scale).await;
+    let (_provider, home, process, client) = app(&scale).await;
     let crowd = Crowd::new(&client);
     let peak = peak(&crowd, &scale).await;
     let idle = process.memory("VmRSS");

@@ -83,7 +83,7 @@ async fn whole(client: &Client, seen: &Seen, path: &str, ask: &Value) {
             seen.partial.lock().insert(id);
             seen.failed.fetch_add(1, Ordering::Relaxed);
         }
-        // Every provider failed, or the retries that the house affords were used up.
+        // Every provider failed, or the retries that the gateway affords were used up.
         503 if text.contains("INFERENCE_3103") => {
             seen.failed.fetch_add(1, Ordering::Relaxed);
             if !tried(&text) {

@@ -157,7 +157,7 @@ async fn an_hour_of_everything_leaves_no_trace_and_every_side_counts_the_same() 
     let few = if seconds >= 600 { 50 } else { 4 };
     assert!(failed * few <= asked, "{failed} of {asked} failed");
     // Nobody is asked while one provider is away, the one before it still rests and the third said 429. Those are
-    // moments after a change of the weather, of which a short run has little else; apart from them, a house that
+    // moments after a change of the weather, of which a short run has little else; apart from them, a gateway that
     // refuses without having tried is at fault itself.
     let untried = Seen::count(&seen.untried);
     eprintln!("{failed} of {asked} failed, for {untried} of them nobody was asked");
@@ -185,7 +185,7 @@ fn no_fault_of_its_own(metrics: &str) {
     assert!(counted("penstock_panics_total ") && counted("penstock_requests_total{"));
     assert_eq!(sum(metrics, "penstock_panics_total", &[]), 0, "panics");
     assert_eq!(sum(metrics, "penstock_requests_total", &["status=\"500\""]), 0, "answers with 500");
-    // There was room for more than all clients together: the house has no reason to send anybody away.
+    // There was room for more than all clients together: the gateway has no reason to send anybody away.
     assert_eq!(sum(metrics, "penstock_overload_refused_total", &[]), 0, "refused for overload");
     assert_eq!(sum(metrics, "penstock_connections_refused_total", &[]), 0, "connections refused");
     assert_eq!(sum(metrics, "penstock_limited_total", &[]), 0, "refused by a limit");

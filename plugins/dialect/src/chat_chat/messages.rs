@@ -1,7 +1,7 @@
 //! Writer of the `messages` member: forwards it unchanged if the provider accepts
 //! it, and rewrites it message by message otherwise.
 
-use super::turns::Turns;
+use super::conversation::ChatConversation;
 use crate::body_builder::BodyBuilder;
 use penstock_core::{ApiError, AttemptTarget, ContinuationMethod, InferenceRequest, PrefillMethod};
 use std::borrow::Cow;
@@ -9,22 +9,22 @@ use std::ops::Range;
 
 /// Marker of a final assistant message that the provider must continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mark {
+enum ContinuationMark {
     /// No message to continue.
-    None,
+    NotContinued,
     /// No marker: the provider continues such a message by itself.
-    Nothing,
+    Implicit,
     /// Member `prefix` of the message.
     Prefix,
     /// Members `add_generation_prompt` and `continue_final_message` of the request.
-    Switch,
+    TemplateSwitch,
 }
 
 /// Writes `messages` and the marker of a last message to continue.
 ///
 /// # Errors
 /// Returns `Unsupported` if this provider cannot continue a message.
-pub(super) fn write(
+pub(super) fn write_messages(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     delivered: Option<&str>,
@@ -33,37 +33,41 @@ pub(super) fn write(
     let Some(field) = ask.members.get("messages") else {
         return Err(ApiError::invalid("messages", "`messages` is missing."));
     };
-    let mark = mark(ask, target, delivered.is_some())?;
+    let mark = continuation_mark(ask, target, delivered.is_some())?;
     out.push_str(r#","messages":"#);
     let range = field.value.clone();
-    if delivered.is_none() && mark != Mark::Prefix && !needs_rewriting(ask, target) {
-        edited(ask, range, &mut |bytes| out.push_source(bytes));
+    if delivered.is_none() && mark != ContinuationMark::Prefix && !needs_rewriting(ask, target) {
+        for_each_edited_slice(ask, range, &mut |bytes| out.push_source(bytes));
     } else {
-        let canonical = canonical(ask, range);
-        let mut turns = Turns::read(&canonical);
-        turns.fit(target.capabilities);
+        let canonical = edited_messages(ask, range);
+        let mut turns = ChatConversation::parse(&canonical);
+        turns.adapt(target.capabilities);
         if let Some(delivered) = delivered {
-            turns.go_on(delivered, ask.required.prefill)?;
+            turns.append_delivered(delivered, ask.required.prefill)?;
         }
-        turns.write(target, mark == Mark::Prefix, out);
+        turns.write(target, mark == ContinuationMark::Prefix, out);
     }
-    if mark == Mark::Switch {
+    if mark == ContinuationMark::TemplateSwitch {
         out.push_str(r#","add_generation_prompt":false,"continue_final_message":true"#);
     }
     Ok(())
 }
 
-fn mark(ask: &InferenceRequest, target: &AttemptTarget<'_>, rescue: bool) -> Result<Mark, ApiError> {
+fn continuation_mark(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    rescue: bool,
+) -> Result<ContinuationMark, ApiError> {
     let abilities = target.capabilities;
     let by_message = match abilities.prefill {
-        PrefillMethod::Automatic => Mark::Nothing,
-        _ => Mark::Prefix,
+        PrefillMethod::Automatic => ContinuationMark::Implicit,
+        _ => ContinuationMark::Prefix,
     };
     match (rescue, target.continuation(), target.prefill()) {
-        (true, Some(ContinuationMethod::ContinueFinalMessage), _) => Ok(Mark::Switch),
+        (true, Some(ContinuationMethod::ContinueFinalMessage), _) => Ok(ContinuationMark::TemplateSwitch),
         (true, Some(ContinuationMethod::Prefill), _) => Ok(by_message),
-        (false, ..) if !ask.required.prefill => Ok(Mark::None),
-        (false, _, PrefillMethod::ContinueFinalMessage) => Ok(Mark::Switch),
+        (false, ..) if !ask.required.prefill => Ok(ContinuationMark::NotContinued),
+        (false, _, PrefillMethod::ContinueFinalMessage) => Ok(ContinuationMark::TemplateSwitch),
         (false, _, PrefillMethod::Prefix | PrefillMethod::Automatic) => Ok(by_message),
         (true, None, _) | (false, _, PrefillMethod::None) => Err(ApiError::unsupported(
             "messages",
@@ -82,7 +86,11 @@ const fn needs_rewriting(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> 
 }
 
 /// Calls `put` for the bytes of a range of the request body, with the edits applied.
-pub(super) fn edited(ask: &InferenceRequest, range: Range<usize>, put: &mut impl FnMut(&[u8])) {
+pub(super) fn for_each_edited_slice(
+    ask: &InferenceRequest,
+    range: Range<usize>,
+    put: &mut impl FnMut(&[u8]),
+) {
     let first = ask.edits.partition_point(|edit| edit.range.start < range.start);
     let mut at = range.start;
     for edit in ask.edits.get(first..).unwrap_or_default() {
@@ -97,12 +105,12 @@ pub(super) fn edited(ask: &InferenceRequest, range: Range<usize>, put: &mut impl
 }
 
 /// Returns the messages with the request's edits; borrowed if there are none.
-fn canonical(ask: &InferenceRequest, range: Range<usize>) -> Cow<'_, [u8]> {
+fn edited_messages(ask: &InferenceRequest, range: Range<usize>) -> Cow<'_, [u8]> {
     let touched = ask.edits.iter().any(|edit| edit.range.start >= range.start && edit.range.end <= range.end);
     if !touched {
         return Cow::Borrowed(ask.body.get(range).unwrap_or_default());
     }
     let mut whole = Vec::with_capacity(range.len());
-    edited(ask, range, &mut |bytes| whole.extend_from_slice(bytes));
+    for_each_edited_slice(ask, range, &mut |bytes| whole.extend_from_slice(bytes));
     Cow::Owned(whole)
 }

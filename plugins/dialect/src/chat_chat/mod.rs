@@ -5,21 +5,21 @@
 //! knows are added. The answer is normalized, because engines differ in nearly
 //! every detail of the dialect, and client libraries fail on most of them.
 
+mod conversation;
 mod messages;
 mod request;
 #[cfg(test)]
 mod tests;
-mod turns;
 
 use crate::translator_def::{self, TranslatorDef};
 use penstock_core::Dialect;
 
 /// Definition of the translator.
-pub(crate) const PAIR: TranslatorDef = TranslatorDef {
+pub(crate) const TRANSLATOR: TranslatorDef = TranslatorDef {
     client_dialect: Dialect::Chat,
     provider_dialect: Dialect::Chat,
     path: "/chat/completions",
-    build_request: request::body,
+    build_request: request::build_request,
     translate_buffered: translator_def::buffered_as_chat,
     translate_stream: translator_def::stream_as_chat,
 };

@@ -10,23 +10,24 @@ use bytes::Bytes;
 use penstock_core::{ApiError, AttemptTarget, BodyMember, ExtraMember, InferenceRequest};
 
 /// Members that are always forwarded unchanged.
-const ALWAYS: &[&str] = &["tools", "tool_choice", "response_format"];
+const ALWAYS_FORWARDED: &[&str] = &["tools", "tool_choice", "response_format"];
 /// Members that are forwarded unless the catalogue lists the model's parameters without them.
-const USUAL: &[&str] = &["temperature", "top_p", "seed", "frequency_penalty", "presence_penalty"];
+const FORWARDED_BY_DEFAULT: &[&str] =
+    &["temperature", "top_p", "seed", "frequency_penalty", "presence_penalty"];
 /// Members that are forwarded only if the catalogue lists them, like parameters that tune sampling.
-const LISTED: &[&str] = &["parallel_tool_calls"];
+const FORWARDED_IF_LISTED: &[&str] = &["parallel_tool_calls"];
 /// Members that are read as reasoning effort and not forwarded under these names.
-const EFFORTS: &[&str] = &["enable_thinking", "thinking_budget"];
+const EFFORT_MEMBERS: &[&str] = &["enable_thinking", "thinking_budget"];
 /// Members without a meaning if there are no tools; some engines answer 400 to them in that case.
-const OF_TOOLS: &[&str] = &["tools", "tool_choice", "parallel_tool_calls"];
+const TOOL_MEMBERS: &[&str] = &["tools", "tool_choice", "parallel_tool_calls"];
 /// Members that must not be dropped silently, because the figures of the answer would be incorrect without them.
-const EXACT: &[&str] = &["logprobs", "top_logprobs", "logit_bias"];
+const REFUSED_IF_UNLISTED: &[&str] = &["logprobs", "top_logprobs", "logit_bias"];
 
 /// Builds the request body for a chat provider; `delivered` is the partial answer that it must continue.
 ///
 /// # Errors
 /// Returns an error with the field's name if this provider does not support the request.
-pub(super) fn body(
+pub(super) fn build_request(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     delivered: Option<&str>,
@@ -42,17 +43,17 @@ pub(super) fn body(
     let mut out = BodyBuilder::with_source(&ask.body);
     out.push_str(r#"{"model":"#);
     out.push_json_string(target.model);
-    messages::write(ask, target, delivered, &mut out)?;
+    messages::write_messages(ask, target, delivered, &mut out)?;
     for field in &ask.members.0 {
-        if passes(ask, target, effort, field)? {
+        if should_forward(ask, target, effort, field)? {
             out.push_byte(b',');
-            edited(ask, field, &mut out);
+            write_edited_member(ask, field, &mut out);
         }
     }
     structured_output::write_constraints(ask, target.capabilities, &mut out)?;
-    limits(ask, target, &mut out);
-    think(ask, target, effort, &mut out);
-    preset(ask, target, effort, &mut out);
+    write_limits(ask, target, &mut out);
+    write_reasoning(ask, target, effort, &mut out);
+    write_preset(ask, target, effort, &mut out);
     if ask.stream {
         out.push_str(r#","stream":true"#);
         if target.sends(ExtraMember::StreamOptions) {
@@ -64,7 +65,7 @@ pub(super) fn body(
 }
 
 /// Returns true if a member is forwarded to this provider unchanged.
-fn passes(
+fn should_forward(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     effort: ReasoningEffort,
@@ -73,10 +74,10 @@ fn passes(
     let name = &*field.name;
     let Some(value) = ask.member_value(name) else { return Ok(false) };
     let abilities = target.capabilities;
-    if OF_TOOLS.contains(&name) && !has_tools(ask) {
+    if TOOL_MEMBERS.contains(&name) && !has_tools(ask) {
         return Ok(false);
     }
-    if EXACT.contains(&name) && !matches!(value, b"false" | b"{}") {
+    if REFUSED_IF_UNLISTED.contains(&name) && !matches!(value, b"false" | b"{}") {
         if abilities.accepts_parameter(name)
             || (name == "top_logprobs" && abilities.accepts_parameter("logprobs"))
         {
@@ -85,18 +86,18 @@ fn passes(
         let sentence = format!("This model does not support `{name}`.");
         return Err(ApiError::unsupported(name, sentence));
     }
-    if ALWAYS.contains(&name) {
+    if ALWAYS_FORWARDED.contains(&name) {
         return Ok(name != "response_format" || !is_plain_text(value));
     }
-    if USUAL.contains(&name) {
+    if FORWARDED_BY_DEFAULT.contains(&name) {
         return Ok(response_constraints::accepts_sampling(abilities, name));
     }
-    if LISTED.contains(&name) {
+    if FORWARDED_IF_LISTED.contains(&name) {
         return Ok(abilities.accepts_parameter(name));
     }
     if structured_output::is_constraint(name)
-        || EFFORTS.contains(&name)
-        || switches_thinking(target, effort, name)
+        || EFFORT_MEMBERS.contains(&name)
+        || is_replaced_by_effort(target, effort, name)
     {
         return Ok(false);
     }
@@ -115,21 +116,21 @@ fn is_plain_text(format: &[u8]) -> bool {
 }
 
 /// Returns true for `chat_template_kwargs` if it is written together with the effort instead.
-fn switches_thinking(target: &AttemptTarget<'_>, effort: ReasoningEffort, name: &str) -> bool {
-    name == "chat_template_kwargs" && effort.enabled.is_some() && has_switch(target)
+fn is_replaced_by_effort(target: &AttemptTarget<'_>, effort: ReasoningEffort, name: &str) -> bool {
+    name == "chat_template_kwargs" && effort.enabled.is_some() && has_thinking_switch(target)
 }
 
 /// Returns true if the engine accepts a switch for thinking.
-fn has_switch(target: &AttemptTarget<'_>) -> bool {
+fn has_thinking_switch(target: &AttemptTarget<'_>) -> bool {
     target.capabilities.thinking_switch && target.sends(ExtraMember::ThinkingSwitch)
 }
 
 /// Writes a member with the request's edits applied.
-fn edited(ask: &InferenceRequest, field: &BodyMember, out: &mut BodyBuilder<'_>) {
-    messages::edited(ask, field.member.clone(), &mut |bytes| out.push_source(bytes));
+fn write_edited_member(ask: &InferenceRequest, field: &BodyMember, out: &mut BodyBuilder<'_>) {
+    messages::for_each_edited_slice(ask, field.member.clone(), &mut |bytes| out.push_source(bytes));
 }
 
-fn limits(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
+fn write_limits(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
     if let Some(max) = target.max_tokens.or(ask.max_tokens) {
         out.push_byte(b',');
         out.push_json_string(response_constraints::token_cap_name(target));
@@ -150,14 +151,14 @@ fn limits(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuil
 }
 
 /// Writes the thinking switch and the reasoning effort. Without a switch, off becomes the effort `low`.
-fn think(
+fn write_reasoning(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     effort: ReasoningEffort,
     out: &mut BodyBuilder<'_>,
 ) {
     let abilities = target.capabilities;
-    if let Some(on) = effort.enabled.filter(|_| has_switch(target)) {
+    if let Some(on) = effort.enabled.filter(|_| has_thinking_switch(target)) {
         out.push_str(r#","chat_template_kwargs":{"enable_thinking":"#);
         out.push_str(if on { "true" } else { "false" });
         let preset = target.preset.iter().find(|(name, _)| &**name == "chat_template_kwargs");
@@ -189,7 +190,7 @@ fn think(
 }
 
 /// Writes the members of the model's preset that the client did not set.
-fn preset(
+fn write_preset(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     effort: ReasoningEffort,
@@ -197,7 +198,7 @@ fn preset(
 ) {
     for (name, value) in response_constraints::preset_members(ask, target) {
         let thought = name == "reasoning_effort" && effort != ReasoningEffort::default();
-        if !thought && !switches_thinking(target, effort, name) {
+        if !thought && !is_replaced_by_effort(target, effort, name) {
             out.push_byte(b',');
             out.push_json_string(name);
             out.push_byte(b':');

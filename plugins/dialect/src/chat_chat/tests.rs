@@ -6,7 +6,7 @@ mod property;
 mod rescue;
 mod rules;
 
-use super::PAIR;
+use super::TRANSLATOR;
 use crate::conformance;
 use crate::test_support::{self, assert_golden};
 use bytes::Bytes;
@@ -14,28 +14,28 @@ use penstock_core::*;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-fn cases() -> Vec<PathBuf> {
+fn case_dirs() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/chat_chat");
     let mut cases: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     cases.sort();
     cases
 }
 
-fn abilities(case: &Path) -> OfferCapabilities {
+fn case_capabilities(case: &Path) -> OfferCapabilities {
     let text = std::fs::read(case.join("target.json")).unwrap_or_else(|_| b"{}".to_vec());
     test_support::parse_capabilities(&serde_json::from_slice(&text).unwrap())
 }
 
 #[test]
-fn what_is_sent_is_what_the_case_says() {
-    for case in cases() {
+fn requests_match_the_golden_case() {
+    for case in case_dirs() {
         let ask = test_support::sample_request(
             Dialect::Chat,
             std::fs::read(case.join("ask.json")).unwrap().trim_ascii(),
         );
-        let abilities = abilities(&case);
+        let abilities = case_capabilities(&case);
         let target = test_support::sample_target(Dialect::Chat, &abilities);
-        let sent = match PAIR.build_request(&ask, &target) {
+        let sent = match TRANSLATOR.build_request(&ask, &target) {
             Ok(sent) => sent.concat(),
             Err(refusal) => {
                 format!("{:?} {:?} {}", refusal.code, refusal.param, refusal.message).into_bytes()
@@ -45,24 +45,24 @@ fn what_is_sent_is_what_the_case_says() {
             assert_eq!(value["model"], "engine/model", "{}", case.display());
         }
         assert_golden(&case.join("sent.json"), &[&sent[..], b"\n"].concat());
-        let again = PAIR.build_request(&ask, &target).map(|sent| sent.concat()).unwrap_or(sent.clone());
+        let again = TRANSLATOR.build_request(&ask, &target).map(|sent| sent.concat()).unwrap_or(sent.clone());
         assert_eq!(again, sent, "the same bytes each time");
     }
 }
 
 #[test]
-fn streams_come_out_clean_however_they_are_cut() {
+fn streams_match_the_golden_case_at_every_split() {
     let mut count = 0;
-    for case in cases() {
+    for case in case_dirs() {
         let Ok(got) = std::fs::read(case.join("got.sse")) else { continue };
         count += 1;
         let ask = test_support::sample_request(
             Dialect::Chat,
             std::fs::read(case.join("ask.json")).unwrap().trim_ascii(),
         );
-        let abilities = abilities(&case);
+        let abilities = case_capabilities(&case);
         let target = test_support::sample_target(Dialect::Chat, &abilities);
-        let run = test_support::run_all_splits(&|| PAIR.translate_stream(&ask, &target), &got);
+        let run = test_support::run_all_splits(&|| TRANSLATOR.translate_stream(&ask, &target), &got);
         let figures = format!(
             ": fault {:?}, finish {:?}, bytes {}\n: {:?}\n: {:?}\n\n",
             run.fault, run.finish_reason, run.output_bytes, run.usage, run.measured_energy
@@ -77,18 +77,18 @@ fn streams_come_out_clean_however_they_are_cut() {
 }
 
 #[test]
-fn whole_answers_come_out_clean() {
+fn buffered_answers_match_the_golden_case() {
     let mut count = 0;
-    for case in cases() {
+    for case in case_dirs() {
         let Ok(got) = std::fs::read(case.join("got.json")) else { continue };
         count += 1;
         let ask = test_support::sample_request(
             Dialect::Chat,
             std::fs::read(case.join("ask.json")).unwrap().trim_ascii(),
         );
-        let abilities = abilities(&case);
+        let abilities = case_capabilities(&case);
         let target = test_support::sample_target(Dialect::Chat, &abilities);
-        let said = match PAIR.translate_buffered(&ask, &target, Bytes::from(got)) {
+        let said = match TRANSLATOR.translate_buffered(&ask, &target, Bytes::from(got)) {
             Ok(whole) => {
                 let body = whole.body.concat();
                 let value: Value = serde_json::from_slice(&body).unwrap();

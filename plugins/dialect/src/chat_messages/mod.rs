@@ -3,22 +3,22 @@
 //! The request is written from slices of the client's bytes; the answer is decoded
 //! into neutral events and written in the chat dialect.
 
-mod parts;
+mod content_blocks;
+mod conversation;
 mod request;
-mod turns;
 
-pub use request::MAX_TOKENS;
-pub(crate) use request::schema;
+pub use request::DEFAULT_MAX_TOKENS;
+pub(crate) use request::write_schema;
 
 use crate::translator_def::{self, TranslatorDef};
 use penstock_core::Dialect;
 
 /// Definition of the translator.
-pub(crate) const PAIR: TranslatorDef = TranslatorDef {
+pub(crate) const TRANSLATOR: TranslatorDef = TranslatorDef {
     client_dialect: Dialect::Chat,
     provider_dialect: Dialect::Messages,
     path: "/messages",
-    build_request: request::body,
+    build_request: request::build_request,
     translate_buffered: translator_def::buffered_as_chat,
     translate_stream: translator_def::stream_as_chat,
 };

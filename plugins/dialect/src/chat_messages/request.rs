@@ -2,7 +2,7 @@
 //! dialect, refuses it by name, or drops it because it is only a hint (`seed`, penalties)
 //! or has no effect on the answer (`user`, `metadata` …).
 
-use super::turns::Turns;
+use super::conversation::MessagesConversation;
 use crate::body_builder::BodyBuilder;
 use crate::event::EscapedText;
 use crate::json_cursor::{self, JsonCursor};
@@ -15,28 +15,29 @@ use std::borrow::Cow;
 use std::convert::Infallible;
 
 /// Default of `max_tokens`, which the dialect requires, if neither client nor target sets it.
-pub const MAX_TOKENS: u64 = 8192;
+pub const DEFAULT_MAX_TOKENS: u64 = 8192;
 /// Sampling members that both dialects have.
-const SAMPLING: [&str; 3] = ["temperature", "top_p", "top_k"];
+const SAMPLING_MEMBERS: [&str; 3] = ["temperature", "top_p", "top_k"];
 
 /// Builds the request body for a messages provider; `delivered` is the partial answer that it must continue.
 ///
 /// # Errors
 /// Returns an error with the field's name if a member cannot be translated.
-pub(super) fn body(
+pub(super) fn build_request(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     delivered: Option<&str>,
 ) -> Result<Vec<Bytes>, ApiError> {
-    let edited = edited(ask);
+    let edited = apply_edits(ask);
     let ask = edited.as_ref().unwrap_or(ask);
-    refuse(ask)?;
+    check_supported(ask)?;
     if delivered.is_some() && target.continuation().is_none() {
         return Err(ApiError::unsupported("messages", "This provider does not continue an answer."));
     }
-    let mut turns = Turns::read(ask.member_value("messages").unwrap_or_default(), target.capabilities)?;
+    let mut turns =
+        MessagesConversation::parse(ask.member_value("messages").unwrap_or_default(), target.capabilities)?;
     if let Some(delivered) = delivered {
-        turns.said(delivered);
+        turns.append_delivered(delivered);
     }
     let mut out = BodyBuilder::with_source(&ask.body);
     out.push_str(r#"{"model":"#);
@@ -44,11 +45,11 @@ pub(super) fn body(
     out.push_byte(b',');
     turns.write(&mut out);
     out.push_str(r#","max_tokens":"#);
-    out.push_number(target.max_tokens.or(ask.max_tokens).unwrap_or(MAX_TOKENS));
-    tools(ask, target, &mut out)?;
-    sampling(ask, target, &mut out);
-    engine(ask, target, &mut out)?;
-    output(ask, target, &mut out)?;
+    out.push_number(target.max_tokens.or(ask.max_tokens).unwrap_or(DEFAULT_MAX_TOKENS));
+    write_tools(ask, target, &mut out)?;
+    write_sampling(ask, target, &mut out);
+    write_engine_parameters(ask, target, &mut out)?;
+    write_output_config(ask, target, &mut out)?;
     if ask.stream {
         out.push_str(r#","stream":true"#);
     }
@@ -57,7 +58,7 @@ pub(super) fn body(
 }
 
 /// Returns the request with admission's edits applied: its new body and member ranges; `None` without edits.
-fn edited(ask: &InferenceRequest) -> Option<InferenceRequest> {
+fn apply_edits(ask: &InferenceRequest) -> Option<InferenceRequest> {
     if ask.edits.is_empty() {
         return None;
     }
@@ -92,7 +93,7 @@ fn edited(ask: &InferenceRequest) -> Option<InferenceRequest> {
 }
 
 /// Refuses members that would change the answer's numbers or format if they were dropped.
-fn refuse(ask: &InferenceRequest) -> Result<(), ApiError> {
+fn check_supported(ask: &InferenceRequest) -> Result<(), ApiError> {
     for name in ["logprobs", "top_logprobs", "logit_bias", "web_search_options", "audio"] {
         let asked = ask.member_value(name).is_some_and(|value| !matches!(value, b"false" | b"0" | b"{}"));
         if asked {
@@ -108,7 +109,7 @@ fn refuse(ask: &InferenceRequest) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn tools(
+fn write_tools(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     out: &mut BodyBuilder<'_>,
@@ -119,12 +120,12 @@ fn tools(
     let read = |name| json::unescape_lossy(name);
     let allowed_names: Option<Vec<Cow<'_, str>>> = allowed.map(|allowed| {
         let tools = json_cursor::elements(json_cursor::member_value(allowed, "tools").unwrap_or_default());
-        tools.filter_map(|tool| name(tool).and_then(read)).collect()
+        tools.filter_map(|tool| function_name(tool).and_then(read)).collect()
     });
     let mut any = false;
     JsonCursor::new(ask.member_value("tools").unwrap_or_default()).visit_elements(|index, tool| {
-        let tool = Tool::read(tool);
-        if tool.kind.is_some_and(|kind| !json::equals_text(kind, "function")) {
+        let tool = DeclaredTool::parse(tool);
+        if tool.tool_type.is_some_and(|kind| !json::equals_text(kind, "function")) {
             return Err(ApiError::unsupported(
                 format!("tools[{index}].type"),
                 "Only tools of type `function` are supported.",
@@ -134,10 +135,12 @@ fn tools(
         if allowed_names.as_ref().is_some_and(|names| name.is_none_or(|name| !names.contains(&name))) {
             return Ok(());
         }
-        tool.function.write(|| format!("tools[{index}].function"), &mut any, out)
+        tool.function.write_tool(|| format!("tools[{index}].function"), &mut any, out)
     })?;
     JsonCursor::new(ask.member_value("functions").unwrap_or_default()).visit_elements(
-        |index, function| Declared::read(function).write(|| format!("functions[{index}]"), &mut any, out),
+        |index, function| {
+            FunctionDefinition::parse(function).write_tool(|| format!("functions[{index}]"), &mut any, out)
+        },
     )?;
     if !any {
         return Ok(());
@@ -149,7 +152,7 @@ fn tools(
     } else {
         r#","disable_parallel_tool_use":true}"#
     };
-    match (json_cursor::parse_string(mode).as_deref(), name(choice)) {
+    match (json_cursor::parse_string(mode).as_deref(), function_name(choice)) {
         (Some("none"), _) => out.push_str(r#","tool_choice":{"type":"none"}"#),
         (Some("required"), _) => {
             out.push_str(r#","tool_choice":{"type":"any""#);
@@ -171,25 +174,25 @@ fn tools(
 }
 
 /// Returns the function's name in `{"function":{"name":…}}` or `{"name":…}`.
-fn name(choice: &[u8]) -> Option<&[u8]> {
+fn function_name(choice: &[u8]) -> Option<&[u8]> {
     json_cursor::member_value(json_cursor::member_value(choice, "function").unwrap_or(choice), "name")
         .and_then(json_cursor::string_body)
 }
 
 /// Element of `tools`.
 #[derive(Default)]
-struct Tool<'a> {
-    kind: Option<&'a [u8]>,
-    function: Declared<'a>,
+struct DeclaredTool<'a> {
+    tool_type: Option<&'a [u8]>,
+    function: FunctionDefinition<'a>,
 }
 
-impl<'a> Tool<'a> {
-    fn read(tool: &mut JsonCursor<'a>) -> Self {
+impl<'a> DeclaredTool<'a> {
+    fn parse(tool: &mut JsonCursor<'a>) -> Self {
         let mut seen = Self::default();
         let Ok(()) = tool.visit_members::<Infallible>(|key, value| {
             match key {
-                "type" => seen.kind = json_cursor::string_body(value.take_value()),
-                "function" => seen.function = Declared::read(value),
+                "type" => seen.tool_type = json_cursor::string_body(value.take_value()),
+                "function" => seen.function = FunctionDefinition::parse(value),
                 _ => {}
             }
             Ok(())
@@ -200,15 +203,15 @@ impl<'a> Tool<'a> {
 
 /// Function definition; its values as JSON slices of the request.
 #[derive(Default)]
-struct Declared<'a> {
+struct FunctionDefinition<'a> {
     name: Option<&'a [u8]>,
     description: Option<&'a [u8]>,
     parameters: Option<&'a [u8]>,
     strict: Option<&'a [u8]>,
 }
 
-impl<'a> Declared<'a> {
-    fn read(function: &mut JsonCursor<'a>) -> Self {
+impl<'a> FunctionDefinition<'a> {
+    fn parse(function: &mut JsonCursor<'a>) -> Self {
         let mut seen = Self::default();
         let Ok(()) = function.visit_members::<Infallible>(|key, value| {
             let slot = match key {
@@ -225,7 +228,7 @@ impl<'a> Declared<'a> {
     }
 
     /// Writes the function as a tool; `at` is its path.
-    fn write(
+    fn write_tool(
         &self,
         at: impl Fn() -> String,
         any: &mut bool,
@@ -241,7 +244,7 @@ impl<'a> Declared<'a> {
             out.push_source(description);
         }
         out.push_str(r#","input_schema":"#);
-        schema(self.parameters.unwrap_or(br#"{"type":"object","properties":{}}"#), out);
+        write_schema(self.parameters.unwrap_or(br#"{"type":"object","properties":{}}"#), out);
         if let Some(strict) = self.strict {
             out.push_str(r#","strict":"#);
             out.push_source(strict);
@@ -252,7 +255,7 @@ impl<'a> Declared<'a> {
 }
 
 /// Writes a schema and adds the type that this dialect requires.
-pub(crate) fn schema(schema: &[u8], out: &mut BodyBuilder<'_>) {
+pub(crate) fn write_schema(schema: &[u8], out: &mut BodyBuilder<'_>) {
     let is_typed = json_cursor::members(schema).any(|(key, _)| key == "type");
     let rest = schema.strip_prefix(b"{").filter(|_| !is_typed);
     let Some(rest) = rest else { return out.push_source(schema) };
@@ -262,7 +265,7 @@ pub(crate) fn schema(schema: &[u8], out: &mut BodyBuilder<'_>) {
 }
 
 /// Writes the engine parameters of the request that the offer lists.
-fn engine(
+fn write_engine_parameters(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     out: &mut BodyBuilder<'_>,
@@ -271,7 +274,7 @@ fn engine(
         let name = &*field.name;
         let Some(value) = ask
             .member_value(name)
-            .filter(|_| !structured_output::is_constraint(name) && !SAMPLING.contains(&name))
+            .filter(|_| !structured_output::is_constraint(name) && !SAMPLING_MEMBERS.contains(&name))
         else {
             continue;
         };
@@ -285,12 +288,13 @@ fn engine(
     Ok(())
 }
 
-fn sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
+fn write_sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
     let takes = |name: &&str| response_constraints::accepts_sampling(target.capabilities, name);
-    let asked = SAMPLING.into_iter().filter(takes).filter_map(|name| Some((name, ask.member_value(name)?)));
+    let asked =
+        SAMPLING_MEMBERS.into_iter().filter(takes).filter_map(|name| Some((name, ask.member_value(name)?)));
     // A preset effort is written elsewhere; the other preset members do not exist in this dialect.
     let preset =
-        response_constraints::preset_members(ask, target).filter(|(name, _)| SAMPLING.contains(name));
+        response_constraints::preset_members(ask, target).filter(|(name, _)| SAMPLING_MEMBERS.contains(name));
     for (name, value) in asked.chain(preset) {
         let Some(value) = response_constraints::messages_sampling_value(name, value) else { continue };
         out.push_byte(b',');
@@ -309,7 +313,7 @@ fn sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBu
 }
 
 /// Returns the JSON schema that the client requests for the answer.
-fn format(ask: &InferenceRequest) -> Result<Option<Cow<'_, [u8]>>, ApiError> {
+fn response_schema(ask: &InferenceRequest) -> Result<Option<Cow<'_, [u8]>>, ApiError> {
     let format = ask.member_value("response_format").unwrap_or_default();
     let kind =
         json_cursor::member_value(format, "type").and_then(json_cursor::parse_string).unwrap_or_default();
@@ -337,7 +341,7 @@ fn format(ask: &InferenceRequest) -> Result<Option<Cow<'_, [u8]>>, ApiError> {
 }
 
 /// Returns the reasoning effort of the client, or that of the preset.
-fn effort(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> ReasoningEffort {
+fn effective_effort(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> ReasoningEffort {
     let abilities = target.capabilities;
     if !target.sends(ExtraMember::Thinking) {
         return ReasoningEffort::default();
@@ -358,13 +362,13 @@ fn effort(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> ReasoningEffort
 }
 
 /// Writes thinking, its effort, and the format of the answer.
-fn output(
+fn write_output_config(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     out: &mut BodyBuilder<'_>,
 ) -> Result<(), ApiError> {
-    let schema = format(ask)?;
-    let effort = effort(ask, target);
+    let schema = response_schema(ask)?;
+    let effort = effective_effort(ask, target);
     let level = effort.level.filter(|_| effort.enabled != Some(false));
     if effort.enabled == Some(false) {
         out.push_str(r#","thinking":{"type":"disabled"}"#);

@@ -9,58 +9,58 @@ use std::borrow::Cow;
 use std::convert::Infallible;
 
 /// Inside of a JSON string with its original escapes.
-pub(super) type Text<'a> = Cow<'a, [u8]>;
+pub(super) type JsonText<'a> = Cow<'a, [u8]>;
 
 /// Text or an image.
-pub(super) enum Part<'a> {
+pub(super) enum ContentPart<'a> {
     /// Text that is not empty.
-    Text(Text<'a>),
+    Text(JsonText<'a>),
     /// Image given by its bytes.
-    Inline {
+    InlineImage {
         /// Media type such as `image/png`.
         media: &'a [u8],
         /// Image bytes in Base64.
         data: &'a [u8],
     },
     /// URL of an image, which the gateway does not fetch.
-    Link(&'a [u8]),
+    ImageUrl(&'a [u8]),
 }
 
 /// Returns true for block types of another vendor's server tools, which admission accepts in a history: the tools ran
 /// on that vendor's servers, and no model behind the gateway can read the blocks.
-pub(super) fn is_vendors(kind: &str) -> bool {
+pub(super) fn is_vendor_tool_block(kind: &str) -> bool {
     matches!(kind, "server_tool_use" | "mcp_tool_use" | "container_upload" | "tool_reference")
         || kind.ends_with("_tool_result")
 }
 
 /// Limit on the nesting depth of content; deeper values are not valid in the dialect.
-const DEPTH: usize = 4;
+const MAX_DEPTH: usize = 4;
 
 /// Content of a message, a tool result or a document.
 #[derive(Default)]
-pub(super) enum Content<'a> {
+pub(super) enum MessageContent<'a> {
     /// Inside of a JSON string.
     Text(&'a [u8]),
     /// List of blocks.
-    Blocks(Vec<Block<'a>>),
+    Blocks(Vec<ContentBlock<'a>>),
     /// Value of another type.
     #[default]
     Other,
 }
 
-impl<'a> Content<'a> {
+impl<'a> MessageContent<'a> {
     /// Parses the next value.
-    pub(super) fn read(cursor: &mut JsonCursor<'a>) -> Self {
-        Self::within(cursor, 0)
+    pub(super) fn parse(cursor: &mut JsonCursor<'a>) -> Self {
+        Self::parse_nested(cursor, 0)
     }
 
-    fn within(cursor: &mut JsonCursor<'a>, depth: usize) -> Self {
+    fn parse_nested(cursor: &mut JsonCursor<'a>, depth: usize) -> Self {
         match cursor.peek_byte() {
             Some(b'"') => json_cursor::string_body(cursor.take_value()).map_or(Self::Other, Self::Text),
-            Some(b'[') if depth < DEPTH => {
+            Some(b'[') if depth < MAX_DEPTH => {
                 let mut blocks = Vec::new();
                 let Ok(()) = cursor.visit_elements::<Infallible>(|_, cursor| {
-                    blocks.push(Block::within(cursor, depth + 1));
+                    blocks.push(ContentBlock::parse(cursor, depth + 1));
                     Ok(())
                 });
                 Self::Blocks(blocks)
@@ -75,13 +75,13 @@ impl<'a> Content<'a> {
 
 /// Members of a block of any type, as slices of the request.
 #[derive(Default)]
-pub(super) struct Block<'a> {
+pub(super) struct ContentBlock<'a> {
     pub kind: Cow<'a, str>,
     pub text: Option<&'a [u8]>,
     pub source: Option<&'a [u8]>,
     pub title: Option<&'a [u8]>,
     pub context: Option<&'a [u8]>,
-    pub content: Option<Content<'a>>,
+    pub content: Option<MessageContent<'a>>,
     pub id: Option<&'a [u8]>,
     pub name: Option<&'a [u8]>,
     pub input: Option<&'a [u8]>,
@@ -90,10 +90,10 @@ pub(super) struct Block<'a> {
     pub thinking: Option<&'a [u8]>,
 }
 
-impl<'a> Block<'a> {
+impl<'a> ContentBlock<'a> {
     /// Parses a block and skips unknown members (`cache_control`, `citations`,
     /// `caller` …), which have no meaning for a chat provider.
-    fn within(cursor: &mut JsonCursor<'a>, depth: usize) -> Self {
+    fn parse(cursor: &mut JsonCursor<'a>, depth: usize) -> Self {
         let mut block = Self::default();
         let Ok(()) = cursor.visit_members::<Infallible>(|key, cursor| {
             match key {
@@ -103,7 +103,7 @@ impl<'a> Block<'a> {
                 "title" => block.title = json_cursor::string_body(cursor.take_value()),
                 "context" => block.context = json_cursor::string_body(cursor.take_value()),
                 "content" if cursor.peek_byte() != Some(b'n') => {
-                    block.content = Some(Content::within(cursor, depth));
+                    block.content = Some(MessageContent::parse_nested(cursor, depth));
                 }
                 "id" => block.id = json_cursor::string_body(cursor.take_value()),
                 "name" => block.name = json_cursor::string_body(cursor.take_value()),
@@ -122,37 +122,41 @@ impl<'a> Block<'a> {
     ///
     /// # Errors
     /// Returns an error for a block or source without a counterpart in chat completions; `at` is its path.
-    pub(super) fn parts(&self, at: &dyn Fn() -> String, out: &mut Vec<Part<'a>>) -> Result<(), ApiError> {
+    pub(super) fn append_parts(
+        &self,
+        at: &dyn Fn() -> String,
+        out: &mut Vec<ContentPart<'a>>,
+    ) -> Result<(), ApiError> {
         match &*self.kind {
             "text" => {
                 let text = self.text.ok_or_else(|| {
                     ApiError::invalid(format!("{}.text", at()), "A text block needs a string `text`.")
                 })?;
-                push_text(out, Cow::Borrowed(text));
+                append_text(out, Cow::Borrowed(text));
                 Ok(())
             }
             "image" => {
-                out.push(self.image(at)?);
+                out.push(self.parse_image(at)?);
                 Ok(())
             }
-            "document" => self.document(at, out),
+            "document" => self.append_document(at, out),
             "search_result" => {
-                self.search_result(out);
+                self.append_search_result(out);
                 Ok(())
             }
-            kind if is_vendors(kind) => Ok(()),
+            kind if is_vendor_tool_block(kind) => Ok(()),
             other => Err(ApiError::unsupported(
                 format!("{}.type", at()),
-                format!("Content blocks of type `{}` are not supported here.", shown(other)),
+                format!("Content blocks of type `{}` are not supported here.", printable_word(other)),
             )),
         }
     }
 
-    fn image(&self, at: &dyn Fn() -> String) -> Result<Part<'a>, ApiError> {
-        let source = Source::read(self.source.unwrap_or_default());
-        match (&*source.kind, source.media, source.data, source.url) {
-            ("base64", Some(media), Some(data), _) => Ok(Part::Inline { media, data }),
-            ("url", _, _, Some(url)) => Ok(Part::Link(url)),
+    fn parse_image(&self, at: &dyn Fn() -> String) -> Result<ContentPart<'a>, ApiError> {
+        let source = MediaSource::parse(self.source.unwrap_or_default());
+        match (&*source.source_type, source.media_type, source.data, source.url) {
+            ("base64", Some(media), Some(data), _) => Ok(ContentPart::InlineImage { media, data }),
+            ("url", _, _, Some(url)) => Ok(ContentPart::ImageUrl(url)),
             ("base64" | "url", ..) => Err(ApiError::invalid(
                 format!("{}.source", at()),
                 "An image source needs `media_type` and `data`, or `url`.",
@@ -164,14 +168,18 @@ impl<'a> Block<'a> {
         }
     }
 
-    fn document(&self, at: &dyn Fn() -> String, out: &mut Vec<Part<'a>>) -> Result<(), ApiError> {
-        let source = Source::read(self.source.unwrap_or_default());
+    fn append_document(
+        &self,
+        at: &dyn Fn() -> String,
+        out: &mut Vec<ContentPart<'a>>,
+    ) -> Result<(), ApiError> {
+        let source = MediaSource::parse(self.source.unwrap_or_default());
         let mut inside = Vec::new();
-        match (&*source.kind, source.data, source.content) {
-            ("text", Some(data), _) => push_text(&mut inside, Cow::Borrowed(data)),
+        match (&*source.source_type, source.data, source.content) {
+            ("text", Some(data), _) => append_text(&mut inside, Cow::Borrowed(data)),
             ("content", _, Some(content)) => {
-                let content = Content::read(&mut JsonCursor::new(content));
-                parts_of(&content, &|| format!("{}.source.content", at()), &mut inside)?;
+                let content = MessageContent::parse(&mut JsonCursor::new(content));
+                append_content_parts(&content, &|| format!("{}.source.content", at()), &mut inside)?;
             }
             _ => {
                 return Err(ApiError::unsupported(
@@ -180,23 +188,28 @@ impl<'a> Block<'a> {
                 ));
             }
         }
-        self.headed(&[self.title, self.context], inside, out);
+        self.append_with_heading(&[self.title, self.context], inside, out);
         Ok(())
     }
 
-    fn search_result(&self, out: &mut Vec<Part<'a>>) {
+    fn append_search_result(&self, out: &mut Vec<ContentPart<'a>>) {
         let mut inside = Vec::new();
-        if let Some(Content::Blocks(blocks)) = &self.content {
+        if let Some(MessageContent::Blocks(blocks)) = &self.content {
             for block in blocks {
-                push_text(&mut inside, Cow::Borrowed(block.text.unwrap_or_default()));
+                append_text(&mut inside, Cow::Borrowed(block.text.unwrap_or_default()));
             }
         }
         let source = self.source.and_then(json_cursor::string_body);
-        self.headed(&[self.title, source], inside, out);
+        self.append_with_heading(&[self.title, source], inside, out);
     }
 
     /// Adds the parts of `inside`, with the present lines of `head` before the first text.
-    fn headed(&self, head: &[Option<&'a [u8]>], inside: Vec<Part<'a>>, out: &mut Vec<Part<'a>>) {
+    fn append_with_heading(
+        &self,
+        head: &[Option<&'a [u8]>],
+        inside: Vec<ContentPart<'a>>,
+        out: &mut Vec<ContentPart<'a>>,
+    ) {
         let mut lead: Vec<u8> = Vec::new();
         for line in head.iter().flatten().filter(|line| !line.is_empty()) {
             lead.extend_from_slice(line);
@@ -204,13 +217,13 @@ impl<'a> Block<'a> {
         }
         let mut inside = inside.into_iter();
         match inside.next() {
-            Some(Part::Text(text)) if !lead.is_empty() => {
+            Some(ContentPart::Text(text)) if !lead.is_empty() => {
                 lead.extend_from_slice(br"\n");
                 lead.extend_from_slice(&text);
-                out.push(Part::Text(Cow::Owned(lead)));
+                out.push(ContentPart::Text(Cow::Owned(lead)));
             }
             first => {
-                push_text(out, Cow::Owned(lead));
+                append_text(out, Cow::Owned(lead));
                 out.extend(first);
             }
         }
@@ -222,19 +235,19 @@ impl<'a> Block<'a> {
 ///
 /// # Errors
 /// Returns the errors of [`Block::parts`], and one for content of another type.
-pub(super) fn parts_of<'a>(
-    content: &Content<'a>,
+pub(super) fn append_content_parts<'a>(
+    content: &MessageContent<'a>,
     at: &dyn Fn() -> String,
-    out: &mut Vec<Part<'a>>,
+    out: &mut Vec<ContentPart<'a>>,
 ) -> Result<(), ApiError> {
     match content {
-        Content::Text(text) => push_text(out, Cow::Borrowed(text)),
-        Content::Blocks(blocks) => {
+        MessageContent::Text(text) => append_text(out, Cow::Borrowed(text)),
+        MessageContent::Blocks(blocks) => {
             for (index, block) in blocks.iter().enumerate() {
-                block.parts(&|| format!("{}.{index}", at()), out)?;
+                block.append_parts(&|| format!("{}.{index}", at()), out)?;
             }
         }
-        Content::Other => {
+        MessageContent::Other => {
             return Err(ApiError::invalid(at(), "Expected a string or a list of content blocks."));
         }
     }
@@ -242,33 +255,33 @@ pub(super) fn parts_of<'a>(
 }
 
 /// Adds a text unless it is empty: clients send back the empty blocks of earlier answers.
-pub(super) fn push_text<'a>(out: &mut Vec<Part<'a>>, text: Text<'a>) {
+pub(super) fn append_text<'a>(out: &mut Vec<ContentPart<'a>>, text: JsonText<'a>) {
     if !text.is_empty() {
-        out.push(Part::Text(text));
+        out.push(ContentPart::Text(text));
     }
 }
 
 /// Returns a client's word for an error sentence: at most 40 characters, without control characters.
-pub(super) fn shown(word: &str) -> String {
+pub(super) fn printable_word(word: &str) -> String {
     word.chars().filter(|letter| !letter.is_control()).take(40).collect()
 }
 
 #[derive(Default)]
-struct Source<'a> {
-    kind: Cow<'a, str>,
-    media: Option<&'a [u8]>,
+struct MediaSource<'a> {
+    source_type: Cow<'a, str>,
+    media_type: Option<&'a [u8]>,
     data: Option<&'a [u8]>,
     url: Option<&'a [u8]>,
     content: Option<&'a [u8]>,
 }
 
-impl<'a> Source<'a> {
-    fn read(value: &'a [u8]) -> Self {
+impl<'a> MediaSource<'a> {
+    fn parse(value: &'a [u8]) -> Self {
         let mut source = Self::default();
         for (key, value) in json_cursor::members(value) {
             match &*key {
-                "type" => source.kind = json_cursor::parse_string(value).unwrap_or_default(),
-                "media_type" => source.media = json_cursor::string_body(value),
+                "type" => source.source_type = json_cursor::parse_string(value).unwrap_or_default(),
+                "media_type" => source.media_type = json_cursor::string_body(value),
                 "data" => source.data = json_cursor::string_body(value),
                 "url" => source.url = json_cursor::string_body(value),
                 "content" => source.content = Some(value),

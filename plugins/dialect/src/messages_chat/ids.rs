@@ -10,42 +10,42 @@ use penstock_http_wire::json;
 use std::borrow::Cow;
 
 /// Limit on the length of a tool name at chat providers, in bytes.
-pub(crate) const NAME_LIMIT: usize = 64;
+pub(crate) const MAX_NAME_BYTES: usize = 64;
 
-const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const ID_ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// Offset basis of FNV-1a, the initial value for [`fnv1a_more`].
-pub(crate) const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
+pub(crate) const FNV_OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 
 /// Extends a 64-bit FNV-1a hash by more bytes. The hash is equal across builds and machines, as
 /// retries and prefix caches require; it need not resist an adversary.
-pub(crate) fn fnv1a_more(hash: u64, bytes: &[u8]) -> u64 {
+pub(crate) fn fnv1a_update(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 fn fnv1a(bytes: &[u8]) -> u64 {
-    fnv1a_more(FNV_START, bytes)
+    fnv1a_update(FNV_OFFSET_BASIS, bytes)
 }
 
 /// Converts an id (inside of a JSON string) for providers of the messages dialect: letters, digits, `_` and `-`. An id
 /// always has the same result, so that call and result still match.
-pub(crate) fn plain(id: &[u8]) -> Cow<'_, [u8]> {
-    if is_plain(id) {
+pub(crate) fn portable_id(id: &[u8]) -> Cow<'_, [u8]> {
+    if is_portable_id(id) {
         return Cow::Borrowed(id);
     }
-    let said = decoded(id);
+    let said = decode_id(id);
     // Two hashes, so that different ids stay different.
-    let (one, other) = (fnv1a(&said), fnv1a_more(fnv1a(b"id"), &said));
+    let (one, other) = (fnv1a(&said), fnv1a_update(fnv1a(b"id"), &said));
     Cow::Owned(format!("call_{one:016x}{other:016x}").into_bytes())
 }
 
 /// Returns true if messages providers accept the id unchanged.
-pub(crate) fn is_plain(id: &[u8]) -> bool {
+pub(crate) fn is_portable_id(id: &[u8]) -> bool {
     !id.is_empty() && id.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
 /// Unescapes an id.
-fn decoded(id: &[u8]) -> Cow<'_, [u8]> {
+fn decode_id(id: &[u8]) -> Cow<'_, [u8]> {
     match json::unescape_lossy(id) {
         Some(Cow::Owned(said)) => Cow::Owned(said.into_bytes()),
         _ => Cow::Borrowed(id),
@@ -53,28 +53,28 @@ fn decoded(id: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// Converts an id (inside of a JSON string) to nine letters or digits.
-pub(crate) fn short(id: &[u8]) -> Cow<'_, [u8]> {
+pub(crate) fn nine_char_id(id: &[u8]) -> Cow<'_, [u8]> {
     if id.len() == 9 && id.iter().all(u8::is_ascii_alphanumeric) {
         return Cow::Borrowed(id);
     }
-    let mut left = fnv1a(&decoded(id));
+    let mut left = fnv1a(&decode_id(id));
     let digits = (0..9).map(|_| {
         let at = usize::try_from(left % 62).unwrap_or_default();
         left /= 62;
-        LETTERS.get(at).copied().unwrap_or(b'0')
+        ID_ALPHABET.get(at).copied().unwrap_or(b'0')
     });
     Cow::Owned(digits.collect())
 }
 
 /// Shortens a tool name (inside of a JSON string) for chat providers:
 /// a name over 64 bytes becomes its first 55 bytes, `_` and eight hex digits of its hash.
-pub(crate) fn name(name: &[u8]) -> Cow<'_, [u8]> {
-    if name.len() <= NAME_LIMIT {
+pub(crate) fn shorten_name(name: &[u8]) -> Cow<'_, [u8]> {
+    if name.len() <= MAX_NAME_BYTES {
         return Cow::Borrowed(name);
     }
     let mut cut: Vec<u8> = name
         .iter()
-        .take(NAME_LIMIT - 9)
+        .take(MAX_NAME_BYTES - 9)
         .map(|byte| if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') { *byte } else { b'_' })
         .collect();
     cut.extend_from_slice(format!("_{:08x}", fnv1a(name) >> 32).as_bytes());
@@ -83,16 +83,16 @@ pub(crate) fn name(name: &[u8]) -> Cow<'_, [u8]> {
 
 /// Shortened tool names and their originals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Names(Vec<(String, String)>);
+pub(crate) struct ShortenedNames(Vec<(String, String)>);
 
-impl Names {
+impl ShortenedNames {
     /// Creates the list from the declared tool names, each the inside of a JSON string.
-    pub(crate) fn of<'a>(declared: impl Iterator<Item = &'a [u8]>) -> Self {
-        let long = declared.filter(|declared| declared.len() > NAME_LIMIT);
+    pub(crate) fn from_declared<'a>(declared: impl Iterator<Item = &'a [u8]>) -> Self {
+        let long = declared.filter(|declared| declared.len() > MAX_NAME_BYTES);
         Self(
             long.filter_map(|long| {
                 let quoted = [b"\"", long, b"\""].concat();
-                let cut = String::from_utf8(name(long).into_owned()).ok()?;
+                let cut = String::from_utf8(shorten_name(long).into_owned()).ok()?;
                 Some((cut, json_cursor::parse_string(&quoted)?.into_owned()))
             })
             .collect(),
@@ -100,7 +100,7 @@ impl Names {
     }
 
     /// Returns the tool name that the client declared.
-    pub(crate) fn restore<'a>(&'a self, name: &'a str) -> &'a str {
+    pub(crate) fn restore_name<'a>(&'a self, name: &'a str) -> &'a str {
         self.0.iter().find(|(cut, _)| cut == name).map_or(name, |(_, full)| full)
     }
 }
@@ -112,36 +112,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_of_nine_letters_stays_and_others_hash_alike_each_time() {
-        assert_eq!(short(b"aB3456789"), &b"aB3456789"[..]);
-        let hashed = short(b"toolu_01AbCdEf").into_owned();
+    fn an_id_of_nine_letters_is_unchanged_and_others_are_hashed() {
+        assert_eq!(nine_char_id(b"aB3456789"), &b"aB3456789"[..]);
+        let hashed = nine_char_id(b"toolu_01AbCdEf").into_owned();
         assert!(hashed.len() == 9 && hashed.iter().all(u8::is_ascii_alphanumeric));
-        assert_eq!(short(b"toolu_01AbCdEf"), hashed);
-        assert_ne!(short(b"toolu_01AbCdEg"), hashed);
+        assert_eq!(nine_char_id(b"toolu_01AbCdEf"), hashed);
+        assert_ne!(nine_char_id(b"toolu_01AbCdEg"), hashed);
     }
 
     #[test]
-    fn an_id_of_other_characters_becomes_one_that_is_the_same_each_time() {
+    fn an_id_of_other_characters_becomes_a_stable_portable_id() {
         for id in ["toolu_01AbC-d", "call_1"] {
-            assert_eq!(plain(id.as_bytes()), id.as_bytes());
+            assert_eq!(portable_id(id.as_bytes()), id.as_bytes());
         }
         let odd: [&[u8]; 4] =
             [b"functions.get_weather:0", b"functions.get_weather:1", "caf\u{e9}".as_bytes(), b"a b"];
-        let mapped = odd.map(|id| plain(id).into_owned());
-        assert!(mapped.iter().all(|id| is_plain(id) && id.len() <= 64));
+        let mapped = odd.map(|id| portable_id(id).into_owned());
+        assert!(mapped.iter().all(|id| is_portable_id(id) && id.len() <= 64));
         assert!(mapped.iter().enumerate().all(|(at, id)| !mapped[..at].contains(id)));
-        assert_eq!(plain(br"functions.g\u0065t_weather:0"), mapped[0]);
-        assert_eq!(short(br"functions.g\u0065t_weather:0"), short(odd[0]));
-        assert_eq!(plain(b""), plain(b""));
+        assert_eq!(portable_id(br"functions.g\u0065t_weather:0"), mapped[0]);
+        assert_eq!(nine_char_id(br"functions.g\u0065t_weather:0"), nine_char_id(odd[0]));
+        assert_eq!(portable_id(b""), portable_id(b""));
     }
 
     #[test]
-    fn a_long_name_is_cut_to_64_and_restored() {
+    fn a_long_name_is_shortened_to_64_bytes_and_restored() {
         let long = format!("mcp__{}", "x".repeat(80));
-        let cut = String::from_utf8(name(long.as_bytes()).into_owned()).unwrap_or_default();
-        assert_eq!(cut.len(), NAME_LIMIT);
-        let names = Names::of([&b"short"[..], long.as_bytes()].into_iter());
-        assert_eq!(names.restore(&cut), long);
-        assert_eq!(names.restore("short"), "short");
+        let cut = String::from_utf8(shorten_name(long.as_bytes()).into_owned()).unwrap_or_default();
+        assert_eq!(cut.len(), MAX_NAME_BYTES);
+        let names = ShortenedNames::from_declared([&b"short"[..], long.as_bytes()].into_iter());
+        assert_eq!(names.restore_name(&cut), long);
+        assert_eq!(names.restore_name("short"), "short");
     }
 }

@@ -4,24 +4,24 @@
 //! into neutral events and written from them.
 
 mod block;
+mod content;
+mod conversation;
 pub(crate) mod ids;
 mod request;
-mod said;
-mod speak;
+mod serialize;
 #[cfg(test)]
 mod tests;
-mod turns;
 
 use crate::translator_def::{self, TranslatorDef};
 use crate::write::messages;
 use penstock_core::Dialect;
 
 /// Definition of the translator.
-pub(crate) const PAIR: TranslatorDef = TranslatorDef {
+pub(crate) const TRANSLATOR: TranslatorDef = TranslatorDef {
     client_dialect: Dialect::Messages,
     provider_dialect: Dialect::Chat,
     path: "/chat/completions",
-    build_request: request::body,
+    build_request: request::build_request,
     translate_buffered: messages::translate_buffered,
     translate_stream: translator_def::stream_as_messages,
 };

@@ -2,9 +2,9 @@
 //! completions, refuses it by name, or drops it because it has no effect on the
 //! answer (`metadata`, `cache_control`, `service_tier` …).
 
-use super::block::shown;
-use super::turns::Turns;
-use super::{ids, speak};
+use super::block::printable_word;
+use super::conversation::ConversationWriter;
+use super::{ids, serialize};
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor::{self, JsonCursor};
 use crate::{parameters, response_constraints};
@@ -17,7 +17,7 @@ use penstock_core::{
 ///
 /// # Errors
 /// Returns an error with the field's name if a member cannot be translated.
-pub(super) fn body(
+pub(super) fn build_request(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     delivered: Option<&str>,
@@ -31,23 +31,23 @@ pub(super) fn body(
     out.push_str(r#"{"model":"#);
     out.push_json_string(target.model);
     out.push_str(r#","messages":["#);
-    let continues = conversation(ask, target, delivered, &mut out)?;
+    let continues = write_messages(ask, target, delivered, &mut out)?;
     out.push_byte(b']');
     if continues {
-        continue_last(target, delivered.is_some(), &mut out)?;
+        write_continuation(target, delivered.is_some(), &mut out)?;
     }
-    tools(ask, target, &mut out)?;
+    write_tools(ask, target, &mut out)?;
     if let Some(max) = target.max_tokens.or(ask.max_tokens) {
         out.push_byte(b',');
         out.push_json_string(response_constraints::token_cap_name(target));
         out.push_byte(b':');
         out.push_number(max);
     }
-    sampling(ask, target, &mut out);
-    engine(ask, target, &mut out)?;
-    stop(ask, target, &mut out);
-    format(ask, target, &mut out)?;
-    thinking(ask, target, &mut out);
+    write_sampling(ask, target, &mut out);
+    write_engine_parameters(ask, target, &mut out)?;
+    write_stop(ask, target, &mut out);
+    write_response_format(ask, target, &mut out)?;
+    write_thinking(ask, target, &mut out);
     if ask.stream {
         out.push_str(r#","stream":true"#);
         if target.sends(ExtraMember::StreamOptions) {
@@ -59,20 +59,20 @@ pub(super) fn body(
 }
 
 /// Writes the messages; returns true if the last one is of the assistant.
-fn conversation<'a>(
+fn write_messages<'a>(
     ask: &'a InferenceRequest,
     target: &AttemptTarget<'a>,
     delivered: Option<&str>,
     out: &mut BodyBuilder<'_>,
 ) -> Result<bool, ApiError> {
-    let mut turns = Turns::new(target, ask.member_value("system"))?;
+    let mut turns = ConversationWriter::new(target, ask.member_value("system"))?;
     JsonCursor::new(ask.member_value("messages").unwrap_or_default())
-        .visit_elements(|index, message| turns.message(index, message, out))?;
-    turns.end(delivered.map(speak::escaped), out)
+        .visit_elements(|index, message| turns.add_message(index, message, out))?;
+    turns.finish(delivered.map(serialize::escape_text), out)
 }
 
 /// Writes the members that make the provider continue the last message instead of answering it.
-fn continue_last(
+fn write_continuation(
     target: &AttemptTarget<'_>,
     rescue: bool,
     out: &mut BodyBuilder<'_>,
@@ -95,7 +95,7 @@ fn continue_last(
     Ok(())
 }
 
-fn tools(
+fn write_tools(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     out: &mut BodyBuilder<'_>,
@@ -104,7 +104,7 @@ fn tools(
     JsonCursor::new(ask.member_value("tools").unwrap_or_default()).visit_elements(|index, tool| {
         out.push_str(if any { "," } else { r#","tools":["# });
         any = true;
-        self::tool(index, tool, out)
+        self::write_tool(index, tool, out)
     })?;
     if !any {
         return Ok(());
@@ -125,7 +125,7 @@ fn tools(
                     ApiError::invalid("tool_choice.name", "A choice of type `tool` needs the tool's name.")
                 })?;
             out.push_str(r#","tool_choice":{"type":"function","function":{"name":""#);
-            out.push_source(&ids::name(name));
+            out.push_source(&ids::shorten_name(name));
             out.push_str(r#""}}"#);
         }
         _ => {
@@ -143,7 +143,7 @@ fn tools(
     Ok(())
 }
 
-fn tool(index: usize, tool: &mut JsonCursor<'_>, out: &mut BodyBuilder<'_>) -> Result<(), ApiError> {
+fn write_tool(index: usize, tool: &mut JsonCursor<'_>, out: &mut BodyBuilder<'_>) -> Result<(), ApiError> {
     let (mut name, mut description, mut schema, mut strict) = (None, None, None, None);
     tool.visit_members(|key, value| {
         let value = value.take_value();
@@ -158,7 +158,7 @@ fn tool(index: usize, tool: &mut JsonCursor<'_>, out: &mut BodyBuilder<'_>) -> R
                 if kind != "custom" {
                     let why = format!(
                         "Tools of type `{}` run on another vendor's servers and are not supported here.",
-                        shown(&kind)
+                        printable_word(&kind)
                     );
                     return Err(ApiError::unsupported(format!("tools.{index}.type"), why));
                 }
@@ -170,7 +170,7 @@ fn tool(index: usize, tool: &mut JsonCursor<'_>, out: &mut BodyBuilder<'_>) -> R
     let name = name
         .ok_or_else(|| ApiError::invalid(format!("tools.{index}.name"), "A tool needs a string `name`."))?;
     out.push_str(r#"{"type":"function","function":{"name":""#);
-    out.push_source(&ids::name(name));
+    out.push_source(&ids::shorten_name(name));
     out.push_byte(b'"');
     for (key, value) in
         [(r#","description":"#, description), (r#","parameters":"#, schema), (r#","strict":"#, strict)]
@@ -184,7 +184,7 @@ fn tool(index: usize, tool: &mut JsonCursor<'_>, out: &mut BodyBuilder<'_>) -> R
     Ok(())
 }
 
-fn sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
+fn write_sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
     // `top_k` is not part of the chat dialect: it is sent only to engines that list it.
     let abilities = target.capabilities;
     let takes = |name: &str| {
@@ -211,7 +211,7 @@ fn sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBu
 }
 
 /// Writes the engine parameters, except `top_k`, that the offer lists.
-fn engine(
+fn write_engine_parameters(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     out: &mut BodyBuilder<'_>,
@@ -230,7 +230,7 @@ fn engine(
 }
 
 /// Writes as many stop sequences as the provider accepts; the reply enforces all of them.
-fn stop(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
+fn write_stop(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
     let mut any = false;
     for stop in response_constraints::upstream_stop_sequences(&ask.stop, target) {
         out.push_str(if any { "," } else { r#","stop":["# });
@@ -243,7 +243,7 @@ fn stop(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilde
 }
 
 /// Writes the response format from `output_config.format` or the older `output_format`.
-fn format(
+fn write_response_format(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     out: &mut BodyBuilder<'_>,
@@ -280,7 +280,7 @@ fn format(
 }
 
 /// Writes the thinking switch and the reasoning effort in the form that the offer accepts.
-fn thinking(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
+fn write_thinking(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
     let thinking = ask.member_value("thinking").unwrap_or_default();
     let kind =
         json_cursor::member_value(thinking, "type").and_then(json_cursor::parse_string).unwrap_or_default();

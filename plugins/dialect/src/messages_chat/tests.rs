@@ -15,13 +15,13 @@ use penstock_core::*;
 use std::path::{Path, PathBuf};
 
 /// Translators whose golden cases are run here: folder, client dialect, provider dialect.
-const PAIRS: [(&str, Dialect, Dialect); 3] = [
+const TRANSLATED_PAIRS: [(&str, Dialect, Dialect); 3] = [
     ("chat_messages", Dialect::Chat, Dialect::Messages),
     ("messages_chat", Dialect::Messages, Dialect::Chat),
     ("messages_messages", Dialect::Messages, Dialect::Messages),
 ];
 
-fn cases(pair: &str) -> Vec<PathBuf> {
+fn case_dirs(pair: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(pair);
     let mut cases: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     cases.sort();
@@ -29,7 +29,7 @@ fn cases(pair: &str) -> Vec<PathBuf> {
 }
 
 /// Parses a request as admission does.
-fn ask(dialect: Dialect, body: &[u8]) -> InferenceRequest {
+fn admitted_request(dialect: Dialect, body: &[u8]) -> InferenceRequest {
     let mut ask = test_support::sample_request(dialect, body);
     if dialect == Dialect::Messages {
         ask.required = RequiredCapabilities::default();

@@ -4,14 +4,14 @@
 //! members and texts that no provider should receive, and system messages that this
 //! provider rejects are changed. In the answer, `model` and the last event are changed.
 
-mod hidden;
-mod mend;
+mod content;
+mod conversation;
+mod hidden_thinking;
+mod passthrough;
+mod repair;
 #[cfg(test)]
-mod mend_tests;
-mod passing;
+mod repair_tests;
 mod request;
-mod said;
-mod turns;
 
 use crate::answer::DecodedAnswer;
 use crate::body_builder;
@@ -19,7 +19,7 @@ use crate::decode;
 use crate::translator_def::{self, TranslatorDef};
 use crate::write::messages;
 use bytes::Bytes;
-use passing::Passing;
+use passthrough::StreamPassthrough;
 use penstock_core::{
     AttemptTarget, BufferedResponse, Dialect, FinishReason, InferenceRequest, StreamTranslation,
     UpstreamError, UpstreamErrorKind, WorkDone,
@@ -27,30 +27,30 @@ use penstock_core::{
 use penstock_http_wire::json;
 
 /// Definition of the translator.
-pub(crate) const PAIR: TranslatorDef = TranslatorDef {
+pub(crate) const TRANSLATOR: TranslatorDef = TranslatorDef {
     client_dialect: Dialect::Messages,
     provider_dialect: Dialect::Messages,
     path: "/messages",
-    build_request: request::body,
-    translate_buffered: whole,
-    translate_stream: reply,
+    build_request: request::build_request,
+    translate_buffered,
+    translate_stream,
 };
 
 /// Returns the provider's body, repaired, with the client's name for the model and without thinking that the client did
 /// not request. If calls or text must be cut, or the body is a stream, writes the message anew.
-fn whole(
+fn translate_buffered(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     body: Bytes,
 ) -> Result<BufferedResponse, UpstreamError> {
-    if cuts(ask, target) || decode::is_event_stream(&body) {
+    if requires_translation(ask, target) || decode::is_event_stream(&body) {
         return messages::translate_buffered(ask, target, body);
     }
     let answer = DecodedAnswer::decode(ask, target, body.clone())?;
     let finish =
         answer.choices.first().and_then(|candidate| candidate.finish_reason).unwrap_or(FinishReason::Stop);
     let trimmed = body_builder::shared_slice(&body, json::trim(&body)).unwrap_or_default();
-    let body = mend::message(&trimmed, &answer, target, ask.thinking)
+    let body = repair::repair_message(&trimmed, &answer, target, ask.thinking)
         .ok_or(UpstreamError::new(UpstreamErrorKind::Malformed))?;
     let output_bytes = answer.output_bytes();
     Ok(BufferedResponse {
@@ -65,14 +65,14 @@ fn whole(
 }
 
 /// Returns a translator that forwards the provider's events, unless calls or text must be cut from them.
-fn reply(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Box<dyn StreamTranslation> {
-    if cuts(ask, target) {
+fn translate_stream(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Box<dyn StreamTranslation> {
+    if requires_translation(ask, target) {
         return translator_def::stream_as_messages(ask, target);
     }
-    Box::new(Passing::new(ask, target))
+    Box::new(StreamPassthrough::new(ask, target))
 }
 
 /// Returns true if the gateway may have to cut the answer, so that it must write the answer anew.
-fn cuts(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
-    request::enforced_stops(ask, target) || !ask.parallel_tools
+fn requires_translation(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
+    request::exceeds_stop_limit(ask, target) || !ask.parallel_tools
 }

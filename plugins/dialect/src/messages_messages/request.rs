@@ -1,8 +1,8 @@
 //! Builder of the request: forwards the client's members unchanged and in the client's order. Only a conversation that
 //! the provider would reject is rewritten.
 
-use super::said::around;
-use super::turns::{self, Conversation};
+use super::content::split_around;
+use super::conversation::{self, RewrittenConversation};
 use crate::body_builder::BodyBuilder;
 use crate::{chat_messages, json_cursor, parameters, response_constraints};
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use penstock_core::{ApiError, AttemptTarget, InferenceRequest};
 
 /// Members that are forwarded to a provider. The others identify the client's user or are meant
 /// for the vendor's own servers.
-const PASSED: [&str; 14] = [
+const FORWARDED_MEMBERS: [&str; 14] = [
     "system",
     "messages",
     "tools",
@@ -27,13 +27,13 @@ const PASSED: [&str; 14] = [
     "stream",
 ];
 /// Sampling members, which some models reject.
-const SAMPLING: [&str; 3] = ["temperature", "top_p", "top_k"];
+const SAMPLING_MEMBERS: [&str; 3] = ["temperature", "top_p", "top_k"];
 
 /// Builds the request body for a messages provider; `delivered` is the partial answer that it must continue.
 ///
 /// # Errors
 /// Returns `Unsupported` for MCP servers, and for a continuation that the provider does not support.
-pub(super) fn body(
+pub(super) fn build_request(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     delivered: Option<&str>,
@@ -45,8 +45,8 @@ pub(super) fn body(
     if delivered.is_some() && target.continuation().is_none() {
         return Err(ApiError::unsupported("messages", "This provider does not continue an answer."));
     }
-    let told = Conversation::of(ask, target);
-    let engine = engine(ask, target)?;
+    let told = RewrittenConversation::rewrite(ask, target);
+    let engine = engine_parameters(ask, target)?;
     let mut out = BodyBuilder::with_source(&ask.body);
     out.push_str(r#"{"model":"#);
     out.push_json_string(target.model);
@@ -56,7 +56,8 @@ pub(super) fn body(
     for field in &ask.members.0 {
         let name = &*field.name;
         let told = told.is_some() && matches!(name, "system" | "messages");
-        let Some(value) = ask.member_value(name).filter(|_| !told && passes(ask, target, name)) else {
+        let Some(value) = ask.member_value(name).filter(|_| !told && should_forward(ask, target, name))
+        else {
             continue;
         };
         out.push_byte(b',');
@@ -64,11 +65,11 @@ pub(super) fn body(
         out.push_byte(b':');
         match (name, target.max_tokens, delivered) {
             ("max_tokens", Some(max), _) => out.push_number(max),
-            ("stop_sequences", ..) if enforced_stops(ask, target) => stops(ask, target, &mut out),
-            ("tools", ..) if !are_typed(value) => tools(value, &mut out),
+            ("stop_sequences", ..) if exceeds_stop_limit(ask, target) => write_stops(ask, target, &mut out),
+            ("tools", ..) if !have_schema_types(value) => write_tools(value, &mut out),
             ("messages", _, Some(delivered)) => {
                 out.push_source(value.strip_suffix(b"]").unwrap_or(value));
-                turns::continuation(delivered, &mut out);
+                conversation::write_continuation(delivered, &mut out);
                 out.push_byte(b']');
             }
             _ => out.push_source(value),
@@ -93,27 +94,31 @@ pub(super) fn body(
 }
 
 /// Returns true if this member of the request is forwarded to the provider.
-fn passes(ask: &InferenceRequest, target: &AttemptTarget<'_>, name: &str) -> bool {
+fn should_forward(ask: &InferenceRequest, target: &AttemptTarget<'_>, name: &str) -> bool {
     match name {
         "tools" | "tool_choice" => has_tools(ask),
         "stop_sequences" => {
-            !enforced_stops(ask, target)
+            !exceeds_stop_limit(ask, target)
                 || !response_constraints::upstream_stop_sequences(&ask.stop, target).is_empty()
         }
-        _ if SAMPLING.contains(&name) => response_constraints::accepts_sampling(target.capabilities, name),
-        _ => PASSED.contains(&name),
+        _ if SAMPLING_MEMBERS.contains(&name) => {
+            response_constraints::accepts_sampling(target.capabilities, name)
+        }
+        _ => FORWARDED_MEMBERS.contains(&name),
     }
 }
 
 /// Returns the engine parameters of the request that the offer lists.
-fn engine<'a>(
+fn engine_parameters<'a>(
     ask: &'a InferenceRequest,
     target: &AttemptTarget<'_>,
 ) -> Result<Vec<(&'a str, &'a [u8])>, ApiError> {
     let mut passed = Vec::new();
     for field in &ask.members.0 {
         let name = &*field.name;
-        let Some(value) = ask.member_value(name).filter(|_| !PASSED.contains(&name)) else { continue };
+        let Some(value) = ask.member_value(name).filter(|_| !FORWARDED_MEMBERS.contains(&name)) else {
+            continue;
+        };
         if parameters::should_forward(target.capabilities, name, value)? {
             passed.push((name, value));
         }
@@ -122,20 +127,20 @@ fn engine<'a>(
 }
 
 /// Returns true if every tool schema begins with its type, as nearly all do: a fast check before parsing the tools.
-fn are_typed(tools: &[u8]) -> bool {
+fn have_schema_types(tools: &[u8]) -> bool {
     let count = |text: &[u8]| memchr::memmem::find_iter(tools, text).count();
     count(br#""input_schema":{"type":"#) == count(br#""input_schema""#) && count(br"\u") == 0
 }
 
 /// Writes the tools and adds a missing type to their schemas.
-fn tools(tools: &[u8], out: &mut BodyBuilder<'_>) {
+fn write_tools(tools: &[u8], out: &mut BodyBuilder<'_>) {
     for (at, tool) in json_cursor::elements(tools).enumerate() {
         out.push_byte(if at == 0 { b'[' } else { b',' });
         let schema = json_cursor::member_value(tool, "input_schema").unwrap_or_default();
-        match around(tool, schema) {
+        match split_around(tool, schema) {
             Some((before, after)) if !schema.is_empty() => {
                 out.push_source(before);
-                chat_messages::schema(schema, out);
+                chat_messages::write_schema(schema, out);
                 out.push_source(after);
             }
             _ => out.push_source(tool),
@@ -150,11 +155,11 @@ fn has_tools(ask: &InferenceRequest) -> bool {
 }
 
 /// Returns true if the request has more stop sequences than the provider accepts.
-pub(super) fn enforced_stops(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
+pub(super) fn exceeds_stop_limit(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
     target.capabilities.max_stop.is_some_and(|most| ask.stop.len() > most)
 }
 
-fn stops(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
+fn write_stops(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
     out.push_byte(b'[');
     for (at, stop) in ask.stop.iter().take(target.capabilities.max_stop.unwrap_or(usize::MAX)).enumerate() {
         if at > 0 {

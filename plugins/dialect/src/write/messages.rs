@@ -127,7 +127,7 @@ impl MessagesStreamWriter {
     fn start_tool_call(&mut self, tool: u32, id: &EscapedText, name: &EscapedText, out: &mut Vec<u8>) {
         self.write_message_start(out);
         self.has_tool_call = true;
-        let name = match self.options.tool_names.restore(&name.decoded()) {
+        let name = match self.options.tool_names.restore_name(&name.decoded()) {
             restored if restored == name.decoded() => name.clone(),
             restored => EscapedText::new(restored),
         };

@@ -3,17 +3,17 @@
 use super::*;
 use bytes::BytesMut;
 
-fn head(text: &str) -> Result<Option<Http1ResponseHead>, MalformedResponse> {
+fn parse_head(text: &str) -> Result<Option<Http1ResponseHead>, MalformedResponse> {
     Http1ResponseHead::read(text.as_bytes())
 }
 
-fn framed(fields: &str) -> (BodyFraming, bool) {
-    let head = head(&format!("HTTP/1.1 200 OK\r\n{fields}\r\n")).unwrap().unwrap();
+fn framing_of(fields: &str) -> (BodyFraming, bool) {
+    let head = parse_head(&format!("HTTP/1.1 200 OK\r\n{fields}\r\n")).unwrap().unwrap();
     (head.framing, head.last)
 }
 
 #[test]
-fn the_end_of_a_body_is_where_the_standard_says() {
+fn body_framing_follows_the_standard() {
     let cases = [
         ("Content-Length: 12\r\n", BodyFraming::Length(12), false),
         ("content-length: 12, 12\r\nContent-Length: 12\r\n", BodyFraming::Length(12), false),
@@ -24,24 +24,24 @@ fn the_end_of_a_body_is_where_the_standard_says() {
         ("Connection: keep-alive\r\n", BodyFraming::Close, true),
     ];
     for (fields, framing, last) in cases {
-        assert_eq!(framed(fields), (framing, last), "{fields}");
+        assert_eq!(framing_of(fields), (framing, last), "{fields}");
     }
     for status in [100, 103, 204, 304] {
-        let told = head(&format!("HTTP/1.1 {status} x\r\nContent-Length: 9\r\n\r\n")).unwrap().unwrap();
+        let told = parse_head(&format!("HTTP/1.1 {status} x\r\nContent-Length: 9\r\n\r\n")).unwrap().unwrap();
         assert_eq!((told.status, told.framing), (status, BodyFraming::Length(0)));
     }
 }
 
 #[test]
 fn the_old_version_ends_with_its_connection_unless_it_says_otherwise() {
-    let last = |fields: &str| head(&format!("HTTP/1.0 200 OK\r\n{fields}\r\n")).unwrap().unwrap().last;
+    let last = |fields: &str| parse_head(&format!("HTTP/1.0 200 OK\r\n{fields}\r\n")).unwrap().unwrap().last;
     assert!(last("Content-Length: 1\r\n"));
     assert!(!last("Content-Length: 1\r\nConnection: keep-alive\r\n"));
     assert!(last("Transfer-Encoding: chunked\r\nConnection: keep-alive\r\n"));
 }
 
 #[test]
-fn what_has_two_meanings_is_refused() {
+fn ambiguous_heads_are_refused() {
     let cases = [
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\n",
@@ -57,21 +57,21 @@ fn what_has_two_meanings_is_refused() {
         "HTTP/1.1 200 OK\r\nNo colon\r\n\r\n",
     ];
     for case in cases {
-        assert!(head(case).is_err(), "{case:?}");
+        assert!(parse_head(case).is_err(), "{case:?}");
     }
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(MAX_FIELDS + 1));
-    assert!(head(&many).is_err());
+    assert!(parse_head(&many).is_err());
     let long = format!("HTTP/1.1 200 OK\r\nA: {}", "b".repeat(MAX_HEAD_BYTES));
-    assert!(head(&long).is_err());
+    assert!(parse_head(&long).is_err());
 }
 
 #[test]
-fn a_head_is_the_same_however_it_is_cut() {
+fn a_head_is_the_same_at_every_split() {
     let text = "HTTP/1.1 429 Slow down\r\nRetry-After:  7 \r\nX: y\r\nContent-Length: 2\r\n\r\n";
     for end in 0..text.len() {
-        assert_eq!(head(text.get(..end).unwrap()), Ok(None), "{end}");
+        assert_eq!(parse_head(text.get(..end).unwrap()), Ok(None), "{end}");
     }
-    let whole = head(&format!("{text}ab")).unwrap().unwrap();
+    let whole = parse_head(&format!("{text}ab")).unwrap().unwrap();
     let told =
         Http1ResponseHead { size: text.len(), status: 429, framing: BodyFraming::Length(2), last: false };
     assert_eq!(whole, told);
@@ -80,7 +80,7 @@ fn a_head_is_the_same_however_it_is_cut() {
 }
 
 /// Number of parses of a head that arrives byte by byte, and its length when complete.
-fn arrived(text: &[u8]) -> (usize, Option<usize>) {
+fn parse_bytewise(text: &[u8]) -> (usize, Option<usize>) {
     let (mut scan, mut reads) = (ResponseHeadScan::default(), 0);
     for end in 0..=text.len() {
         let bytes = text.get(..end).unwrap();
@@ -95,14 +95,14 @@ fn arrived(text: &[u8]) -> (usize, Option<usize>) {
 }
 
 #[test]
-fn a_head_that_trickles_in_is_read_a_few_times_and_found_at_its_last_byte() {
+fn a_head_received_byte_by_byte_is_parsed_a_few_times() {
     for end in ["\r\n", "\n"] {
         let line = format!("X: {}{end}", "y".repeat(500));
         let text = format!("HTTP/1.1 200 OK{end}{}Content-Length: 2{end}{end}", line.repeat(100));
-        let (reads, found) = arrived(text.as_bytes());
+        let (reads, found) = parse_bytewise(text.as_bytes());
         assert_eq!(found, Some(text.len()));
         assert!(reads <= 18, "{reads}");
-        assert_eq!(arrived(text.get(..text.len() - 1).unwrap().as_bytes()).1, None);
+        assert_eq!(parse_bytewise(text.get(..text.len() - 1).unwrap().as_bytes()).1, None);
     }
     // For any split, a parse is due when the head is complete.
     let text = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
@@ -115,7 +115,7 @@ fn a_head_that_trickles_in_is_read_a_few_times_and_found_at_its_last_byte() {
 }
 
 /// Body decoded from the pieces, or the error, and the remaining bytes.
-fn body(pieces: &[&[u8]]) -> Result<(Vec<u8>, bool, usize), MalformedResponse> {
+fn decode_body(pieces: &[&[u8]]) -> Result<(Vec<u8>, bool, usize), MalformedResponse> {
     let (mut chunks, mut buffer, mut body) = (ChunkDecoder::default(), BytesMut::new(), Vec::new());
     let mut over = false;
     for piece in pieces {
@@ -132,19 +132,19 @@ fn body(pieces: &[&[u8]]) -> Result<(Vec<u8>, bool, usize), MalformedResponse> {
 }
 
 #[test]
-fn chunks_are_the_same_however_they_are_cut() {
+fn chunks_are_the_same_at_every_split() {
     let text =
         b"5\r\nhello\r\n1 ;name=\"x\"\r\n,\r\n00A\t\r\n 0123\r\n56 \r\n0\r\nTrailer: x\r\nA-b:\t\r\n\r\nnext";
     let whole = (b"hello, 0123\r\n56 ".to_vec(), true, 4);
-    assert_eq!(body(&[text]), Ok(whole.clone()));
+    assert_eq!(decode_body(&[text]), Ok(whole.clone()));
     for cut in 0..text.len() {
         let (first, second) = text.split_at(cut);
-        assert_eq!(body(&[first, second]), Ok(whole.clone()), "{cut}");
+        assert_eq!(decode_body(&[first, second]), Ok(whole.clone()), "{cut}");
     }
     let each: Vec<&[u8]> = text.chunks(1).collect();
-    assert_eq!(body(&each), Ok(whole));
+    assert_eq!(decode_body(&each), Ok(whole));
     let cut = text.get(..text.len() - 6).unwrap();
-    assert!(!body(&[cut]).unwrap().1);
+    assert!(!decode_body(&[cut]).unwrap().1);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn chunks_that_break_a_rule_are_refused() {
         &trailers,
     ];
     for case in cases {
-        assert!(body(&[case.as_bytes()]).is_err(), "{case:?}");
+        assert!(decode_body(&[case.as_bytes()]).is_err(), "{case:?}");
     }
 }
 

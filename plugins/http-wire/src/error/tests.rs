@@ -62,7 +62,7 @@ fn a_full_window_is_said_in_the_words_that_frameworks_search_for() {
 }
 
 #[test]
-fn every_error_has_its_name_in_both_dialects() {
+fn every_error_has_a_name_in_both_dialects() {
     for code in ErrorCode::ALL {
         for dialect in [Dialect::Chat, Dialect::Messages] {
             let name = &parsed(dialect, &ApiError::new(code))["error"]["details"]["name"];

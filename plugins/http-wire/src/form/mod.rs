@@ -182,7 +182,7 @@ impl MultipartParser {
             return Err(MultipartError::HeadTooLong);
         }
         let head = rest.split_to(end + 4);
-        let part = Part::read(head.get(2..).unwrap_or_default()).ok_or(MultipartError::Head)?;
+        let part = Part::parse(head.get(2..).unwrap_or_default()).ok_or(MultipartError::Head)?;
         self.events.push_back(MultipartEvent::Part(part));
         self.state = MultipartState::Content;
         // If the content is empty, its delimiter starts with a line end of its own after the head.

@@ -20,7 +20,7 @@ pub struct Part {
 impl Part {
     /// Parses the lines between a delimiter and the content. `None` if they are invalid, or no `content-disposition`
     /// names the part.
-    pub(super) fn read(head: &[u8]) -> Option<Self> {
+    pub(super) fn parse(head: &[u8]) -> Option<Self> {
         let mut headers = [httparse::EMPTY_HEADER; MAX_PART_HEADERS];
         let Ok(httparse::Status::Complete((_, headers))) = httparse::parse_headers(head, &mut headers) else {
             return None;
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     fn read(head: &str) -> Option<Part> {
-        Part::read(format!("{head}\r\n\r\n").as_bytes())
+        Part::parse(format!("{head}\r\n\r\n").as_bytes())
     }
 
     #[test]

@@ -5,27 +5,27 @@ use super::*;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-const CAPS: HeadLimits = HeadLimits { bytes: 512, target: 40, fields: 5 };
+const LIMITS: HeadLimits = HeadLimits { bytes: 512, target: 40, fields: 5 };
 
-fn scan(head: &[u8]) -> Result<Option<usize>, HeadError> {
-    HeadParser::default().push(head, CAPS)
+fn parse_head(head: &[u8]) -> Result<Option<usize>, HeadError> {
+    HeadParser::default().push(head, LIMITS)
 }
 
-fn with(fields: &str) -> Result<Option<usize>, HeadError> {
-    scan(format!("POST /v1/x HTTP/1.1\r\nHost: a\r\n{fields}\r\n").as_bytes())
+fn parse_with_fields(fields: &str) -> Result<Option<usize>, HeadError> {
+    parse_head(format!("POST /v1/x HTTP/1.1\r\nHost: a\r\n{fields}\r\n").as_bytes())
 }
 
-fn malformed(result: Result<Option<usize>, HeadError>) -> bool {
+fn is_malformed(result: Result<Option<usize>, HeadError>) -> bool {
     matches!(result, Err(HeadError::Malformed(_)))
 }
 
 #[test]
 fn a_good_head_ends_where_its_empty_line_does() {
     let head = b"POST /v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
-    assert_eq!(scan(head), Ok(Some(head.len() - 5)));
-    assert_eq!(scan(b"\r\nGET / HTTP/1.0\r\n\r\n"), Ok(Some(20)));
-    assert!(with("Transfer-Encoding:  CHUNKED \r\n").unwrap().is_some());
-    assert_eq!(scan(b"GET / HTTP/1.1\r\nHost: a\r\n"), Ok(None));
+    assert_eq!(parse_head(head), Ok(Some(head.len() - 5)));
+    assert_eq!(parse_head(b"\r\nGET / HTTP/1.0\r\n\r\n"), Ok(Some(20)));
+    assert!(parse_with_fields("Transfer-Encoding:  CHUNKED \r\n").unwrap().is_some());
+    assert_eq!(parse_head(b"GET / HTTP/1.1\r\nHost: a\r\n"), Ok(None));
 }
 
 #[test]
@@ -62,9 +62,9 @@ fn whatever_ends_a_body_in_two_ways_is_refused() {
         "no colon\r\n",
         ": empty\r\n",
     ] {
-        assert!(malformed(with(fields)), "{fields:?}");
+        assert!(is_malformed(parse_with_fields(fields)), "{fields:?}");
     }
-    assert!(malformed(scan(b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n")));
+    assert!(is_malformed(parse_head(b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n")));
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_host_is_a_name_or_an_address_and_perhaps_a_port() {
     ] {
         assert!(is_host(host.as_bytes()), "{host:?}");
         let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        assert_eq!(scan(head.as_bytes()), Ok(Some(head.len())), "{host:?}");
+        assert_eq!(parse_head(head.as_bytes()), Ok(Some(head.len())), "{host:?}");
     }
     for host in [
         "a b<>",
@@ -119,23 +119,25 @@ fn a_host_is_a_name_or_an_address_and_perhaps_a_port() {
     ] {
         assert!(!is_host(host.as_bytes()), "{host:?}");
         let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        assert!(malformed(scan(head.as_bytes())), "{host:?}");
+        assert!(is_malformed(parse_head(head.as_bytes())), "{host:?}");
         assert!(
-            malformed(scan(format!("GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes())),
+            is_malformed(parse_head(
+                format!("GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()
+            )),
             "{host:?}"
         );
     }
 }
 
 #[test]
-fn a_head_that_trickles_in_is_found_at_its_last_byte() {
+fn a_head_received_byte_by_byte_is_complete_at_its_last_byte() {
     let head = [&b"GET / HTTP/1.1\r\nHost: a\r\nX: "[..], &[b'y'; 400], b"\r\nZ: \r\n\r\n"].concat();
     let mut scan = HeadParser::default();
     for end in 0..head.len() {
-        assert_eq!(scan.push(&head[..end], CAPS), Ok(None), "{end}");
+        assert_eq!(scan.push(&head[..end], LIMITS), Ok(None), "{end}");
         assert!(scan.searched == end && scan.at <= end);
     }
-    assert_eq!(scan.push(&head, CAPS), Ok(Some(head.len())));
+    assert_eq!(scan.push(&head, LIMITS), Ok(Some(head.len())));
 }
 
 #[test]
@@ -155,9 +157,9 @@ fn a_request_line_has_three_words_and_a_known_version() {
         "GET / HTTP/1.1\n",
         "\r\n\r\n",
     ] {
-        assert!(malformed(scan(format!("{line}Host: a\r\n\r\n").as_bytes())), "{line:?}");
+        assert!(is_malformed(parse_head(format!("{line}Host: a\r\n\r\n").as_bytes())), "{line:?}");
     }
-    assert!(malformed(scan(b"GET / HTTP/1.1\r\n\r\n")), "HTTP/1.1 names its host");
+    assert!(is_malformed(parse_head(b"GET / HTTP/1.1\r\n\r\n")), "HTTP/1.1 names its host");
 }
 
 #[test]
@@ -165,24 +167,24 @@ fn each_limit_holds_at_its_value_and_not_beyond() {
     for (length, verdict) in [(39, true), (40, true), (41, false)] {
         let head = format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", "/".repeat(length));
         let expected = if verdict { Ok(Some(head.len())) } else { Err(HeadError::TargetTooLong) };
-        assert_eq!(scan(head.as_bytes()), expected);
+        assert_eq!(parse_head(head.as_bytes()), expected);
     }
     for (fields, verdict) in [(4, true), (5, true), (6, false)] {
         let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "x: y\r\n".repeat(fields - 1));
         let expected = if verdict { Ok(Some(head.len())) } else { Err(HeadError::TooManyFields) };
-        assert_eq!(scan(head.as_bytes()), expected);
+        assert_eq!(parse_head(head.as_bytes()), expected);
     }
     for (size, verdict) in [(511, true), (512, true), (513, false)] {
         let mut head = b"GET / HTTP/1.1\r\nHost: a\r\nx: ".to_vec();
         head.resize(size - 4, b'y');
         head.extend_from_slice(b"\r\n\r\n");
         let expected = if verdict { Ok(Some(size)) } else { Err(HeadError::TooLarge) };
-        assert_eq!(scan(&head), expected);
+        assert_eq!(parse_head(&head), expected);
     }
-    assert_eq!(scan(&[b'G'; 200]), Err(HeadError::TargetTooLong), "before its end is there");
+    assert_eq!(parse_head(&[b'G'; 200]), Err(HeadError::TargetTooLong), "before its end is there");
     let long = [&[b'G'; 200][..], b" of many words\r\n"].concat();
-    assert_eq!(scan(&long), Err(HeadError::TargetTooLong), "and the same with it");
-    assert_eq!(scan(&[b"GET / HTTP/1.1\r\nx: ", &[b'y'; 600][..]].concat()), Err(HeadError::TooLarge));
+    assert_eq!(parse_head(&long), Err(HeadError::TargetTooLong), "and the same with it");
+    assert_eq!(parse_head(&[b"GET / HTTP/1.1\r\nx: ", &[b'y'; 600][..]].concat()), Err(HeadError::TooLarge));
 }
 
 fn request_of(head: &[u8]) -> Http1RequestHead {
@@ -192,7 +194,7 @@ fn request_of(head: &[u8]) -> Http1RequestHead {
 }
 
 #[test]
-fn a_request_says_what_stands_in_its_head() {
+fn a_request_head_exposes_its_fields() {
     let request = request_of(
         b"\r\nPOST /v1/x?a=b?c HTTP/1.1\r\nHost:\ta:80 \r\nX-Empty:\r\nx-two: 1\r\nX-Two:2\r\ncontent-LENGTH: 007\r\n\r\n1234567",
     );
@@ -237,12 +239,12 @@ fn targets_have_the_forms_of_the_standard() {
     ] {
         let caps = HeadLimits { bytes: 4096, target: 100, fields: 100 };
         let head = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        assert!(malformed(HeadParser::default().push(head.as_bytes(), caps)), "{target} {host}");
+        assert!(is_malformed(HeadParser::default().push(head.as_bytes(), caps)), "{target} {host}");
     }
 }
 
 #[test]
-fn a_connection_goes_on_unless_its_client_says_otherwise() {
+fn a_connection_persists_unless_the_client_closes_it() {
     for (version, connection, last) in [
         ("1.1", "", false),
         ("1.1", "Connection: keep-alive\r\n", false),
@@ -275,11 +277,11 @@ proptest! {
         cuts in prop::collection::vec(1_usize..30, 1..40),
     ) {
         let head = format!("POST /v1/x HTTP/1.1\r\nHost: a\r\n{}\r\n\r\n", fields.concat());
-        let whole = scan(head.as_bytes());
+        let whole = parse_head(head.as_bytes());
         let (mut piecewise, mut end, mut cuts) = (HeadParser::default(), 0, cuts.into_iter().cycle());
         let found = loop {
             end = (end + cuts.next().unwrap()).min(head.len());
-            match piecewise.push(&head.as_bytes()[..end], CAPS) {
+            match piecewise.push(&head.as_bytes()[..end], LIMITS) {
                 Ok(None) if end < head.len() => {}
                 other => break other,
             }

@@ -11,7 +11,7 @@ fn is_json(text: &[u8]) -> bool {
 }
 
 #[test]
-fn what_is_json_is_taken_and_nothing_else() {
+fn only_valid_json_is_accepted() {
     for good in [
         "{}",
         "[]",
@@ -57,7 +57,7 @@ fn what_is_json_is_taken_and_nothing_else() {
 }
 
 #[test]
-fn nesting_has_an_end() {
+fn nesting_is_limited() {
     let nested = |depth: usize| ["[".repeat(depth), "]".repeat(depth)].concat();
     assert!(is_json(nested(MAX_DEPTH as usize).as_bytes()));
     assert!(!is_json(nested(MAX_DEPTH as usize + 1).as_bytes()));
@@ -108,7 +108,7 @@ fn members_are_inserted_before_the_last_brace() {
 }
 
 #[test]
-fn halves_of_surrogate_pairs_are_seen_and_mended() {
+fn lone_surrogates_are_detected_and_replaced() {
     assert_eq!(classify_string(b"plain \xc3\xa9"), StringBody::Plain);
     assert_eq!(classify_string(br"\ud83d\ude00"), StringBody::Escaped);
     for bad in [
@@ -132,7 +132,7 @@ fn halves_of_surrogate_pairs_are_seen_and_mended() {
 }
 
 #[test]
-fn halves_anywhere_in_a_document_are_mended_and_nothing_else() {
+fn lone_surrogates_in_a_document_are_replaced() {
     for whole in [r#"{"a":"b"}"#, r#"["\\ud83d","\n\\"]"#, r#"{"\ud83d\ude00":["\ud83d\uDE00x"]}"#, ""] {
         assert_eq!(repair_surrogates(whole.as_bytes()), None, "{whole}");
     }

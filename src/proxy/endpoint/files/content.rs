@@ -42,8 +42,7 @@ impl Endpoint for DownloadFile {
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
-        let file =
-            x.house.files.get(&x.grant.public_id, &decode_segment(tail), x.house.expiry_check()).await?;
+        let file = x.app.files.get(&x.grant.public_id, &decode_segment(tail), x.app.expiry_check()).await?;
         let etag = etag(&file);
         let wanted = requested_range(x, &etag, file.bytes);
         let (status, range) = match wanted {
@@ -91,7 +90,7 @@ fn etag(file: &FileRecord) -> String {
 }
 
 async fn open_file(x: &Exchange<'_>, file: FileRecord) -> Result<OpenedFile, FileError> {
-    let files = x.house.files.clone();
+    let files = x.app.files.clone();
     let opened = tokio::task::spawn_blocking(move || {
         let contents = files.contents(&file).map_err(FileError::Disk)?;
         Ok(Arc::new((file, contents)))
@@ -102,7 +101,7 @@ async fn open_file(x: &Exchange<'_>, file: FileRecord) -> Result<OpenedFile, Fil
 /// Reads the first bytes of a range.
 async fn read_slice(x: &Exchange<'_>, opened: &OpenedFile, range: &Range<u64>) -> Result<Bytes, FileError> {
     let left = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-    x.house.files.read(opened, range.start, left.min(READ_SIZE)).await
+    x.app.files.read(opened, range.start, left.min(READ_SIZE)).await
 }
 
 /// Logs damage for the operator, with the file's ID only.

@@ -31,8 +31,8 @@ impl Endpoint for GetFile {
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
-        let at = x.house.expiry_check();
-        let file = x.house.files.get(&x.grant.public_id, &decode_segment(tail), at).await?;
+        let at = x.app.expiry_check();
+        let file = x.app.files.get(&x.grant.public_id, &decode_segment(tail), at).await?;
         let body = file_object(&file, at).to_string();
         Ok(x.answer(200, body.into_bytes()).await)
     }
@@ -61,8 +61,8 @@ impl Endpoint for DeleteFile {
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
-        let (id, at) = (decode_segment(tail), x.house.expiry_check());
-        x.house.files.delete(&x.grant.public_id, &id, at).await?;
+        let (id, at) = (decode_segment(tail), x.app.expiry_check());
+        x.app.files.delete(&x.grant.public_id, &id, at).await?;
         let body = json!({"id": id, "object": "file", "deleted": true}).to_string();
         Ok(x.answer(200, body.into_bytes()).await)
     }

@@ -68,7 +68,7 @@ impl Endpoint for UploadFile {
         x.finish_body(whole);
         let (writer, said) = read?;
         let record = store_file(x, writer, said).await?;
-        let body = file_object(&record, x.house.expiry_check()).to_string();
+        let body = file_object(&record, x.app.expiry_check()).to_string();
         Ok(x.answer(200, body.into_bytes()).await)
     }
 }
@@ -83,7 +83,7 @@ async fn receive_form(
     let line = x.config.settings.batches.line;
     let (largest, bounds) =
         (files.upload, QuotaLimits { all: files.disk, key: files.per_key, free: files.keep_free, line });
-    let mut writer = UploadWriter::open(&x.house.files, &x.grant.public_id, bounds);
+    let mut writer = UploadWriter::open(&x.app.files, &x.grant.public_id, bounds);
     let mut contents = Vec::new();
     // Memory of a long line; a short line is included in `HELD`.
     let mut counted = WRITE_SIZE;
@@ -121,10 +121,10 @@ async fn store_file(
 ) -> Result<FileRecord, ApiError> {
     writer.flush().await?;
     let incoming = writer.finish_write().await?;
-    let (house, grant) = (x.house.clone(), x.grant.clone());
+    let (app, grant) = (x.app.clone(), x.grant.clone());
     let kept = spawn_blocking(move || {
         let owner = FileOwner { key: &grant.public_id, account: &grant.account.id };
-        house.files.store_upload(incoming, owner, said, house.clock.calendar_now())
+        app.files.store_upload(incoming, owner, said, app.clock.calendar_now())
     });
     Ok(kept.await.unwrap_or(Err(FileError::ThreadEnded))?)
 }

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 /// State that the choices of one request share.
 pub(super) struct ChoiceContext<'a> {
-    house: &'a Arc<AppState>,
+    app: &'a Arc<AppState>,
     live: Arc<Live>,
     grant: Arc<Principal>,
     id: RequestId,
@@ -72,7 +72,7 @@ impl<'a> ChoiceContext<'a> {
         chosen.entries.retain(|entry| !failed(entry.offer));
         let x = &*run.exchange;
         Self {
-            house: x.house,
+            app: x.app,
             live: x.config.clone(),
             grant: x.grant.clone(),
             id: x.id,
@@ -143,9 +143,9 @@ pub(super) fn request_choice<'s>(
             seed.reclaim_signal.clone(),
         );
         let mut session = LineSession::of_choice(line.clone());
-        let mut state = ExchangeState::new(seed.house);
+        let mut state = ExchangeState::new(seed.app);
         let caller = Caller::new(&mut session, Some(RequestOrigin::Line(line.clone())));
-        let mut x = Exchange { house: seed.house, caller, state: &mut state };
+        let mut x = Exchange { app: seed.app, caller, state: &mut state };
         x.config = seed.live.clone();
         x.dialect = seed.dialect;
         x.work = seed.work;

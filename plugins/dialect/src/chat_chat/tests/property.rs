@@ -1,6 +1,6 @@
 //! Property tests: output text equals input text for any text, any JSON escapes and any splits.
 
-use super::super::PAIR;
+use super::super::TRANSLATOR;
 use crate::test_support;
 use penstock_core::*;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::fmt::Write;
 
 /// Returns a JSON string of `text`; `escape` selects the characters to escape.
-fn spell(text: &str, escape: u8) -> String {
+fn spell_json(text: &str, escape: u8) -> String {
     let mut out = String::from("\"");
     for (at, character) in text.chars().enumerate() {
         let forced = (character as u32) < 0x20 || matches!(character, '"' | '\\');
@@ -25,10 +25,10 @@ fn spell(text: &str, escape: u8) -> String {
 }
 
 /// Builds a stream with texts split at UTF-16 units, so that surrogate pairs are separated.
-fn stream(parts: &[(String, u8)], line: &str) -> String {
+fn build_stream(parts: &[(String, u8)], line: &str) -> String {
     let mut out = String::new();
     for (text, escape) in parts {
-        let spelled = spell(text, *escape);
+        let spelled = spell_json(text, *escape);
         let halves = match spelled.find("\\ud8").filter(|_| escape % 3 == 0) {
             Some(at) => {
                 let (first, second) = spelled.split_at(at + 6);
@@ -53,7 +53,7 @@ fn stream(parts: &[(String, u8)], line: &str) -> String {
     out + "data: [DONE]" + line + line
 }
 
-fn read(out: &[u8]) -> String {
+fn content_of(out: &[u8]) -> String {
     let text = std::str::from_utf8(out).unwrap();
     text.split("\n\n")
         .filter_map(|event| serde_json::from_str::<Value>(event.strip_prefix("data: ")?).ok())
@@ -73,8 +73,8 @@ proptest! {
         let ask = test_support::sample_request(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
         let abilities = OfferCapabilities::default();
         let target = test_support::sample_target(Dialect::Chat, &abilities);
-        let stream = stream(&parts, line);
-        let whole = test_support::run_stream(&mut *PAIR.translate_stream(&ask, &target), [stream.as_bytes()]);
+        let stream = build_stream(&parts, line);
+        let whole = test_support::run_stream(&mut *TRANSLATOR.translate_stream(&ask, &target), [stream.as_bytes()]);
         let mut pieces = Vec::new();
         let (mut rest, mut sizes) = (stream.as_bytes(), cuts.iter().cycle());
         while !rest.is_empty() {
@@ -82,10 +82,10 @@ proptest! {
             pieces.push(piece);
             rest = more;
         }
-        let cut = test_support::run_stream(&mut *PAIR.translate_stream(&ask, &target), pieces);
+        let cut = test_support::run_stream(&mut *TRANSLATOR.translate_stream(&ask, &target), pieces);
         prop_assert_eq!(&cut, &whole);
         let text: String = parts.iter().map(|(text, _)| text.as_str()).collect();
-        prop_assert_eq!(read(&whole.out), text.as_str());
+        prop_assert_eq!(content_of(&whole.out), text.as_str());
         prop_assert_eq!(whole.output_bytes, text.len());
         prop_assert_eq!(crate::conformance::chat(&whole.out, false), Ok(()));
     }
@@ -112,12 +112,12 @@ proptest! {
         let abilities = OfferCapabilities { max_stop: Some(0), ..OfferCapabilities::default() };
         let target = test_support::sample_target(Dialect::Chat, &abilities);
         let stream = parts.concat();
-        let whole = test_support::run_stream(&mut *PAIR.translate_stream(&ask, &target), [&stream[..]]);
-        let cut = test_support::run_stream(&mut *PAIR.translate_stream(&ask, &target), stream.chunks(size));
+        let whole = test_support::run_stream(&mut *TRANSLATOR.translate_stream(&ask, &target), [&stream[..]]);
+        let cut = test_support::run_stream(&mut *TRANSLATOR.translate_stream(&ask, &target), stream.chunks(size));
         prop_assert_eq!(&cut, &whole);
         if !whole.out.is_empty() {
             prop_assert_eq!(crate::conformance::chat(&whole.out, false), Ok(()));
         }
-        let _ = PAIR.translate_buffered(&ask, &target, stream.into());
+        let _ = TRANSLATOR.translate_buffered(&ask, &target, stream.into());
     }
 }

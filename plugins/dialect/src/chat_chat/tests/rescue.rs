@@ -1,6 +1,6 @@
 //! Rescue tests: a second provider continues the answer after the first stream breaks.
 
-use super::super::PAIR;
+use super::super::TRANSLATOR;
 use crate::test_support;
 use bytes::Bytes;
 use penstock_core::*;
@@ -10,25 +10,25 @@ fn chunk(delta: Value) -> String {
     format!("data: {}\n\n", json!({"id":"x","choices":[{"index":0,"delta":delta,"finish_reason":null}]}))
 }
 
-fn text(text: &str) -> String {
+fn text_chunk(text: &str) -> String {
     chunk(json!({ "content": text }))
 }
 
-fn call(index: u32, id: &str, name: &str, arguments: &str) -> String {
+fn call_chunk(index: u32, id: &str, name: &str, arguments: &str) -> String {
     let function = json!({"name": name, "arguments": arguments});
     chunk(json!({"tool_calls":[{"index":index,"id":id,"type":"function","function":function}]}))
 }
 
-fn stop(reason: &str) -> String {
+fn finish_chunk(reason: &str) -> String {
     format!("data: {}\n\n", json!({"choices":[{"index":0,"delta":{},"finish_reason":reason}]}))
 }
 
 /// Runs a rescue: the first provider's stream breaks, the second provider's complete stream follows.
-fn rescued(body: &str, first: &str, how: RescueMode, second: &str) -> (test_support::StreamRun, Vec<u8>) {
+fn run_rescue(body: &str, first: &str, how: RescueMode, second: &str) -> (test_support::StreamRun, Vec<u8>) {
     let ask = test_support::sample_request(Dialect::Chat, body.as_bytes());
     let abilities = OfferCapabilities { parameters: vec!["logprobs".into()], ..OfferCapabilities::default() };
     let target = test_support::sample_target(Dialect::Chat, &abilities);
-    let mut reply = PAIR.translate_stream(&ask, &target);
+    let mut reply = TRANSLATOR.translate_stream(&ask, &target);
     let mut out = OutputBuffer::default();
     reply.push(Bytes::from(first.to_owned()), &mut out).unwrap();
     assert_eq!(reply.end(&mut out).unwrap_err().kind, UpstreamErrorKind::Truncated);
@@ -44,7 +44,7 @@ fn rescued(body: &str, first: &str, how: RescueMode, second: &str) -> (test_supp
 
 const ASK: &str = r#"{"model":"m","messages":[],"stream":true}"#;
 
-fn said(out: &[u8]) -> String {
+fn delivered_text(out: &[u8]) -> String {
     let text = String::from_utf8(out.to_vec()).unwrap();
     let chunks = text.split("\n\n").filter_map(|event| event.strip_prefix("data: {"));
     chunks
@@ -54,92 +54,100 @@ fn said(out: &[u8]) -> String {
 }
 
 #[test]
-fn each_provider_has_worked_on_what_it_sent_itself() {
+fn usage_of_each_attempt_covers_its_own_output() {
     let ask = test_support::sample_request(Dialect::Chat, ASK.as_bytes());
     let abilities = OfferCapabilities::default();
     let target = test_support::sample_target(Dialect::Chat, &abilities);
     for how in [RescueMode::StartOver, RescueMode::Continue] {
-        let mut reply = PAIR.translate_stream(&ask, &target);
+        let mut reply = TRANSLATOR.translate_stream(&ask, &target);
         let mut out = OutputBuffer::default();
-        reply.push(Bytes::from(text(&"x".repeat(400))), &mut out).unwrap();
+        reply.push(Bytes::from(text_chunk(&"x".repeat(400))), &mut out).unwrap();
         assert_eq!(reply.attempt_usage().output, 100);
         assert!(reply.start_rescue(&target, how));
         assert_eq!(reply.attempt_usage().output, 0, "it has not answered yet");
-        reply.push(Bytes::from(text(&"x".repeat(40))), &mut out).unwrap();
+        reply.push(Bytes::from(text_chunk(&"x".repeat(40))), &mut out).unwrap();
         assert_eq!(reply.attempt_usage().output, 10);
         assert!(reply.output_bytes() >= 400);
     }
 }
 
 #[test]
-fn a_provider_has_worked_on_what_it_sent_even_where_its_figures_are_behind() {
+fn usage_of_an_attempt_covers_its_output_beyond_the_reported_usage() {
     let ask = test_support::sample_request(Dialect::Chat, ASK.as_bytes());
     let abilities = OfferCapabilities::default();
-    let mut reply = PAIR.translate_stream(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
+    let mut reply =
+        TRANSLATOR.translate_stream(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
     let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":1}}\n\n";
     let mut say =
         |said: &str| reply.push(Bytes::from(said.to_owned()), &mut OutputBuffer::default()).unwrap();
-    say(&(usage.to_owned() + &text(&"x".repeat(400))));
+    say(&(usage.to_owned() + &text_chunk(&"x".repeat(400))));
     assert_eq!((reply.attempt_usage().input, reply.attempt_usage().output), (9, 100));
     let mut say =
         |said: &str| reply.push(Bytes::from(said.to_owned()), &mut OutputBuffer::default()).unwrap();
-    say(&(stop("stop") + &usage.replace("\":1}", "\":90}")));
+    say(&(finish_chunk("stop") + &usage.replace("\":1}", "\":90}")));
     assert_eq!(reply.attempt_usage().output, 90, "at its end it knows better");
 }
 
 #[test]
-fn a_second_provider_that_says_the_same_is_heard_from_where_the_first_broke() {
-    let first = text("Hello, ") + &text("wor");
-    let second = text("Hel") + &text("lo, world. And ") + &text("more.") + &stop("stop");
-    let (run, all) = rescued(ASK, &first, RescueMode::StartOver, &second);
+fn a_rescue_with_the_same_text_continues_after_the_delivered_prefix() {
+    let first = text_chunk("Hello, ") + &text_chunk("wor");
+    let second =
+        text_chunk("Hel") + &text_chunk("lo, world. And ") + &text_chunk("more.") + &finish_chunk("stop");
+    let (run, all) = run_rescue(ASK, &first, RescueMode::StartOver, &second);
     assert_eq!(run.fault, None);
-    assert_eq!(said(&all), "Hello, world. And more.");
+    assert_eq!(delivered_text(&all), "Hello, world. And more.");
     assert_eq!(run.output_bytes, "Hello, world. And more.".len());
 }
 
 #[test]
-fn spelling_of_escapes_does_not_count_as_a_difference() {
+fn escape_spelling_is_not_a_divergence() {
     let first =
         "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\\u0048\\u00e9 \\ud83d\\ude00\"}}]}\n\n";
-    let (run, all) = rescued(ASK, first, RescueMode::StartOver, &(text("Hé 😀!") + &stop("stop")));
+    let (run, all) =
+        run_rescue(ASK, first, RescueMode::StartOver, &(text_chunk("Hé 😀!") + &finish_chunk("stop")));
     assert_eq!(run.fault, None);
-    assert_eq!(said(&all), "Hé 😀!");
+    assert_eq!(delivered_text(&all), "Hé 😀!");
 }
 
 #[test]
-fn a_second_provider_that_says_something_else_ends_the_answer_with_an_error() {
-    let second = text("Hello, there") + &stop("stop");
-    let (run, all) = rescued(ASK, &text("Hello, wor"), RescueMode::StartOver, &second);
+fn a_rescue_with_another_text_ends_in_an_error() {
+    let second = text_chunk("Hello, there") + &finish_chunk("stop");
+    let (run, all) = run_rescue(ASK, &text_chunk("Hello, wor"), RescueMode::StartOver, &second);
     assert_eq!(run.fault, Some(UpstreamErrorKind::Diverged));
-    assert_eq!(said(&all), "Hello, wor");
+    assert_eq!(delivered_text(&all), "Hello, wor");
     assert!(!String::from_utf8(all).unwrap().contains("\"finish_reason\":\""));
 }
 
 #[test]
-fn a_second_provider_that_stops_earlier_has_diverged() {
-    let (run, _) = rescued(ASK, &text("Hello, wor"), RescueMode::StartOver, &(text("Hello") + &stop("stop")));
+fn an_earlier_end_is_a_divergence() {
+    let (run, _) = run_rescue(
+        ASK,
+        &text_chunk("Hello, wor"),
+        RescueMode::StartOver,
+        &(text_chunk("Hello") + &finish_chunk("stop")),
+    );
     assert_eq!(run.fault, Some(UpstreamErrorKind::Diverged));
 }
 
 #[test]
-fn reasoning_that_goes_on_where_text_had_begun_has_diverged() {
-    let first = chunk(json!({"reasoning":"Hm."})) + &text("A");
-    let second = chunk(json!({"reasoning_content":"Hm. Well."})) + &text("A") + &stop("stop");
-    let (run, _) = rescued(ASK, &first, RescueMode::StartOver, &second);
+fn reasoning_after_delivered_text_has_diverged() {
+    let first = chunk(json!({"reasoning":"Hm."})) + &text_chunk("A");
+    let second = chunk(json!({"reasoning_content":"Hm. Well."})) + &text_chunk("A") + &finish_chunk("stop");
+    let (run, _) = run_rescue(ASK, &first, RescueMode::StartOver, &second);
     assert_eq!(run.fault, Some(UpstreamErrorKind::Diverged));
-    let second = chunk(json!({"reasoning_content":"Hm."})) + &text("AB") + &stop("stop");
-    let (run, all) = rescued(ASK, &first, RescueMode::StartOver, &second);
-    assert_eq!((run.fault, said(&all).as_str()), (None, "AB"));
+    let second = chunk(json!({"reasoning_content":"Hm."})) + &text_chunk("AB") + &finish_chunk("stop");
+    let (run, all) = run_rescue(ASK, &first, RescueMode::StartOver, &second);
+    assert_eq!((run.fault, delivered_text(&all).as_str()), (None, "AB"));
 }
 
 #[test]
-fn tool_calls_are_compared_by_name_and_arguments_and_keep_the_first_id() {
-    let first = call(0, "call_a", "f", r#"{"a":1}"#) + &call(1, "call_b", "g", r#"{"b"#);
-    let second = call(0, "call_x", "f", r#"{"a":1}"#)
-        + &call(1, "call_y", "g", r#"{"b":2}"#)
-        + &call(2, "call_z", "h", "{}")
-        + &stop("tool_calls");
-    let (run, all) = rescued(ASK, &first, RescueMode::StartOver, &second);
+fn tool_calls_are_compared_by_name_and_arguments_and_retain_the_first_id() {
+    let first = call_chunk(0, "call_a", "f", r#"{"a":1}"#) + &call_chunk(1, "call_b", "g", r#"{"b"#);
+    let second = call_chunk(0, "call_x", "f", r#"{"a":1}"#)
+        + &call_chunk(1, "call_y", "g", r#"{"b":2}"#)
+        + &call_chunk(2, "call_z", "h", "{}")
+        + &finish_chunk("tool_calls");
+    let (run, all) = run_rescue(ASK, &first, RescueMode::StartOver, &second);
     assert_eq!(run.fault, None);
     let all = String::from_utf8(all).unwrap();
     assert!(
@@ -148,9 +156,9 @@ fn tool_calls_are_compared_by_name_and_arguments_and_keep_the_first_id() {
             && !all.contains("call_y")
             && all.contains("call_z")
     );
-    let other = call(0, "call_x", "f", r#"{"a":2}"#) + &stop("tool_calls");
+    let other = call_chunk(0, "call_x", "f", r#"{"a":2}"#) + &finish_chunk("tool_calls");
     assert_eq!(
-        rescued(ASK, &first, RescueMode::StartOver, &other).0.fault,
+        run_rescue(ASK, &first, RescueMode::StartOver, &other).0.fault,
         Some(UpstreamErrorKind::Diverged)
     );
 }
@@ -166,58 +174,61 @@ fn each_candidate_is_compared_by_itself() {
     let ask = r#"{"model":"m","messages":[],"stream":true,"n":2}"#;
     let first = of(0, "one") + &of(1, "tw") + &finish(0);
     let second = of(1, "two") + &of(0, "one") + &finish(0) + &finish(1);
-    let (run, all) = rescued(ask, &first, RescueMode::StartOver, &second);
+    let (run, all) = run_rescue(ask, &first, RescueMode::StartOver, &second);
     assert_eq!(run.fault, None);
-    assert_eq!(said(&all), "onetwo");
+    assert_eq!(delivered_text(&all), "onetwo");
     let short = of(1, "two") + &of(0, "o") + &finish(0) + &finish(1);
     assert_eq!(
-        rescued(ask, &first, RescueMode::StartOver, &short).0.fault,
+        run_rescue(ask, &first, RescueMode::StartOver, &short).0.fault,
         Some(UpstreamErrorKind::Diverged)
     );
 }
 
 #[test]
-fn a_continuation_is_heard_from_its_first_word_and_its_usage_is_not_the_whole() {
+fn a_continuation_is_forwarded_from_its_first_token_without_total_usage() {
     let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":2}}\n\n";
-    let second = text("ld.") + &stop("stop") + usage;
-    let (run, all) = rescued(ASK, &text("Hello, wor"), RescueMode::Continue, &second);
-    assert_eq!((run.fault, said(&all).as_str(), run.usage), (None, "Hello, world.", None));
+    let second = text_chunk("ld.") + &finish_chunk("stop") + usage;
+    let (run, all) = run_rescue(ASK, &text_chunk("Hello, wor"), RescueMode::Continue, &second);
+    assert_eq!((run.fault, delivered_text(&all).as_str(), run.usage), (None, "Hello, world.", None));
 }
 
 #[test]
-fn what_was_delivered_is_told_only_where_it_can_be_continued() {
+fn delivered_text_is_returned_only_if_it_can_be_continued() {
     let abilities = OfferCapabilities::default();
     let target = test_support::sample_target(Dialect::Chat, &abilities);
     let delivered = |body: &str, stream: &str| {
-        let mut reply =
-            PAIR.translate_stream(&test_support::sample_request(Dialect::Chat, body.as_bytes()), &target);
+        let mut reply = TRANSLATOR
+            .translate_stream(&test_support::sample_request(Dialect::Chat, body.as_bytes()), &target);
         reply.push(Bytes::from(stream.to_owned()), &mut OutputBuffer::default()).unwrap();
         let told = reply.delivered_text();
         assert_eq!(reply.start_rescue(&target, RescueMode::Continue), told.is_some());
         told
     };
-    assert_eq!(delivered(ASK, &(text("a\n\"") + &text("é"))), Some("a\n\"é".to_owned()));
-    assert_eq!(delivered(ASK, &call(0, "c", "f", "")), None);
-    assert_eq!(delivered(ASK, &(chunk(json!({"reasoning":"r"})) + &text("a"))), None);
-    assert_eq!(delivered(r#"{"model":"m","messages":[],"stream":true,"n":2}"#, &text("a")), None);
-    assert_eq!(delivered(ASK, &text(&"long ".repeat(60_000))), None);
+    assert_eq!(delivered(ASK, &(text_chunk("a\n\"") + &text_chunk("é"))), Some("a\n\"é".to_owned()));
+    assert_eq!(delivered(ASK, &call_chunk(0, "c", "f", "")), None);
+    assert_eq!(delivered(ASK, &(chunk(json!({"reasoning":"r"})) + &text_chunk("a"))), None);
+    assert_eq!(delivered(r#"{"model":"m","messages":[],"stream":true,"n":2}"#, &text_chunk("a")), None);
+    assert_eq!(delivered(ASK, &text_chunk(&"long ".repeat(60_000))), None);
 }
 
 #[test]
-fn what_cannot_be_compared_is_not_started_over() {
+fn an_answer_that_cannot_be_compared_is_not_restarted() {
     let abilities = OfferCapabilities { parameters: vec!["logprobs".into()], ..OfferCapabilities::default() };
     let target = test_support::sample_target(Dialect::Chat, &abilities);
     let can = |body: &str, stream: &str| {
-        let mut reply =
-            PAIR.translate_stream(&test_support::sample_request(Dialect::Chat, body.as_bytes()), &target);
+        let mut reply = TRANSLATOR
+            .translate_stream(&test_support::sample_request(Dialect::Chat, body.as_bytes()), &target);
         reply.push(Bytes::from(stream.to_owned()), &mut OutputBuffer::default()).unwrap();
         reply.start_rescue(&target, RescueMode::StartOver)
     };
-    assert!(can(ASK, &text("a")));
-    assert!(!can(r#"{"model":"m","messages":[],"stream":true,"logprobs":true}"#, &text("a")));
+    assert!(can(ASK, &text_chunk("a")));
+    assert!(!can(r#"{"model":"m","messages":[],"stream":true,"logprobs":true}"#, &text_chunk("a")));
     for carries_none in [r#""logit_bias":{"1":2}"#, r#""logprobs":false"#, r#""top_logprobs":2"#] {
-        assert!(can(&format!("{}{carries_none}}}", ASK.replace('}', ",")), &text("a")), "{carries_none}");
+        assert!(
+            can(&format!("{}{carries_none}}}", ASK.replace('}', ",")), &text_chunk("a")),
+            "{carries_none}"
+        );
     }
-    assert!(!can(ASK, &text(&"long ".repeat(60_000))), "more than is kept");
-    assert!(!can(ASK, &(text("a") + &stop("stop"))), "nothing is left to rescue");
+    assert!(!can(ASK, &text_chunk(&"long ".repeat(60_000))), "more than is kept");
+    assert!(!can(ASK, &(text_chunk("a") + &finish_chunk("stop"))), "nothing is left to rescue");
 }

@@ -1,12 +1,12 @@
 //! Rules that golden files do not cover.
 
-use super::super::PAIR;
+use super::super::TRANSLATOR;
 use crate::test_support;
 use bytes::Bytes;
 use penstock_core::*;
 use serde_json::{Value, json};
 
-fn sent(
+fn sent_body(
     body: &str,
     change: impl FnOnce(&mut InferenceRequest),
     target: impl FnOnce(&mut AttemptTarget<'_>),
@@ -16,7 +16,7 @@ fn sent(
     let abilities = OfferCapabilities { system_anywhere: true, ..OfferCapabilities::default() };
     let mut to = test_support::sample_target(Dialect::Chat, &abilities);
     target(&mut to);
-    serde_json::from_slice(&PAIR.build_request(&ask, &to).unwrap().concat()).unwrap()
+    serde_json::from_slice(&TRANSLATOR.build_request(&ask, &to).unwrap().concat()).unwrap()
 }
 
 #[test]
@@ -24,14 +24,15 @@ fn long_messages_are_shared_and_not_copied() {
     let body = json!({"model":"m","messages":[{"role":"user","content":"x".repeat(100_000)}]}).to_string();
     let ask = test_support::sample_request(Dialect::Chat, body.as_bytes());
     let abilities = OfferCapabilities::default();
-    let pieces = PAIR.build_request(&ask, &test_support::sample_target(Dialect::Chat, &abilities)).unwrap();
+    let pieces =
+        TRANSLATOR.build_request(&ask, &test_support::sample_target(Dialect::Chat, &abilities)).unwrap();
     let within = |piece: &Bytes| ask.body.as_ptr_range().contains(&piece.as_ptr());
     let shared: usize = pieces.iter().filter(|piece| within(piece)).map(Bytes::len).sum();
     assert!(shared > 99_000, "{shared} bytes are shared");
 }
 
 #[test]
-fn edits_are_applied_inside_of_what_is_passed_on() {
+fn edits_are_applied_inside_forwarded_members() {
     let body =
         r#"{"model":"m","messages":[{"role":"developer","content":"a","refusal":null}],"functions":[1]}"#;
     let edit = |from: &str, with: &str| {
@@ -43,7 +44,7 @@ fn edits_are_applied_inside_of_what_is_passed_on() {
         edit(",\"refusal\":null", ""),
         edit("\"functions\"", "\"tools\""),
     ];
-    let value = sent(
+    let value = sent_body(
         body,
         |ask| {
             ask.edits = edits;
@@ -57,7 +58,7 @@ fn edits_are_applied_inside_of_what_is_passed_on() {
 }
 
 #[test]
-fn a_preset_fills_in_what_the_client_left_out() {
+fn a_preset_fills_in_absent_members() {
     let preset: [(Box<str>, Box<str>); 3] = [
         ("temperature".into(), "0.6".into()),
         ("top_p".into(), "0.95".into()),
@@ -67,7 +68,8 @@ fn a_preset_fills_in_what_the_client_left_out() {
     let ask = test_support::sample_request(Dialect::Chat, body.as_bytes());
     let abilities = OfferCapabilities::default();
     let target = AttemptTarget { preset: &preset, ..test_support::sample_target(Dialect::Chat, &abilities) };
-    let value: Value = serde_json::from_slice(&PAIR.build_request(&ask, &target).unwrap().concat()).unwrap();
+    let value: Value =
+        serde_json::from_slice(&TRANSLATOR.build_request(&ask, &target).unwrap().concat()).unwrap();
     assert_eq!(
         value,
         json!({"model":"engine/model","messages":[],"temperature":0,"max_tokens":5,"top_p":0.95})
@@ -84,7 +86,7 @@ fn thinking_that_the_client_turned_off_is_not_turned_on_by_a_preset() {
     );
     let abilities = OfferCapabilities { thinking_switch: true, ..OfferCapabilities::default() };
     let target = AttemptTarget { preset: &preset, ..test_support::sample_target(Dialect::Chat, &abilities) };
-    let sent = PAIR.build_request(&ask, &target).unwrap().concat();
+    let sent = TRANSLATOR.build_request(&ask, &target).unwrap().concat();
     // Engines would use the last of two members with the same name.
     assert_eq!(String::from_utf8_lossy(&sent).matches("chat_template_kwargs").count(), 1);
     let value: Value = serde_json::from_slice(&sent).unwrap();
@@ -92,14 +94,14 @@ fn thinking_that_the_client_turned_off_is_not_turned_on_by_a_preset() {
 }
 
 #[test]
-fn a_clamped_cap_replaces_the_clients() {
+fn a_clamped_token_cap_replaces_that_of_the_client() {
     let body = r#"{"model":"m","messages":[],"max_tokens":64000,"max_completion_tokens":32000}"#;
-    assert_eq!(sent(body, |_| {}, |_| {})["max_tokens"], 32000);
-    assert_eq!(sent(body, |_| {}, |target| target.max_tokens = Some(100))["max_tokens"], 100);
+    assert_eq!(sent_body(body, |_| {}, |_| {})["max_tokens"], 32000);
+    assert_eq!(sent_body(body, |_| {}, |target| target.max_tokens = Some(100))["max_tokens"], 100);
 }
 
 #[test]
-fn log_probabilities_are_not_lost_to_stop_sequences_that_a_provider_does_not_take() {
+fn logprobs_with_unsupported_stop_sequences_are_refused() {
     let parameters = || ["logprobs", "logit_bias"].map(Into::into).into();
     let abilities =
         OfferCapabilities { max_stop: Some(4), parameters: parameters(), ..OfferCapabilities::default() };
@@ -107,7 +109,7 @@ fn log_probabilities_are_not_lost_to_stop_sequences_that_a_provider_does_not_tak
         let stop = json!(stop);
         let body = format!(r#"{{"model":"m","messages":[],"stop":{stop}{more}}}"#);
         let ask = test_support::sample_request(Dialect::Chat, body.as_bytes());
-        PAIR.build_request(&ask, &test_support::sample_target(Dialect::Chat, &abilities))
+        TRANSLATOR.build_request(&ask, &test_support::sample_target(Dialect::Chat, &abilities))
     };
     let five = ["a", "b", "c", "d", "e"];
     let refusal = asked(r#","logprobs":true"#, &five).unwrap_err();
@@ -119,23 +121,23 @@ fn log_probabilities_are_not_lost_to_stop_sequences_that_a_provider_does_not_tak
 }
 
 /// Number of messages that fit in a body; quadratic processing would take minutes.
-const MANY: usize = 200_000;
+const MANY_MESSAGES: usize = 200_000;
 
 #[test]
-fn many_leading_instructions_become_one_at_once() {
+fn many_leading_instructions_are_joined_in_linear_time() {
     let system = [json!({"role":"system","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]})];
     let mut messages = system.to_vec();
-    messages.resize_with(MANY, || json!({"role":"developer","content":"c"}));
+    messages.resize_with(MANY_MESSAGES, || json!({"role":"developer","content":"c"}));
     messages.push(json!({"role":"user","content":"q"}));
     let body = json!({"model":"m","messages":messages}).to_string();
     let abilities = OfferCapabilities::default();
     let target = test_support::sample_target(Dialect::Chat, &abilities);
-    let sent = PAIR
+    let sent = TRANSLATOR
         .build_request(&test_support::sample_request(Dialect::Chat, body.as_bytes()), &target)
         .unwrap()
         .concat();
     let value: Value = serde_json::from_slice(&sent).unwrap();
-    let wanted = ["a", "b"].into_iter().chain(std::iter::repeat_n("c", MANY - 1));
+    let wanted = ["a", "b"].into_iter().chain(std::iter::repeat_n("c", MANY_MESSAGES - 1));
     let wanted = wanted.collect::<Vec<_>>().join("\n\n");
     assert_eq!(value["messages"].as_array().unwrap().len(), 2);
     assert!(value["messages"][0] == json!({"role":"system","content":wanted}));
@@ -143,7 +145,7 @@ fn many_leading_instructions_become_one_at_once() {
 }
 
 #[test]
-fn a_continuation_asks_in_the_words_that_the_offer_declares() {
+fn a_continuation_uses_the_method_that_the_offer_declares() {
     let asked = |body: &str, continuation, prefill| {
         let ask = test_support::sample_request(Dialect::Chat, body.as_bytes());
         let abilities = OfferCapabilities {
@@ -153,7 +155,7 @@ fn a_continuation_asks_in_the_words_that_the_offer_declares() {
             ..OfferCapabilities::default()
         };
         let target = test_support::sample_target(Dialect::Chat, &abilities);
-        let sent = PAIR.build_continuation(&ask, &target, "so \"far\"");
+        let sent = TRANSLATOR.build_continuation(&ask, &target, "so \"far\"");
         sent.map(|sent| serde_json::from_slice::<Value>(&sent.concat()).unwrap())
     };
     let body = r#"{"model":"m","messages":[{"role":"user","content":"q"}],"stream":true}"#;
@@ -184,10 +186,11 @@ fn a_continuation_asks_in_the_words_that_the_offer_declares() {
 }
 
 #[test]
-fn nothing_comes_out_before_the_first_content_token() {
+fn no_output_precedes_the_first_content_token() {
     let ask = test_support::sample_request(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
     let abilities = OfferCapabilities::default();
-    let mut reply = PAIR.translate_stream(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
+    let mut reply =
+        TRANSLATOR.translate_stream(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
     let mut out = OutputBuffer::default();
     let role = "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n: hello\n\n";
     reply.push(Bytes::from_static(role.as_bytes()), &mut out).unwrap();
@@ -199,12 +202,13 @@ fn nothing_comes_out_before_the_first_content_token() {
 }
 
 #[test]
-fn log_probabilities_of_no_token_or_for_nobody_are_no_content() {
+fn empty_or_unrequested_log_probabilities_are_no_content() {
     let abilities = OfferCapabilities::default();
     let progress = |logprobs: bool, said: Value| {
         let ask = json!({"model":"m","messages":[],"stream":true,"logprobs":logprobs});
         let ask = test_support::sample_request(Dialect::Chat, ask.to_string().as_bytes());
-        let mut reply = PAIR.translate_stream(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
+        let mut reply =
+            TRANSLATOR.translate_stream(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
         let mut out = OutputBuffer::default();
         let chunk =
             json!({"choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":said}]});
@@ -222,10 +226,11 @@ fn log_probabilities_of_no_token_or_for_nobody_are_no_content() {
 }
 
 #[test]
-fn the_last_word_ends_it_at_once_and_what_follows_does_not_matter() {
+fn the_done_event_ends_the_stream_and_later_events_are_ignored() {
     let ask = test_support::sample_request(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
     let abilities = OfferCapabilities::default();
-    let mut reply = PAIR.translate_stream(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
+    let mut reply =
+        TRANSLATOR.translate_stream(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
     let mut out = OutputBuffer::default();
     let stream =
         "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n";
@@ -238,10 +243,11 @@ fn the_last_word_ends_it_at_once_and_what_follows_does_not_matter() {
 }
 
 #[test]
-fn an_event_without_an_end_is_not_collected_for_ever() {
+fn an_endless_event_is_malformed() {
     let ask = test_support::sample_request(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
     let abilities = OfferCapabilities::default();
-    let mut reply = PAIR.translate_stream(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
+    let mut reply =
+        TRANSLATOR.translate_stream(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
     let piece = Bytes::from(vec![b'x'; 1 << 20]);
     let results = (0..10).map(|_| reply.push(piece.clone(), &mut OutputBuffer::default()));
     let faults: Vec<_> = results.filter_map(Result::err).map(|fault| fault.kind).collect();
@@ -249,7 +255,7 @@ fn an_event_without_an_end_is_not_collected_for_ever() {
 }
 
 #[test]
-fn a_candidate_beyond_those_asked_for_is_malformed() {
+fn an_unrequested_choice_is_malformed() {
     for (n, index, fault) in [
         (1, 0, None),
         (1, 1, Some(UpstreamErrorKind::Malformed)),
@@ -272,10 +278,11 @@ fn a_candidate_beyond_those_asked_for_is_malformed() {
             .map(|choice| format!("data: {}\n\n", json!({"choices":[choice]})))
             .chain(["data: [DONE]\n\n".to_owned()])
             .collect();
-        let run = test_support::run_all_splits(&|| PAIR.translate_stream(&ask, &target), stream.as_bytes());
+        let run =
+            test_support::run_all_splits(&|| TRANSLATOR.translate_stream(&ask, &target), stream.as_bytes());
         assert_eq!(run.fault, fault, "index {index} of {n}");
         let whole =
-            PAIR.translate_buffered(&ask, &target, Bytes::from(json!({"choices":choices}).to_string()));
+            TRANSLATOR.translate_buffered(&ask, &target, Bytes::from(json!({"choices":choices}).to_string()));
         assert_eq!(whole.err().map(|fault| fault.kind), fault, "index {index} of {n}");
     }
 }

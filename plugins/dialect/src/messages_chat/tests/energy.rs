@@ -1,6 +1,6 @@
 //! Energy that a messages provider reports is read at every position, as from a chat provider.
 
-use super::ask;
+use super::admitted_request;
 use crate::{find_translator, test_support};
 use bytes::Bytes;
 use penstock_core::*;
@@ -24,17 +24,17 @@ COMMENTevent: message_stop
 data: {"type":"message_stop"}
 
 "#;
-const WHOLE: &str = r#"{"type":"message","model":"m","content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":2}MEMBER}"#;
+const MESSAGE: &str = r#"{"type":"message","model":"m","content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":2}MEMBER}"#;
 
 #[test]
-fn what_a_native_provider_measured_is_heard() {
+fn energy_measured_by_a_native_provider_is_recorded() {
     let abilities = OfferCapabilities::default();
     let joules =
         |measured: Option<MeasuredEnergy>| measured.map(|measured| measured.joules.normalize().to_string());
     for client in [Dialect::Chat, Dialect::Messages] {
         let pair = find_translator(client, Dialect::Messages).unwrap();
         let target = test_support::sample_target(Dialect::Messages, &abilities);
-        let ask = ask(client, br#"{"model":"m","max_tokens":9,"messages":[],"stream":true}"#);
+        let ask = admitted_request(client, br#"{"model":"m","max_tokens":9,"messages":[],"stream":true}"#);
         let streamed = |member: &str, comment: &str| {
             let stream = STREAM.replace("MEMBER", member).replace("COMMENT", comment);
             let run =
@@ -45,7 +45,7 @@ fn what_a_native_provider_measured_is_heard() {
             joules(run.measured_energy)
         };
         let whole = |member: &str| {
-            let body = Bytes::from(WHOLE.replace("MEMBER", member));
+            let body = Bytes::from(MESSAGE.replace("MEMBER", member));
             joules(pair.translate_buffered(&ask, &target, body).unwrap().measured_energy)
         };
         let (energy, impact) =

@@ -3,7 +3,7 @@
 //! `field | fate | what becomes of it | evidence`. The evidence is a text that the
 //! case's request or answer must contain or, with `!` before it, must not contain.
 
-use super::cases;
+use super::case_dirs;
 use crate::test_support::assert_golden;
 use std::fmt::Write;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn the_table_of_fidelity_is_what_the_cases_show() {
         write!(table, "\n## {title}\n\n| Field | Fate | What becomes of it | Case |\n|---|---|---|---|\n")
             .unwrap();
         let mut rows = Vec::new();
-        for case in cases(pair) {
+        for case in case_dirs(pair) {
             let Ok(lines) = std::fs::read_to_string(case.join("rows.txt")) else { continue };
             let shown: String = ["sent.json", "answered.json", "answered.sse"]
                 .iter()

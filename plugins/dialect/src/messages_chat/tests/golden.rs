@@ -1,22 +1,22 @@
 //! Golden cases: requests, and streamed and buffered answers.
 
-use super::{PAIRS, ask, cases};
+use super::{TRANSLATED_PAIRS, admitted_request, case_dirs};
 use crate::{conformance, find_translator, test_support};
 use bytes::Bytes;
 use penstock_core::*;
 use serde_json::Value;
 use std::path::Path;
 
-struct Case {
+struct GoldenCase {
     ask: InferenceRequest,
     abilities: OfferCapabilities,
     max_tokens: Option<u64>,
     provider: Dialect,
 }
 
-impl Case {
-    fn read(folder: &Path, client: Dialect, provider: Dialect) -> Self {
-        let ask = ask(client, std::fs::read(folder.join("ask.json")).unwrap().trim_ascii());
+impl GoldenCase {
+    fn load(folder: &Path, client: Dialect, provider: Dialect) -> Self {
+        let ask = admitted_request(client, std::fs::read(folder.join("ask.json")).unwrap().trim_ascii());
         let target = std::fs::read(folder.join("target.json")).unwrap_or_else(|_| b"{}".to_vec());
         let target: Value = serde_json::from_slice(&target).unwrap();
         Self {
@@ -36,11 +36,11 @@ impl Case {
 }
 
 #[test]
-fn what_is_sent_is_what_the_case_says_and_the_same_each_time() {
-    for (pair, client, provider) in PAIRS {
+fn requests_match_the_golden_case_each_time() {
+    for (pair, client, provider) in TRANSLATED_PAIRS {
         let translator = find_translator(client, provider).unwrap();
-        for folder in cases(pair) {
-            let case = Case::read(&folder, client, provider);
+        for folder in case_dirs(pair) {
+            let case = GoldenCase::load(&folder, client, provider);
             let speak = || match translator.build_request(&case.ask, &case.target()) {
                 Ok(sent) => {
                     let sent = sent.concat();
@@ -61,14 +61,14 @@ fn what_is_sent_is_what_the_case_says_and_the_same_each_time() {
 }
 
 #[test]
-fn streams_follow_the_grammar_however_they_are_cut() {
-    for (pair, client, provider) in PAIRS {
+fn streams_follow_the_grammar_at_every_split() {
+    for (pair, client, provider) in TRANSLATED_PAIRS {
         let translator = find_translator(client, provider).unwrap();
         let mut count = 0;
-        for folder in cases(pair) {
+        for folder in case_dirs(pair) {
             let Ok(got) = std::fs::read(folder.join("got.sse")) else { continue };
             count += 1;
-            let case = Case::read(&folder, client, provider);
+            let case = GoldenCase::load(&folder, client, provider);
             let run = test_support::run_all_splits(
                 &|| translator.translate_stream(&case.ask, &case.target()),
                 &got,
@@ -94,14 +94,14 @@ fn streams_follow_the_grammar_however_they_are_cut() {
 }
 
 #[test]
-fn whole_answers_are_what_the_case_says() {
-    for (pair, client, provider) in PAIRS {
+fn buffered_answers_match_the_golden_case() {
+    for (pair, client, provider) in TRANSLATED_PAIRS {
         let translator = find_translator(client, provider).unwrap();
         let mut count = 0;
-        for folder in cases(pair) {
+        for folder in case_dirs(pair) {
             let Ok(got) = std::fs::read(folder.join("got.json")) else { continue };
             count += 1;
-            let case = Case::read(&folder, client, provider);
+            let case = GoldenCase::load(&folder, client, provider);
             let said = match translator.translate_buffered(&case.ask, &case.target(), Bytes::from(got)) {
                 Ok(whole) => {
                     let body = whole.body.concat();

@@ -1,7 +1,7 @@
 //! Native streams with event names that contradict the data: the output is consistent and
 //! complete.
 
-use super::ask;
+use super::admitted_request;
 use crate::{conformance, find_translator, test_support};
 use bytes::Bytes;
 use penstock_core::*;
@@ -10,7 +10,7 @@ use std::path::Path;
 const ASK: &[u8] = br#"{"model":"m","max_tokens":9,"messages":[],"stream":true}"#;
 
 /// Returns the events of a valid stream as pairs of name and data.
-fn sound() -> Vec<(String, String)> {
+fn valid_events() -> Vec<(String, String)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/messages_messages/stream_tools/got.sse");
     let stream = std::fs::read_to_string(path).unwrap();
     let parts =
@@ -18,10 +18,10 @@ fn sound() -> Vec<(String, String)> {
     parts.map(|(name, data)| (name.to_owned(), data.to_owned())).collect()
 }
 
-fn run(events: &[(String, String)]) -> test_support::StreamRun {
+fn run_events(events: &[(String, String)]) -> test_support::StreamRun {
     let stream: String =
         events.iter().map(|(name, data)| format!("event: {name}\ndata: {data}\n\n")).collect();
-    let ask = ask(Dialect::Messages, ASK);
+    let ask = admitted_request(Dialect::Messages, ASK);
     let abilities = OfferCapabilities::default();
     let pair = find_translator(Dialect::Messages, Dialect::Messages).unwrap();
     let target = test_support::sample_target(Dialect::Messages, &abilities);
@@ -35,9 +35,9 @@ fn run(events: &[(String, String)]) -> test_support::StreamRun {
 }
 
 #[test]
-fn an_event_is_what_its_type_says_whatever_it_is_called() {
-    let events = sound();
-    let right = run(&events);
+fn an_event_is_read_by_its_type_and_not_by_its_name() {
+    let events = valid_events();
+    let right = run_events(&events);
     assert_eq!(right.fault, None);
     let names =
         ["", "ping", "error", "impact", "message_start", "content_block_start", "content_block_delta"];
@@ -45,25 +45,25 @@ fn an_event_is_what_its_type_says_whatever_it_is_called() {
         for name in names.iter().chain(&["content_block_stop", "message_delta", "message_stop", "\u{e9}"]) {
             let mut wrong = events.clone();
             wrong[at].0 = (*name).to_owned();
-            assert_eq!(run(&wrong), right, "event {at} called {name}");
+            assert_eq!(run_events(&wrong), right, "event {at} called {name}");
         }
     }
 }
 
 #[test]
-fn the_last_of_two_types_counts_as_it_does_to_clients() {
-    let events = sound();
+fn the_last_of_two_types_is_used() {
+    let events = valid_events();
     for at in 1..events.len() {
         let mut twice = events.clone();
         twice[at].1 = twice[at].1.replacen("{", r#"{"type":"ping","#, 1);
-        let run = run(&twice);
+        let run = run_events(&twice);
         assert_eq!((run.fault, conformance::check_messages_stream(&run.out)), (None, Ok(())), "event {at}");
     }
 }
 
 #[test]
-fn what_is_no_sound_json_never_reaches_the_client() {
-    let events = sound();
+fn invalid_json_never_reaches_the_client() {
+    let events = valid_events();
     for (at, (name, data)) in events.iter().enumerate() {
         // The first and last events are written anew, and errors after the end are ignored.
         if matches!(&**name, "message_start" | "message_delta" | "message_stop") {
@@ -72,7 +72,7 @@ fn what_is_no_sound_json_never_reaches_the_client() {
         for broken in [&data[..data.len() - 1], &format!("{data}}}"), &format!("{data} {data}")] {
             let mut wrong = events.clone();
             wrong[at].1 = broken.to_owned();
-            let run = run(&wrong);
+            let run = run_events(&wrong);
             assert_eq!(run.fault, Some(UpstreamErrorKind::Malformed), "event {at}: {broken}");
             assert!(
                 run.out.is_empty() || conformance::check_messages_stream(&run.out) == Ok(()),
@@ -83,19 +83,19 @@ fn what_is_no_sound_json_never_reaches_the_client() {
 }
 
 #[test]
-fn a_type_that_has_lines_in_it_smuggles_nothing_in() {
-    let mut events = sound();
+fn a_type_with_line_breaks_injects_no_event() {
+    let mut events = valid_events();
     let smuggled = r#"{"type":"x\n\nevent: content_block_delta\ndata: {}\n\n"}"#;
-    let right = run(&events);
+    let right = run_events(&events);
     for at in 1..events.len() - 1 {
         events.insert(at, (String::new(), smuggled.to_owned()));
-        assert_eq!(run(&events), right, "before event {at}");
+        assert_eq!(run_events(&events), right, "before event {at}");
         events.remove(at);
     }
 }
 
 #[test]
-fn only_an_empty_text_is_left_out() {
+fn only_empty_deltas_are_dropped() {
     let (open, close) = (r#"{"type":"content_block_delta","index":0,"delta":"#, "}");
     let deltas = [
         (r#"{"type":"text_delta","text":"kept"}"#, r#","y":{"z":""}"#, true),
@@ -104,9 +104,9 @@ fn only_an_empty_text_is_left_out() {
         (r#"{ "type" : "text_delta", "text" : "" }"#, " ", false),
     ];
     for (delta, more, kept) in deltas {
-        let mut events = sound();
+        let mut events = valid_events();
         events.insert(4, ("content_block_delta".to_owned(), format!("{open}{delta}{more}{close}")));
-        let run = run(&events);
+        let run = run_events(&events);
         assert_eq!(run.fault, None);
         let out = String::from_utf8_lossy(&run.out);
         assert_eq!(out.contains(delta), kept, "{delta}{more}: {out}");
@@ -114,9 +114,9 @@ fn only_an_empty_text_is_left_out() {
 }
 
 #[test]
-fn what_is_said_between_an_end_and_the_last_word_reaches_the_client() {
-    let mut events = sound();
-    let right = run(&events);
+fn a_block_between_message_delta_and_message_stop_is_forwarded() {
+    let mut events = valid_events();
+    let right = run_events(&events);
     let late = [
         r#"{"type":"content_block_start","index":3,"content_block":{"type":"text","text":""}}"#,
         r#"{"type":"content_block_delta","index":3,"delta":{"type":"text_delta","text":"late"}}"#,
@@ -126,7 +126,7 @@ fn what_is_said_between_an_end_and_the_last_word_reaches_the_client() {
     for data in late.into_iter().rev() {
         events.insert(end, (String::new(), data.to_owned()));
     }
-    let late = run(&events);
+    let late = run_events(&events);
     assert_eq!((late.fault, late.usage), (right.fault, right.usage));
     assert_eq!(conformance::check_messages_stream(&late.out), Ok(()));
     let out = String::from_utf8(late.out).unwrap();
@@ -134,8 +134,8 @@ fn what_is_said_between_an_end_and_the_last_word_reaches_the_client() {
 }
 
 #[test]
-fn a_model_that_is_named_twice_is_renamed_twice() {
-    let ask = ask(Dialect::Messages, br#"{"model":"m","max_tokens":9,"messages":[]}"#);
+fn every_model_member_is_replaced() {
+    let ask = admitted_request(Dialect::Messages, br#"{"model":"m","max_tokens":9,"messages":[]}"#);
     let abilities = OfferCapabilities::default();
     let pair = find_translator(Dialect::Messages, Dialect::Messages).unwrap();
     let body = br#"{"model":"a","type":"message","content":[{"type":"text","text":"x"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1},"model":"b"}"#;

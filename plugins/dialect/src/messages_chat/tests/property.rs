@@ -1,7 +1,7 @@
 //! Property tests: output text equals input text for any splits and block switches.
 
-use super::ask;
-use crate::messages_chat::PAIR;
+use super::admitted_request;
+use crate::messages_chat::TRANSLATOR;
 use crate::{conformance, test_support};
 use penstock_core::*;
 use proptest::prelude::*;
@@ -10,34 +10,34 @@ use std::collections::BTreeMap;
 
 /// Content of one chunk of an engine.
 #[derive(Clone, Debug)]
-enum Say {
+enum StreamItem {
     Text(String),
     Reasoning(String),
     /// Call number, and number of further characters of its arguments.
     Arguments(usize, usize),
 }
 
-fn say() -> impl Strategy<Value = Say> {
+fn stream_item() -> impl Strategy<Value = StreamItem> {
     let text = "\\PC{0,8}|[\"\\\\\\n\u{1f600}\u{2028}é]{0,4}";
     prop_oneof![
-        text.prop_map(Say::Text),
-        text.prop_map(Say::Reasoning),
-        (0_usize..3, 1_usize..12).prop_map(|(call, more)| Say::Arguments(call, more)),
+        text.prop_map(StreamItem::Text),
+        text.prop_map(StreamItem::Reasoning),
+        (0_usize..3, 1_usize..12).prop_map(|(call, more)| StreamItem::Arguments(call, more)),
     ]
 }
 
 /// Texts of an answer by kind.
 #[derive(Debug, Default, PartialEq)]
-struct Heard {
+struct ReceivedOutput {
     text: String,
     reasoning: String,
     inputs: BTreeMap<String, Value>,
 }
 
 /// Builds the engine's stream with interleaved calls; returns it with its expected texts.
-fn stream(says: &[Say], arguments: &[Value; 3]) -> (String, Heard) {
+fn build_stream(says: &[StreamItem], arguments: &[Value; 3]) -> (String, ReceivedOutput) {
     let spelled: Vec<Vec<char>> = arguments.iter().map(|value| value.to_string().chars().collect()).collect();
-    let (mut out, mut heard) = (String::new(), Heard::default());
+    let (mut out, mut heard) = (String::new(), ReceivedOutput::default());
     let mut done: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
     let mut chunk = |delta: Value, finish: Option<&str>| {
         let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
@@ -53,15 +53,15 @@ fn stream(says: &[Say], arguments: &[Value; 3]) -> (String, Heard) {
     };
     for say in says {
         match say {
-            Say::Text(text) => {
+            StreamItem::Text(text) => {
                 heard.text += text;
                 chunk(json!({"content": text}), None);
             }
-            Say::Reasoning(text) => {
+            StreamItem::Reasoning(text) => {
                 heard.reasoning += text;
                 chunk(json!({"reasoning_content": text}), None);
             }
-            Say::Arguments(number, more) => {
+            StreamItem::Arguments(number, more) => {
                 let next = done.len();
                 let first = !done.contains_key(number);
                 let (order, at) = done.entry(*number).or_insert((next, 0));
@@ -80,8 +80,8 @@ fn stream(says: &[Say], arguments: &[Value; 3]) -> (String, Heard) {
 }
 
 /// Parses the texts that the client receives.
-fn hear(out: &[u8]) -> Heard {
-    let mut heard = Heard::default();
+fn parse_output(out: &[u8]) -> ReceivedOutput {
+    let mut heard = ReceivedOutput::default();
     let (mut id, mut input) = (String::new(), String::new());
     for event in std::str::from_utf8(out).unwrap().split("\n\n").filter(|event| !event.is_empty()) {
         let data: Value = serde_json::from_str(event.split_once("\ndata: ").unwrap().1).unwrap();
@@ -109,23 +109,23 @@ proptest! {
 
     #[test]
     fn nothing_is_lost_at_block_switches(
-        says in prop::collection::vec(say(), 1..24),
+        says in prop::collection::vec(stream_item(), 1..24),
         words in prop::collection::vec("\\PC{0,10}", 3),
         cut in 1_usize..40,
         shown in any::<bool>(),
     ) {
         let thinking = if shown { r#","thinking":{"type":"adaptive"}"# } else { "" };
-        let ask = ask(Dialect::Messages, format!(r#"{{"model":"m","max_tokens":9,"messages":[],"stream":true{thinking}}}"#).as_bytes());
+        let ask = admitted_request(Dialect::Messages, format!(r#"{{"model":"m","max_tokens":9,"messages":[],"stream":true{thinking}}}"#).as_bytes());
         let abilities = OfferCapabilities::default();
         let target = test_support::sample_target(Dialect::Chat, &abilities);
         let arguments = [json!({"a": words[0]}), json!({"b": [words[1], 1.5, null]}), json!({})];
-        let (stream, mut said) = stream(&says, &arguments);
-        let run = test_support::run_stream(&mut *PAIR.translate_stream(&ask, &target), stream.as_bytes().chunks(cut));
+        let (stream, mut said) = build_stream(&says, &arguments);
+        let run = test_support::run_stream(&mut *TRANSLATOR.translate_stream(&ask, &target), stream.as_bytes().chunks(cut));
         prop_assert_eq!(run.fault, None);
         prop_assert_eq!(conformance::check_messages_stream(&run.out), Ok(()));
         if !shown {
             said.reasoning.clear();
         }
-        prop_assert_eq!(hear(&run.out), said);
+        prop_assert_eq!(parse_output(&run.out), said);
     }
 }

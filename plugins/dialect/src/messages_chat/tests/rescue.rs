@@ -1,6 +1,6 @@
 //! Rescue tests: a second provider of either dialect continues the answer after the first stream breaks.
 
-use super::ask;
+use super::admitted_request;
 use crate::{conformance, find_translator, test_support};
 use bytes::Bytes;
 use penstock_core::*;
@@ -8,29 +8,31 @@ use serde_json::{Value, json};
 
 const ASK: &[u8] = br#"{"model":"m","max_tokens":9,"messages":[],"stream":true}"#;
 
-fn named(data: &Value) -> String {
+fn named_event(data: &Value) -> String {
     format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap())
 }
 
 fn native_start() -> String {
     let usage = json!({"input_tokens":3,"output_tokens":0,"cache_creation_input_tokens":0,"cache_read_input_tokens":0});
     let message = json!({"id":"msg_native","type":"message","role":"assistant","model":"x","content":[],"stop_reason":null,"stop_sequence":null,"usage":usage});
-    named(&json!({"type":"message_start","message":message}))
+    named_event(&json!({"type":"message_start","message":message}))
 }
 
-fn open(index: u32, block: Value) -> String {
-    named(&json!({"type":"content_block_start","index":index,"content_block":block}))
+fn block_start(index: u32, block: Value) -> String {
+    named_event(&json!({"type":"content_block_start","index":index,"content_block":block}))
 }
 
-fn text(index: u32, text: &str) -> String {
-    named(&json!({"type":"content_block_delta","index":index,"delta":{"type":"text_delta","text":text}}))
+fn text_delta(index: u32, text: &str) -> String {
+    named_event(
+        &json!({"type":"content_block_delta","index":index,"delta":{"type":"text_delta","text":text}}),
+    )
 }
 
-fn stop(index: u32) -> String {
-    named(&json!({"type":"content_block_stop","index":index}))
+fn block_stop(index: u32) -> String {
+    named_event(&json!({"type":"content_block_stop","index":index}))
 }
 
-fn chat(text: &str) -> String {
+fn chat_chunk(text: &str) -> String {
     format!("data: {}\n\n", json!({"choices":[{"index":0,"delta":{"content":text}}]}))
 }
 
@@ -38,13 +40,13 @@ const CHAT_END: &str =
     "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
 /// Runs a rescue: the first provider's stream breaks; a provider of `second`'s dialect follows.
-fn rescued(
+fn run_rescue(
     first: (Dialect, &str),
     how: RescueMode,
     second: (Dialect, &str),
 ) -> Option<(Option<UpstreamErrorKind>, String)> {
     let abilities = OfferCapabilities::default();
-    let ask = ask(Dialect::Messages, ASK);
+    let ask = admitted_request(Dialect::Messages, ASK);
     let target = test_support::sample_target(first.0, &abilities);
     let mut reply = find_translator(Dialect::Messages, first.0).unwrap().translate_stream(&ask, &target);
     let mut out = OutputBuffer::default();
@@ -59,141 +61,152 @@ fn rescued(
     Some((run.fault, String::from_utf8(all).unwrap()))
 }
 
-fn said(out: &str) -> String {
+fn delivered_text(out: &str) -> String {
     let data = out.split("\n\n").filter_map(|event| Some(event.split_once("\ndata: ")?.1));
     let data = data.map(|data| serde_json::from_str::<Value>(data).unwrap());
     data.map(|data| data["delta"]["text"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
 #[test]
-fn a_native_stream_is_taken_over_by_a_chat_provider_at_any_point() {
+fn a_chat_provider_rescues_a_native_stream_at_any_point() {
     let events = [
         native_start(),
-        open(0, json!({"type":"text","text":""})),
-        text(0, "Hello, "),
-        text(0, "wor"),
-        stop(0),
+        block_start(0, json!({"type":"text","text":""})),
+        text_delta(0, "Hello, "),
+        text_delta(0, "wor"),
+        block_stop(0),
     ];
     for cut in 3..=events.len() {
         let first = events[..cut].concat();
-        let second = chat("Hello, world") + &chat(". More.") + CHAT_END;
+        let second = chat_chunk("Hello, world") + &chat_chunk(". More.") + CHAT_END;
         let (fault, all) =
-            rescued((Dialect::Messages, &first), RescueMode::StartOver, (Dialect::Chat, &second)).unwrap();
+            run_rescue((Dialect::Messages, &first), RescueMode::StartOver, (Dialect::Chat, &second)).unwrap();
         assert_eq!(fault, None);
-        assert_eq!(said(&all), "Hello, world. More.");
+        assert_eq!(delivered_text(&all), "Hello, world. More.");
         assert!(all.contains("msg_native") && all.contains("environment_impact"));
         assert_eq!(all.matches("event: message_start").count(), 1);
     }
 }
 
 #[test]
-fn thinking_that_is_left_out_of_a_native_stream_does_not_hinder_a_rescue() {
+fn hidden_thinking_does_not_prevent_a_rescue() {
     let thinks = |index| {
         let delta = json!({"type":"thinking_delta","thinking":"hmm"});
-        open(index, json!({"type":"thinking","thinking":"","signature":""}))
-            + &named(&json!({"type":"content_block_delta","index":index,"delta":delta}))
-            + &stop(index)
+        block_start(index, json!({"type":"thinking","thinking":"","signature":""}))
+            + &named_event(&json!({"type":"content_block_delta","index":index,"delta":delta}))
+            + &block_stop(index)
     };
-    let says = |index, words| open(index, json!({"type":"text","text":""})) + &text(index, words);
-    let second = chat("Hello, world.") + CHAT_END;
+    let says =
+        |index, words| block_start(index, json!({"type":"text","text":""})) + &text_delta(index, words);
+    let second = chat_chunk("Hello, world.") + CHAT_END;
     for first in [
         native_start() + &thinks(0) + &says(1, "Hello, "),
-        native_start() + &says(0, "Hello, ") + &stop(0) + &thinks(1),
+        native_start() + &says(0, "Hello, ") + &block_stop(0) + &thinks(1),
         native_start() + &thinks(0) + &thinks(1),
-        native_start() + &open(0, json!({"type":"text","text":""})) + &stop(0) + &thinks(1),
+        native_start() + &block_start(0, json!({"type":"text","text":""})) + &block_stop(0) + &thinks(1),
     ] {
         let (fault, all) =
-            rescued((Dialect::Messages, &first), RescueMode::StartOver, (Dialect::Chat, &second)).unwrap();
-        assert_eq!((fault, said(&all).as_str()), (None, "Hello, world."));
+            run_rescue((Dialect::Messages, &first), RescueMode::StartOver, (Dialect::Chat, &second)).unwrap();
+        assert_eq!((fault, delivered_text(&all).as_str()), (None, "Hello, world."));
         assert!(all.contains("msg_native") && !all.contains("hmm"), "{all}");
     }
 }
 
 #[test]
 fn a_native_stream_is_continued_by_a_native_provider() {
-    let first = native_start() + &open(0, json!({"type":"text","text":""})) + &text(0, "Hello, ");
+    let first =
+        native_start() + &block_start(0, json!({"type":"text","text":""})) + &text_delta(0, "Hello, ");
     let second = native_start()
-        + &open(0, json!({"type":"text","text":""}))
-        + &text(0, "world.")
-        + &stop(0)
-        + &named(
+        + &block_start(0, json!({"type":"text","text":""}))
+        + &text_delta(0, "world.")
+        + &block_stop(0)
+        + &named_event(
             &json!({"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":2}}),
         )
-        + &named(&json!({"type":"message_stop"}));
+        + &named_event(&json!({"type":"message_stop"}));
     let (fault, all) =
-        rescued((Dialect::Messages, &first), RescueMode::Continue, (Dialect::Messages, &second)).unwrap();
-    assert_eq!((fault, said(&all).as_str()), (None, "Hello, world."));
+        run_rescue((Dialect::Messages, &first), RescueMode::Continue, (Dialect::Messages, &second)).unwrap();
+    assert_eq!((fault, delivered_text(&all).as_str()), (None, "Hello, world."));
 }
 
 #[test]
-fn a_translated_stream_is_taken_over_by_a_native_provider() {
+fn a_native_provider_rescues_a_translated_stream() {
     let second = native_start()
-        + &open(0, json!({"type":"text","text":""}))
-        + &text(0, "Hello, world.")
-        + &stop(0)
-        + &named(
+        + &block_start(0, json!({"type":"text","text":""}))
+        + &text_delta(0, "Hello, world.")
+        + &block_stop(0)
+        + &named_event(
             &json!({"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":2}}),
         )
-        + &named(&json!({"type":"message_stop"}));
+        + &named_event(&json!({"type":"message_stop"}));
     let (fault, all) =
-        rescued((Dialect::Chat, &chat("Hel")), RescueMode::StartOver, (Dialect::Messages, &second)).unwrap();
-    assert_eq!((fault, said(&all).as_str()), (None, "Hello, world."));
+        run_rescue((Dialect::Chat, &chat_chunk("Hel")), RescueMode::StartOver, (Dialect::Messages, &second))
+            .unwrap();
+    assert_eq!((fault, delivered_text(&all).as_str()), (None, "Hello, world."));
 }
 
 #[test]
-fn a_rescue_that_differs_ends_with_an_error_and_nothing_twice() {
-    let first = native_start() + &open(0, json!({"type":"text","text":""})) + &text(0, "Hello, ");
-    let second = chat("Goodbye") + CHAT_END;
+fn a_diverging_rescue_ends_with_an_error_without_repeated_text() {
+    let first =
+        native_start() + &block_start(0, json!({"type":"text","text":""})) + &text_delta(0, "Hello, ");
+    let second = chat_chunk("Goodbye") + CHAT_END;
     let (fault, all) =
-        rescued((Dialect::Messages, &first), RescueMode::StartOver, (Dialect::Chat, &second)).unwrap();
-    assert_eq!((fault, said(&all).as_str()), (Some(UpstreamErrorKind::Diverged), "Hello, "));
+        run_rescue((Dialect::Messages, &first), RescueMode::StartOver, (Dialect::Chat, &second)).unwrap();
+    assert_eq!((fault, delivered_text(&all).as_str()), (Some(UpstreamErrorKind::Diverged), "Hello, "));
     assert!(all.contains("event: error") && !all.contains("message_stop"));
 }
 
 #[test]
-fn an_input_that_came_with_its_block_is_said_once_whoever_goes_on() {
-    let first =
-        native_start() + &open(0, json!({"type":"tool_use","id":"a","name":"f","input":{"k":1}})) + &stop(0);
+fn an_input_in_the_block_start_is_sent_once_after_a_rescue() {
+    let first = native_start()
+        + &block_start(0, json!({"type":"tool_use","id":"a","name":"f","input":{"k":1}}))
+        + &block_stop(0);
     let call = json!({"index":0,"id":"b","type":"function","function":{"name":"f","arguments":"{\"k\":1}"}});
     let second = format!("data: {}\n\n", json!({"choices":[{"index":0,"delta":{"tool_calls":[call]}}]}))
         + &CHAT_END.replace("stop", "tool_calls");
     let (fault, all) =
-        rescued((Dialect::Messages, &first), RescueMode::StartOver, (Dialect::Chat, &second)).unwrap();
+        run_rescue((Dialect::Messages, &first), RescueMode::StartOver, (Dialect::Chat, &second)).unwrap();
     assert_eq!(fault, None);
     assert_eq!(all.matches(r#""partial_json":"{\"k\":1}""#).count(), 1, "{all}");
 }
 
 #[test]
-fn words_that_came_with_their_block_are_said_at_once_and_once_whoever_goes_on() {
-    let first = native_start() + &open(0, json!({"type":"text","text":"Hello, "}));
-    let second = chat("Hello, world.") + CHAT_END;
+fn text_in_the_block_start_is_sent_once_after_a_rescue() {
+    let first = native_start() + &block_start(0, json!({"type":"text","text":"Hello, "}));
+    let second = chat_chunk("Hello, world.") + CHAT_END;
     let (fault, all) =
-        rescued((Dialect::Messages, &first), RescueMode::StartOver, (Dialect::Chat, &second)).unwrap();
-    assert_eq!((fault, said(&all).as_str()), (None, "Hello, world."));
+        run_rescue((Dialect::Messages, &first), RescueMode::StartOver, (Dialect::Chat, &second)).unwrap();
+    assert_eq!((fault, delivered_text(&all).as_str()), (None, "Hello, world."));
 }
 
 #[test]
-fn what_the_shadow_could_not_have_said_is_not_rescued() {
+fn a_stream_that_the_shadow_cannot_reproduce_is_not_rescued() {
     let foreign = native_start()
-        + &open(0, json!({"type":"server_tool_use","id":"s","name":"web","input":{}}))
-        + &stop(0)
-        + &open(1, json!({"type":"text","text":""}))
-        + &text(1, "Hi");
+        + &block_start(0, json!({"type":"server_tool_use","id":"s","name":"web","input":{}}))
+        + &block_stop(0)
+        + &block_start(1, json!({"type":"text","text":""}))
+        + &text_delta(1, "Hi");
     assert_eq!(
-        rescued((Dialect::Messages, &foreign), RescueMode::StartOver, (Dialect::Chat, CHAT_END)),
+        run_rescue((Dialect::Messages, &foreign), RescueMode::StartOver, (Dialect::Chat, CHAT_END)),
         None
     );
     let two_texts = native_start()
-        + &open(0, json!({"type":"text","text":""}))
-        + &text(0, "a")
-        + &stop(0)
-        + &open(1, json!({"type":"text","text":""}))
-        + &text(1, "b");
+        + &block_start(0, json!({"type":"text","text":""}))
+        + &text_delta(0, "a")
+        + &block_stop(0)
+        + &block_start(1, json!({"type":"text","text":""}))
+        + &text_delta(1, "b");
     assert_eq!(
-        rescued((Dialect::Messages, &two_texts), RescueMode::StartOver, (Dialect::Chat, CHAT_END)),
+        run_rescue((Dialect::Messages, &two_texts), RescueMode::StartOver, (Dialect::Chat, CHAT_END)),
         None
     );
     let tool = json!({"type":"tool_use","id":"a","name":"f","input":{}});
-    let silent = native_start() + &open(0, json!({"type":"text","text":""})) + &stop(0) + &open(1, tool);
-    assert_eq!(rescued((Dialect::Messages, &silent), RescueMode::StartOver, (Dialect::Chat, CHAT_END)), None);
+    let silent = native_start()
+        + &block_start(0, json!({"type":"text","text":""}))
+        + &block_stop(0)
+        + &block_start(1, tool);
+    assert_eq!(
+        run_rescue((Dialect::Messages, &silent), RescueMode::StartOver, (Dialect::Chat, CHAT_END)),
+        None
+    );
 }

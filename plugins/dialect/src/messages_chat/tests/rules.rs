@@ -1,19 +1,19 @@
 //! Rules that golden files do not cover.
 
-use super::ask;
+use super::admitted_request;
 use crate::{find_translator, test_support};
 use bytes::Bytes;
 use penstock_core::*;
 use serde_json::{Value, json};
 
-fn pair(client: Dialect, provider: Dialect) -> &'static dyn Translator {
+fn find_pair(client: Dialect, provider: Dialect) -> &'static dyn Translator {
     find_translator(client, provider).unwrap()
 }
 
-fn sent(body: &Value, abilities: &OfferCapabilities) -> Value {
-    let ask = ask(Dialect::Messages, body.to_string().as_bytes());
+fn sent_body(body: &Value, abilities: &OfferCapabilities) -> Value {
+    let ask = admitted_request(Dialect::Messages, body.to_string().as_bytes());
     let target = test_support::sample_target(Dialect::Chat, abilities);
-    let sent = pair(Dialect::Messages, Dialect::Chat).build_request(&ask, &target).unwrap().concat();
+    let sent = find_pair(Dialect::Messages, Dialect::Chat).build_request(&ask, &target).unwrap().concat();
     serde_json::from_slice(&sent).unwrap()
 }
 
@@ -21,10 +21,10 @@ fn sent(body: &Value, abilities: &OfferCapabilities) -> Value {
 fn long_texts_and_images_are_shared_and_not_copied() {
     let image = json!({"type":"image","source":{"type":"base64","media_type":"image/png","data":"A".repeat(100_000)}});
     let body = json!({"model":"m","max_tokens":1,"messages":[{"role":"user","content":[{"type":"text","text":"x".repeat(100_000)}, image]}]});
-    let ask = ask(Dialect::Messages, body.to_string().as_bytes());
+    let ask = admitted_request(Dialect::Messages, body.to_string().as_bytes());
     let abilities = OfferCapabilities::default();
     for provider in [Dialect::Chat, Dialect::Messages] {
-        let pieces = pair(Dialect::Messages, provider)
+        let pieces = find_pair(Dialect::Messages, provider)
             .build_request(&ask, &test_support::sample_target(provider, &abilities))
             .unwrap();
         let within = |piece: &&Bytes| ask.body.as_ptr_range().contains(&piece.as_ptr());
@@ -34,7 +34,7 @@ fn long_texts_and_images_are_shared_and_not_copied() {
 }
 
 #[test]
-fn a_system_text_in_the_middle_never_changes_the_prompt_before_it() {
+fn a_later_system_text_never_changes_the_prompt_prefix() {
     let mut messages = vec![
         json!({"role":"user","content":"one"}),
         json!({"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{}}]}),
@@ -45,7 +45,7 @@ fn a_system_text_in_the_middle_never_changes_the_prompt_before_it() {
         let abilities = OfferCapabilities { system_anywhere, ..OfferCapabilities::default() };
         let of = |messages: &[Value]| {
             let body = json!({"model":"m","max_tokens":1,"system":"S","messages":messages});
-            sent(&body, &abilities)["messages"].as_array().unwrap().clone()
+            sent_body(&body, &abilities)["messages"].as_array().unwrap().clone()
         };
         let before = of(&messages);
         messages.push(json!({"role":"assistant","content":"two"}));
@@ -57,7 +57,7 @@ fn a_system_text_in_the_middle_never_changes_the_prompt_before_it() {
 }
 
 #[test]
-fn a_native_prompt_keeps_its_beginning_when_system_turns_are_folded() {
+fn folding_system_messages_retains_the_native_prompt_prefix() {
     let messages = [
         json!({"role":"user","content":"one"}),
         json!({"role":"system","content":"note"}),
@@ -70,10 +70,10 @@ fn a_native_prompt_keeps_its_beginning_when_system_turns_are_folded() {
     let abilities =
         OfferCapabilities { continuation: Some(ContinuationMethod::Prefill), ..OfferCapabilities::default() };
     let target = test_support::sample_target(Dialect::Messages, &abilities);
-    let native = pair(Dialect::Messages, Dialect::Messages);
+    let native = find_pair(Dialect::Messages, Dialect::Messages);
     let of = |count: usize, delivered: Option<&str>| {
         let body = json!({"model":"m","max_tokens":1,"messages":messages[..count]});
-        let ask = ask(Dialect::Messages, body.to_string().as_bytes());
+        let ask = admitted_request(Dialect::Messages, body.to_string().as_bytes());
         let pieces = match delivered {
             Some(delivered) => native.build_continuation(&ask, &target, delivered),
             None => native.build_request(&ask, &target),
@@ -97,16 +97,16 @@ fn a_native_prompt_keeps_its_beginning_when_system_turns_are_folded() {
 }
 
 #[test]
-fn a_continuation_joins_what_was_delivered_to_the_clients_own_prefill() {
+fn a_continuation_appends_the_delivered_text_to_the_client_prefill() {
     let body = json!({"model":"m","max_tokens":1,"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"Ans: "}]});
-    let asked = ask(Dialect::Messages, body.to_string().as_bytes());
+    let asked = admitted_request(Dialect::Messages, body.to_string().as_bytes());
     let abilities = OfferCapabilities {
         continuation: Some(ContinuationMethod::ContinueFinalMessage),
         prefill: PrefillMethod::ContinueFinalMessage,
         ..OfferCapabilities::default()
     };
     let target = test_support::sample_target(Dialect::Chat, &abilities);
-    let sent = pair(Dialect::Messages, Dialect::Chat)
+    let sent = find_pair(Dialect::Messages, Dialect::Chat)
         .build_continuation(&asked, &target, " 4\"2 ")
         .unwrap()
         .concat();
@@ -117,7 +117,7 @@ fn a_continuation_joins_what_was_delivered_to_the_clients_own_prefill() {
         (&json!(false), &json!(true))
     );
     let unable = OfferCapabilities::default();
-    let refused = pair(Dialect::Messages, Dialect::Chat).build_continuation(
+    let refused = find_pair(Dialect::Messages, Dialect::Chat).build_continuation(
         &asked,
         &test_support::sample_target(Dialect::Chat, &unable),
         "x",
@@ -126,9 +126,9 @@ fn a_continuation_joins_what_was_delivered_to_the_clients_own_prefill() {
 }
 
 #[test]
-fn admissions_edits_are_done_before_a_chat_ask_is_translated() {
+fn edits_of_admission_are_applied_before_translation() {
     let body = br#"{"model":"m","messages":[{"role":"user","content":"hi"}],"functions":[{"name":"f"}]}"#;
-    let mut ask = ask(Dialect::Chat, body);
+    let mut ask = admitted_request(Dialect::Chat, body);
     let at = |text: &str| std::str::from_utf8(body).unwrap().find(text).unwrap();
     let insert = |at: usize, with: &'static str| BodyEdit {
         range: at..at,
@@ -141,13 +141,13 @@ fn admissions_edits_are_done_before_a_chat_ask_is_translated() {
     ask.members.0[2].name = "tools".into();
     let abilities = OfferCapabilities::default();
     let target = test_support::sample_target(Dialect::Messages, &abilities);
-    let sent = pair(Dialect::Chat, Dialect::Messages).build_request(&ask, &target).unwrap().concat();
+    let sent = find_pair(Dialect::Chat, Dialect::Messages).build_request(&ask, &target).unwrap().concat();
     let sent: Value = serde_json::from_slice(&sent).unwrap();
     assert_eq!(sent["tools"][0]["name"], "f");
 }
 
 #[test]
-fn ids_and_long_names_meet_in_call_result_and_choice() {
+fn ids_and_long_names_match_in_call_result_and_choice() {
     let long = format!("mcp__{}", "n".repeat(90));
     let body = json!({"model":"m","max_tokens":1,
         "tools":[{"name":long,"input_schema":{"type":"object"}}],
@@ -156,7 +156,7 @@ fn ids_and_long_names_meet_in_call_result_and_choice() {
             {"role":"user","content":"q"},
             {"role":"assistant","content":[{"type":"tool_use","id":"toolu_01ABC","name":long,"input":{}}]},
             {"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_01ABC","content":"r"}]}]});
-    let sent = sent(&body, &OfferCapabilities { short_tool_ids: true, ..OfferCapabilities::default() });
+    let sent = sent_body(&body, &OfferCapabilities { short_tool_ids: true, ..OfferCapabilities::default() });
     let call = &sent["messages"][1]["tool_calls"][0];
     assert_eq!(call["id"], sent["messages"][2]["tool_call_id"]);
     assert_eq!(call["id"].as_str().unwrap().len(), 9);
@@ -167,13 +167,13 @@ fn ids_and_long_names_meet_in_call_result_and_choice() {
 
 /// Block types that admission accepts as vendor blocks, and an unknown one.
 #[test]
-fn blocks_of_a_vendors_own_tools_are_passed_over_in_either_turn() {
+fn blocks_of_vendor_tools_are_skipped_for_both_roles() {
     let abilities = OfferCapabilities::default();
     let asked = |user: Value, assistant: Value| {
         let body = json!({"model":"m","max_tokens":1,"messages":[
             {"role":"user","content":user},{"role":"assistant","content":assistant},{"role":"user","content":"q"}]});
-        let ask = ask(Dialect::Messages, body.to_string().as_bytes());
-        let sent = pair(Dialect::Messages, Dialect::Chat)
+        let ask = admitted_request(Dialect::Messages, body.to_string().as_bytes());
+        let sent = find_pair(Dialect::Messages, Dialect::Chat)
             .build_request(&ask, &test_support::sample_target(Dialect::Chat, &abilities))?;
         let sent: Value = serde_json::from_slice(&sent.concat()).unwrap();
         Ok::<_, ApiError>(sent["messages"].clone())
@@ -201,10 +201,10 @@ fn blocks_of_a_vendors_own_tools_are_passed_over_in_either_turn() {
 }
 
 /// Number of calls that fit in a body; a linear search for each would take minutes.
-const MANY: usize = 60_000;
+const MANY_CALLS: usize = 60_000;
 
 #[test]
-fn many_calls_and_results_are_matched_at_once_and_whatever_their_escapes_are() {
+fn many_calls_and_results_are_matched_in_linear_time_with_any_escapes() {
     let id = |number: usize| format!("toolu_{number}");
     let call = |number| json!({"type":"tool_use","id":id(number),"name":"f","input":{}});
     let result = |number| json!({"type":"tool_result","tool_use_id":id(number),"content":""});
@@ -215,14 +215,14 @@ fn many_calls_and_results_are_matched_at_once_and_whatever_their_escapes_are() {
     };
     let abilities = OfferCapabilities::default();
     let asked = |body: String| {
-        let ask = ask(Dialect::Messages, body.as_bytes());
-        let sent = pair(Dialect::Messages, Dialect::Chat);
+        let ask = admitted_request(Dialect::Messages, body.as_bytes());
+        let sent = find_pair(Dialect::Messages, Dialect::Chat);
         sent.build_request(&ask, &test_support::sample_target(Dialect::Chat, &abilities))
             .map(|sent| sent.concat())
     };
-    let many = body((0..MANY).map(call).collect(), (0..MANY).rev().map(result).collect());
+    let many = body((0..MANY_CALLS).map(call).collect(), (0..MANY_CALLS).rev().map(result).collect());
     let sent = asked(many).unwrap();
-    assert_eq!(String::from_utf8_lossy(&sent).matches(r#""role":"tool""#).count(), MANY);
+    assert_eq!(String::from_utf8_lossy(&sent).matches(r#""role":"tool""#).count(), MANY_CALLS);
     assert!(asked(body(vec![call(0), call(1)], vec![result(1)])).is_err());
 
     let escaped = |number: usize| {
@@ -236,7 +236,7 @@ fn many_calls_and_results_are_matched_at_once_and_whatever_their_escapes_are() {
 }
 
 #[test]
-fn a_preset_fills_in_what_the_client_left_out() {
+fn a_preset_fills_in_absent_members() {
     let preset: [(Box<str>, Box<str>); 2] =
         [("temperature".into(), "0.6".into()), ("top_p".into(), "0.95".into())];
     let body = json!({"model":"m","max_tokens":1,"temperature":0,"messages":[{"role":"user","content":"q"}]});
@@ -245,14 +245,14 @@ fn a_preset_fills_in_what_the_client_left_out() {
         (Dialect::Messages, Dialect::Messages),
         (Dialect::Chat, Dialect::Messages),
     ] {
-        let ask = ask(client, body.to_string().as_bytes());
+        let ask = admitted_request(client, body.to_string().as_bytes());
         let abilities = OfferCapabilities::default();
         let target = AttemptTarget {
             preset: &preset,
             max_tokens: Some(77),
             ..test_support::sample_target(provider, &abilities)
         };
-        let sent = pair(client, provider).build_request(&ask, &target).unwrap().concat();
+        let sent = find_pair(client, provider).build_request(&ask, &target).unwrap().concat();
         let sent: Value = serde_json::from_slice(&sent).unwrap();
         assert_eq!(
             (&sent["temperature"], &sent["top_p"], &sent["max_tokens"]),
@@ -262,16 +262,16 @@ fn a_preset_fills_in_what_the_client_left_out() {
 }
 
 #[test]
-fn a_preset_effort_is_said_to_a_messages_provider_that_takes_one() {
+fn a_preset_effort_is_sent_to_a_messages_provider_that_accepts_it() {
     let preset: [(Box<str>, Box<str>); 1] = [("reasoning_effort".into(), r#""high""#.into())];
     let sent = |effort: &str, parameters: &[&str]| {
         let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"q"}}]{effort}}}"#);
-        let ask = ask(Dialect::Chat, body.as_bytes());
+        let ask = admitted_request(Dialect::Chat, body.as_bytes());
         let parameters = parameters.iter().map(|name| (*name).into()).collect();
         let abilities = OfferCapabilities { parameters, ..OfferCapabilities::default() };
         let target =
             AttemptTarget { preset: &preset, ..test_support::sample_target(Dialect::Messages, &abilities) };
-        let sent = pair(Dialect::Chat, Dialect::Messages).build_request(&ask, &target).unwrap().concat();
+        let sent = find_pair(Dialect::Chat, Dialect::Messages).build_request(&ask, &target).unwrap().concat();
         serde_json::from_slice::<Value>(&sent).unwrap()["output_config"]["effort"].clone()
     };
     assert_eq!(sent("", &["reasoning_effort"]), "high");
@@ -280,16 +280,16 @@ fn a_preset_effort_is_said_to_a_messages_provider_that_takes_one() {
 }
 
 #[test]
-fn no_messages_provider_is_asked_for_a_temperature_above_1() {
+fn a_temperature_above_1_is_never_sent_to_a_messages_provider() {
     let abilities = OfferCapabilities::default();
     let sent = |client: Dialect, written: Option<&str>, preset: &str| {
         let temperature = written.map(|written| format!(r#","temperature":{written}"#)).unwrap_or_default();
         let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"q"}}]{temperature}}}"#);
         let preset: [(Box<str>, Box<str>); 1] = [("temperature".into(), preset.into())];
-        let ask = ask(client, body.as_bytes());
+        let ask = admitted_request(client, body.as_bytes());
         let target =
             AttemptTarget { preset: &preset, ..test_support::sample_target(Dialect::Messages, &abilities) };
-        let sent = pair(client, Dialect::Messages).build_request(&ask, &target).unwrap().concat();
+        let sent = find_pair(client, Dialect::Messages).build_request(&ask, &target).unwrap().concat();
         serde_json::from_slice::<Value>(&sent).unwrap()["temperature"].to_string()
     };
     let cases =
@@ -302,7 +302,7 @@ fn no_messages_provider_is_asked_for_a_temperature_above_1() {
 }
 
 #[test]
-fn what_admission_let_through_by_mistake_is_refused_and_never_panics() {
+fn invalid_requests_are_refused_without_a_panic() {
     let bodies = [
         json!({}),
         json!({"messages":7}),
@@ -315,20 +315,20 @@ fn what_admission_let_through_by_mistake_is_refused_and_never_panics() {
     ];
     let abilities = OfferCapabilities::default();
     for body in bodies {
-        let ask = ask(Dialect::Messages, body.to_string().as_bytes());
-        let refused = pair(Dialect::Messages, Dialect::Chat)
+        let ask = admitted_request(Dialect::Messages, body.to_string().as_bytes());
+        let refused = find_pair(Dialect::Messages, Dialect::Chat)
             .build_request(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
         let code = refused.unwrap_err().code;
         assert!(matches!(code, ErrorCode::InvalidRequest | ErrorCode::Unsupported), "{body}");
-        let ask = super::ask(Dialect::Chat, body.to_string().as_bytes());
-        let _ = pair(Dialect::Chat, Dialect::Messages)
+        let ask = super::admitted_request(Dialect::Chat, body.to_string().as_bytes());
+        let _ = find_pair(Dialect::Chat, Dialect::Messages)
             .build_request(&ask, &test_support::sample_target(Dialect::Messages, &abilities));
     }
 }
 
 /// A reply reports its buffered bytes for each pair of dialects: incomplete events, held events, calls.
 #[test]
-fn what_a_reply_keeps_is_told() {
+fn buffered_bytes_of_a_stream_are_reported() {
     let long = "x".repeat(50_000);
     let event = |value: Value| match value["type"].as_str() {
         Some(kind) => format!("event: {kind}\ndata: {value}\n\n"),
@@ -356,7 +356,7 @@ fn what_a_reply_keeps_is_told() {
     for client in [Dialect::Chat, Dialect::Messages] {
         let body = json!({"model":"m","max_tokens":1,"stream":true,"messages":[{"role":"user","content":"hi"}],
             "tools":[]});
-        let ask = ask(client, body.to_string().as_bytes());
+        let ask = admitted_request(client, body.to_string().as_bytes());
         let abilities = OfferCapabilities::default();
         let cases = [
             (Dialect::Chat, vec![(delta(json!({"content":"a"})), 0), (format!("data: {long}"), 50_000)]),
@@ -365,7 +365,7 @@ fn what_a_reply_keeps_is_told() {
             (Dialect::Messages, vec![(start.clone() + &text("a") + &input, 50_000)]),
         ];
         for (provider, pieces) in cases {
-            let mut reply = pair(client, provider)
+            let mut reply = find_pair(client, provider)
                 .translate_stream(&ask, &test_support::sample_target(provider, &abilities));
             let mut out = OutputBuffer::default();
             for (piece, least) in pieces {
@@ -376,12 +376,12 @@ fn what_a_reply_keeps_is_told() {
         }
     }
     // The second call is buffered until the first is complete.
-    let ask = ask(
+    let ask = admitted_request(
         Dialect::Messages,
         json!({"model":"m","max_tokens":1,"stream":true,"messages":[]}).to_string().as_bytes(),
     );
     let abilities = OfferCapabilities::default();
-    let mut reply = pair(Dialect::Messages, Dialect::Chat)
+    let mut reply = find_pair(Dialect::Messages, Dialect::Chat)
         .translate_stream(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
     let mut out = OutputBuffer::default();
     reply.push(Bytes::from(call(0, "{") + &call(1, &format!("{{\"b\":\"{long}"))), &mut out).unwrap();

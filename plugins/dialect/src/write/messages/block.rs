@@ -1,7 +1,7 @@
 //! Writer of one content block.
 
 use crate::event::EscapedText;
-use crate::messages_chat::ids::{FNV_START, fnv1a_more};
+use crate::messages_chat::ids::{FNV_OFFSET_BASIS, fnv1a_update};
 use crate::partial_json::{JsonState, PartialJson};
 use std::io::Write as _;
 
@@ -42,7 +42,7 @@ impl BlockWriter {
             arguments: PartialJson::new(),
             signature: None,
             tool: None,
-            reasoning_hash: FNV_START,
+            reasoning_hash: FNV_OFFSET_BASIS,
             index: 0,
             delta_prefix: Vec::new(),
         }
@@ -76,7 +76,7 @@ impl BlockWriter {
         match self.kind {
             BlockKind::Text => true,
             BlockKind::Thinking { omitted } => {
-                self.reasoning_hash = fnv1a_more(self.reasoning_hash, text.escaped());
+                self.reasoning_hash = fnv1a_update(self.reasoning_hash, text.escaped());
                 !omitted
             }
             BlockKind::Tool(_) => {

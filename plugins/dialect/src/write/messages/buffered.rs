@@ -4,7 +4,7 @@ use super::block::signature_or_default;
 use super::options::{self, WriterOptions};
 use crate::answer::{AnswerChoice, DecodedAnswer, ToolCall};
 use crate::event::EscapedText;
-use crate::messages_chat::ids::{FNV_START, fnv1a_more};
+use crate::messages_chat::ids::{FNV_OFFSET_BASIS, fnv1a_update};
 use crate::partial_json::{JsonState, MAX_SCALAR_BYTES, PartialJson};
 use bytes::Bytes;
 use penstock_core::{
@@ -60,7 +60,10 @@ pub(crate) fn translate_buffered(
 fn write_content(manner: &WriterOptions, candidate: &AnswerChoice, finish: FinishReason, out: &mut Vec<u8>) {
     let start = out.len();
     if manner.thinking != ThinkingDisplay::Off && candidate.reasoning.iter().any(|text| !text.is_empty()) {
-        let hash = candidate.reasoning.iter().fold(FNV_START, |hash, text| fnv1a_more(hash, text.escaped()));
+        let hash = candidate
+            .reasoning
+            .iter()
+            .fold(FNV_OFFSET_BASIS, |hash, text| fnv1a_update(hash, text.escaped()));
         out.extend_from_slice(br#"{"type":"thinking","thinking":""#);
         if manner.thinking == ThinkingDisplay::Shown {
             candidate.reasoning.iter().for_each(|text| out.extend_from_slice(text.escaped()));
@@ -88,7 +91,7 @@ fn write_tool_use(manner: &WriterOptions, call: &ToolCall, finish: FinishReason,
     out.extend_from_slice(br#"{"type":"tool_use","id":""#);
     out.extend_from_slice(call.id.escaped());
     out.extend_from_slice(br#"","name":"#);
-    json::write_str(out, manner.tool_names.restore(&call.name.decoded()));
+    json::write_str(out, manner.tool_names.restore_name(&call.name.decoded()));
     out.extend_from_slice(br#","input":"#);
     let arguments: String = call.arguments.iter().map(EscapedText::decoded).collect();
     let cut =

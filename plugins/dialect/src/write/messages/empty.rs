@@ -6,14 +6,14 @@
 use super::MessagesStreamWriter;
 use super::options::{self, WriterOptions};
 use crate::event::AnswerEvent;
-use crate::messages_chat::ids::Names;
+use crate::messages_chat::ids::ShortenedNames;
 use crate::write::{DialectWriter as _, ResponseIdentity};
 use penstock_core::{FinishReason, ThinkingDisplay, TokenUsage};
 
 /// Returns a message, or all events of its stream. `objects` are JSON members without braces, may be empty.
 #[must_use]
 pub fn write_empty_message(face: ResponseIdentity, stream: bool, objects: &[u8]) -> Vec<u8> {
-    let names = Names::of(std::iter::empty());
+    let names = ShortenedNames::from_declared(std::iter::empty());
     let manner =
         WriterOptions { identity: face, thinking: ThinkingDisplay::Off, tool_names: names, prompt_tokens: 0 };
     if stream { write_events(manner, objects) } else { write_body(&manner, objects) }

@@ -2,7 +2,7 @@
 
 use crate::event::EscapedText;
 use crate::json_cursor;
-use crate::messages_chat::ids::Names;
+use crate::messages_chat::ids::ShortenedNames;
 use crate::write::ResponseIdentity;
 use penstock_core::{
     AttemptTarget, FinishReason, InferenceRequest, ReportedUsage, ThinkingDisplay, TokenUsage,
@@ -19,7 +19,7 @@ pub struct WriterOptions {
     pub(super) identity: ResponseIdentity,
     pub(super) thinking: ThinkingDisplay,
     /// Tool names that were shortened for the provider.
-    pub(super) tool_names: Names,
+    pub(super) tool_names: ShortenedNames,
     /// Estimate of the prompt tokens, for an opening event before any count is known.
     pub(super) prompt_tokens: u64,
 }
@@ -36,7 +36,7 @@ impl WriterOptions {
         Self {
             identity: ResponseIdentity::from_target(target),
             thinking: ask.thinking,
-            tool_names: Names::of(declared),
+            tool_names: ShortenedNames::from_declared(declared),
             prompt_tokens,
         }
     }

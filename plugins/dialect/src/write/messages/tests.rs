@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::messages_chat::ids::Names;
+use crate::messages_chat::ids::ShortenedNames;
 use crate::write::{DialectWriter as _, ResponseIdentity};
 
 /// Blocks that fit into one answer; with a linear search for each call, the test would take minutes.
@@ -10,7 +10,7 @@ const MANY: usize = 40_000;
 
 #[test]
 fn a_call_is_found_at_once_among_many_blocks_that_wait() {
-    let names = Names::of(std::iter::empty());
+    let names = ShortenedNames::from_declared(std::iter::empty());
     let face = ResponseIdentity { id: "1".to_owned(), model: "m".to_owned(), created: 0 };
     let mut writer = MessagesStreamWriter::new(WriterOptions {
         identity: face,

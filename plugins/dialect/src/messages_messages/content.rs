@@ -10,81 +10,81 @@ use std::convert::Infallible;
 const BILLING_HEADER: &[u8] = b"x-anthropic-billing-header";
 
 /// One block, or a text that is written as a block.
-pub(super) enum Said<'a> {
+pub(super) enum BlockSlice<'a> {
     /// Original block, and edits of some of its parts.
-    Block { block: &'a [u8], edits: Vec<(&'a [u8], Edit<'a>)>, text: Option<&'a [u8]> },
+    Block { block: &'a [u8], edits: Vec<(&'a [u8], BlockEdit<'a>)>, text: Option<&'a [u8]> },
     /// String with its quotes, written as a text block.
     Text(&'a [u8]),
     /// System text (string with its quotes) that is written in a user message.
-    Folded(&'a [u8]),
+    FoldedSystem(&'a [u8]),
 }
 
 /// Edit of a part of a block.
-pub(super) enum Edit<'a> {
+pub(super) enum BlockEdit<'a> {
     /// Content of a tool result without blank texts.
-    Content(Content<'a>),
+    Content(EditedContent<'a>),
     /// Id in characters that every provider accepts.
-    Id,
+    PortableId,
     /// System text, marked as not from the user.
-    Mark,
+    SystemMark,
 }
 
 /// `content` of a message or a tool result, or value of `system`.
 #[derive(Default)]
-pub(super) struct Content<'a> {
+pub(super) struct EditedContent<'a> {
     /// Original bytes.
     pub(super) value: &'a [u8],
-    pub(super) said: Vec<Said<'a>>,
+    pub(super) blocks: Vec<BlockSlice<'a>>,
     /// True if the slices differ from the original bytes.
-    pub(super) changed: bool,
+    pub(super) is_changed: bool,
     /// True if all texts are blank and are retained because there is no other content.
-    pub(super) idle: bool,
+    pub(super) has_only_blank_text: bool,
     /// Number of `tool_use` blocks.
-    pub(super) calls: usize,
+    pub(super) call_count: usize,
     /// Number of `tool_result` blocks.
-    pub(super) results: usize,
+    pub(super) result_count: usize,
     /// Number of slices in `said` up to and including the last tool result.
-    behind_results: usize,
+    blocks_through_results: usize,
 }
 
-impl<'a> Content<'a> {
+impl<'a> EditedContent<'a> {
     /// Parses the next value without its blank texts; with `system`, also removes the billing header.
-    pub(super) fn read(cursor: &mut JsonCursor<'a>, system: bool) -> Self {
+    pub(super) fn parse(cursor: &mut JsonCursor<'a>, system: bool) -> Self {
         let start = cursor.at();
         let mut content = Self::default();
         if cursor.peek_byte() == Some(b'[') {
             let Ok(()) = cursor.visit_elements::<Infallible>(|_, block| {
-                content.block(block);
+                content.parse_block(block);
                 Ok(())
             });
         } else {
             let text = cursor.take_value();
-            content.said.extend((!is_blank(text)).then_some(Said::Text(text)));
+            content.blocks.extend((!is_blank_string(text)).then_some(BlockSlice::Text(text)));
         }
         content.value = cursor.slice_from(start);
         if system {
-            content.leave_out_billing();
+            content.remove_billing_header();
         }
         content
     }
 
     /// Restores the blank texts if there is no other content.
-    pub(super) fn unless_empty(mut self) -> Self {
-        if !self.said.is_empty() {
+    pub(super) fn restore_if_empty(mut self) -> Self {
+        if !self.blocks.is_empty() {
             return self;
         }
         if json_cursor::is_array(self.value) {
-            let block = |block| Said::Block { block, edits: Vec::new(), text: None };
-            self.said.extend(json_cursor::elements(self.value).map(block));
+            let block = |block| BlockSlice::Block { block, edits: Vec::new(), text: None };
+            self.blocks.extend(json_cursor::elements(self.value).map(block));
         } else if !self.value.is_empty() {
-            self.said.push(Said::Text(self.value));
+            self.blocks.push(BlockSlice::Text(self.value));
         }
-        self.changed = false;
-        self.idle = true;
+        self.is_changed = false;
+        self.has_only_blank_text = true;
         self
     }
 
-    fn block(&mut self, cursor: &mut JsonCursor<'a>) {
+    fn parse_block(&mut self, cursor: &mut JsonCursor<'a>) {
         let start = cursor.at();
         let (mut kind, mut text, mut inner) = (Cow::Borrowed(""), None, None);
         let (mut own, mut answered) = (None, None);
@@ -94,7 +94,7 @@ impl<'a> Content<'a> {
                 "text" => text = Some(value.take_value()),
                 "id" => own = Some(value.take_value()),
                 "tool_use_id" => answered = Some(value.take_value()),
-                "content" if value.peek_byte() == Some(b'[') => inner = Some(Self::read(value, false)),
+                "content" if value.peek_byte() == Some(b'[') => inner = Some(Self::parse(value, false)),
                 _ => {}
             }
             Ok(())
@@ -105,76 +105,78 @@ impl<'a> Content<'a> {
             "tool_result" => answered,
             _ => None,
         };
-        let odd = id.filter(|id| json_cursor::string_body(id).is_some_and(|id| !ids::is_plain(id)));
-        let mut edits: Vec<_> = odd.map(|id| (id, Edit::Id)).into_iter().collect();
-        let inner = inner.filter(|content| &*kind == "tool_result" && content.changed);
-        edits.extend(inner.map(|content| (content.value, Edit::Content(content))));
-        self.changed |= !edits.is_empty();
-        if &*kind == "text" && text.is_some_and(is_blank) {
-            self.changed = true;
+        let odd = id.filter(|id| json_cursor::string_body(id).is_some_and(|id| !ids::is_portable_id(id)));
+        let mut edits: Vec<_> = odd.map(|id| (id, BlockEdit::PortableId)).into_iter().collect();
+        let inner = inner.filter(|content| &*kind == "tool_result" && content.is_changed);
+        edits.extend(inner.map(|content| (content.value, BlockEdit::Content(content))));
+        self.is_changed |= !edits.is_empty();
+        if &*kind == "text" && text.is_some_and(is_blank_string) {
+            self.is_changed = true;
         } else {
-            self.said.push(Said::Block { block, edits, text });
+            self.blocks.push(BlockSlice::Block { block, edits, text });
         }
         match &*kind {
-            "tool_use" => self.calls += 1,
+            "tool_use" => self.call_count += 1,
             "tool_result" => {
-                self.results += 1;
-                self.behind_results = self.said.len();
+                self.result_count += 1;
+                self.blocks_through_results = self.blocks.len();
             }
             _ => {}
         }
     }
 
     /// Removes blocks with the billing header; a string is retained, because it would be the complete prompt.
-    pub(super) fn leave_out_billing(&mut self) {
-        let before = self.said.len();
-        self.said.retain(|said| match said {
-            Said::Block { text: Some(text), .. } => {
+    pub(super) fn remove_billing_header(&mut self) {
+        let before = self.blocks.len();
+        self.blocks.retain(|said| match said {
+            BlockSlice::Block { text: Some(text), .. } => {
                 !json_cursor::string_body(text).is_some_and(|text| text.starts_with(BILLING_HEADER))
             }
             _ => true,
         });
-        self.changed |= self.said.len() < before;
+        self.is_changed |= self.blocks.len() < before;
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.said.is_empty()
+        self.blocks.is_empty()
     }
 
     /// Appends the slices of another content.
     pub(super) fn append(&mut self, mut other: Self) {
-        self.changed |= !other.said.is_empty();
-        if other.results > 0 {
-            self.behind_results = self.said.len() + other.behind_results;
+        self.is_changed |= !other.blocks.is_empty();
+        if other.result_count > 0 {
+            self.blocks_through_results = self.blocks.len() + other.blocks_through_results;
         }
-        self.results += other.results;
-        self.said.append(&mut other.said);
+        self.result_count += other.result_count;
+        self.blocks.append(&mut other.blocks);
     }
 
     /// Inserts system texts after the tool results and before everything else.
-    pub(super) fn insert(&mut self, texts: Vec<Said<'a>>) {
-        self.changed |= !texts.is_empty();
-        self.said.splice(self.behind_results..self.behind_results, texts);
+    pub(super) fn insert_system_texts(&mut self, texts: Vec<BlockSlice<'a>>) {
+        self.is_changed |= !texts.is_empty();
+        self.blocks.splice(self.blocks_through_results..self.blocks_through_results, texts);
     }
 
     /// Marks system texts as not from the user, so that they can move into a user message.
-    pub(super) fn marked(mut self) -> Self {
-        for said in &mut self.said {
+    pub(super) fn mark_as_system(mut self) -> Self {
+        for said in &mut self.blocks {
             match said {
-                Said::Text(text) => *said = Said::Folded(text),
-                Said::Block { edits, text: Some(text), .. } => edits.push((text, Edit::Mark)),
-                Said::Block { .. } | Said::Folded(_) => {}
+                BlockSlice::Text(text) => *said = BlockSlice::FoldedSystem(text),
+                BlockSlice::Block { edits, text: Some(text), .. } => {
+                    edits.push((text, BlockEdit::SystemMark))
+                }
+                BlockSlice::Block { .. } | BlockSlice::FoldedSystem(_) => {}
             }
         }
         self
     }
 
     pub(super) fn write(&self, out: &mut BodyBuilder<'_>) {
-        if !self.changed {
+        if !self.is_changed {
             return out.push_source(self.value);
         }
         out.push_byte(b'[');
-        for (at, said) in self.said.iter().enumerate() {
+        for (at, said) in self.blocks.iter().enumerate() {
             if at > 0 {
                 out.push_byte(b',');
             }
@@ -184,7 +186,7 @@ impl<'a> Content<'a> {
     }
 }
 
-impl Said<'_> {
+impl BlockSlice<'_> {
     fn write(&self, out: &mut BodyBuilder<'_>) {
         match self {
             Self::Block { block, edits, .. } => write_edited(block, edits, out),
@@ -193,9 +195,9 @@ impl Said<'_> {
                 out.push_source(text);
                 out.push_byte(b'}');
             }
-            Self::Folded(text) => {
+            Self::FoldedSystem(text) => {
                 out.push_str(r#"{"type":"text","text":"#);
-                write_marked(text, out);
+                write_system_text(text, out);
                 out.push_byte(b'}');
             }
         }
@@ -203,39 +205,39 @@ impl Said<'_> {
 }
 
 /// Writes a block with its edits applied in the order of their positions.
-fn write_edited(block: &[u8], edits: &[(&[u8], Edit<'_>)], out: &mut BodyBuilder<'_>) {
+fn write_edited(block: &[u8], edits: &[(&[u8], BlockEdit<'_>)], out: &mut BodyBuilder<'_>) {
     let mut rest = block;
     let mut edits: Vec<_> = edits.iter().collect();
     edits.sort_by_key(|(part, _)| part.as_ptr() as usize);
     for (part, edit) in edits {
-        let Some((before, after)) = around(rest, part) else { continue };
+        let Some((before, after)) = split_around(rest, part) else { continue };
         out.push_source(before);
         match edit {
-            Edit::Content(content) => content.write(out),
-            Edit::Id => {
+            BlockEdit::Content(content) => content.write(out),
+            BlockEdit::PortableId => {
                 out.push_byte(b'"');
-                out.push_source(&ids::plain(json_cursor::string_body(part).unwrap_or_default()));
+                out.push_source(&ids::portable_id(json_cursor::string_body(part).unwrap_or_default()));
                 out.push_byte(b'"');
             }
-            Edit::Mark => write_marked(part, out),
+            BlockEdit::SystemMark => write_system_text(part, out),
         }
         rest = after;
     }
     out.push_source(rest);
 }
 
-fn write_marked(text: &[u8], out: &mut BodyBuilder<'_>) {
+fn write_system_text(text: &[u8], out: &mut BodyBuilder<'_>) {
     out.push_str(r#""<system>\n"#);
     out.push_source(json_cursor::string_body(text).unwrap_or_default());
     out.push_str(r#"\n</system>""#);
 }
 
-fn is_blank(text: &[u8]) -> bool {
+fn is_blank_string(text: &[u8]) -> bool {
     json_cursor::string_body(text).is_some_and(json_cursor::is_blank)
 }
 
 /// Returns the bytes of `whole` before and after its slice `part`; `None` if `part` is not within `whole`.
-pub(super) fn around<'a>(whole: &'a [u8], part: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+pub(super) fn split_around<'a>(whole: &'a [u8], part: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
     Some((whole.get(..start)?, whole.get(start.checked_add(part.len())?..)?))
 }

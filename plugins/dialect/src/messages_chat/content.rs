@@ -1,7 +1,7 @@
 //! Content of one message: sorts its blocks into the parts of a chat message.
 
-use super::block::{Block, Content, Part, Text, parts_of};
-use super::turns::{Assistant, Call, ToolResult};
+use super::block::{ContentBlock, ContentPart, JsonText, MessageContent, append_content_parts};
+use super::conversation::{AssistantMessage, ToolResultBlock, ToolUse};
 use crate::json_cursor;
 use penstock_core::ApiError;
 use std::borrow::Cow;
@@ -11,19 +11,19 @@ const BILLING_HEADER: &[u8] = b"x-anthropic-billing-header";
 
 /// Adds the texts of a system prompt and drops blocks with the billing header; a string is retained, because it would
 /// be the complete prompt.
-pub(super) fn system_texts<'a>(
-    content: &Content<'a>,
+pub(super) fn append_system_texts<'a>(
+    content: &MessageContent<'a>,
     at: &dyn Fn() -> String,
-    out: &mut Vec<Text<'a>>,
+    out: &mut Vec<JsonText<'a>>,
 ) -> Result<(), ApiError> {
     let mut parts = Vec::new();
-    parts_of(content, at, &mut parts)?;
-    let blocks = matches!(content, Content::Blocks(_));
+    append_content_parts(content, at, &mut parts)?;
+    let blocks = matches!(content, MessageContent::Blocks(_));
     for part in parts {
         match part {
-            Part::Text(text) if blocks && text.starts_with(BILLING_HEADER) => {}
-            Part::Text(text) => out.push(text),
-            Part::Inline { .. } | Part::Link(_) => {
+            ContentPart::Text(text) if blocks && text.starts_with(BILLING_HEADER) => {}
+            ContentPart::Text(text) => out.push(text),
+            ContentPart::InlineImage { .. } | ContentPart::ImageUrl(_) => {
                 return Err(ApiError::unsupported(at(), "A system prompt can hold text only."));
             }
         }
@@ -32,10 +32,10 @@ pub(super) fn system_texts<'a>(
 }
 
 /// Parses a `tool_result` block.
-pub(super) fn tool_result<'a>(
-    block: &Block<'a>,
+pub(super) fn parse_tool_result<'a>(
+    block: &ContentBlock<'a>,
     at: &dyn Fn() -> String,
-) -> Result<ToolResult<'a>, ApiError> {
+) -> Result<ToolResultBlock<'a>, ApiError> {
     let id = block.tool_use_id.ok_or_else(|| {
         ApiError::invalid(
             format!("{}.tool_use_id", at()),
@@ -44,16 +44,16 @@ pub(super) fn tool_result<'a>(
     })?;
     let mut parts = Vec::new();
     if let Some(content) = &block.content {
-        parts_of(content, &|| format!("{}.content", at()), &mut parts)?;
+        append_content_parts(content, &|| format!("{}.content", at()), &mut parts)?;
     }
-    Ok(ToolResult { id, parts, is_error: block.is_error })
+    Ok(ToolResultBlock { id, parts, is_error: block.is_error })
 }
 
 /// Adds one block of an assistant message to its turn.
-pub(super) fn said<'a>(
-    block: &Block<'a>,
+pub(super) fn append_assistant_block<'a>(
+    block: &ContentBlock<'a>,
     at: &dyn Fn() -> String,
-    turn: &mut Assistant<'a>,
+    turn: &mut AssistantMessage<'a>,
 ) -> Result<(), ApiError> {
     match &*block.kind {
         "text" => turn.texts.push(Cow::Borrowed(block.text.unwrap_or_default())),
@@ -64,7 +64,7 @@ pub(super) fn said<'a>(
         "redacted_thinking" => {}
         "tool_use" => match (block.id, block.name, block.input) {
             (Some(id), Some(name), Some(input)) if json_cursor::is_object(input) => {
-                turn.calls.push(Call { id, name, input })
+                turn.calls.push(ToolUse { id, name, input })
             }
             _ => {
                 return Err(ApiError::invalid(
@@ -75,11 +75,11 @@ pub(super) fn said<'a>(
         },
         _ => {
             let mut parts = Vec::new();
-            block.parts(at, &mut parts)?;
+            block.append_parts(at, &mut parts)?;
             for part in parts {
                 match part {
-                    Part::Text(text) => turn.texts.push(text),
-                    Part::Inline { .. } | Part::Link(_) => {
+                    ContentPart::Text(text) => turn.texts.push(text),
+                    ContentPart::InlineImage { .. } | ContentPart::ImageUrl(_) => {
                         return Err(ApiError::unsupported(at(), "An assistant message cannot hold images."));
                     }
                 }
@@ -90,7 +90,7 @@ pub(super) fn said<'a>(
 }
 
 /// Trims white space at the end of a prefill, which providers refuse and which confuses models.
-pub(super) fn trim_last(texts: &mut Vec<Text<'_>>) {
+pub(super) fn trim_trailing_space(texts: &mut Vec<JsonText<'_>>) {
     while let Some(last) = texts.last_mut() {
         let length = json_cursor::trim_end(last).len();
         match last {

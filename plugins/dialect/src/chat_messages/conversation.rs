@@ -7,7 +7,7 @@
 //! get separate turns that begin with the name. Every tool call needs a result in
 //! the next user turn, or the request is refused.
 
-use super::parts::{Block, blocks, push_text, write_content};
+use super::content_blocks::{OutputBlock, append_blocks, append_text, write_content};
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor::{self, JsonCursor};
 use crate::pending_tool_calls::PendingToolCalls;
@@ -17,99 +17,99 @@ use std::borrow::Cow;
 use std::convert::Infallible;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum OutputRole {
     User,
     Assistant,
     System,
 }
 
-struct Turn<'a> {
-    role: Role,
+struct OutputMessage<'a> {
+    role: OutputRole,
     /// Name of the user, the inside of a JSON string.
-    speaker: Option<&'a [u8]>,
+    user_name: Option<&'a [u8]>,
     /// Tool results, which go before the blocks.
-    results: Vec<Block<'a>>,
-    blocks: Vec<Block<'a>>,
+    tool_results: Vec<OutputBlock<'a>>,
+    blocks: Vec<OutputBlock<'a>>,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> OutputMessage<'a> {
     /// Adds the user's name to the first text.
-    fn introduce(&mut self) {
-        let Some(name) = self.speaker else { return };
-        match self.blocks.iter_mut().find(|block| matches!(block, Block::Text(_))) {
+    fn prefix_user_name(&mut self) {
+        let Some(name) = self.user_name else { return };
+        match self.blocks.iter_mut().find(|block| matches!(block, OutputBlock::Text(_))) {
             Some(block) => {
-                if let Block::Text(text) = *block {
-                    *block = Block::Named { name, text };
+                if let OutputBlock::Text(text) = *block {
+                    *block = OutputBlock::NamedText { name, text };
                 }
             }
-            None => self.blocks.insert(0, Block::Named { name, text: b"" }),
+            None => self.blocks.insert(0, OutputBlock::NamedText { name, text: b"" }),
         }
     }
 
-    fn whole(&mut self) {
-        if !self.results.is_empty() {
-            self.results.append(&mut self.blocks);
-            self.blocks = std::mem::take(&mut self.results);
+    fn merge_tool_results(&mut self) {
+        if !self.tool_results.is_empty() {
+            self.tool_results.append(&mut self.blocks);
+            self.blocks = std::mem::take(&mut self.tool_results);
         }
     }
 }
 
 /// Turns of a request.
-pub(super) struct Turns<'a> {
+pub(super) struct MessagesConversation<'a> {
     abilities: &'a OfferCapabilities,
-    system: Vec<Block<'a>>,
-    turns: Vec<Turn<'a>>,
+    system_prompt: Vec<OutputBlock<'a>>,
+    messages: Vec<OutputMessage<'a>>,
     /// Tool calls without a result so far, with their paths.
-    waiting: PendingToolCalls<'a, String>,
+    pending_calls: PendingToolCalls<'a, String>,
     /// Call id that the next legacy `function` message answers.
-    function: &'a [u8],
+    function_call_id: &'a [u8],
 }
 
-impl<'a> Turns<'a> {
+impl<'a> MessagesConversation<'a> {
     /// Parses `messages`.
     ///
     /// # Errors
     /// Returns an error with the path of a value that cannot be translated.
-    pub(super) fn read(messages: &'a [u8], abilities: &'a OfferCapabilities) -> Result<Self, ApiError> {
+    pub(super) fn parse(messages: &'a [u8], abilities: &'a OfferCapabilities) -> Result<Self, ApiError> {
         let mut turns = Self {
             abilities,
-            system: Vec::new(),
-            turns: Vec::new(),
-            waiting: PendingToolCalls::default(),
-            function: b"call_function",
+            system_prompt: Vec::new(),
+            messages: Vec::new(),
+            pending_calls: PendingToolCalls::default(),
+            function_call_id: b"call_function",
         };
         JsonCursor::new(messages)
-            .visit_elements(|index, message| turns.message(index, &Seen::read(message)))?;
-        turns.all_answered()?;
-        if turns.have_speakers() {
-            turns.turns.iter_mut().for_each(Turn::introduce);
+            .visit_elements(|index, message| turns.add_message(index, &ParsedMessage::parse(message)))?;
+        turns.check_all_answered()?;
+        if turns.has_several_users() {
+            turns.messages.iter_mut().for_each(OutputMessage::prefix_user_name);
         }
-        turns.turns.iter_mut().for_each(Turn::whole);
-        if turns.turns.is_empty() {
+        turns.messages.iter_mut().for_each(OutputMessage::merge_tool_results);
+        if turns.messages.is_empty() {
             return Err(ApiError::invalid("messages", "There must be at least one message with content."));
         }
         Ok(turns)
     }
 
     /// Appends the text of the assistant's answer so far.
-    pub(super) fn said(&mut self, delivered: &str) {
-        self.turn(Role::Assistant).push(Block::Own(delivered.to_owned()));
+    pub(super) fn append_delivered(&mut self, delivered: &str) {
+        self.blocks_for_role(OutputRole::Assistant).push(OutputBlock::Generated(delivered.to_owned()));
     }
 
     /// Writes `"system":…,"messages":…`.
     pub(super) fn write(&self, out: &mut BodyBuilder<'_>) {
-        if !self.system.is_empty() {
+        if !self.system_prompt.is_empty() {
             out.push_str(r#""system":"#);
-            write_content(&self.system, out);
+            write_content(&self.system_prompt, out);
             out.push_byte(b',');
         }
         out.push_str(r#""messages":["#);
-        for (at, turn) in self.turns.iter().enumerate() {
+        for (at, turn) in self.messages.iter().enumerate() {
             out.push_str(if at == 0 { r#"{"role":""# } else { r#",{"role":""# });
             out.push_str(match turn.role {
-                Role::User => "user",
-                Role::Assistant => "assistant",
-                Role::System => "system",
+                OutputRole::User => "user",
+                OutputRole::Assistant => "assistant",
+                OutputRole::System => "system",
             });
             out.push_str(r#"","content":"#);
             write_content(&turn.blocks, out);
@@ -119,48 +119,53 @@ impl<'a> Turns<'a> {
     }
 
     /// Returns the blocks of the last turn if it has this role, or of a new turn.
-    fn turn(&mut self, role: Role) -> &mut Vec<Block<'a>> {
-        if self.turns.last().is_none_or(|turn| turn.role != role) {
-            self.turns.push(Turn { role, speaker: None, results: Vec::new(), blocks: Vec::new() });
+    fn blocks_for_role(&mut self, role: OutputRole) -> &mut Vec<OutputBlock<'a>> {
+        if self.messages.last().is_none_or(|turn| turn.role != role) {
+            self.messages.push(OutputMessage {
+                role,
+                user_name: None,
+                tool_results: Vec::new(),
+                blocks: Vec::new(),
+            });
         }
-        let last = self.turns.len() - 1;
-        match self.turns.get_mut(last) {
+        let last = self.messages.len() - 1;
+        match self.messages.get_mut(last) {
             Some(turn) => &mut turn.blocks,
-            None => &mut self.system,
+            None => &mut self.system_prompt,
         }
     }
 
-    fn message(&mut self, index: usize, seen: &Seen<'a>) -> Result<(), ApiError> {
+    fn add_message(&mut self, index: usize, seen: &ParsedMessage<'a>) -> Result<(), ApiError> {
         let at = format!("messages[{index}].content");
         let mut said = Vec::new();
         match &*seen.role {
             "system" | "developer" => {
-                blocks(seen.content, &at, &mut said)?;
+                append_blocks(seen.content, &at, &mut said)?;
                 self.system(said);
             }
             "user" => {
-                blocks(seen.content, &at, &mut said)?;
-                self.user(seen.name, said);
+                append_blocks(seen.content, &at, &mut said)?;
+                self.add_user(seen.name, said);
             }
             "assistant" => {
                 let thought =
                     seen.reasoning.filter(|thought| self.abilities.replay_reasoning && !thought.is_empty());
-                said.extend(thought.map(Block::Thinking));
-                blocks(seen.content, &at, &mut said)?;
-                push_text(seen.refusal.unwrap_or_default(), &mut said);
-                if !said.is_empty() || seen.calls() {
-                    self.speaks_again()?;
+                said.extend(thought.map(OutputBlock::Thinking));
+                append_blocks(seen.content, &at, &mut said)?;
+                append_text(seen.refusal.unwrap_or_default(), &mut said);
+                if !said.is_empty() || seen.has_calls() {
+                    self.check_assistant_message()?;
                 }
-                self.calls(index, seen, &mut said)?;
-                self.add(Role::Assistant, said);
+                self.add_tool_calls(index, seen, &mut said)?;
+                self.add_blocks(OutputRole::Assistant, said);
             }
             "tool" | "function" => {
-                let id = seen.tool_call_id.unwrap_or(self.function);
-                if !self.waiting.remove_answered(id) {
-                    return Err(unasked(index));
+                let id = seen.tool_call_id.unwrap_or(self.function_call_id);
+                if !self.pending_calls.remove_answered(id) {
+                    return Err(unmatched_result_error(index));
                 }
-                blocks(seen.content, &at, &mut said)?;
-                self.result(Block::ToolResult { id, content: said });
+                append_blocks(seen.content, &at, &mut said)?;
+                self.add_tool_result(OutputBlock::ToolResult { id, content: said });
             }
             _ => return Err(ApiError::invalid(format!("messages[{index}].role"), "This role is not known.")),
         }
@@ -168,68 +173,73 @@ impl<'a> Turns<'a> {
     }
 
     /// Adds blocks of a user to the last turn, or to a new turn if the last is of another user.
-    fn user(&mut self, name: Option<&'a [u8]>, mut said: Vec<Block<'a>>) {
+    fn add_user(&mut self, name: Option<&'a [u8]>, mut said: Vec<OutputBlock<'a>>) {
         if said.is_empty() {
             return;
         }
-        let speaks = |turn: &&mut Turn<'a>| {
-            turn.role == Role::User && (turn.blocks.is_empty() || is_same(turn.speaker, name))
+        let speaks = |turn: &&mut OutputMessage<'a>| {
+            turn.role == OutputRole::User && (turn.blocks.is_empty() || is_same_name(turn.user_name, name))
         };
-        match self.turns.last_mut().filter(speaks) {
+        match self.messages.last_mut().filter(speaks) {
             Some(turn) => {
-                turn.speaker = name;
+                turn.user_name = name;
                 turn.blocks.append(&mut said);
             }
             None => {
-                self.turns.push(Turn { role: Role::User, speaker: name, results: Vec::new(), blocks: said });
+                self.messages.push(OutputMessage {
+                    role: OutputRole::User,
+                    user_name: name,
+                    tool_results: Vec::new(),
+                    blocks: said,
+                });
             }
         }
     }
 
     /// Returns true if the turns have users with different names.
-    fn have_speakers(&self) -> bool {
-        let mut names = self.turns.iter().filter_map(|turn| turn.speaker);
-        names.next().is_some_and(|first| names.any(|name| !is_same(Some(first), Some(name))))
+    fn has_several_users(&self) -> bool {
+        let mut names = self.messages.iter().filter_map(|turn| turn.user_name);
+        names.next().is_some_and(|first| names.any(|name| !is_same_name(Some(first), Some(name))))
     }
 
-    fn add(&mut self, role: Role, mut said: Vec<Block<'a>>) {
+    fn add_blocks(&mut self, role: OutputRole, mut said: Vec<OutputBlock<'a>>) {
         if !said.is_empty() {
-            self.turn(role).append(&mut said);
+            self.blocks_for_role(role).append(&mut said);
         }
     }
 
     /// Adds a tool result after the other results of the user turn and before its other blocks.
-    fn result(&mut self, result: Block<'a>) {
-        self.turn(Role::User);
-        if let Some(turn) = self.turns.last_mut() {
-            turn.results.push(result);
+    fn add_tool_result(&mut self, result: OutputBlock<'a>) {
+        self.blocks_for_role(OutputRole::User);
+        if let Some(turn) = self.messages.last_mut() {
+            turn.tool_results.push(result);
         }
     }
 
-    fn system(&mut self, said: Vec<Block<'a>>) {
-        if self.turns.is_empty() {
-            self.system.extend(said);
-        } else if self.abilities.system_anywhere && self.waiting.is_empty() {
-            self.add(Role::System, said);
+    fn system(&mut self, said: Vec<OutputBlock<'a>>) {
+        if self.messages.is_empty() {
+            self.system_prompt.extend(said);
+        } else if self.abilities.system_anywhere && self.pending_calls.is_empty() {
+            self.add_blocks(OutputRole::System, said);
         } else {
             let folded = |block| match block {
-                Block::Text(text) => Block::Folded(text),
+                OutputBlock::Text(text) => OutputBlock::FoldedSystem(text),
                 other => other,
             };
-            self.add(Role::User, said.into_iter().map(folded).collect());
+            self.add_blocks(OutputRole::User, said.into_iter().map(folded).collect());
         }
     }
 
     /// Checks that all calls are answered, unless the assistant's last turn continues.
-    fn speaks_again(&self) -> Result<(), ApiError> {
-        match self.turns.last() {
-            Some(turn) if turn.role == Role::Assistant => Ok(()),
-            _ => self.all_answered(),
+    fn check_assistant_message(&self) -> Result<(), ApiError> {
+        match self.messages.last() {
+            Some(turn) if turn.role == OutputRole::Assistant => Ok(()),
+            _ => self.check_all_answered(),
         }
     }
 
-    fn all_answered(&self) -> Result<(), ApiError> {
-        match self.waiting.first_pending() {
+    fn check_all_answered(&self) -> Result<(), ApiError> {
+        match self.pending_calls.first_pending() {
             None => Ok(()),
             Some(at) => Err(ApiError::invalid(
                 at.as_str(),
@@ -239,39 +249,46 @@ impl<'a> Turns<'a> {
         }
     }
 
-    fn asked(&mut self, id: &'a [u8], at: impl Fn() -> String) -> Result<(), ApiError> {
-        if self.waiting.add_call(id, at()) {
+    fn add_pending_call(&mut self, id: &'a [u8], at: impl Fn() -> String) -> Result<(), ApiError> {
+        if self.pending_calls.add_call(id, at()) {
             return Ok(());
         }
         let why = "With this model's provider each tool call of a turn needs an id of its own.";
         Err(ApiError::invalid(format!("{}.id", at()), why))
     }
 
-    fn calls(&mut self, index: usize, seen: &Seen<'a>, said: &mut Vec<Block<'a>>) -> Result<(), ApiError> {
+    fn add_tool_calls(
+        &mut self,
+        index: usize,
+        seen: &ParsedMessage<'a>,
+        said: &mut Vec<OutputBlock<'a>>,
+    ) -> Result<(), ApiError> {
         for (position, call) in seen.tool_calls.iter().enumerate() {
             let id = call.id.ok_or_else(|| {
                 let at = format!("messages[{index}].tool_calls[{position}].id");
                 ApiError::invalid(at, "A tool call needs a string `id`.")
             })?;
             let at = || format!("messages[{index}].tool_calls[{position}].function");
-            said.push(call.function.tool_use(id, at)?);
-            self.asked(id, || format!("messages[{index}].tool_calls[{position}]"))?;
+            said.push(call.function.to_tool_use(id, at)?);
+            self.add_pending_call(id, || format!("messages[{index}].tool_calls[{position}]"))?;
         }
         if let Some(function) = &seen.function_call {
-            self.function = b"call_function";
-            said.push(function.tool_use(self.function, || format!("messages[{index}].function_call"))?);
-            self.asked(self.function, || format!("messages[{index}].function_call"))?;
+            self.function_call_id = b"call_function";
+            said.push(
+                function.to_tool_use(self.function_call_id, || format!("messages[{index}].function_call"))?,
+            );
+            self.add_pending_call(self.function_call_id, || format!("messages[{index}].function_call"))?;
         }
         Ok(())
     }
 }
 
 /// Returns true if two names, insides of JSON strings, are equal after unescaping.
-fn is_same(one: Option<&[u8]>, other: Option<&[u8]>) -> bool {
+fn is_same_name(one: Option<&[u8]>, other: Option<&[u8]>) -> bool {
     one == other || one.zip(other).is_some_and(|(one, other)| json::unescape(one) == json::unescape(other))
 }
 
-fn unasked(index: usize) -> ApiError {
+fn unmatched_result_error(index: usize) -> ApiError {
     ApiError::invalid(
         format!("messages[{index}].tool_call_id"),
         "With this model's provider a result needs a tool call with its id in the assistant's turn before it, \
@@ -281,34 +298,34 @@ fn unasked(index: usize) -> ApiError {
 
 /// Members of a message that are translated.
 #[derive(Default)]
-struct Seen<'a> {
+struct ParsedMessage<'a> {
     role: Cow<'a, str>,
     content: Option<&'a [u8]>,
     name: Option<&'a [u8]>,
     reasoning: Option<&'a [u8]>,
     refusal: Option<&'a [u8]>,
-    tool_calls: Vec<Call<'a>>,
-    function_call: Option<Function<'a>>,
+    tool_calls: Vec<ParsedCall<'a>>,
+    function_call: Option<CalledFunction<'a>>,
     tool_call_id: Option<&'a [u8]>,
 }
 
-impl<'a> Seen<'a> {
-    fn calls(&self) -> bool {
+impl<'a> ParsedMessage<'a> {
+    fn has_calls(&self) -> bool {
         !self.tool_calls.is_empty() || self.function_call.is_some()
     }
 
-    fn read(message: &mut JsonCursor<'a>) -> Self {
+    fn parse(message: &mut JsonCursor<'a>) -> Self {
         let mut seen = Self::default();
         let Ok(()) = message.visit_members::<Infallible>(|key, value| {
             match (key, value.peek_byte()) {
                 ("tool_calls", Some(b'[')) => {
                     return value.visit_elements(|_, call| {
-                        seen.tool_calls.push(Call::read(call));
+                        seen.tool_calls.push(ParsedCall::parse(call));
                         Ok(())
                     });
                 }
                 ("function_call", Some(b'{')) => {
-                    seen.function_call = Some(Function::read(value));
+                    seen.function_call = Some(CalledFunction::parse(value));
                     return Ok(());
                 }
                 _ => {}
@@ -335,18 +352,18 @@ impl<'a> Seen<'a> {
 
 /// Element of `tool_calls`.
 #[derive(Default)]
-struct Call<'a> {
+struct ParsedCall<'a> {
     id: Option<&'a [u8]>,
-    function: Function<'a>,
+    function: CalledFunction<'a>,
 }
 
-impl<'a> Call<'a> {
-    fn read(call: &mut JsonCursor<'a>) -> Self {
+impl<'a> ParsedCall<'a> {
+    fn parse(call: &mut JsonCursor<'a>) -> Self {
         let mut seen = Self::default();
         let Ok(()) = call.visit_members::<Infallible>(|key, value| {
             match key {
                 "id" => seen.id = json_cursor::string_body(value.take_value()),
-                "function" => seen.function = Function::read(value),
+                "function" => seen.function = CalledFunction::parse(value),
                 _ => {}
             }
             Ok(())
@@ -357,13 +374,13 @@ impl<'a> Call<'a> {
 
 /// Called function: name and arguments as insides of JSON strings.
 #[derive(Default)]
-struct Function<'a> {
+struct CalledFunction<'a> {
     name: Option<&'a [u8]>,
     arguments: Option<&'a [u8]>,
 }
 
-impl<'a> Function<'a> {
-    fn read(function: &mut JsonCursor<'a>) -> Self {
+impl<'a> CalledFunction<'a> {
+    fn parse(function: &mut JsonCursor<'a>) -> Self {
         let mut seen = Self::default();
         let Ok(()) = function.visit_members::<Infallible>(|key, value| {
             match key {
@@ -377,7 +394,7 @@ impl<'a> Function<'a> {
     }
 
     /// Converts the call to a block; `at` is the function's path.
-    fn tool_use(&self, id: &'a [u8], at: impl Fn() -> String) -> Result<Block<'a>, ApiError> {
+    fn to_tool_use(&self, id: &'a [u8], at: impl Fn() -> String) -> Result<OutputBlock<'a>, ApiError> {
         let name = self.name.ok_or_else(|| {
             ApiError::invalid(format!("{}.name", at()), "A function call needs a string `name`.")
         })?;
@@ -395,6 +412,6 @@ impl<'a> Function<'a> {
                 "The arguments of a call must be a JSON object.",
             ));
         }
-        Ok(Block::ToolUse { id, name, arguments })
+        Ok(OutputBlock::ToolUse { id, name, arguments })
     }
 }

@@ -1,13 +1,13 @@
 //! Repair of members in a native answer on which client libraries fail; all other bytes
 //! of the provider stay unchanged.
 
-use super::hidden::is_thought;
+use super::hidden_thinking::is_thinking_block;
 use crate::answer::{AnswerChoice, DecodedAnswer};
 use crate::body_builder::{shared_slice, write_escaped_json};
 use crate::decode::messages::{EventMembers, parse_stop_reason};
 use crate::event::EscapedText;
 use crate::json_cursor;
-use crate::messages_chat::ids::{FNV_START, fnv1a_more};
+use crate::messages_chat::ids::{FNV_OFFSET_BASIS, fnv1a_update};
 use crate::response_constraints::ToolCallIds;
 use crate::write::messages;
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 /// Stop reasons that clients know.
-const REASONS: [&str; 7] = [
+const STOP_REASONS: [&str; 7] = [
     "end_turn",
     "max_tokens",
     "stop_sequence",
@@ -28,38 +28,38 @@ const REASONS: [&str; 7] = [
 ];
 
 /// Edits of a JSON document, which are applied together at the end.
-pub(super) struct Mends<'a> {
+pub(super) struct DocumentPatches<'a> {
     document: &'a Bytes,
     edits: Vec<(Range<usize>, Cow<'static, [u8]>)>,
 }
 
-impl<'a> Mends<'a> {
-    pub(super) const fn of(document: &'a Bytes) -> Self {
+impl<'a> DocumentPatches<'a> {
+    pub(super) const fn new(document: &'a Bytes) -> Self {
         Self { document, edits: Vec::new() }
     }
 
     /// Returns the offset of `part` in the document.
-    fn start(&self, part: &[u8]) -> usize {
+    fn offset_of(&self, part: &[u8]) -> usize {
         (part.as_ptr() as usize).saturating_sub(self.document.as_ptr() as usize)
     }
 
     pub(super) fn replace(&mut self, part: &[u8], with: impl Into<Cow<'static, [u8]>>) {
-        let start = self.start(part);
+        let start = self.offset_of(part);
         self.edits.push((start..start + part.len(), with.into()));
     }
 
     /// Sets member `name` of `object`, which has other members; `said` is the present value of the member.
-    pub(super) fn say(&mut self, object: &[u8], name: &str, said: Option<&[u8]>, value: Vec<u8>) {
+    pub(super) fn set_member(&mut self, object: &[u8], name: &str, said: Option<&[u8]>, value: Vec<u8>) {
         if let Some(said) = said {
             return self.replace(said, value);
         }
-        let end = self.start(object) + object.len().saturating_sub(1);
+        let end = self.offset_of(object) + object.len().saturating_sub(1);
         let member = [br#",""#, name.as_bytes(), br#"":"#, &value].concat();
         self.edits.push((end..end, member.into()));
     }
 
     /// Removes items of a list, each with the comma after it, or with the one before it at the end of the list.
-    fn leave_out(&mut self, items: impl Iterator<Item = (Range<usize>, bool)>) {
+    fn remove_items(&mut self, items: impl Iterator<Item = (Range<usize>, bool)>) {
         let (mut kept, mut run, mut end) = (None, None, 0);
         for (item, gone) in items {
             if gone {
@@ -76,9 +76,9 @@ impl<'a> Mends<'a> {
     }
 
     /// Removes members of `object`.
-    fn leave_out_members(&mut self, object: &[u8], gone: impl Fn(&[u8], &[u8]) -> bool) {
-        let at = self.start(object);
-        self.leave_out(json::members(object).map(|member| {
+    fn remove_members(&mut self, object: &[u8], gone: impl Fn(&[u8], &[u8]) -> bool) {
+        let at = self.offset_of(object);
+        self.remove_items(json::members(object).map(|member| {
             let key = object.get(member.key.clone()).and_then(json_cursor::string_body).unwrap_or_default();
             let gone = gone(key, object.get(member.value.clone()).unwrap_or_default());
             (at + member.key.start..at + member.value.end, gone)
@@ -86,16 +86,16 @@ impl<'a> Mends<'a> {
     }
 
     /// Removes elements of `array`.
-    fn leave_out_elements(&mut self, array: &[u8], gone: impl Fn(&[u8]) -> bool) {
-        let at = self.start(array);
-        self.leave_out(json::elements(array).map(|element| {
+    fn remove_elements(&mut self, array: &[u8], gone: impl Fn(&[u8]) -> bool) {
+        let at = self.offset_of(array);
+        self.remove_items(json::elements(array).map(|element| {
             let gone = gone(array.get(element.clone()).unwrap_or_default());
             (at + element.start..at + element.end, gone)
         }));
     }
 
     /// Returns the edited document in slices.
-    pub(super) fn done(mut self) -> Vec<Bytes> {
+    pub(super) fn finish(mut self) -> Vec<Bytes> {
         self.edits.sort_by_key(|(range, _)| range.start);
         let mut slices = Vec::with_capacity(1 + 2 * self.edits.len());
         let mut at = 0;
@@ -112,24 +112,24 @@ impl<'a> Mends<'a> {
     }
 }
 
-fn quoted(text: &str) -> Vec<u8> {
+fn json_string(text: &str) -> Vec<u8> {
     [b"\"", EscapedText::new(text).escaped(), b"\""].concat()
 }
 
 /// Repairs a buffered message and removes thinking that was not requested; `None` if the message has no `model`.
-pub(super) fn message(
+pub(super) fn repair_message(
     body: &Bytes,
     answer: &DecodedAnswer,
     target: &AttemptTarget<'_>,
     thinking: ThinkingDisplay,
 ) -> Option<Vec<Bytes>> {
-    let mut mends = Mends::of(body);
+    let mut mends = DocumentPatches::new(body);
     let (mut content, mut usage, mut reason, mut stop, mut named) = (None, None, None, None, false);
     for (key, value) in json_cursor::members(body) {
         match &*key {
             "model" => {
                 named = true;
-                mends.replace(value, quoted(target.answer_model));
+                mends.replace(value, json_string(target.answer_model));
             }
             "content" => content = Some(value),
             "usage" => usage = Some(value),
@@ -138,41 +138,43 @@ pub(super) fn message(
             _ => {}
         }
     }
-    blocks(&mut mends, content.unwrap_or_default(), thinking, target.id);
+    repair_blocks(&mut mends, content.unwrap_or_default(), thinking, target.id);
     if let Some(candidate) = answer.choices.first()
-        && let Some(name) = other_end(reason, candidate)
+        && let Some(name) = replacement_stop_reason(reason, candidate)
     {
-        mends.say(body, "stop_reason", reason, quoted(name));
+        mends.set_member(body, "stop_reason", reason, json_string(name));
         if name != "stop_sequence" {
-            mends.say(body, "stop_sequence", stop, b"null".to_vec());
+            mends.set_member(body, "stop_sequence", stop, b"null".to_vec());
         }
     }
-    count(&mut mends, body, usage, &answer.usage.unwrap_or_default());
-    named.then(|| mends.done())
+    repair_usage(&mut mends, body, usage, &answer.usage.unwrap_or_default());
+    named.then(|| mends.finish())
 }
 
 /// Repairs the blocks of a buffered message; writes an empty text block if none would remain.
-fn blocks(mends: &mut Mends<'_>, content: &[u8], thinking: ThinkingDisplay, seed: &str) {
-    let hidden = |part: &[u8]| thinking == ThinkingDisplay::Off && is_thought(part);
+fn repair_blocks(mends: &mut DocumentPatches<'_>, content: &[u8], thinking: ThinkingDisplay, seed: &str) {
+    let hidden = |part: &[u8]| thinking == ThinkingDisplay::Off && is_thinking_block(part);
     if json_cursor::elements(content).all(hidden) {
         return mends.replace(content, &br#"[{"type":"text","text":""}]"#[..]);
     }
-    mends.leave_out_elements(content, hidden);
+    mends.remove_elements(content, hidden);
     let mut ids = ToolCallIds::default();
     for part in json_cursor::elements(content).filter(|part| !hidden(part)) {
-        block(mends, part, |thought| {
-            messages::signature_or_default(None, fnv1a_more(FNV_START, thought)).decoded().into_owned()
+        repair_block(mends, part, |thought| {
+            messages::signature_or_default(None, fnv1a_update(FNV_OFFSET_BASIS, thought))
+                .decoded()
+                .into_owned()
         });
         if thinking == ThinkingDisplay::Omitted {
-            omit(mends, part);
+            clear_thinking(mends, part);
         }
-        own_id(mends, part, &mut ids, seed);
+        ensure_unique_id(mends, part, &mut ids, seed);
     }
 }
 
 /// Replaces the id of a tool call if another call has the same id.
-fn own_id(mends: &mut Mends<'_>, block: &[u8], ids: &mut ToolCallIds, seed: &str) {
-    if !is_type(block, "tool_use") {
+fn ensure_unique_id(mends: &mut DocumentPatches<'_>, block: &[u8], ids: &mut ToolCallIds, seed: &str) {
+    if !has_type(block, "tool_use") {
         return;
     }
     let said = json_cursor::member_value(block, "id").unwrap_or_default();
@@ -183,13 +185,13 @@ fn own_id(mends: &mut Mends<'_>, block: &[u8], ids: &mut ToolCallIds, seed: &str
     };
     let own = ids.unique_id(id.clone(), seed, 0);
     if own != id {
-        mends.replace(said, quoted(&own.decoded()));
+        mends.replace(said, json_string(&own.decoded()));
     }
 }
 
 /// Removes the text of a thinking block and retains its signature.
-fn omit(mends: &mut Mends<'_>, block: &[u8]) {
-    if is_thought(block) {
+fn clear_thinking(mends: &mut DocumentPatches<'_>, block: &[u8]) {
+    if is_thinking_block(block) {
         for (_, words) in json_cursor::members(block).filter(|(key, _)| key == "thinking") {
             mends.replace(words, &br#""""#[..]);
         }
@@ -197,26 +199,31 @@ fn omit(mends: &mut Mends<'_>, block: &[u8]) {
 }
 
 /// Repairs the `message` of a `message_start` event.
-pub(super) fn opening(data: &Bytes, message: &[u8], model: &str, known: &TokenUsage) -> Option<Vec<u8>> {
+pub(super) fn repair_message_start(
+    data: &Bytes,
+    message: &[u8],
+    model: &str,
+    known: &TokenUsage,
+) -> Option<Vec<u8>> {
     let message = shared_slice(data, message)?;
-    let mut mends = Mends::of(&message);
+    let mut mends = DocumentPatches::new(&message);
     let (mut usage, mut named) = (None, false);
     for (key, value) in json_cursor::members(&message) {
         match &*key {
             "model" => {
                 named = true;
-                mends.replace(value, quoted(model));
+                mends.replace(value, json_string(model));
             }
             "usage" => usage = Some(value),
             _ => {}
         }
     }
-    count(&mut mends, &message, usage, known);
-    named.then(|| mends.done().concat())
+    repair_usage(&mut mends, &message, usage, known);
+    named.then(|| mends.finish().concat())
 }
 
 /// Replaces the usage if one of the two numbers that every client reads is missing, or if they are overstated.
-fn count(mends: &mut Mends<'_>, message: &[u8], said: Option<&[u8]>, known: &TokenUsage) {
+fn repair_usage(mends: &mut DocumentPatches<'_>, message: &[u8], said: Option<&[u8]>, known: &TokenUsage) {
     let numbers = ["input_tokens", "output_tokens"];
     let counts = |usage: &[u8]| {
         numbers
@@ -226,12 +233,12 @@ fn count(mends: &mut Mends<'_>, message: &[u8], said: Option<&[u8]>, known: &Tok
     if known.source == UsageSource::Overstated || !said.is_some_and(counts) {
         let mut usage = Vec::with_capacity(128);
         messages::write_usage(known, &mut usage);
-        mends.say(message, "usage", said, usage);
+        mends.set_member(message, "usage", said, usage);
     }
 }
 
 /// Repairs a block: removes members that are null and adds a missing signature to a thinking block.
-pub(super) fn block(mends: &mut Mends<'_>, block: &[u8], seal: impl Fn(&[u8]) -> String) {
+pub(super) fn repair_block(mends: &mut DocumentPatches<'_>, block: &[u8], seal: impl Fn(&[u8]) -> String) {
     let (mut thinks, mut thought, mut signature, mut hollow) = (false, &b""[..], None, false);
     for (key, value) in json_cursor::members(block) {
         match &*key {
@@ -243,31 +250,37 @@ pub(super) fn block(mends: &mut Mends<'_>, block: &[u8], seal: impl Fn(&[u8]) ->
         }
     }
     if hollow {
-        mends.leave_out_members(block, |key, value| {
+        mends.remove_members(block, |key, value| {
             matches!(key, b"caller" | b"citations" | b"toolset_name") && json_cursor::is_null(value)
         });
     }
     if thinks && signature.and_then(json_cursor::string_body).is_none() {
-        mends.say(block, "signature", signature, quoted(&seal(thought)));
+        mends.set_member(block, "signature", signature, json_string(&seal(thought)));
     }
 }
 
 /// Returns the correct stop reason if clients do not know the provider's or if it does not match the real end.
-fn other_end(said: Option<&[u8]>, candidate: &AnswerChoice) -> Option<&'static str> {
+fn replacement_stop_reason(said: Option<&[u8]>, candidate: &AnswerChoice) -> Option<&'static str> {
     let finish = candidate.finish_reason?;
-    (!fits(said, finish)).then(|| messages::stop_reason(finish, candidate.stop_sequence.as_ref(), false))
+    (!is_matching_stop_reason(said, finish))
+        .then(|| messages::stop_reason(finish, candidate.stop_sequence.as_ref(), false))
 }
 
-fn fits(said: Option<&[u8]>, finish: FinishReason) -> bool {
+fn is_matching_stop_reason(said: Option<&[u8]>, finish: FinishReason) -> bool {
     let said = said.and_then(json_cursor::parse_string).unwrap_or_default();
-    REASONS.contains(&&*said) && parse_stop_reason(&said).is_ok_and(|meant| meant == finish)
+    STOP_REASONS.contains(&&*said) && parse_stop_reason(&said).is_ok_and(|meant| meant == finish)
 }
 
 /// Writes the `delta` of the last event; `asked` are the client's stop sequences.
-pub(super) fn end(delta: Option<&[u8]>, finish: FinishReason, asked: &[String], out: &mut Vec<u8>) {
+pub(super) fn write_final_delta(
+    delta: Option<&[u8]>,
+    finish: FinishReason,
+    asked: &[String],
+    out: &mut Vec<u8>,
+) {
     let delta = delta.unwrap_or_default();
     let told = json_cursor::members(delta).any(|(key, _)| key == "stop_sequence");
-    if told && fits(json_cursor::member_value(delta, "stop_reason"), finish) {
+    if told && is_matching_stop_reason(json_cursor::member_value(delta, "stop_reason"), finish) {
         return out.extend_from_slice(delta);
     }
     let stop = json_cursor::member_value(delta, "stop_sequence").and_then(json_cursor::parse_string);
@@ -279,85 +292,86 @@ pub(super) fn end(delta: Option<&[u8]>, finish: FinishReason, asked: &[String], 
 }
 
 /// Repaired `content_block_start` event, without content.
-pub(super) struct Start {
+pub(super) struct RepairedStart {
     pub(super) data: Bytes,
     /// Tool input that the event contained: clients would append the deltas to it.
-    pub(super) input: Option<Bytes>,
+    pub(super) early_input: Option<Bytes>,
     /// Text that the event contained, with its member name: clients read text only in deltas.
-    pub(super) words: Option<(&'static str, Bytes)>,
+    pub(super) early_text: Option<(&'static str, Bytes)>,
 }
 
 /// Repairs a `content_block_start` event and empties its block; `ids` are the ids of the calls so far.
-pub(super) fn block_start(
+pub(super) fn repair_block_start(
     data: &Bytes,
     seen: &EventMembers<'_>,
     thinking: ThinkingDisplay,
     (ids, seed): (&mut ToolCallIds, &str),
-) -> Start {
+) -> RepairedStart {
     let opened = seen.content_block.unwrap_or_default();
-    let mut mends = Mends::of(data);
-    block(&mut mends, opened, |_| String::new());
+    let mut mends = DocumentPatches::new(data);
+    repair_block(&mut mends, opened, |_| String::new());
     let mut words = None;
-    if let Some(name) = words_name(opened) {
+    if let Some(name) = text_member(opened) {
         // Of duplicate members the first is used, as in the shadow, and all are emptied.
-        for said in
-            json_cursor::members(opened).filter(|(key, _)| key == name).filter_map(|(_, said)| filled(said))
+        for said in json_cursor::members(opened)
+            .filter(|(key, _)| key == name)
+            .filter_map(|(_, said)| nonempty_string(said))
         {
             mends.replace(said, &br#""""#[..]);
         }
         let shown = name == "text" || thinking == ThinkingDisplay::Shown;
-        let said = early_words(opened).filter(|_| shown).and_then(json_cursor::string_body);
+        let said = early_text(opened).filter(|_| shown).and_then(json_cursor::string_body);
         words = said.and_then(|said| Some((name, shared_slice(data, said)?)));
     }
-    own_id(&mut mends, opened, ids, seed);
+    ensure_unique_id(&mut mends, opened, ids, seed);
     let mut early: Option<Bytes> = None;
-    if is_type(opened, "tool_use") {
+    if has_type(opened, "tool_use") {
         let input =
             json_cursor::members(opened).filter(|(key, _)| key == "input").last().map(|(_, input)| input);
         let is_empty =
             |input: &[u8]| json_cursor::is_object(input) && json_cursor::members(input).next().is_none();
         if !input.is_some_and(is_empty) {
-            mends.say(opened, "input", input, b"{}".to_vec());
+            mends.set_member(opened, "input", input, b"{}".to_vec());
             early = input
                 .filter(|input| json_cursor::is_object(input))
                 .and_then(|input| shared_slice(data, input));
         }
     }
-    let data = if mends.edits.is_empty() { data.clone() } else { Bytes::from(mends.done().concat()) };
-    Start { data, input: early, words }
+    let data = if mends.edits.is_empty() { data.clone() } else { Bytes::from(mends.finish().concat()) };
+    RepairedStart { data, early_input: early, early_text: words }
 }
 
 /// Returns the text of a text or thinking block in its start event, with quotes; `None` if it is empty.
-pub(super) fn early_words(opened: &[u8]) -> Option<&[u8]> {
-    json_cursor::member_value(opened, words_name(opened)?).and_then(filled)
+pub(super) fn early_text(opened: &[u8]) -> Option<&[u8]> {
+    json_cursor::member_value(opened, text_member(opened)?).and_then(nonempty_string)
 }
 
 /// Returns true if the block has this `type`.
-fn is_type(block: &[u8], kind: &str) -> bool {
+fn has_type(block: &[u8], kind: &str) -> bool {
     json_cursor::member_value(block, "type").is_some_and(|said| json::is_string(said, kind))
 }
 
 /// Returns the name of the text member of a text or thinking block.
-fn words_name(opened: &[u8]) -> Option<&'static str> {
-    ["text", "thinking"].into_iter().find(|kind| is_type(opened, kind))
+fn text_member(opened: &[u8]) -> Option<&'static str> {
+    ["text", "thinking"].into_iter().find(|kind| has_type(opened, kind))
 }
 
 /// Returns the value if it is a string that is not empty.
-fn filled(value: &[u8]) -> Option<&[u8]> {
+fn nonempty_string(value: &[u8]) -> Option<&[u8]> {
     json_cursor::string_body(value).is_some_and(|said| !said.is_empty()).then_some(value)
 }
 
 /// Returns the data of a block event with another index.
-pub(super) fn numbered(data: &Bytes, index: usize) -> Vec<u8> {
-    let mut mends = Mends::of(data);
+pub(super) fn with_index(data: &Bytes, index: usize) -> Vec<u8> {
+    let mut mends = DocumentPatches::new(data);
     for (_, value) in json_cursor::members(data).filter(|(key, _)| key == "index") {
         mends.replace(value, index.to_string().into_bytes());
     }
-    mends.done().concat()
+    mends.finish().concat()
 }
 
 /// Builds the delta with the tool input of a start event.
-pub(super) fn input_delta(index: usize, input: &[u8]) -> Vec<u8> {
+pub(super) fn make_input_delta(index: usize, input: &[u8]) -> Vec<u8> {
     let head = format!(
         r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"input_json_delta","partial_json":""#
     );
@@ -368,7 +382,7 @@ pub(super) fn input_delta(index: usize, input: &[u8]) -> Vec<u8> {
 }
 
 /// Builds the delta with the text of a start event.
-pub(super) fn words_delta(index: usize, name: &str, words: &[u8]) -> Vec<u8> {
+pub(super) fn make_text_delta(index: usize, name: &str, words: &[u8]) -> Vec<u8> {
     let head = format!(
         r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"{name}_delta","{name}":""#
     );
@@ -376,8 +390,8 @@ pub(super) fn words_delta(index: usize, name: &str, words: &[u8]) -> Vec<u8> {
 }
 
 /// Builds a signature delta for a thinking block without a signature. The value proves nothing and is never verified.
-pub(super) fn seal_delta(index: usize, id: &str) -> Vec<u8> {
-    let seal = messages::signature_or_default(None, fnv1a_more(FNV_START, id.as_bytes()));
+pub(super) fn make_signature_delta(index: usize, id: &str) -> Vec<u8> {
+    let seal = messages::signature_or_default(None, fnv1a_update(FNV_OFFSET_BASIS, id.as_bytes()));
     let head = format!(
         r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"signature_delta","signature":""#
     );

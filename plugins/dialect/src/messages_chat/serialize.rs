@@ -1,57 +1,57 @@
 //! Serializer of turns as chat messages.
 
-use super::block::{Part, Text};
+use super::block::{ContentPart, JsonText};
+use super::conversation::{AssistantMessage, ToolResultBlock, UserMessage};
 use super::ids;
-use super::turns::{Assistant, ToolResult, User};
 use crate::body_builder::BodyBuilder;
 use penstock_core::{AttemptTarget, OfferCapabilities, PrefillMethod};
 use std::borrow::Cow;
 
 /// Text in a tool result that replaces an image; the image follows in the next message.
-const IMAGE_FOLLOWS: &[u8] = b"[image: see next message]";
+const IMAGE_PLACEHOLDER: &[u8] = b"[image: see next message]";
 
 /// Writes the comma between two messages.
-pub(super) fn comma(out: &mut BodyBuilder<'_>) {
+pub(super) fn write_comma(out: &mut BodyBuilder<'_>) {
     out.push_byte(b',');
 }
 
 /// Writes a system message with its texts as paragraphs.
-pub(super) fn system(texts: &[Text<'_>], out: &mut BodyBuilder<'_>) {
+pub(super) fn write_system(texts: &[JsonText<'_>], out: &mut BodyBuilder<'_>) {
     out.push_str(r#"{"role":"system","content":"#);
-    joined(texts, br"\n\n", out);
+    write_joined_texts(texts, br"\n\n", out);
     out.push_byte(b'}');
 }
 
 /// Writes the tool messages, then the held system messages, then the user message.
-pub(super) fn user(turn: User<'_>, abilities: &OfferCapabilities, out: &mut BodyBuilder<'_>) {
-    let User { results, parts, systems } = turn;
+pub(super) fn write_user(turn: UserMessage<'_>, abilities: &OfferCapabilities, out: &mut BodyBuilder<'_>) {
+    let UserMessage { results, parts, system_texts: systems } = turn;
     let mut first = true;
     let mut separate = |out: &mut BodyBuilder<'_>| {
         if !std::mem::take(&mut first) {
-            comma(out);
+            write_comma(out);
         }
     };
     let mut images = Vec::new();
     for result in results {
         separate(out);
-        tool(result, abilities, &mut images, out);
+        write_tool_result(result, abilities, &mut images, out);
     }
     for text in systems {
         separate(out);
-        system(&[text], out);
+        write_system(&[text], out);
     }
     images.extend(parts);
     if !images.is_empty() {
         separate(out);
         out.push_str(r#"{"role":"user","content":"#);
-        content(&images, out);
+        write_content(&images, out);
         out.push_byte(b'}');
     }
 }
 
 /// Writes an assistant message; `prefill` marks it as a message to continue.
-pub(super) fn assistant(
-    turn: &Assistant<'_>,
+pub(super) fn write_assistant(
+    turn: &AssistantMessage<'_>,
     target: &AttemptTarget<'_>,
     prefill: bool,
     out: &mut BodyBuilder<'_>,
@@ -61,19 +61,19 @@ pub(super) fn assistant(
     if turn.texts.is_empty() && !turn.calls.is_empty() {
         out.push_str("null");
     } else {
-        joined(&turn.texts, b"", out);
+        write_joined_texts(&turn.texts, b"", out);
     }
     if let Some(name) = target.replayed_reasoning_name().filter(|_| !turn.reasoning.is_empty()) {
         out.push_byte(b',');
         out.push_json_string(name.member());
         out.push_byte(b':');
-        joined(&turn.reasoning, br"\n", out);
+        write_joined_texts(&turn.reasoning, br"\n", out);
     }
     for (at, call) in turn.calls.iter().enumerate() {
         out.push_str(if at == 0 { r#","tool_calls":[{"id":""# } else { r#",{"id":""# });
-        out.push_source(&id(call.id, abilities));
+        out.push_source(&provider_call_id(call.id, abilities));
         out.push_str(r#"","type":"function","function":{"name":""#);
-        out.push_source(&ids::name(call.name));
+        out.push_source(&ids::shorten_name(call.name));
         out.push_str(r#"","arguments":""#);
         out.push_escaped_json(call.input);
         out.push_str(r#""}}"#);
@@ -88,75 +88,75 @@ pub(super) fn assistant(
 }
 
 /// Writes a tool message; images that it cannot hold are added to `images`.
-fn tool<'a>(
-    result: ToolResult<'a>,
+fn write_tool_result<'a>(
+    result: ToolResultBlock<'a>,
     abilities: &OfferCapabilities,
-    images: &mut Vec<Part<'a>>,
+    images: &mut Vec<ContentPart<'a>>,
     out: &mut BodyBuilder<'_>,
 ) {
     out.push_str(r#"{"role":"tool","tool_call_id":""#);
-    out.push_source(&id(result.id, abilities));
+    out.push_source(&provider_call_id(result.id, abilities));
     out.push_str(r#"","content":"#);
     let mut parts = result.parts;
-    if result.is_error && !says_error(&parts) {
+    if result.is_error && !starts_with_error(&parts) {
         match parts.first_mut() {
-            Some(Part::Text(text)) => *text = Cow::Owned([b"Error: ", &text[..]].concat()),
-            _ => parts.insert(0, Part::Text(Cow::Borrowed(b"Error: the tool failed."))),
+            Some(ContentPart::Text(text)) => *text = Cow::Owned([b"Error: ", &text[..]].concat()),
+            _ => parts.insert(0, ContentPart::Text(Cow::Borrowed(b"Error: the tool failed."))),
         }
     }
-    if abilities.tool_images && parts.iter().any(|part| !matches!(part, Part::Text(_))) {
-        content(&parts, out);
+    if abilities.tool_images && parts.iter().any(|part| !matches!(part, ContentPart::Text(_))) {
+        write_content(&parts, out);
     } else {
-        let texts: Vec<Text<'_>> = parts
+        let texts: Vec<JsonText<'_>> = parts
             .into_iter()
             .map(|part| match part {
-                Part::Text(text) => text,
+                ContentPart::Text(text) => text,
                 image => {
                     images.push(image);
-                    Cow::Borrowed(IMAGE_FOLLOWS)
+                    Cow::Borrowed(IMAGE_PLACEHOLDER)
                 }
             })
             .collect();
-        joined(&texts, br"\n", out);
+        write_joined_texts(&texts, br"\n", out);
     }
     out.push_byte(b'}');
 }
 
 /// Returns true if the first 24 bytes of a tool result contain the word `error`.
-fn says_error(parts: &[Part<'_>]) -> bool {
-    let Some(Part::Text(text)) = parts.first() else {
+fn starts_with_error(parts: &[ContentPart<'_>]) -> bool {
+    let Some(ContentPart::Text(text)) = parts.first() else {
         return false;
     };
     let start: Vec<u8> = text.iter().take(24).map(u8::to_ascii_lowercase).collect();
     start.windows(5).any(|word| word == b"error")
 }
 
-fn id<'a>(id: &'a [u8], abilities: &OfferCapabilities) -> Cow<'a, [u8]> {
-    if abilities.short_tool_ids { ids::short(id) } else { Cow::Borrowed(id) }
+fn provider_call_id<'a>(id: &'a [u8], abilities: &OfferCapabilities) -> Cow<'a, [u8]> {
+    if abilities.short_tool_ids { ids::nine_char_id(id) } else { Cow::Borrowed(id) }
 }
 
 /// Writes a single text as a string, and other content as a list of parts.
-fn content(parts: &[Part<'_>], out: &mut BodyBuilder<'_>) {
-    if let [Part::Text(text)] = parts {
-        joined(std::slice::from_ref(text), b"", out);
+fn write_content(parts: &[ContentPart<'_>], out: &mut BodyBuilder<'_>) {
+    if let [ContentPart::Text(text)] = parts {
+        write_joined_texts(std::slice::from_ref(text), b"", out);
         return;
     }
     for (at, part) in parts.iter().enumerate() {
         out.push_byte(if at == 0 { b'[' } else { b',' });
         match part {
-            Part::Text(text) => {
+            ContentPart::Text(text) => {
                 out.push_str(r#"{"type":"text","text":""#);
                 out.push_source(text);
                 out.push_str(r#""}"#);
             }
-            Part::Inline { media, data } => {
+            ContentPart::InlineImage { media, data } => {
                 out.push_str(r#"{"type":"image_url","image_url":{"url":"data:"#);
                 out.push_source(media);
                 out.push_str(";base64,");
                 out.push_source(data);
                 out.push_str(r#""}}"#);
             }
-            Part::Link(url) => {
+            ContentPart::ImageUrl(url) => {
                 out.push_str(r#"{"type":"image_url","image_url":{"url":""#);
                 out.push_source(url);
                 out.push_str(r#""}}"#);
@@ -167,7 +167,7 @@ fn content(parts: &[Part<'_>], out: &mut BodyBuilder<'_>) {
 }
 
 /// Writes texts as one JSON string.
-fn joined(texts: &[Text<'_>], separator: &[u8], out: &mut BodyBuilder<'_>) {
+fn write_joined_texts(texts: &[JsonText<'_>], separator: &[u8], out: &mut BodyBuilder<'_>) {
     out.push_byte(b'"');
     for (at, text) in texts.iter().enumerate() {
         if at > 0 {
@@ -179,6 +179,6 @@ fn joined(texts: &[Text<'_>], separator: &[u8], out: &mut BodyBuilder<'_>) {
 }
 
 /// Escapes text that is not from the request, as the inside of a JSON string.
-pub(super) fn escaped(text: &str) -> Text<'static> {
+pub(super) fn escape_text(text: &str) -> JsonText<'static> {
     Cow::Owned(crate::event::EscapedText::new(text).escaped().to_vec())
 }

@@ -9,9 +9,9 @@
 //!   that would change the prompt's prefix on every turn.
 //! - Every tool call needs a result in the next user turn, or the request is refused.
 
-use super::block::{Content, Part, Text, is_vendors, parts_of};
-use super::said::{said, system_texts, tool_result, trim_last};
-use super::speak;
+use super::block::{ContentPart, JsonText, MessageContent, append_content_parts, is_vendor_tool_block};
+use super::content::{append_assistant_block, append_system_texts, parse_tool_result, trim_trailing_space};
+use super::serialize;
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor::{self, JsonCursor};
 use crate::pending_tool_calls::PendingToolCalls;
@@ -20,58 +20,58 @@ use std::borrow::Cow;
 use std::convert::Infallible;
 
 /// Tool call of the assistant.
-pub(super) struct Call<'a> {
+pub(super) struct ToolUse<'a> {
     pub id: &'a [u8],
     pub name: &'a [u8],
     pub input: &'a [u8],
 }
 
 /// Result of a tool call.
-pub(super) struct ToolResult<'a> {
+pub(super) struct ToolResultBlock<'a> {
     pub id: &'a [u8],
-    pub parts: Vec<Part<'a>>,
+    pub parts: Vec<ContentPart<'a>>,
     pub is_error: bool,
 }
 
 /// Turn of the user.
 #[derive(Default)]
-pub(super) struct User<'a> {
-    pub results: Vec<ToolResult<'a>>,
-    pub parts: Vec<Part<'a>>,
+pub(super) struct UserMessage<'a> {
+    pub results: Vec<ToolResultBlock<'a>>,
+    pub parts: Vec<ContentPart<'a>>,
     /// System texts between the tool calls and their results.
-    pub systems: Vec<Text<'a>>,
+    pub system_texts: Vec<JsonText<'a>>,
 }
 
 /// Turn of the assistant.
 #[derive(Default)]
-pub(super) struct Assistant<'a> {
-    pub texts: Vec<Text<'a>>,
-    pub reasoning: Vec<Text<'a>>,
-    pub calls: Vec<Call<'a>>,
+pub(super) struct AssistantMessage<'a> {
+    pub texts: Vec<JsonText<'a>>,
+    pub reasoning: Vec<JsonText<'a>>,
+    pub calls: Vec<ToolUse<'a>>,
 }
 
-enum Turn<'a> {
-    User(User<'a>),
-    Assistant(Assistant<'a>),
+enum OpenMessage<'a> {
+    User(UserMessage<'a>),
+    Assistant(AssistantMessage<'a>),
 }
 
 /// Writer that outputs each turn when it is complete.
-pub(super) struct Turns<'a> {
+pub(super) struct ConversationWriter<'a> {
     target: AttemptTarget<'a>,
     /// System texts before the first turn; `None` once they are written.
-    lead: Option<Vec<Text<'a>>>,
-    turn: Option<Turn<'a>>,
+    leading_system: Option<Vec<JsonText<'a>>>,
+    open_message: Option<OpenMessage<'a>>,
     /// True if a message is written, so that the next one needs a comma.
-    written: bool,
+    is_started: bool,
     /// Tool calls that have no result so far.
-    waiting: PendingToolCalls<'a, ()>,
+    pending_calls: PendingToolCalls<'a, ()>,
     /// Index of the message with those calls.
-    asked_at: usize,
+    calls_index: usize,
     /// System texts for the next user turn.
-    carry: Vec<Text<'a>>,
+    pending_system: Vec<JsonText<'a>>,
 }
 
-impl<'a> Turns<'a> {
+impl<'a> ConversationWriter<'a> {
     /// Creates a writer; starts with the `system` member if there is one.
     ///
     /// # Errors
@@ -79,17 +79,17 @@ impl<'a> Turns<'a> {
     pub(super) fn new(target: &AttemptTarget<'a>, system: Option<&'a [u8]>) -> Result<Self, ApiError> {
         let mut lead = Vec::new();
         if let Some(system) = system {
-            let system = Content::read(&mut JsonCursor::new(system));
-            system_texts(&system, &|| "system".to_owned(), &mut lead)?;
+            let system = MessageContent::parse(&mut JsonCursor::new(system));
+            append_system_texts(&system, &|| "system".to_owned(), &mut lead)?;
         }
         Ok(Self {
             target: *target,
-            lead: Some(lead),
-            turn: None,
-            written: false,
-            waiting: PendingToolCalls::default(),
-            asked_at: 0,
-            carry: Vec::new(),
+            leading_system: Some(lead),
+            open_message: None,
+            is_started: false,
+            pending_calls: PendingToolCalls::default(),
+            calls_index: 0,
+            pending_system: Vec::new(),
         })
     }
 
@@ -97,7 +97,7 @@ impl<'a> Turns<'a> {
     ///
     /// # Errors
     /// Returns an error with the path of a value that cannot be translated.
-    pub(super) fn message(
+    pub(super) fn add_message(
         &mut self,
         index: usize,
         message: &mut JsonCursor<'a>,
@@ -107,7 +107,7 @@ impl<'a> Turns<'a> {
         let Ok(()) = message.visit_members::<Infallible>(|key, value| {
             match key {
                 "role" => role = json_cursor::parse_string(value.take_value()).unwrap_or_default(),
-                "content" => content = Some(Content::read(value)),
+                "content" => content = Some(MessageContent::parse(value)),
                 _ => {}
             }
             Ok(())
@@ -116,9 +116,9 @@ impl<'a> Turns<'a> {
             ApiError::invalid(format!("messages.{index}.content"), "A message needs `content`.")
         })?;
         match &*role {
-            "user" => self.user(index, content, out),
-            "assistant" => self.assistant(index, content, out),
-            "system" => self.system(index, content, out),
+            "user" => self.add_user(index, content, out),
+            "assistant" => self.add_assistant(index, content, out),
+            "system" => self.add_system(index, content, out),
             _ => Err(ApiError::invalid(
                 format!("messages.{index}.role"),
                 "A role must be `user`, `assistant` or `system`.",
@@ -133,85 +133,92 @@ impl<'a> Turns<'a> {
     ///
     /// # Errors
     /// Returns an error if tool calls have no results, or if there are no turns.
-    pub(super) fn end(
+    pub(super) fn finish(
         &mut self,
-        delivered: Option<Text<'a>>,
+        delivered: Option<JsonText<'a>>,
         out: &mut BodyBuilder<'_>,
     ) -> Result<bool, ApiError> {
-        if !self.carry.is_empty() && !matches!(self.turn, Some(Turn::User(_))) && self.waiting.is_empty() {
-            self.switch_to_user(out)?;
+        if !self.pending_system.is_empty()
+            && !matches!(self.open_message, Some(OpenMessage::User(_)))
+            && self.pending_calls.is_empty()
+        {
+            self.open_user_message(out)?;
         }
-        if let Some(Turn::Assistant(turn)) = &mut self.turn {
+        if let Some(OpenMessage::Assistant(turn)) = &mut self.open_message {
             if !turn.calls.is_empty() {
-                return Err(self.without_results());
+                return Err(self.missing_results_error());
             }
-            trim_last(&mut turn.texts);
+            trim_trailing_space(&mut turn.texts);
         }
         if let Some(delivered) = delivered {
-            self.switch_to_assistant(out)?.texts.push(delivered);
+            self.open_assistant_message(out)?.texts.push(delivered);
         }
-        let prefill = matches!(self.turn, Some(Turn::Assistant(_)));
-        if self.turn.is_none() && !self.written {
+        let prefill = matches!(self.open_message, Some(OpenMessage::Assistant(_)));
+        if self.open_message.is_none() && !self.is_started {
             return Err(ApiError::invalid("messages", "There must be at least one message with content."));
         }
-        self.flush_as(prefill, out)?;
+        self.flush_with(prefill, out)?;
         Ok(prefill)
     }
 
-    fn user(
+    fn add_user(
         &mut self,
         index: usize,
-        content: &Content<'a>,
+        content: &MessageContent<'a>,
         out: &mut BodyBuilder<'_>,
     ) -> Result<(), ApiError> {
         let at = || format!("messages.{index}.content");
-        let mut turn = User::default();
-        if let Content::Blocks(blocks) = content {
+        let mut turn = UserMessage::default();
+        if let MessageContent::Blocks(blocks) = content {
             for (position, block) in blocks.iter().enumerate() {
                 let at = || format!("messages.{index}.content.{position}");
                 if block.kind == "tool_result" {
-                    turn.results.push(tool_result(block, &at)?);
+                    turn.results.push(parse_tool_result(block, &at)?);
                 } else {
-                    block.parts(&at, &mut turn.parts)?;
+                    block.append_parts(&at, &mut turn.parts)?;
                 }
             }
         } else {
-            parts_of(content, &at, &mut turn.parts)?;
+            append_content_parts(content, &at, &mut turn.parts)?;
         }
         if turn.results.is_empty() && turn.parts.is_empty() {
-            return Err(nothing_said(content, at()));
+            return Err(empty_content_error(content, at()));
         }
-        self.switch_to_user(out)?;
+        self.open_user_message(out)?;
         for result in &turn.results {
-            if !self.waiting.remove_answered(result.id) {
+            if !self.pending_calls.remove_answered(result.id) {
                 return Err(ApiError::invalid(
                     at(),
                     "A `tool_result` block needs a `tool_use` block with its id in the turn before.",
                 ));
             }
         }
-        if let Some(Turn::User(open)) = &mut self.turn {
+        if let Some(OpenMessage::User(open)) = &mut self.open_message {
             open.results.append(&mut turn.results);
             open.parts.append(&mut turn.parts);
         }
         Ok(())
     }
 
-    fn assistant(
+    fn add_assistant(
         &mut self,
         index: usize,
-        content: &Content<'a>,
+        content: &MessageContent<'a>,
         out: &mut BodyBuilder<'_>,
     ) -> Result<(), ApiError> {
-        let mut turn = Assistant::default();
+        let mut turn = AssistantMessage::default();
         match content {
-            Content::Blocks(blocks) => {
+            MessageContent::Blocks(blocks) => {
                 for (position, block) in blocks.iter().enumerate() {
-                    said(block, &|| format!("messages.{index}.content.{position}"), &mut turn)?;
+                    append_assistant_block(
+                        block,
+                        &|| format!("messages.{index}.content.{position}"),
+                        &mut turn,
+                    )?;
                 }
             }
-            Content::Text(text) => turn.texts.push(Cow::Borrowed(text)),
-            Content::Other => {
+            MessageContent::Text(text) => turn.texts.push(Cow::Borrowed(text)),
+            MessageContent::Other => {
                 let at = format!("messages.{index}.content");
                 return Err(ApiError::invalid(at, "Expected a string or a list of content blocks."));
             }
@@ -224,9 +231,9 @@ impl<'a> Turns<'a> {
             return Ok(());
         }
         if !turn.calls.is_empty() {
-            self.asked_at = index;
+            self.calls_index = index;
         }
-        let open = self.switch_to_assistant(out)?;
+        let open = self.open_assistant_message(out)?;
         if !open.texts.is_empty() && !turn.texts.is_empty() {
             open.texts.push(Cow::Borrowed(br"\n\n"));
         }
@@ -236,120 +243,128 @@ impl<'a> Turns<'a> {
         Ok(())
     }
 
-    fn system(
+    fn add_system(
         &mut self,
         index: usize,
-        content: &Content<'a>,
+        content: &MessageContent<'a>,
         out: &mut BodyBuilder<'_>,
     ) -> Result<(), ApiError> {
         let mut texts = Vec::new();
-        system_texts(content, &|| format!("messages.{index}.content"), &mut texts)?;
-        match (&mut self.lead, &mut self.turn) {
+        append_system_texts(content, &|| format!("messages.{index}.content"), &mut texts)?;
+        match (&mut self.leading_system, &mut self.open_message) {
             (Some(lead), None) => lead.append(&mut texts),
             // No message is allowed between tool calls and their results.
-            (_, Some(Turn::Assistant(turn))) if !turn.calls.is_empty() => self.carry.append(&mut texts),
-            (_, Some(Turn::User(turn)))
-                if self.target.capabilities.system_anywhere && !self.waiting.is_empty() =>
+            (_, Some(OpenMessage::Assistant(turn))) if !turn.calls.is_empty() => {
+                self.pending_system.append(&mut texts)
+            }
+            (_, Some(OpenMessage::User(turn)))
+                if self.target.capabilities.system_anywhere && !self.pending_calls.is_empty() =>
             {
-                turn.systems.append(&mut texts);
+                turn.system_texts.append(&mut texts);
             }
             _ if self.target.capabilities.system_anywhere => {
                 self.flush(out)?;
                 for text in texts {
-                    speak::comma(out);
-                    speak::system(&[text], out);
+                    serialize::write_comma(out);
+                    serialize::write_system(&[text], out);
                 }
             }
             // System texts from before the results wait for the end of the turn; this one must follow them.
-            (_, Some(Turn::User(turn))) if turn.parts.is_empty() && !turn.systems.is_empty() => {
-                turn.systems.append(&mut texts);
+            (_, Some(OpenMessage::User(turn))) if turn.parts.is_empty() && !turn.system_texts.is_empty() => {
+                turn.system_texts.append(&mut texts);
             }
-            (_, Some(Turn::User(turn))) => fold(turn, texts),
-            _ => self.carry.append(&mut texts),
+            (_, Some(OpenMessage::User(turn))) => fold_system_texts(turn, texts),
+            _ => self.pending_system.append(&mut texts),
         }
         Ok(())
     }
 
     /// Makes the open turn a user turn with the pending system texts.
-    fn switch_to_user(&mut self, out: &mut BodyBuilder<'_>) -> Result<(), ApiError> {
-        if !matches!(self.turn, Some(Turn::User(_))) {
+    fn open_user_message(&mut self, out: &mut BodyBuilder<'_>) -> Result<(), ApiError> {
+        if !matches!(self.open_message, Some(OpenMessage::User(_))) {
             self.flush(out)?;
-            let turn = User { systems: std::mem::take(&mut self.carry), ..User::default() };
-            self.turn = Some(Turn::User(turn));
+            let turn = UserMessage {
+                system_texts: std::mem::take(&mut self.pending_system),
+                ..UserMessage::default()
+            };
+            self.open_message = Some(OpenMessage::User(turn));
         }
         Ok(())
     }
 
-    fn switch_to_assistant(&mut self, out: &mut BodyBuilder<'_>) -> Result<&mut Assistant<'a>, ApiError> {
-        if !matches!(self.turn, Some(Turn::Assistant(_))) {
-            if !self.carry.is_empty() {
-                self.switch_to_user(out)?;
+    fn open_assistant_message(
+        &mut self,
+        out: &mut BodyBuilder<'_>,
+    ) -> Result<&mut AssistantMessage<'a>, ApiError> {
+        if !matches!(self.open_message, Some(OpenMessage::Assistant(_))) {
+            if !self.pending_system.is_empty() {
+                self.open_user_message(out)?;
             }
             self.flush(out)?;
         }
-        match self.turn.get_or_insert_with(|| Turn::Assistant(Assistant::default())) {
-            Turn::Assistant(turn) => Ok(turn),
-            Turn::User(_) => Err(ApiError::new(penstock_core::ErrorCode::Internal)),
+        match self.open_message.get_or_insert_with(|| OpenMessage::Assistant(AssistantMessage::default())) {
+            OpenMessage::Assistant(turn) => Ok(turn),
+            OpenMessage::User(_) => Err(ApiError::new(penstock_core::ErrorCode::Internal)),
         }
     }
 
     fn flush(&mut self, out: &mut BodyBuilder<'_>) -> Result<(), ApiError> {
-        self.flush_as(false, out)
+        self.flush_with(false, out)
     }
 
     /// Writes the open turn.
-    fn flush_as(&mut self, prefill: bool, out: &mut BodyBuilder<'_>) -> Result<(), ApiError> {
-        let Some(turn) = self.turn.take() else {
+    fn flush_with(&mut self, prefill: bool, out: &mut BodyBuilder<'_>) -> Result<(), ApiError> {
+        let Some(turn) = self.open_message.take() else {
             return Ok(());
         };
-        if let Some(lead) = self.lead.take().filter(|lead| !lead.is_empty()) {
-            speak::system(&lead, out);
-            self.written = true;
+        if let Some(lead) = self.leading_system.take().filter(|lead| !lead.is_empty()) {
+            serialize::write_system(&lead, out);
+            self.is_started = true;
         }
-        if std::mem::replace(&mut self.written, true) {
-            speak::comma(out);
+        if std::mem::replace(&mut self.is_started, true) {
+            serialize::write_comma(out);
         }
         match turn {
-            Turn::User(mut turn) => {
-                if !self.waiting.is_empty() {
-                    return Err(self.without_results());
+            OpenMessage::User(mut turn) => {
+                if !self.pending_calls.is_empty() {
+                    return Err(self.missing_results_error());
                 }
                 if !self.target.capabilities.system_anywhere {
-                    let systems = std::mem::take(&mut turn.systems);
+                    let systems = std::mem::take(&mut turn.system_texts);
                     let (systems_first, rest) = (systems, std::mem::take(&mut turn.parts));
                     if rest.is_empty() {
-                        fold(&mut turn, systems_first);
+                        fold_system_texts(&mut turn, systems_first);
                     } else {
-                        turn.parts = systems_first.into_iter().map(Part::Text).chain(rest).collect();
+                        turn.parts = systems_first.into_iter().map(ContentPart::Text).chain(rest).collect();
                     }
                 }
-                speak::user(turn, self.target.capabilities, out);
+                serialize::write_user(turn, self.target.capabilities, out);
             }
-            Turn::Assistant(turn) => {
-                if !turn.calls.iter().all(|call| self.waiting.add_call(call.id, ())) {
+            OpenMessage::Assistant(turn) => {
+                if !turn.calls.iter().all(|call| self.pending_calls.add_call(call.id, ())) {
                     return Err(ApiError::invalid(
-                        format!("messages.{}.content", self.asked_at),
+                        format!("messages.{}.content", self.calls_index),
                         "Each `tool_use` block of a turn needs an id of its own.",
                     ));
                 }
-                speak::assistant(&turn, &self.target, prefill, out);
+                serialize::write_assistant(&turn, &self.target, prefill, out);
             }
         }
         Ok(())
     }
 
-    fn without_results(&self) -> ApiError {
+    fn missing_results_error(&self) -> ApiError {
         ApiError::invalid(
-            format!("messages.{}", self.asked_at),
+            format!("messages.{}", self.calls_index),
             "Each `tool_use` block needs a `tool_result` block with its id in the next message.",
         )
     }
 }
 
 /// Returns the error of an empty user turn: without it, the turn before would be taken for a prefill.
-fn nothing_said(content: &Content<'_>, at: String) -> ApiError {
+fn empty_content_error(content: &MessageContent<'_>, at: String) -> ApiError {
     match content {
-        Content::Blocks(blocks) if blocks.iter().any(|block| is_vendors(&block.kind)) => {
+        MessageContent::Blocks(blocks) if blocks.iter().any(|block| is_vendor_tool_block(&block.kind)) => {
             ApiError::unsupported(at, "Nothing in this message can be read by this model.")
         }
         _ => ApiError::invalid(at, "The content of a user message must not be empty."),
@@ -357,10 +372,10 @@ fn nothing_said(content: &Content<'_>, at: String) -> ApiError {
 }
 
 /// Adds system texts to the parts of a user turn, or to its last tool result if it has no parts.
-fn fold<'a>(turn: &mut User<'a>, texts: Vec<Text<'a>>) {
+fn fold_system_texts<'a>(turn: &mut UserMessage<'a>, texts: Vec<JsonText<'a>>) {
     let home = match turn.results.last_mut() {
         Some(result) if turn.parts.is_empty() => &mut result.parts,
         _ => &mut turn.parts,
     };
-    home.extend(texts.into_iter().map(Part::Text));
+    home.extend(texts.into_iter().map(ContentPart::Text));
 }

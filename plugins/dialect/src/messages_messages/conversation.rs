@@ -9,7 +9,7 @@
 //!   from the user. Later ones never move to the front: that would change the
 //!   prompt's prefix on every turn.
 
-use super::said::{Content, Said, around};
+use super::content::{BlockSlice, EditedContent, split_around};
 use crate::body_builder::BodyBuilder;
 use crate::event::EscapedText;
 use crate::json_cursor::{self, JsonCursor};
@@ -17,7 +17,7 @@ use penstock_core::{AttemptTarget, InferenceRequest};
 use std::convert::Infallible;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Role {
+enum HistoryRole {
     #[default]
     User,
     Assistant,
@@ -26,92 +26,99 @@ enum Role {
 
 /// One message. Without original bytes it is a user message that the gateway adds.
 #[derive(Default)]
-struct Turn<'a> {
-    role: Role,
-    message: &'a [u8],
-    content: Content<'a>,
+struct HistoryMessage<'a> {
+    role: HistoryRole,
+    source: &'a [u8],
+    content: EditedContent<'a>,
 }
 
 /// Values of `system` and `messages` that the provider accepts.
-pub(super) struct Conversation<'a> {
-    system: Option<Content<'a>>,
-    turns: Vec<Turn<'a>>,
+pub(super) struct RewrittenConversation<'a> {
+    system: Option<EditedContent<'a>>,
+    messages: Vec<HistoryMessage<'a>>,
     /// True if system messages are moved into other messages.
-    fold: bool,
+    folds_system: bool,
     /// System texts for the next user message.
-    carry: Vec<Said<'a>>,
+    pending_system: Vec<BlockSlice<'a>>,
     /// Number of tool calls without a result so far.
-    pending: usize,
+    pending_calls: usize,
     /// True if a message after the last turn was dropped.
-    gap: bool,
+    has_gap: bool,
 }
 
-impl<'a> Conversation<'a> {
+impl<'a> RewrittenConversation<'a> {
     /// Returns the rewritten conversation; `None` if the client's members can be forwarded unchanged.
-    pub(super) fn of(ask: &'a InferenceRequest, target: &AttemptTarget<'_>) -> Option<Self> {
+    pub(super) fn rewrite(ask: &'a InferenceRequest, target: &AttemptTarget<'_>) -> Option<Self> {
         let fold = ask.said.late_system_messages && !target.capabilities.system_anywhere;
         if !fold && !ask.said.removable_text && !ask.said.nonstandard_ids {
             return None;
         }
         let system =
-            ask.member_value("system").map(|system| Content::read(&mut JsonCursor::new(system), true));
-        let mut told = Self { system, turns: Vec::new(), fold, carry: Vec::new(), pending: 0, gap: false };
+            ask.member_value("system").map(|system| EditedContent::parse(&mut JsonCursor::new(system), true));
+        let mut told = Self {
+            system,
+            messages: Vec::new(),
+            folds_system: fold,
+            pending_system: Vec::new(),
+            pending_calls: 0,
+            has_gap: false,
+        };
         let Ok(()) =
             JsonCursor::new(ask.member_value("messages")?).visit_elements::<Infallible>(|_, message| {
-                told.take(Turn::read(message));
+                told.add_message(HistoryMessage::parse(message));
                 Ok(())
             });
-        told.let_go();
+        told.flush_pending_system();
         Some(told)
     }
 
-    fn take(&mut self, mut turn: Turn<'a>) {
+    fn add_message(&mut self, mut turn: HistoryMessage<'a>) {
         if turn.content.is_empty() {
-            self.gap = true;
+            self.has_gap = true;
             return;
         }
         match turn.role {
-            Role::System if self.fold => return self.fold(turn.content),
-            Role::System => {}
-            Role::Assistant => {
+            HistoryRole::System if self.folds_system => return self.fold(turn.content),
+            HistoryRole::System => {}
+            HistoryRole::Assistant => {
                 // Results can be missing only if this message continues the same turn.
-                if self.pending == 0 {
-                    self.let_go();
+                if self.pending_calls == 0 {
+                    self.flush_pending_system();
                 }
-                self.pending += turn.content.calls;
+                self.pending_calls += turn.content.call_count;
             }
-            Role::User => {
-                self.pending = self.pending.saturating_sub(turn.content.results);
-                if self.pending == 0 {
-                    turn.content.insert(std::mem::take(&mut self.carry));
+            HistoryRole::User => {
+                self.pending_calls = self.pending_calls.saturating_sub(turn.content.result_count);
+                if self.pending_calls == 0 {
+                    turn.content.insert_system_texts(std::mem::take(&mut self.pending_system));
                 }
             }
         }
-        let gap = std::mem::take(&mut self.gap);
-        match self.turns.last_mut() {
+        let gap = std::mem::take(&mut self.has_gap);
+        match self.messages.last_mut() {
             // An empty answer between the two was dropped: strict templates require alternating roles.
-            Some(last) if gap && last.role == turn.role && turn.content.idle => {}
+            Some(last) if gap && last.role == turn.role && turn.content.has_only_blank_text => {}
             Some(last) if gap && last.role == turn.role => last.content.append(turn.content),
-            _ => self.turns.push(turn),
+            _ => self.messages.push(turn),
         }
     }
 
-    fn fold(&mut self, system: Content<'a>) {
-        match self.turns.last_mut() {
+    fn fold(&mut self, system: EditedContent<'a>) {
+        match self.messages.last_mut() {
             None => self.system.get_or_insert_default().append(system),
-            Some(turn) if turn.role == Role::User && self.pending == 0 => {
-                turn.content.append(system.marked())
+            Some(turn) if turn.role == HistoryRole::User && self.pending_calls == 0 => {
+                turn.content.append(system.mark_as_system())
             }
-            Some(_) => self.carry.extend(system.marked().said),
+            Some(_) => self.pending_system.extend(system.mark_as_system().blocks),
         }
     }
 
     /// Adds a user message with the pending system texts.
-    fn let_go(&mut self) {
-        if !self.carry.is_empty() {
-            let mut turn = Turn::default();
-            turn.content.insert(std::mem::take(&mut self.carry));
-            self.turns.push(turn);
+    fn flush_pending_system(&mut self) {
+        if !self.pending_system.is_empty() {
+            let mut turn = HistoryMessage::default();
+            turn.content.insert_system_texts(std::mem::take(&mut self.pending_system));
+            self.messages.push(turn);
         }
     }
 
@@ -122,54 +129,54 @@ impl<'a> Conversation<'a> {
             system.write(out);
         }
         out.push_str(r#","messages":["#);
-        for (at, turn) in self.turns.iter().enumerate() {
+        for (at, turn) in self.messages.iter().enumerate() {
             if at > 0 {
                 out.push_byte(b',');
             }
             turn.write(out);
         }
         if let Some(delivered) = delivered {
-            continuation(delivered, out);
+            write_continuation(delivered, out);
         }
         out.push_byte(b']');
     }
 }
 
-impl<'a> Turn<'a> {
-    fn read(message: &mut JsonCursor<'a>) -> Self {
+impl<'a> HistoryMessage<'a> {
+    fn parse(message: &mut JsonCursor<'a>) -> Self {
         let start = message.at();
         let mut turn = Self::default();
         let Ok(()) = message.visit_members::<Infallible>(|key, value| {
             match key {
                 "role" => {
                     turn.role = match &*json_cursor::parse_string(value.take_value()).unwrap_or_default() {
-                        "assistant" => Role::Assistant,
-                        "system" => Role::System,
-                        _ => Role::User,
+                        "assistant" => HistoryRole::Assistant,
+                        "system" => HistoryRole::System,
+                        _ => HistoryRole::User,
                     }
                 }
-                "content" => turn.content = Content::read(value, false),
+                "content" => turn.content = EditedContent::parse(value, false),
                 _ => {}
             }
             Ok(())
         });
-        turn.message = message.slice_from(start);
+        turn.source = message.slice_from(start);
         match turn.role {
-            Role::System => turn.content.leave_out_billing(),
+            HistoryRole::System => turn.content.remove_billing_header(),
             // A user message is never dropped: that would change the conversation.
-            Role::User => turn.content = turn.content.unless_empty(),
-            Role::Assistant => {}
+            HistoryRole::User => turn.content = turn.content.restore_if_empty(),
+            HistoryRole::Assistant => {}
         }
         turn
     }
 
     fn write(&self, out: &mut BodyBuilder<'_>) {
-        if !self.content.changed {
-            return out.push_source(self.message);
+        if !self.content.is_changed {
+            return out.push_source(self.source);
         }
-        let (before, after) = match self.message {
+        let (before, after) = match self.source {
             [] => (&br#"{"role":"user","content":"#[..], &b"}"[..]),
-            message => around(message, self.content.value).unwrap_or_default(),
+            message => split_around(message, self.content.value).unwrap_or_default(),
         };
         out.push_source(before);
         self.content.write(out);
@@ -178,7 +185,7 @@ impl<'a> Turn<'a> {
 }
 
 /// Writes a comma and the assistant message that the provider must continue.
-pub(super) fn continuation(delivered: &str, out: &mut BodyBuilder<'_>) {
+pub(super) fn write_continuation(delivered: &str, out: &mut BodyBuilder<'_>) {
     out.push_str(r#",{"role":"assistant","content":""#);
     out.push_source(EscapedText::new(delivered).escaped());
     out.push_str(r#""}"#);

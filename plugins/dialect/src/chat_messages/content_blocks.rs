@@ -9,7 +9,7 @@ use penstock_http_wire::json;
 use std::borrow::Cow;
 
 /// Media types of images: the client's spelling and the messages dialect's name.
-const IMAGES: [(&str, &str); 7] = [
+const IMAGE_TYPES: [(&str, &str); 7] = [
     ("image/jpeg", "image/jpeg"),
     ("image/png", "image/png"),
     ("image/gif", "image/gif"),
@@ -20,23 +20,23 @@ const IMAGES: [(&str, &str); 7] = [
 ];
 
 /// One block of a turn; bytes are insides of JSON strings unless stated otherwise.
-pub(super) enum Block<'a> {
+pub(super) enum OutputBlock<'a> {
     /// Text that is not blank.
     Text(&'a [u8]),
     /// Unescaped text of the gateway.
-    Own(String),
+    Generated(String),
     /// System text in a user turn, marked as not from the user.
-    Folded(&'a [u8]),
+    FoldedSystem(&'a [u8]),
     /// Text of one of several users, with the name before it.
-    Named {
+    NamedText {
         name: &'a [u8],
         text: &'a [u8],
     },
-    Inline {
+    InlineImage {
         media: &'static str,
         data: &'a [u8],
     },
-    Link(&'a [u8]),
+    ImageUrl(&'a [u8]),
     /// Tool call; `arguments` is the JSON object, trimmed.
     ToolUse {
         id: &'a [u8],
@@ -45,27 +45,27 @@ pub(super) enum Block<'a> {
     },
     ToolResult {
         id: &'a [u8],
-        content: Vec<Block<'a>>,
+        content: Vec<OutputBlock<'a>>,
     },
     Thinking(&'a [u8]),
 }
 
-impl Block<'_> {
+impl OutputBlock<'_> {
     pub(super) fn write(&self, out: &mut BodyBuilder<'_>) {
         match self {
-            Self::Text(text) => around(r#"{"type":"text","text":""#, text, r#""}"#, out),
-            Self::Own(text) => {
-                around(r#"{"type":"text","text":""#, EscapedText::new(text).escaped(), r#""}"#, out)
+            Self::Text(text) => write_wrapped(r#"{"type":"text","text":""#, text, r#""}"#, out),
+            Self::Generated(text) => {
+                write_wrapped(r#"{"type":"text","text":""#, EscapedText::new(text).escaped(), r#""}"#, out)
             }
-            Self::Folded(text) => {
-                around(r#"{"type":"text","text":"<system>\n"#, text, r#"\n</system>"}"#, out);
+            Self::FoldedSystem(text) => {
+                write_wrapped(r#"{"type":"text","text":"<system>\n"#, text, r#"\n</system>"}"#, out);
             }
-            Self::Named { name, text } => {
-                around(r#"{"type":"text","text":""#, name, ": ", out);
-                around("", text, r#""}"#, out);
+            Self::NamedText { name, text } => {
+                write_wrapped(r#"{"type":"text","text":""#, name, ": ", out);
+                write_wrapped("", text, r#""}"#, out);
             }
-            Self::Inline { media, data } => {
-                around(
+            Self::InlineImage { media, data } => {
+                write_wrapped(
                     r#"{"type":"image","source":{"type":"base64","media_type":""#,
                     media.as_bytes(),
                     r#"","data":""#,
@@ -74,39 +74,44 @@ impl Block<'_> {
                 out.push_source(data);
                 out.push_str(r#""}}"#);
             }
-            Self::Link(url) => {
-                around(r#"{"type":"image","source":{"type":"url","url":""#, url, r#""}}"#, out)
+            Self::ImageUrl(url) => {
+                write_wrapped(r#"{"type":"image","source":{"type":"url","url":""#, url, r#""}}"#, out)
             }
             Self::ToolUse { id, name, arguments } => {
-                around(r#"{"type":"tool_use","id":""#, &ids::plain(id), r#"","name":""#, out);
-                around("", name, r#"","input":"#, out);
+                write_wrapped(r#"{"type":"tool_use","id":""#, &ids::portable_id(id), r#"","name":""#, out);
+                write_wrapped("", name, r#"","input":"#, out);
                 out.push_str(arguments);
                 out.push_byte(b'}');
             }
             Self::ToolResult { id, content } => {
-                let id = ids::plain(id);
-                around(r#"{"type":"tool_result","tool_use_id":""#, &id, r#"","content":"#, out);
+                let id = ids::portable_id(id);
+                write_wrapped(r#"{"type":"tool_result","tool_use_id":""#, &id, r#"","content":"#, out);
                 write_content(content, out);
                 out.push_byte(b'}');
             }
             Self::Thinking(text) => {
-                around(r#"{"type":"thinking","thinking":""#, text, r#"","signature":"penstock"}"#, out);
+                write_wrapped(
+                    r#"{"type":"thinking","thinking":""#,
+                    text,
+                    r#"","signature":"penstock"}"#,
+                    out,
+                );
             }
         }
     }
 }
 
-fn around(before: &str, inside: &[u8], after: &str, out: &mut BodyBuilder<'_>) {
+fn write_wrapped(before: &str, inside: &[u8], after: &str, out: &mut BodyBuilder<'_>) {
     out.push_str(before);
     out.push_source(inside);
     out.push_str(after);
 }
 
 /// Writes a single text as a string, and other content as a list of blocks.
-pub(super) fn write_content(blocks: &[Block<'_>], out: &mut BodyBuilder<'_>) {
+pub(super) fn write_content(blocks: &[OutputBlock<'_>], out: &mut BodyBuilder<'_>) {
     match blocks {
         [] => out.push_str(r#""""#),
-        [Block::Text(text)] => around("\"", text, "\"", out),
+        [OutputBlock::Text(text)] => write_wrapped("\"", text, "\"", out),
         _ => {
             for (at, block) in blocks.iter().enumerate() {
                 out.push_byte(if at == 0 { b'[' } else { b',' });
@@ -121,16 +126,16 @@ pub(super) fn write_content(blocks: &[Block<'_>], out: &mut BodyBuilder<'_>) {
 ///
 /// # Errors
 /// Returns an error for a part without a block in the messages dialect; `at` is the content's path.
-pub(super) fn blocks<'a>(
+pub(super) fn append_blocks<'a>(
     content: Option<&'a [u8]>,
     at: &str,
-    out: &mut Vec<Block<'a>>,
+    out: &mut Vec<OutputBlock<'a>>,
 ) -> Result<(), ApiError> {
     let Some(content) = content.filter(|content| !json_cursor::is_null(content)) else {
         return Ok(());
     };
     if let Some(text) = json_cursor::string_body(content) {
-        push_text(text, out);
+        append_text(text, out);
         return Ok(());
     }
     if !json_cursor::is_array(content) {
@@ -146,8 +151,8 @@ pub(super) fn blocks<'a>(
             }
         }
         match &*kind {
-            "text" | "refusal" => push_text(said, out),
-            "image_url" => out.push(image(part, || format!("{at}[{index}].image_url"))?),
+            "text" | "refusal" => append_text(said, out),
+            "image_url" => out.push(parse_image(part, || format!("{at}[{index}].image_url"))?),
             _ => {
                 return Err(ApiError::unsupported(
                     format!("{at}[{index}].type"),
@@ -159,13 +164,13 @@ pub(super) fn blocks<'a>(
     Ok(())
 }
 
-pub(super) fn push_text<'a>(text: &'a [u8], out: &mut Vec<Block<'a>>) {
+pub(super) fn append_text<'a>(text: &'a [u8], out: &mut Vec<OutputBlock<'a>>) {
     if !json_cursor::is_blank(text) {
-        out.push(Block::Text(text));
+        out.push(OutputBlock::Text(text));
     }
 }
 
-fn image(part: &[u8], at: impl Fn() -> String) -> Result<Block<'_>, ApiError> {
+fn parse_image(part: &[u8], at: impl Fn() -> String) -> Result<OutputBlock<'_>, ApiError> {
     let image = json_cursor::member_value(part, "image_url").unwrap_or_default();
     let url = json_cursor::member_value(image, "url").unwrap_or(image);
     let url = json_cursor::string_body(url)
@@ -174,17 +179,17 @@ fn image(part: &[u8], at: impl Fn() -> String) -> Result<Block<'_>, ApiError> {
     let (head, data) = comma.and_then(|comma| url.split_at_checked(comma)).unwrap_or((url, b""));
     let head = json::unescape_lossy(head).unwrap_or_default();
     if !head.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:")) {
-        return Ok(Block::Link(url));
+        return Ok(OutputBlock::ImageUrl(url));
     }
     let described = head.get(5..).unwrap_or_default().rsplit_once(';');
     let (kind, _) = described
         .filter(|(_, last)| comma.is_some() && last.eq_ignore_ascii_case("base64"))
         .ok_or_else(|| ApiError::invalid(at(), "A data URL must be base64: `data:image/png;base64,…`."))?;
     let kind = kind.split(';').next().unwrap_or_default().to_ascii_lowercase();
-    let known = IMAGES.into_iter().find(|(spelt, _)| *spelt == kind);
+    let known = IMAGE_TYPES.into_iter().find(|(spelt, _)| *spelt == kind);
     let (_, media) = known.ok_or_else(|| {
         let which = "This model's provider reads images of the types image/jpeg, image/png, image/gif and image/webp.";
         ApiError::unsupported(at(), which)
     })?;
-    Ok(Block::Inline { media, data: data.get(1..).unwrap_or_default() })
+    Ok(OutputBlock::InlineImage { media, data: data.get(1..).unwrap_or_default() })
 }

@@ -13,7 +13,7 @@ use penstock_http_wire::json;
 use std::borrow::Cow;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+enum ChatRole {
     System,
     User,
     Assistant,
@@ -22,122 +22,125 @@ enum Role {
 
 /// One message: its original bytes and its contents after the changes.
 #[derive(Debug)]
-struct Turn<'a> {
-    role: Role,
+struct RewrittenMessage<'a> {
+    role: ChatRole,
     /// Original bytes; empty for a message that the gateway adds.
     raw: &'a [u8],
     /// Contents (strings or lists of parts) in order; a single element unless content was added.
     contents: Vec<Cow<'a, [u8]>>,
-    changed: bool,
+    is_changed: bool,
 }
 
 /// Messages of a request.
-pub(super) struct Turns<'a>(Vec<Turn<'a>>);
+pub(super) struct ChatConversation<'a>(Vec<RewrittenMessage<'a>>);
 
-impl<'a> Turns<'a> {
+impl<'a> ChatConversation<'a> {
     /// Parses the messages; the request's edits must be applied already.
-    pub(super) fn read(messages: &'a [u8]) -> Self {
+    pub(super) fn parse(messages: &'a [u8]) -> Self {
         let turn = |raw| {
             let role =
                 match json_cursor::member_value(raw, "role").and_then(json_cursor::parse_string).as_deref() {
-                    Some("system" | "developer") => Role::System,
-                    Some("assistant") => Role::Assistant,
-                    Some("tool") => Role::Tool,
-                    _ => Role::User,
+                    Some("system" | "developer") => ChatRole::System,
+                    Some("assistant") => ChatRole::Assistant,
+                    Some("tool") => ChatRole::Tool,
+                    _ => ChatRole::User,
                 };
             let contents = json_cursor::member_value(raw, "content").map(Cow::Borrowed).into_iter().collect();
-            Turn { role, raw, contents, changed: false }
+            RewrittenMessage { role, raw, contents, is_changed: false }
         };
         Self(json_cursor::elements(messages).map(turn).collect())
     }
 
     /// Moves content that the provider does not accept at its position.
-    pub(super) fn fit(&mut self, abilities: &OfferCapabilities) {
+    pub(super) fn adapt(&mut self, abilities: &OfferCapabilities) {
         if !abilities.tool_images {
-            self.move_images();
+            self.move_tool_images();
         }
         if !abilities.system_anywhere {
-            self.fold_systems();
+            self.fold_system_messages();
         }
     }
 
     /// Adds the delivered text as the last assistant message, or appends it to the client's prefill.
-    pub(super) fn go_on(&mut self, delivered: &str, prefilled: bool) -> Result<(), ApiError> {
+    pub(super) fn append_delivered(&mut self, delivered: &str, prefilled: bool) -> Result<(), ApiError> {
         let mut content = Vec::with_capacity(delivered.len() + 2);
         json::write_str(&mut content, delivered);
-        let last = self.0.last_mut().filter(|turn| prefilled && turn.role == Role::Assistant);
+        let last = self.0.last_mut().filter(|turn| prefilled && turn.role == ChatRole::Assistant);
         match last {
             Some(last) => {
                 // A single text, so that the model sees no boundary within it.
-                let [Cow::Borrowed(begun)] = last.contents.as_slice() else { return Err(no_text()) };
+                let [Cow::Borrowed(begun)] = last.contents.as_slice() else { return Err(not_text_error()) };
                 let begun = begun.strip_suffix(b"\"").filter(|begun| begun.first() == Some(&b'"'));
-                let joined = [begun.ok_or_else(no_text)?, content.get(1..).unwrap_or_default()].concat();
+                let joined =
+                    [begun.ok_or_else(not_text_error)?, content.get(1..).unwrap_or_default()].concat();
                 last.contents = vec![Cow::Owned(joined)];
-                last.changed = true;
+                last.is_changed = true;
             }
-            None => self.0.push(Turn {
-                role: Role::Assistant,
+            None => self.0.push(RewrittenMessage {
+                role: ChatRole::Assistant,
                 raw: b"",
                 contents: vec![Cow::Owned(content)],
-                changed: true,
+                is_changed: true,
             }),
         }
         Ok(())
     }
 
-    fn fold_systems(&mut self) {
-        let leading = self.0.iter().take_while(|turn| turn.role == Role::System).count();
-        let mut folded: Vec<Turn<'a>> = Vec::with_capacity(self.0.len());
+    fn fold_system_messages(&mut self) {
+        let leading = self.0.iter().take_while(|turn| turn.role == ChatRole::System).count();
+        let mut folded: Vec<RewrittenMessage<'a>> = Vec::with_capacity(self.0.len());
         // Instructions to move to the next message that can hold them.
         let mut moving: Vec<Cow<'a, [u8]>> = Vec::new();
         for (at, mut turn) in std::mem::take(&mut self.0).into_iter().enumerate() {
             match turn.role {
-                Role::System if at >= leading => moving.extend(turn.contents.drain(..).flat_map(texts)),
+                ChatRole::System if at >= leading => {
+                    moving.extend(turn.contents.drain(..).flat_map(instruction_texts))
+                }
                 // A request may contain 200,000 of them: each is read once.
-                Role::System if leading > 1 => match folded.first_mut() {
-                    Some(first) => first.contents.extend(turn.contents.drain(..).flat_map(texts)),
+                ChatRole::System if leading > 1 => match folded.first_mut() {
+                    Some(first) => first.contents.extend(turn.contents.drain(..).flat_map(instruction_texts)),
                     None => {
-                        turn.contents = turn.contents.into_iter().flat_map(texts).collect();
-                        turn.changed = true;
+                        turn.contents = turn.contents.into_iter().flat_map(instruction_texts).collect();
+                        turn.is_changed = true;
                         folded.push(turn);
                     }
                 },
-                Role::User if !moving.is_empty() => {
+                ChatRole::User if !moving.is_empty() => {
                     moving.append(&mut turn.contents);
                     turn.contents = std::mem::take(&mut moving);
-                    turn.changed = true;
+                    turn.is_changed = true;
                     folded.push(turn);
                 }
-                Role::Assistant if !moving.is_empty() => {
-                    settle(&mut folded, &mut moving);
+                ChatRole::Assistant if !moving.is_empty() => {
+                    flush_system_texts(&mut folded, &mut moving);
                     folded.push(turn);
                 }
                 _ => folded.push(turn),
             }
         }
-        settle(&mut folded, &mut moving);
+        flush_system_texts(&mut folded, &mut moving);
         self.0 = folded;
     }
 
-    fn move_images(&mut self) {
-        let mut moved: Vec<Turn<'a>> = Vec::with_capacity(self.0.len());
+    fn move_tool_images(&mut self) {
+        let mut moved: Vec<RewrittenMessage<'a>> = Vec::with_capacity(self.0.len());
         let mut moving: Vec<Cow<'a, [u8]>> = Vec::new();
         for mut turn in std::mem::take(&mut self.0) {
-            if turn.role == Role::Tool {
-                take_images(&mut turn, &mut moving);
+            if turn.role == ChatRole::Tool {
+                extract_images(&mut turn, &mut moving);
             } else if !moving.is_empty() {
-                if turn.role == Role::User {
+                if turn.role == ChatRole::User {
                     moving.append(&mut turn.contents);
                     turn.contents = std::mem::take(&mut moving);
-                    turn.changed = true;
+                    turn.is_changed = true;
                 } else {
-                    moved.push(own(std::mem::take(&mut moving)));
+                    moved.push(generated_user_message(std::mem::take(&mut moving)));
                 }
             }
             moved.push(turn);
         }
         if !moving.is_empty() {
-            moved.push(own(moving));
+            moved.push(generated_user_message(moving));
         }
         self.0 = moved;
     }
@@ -155,26 +158,26 @@ impl<'a> Turns<'a> {
     }
 }
 
-fn no_text() -> ApiError {
+fn not_text_error() -> ApiError {
     ApiError::unsupported("messages", "Only a last message of plain text can be continued.")
 }
 
 /// Adds instructions without a later user message to the one before, or to a new message.
-fn settle<'a>(folded: &mut Vec<Turn<'a>>, moving: &mut Vec<Cow<'a, [u8]>>) {
+fn flush_system_texts<'a>(folded: &mut Vec<RewrittenMessage<'a>>, moving: &mut Vec<Cow<'a, [u8]>>) {
     if moving.is_empty() {
         return;
     }
-    match folded.last_mut().filter(|turn| turn.role == Role::User) {
+    match folded.last_mut().filter(|turn| turn.role == ChatRole::User) {
         Some(turn) => {
             turn.contents.append(moving);
-            turn.changed = true;
+            turn.is_changed = true;
         }
-        None => folded.push(own(std::mem::take(moving))),
+        None => folded.push(generated_user_message(std::mem::take(moving))),
     }
 }
 
 /// Returns the texts of instructions: templates expect one string, not parts.
-fn texts(content: Cow<'_, [u8]>) -> impl Iterator<Item = Cow<'_, [u8]>> {
+fn instruction_texts(content: Cow<'_, [u8]>) -> impl Iterator<Item = Cow<'_, [u8]>> {
     let (list, whole) = match content {
         Cow::Borrowed(list) if json_cursor::is_array(list) => (list, None),
         other => (&[][..], Some(other)),
@@ -186,12 +189,12 @@ fn texts(content: Cow<'_, [u8]>) -> impl Iterator<Item = Cow<'_, [u8]>> {
 }
 
 /// Creates a user message that the client did not send.
-fn own(contents: Vec<Cow<'_, [u8]>>) -> Turn<'_> {
-    Turn { role: Role::User, raw: b"", contents, changed: true }
+fn generated_user_message(contents: Vec<Cow<'_, [u8]>>) -> RewrittenMessage<'_> {
+    RewrittenMessage { role: ChatRole::User, raw: b"", contents, is_changed: true }
 }
 
 /// Retains the texts of a tool result and moves everything else to `moving`.
-fn take_images<'a>(turn: &mut Turn<'a>, moving: &mut Vec<Cow<'a, [u8]>>) {
+fn extract_images<'a>(turn: &mut RewrittenMessage<'a>, moving: &mut Vec<Cow<'a, [u8]>>) {
     let [Cow::Borrowed(list)] = turn.contents.as_slice() else { return };
     let is_text = |part: &&[u8]| {
         json_cursor::member_value(part, "type").is_some_and(|kind| json::is_string(kind, "text"))
@@ -219,29 +222,29 @@ fn take_images<'a>(turn: &mut Turn<'a>, moving: &mut Vec<Cow<'a, [u8]>>) {
     texts.push(b'"');
     images.push(b']');
     turn.contents = vec![Cow::Owned(texts)];
-    turn.changed = true;
+    turn.is_changed = true;
     moving.push(Cow::Owned(images));
 }
 
-impl Turn<'_> {
+impl RewrittenMessage<'_> {
     fn write(&self, target: &AttemptTarget<'_>, prefix: bool, out: &mut BodyBuilder<'_>) {
         let role = match self.role {
-            Role::System => "system",
-            Role::User => "user",
-            Role::Assistant => "assistant",
-            Role::Tool => "tool",
+            ChatRole::System => "system",
+            ChatRole::User => "user",
+            ChatRole::Assistant => "assistant",
+            ChatRole::Tool => "tool",
         };
         out.push_str(r#"{"role":""#);
         out.push_str(role);
         out.push_byte(b'"');
-        if self.changed {
-            self.content(out);
+        if self.is_changed {
+            self.write_content(out);
         }
         let short_ids = target.capabilities.short_tool_ids;
         for (key, value) in json_cursor::members(self.raw) {
             let dropped = match &*key {
                 "role" => true,
-                "content" => self.changed,
+                "content" => self.is_changed,
                 "reasoning" | "reasoning_content" => true,
                 _ => false,
             };
@@ -252,12 +255,12 @@ impl Turn<'_> {
             out.push_json_string(&key);
             out.push_byte(b':');
             match &*key {
-                "tool_calls" if short_ids => calls(value, out),
-                "tool_call_id" if short_ids => id(value, out),
+                "tool_calls" if short_ids => write_tool_calls(value, out),
+                "tool_call_id" if short_ids => write_call_id(value, out),
                 _ => out.push_source(value),
             }
         }
-        if let Some((name, thought)) = target.replayed_reasoning_name().zip(reasoning(self.raw)) {
+        if let Some((name, thought)) = target.replayed_reasoning_name().zip(reasoning_value(self.raw)) {
             out.push_byte(b',');
             out.push_json_string(name.member());
             out.push_byte(b':');
@@ -270,7 +273,7 @@ impl Turn<'_> {
     }
 
     /// Writes several contents as one: joins texts by an empty line and concatenates lists of parts.
-    fn content(&self, out: &mut BodyBuilder<'_>) {
+    fn write_content(&self, out: &mut BodyBuilder<'_>) {
         out.push_str(r#","content":"#);
         let texts = self.contents.iter().all(|content| !json_cursor::is_array(content));
         out.push_byte(if texts { b'"' } else { b'[' });
@@ -297,13 +300,13 @@ impl Turn<'_> {
 }
 
 /// Returns the reasoning of a message under either name; if both are present, their values are equal.
-fn reasoning(message: &[u8]) -> Option<&[u8]> {
+fn reasoning_value(message: &[u8]) -> Option<&[u8]> {
     let said = |value: &&[u8]| !matches!(*value, b"null" | b"\"\"");
     let under = |name| json_cursor::member_value(message, name).filter(said);
     under("reasoning_content").or_else(|| under("reasoning"))
 }
 
-fn calls(list: &[u8], out: &mut BodyBuilder<'_>) {
+fn write_tool_calls(list: &[u8], out: &mut BodyBuilder<'_>) {
     out.push_byte(b'[');
     for (at, call) in json_cursor::elements(list).enumerate() {
         out.push_str(if at > 0 { ",{" } else { "{" });
@@ -311,15 +314,15 @@ fn calls(list: &[u8], out: &mut BodyBuilder<'_>) {
             out.push_str(if at > 0 { "," } else { "" });
             out.push_json_string(&key);
             out.push_byte(b':');
-            if key == "id" { id(value, out) } else { out.push_source(value) }
+            if key == "id" { write_call_id(value, out) } else { out.push_source(value) }
         }
         out.push_byte(b'}');
     }
     out.push_byte(b']');
 }
 
-fn id(value: &[u8], out: &mut BodyBuilder<'_>) {
+fn write_call_id(value: &[u8], out: &mut BodyBuilder<'_>) {
     out.push_byte(b'"');
-    out.push_source(&ids::short(json_cursor::string_body(value).unwrap_or_default()));
+    out.push_source(&ids::nine_char_id(json_cursor::string_body(value).unwrap_or_default()));
     out.push_byte(b'"');
 }

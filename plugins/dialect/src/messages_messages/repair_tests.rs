@@ -1,7 +1,7 @@
 //! Repair tests: removal of members leaves valid JSON at every position; text of a start event is sent once.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use super::mend::{Mends, block, block_start};
+use super::repair::{DocumentPatches, repair_block, repair_block_start};
 use crate::decode::messages::EventMembers;
 use crate::response_constraints::ToolCallIds;
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use penstock_core::ThinkingDisplay;
 use serde_json::Value;
 
 #[test]
-fn what_is_left_is_the_same_object_without_the_members_that_are_null() {
+fn null_members_are_removed_and_the_rest_is_unchanged() {
     let members = [r#""type":"text""#, r#""citations":null"#, r#""caller" : null"#, r#""text":"x""#];
     // Every selection of the members in every order.
     for number in 0..4_usize.pow(4) {
@@ -21,9 +21,9 @@ fn what_is_left_is_the_same_object_without_the_members_that_are_null() {
             }
         }
         let object = Bytes::from(format!("{{ {} }}", chosen.join(" , ")));
-        let mut mends = Mends::of(&object);
-        block(&mut mends, &object, |_| String::new());
-        let done: Value = serde_json::from_slice(&mends.done().concat()).unwrap();
+        let mut mends = DocumentPatches::new(&object);
+        repair_block(&mut mends, &object, |_| String::new());
+        let done: Value = serde_json::from_slice(&mends.finish().concat()).unwrap();
         let mut expected: Value = serde_json::from_slice(&object).unwrap();
         expected.as_object_mut().unwrap().retain(|_, value| !value.is_null());
         assert_eq!(done, expected);
@@ -31,7 +31,7 @@ fn what_is_left_is_the_same_object_without_the_members_that_are_null() {
 }
 
 #[test]
-fn words_that_a_start_says_twice_are_heard_once_and_none_stay_behind() {
+fn a_text_repeated_in_a_block_start_is_sent_once() {
     for (said, heard) in [
         (r#""text":"a","text":"b""#, Some("a")),
         (r#""text":"a","text":"""#, Some("a")),
@@ -41,13 +41,13 @@ fn words_that_a_start_says_twice_are_heard_once_and_none_stay_behind() {
         let data =
             format!(r#"{{"type":"content_block_start","index":0,"content_block":{{"type":"text",{said}}}}}"#);
         let data = Bytes::from(data);
-        let start = block_start(
+        let start = repair_block_start(
             &data,
             &EventMembers::parse(&data),
             ThinkingDisplay::Shown,
             (&mut ToolCallIds::default(), "seed"),
         );
-        assert_eq!(start.words.map(|(_, words)| words), heard.map(Bytes::from), "{said}");
+        assert_eq!(start.early_text.map(|(_, words)| words), heard.map(Bytes::from), "{said}");
         let left: Value = serde_json::from_slice(&start.data).unwrap();
         assert_eq!(left["content_block"], serde_json::json!({"type": "text", "text": ""}), "{said}");
         assert!(!start.data.windows(3).any(|part| part == br#""a""# || part == br#""b""#), "{said}");

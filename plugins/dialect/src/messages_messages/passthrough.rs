@@ -8,8 +8,8 @@
 //! open and close blocks are held until the next event arrives: the client and the
 //! shadow always have the same block open.
 
-use super::hidden::{Hidden, is_thought, is_words, says_nothing};
-use super::mend;
+use super::hidden_thinking::{HiddenBlocks, is_empty_delta, is_thinking_block, is_thinking_delta};
+use super::repair;
 use crate::decode::BodyFormat;
 use crate::decode::messages::{EventMembers, MessagesDecoder};
 use crate::event::AnswerEvent;
@@ -26,81 +26,82 @@ use penstock_core::{
 use penstock_http_wire::{error, json, sse, usage};
 
 /// Types of events that are forwarded as they are.
-const PASSING: [&str; 4] = ["content_block_start", "content_block_delta", "content_block_stop", "ping"];
+const FORWARDED_EVENTS: [&str; 4] =
+    ["content_block_start", "content_block_delta", "content_block_stop", "ping"];
 /// Native answer in progress.
-pub(super) struct Passing {
+pub(super) struct StreamPassthrough {
     /// True if the shadow continues with another provider.
-    rescued: bool,
-    form: BodyFormat,
+    is_rescued: bool,
+    format: BodyFormat,
     shadow: StreamTranslator,
-    sse: sse::SseDecoder,
+    sse_decoder: sse::SseDecoder,
     decoder: MessagesDecoder,
     model: String,
     /// Stop sequences of the client.
-    stop: Vec<String>,
+    stop_sequences: Vec<String>,
     /// Unique part of the answer's id.
     id: String,
     /// Usage that is estimated at the start of the answer.
-    guess: TokenUsage,
+    initial_usage: TokenUsage,
     thinking: ThinkingDisplay,
     /// Thinking blocks that the client did not request.
-    hidden: Hidden,
+    hidden_blocks: HiddenBlocks,
     /// The `message_start` event, held until the first content.
-    opening: Option<Bytes>,
+    held_message_start: Option<Bytes>,
     /// Held events that open and close blocks.
-    held: OutputBuffer,
+    held_events: OutputBuffer,
     /// Tool inputs from the start events of their blocks, by block index.
-    early: Vec<(usize, Bytes)>,
+    early_inputs: Vec<(usize, Bytes)>,
     /// Ids of the tool calls.
-    ids: ToolCallIds,
+    call_ids: ToolCallIds,
     /// Index of an open thinking block without a signature.
-    unsealed: Option<usize>,
+    unsigned_block: Option<usize>,
     /// Data of the `message_delta` that ends the message.
-    last: Option<Bytes>,
+    message_delta: Option<Bytes>,
     /// Number of blocks that the client receives.
-    blocks: usize,
+    block_count: usize,
     /// True if the last started block is a text.
-    after_text: bool,
+    is_after_text: bool,
     /// True if the last started block has no content so far.
-    silent: bool,
+    is_block_empty: bool,
     /// True if a forwarded block cannot be written by the shadow.
-    foreign: bool,
+    has_foreign_events: bool,
 }
 
-impl Passing {
+impl StreamPassthrough {
     pub(super) fn new(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Self {
         let manner = WriterOptions::from_request(ask, target);
         Self {
-            rescued: false,
-            form: BodyFormat::Unknown,
-            guess: manner.start_usage(None),
+            is_rescued: false,
+            format: BodyFormat::Unknown,
+            initial_usage: manner.start_usage(None),
             shadow: StreamTranslator::new(ask, target, Box::new(MessagesStreamWriter::new(manner))),
-            sse: sse::SseDecoder::new(crate::decode::MAX_EVENT),
+            sse_decoder: sse::SseDecoder::new(crate::decode::MAX_EVENT),
             decoder: MessagesDecoder::new(),
             model: target.answer_model.to_owned(),
-            stop: ask.stop.clone(),
+            stop_sequences: ask.stop.clone(),
             id: target.id.to_owned(),
             thinking: ask.thinking,
-            hidden: Hidden::default(),
-            opening: None,
-            held: OutputBuffer::default(),
-            early: Vec::new(),
-            ids: ToolCallIds::default(),
-            unsealed: None,
-            last: None,
-            blocks: 0,
-            after_text: false,
-            silent: false,
-            foreign: false,
+            hidden_blocks: HiddenBlocks::default(),
+            held_message_start: None,
+            held_events: OutputBuffer::default(),
+            early_inputs: Vec::new(),
+            call_ids: ToolCallIds::default(),
+            unsigned_block: None,
+            message_delta: None,
+            block_count: 0,
+            is_after_text: false,
+            is_block_empty: false,
+            has_foreign_events: false,
         }
     }
 
     /// Returns true if the shadow writes to the client, because no event can be forwarded unchanged.
-    fn is_spoken(&self) -> bool {
-        self.rescued || self.form == BodyFormat::JsonObject
+    fn is_shadow_active(&self) -> bool {
+        self.is_rescued || self.format == BodyFormat::JsonObject
     }
 
-    fn take(&mut self, event: &sse::SseEvent, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
+    fn process_event(&mut self, event: &sse::SseEvent, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
         if let Some(measured) = event.comment.as_deref().and_then(usage::parse_energy_comment) {
             let tell = |events: &mut Vec<AnswerEvent>| {
                 events.push(AnswerEvent::Energy(measured));
@@ -113,7 +114,7 @@ impl Passing {
         }
         let seen = EventMembers::parse(&event.data);
         let kind = &*seen.event_type;
-        let passes = PASSING.contains(&kind);
+        let passes = FORWARDED_EVENTS.contains(&kind);
         let lines = memchr::memchr(b'\n', &event.data).is_some();
         // An incomplete object or invalid UTF-8 would break the client's parser.
         let over = self.shadow.progress() == StreamProgress::Ended;
@@ -123,7 +124,7 @@ impl Passing {
         if lines {
             // A line break between JSON tokens is white space.
             let data = event.data.iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }).collect();
-            return self.take(&sse::SseEvent { data, ..sse::SseEvent::default() }, out);
+            return self.process_event(&sse::SseEvent { data, ..sse::SseEvent::default() }, out);
         }
         let data = &event.data;
         self.shadow.push_decoded(
@@ -132,13 +133,13 @@ impl Passing {
         )?;
         if self.shadow.progress() > StreamProgress::Pending {
             // Sent with the first content token, even if that token is hidden from the client.
-            out.0.extend(self.opening.take());
+            out.0.extend(self.held_message_start.take());
         }
-        self.pass(data, &seen, out)
+        self.forward_event(data, &seen, out)
     }
 
     /// Forwards an event to the client.
-    fn pass(
+    fn forward_event(
         &mut self,
         data: &Bytes,
         seen: &EventMembers<'_>,
@@ -146,28 +147,32 @@ impl Passing {
     ) -> Result<(), UpstreamError> {
         let kind = &*seen.event_type;
         match kind {
-            "message_start" => self.opening = Some(self.start(data, seen.message)?),
+            "message_start" => self.held_message_start = Some(self.make_message_start(data, seen.message)?),
             "message_delta" => {
                 let reason = seen.delta.and_then(|delta| json_cursor::member_value(delta, "stop_reason"));
-                if reason.is_some() || self.last.is_none() {
-                    self.last = Some(data.clone());
+                if reason.is_some() || self.message_delta.is_none() {
+                    self.message_delta = Some(data.clone());
                 }
             }
             "content_block_start" | "content_block_delta" | "content_block_stop"
                 if self.shadow.progress() == StreamProgress::Ended => {}
-            "content_block_start" => self.block_start(data, seen, out),
-            "content_block_delta" | "content_block_stop" if self.hidden.has(seen.index) => {}
-            "content_block_stop" => self.block_stop(data, seen.index.unwrap_or_default(), out),
+            "content_block_start" => self.forward_block_start(data, seen, out),
+            "content_block_delta" | "content_block_stop" if self.hidden_blocks.contains(seen.index) => {}
+            "content_block_stop" => self.forward_block_stop(data, seen.index.unwrap_or_default(), out),
             // An empty delta: the shadow opens no block for it.
-            "content_block_delta" if says_nothing(seen.delta.unwrap_or_default()) => {}
+            "content_block_delta" if is_empty_delta(seen.delta.unwrap_or_default()) => {}
             "content_block_delta" => {
-                self.silent = false;
-                self.note_delta(seen);
-                let omitted = self.thinking == ThinkingDisplay::Omitted && seen.delta.is_some_and(is_words);
+                self.is_block_empty = false;
+                self.record_delta(seen);
+                let omitted =
+                    self.thinking == ThinkingDisplay::Omitted && seen.delta.is_some_and(is_thinking_delta);
                 if !omitted {
-                    self.held.push(sse::named_event(kind, &self.hidden.numbered(data, seen.index)));
+                    self.held_events.push(sse::named_event(
+                        kind,
+                        &self.hidden_blocks.with_client_index(data, seen.index),
+                    ));
                 }
-                self.let_go(out);
+                self.flush_held(out);
             }
             "ping" if self.shadow.progress() > StreamProgress::Pending => {
                 out.push(sse::named_event(kind, data))
@@ -178,106 +183,118 @@ impl Passing {
     }
 
     /// Records a started block, to detect blocks that the shadow cannot write.
-    fn note_block(&mut self, kind: &str, speaks: bool) {
+    fn record_block_start(&mut self, kind: &str, speaks: bool) {
         // The shadow does not count an empty block, so the next index would differ.
-        self.foreign |= self.silent;
-        self.silent = kind != "tool_use" && !speaks;
+        self.has_foreign_events |= self.is_block_empty;
+        self.is_block_empty = kind != "tool_use" && !speaks;
         // The shadow merges two consecutive texts into one block.
-        self.foreign |= !matches!(kind, "text" | "thinking" | "tool_use");
-        self.foreign |= kind == "text" && self.after_text;
-        self.after_text = kind == "text";
-        self.blocks += 1;
+        self.has_foreign_events |= !matches!(kind, "text" | "thinking" | "tool_use");
+        self.has_foreign_events |= kind == "text" && self.is_after_text;
+        self.is_after_text = kind == "text";
+        self.block_count += 1;
     }
 
     /// Returns the `message_start` event with the client's name for the model.
-    fn start(&self, data: &Bytes, message: Option<&[u8]>) -> Result<Bytes, UpstreamError> {
-        let known = self.shadow.usage().filter(|usage| usage.input > 0).unwrap_or(self.guess);
-        let renamed = message.and_then(|message| mend::opening(data, message, &self.model, &known));
+    fn make_message_start(&self, data: &Bytes, message: Option<&[u8]>) -> Result<Bytes, UpstreamError> {
+        let known = self.shadow.usage().filter(|usage| usage.input > 0).unwrap_or(self.initial_usage);
+        let renamed =
+            message.and_then(|message| repair::repair_message_start(data, message, &self.model, &known));
         let renamed = renamed.ok_or(UpstreamError::new(UpstreamErrorKind::Malformed))?;
         let data = [br#"{"type":"message_start","message":"#, &renamed[..], b"}"].concat();
         Ok(sse::named_event("message_start", &data))
     }
 
-    fn block_start(&mut self, data: &Bytes, seen: &EventMembers<'_>, out: &mut OutputBuffer) {
+    fn forward_block_start(&mut self, data: &Bytes, seen: &EventMembers<'_>, out: &mut OutputBuffer) {
         let block = seen.content_block.unwrap_or_default();
-        if self.thinking == ThinkingDisplay::Off && is_thought(block) {
+        if self.thinking == ThinkingDisplay::Off && is_thinking_block(block) {
             // The shadow also writes neither the block nor a trace of it.
-            return self.hidden.leave_out(seen.index.unwrap_or_default());
+            return self.hidden_blocks.hide(seen.index.unwrap_or_default());
         }
         let kind =
             json_cursor::member_value(block, "type").and_then(json_cursor::parse_string).unwrap_or_default();
-        self.note_block(&kind, mend::early_words(block).is_some());
-        let start = mend::block_start(data, seen, self.thinking, (&mut self.ids, &self.id));
-        self.early.extend(seen.index.zip(start.input));
+        self.record_block_start(&kind, repair::early_text(block).is_some());
+        let start = repair::repair_block_start(data, seen, self.thinking, (&mut self.call_ids, &self.id));
+        self.early_inputs.extend(seen.index.zip(start.early_input));
         let sealed = json_cursor::member_value(block, "signature")
             .and_then(json_cursor::string_body)
             .is_some_and(|seal| !seal.is_empty());
         if !sealed && kind == "thinking" {
-            self.unsealed = seen.index;
+            self.unsigned_block = seen.index;
         }
-        self.held
-            .push(sse::named_event("content_block_start", &self.hidden.numbered(&start.data, seen.index)));
-        if let Some((name, words)) = start.words {
-            let index = self.hidden.number(seen.index.unwrap_or_default());
-            self.held.push(sse::named_event("content_block_delta", &mend::words_delta(index, name, &words)));
+        self.held_events.push(sse::named_event(
+            "content_block_start",
+            &self.hidden_blocks.with_client_index(&start.data, seen.index),
+        ));
+        if let Some((name, words)) = start.early_text {
+            let index = self.hidden_blocks.client_index(seen.index.unwrap_or_default());
+            self.held_events
+                .push(sse::named_event("content_block_delta", &repair::make_text_delta(index, name, &words)));
         }
-        if !self.silent {
+        if !self.is_block_empty {
             // The start is content by itself: the shadow has opened its block.
-            self.let_go(out);
+            self.flush_held(out);
         }
     }
 
     /// Records a delta: deltas override the input and the missing signature of the start event.
-    fn note_delta(&mut self, seen: &EventMembers<'_>) {
-        if !self.early.is_empty() {
-            self.early.retain(|(index, _)| Some(*index) != seen.index);
+    fn record_delta(&mut self, seen: &EventMembers<'_>) {
+        if !self.early_inputs.is_empty() {
+            self.early_inputs.retain(|(index, _)| Some(*index) != seen.index);
         }
-        if self.unsealed.is_some()
+        if self.unsigned_block.is_some()
             && seen
                 .delta
                 .and_then(|delta| json_cursor::member_value(delta, "type"))
                 .is_some_and(|kind| json::is_string(kind, "signature_delta"))
         {
-            self.unsealed = None;
+            self.unsigned_block = None;
         }
     }
 
-    fn block_stop(&mut self, data: &Bytes, index: usize, out: &mut OutputBuffer) {
-        if let Some(at) = self.early.iter().position(|(early, _)| *early == index) {
-            let (_, input) = self.early.swap_remove(at);
-            let delta = mend::input_delta(self.hidden.number(index), &input);
-            self.held.push(sse::named_event("content_block_delta", &delta));
+    fn forward_block_stop(&mut self, data: &Bytes, index: usize, out: &mut OutputBuffer) {
+        if let Some(at) = self.early_inputs.iter().position(|(early, _)| *early == index) {
+            let (_, input) = self.early_inputs.swap_remove(at);
+            let delta = repair::make_input_delta(self.hidden_blocks.client_index(index), &input);
+            self.held_events.push(sse::named_event("content_block_delta", &delta));
             // The shadow has written the input too.
-            self.let_go(out);
+            self.flush_held(out);
         }
-        if self.unsealed.take_if(|unsealed| *unsealed == index).is_some() {
-            let seal = mend::seal_delta(self.hidden.number(index), &self.id);
-            self.held.push(sse::named_event("content_block_delta", &seal));
+        if self.unsigned_block.take_if(|unsealed| *unsealed == index).is_some() {
+            let seal = repair::make_signature_delta(self.hidden_blocks.client_index(index), &self.id);
+            self.held_events.push(sse::named_event("content_block_delta", &seal));
         }
-        self.held.push(sse::named_event("content_block_stop", &self.hidden.numbered(data, Some(index))));
+        self.held_events.push(sse::named_event(
+            "content_block_stop",
+            &self.hidden_blocks.with_client_index(data, Some(index)),
+        ));
     }
 
-    fn let_go(&mut self, out: &mut OutputBuffer) {
+    fn flush_held(&mut self, out: &mut OutputBuffer) {
         if self.shadow.progress() > StreamProgress::Pending {
-            out.0.append(&mut self.held.0);
+            out.0.append(&mut self.held_events.0);
         }
     }
 
     /// Writes the last events: the provider's `message_delta` with usage and Penstock objects, and `message_stop`.
-    fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut OutputBuffer) {
-        out.0.extend(self.opening.take());
-        out.0.append(&mut self.held.0);
+    fn write_final_events(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut OutputBuffer) {
+        out.0.extend(self.held_message_start.take());
+        out.0.append(&mut self.held_events.0);
         let mut end = Vec::with_capacity(512 + objects.len());
-        if self.blocks == 0 {
+        if self.block_count == 0 {
             messages::write_empty_block(&mut end);
         }
-        let last = self.last.take().unwrap_or_default();
+        let last = self.message_delta.take().unwrap_or_default();
         end.extend_from_slice(b"event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":");
         let finish = self.shadow.finish_reason().unwrap_or(FinishReason::Stop);
-        mend::end(json_cursor::member_value(&last, "delta"), finish, &self.stop, &mut end);
+        repair::write_final_delta(
+            json_cursor::member_value(&last, "delta"),
+            finish,
+            &self.stop_sequences,
+            &mut end,
+        );
         end.extend_from_slice(br#","usage":"#);
         let own = json_cursor::member_value(&last, "usage")
-            .filter(|own| usage.source == UsageSource::Provider && counts(own));
+            .filter(|own| usage.source == UsageSource::Provider && has_all_counts(own));
         match own {
             Some(own) => end.extend_from_slice(own),
             None => messages::write_usage(usage, &mut end),
@@ -292,41 +309,41 @@ impl Passing {
 }
 
 /// Returns true if a usage object has all numbers that clients read from the last event.
-fn counts(usage: &[u8]) -> bool {
+fn has_all_counts(usage: &[u8]) -> bool {
     ["input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"]
         .iter()
         .all(|name| json_cursor::member_value(usage, name).and_then(json_cursor::parse_integer).is_some())
 }
 
-impl StreamTranslation for Passing {
+impl StreamTranslation for StreamPassthrough {
     fn push(&mut self, bytes: Bytes, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
-        if self.form == BodyFormat::Unknown {
-            self.form = BodyFormat::of(&bytes);
+        if self.format == BodyFormat::Unknown {
+            self.format = BodyFormat::of(&bytes);
         }
-        if self.is_spoken() {
+        if self.is_shadow_active() {
             return self.shadow.push(bytes, out);
         }
-        self.sse.push(bytes);
-        while let Some(event) = self.sse.next() {
+        self.sse_decoder.push(bytes);
+        while let Some(event) = self.sse_decoder.next() {
             if self.shadow.progress() == StreamProgress::Ended {
                 return Ok(());
             }
             let event =
                 event.map_err(|sse::EventTooLong| UpstreamError::new(UpstreamErrorKind::Malformed))?;
-            self.take(&event, out)?;
+            self.process_event(&event, out)?;
         }
         Ok(())
     }
 
     fn end(&mut self, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
-        if self.is_spoken() {
+        if self.is_shadow_active() {
             return self.shadow.end(out);
         }
-        if let Some(event) = self.sse.end()
+        if let Some(event) = self.sse_decoder.end()
             && self.shadow.progress() < StreamProgress::Ended
         {
             // An incomplete event means that the stream was truncated, not that it is malformed.
-            self.take(&event, out).map_err(|fault| match fault.kind {
+            self.process_event(&event, out).map_err(|fault| match fault.kind {
                 UpstreamErrorKind::Malformed => UpstreamError::new(UpstreamErrorKind::Truncated),
                 _ => fault,
             })?;
@@ -359,10 +376,14 @@ impl StreamTranslation for Passing {
     }
 
     fn kept(&self) -> usize {
-        let held: usize = self.held.0.iter().map(Bytes::len).sum();
-        let early: usize = self.early.iter().map(|(_, input)| input.len()).sum();
-        let ends = [&self.opening, &self.last].into_iter().flatten().map(Bytes::len).sum::<usize>();
-        held + early + ends + self.sse.kept() + self.decoder.inputs() + self.shadow.kept()
+        let held: usize = self.held_events.0.iter().map(Bytes::len).sum();
+        let early: usize = self.early_inputs.iter().map(|(_, input)| input.len()).sum();
+        let ends = [&self.held_message_start, &self.message_delta]
+            .into_iter()
+            .flatten()
+            .map(Bytes::len)
+            .sum::<usize>();
+        held + early + ends + self.sse_decoder.kept() + self.decoder.inputs() + self.shadow.kept()
     }
 
     fn measured_energy(&self) -> Option<MeasuredEnergy> {
@@ -378,38 +399,38 @@ impl StreamTranslation for Passing {
     }
 
     fn delivered_text(&mut self) -> Option<String> {
-        if self.foreign && !self.rescued { None } else { self.shadow.delivered_text() }
+        if self.has_foreign_events && !self.is_rescued { None } else { self.shadow.delivered_text() }
     }
 
     fn start_rescue(&mut self, target: &AttemptTarget<'_>, how: RescueMode) -> bool {
-        if self.foreign && !self.rescued {
+        if self.has_foreign_events && !self.is_rescued {
             return false;
         }
         let taken = self.shadow.start_rescue(target, how);
         if taken {
-            self.rescued = true;
+            self.is_rescued = true;
             // Held events open or close blocks that the shadow opens or closes itself.
-            (self.opening, self.held) = (None, OutputBuffer::default());
+            (self.held_message_start, self.held_events) = (None, OutputBuffer::default());
         }
         taken
     }
 
     fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut OutputBuffer) {
-        if self.is_spoken() {
+        if self.is_shadow_active() {
             return self.shadow.write_end(usage, objects, out);
         }
         if self.shadow.has_invalid_output() {
-            out.0.extend(self.opening.take());
-            out.0.append(&mut self.held.0);
+            out.0.extend(self.held_message_start.take());
+            out.0.append(&mut self.held_events.0);
             out.push(messages::invalid_output_event(&self.id, objects));
         } else {
-            self.write_end(usage, objects, out);
+            self.write_final_events(usage, objects, out);
         }
         self.shadow.write_end(usage, &[], &mut OutputBuffer::default());
     }
 
     fn write_error(&mut self, refusal: &ApiError, request_id: &str, out: &mut OutputBuffer) {
-        if self.is_spoken() {
+        if self.is_shadow_active() {
             return self.shadow.write_error(refusal, request_id, out);
         }
         let envelope = error::error_envelope(Dialect::Messages, refusal, request_id);
