@@ -13,7 +13,7 @@ use criterion::{
 use penstock::billing::Ledger;
 use penstock::config::{ResolveEnv, load_text};
 use penstock::time::clock::SteadyClock;
-use penstock::upstream::pricing::{Bill, Terms};
+use penstock::upstream::pricing::{ChargeTerms, OfferPricing};
 use penstock_core::{
     AttemptTarget, Dialect, InferenceRequest, ModelKind, OfferCapabilities, OutputBuffer, TokenUsage,
     WorkDone,
@@ -29,7 +29,7 @@ use penstock_response_metadata::{
 };
 use penstock_routing::{BALANCED, Candidate, ECO, SPEED, estimate_price, plan};
 use penstock_storage::ledger::LedgerStore;
-use penstock_tokens::{Conversation, TokenCounter};
+use penstock_tokens::{TokenCounter, TokenizedConversation};
 use serde_json::{Value, json};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -311,7 +311,7 @@ fn money(c: &mut Criterion) {
     let loaded = load_text("bench.toml", OFFER, ResolveEnv { env: &|_| None }).unwrap();
     let settings = loaded.settings;
     let offer = settings.offers.first().unwrap();
-    let bill = Bill::new(offer, &settings.billing);
+    let bill = OfferPricing::new(offer, &settings.billing);
     let rules =
         penstock::config::settings::LedgerSettings { debt: i64::MAX, backlog: usize::MAX, ..settings.ledger };
     let store = Arc::new(LedgerStore::open_read_only(penstock_storage::open_in_memory()));
@@ -321,8 +321,8 @@ fn money(c: &mut Criterion) {
     let eur_per_credit = settings.billing.eur_per_credit;
     let amounts = penstock_response_metadata::AmountFormat::Numbers;
     let wallet = PaymentSource::Credits;
-    let terms = Terms { eur_per_credit, provenance: true, amounts, batch: false, wallet, at: 1 };
-    let settled = bill.of(done, done, None, Duration::from_secs(3), None, terms);
+    let terms = ChargeTerms { eur_per_credit, provenance: true, amounts, batch: false, wallet, at: 1 };
+    let settled = bill.price_answer(done, done, None, Duration::from_secs(3), None, terms);
     let key: Arc<str> = "0123456789abcdef".into();
     let mut group = c.benchmark_group("money");
     group.throughput(Throughput::Elements(1));
@@ -332,7 +332,7 @@ fn money(c: &mut Criterion) {
             for portion in 0..rounds.div_ceil(PORTION) {
                 let begun = Instant::now();
                 for _ in 0..PORTION.min(rounds - portion * PORTION) {
-                    let need = bill.need(black_box(&most), false, 1, eur_per_credit);
+                    let need = bill.reserve_request(black_box(&most), false, 1, eur_per_credit);
                     let hold =
                         ledger.reserve("default", &key, "req_abcdefghijklmnopqrstuvwx", need, false).unwrap();
                     hold.settle(bill.settlement(black_box(&settled), &done, false));
@@ -361,7 +361,7 @@ fn count(c: &mut Criterion) {
         group.throughput(bytes(body.len()));
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
-                let conversation = Conversation::from_chat(black_box(&body)).unwrap();
+                let conversation = TokenizedConversation::from_chat(black_box(&body)).unwrap();
                 counter.count(&conversation).unwrap()
             });
         });

@@ -187,8 +187,8 @@ async fn keep(app: Arc<AppState>, mut ended: mpsc::Receiver<LineDone>, file: Fil
         let row = RowWrite { table: StoreTable::Batches, key: b"bench".to_vec(), value: Some(progress) };
         ticket = app.ledger.record_outcomes(ends, vec![row]).map_err(|_| "too much").unwrap();
         // Lets a group gather while the disk is at the last one.
-        assert!(app.ledger.kept(ticket).await);
+        assert!(app.ledger.wait_durable(ticket).await);
     }
-    assert!(app.ledger.kept(ticket).await);
+    assert!(app.ledger.wait_durable(ticket).await);
     count
 }

@@ -8,9 +8,9 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use penstock::config::{ResolveEnv, load_text};
-use penstock::upstream::config_snapshot::Live;
+use penstock::upstream::config_snapshot::ConfigSnapshot;
 use penstock::upstream::connection_pool::ConnectionPools;
-use penstock::upstream::pools::{Exploration, PlanRequest};
+use penstock::upstream::pools::{ExplorationMode, PlanRequest};
 use penstock_routing::{AttemptOutcome, FLAVORS, LatencySample, SPEED};
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -53,16 +53,16 @@ fn configuration(models: usize, providers: usize) -> String {
     text
 }
 
-fn live(models: usize, providers: usize) -> Live {
+fn live(models: usize, providers: usize) -> ConfigSnapshot {
     let text = configuration(models, providers);
     let Ok(loaded) = load_text("bench.toml", &text, ResolveEnv { env: &|_| None }) else {
         unreachable!("the configuration is sound")
     };
-    Live::build(loaded.settings, None, &ConnectionPools::default(), 0).unwrap()
+    ConfigSnapshot::build(loaded.settings, None, &ConnectionPools::default(), 0).unwrap()
 }
 
 /// Answers of a provider that is in use: some good, one bad.
-fn used(live: &Live) {
+fn used(live: &ConfigSnapshot) {
     for (number, offer) in (1..).zip(&live.offers) {
         for answer in 0..6_u32 {
             let now = NOW - Duration::from_secs(20 - u64::from(answer));
@@ -71,7 +71,7 @@ fn used(live: &Live) {
             let sample = LatencySample { prompt_tokens: 500, output_tokens: 200, first_token, total };
             let outcome =
                 if answer == 2 { AttemptOutcome::Failure { rest: None } } else { AttemptOutcome::Success };
-            offer.learn(now, outcome, None, Some(sample));
+            offer.record_refusal(now, outcome, None, Some(sample));
         }
     }
 }
@@ -105,7 +105,7 @@ fn plan(c: &mut Criterion) {
             prompt_tokens: 500,
             output_tokens: 256,
             seed: 0,
-            exploration: Exploration::Denied,
+            exploration: ExplorationMode::Denied,
             offers: &model.offers,
         };
         let mut seed = 0;
@@ -125,7 +125,7 @@ fn plan(c: &mut Criterion) {
             bencher.iter_custom(|rounds| {
                 timed(rounds, || {
                     seed += 1;
-                    let exploration = Exploration::Allowed { seed };
+                    let exploration = ExplorationMode::Allowed { seed };
                     model.pool.plan(SPEED, &PlanRequest { seed, exploration, ..black_box(request) })
                 })
             });

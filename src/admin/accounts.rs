@@ -4,7 +4,7 @@ use super::input::{PatchValue, RequestFields};
 use super::openapi::{page_schema, schema_ref};
 use super::request::{AdminRequest, AdminResponse, CacheUpdate, changed_fields, store_refusal};
 use super::routes::{AdminRoute, RouteHandler};
-use crate::auth::account_json::{DEFAULT, STATES, told};
+use crate::auth::account_json::{DEFAULT, STATES, account_to_json};
 use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
@@ -44,7 +44,7 @@ pub const ROUTES: &[AdminRoute] = &[
 fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.limit(&LIST)?;
     let page = vault.accounts.list(asked.query("after", &LIST)?, limit).map_err(store_refusal)?;
-    let data: Vec<Value> = page.accounts.iter().map(told).collect();
+    let data: Vec<Value> = page.accounts.iter().map(account_to_json).collect();
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }
 
@@ -61,13 +61,13 @@ fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
     insert(vault, asked, &account)?;
     Ok(AdminResponse {
         status: 201,
-        answer: told(&account),
+        answer: account_to_json(&account),
         cache_update: CacheUpdate::Account(Box::new(account)),
     })
 }
 
 fn insert(vault: &Stores, asked: &AdminRequest, account: &AccountRecord) -> Result<(), ApiError> {
-    let said = asked.audit_entry("account.create", &account.id, told(account));
+    let said = asked.audit_entry("account.create", &account.id, account_to_json(account));
     vault.accounts.insert(account, &said).map_err(|error| match error {
         StoreError::Guard { .. } => {
             ApiError::with_message(ErrorCode::Conflict, "There is an account of this id already.")
@@ -123,7 +123,7 @@ pub(super) fn check_account_exists(vault: &Stores, id: &str) -> Result<(), ApiEr
 
 fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let account = vault.accounts.get(&asked.id).map_err(store_refusal)?.ok_or_else(account_not_found)?;
-    Ok(AdminResponse::ok(told(&account)))
+    Ok(AdminResponse::ok(account_to_json(&account)))
 }
 
 fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
@@ -134,7 +134,7 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
     }
     fields.limits(&mut KeyLimits::default())?;
     let changed = vault.accounts.change(&asked.id, |account| {
-        let before = told(account);
+        let before = account_to_json(account);
         match &name {
             PatchValue::Absent => {}
             PatchValue::Null => account.name = account.id.clone(),
@@ -145,14 +145,14 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
         }
         // The limits were validated above.
         fields.limits(&mut account.limits).ok();
-        let after = told(account);
+        let after = account_to_json(account);
         (before != after)
             .then(|| asked.audit_entry("account.change", &account.id, changed_fields(&before, &after)))
     });
     let account = changed.map_err(store_refusal)?.ok_or_else(account_not_found)?;
     Ok(AdminResponse {
         status: 200,
-        answer: told(&account),
+        answer: account_to_json(&account),
         cache_update: CacheUpdate::Account(Box::new(account)),
     })
 }

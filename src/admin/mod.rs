@@ -20,7 +20,7 @@ mod schema;
 mod status;
 
 use crate::config::ConfigReader;
-use crate::proxy::downstream::Caller;
+use crate::proxy::downstream::Downstream;
 use crate::proxy::endpoint::query_parameters;
 use crate::proxy::response::cors::CrossOrigin;
 use crate::proxy::response::head::ResponseHead;
@@ -106,7 +106,7 @@ impl HttpServerApp for AdminListener {
         let id = RequestId::random();
         let accepts = accepts_gzip(session.get_header_bytes(header::ACCEPT_ENCODING));
         let answer = self.answer(&mut session).await;
-        let caller = &mut Caller::new(&mut session, None);
+        let caller = &mut Downstream::new(&mut session, None);
         match answer {
             Ok(HttpAnswer(status, kind, body)) => {
                 let head = ResponseHead::new(status, &id).with("vary", "accept-encoding");

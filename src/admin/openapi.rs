@@ -257,7 +257,7 @@ mod tests {
             revoked: None,
         };
         let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-        let told: Vec<String> = names(&account_json::told(&account));
+        let told: Vec<String> = names(&account_json::account_to_json(&account));
         assert_eq!(told, ACCOUNT[..5]);
         assert_eq!(names(&keys::key_json(&key)), KEY[..12]);
         assert_eq!(names(&account_json::limits(&key.limits)), input::LIMITS);

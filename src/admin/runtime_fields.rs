@@ -2,7 +2,7 @@
 //! spending.
 
 use crate::auth::account_json;
-use crate::auth::key_limiter::Tally;
+use crate::auth::key_limiter::KeyUsage;
 use crate::state::AppState;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub fn add_runtime_fields(app: &AppState, answer: &mut Value) {
     }
 }
 
-fn usage_figures(tally: &Tally, now: Duration) -> Value {
+fn usage_figures(tally: &KeyUsage, now: Duration) -> Value {
     let (working, debt, standing) = tally.now(now);
     let spent = tally.spent(now);
     json!({

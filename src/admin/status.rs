@@ -4,8 +4,8 @@ use super::openapi;
 use super::routes::{AdminRoute, RouteHandler};
 use crate::billing::format::json_number;
 use crate::state::AppState;
-use crate::upstream::config_snapshot::Live;
-use crate::upstream::provider_state::ProviderLive;
+use crate::upstream::config_snapshot::ConfigSnapshot;
+use crate::upstream::provider_state::ProviderState;
 use penstock_core::Dialect;
 use penstock_routing::{BreakerState, OfferHealth};
 use penstock_storage::StoreHealth;
@@ -71,7 +71,7 @@ pub fn degraded(app: &AppState) -> Option<Cow<'static, str>> {
 }
 
 /// Returns true if the last health check failed: the provider may be failing, or the check is wrong.
-fn is_suspect(provider: &&Arc<ProviderLive>) -> bool {
+fn is_suspect(provider: &&Arc<ProviderState>) -> bool {
     *provider.checked.lock() == Some(false)
 }
 
@@ -129,7 +129,7 @@ fn list_models(app: &AppState) -> Value {
     json!({ "data": each.collect::<Vec<_>>() })
 }
 
-fn providers_json(app: &AppState, live: &Live) -> Vec<Value> {
+fn providers_json(app: &AppState, live: &ConfigSnapshot) -> Vec<Value> {
     let now = app.clock.steady_now();
     let each = live.providers.iter().map(|provider| {
         let settings = &provider.provider;
@@ -145,7 +145,7 @@ fn providers_json(app: &AppState, live: &Live) -> Vec<Value> {
             "country": settings.place.country,
             "dialects": settings.dialects.iter().map(|dialect: &Dialect| dialect.name()).collect::<Vec<_>>(),
             "check": provider.checked.lock().map(|good| if good { "good" } else { "bad" }),
-            "requests_in_flight": provider.working(),
+            "requests_in_flight": provider.in_flight(),
             "seats": settings.max_in_flight,
             "last_error": last_error,
             "offers": offers.map(|offer| offer_json(offer, now)).collect::<Vec<_>>(),
@@ -154,7 +154,7 @@ fn providers_json(app: &AppState, live: &Live) -> Vec<Value> {
     each.collect()
 }
 
-fn offer_json(offer: &crate::upstream::offer::OfferLive, now: Duration) -> Value {
+fn offer_json(offer: &crate::upstream::offer::OfferState, now: Duration) -> Value {
     let figures = offer.figures.lock().clone();
     let breaker = offer.breaker.lock();
     let rest = match breaker.state(now) {

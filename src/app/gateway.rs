@@ -12,7 +12,7 @@ use crate::config::ConfigReader;
 use crate::config::settings::Settings;
 use crate::net::executor::WorkerThreads;
 use crate::proxy;
-use crate::server::PARTING_IDLE;
+use crate::server::DRAIN_IDLE;
 use crate::server::listener::{BoundListener, PublicListeners, bind_or_inherit};
 use crate::state::AppState;
 use crate::state::latency_records::{self, FlushExtent};
@@ -245,7 +245,7 @@ impl RunningGateway {
     async fn drained(&self) {
         loop {
             self.app.drained().await;
-            let idle = Instant::now() + PARTING_IDLE + KEEPALIVE_GRACE;
+            let idle = Instant::now() + DRAIN_IDLE + KEEPALIVE_GRACE;
             while self.threads.open_connections() > 0
                 && Instant::now() < idle
                 && self.app.in_flight_exchanges() == 0

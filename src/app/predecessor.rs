@@ -58,7 +58,7 @@ fn serve(
                 }
                 let (app, out, ticket) = (app.clone(), out.clone(), app.ledger.current_ticket());
                 runtime.spawn(async move {
-                    if app.ledger.kept(ticket).await {
+                    if app.ledger.wait_durable(ticket).await {
                         messages::write(&mut *out.lock(), &NewToOld::Kept(number)).ok();
                     }
                 });

@@ -13,7 +13,7 @@ pub const STATES: [(&str, AccountState); 2] =
 
 /// Returns an account as JSON.
 #[must_use]
-pub fn told(account: &AccountRecord) -> Value {
+pub fn account_to_json(account: &AccountRecord) -> Value {
     let state = STATES.iter().find(|(_, state)| *state == account.state).map(|(word, _)| *word);
     json!({
         "id": account.id,

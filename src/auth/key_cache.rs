@@ -5,7 +5,7 @@ pub use super::principal::{CachedAccount, Principal};
 
 use super::principal::KeyState;
 use crate::auth::account_json::DEFAULT;
-use crate::auth::key_limiter::Tally;
+use crate::auth::key_limiter::KeyUsage;
 use crate::storage::stores::{Pepper, Stores};
 use crate::telemetry::log;
 use crate::time::clock::SteadyClock;
@@ -112,7 +112,7 @@ impl KeyCache {
                 who: "gateway".to_owned(),
                 what: "account.create".to_owned(),
                 target: account.id.clone(),
-                change: crate::auth::account_json::told(&account),
+                change: crate::auth::account_json::account_to_json(&account),
             };
             if let Err(error) = vault.accounts.insert(&account, &said) {
                 log::event(
@@ -182,7 +182,7 @@ impl KeyCache {
         let live = known.unwrap_or_else(|| {
             let used = record.last_used.unwrap_or(0);
             Arc::new(KeyState {
-                limiter: Tally::new(&record.limits, spent),
+                limiter: KeyUsage::new(&record.limits, spent),
                 last_used: AtomicU64::new(used),
                 last_written_use: AtomicU64::new(used),
                 ..KeyState::default()

@@ -9,21 +9,21 @@ use std::time::Duration;
 
 /// Limits of one key or one account, and their use.
 #[derive(Debug, Default)]
-pub struct Tally(pub(crate) Mutex<Inner>);
+pub struct KeyUsage(pub(crate) Mutex<LimiterState>);
 
 #[derive(Debug, Default)]
-pub(crate) struct Inner {
+pub(crate) struct LimiterState {
     pub(crate) limits: UsageLimits,
     pub(crate) meter: UsageMeter,
 }
 
-impl Tally {
+impl KeyUsage {
     /// Creates a limiter that continues from recorded spends.
     #[must_use]
     pub fn new(limits: &KeyLimits, spent: Option<&SpendRecord>) -> Self {
         let spend =
             spent.map(|spent| SpendTotals::restored(spent.day, spent.month, Duration::from_secs(spent.at)));
-        Self(Mutex::new(Inner {
+        Self(Mutex::new(LimiterState {
             limits: limits_of(limits),
             meter: UsageMeter::restored(spend.unwrap_or_default()),
         }))

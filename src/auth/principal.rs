@@ -1,10 +1,10 @@
 //! Permissions of an API key and its account, as exchanges hold them. They do not change during an exchange, except
 //! that the key may be revoked, its account suspended, or its budget used up.
 
-use crate::auth::key_limiter::Tally;
+use crate::auth::key_limiter::KeyUsage;
 use penstock_auth::{KeyScope, KeyScopes};
 use penstock_core::ApiError;
-use penstock_routing::Client;
+use penstock_routing::BreakerClient;
 use penstock_storage::accounts::{AccountRecord, AccountState};
 use penstock_storage::keys::KeyRecord;
 use penstock_storage::spend::SpendRecord;
@@ -21,7 +21,7 @@ pub struct Principal {
     /// Account that pays.
     pub account: Arc<CachedAccount>,
     /// Hash of key and account, by which breakers tell clients apart.
-    pub client: Client,
+    pub client: BreakerClient,
     digest: [u8; 32],
     /// Digest of the secret before the last rotation, and its expiry.
     previous: Option<Box<([u8; 32], u64)>>,
@@ -34,7 +34,7 @@ pub struct Principal {
 /// State of a key that survives its changes.
 #[derive(Debug, Default)]
 pub(super) struct KeyState {
-    pub(super) limiter: Tally,
+    pub(super) limiter: KeyUsage,
     pub(super) revoked: AtomicBool,
     pub(super) ended: Notify,
     pub(super) last_used: AtomicU64,
@@ -49,7 +49,7 @@ pub struct CachedAccount {
     /// Id of the account.
     pub id: Arc<str>,
     /// Limits that its keys share.
-    pub limiter: Tally,
+    pub limiter: KeyUsage,
     pub(super) suspended: AtomicBool,
     pub(super) ended: Notify,
     pub(super) spend_due: AtomicBool,
@@ -59,7 +59,7 @@ impl CachedAccount {
     pub(super) fn from_record(record: &AccountRecord, spent: Option<&SpendRecord>) -> Self {
         Self {
             id: record.id.as_str().into(),
-            limiter: Tally::new(&record.limits, spent),
+            limiter: KeyUsage::new(&record.limits, spent),
             suspended: AtomicBool::new(record.state == AccountState::Suspended),
             ..Self::default()
         }
@@ -81,7 +81,7 @@ impl Principal {
                 Arc::new(Principal {
                     public_id: "".into(),
                     account: Arc::default(),
-                    client: Client { key: 0, account: 0 },
+                    client: BreakerClient { key: 0, account: 0 },
                     digest: [0; 32],
                     previous: None,
                     scopes: KeyScopes::default(),
@@ -97,7 +97,7 @@ impl Principal {
         let models = record.models.as_ref();
         Self {
             public_id: record.id.as_str().into(),
-            client: Client { key: hash_name(&record.id), account: hash_name(&account.id) },
+            client: BreakerClient { key: hash_name(&record.id), account: hash_name(&account.id) },
             account,
             digest: record.digest.0,
             previous: record.previous.map(|previous| Box::new((previous.digest.0, previous.until))),
@@ -111,7 +111,7 @@ impl Principal {
 
     /// Returns the limits of the key and their use.
     #[must_use]
-    pub fn limiter(&self) -> &Tally {
+    pub fn limiter(&self) -> &KeyUsage {
         &self.live.limiter
     }
 

@@ -1,7 +1,7 @@
 //! Start time of a batch by the carbon forecast of the grid zones where the model's providers are.
 
 use crate::time::clock::SteadyClock;
-use crate::upstream::config_snapshot::Live;
+use crate::upstream::config_snapshot::ConfigSnapshot;
 use penstock_batch::carbon_forecast::{GridZone, StartPlan, plan_start};
 use penstock_storage::batches::BatchRecord;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const MIN_BATCH_SECONDS: u64 = 600;
 
 /// Best start time of the batch; `None` if that is now or no forecast is known.
 pub fn plan_batch_start(
-    live: &Live,
+    live: &ConfigSnapshot,
     record: &BatchRecord,
     lines: u32,
     clock: SteadyClock,

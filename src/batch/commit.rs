@@ -177,7 +177,7 @@ impl BatchRunner {
     fn await_commit(&self, ticket: u64) {
         let (context, tell) = (self.app.clone(), self.events.clone());
         tokio::spawn(async move {
-            let kept = context.ledger.kept(ticket).await;
+            let kept = context.ledger.wait_durable(ticket).await;
             drop(context);
             tell.send(BatchEvent::Committed(kept)).ok();
         });

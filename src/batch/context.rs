@@ -10,7 +10,7 @@ use crate::storage::files::FileManager;
 use crate::telemetry::metrics::MetricsRegistry;
 use crate::telemetry::request_id::RequestId;
 use crate::time::clock::SteadyClock;
-use crate::upstream::config_snapshot::Live;
+use crate::upstream::config_snapshot::ConfigSnapshot;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -63,7 +63,7 @@ pub trait LineExecutor: Send + Sync {
 /// Handles of the process that batches work with.
 pub struct BatchContext {
     /// Configuration snapshot in use.
-    pub live: Arc<ArcSwap<Live>>,
+    pub live: Arc<ArcSwap<ConfigSnapshot>>,
     /// Clock of the process.
     pub clock: SteadyClock,
     /// Ledger of credits.
@@ -86,7 +86,7 @@ pub struct BatchContext {
 
 impl BatchContext {
     /// Returns the configuration snapshot in use.
-    pub fn live(&self) -> Arc<Live> {
+    pub fn live(&self) -> Arc<ConfigSnapshot> {
         self.live.load_full()
     }
 }

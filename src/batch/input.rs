@@ -157,10 +157,10 @@ impl BatchInput {
 /// Model named by a body; `None` if it is too long, since the name is stored with the batch.
 fn model_of_body(body: &[u8]) -> Option<String> {
     #[derive(serde::Deserialize)]
-    struct Named {
+    struct NamedModel {
         model: Option<String>,
     }
-    serde_json::from_slice::<Named>(body).ok()?.model.filter(|model| model.len() <= MAX_MODEL_NAME)
+    serde_json::from_slice::<NamedModel>(body).ok()?.model.filter(|model| model.len() <= MAX_MODEL_NAME)
 }
 
 #[cfg(test)]

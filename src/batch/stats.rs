@@ -2,15 +2,15 @@
 
 use super::context::BatchContext;
 use super::{BatchManager, api_object};
-use crate::telemetry::batches::Standing;
+use crate::telemetry::batches::BatchTotals;
 use crate::telemetry::log;
 use penstock_storage::batches::{BatchRecord, BatchState};
 
 impl BatchManager {
     /// Computes the statistics.
     #[must_use]
-    pub fn stats(&self, now: u64) -> Standing {
-        let mut standing = Standing { working: self.scheduler.in_flight(), ..Standing::default() };
+    pub fn stats(&self, now: u64) -> BatchTotals {
+        let mut standing = BatchTotals { working: self.scheduler.in_flight(), ..BatchTotals::default() };
         for running in self.running.lock().values() {
             let record = running.published.borrow();
             if record.state.is_final() {

@@ -6,7 +6,7 @@ use super::write_op::{AdjustmentError, LedgerAction, TermsText, WriteOp};
 use super::write_queue::{CommittedGroup, DrainedOps};
 use super::{Ledger, writer};
 use crate::telemetry::log;
-use crate::upgrade::messages::Sent;
+use crate::upgrade::messages::SentState;
 use penstock_ledger::{EntryKind, HashChain, LedgerEntry, OpenReserves, RequestFootprint, Wallet};
 use penstock_storage::StoreError;
 use rust_decimal::Decimal;
@@ -60,12 +60,12 @@ impl Drop for InheritedHolds {
 }
 
 /// Encodes an act for the process that writes.
-fn sent(deed: LedgerAction, counted: bool) -> Option<Sent> {
+fn sent(deed: LedgerAction, counted: bool) -> Option<SentState> {
     let terms = deed.terms.map(|terms| (terms.id.to_string(), terms.text.to_string()));
     let entry = LedgerEntry { seq: 1, at: deed.at, account: deed.account, kind: deed.act };
     let mut line = Vec::new();
     HashChain::default().append(&entry, &mut line).ok()?;
-    Some(Sent { line: String::from_utf8(line).ok()?, terms, eur: deed.exposed, counted })
+    Some(SentState { line: String::from_utf8(line).ok()?, terms, eur: deed.exposed, counted })
 }
 
 impl Ledger {
@@ -96,7 +96,7 @@ impl Ledger {
     pub fn record_forwarded(
         self: &Arc<Self>,
         holds: &mut InheritedHolds,
-        sent: &Sent,
+        sent: &SentState,
     ) -> Option<ChargeEvent> {
         let Ok(entry) = HashChain::default().verify_next(sent.line.as_bytes()) else {
             log::event(log::error(), "handover_unread", &[]);
@@ -168,7 +168,7 @@ impl Ledger {
     pub fn forward_actions(
         &self,
         counted: u64,
-        mut send: impl FnMut(Vec<Sent>) -> bool + Send + 'static,
+        mut send: impl FnMut(Vec<SentState>) -> bool + Send + 'static,
     ) -> Result<(), String> {
         let queue = self.queue.clone();
         let forward = move || {

@@ -37,7 +37,7 @@ pub use reserve::ReserveRequest;
 pub use write_op::{AdjustmentError, TermsText};
 
 use crate::config::settings;
-use crate::telemetry::durability_metrics::State;
+use crate::telemetry::durability_metrics::DurabilitySnapshot;
 use crate::time::clock::SteadyClock;
 use balance::AccountBalance;
 use parking_lot::{Mutex, RwLock};
@@ -117,8 +117,8 @@ impl Ledger {
 
     /// Status of the ledger.
     #[must_use]
-    pub fn state(&self) -> State {
-        State {
+    pub fn state(&self) -> DurabilitySnapshot {
+        DurabilitySnapshot {
             failing: self.is_failing(),
             exhausted: self.is_exhausted()
                 || (self.is_failing() && self.refused_last.load(Ordering::Relaxed)),
@@ -155,7 +155,7 @@ impl Ledger {
 
     /// Waits until everything up to `ticket` is on the disk, however long the store takes. Returns false if it never
     /// will be, because the process ends.
-    pub async fn kept(&self, ticket: u64) -> bool {
+    pub async fn wait_durable(&self, ticket: u64) -> bool {
         self.queue.wait_durable(ticket).await
     }
 

@@ -79,11 +79,11 @@ pub fn run(accounts: AccountsArgs) -> Result<(), String> {
         AccountsCommand::Create { id, name, limits } => {
             let mut body = body_members(name, &limits);
             body.insert("id".to_owned(), id.into());
-            let made = way.ask(&Method::POST, "/admin/accounts", &[], Some(&Value::Object(body)))?;
+            let made = way.send(&Method::POST, "/admin/accounts", &[], Some(&Value::Object(body)))?;
             print_account(&made, "created")
         }
         AccountsCommand::List { output } => list(&way, output),
-        AccountsCommand::Show { id } => print_json(&way.ask(&Method::GET, &path(&id), &[], None)?),
+        AccountsCommand::Show { id } => print_json(&way.send(&Method::GET, &path(&id), &[], None)?),
         AccountsCommand::Change { id, name, limits } => {
             let body = body_members(name, &limits);
             if body.is_empty() {
@@ -92,7 +92,7 @@ pub fn run(accounts: AccountsArgs) -> Result<(), String> {
                         .to_owned(),
                 );
             }
-            print_account(&way.ask(&Method::PATCH, &path(&id), &[], Some(&Value::Object(body)))?, "changed")
+            print_account(&way.send(&Method::PATCH, &path(&id), &[], Some(&Value::Object(body)))?, "changed")
         }
         AccountsCommand::Suspend { id } => set_state(&way, &id, "suspended"),
         AccountsCommand::Resume { id } => set_state(&way, &id, "active"),
@@ -101,7 +101,7 @@ pub fn run(accounts: AccountsArgs) -> Result<(), String> {
 }
 
 fn set_state(way: &AdminBackend, id: &str, state: &str) -> Result<(), String> {
-    print_account(&way.ask(&Method::PATCH, &path(id), &[], Some(&json!({ "state": state })))?, state)
+    print_account(&way.send(&Method::PATCH, &path(id), &[], Some(&json!({ "state": state })))?, state)
 }
 
 fn path(id: &str) -> String {
@@ -137,7 +137,7 @@ fn list(way: &AdminBackend, output: OutputArgs) -> Result<(), String> {
 }
 
 fn check(way: &AdminBackend, output: OutputArgs) -> Result<(), String> {
-    let found = way.ask(&Method::GET, "/admin/unmatched", &[], None)?;
+    let found = way.send(&Method::GET, "/admin/unmatched", &[], None)?;
     let mut rows = Vec::new();
     for item in answer_rows(&found) {
         let (kind, id) = match item.get("key") {

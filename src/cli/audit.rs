@@ -30,7 +30,7 @@ pub struct AuditArgs {
 pub fn run(audit: &AuditArgs) -> Result<(), String> {
     let way = AdminBackend::connect(&admin_target(&audit.reached.source()?)?)?;
     if audit.verify {
-        let found = way.ask(&Method::GET, "/admin/audit/verify", &[], None)?;
+        let found = way.send(&Method::GET, "/admin/audit/verify", &[], None)?;
         if found.get("good") == Some(&Value::Bool(true)) {
             return print_stdout(&format!(
                 "The hash chain of all {} entries is intact.\n",

@@ -40,8 +40,7 @@ impl AdminBackend {
     ///
     /// # Errors
     /// Returns the error message of the gateway.
-    pub fn ask(
-        &self,
+    pub fn send(        &self,
         method: &Method,
         path: &str,
         query: &[(&str, &str)],
@@ -49,7 +48,7 @@ impl AdminBackend {
     ) -> Result<Value, String> {
         match self {
             Self::Gateway(client) => {
-                Ok(client.ask(method.as_str(), &format!("{path}{}", query_string(query)), body)?)
+                Ok(client.send(method.as_str(), &format!("{path}{}", query_string(query)), body)?)
             }
             Self::Store(vault) => {
                 let told = |refusal: penstock_core::ApiError| refusal.message.into_owned();
@@ -79,7 +78,7 @@ impl AdminBackend {
         loop {
             let mut query = query.to_vec();
             query.extend(after.as_deref().map(|after| ("after", after)));
-            let mut page = self.ask(&Method::GET, path, &query, None)?;
+            let mut page = self.send(&Method::GET, path, &query, None)?;
             if let Some(Value::Array(items)) = page.get_mut("data").map(Value::take) {
                 all.extend(items);
             }

@@ -63,9 +63,9 @@ pub fn run(batches: BatchesArgs) -> Result<(), String> {
                 ["ID", "ACCOUNT", "ENDPOINT", "STATUS", "LINES", "DONE", "FAILED", "CREATED", "WINDOW ENDS"];
             output.print(&Listing::new(&heading).with_rows(all.iter().map(row)), || json!({ "data": all }))
         }
-        BatchesCommand::Show { id } => print_json(&way.ask(&Method::GET, &path(&id, ""), &[], None)?),
+        BatchesCommand::Show { id } => print_json(&way.send(&Method::GET, &path(&id, ""), &[], None)?),
         BatchesCommand::Cancel { id } => {
-            let batch = way.ask(&Method::POST, &path(&id, "/cancel"), &[], None)?;
+            let batch = way.send(&Method::POST, &path(&id, "/cancel"), &[], None)?;
             let counts = batch.get("request_counts").cloned().unwrap_or_default();
             print_stdout(&format!(
                 "Batch {id} is cancelled: {} of {} lines have a result.\n",

@@ -71,20 +71,20 @@ impl Client {
     ///
     /// # Errors
     /// Returns the error message of the gateway, or the reason why there is no answer.
-    pub fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AdminClientError> {
-        let body = self.send(method, path, body)?;
+    pub fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AdminClientError> {
+        let body = self.send_bytes(method, path, body)?;
         Ok(serde_json::from_slice(&body).unwrap_or(Value::Null))
     }
 
     /// Sends a GET request and returns the bytes of a successful answer.
     ///
     /// # Errors
-    /// Same as [`Client::ask`].
+    /// Same as [`Client::send`].
     pub fn text(&self, path: &str) -> Result<Vec<u8>, AdminClientError> {
-        self.send("GET", path, None)
+        self.send_bytes("GET", path, None)
     }
 
-    fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Vec<u8>, AdminClientError> {
+    fn send_bytes(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Vec<u8>, AdminClientError> {
         let body = body.map(Value::to_string).unwrap_or_default();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n{ACTOR}: {}\r\ncontent-type: application/json\r\n\

@@ -147,7 +147,7 @@ fn verify(reached: &ConfigArgs, repair: bool) -> Result<(), String> {
     let reach = admin_target(&reached.source()?)?;
     match Client::new(&reach) {
         Ok(_) if repair => Err("The gateway is running: stop it first, or leave --repair out.".to_owned()),
-        Ok(client) => print_verification(&client.ask("GET", "/admin/credits/verify", None)?),
+        Ok(client) => print_verification(&client.send("GET", "/admin/credits/verify", None)?),
         Err(AdminClientError::Other(why)) => Err(why),
         Err(AdminClientError::NotRunning(_)) => {
             let storage = backend::ledger_storage(&reach)?;

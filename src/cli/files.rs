@@ -63,9 +63,9 @@ pub fn run(files: FilesArgs) -> Result<(), String> {
                 ["ID", "ACCOUNT", "PURPOSE", "STATUS", "BYTES", "LINES", "CREATED", "EXPIRES", "NAME"];
             output.print(&Listing::new(&heading).with_rows(all.iter().map(row)), || json!({ "data": all }))
         }
-        FilesCommand::Show { id } => print_json(&way.ask(&Method::GET, &path(&id), &[], None)?),
+        FilesCommand::Show { id } => print_json(&way.send(&Method::GET, &path(&id), &[], None)?),
         FilesCommand::Delete { id } => {
-            way.ask(&Method::DELETE, &path(&id), &[], None)?;
+            way.send(&Method::DELETE, &path(&id), &[], None)?;
             print_stdout(&format!("File {id} is deleted.\n"))
         }
     }

@@ -133,11 +133,11 @@ pub fn run(keys: KeysArgs) -> Result<(), String> {
     match keys.command {
         KeysCommand::Create(create) => create_key(&way, &create),
         KeysCommand::List { account, output } => list(&way, account.as_deref(), output),
-        KeysCommand::Show { id } => print_json(&way.ask(&Method::GET, &path(&id, "")?, &[], None)?),
+        KeysCommand::Show { id } => print_json(&way.send(&Method::GET, &path(&id, "")?, &[], None)?),
         KeysCommand::Change(change) => change_key(&way, change),
         KeysCommand::Rotate { id, overlap } => {
             let body = json!({ "overlap_seconds": overlap.as_secs() });
-            let key = way.ask(&Method::POST, &path(&id, "/rotate")?, &[], Some(&body))?;
+            let key = way.send(&Method::POST, &path(&id, "/rotate")?, &[], Some(&body))?;
             let until = key.get("previous_good_until").and_then(Value::as_u64).map(format_rfc3339);
             let old =
                 until.map_or_else(|| "no longer valid".to_owned(), |until| format!("valid until {until}"));
@@ -148,7 +148,7 @@ pub fn run(keys: KeysArgs) -> Result<(), String> {
             print_stdout(&format!("{}\n", table_cell(&key, "key")))
         }
         KeysCommand::Revoke { id } => {
-            let answer = way.ask(&Method::POST, &path(&id, "/revoke")?, &[], None)?;
+            let answer = way.send(&Method::POST, &path(&id, "/revoke")?, &[], None)?;
             print_stdout(&if answer.get("already") == Some(&Value::Bool(true)) {
                 format!("Key {id} was already revoked.\n")
             } else {
@@ -175,7 +175,7 @@ fn create_key(way: &AdminBackend, create: &CreateKeyArgs) -> Result<(), String> 
         "expires": create.expires.map(|after| unix_now().saturating_add(after.as_secs())),
         "limits": create.limits.to_json().unwrap_or_else(|| json!({})),
     });
-    let key = way.ask(&Method::POST, "/admin/keys", &[], Some(&body))?;
+    let key = way.send(&Method::POST, "/admin/keys", &[], Some(&body))?;
     print_stderr(&format_warnings(&key));
     print_stderr(&format!(
         "Key {} of account {} may use {}. It is shown only now:\n",
@@ -209,7 +209,7 @@ fn change_key(way: &AdminBackend, change: ChangeKeyArgs) -> Result<(), String> {
             "No change was given; `penstock keys change --help` lists what can be changed.".to_owned()
         );
     }
-    let key = way.ask(&Method::PATCH, &path, &[], Some(&Value::Object(body)))?;
+    let key = way.send(&Method::PATCH, &path, &[], Some(&Value::Object(body)))?;
     print_stderr(&format_warnings(&key));
     let limits = format_limits(&key);
     let limits = if limits.is_empty() { "without limits".to_owned() } else { limits };

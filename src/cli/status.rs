@@ -88,7 +88,7 @@ fn changes_text(answer: &Value) -> String {
 
 fn ask(source: &ConfigSource, method: &str, path: &str) -> Result<Value, String> {
     let reach = admin_target(source)?;
-    Ok(Client::new(&reach)?.ask(method, path, None)?)
+    Ok(Client::new(&reach)?.send(method, path, None)?)
 }
 
 /// Prints JSON.

@@ -233,7 +233,7 @@ fn asked(answer: &'static [u8]) -> (Result<serde_json::Value, AdminClientError>,
     std::fs::write(folder.path().join("data/admin.token"), "t0ken\n").unwrap();
     let server = serve(listener);
     let reach = admin_target(&ConfigSource::File(path)).unwrap();
-    let answer = Client::new(&reach).and_then(|client| client.ask("GET", "/admin/models", None));
+    let answer = Client::new(&reach).and_then(|client| client.send("GET", "/admin/models", None));
     (answer, server.join().unwrap())
 }
 

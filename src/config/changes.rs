@@ -1,7 +1,7 @@
 //! Differences between two configurations: keys with their old and new values. Secrets are shown as `***`.
 
 use super::settings::{Provider, Settings};
-use super::tree::Tree;
+use super::tree::ConfigTree;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,8 +21,8 @@ impl ConfigDocument {
         Self(text.into())
     }
 
-    fn parse(&self) -> Tree<'_> {
-        serde_json::from_slice(&self.0).unwrap_or(Tree::Null)
+    fn parse(&self) -> ConfigTree<'_> {
+        serde_json::from_slice(&self.0).unwrap_or(ConfigTree::Null)
     }
 }
 
@@ -90,12 +90,19 @@ fn push_rotated_secrets(old: &Settings, new: &Settings, found: &mut Vec<ConfigCh
     }
 }
 
-fn diff_values(path: &str, old: Option<&Tree<'_>>, new: Option<&Tree<'_>>, found: &mut Vec<ConfigChange>) {
+fn diff_values(
+    path: &str,
+    old: Option<&ConfigTree<'_>>,
+    new: Option<&ConfigTree<'_>>,
+    found: &mut Vec<ConfigChange>,
+) {
     match (old, new) {
-        (Some(Tree::Table(before)), Some(Tree::Table(after))) if !is_secret_reference(path, old, new) => {
+        (Some(ConfigTree::Table(before)), Some(ConfigTree::Table(after)))
+            if !is_secret_reference(path, old, new) =>
+        {
             diff_members(path, &object_members(before), &object_members(after), found);
         }
-        (Some(Tree::List(before)), Some(Tree::List(after))) => {
+        (Some(ConfigTree::List(before)), Some(ConfigTree::List(after))) => {
             match (named_elements(before), named_elements(after)) {
                 (Some(before), Some(after)) => diff_members(path, &before, &after, found),
                 _ => found.push(redacted_change(path, old, new)),
@@ -105,7 +112,7 @@ fn diff_values(path: &str, old: Option<&Tree<'_>>, new: Option<&Tree<'_>>, found
     }
 }
 
-type NamedValues<'t, 'd> = Vec<(Cow<'t, str>, &'t Tree<'d>)>;
+type NamedValues<'t, 'd> = Vec<(Cow<'t, str>, &'t ConfigTree<'d>)>;
 
 /// Compares members of the same name. Names are mostly equal and in the same order.
 fn diff_members(
@@ -114,7 +121,7 @@ fn diff_members(
     new: &NamedValues<'_, '_>,
     found: &mut Vec<ConfigChange>,
 ) {
-    let mut compare = |name: &str, old: Option<&Tree<'_>>, new: Option<&Tree<'_>>| {
+    let mut compare = |name: &str, old: Option<&ConfigTree<'_>>, new: Option<&ConfigTree<'_>>| {
         if old != new {
             let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
             diff_values(&path, old, new, found);
@@ -126,7 +133,7 @@ fn diff_members(
         }
         return;
     }
-    let before: BTreeMap<&str, &Tree<'_>> = old.iter().map(|(name, value)| (&**name, *value)).collect();
+    let before: BTreeMap<&str, &ConfigTree<'_>> = old.iter().map(|(name, value)| (&**name, *value)).collect();
     let names: BTreeSet<&str> = new.iter().map(|(name, _)| &**name).collect();
     for (name, value) in new {
         compare(name, before.get(&**name).copied(), Some(value));
@@ -136,15 +143,15 @@ fn diff_members(
     }
 }
 
-fn object_members<'t, 'd>(table: &'t [(Cow<'d, str>, Tree<'d>)]) -> NamedValues<'t, 'd> {
+fn object_members<'t, 'd>(table: &'t [(Cow<'d, str>, ConfigTree<'d>)]) -> NamedValues<'t, 'd> {
     table.iter().map(|(name, value)| (Cow::Borrowed(&**name), value)).collect()
 }
 
 /// Returns the elements of a list of blocks with their names. `None` if an element has no name, or two have the
 /// same.
-fn named_elements<'t, 'd>(list: &'t [Tree<'d>]) -> Option<NamedValues<'t, 'd>> {
-    let name = |block: &'t Tree<'d>| {
-        let text = |key: &str| block.get(key).and_then(Tree::text);
+fn named_elements<'t, 'd>(list: &'t [ConfigTree<'d>]) -> Option<NamedValues<'t, 'd>> {
+    let name = |block: &'t ConfigTree<'d>| {
+        let text = |key: &str| block.get(key).and_then(ConfigTree::text);
         match (text("id"), text("model"), text("name").or_else(|| text("from"))) {
             (Some(id), _, _) => Some(Cow::Borrowed(id)),
             (None, Some(model), Some(name)) => Some(Cow::Owned(format!("{model}[{name}]"))),
@@ -158,8 +165,8 @@ fn named_elements<'t, 'd>(list: &'t [Tree<'d>]) -> Option<NamedValues<'t, 'd>> {
 }
 
 /// Returns true if the value is a reference to a secret, which is compared as one value.
-fn is_secret_reference(path: &str, old: Option<&Tree<'_>>, new: Option<&Tree<'_>>) -> bool {
-    let reference = |table: Option<&Tree<'_>>| matches!(table, Some(Tree::Table(members)) if matches!(&**members, [(name, _)] if name == "env" || name == "file"));
+fn is_secret_reference(path: &str, old: Option<&ConfigTree<'_>>, new: Option<&ConfigTree<'_>>) -> bool {
+    let reference = |table: Option<&ConfigTree<'_>>| matches!(table, Some(ConfigTree::Table(members)) if matches!(&**members, [(name, _)] if name == "env" || name == "file"));
     is_secret_path(path) || (reference(old) && reference(new))
 }
 
@@ -168,16 +175,17 @@ fn is_secret_path(path: &str) -> bool {
     ["api_key", "pepper"].contains(&last) || path.contains(".headers.")
 }
 
-fn redacted_change(path: &str, old: Option<&Tree<'_>>, new: Option<&Tree<'_>>) -> ConfigChange {
-    let shown = |value: &Tree<'_>| if is_secret_path(path) { SECRET.to_owned() } else { format_value(value) };
+fn redacted_change(path: &str, old: Option<&ConfigTree<'_>>, new: Option<&ConfigTree<'_>>) -> ConfigChange {
+    let shown =
+        |value: &ConfigTree<'_>| if is_secret_path(path) { SECRET.to_owned() } else { format_value(value) };
     ConfigChange { key: path.to_owned(), old: old.map(shown), new: new.map(shown) }
 }
 
 /// Formats a value for people. The content of a block is left out, since it may hold secrets.
-fn format_value(value: &Tree<'_>) -> String {
+fn format_value(value: &ConfigTree<'_>) -> String {
     let text = match value {
-        Tree::Table(_) => "{…}".to_owned(),
-        Tree::List(list) if list.iter().any(|one| matches!(one, Tree::Table(_))) => {
+        ConfigTree::Table(_) => "{…}".to_owned(),
+        ConfigTree::List(list) if list.iter().any(|one| matches!(one, ConfigTree::Table(_))) => {
             format!("[{} blocks]", list.len())
         }
         other => serde_json::to_string(other).unwrap_or_default(),

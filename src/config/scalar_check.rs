@@ -135,7 +135,7 @@ pub fn placeholder_value(name: &str, schema: &Json, path: &str) -> Option<Value>
 }
 
 /// Converts a valid value for further use: an exact decimal becomes its digits, not a float.
-pub fn kept(node: SpannedValue, format: &str) -> SpannedValue {
+pub fn to_stored_value(node: SpannedValue, format: &str) -> SpannedValue {
     match node.value {
         Value::Integer(text) | Value::Float(text) if format == "decimal" => {
             SpannedValue { value: Value::Text(text), ..node }

@@ -9,17 +9,17 @@ use std::fmt;
 
 /// A value of a document.
 #[derive(Debug, PartialEq)]
-pub(super) enum Tree<'d> {
+pub(super) enum ConfigTree<'d> {
     Null,
     Bool(bool),
     Number(Number),
     Text(Cow<'d, str>),
-    List(Vec<Tree<'d>>),
+    List(Vec<ConfigTree<'d>>),
     /// Members in the order of the document.
-    Table(Vec<(Cow<'d, str>, Tree<'d>)>),
+    Table(Vec<(Cow<'d, str>, ConfigTree<'d>)>),
 }
 
-impl Tree<'_> {
+impl ConfigTree<'_> {
     /// The member of a table.
     pub(super) fn get(&self, name: &str) -> Option<&Self> {
         let Self::Table(members) = self else { return None };
@@ -35,7 +35,7 @@ impl Tree<'_> {
     }
 }
 
-impl<'de: 'd, 'd> Deserialize<'de> for Tree<'d> {
+impl<'de: 'd, 'd> Deserialize<'de> for ConfigTree<'d> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(TreeVisitor)
     }
@@ -44,61 +44,61 @@ impl<'de: 'd, 'd> Deserialize<'de> for Tree<'d> {
 struct TreeVisitor;
 
 impl<'de> Visitor<'de> for TreeVisitor {
-    type Value = Tree<'de>;
+    type Value = ConfigTree<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON value")
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Tree<'de>, E> {
-        Ok(Tree::Null)
+    fn visit_unit<E: Error>(self) -> Result<ConfigTree<'de>, E> {
+        Ok(ConfigTree::Null)
     }
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Tree<'de>, E> {
-        Ok(Tree::Bool(value))
+    fn visit_bool<E: Error>(self, value: bool) -> Result<ConfigTree<'de>, E> {
+        Ok(ConfigTree::Bool(value))
     }
 
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Tree<'de>, E> {
-        Ok(Tree::Number(value.into()))
+    fn visit_u64<E: Error>(self, value: u64) -> Result<ConfigTree<'de>, E> {
+        Ok(ConfigTree::Number(value.into()))
     }
 
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Tree<'de>, E> {
-        Ok(Tree::Number(value.into()))
+    fn visit_i64<E: Error>(self, value: i64) -> Result<ConfigTree<'de>, E> {
+        Ok(ConfigTree::Number(value.into()))
     }
 
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Tree<'de>, E> {
-        Ok(Number::from_f64(value).map_or(Tree::Null, Tree::Number))
+    fn visit_f64<E: Error>(self, value: f64) -> Result<ConfigTree<'de>, E> {
+        Ok(Number::from_f64(value).map_or(ConfigTree::Null, ConfigTree::Number))
     }
 
-    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Tree<'de>, E> {
-        Ok(Tree::Text(Cow::Borrowed(text)))
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<ConfigTree<'de>, E> {
+        Ok(ConfigTree::Text(Cow::Borrowed(text)))
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Tree<'de>, E> {
-        Ok(Tree::Text(Cow::Owned(text.to_owned())))
+    fn visit_str<E: Error>(self, text: &str) -> Result<ConfigTree<'de>, E> {
+        Ok(ConfigTree::Text(Cow::Owned(text.to_owned())))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Tree<'de>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<ConfigTree<'de>, A::Error> {
         let mut values = Vec::new();
         while let Some(value) = list.next_element()? {
             values.push(value);
         }
-        Ok(Tree::List(values))
+        Ok(ConfigTree::List(values))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<Tree<'de>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<ConfigTree<'de>, A::Error> {
         let mut members = Vec::new();
-        while let Some((name, value)) = table.next_entry::<Tree<'de>, Tree<'de>>()? {
+        while let Some((name, value)) = table.next_entry::<ConfigTree<'de>, ConfigTree<'de>>()? {
             // Members without a value count as absent.
-            if let (Tree::Text(name), false) = (name, value == Tree::Null) {
+            if let (ConfigTree::Text(name), false) = (name, value == ConfigTree::Null) {
                 members.push((name, value));
             }
         }
-        Ok(Tree::Table(members))
+        Ok(ConfigTree::Table(members))
     }
 }
 
-impl Serialize for Tree<'_> {
+impl Serialize for ConfigTree<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Null => serializer.serialize_unit(),

@@ -11,7 +11,7 @@ pub const STREAM_WINDOW: u32 = 512 << 10;
 
 /// Use of a connection after an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum After {
+pub enum ConnectionReuse {
     /// The connection may serve another request.
     Reuse,
     /// The connection ends after the response.

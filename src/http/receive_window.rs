@@ -7,19 +7,19 @@ use tokio::sync::Notify;
 
 /// Bodies of a connection that are being read.
 #[derive(Debug, Default)]
-pub struct Bodies {
+pub struct WindowBudget {
     read: AtomicUsize,
     news: Notify,
 }
 
 /// Body of one stream.
 #[derive(Debug)]
-pub struct Body {
-    bodies: Arc<Bodies>,
+pub struct WindowReservation {
+    bodies: Arc<WindowBudget>,
     read: bool,
 }
 
-impl Bodies {
+impl WindowBudget {
     /// Returns the number of bodies being read.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -40,10 +40,10 @@ impl Bodies {
     }
 }
 
-impl Body {
+impl WindowReservation {
     /// Creates a body that is not read yet.
     #[must_use]
-    pub fn new(bodies: &Arc<Bodies>) -> Self {
+    pub fn new(bodies: &Arc<WindowBudget>) -> Self {
         Self { bodies: bodies.clone(), read: false }
     }
 
@@ -61,7 +61,7 @@ impl Body {
     }
 }
 
-impl Drop for Body {
+impl Drop for WindowReservation {
     fn drop(&mut self) {
         self.reads(false);
     }
@@ -73,8 +73,8 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_are_counted_while_they_are_read() {
-        let bodies = Arc::new(Bodies::default());
-        let (mut one, mut two) = (Body::new(&bodies), Body::new(&bodies));
+        let bodies = Arc::new(WindowBudget::default());
+        let (mut one, mut two) = (WindowReservation::new(&bodies), WindowReservation::new(&bodies));
         one.reads(true);
         one.reads(true);
         two.reads(true);

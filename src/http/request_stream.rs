@@ -3,7 +3,7 @@
 //! the first bytes of its body. The connection itself goes back to the guard when the session is dropped, so that a
 //! refusal is heard by a client that is still sending.
 
-use crate::http::After;
+use crate::http::ConnectionReuse;
 use crate::net::buffered_stream::BufferedSocket;
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
@@ -39,20 +39,20 @@ const SLICES: usize = 8;
 
 /// State that the requests of one HTTP/1.1 connection share with the guard.
 #[derive(Debug)]
-pub struct Connection {
+pub struct ReplayStream {
     stop: ShutdownWatch,
     /// Flushes do nothing: more is written at once.
     corked: AtomicBool,
     /// The gateway has the request. Before that only Pingora writes, to refuse a head that the guard accepts; the guard
     /// refuses it instead, in the dialect of the caller.
     admitted: AtomicBool,
-    returned: Mutex<Option<Returned>>,
-    after: Mutex<After>,
+    returned: Mutex<Option<ReturnedStream>>,
+    after: Mutex<ConnectionReuse>,
 }
 
 /// The connection as a request leaves it.
 #[derive(Debug)]
-pub(crate) struct Returned {
+pub(crate) struct ReturnedStream {
     pub(crate) stream: Stream,
     /// Bytes behind the request.
     pub(crate) ahead: BytesMut,
@@ -60,10 +60,16 @@ pub(crate) struct Returned {
     pub(crate) reusable: bool,
 }
 
-impl Connection {
+impl ReplayStream {
     pub(crate) fn new(stop: ShutdownWatch) -> Arc<Self> {
         let (corked, admitted) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self { stop, corked, admitted, returned: Mutex::default(), after: Mutex::new(After::Cut) })
+        Arc::new(Self {
+            stop,
+            corked,
+            admitted,
+            returned: Mutex::default(),
+            after: Mutex::new(ConnectionReuse::Cut),
+        })
     }
 
     /// Notes that the gateway has the request: what is written from now on is sent.
@@ -87,23 +93,23 @@ impl Connection {
     }
 
     /// Notes what becomes of the connection after the request.
-    pub fn set_after(&self, after: After) {
+    pub fn set_after(&self, after: ConnectionReuse) {
         *self.after.lock() = after;
     }
 
     /// Takes the note of [`Connection::set_after`]; [`After::PretokenizerStep`] if there is none.
-    pub(crate) fn take_after(&self) -> After {
-        std::mem::replace(&mut *self.after.lock(), After::Cut)
+    pub(crate) fn take_after(&self) -> ConnectionReuse {
+        std::mem::replace(&mut *self.after.lock(), ConnectionReuse::Cut)
     }
 
-    pub(crate) fn take_returned(&self) -> Option<Returned> {
+    pub(crate) fn take_returned(&self) -> Option<ReturnedStream> {
         self.returned.lock().take()
     }
 }
 
 /// Part of a request's body that has not arrived.
 #[derive(Debug)]
-enum Body {
+enum FramingState {
     /// This many bytes.
     Length(u64),
     Chunked(ChunkBoundary),
@@ -148,7 +154,7 @@ const LAST_LOOK: Duration = Duration::from_secs(1);
 pub(crate) struct RequestStream {
     /// Taken when this is dropped.
     stream: Option<Stream>,
-    body: Body,
+    body: FramingState,
     /// Framing that another server might read in another way: no request is read behind it.
     chunked: bool,
     ahead: BytesMut,
@@ -157,7 +163,7 @@ pub(crate) struct RequestStream {
     /// An interim response may be sent: none was, and nothing of the response.
     interim: bool,
     out: BytesMut,
-    connection: Arc<Connection>,
+    connection: Arc<ReplayStream>,
 }
 
 impl RequestStream {
@@ -167,10 +173,11 @@ impl RequestStream {
         stream: Stream,
         framing: RequestFraming,
         mut received: BytesMut,
-        connection: Arc<Connection>,
+        connection: Arc<ReplayStream>,
     ) -> (Self, BytesMut) {
         let RequestFraming { head, body: length, interim } = framing;
-        let mut body = length.map_or_else(|| Body::Chunked(ChunkBoundary::default()), Body::Length);
+        let mut body =
+            length.map_or_else(|| FramingState::Chunked(ChunkBoundary::default()), FramingState::Length);
         let own = head + body.advance(received.get(head..).unwrap_or_default()).unwrap_or(0);
         // Splitting where nothing follows would cost an allocation.
         let ahead = if own < received.len() { received.split_off(own) } else { BytesMut::new() };
@@ -261,7 +268,7 @@ impl RequestStream {
     }
 }
 
-impl Body {
+impl FramingState {
     /// Takes bytes that have come; how many of them belong to the body.
     fn advance(&mut self, bytes: &[u8]) -> Option<usize> {
         let own = match self {
@@ -294,9 +301,9 @@ impl Body {
 impl Drop for RequestStream {
     fn drop(&mut self) {
         let Some(stream) = self.stream.take() else { return };
-        let reusable = matches!(self.body, Body::Complete) && self.discarded == 0 && !self.chunked;
+        let reusable = matches!(self.body, FramingState::Complete) && self.discarded == 0 && !self.chunked;
         let ahead = std::mem::take(&mut self.ahead);
-        *self.connection.returned.lock() = Some(Returned { stream, ahead, reusable });
+        *self.connection.returned.lock() = Some(ReturnedStream { stream, ahead, reusable });
     }
 }
 
@@ -306,11 +313,11 @@ impl AsyncRead for RequestStream {
         let Some(stream) = &mut this.stream else { return Poll::Ready(Ok(())) };
         let before = buf.filled().len();
         match &this.body {
-            Body::Complete => return this.poll_behind(cx),
-            Body::Malformed => return Poll::Ready(Err(ErrorKind::InvalidData.into())),
+            FramingState::Complete => return this.poll_behind(cx),
+            FramingState::Malformed => return Poll::Ready(Err(ErrorKind::InvalidData.into())),
             // Bytes behind the body stay in the connection.
-            Body::Length(left) => ready!(Pin::new(&mut stream.take(*left)).poll_read(cx, buf))?,
-            Body::Chunked(_) => ready!(Pin::new(stream).poll_read(cx, buf))?,
+            FramingState::Length(left) => ready!(Pin::new(&mut stream.take(*left)).poll_read(cx, buf))?,
+            FramingState::Chunked(_) => ready!(Pin::new(stream).poll_read(cx, buf))?,
         }
         let read = buf.filled().get(before..).unwrap_or_default();
         let Some(own) = this.body.advance(read) else {

@@ -3,7 +3,7 @@
 //! its start and one at its end.
 
 use crate::config::settings;
-use crate::telemetry::overload::Standing;
+use crate::telemetry::overload::AdmissionSnapshot;
 use parking_lot::{Mutex, MutexGuard};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_limits::{AdmissionCapacity, AdmissionQueue, QueueOutcome};
@@ -133,9 +133,9 @@ impl AdmissionControl {
 
     /// Returns the present use.
     #[must_use]
-    pub fn load_status(&self) -> Standing {
+    pub fn load_status(&self) -> AdmissionSnapshot {
         let crowd = self.queue.lock();
-        Standing { requests: crowd.requests(), bytes: crowd.bytes(), waiting: crowd.waiting() }
+        AdmissionSnapshot { requests: crowd.requests(), bytes: crowd.bytes(), waiting: crowd.waiting() }
     }
 
     /// Counts a refusal.
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(waiting.await.unwrap().0.unwrap_err().code, ErrorCode::Overloaded);
         assert_eq!(began.elapsed().as_secs(), 2);
         drop(place);
-        assert_eq!(control.load_status(), Standing { requests: 0, bytes: 0, waiting: 0 });
+        assert_eq!(control.load_status(), AdmissionSnapshot { requests: 0, bytes: 0, waiting: 0 });
         let refusals: Vec<_> = control.shed_totals().filter(|(_, count)| *count > 0).collect();
         assert_eq!(refusals, [("queue", 1), ("process", 1)]);
     }
@@ -287,7 +287,7 @@ mod tests {
         drop(first);
         assert_eq!(
             control.load_status(),
-            Standing { requests: 1, bytes: 5, waiting: 0 },
+            AdmissionSnapshot { requests: 1, bytes: 5, waiting: 0 },
             "it was never free"
         );
         let mut place = next.await.unwrap().0.unwrap();
@@ -296,7 +296,7 @@ mod tests {
         let mut line = control.line();
         line.reserve_bytes(1 << 20).unwrap();
         drop((place, line));
-        assert_eq!(control.load_status(), Standing { requests: 0, bytes: 0, waiting: 0 });
+        assert_eq!(control.load_status(), AdmissionSnapshot { requests: 0, bytes: 0, waiting: 0 });
     }
 
     #[tokio::test(start_paused = true)]
@@ -312,6 +312,6 @@ mod tests {
             drop(first);
             assert_eq!(control.load_status().requests, 1);
         }
-        assert_eq!(control.load_status(), Standing { requests: 0, bytes: 0, waiting: 0 });
+        assert_eq!(control.load_status(), AdmissionSnapshot { requests: 0, bytes: 0, waiting: 0 });
     }
 }

@@ -4,7 +4,7 @@
 //! Time is the calendar's, because budgets end at midnight. Where the calendar is set forward, a limit per minute
 //! refills early, once.
 
-use crate::auth::key_limiter::Inner;
+use crate::auth::key_limiter::LimiterState;
 use crate::auth::principal::Principal;
 use crate::time::clock::SteadyClock;
 use crate::time::format::format_time;
@@ -79,8 +79,8 @@ pub fn reserve_limits(
 /// Releases the provisional permit.
 fn release_provisional(
     entered: Option<(ProvisionalCharge, ProvisionalCharge)>,
-    account: &mut Inner,
-    key: &mut Inner,
+    account: &mut LimiterState,
+    key: &mut LimiterState,
     now: Duration,
 ) {
     let Some((own, shared)) = entered else { return };
@@ -106,7 +106,7 @@ pub fn apply_charge(grant: &Principal, money: MicroCredits, clock: SteadyClock) 
     let (now, used) = (clock.calendar_now(), ActualCost { money, ..ActualCost::default() });
     let (mut account, mut key) = lock_meters(grant);
     for inner in [&mut *account, &mut *key] {
-        let Inner { limits, meter } = inner;
+        let LimiterState { limits, meter } = inner;
         let held = meter.reserve(limits, &CostEstimate::default(), WorkClass::BatchLine, now);
         meter.settle(held, limits, &used, now);
     }
@@ -163,7 +163,7 @@ pub fn limit_status(grant: &Principal, now: Duration) -> LimitStatus {
 }
 
 /// Takes both locks, always in this order.
-fn lock_meters(grant: &Principal) -> (MutexGuard<'_, Inner>, MutexGuard<'_, Inner>) {
+fn lock_meters(grant: &Principal) -> (MutexGuard<'_, LimiterState>, MutexGuard<'_, LimiterState>) {
     let account = grant.account.limiter.0.lock();
     (account, grant.limiter().0.lock())
 }
@@ -177,9 +177,9 @@ impl KeyLimitReservation {
         if tracks_output_length(&key.limits) || tracks_output_length(&account.limits) {
             key.meter.record_output(used.output);
         }
-        let Inner { limits, meter } = &mut *key;
+        let LimiterState { limits, meter } = &mut *key;
         meter.settle(held.key, limits, used, now);
-        let Inner { limits, meter } = &mut *account;
+        let LimiterState { limits, meter } = &mut *account;
         meter.settle(held.account, limits, used, now);
     }
 }
@@ -189,9 +189,9 @@ impl Drop for KeyLimitReservation {
         let Some(held) = self.held.take() else { return };
         let now = self.clock.calendar_now();
         let (mut account, mut key) = lock_meters(&self.grant);
-        let Inner { limits, meter } = &mut *key;
+        let LimiterState { limits, meter } = &mut *key;
         meter.void(held.key, limits, now);
-        let Inner { limits, meter } = &mut *account;
+        let LimiterState { limits, meter } = &mut *account;
         meter.void(held.account, limits, now);
     }
 }

@@ -2,7 +2,7 @@
 //! is returned with its response instead of recorded here, so that both are written together or neither.
 
 use crate::batch::{LineAsk, LineDone, LineExecutor};
-use crate::proxy::downstream::{Line, LineReport};
+use crate::proxy::downstream::{LineDownstream, LineReport};
 use crate::proxy::exchange::ExchangeState;
 use crate::proxy::{GatewayProxy, LineSession};
 use crate::state::AppState;
@@ -40,7 +40,7 @@ impl LineExecutor for BatchLineExecutor {
 }
 
 async fn execute(proxy: &GatewayProxy, ask: LineAsk) -> LineDone {
-    let line = Line::of_batch(ask.grant, ask.cancel);
+    let line = LineDownstream::of_batch(ask.grant, ask.cancel);
     // The batch cancels its lines itself, so the shutdown signal of the listeners is not used.
     let (_stop, stopping) = watch::channel(false);
     if let Ok(session) = LineSession::start(line.clone(), ask.path, ask.body) {
@@ -68,7 +68,7 @@ async fn execute(proxy: &GatewayProxy, ask: LineAsk) -> LineDone {
 }
 
 /// Refusal of a line that ended without a response; `None` if it was cancelled.
-pub(crate) fn left(line: &Line, state: &ExchangeState, now: u64) -> Option<ApiError> {
+pub(crate) fn left(line: &LineDownstream, state: &ExchangeState, now: u64) -> Option<ApiError> {
     if line.is_cancelled() {
         None
     } else if line.was_asked_back() {
@@ -82,7 +82,7 @@ pub(crate) fn left(line: &Line, state: &ExchangeState, now: u64) -> Option<ApiEr
 
 /// Reports the end of a line to the batch, and marks its record if it yielded its permit.
 pub(crate) fn report_line(
-    line: &Line,
+    line: &LineDownstream,
     state: &mut ExchangeState,
     refusal: Option<ApiError>,
     cancelled: bool,

@@ -2,17 +2,18 @@
 //! left for the answer. A request whose bytes cannot reach the window is never tokenised.
 
 pub use crate::limits::tokenizer_permits::TokenizerPermits;
-pub use crate::upstream::count_queue::Counting;
-use crate::upstream::count_queue::QUICK;
+use crate::upstream::count_queue::INLINE_COUNT_BYTES;
+pub use crate::upstream::count_queue::TokenCountQueue;
 
-use crate::upstream::config_snapshot::ModelLive;
-use crate::upstream::offer::OfferLive;
+use crate::upstream::config_snapshot::ModelState;
+use crate::upstream::offer::OfferState;
 use crate::upstream::tokenize;
 use bytes::Bytes;
 use penstock_core::{ApiError, Dialect, EmbeddingInputs, EmbeddingTask, InferenceRequest, InferenceTask};
 use penstock_dialect::DEFAULT_MAX_TOKENS;
 use penstock_tokens::{
-    Conversation, CountBudget, CountMethod, ReadError, TokenCount, TokenCounter, estimate_within, upper_bound,
+    CountBudget, CountMethod, ReadError, TokenCount, TokenCounter, TokenizedConversation, estimate_within,
+    upper_bound,
 };
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -51,8 +52,8 @@ pub enum WindowFit {
 /// # Errors
 /// Returns a refusal if the input alone fits no window, if too many other counts are waiting, or on an internal error.
 pub async fn check_window(
-    counting: &Counting,
-    model: &Arc<ModelLive>,
+    counting: &TokenCountQueue,
+    model: &Arc<ModelState>,
     ask: &InferenceRequest,
 ) -> Result<Option<TokenCount>, ApiError> {
     match &ask.task {
@@ -67,8 +68,8 @@ pub async fn check_window(
 
 /// Checks each text against the window. Without a tokenizer the provider decides.
 async fn check_texts(
-    counting: &Counting,
-    model: &Arc<ModelLive>,
+    counting: &TokenCountQueue,
+    model: &Arc<ModelState>,
     ask: &InferenceRequest,
 ) -> Result<(), ApiError> {
     let window = model.model.card.context_length;
@@ -77,7 +78,7 @@ async fn check_texts(
         return Ok(());
     }
     let (model, task) = (model.clone(), ask.task.clone());
-    let quick = long <= QUICK;
+    let quick = long <= INLINE_COUNT_BYTES;
     let work = move |stop: &AtomicBool| match &model.model.tokenizer {
         Some(tokenizer) => longest_token_count(&tokenizer.0, &task, window, stop),
         None => 0,
@@ -139,8 +140,8 @@ fn longest_token_count(counter: &TokenCounter, task: &InferenceTask, window: u64
 
 /// Checks a conversation, which shares the window with its answer.
 async fn check_conversation(
-    counting: &Counting,
-    model: &Arc<ModelLive>,
+    counting: &TokenCountQueue,
+    model: &Arc<ModelState>,
     ask: &InferenceRequest,
 ) -> Result<Option<TokenCount>, ApiError> {
     let offers = || model.offers.iter().filter_map(|index| counting.live.offers.get(*index));
@@ -163,7 +164,7 @@ async fn check_conversation(
 }
 
 /// Returns the fit of a request with this token count into an offer's window.
-pub fn window_fit(count: &TokenCount, offer: &OfferLive, ask: &InferenceRequest) -> WindowFit {
+pub fn window_fit(count: &TokenCount, offer: &OfferState, ask: &InferenceRequest) -> WindowFit {
     let window = offer.offer.context_length;
     if minimum_tokens(count) >= window {
         return WindowFit::TooLong;
@@ -185,7 +186,7 @@ fn minimum_tokens(count: &TokenCount) -> u64 {
 
 /// Returns the maximum answer length requested from an offer, if it has one: the client's own number, or the default
 /// that the offer's dialect requires.
-pub fn wanted(ask: &InferenceRequest, offer: &OfferLive) -> Option<u64> {
+pub fn wanted(ask: &InferenceRequest, offer: &OfferState) -> Option<u64> {
     let needs = || offer.dialect_for(ask.dialect) == Some(Dialect::Messages);
     ask.max_tokens.or_else(|| needs().then_some(DEFAULT_MAX_TOKENS))
 }
@@ -223,8 +224,8 @@ pub fn remaining_tokens(window: u64, count: &TokenCount, wanted: u64) -> Option<
 /// Returns a refusal if the body is no conversation, if the prompt is so far beyond the window that counting was
 /// stopped, if too many other counts are waiting, or on an internal error.
 pub async fn count(
-    counting: &Counting,
-    model: &Arc<ModelLive>,
+    counting: &TokenCountQueue,
+    model: &Arc<ModelState>,
     ask: &InferenceRequest,
 ) -> Result<TokenCount, ApiError> {
     let offers = model.offers.iter().filter_map(|index| counting.live.offers.get(*index));
@@ -244,8 +245,8 @@ pub async fn count(
 
 /// Counts by the tokenizer or an engine.
 async fn count_exactly(
-    counting: &Counting,
-    model: &Arc<ModelLive>,
+    counting: &TokenCountQueue,
+    model: &Arc<ModelState>,
     ask: &InferenceRequest,
     wide: u64,
 ) -> Result<Option<TokenCount>, ApiError> {
@@ -254,7 +255,7 @@ async fn count_exactly(
     {
         return Ok(Some(count));
     }
-    let tokens = Box::pin(tokenize::ask(counting, model, ask)).await;
+    let tokens = Box::pin(tokenize::count_at_provider(counting, model, ask)).await;
     Ok(tokens.map(|tokens| TokenCount { tokens, method: CountMethod::Engine }))
 }
 
@@ -266,11 +267,11 @@ const fn estimate_limit(wide: u64) -> u64 {
 
 /// Estimates the tokens; the result is not too low.
 async fn estimate_tokens(
-    counting: &Counting,
+    counting: &TokenCountQueue,
     ask: &InferenceRequest,
     wide: u64,
 ) -> Result<TokenCount, ApiError> {
-    let count = move |conversation: Conversation, stop: &AtomicBool| {
+    let count = move |conversation: TokenizedConversation, stop: &AtomicBool| {
         estimate_within(&conversation, None, &CountBudget { max_tokens: estimate_limit(wide), stop })
     };
     let counted = count_conversation(counting, ask, count).await;
@@ -282,13 +283,13 @@ async fn estimate_tokens(
 
 /// Counts exactly, unless the conversation has parts that cannot be counted.
 async fn count_locally(
-    counting: &Counting,
-    model: &Arc<ModelLive>,
+    counting: &TokenCountQueue,
+    model: &Arc<ModelState>,
     ask: &InferenceRequest,
     wide: u64,
 ) -> Result<Option<TokenCount>, ApiError> {
     let model = model.clone();
-    let count = move |conversation: Conversation, stop: &AtomicBool| {
+    let count = move |conversation: TokenizedConversation, stop: &AtomicBool| {
         let budget = CountBudget { max_tokens: exact_limit(wide), stop };
         model.model.tokenizer.as_ref()?.0.count_within(&conversation, &budget).ok()
     };
@@ -298,19 +299,19 @@ async fn count_locally(
 /// Reads the conversation and counts it, on a blocking thread if it is long. Returns nothing if the conversation cannot
 /// be read in memory of a few times its size.
 async fn count_conversation(
-    counting: &Counting,
+    counting: &TokenCountQueue,
     ask: &InferenceRequest,
-    count: impl FnOnce(Conversation, &AtomicBool) -> Option<TokenCount> + Send + 'static,
+    count: impl FnOnce(TokenizedConversation, &AtomicBool) -> Option<TokenCount> + Send + 'static,
 ) -> Result<Option<TokenCount>, ApiError> {
     let (body, dialect) = (ask.body.clone(), ask.dialect);
-    let quick = body.len() <= QUICK;
+    let quick = body.len() <= INLINE_COUNT_BYTES;
     let work = move |stop: &AtomicBool| {
-        if !Conversation::is_readable(&body) {
+        if !TokenizedConversation::is_readable(&body) {
             return Ok(None);
         }
         match dialect {
-            Dialect::Chat => Conversation::from_chat(&body),
-            Dialect::Messages => Conversation::from_messages(&body),
+            Dialect::Chat => TokenizedConversation::from_chat(&body),
+            Dialect::Messages => TokenizedConversation::from_messages(&body),
         }
         .map(|conversation| count(conversation, stop))
     };

@@ -5,7 +5,7 @@ mod batch_line;
 #[cfg(test)]
 mod tests;
 
-pub use batch_line::{Line, LineReport};
+pub use batch_line::{LineDownstream, LineReport};
 use tokio_util::sync::CancellationToken;
 
 use crate::net::read_budget;
@@ -30,24 +30,24 @@ use std::time::Duration;
 const DISCARDED: usize = 16 << 10;
 
 /// The session of an exchange, and where it came from.
-pub struct Caller<'a> {
+pub struct Downstream<'a> {
     session: &'a mut ServerSession,
     origin: Option<RequestOrigin>,
     /// Response head that leaves with the first bytes of its body.
     head: Option<Box<ResponseHeader>>,
 }
 
-impl<'a> Caller<'a> {
+impl<'a> Downstream<'a> {
     /// The caller of a session; an administrator's has no origin.
     pub const fn new(session: &'a mut ServerSession, origin: Option<RequestOrigin>) -> Self {
         Self { session, origin, head: None }
     }
 }
 
-impl Caller<'_> {
+impl Downstream<'_> {
     /// The line of a batch, or the choice of a request for several.
     #[must_use]
-    pub fn line(&self) -> Option<&Arc<Line>> {
+    pub fn line(&self) -> Option<&Arc<LineDownstream>> {
         self.origin.as_ref().and_then(RequestOrigin::line)
     }
 

@@ -10,9 +10,9 @@
 
 use super::RequestOrigin;
 use super::filters::{self, RequestFilterChain, RequestFilters, ResponseContext, ResponseUsage};
-use crate::http::After;
+use crate::http::ConnectionReuse;
 use crate::proxy::batch_line;
-use crate::proxy::downstream::Caller;
+use crate::proxy::downstream::Downstream;
 use crate::proxy::exchange::{Exchange, ExchangeState, RequestRoute, WriteOutcome};
 use crate::state::AppState;
 use crate::telemetry::panics;
@@ -65,7 +65,7 @@ impl RequestContext {
 
     /// The exchange of this request in a phase.
     fn exchange<'a>(&'a mut self, session: &'a mut ServerSession) -> Exchange<'a> {
-        let caller = Caller::new(session, self.origin.clone());
+        let caller = Downstream::new(session, self.origin.clone());
         Exchange { app: &self.app, caller, state: &mut self.state }
     }
 
@@ -269,7 +269,7 @@ impl ResponseContext for RequestContext {
 
 impl RequestContext {
     /// Records the end of the response and the action on the connection.
-    fn set_outcome(&mut self, ended: WriteOutcome, after: After) {
+    fn set_outcome(&mut self, ended: WriteOutcome, after: ConnectionReuse) {
         self.write_outcome = Some(ended);
         if let Some(origin) = &self.origin {
             origin.set_after(after);

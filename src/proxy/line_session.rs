@@ -1,7 +1,7 @@
 //! Pingora session of a batch line: its body is known from the start, and its response is stored instead of sent.
 
 use super::RequestOrigin;
-use crate::proxy::downstream::Line;
+use crate::proxy::downstream::LineDownstream;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_core::Stream;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// Session of a line.
 pub struct LineSession {
-    line: Arc<Line>,
+    line: Arc<LineDownstream>,
     head: RequestHeader,
     body: Option<Bytes>,
     response: Option<Box<ResponseHeader>>,
@@ -31,7 +31,7 @@ impl LineSession {
     ///
     /// # Errors
     /// The path is not a request target.
-    pub fn start(line: Arc<Line>, path: &str, body: Bytes) -> Result<ServerSession> {
+    pub fn start(line: Arc<LineDownstream>, path: &str, body: Bytes) -> Result<ServerSession> {
         let mut head = RequestHeader::build_no_case(Method::POST, path.as_bytes(), None)?;
         head.extensions_mut().insert(RequestOrigin::Line(line.clone()));
         let body = Some(body).filter(|body| !body.is_empty());
@@ -41,7 +41,7 @@ impl LineSession {
 
     /// Creates the session of one choice, whose request was parsed with that for all choices.
     #[must_use]
-    pub fn of_choice(line: Arc<Line>) -> ServerSession {
+    pub fn of_choice(line: Arc<LineDownstream>) -> ServerSession {
         let (mut parts, ()) = http::Request::new(()).into_parts();
         parts.method = Method::POST;
         let head = RequestHeader::from(parts);

@@ -1,9 +1,9 @@
 //! Origin of a request: the connection, the stream or the batch line that it came from.
 
-use crate::http::After;
-use crate::http::receive_window::Body;
-use crate::http::request_stream::Connection;
-use crate::proxy::downstream::Line;
+use crate::http::ConnectionReuse;
+use crate::http::receive_window::WindowReservation;
+use crate::http::request_stream::ReplayStream;
+use crate::proxy::downstream::LineDownstream;
 use parking_lot::Mutex;
 use penstock_core::ApiError;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub enum RequestOrigin {
     /// Connection over HTTP/1.1 or 1.0.
-    Http1(Arc<Connection>),
+    Http1(Arc<ReplayStream>),
     /// Stream of an HTTP/2 connection.
     Http2(Arc<Http2Stream>),
     /// Line of a batch, or one choice of a request for several.
-    Line(Arc<Line>),
+    Line(Arc<LineDownstream>),
 }
 
 /// State that an HTTP/2 stream shares with the guard.
 pub struct Http2Stream {
     /// Share of the body in the flow-control window of the connection.
-    body: Mutex<Body>,
+    body: Mutex<WindowReservation>,
     /// Refusal of a head that Pingora accepts.
     refusal: Option<ApiError>,
     reset_by_client: Mutex<bool>,
@@ -31,7 +31,7 @@ pub struct Http2Stream {
 impl Http2Stream {
     /// Creates a stream with its share of the connection's window, and the refusal of its head if that is invalid.
     #[must_use]
-    pub fn new(body: Body, refusal: Option<ApiError>) -> Arc<Self> {
+    pub fn new(body: WindowReservation, refusal: Option<ApiError>) -> Arc<Self> {
         Arc::new(Self { body: Mutex::new(body), refusal, reset_by_client: Mutex::new(false) })
     }
 
@@ -64,7 +64,7 @@ impl RequestOrigin {
 
     /// Returns the line of a batch.
     #[must_use]
-    pub const fn line(&self) -> Option<&Arc<Line>> {
+    pub const fn line(&self) -> Option<&Arc<LineDownstream>> {
         match self {
             Self::Line(line) => Some(line),
             Self::Http1(_) | Self::Http2(_) => None,
@@ -72,7 +72,7 @@ impl RequestOrigin {
     }
 
     /// Sets the action on the connection after the exchange.
-    pub fn set_after(&self, after: After) {
+    pub fn set_after(&self, after: ConnectionReuse) {
         if let Self::Http1(connection) = self {
             connection.set_after(after);
         }

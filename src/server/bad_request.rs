@@ -1,6 +1,6 @@
 //! Response to a request whose head was refused, before an exchange exists.
 
-use super::{Front, part};
+use super::{PublicServer, linger_close};
 use crate::proxy::endpoint;
 use crate::telemetry::AccessRecord;
 use crate::telemetry::request_id::RequestId;
@@ -12,11 +12,17 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 /// Answers a head that is wrong, or late where it is not, and ends the connection.
-pub(super) async fn head(front: &Front, mut stream: Stream, dialect: Dialect, wrong: Option<HeadError>) {
+pub(super) async fn refuse_head(
+    front: &PublicServer,
+    mut stream: Stream,
+    dialect: Dialect,
+    wrong: Option<HeadError>,
+) {
     let (started, id) = (Instant::now(), RequestId::random());
     let limits = front.limits();
     let late = wrong.is_none();
-    let refusal = wrong.map_or_else(|| ApiError::new(ErrorCode::RequestTimeout), |wrong| of(wrong, &limits));
+    let refusal =
+        wrong.map_or_else(|| ApiError::new(ErrorCode::RequestTimeout), |wrong| api_error(wrong, &limits));
     let row = refusal.spec();
     let body = penstock_http_wire::error::error_envelope(dialect, &refusal, id.as_str());
     let (status, length, id_text) = (row.status, body.len(), id.as_str());
@@ -38,12 +44,12 @@ pub(super) async fn head(front: &Front, mut stream: Stream, dialect: Dialect, wr
     record.end(left, if left { 0 } else { body.len() });
     front.app.record_exchange(&record, started);
     if !left {
-        part(stream, late).await;
+        linger_close(stream, late).await;
     }
 }
 
 /// Records a request over HTTP/2 that the library has refused, without its head.
-pub(super) fn unheard(front: &Front) {
+pub(super) fn record_unsent(front: &PublicServer) {
     let mut record = AccessRecord::new(RequestId::random(), Dialect::Chat);
     let why = "The request's head is not valid HTTP/2.";
     record.refused(&ApiError::with_message(ErrorCode::InvalidRequest, why));
@@ -52,24 +58,28 @@ pub(super) fn unheard(front: &Front) {
 }
 
 /// The dialect that a head is answered in, by the path alone.
-pub(super) fn dialect(head: &[u8]) -> Dialect {
+pub(super) fn dialect_of_path(head: &[u8]) -> Dialect {
     endpoint::error_dialect(request_target(head).split('?').next().unwrap_or_default(), false)
 }
 
 /// The refusal of a head that is wrong.
-pub(super) fn of(wrong: HeadError, limits: &crate::config::settings::LimitSettings) -> ApiError {
+pub(super) fn api_error(wrong: HeadError, limits: &crate::config::settings::LimitSettings) -> ApiError {
     match wrong {
         HeadError::Malformed(why) => ApiError::with_message(
             ErrorCode::InvalidRequest,
             format!("The request's head is not valid HTTP: {why}."),
         ),
-        HeadError::TargetTooLong => over(ErrorCode::TargetTooLong, "target", limits.target, "bytes"),
-        HeadError::TooLarge => over(ErrorCode::HeadTooLarge, "head", limits.head, "bytes"),
-        HeadError::TooManyFields => over(ErrorCode::HeadTooLarge, "head", limits.head_fields, "fields"),
+        HeadError::TargetTooLong => {
+            limit_exceeded(ErrorCode::TargetTooLong, "target", limits.target, "bytes")
+        }
+        HeadError::TooLarge => limit_exceeded(ErrorCode::HeadTooLarge, "head", limits.head, "bytes"),
+        HeadError::TooManyFields => {
+            limit_exceeded(ErrorCode::HeadTooLarge, "head", limits.head_fields, "fields")
+        }
     }
 }
 
-fn over(code: ErrorCode, what: &str, limit: usize, unit: &str) -> ApiError {
+fn limit_exceeded(code: ErrorCode, what: &str, limit: usize, unit: &str) -> ApiError {
     ApiError::with_message(code, format!("The request's {what} has more than {limit} {unit}."))
         .with_detail("limit", limit)
 }

@@ -10,38 +10,38 @@ use std::sync::Arc;
 
 /// Connections that are open, by client.
 #[derive(Debug)]
-pub struct Places {
-    taken: Mutex<Taken>,
+pub struct ConnectionLimit {
+    taken: Mutex<ConnectionCounts>,
     /// Gauge of open connections.
     open: IntGauge,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct ConnectionCounts {
     all: usize,
-    by: HashMap<Client, usize, ahash::RandomState>,
+    by: HashMap<ClientNetwork, usize, ahash::RandomState>,
 }
 
 /// One client; none where all clients of a proxy on this machine would look alike.
-type Client = Option<u64>;
+type ClientNetwork = Option<u64>;
 
 /// A place, until it is dropped.
 #[derive(Debug)]
-pub struct Place {
-    places: Arc<Places>,
-    client: Client,
+pub struct ConnectionPermit {
+    connection_limit: Arc<ConnectionLimit>,
+    client: ClientNetwork,
 }
 
 /// Limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
+pub enum ConnectionRefusal {
     /// The gateway.
     House,
     /// Connections of one client address.
     Client,
 }
 
-impl Full {
+impl ConnectionRefusal {
     /// Name in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -52,7 +52,7 @@ impl Full {
     }
 }
 
-impl Places {
+impl ConnectionLimit {
     /// All free.
     #[must_use]
     pub fn new(open: IntGauge) -> Arc<Self> {
@@ -63,31 +63,36 @@ impl Places {
     ///
     /// # Errors
     /// There is none left.
-    pub fn take(self: &Arc<Self>, from: IpAddr, most: usize, each: usize) -> Result<Place, Full> {
-        let client = client(from);
+    pub fn try_acquire(
+        self: &Arc<Self>,
+        from: IpAddr,
+        most: usize,
+        each: usize,
+    ) -> Result<ConnectionPermit, ConnectionRefusal> {
+        let client = client_network(from);
         let mut taken = self.taken.lock();
         if taken.all >= most {
-            return Err(Full::House);
+            return Err(ConnectionRefusal::House);
         }
         if client.is_some() {
             let own = taken.by.entry(client).or_default();
             // Nobody has an entry of zero: whoever finds none left has some.
             if *own >= each.max(1) {
-                return Err(Full::Client);
+                return Err(ConnectionRefusal::Client);
             }
             *own += 1;
         }
         taken.all += 1;
         drop(taken);
         self.open.inc();
-        Ok(Place { places: self.clone(), client })
+        Ok(ConnectionPermit { connection_limit: self.clone(), client })
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.places.open.dec();
-        let mut taken = self.places.taken.lock();
+        self.connection_limit.open.dec();
+        let mut taken = self.connection_limit.taken.lock();
         taken.all = taken.all.saturating_sub(1);
         if let Some(own) = taken.by.get_mut(&self.client) {
             *own = own.saturating_sub(1);
@@ -99,7 +104,7 @@ impl Drop for Place {
 }
 
 /// Returns the client that an address belongs to.
-fn client(from: IpAddr) -> Client {
+fn client_network(from: IpAddr) -> ClientNetwork {
     match from.to_canonical() {
         IpAddr::V4(Ipv4Addr::LOCALHOST) | IpAddr::V6(Ipv6Addr::LOCALHOST) => None,
         // No network begins with these 32 bits, so the two kinds do not meet.
@@ -113,8 +118,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn places() -> Arc<Places> {
-        Places::new(IntGauge::new("open", "Open.").unwrap())
+    fn places() -> Arc<ConnectionLimit> {
+        ConnectionLimit::new(IntGauge::new("open", "Open.").unwrap())
     }
 
     fn at(address: &str) -> IpAddr {
@@ -122,42 +127,46 @@ mod tests {
     }
 
     #[test]
-    fn a_client_has_so_many_and_gets_one_back() {
+    fn a_client_has_a_limit_and_gets_a_permit_back() {
         let places = places();
-        let first = places.take(at("192.0.2.1"), 10, 2).unwrap();
-        let _second = places.take(at("::ffff:192.0.2.1"), 10, 2).unwrap();
-        assert_eq!(places.take(at("192.0.2.1"), 10, 2).unwrap_err(), Full::Client);
-        let _other = places.take(at("192.0.2.2"), 10, 2).unwrap();
+        let first = places.try_acquire(at("192.0.2.1"), 10, 2).unwrap();
+        let _second = places.try_acquire(at("::ffff:192.0.2.1"), 10, 2).unwrap();
+        assert_eq!(places.try_acquire(at("192.0.2.1"), 10, 2).unwrap_err(), ConnectionRefusal::Client);
+        let _other = places.try_acquire(at("192.0.2.2"), 10, 2).unwrap();
         drop(first);
-        let _again = places.take(at("192.0.2.1"), 10, 2).unwrap();
+        let _again = places.try_acquire(at("192.0.2.1"), 10, 2).unwrap();
         assert_eq!(places.open.get(), 3);
     }
 
     #[test]
     fn an_ipv6_client_is_its_network() {
         let places = places();
-        let _one = places.take(at("2001:db8:0:1::1"), 10, 1).unwrap();
-        assert_eq!(places.take(at("2001:db8:0:1:ffff::2"), 10, 1).unwrap_err(), Full::Client);
-        let _next = places.take(at("2001:db8:0:2::1"), 10, 1).unwrap();
+        let _one = places.try_acquire(at("2001:db8:0:1::1"), 10, 1).unwrap();
+        assert_eq!(
+            places.try_acquire(at("2001:db8:0:1:ffff::2"), 10, 1).unwrap_err(),
+            ConnectionRefusal::Client
+        );
+        let _next = places.try_acquire(at("2001:db8:0:2::1"), 10, 1).unwrap();
     }
 
     #[test]
-    fn the_house_has_so_many_whoever_comes() {
+    fn the_total_limit_holds_for_all_clients() {
         let places = places();
-        let held: Vec<_> =
-            (0..5).map(|number| places.take(at(&format!("192.0.2.{number}")), 5, 9).unwrap()).collect();
+        let held: Vec<_> = (0..5)
+            .map(|number| places.try_acquire(at(&format!("192.0.2.{number}")), 5, 9).unwrap())
+            .collect();
         for address in ["192.0.2.9", "127.0.0.1", "::1"] {
-            assert_eq!(places.take(at(address), 5, 9).unwrap_err(), Full::House);
+            assert_eq!(places.try_acquire(at(address), 5, 9).unwrap_err(), ConnectionRefusal::House);
         }
         drop(held);
         assert_eq!((places.open.get(), places.taken.lock().by.len()), (0, 0));
     }
 
     #[test]
-    fn a_proxy_on_this_machine_is_not_one_client() {
+    fn loopback_is_not_limited_as_one_client() {
         let places = places();
-        let _held: Vec<_> = (0..5).map(|_| places.take(at("127.0.0.1"), 9, 1).unwrap()).collect();
-        let _one = places.take(at("127.0.0.2"), 9, 1).unwrap();
-        assert_eq!(places.take(at("127.0.0.2"), 9, 1).unwrap_err(), Full::Client);
+        let _held: Vec<_> = (0..5).map(|_| places.try_acquire(at("127.0.0.1"), 9, 1).unwrap()).collect();
+        let _one = places.try_acquire(at("127.0.0.2"), 9, 1).unwrap();
+        assert_eq!(places.try_acquire(at("127.0.0.2"), 9, 1).unwrap_err(), ConnectionRefusal::Client);
     }
 }

@@ -4,8 +4,8 @@
 //! More of them than anyone needs end the connection. And the end of one that the
 //! gateway leaves: what its client still sends is taken until that has closed too.
 
-use super::http2::Streams;
-use super::{PARTING, SILENCE};
+use super::http2::StreamCounts;
+use super::{LINGER_IDLE, LINGER_TIMEOUT};
 use crate::net::read_budget;
 use async_trait::async_trait;
 use penstock_http_wire::http2_frames::FrameHeadReader;
@@ -25,27 +25,27 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 /// The time that a limit is for.
-const WINDOW: Duration = Duration::from_secs(1);
+const COUNT_WINDOW: Duration = Duration::from_secs(1);
 /// Bytes of answers that explain one frame more: their client opens windows for them.
-const EXPLAINED: u64 = 64;
+const FRAMES_PER_STREAM: u64 = 64;
 /// Bytes that are read at once of what nobody looks at.
-const UNREAD: usize = 4 << 10;
+const LINGER_READ: usize = 4 << 10;
 
 /// A connection whose frames are counted.
 #[derive(Debug)]
-pub(super) struct Frames {
+pub(super) struct FloodGuardStream {
     stream: Stream,
-    streams: Arc<Streams>,
+    streams: Arc<StreamCounts>,
     most: u64,
-    count: Count,
+    count: FrameCounter,
     written: u64,
     since: Instant,
-    parting: Option<Parting>,
+    parting: Option<LingeringClose>,
 }
 
 /// All is said, and the client may close its side too.
 #[derive(Debug)]
-struct Parting {
+struct LingeringClose {
     /// Timer of silence on the connection.
     silence: Pin<Box<Sleep>>,
     until: Instant,
@@ -53,25 +53,25 @@ struct Parting {
 
 /// Frames that carried nothing.
 #[derive(Debug)]
-struct Count {
+struct FrameCounter {
     heads: FrameHeadReader,
     empty: u64,
 }
 
-impl Frames {
+impl FloodGuardStream {
     /// Counts the frames of a connection that has just begun.
-    pub(super) fn new(stream: Stream, streams: Arc<Streams>, most: usize) -> Self {
-        let count = Count::new();
+    pub(super) fn new(stream: Stream, streams: Arc<StreamCounts>, most: usize) -> Self {
+        let count = FrameCounter::new();
         Self { stream, streams, most: most as u64, count, written: 0, since: Instant::now(), parting: None }
     }
 
     /// Returns true if there were too many frames within the interval.
-    fn flooded(&mut self) -> bool {
-        if self.count.empty <= self.most + self.written / EXPLAINED {
+    fn is_flooded(&mut self) -> bool {
+        if self.count.empty <= self.most + self.written / FRAMES_PER_STREAM {
             return false;
         }
         let now = Instant::now();
-        let flooded = now - self.since < WINDOW;
+        let flooded = now - self.since < COUNT_WINDOW;
         self.since = now;
         self.count.empty = 0;
         self.written = 0;
@@ -79,7 +79,7 @@ impl Frames {
     }
 }
 
-impl Count {
+impl FrameCounter {
     fn new() -> Self {
         Self { heads: FrameHeadReader::for_client(), empty: 0 }
     }
@@ -99,21 +99,21 @@ impl Count {
     }
 }
 
-impl AsyncRead for Frames {
+impl AsyncRead for FloodGuardStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
         ready!(read_budget::poll_budget(cx));
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
         read_budget::charge_bytes(buf.filled().len() - before);
         self.count.push(buf.filled().get(before..).unwrap_or_default());
-        if self.flooded() {
-            self.streams.abuse();
+        if self.is_flooded() {
+            self.streams.mark_abuse();
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for Frames {
+impl AsyncWrite for FloodGuardStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
         let wrote = ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
         self.written += wrote as u64;
@@ -130,20 +130,20 @@ impl AsyncWrite for Frames {
             Some(parting) => parting,
             None => {
                 ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
-                let until = Instant::now() + PARTING;
-                parting.insert(Parting { silence: Box::pin(sleep(SILENCE)), until })
+                let until = Instant::now() + LINGER_TIMEOUT;
+                parting.insert(LingeringClose { silence: Box::pin(sleep(LINGER_IDLE)), until })
             }
         };
-        if !streams.is_left() {
+        if !streams.is_abandoned() {
             return Poll::Ready(Ok(()));
         }
-        let mut bytes = [0; UNREAD];
+        let mut bytes = [0; LINGER_READ];
         loop {
             let mut piece = ReadBuf::new(&mut bytes);
             match Pin::new(&mut *stream).poll_read(cx, &mut piece) {
                 // One that sends without a pause is not waited for longer either: no alarm would be heard beside it.
                 Poll::Ready(Ok(())) if !piece.filled().is_empty() && Instant::now() < parting.until => {
-                    let silence = Instant::now() + SILENCE;
+                    let silence = Instant::now() + LINGER_IDLE;
                     parting.silence.as_mut().reset(silence.min(parting.until));
                 }
                 Poll::Ready(_) => return Poll::Ready(Ok(())),
@@ -170,19 +170,19 @@ impl AsyncWrite for Frames {
 // All else is the connection's own.
 
 #[async_trait]
-impl Shutdown for Frames {
+impl Shutdown for FloodGuardStream {
     async fn shutdown(&mut self) {
         self.stream.shutdown().await;
     }
 }
 
-impl UniqueID for Frames {
+impl UniqueID for FloodGuardStream {
     fn id(&self) -> UniqueIDType {
         self.stream.id()
     }
 }
 
-impl Ssl for Frames {
+impl Ssl for FloodGuardStream {
     fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
         self.stream.get_ssl_digest()
     }
@@ -192,21 +192,21 @@ impl Ssl for Frames {
     }
 }
 
-impl Peek for Frames {}
+impl Peek for FloodGuardStream {}
 
-impl GetTimingDigest for Frames {
+impl GetTimingDigest for FloodGuardStream {
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
         self.stream.get_timing_digest()
     }
 }
 
-impl GetProxyDigest for Frames {
+impl GetProxyDigest for FloodGuardStream {
     fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
         self.stream.get_proxy_digest()
     }
 }
 
-impl GetSocketDigest for Frames {
+impl GetSocketDigest for FloodGuardStream {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
         self.stream.get_socket_digest()
     }
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_carries_nothing_is_counted_however_it_is_cut() {
+    fn empty_frames_are_counted_at_every_split() {
         let mut bytes = vec![b'P'; 24];
         for (kind, flags, payload) in [
             (4, 0, &[][..]),
@@ -240,7 +240,7 @@ mod tests {
             bytes.extend(frame(kind, flags, payload));
         }
         for cut in 1..bytes.len() {
-            let mut count = Count::new();
+            let mut count = FrameCounter::new();
             bytes.chunks(cut).for_each(|piece| count.push(piece));
             assert_eq!((count.empty, count.heads.is_at_frame_end()), (6, true), "{cut}");
         }

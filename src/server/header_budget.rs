@@ -9,33 +9,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes counted for each field beside its own (RFC 9113 §10.5.1).
-const FIELD: usize = 32;
+const FIELD_OVERHEAD: usize = 32;
 /// A stream with an empty head weighs this part of the largest head.
-const STREAM: usize = 4;
+const STREAM_OVERHEAD: usize = 4;
 
 /// The further heads of all connections.
 #[derive(Debug, Default)]
-pub(super) struct Heads {
+pub(super) struct HeaderBudget {
     held: AtomicUsize,
 }
 
 /// One that is counted, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Held {
-    heads: Arc<Heads>,
+pub(super) struct HeaderReservation {
+    heads: Arc<HeaderBudget>,
     bytes: usize,
 }
 
-impl Heads {
+impl HeaderBudget {
     /// Counts a head of so many bytes, unless all of them would exceed `most`.
-    pub(super) fn hold(self: &Arc<Self>, bytes: usize, most: usize) -> Option<Held> {
+    pub(super) fn try_reserve(self: &Arc<Self>, bytes: usize, most: usize) -> Option<HeaderReservation> {
         let more = |held: usize| held.checked_add(bytes).filter(|sum| *sum <= most);
         self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Held { heads: self.clone(), bytes })
+        Some(HeaderReservation { heads: self.clone(), bytes })
     }
 }
 
-impl Drop for Held {
+impl Drop for HeaderReservation {
     fn drop(&mut self) {
         self.heads.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -43,20 +43,20 @@ impl Drop for Held {
 
 /// Bytes of further heads at most: as many of the largest as there may be requests at work or waiting. One of usual
 /// size weighs less than half of that, so who is in or waits finds room.
-pub(super) fn most(settings: &Settings) -> usize {
+pub(super) fn budget_limit(settings: &Settings) -> usize {
     let requests = settings.overload.requests.saturating_add(settings.overload.queue);
     requests.saturating_mul(settings.limits.head)
 }
 
 /// The size of a head, as clients count it too.
-pub(super) fn bytes(head: &RequestHeader) -> usize {
-    let fields = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD);
+pub(super) fn header_bytes(head: &RequestHeader) -> usize {
+    let fields = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD_OVERHEAD);
     head.raw_path().len() + fields.sum::<usize>()
 }
 
 /// Returns the memory of a head: its bytes, and a part of the largest head for its stream.
-pub(super) fn weight(head: &RequestHeader, largest: usize) -> usize {
-    bytes(head) + largest / STREAM
+pub(super) fn header_cost(head: &RequestHeader, largest: usize) -> usize {
+    header_bytes(head) + largest / STREAM_OVERHEAD
 }
 
 #[cfg(test)]
@@ -65,23 +65,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn further_heads_share_a_bound_and_give_it_back() {
-        let heads = Arc::new(Heads::default());
-        let first = heads.hold(60, 100).unwrap();
-        assert!(heads.hold(41, 100).is_none());
-        let second = heads.hold(40, 100).unwrap();
-        assert!(heads.hold(1, 100).is_none() && heads.hold(usize::MAX, usize::MAX).is_none());
+    fn further_headers_share_a_budget_and_release_it() {
+        let heads = Arc::new(HeaderBudget::default());
+        let first = heads.try_reserve(60, 100).unwrap();
+        assert!(heads.try_reserve(41, 100).is_none());
+        let second = heads.try_reserve(40, 100).unwrap();
+        assert!(heads.try_reserve(1, 100).is_none() && heads.try_reserve(usize::MAX, usize::MAX).is_none());
         drop(first);
-        assert!(heads.hold(60, 100).is_some());
+        assert!(heads.try_reserve(60, 100).is_some());
         drop(second);
         assert_eq!(heads.held.load(Ordering::Relaxed), 0);
     }
 
     #[test]
-    fn a_head_weighs_its_fields_and_its_stream() {
+    fn a_header_costs_its_fields_and_its_stream() {
         let mut head = RequestHeader::build("GET", b"/v1/models", None).unwrap();
-        assert_eq!(weight(&head, 400), 10 + 100);
+        assert_eq!(header_cost(&head, 400), 10 + 100);
         head.insert_header("x-note", "four").unwrap();
-        assert_eq!(weight(&head, 400), 10 + 6 + 4 + FIELD + 100);
+        assert_eq!(header_cost(&head, 400), 10 + 6 + 4 + FIELD_OVERHEAD + 100);
     }
 }

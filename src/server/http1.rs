@@ -1,10 +1,10 @@
 //! The guard of an HTTP/1.1 connection. It reads each head within its limits and its deadline, refuses one that could
 //! be read in two ways, and hands the same bytes to Pingora's session, which parses and serves the request.
 
-use super::{Front, bad_request, part, parted};
+use super::{PublicServer, bad_request, drain_grace, linger_close};
 use crate::config::settings::LimitSettings;
-use crate::http::After;
-use crate::http::request_stream::{Connection, RequestFraming, RequestStream};
+use crate::http::ConnectionReuse;
+use crate::http::request_stream::{ReplayStream, RequestFraming, RequestStream};
 use crate::net::buffered_stream::BufferedSocket;
 use crate::net::executor;
 use crate::proxy::RequestOrigin;
@@ -20,14 +20,14 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout_at;
 
 /// Bytes that most heads fit in.
-const USUAL: usize = 4096;
+const INITIAL_BUFFER: usize = 4096;
 /// Bytes of a head that tell the dialect of its path.
-const START: usize = 64;
+const START_LEN: usize = 64;
 /// Room below which a buffer is made longer.
-const CRAMPED: usize = 1024;
+const MIN_SPARE: usize = 1024;
 
 /// Outcome of reading a head; the bytes of an incomplete one are in the buffer.
-enum Read {
+enum HeadRead {
     /// The head is complete.
     Whole(RequestFraming),
     /// The head is refused.
@@ -38,34 +38,44 @@ enum Read {
     Over,
 }
 
-pub(super) async fn serve(front: &Arc<Front>, mut stream: Stream, mut stop: ShutdownWatch) {
-    let connection = Connection::new(stop.clone());
+pub(super) async fn serve(front: &Arc<PublicServer>, mut stream: Stream, mut stop: ShutdownWatch) {
+    let connection = ReplayStream::new(stop.clone());
     let mut buffer = BytesMut::new();
     let mut reused = false;
     loop {
         let limits = front.limits();
-        let framing = match head(&mut stream, &mut buffer, &limits, reused, &mut stop).await {
-            Read::Whole(framing) => framing,
-            Read::Over => return,
-            Read::Refused(wrong) => {
-                return bad_request::head(front, stream, bad_request::dialect(&buffer), Some(wrong)).await;
+        let framing = match read_head(&mut stream, &mut buffer, &limits, reused, &mut stop).await {
+            HeadRead::Whole(framing) => framing,
+            HeadRead::Over => return,
+            HeadRead::Refused(wrong) => {
+                return bad_request::refuse_head(
+                    front,
+                    stream,
+                    bad_request::dialect_of_path(&buffer),
+                    Some(wrong),
+                )
+                .await;
             }
-            Read::Late => return bad_request::head(front, stream, bad_request::dialect(&buffer), None).await,
+            HeadRead::Late => {
+                return bad_request::refuse_head(front, stream, bad_request::dialect_of_path(&buffer), None)
+                    .await;
+            }
         };
-        let start = start_of(&buffer);
-        let may_reuse = proxy(front, &connection, stream, framing, buffer, &stop).await;
+        let start = request_start(&buffer);
+        let may_reuse = run_proxy(front, &connection, stream, framing, buffer, &stop).await;
         let (Some(returned), after) = (connection.take_returned(), connection.take_after()) else { return };
         stream = returned.stream;
         if !connection.take_admitted() {
             let wrong = Some(HeadError::Malformed("its target or its Host is not valid"));
-            return bad_request::head(front, stream, bad_request::dialect(&start), wrong).await;
+            return bad_request::refuse_head(front, stream, bad_request::dialect_of_path(&start), wrong)
+                .await;
         }
         match after {
             // Without the end that the framing of the response has for a good one; HTTP/1.0 in clear text has none.
-            After::Cut => return,
-            After::Reuse if may_reuse && returned.reusable => {}
+            ConnectionReuse::Cut => return,
+            ConnectionReuse::Reuse if may_reuse && returned.reusable => {}
             _ if returned.reusable && returned.ahead.is_empty() => return stream.shutdown().await,
-            _ => return part(stream, after == After::Late).await,
+            _ => return linger_close(stream, after == ConnectionReuse::Late).await,
         }
         buffer = returned.ahead;
         reused = true;
@@ -79,16 +89,16 @@ pub(super) async fn serve(front: &Arc<Front>, mut stream: Stream, mut stop: Shut
 }
 
 /// The first bytes of a head, which tell the dialect of its path.
-fn start_of(head: &[u8]) -> [u8; START] {
-    let mut start = [0; START];
+fn request_start(head: &[u8]) -> [u8; START_LEN] {
+    let mut start = [0; START_LEN];
     start.iter_mut().zip(head).for_each(|(to, from)| *to = *from);
     start
 }
 
 /// Lets Pingora's proxy serve one request; whether its session allows another one on the connection.
-async fn proxy(
-    front: &Front,
-    connection: &Arc<Connection>,
+async fn run_proxy(
+    front: &PublicServer,
+    connection: &Arc<ReplayStream>,
     stream: Stream,
     framing: RequestFraming,
     received: BytesMut,
@@ -107,13 +117,13 @@ const fn framing(head: usize, scan: &HeadParser) -> RequestFraming {
 }
 
 /// Reads the head of the next request, until the moment by which it has to be there.
-async fn head(
+async fn read_head(
     stream: &mut Stream,
     buffer: &mut BytesMut,
     limits: &LimitSettings,
     reused: bool,
     stop: &mut ShutdownWatch,
-) -> Read {
+) -> HeadRead {
     let caps = HeadLimits { bytes: limits.head, target: limits.target, fields: limits.head_fields };
     let mut until = clock::cached_now() + if reused { limits.keep_alive } else { limits.request_head };
     let mut scan = HeadParser::default();
@@ -121,33 +131,33 @@ async fn head(
     if !buffer.is_empty() {
         until = clock::cached_now() + limits.request_head;
         match scan.push(buffer, caps) {
-            Ok(Some(size)) => return Read::Whole(framing(size, &scan)),
+            Ok(Some(size)) => return HeadRead::Whole(framing(size, &scan)),
             Ok(None) => {}
-            Err(wrong) => return Read::Refused(wrong),
+            Err(wrong) => return HeadRead::Refused(wrong),
         }
     }
     loop {
         let begun = !buffer.is_empty();
-        if buffer.capacity() - buffer.len() < CRAMPED {
-            buffer.reserve(USUAL);
+        if buffer.capacity() - buffer.len() < MIN_SPARE {
+            buffer.reserve(INITIAL_BUFFER);
         }
         let read = tokio::select! {
             biased;
             read = timeout_at(until.into(), stream.read_buf(buffer)) => read,
             // An idle connection ends when the process stops; a request that has begun is served.
-            () = parted(stop), if reused && !begun => return Read::Over,
+            () = drain_grace(stop), if reused && !begun => return HeadRead::Over,
         };
         let read = match read {
             Ok(Ok(1..)) => scan.push(buffer, caps),
-            Err(_) if begun => return Read::Late,
-            _ => return Read::Over,
+            Err(_) if begun => return HeadRead::Late,
+            _ => return HeadRead::Over,
         };
         match read {
-            Ok(Some(size)) => return Read::Whole(framing(size, &scan)),
+            Ok(Some(size)) => return HeadRead::Whole(framing(size, &scan)),
             Ok(None) if begun => {}
             // An idle connection may wait longer for its next head than a head may take.
             Ok(None) => until = clock::cached_now() + limits.request_head,
-            Err(wrong) => return Read::Refused(wrong),
+            Err(wrong) => return HeadRead::Refused(wrong),
         }
     }
 }

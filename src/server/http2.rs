@@ -2,12 +2,12 @@
 //! What the library beneath leaves open is bounded here: the time of the preface,
 //! an idle connection, streams that are begun only to be given up.
 
-use super::h2_flood_guard::Frames;
-use super::header_budget::{self, Held};
-use super::{Front, bad_request, parted, stopped};
+use super::h2_flood_guard::FloodGuardStream;
+use super::header_budget::{self, HeaderReservation};
+use super::{PublicServer, bad_request, drain_grace, drain_started};
 use crate::config::settings::LimitSettings;
 use crate::http::STREAM_WINDOW;
-use crate::http::receive_window::{Bodies, Body};
+use crate::http::receive_window::{WindowBudget, WindowReservation};
 use crate::proxy::{Http2Stream, RequestOrigin};
 use bytes::Bytes;
 use penstock_core::ApiError;
@@ -32,20 +32,20 @@ use tokio::time::{sleep, timeout};
 /// has a place in the gateway and reads a long body makes it wider …
 pub const CONNECTION_WINDOW: u32 = (64 << 10) - 1;
 /// … as so many do at most.
-const WIDENED: usize = 8;
+const WIDENED_BODIES: usize = 8;
 /// The biggest frame a client may send.
-const FRAME: u32 = 64 << 10;
+const MAX_FRAME: u32 = 64 << 10;
 /// Bytes of an answer that wait for their client to read, for each stream.
 pub const SEND_BUFFER: usize = 64 << 10;
 /// Data frames of less than 256 bytes weigh what they lack of that, for their bookkeeping, while they are not read. A
 /// connection's whole window of frames of 32 bytes may wait for its turn.
 pub const SMALL_FRAMES: usize = 512 << 10;
 /// Time for the last word to a client that is sent away.
-const FAREWELL: Duration = Duration::from_secs(1);
+const GOAWAY_GRACE: Duration = Duration::from_secs(1);
 
 /// The streams of one connection.
 #[derive(Debug)]
-pub(super) struct Streams {
+pub(super) struct StreamCounts {
     open: AtomicUsize,
     /// A stream ended, or the client went too far.
     news: Notify,
@@ -56,7 +56,7 @@ pub(super) struct Streams {
     left: AtomicBool,
 }
 
-impl Streams {
+impl StreamCounts {
     fn new(most_wasted: usize) -> Self {
         Self {
             open: AtomicUsize::new(0),
@@ -71,28 +71,28 @@ impl Streams {
     /// The gateway leaves the connection, whose client has done no wrong. It may still read the last answer, and opens
     /// windows while it does; a connection that is closed over unread bytes is reset, and takes with it what its client
     /// has not read.
-    pub(super) fn is_left(&self) -> bool {
+    pub(super) fn is_abandoned(&self) -> bool {
         self.left.load(Ordering::Relaxed) && !self.is_abused()
     }
 
     /// The client went too far: the connection ends.
-    pub(super) fn abuse(&self) {
+    pub(super) fn mark_abuse(&self) {
         self.abused.store(true, Ordering::Relaxed);
         self.news.notify_waiters();
     }
 
     /// A stream was given up, or answered. Clients that change their mind now and then are answered too.
-    fn ended(&self, given_up: bool) {
+    fn stream_ended(&self, given_up: bool) {
         if !given_up {
             let less = |wasted: usize| wasted.checked_sub(1);
             self.wasted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok();
         } else if self.wasted.fetch_add(1, Ordering::Relaxed) >= self.most_wasted {
-            self.abuse();
+            self.mark_abuse();
         }
     }
 
     /// Ends when it is so. All who wait look at each piece of news.
-    async fn until(&self, is: impl Fn(&Self) -> bool) {
+    async fn wait_until(&self, is: impl Fn(&Self) -> bool) {
         loop {
             let news = self.news.notified();
             tokio::pin!(news);
@@ -113,30 +113,33 @@ impl Streams {
     }
 
     /// Ends when there was no stream for so long. A new one begins it anew.
-    async fn idle(&self, within: Duration) {
-        self.until(|streams| streams.open() == 0).await;
+    async fn wait_idle(&self, within: Duration) {
+        self.wait_until(|streams| streams.open() == 0).await;
         sleep(within).await;
     }
 }
 
 /// One open stream, with its head where it is not the only one of its connection.
-struct Open(Arc<Streams>, #[expect(dead_code, reason = "it counts until it is dropped")] Option<Held>);
+struct OpenStream(
+    Arc<StreamCounts>,
+    #[expect(dead_code, reason = "it counts until it is dropped")] Option<HeaderReservation>,
+);
 
-impl Open {
-    fn new(streams: &Arc<Streams>, held: Option<Held>) -> Self {
+impl OpenStream {
+    fn new(streams: &Arc<StreamCounts>, held: Option<HeaderReservation>) -> Self {
         streams.open.fetch_add(1, Ordering::Relaxed);
         Self(streams.clone(), held)
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenStream {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
         self.0.news.notify_waiters();
     }
 }
 
-pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: ShutdownWatch) {
+pub(super) async fn serve(front: &Arc<PublicServer>, stream: Stream, mut stop: ShutdownWatch) {
     let limits = front.limits();
     let digest = Arc::new(Digest {
         ssl_digest: stream.get_ssl_digest(),
@@ -144,39 +147,39 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
         proxy_digest: stream.get_proxy_digest(),
         socket_digest: stream.get_socket_digest(),
     });
-    let streams = Arc::new(Streams::new(limits.h2_resets));
-    let counted: Stream = Box::new(Frames::new(stream, streams.clone(), limits.h2_frames));
-    let opened = timeout(limits.request_head, handshake(counted, Some(options(&limits)))).await;
+    let streams = Arc::new(StreamCounts::new(limits.h2_resets));
+    let counted: Stream = Box::new(FloodGuardStream::new(stream, streams.clone(), limits.h2_frames));
+    let opened = timeout(limits.request_head, handshake(counted, Some(h2_options(&limits)))).await;
     let Ok(Ok(mut connection)) = opened else { return };
     let (mut begun, mut stopping, mut idle) = (false, false, limits.keep_alive);
-    let (bodies, mut read) = (Arc::new(Bodies::default()), 0);
+    let (bodies, mut read) = (Arc::new(WindowBudget::default()), 0);
     loop {
         let accepted = tokio::select! {
             biased;
-            () = streams.until(Streams::is_abused) => {
+            () = streams.wait_until(StreamCounts::is_abused) => {
                 front.app.metrics.connection_refused("h2_abuse");
                 connection.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
-                timeout(FAREWELL, poll_fn(|cx| connection.poll_closed(cx))).await.ok();
+                timeout(GOAWAY_GRACE, poll_fn(|cx| connection.poll_closed(cx))).await.ok();
                 return;
             }
-            () = farewell(&mut stop, begun), if !stopping => {
-                leave(&mut connection, &streams);
+            () = goaway_due(&mut stop, begun), if !stopping => {
+                close_connection(&mut connection, &streams);
                 stopping = true;
                 continue;
             }
             () = bodies.other_than(read) => {
                 read = bodies.count();
-                connection.set_target_window_size(window(read));
+                connection.set_target_window_size(window_size(read));
                 continue;
             }
-            accepted = next(&mut connection, &streams, limits.h2_streams as usize, &digest) => accepted,
-            () = streams.idle(idle) => {
+            accepted = next_stream(&mut connection, &streams, limits.h2_streams as usize, &digest) => accepted,
+            () = streams.wait_idle(idle) => {
                 if stopping {
                     return;
                 }
                 // A request that is on its way would be lost, and its client could not know whether it was.
-                leave(&mut connection, &streams);
-                (stopping, idle) = (true, FAREWELL);
+                close_connection(&mut connection, &streams);
+                (stopping, idle) = (true, GOAWAY_GRACE);
                 continue;
             }
         };
@@ -188,13 +191,19 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
                     session.shutdown_with_reason(h2::Reason::REFUSED_STREAM);
                     continue;
                 };
-                tokio::spawn(one(front.clone(), session, stop.clone(), open, Body::new(&bodies)));
+                tokio::spawn(serve_stream(
+                    front.clone(),
+                    session,
+                    stop.clone(),
+                    open,
+                    WindowReservation::new(&bodies),
+                ));
             }
             // It was malformed, and the library has said so; that counts like one that was given up.
             Ok(Some(H2Accept::Rejected)) => {
                 front.app.metrics.connection_refused("h2_malformed");
-                bad_request::unheard(front);
-                streams.ended(true);
+                bad_request::record_unsent(front);
+                streams.stream_ended(true);
             }
             Ok(None) | Err(_) => return,
         }
@@ -203,43 +212,43 @@ pub(super) async fn serve(front: &Arc<Front>, stream: Stream, mut stop: Shutdown
 
 /// The next stream, `None` when the connection is over. Those beyond the streams that a client may have at a time were
 /// given up: their ends come first, and the others go on meanwhile.
-async fn next(
+async fn next_stream(
     connection: &mut h2::server::Connection<Stream, Bytes>,
-    streams: &Streams,
+    streams: &StreamCounts,
     most: usize,
     digest: &Arc<Digest>,
 ) -> pingora_error::Result<Option<H2Accept>> {
     tokio::select! {
         biased;
-        () = streams.until(|streams| streams.open() <= most) => {}
+        () = streams.wait_until(|streams| streams.open() <= most) => {}
         _ = poll_fn(|cx| connection.poll_closed(cx)) => return Ok(None),
     }
     HttpSession::from_h2_conn(connection, digest.clone()).await
 }
 
-impl Front {
+impl PublicServer {
     /// A stream that is taken, unless there are too many heads in memory.
-    fn opened(&self, session: &HttpSession, streams: &Arc<Streams>) -> Option<Open> {
+    fn opened(&self, session: &HttpSession, streams: &Arc<StreamCounts>) -> Option<OpenStream> {
         if streams.open() == 0 {
-            return Some(Open::new(streams, None));
+            return Some(OpenStream::new(streams, None));
         }
         let live = self.app.live();
-        let weight = header_budget::weight(session.req_header(), live.settings.limits.head);
-        let held = self.heads.hold(weight, header_budget::most(&live.settings))?;
-        Some(Open::new(streams, Some(held)))
+        let weight = header_budget::header_cost(session.req_header(), live.settings.limits.head);
+        let held = self.heads.try_reserve(weight, header_budget::budget_limit(&live.settings))?;
+        Some(OpenStream::new(streams, Some(held)))
     }
 }
 
 /// Returns the receive window of a connection: bytes of bodies that may be sent before they are read, while `read`
 /// bodies are.
-const fn window(read: usize) -> u32 {
-    let wider = if read < WIDENED { read } else { WIDENED };
+const fn window_size(read: usize) -> u32 {
+    let wider = if read < WIDENED_BODIES { read } else { WIDENED_BODIES };
     CONNECTION_WINDOW + STREAM_WINDOW * wider as u32
 }
 
 /// Says that no more streams are taken. Those that the client may have begun before it reads that still are; once it
 /// has, the connection ends with the last of them.
-fn leave(connection: &mut h2::server::Connection<Stream, Bytes>, streams: &Streams) {
+fn close_connection(connection: &mut h2::server::Connection<Stream, Bytes>, streams: &StreamCounts) {
     connection.graceful_shutdown();
     streams.left.store(true, Ordering::Relaxed);
 }
@@ -247,16 +256,16 @@ fn leave(connection: &mut h2::server::Connection<Stream, Bytes>, streams: &Strea
 /// Ends when it is time to say that no more streams are taken: at once when the gateway starts to drain, and a moment
 /// later where none has begun yet. A connection is opened for a request, which may be on its way; many clients take it
 /// for a failure to be sent away from one that is new.
-async fn farewell(stop: &mut ShutdownWatch, begun: bool) {
-    if begun { stopped(stop).await } else { parted(stop).await }
+async fn goaway_due(stop: &mut ShutdownWatch, begun: bool) {
+    if begun { drain_started(stop).await } else { drain_grace(stop).await }
 }
 
-fn options(limits: &LimitSettings) -> H2Options {
+fn h2_options(limits: &LimitSettings) -> H2Options {
     let mut options = default_h2_options();
     options
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_frame_size(FRAME)
+        .max_frame_size(MAX_FRAME)
         .max_send_buffer_size(SEND_BUFFER)
         .data_frame_budget(SMALL_FRAMES)
         .max_header_list_size(u32::try_from(limits.head.saturating_mul(2)).unwrap_or(u32::MAX))
@@ -266,21 +275,27 @@ fn options(limits: &LimitSettings) -> H2Options {
 }
 
 /// One stream to its end.
-async fn one(front: Arc<Front>, mut session: HttpSession, stop: ShutdownWatch, open: Open, body: Body) {
-    if given_up(&mut session).await {
-        return open.0.ended(true);
+async fn serve_stream(
+    front: Arc<PublicServer>,
+    mut session: HttpSession,
+    stop: ShutdownWatch,
+    open: OpenStream,
+    body: WindowReservation,
+) {
+    if client_gave_up(&mut session).await {
+        return open.0.stream_ended(true);
     }
     let _counted = front.app.track_exchange();
-    let refusal = wrong(&session, &front.limits());
+    let refusal = malformed_request(&session, &front.limits());
     let link = Http2Stream::new(body, refusal);
     let mut session = ServerSession::new_http2(session);
     session.req_header_mut().extensions_mut().insert(RequestOrigin::Http2(link.clone()));
     front.proxy.process_new_http(session, &stop).await;
-    open.0.ended(link.was_reset_by_client());
+    open.0.stream_ended(link.was_reset_by_client());
 }
 
 /// Returns the error of a stream head that the library accepts.
-fn wrong(session: &HttpSession, limits: &LimitSettings) -> Option<ApiError> {
+fn malformed_request(session: &HttpSession, limits: &LimitSettings) -> Option<ApiError> {
     let head = session.req_header();
     let target = head.raw_path().len();
     // The library takes any scheme, none too; over HTTP/1.1 a target with another is refused as well.
@@ -294,7 +309,7 @@ fn wrong(session: &HttpSession, limits: &LimitSettings) -> Option<ApiError> {
         HeadError::Malformed("its scheme is not http or https")
     } else if target > limits.target {
         HeadError::TargetTooLong
-    } else if header_budget::bytes(head) > limits.head {
+    } else if header_budget::header_bytes(head) > limits.head {
         // The library would take twice as much: it refuses what it does not take without a word.
         HeadError::TooLarge
     } else if head.headers.len() > limits.head_fields {
@@ -302,11 +317,11 @@ fn wrong(session: &HttpSession, limits: &LimitSettings) -> Option<ApiError> {
     } else {
         return None;
     };
-    Some(bad_request::of(wrong, limits))
+    Some(bad_request::api_error(wrong, limits))
 }
 
 /// Returns true if the client reset the stream.
-async fn given_up(session: &mut HttpSession) -> bool {
+async fn client_gave_up(session: &mut HttpSession) -> bool {
     let mut idle = session.idle();
     poll_fn(|cx| Poll::Ready(Pin::new(&mut idle).poll(cx).is_ready())).await
 }

@@ -6,8 +6,8 @@ use crate::net::KEEP_ALIVE;
 use crate::net::buffered_stream::BufferedSocket;
 use crate::net::executor::WorkerThreads;
 use crate::proxy::GatewayProxy;
-use crate::server::Front;
-use crate::server::connection_limit::Place;
+use crate::server::PublicServer;
+use crate::server::connection_limit::ConnectionPermit;
 use crate::state::AppState;
 use crate::telemetry::log;
 use crate::telemetry::throttle::ThrottledLog;
@@ -173,7 +173,7 @@ impl PublicListeners {
     ) -> Result<(Vec<JoinHandle<()>>, Arc<WorkerThreads>), String> {
         let threads = WorkerThreads::start(app.live().settings.threads)
             .map_err(|error| format!("The threads for requests cannot be started: {error}."))?;
-        let (threads, front) = (Arc::new(threads), Arc::new(Front::new(app.clone(), proxy.clone())));
+        let (threads, front) = (Arc::new(threads), Arc::new(PublicServer::new(app.clone(), proxy.clone())));
         let mut doors = Vec::new();
         for bound in self.plain {
             doors.push((bound.into_tokio()?, false));
@@ -193,7 +193,7 @@ impl PublicListeners {
 #[derive(Clone)]
 struct AcceptLoop {
     state: Arc<AppState>,
-    server: Arc<Front>,
+    server: Arc<PublicServer>,
     tls: bool,
     stop: watch::Receiver<bool>,
 }
@@ -210,7 +210,7 @@ impl AcceptLoop {
             // The socket is registered with the thread that serves it, not with this one.
             let probed = accepted.and_then(|(socket, client)| {
                 // A client without a connection permit gets no answer: the socket closes here.
-                let Some(place) = self.server.place(client.ip()) else { return Ok(None) };
+                let Some(place) = self.server.admit_connection(client.ip()) else { return Ok(None) };
                 let patience = self.server.limits().client_write;
                 // Image generation may take a minute in which nothing is sent: probes keep the connection open. A
                 // client that does not acknowledge sent data within `patience` counts as gone.
@@ -244,7 +244,12 @@ impl AcceptLoop {
     }
 
     /// Serves one connection until it closes.
-    async fn serve_connection(self, socket: std::net::TcpStream, patience: Duration, _place: Place) {
+    async fn serve_connection(
+        self,
+        socket: std::net::TcpStream,
+        patience: Duration,
+        _place: ConnectionPermit,
+    ) {
         let Ok(socket) = BufferedSocket::new(socket, self.tls, patience) else { return };
         let stream: Stream = if self.tls {
             // The handshake gets the same time as a request head.

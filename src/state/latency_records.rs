@@ -8,8 +8,8 @@
 use crate::state::AppState;
 use crate::telemetry::log;
 use crate::time::clock::SteadyClock;
-use crate::upstream::config_snapshot::Live;
-use crate::upstream::offer::OfferLive;
+use crate::upstream::config_snapshot::ConfigSnapshot;
+use crate::upstream::offer::OfferState;
 use penstock_core::hex;
 use penstock_routing::{HourlyStats, LatencyStats};
 use penstock_storage::measurements::MeasurementStore;
@@ -63,7 +63,7 @@ impl<T> FigureRow<T> {
 }
 
 /// Row name of an offer. Another address or another model name makes it another offer.
-fn row_name(offer: &OfferLive) -> String {
+fn row_name(offer: &OfferState) -> String {
     let (offer, base) = (&offer.offer, &offer.offer.provider.base_url);
     let address = format!("{}{}{}", base.tls, base.authority, base.path_prefix);
     let parts = [&*offer.provider.id, offer.model.card.id.as_str(), &*offer.name, &address];
@@ -72,7 +72,7 @@ fn row_name(offer: &OfferLive) -> String {
 }
 
 /// Restores the figures that were measured before startup. A store that cannot be read does not prevent the start.
-pub fn restore_figures(live: &Live, store: &MeasurementStore, clock: SteadyClock) {
+pub fn restore_figures(live: &ConfigSnapshot, store: &MeasurementStore, clock: SteadyClock) {
     let mut unknown = Vec::new();
     let restored = restore_offers(live, store, clock, &mut unknown)
         .and_then(|()| restore_models(live, store, clock, &mut unknown));
@@ -82,7 +82,7 @@ pub fn restore_figures(live: &Live, store: &MeasurementStore, clock: SteadyClock
 }
 
 fn restore_offers(
-    live: &Live,
+    live: &ConfigSnapshot,
     store: &MeasurementStore,
     clock: SteadyClock,
     unknown: &mut Vec<String>,
@@ -102,7 +102,7 @@ fn restore_offers(
 }
 
 fn restore_models(
-    live: &Live,
+    live: &ConfigSnapshot,
     store: &MeasurementStore,
     clock: SteadyClock,
     unknown: &mut Vec<String>,

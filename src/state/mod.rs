@@ -25,10 +25,10 @@ use crate::telemetry::off_thread::BlockingHandles;
 use crate::telemetry::{AccessRecord, log};
 use crate::time::clock::SteadyClock;
 use crate::upgrade::new_process::Predecessor;
-use crate::upstream::config_snapshot::Live;
+use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::connection_pool::ConnectionPools;
 use crate::upstream::pools::health::{HealthChecks, HealthContext};
-use crate::upstream::provider_state::ProviderLive;
+use crate::upstream::provider_state::ProviderState;
 use crate::upstream::provider_state::resolve_all;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::{Mutex, RwLock};
@@ -44,7 +44,7 @@ use tokio::sync::Notify;
 
 /// State that lives as long as the process.
 pub struct AppState {
-    live: Arc<ArcSwap<Live>>,
+    live: Arc<ArcSwap<ConfigSnapshot>>,
     /// Settings that only a restart changes.
     pub fixed: RestartOnlySettings,
     /// TLS configuration of the public listener, if there is one.
@@ -89,7 +89,7 @@ pub struct AppState {
     pub backup_schedule: Exports,
     /// Replaced snapshots that exchanges still use. Dropping a snapshot of many offers takes milliseconds, so that no
     /// exchange may do it.
-    retired_snapshots: Mutex<Vec<Arc<Live>>>,
+    retired_snapshots: Mutex<Vec<Arc<ConfigSnapshot>>>,
     /// Lock that is held during a reload.
     reload_lock: Mutex<()>,
     /// Notified after each reload.
@@ -147,7 +147,7 @@ impl AppState {
         let connection_pools = ConnectionPools::default();
         let overload = AdmissionControl::new(&settings.overload);
         let counting = TokenizerPermits::new(settings.overload.counting);
-        let live = Live::build(settings, None, &connection_pools, clock.unix_seconds())?;
+        let live = ConfigSnapshot::build(settings, None, &connection_pools, clock.unix_seconds())?;
         latency_records::restore_figures(&live, &vault.figures, clock);
         let fixed = live.settings.restart_only();
         let live = Arc::new(ArcSwap::from_pointee(live));
@@ -215,7 +215,7 @@ impl AppState {
     }
 
     /// Returns the configuration snapshot in use.
-    pub fn live(&self) -> Arc<Live> {
+    pub fn live(&self) -> Arc<ConfigSnapshot> {
         self.live.load_full()
     }
 
@@ -245,8 +245,9 @@ impl AppState {
         let settings = read()?;
         let tls = load_tls(&settings, self.clock)?;
         let old = self.live();
-        let fresh = Live::build(settings, Some(&old), &self.connection_pools, self.clock.unix_seconds())?;
-        let unknown = |provider: &&Arc<ProviderLive>| provider.routes().any(|route| !route.is_known());
+        let fresh =
+            ConfigSnapshot::build(settings, Some(&old), &self.connection_pools, self.clock.unix_seconds())?;
+        let unknown = |provider: &&Arc<ProviderState>| provider.routes().any(|route| !route.is_resolved());
         // With thousands of offers each of the two takes a good part of a second.
         let changed = std::thread::scope(|scope| {
             let compared = scope.spawn(|| diff_settings(&old.settings, &fresh.settings));
@@ -256,7 +257,7 @@ impl AppState {
             });
             compared.join().map_err(|_| "The configurations could not be compared.".to_owned())
         })?;
-        fresh.begin();
+        fresh.begin_publish();
         self.ledger.configure(&fresh.settings.ledger);
         self.admission.configure(&fresh.settings.overload);
         self.tokenizer_permits.configure(fresh.settings.overload.counting);

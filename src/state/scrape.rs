@@ -2,7 +2,7 @@
 
 use super::AppState;
 use crate::storage::stores::{LEDGER_FOLDER, STORE_FOLDER};
-use crate::telemetry::metrics::Snapshot;
+use crate::telemetry::metrics::MetricsSnapshot;
 use crate::telemetry::offers::OfferStatus;
 use std::sync::atomic::Ordering;
 
@@ -16,9 +16,9 @@ impl AppState {
             OfferStatus::from_breaker(labels, asked, &offer.breaker.lock(), now)
         });
         let providers = || live.providers.iter();
-        self.metrics.text(Snapshot {
+        self.metrics.text(MetricsSnapshot {
             offers,
-            providers: providers().map(|known| (&*known.provider.id, known.working())).collect(),
+            providers: providers().map(|known| (&*known.provider.id, known.in_flight())).collect(),
             exchanges: self.in_flight_exchanges(),
             retries_left: self.retry_budget.lock().left(now),
             certificate_expires: self.tls().map(|tls| tls.expires),

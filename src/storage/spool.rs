@@ -36,8 +36,8 @@ impl SpoolFactory {
 
     /// Returns an empty spool.
     #[must_use]
-    pub fn open(&self) -> Spool {
-        Spool {
+    pub fn open(&self) -> SpoolDirectory {
+        SpoolDirectory {
             folder: self.folder.clone(),
             memory: self.memory_limit,
             reservation: SpoolReservation { used: self.used.clone(), limit: self.limit, taken: 0 },
@@ -91,7 +91,7 @@ fn close_file<F: Send + 'static>(file: F, bytes: u64) {
 }
 
 /// Spool that is being written.
-pub struct Spool {
+pub struct SpoolDirectory {
     folder: PathBuf,
     memory: usize,
     reservation: SpoolReservation,
@@ -100,7 +100,7 @@ pub struct Spool {
     length: u64,
 }
 
-impl Spool {
+impl SpoolDirectory {
     /// Appends bytes.
     ///
     /// # Errors
@@ -157,7 +157,7 @@ impl Spool {
     }
 }
 
-impl Drop for Spool {
+impl Drop for SpoolDirectory {
     fn drop(&mut self) {
         if let Some(file) = self.file.take() {
             close_file(file, self.length);

@@ -5,7 +5,7 @@ use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 
 /// Statistics of batches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct BatchTotals {
     /// Open batches by state: validating, in progress, scheduled.
     pub open: [usize; 3],
     /// Lines without a result.
@@ -74,7 +74,7 @@ impl BatchMetrics {
         self.lines.with_label_values(&["expired"]).inc_by(expired.into());
     }
 
-    pub(super) fn update_gauges(&self, standing: &Standing) {
+    pub(super) fn update_gauges(&self, standing: &BatchTotals) {
         let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         for (state, open) in OPEN_STATES.iter().zip(standing.open) {
             self.open.with_label_values(&[*state]).set(count(open as u64));

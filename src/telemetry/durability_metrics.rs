@@ -5,7 +5,7 @@ use prometheus::{Gauge, IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 
 /// State of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State {
+pub struct DurabilitySnapshot {
     /// True if the store rejects entries, or is too slow.
     pub failing: bool,
     /// True if no further request is accepted, because the limit of unwritten charges is reached.
@@ -57,7 +57,7 @@ impl DurabilityMetrics {
         self.exports.with_label_values(&[if good { "ok" } else { "failed" }]).inc();
     }
 
-    pub(super) fn set(&self, ledger: &State, last_export: u64) {
+    pub(super) fn set(&self, ledger: &DurabilitySnapshot, last_export: u64) {
         self.ledger.update_gauges(ledger);
         let last = i64::try_from(last_export).unwrap_or(i64::MAX);
         self.exported.reset();
@@ -99,7 +99,7 @@ impl LedgerMetrics {
         })
     }
 
-    fn update_gauges(&self, state: &State) {
+    fn update_gauges(&self, state: &DurabilitySnapshot) {
         let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         self.failing.set(i64::from(state.failing));
         self.copied.set(i64::from(state.copied));

@@ -3,12 +3,12 @@
 //! program.
 
 use super::AccessRecord;
-use super::batches::{BatchMetrics, Standing as BatchState};
+use super::batches::{BatchMetrics, BatchTotals as BatchState};
 use super::connection_metrics::ConnectionMetrics;
 use super::durability_metrics::DurabilityMetrics;
-use super::durability_metrics::State as LedgerState;
+use super::durability_metrics::DurabilitySnapshot as LedgerState;
 use super::offers::{OfferMetrics, OfferStatus};
-use super::overload::{OverloadMetrics, Standing as AdmissionState};
+use super::overload::{AdmissionSnapshot as AdmissionState, OverloadMetrics};
 use super::process::ProcessMetrics;
 use super::requests::RequestMetrics;
 use super::series_cache::{MetricSeries, SeriesCache};
@@ -46,7 +46,7 @@ pub struct MetricsRegistry {
 }
 
 /// State of the process at a scrape.
-pub struct Snapshot<'a, O> {
+pub struct MetricsSnapshot<'a, O> {
     /// Offers with their breakers.
     pub offers: O,
     /// Providers by id, and the requests in flight at each.
@@ -201,7 +201,7 @@ impl MetricsRegistry {
 
     /// Renders all metrics in Prometheus' text format, with gauges of the snapshot.
     #[must_use]
-    pub fn text<'a>(&self, snapshot: Snapshot<'a, impl Iterator<Item = OfferStatus<'a>>>) -> Vec<u8> {
+    pub fn text<'a>(&self, snapshot: MetricsSnapshot<'a, impl Iterator<Item = OfferStatus<'a>>>) -> Vec<u8> {
         self.set(snapshot);
         self.encode()
     }
@@ -218,7 +218,7 @@ impl MetricsRegistry {
     }
 
     /// Sets the gauges that are read at each scrape.
-    fn set<'a>(&self, snapshot: Snapshot<'a, impl Iterator<Item = OfferStatus<'a>>>) {
+    fn set<'a>(&self, snapshot: MetricsSnapshot<'a, impl Iterator<Item = OfferStatus<'a>>>) {
         let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         self.in_flight.reset();
         self.offers.update_gauges(snapshot.offers);

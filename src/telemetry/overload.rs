@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// State of admission control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct AdmissionSnapshot {
     /// Requests in flight.
     pub requests: usize,
     /// Bytes that they hold.
@@ -77,7 +77,7 @@ impl OverloadMetrics {
 
     pub(super) fn set(
         &self,
-        standing: &Standing,
+        standing: &AdmissionSnapshot,
         at_providers: u32,
         refusals: impl Iterator<Item = (&'static str, u64)>,
     ) {

@@ -10,7 +10,7 @@ const MAX_MESSAGE: usize = 64 << 20;
 
 /// An act on its way to the process that writes.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Sent {
+pub struct SentState {
     /// Ledger entry, as JSON.
     pub line: String,
     /// Id and text of the tariff.
@@ -34,7 +34,7 @@ pub enum OldToNew {
         /// Number to acknowledge.
         number: u64,
         /// Ledger actions.
-        acts: Vec<Sent>,
+        acts: Vec<SentState>,
     },
     /// Request to the store.
     Call {

@@ -4,9 +4,9 @@
 
 use crate::config::settings::{BaseUrl, ModelSettings, OfferSettings, Settings};
 use crate::upstream::connection_pool::ConnectionPools;
-use crate::upstream::offer::OfferLive;
+use crate::upstream::offer::OfferState;
 use crate::upstream::pools::{self, ModelPool};
-use crate::upstream::provider_state::{Before, ProviderLive};
+use crate::upstream::provider_state::{PreviousState, ProviderState};
 use parking_lot::Mutex;
 use penstock_catalog::{Catalog, CatalogModel as Card};
 use penstock_routing::{CircuitBreaker, ExplorationBudget, HourlyStats};
@@ -18,10 +18,10 @@ use std::thread::available_parallelism;
 use tokio::task::spawn_blocking;
 
 /// Fewest offers that a thread is worth.
-const FEWEST_OFFERS: usize = 1024;
+const PARALLEL_BUILD_THRESHOLD: usize = 1024;
 
 /// One whole configuration at work.
-pub struct Live {
+pub struct ConfigSnapshot {
     /// Settings of the configuration.
     pub settings: Settings,
     /// Catalogue that clients see.
@@ -29,16 +29,16 @@ pub struct Live {
     /// Limits of request validation.
     pub admission: penstock_request_validation::RequestLimits,
     /// Every offer; an offer's index is its place.
-    pub offers: Vec<Arc<OfferLive>>,
+    pub offers: Vec<Arc<OfferState>>,
     /// Every provider; a provider's index is its place.
-    pub providers: Vec<Arc<ProviderLive>>,
-    models: HashMap<Box<str>, Arc<ModelLive>, ahash::RandomState>,
+    pub providers: Vec<Arc<ProviderState>>,
+    models: HashMap<Box<str>, Arc<ModelState>, ahash::RandomState>,
     /// Places of the offers of each provider.
     by_provider: Vec<Vec<usize>>,
 }
 
 /// A model at work.
-pub struct ModelLive {
+pub struct ModelState {
     /// Settings of the model.
     pub model: Arc<ModelSettings>,
     /// Places of its offers in [`Live::offers`].
@@ -54,7 +54,7 @@ pub struct ModelLive {
 }
 
 /// A model's page with the time when it was first listed, where the configuration names none.
-fn dated(mut card: Card, old: Option<&Live>, now: u64) -> Card {
+fn with_creation_time(mut card: Card, old: Option<&ConfigSnapshot>, now: u64) -> Card {
     if card.created == 0 {
         let listed = old.and_then(|old| old.catalog.resolve(&card.id)).filter(|model| model.id == card.id);
         card.created = listed.map_or(now, |model| model.created);
@@ -62,7 +62,7 @@ fn dated(mut card: Card, old: Option<&Live>, now: u64) -> Card {
     card
 }
 
-impl Live {
+impl ConfigSnapshot {
     /// Puts a configuration to work. What the old one knows of the same offers,
     /// providers and models is kept.
     ///
@@ -77,16 +77,16 @@ impl Live {
         connections: &ConnectionPools,
         now: u64,
     ) -> Result<Self, String> {
-        let cards = settings.models.iter().map(|model| dated(model.card(), old, now)).collect();
+        let cards = settings.models.iter().map(|model| with_creation_time(model.card(), old, now)).collect();
         let catalog = Catalog::new(cards).map_err(|mistakes| mistakes.join(" "))?;
         let lines = settings.routing.batch_lines;
-        let before = Before::of(old.map_or(&[][..], |old| &old.providers));
-        let providers: Vec<Arc<ProviderLive>> = settings
+        let before = PreviousState::of(old.map_or(&[][..], |old| &old.providers));
+        let providers: Vec<Arc<ProviderState>> = settings
             .providers
             .iter()
-            .map(|provider| Arc::new(ProviderLive::new(provider.clone(), connections, lines, &before)))
+            .map(|provider| Arc::new(ProviderState::new(provider.clone(), connections, lines, &before)))
             .collect();
-        let offers = offers(&settings, &providers, old)?;
+        let offers = build_offers(&settings, &providers, old)?;
         let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
         let mut by_provider = vec![Vec::new(); providers.len()];
         for offer in &settings.offers {
@@ -102,7 +102,7 @@ impl Live {
             let explorations: Arc<Mutex<ExplorationBudget>> =
                 known.map(|known| known.explorations.clone()).unwrap_or_default();
             let own = places.iter().filter_map(|place| offers.get(*place)).cloned().collect();
-            let live = ModelLive {
+            let live = ModelState {
                 pool: ModelPool::new(own, &explorations),
                 offers: places,
                 // What still runs with the old one is counted here too.
@@ -125,17 +125,17 @@ impl Live {
 
     /// The model with this id of the catalogue.
     #[must_use]
-    pub fn model(&self, id: &str) -> Option<&Arc<ModelLive>> {
+    pub fn model(&self, id: &str) -> Option<&Arc<ModelState>> {
         self.models.get(id)
     }
 
     /// Every model.
-    pub fn models(&self) -> impl Iterator<Item = &Arc<ModelLive>> {
+    pub fn models(&self) -> impl Iterator<Item = &Arc<ModelState>> {
         self.models.values()
     }
 
     /// The offers of a provider, by its place.
-    pub fn offers_of(&self, provider: usize) -> impl Iterator<Item = &Arc<OfferLive>> {
+    pub fn offers_of(&self, provider: usize) -> impl Iterator<Item = &Arc<OfferState>> {
         let places = self.by_provider.get(provider).map(Vec::as_slice).unwrap_or_default();
         places.iter().filter_map(|place| self.offers.get(*place))
     }
@@ -152,7 +152,7 @@ impl Live {
     }
 
     /// From now on it counts, also for what is shared with the one before.
-    pub fn begin(&self) {
+    pub fn begin_publish(&self) {
         let routing = &self.settings.routing;
         for provider in &self.providers {
             provider.seats.configure(provider.provider.max_in_flight, routing.batch_lines);
@@ -163,32 +163,32 @@ impl Live {
     }
 
     /// Returns the offers by identity, by which an offer of another configuration is recognized.
-    fn by_identity(&self) -> HashMap<Identity<'_>, &Arc<OfferLive>> {
+    fn by_identity(&self) -> HashMap<OfferIdentity<'_>, &Arc<OfferState>> {
         // The first one counts.
         self.offers.iter().rev().map(|live| (identity(&live.offer), live)).collect()
     }
 }
 
 /// Offers of a configuration, in order. Thousands are made on several threads.
-fn offers(
+fn build_offers(
     settings: &Settings,
-    providers: &[Arc<ProviderLive>],
-    old: Option<&Live>,
-) -> Result<Vec<Arc<OfferLive>>, String> {
-    let known = old.map(Live::by_identity).unwrap_or_default();
+    providers: &[Arc<ProviderState>],
+    old: Option<&ConfigSnapshot>,
+) -> Result<Vec<Arc<OfferState>>, String> {
+    let known = old.map(ConfigSnapshot::by_identity).unwrap_or_default();
     let make = |offer: &Arc<OfferSettings>| {
         let provider = providers
             .get(offer.provider.index)
             .ok_or_else(|| format!("The offer of provider {} is nobody's.", offer.provider.id))?;
         let breaker = CircuitBreaker::new(settings.routing.breaker.settings());
-        let fresh = OfferLive::new(offer.clone(), provider.clone(), breaker, &settings.billing)?;
+        let fresh = OfferState::new(offer.clone(), provider.clone(), breaker, &settings.billing)?;
         Ok(Arc::new(match known.get(&identity(offer)) {
-            Some(known) => fresh.after(known),
+            Some(known) => fresh.with_state_of(known),
             None => fresh,
         }))
     };
     let threads = available_parallelism().map_or(1, NonZero::get);
-    let share = settings.offers.len().div_ceil(threads).max(FEWEST_OFFERS);
+    let share = settings.offers.len().div_ceil(threads).max(PARALLEL_BUILD_THRESHOLD);
     let mut parts = settings.offers.chunks(share);
     let first = parts.next().unwrap_or_default();
     std::thread::scope(|scope| {
@@ -204,9 +204,9 @@ fn offers(
 }
 
 /// Provider, its base URL, model, and the name of the model there.
-type Identity<'a> = (&'a str, &'a BaseUrl, &'a str, &'a str);
+type OfferIdentity<'a> = (&'a str, &'a BaseUrl, &'a str, &'a str);
 
-fn identity(offer: &OfferSettings) -> Identity<'_> {
+fn identity(offer: &OfferSettings) -> OfferIdentity<'_> {
     (&offer.provider.id, &offer.provider.base_url, &offer.model.card.id, &offer.name)
 }
 

@@ -4,9 +4,9 @@
 #[cfg(test)]
 mod tests;
 
-use super::connection_pool::{ConnectionPool, ConnectionPools, IDLE};
-use super::idle_pool::Home;
-use super::upstream_exchange::Way;
+use super::connection_pool::{ConnectionPool, ConnectionPools, IDLE_TIMEOUT};
+use super::idle_pool::ThreadPoolIndex;
+use super::upstream_exchange::UpstreamExchange;
 use crate::config::settings::{BaseUrl, HttpVersion, Provider, TlsVersion};
 use crate::net::buffered_stream::BufferedSocket;
 use crate::telemetry::fd_limit;
@@ -27,31 +27,31 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Streams on one HTTP/2 connection before another is opened.
-const H2_STREAMS: u32 = 100;
+const MAX_H2_STREAMS: u32 = 100;
 /// Window of a stream on an HTTP/2 connection to a provider: what it may send ahead of a slow client, and at 40 ms from
 /// here 6 MiB a second.
 pub const H2_WINDOW: u32 = 256 << 10;
 /// Window of all streams of the connection together: as many as there may be can be full, and none stops another.
-const H2_CONNECTION_WINDOW: u32 = H2_STREAMS * H2_WINDOW;
+const H2_CONNECTION_WINDOW: u32 = MAX_H2_STREAMS * H2_WINDOW;
 /// Interval of HTTP/2 pings on a connection.
-const H2_PING: Duration = Duration::from_secs(30);
+const H2_PING_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Longest time to look a name up.
-const LOOKUP: Duration = Duration::from_secs(5);
+const DNS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most addresses of one name.
-const ADDRESSES: usize = 32;
+const MAX_ADDRESSES: usize = 32;
 
 /// One provider's addresses and how it is connected to.
-pub struct Route {
+pub struct UpstreamRoute {
     base: BaseUrl,
     pool: Arc<ConnectionPool>,
-    doors: parking_lot::RwLock<Vec<Arc<Door>>>,
+    doors: parking_lot::RwLock<Vec<Arc<ResolvedPeer>>>,
     /// Which of them is asked: it moves on when that one cannot be connected to.
     turn: AtomicUsize,
 }
 
 /// One address of a provider.
-pub(super) struct Door {
+pub(super) struct ResolvedPeer {
     pub(super) peer: HttpPeer,
     /// Key of the connections of this route in the pool.
     pub(super) key: u64,
@@ -64,10 +64,10 @@ pub(super) struct Door {
     patience: Duration,
 }
 
-impl Door {
+impl ResolvedPeer {
     /// The connector takes TLS 1.2 too: a connection that is older than it may be is left before anything is
     /// said on it.
-    fn is_new_enough(&self, digest: Option<&SslDigest>) -> Result<(), UpstreamErrorKind> {
+    fn check_tls_version(&self, digest: Option<&SslDigest>) -> Result<(), UpstreamErrorKind> {
         match digest {
             Some(digest) if self.least == TlsVersion::Tls13 && !digest.version.ends_with('3') => {
                 Err(UpstreamErrorKind::Tls)
@@ -76,7 +76,7 @@ impl Door {
         }
     }
 
-    fn only_http1(&self) -> bool {
+    fn is_http1_only(&self) -> bool {
         self.peer.options.alpn.get_max_http_version() == 1
     }
 
@@ -84,14 +84,14 @@ impl Door {
     async fn connect(&self, pool: &ConnectionPool) -> Result<Stream, UpstreamErrorKind> {
         if self.peer.is_tls() {
             let opened = pool.streams.new_stream(&self.peer).await;
-            let stream = opened.map_err(|error| connect_fault(&error))?;
-            self.is_new_enough(stream.get_ssl_digest().as_deref())?;
+            let stream = opened.map_err(|error| connect_error_kind(&error))?;
+            self.check_tls_version(stream.get_ssl_digest().as_deref())?;
             return Ok(stream);
         }
         // Without Pingora's buffers of 64 KiB each way, which a silent stream would hold for nothing.
         let connected = timeout(self.connect, TcpStream::connect(self.address)).await;
         let socket =
-            connected.map_err(|_| UpstreamErrorKind::Connect)?.map_err(|error| unconnected(&error))?;
+            connected.map_err(|_| UpstreamErrorKind::Connect)?.map_err(|error| io_error_kind(&error))?;
         set_tcp_keepalive(&socket, &crate::net::KEEP_ALIVE).map_err(|_| UpstreamErrorKind::Connect)?;
         Ok(Box::new(
             BufferedSocket::to_provider(socket, self.patience).map_err(|_| UpstreamErrorKind::Connect)?,
@@ -99,16 +99,16 @@ impl Door {
     }
 }
 
-impl Route {
+impl UpstreamRoute {
     /// A route to a provider without addresses yet, but for those written as numbers.
     #[must_use]
     pub fn new(provider: &Provider, pools: &ConnectionPools) -> Self {
-        Self::to(&provider.base_url, provider, pools)
+        Self::with_base_url(&provider.base_url, provider, pools)
     }
 
     /// A route to another host of the same provider's.
     #[must_use]
-    pub fn to(base: &BaseUrl, provider: &Provider, pools: &ConnectionPools) -> Self {
+    pub fn with_base_url(base: &BaseUrl, provider: &Provider, pools: &ConnectionPools) -> Self {
         let pool = pools.of(provider);
         let route = Self {
             base: base.clone(),
@@ -117,7 +117,7 @@ impl Route {
             turn: AtomicUsize::new(0),
         };
         if let Ok(ip) = base.host.parse() {
-            route.set(provider, &[SocketAddr::new(ip, base.port)]);
+            route.set_addresses(provider, &[SocketAddr::new(ip, base.port)]);
         }
         route
     }
@@ -133,26 +133,26 @@ impl Route {
         if self.base.host.parse::<std::net::IpAddr>().is_ok() {
             return;
         }
-        let found = timeout(LOOKUP, tokio::net::lookup_host((&*self.base.host, self.base.port))).await;
-        let addresses: Vec<SocketAddr> = found.into_iter().flatten().flatten().take(ADDRESSES).collect();
+        let found = timeout(DNS_TIMEOUT, tokio::net::lookup_host((&*self.base.host, self.base.port))).await;
+        let addresses: Vec<SocketAddr> = found.into_iter().flatten().flatten().take(MAX_ADDRESSES).collect();
         if !addresses.is_empty() {
-            self.set(provider, &addresses);
+            self.set_addresses(provider, &addresses);
         }
     }
 
     /// Takes the addresses that a route of the configuration before has found for the same name, if it has any.
-    pub fn follow(&self, provider: &Provider, old: &Self) {
+    pub fn inherit_addresses(&self, provider: &Provider, old: &Self) {
         if (&old.base.host, old.base.port) == (&self.base.host, self.base.port) {
             let known: Vec<SocketAddr> = old.doors.read().iter().map(|door| door.address).collect();
             if !known.is_empty() {
-                self.set(provider, &known);
+                self.set_addresses(provider, &known);
             }
         }
     }
 
     /// Returns true if an address is known.
     #[must_use]
-    pub fn is_known(&self) -> bool {
+    pub fn is_resolved(&self) -> bool {
         !self.doors.read().is_empty()
     }
 
@@ -162,9 +162,9 @@ impl Route {
         self.doors.read().first().map(|door| door.address)
     }
 
-    pub(super) fn set(&self, provider: &Provider, addresses: &[SocketAddr]) {
+    pub(super) fn set_addresses(&self, provider: &Provider, addresses: &[SocketAddr]) {
         // The same ones in another order are no news: whose turn it is was learnt.
-        let known = |doors: &[Arc<Door>]| {
+        let known = |doors: &[Arc<ResolvedPeer>]| {
             doors.len() == addresses.len()
                 && doors.iter().all(|door| addresses.contains(&door.address))
                 && addresses.iter().all(|address| doors.iter().any(|door| door.address == *address))
@@ -173,8 +173,8 @@ impl Route {
             return;
         }
         let door = |address: &SocketAddr| {
-            let peer = peer(&self.base, provider, *address);
-            Arc::new(Door {
+            let peer = http_peer(&self.base, provider, *address);
+            Arc::new(ResolvedPeer {
                 key: peer.reuse_hash(),
                 peer,
                 address: *address,
@@ -192,13 +192,13 @@ impl Route {
     ///
     /// # Errors
     /// `Connect` or `Tls`, of the last address that there was time for, or `Descriptors`.
-    pub async fn open(&self) -> Result<Way, UpstreamError> {
+    pub async fn connect(&self) -> Result<UpstreamExchange, UpstreamError> {
         let (mut turn, mut kind) = (self.turn.load(Ordering::Relaxed), UpstreamErrorKind::Connect);
         let (began, doors) = (clock::cached_now(), self.doors.read().len());
         for _ in 0..doors {
-            let Some(door) = self.door(turn) else { break };
+            let Some(door) = self.peer(turn) else { break };
             let patience = door.connect;
-            match self.through(door).await {
+            match self.connect_peer(door).await {
                 Ok(way) => return Ok(way),
                 // No other address is easier to reach without one.
                 Err(UpstreamErrorKind::NoDescriptors) => {
@@ -217,51 +217,54 @@ impl Route {
         Err(UpstreamError::new(kind))
     }
 
-    fn door(&self, turn: usize) -> Option<Arc<Door>> {
+    fn peer(&self, turn: usize) -> Option<Arc<ResolvedPeer>> {
         let doors = self.doors.read();
         doors.get(turn % doors.len().max(1)).cloned()
     }
 
-    async fn through(&self, door: Arc<Door>) -> Result<Way, UpstreamErrorKind> {
+    async fn connect_peer(&self, door: Arc<ResolvedPeer>) -> Result<UpstreamExchange, UpstreamErrorKind> {
         let pool = self.pool.clone();
-        if !door.only_http1() {
-            return Box::pin(agreed(door, pool)).await;
+        if !door.is_http1_only() {
+            return Box::pin(connect_with_alpn(door, pool)).await;
         }
         if let Some((stream, home)) = pool.take(&door) {
-            return Ok(Way::http1(stream, true, home, door, pool));
+            return Ok(UpstreamExchange::http1(stream, true, home, door, pool));
         }
         // Boxed, as is the other: a new connection is rare, and its state would be a part of every request's.
         let stream = Box::pin(door.connect(&pool)).await?;
-        Ok(Way::http1(stream, false, Home::here(), door, pool))
+        Ok(UpstreamExchange::http1(stream, false, ThreadPoolIndex::current(), door, pool))
     }
 }
 
 /// A way through a door behind which HTTP/2 may be spoken. Which it is is agreed on in the TLS handshake; in clear text
 /// it is what the configuration says.
-async fn agreed(door: Arc<Door>, pool: Arc<ConnectionPool>) -> Result<Way, UpstreamErrorKind> {
-    let failed = |error: Box<Error>| connect_fault(&error);
+async fn connect_with_alpn(
+    door: Arc<ResolvedPeer>,
+    pool: Arc<ConnectionPool>,
+) -> Result<UpstreamExchange, UpstreamErrorKind> {
+    let failed = |error: Box<Error>| connect_error_kind(&error);
     if let Some(session) = pool.take_h2(&door).await.map_err(failed)? {
-        return Ok(Way::agreed(HttpSession::H2(session), true, door, pool));
+        return Ok(UpstreamExchange::with_session(HttpSession::H2(session), true, door, pool));
     }
     let only_h2 = door.peer.options.alpn.get_min_http_version() == 2;
     if !only_h2 && let Some((stream, home)) = pool.take(&door) {
-        return Ok(Way::http1(stream, true, home, door, pool));
+        return Ok(UpstreamExchange::http1(stream, true, home, door, pool));
     }
     let stream = pool.streams.new_stream(&door.peer).await.map_err(failed)?;
-    door.is_new_enough(stream.get_ssl_digest().as_deref())?;
+    door.check_tls_version(stream.get_ssl_digest().as_deref())?;
     match stream.selected_alpn_proto() {
         Some(ALPN::H2) => {}
         None if only_h2 && !door.peer.is_tls() => {}
-        _ => return Ok(Way::http1(stream, false, Home::here(), door, pool)),
+        _ => return Ok(UpstreamExchange::http1(stream, false, ThreadPoolIndex::current(), door, pool)),
     }
     // A new connection has to take a few bytes; it is given as long as it had to be there.
     let opened = timeout(door.connect * 2, pool.open_h2(&door, stream)).await;
     let session = opened.map_err(|_| UpstreamErrorKind::Connect)?.map_err(failed)?;
-    Ok(Way::agreed(HttpSession::H2(session), false, door, pool))
+    Ok(UpstreamExchange::with_session(HttpSession::H2(session), false, door, pool))
 }
 
 /// Classifies a failed connection.
-fn unconnected(error: &io::Error) -> UpstreamErrorKind {
+fn io_error_kind(error: &io::Error) -> UpstreamErrorKind {
     if fd_limit::is_fd_exhaustion(error) {
         UpstreamErrorKind::NoDescriptors
     } else {
@@ -269,7 +272,7 @@ fn unconnected(error: &io::Error) -> UpstreamErrorKind {
     }
 }
 
-fn connect_fault(error: &Error) -> UpstreamErrorKind {
+fn connect_error_kind(error: &Error) -> UpstreamErrorKind {
     match error.etype() {
         _ if fd_limit::is_pingora_fd_exhaustion(error) => UpstreamErrorKind::NoDescriptors,
         ErrorType::TLSHandshakeFailure
@@ -281,7 +284,7 @@ fn connect_fault(error: &Error) -> UpstreamErrorKind {
     }
 }
 
-fn peer(base: &BaseUrl, provider: &Provider, address: SocketAddr) -> HttpPeer {
+fn http_peer(base: &BaseUrl, provider: &Provider, address: SocketAddr) -> HttpPeer {
     // The SNI is never empty: an empty one turns certificate checks off.
     let mut peer = HttpPeer::new(address, base.tls, base.host.to_string());
     let connect = provider.timeouts.connect;
@@ -290,10 +293,10 @@ fn peer(base: &BaseUrl, provider: &Provider, address: SocketAddr) -> HttpPeer {
     options.total_connection_timeout = Some(connect * 2);
     options.read_timeout = Some(provider.timeouts.first_byte);
     options.write_timeout = Some(provider.timeouts.idle);
-    options.idle_timeout = Some(IDLE);
+    options.idle_timeout = Some(IDLE_TIMEOUT);
     options.tcp_keepalive = Some(crate::net::KEEP_ALIVE);
-    options.max_h2_streams = H2_STREAMS as usize;
-    options.h2_ping_interval = Some(H2_PING);
+    options.max_h2_streams = MAX_H2_STREAMS as usize;
+    options.h2_ping_interval = Some(H2_PING_INTERVAL);
     options.h2_stream_window_size = Some(H2_WINDOW);
     options.h2_connection_window_size = Some(H2_CONNECTION_WINDOW);
     match (provider.http, base.tls) {

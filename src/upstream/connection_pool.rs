@@ -1,9 +1,9 @@
 //! Connections to providers that may serve again: one pool for all that trust and
 //! show the same.
 
-use super::connect::Door;
-use super::frames::Counted;
-use super::idle_pool::{Home, Idle};
+use super::connect::ResolvedPeer;
+use super::frames::FrameCountingStream;
+use super::idle_pool::{ThreadPoolIndex, IdlePool};
 use crate::config::settings::{Provider, TlsVersion};
 use pingora_core::connectors::http::v2::{Connector, H2HandshakeSettings, handshake};
 use pingora_core::connectors::{ConnectorOptions, TransportConnector};
@@ -17,26 +17,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Idle connections kept over all providers.
-const POOL: usize = 1024;
+const MAX_IDLE: usize = 1024;
 /// Maximum idle time of a connection.
-pub(super) const IDLE: Duration = Duration::from_secs(60);
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One pool of connections for providers that trust and show the same.
 pub struct ConnectionPools {
     system: Arc<ConnectionPool>,
-    own: parking_lot::Mutex<Vec<(Trust, Arc<ConnectionPool>)>>,
+    own: parking_lot::Mutex<Vec<(TlsTrust, Arc<ConnectionPool>)>>,
 }
 
 /// Trust settings of a pool's connections: contents of the files, not only their paths.
 #[derive(Clone, PartialEq, Eq, Default)]
-struct Trust {
+struct TlsTrust {
     roots: Option<PathBuf>,
     client: Option<(PathBuf, PathBuf)>,
     least: TlsVersion,
     contents: [u8; 32],
 }
 
-impl Trust {
+impl TlsTrust {
     fn of(provider: &Provider) -> Self {
         let mut digest = Sha256::new();
         let client = provider.client.as_ref().map(|(certificate, key)| [certificate, key]);
@@ -57,42 +57,46 @@ pub struct ConnectionPool {
     /// New connections. Those that speak HTTP/1.1 are kept as bare streams, so that a request's head and body leave
     /// in one write: a session flushes between them.
     pub(super) streams: TransportConnector,
-    idle: Idle,
+    idle: IdlePool,
 }
 
 impl ConnectionPool {
-    fn new(trust: &Trust) -> Arc<Self> {
+    fn new(trust: &TlsTrust) -> Arc<Self> {
         Arc::new(Self {
             h2: Connector::new(Some(options(trust))),
             streams: TransportConnector::new(Some(options(trust))),
-            idle: Idle::new(POOL, IDLE),
+            idle: IdlePool::new(MAX_IDLE, IDLE_TIMEOUT),
         })
     }
 
     /// An idle connection through this door, and the thread that watches it.
-    pub(super) fn take(&self, door: &Door) -> Option<(Stream, Home)> {
+    pub(super) fn take(&self, door: &ResolvedPeer) -> Option<(Stream, ThreadPoolIndex)> {
         self.idle.take(door.key)
     }
 
     /// Keeps a connection on which nothing is under way.
-    pub(super) fn put(&self, door: &Door, stream: Stream, home: Home) {
+    pub(super) fn put(&self, door: &ResolvedPeer, stream: Stream, home: ThreadPoolIndex) {
         self.idle.put(door.key, stream, home);
     }
 
     /// A stream on a connection that speaks HTTP/2 and has room for one.
-    pub(super) async fn take_h2(&self, door: &Door) -> pingora_error::Result<Option<Http2Session>> {
+    pub(super) async fn take_h2(&self, door: &ResolvedPeer) -> pingora_error::Result<Option<Http2Session>> {
         self.h2.reused_http_session(&door.peer).await
     }
 
     /// Opens HTTP/2 on a new connection, with its frames counted; its first stream.
-    pub(super) async fn open_h2(&self, door: &Door, stream: Stream) -> pingora_error::Result<Http2Session> {
+    pub(super) async fn open_h2(
+        &self,
+        door: &ResolvedPeer,
+        stream: Stream,
+    ) -> pingora_error::Result<Http2Session> {
         let options = &door.peer.options;
         let mut settings = H2HandshakeSettings::new();
         settings.max_streams = options.max_h2_streams;
         settings.ping_interval = options.h2_ping_interval;
         settings.stream_window_size = options.h2_stream_window_size;
         settings.connection_window_size = options.h2_connection_window_size;
-        let connection = handshake(Box::new(Counted::new(stream)), settings).await?;
+        let connection = handshake(Box::new(FrameCountingStream::new(stream)), settings).await?;
         let none = || Error::explain(ErrorType::H2Error, "a new connection has no room for a stream");
         let session = connection.spawn_stream().await?.ok_or_else(none)?;
         if connection.more_streams_allowed() {
@@ -102,16 +106,16 @@ impl ConnectionPool {
     }
 
     /// Gives a stream back, and keeps its connection.
-    pub(super) fn put_session(&self, door: &Door, session: HttpSession) {
+    pub(super) fn put_session(&self, door: &ResolvedPeer, session: HttpSession) {
         if let HttpSession::H2(session) = session {
-            self.h2.release_http_session(session, &door.peer, Some(IDLE));
+            self.h2.release_http_session(session, &door.peer, Some(IDLE_TIMEOUT));
         }
     }
 }
 
 impl Default for ConnectionPools {
     fn default() -> Self {
-        Self { system: ConnectionPool::new(&Trust::default()), own: parking_lot::Mutex::default() }
+        Self { system: ConnectionPool::new(&TlsTrust::default()), own: parking_lot::Mutex::default() }
     }
 }
 
@@ -122,7 +126,7 @@ impl ConnectionPools {
         if provider.ca.is_none() && provider.client.is_none() && provider.min_tls == TlsVersion::default() {
             return self.system.clone();
         }
-        let trust = Trust::of(provider);
+        let trust = TlsTrust::of(provider);
         let mut own = self.own.lock();
         // Nobody asks through what was replaced once its last request has ended.
         own.retain(|(known, pool)| *known == trust || Arc::strong_count(pool) > 1);
@@ -141,8 +145,8 @@ impl ConnectionPools {
     }
 }
 
-fn options(trust: &Trust) -> ConnectorOptions {
-    let mut options = ConnectorOptions::new(POOL);
+fn options(trust: &TlsTrust) -> ConnectorOptions {
+    let mut options = ConnectorOptions::new(MAX_IDLE);
     let text = |path: &PathBuf| path.to_string_lossy().into_owned();
     options.ca_file = trust.roots.as_ref().map(text);
     options.cert_key_file = trust.client.as_ref().map(|(certificate, key)| (text(certificate), text(key)));

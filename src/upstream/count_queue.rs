@@ -4,17 +4,17 @@
 use crate::limits::admission_control::AdmissionControl;
 use crate::limits::tokenizer_permits::TokenizerPermits;
 use crate::telemetry::off_thread::{BlockingHandles, off_thread};
-use crate::upstream::config_snapshot::Live;
+use crate::upstream::config_snapshot::ConfigSnapshot;
 use penstock_core::ApiError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Bodies up to this size are counted where they are; longer ones on a blocking thread.
-pub const QUICK: usize = 16 * 1024;
+pub const INLINE_COUNT_BYTES: usize = 16 * 1024;
 
 /// Permits and handles that a count needs, for one request or one line of a batch.
-pub struct Counting {
+pub struct TokenCountQueue {
     /// Permits of the process.
     pub permits: Arc<TokenizerPermits>,
     /// Admission control, which counts what is refused.
@@ -22,14 +22,14 @@ pub struct Counting {
     /// Handles that blocking work needs.
     pub blocking: BlockingHandles,
     /// Configuration snapshot of the request.
-    pub live: Arc<Live>,
+    pub live: Arc<ConfigSnapshot>,
     /// Account that the count is made for.
     pub whose: Arc<str>,
     /// Longest wait for a permit; `None` for a line of a batch.
     pub wait: Option<Duration>,
 }
 
-impl Counting {
+impl TokenCountQueue {
     /// Runs work on a blocking thread. The work gets a flag that is set when its result is no longer awaited; it holds
     /// its permit until it ends.
     ///

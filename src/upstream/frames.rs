@@ -22,29 +22,29 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 /// The time that a limit is for.
-const WINDOW: Duration = Duration::from_secs(1);
+const COUNT_WINDOW: Duration = Duration::from_secs(1);
 /// Frames without content in that time, beyond those that requests explain.
-const EMPTY: u64 = 1_000;
+const MAX_EMPTY_FRAMES: u64 = 1_000;
 /// Bytes of requests that explain one frame more: a head of an answer, or a window that opens for a body.
-const EXPLAINED: u64 = 64;
+const FRAMES_PER_REQUEST: u64 = 64;
 /// Streams that were reset and are still known as that.
-const RESETS: usize = 1_024;
+const MAX_RESET_STREAMS: usize = 1_024;
 
-const DATA: u8 = 0;
-const RST_STREAM: u8 = 3;
+const FRAME_DATA: u8 = 0;
+const FRAME_RST_STREAM: u8 = 3;
 
 /// A connection to a provider, both directions counted.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(super) struct FrameCountingStream {
     stream: Stream,
     read: FrameHeadReader,
-    wrote: FrameHeadReader,
-    count: Count,
+    count_written: FrameHeadReader,
+    count: FrameCounter,
 }
 
 /// Number of superfluous frames.
 #[derive(Debug)]
-struct Count {
+struct FrameCounter {
     /// Frames without content since `since`.
     empty: u64,
     /// Bytes of requests since then.
@@ -56,38 +56,38 @@ struct Count {
     late: u64,
 }
 
-impl Counted {
+impl FrameCountingStream {
     /// Of a connection on which nothing was said yet.
     pub(super) fn new(stream: Stream) -> Self {
-        let (read, wrote) = (FrameHeadReader::for_server(), FrameHeadReader::for_client());
-        Self { stream, read, wrote, count: Count::new() }
+        let (read, count_written) = (FrameHeadReader::for_server(), FrameHeadReader::for_client());
+        Self { stream, read, count_written, count: FrameCounter::new() }
     }
 
     fn wrote(&mut self, bytes: &[u8]) {
         let count = &mut self.count;
         count.written += bytes.len() as u64;
-        self.wrote.push(bytes, |head| count.sent(head));
+        self.count_written.push(bytes, |head| count.count_sent(head));
     }
 }
 
-impl Count {
+impl FrameCounter {
     fn new() -> Self {
         Self { empty: 0, written: 0, since: Instant::now(), resets: BTreeSet::new(), late: 0 }
     }
 
     /// A frame to the provider.
-    fn sent(&mut self, head: FrameHead) {
-        if head.kind == RST_STREAM && self.resets.insert(head.stream) {
+    fn count_sent(&mut self, head: FrameHead) {
+        if head.kind == FRAME_RST_STREAM && self.resets.insert(head.stream) {
             self.late += u64::from(H2_WINDOW);
-            if self.resets.len() > RESETS {
+            if self.resets.len() > MAX_RESET_STREAMS {
                 self.resets.pop_first();
             }
         }
     }
 
     /// A frame of the provider's; an error if it is one too many.
-    fn heard(&mut self, head: FrameHead) -> Result<()> {
-        if head.kind == DATA && head.length > 0 {
+    fn count_received(&mut self, head: FrameHead) -> Result<()> {
+        if head.kind == FRAME_DATA && head.length > 0 {
             if self.resets.contains(&head.stream) {
                 let left = self.late.checked_sub(u64::from(head.length));
                 self.late = left.ok_or_else(|| Error::other("data of a stream that was reset"))?;
@@ -95,11 +95,11 @@ impl Count {
             return Ok(());
         }
         self.empty += 1;
-        if self.empty <= EMPTY + self.written / EXPLAINED {
+        if self.empty <= MAX_EMPTY_FRAMES + self.written / FRAMES_PER_REQUEST {
             return Ok(());
         }
         let now = Instant::now();
-        if now - self.since < WINDOW {
+        if now - self.since < COUNT_WINDOW {
             return Err(Error::other("a flood of frames without content"));
         }
         (self.since, self.empty, self.written) = (now, 0, 0);
@@ -107,7 +107,7 @@ impl Count {
     }
 }
 
-impl AsyncRead for Counted {
+impl AsyncRead for FrameCountingStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
         // The task that drives the connection shares its thread with requests.
         ready!(read_budget::poll_budget(cx));
@@ -119,14 +119,14 @@ impl AsyncRead for Counted {
         let mut sound = Ok(());
         read.push(bytes, |head| {
             if sound.is_ok() {
-                sound = count.heard(head);
+                sound = count.count_received(head);
             }
         });
         Poll::Ready(sound)
     }
 }
 
-impl AsyncWrite for Counted {
+impl AsyncWrite for FrameCountingStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
         let wrote = ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
         self.wrote(buf.get(..wrote).unwrap_or_default());
@@ -164,19 +164,19 @@ impl AsyncWrite for Counted {
 // All else is the connection's own.
 
 #[async_trait]
-impl Shutdown for Counted {
+impl Shutdown for FrameCountingStream {
     async fn shutdown(&mut self) {
         self.stream.shutdown().await;
     }
 }
 
-impl UniqueID for Counted {
+impl UniqueID for FrameCountingStream {
     fn id(&self) -> UniqueIDType {
         self.stream.id()
     }
 }
 
-impl Ssl for Counted {
+impl Ssl for FrameCountingStream {
     fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
         self.stream.get_ssl_digest()
     }
@@ -186,21 +186,21 @@ impl Ssl for Counted {
     }
 }
 
-impl Peek for Counted {}
+impl Peek for FrameCountingStream {}
 
-impl GetTimingDigest for Counted {
+impl GetTimingDigest for FrameCountingStream {
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
         self.stream.get_timing_digest()
     }
 }
 
-impl GetProxyDigest for Counted {
+impl GetProxyDigest for FrameCountingStream {
     fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
         self.stream.get_proxy_digest()
     }
 }
 
-impl GetSocketDigest for Counted {
+impl GetSocketDigest for FrameCountingStream {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
         self.stream.get_socket_digest()
     }
@@ -215,36 +215,39 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn frames_without_content_are_bounded_in_a_second_and_explained_by_requests() {
-        for kind in [DATA, 1, 4, 6, 7, 8, 9, 0x42] {
-            let mut count = Count::new();
-            let most = EMPTY + 10;
-            count.written = 10 * EXPLAINED;
-            assert!((0..most).all(|_| count.heard(frame(kind, 0, 1)).is_ok()), "{kind}");
-            assert!(count.heard(frame(kind, 0, 1)).is_err(), "{kind}: one more");
-            tokio::time::advance(WINDOW).await;
-            assert!(count.heard(frame(kind, 0, 1)).is_ok(), "{kind}: in the next second");
+    async fn empty_frames_are_bounded_per_second_and_by_requests() {
+        for kind in [FRAME_DATA, 1, 4, 6, 7, 8, 9, 0x42] {
+            let mut count = FrameCounter::new();
+            let most = MAX_EMPTY_FRAMES + 10;
+            count.written = 10 * FRAMES_PER_REQUEST;
+            assert!((0..most).all(|_| count.count_received(frame(kind, 0, 1)).is_ok()), "{kind}");
+            assert!(count.count_received(frame(kind, 0, 1)).is_err(), "{kind}: one more");
+            tokio::time::advance(COUNT_WINDOW).await;
+            assert!(count.count_received(frame(kind, 0, 1)).is_ok(), "{kind}: in the next second");
         }
-        let mut count = Count::new();
+        let mut count = FrameCounter::new();
         assert!(
-            (0..100_000).all(|_| count.heard(frame(DATA, 1, 1)).is_ok()),
+            (0..100_000).all(|_| count.count_received(frame(FRAME_DATA, 1, 1)).is_ok()),
             "content has windows of its own"
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_a_stream_that_was_reset_a_window_may_still_come() {
-        let mut count = Count::new();
-        count.sent(frame(RST_STREAM, 4, 3));
-        count.sent(frame(RST_STREAM, 4, 3));
-        assert!(count.heard(frame(DATA, H2_WINDOW, 3)).is_ok());
-        assert!(count.heard(frame(DATA, 1, 5)).is_ok(), "another stream is not concerned");
-        assert!(count.heard(frame(DATA, 1, 3)).is_err());
-        count.sent(frame(RST_STREAM, 4, 5));
-        assert!(count.heard(frame(DATA, H2_WINDOW, 5)).is_ok() && count.heard(frame(DATA, 1, 5)).is_err());
+    async fn a_reset_stream_may_still_receive_one_window() {
+        let mut count = FrameCounter::new();
+        count.count_sent(frame(FRAME_RST_STREAM, 4, 3));
+        count.count_sent(frame(FRAME_RST_STREAM, 4, 3));
+        assert!(count.count_received(frame(FRAME_DATA, H2_WINDOW, 3)).is_ok());
+        assert!(count.count_received(frame(FRAME_DATA, 1, 5)).is_ok(), "another stream is not concerned");
+        assert!(count.count_received(frame(FRAME_DATA, 1, 3)).is_err());
+        count.count_sent(frame(FRAME_RST_STREAM, 4, 5));
+        assert!(
+            count.count_received(frame(FRAME_DATA, H2_WINDOW, 5)).is_ok()
+                && count.count_received(frame(FRAME_DATA, 1, 5)).is_err()
+        );
         for stream in 0..3_000 {
-            count.sent(frame(RST_STREAM, 4, stream * 2 + 1));
+            count.count_sent(frame(FRAME_RST_STREAM, 4, stream * 2 + 1));
         }
-        assert_eq!(count.resets.len(), RESETS);
+        assert_eq!(count.resets.len(), MAX_RESET_STREAMS);
     }
 }

@@ -14,19 +14,19 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 /// Bytes that most heads fit in.
-const SMALL: usize = 4 * 1024;
+const INITIAL_READ: usize = 4 * 1024;
 /// Bytes that most events fit in.
-const EVENT: usize = 1024;
+const EVENT_READ: usize = 1024;
 /// Most bytes read at once of a body whose length is known …
-const LARGE: usize = 64 * 1024;
+const BODY_READ: usize = 64 * 1024;
 /// … and of a stream: what is read at once is worked on at once, while others wait.
-const STREAM: usize = 16 * 1024;
+const STREAM_READ: usize = 16 * 1024;
 /// Room below which another buffer is taken.
-const CRAMPED: usize = 512;
+const MIN_SPARE: usize = 512;
 
 /// Error that ends an answer early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
+pub enum TransportError {
     /// The answer is not HTTP/1.1.
     Malformed,
     /// The connection ended, failed, or was silent for too long.
@@ -35,37 +35,37 @@ pub enum Broken {
     Unasked,
 }
 
-impl From<MalformedResponse> for Broken {
+impl From<MalformedResponse> for TransportError {
     fn from(_: MalformedResponse) -> Self {
         Self::Malformed
     }
 }
 
 /// A connection and the answer on it.
-pub struct Http1 {
+pub struct Http1Exchange {
     stream: Stream,
     /// Received bytes that were not read yet.
     buffer: BytesMut,
     /// Bytes asked for by the next read.
     room: usize,
     head: Option<(Http1ResponseHead, Bytes)>,
-    body: Body,
+    body: BodyReader,
     /// Longest wait for the next bytes.
     patience: Option<Duration>,
 }
 
-enum Body {
+enum BodyReader {
     Left(u64),
     Chunked(ChunkDecoder),
     Close,
     Over,
 }
 
-impl Http1 {
+impl Http1Exchange {
     /// On a connection on which nothing is under way.
     pub fn new(stream: Stream) -> Self {
         let buffer = BytesMut::new();
-        Self { stream, buffer, room: SMALL, head: None, body: Body::Over, patience: None }
+        Self { stream, buffer, room: INITIAL_READ, head: None, body: BodyReader::Over, patience: None }
     }
 
     /// Returns the stream for writes.
@@ -74,7 +74,7 @@ impl Http1 {
     }
 
     /// Sets the longest wait for the next bytes; without a call there is no bound.
-    pub const fn wait(&mut self, patience: Duration) {
+    pub const fn set_read_timeout(&mut self, patience: Duration) {
         self.patience = Some(patience);
     }
 
@@ -82,7 +82,7 @@ impl Http1 {
     ///
     /// # Errors
     /// The provider does not take it.
-    pub async fn ask(&mut self, head: &[u8], body: &[u8]) -> std::io::Result<()> {
+    pub async fn send_request(&mut self, head: &[u8], body: &[u8]) -> std::io::Result<()> {
         self.stream.write_all(head).await?;
         self.stream.write_all(body).await?;
         self.stream.flush().await
@@ -92,30 +92,31 @@ impl Http1 {
     ///
     /// # Errors
     /// There is none.
-    pub async fn read_head(&mut self) -> Result<u16, Broken> {
+    pub async fn read_head(&mut self) -> Result<u16, TransportError> {
         let mut scan = ResponseHeadScan::default();
         loop {
             let read = if scan.is_due(&self.buffer) { Http1ResponseHead::read(&self.buffer)? } else { None };
             let Some(head) = read else {
-                match self.fill().await? {
-                    0 => return Err(Broken::Gone),
+                match self.fill_buffer().await? {
+                    0 => return Err(TransportError::Gone),
                     _ => continue,
                 }
             };
             self.body = match head.framing {
-                BodyFraming::Length(0) => Body::Over,
+                BodyFraming::Length(0) => BodyReader::Over,
                 BodyFraming::Length(length) => {
-                    self.room = usize::try_from(length).map_or(LARGE, |length| length.clamp(CRAMPED, LARGE));
-                    Body::Left(length)
+                    self.room = usize::try_from(length)
+                        .map_or(BODY_READ, |length| length.clamp(MIN_SPARE, BODY_READ));
+                    BodyReader::Left(length)
                 }
-                BodyFraming::Chunked => Body::Chunked(ChunkDecoder::default()),
-                BodyFraming::Close => Body::Close,
+                BodyFraming::Chunked => BodyReader::Chunked(ChunkDecoder::default()),
+                BodyFraming::Close => BodyReader::Close,
             };
             let bytes = self.buffer.split_to(head.size);
             let bytes = match head.framing {
                 BodyFraming::Length(_) => bytes.freeze(),
                 BodyFraming::Chunked | BodyFraming::Close => {
-                    self.settle();
+                    self.update_completion();
                     Bytes::copy_from_slice(&bytes)
                 }
             };
@@ -130,7 +131,7 @@ impl Http1 {
     }
 
     /// A field of the last head.
-    pub fn field(&self, name: &str) -> Option<&[u8]> {
+    pub fn header(&self, name: &str) -> Option<&[u8]> {
         self.head.as_ref().and_then(|(_, bytes)| penstock_http_wire::answer::header_value(bytes, name))
     }
 
@@ -138,26 +139,26 @@ impl Http1 {
     ///
     /// # Errors
     /// It was cut, or breaks a rule.
-    pub async fn read_body(&mut self) -> Result<Option<Bytes>, Broken> {
+    pub async fn read_body(&mut self) -> Result<Option<Bytes>, TransportError> {
         loop {
             match &mut self.body {
-                Body::Over => return Ok(None),
-                Body::Chunked(chunks) => match chunks.take(&mut self.buffer)? {
+                BodyReader::Over => return Ok(None),
+                BodyReader::Chunked(chunks) => match chunks.take(&mut self.buffer)? {
                     ChunkStep::Data(data) => return Ok(Some(data)),
-                    ChunkStep::End => self.body = Body::Over,
-                    ChunkStep::Incomplete => self.more().await?,
+                    ChunkStep::End => self.body = BodyReader::Over,
+                    ChunkStep::Incomplete => self.read_more().await?,
                 },
-                _ if self.buffer.is_empty() => match self.fill().await? {
-                    0 if matches!(self.body, Body::Close) => self.body = Body::Over,
-                    0 => return Err(Broken::Gone),
+                _ if self.buffer.is_empty() => match self.fill_buffer().await? {
+                    0 if matches!(self.body, BodyReader::Close) => self.body = BodyReader::Over,
+                    0 => return Err(TransportError::Gone),
                     _ => {}
                 },
-                Body::Close => return Ok(Some(self.buffer.split().freeze())),
-                Body::Left(left) => {
+                BodyReader::Close => return Ok(Some(self.buffer.split().freeze())),
+                BodyReader::Left(left) => {
                     let here = usize::try_from(*left).unwrap_or(usize::MAX).min(self.buffer.len());
                     *left -= here as u64;
                     if *left == 0 {
-                        self.body = Body::Over;
+                        self.body = BodyReader::Over;
                     }
                     return Ok(Some(self.buffer.split_to(here).freeze()));
                 }
@@ -166,19 +167,19 @@ impl Http1 {
     }
 
     /// Returns true if no byte of an answer has arrived.
-    pub fn is_untouched(&self) -> bool {
+    pub fn is_unanswered(&self) -> bool {
         self.head.is_none() && self.buffer.is_empty()
     }
 
     /// Returns true if the answer was read completely.
-    pub const fn is_over(&self) -> bool {
-        matches!(self.body, Body::Over)
+    pub const fn is_complete(&self) -> bool {
+        matches!(self.body, BodyReader::Over)
     }
 
     /// The connection, if it can serve another request: the answer is read, nothing came after it, and its provider
     /// said nothing against it.
     pub fn into_stream(self) -> Option<Stream> {
-        let good = matches!(self.body, Body::Over)
+        let good = matches!(self.body, BodyReader::Over)
             && self.buffer.is_empty()
             && self.head.is_some_and(|(head, _)| !head.last && head.status >= 200);
         good.then_some(self.stream)
@@ -186,38 +187,38 @@ impl Http1 {
 
     /// A stream is long: its head does not keep the whole buffer for as long, and it begins with one for an event or
     /// two.
-    fn settle(&mut self) {
-        self.room = EVENT;
-        if self.buffer.len() <= EVENT {
-            let mut fit = BytesMut::with_capacity(EVENT);
+    fn update_completion(&mut self) {
+        self.room = EVENT_READ;
+        if self.buffer.len() <= EVENT_READ {
+            let mut fit = BytesMut::with_capacity(EVENT_READ);
             fit.extend_from_slice(&self.buffer);
             self.buffer = fit;
         }
     }
 
-    async fn more(&mut self) -> Result<(), Broken> {
-        match self.fill().await? {
-            0 => Err(Broken::Gone),
+    async fn read_more(&mut self) -> Result<(), TransportError> {
+        match self.fill_buffer().await? {
+            0 => Err(TransportError::Gone),
             _ => Ok(()),
         }
     }
 
     /// Reads once. A buffer that a read has filled is too small.
-    async fn fill(&mut self) -> Result<usize, Broken> {
-        if self.buffer.capacity() - self.buffer.len() < CRAMPED {
+    async fn fill_buffer(&mut self) -> Result<usize, TransportError> {
+        if self.buffer.capacity() - self.buffer.len() < MIN_SPARE {
             self.buffer.reserve(self.room);
         }
         let room = self.buffer.capacity() - self.buffer.len();
         let read = self.stream.read_buf(&mut self.buffer);
         let read = match self.patience {
             None => read.await,
-            Some(patience) => timeout(patience, read).await.map_err(|_| Broken::Gone)?,
+            Some(patience) => timeout(patience, read).await.map_err(|_| TransportError::Gone)?,
         };
-        let read = read.map_err(|_| Broken::Gone)?;
+        let read = read.map_err(|_| TransportError::Gone)?;
         read_budget::charge_bytes(read);
         if read == room {
-            let most = if matches!(self.body, Body::Left(_)) { LARGE } else { STREAM };
-            self.room = (room * 2).clamp(EVENT, most);
+            let most = if matches!(self.body, BodyReader::Left(_)) { BODY_READ } else { STREAM_READ };
+            self.room = (room * 2).clamp(EVENT_READ, most);
         }
         Ok(read)
     }

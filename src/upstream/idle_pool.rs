@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, ReadBuf};
 
 /// Shelves; threads beyond that share.
-const SHELVES: usize = 64;
+const MAX_THREAD_POOLS: usize = 64;
 /// Times that a thread borrows before it opens a connection of its own.
-const BORROWS: u32 = 8;
+const FOREIGN_CHECKS: u32 = 8;
 
 /// Idle connections by what they lead to.
-pub struct Idle {
-    shelves: Vec<Mutex<Shelf>>,
+pub struct IdlePool {
+    shelves: Vec<Mutex<ThreadPool>>,
     /// Connections on all shelves.
     kept: AtomicUsize,
     most: usize,
@@ -34,45 +34,45 @@ pub struct Idle {
 
 /// The thread that watches a connection's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Home(usize);
+pub struct ThreadPoolIndex(usize);
 
-impl Home {
+impl ThreadPoolIndex {
     /// Of what this thread opens now.
-    pub fn here() -> Self {
-        Self(own_shelf())
+    pub fn current() -> Self {
+        Self(own_pool_index())
     }
 }
 
 #[derive(Default)]
-struct Shelf {
-    kept: HashMap<u64, Vec<Kept>, ahash::RandomState>,
+struct ThreadPool {
+    kept: HashMap<u64, Vec<IdleConnection>, ahash::RandomState>,
     /// Times that its thread borrowed since it opened one.
     borrowed: u32,
 }
 
-struct Kept {
+struct IdleConnection {
     stream: Stream,
     since: Instant,
 }
 
-impl Idle {
+impl IdlePool {
     /// Empty shelves for `most` connections, each for `patience` at the longest.
     pub fn new(most: usize, patience: Duration) -> Self {
-        let shelves = (0..SHELVES).map(|_| Mutex::default()).collect();
+        let shelves = (0..MAX_THREAD_POOLS).map(|_| Mutex::default()).collect();
         Self { shelves, kept: AtomicUsize::new(0), most, patience }
     }
 
     /// The connection with this key that idled last, if one is good, and where it goes back to.
-    pub fn take(&self, key: u64) -> Option<(Stream, Home)> {
+    pub fn take(&self, key: u64) -> Option<(Stream, ThreadPoolIndex)> {
         if self.kept.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let own = own_shelf();
+        let own = own_pool_index();
         let shelf = self.shelves.get(own)?;
         if let Some(stream) = self.take_from(shelf, key) {
-            return Some((stream, Home(own)));
+            return Some((stream, ThreadPoolIndex(own)));
         }
-        if shelf.lock().borrowed >= BORROWS {
+        if shelf.lock().borrowed >= FOREIGN_CHECKS {
             shelf.lock().borrowed = 0;
             return None;
         }
@@ -80,15 +80,15 @@ impl Idle {
         let (stream, place) =
             others.into_iter().find_map(|(place, shelf)| Some((self.take_from(shelf, key)?, place)))?;
         shelf.lock().borrowed += 1;
-        Some((stream, Home(place)))
+        Some((stream, ThreadPoolIndex(place)))
     }
 
-    fn take_from(&self, shelf: &Mutex<Shelf>, key: u64) -> Option<Stream> {
+    fn take_from(&self, shelf: &Mutex<ThreadPool>, key: u64) -> Option<Stream> {
         loop {
             let mut kept = shelf.lock().kept.get_mut(&key)?.pop()?;
             self.kept.fetch_sub(1, Ordering::Relaxed);
             if clock::cached_now().saturating_duration_since(kept.since) < self.patience
-                && quiet(&mut kept.stream)
+                && is_quiet(&mut kept.stream)
             {
                 return Some(kept.stream);
             }
@@ -96,13 +96,13 @@ impl Idle {
     }
 
     /// Keeps a connection on which nothing is under way; drops it if there is no room.
-    pub fn put(&self, key: u64, stream: Stream, home: Home) {
+    pub fn put(&self, key: u64, stream: Stream, home: ThreadPoolIndex) {
         if self.kept.fetch_add(1, Ordering::Relaxed) >= self.most {
             self.kept.fetch_sub(1, Ordering::Relaxed);
             return;
         }
         let Some(shelf) = self.shelves.get(home.0) else { return };
-        shelf.lock().kept.entry(key).or_default().push(Kept { stream, since: clock::cached_now() });
+        shelf.lock().kept.entry(key).or_default().push(IdleConnection { stream, since: clock::cached_now() });
     }
 
     /// Drops what has idled too long or was closed by its provider. Blocks for a
@@ -111,9 +111,9 @@ impl Idle {
         for shelf in &self.shelves {
             let mut gone = Vec::new();
             shelf.lock().kept.retain(|_, all| {
-                let good = |kept: &mut Kept| {
+                let good = |kept: &mut IdleConnection| {
                     clock::cached_now().saturating_duration_since(kept.since) < self.patience
-                        && quiet(&mut kept.stream)
+                        && is_quiet(&mut kept.stream)
                 };
                 gone.extend(all.extract_if(.., |kept| !good(kept)));
                 !all.is_empty()
@@ -125,19 +125,19 @@ impl Idle {
 }
 
 /// Returns true if the stream has no bytes and no end: a provider sends nothing on an idle connection.
-fn quiet(stream: &mut Stream) -> bool {
+fn is_quiet(stream: &mut Stream) -> bool {
     let mut byte = [0_u8; 1];
     let mut context = Context::from_waker(Waker::noop());
     Pin::new(stream).poll_read(&mut context, &mut ReadBuf::new(&mut byte)).is_pending()
 }
 
 /// The place of this thread's shelf.
-fn own_shelf() -> usize {
+fn own_pool_index() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static OWN: Cell<Option<usize>> = const { Cell::new(None) });
     OWN.with(|own| {
         own.get().unwrap_or_else(|| {
-            let place = THREADS.fetch_add(1, Ordering::Relaxed) % SHELVES;
+            let place = THREADS.fetch_add(1, Ordering::Relaxed) % MAX_THREAD_POOLS;
             own.set(Some(place));
             place
         })
@@ -153,16 +153,16 @@ mod tests {
     const LONG: Duration = Duration::from_secs(3600);
 
     /// Puts a connection on the shelf; its other end.
-    fn kept(idle: &Idle, key: u64) -> DuplexStream {
+    fn put_idle(idle: &IdlePool, key: u64) -> DuplexStream {
         let (near, far) = duplex(64);
-        idle.put(key, Box::new(near), Home::here());
+        idle.put(key, Box::new(near), ThreadPoolIndex::current());
         far
     }
 
     #[tokio::test]
     async fn a_good_one_is_taken_once() {
-        let idle = Idle::new(8, LONG);
-        let _far = kept(&idle, 1);
+        let idle = IdlePool::new(8, LONG);
+        let _far = put_idle(&idle, 1);
         assert!(idle.take(2).is_none());
         assert!(idle.take(1).is_some());
         assert!(idle.take(1).is_none());
@@ -170,10 +170,10 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_closed_or_speaks_is_passed_over() {
-        let idle = Idle::new(8, LONG);
-        let mut first = kept(&idle, 1);
-        drop(kept(&idle, 1));
-        let mut last = kept(&idle, 1);
+        let idle = IdlePool::new(8, LONG);
+        let mut first = put_idle(&idle, 1);
+        drop(put_idle(&idle, 1));
+        let mut last = put_idle(&idle, 1);
         last.write_all(b"HTTP/1.1 408").await.unwrap();
         let (mut taken, _) = idle.take(1).unwrap();
         taken.write_all(b"x").await.unwrap();
@@ -183,12 +183,12 @@ mod tests {
 
     #[tokio::test]
     async fn there_is_room_for_so_many_and_again_after_a_sweep() {
-        let idle = Idle::new(2, LONG);
-        let (_one, two, three) = (kept(&idle, 1), kept(&idle, 2), kept(&idle, 3));
+        let idle = IdlePool::new(2, LONG);
+        let (_one, two, three) = (put_idle(&idle, 1), put_idle(&idle, 2), put_idle(&idle, 3));
         assert!(idle.take(3).is_none());
         drop((two, three));
         idle.sweep();
-        let _three = kept(&idle, 3);
+        let _three = put_idle(&idle, 3);
         assert!(idle.take(2).is_none());
         assert!(idle.take(3).is_some());
         assert!(idle.take(1).is_some());
@@ -196,25 +196,25 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_idled_too_long_is_dropped() {
-        let idle = Idle::new(2, Duration::ZERO);
-        let _far = kept(&idle, 1);
+        let idle = IdlePool::new(2, Duration::ZERO);
+        let _far = put_idle(&idle, 1);
         assert!(idle.take(1).is_none());
     }
 
     #[tokio::test]
     async fn what_is_borrowed_goes_home_and_lenders_are_not_asked_for_ever() {
-        let idle = Idle::new(8, LONG);
+        let idle = IdlePool::new(8, LONG);
         let (_far, home) =
-            std::thread::scope(|scope| scope.spawn(|| (kept(&idle, 1), Home::here())).join().unwrap());
-        assert_ne!(home, Home::here());
-        for _ in 0..BORROWS {
+            std::thread::scope(|scope| scope.spawn(|| (put_idle(&idle, 1), ThreadPoolIndex::current())).join().unwrap());
+        assert_ne!(home, ThreadPoolIndex::current());
+        for _ in 0..FOREIGN_CHECKS {
             let (stream, from) = idle.take(1).unwrap();
             assert_eq!(from, home);
             idle.put(1, stream, from);
         }
         assert!(idle.take(1).is_none(), "time for one of its own");
-        let _own = kept(&idle, 1);
-        assert_eq!(idle.take(1).unwrap().1, Home::here());
+        let _own = put_idle(&idle, 1);
+        assert_eq!(idle.take(1).unwrap().1, ThreadPoolIndex::current());
         assert_eq!(idle.take(1).unwrap().1, home);
     }
 }

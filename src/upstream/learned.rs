@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Seconds for which a refusal is remembered: an engine may have been updated since.
-const KEPT: u64 = 3_600;
+const LEARNED_TTL: u64 = 3_600;
 
 /// Name of no reasoning so far, and the two names.
-const NONE: u8 = 0;
-const CONTENT: u8 = 1;
-const SHORT: u8 = 2;
+const NAME_UNKNOWN: u8 = 0;
+const NAME_REASONING_CONTENT: u8 = 1;
+const NAME_REASONING: u8 = 2;
 
 /// Facts that were learned of one offer.
 #[derive(Debug, Default)]
-pub struct Learned {
+pub struct LearnedBehavior {
     /// Members that are left out, below; above, the second of the gateway's clock until which that holds. 0: none.
     members: AtomicU64,
     /// The name of reasoning that its answers have.
@@ -29,72 +29,77 @@ pub struct Learned {
     change: Mutex<()>,
 }
 
-impl Learned {
+impl LearnedBehavior {
     /// Returns the adjustments of a request to the offer. `named`: the configuration names its reasoning member.
     pub fn adjust(&self, now: impl FnOnce() -> Duration, named: bool) -> RequestAdjustment {
-        let seen = if named { NONE } else { self.seen.load(Ordering::Relaxed) };
-        let taken = name(self.taken.load(Ordering::Relaxed));
+        let seen = if named { NAME_UNKNOWN } else { self.seen.load(Ordering::Relaxed) };
+        let taken = decode_reasoning_name(self.taken.load(Ordering::Relaxed));
         RequestAdjustment {
-            omitted: self.without(now),
-            reasoning_name: taken.or(name(seen)),
+            omitted: self.unsupported_members(now),
+            reasoning_name: taken.or(decode_reasoning_name(seen)),
             ..RequestAdjustment::default()
         }
     }
 
     /// Returns true if the offer returns one choice per request.
-    pub fn gives_one(&self, now: impl FnOnce() -> Duration) -> bool {
-        self.without(now).contains(ExtraMember::MultipleChoices)
+    pub fn returns_single_choice(&self, now: impl FnOnce() -> Duration) -> bool {
+        self.unsupported_members(now).contains(ExtraMember::MultipleChoices)
     }
 
-    fn without(&self, now: impl FnOnce() -> Duration) -> ExtraMembers {
-        ExtraMembers::from_bits(known(&self.members, now).unwrap_or_default())
+    fn unsupported_members(&self, now: impl FnOnce() -> Duration) -> ExtraMembers {
+        ExtraMembers::from_bits(decode_unexpired(&self.members, now).unwrap_or_default())
     }
 
     /// The most tokens of an answer that it takes; `None` where no refusal has named them.
     pub fn max_output(&self, now: impl FnOnce() -> Duration) -> Option<u64> {
-        known(&self.max_output, now).map(u64::from)
+        decode_unexpired(&self.max_output, now).map(u64::from)
     }
 
     /// Remembers that it answers where no more tokens are asked for, and refuses more; whether that is news.
-    pub fn limits_output(&self, most: u64, now: Duration) -> bool {
+    pub fn record_output_limit(&self, most: u64, now: Duration) -> bool {
         let Ok(most) = u32::try_from(most) else { return false };
-        let is_news = known(&self.max_output, || now) != Some(most);
-        self.max_output.store(kept(most, now), Ordering::Relaxed);
+        let is_news = decode_unexpired(&self.max_output, || now) != Some(most);
+        self.max_output.store(encode_expiring(most, now), Ordering::Relaxed);
         is_news
     }
 
     /// Remembers that it answers without these; returns what is news. `name` is what its reasoning is called.
-    pub fn refuses(&self, refused: ExtraMembers, name: Option<ReasoningName>, now: Duration) -> ExtraMembers {
+    pub fn record_refused_members(
+        &self,
+        refused: ExtraMembers,
+        name: Option<ReasoningName>,
+        now: Duration,
+    ) -> ExtraMembers {
         // What it took instead is remembered, and not that the usual name was exchanged.
         let renamed = ExtraMembers::of(ExtraMember::ReasoningName);
         if refused.contains(ExtraMember::ReasoningName) && !refused.contains(ExtraMember::Reasoning) {
-            self.taken.store(code(name), Ordering::Relaxed);
+            self.taken.store(encode_reasoning_name(name), Ordering::Relaxed);
         }
         let _alone = self.change.lock();
-        let known = self.without(|| now);
+        let known = self.unsupported_members(|| now);
         let news = refused.difference(known);
         let all = known.union(refused).difference(renamed);
         if !all.is_empty() && !news.difference(renamed).is_empty() {
-            self.members.store(kept(all.bits(), now), Ordering::Relaxed);
+            self.members.store(encode_expiring(all.bits(), now), Ordering::Relaxed);
         }
         news
     }
 
     /// Remembers what an answer showed.
-    pub fn notice(&self, noticed: OfferObservation) {
+    pub fn record_observation(&self, noticed: OfferObservation) {
         if noticed.reasoning_name.is_some() {
-            self.seen.store(code(noticed.reasoning_name), Ordering::Relaxed);
+            self.seen.store(encode_reasoning_name(noticed.reasoning_name), Ordering::Relaxed);
         }
     }
 }
 
 /// A value with the second until which it holds.
-fn kept(value: u32, now: Duration) -> u64 {
-    now.as_secs().saturating_add(KEPT).min(u64::from(u32::MAX)) << 32 | u64::from(value)
+fn encode_expiring(value: u32, now: Duration) -> u64 {
+    now.as_secs().saturating_add(LEARNED_TTL).min(u64::from(u32::MAX)) << 32 | u64::from(value)
 }
 
 /// The value, as long as it holds.
-fn known(kept: &AtomicU64, now: impl FnOnce() -> Duration) -> Option<u32> {
+fn decode_unexpired(kept: &AtomicU64, now: impl FnOnce() -> Duration) -> Option<u32> {
     match kept.load(Ordering::Relaxed) {
         0 => None,
         kept if kept >> 32 <= now().as_secs() => None,
@@ -102,19 +107,19 @@ fn known(kept: &AtomicU64, now: impl FnOnce() -> Duration) -> Option<u32> {
     }
 }
 
-const fn name(code: u8) -> Option<ReasoningName> {
+const fn decode_reasoning_name(code: u8) -> Option<ReasoningName> {
     match code {
-        CONTENT => Some(ReasoningName::ReasoningContent),
-        SHORT => Some(ReasoningName::Reasoning),
+        NAME_REASONING_CONTENT => Some(ReasoningName::ReasoningContent),
+        NAME_REASONING => Some(ReasoningName::Reasoning),
         _ => None,
     }
 }
 
-const fn code(name: Option<ReasoningName>) -> u8 {
+const fn encode_reasoning_name(name: Option<ReasoningName>) -> u8 {
     match name {
-        None => NONE,
-        Some(ReasoningName::ReasoningContent) => CONTENT,
-        Some(ReasoningName::Reasoning) => SHORT,
+        None => NAME_UNKNOWN,
+        Some(ReasoningName::ReasoningContent) => NAME_REASONING_CONTENT,
+        Some(ReasoningName::Reasoning) => NAME_REASONING,
     }
 }
 
@@ -127,54 +132,58 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_member_is_left_out_for_an_hour() {
-        let learned = Learned::default();
+    fn a_refused_member_is_omitted_for_an_hour() {
+        let learned = LearnedBehavior::default();
         let stream = ExtraMembers::of(ExtraMember::StreamOptions);
         assert_eq!(learned.adjust(|| at(5), false), RequestAdjustment::default());
-        assert_eq!(learned.refuses(stream, None, at(5)), stream);
-        assert!(learned.refuses(stream, None, at(6)).is_empty(), "no news");
-        assert_eq!(learned.adjust(|| at(5 + KEPT - 1), false).omitted, stream);
-        assert!(learned.adjust(|| at(5 + KEPT), false).omitted.is_empty());
-        assert!(!learned.gives_one(|| at(6)));
+        assert_eq!(learned.record_refused_members(stream, None, at(5)), stream);
+        assert!(learned.record_refused_members(stream, None, at(6)).is_empty(), "no news");
+        assert_eq!(learned.adjust(|| at(5 + LEARNED_TTL - 1), false).omitted, stream);
+        assert!(learned.adjust(|| at(5 + LEARNED_TTL), false).omitted.is_empty());
+        assert!(!learned.returns_single_choice(|| at(6)));
         let many = ExtraMembers::of(ExtraMember::MultipleChoices);
-        assert_eq!(learned.refuses(many, None, at(6)), many);
+        assert_eq!(learned.record_refused_members(many, None, at(6)), many);
         assert_eq!(learned.adjust(|| at(7), false).omitted, stream.union(many));
-        assert!(learned.gives_one(|| at(7)) && !learned.gives_one(|| at(6 + KEPT)));
-        assert_eq!(learned.refuses(stream, None, at(u64::MAX)), stream, "at the end of time");
+        assert!(
+            learned.returns_single_choice(|| at(7)) && !learned.returns_single_choice(|| at(6 + LEARNED_TTL))
+        );
+        assert_eq!(learned.record_refused_members(stream, None, at(u64::MAX)), stream, "at the end of time");
     }
 
     #[test]
-    fn the_most_tokens_that_were_named_hold_for_an_hour() {
-        let learned = Learned::default();
+    fn an_output_limit_holds_for_an_hour() {
+        let learned = LearnedBehavior::default();
         assert_eq!(learned.max_output(|| at(5)), None);
-        assert!(learned.limits_output(4096, at(5)));
-        assert!(!learned.limits_output(4096, at(6)), "no news");
-        assert_eq!(learned.max_output(|| at(6 + KEPT - 1)), Some(4096));
-        assert_eq!(learned.max_output(|| at(6 + KEPT)), None);
-        assert!(learned.limits_output(2048, at(7)));
+        assert!(learned.record_output_limit(4096, at(5)));
+        assert!(!learned.record_output_limit(4096, at(6)), "no news");
+        assert_eq!(learned.max_output(|| at(6 + LEARNED_TTL - 1)), Some(4096));
+        assert_eq!(learned.max_output(|| at(6 + LEARNED_TTL)), None);
+        assert!(learned.record_output_limit(2048, at(7)));
         assert_eq!(learned.max_output(|| at(8)), Some(2048));
-        assert!(!learned.limits_output(u64::MAX, at(8)), "no cap at all");
+        assert!(!learned.record_output_limit(u64::MAX, at(8)), "no cap at all");
         assert_eq!(learned.max_output(|| at(8)), Some(2048));
     }
 
     #[test]
-    fn the_name_that_was_taken_counts_before_the_one_that_was_seen() {
-        let learned = Learned::default();
+    fn an_accepted_name_takes_precedence_over_an_observed_one() {
+        let learned = LearnedBehavior::default();
         let reasoning = |named| learned.adjust(|| at(1), named).reasoning_name;
-        let seen =
-            |name| learned.notice(OfferObservation { reasoning_name: name, ..OfferObservation::default() });
+        let seen = |name| {
+            learned
+                .record_observation(OfferObservation { reasoning_name: name, ..OfferObservation::default() })
+        };
         assert_eq!(reasoning(false), None);
         seen(Some(ReasoningName::Reasoning));
         seen(None);
         assert_eq!(reasoning(false), Some(ReasoningName::Reasoning));
         assert_eq!(reasoning(true), None, "the configuration names it");
         let renamed = ExtraMembers::of(ExtraMember::ReasoningName);
-        learned.refuses(renamed, Some(ReasoningName::ReasoningContent), at(1));
+        learned.record_refused_members(renamed, Some(ReasoningName::ReasoningContent), at(1));
         assert_eq!(reasoning(false), Some(ReasoningName::ReasoningContent));
         assert_eq!(reasoning(true), Some(ReasoningName::ReasoningContent));
         assert!(learned.adjust(|| at(1), false).omitted.is_empty());
         let dropped = renamed.union(ExtraMembers::of(ExtraMember::Reasoning));
-        learned.refuses(dropped, None, at(1));
+        learned.record_refused_members(dropped, None, at(1));
         assert_eq!(learned.adjust(|| at(1), false).omitted, ExtraMembers::of(ExtraMember::Reasoning));
     }
 }

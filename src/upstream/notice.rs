@@ -1,7 +1,7 @@
 //! Failures of providers that somebody has to know of: written to the log at once, then at most every five minutes with
 //! the number of times since, and with what to do. Beside them stand an ejection and its end, each once.
 
-use super::offer::OfferLive;
+use super::offer::OfferState;
 use crate::config::settings::LogLevel;
 use crate::telemetry::log;
 use crate::telemetry::throttle::ThrottledLog;
@@ -11,11 +11,11 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// The shortest time between two lines about the same.
-const PAUSE: Duration = Duration::from_secs(300);
+const LOG_INTERVAL: Duration = Duration::from_secs(300);
 
 /// Something that is wrong with a provider or with one of its offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Concern {
+enum FailureCategory {
     Unreachable,
     Key,
     Name,
@@ -26,23 +26,24 @@ enum Concern {
 }
 
 /// Kinds of concerns.
-const CONCERNS: usize = 7;
+const CATEGORY_COUNT: usize = 7;
 
 /// Log throttles of one provider or offer; created at the first event.
 #[derive(Debug, Default)]
-pub struct Notices(OnceLock<Box<[ThrottledLog; CONCERNS]>>);
+pub struct FailureLogs(OnceLock<Box<[ThrottledLog; CATEGORY_COUNT]>>);
 
-impl Notices {
-    fn of(&self, concern: Concern) -> Option<&ThrottledLog> {
-        let all =
-            self.0.get_or_init(|| Box::new(std::array::from_fn(|_| ThrottledLog::with_interval(PAUSE))));
+impl FailureLogs {
+    fn category_log(&self, concern: FailureCategory) -> Option<&ThrottledLog> {
+        let all = self
+            .0
+            .get_or_init(|| Box::new(std::array::from_fn(|_| ThrottledLog::with_interval(LOG_INTERVAL))));
         all.get(concern as usize)
     }
 }
 
-impl Concern {
+impl FailureCategory {
     /// `None` for what is no provider's failure.
-    const fn of(kind: UpstreamErrorKind) -> Option<Self> {
+    const fn from_error(kind: UpstreamErrorKind) -> Option<Self> {
         Some(match kind {
             UpstreamErrorKind::Connect | UpstreamErrorKind::Tls => Self::Unreachable,
             UpstreamErrorKind::Credentials(402) => Self::Unpaid,
@@ -66,7 +67,7 @@ impl Concern {
     }
 
     /// Returns true if the concern applies to all offers of the provider, so that it is logged once for them.
-    const fn is_of_provider(self) -> bool {
+    const fn is_provider_wide(self) -> bool {
         matches!(self, Self::Unreachable | Self::Key | Self::Unpaid)
     }
 
@@ -95,10 +96,10 @@ impl Concern {
 }
 
 /// An attempt at an offer has failed.
-pub fn failed(offer: &OfferLive, kind: UpstreamErrorKind) {
-    let Some(concern) = Concern::of(kind) else { return };
-    let notices = if concern.is_of_provider() { &offer.provider.notices } else { &offer.notices };
-    let Some(seldom) = notices.of(concern) else { return };
+pub fn log_failure(offer: &OfferState, kind: UpstreamErrorKind) {
+    let Some(concern) = FailureCategory::from_error(kind) else { return };
+    let notices = if concern.is_provider_wide() { &offer.provider.notices } else { &offer.notices };
+    let Some(seldom) = notices.category_log(concern) else { return };
     seldom.log(Instant::now(), |times| {
         let status = match kind {
             UpstreamErrorKind::Status(status) | UpstreamErrorKind::Credentials(status) => status.to_string(),
@@ -118,7 +119,7 @@ pub fn failed(offer: &OfferLive, kind: UpstreamErrorKind) {
 }
 
 /// The breaker of an offer is in another state.
-pub(super) fn changed(offer: &OfferLive, before: BreakerState, after: BreakerState) {
+pub(super) fn log_breaker_change(offer: &OfferState, before: BreakerState, after: BreakerState) {
     let provider = ("provider", &*offer.offer.provider.id);
     let model = ("model", offer.offer.model.card.id.as_str());
     match (before, after) {
@@ -136,12 +137,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_failure_of_a_provider_has_a_remedy_and_what_only_a_change_mends_is_an_error() {
+    fn every_provider_failure_has_a_remedy_and_configuration_faults_are_errors() {
         let errors = [UpstreamErrorKind::Connect, UpstreamErrorKind::Tls]
             .into_iter()
             .chain((401..=404).map(UpstreamErrorKind::Credentials));
         for kind in errors {
-            let told = Concern::of(kind)
+            let told = FailureCategory::from_error(kind)
                 .map(|concern| (concern.level() == log::error(), concern.remedy().len() > 20));
             assert_eq!(told, Some((true, true)), "{kind:?}");
         }
@@ -155,7 +156,7 @@ mod tests {
             UpstreamErrorKind::Truncated,
         ]);
         for kind in warnings {
-            let told = Concern::of(kind)
+            let told = FailureCategory::from_error(kind)
                 .map(|concern| (concern.level() == log::warn(), concern.remedy().len() > 20));
             assert_eq!(told, Some((true, true)), "{kind:?}");
         }
@@ -165,13 +166,13 @@ mod tests {
             UpstreamErrorKind::Diverged,
             UpstreamErrorKind::NoDescriptors,
         ] {
-            assert_eq!(Concern::of(kind), None, "{kind:?}");
+            assert_eq!(FailureCategory::from_error(kind), None, "{kind:?}");
         }
     }
 
     #[test]
-    fn every_concern_has_a_place() {
-        assert_eq!(Concern::Failing as usize, CONCERNS - 1);
-        assert!(Notices::default().of(Concern::Failing).is_some());
+    fn every_category_has_its_own_log() {
+        assert_eq!(FailureCategory::Failing as usize, CATEGORY_COUNT - 1);
+        assert!(FailureLogs::default().category_log(FailureCategory::Failing).is_some());
     }
 }

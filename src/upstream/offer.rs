@@ -1,14 +1,14 @@
 //! One model at one provider while the gateway runs: how fast it has been, how
 //! well, and how busy it is.
 
-use super::concurrency_limit::{Place, Queued, Turn};
-use super::learned::Learned;
-use super::notice::{self, Notices};
-use super::pools::{Memberships, update_breaker};
-use super::pricing::Bill;
-use super::provider_state::ProviderLive;
+use super::concurrency_limit::{AcquireOutcome, ConcurrencyPermit, PermitWaiter};
+use super::learned::LearnedBehavior;
+use super::notice::{self, FailureLogs};
+use super::pools::{PoolMemberships, update_breaker};
+use super::pricing::OfferPricing;
+use super::provider_state::ProviderState;
 use super::request_head;
-use super::tokenize::Engine;
+use super::tokenize::TokenizeEndpoint;
 use crate::config::settings::{BillingSettings, OfferSettings};
 use parking_lot::Mutex;
 use penstock_core::{
@@ -16,7 +16,7 @@ use penstock_core::{
     RequiredCapabilities,
 };
 use penstock_routing::{
-    AttemptOutcome, Candidate, CircuitBreaker, Client, LatencySample, LatencyStats, PlannedOffer,
+    AttemptOutcome, Candidate, CircuitBreaker, BreakerClient, LatencySample, LatencyStats, PlannedOffer,
     estimate_price,
 };
 use pingora_http::RequestHeader;
@@ -30,11 +30,11 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// An offer and its state.
-pub struct OfferLive {
+pub struct OfferState {
     /// Settings of the offer.
     pub offer: Arc<OfferSettings>,
     /// Provider of the offer.
-    pub provider: Arc<ProviderLive>,
+    pub provider: Arc<ProviderState>,
     /// Latency statistics.
     pub figures: Arc<Mutex<LatencyStats>>,
     /// Stamp of the figures that were written down last.
@@ -42,22 +42,22 @@ pub struct OfferLive {
     /// Circuit breaker.
     pub breaker: Arc<Mutex<CircuitBreaker>>,
     /// Pools in which its readiness follows the breaker.
-    pub(super) memberships: Arc<Memberships>,
+    pub(super) memberships: Arc<PoolMemberships>,
     /// State of its engine's token counts.
-    pub(super) engine: Arc<Engine>,
+    pub(super) engine: Arc<TokenizeEndpoint>,
     /// Properties learned from its answers; a reload forgets them.
-    pub learned: Learned,
+    pub learned: LearnedBehavior,
     /// Prices and footprint of its answers.
-    pub bill: Bill,
+    pub bill: OfferPricing,
     /// Failures of its own that were told.
-    pub(super) notices: Arc<Notices>,
+    pub(super) notices: Arc<FailureLogs>,
     /// Attempts that used it, for status.
     pub attempts: Arc<AtomicU64>,
     in_flight: Arc<AtomicU32>,
     price: (f64, f64),
     climate: (f64, f64),
     heads: Vec<(Dialect, RequestHead)>,
-    shaped: Option<RequestHead>,
+    adapter_head: Option<RequestHead>,
 }
 
 /// Fields of every request to an offer, except type and length of its body.
@@ -74,18 +74,18 @@ impl RequestHead {
     pub fn without(&self, names: impl Iterator<Item = &'static str>) -> Self {
         let mut parsed = self.parsed.clone();
         names.for_each(|name| drop(parsed.remove_header(name)));
-        Self { wire: super::send::lines(&parsed), parsed }
+        Self { wire: super::send::header_lines(&parsed), parsed }
     }
 }
 
-impl OfferLive {
+impl OfferState {
     /// An offer without a past.
     ///
     /// # Errors
     /// A header of the configuration that cannot be sent.
     pub fn new(
         offer: Arc<OfferSettings>,
-        provider: Arc<ProviderLive>,
+        provider: Arc<ProviderState>,
         breaker: CircuitBreaker,
         money: &BillingSettings,
     ) -> Result<Self, String> {
@@ -95,10 +95,10 @@ impl OfferLive {
         let heads = offer
             .dialects
             .iter()
-            .map(|dialect| Ok((*dialect, request_head(&offer, *dialect, below(*dialect))?)))
+            .map(|dialect| Ok((*dialect, build_request_head(&offer, *dialect, dialect_path(*dialect))?)))
             .collect::<pingora_error::Result<Vec<_>>>()
             .map_err(wrong)?;
-        let shaped = offer.shape.map(|shape| request_head(&offer, Dialect::Chat, shape.path()));
+        let shaped = offer.shape.map(|shape| build_request_head(&offer, Dialect::Chat, shape.path()));
         let shaped = shaped.transpose().map_err(wrong)?;
         Ok(Self {
             price: {
@@ -118,12 +118,12 @@ impl OfferLive {
             breaker: Arc::new(Mutex::new(breaker)),
             memberships: Arc::default(),
             engine: Arc::default(),
-            learned: Learned::default(),
-            bill: Bill::new(&offer, money),
+            learned: LearnedBehavior::default(),
+            bill: OfferPricing::new(&offer, money),
             attempts: Arc::default(),
             in_flight: Arc::default(),
             heads,
-            shaped,
+            adapter_head: shaped,
             offer,
             provider,
         })
@@ -132,7 +132,7 @@ impl OfferLive {
     /// The same offer of the configuration before: what it knows is known here, and what it still works at counts
     /// here, a probe above all.
     #[must_use]
-    pub fn after(mut self, known: &Self) -> Self {
+    pub fn with_state_of(mut self, known: &Self) -> Self {
         self.figures = known.figures.clone();
         self.figures_kept = known.figures_kept.clone();
         self.notices = known.notices.clone();
@@ -190,17 +190,17 @@ impl OfferLive {
     }
 
     /// The request head for a dialect.
-    pub fn head(&self, dialect: Dialect) -> Option<&RequestHead> {
+    pub fn request_head(&self, dialect: Dialect) -> Option<&RequestHead> {
         self.heads.iter().find(|(spoken, _)| *spoken == dialect).map(|(_, head)| head)
     }
 
     /// The request head of its provider's shape.
     pub fn shaped(&self) -> Option<&RequestHead> {
-        self.shaped.as_ref()
+        self.adapter_head.as_ref()
     }
 
     /// Returns the error for the first part of a request that this offer does not support.
-    pub fn lacks(&self, ask: &InferenceRequest) -> Option<ApiError> {
+    pub fn missing_capability(&self, ask: &InferenceRequest) -> Option<ApiError> {
         match &ask.task {
             InferenceTask::Embed(embed)
                 if embed.dimensions.is_some() && !self.offer.abilities.accepts_parameter("dimensions") =>
@@ -208,8 +208,8 @@ impl OfferLive {
                 let sentence = "This model's vectors have one length; leave `dimensions` out.";
                 Some(ApiError::unsupported("dimensions", sentence))
             }
-            InferenceTask::GenerateImages(draw) => other_size(&self.offer.model.image_sizes, draw),
-            _ => lacking(&self.offer, &ask.required, ask.dialect),
+            InferenceTask::GenerateImages(draw) => unsupported_size(&self.offer.model.image_sizes, draw),
+            _ => missing_capability(&self.offer, &ask.required, ask.dialect),
         }
     }
 
@@ -219,59 +219,59 @@ impl OfferLive {
         let halved = |cost: Decimal| if batch { cost / Decimal::TWO } else { cost };
         OfferFacts {
             country: &place.code,
-            input_cost: self.bill.input(at).map(halved),
+            input_cost: self.bill.input_price(at).map(halved),
             carbon_intensity: place.grid.g_per_kwh,
             speed: self.figures.lock().tokens_per_second(now),
         }
     }
 
     /// A seat at the provider for a request at once, if one is free.
-    pub fn sit(self: &Arc<Self>) -> Option<Seat> {
-        self.provider.seats.take().map(|place| self.seat(place))
+    pub fn try_acquire(self: &Arc<Self>) -> Option<OfferPermit> {
+        self.provider.seats.try_acquire().map(|place| self.permit(place))
     }
 
     /// A seat for batch work of this account, or a turn in its queue. A line gives the signal that asks it to leave.
     ///
     /// # Errors
     /// The turn.
-    pub fn queue(
+    pub fn acquire_or_queue(
         self: &Arc<Self>,
         whose: &Arc<str>,
         line: Option<CancellationToken>,
-    ) -> Result<Seat, Waiting> {
-        match self.provider.seats.queue(whose, line) {
-            Queued::Place(place) => Ok(self.seat(place)),
-            Queued::Turn(turn) => Err(Waiting(vec![(self.clone(), turn)])),
+    ) -> Result<OfferPermit, OfferWaiters> {
+        match self.provider.seats.acquire_or_queue(whose, line) {
+            AcquireOutcome::Place(place) => Ok(self.permit(place)),
+            AcquireOutcome::Turn(turn) => Err(OfferWaiters(vec![(self.clone(), turn)])),
         }
     }
 
     /// Asks the youngest line at the provider to leave, for a request at once of this account.
-    pub fn ask_back(self: &Arc<Self>, whose: &Arc<str>) -> Option<Waiting> {
-        self.provider.seats.ask_back(whose).map(|turn| Waiting(vec![(self.clone(), turn)]))
+    pub fn enqueue_retry(self: &Arc<Self>, whose: &Arc<str>) -> Option<OfferWaiters> {
+        self.provider.seats.enqueue_retry(whose).map(|turn| OfferWaiters(vec![(self.clone(), turn)]))
     }
 
-    fn seat(self: &Arc<Self>, place: Place) -> Seat {
+    fn permit(self: &Arc<Self>, place: ConcurrencyPermit) -> OfferPermit {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.attempts.fetch_add(1, Ordering::Relaxed);
-        Seat { offer: self.clone(), _place: place }
+        OfferPermit { offer: self.clone(), _place: place }
     }
 
     /// Returns true if the choices of this request are requested one by one: the dialect has one choice, or the offer
     /// is configured or has shown that it returns no more.
-    pub fn gives_one(&self, ask: &InferenceRequest, now: impl FnOnce() -> Duration) -> bool {
+    pub fn returns_single_choice(&self, ask: &InferenceRequest, now: impl FnOnce() -> Duration) -> bool {
         ask.n > 1
             && ask.kind == ModelKind::Chat
             && (self.dialect_for(ask.dialect) == Some(Dialect::Messages)
                 || !self.offer.abilities.supports_choices(ask.n)
-                || self.learned.gives_one(now))
+                || self.learned.returns_single_choice(now))
     }
 
     /// An attempt is over. A failure that the client's request may have caused names the client.
-    pub fn learn(
+    pub fn record_refusal(
         &self,
         now: Duration,
         outcome: AttemptOutcome,
-        client: Option<Client>,
+        client: Option<BreakerClient>,
         sample: Option<LatencySample>,
     ) {
         let (before, after) = update_breaker(self, |breaker| {
@@ -280,7 +280,7 @@ impl OfferLive {
             (before, breaker.state(now))
         });
         if before != after {
-            notice::changed(self, before, after);
+            notice::log_breaker_change(self, before, after);
         }
         if let Some(sample) = sample {
             self.figures.lock().observe(now, sample);
@@ -288,40 +288,44 @@ impl OfferLive {
     }
 
     /// A connection to its provider failed, for an attempt at another of its offers.
-    pub fn unreachable(&self, now: Duration) {
+    pub fn record_unreachable(&self, now: Duration) {
         update_breaker(self, |breaker| breaker.on_unreachable(now));
     }
 }
 
 /// A place in a provider's queue of work; given back when dropped.
-pub struct Seat {
-    offer: Arc<OfferLive>,
-    _place: Place,
+pub struct OfferPermit {
+    offer: Arc<OfferState>,
+    _place: ConcurrencyPermit,
 }
 
-impl Seat {
+impl OfferPermit {
     /// Returns the offer of the permit.
     #[must_use]
-    pub const fn offer(&self) -> &Arc<OfferLive> {
+    pub const fn offer(&self) -> &Arc<OfferState> {
         &self.offer
     }
 }
 
-impl Drop for Seat {
+impl Drop for OfferPermit {
     fn drop(&mut self) {
         self.offer.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// Turns of which the first that comes is taken; given up when dropped.
-pub struct Waiting(Vec<(Arc<OfferLive>, Turn)>);
+pub struct OfferWaiters(Vec<(Arc<OfferState>, PermitWaiter)>);
 
-impl Waiting {
+impl OfferWaiters {
     /// A turn at each of these offers for a request at once of this account; `None` where at each of them `most`
     /// wait already.
-    pub fn at(offers: impl Iterator<Item = Arc<OfferLive>>, whose: &Arc<str>, most: usize) -> Option<Self> {
+    pub fn enqueue(
+        offers: impl Iterator<Item = Arc<OfferState>>,
+        whose: &Arc<str>,
+        most: usize,
+    ) -> Option<Self> {
         let turns = offers.filter_map(|offer| {
-            let turn = offer.provider.seats.wait(whose, most)?;
+            let turn = offer.provider.seats.enqueue(whose, most)?;
             Some((offer, turn))
         });
         let turns: Vec<_> = turns.collect();
@@ -329,12 +333,12 @@ impl Waiting {
     }
 
     /// Waits for the first of them, `None` if none will come; may be dropped and asked again.
-    pub async fn seat(&mut self) -> Option<Seat> {
+    pub async fn acquire(&mut self) -> Option<OfferPermit> {
         let (offer, place) = poll_fn(|cx| self.poll(cx)).await?;
-        Some(offer.seat(place))
+        Some(offer.permit(place))
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Arc<OfferLive>, Place)>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Arc<OfferState>, ConcurrencyPermit)>> {
         let mut at = 0;
         while let Some((offer, turn)) = self.0.get_mut(at) {
             match turn.poll(cx) {
@@ -348,7 +352,7 @@ impl Waiting {
 }
 
 /// A size in which the model does not draw.
-fn other_size(sizes: &[ImageSize], draw: &ImageRequest) -> Option<ApiError> {
+fn unsupported_size(sizes: &[ImageSize], draw: &ImageRequest) -> Option<ApiError> {
     let size = draw.size.filter(|size| !sizes.is_empty() && !sizes.contains(size))?;
     let known: Vec<String> = sizes.iter().map(ImageSize::to_string).collect();
     let sentence = format!("size: expected one of {} for this model, got {size}.", known.join(", "));
@@ -356,7 +360,11 @@ fn other_size(sizes: &[ImageSize], draw: &ImageRequest) -> Option<ApiError> {
 }
 
 /// Names the field that asks for what the offer cannot do.
-fn lacking(offer: &OfferSettings, needs: &RequiredCapabilities, client: Dialect) -> Option<ApiError> {
+fn missing_capability(
+    offer: &OfferSettings,
+    needs: &RequiredCapabilities,
+    client: Dialect,
+) -> Option<ApiError> {
     let accepts = |parameter: &str| offer.abilities.accepts_parameter(parameter);
     let reads = |kind: &str| offer.model.card.input_modalities.iter().any(|modality| modality == kind);
     let messages = match client {
@@ -396,7 +404,7 @@ fn lacking(offer: &OfferSettings, needs: &RequiredCapabilities, client: Dialect)
 }
 
 /// The path of a dialect below a provider's base URL.
-const fn below(dialect: Dialect) -> &'static str {
+const fn dialect_path(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Chat => "/chat/completions",
         Dialect::Messages => "/messages",
@@ -404,10 +412,14 @@ const fn below(dialect: Dialect) -> &'static str {
 }
 
 /// Builds the fields of every request to this offer.
-fn request_head(offer: &OfferSettings, dialect: Dialect, below: &str) -> pingora_error::Result<RequestHead> {
+fn build_request_head(
+    offer: &OfferSettings,
+    dialect: Dialect,
+    below: &str,
+) -> pingora_error::Result<RequestHead> {
     let provider = &offer.provider;
     let path = format!("{}{below}", provider.base_url.path_prefix);
     let head = request_head::signed("POST", provider, dialect, &path)?;
-    let wire = super::send::lines(&head);
+    let wire = super::send::header_lines(&head);
     Ok(RequestHead { parsed: head, wire })
 }

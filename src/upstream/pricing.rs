@@ -4,7 +4,7 @@
 use crate::billing::sale::{eur8, sold};
 use crate::billing::{ReserveRequest, Settlement, TermsText};
 use crate::config::settings::{BillingSettings as Money, OfferSettings};
-use crate::upstream::tariff_version::Rate;
+use crate::upstream::tariff_version::TariffVersion;
 use penstock_core::{MeasuredEnergy, MicroCredits, TokenUsage, WorkDone};
 use penstock_footprint::{
     AnswerFootprint, AttemptEnergy, AttemptWork, METHODOLOGY, OfferFactors, boundary_name,
@@ -19,10 +19,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The prepared bill of one offer.
-pub struct Bill {
+pub struct OfferPricing {
     prepared: OfferFactors,
     /// By the second from which each counts, rising; never empty.
-    rates: Vec<Rate>,
+    rates: Vec<TariffVersion>,
     served: SiteJson,
     model: Arc<str>,
     provider: Arc<str>,
@@ -33,7 +33,7 @@ pub struct Bill {
 }
 
 /// Bill of one answer.
-pub struct Settled {
+pub struct PricedAnswer {
     /// Footprint, failed attempts included.
     pub footprint: AnswerFootprint,
     /// Charge.
@@ -48,7 +48,7 @@ pub struct Settled {
 
 /// Billing settings that apply to all offers.
 #[derive(Clone, Copy)]
-pub struct Terms {
+pub struct ChargeTerms {
     /// EUR for one credit.
     pub eur_per_credit: Decimal,
     /// True if provenance is included.
@@ -63,7 +63,7 @@ pub struct Terms {
     pub at: u64,
 }
 
-impl Bill {
+impl OfferPricing {
     /// Prepares the bill of an offer.
     #[must_use]
     pub fn new(offer: &OfferSettings, money: &Money) -> Self {
@@ -85,7 +85,7 @@ impl Bill {
         Self {
             prepared: offer.prepared.clone(),
             rates: tariffs
-                .map(|(from, tariff)| Rate::new(from, tariff, offer, money.eur_per_credit))
+                .map(|(from, tariff)| TariffVersion::new(from, tariff, offer, money.eur_per_credit))
                 .collect(),
             served,
             model: offer.model.card.id.as_str().into(),
@@ -96,30 +96,30 @@ impl Bill {
     }
 
     /// The rate that counts at a time.
-    fn rate(&self, at: u64) -> Option<&Rate> {
+    fn tariff_at(&self, at: u64) -> Option<&TariffVersion> {
         self.rates.iter().rev().find(|rate| rate.from <= at)
     }
 
     /// The price of input at a time, EUR per million tokens, where there is one.
     #[must_use]
-    pub fn input(&self, at: u64) -> Option<Decimal> {
-        self.rate(at)?.tariff.input
+    pub fn input_price(&self, at: u64) -> Option<Decimal> {
+        self.tariff_at(at)?.tariff.input
     }
 
     /// Returns true if requests are paid from the energy wallet while it lasts.
     #[must_use]
-    pub fn in_energy(&self, at: u64) -> bool {
-        self.rate(at).is_some_and(|rate| rate.tariff.billing == BillingUnit::Energy)
+    pub fn is_priced_by_energy(&self, at: u64) -> bool {
+        self.tariff_at(at).is_some_and(|rate| rate.tariff.billing == BillingUnit::Energy)
     }
 
     /// The most that this work may come to.
     #[must_use]
-    pub fn need(&self, done: &WorkDone, batch: bool, at: u64, eur_per_credit: Decimal) -> ReserveRequest {
-        let Some(rate) = self.rate(at) else { return ReserveRequest::default() };
+    pub fn reserve_request(&self, done: &WorkDone, batch: bool, at: u64, eur_per_credit: Decimal) -> ReserveRequest {
+        let Some(rate) = self.tariff_at(at) else { return ReserveRequest::default() };
         if let Some(need) = rate.quick(done, batch) {
             return need;
         }
-        let (credits, energy) = self.most(rate, done, batch, eur_per_credit);
+        let (credits, energy) = self.highest_price(rate, done, batch, eur_per_credit);
         ReserveRequest {
             credits: credits.credits.0,
             energy: (rate.tariff.billing == BillingUnit::Energy).then_some(energy.energy.0),
@@ -129,7 +129,7 @@ impl Bill {
 
     /// The most that this work may take from a budget: at the dearer of both wallets where credits may have to pay.
     #[must_use]
-    pub fn worth(
+    pub fn price_of(
         &self,
         done: &WorkDone,
         batch: bool,
@@ -137,19 +137,19 @@ impl Bill {
         eur_per_credit: Decimal,
         with_credits: bool,
     ) -> MicroCredits {
-        let Some(rate) = self.rate(at) else { return MicroCredits(0) };
+        let Some(rate) = self.tariff_at(at) else { return MicroCredits(0) };
         if let Some(need) = rate.quick(done, batch) {
             return MicroCredits(need.credits);
         }
-        let (credits, energy) = self.most(rate, done, batch, eur_per_credit);
-        let energy = worth(&energy, eur_per_credit);
-        if with_credits { energy.max(worth(&credits, eur_per_credit)) } else { energy }
+        let (credits, energy) = self.highest_price(rate, done, batch, eur_per_credit);
+        let energy = charge_in_credits(&energy, eur_per_credit);
+        if with_credits { energy.max(charge_in_credits(&credits, eur_per_credit)) } else { energy }
     }
 
     /// The most that each wallet may be charged, by the list and what may be measured beyond it.
-    fn most(
+    fn highest_price(
         &self,
-        rate: &Rate,
+        rate: &TariffVersion,
         done: &WorkDone,
         batch: bool,
         eur_per_credit: Decimal,
@@ -161,64 +161,64 @@ impl Bill {
     }
 
     /// Returns the work in the tier that the provider runs. The bill is always that of the ordinary tier.
-    const fn work(&self, done: WorkDone, took: Duration) -> AttemptWork {
+    const fn attempt_work(&self, done: WorkDone, took: Duration) -> AttemptWork {
         AttemptWork { throughput_tier: self.throughput_tier, ..AttemptWork::new(done, took) }
     }
 
     /// Returns the energy of an attempt without an answer.
     #[must_use]
-    pub fn failed(&self, usage: TokenUsage, took: Duration) -> AttemptEnergy {
-        self.prepared.attempt_energy(&self.work(WorkDone::Tokens(usage), took), None)
+    pub fn failed_energy(&self, usage: TokenUsage, took: Duration) -> AttemptEnergy {
+        self.prepared.attempt_energy(&self.attempt_work(WorkDone::Tokens(usage), took), None)
     }
 
     /// The same for work that may have been done in part: all of it, but no more
     /// than the machines can draw in that time.
     #[must_use]
-    pub fn failed_within(&self, done: WorkDone, took: Duration) -> AttemptEnergy {
-        let all = self.prepared.attempt_energy(&self.work(done, took), None);
-        let most = self.prepared.attempt_energy(&self.work(WorkDone::Unknown, took), None);
+    pub fn failed_energy_within(&self, done: WorkDone, took: Duration) -> AttemptEnergy {
+        let all = self.prepared.attempt_energy(&self.attempt_work(done, took), None);
+        let most = self.prepared.attempt_energy(&self.attempt_work(WorkDone::Unknown, took), None);
         if most.footprint().energy_kwh < all.footprint().energy_kwh { most } else { all }
     }
 
     /// The bill of an answer: `done` is paid, `own` is what this offer did for it, `spent` what failed attempts drew.
     #[must_use]
-    pub fn of(
+    pub fn price_answer(
         &self,
         done: WorkDone,
         own: WorkDone,
         measured: Option<MeasuredEnergy>,
         took: Duration,
         spent: Option<&AttemptEnergy>,
-        terms: Terms,
-    ) -> Settled {
+        terms: ChargeTerms,
+    ) -> PricedAnswer {
         let work = AttemptWork::new(done, took);
-        let mut drawn = self.prepared.attempt_energy(&self.work(own, took), measured);
+        let mut drawn = self.prepared.attempt_energy(&self.attempt_work(own, took), measured);
         if let Some(spent) = spent {
             drawn.add_failed(spent);
         }
         let footprint = drawn.footprint();
         let billable = self.prepared.billable_kwh(&work, measured);
         let sold = sold(&done);
-        let rate = self.rate(terms.at).unwrap_or_else(|| Rate::none());
+        let rate = self.tariff_at(terms.at).unwrap_or_else(|| TariffVersion::unpriced());
         let charge =
             compute_charge(&rate.tariff, &sold, terms.wallet, terms.batch, billable, terms.eur_per_credit);
         let counted = done.usage().is_some_and(|usage| usage.source.is_gateway());
-        let members = self.members(&footprint, &charge, counted, &terms);
+        let members = self.response_members(&footprint, &charge, counted, &terms);
         let in_energy = rate.tariff.billing == BillingUnit::Energy;
         let billable_kwh = in_energy.then_some(billable);
-        Settled { footprint, charge, billable_kwh, terms: rate.terms.clone(), members }
+        PricedAnswer { footprint, charge, billable_kwh, terms: rate.terms.clone(), members }
     }
 
     /// Both objects, as JSON members, of an answer for which no provider was asked.
     #[must_use]
-    pub fn nothing(&self, at: u64, amounts: AmountFormat) -> Vec<u8> {
-        let paid_with = if self.in_energy(at) { PaymentSource::Energy } else { PaymentSource::Credits };
+    pub fn empty_members(&self, at: u64, amounts: AmountFormat) -> Vec<u8> {
+        let paid_with = if self.is_priced_by_energy(at) { PaymentSource::Energy } else { PaymentSource::Credits };
         penstock_response_metadata::zero_members(&self.served, paid_with.name(), amounts)
     }
 
     /// The energy that a provider measured, unless this work cannot have drawn so much.
     #[must_use]
-    pub fn credible(
+    pub fn bound_usage(
         &self,
         own: WorkDone,
         measured: MeasuredEnergy,
@@ -229,7 +229,7 @@ impl Bill {
 
     /// Returns the ledger's settlement of a bill.
     #[must_use]
-    pub fn settlement(&self, settled: &Settled, done: &WorkDone, batch: bool) -> Settlement {
+    pub fn settlement(&self, settled: &PricedAnswer, done: &WorkDone, batch: bool) -> Settlement {
         let charge = &settled.charge;
         let (images, seconds) = match done {
             WorkDone::Images { count, .. } => (*count, Decimal::ZERO),
@@ -254,16 +254,16 @@ impl Bill {
                 eur: charge.eur,
             },
             terms: settled.terms.clone(),
-            drawn: drawn(&settled.footprint),
+            drawn: request_footprint(&settled.footprint),
         }
     }
 
-    fn members(
+    fn response_members(
         &self,
         footprint: &AnswerFootprint,
         charge: &RequestCharge,
         counted: bool,
-        terms: &Terms,
+        terms: &ChargeTerms,
     ) -> Vec<u8> {
         let impact = EnvironmentImpact {
             energy_kwh: footprint.energy_kwh,
@@ -292,13 +292,13 @@ impl Bill {
 
 /// A footprint as the ledger keeps it.
 #[must_use]
-pub const fn drawn(footprint: &AnswerFootprint) -> RequestFootprint {
+pub const fn request_footprint(footprint: &AnswerFootprint) -> RequestFootprint {
     RequestFootprint { kwh: footprint.energy_kwh, carbon_g: footprint.carbon_g, water_l: footprint.water_l }
 }
 
 /// A charge in credits, whatever pays for it: what it takes from a budget.
 #[must_use]
-pub fn worth(charge: &RequestCharge, eur_per_credit: Decimal) -> MicroCredits {
+pub fn charge_in_credits(charge: &RequestCharge, eur_per_credit: Decimal) -> MicroCredits {
     match charge.paid_with {
         PaymentSource::Credits => charge.credits,
         PaymentSource::Energy => {

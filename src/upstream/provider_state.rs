@@ -1,9 +1,9 @@
 //! One provider while the gateway runs: its route, its seats, its last word.
 
-use super::concurrency_limit::Seats;
-use super::connect::Route;
+use super::concurrency_limit::ConcurrencyLimit;
+use super::connect::UpstreamRoute;
 use super::connection_pool::ConnectionPools;
-use super::notice::Notices;
+use super::notice::FailureLogs;
 use crate::config::settings::Provider;
 use parking_lot::Mutex;
 use penstock_core::UpstreamErrorKind;
@@ -14,17 +14,18 @@ use tokio::task::JoinSet;
 
 /// The providers of the configuration before, to be looked up.
 #[derive(Default)]
-pub struct Before<'a> {
-    providers: HashMap<&'a str, &'a ProviderLive>,
+pub struct PreviousState<'a> {
+    providers: HashMap<&'a str, &'a ProviderState>,
     /// By host and port; of several the last whose addresses are known.
-    routes: HashMap<(&'a str, u16), &'a Route>,
+    routes: HashMap<(&'a str, u16), &'a UpstreamRoute>,
 }
 
-impl<'a> Before<'a> {
+impl<'a> PreviousState<'a> {
     /// These providers.
     #[must_use]
-    pub fn of(providers: &'a [Arc<ProviderLive>]) -> Self {
-        let routes = providers.iter().flat_map(|provider| provider.routes()).filter(|route| route.is_known());
+    pub fn of(providers: &'a [Arc<ProviderState>]) -> Self {
+        let routes =
+            providers.iter().flat_map(|provider| provider.routes()).filter(|route| route.is_resolved());
         Self {
             routes: routes.map(|route| ((&*route.base().host, route.base().port), route)).collect(),
             // The first one counts.
@@ -34,13 +35,13 @@ impl<'a> Before<'a> {
 }
 
 /// A provider and its state.
-pub struct ProviderLive {
+pub struct ProviderState {
     /// Settings of the provider.
     pub provider: Arc<Provider>,
     /// The way to it.
-    pub route: Route,
+    pub route: UpstreamRoute,
     /// Ways to where else its images are.
-    pub image_routes: Vec<Route>,
+    pub image_routes: Vec<UpstreamRoute>,
     /// Time and kind of its last failure.
     pub last_error: Arc<Mutex<Option<(Duration, &'static str)>>>,
     /// Result of the last active check; `None` before the first.
@@ -48,25 +49,34 @@ pub struct ProviderLive {
     /// Kind of the failure that the last active check found.
     pub(super) check_failure: Arc<Mutex<Option<UpstreamErrorKind>>>,
     /// Failures of it that were told.
-    pub(super) notices: Arc<Notices>,
+    pub(super) notices: Arc<FailureLogs>,
     pub(super) next_check: Mutex<Duration>,
     /// Concurrency limit.
-    pub seats: Arc<Seats>,
+    pub seats: Arc<ConcurrencyLimit>,
 }
 
-impl ProviderLive {
+impl ProviderState {
     /// A provider, and what the configuration before knows of it; `lines` bounds lines of batches where it has no
     /// number of seats. What still works for the old one has its seats here too.
     #[must_use]
-    pub fn new(provider: Arc<Provider>, pools: &ConnectionPools, lines: usize, old: &Before<'_>) -> Self {
+    pub fn new(
+        provider: Arc<Provider>,
+        pools: &ConnectionPools,
+        lines: usize,
+        old: &PreviousState<'_>,
+    ) -> Self {
         let known = old.providers.get(&*provider.id);
         let seats = match known {
             Some(known) => known.seats.clone(),
-            None => Seats::new(provider.max_in_flight, lines),
+            None => ConcurrencyLimit::new(provider.max_in_flight, lines),
         };
         let fresh = Self {
-            route: Route::new(&provider, pools),
-            image_routes: provider.image_hosts.iter().map(|base| Route::to(base, &provider, pools)).collect(),
+            route: UpstreamRoute::new(&provider, pools),
+            image_routes: provider
+                .image_hosts
+                .iter()
+                .map(|base| UpstreamRoute::with_base_url(base, &provider, pools))
+                .collect(),
             seats,
             last_error: known.map(|known| known.last_error.clone()).unwrap_or_default(),
             notices: known.map(|known| known.notices.clone()).unwrap_or_default(),
@@ -77,14 +87,14 @@ impl ProviderLive {
         };
         for route in fresh.routes() {
             if let Some(old) = old.routes.get(&(&*route.base().host, route.base().port)) {
-                route.follow(&fresh.provider, old);
+                route.inherit_addresses(&fresh.provider, old);
             }
         }
         fresh
     }
 
     /// The way to it, and those to its images.
-    pub fn routes(&self) -> impl Iterator<Item = &Route> {
+    pub fn routes(&self) -> impl Iterator<Item = &UpstreamRoute> {
         std::iter::once(&self.route).chain(&self.image_routes)
     }
 
@@ -96,13 +106,13 @@ impl ProviderLive {
     }
 
     /// Requests that it is working on.
-    pub fn working(&self) -> u32 {
+    pub fn in_flight(&self) -> u32 {
         self.seats.working()
     }
 }
 
 /// Looks the names of these up, all at once: one that takes its time keeps nobody waiting but those who need it.
-pub async fn resolve_all(providers: impl Iterator<Item = &Arc<ProviderLive>>) {
+pub async fn resolve_all(providers: impl Iterator<Item = &Arc<ProviderState>>) {
     let mut all: JoinSet<()> =
         providers.cloned().map(|provider| async move { provider.resolve().await }).collect();
     while all.join_next().await.is_some() {}

@@ -11,12 +11,12 @@ use pingora_http::RequestHeader;
 use tokio::io::AsyncWriteExt;
 
 /// Bytes up to which copying pieces behind one another costs less than naming them to the system.
-const SHORT: usize = 16 * 1024;
+const INLINE_BODY: usize = 16 * 1024;
 /// Slices in which a long body is written, so that a write timeout covers little.
-pub(super) const SLICE: usize = 64 * 1024;
+pub(super) const BODY_SLICE: usize = 64 * 1024;
 
 /// Error of a request that was not sent completely.
-pub enum Unsent {
+pub enum SendError {
     /// Not even its head was taken: nobody was asked, so nobody answers.
     Unasked,
     /// The provider does not take it.
@@ -25,27 +25,27 @@ pub enum Unsent {
     Unread(std::io::Error),
 }
 
-impl From<std::io::Error> for Unsent {
+impl From<std::io::Error> for SendError {
     fn from(_: std::io::Error) -> Self {
         Self::Stopped
     }
 }
 
-impl From<Box<pingora_error::Error>> for Unsent {
+impl From<Box<pingora_error::Error>> for SendError {
     fn from(_: Box<pingora_error::Error>) -> Self {
         Self::Stopped
     }
 }
 
 /// A whole head as HTTP/1.1 has it.
-pub(super) fn wire(head: &RequestHeader) -> Vec<u8> {
-    let mut wire = lines(head);
+pub(super) fn head_bytes(head: &RequestHeader) -> Vec<u8> {
+    let mut wire = header_lines(head);
     wire.extend_from_slice(b"\r\n");
     wire
 }
 
 /// A head as HTTP/1.1 has it, without the blank line at its end.
-pub(super) fn lines(head: &RequestHeader) -> Vec<u8> {
+pub(super) fn header_lines(head: &RequestHeader) -> Vec<u8> {
     let mut wire = Vec::with_capacity(512);
     for part in [head.method.as_str().as_bytes(), b" ", head.raw_path(), b" HTTP/1.1\r\n"] {
         wire.extend_from_slice(part);
@@ -59,23 +59,23 @@ pub(super) fn lines(head: &RequestHeader) -> Vec<u8> {
 }
 
 /// Bytes of a call's body, the upload's included.
-fn length(call: &UpstreamRequest, upload: Option<&SpooledData>) -> u64 {
+fn content_length(call: &UpstreamRequest, upload: Option<&SpooledData>) -> u64 {
     let pieces: usize = call.body.iter().map(Bytes::len).sum();
     pieces as u64 + upload.filter(|_| call.upload_index.is_some()).map_or(0, SpooledData::len)
 }
 
 /// The head with the length of the body, and its pieces: short ones joined, long ones as they are, in one write with
 /// what is before them.
-pub(super) async fn stream(
+pub(super) async fn send_http1(
     stream: &mut Stream,
     head: &[u8],
     call: &UpstreamRequest,
     upload: Option<&SpooledData>,
     trace: Option<&TraceContext>,
-) -> Result<(), Unsent> {
-    let length = length(call, upload);
+) -> Result<(), SendError> {
+    let length = content_length(call, upload);
     let kind = call.content_type.as_bytes();
-    let ahead = usize::try_from(length).unwrap_or(SHORT).min(SHORT);
+    let ahead = usize::try_from(length).unwrap_or(INLINE_BODY).min(INLINE_BODY);
     let mut joined = Vec::with_capacity(head.len() + kind.len() + 60 + ahead);
     joined.extend_from_slice(head);
     for (name, value) in trace.iter().flat_map(|trace| trace.headers()) {
@@ -89,7 +89,7 @@ pub(super) async fn stream(
     joined.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
     joined.extend_from_slice(b"\r\n\r\n");
     let pieces = call.body.iter().take(call.upload_index.unwrap_or(usize::MAX));
-    let room = joined.len() + SHORT;
+    let room = joined.len() + INLINE_BODY;
     for piece in pieces {
         if joined.len() + piece.len() <= room {
             joined.extend_from_slice(piece);
@@ -102,7 +102,7 @@ pub(super) async fn stream(
     if let (Some(before), Some(upload)) = (call.upload_index, upload) {
         let mut at = 0;
         loop {
-            let piece = upload.read(at).await.map_err(Unsent::Unread)?;
+            let piece = upload.read(at).await.map_err(SendError::Unread)?;
             if piece.is_empty() {
                 break;
             }
@@ -118,32 +118,32 @@ pub(super) async fn stream(
 
 /// Writes a head. A stream of HTTP/2 that does not take one does not exist, and whoever reads from it panics; on a
 /// connection of its own a provider may have said why.
-async fn begin(session: &mut HttpSession, head: RequestHeader) -> Result<(), Unsent> {
+async fn send_head(session: &mut HttpSession, head: RequestHeader) -> Result<(), SendError> {
     let is_stream = session.as_http2().is_some();
     let begun = session.write_request_header(Box::new(head)).await;
-    begun.map_err(|error| if is_stream { Unsent::Unasked } else { error.into() })
+    begun.map_err(|error| if is_stream { SendError::Unasked } else { error.into() })
 }
 
 /// The same over a session.
-pub(super) async fn session(
+pub(super) async fn send_session(
     session: &mut HttpSession,
     mut head: RequestHeader,
     call: &UpstreamRequest,
     upload: Option<&SpooledData>,
     trace: Option<&TraceContext>,
-) -> Result<(), Unsent> {
-    let mut left = length(call, upload);
-    head.insert_header(header::CONTENT_TYPE, &*call.content_type).map_err(|_| Unsent::Unasked)?;
-    head.insert_header(header::CONTENT_LENGTH, left).map_err(|_| Unsent::Unasked)?;
+) -> Result<(), SendError> {
+    let mut left = content_length(call, upload);
+    head.insert_header(header::CONTENT_TYPE, &*call.content_type).map_err(|_| SendError::Unasked)?;
+    head.insert_header(header::CONTENT_LENGTH, left).map_err(|_| SendError::Unasked)?;
     for (name, value) in trace.iter().flat_map(|trace| trace.headers()) {
-        head.insert_header(name, value).map_err(|_| Unsent::Unasked)?;
+        head.insert_header(name, value).map_err(|_| SendError::Unasked)?;
     }
-    begin(session, head).await?;
+    send_head(session, head).await?;
     for (index, piece) in call.body.iter().enumerate() {
         if let Some(upload) = upload.filter(|_| call.upload_index == Some(index)) {
             let mut at = 0;
             while at < upload.len() {
-                let slice = upload.read(at).await.map_err(Unsent::Unread)?;
+                let slice = upload.read(at).await.map_err(SendError::Unread)?;
                 at += slice.len() as u64;
                 left -= slice.len() as u64;
                 session.write_request_body(slice, left == 0).await?;
@@ -151,7 +151,7 @@ pub(super) async fn session(
         }
         let mut piece = piece.clone();
         while !piece.is_empty() {
-            let slice = piece.split_to(piece.len().min(SLICE));
+            let slice = piece.split_to(piece.len().min(BODY_SLICE));
             left -= slice.len() as u64;
             session.write_request_body(slice, left == 0).await?;
         }
@@ -166,7 +166,7 @@ mod tests {
     use pingora_core::connectors::http::v2::{H2HandshakeSettings, handshake};
 
     #[tokio::test]
-    async fn a_stream_that_is_gone_before_its_head_is_told_apart() {
+    async fn a_stream_lost_before_its_head_is_distinguished() {
         let (near, far) = tokio::io::duplex(64 * 1024);
         let provider = tokio::spawn(h2::server::handshake(far));
         let mut settings = H2HandshakeSettings::new();
@@ -179,9 +179,14 @@ mod tests {
         }
         let mut head = RequestHeader::build("POST", b"/v1/chat/completions", None).unwrap();
         head.insert_header(header::HOST, "provider").unwrap();
-        let sent =
-            session(&mut taken, head, &UpstreamRequest::json(vec![Bytes::from_static(b"{}")]), None, None)
-                .await;
-        assert!(matches!(sent, Err(Unsent::Unasked)));
+        let sent = send_session(
+            &mut taken,
+            head,
+            &UpstreamRequest::json(vec![Bytes::from_static(b"{}")]),
+            None,
+            None,
+        )
+        .await;
+        assert!(matches!(sent, Err(SendError::Unasked)));
     }
 }

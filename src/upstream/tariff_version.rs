@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 const MILLION: i128 = 1_000_000;
 
 /// One tariff.
-pub struct Rate {
+pub struct TariffVersion {
     /// The Unix second from which it counts.
     pub from: u64,
     /// The prices.
@@ -24,42 +24,47 @@ pub struct Rate {
     /// Terms as the ledger stores them.
     pub terms: Arc<TermsText>,
     /// Per million tokens, rounded up; `None` where tokens are not what is paid for.
-    quick: Option<Quick>,
+    integer_estimate: Option<IntegerRates>,
 }
 
 /// Prices per million tokens.
 #[derive(Clone, Copy)]
-struct Quick {
+struct IntegerRates {
     input_credits: i64,
     output_credits: i64,
     input_eur: i64,
     output_eur: i64,
 }
 
-impl Rate {
+impl TariffVersion {
     /// Prepares a tariff of an offer.
     #[must_use]
     pub fn new(from: u64, tariff: Tariff, offer: &OfferSettings, eur_per_credit: Decimal) -> Self {
-        let terms = terms(from, &tariff, offer, eur_per_credit);
-        Self { from, quick: quick(&tariff, eur_per_credit), terms: Arc::new(terms), tariff }
+        let terms = format_terms(from, &tariff, offer, eur_per_credit);
+        Self {
+            from,
+            integer_estimate: integer_rates(&tariff, eur_per_credit),
+            terms: Arc::new(terms),
+            tariff,
+        }
     }
 
     /// No price at all.
     #[must_use]
-    pub fn none() -> &'static Self {
-        static NONE: OnceLock<Rate> = OnceLock::new();
+    pub fn unpriced() -> &'static Self {
+        static NONE: OnceLock<TariffVersion> = OnceLock::new();
         NONE.get_or_init(|| Self {
             from: 0,
             tariff: Tariff::default(),
-            terms: Arc::new(named("{}".to_owned())),
-            quick: None,
+            terms: Arc::new(interned_terms("{}".to_owned())),
+            integer_estimate: None,
         })
     }
 
     /// The most that so many tokens may come to, without a decimal.
     #[must_use]
     pub fn quick(&self, done: &WorkDone, batch: bool) -> Option<ReserveRequest> {
-        let (prices, usage) = (self.quick?, done.usage()?);
+        let (prices, usage) = (self.integer_estimate?, done.usage()?);
         let sum = |input: i64, output: i64| {
             let whole =
                 i128::from(usage.input) * i128::from(input) + i128::from(usage.output) * i128::from(output);
@@ -75,7 +80,7 @@ impl Rate {
 }
 
 /// The prices of a tariff by tokens, where they fit.
-fn quick(tariff: &Tariff, eur_per_credit: Decimal) -> Option<Quick> {
+fn integer_rates(tariff: &Tariff, eur_per_credit: Decimal) -> Option<IntegerRates> {
     if tariff.billing == BillingUnit::Energy {
         return None;
     }
@@ -85,7 +90,7 @@ fn quick(tariff: &Tariff, eur_per_credit: Decimal) -> Option<Quick> {
         eur.checked_div(eur_per_credit)?.checked_mul(Decimal::from(1_000_000))?.ceil().to_i64()
     };
     let units = |eur: Decimal| eur.checked_mul(Decimal::from(100_000_000))?.ceil().to_i64();
-    Some(Quick {
+    Some(IntegerRates {
         input_credits: credits(input)?,
         output_credits: credits(output)?,
         input_eur: units(input)?,
@@ -95,7 +100,7 @@ fn quick(tariff: &Tariff, eur_per_credit: Decimal) -> Option<Quick> {
 
 /// Returns the terms of an offer for the ledger: enough to compute any charge again, with the place of the energy and
 /// the source of the figures.
-fn terms(from: u64, tariff: &Tariff, offer: &OfferSettings, eur_per_credit: Decimal) -> TermsText {
+fn format_terms(from: u64, tariff: &Tariff, offer: &OfferSettings, eur_per_credit: Decimal) -> TermsText {
     let place = &offer.provider.place;
     let price = |price: Option<Decimal>| price.map_or(Value::Null, |price| price.to_string().into());
     let text = json!({
@@ -121,10 +126,10 @@ fn terms(from: u64, tariff: &Tariff, offer: &OfferSettings, eur_per_credit: Deci
         },
         "methodology": METHODOLOGY,
     });
-    named(text.to_string())
+    interned_terms(text.to_string())
 }
 
-fn named(text: String) -> TermsText {
+fn interned_terms(text: String) -> TermsText {
     let hash = Sha256::digest(text.as_bytes());
     TermsText { id: hex::text(hash.iter().take(8)).into(), text: text.into() }
 }

@@ -2,17 +2,17 @@
 //! generated; an engine that cannot say is no failure of its offer. One that is
 //! silent or fails is left alone for a while: no request waits for it meanwhile.
 
-use super::count_queue::{Counting, QUICK};
-use super::offer::OfferLive;
+use super::count_queue::{INLINE_COUNT_BYTES, TokenCountQueue};
+use super::offer::OfferState;
 use super::request_head;
 use crate::telemetry::log;
 use crate::time::clock;
-use crate::upstream::config_snapshot::ModelLive;
+use crate::upstream::config_snapshot::ModelState;
 use bytes::{Bytes, BytesMut};
 use http::header;
 use parking_lot::Mutex;
 use penstock_core::{Dialect, InferenceRequest, UpstreamErrorKind};
-use penstock_tokens::Conversation;
+use penstock_tokens::TokenizedConversation;
 use penstock_tokens::engine::{
     self, CountInput, CountProgress, EngineCall, EngineError, MAX_ANSWER_BYTES, TokenizeApi,
 };
@@ -31,9 +31,9 @@ const REST: Duration = Duration::from_secs(30);
 
 /// State of the engine behind an offer as a token counter.
 #[derive(Default)]
-pub struct Engine(Mutex<Option<Instant>>);
+pub struct TokenizeEndpoint(Mutex<Option<Instant>>);
 
-impl Engine {
+impl TokenizeEndpoint {
     /// Returns true if the engine may be asked now: after its pause one request asks, and others skip it until that
     /// request is answered.
     fn may_be_asked(&self, now: Instant) -> bool {
@@ -59,10 +59,10 @@ impl Engine {
 }
 
 /// The engine was silent, or answered as none does that counts.
-struct Failed;
+struct TokenizeFailure;
 
 /// The count of the first engine that can say.
-pub async fn ask(counting: &Counting, model: &ModelLive, ask: &InferenceRequest) -> Option<u64> {
+pub async fn count_at_provider(counting: &TokenCountQueue, model: &ModelState, ask: &InferenceRequest) -> Option<u64> {
     let offers = model.offers.iter().filter_map(|index| counting.live.offers.get(*index));
     let mut until = clock::cached_now() + WAIT;
     for offer in offers {
@@ -85,7 +85,7 @@ pub async fn ask(counting: &Counting, model: &ModelLive, ask: &InferenceRequest)
             }
             Ok(Ok(None)) => {}
             Err(_) if ask.body.len() > LONG || until.saturating_duration_since(now) < FAIR => return None,
-            Ok(Err(Failed)) | Err(_) => {
+            Ok(Err(TokenizeFailure)) | Err(_) => {
                 if offer.engine.failed(clock::cached_now()) {
                     let (provider, model) = (&*offer.offer.provider.id, &*offer.offer.model.card.id);
                     log::event(log::warn(), "count_failed", &[("provider", provider), ("model", model)]);
@@ -99,15 +99,15 @@ pub async fn ask(counting: &Counting, model: &ModelLive, ask: &InferenceRequest)
 /// The first call, if the engine has one for this. A long body is taken apart away from the async threads; one that
 /// cannot be in memory of a few times its size is not sent.
 async fn first(
-    counting: &Counting,
-    offer: &OfferLive,
+    counting: &TokenCountQueue,
+    offer: &OfferState,
     shape: TokenizeApi,
     ask: &InferenceRequest,
 ) -> Option<EngineCall> {
     let (body, dialect, offer) = (ask.body.clone(), ask.dialect, offer.offer.clone());
-    let quick = body.len() <= QUICK;
+    let quick = body.len() <= INLINE_COUNT_BYTES;
     let work = move |_: &AtomicBool| {
-        if !Conversation::is_readable(&body) {
+        if !TokenizedConversation::is_readable(&body) {
             return None;
         }
         let input = match dialect {
@@ -120,7 +120,11 @@ async fn first(
 }
 
 /// Counts with one engine; `None` where the engine is not at fault.
-async fn one(offer: &OfferLive, shape: TokenizeApi, first: EngineCall) -> Result<Option<u64>, Failed> {
+async fn one(
+    offer: &OfferState,
+    shape: TokenizeApi,
+    first: EngineCall,
+) -> Result<Option<u64>, TokenizeFailure> {
     let second = match call(offer, shape, first).await? {
         Some(CountProgress::NextCall(second)) => second,
         Some(CountProgress::Tokens(tokens)) => return Ok(Some(tokens)),
@@ -128,34 +132,34 @@ async fn one(offer: &OfferLive, shape: TokenizeApi, first: EngineCall) -> Result
     };
     match call(offer, shape, second).await? {
         Some(CountProgress::Tokens(tokens)) => Ok(Some(tokens)),
-        Some(CountProgress::NextCall(_)) => Err(Failed),
+        Some(CountProgress::NextCall(_)) => Err(TokenizeFailure),
         None => Ok(None),
     }
 }
 
 async fn call(
-    offer: &OfferLive,
+    offer: &OfferState,
     shape: TokenizeApi,
     call: EngineCall,
-) -> Result<Option<CountProgress>, Failed> {
+) -> Result<Option<CountProgress>, TokenizeFailure> {
     let Some(head) = head(offer, &call) else { return Ok(None) };
-    let mut way = match offer.provider.route.open().await {
+    let mut way = match offer.provider.route.connect().await {
         Ok(way) => way,
         Err(fault) if fault.kind == UpstreamErrorKind::NoDescriptors => return Ok(None),
-        Err(_) => return Err(Failed),
+        Err(_) => return Err(TokenizeFailure),
     };
     // The time for all ends before.
-    way.wait(WAIT * 2);
-    let status = match way.ask(head, Bytes::from(call.body)).await {
+    way.set_read_timeout(WAIT * 2);
+    let status = match way.send_for_status(head, Bytes::from(call.body)).await {
         Ok(status) => status,
         // Closed at the very moment it was used.
-        Err(broken) if way.again(broken) > 0 => return Ok(None),
-        Err(_) => return Err(Failed),
+        Err(broken) if way.stale_retries(broken) > 0 => return Ok(None),
+        Err(_) => return Err(TokenizeFailure),
     };
     let mut answer = BytesMut::new();
-    while let Some(piece) = way.read_body().await.map_err(|_| Failed)? {
+    while let Some(piece) = way.read_body().await.map_err(|_| TokenizeFailure)? {
         if answer.len() + piece.len() > MAX_ANSWER_BYTES {
-            return Err(Failed);
+            return Err(TokenizeFailure);
         }
         answer.extend_from_slice(&piece);
     }
@@ -164,11 +168,11 @@ async fn call(
         Ok(progress) => Ok(Some(progress)),
         // This prompt alone: no caller takes the engine from the others.
         Err(EngineError::Status(400 | 413 | 422)) => Ok(None),
-        Err(_) => Err(Failed),
+        Err(_) => Err(TokenizeFailure),
     }
 }
 
-fn head(offer: &OfferLive, call: &EngineCall) -> Option<RequestHeader> {
+fn head(offer: &OfferState, call: &EngineCall) -> Option<RequestHeader> {
     let provider = &offer.offer.provider;
     // The engine's root is above the `/v1` of its base URL.
     let root = provider.base_url.path_prefix.strip_suffix("/v1").unwrap_or(&provider.base_url.path_prefix);
@@ -186,7 +190,7 @@ mod tests {
 
     #[test]
     fn an_engine_that_failed_rests_and_is_then_asked_by_one_at_a_time() {
-        let (engine, start) = (Engine::default(), Instant::now());
+        let (engine, start) = (TokenizeEndpoint::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         assert!(engine.may_be_asked(at(0)) && engine.may_be_asked(at(0)));
         assert!(engine.failed(at(1)));

@@ -1,12 +1,12 @@
 //! An open exchange with a provider, whatever its connection speaks: the request
 //! out, the answer in, and the connection back to where it came from.
 
-use super::connect::Door;
+use super::connect::ResolvedPeer;
 use super::connection_pool::ConnectionPool;
-use super::http1::{Broken, Http1};
-use super::idle_pool::Home;
+use super::http1::{Http1Exchange, TransportError};
+use super::idle_pool::ThreadPoolIndex;
 use super::offer::RequestHead;
-use super::send::{self, Unsent};
+use super::send::{self, SendError};
 use crate::net::read_budget;
 use crate::storage::spool::SpooledData;
 use crate::telemetry::TraceContext;
@@ -22,79 +22,81 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 /// Pooled connections that may turn out to be closed before a new one is made.
-pub const STALE: usize = 3;
+pub const MAX_STALE_RETRIES: usize = 3;
 /// A connection that its provider has closed breaks within this: the first bytes are answered with a reset, a round
 /// trip later, or two if they were lost. Who breaks it later may have worked on the request.
-const SOON: Duration = Duration::from_secs(1);
+const RESET_WINDOW: Duration = Duration::from_secs(1);
 /// Maximum time to read the rest of an answer in the background.
-const REST: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pieces of it.
-const PIECES: usize = 16;
+const MAX_DRAIN_READS: usize = 16;
 /// Most heads with a status below 200 before the head of an answer.
-const INFORMATIONAL: usize = 100;
+const MAX_INFORMATIONAL: usize = 100;
 
 /// An open exchange.
-pub struct Way {
+pub struct UpstreamExchange {
     /// True if the connection came from the pool: the provider may have closed it.
     pub reused: bool,
     /// All of the request went out. What follows half a request would be read as the rest of it.
     pub whole: bool,
     /// Time at which the connection was taken; the request follows at once.
     since: Instant,
-    session: Session,
+    session: UpstreamSession,
     /// Thread that polls the socket.
-    home: Home,
-    door: Arc<Door>,
+    home: ThreadPoolIndex,
+    door: Arc<ResolvedPeer>,
     pool: Arc<ConnectionPool>,
 }
 
 /// Protocol session of the connection.
-enum Session {
-    Http1(Http1),
+enum UpstreamSession {
+    Http1(Http1Exchange),
     /// HTTP/2.
     Agreed(Box<HttpSession>),
 }
 
-impl Way {
+impl UpstreamExchange {
     /// Over a connection that speaks HTTP/1.1.
     pub(super) fn http1(
         stream: pingora_core::protocols::Stream,
         reused: bool,
-        home: Home,
-        door: Arc<Door>,
+        home: ThreadPoolIndex,
+        door: Arc<ResolvedPeer>,
         pool: Arc<ConnectionPool>,
     ) -> Self {
-        let session = Session::Http1(Http1::new(stream));
+        let session = UpstreamSession::Http1(Http1Exchange::new(stream));
         Self { session, reused, home, whole: true, since: clock::cached_now(), door, pool }
     }
 
     /// Over a stream of one that speaks HTTP/2.
-    pub(super) fn agreed(
+    pub(super) fn with_session(
         session: HttpSession,
         reused: bool,
-        door: Arc<Door>,
+        door: Arc<ResolvedPeer>,
         pool: Arc<ConnectionPool>,
     ) -> Self {
-        let session = Session::Agreed(Box::new(session));
-        Self { session, reused, home: Home::here(), whole: true, since: clock::cached_now(), door, pool }
+        let session = UpstreamSession::Agreed(Box::new(session));
+        Self { session, reused, home: ThreadPoolIndex::current(), whole: true, since: clock::cached_now(), door, pool }
     }
 
     /// Writes a call.
     ///
     /// # Errors
     /// Not all of it went out; a provider may answer early and stop reading.
-    pub async fn call(
+    pub async fn send(
         &mut self,
         head: &RequestHead,
         call: &UpstreamRequest,
         upload: Option<&SpooledData>,
         trace: Option<&TraceContext>,
-    ) -> Result<(), Unsent> {
+    ) -> Result<(), SendError> {
         let sent = match &mut self.session {
-            Session::Http1(http1) => send::stream(http1.stream(), &head.wire, call, upload, trace).await,
+            UpstreamSession::Http1(http1) => {
+                send::send_http1(http1.stream(), &head.wire, call, upload, trace).await
+            }
             // Boxed: its state would be a part of every request's.
-            Session::Agreed(session) => {
-                Box::pin(send::session(session, head.parsed.clone(), call, upload, trace)).await
+            UpstreamSession::Agreed(session) => {
+                Box::pin(send::send_session(session, head.parsed.clone(), call, upload, trace)).await
             }
         };
         self.whole = sent.is_ok();
@@ -105,24 +107,24 @@ impl Way {
     ///
     /// # Errors
     /// There is no answer.
-    pub async fn ask(&mut self, head: RequestHeader, body: Bytes) -> Result<u16, Broken> {
+    pub async fn send_for_status(&mut self, head: RequestHeader, body: Bytes) -> Result<u16, TransportError> {
         self.whole = false;
         match &mut self.session {
-            Session::Http1(http1) => {
-                let head = send::wire(&head);
-                http1.ask(&head, &body).await.map_err(|_| Broken::Gone)?;
+            UpstreamSession::Http1(http1) => {
+                let head = send::head_bytes(&head);
+                http1.send_request(&head, &body).await.map_err(|_| TransportError::Gone)?;
             }
-            Session::Agreed(session) => {
+            UpstreamSession::Agreed(session) => {
                 let mut left = body;
                 let sent = async {
                     session.write_request_header(Box::new(head)).await?;
                     while !left.is_empty() {
-                        let slice = left.split_to(left.len().min(send::SLICE));
+                        let slice = left.split_to(left.len().min(send::BODY_SLICE));
                         session.write_request_body(slice, left.is_empty()).await?;
                     }
                     session.finish_request_body().await
                 };
-                sent.await.map_err(|_| Broken::Gone)?;
+                sent.await.map_err(|_| TransportError::Gone)?;
             }
         }
         self.whole = true;
@@ -131,32 +133,33 @@ impl Way {
 
     /// Returns how often in all an attempt may repeat its request on another connection after this failure. The
     /// attempts are not counted, so that it is 0 unless the provider has done nothing for the request.
-    pub fn again(&self, broken: Broken) -> usize {
-        let is_stream = matches!(&self.session, Session::Agreed(session) if session.as_http2().is_some());
-        let soon = clock::cached_now().saturating_duration_since(self.since) < SOON;
+    pub fn stale_retries(&self, broken: TransportError) -> usize {
+        let is_stream =
+            matches!(&self.session, UpstreamSession::Agreed(session) if session.as_http2().is_some());
+        let soon = clock::cached_now().saturating_duration_since(self.since) < RESET_WINDOW;
         match broken {
             _ if !self.reused => 0,
             // Its provider says so. Once: it may say so of every stream.
-            Broken::Unasked => 1,
+            TransportError::Unasked => 1,
             // Of HTTP/2 every stream but the first is on a connection that was there before: that says nothing.
-            Broken::Gone if !is_stream && soon && self.is_untouched() => STALE,
-            Broken::Gone | Broken::Malformed => 0,
+            TransportError::Gone if !is_stream && soon && self.is_unanswered() => MAX_STALE_RETRIES,
+            TransportError::Gone | TransportError::Malformed => 0,
         }
     }
 
-    fn is_untouched(&self) -> bool {
+    fn is_unanswered(&self) -> bool {
         match &self.session {
-            Session::Http1(http1) => http1.is_untouched(),
+            UpstreamSession::Http1(http1) => http1.is_unanswered(),
             // Half a head is not told apart here; it would have to come and break at once.
-            Session::Agreed(session) => session.response_header().is_none(),
+            UpstreamSession::Agreed(session) => session.response_header().is_none(),
         }
     }
 
     /// Sets the longest wait for the next bytes from now on.
-    pub fn wait(&mut self, patience: Duration) {
+    pub fn set_read_timeout(&mut self, patience: Duration) {
         match &mut self.session {
-            Session::Http1(http1) => http1.wait(patience),
-            Session::Agreed(session) => session.set_read_timeout(Some(patience)),
+            UpstreamSession::Http1(http1) => http1.set_read_timeout(patience),
+            UpstreamSession::Agreed(session) => session.set_read_timeout(Some(patience)),
         }
     }
 
@@ -165,13 +168,13 @@ impl Way {
     ///
     /// # Errors
     /// There is none.
-    pub async fn read_head(&mut self) -> Result<u16, Broken> {
-        for _ in 0..=INFORMATIONAL {
+    pub async fn read_head(&mut self) -> Result<u16, TransportError> {
+        for _ in 0..=MAX_INFORMATIONAL {
             read_budget::consume_step().await;
             let status = match &mut self.session {
-                Session::Http1(http1) => http1.read_head().await?,
-                Session::Agreed(session) => {
-                    session.read_response_header().await.map_err(|error| broken(&error))?;
+                UpstreamSession::Http1(http1) => http1.read_head().await?,
+                UpstreamSession::Agreed(session) => {
+                    session.read_response_header().await.map_err(|error| transport_error(&error))?;
                     session.response_header().map_or(0, |head| head.status.as_u16())
                 }
             };
@@ -179,22 +182,22 @@ impl Way {
                 return Ok(status);
             }
         }
-        Err(Broken::Malformed)
+        Err(TransportError::Malformed)
     }
 
     /// The status of the answer.
     pub fn status(&self) -> Option<u16> {
         match &self.session {
-            Session::Http1(http1) => http1.status(),
-            Session::Agreed(session) => session.response_header().map(|head| head.status.as_u16()),
+            UpstreamSession::Http1(http1) => http1.status(),
+            UpstreamSession::Agreed(session) => session.response_header().map(|head| head.status.as_u16()),
         }
     }
 
     /// A field of its head, in lower case.
-    pub fn field(&self, name: &str) -> Option<&[u8]> {
+    pub fn header(&self, name: &str) -> Option<&[u8]> {
         match &self.session {
-            Session::Http1(http1) => http1.field(name),
-            Session::Agreed(session) => {
+            UpstreamSession::Http1(http1) => http1.header(name),
+            UpstreamSession::Agreed(session) => {
                 session.response_header()?.headers.get(name).map(http::HeaderValue::as_bytes)
             }
         }
@@ -204,22 +207,22 @@ impl Way {
     ///
     /// # Errors
     /// It was cut.
-    pub async fn read_body(&mut self) -> Result<Option<Bytes>, Broken> {
+    pub async fn read_body(&mut self) -> Result<Option<Bytes>, TransportError> {
         read_budget::consume_step().await;
         match &mut self.session {
-            Session::Http1(http1) => http1.read_body().await,
-            Session::Agreed(session) => {
-                let piece = session.read_response_body().await.map_err(|_| Broken::Gone)?;
+            UpstreamSession::Http1(http1) => http1.read_body().await,
+            UpstreamSession::Agreed(session) => {
+                let piece = session.read_response_body().await.map_err(|_| TransportError::Gone)?;
                 read_budget::charge_bytes(piece.as_ref().map_or(0, Bytes::len));
                 Ok(piece)
             }
         }
     }
 
-    fn is_over(&mut self) -> bool {
+    fn is_complete(&mut self) -> bool {
         match &mut self.session {
-            Session::Http1(http1) => http1.is_over(),
-            Session::Agreed(session) => session.response_done(),
+            UpstreamSession::Http1(http1) => http1.is_complete(),
+            UpstreamSession::Agreed(session) => session.response_done(),
         }
     }
 
@@ -229,12 +232,12 @@ impl Way {
             return;
         }
         match self.session {
-            Session::Http1(http1) => {
+            UpstreamSession::Http1(http1) => {
                 if let Some(stream) = http1.into_stream() {
                     self.pool.put(&self.door, stream, self.home);
                 }
             }
-            Session::Agreed(session) => self.pool.put_session(&self.door, *session),
+            UpstreamSession::Agreed(session) => self.pool.put_session(&self.door, *session),
         }
     }
 
@@ -242,13 +245,13 @@ impl Way {
     /// connection can serve again.
     pub fn release_soon(mut self) {
         tokio::spawn(async move {
-            let over = timeout(REST, async {
-                for _ in 0..PIECES {
-                    if self.is_over() || self.read_body().await?.is_none() {
+            let over = timeout(DRAIN_TIMEOUT, async {
+                for _ in 0..MAX_DRAIN_READS {
+                    if self.is_complete() || self.read_body().await?.is_none() {
                         return Ok(true);
                     }
                 }
-                Ok::<_, Broken>(false)
+                Ok::<_, TransportError>(false)
             });
             if matches!(over.await, Ok(Ok(true))) {
                 self.release().await;
@@ -258,18 +261,18 @@ impl Way {
 }
 
 /// Classifies an answer without a head.
-fn broken(error: &pingora_error::Error) -> Broken {
+fn transport_error(error: &pingora_error::Error) -> TransportError {
     let stream = error.root_cause().downcast_ref::<h2::Error>();
     match error.etype() {
-        ErrorType::InvalidHTTPHeader => Broken::Malformed,
-        _ if stream.is_some_and(is_unasked) => Broken::Unasked,
-        _ => Broken::Gone,
+        ErrorType::InvalidHTTPHeader => TransportError::Malformed,
+        _ if stream.is_some_and(is_unprocessed) => TransportError::Unasked,
+        _ => TransportError::Gone,
     }
 }
 
 /// Returns true if the stream was refused, or the provider went away before it processed the stream: h2 reports only
 /// the streams above the last one that the provider processed (RFC 9113 §6.8, §8.7).
-fn is_unasked(error: &h2::Error) -> bool {
+fn is_unprocessed(error: &h2::Error) -> bool {
     let reason = error.reason();
     let refused = error.is_reset() && reason == Some(h2::Reason::REFUSED_STREAM);
     let left = error.is_go_away() && reason == Some(h2::Reason::NO_ERROR);

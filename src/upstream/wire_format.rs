@@ -1,7 +1,7 @@
 //! Wire format of requests to an offer: a dialect for chat, or an adapter of the provider for kinds with buffered
 //! answers.
 
-use super::offer::{OfferLive, RequestHead};
+use super::offer::{OfferState, RequestHead};
 use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, Dialect, InferenceRequest, ModelKind, ProviderAdapter,
     Translator, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
@@ -9,17 +9,17 @@ use penstock_core::{
 
 /// One way of asking.
 #[derive(Clone, Copy)]
-pub enum Speech {
+pub enum WireFormat {
     /// A pair of dialects.
     Dialects(&'static dyn Translator),
     /// A provider's shape.
     Shape(&'static dyn ProviderAdapter),
 }
 
-impl Speech {
+impl WireFormat {
     /// Returns the format of this request for the offer; `None` if there is none.
     #[must_use]
-    pub fn of(offer: &OfferLive, ask: &InferenceRequest) -> Option<Self> {
+    pub fn for_request(offer: &OfferState, ask: &InferenceRequest) -> Option<Self> {
         if let Some(shape) = offer.offer.shape {
             return (shape.kind() == ask.kind).then_some(Self::Shape(shape));
         }
@@ -38,9 +38,9 @@ impl Speech {
 
     /// Returns the fields of every request of this kind.
     #[must_use]
-    pub fn head(self, offer: &OfferLive) -> Option<&RequestHead> {
+    pub fn head(self, offer: &OfferState) -> Option<&RequestHead> {
         match self {
-            Self::Dialects(translator) => offer.head(translator.provider()),
+            Self::Dialects(translator) => offer.request_head(translator.provider()),
             Self::Shape(_) => offer.shaped(),
         }
     }
@@ -64,7 +64,7 @@ impl Speech {
 
     /// Names of the response headers that the answer is read with.
     #[must_use]
-    pub fn heeds(self) -> &'static [&'static str] {
+    pub fn response_headers(self) -> &'static [&'static str] {
         match self {
             Self::Dialects(_) => &[],
             Self::Shape(shape) => shape.response_headers(),
@@ -75,7 +75,7 @@ impl Speech {
     ///
     /// # Errors
     /// What the provider did wrong.
-    pub fn whole(
+    pub fn translate_buffered(
         self,
         ask: &InferenceRequest,
         target: &AttemptTarget<'_>,

@@ -58,7 +58,7 @@ async fn enter(running: &Running, done: &mut LineDone, row: &[u8]) {
     let row = RowWrite { table: StoreTable::Batches, key: b"batch".to_vec(), value: Some(row.to_vec()) };
     let ticket = app.ledger.record_outcomes(done.end.take().into_iter().collect(), vec![row]);
     let ticket = ticket.map_err(|_| "too much").unwrap();
-    assert!(within("the disk", app.ledger.kept(ticket)).await);
+    assert!(within("the disk", app.ledger.wait_durable(ticket)).await);
 }
 
 /// Micro-credits that the account has, and that reserves hold.

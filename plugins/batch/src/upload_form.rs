@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use penstock_core::ApiError;
-use penstock_http_wire::form::upload::{self, UploadPiece, quotable_name, wrong};
+use penstock_http_wire::form::upload::{self, UploadPiece, quotable_name, part_error};
 
 /// Maximum length of a field value, in bytes.
 const MAX_FIELD_BYTES: usize = 1 << 10;
@@ -80,13 +80,13 @@ impl UploadParser {
 impl PartialFields {
     fn into_fields(self) -> Result<Uploaded, ApiError> {
         if !self.purpose {
-            return Err(wrong("purpose", "expected \"batch\", but it is missing"));
+            return Err(part_error("purpose", "expected \"batch\", but it is missing"));
         }
         let expires_after = match (self.anchor, self.seconds) {
             (true, None) => {
-                return Err(wrong(SECONDS, "expected with expires_after[anchor], but it is missing"));
+                return Err(part_error(SECONDS, "expected with expires_after[anchor], but it is missing"));
             }
-            (false, Some(_)) => return Err(wrong(ANCHOR, "expected \"created_at\", but it is missing")),
+            (false, Some(_)) => return Err(part_error(ANCHOR, "expected \"created_at\", but it is missing")),
             (_, seconds) => seconds,
         };
         Ok(Uploaded { filename: sanitize_name(self.filename.as_deref().unwrap_or_default()), expires_after })
@@ -97,17 +97,17 @@ impl PartialFields {
         // Unknown fields of other services are ignored.
         let Some(name) = known.into_iter().find(|known| *known == name) else { return Ok(()) };
         if self.seen.contains(&name) {
-            return Err(wrong(name, "expected it once, got it more than once"));
+            return Err(part_error(name, "expected it once, got it more than once"));
         }
         self.seen.push(name);
-        let text = std::str::from_utf8(value).map_err(|_| wrong(name, "expected text in UTF-8"))?;
+        let text = std::str::from_utf8(value).map_err(|_| part_error(name, "expected text in UTF-8"))?;
         self.parse_field(name, text.trim())
     }
 
     fn parse_field(&mut self, name: &'static str, text: &str) -> Result<(), ApiError> {
         match name {
             ANCHOR if text == "created_at" => self.anchor = true,
-            ANCHOR => return Err(wrong(name, "expected \"created_at\"")),
+            ANCHOR => return Err(part_error(name, "expected \"created_at\"")),
             SECONDS => {
                 let seconds = text.parse().ok().filter(|seconds| LIFETIME_SECONDS.contains(seconds));
                 let sentence = || {
@@ -117,12 +117,12 @@ impl PartialFields {
                         LIFETIME_SECONDS.end()
                     )
                 };
-                self.seconds = Some(seconds.ok_or_else(|| wrong(name, sentence()))?);
+                self.seconds = Some(seconds.ok_or_else(|| part_error(name, sentence()))?);
             }
             _ if text == "batch" => self.purpose = true,
             _ => {
                 let got = quotable_name(text).map(|text| format!(", got \"{text}\"")).unwrap_or_default();
-                return Err(wrong(name, format!("expected \"batch\"{got}")));
+                return Err(part_error(name, format!("expected \"batch\"{got}")));
             }
         }
         Ok(())

@@ -277,7 +277,7 @@ pub trait StreamTranslation: Send {
 
     /// Bytes of memory in use besides the record of the delivered text: an incomplete event, output that must wait,
     /// arguments of calls. Read after each [`StreamTranslation::push`].
-    fn kept(&self) -> usize;
+    fn buffered_bytes(&self) -> usize;
 
     /// Energy measured by the provider.
     fn measured_energy(&self) -> Option<MeasuredEnergy>;

@@ -354,8 +354,8 @@ impl StreamTranslation for StreamTranslator {
         said
     }
 
-    fn kept(&self) -> usize {
-        self.held_output.len() + self.decoder.kept() + self.writer.kept()
+    fn buffered_bytes(&self) -> usize {
+        self.held_output.len() + self.decoder.buffered_bytes() + self.writer.buffered_bytes()
     }
 
     fn measured_energy(&self) -> Option<MeasuredEnergy> {

@@ -11,9 +11,9 @@ use penstock_media::speech::TranscriptionUpload;
 const TYPE: &str = "multipart/form-data; boundary=b0und";
 
 /// Name, file name or none, content.
-type Part<'a> = (&'a str, Option<&'a str>, &'a [u8]);
+type FormPart<'a> = (&'a str, Option<&'a str>, &'a [u8]);
 
-fn form(parts: &[Part<'_>]) -> Vec<u8> {
+fn form(parts: &[FormPart<'_>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (name, file, content) in parts {
         let file = file.map_or(String::new(), |file| {
@@ -39,7 +39,7 @@ fn read(pieces: &[&[u8]]) -> Result<(Box<str>, TranscriptionRequest, Vec<u8>), A
     Ok((model, task, sound.concat()))
 }
 
-fn refused(parts: &[Part<'_>]) -> (Option<String>, String) {
+fn refused(parts: &[FormPart<'_>]) -> (Option<String>, String) {
     let refusal = read(&[&form(parts)]).expect_err("it should have been refused");
     assert!(refusal.spec().status == 400 || refusal.code == ErrorCode::UnsupportedMediaType);
     (refusal.param, refusal.message.into_owned())
@@ -48,10 +48,10 @@ fn refused(parts: &[Part<'_>]) -> (Option<String>, String) {
 #[test]
 fn parts_come_in_any_order_and_bytes_in_any_pieces() {
     let wav = sounds::wav(500);
-    let model: Part<'_> = ("model", None, b"whisper:eco");
-    let file: Part<'_> = ("file", Some("song.pdf"), &wav);
-    let language: Part<'_> = ("language", None, b"DE");
-    let unknown: Part<'_> = ("chunking_strategy", None, b"auto");
+    let model: FormPart<'_> = ("model", None, b"whisper:eco");
+    let file: FormPart<'_> = ("file", Some("song.pdf"), &wav);
+    let language: FormPart<'_> = ("language", None, b"DE");
+    let unknown: FormPart<'_> = ("chunking_strategy", None, b"auto");
     for parts in
         [[model, file, language, unknown], [file, unknown, language, model], [language, model, unknown, file]]
     {
@@ -92,8 +92,8 @@ fn every_field_is_read_and_an_empty_one_is_absent() {
 #[test]
 fn what_is_wrong_is_named() {
     let wav = sounds::wav(100);
-    let file: Part<'_> = ("file", Some("a.wav"), &wav);
-    let model: Part<'_> = ("model", None, b"m");
+    let file: FormPart<'_> = ("file", Some("a.wav"), &wav);
+    let model: FormPart<'_> = ("model", None, b"m");
     let long = vec![b'a'; 300];
     for (parts, field, says) in [
         (vec![file], "model", "expected the name of a model, but it is missing."),

@@ -6,7 +6,7 @@ mod clients;
 
 use penstock_core::{ApiError, ErrorCode, UpstreamError, UpstreamErrorKind};
 use penstock_routing::breaker::{
-    AttemptOutcome, BreakerSettings, BreakerState, CircuitBreaker, Client, OfferHealth,
+    AttemptOutcome, BreakerSettings, BreakerState, CircuitBreaker, BreakerClient, OfferHealth,
 };
 use proptest::prelude::*;
 use std::time::Duration;
@@ -277,7 +277,7 @@ fn a_longer_rest_is_not_cut_short_by_a_shorter_one_and_none_lasts_for_ever() {
     assert_eq!(breaker.cooldown_until(NOW), Some(NOW + BreakerSettings::default().max_cooldown));
 }
 
-/// Client with this key, in the account `key / 10`.
-fn client(key: u64) -> Option<Client> {
-    Some(Client { key, account: key / 10 })
+/// BreakerClient with this key, in the account `key / 10`.
+fn client(key: u64) -> Option<BreakerClient> {
+    Some(BreakerClient { key, account: key / 10 })
 }

@@ -17,7 +17,7 @@ use std::fmt;
 
 /// Prompt of a chat or messages request.
 #[derive(Clone, Default, PartialEq)]
-pub struct Conversation {
+pub struct TokenizedConversation {
     /// Messages, oldest first, with leading system messages.
     pub messages: Vec<PromptMessage>,
     /// Functions that the model may call.
@@ -151,7 +151,7 @@ impl PromptEffort {
     }
 }
 
-impl Conversation {
+impl TokenizedConversation {
     /// Parses the body of a chat completions request. Fields outside the prompt and unknown fields are ignored.
     ///
     /// # Errors
@@ -228,7 +228,7 @@ impl PromptMessage {
     }
 }
 
-impl fmt::Debug for Conversation {
+impl fmt::Debug for TokenizedConversation {
     /// Prints counts only, because prompts are confidential.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Conversation")

@@ -7,7 +7,7 @@
 mod tests;
 
 use crate::budget::{CountBudget, CountHalt, TokenMeter, limit_outcome};
-use crate::conversation::Conversation;
+use crate::conversation::TokenizedConversation;
 use crate::harmony;
 use crate::image::ImageTokenSettings;
 use crate::o200k::O200kTokenizer;
@@ -126,7 +126,7 @@ impl TokenCounter {
     ///
     /// # Errors
     /// Returns an error if it cannot be counted exactly; see [`CountError`].
-    pub fn count(&self, conversation: &Conversation) -> Result<TokenCount, CountError> {
+    pub fn count(&self, conversation: &TokenizedConversation) -> Result<TokenCount, CountError> {
         self.count_within(conversation, &CountBudget::unlimited())
     }
 
@@ -136,7 +136,7 @@ impl TokenCounter {
     /// Returns an error if it cannot be counted exactly, or if the stop signal ended the count; see [`CountError`].
     pub fn count_within(
         &self,
-        conversation: &Conversation,
+        conversation: &TokenizedConversation,
         budget: &CountBudget<'_>,
     ) -> Result<TokenCount, CountError> {
         if let Some(kind) = conversation.first_opaque_part() {
@@ -166,7 +166,7 @@ impl TokenCounter {
         &self,
         tokenizer: &FileTokenizer,
         template: &ChatTemplate,
-        conversation: &Conversation,
+        conversation: &TokenizedConversation,
         images: u64,
         budget: &CountBudget<'_>,
     ) -> Result<Result<u64, CountHalt>, CountError> {
@@ -225,7 +225,7 @@ impl TokenCounter {
 pub fn render_prompt(
     chat_template: &str,
     config: Option<&[u8]>,
-    conversation: &Conversation,
+    conversation: &TokenizedConversation,
 ) -> Result<String, TokenizerError> {
     let template = compile_template(chat_template, &parse_config(config)?)?;
     template.render(conversation, None).map_err(|why| TokenizerError(format!("chat template: {why}")))

@@ -15,7 +15,7 @@
 mod tests;
 
 use crate::budget::{CountBudget, CountHalt, TokenMeter, limit_outcome};
-use crate::conversation::{Conversation, FunctionTool, Part, PromptMessage};
+use crate::conversation::{FunctionTool, Part, PromptMessage, TokenizedConversation};
 use crate::counter::{CountMethod, TokenCount};
 use crate::image::{ImageRule, ImageTokenSettings, PromptImage};
 use crate::merge::MergeSymbol;
@@ -50,7 +50,7 @@ pub fn upper_bound(bytes: usize, images: u32, image: u64) -> u64 {
 
 /// Returns a number that is not below the tokens of a conversation. `images` is the model's rule, if known.
 #[must_use]
-pub fn estimate(conversation: &Conversation, images: Option<&ImageTokenSettings>) -> TokenCount {
+pub fn estimate(conversation: &TokenizedConversation, images: Option<&ImageTokenSettings>) -> TokenCount {
     let none = TokenCount { tokens: u64::MAX, method: CountMethod::Estimate };
     estimate_within(conversation, images, &CountBudget::unlimited()).unwrap_or(none)
 }
@@ -58,7 +58,7 @@ pub fn estimate(conversation: &Conversation, images: Option<&ImageTokenSettings>
 /// Same as [`estimate`], but at most one more than the budget; `None` if the stop signal ended the count.
 #[must_use]
 pub fn estimate_within(
-    conversation: &Conversation,
+    conversation: &TokenizedConversation,
     images: Option<&ImageTokenSettings>,
     budget: &CountBudget<'_>,
 ) -> Option<TokenCount> {
@@ -68,7 +68,7 @@ pub fn estimate_within(
 }
 
 fn conversation_tokens(
-    conversation: &Conversation,
+    conversation: &TokenizedConversation,
     images: Option<&ImageTokenSettings>,
     meter: &mut TokenMeter<'_>,
 ) -> Result<(), CountHalt> {

@@ -17,7 +17,7 @@ mod schema;
 mod tests;
 
 use crate::budget::{CountHalt, TokenMeter};
-use crate::conversation::{Conversation, PromptEffort, PromptMessage, SpeakerRole};
+use crate::conversation::{PromptEffort, PromptMessage, SpeakerRole, TokenizedConversation};
 use crate::o200k::O200kTokenizer;
 use crate::strftime::strftime;
 use schema::namespace;
@@ -66,7 +66,7 @@ impl PromptSink for CountingSink<'_, '_> {
 /// Counts the tokens of a conversation, in addition to those already in the meter.
 pub(crate) fn count(
     vocabulary: &O200kTokenizer,
-    conversation: &Conversation,
+    conversation: &TokenizedConversation,
     meter: TokenMeter<'_>,
 ) -> Result<u64, CountHalt> {
     let mut sink = CountingSink { vocabulary, meter };
@@ -74,7 +74,7 @@ pub(crate) fn count(
     Ok(sink.meter.tokens())
 }
 
-fn render(conversation: &Conversation, sink: &mut impl PromptSink) -> Result<(), CountHalt> {
+fn render(conversation: &TokenizedConversation, sink: &mut impl PromptSink) -> Result<(), CountHalt> {
     let messages = messages(conversation);
     let first_final = messages.iter().position(|message| message.channel == Some("final"));
     let last_is_final = messages
@@ -124,7 +124,7 @@ fn write(message: &HarmonyMessage<'_>, open: bool, sink: &mut impl PromptSink) -
 /// Function name by call id.
 type FunctionNames<'c> = HashMap<&'c str, &'c str>;
 
-fn messages(conversation: &Conversation) -> Vec<HarmonyMessage<'_>> {
+fn messages(conversation: &TokenizedConversation) -> Vec<HarmonyMessage<'_>> {
     let leading = conversation.messages.iter().take_while(|turn| turn.role == SpeakerRole::System).count();
     let (instructions, rest) = conversation.messages.split_at_checked(leading).unwrap_or_default();
     let mut messages = vec![system(conversation)];
@@ -142,7 +142,7 @@ fn messages(conversation: &Conversation) -> Vec<HarmonyMessage<'_>> {
     messages
 }
 
-fn system(conversation: &Conversation) -> HarmonyMessage<'static> {
+fn system(conversation: &TokenizedConversation) -> HarmonyMessage<'static> {
     let date = strftime("%Y-%m-%d", conversation.unix_seconds);
     let effort = conversation.effort.unwrap_or(PromptEffort::Medium).name();
     let tools = if conversation.tools.is_empty() { "" } else { TOOL_CHANNEL };
@@ -150,7 +150,10 @@ fn system(conversation: &Conversation) -> HarmonyMessage<'static> {
     HarmonyMessage { author: "system".into(), texts: vec![text.into()], ..HarmonyMessage::default() }
 }
 
-fn developer(conversation: &Conversation, instructions: &[PromptMessage]) -> Option<HarmonyMessage<'static>> {
+fn developer(
+    conversation: &TokenizedConversation,
+    instructions: &[PromptMessage],
+) -> Option<HarmonyMessage<'static>> {
     let mut sections = Vec::new();
     let texts: Vec<_> =
         instructions.iter().map(|turn| turn.join_texts("")).filter(|text| !text.is_empty()).collect();

@@ -29,7 +29,8 @@ mod windows;
 
 pub use budget::CountBudget;
 pub use conversation::{
-    Conversation, FunctionCall, FunctionTool, Part, PromptEffort, PromptMessage, ReadError, SpeakerRole,
+    FunctionCall, FunctionTool, Part, PromptEffort, PromptMessage, ReadError, SpeakerRole,
+    TokenizedConversation,
 };
 pub use counter::{CountError, CountMethod, TokenCount, TokenCounter, render_prompt};
 pub use encoding::PublishedEncoding;

@@ -12,7 +12,7 @@ mod prompt_buffer;
 mod tests;
 
 use crate::budget::{CountBudget, CountHalt, TokenMeter};
-use crate::conversation::{Conversation, Part, PromptMessage, SpeakerRole};
+use crate::conversation::{Part, PromptMessage, SpeakerRole, TokenizedConversation};
 use crate::strftime::strftime;
 use fallback::{TemplateFallback, apply_fallback};
 use minijinja::syntax::SyntaxConfig;
@@ -79,7 +79,11 @@ impl ChatTemplate {
     }
 
     /// Renders the prompt of a conversation. `mark` is the placeholder of an image if the template takes only text.
-    pub(crate) fn render(&self, conversation: &Conversation, mark: Option<&str>) -> Result<String, String> {
+    pub(crate) fn render(
+        &self,
+        conversation: &TokenizedConversation,
+        mark: Option<&str>,
+    ) -> Result<String, String> {
         let meter = TokenMeter::new(0, CountBudget::unlimited());
         self.render_within(conversation, mark, &meter, usize::MAX).map_err(|why| match why {
             RenderError::Refused(why) => why,
@@ -90,7 +94,7 @@ impl ChatTemplate {
     /// Same as [`ChatTemplate::render`], but at most `most` bytes, for a count that may end early.
     pub(crate) fn render_within(
         &self,
-        conversation: &Conversation,
+        conversation: &TokenizedConversation,
         mark: Option<&str>,
         meter: &TokenMeter<'_>,
         most: usize,
@@ -116,7 +120,7 @@ impl ChatTemplate {
     fn render_messages(
         &self,
         turns: &[PromptMessage],
-        conversation: &Conversation,
+        conversation: &TokenizedConversation,
         mark: Option<&str>,
         mut paper: PromptBuffer<'_>,
     ) -> Result<String, RenderError> {
@@ -208,7 +212,7 @@ fn is_too_large(turns: &[PromptMessage]) -> bool {
     copies(true) > SYSTEM_COPIES || copies(false) > COPIES
 }
 
-fn tools(conversation: &Conversation) -> Json {
+fn tools(conversation: &TokenizedConversation) -> Json {
     if conversation.tools.is_empty() {
         return Json::Null;
     }

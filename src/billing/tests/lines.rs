@@ -9,7 +9,7 @@ fn row(key: &str, value: Option<&[u8]>) -> RowWrite {
 
 fn kept(ledger: &Ledger, ticket: u64) -> bool {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(ledger.kept(ticket))
+    runtime.block_on(ledger.wait_durable(ticket))
 }
 
 fn entered(ledger: &Ledger, ends: Vec<HoldEnd>, rows: Vec<RowWrite>) -> u64 {

@@ -46,7 +46,7 @@ fn who_waits_for_what_was_taken_already_wakes_the_writer() {
         (0..128).map(|n| reserve(&ledger, &format!("r{n}"), 0).unwrap().settle(charge(0))).collect();
     until("all were taken", || ledger.queue.gathered() == Some(256));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let kept = async { tokio::time::timeout(Duration::from_secs(30), ledger.kept(tickets[127])).await };
+    let kept = async { tokio::time::timeout(Duration::from_secs(30), ledger.wait_durable(tickets[127])).await };
     assert_eq!(runtime.block_on(kept), Ok(true));
 }
 
@@ -59,7 +59,7 @@ fn a_line_of_a_batch_does_not_wait_for_the_window() {
         let end = reserve(&ledger, &format!("line{n}"), 0).unwrap().settle_later(charge(0));
         let ticket = ledger.record_outcomes(vec![end], Vec::new()).map_err(|_| "too much").unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        assert!(runtime.block_on(ledger.kept(ticket)));
+        assert!(runtime.block_on(ledger.wait_durable(ticket)));
         assert_eq!(ledger.state().waiting, 0);
     }
 }
@@ -77,7 +77,7 @@ fn who_waits_for_what_one_group_had_no_room_for_does_not_wait_for_the_window_eit
     let ticket = ledger.record_outcomes(vec![end], Vec::new()).map_err(|_| "too much").unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let kept = async {
-        let mut kept = std::pin::pin!(ledger.kept(ticket));
+        let mut kept = std::pin::pin!(ledger.wait_durable(ticket));
         // The waiter is registered before the writer continues.
         assert!(
             std::future::poll_fn(|context| std::task::Poll::Ready(kept.as_mut().poll(context)))

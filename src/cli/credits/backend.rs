@@ -70,7 +70,7 @@ impl LedgerBackend {
     ) -> Result<Value, String> {
         match self {
             Self::Gateway(client) => {
-                Ok(client.ask(method, &format!("{path}{}", query_string(query)), body)?)
+                Ok(client.send(method, &format!("{path}{}", query_string(query)), body)?)
             }
             Self::Store(..) => match self.call_store(method, path, query, body)? {
                 LedgerReply::Json(_, value) => Ok(value),

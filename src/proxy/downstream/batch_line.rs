@@ -14,18 +14,18 @@ use tokio_util::sync::CancellationToken;
 
 /// A line.
 #[derive(Default)]
-pub struct Line {
+pub struct LineDownstream {
     cancel: CancellationToken,
     asked_back: CancellationToken,
     /// The key that a line of a batch is asked with.
     grant: Option<Arc<Principal>>,
     /// Destination of the response, for one choice of a request for several.
-    choice: Option<Choice>,
+    choice: Option<LineChoice>,
     result: Mutex<LineResult>,
 }
 
 /// Destination of the response of one choice: the exchange of the request for several.
-struct Choice {
+struct LineChoice {
     /// Pieces of a stream; a whole response is kept.
     pieces: Option<Sender<Bytes>>,
     /// The provider that sends the first content of all choices, and at which attempt.
@@ -62,7 +62,7 @@ pub struct LineReport {
     pub cancelled: bool,
 }
 
-impl Line {
+impl LineDownstream {
     /// A line of a batch, asked with this key until `cancel` is given.
     #[must_use]
     pub fn of_batch(grant: Arc<Principal>, cancel: CancellationToken) -> Arc<Self> {
@@ -77,7 +77,7 @@ impl Line {
         first: Arc<OnceLock<(Box<str>, u32)>>,
         back: Option<CancellationToken>,
     ) -> Arc<Self> {
-        let choice = Some(Choice { pieces, first, back });
+        let choice = Some(LineChoice { pieces, first, back });
         Arc::new(Self { choice, cancel, ..Self::default() })
     }
 

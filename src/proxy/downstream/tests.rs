@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::*;
-use crate::http::request_stream::{Connection, RequestFraming, RequestStream, Returned};
+use crate::http::request_stream::{ReplayStream, RequestFraming, RequestStream, ReturnedStream};
 use crate::telemetry::request_id::RequestId;
 use penstock_http_wire::answer::{ChunkDecoder, ChunkStep};
 use penstock_http_wire::http1_request::{HeadLimits, HeadParser};
@@ -17,7 +17,7 @@ const CAPS: HeadLimits = HeadLimits { bytes: 8192, target: 200, fields: 50 };
 /// A request whose head was read, and the client's end of its connection.
 struct Request {
     session: ServerSession,
-    connection: Arc<Connection>,
+    connection: Arc<ReplayStream>,
     client: DuplexStream,
     stop: watch::Sender<bool>,
 }
@@ -30,7 +30,7 @@ impl Request {
             (HeadParser::default(), BytesMut::from(&[head.as_bytes(), behind].concat()[..]));
         let size = scan.push(&bytes, CAPS).unwrap().unwrap();
         let (stop, stopping) = watch::channel(false);
-        let connection = Connection::new(stopping);
+        let connection = ReplayStream::new(stopping);
         let framing = RequestFraming { head: size, body: scan.body_length(), interim: true };
         let (stream, prefix) = RequestStream::new(Box::new(near), framing, bytes, connection.clone());
         connection.admit();
@@ -44,12 +44,12 @@ impl Request {
         Self::begin(&format!("{line}\r\nHost: a\r\n{fields}\r\n"), b"", 1 << 20).await
     }
 
-    fn caller(&mut self) -> Caller<'_> {
-        Caller::new(&mut self.session, Some(RequestOrigin::Http1(self.connection.clone())))
+    fn caller(&mut self) -> Downstream<'_> {
+        Downstream::new(&mut self.session, Some(RequestOrigin::Http1(self.connection.clone())))
     }
 
     /// Answers, and ends the session as the proxy does.
-    async fn answer(mut self, head: ResponseHead, pieces: &[&[u8]]) -> Answered {
+    async fn answer(mut self, head: ResponseHead, pieces: &[&[u8]]) -> TestResponse {
         let mut caller = self.caller();
         let keep = caller.may_keep();
         caller.keep(keep);
@@ -74,12 +74,12 @@ impl Request {
         let body = text.split_off(end);
         // Names of fields are the same in any case.
         let head = String::from_utf8(text).unwrap().to_ascii_lowercase();
-        Answered { head, body, sound, reused, ahead }
+        TestResponse { head, body, sound, reused, ahead }
     }
 }
 
 /// A response as the client received it, and the state of its connection.
-struct Answered {
+struct TestResponse {
     head: String,
     body: Vec<u8>,
     sound: bool,
@@ -102,7 +102,7 @@ async fn body(fields: &str, sent: &[u8], ahead: usize) -> Result<Vec<u8>> {
         client.shutdown().await.ok();
     };
     let read = async {
-        let mut caller = Caller::new(&mut session, None);
+        let mut caller = Downstream::new(&mut session, None);
         let mut body = BytesMut::new();
         while caller.read_into(&mut body).await? > 0 {}
         Ok(body.to_vec())
@@ -324,12 +324,12 @@ async fn who_sends_ahead_is_not_gone_and_who_closes_is() {
     assert!(!over(request.caller().gone()).await);
     let more = async { request.client.write_all(&[b'y'; 500_000]).await.unwrap() };
     assert!(over(more).await, "the pipe of 1 MiB has room again");
-    let mut caller = Caller::new(&mut request.session, None);
+    let mut caller = Downstream::new(&mut request.session, None);
     assert!(!over(caller.gone()).await);
     request.client.shutdown().await.unwrap();
     assert!(over(caller.gone()).await, "its end is noticed behind all of it");
     drop(request.session);
-    let Returned { ahead, reusable, .. } = request.connection.take_returned().unwrap();
+    let ReturnedStream { ahead, reusable, .. } = request.connection.take_returned().unwrap();
     assert!(!reusable && ahead.len() <= 33 << 10, "the beginning alone is kept: {}", ahead.len());
 }
 

@@ -4,7 +4,7 @@ use super::Endpoint;
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
-use crate::upstream::config_snapshot::Live;
+use crate::upstream::config_snapshot::ConfigSnapshot;
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
@@ -37,8 +37,9 @@ impl Endpoint for Embeddings {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let body = x.json_body().await?;
-        let parse =
-            |body, live: &Live| penstock_request_validation::validate_embeddings(body, &live.admission);
+        let parse = |body, live: &ConfigSnapshot| {
+            penstock_request_validation::validate_embeddings(body, &live.admission)
+        };
         failover::run(x, RequestBody::Json(body, parse)).await
     }
 }

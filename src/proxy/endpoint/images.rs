@@ -8,7 +8,7 @@ use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
 use crate::proxy::response::head::ResponseHead;
 use crate::storage::spool::SpooledData;
-use crate::upstream::config_snapshot::Live;
+use crate::upstream::config_snapshot::ConfigSnapshot;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Method, header};
@@ -48,7 +48,7 @@ impl Endpoint for GenerateImages {
 }
 
 /// Parses the body; the configuration fills in the model and the format where the client names none.
-fn parse(body: Bytes, live: &Live) -> Result<InferenceRequest, ApiError> {
+fn parse(body: Bytes, live: &ConfigSnapshot) -> Result<InferenceRequest, ApiError> {
     let default = live.settings.default_models.images.as_deref();
     let mut ask = penstock_request_validation::validate_images_with(body, &live.admission, default)?;
     let unsaid = ask.member_value("response_format").is_none_or(|format| format == b"null");

@@ -4,7 +4,7 @@ use super::Endpoint;
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
-use crate::upstream::config_snapshot::Live;
+use crate::upstream::config_snapshot::ConfigSnapshot;
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
@@ -38,7 +38,7 @@ impl Endpoint for CreateMessage {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let body = x.json_body().await?;
-        let parse = |body, live: &Live| {
+        let parse = |body, live: &ConfigSnapshot| {
             penstock_request_validation::validate_messages_request(
                 body,
                 &live.admission,

@@ -3,7 +3,7 @@
 use super::Exchange;
 use crate::http::buffer_pool::BufferPool;
 use crate::limits::admission_control::AdmissionPermit;
-use crate::proxy::downstream::Caller;
+use crate::proxy::downstream::Downstream;
 use crate::time::clock;
 use bytes::{Buf, Bytes};
 use http::header;
@@ -197,7 +197,7 @@ pub(crate) fn body_read_refusal(error: &std::io::Error) -> ApiError {
 /// Reads a body of at most `cap` bytes into one buffer. A body that arrives in one piece is not copied; the rest of a
 /// longer one is read into the buffer directly.
 async fn read_to_buffer(
-    caller: &mut Caller<'_>,
+    caller: &mut Downstream<'_>,
     buffers: &Arc<BufferPool>,
     announced: Option<usize>,
     (cap, idle): (usize, Duration),

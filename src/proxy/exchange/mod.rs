@@ -6,17 +6,17 @@ mod body;
 pub(crate) use body::{body_read_refusal, body_too_large};
 
 use crate::auth::key_cache::Principal;
-use crate::http::After;
+use crate::http::ConnectionReuse;
 use crate::limits::admission_control::AdmissionPermit;
 use crate::limits::rate_limit::{self, KeyLimitReservation, ProvisionalPermit, UsageProfile};
-use crate::proxy::downstream::Caller;
+use crate::proxy::downstream::Downstream;
 use crate::proxy::endpoint::{self, Endpoint};
 use crate::proxy::response::{self, cors::CrossOrigin, head::ResponseHead};
 use crate::state::AppState;
 use crate::telemetry::request_id::RequestId;
 use crate::telemetry::{AccessRecord, TraceContext};
-use crate::upstream::config_snapshot::Live;
-use crate::upstream::count_queue::Counting;
+use crate::upstream::config_snapshot::ConfigSnapshot;
+use crate::upstream::count_queue::TokenCountQueue;
 use bytes::Bytes;
 use http::header;
 use penstock_core::{ApiError, Dialect};
@@ -39,7 +39,7 @@ pub struct Exchange<'a> {
     /// State of the process.
     pub app: &'a Arc<AppState>,
     /// Caller of the request.
-    pub caller: Caller<'a>,
+    pub caller: Downstream<'a>,
     /// State that lasts from phase to phase.
     pub state: &'a mut ExchangeState,
 }
@@ -47,7 +47,7 @@ pub struct Exchange<'a> {
 /// State of an exchange from its first phase to its last.
 pub struct ExchangeState {
     /// Configuration snapshot at the start of the request; a reload does not change it.
-    pub config: Arc<Live>,
+    pub config: Arc<ConfigSnapshot>,
     /// Request id.
     pub id: RequestId,
     /// Time at which the head had arrived.
@@ -175,12 +175,12 @@ impl Exchange<'_> {
     }
 
     /// Decides the use of the connection after the response.
-    pub(crate) fn connection_action(&mut self, ended: WriteOutcome) -> After {
+    pub(crate) fn connection_action(&mut self, ended: WriteOutcome) -> ConnectionReuse {
         match ended {
-            WriteOutcome::Disconnected => After::Cut,
-            WriteOutcome::Complete if self.keep_alive && self.caller.is_body_done() => After::Reuse,
-            WriteOutcome::Complete if self.record.status == REQUEST_TIMEOUT_STATUS => After::Late,
-            WriteOutcome::Complete => After::End,
+            WriteOutcome::Disconnected => ConnectionReuse::Cut,
+            WriteOutcome::Complete if self.keep_alive && self.caller.is_body_done() => ConnectionReuse::Reuse,
+            WriteOutcome::Complete if self.record.status == REQUEST_TIMEOUT_STATUS => ConnectionReuse::Late,
+            WriteOutcome::Complete => ConnectionReuse::End,
         }
     }
 }
@@ -241,12 +241,12 @@ impl Exchange<'_> {
     }
 
     /// Returns the permits and handles that a count for this exchange needs.
-    pub(crate) fn counting(&self) -> Counting {
+    pub(crate) fn counting(&self) -> TokenCountQueue {
         let wait = match self.work {
             WorkClass::Request => Some(self.config.settings.overload.wait),
             WorkClass::BatchLine => None,
         };
-        Counting {
+        TokenCountQueue {
             permits: self.app.tokenizer_permits.clone(),
             overload: self.app.admission.clone(),
             blocking: self.app.blocking.clone(),

@@ -4,7 +4,7 @@ use super::attempt::AttemptError;
 use super::wait::WaitOutcome;
 use super::{FailoverRun, streaming};
 use crate::limits::admission_control::ShedReason;
-use crate::upstream::offer::{OfferLive, Seat, Waiting};
+use crate::upstream::offer::{OfferPermit, OfferState, OfferWaiters};
 use penstock_limits::WorkClass;
 use penstock_routing::{AttemptOutcome, RetryPlanner};
 use std::pin::pin;
@@ -21,7 +21,7 @@ const CROWDED_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Outcome of acquiring a permit.
 pub(super) enum AcquireOutcome {
     /// Permit.
-    Permit(Seat),
+    Permit(OfferPermit),
     /// Provider that must not be asked, or batch work that has waited too long.
     Unavailable,
     /// Provider that must not be asked before this time.
@@ -35,8 +35,8 @@ impl FailoverRun<'_, '_> {
     /// Batch work waits in the queue; other requests get the permit of a line, or move on from a provider that is full.
     pub(super) async fn acquire_permit(
         &mut self,
-        offer: &Arc<OfferLive>,
-        kept: Option<Seat>,
+        offer: &Arc<OfferState>,
+        kept: Option<OfferPermit>,
         course: &mut RetryPlanner,
     ) -> Result<AcquireOutcome, AttemptError> {
         if let Some(not) = self.blocked_by_breaker(offer) {
@@ -47,17 +47,18 @@ impl FailoverRun<'_, '_> {
         }
         let batch = self.candidates.batch;
         let whose = &self.exchange.grant.account.id;
-        let waiting = if batch { Some(offer.queue(whose, self.exchange.caller.asked_back())) } else { None };
+        let waiting =
+            if batch { Some(offer.acquire_or_queue(whose, self.exchange.caller.asked_back())) } else { None };
         let waiting = match waiting {
-            None => match offer.sit() {
+            None => match offer.try_acquire() {
                 Some(seat) => return Ok(AcquireOutcome::Permit(seat)),
-                None => offer.ask_back(whose),
+                None => offer.enqueue_retry(whose),
             },
             Some(Ok(seat)) => return Ok(AcquireOutcome::Permit(seat)),
             Some(Err(waiting)) => Some(waiting),
         };
         // A probe that is not made is given back.
-        offer.learn(self.now(), AttemptOutcome::Neutral, None, None);
+        offer.record_refusal(self.now(), AttemptOutcome::Neutral, None, None);
         let Some(waiting) = waiting else { return Ok(AcquireOutcome::Full) };
         let began = Instant::now();
         let seat = Box::pin(self.wait_for_permit(waiting, self.permit_timeout())).await;
@@ -79,13 +80,13 @@ impl FailoverRun<'_, '_> {
     pub(super) async fn wait_in_queue(
         &mut self,
         course: &RetryPlanner,
-    ) -> Result<Option<Seat>, AttemptError> {
+    ) -> Result<Option<OfferPermit>, AttemptError> {
         let overload = self.exchange.config.settings.overload;
         self.had_unavailable = true;
         let offers = course
             .full_offers(self.now())
             .filter_map(|index| self.exchange.config.offers.get(index).cloned());
-        let waiting = Waiting::at(offers, &self.exchange.grant.account.id, overload.queue);
+        let waiting = OfferWaiters::enqueue(offers, &self.exchange.grant.account.id, overload.queue);
         let Some(waiting) = waiting else {
             self.exchange.app.admission.refused(ShedReason::QueueFull);
             return Ok(None);
@@ -104,7 +105,7 @@ impl FailoverRun<'_, '_> {
 
     /// Returns the reason why the provider must not be asked now, permit or not: its failures during the wait count
     /// too. `None` allows a request, which is a probe if the breaker is half open.
-    fn blocked_by_breaker(&self, offer: &OfferLive) -> Option<AcquireOutcome> {
+    fn blocked_by_breaker(&self, offer: &OfferState) -> Option<AcquireOutcome> {
         let (now, mut breaker) = (self.now(), offer.breaker.lock());
         if let Some(until) = breaker.cooldown_until(now) {
             return Some(AcquireOutcome::RetryAt(until));
@@ -125,9 +126,9 @@ impl FailoverRun<'_, '_> {
     /// then, it ends with an error event instead of a status.
     async fn wait_for_permit(
         &mut self,
-        mut waiting: Waiting,
+        mut waiting: OfferWaiters,
         patience: Duration,
-    ) -> Result<Option<Seat>, AttemptError> {
+    ) -> Result<Option<OfferPermit>, AttemptError> {
         let now = Instant::now();
         let until = match self.exchange.work {
             _ if self.candidates.batch => now.checked_add(patience),
@@ -145,7 +146,7 @@ impl FailoverRun<'_, '_> {
             let unheard = self.request.stream && !self.progress.has_head();
             let alarm = if unheard { end.min(beat) } else { end };
             let alarm = if in_the_way { alarm.min(Instant::now() + CROWDED_CHECK_INTERVAL) } else { alarm };
-            let seat = pin!(waiting.seat());
+            let seat = pin!(waiting.acquire());
             match self.watch.wait_for(&mut self.exchange.caller, seat, alarm).await {
                 WaitOutcome::Ready(seat) => return Ok(seat),
                 WaitOutcome::Disconnected => return Err(AttemptError::Disconnected),

@@ -7,12 +7,12 @@ use crate::storage::spool::SpooledData;
 use crate::telemetry::{TraceContext, log};
 use crate::time::clock;
 use crate::time::format;
-use crate::upstream::content_encoding::Decoder;
-use crate::upstream::http1::Broken;
-use crate::upstream::offer::OfferLive;
-use crate::upstream::send::Unsent;
-use crate::upstream::upstream_exchange::Way;
-use crate::upstream::wire_format::Speech;
+use crate::upstream::content_encoding::ContentDecoder;
+use crate::upstream::http1::TransportError;
+use crate::upstream::offer::OfferState;
+use crate::upstream::send::SendError;
+use crate::upstream::upstream_exchange::UpstreamExchange;
+use crate::upstream::wire_format::WireFormat;
 
 use bytes::{Bytes, BytesMut};
 use penstock_core::{
@@ -48,9 +48,9 @@ impl From<UpstreamError> for AttemptError {
 /// Response of a provider after its head with status 200.
 pub struct UpstreamResponse {
     /// Connection and response head.
-    pub exchange: Way,
+    pub exchange: UpstreamExchange,
     /// Decoder of the content encoding.
-    pub decoder: Decoder,
+    pub decoder: ContentDecoder,
     /// Deadline of this attempt.
     pub until: Instant,
 }
@@ -63,23 +63,23 @@ const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Returns the translator of an offer that is asked for a stream.
 pub fn translator(
     run: &FailoverRun<'_, '_>,
-    offer: &OfferLive,
+    offer: &OfferState,
 ) -> Result<&'static dyn Translator, AttemptError> {
     match wire_format(run, offer)? {
-        Speech::Dialects(translator) => Ok(translator),
-        Speech::Shape(_) => Err(malformed()),
+        WireFormat::Dialects(translator) => Ok(translator),
+        WireFormat::Shape(_) => Err(malformed()),
     }
 }
 
 /// Returns the wire format of an offer: a dialect, or a provider's shape.
-pub fn wire_format(run: &FailoverRun<'_, '_>, offer: &OfferLive) -> Result<Speech, AttemptError> {
-    Speech::of(offer, run.request).ok_or_else(malformed)
+pub fn wire_format(run: &FailoverRun<'_, '_>, offer: &OfferState) -> Result<WireFormat, AttemptError> {
+    WireFormat::for_request(offer, run.request).ok_or_else(malformed)
 }
 
 /// Returns the parameters of an offer for its translator.
 pub fn translation_target<'t>(
     run: &'t FailoverRun<'_, '_>,
-    offer: &'t OfferLive,
+    offer: &'t OfferState,
     dialect: Dialect,
     created: u64,
 ) -> AttemptTarget<'t> {
@@ -99,8 +99,8 @@ pub fn translation_target<'t>(
 /// Sends the request and waits for a response head with status 200.
 pub async fn open_response(
     run: &mut FailoverRun<'_, '_>,
-    offer: &Arc<OfferLive>,
-    speech: Speech,
+    offer: &Arc<OfferState>,
+    speech: WireFormat,
     call: &UpstreamRequest,
     first_byte: Duration,
 ) -> Result<UpstreamResponse, AttemptError> {
@@ -119,13 +119,13 @@ pub async fn open_response(
 /// Sends the request on one connection. An error comes with the number of other connections that may be tried.
 async fn try_connection(
     run: &mut FailoverRun<'_, '_>,
-    offer: &Arc<OfferLive>,
-    speech: Speech,
+    offer: &Arc<OfferState>,
+    speech: WireFormat,
     call: &UpstreamRequest,
     first_byte: Duration,
     until: Instant,
 ) -> Result<UpstreamResponse, (AttemptError, usize)> {
-    let connect = pin!(offer.provider.route.open());
+    let connect = pin!(offer.provider.route.connect());
     let way = match run.watch.wait_for(&mut run.exchange.caller, connect, until).await {
         WaitOutcome::Ready(way) => way.map_err(|fault| (AttemptError::Fault(fault), 0))?,
         woken => return Err((woken.stop(UpstreamErrorKind::Connect, run.deadline), 0)),
@@ -148,7 +148,7 @@ async fn try_connection(
         woken => return Err((woken.stop(UpstreamErrorKind::FirstByteTimeout, run.deadline), 0)),
     };
     let cap = run.exchange.config.settings.limits.response_buffer;
-    let decoder = Decoder::new(way.field("content-encoding").unwrap_or_default(), cap).ok();
+    let decoder = ContentDecoder::new(way.header("content-encoding").unwrap_or_default(), cap).ok();
     if status != 200 {
         return Err((Box::pin(read_error(run, offer, speech, (way, decoder), status)).await, 0));
     }
@@ -163,21 +163,21 @@ fn malformed() -> AttemptError {
 /// Writes head and body, then reads the response head. A provider may answer early and stop reading, so the head is
 /// read after a failed write too. An error comes with the number of other connections that may be tried.
 async fn send(
-    mut way: Way,
-    offer: &OfferLive,
-    speech: Speech,
+    mut way: UpstreamExchange,
+    offer: &OfferState,
+    speech: WireFormat,
     call: &UpstreamRequest,
     without: ExtraMembers,
     (upload, trace): (Option<&SpooledData>, Option<&TraceContext>),
-) -> Result<(Way, u16), (UpstreamError, usize)> {
+) -> Result<(UpstreamExchange, u16), (UpstreamError, usize)> {
     let reset = |again| (UpstreamError::new(UpstreamErrorKind::Reset), again);
     let head = speech.head(offer).ok_or_else(|| reset(0))?;
     let shortened = (without.headers().next().is_some()).then(|| head.without(without.headers()));
-    let written = match way.call(shortened.as_ref().unwrap_or(head), call, upload, trace).await {
+    let written = match way.send(shortened.as_ref().unwrap_or(head), call, upload, trace).await {
         Ok(()) => true,
-        Err(Unsent::Unasked) => return Err(reset(way.again(Broken::Unasked))),
-        Err(Unsent::Stopped) => false,
-        Err(Unsent::Unread(error)) => {
+        Err(SendError::Unasked) => return Err(reset(way.stale_retries(TransportError::Unasked))),
+        Err(SendError::Stopped) => false,
+        Err(SendError::Unread(error)) => {
             return Err((UpstreamError::caller(crate::storage::files::disk(&error)), 0));
         }
     };
@@ -185,21 +185,21 @@ async fn send(
         // After a failed write only an error status counts.
         Ok(200) if !written => Err(reset(0)),
         Ok(status) => Ok((way, status)),
-        Err(Broken::Malformed) => Err((UpstreamError::new(UpstreamErrorKind::Malformed), 0)),
-        Err(broken) => Err(reset(way.again(broken))),
+        Err(TransportError::Malformed) => Err((UpstreamError::new(UpstreamErrorKind::Malformed), 0)),
+        Err(broken) => Err(reset(way.stale_retries(broken))),
     }
 }
 
 /// Reads the body of a status other than 200 and classifies the fault. In an unknown encoding only the status counts.
 async fn read_error(
     run: &mut FailoverRun<'_, '_>,
-    offer: &Arc<OfferLive>,
-    speech: Speech,
-    (mut way, mut decoder): (Way, Option<Decoder>),
+    offer: &Arc<OfferState>,
+    speech: WireFormat,
+    (mut way, mut decoder): (UpstreamExchange, Option<ContentDecoder>),
     status: u16,
 ) -> AttemptError {
     let retry_after = way
-        .field("retry-after")
+        .header("retry-after")
         .and_then(text)
         .map(|said| retry_after_seconds(said, run.exchange.app.clock.calendar_now()));
     let mut body = BytesMut::new();
@@ -251,7 +251,7 @@ fn hide_secrets(provider: &Provider, refusal: &mut ApiError) {
 }
 
 /// Logs the error message of a provider, without any part of the request.
-pub fn log_provider_refusal(run: &FailoverRun<'_, '_>, offer: &OfferLive, refusal: &ApiError) {
+pub fn log_provider_refusal(run: &FailoverRun<'_, '_>, offer: &OfferState, refusal: &ApiError) {
     let fields = [
         ("id", run.exchange.id.as_str()),
         ("provider", &*offer.offer.provider.id),

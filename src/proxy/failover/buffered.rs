@@ -11,8 +11,8 @@ use crate::proxy::filters::{
 use crate::proxy::response::head::ResponseHead;
 use crate::telemetry::off_thread::off_thread;
 use crate::time::clock;
-use crate::upstream::offer::OfferLive;
-use crate::upstream::wire_format::Speech;
+use crate::upstream::offer::OfferState;
+use crate::upstream::wire_format::WireFormat;
 use bytes::{Bytes, BytesMut};
 use penstock_core::{
     AttemptTarget, BufferedResponse, InferenceTask, StreamTranslation, TokenUsage, UpstreamAnswer,
@@ -28,7 +28,7 @@ const MAX_INLINE_TRANSLATION: usize = 256 * 1024;
 /// Makes one attempt at a buffered response.
 pub async fn attempt_buffered(
     run: &mut FailoverRun<'_, '_>,
-    offer: &Arc<OfferLive>,
+    offer: &Arc<OfferState>,
     number: u32,
 ) -> Result<WriteOutcome, AttemptError> {
     // Time before the attempt is not the provider's.
@@ -75,8 +75,8 @@ fn content_type(run: &FailoverRun<'_, '_>) -> Option<&'static str> {
 /// Buffered response of an attempt, as the response body filters see it.
 struct BufferedDelivery<'c, 'r, 'a> {
     run: &'c mut FailoverRun<'r, 'a>,
-    offer: &'c Arc<OfferLive>,
-    speech: Speech,
+    offer: &'c Arc<OfferState>,
+    speech: WireFormat,
     asked: Instant,
     number: u32,
 }
@@ -120,8 +120,8 @@ impl ResponseContext for BufferedDelivery<'_, '_, '_> {
 /// Makes the calls one after the other: an attempt has one permit.
 async fn call_provider(
     run: &mut FailoverRun<'_, '_>,
-    offer: &Arc<OfferLive>,
-    speech: Speech,
+    offer: &Arc<OfferState>,
+    speech: WireFormat,
     calls: &[UpstreamRequest],
 ) -> Result<Vec<UpstreamAnswer>, AttemptError> {
     let timeouts = offer.offer.provider.timeouts;
@@ -141,9 +141,9 @@ async fn call_provider(
 }
 
 /// Returns the response headers that the translation needs.
-fn response_headers(answering: &UpstreamResponse, speech: Speech) -> Vec<Option<Box<str>>> {
-    let value = |name: &&str| answering.exchange.field(name).and_then(attempt::text).map(Into::into);
-    speech.heeds().iter().map(value).collect()
+fn response_headers(answering: &UpstreamResponse, speech: WireFormat) -> Vec<Option<Box<str>>> {
+    let value = |name: &&str| answering.exchange.header(name).and_then(attempt::text).map(Into::into);
+    speech.response_headers().iter().map(value).collect()
 }
 
 /// Reads the body, at most `cap` bytes. The first byte other than white space must come before `due`; after that white
@@ -188,15 +188,15 @@ pub async fn read_body(
 /// Translates the response. Long vectors are read on a thread outside the async runtime, which has streams to serve.
 async fn translate(
     run: &mut FailoverRun<'_, '_>,
-    offer: &Arc<OfferLive>,
-    speech: Speech,
+    offer: &Arc<OfferState>,
+    speech: WireFormat,
     created: u64,
     answers: Vec<UpstreamAnswer>,
 ) -> Result<BufferedResponse, AttemptError> {
     let size: usize = answers.iter().map(|answer| answer.body.len()).sum();
     let target = attempt::translation_target(run, offer, speech.dialect(), created);
-    if size <= MAX_INLINE_TRANSLATION || matches!(speech, Speech::Dialects(_)) {
-        return Ok(speech.whole(run.request, &target, answers)?);
+    if size <= MAX_INLINE_TRANSLATION || matches!(speech, WireFormat::Dialects(_)) {
+        return Ok(speech.translate_buffered(run.request, &target, answers)?);
     }
     let (ask, offer) = (run.request.clone(), offer.clone());
     let (answer_model, id): (Box<str>, Box<str>) = (target.answer_model.into(), target.id.into());
@@ -213,7 +213,7 @@ async fn translate(
             id: &id,
             created,
         };
-        speech.whole(&ask, &target, answers)
+        speech.translate_buffered(&ask, &target, answers)
     };
     Ok(off_thread(&run.exchange.app.blocking, work).await.map_err(AttemptError::Internal)??)
 }

@@ -4,7 +4,7 @@ use super::attempt::{self, AttemptError};
 use super::fan::SeparateChoices;
 use super::{FailoverRun, settle};
 use crate::upstream::notice;
-use crate::upstream::offer::OfferLive;
+use crate::upstream::offer::OfferState;
 use penstock_core::{ApiError, ErrorCode, UpstreamError, UpstreamErrorKind};
 use penstock_routing::{AttemptOutcome, PlannerStep, RetryPlanner};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ impl FailoverRun<'_, '_> {
     /// decides on a retry.
     pub(super) fn fail_to_connect(
         &mut self,
-        offer: &Arc<OfferLive>,
+        offer: &Arc<OfferState>,
         fault: &UpstreamError,
         rescue: bool,
         course: &mut RetryPlanner,
@@ -25,7 +25,7 @@ impl FailoverRun<'_, '_> {
         }
         // The process has too many open files: another provider may have an idle connection.
         let now = self.now();
-        offer.learn(now, AttemptOutcome::Neutral, None, None);
+        offer.record_refusal(now, AttemptOutcome::Neutral, None, None);
         self.had_unavailable = true;
         if !rescue {
             self.refusal = Some(ApiError::new(ErrorCode::Overloaded).retry_after(1));
@@ -37,7 +37,7 @@ impl FailoverRun<'_, '_> {
     /// on a retry; `None` if the client has left.
     pub(super) fn error_while_proxy(
         &mut self,
-        offer: &Arc<OfferLive>,
+        offer: &Arc<OfferState>,
         stop: AttemptError,
         rescue: bool,
         course: &mut RetryPlanner,
@@ -45,28 +45,28 @@ impl FailoverRun<'_, '_> {
         let now = self.now();
         match stop {
             AttemptError::Disconnected | AttemptError::Revoked => {
-                offer.learn(now, AttemptOutcome::Neutral, None, None);
+                offer.record_refusal(now, AttemptOutcome::Neutral, None, None);
                 None
             }
             AttemptError::SeparateChoices => {
-                offer.learn(now, AttemptOutcome::Neutral, None, None);
+                offer.record_refusal(now, AttemptOutcome::Neutral, None, None);
                 self.separate_choices = Some(SeparateChoices::all(Some(offer.clone())));
                 Some(PlannerStep::ReturnError)
             }
             AttemptError::Fault(UpstreamError { completed_choices: Some(whole), .. })
                 if self.request.n > 1 =>
             {
-                offer.learn(now, AttemptOutcome::Neutral, None, None);
+                offer.record_refusal(now, AttemptOutcome::Neutral, None, None);
                 self.handle_fewer_choices(offer, whole);
                 Some(PlannerStep::ReturnError)
             }
             AttemptError::Incompatible(refusal) => {
-                offer.learn(now, AttemptOutcome::Neutral, None, None);
+                offer.record_refusal(now, AttemptOutcome::Neutral, None, None);
                 self.incompatible = Some(refusal);
                 Some(course.on_skipped(now))
             }
             AttemptError::Internal(refusal) => {
-                offer.learn(now, AttemptOutcome::Neutral, None, None);
+                offer.record_refusal(now, AttemptOutcome::Neutral, None, None);
                 self.record_failed_energy(offer);
                 self.refusal = Some(refusal);
                 Some(PlannerStep::ReturnError)
@@ -75,7 +75,7 @@ impl FailoverRun<'_, '_> {
             AttemptError::Fault(UpstreamError { api_error: Some(refusal), .. })
                 if !self.progress.has_content() && refusal.code == ErrorCode::ContextLength =>
             {
-                offer.learn(now, AttemptOutcome::Neutral, None, None);
+                offer.record_refusal(now, AttemptOutcome::Neutral, None, None);
                 let too_small = offer.offer.context_length;
                 let offers = &self.exchange.config.offers;
                 course.exclude(|index| {
@@ -92,7 +92,7 @@ impl FailoverRun<'_, '_> {
     /// Records a fault, and chooses between another attempt, a rescue and the end.
     fn next_after_fault(
         &mut self,
-        offer: &Arc<OfferLive>,
+        offer: &Arc<OfferState>,
         fault: &UpstreamError,
         rescue: bool,
         course: &mut RetryPlanner,
@@ -115,17 +115,23 @@ impl FailoverRun<'_, '_> {
     }
 
     /// Records a failure for the offer, and for others of its provider.
-    fn record_outcome(&self, offer: &Arc<OfferLive>, fault: &UpstreamError, now: Duration) {
+    fn record_outcome(&self, offer: &Arc<OfferState>, fault: &UpstreamError, now: Duration) {
         // A failed connection or a refused provider key is not due to a request.
         let client = Some(self.exchange.grant.client).filter(|_| !fault.kind.is_provider_wide());
-        offer.learn(now, AttemptOutcome::from(fault), client, None);
+        offer.record_refusal(now, AttemptOutcome::from(fault), client, None);
         if fault.kind.is_connection_error() {
             let others = self.exchange.config.offers_of(offer.offer.provider.index);
-            others.filter(|other| !Arc::ptr_eq(other, offer)).for_each(|other| other.unreachable(now));
+            others.filter(|other| !Arc::ptr_eq(other, offer)).for_each(|other| other.record_unreachable(now));
         }
     }
 
-    fn record_failure(&mut self, offer: &Arc<OfferLive>, fault: &UpstreamError, rescue: bool, now: Duration) {
+    fn record_failure(
+        &mut self,
+        offer: &Arc<OfferState>,
+        fault: &UpstreamError,
+        rescue: bool,
+        now: Duration,
+    ) {
         self.had_unavailable = true;
         // Output used energy, whatever followed it.
         let said = self.translation.as_deref().is_some_and(|reply| reply.attempt_usage().output > 0);
@@ -141,11 +147,11 @@ impl FailoverRun<'_, '_> {
             return;
         }
         *offer.provider.last_error.lock() = Some((now, fault.kind.name()));
-        notice::failed(offer, fault.kind);
+        notice::log_failure(offer, fault.kind);
     }
 
     /// Records the energy of the last attempt, which led to no response.
-    pub(super) fn record_failed_energy(&mut self, offer: &OfferLive) {
+    pub(super) fn record_failed_energy(&mut self, offer: &OfferState) {
         let took = self.exchange.record.attempts.last().map_or(Duration::ZERO, |note| note.duration);
         self.failed_usage.failed(offer, self.request, self.translation.as_deref(), took);
     }

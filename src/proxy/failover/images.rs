@@ -8,11 +8,11 @@ use super::{FailoverRun, buffered};
 use crate::config::settings::{BaseUrl, Provider};
 use crate::storage::image_cache::ImageMetadata;
 use crate::telemetry::off_thread::{self, BlockingHandles};
-use crate::upstream::connect::Route;
-use crate::upstream::content_encoding::Decoder;
-use crate::upstream::offer::OfferLive;
+use crate::upstream::connect::UpstreamRoute;
+use crate::upstream::content_encoding::ContentDecoder;
+use crate::upstream::offer::OfferState;
 use crate::upstream::request_head;
-use crate::upstream::upstream_exchange::STALE;
+use crate::upstream::upstream_exchange::MAX_STALE_RETRIES;
 use bytes::Bytes;
 use http::{Uri, header};
 use penstock_core::{
@@ -36,7 +36,7 @@ pub fn count(whole: &BufferedResponse) -> u32 {
 /// Builds the response body, without the objects of the settlement.
 pub async fn build_response(
     run: &mut FailoverRun<'_, '_>,
-    offer: &Arc<OfferLive>,
+    offer: &Arc<OfferState>,
     draw: &ImageRequest,
     pictures: Vec<GeneratedImage>,
     created: u64,
@@ -101,7 +101,7 @@ async fn store_image(run: &mut FailoverRun<'_, '_>, image: &[u8]) -> Result<Deli
 /// Fetches an image from the address of its provider.
 async fn fetch_image(
     run: &mut FailoverRun<'_, '_>,
-    offer: &Arc<OfferLive>,
+    offer: &Arc<OfferState>,
     url: &str,
     room: usize,
 ) -> Result<Bytes, AttemptError> {
@@ -124,7 +124,7 @@ async fn fetch_image(
             WaitOutcome::Ready(Ok(answering)) => break answering,
             // The provider closed the idle connection while it was taken from the pool.
             WaitOutcome::Ready(Err((fault, true)))
-                if fault.kind == UpstreamErrorKind::Reset && stale < STALE =>
+                if fault.kind == UpstreamErrorKind::Reset && stale < MAX_STALE_RETRIES =>
             {
                 stale += 1
             }
@@ -140,7 +140,11 @@ async fn fetch_image(
 }
 
 /// Returns the route to an address, and its path, if the configuration allows the host.
-fn route<'r>(own: &'r Route, others: &'r [Route], url: &str) -> Option<(&'r Route, String)> {
+fn route<'r>(
+    own: &'r UpstreamRoute,
+    others: &'r [UpstreamRoute],
+    url: &str,
+) -> Option<(&'r UpstreamRoute, String)> {
     if url.starts_with('/') && !url.starts_with("//") {
         let path: Uri = url.parse().ok()?;
         return Some((own, path.path_and_query()?.to_string()));
@@ -154,7 +158,7 @@ fn route<'r>(own: &'r Route, others: &'r [Route], url: &str) -> Option<(&'r Rout
     let authority = url.authority()?;
     let host = authority.host().trim_start_matches('[').trim_end_matches(']');
     let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
-    let leads = |route: &&Route| {
+    let leads = |route: &&UpstreamRoute| {
         let base = route.base();
         base.tls == tls && base.port == port && base.host.eq_ignore_ascii_case(host)
     };
@@ -182,21 +186,21 @@ fn image_request(
 /// Sends the request; any status other than 200, a redirect too, is a fault. An error comes with true if the connection
 /// was from the pool.
 async fn send_image_request(
-    route: &Route,
+    route: &UpstreamRoute,
     head: RequestHeader,
     wait: Duration,
     cap: usize,
 ) -> Result<UpstreamResponse, (UpstreamError, bool)> {
-    let mut way = route.open().await.map_err(|fault| (fault, false))?;
+    let mut way = route.connect().await.map_err(|fault| (fault, false))?;
     let reused = way.reused;
     let reset = || (UpstreamError::new(UpstreamErrorKind::Reset), reused);
     let malformed = || (UpstreamError::new(UpstreamErrorKind::Malformed), false);
-    way.wait(wait);
-    let status = way.ask(head, Bytes::new()).await.map_err(|_| reset())?;
+    way.set_read_timeout(wait);
+    let status = way.send_for_status(head, Bytes::new()).await.map_err(|_| reset())?;
     if status != 200 {
         return Err(malformed());
     }
-    let encoding = way.field("content-encoding").unwrap_or_default();
-    let decoder = Decoder::new(encoding, cap).map_err(|_| malformed())?;
+    let encoding = way.header("content-encoding").unwrap_or_default();
+    let decoder = ContentDecoder::new(encoding, cap).map_err(|_| malformed())?;
     Ok(UpstreamResponse { exchange: way, decoder, until: Instant::now() })
 }

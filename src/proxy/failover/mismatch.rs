@@ -9,7 +9,7 @@ use crate::config::settings::LogLevel;
 use crate::proxy::context_window;
 use crate::proxy::exchange::WriteOutcome;
 use crate::telemetry::log;
-use crate::upstream::offer::OfferLive;
+use crate::upstream::offer::OfferState;
 use penstock_core::{
     ApiError, EXTRA_MEMBERS, ErrorCode, ExtraMember, ExtraMembers, OfferObservation, RequestAdjustment,
     UpstreamError, UpstreamErrorKind, UpstreamRequest,
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 impl FailoverRun<'_, '_> {
     /// Returns the differences of a request from the configuration of its offer.
-    pub(super) fn adjust(&self, offer: &OfferLive) -> RequestAdjustment {
+    pub(super) fn adjust(&self, offer: &OfferState) -> RequestAdjustment {
         let named = offer.offer.abilities.reasoning_name.is_some();
         let mut adjust = offer.learned.adjust(|| self.now(), named);
         adjust.omitted = adjust.omitted.union(self.omitted_members);
@@ -28,7 +28,7 @@ impl FailoverRun<'_, '_> {
     }
 
     /// The cap on generated tokens to send instead of the client's own or the dialect's, if that does not fit.
-    pub(super) fn max_tokens(&self, offer: &OfferLive) -> Option<u64> {
+    pub(super) fn max_tokens(&self, offer: &OfferState) -> Option<u64> {
         let fits = self.candidates.max_tokens(offer, self.request);
         let asked = fits.or_else(|| context_window::wanted(self.request, offer))?;
         offer.learned.max_output(|| self.now()).filter(|most| *most < asked).or(fits)
@@ -38,7 +38,7 @@ impl FailoverRun<'_, '_> {
     /// that is remembered after a response.
     pub(super) async fn retry_with_fewer_tokens(
         &mut self,
-        offer: &Arc<OfferLive>,
+        offer: &Arc<OfferState>,
         number: u32,
         done: Result<WriteOutcome, AttemptError>,
     ) -> Result<WriteOutcome, AttemptError> {
@@ -53,14 +53,14 @@ impl FailoverRun<'_, '_> {
         }
         let done = Box::pin(self.send_request(offer, number)).await;
         if let (Ok(_), None, Some(most)) = (&done, room, most)
-            && offer.learned.limits_output(most, self.now())
+            && offer.learned.record_output_limit(most, self.now())
         {
             self.log_refused_member(offer, &format!("max_tokens above {most}"));
         }
         done
     }
 
-    fn log_refused_member(&self, offer: &OfferLive, member: &str) {
+    fn log_refused_member(&self, offer: &OfferState, member: &str) {
         let (provider, model) = (&*offer.offer.provider.id, &*offer.offer.model.card.id);
         let members = [("provider", provider), ("model", model), ("member", member)];
         log::event(LogLevel::Info, "member_refused", &members);
@@ -70,7 +70,7 @@ impl FailoverRun<'_, '_> {
     /// a response.
     pub(super) async fn retry_without_members(
         &mut self,
-        offer: &Arc<OfferLive>,
+        offer: &Arc<OfferState>,
         number: u32,
         mut done: Result<WriteOutcome, AttemptError>,
     ) -> Result<WriteOutcome, AttemptError> {
@@ -108,7 +108,7 @@ impl FailoverRun<'_, '_> {
     /// Returns the members that a provider refused and that the request can be sent without.
     fn removable_members(
         &self,
-        offer: &OfferLive,
+        offer: &OfferState,
         done: &Result<WriteOutcome, AttemptError>,
     ) -> Option<ExtraMembers> {
         let Err(AttemptError::Fault(UpstreamError {
@@ -138,7 +138,7 @@ impl FailoverRun<'_, '_> {
     }
 
     /// Returns true for a header that the gateway adds itself; a configured one belongs to the operator.
-    fn sends_header(&self, offer: &OfferLive, extra: ExtraMember) -> bool {
+    fn sends_header(&self, offer: &OfferState, extra: ExtraMember) -> bool {
         if extra == ExtraMember::TraceContext {
             return self
                 .exchange
@@ -157,7 +157,7 @@ impl FailoverRun<'_, '_> {
     }
 
     /// Returns the calls to the offer without these members too.
-    fn calls(&self, offer: &OfferLive, without: ExtraMembers) -> Result<Vec<UpstreamRequest>, ApiError> {
+    fn calls(&self, offer: &OfferState, without: ExtraMembers) -> Result<Vec<UpstreamRequest>, ApiError> {
         let unsaid = || ApiError::new(ErrorCode::Unsupported);
         let speech = attempt::wire_format(self, offer).map_err(|_| unsaid())?;
         let mut target = attempt::translation_target(self, offer, speech.dialect(), self.received_at);
@@ -166,24 +166,24 @@ impl FailoverRun<'_, '_> {
     }
 
     /// Remembers the members without which the offer has answered.
-    fn remember_refused(&self, offer: &OfferLive) {
+    fn remember_refused(&self, offer: &OfferState) {
         let name = attempt::translation_target(self, offer, penstock_core::Dialect::Chat, self.received_at)
             .replayed_reasoning_name();
-        let news = offer.learned.refuses(self.omitted_members, name, self.now());
+        let news = offer.learned.record_refused_members(self.omitted_members, name, self.now());
         news.log_names().for_each(|member| self.log_refused_member(offer, member));
     }
 
     /// Remembers the abilities that a response showed of its offer.
-    pub(super) fn record_abilities(&self, offer: &OfferLive, noticed: OfferObservation) {
-        offer.learned.notice(noticed);
+    pub(super) fn record_abilities(&self, offer: &OfferState, noticed: OfferObservation) {
+        offer.learned.record_observation(noticed);
         if noticed.is_miscounted {
             self.mark_single_choice(offer);
         }
     }
 
-    fn mark_single_choice(&self, offer: &OfferLive) {
+    fn mark_single_choice(&self, offer: &OfferState) {
         let many = ExtraMembers::of(ExtraMember::MultipleChoices);
-        if !offer.learned.refuses(many, None, self.now()).is_empty() {
+        if !offer.learned.record_refused_members(many, None, self.now()).is_empty() {
             self.log_refused_member(offer, "n");
         }
     }
@@ -196,7 +196,7 @@ impl FailoverRun<'_, '_> {
                 .config
                 .offers
                 .get(index)
-                .is_some_and(|offer| offer.gives_one(self.request, || self.now()))
+                .is_some_and(|offer| offer.returns_single_choice(self.request, || self.now()))
     }
 
     /// Switches to requests of one choice each; a stream of several that has begun is not continued so.
@@ -210,7 +210,7 @@ impl FailoverRun<'_, '_> {
 
     /// Handles an offer that gave fewer choices than requested: a stream keeps them, and a buffered response is
     /// requested again.
-    pub(super) fn handle_fewer_choices(&mut self, offer: &OfferLive, whole: u32) {
+    pub(super) fn handle_fewer_choices(&mut self, offer: &OfferState, whole: u32) {
         self.mark_single_choice(offer);
         if self.progress.has_content() {
             self.separate_choices = Some(SeparateChoices::from(whole));

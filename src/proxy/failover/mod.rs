@@ -36,7 +36,7 @@ use crate::proxy::filters::{InferenceContext, RequestBody, RequestFilterChain, R
 use crate::storage::spool::SpooledData;
 use crate::telemetry::AttemptRecord;
 use crate::time::clock;
-use crate::upstream::offer::{OfferLive, Seat};
+use crate::upstream::offer::{OfferPermit, OfferState};
 use acquire::AcquireOutcome;
 use fan::SeparateChoices;
 use penstock_core::{
@@ -88,7 +88,7 @@ struct FailoverRun<'r, 'a> {
     /// Translation of the stream, which lasts from one provider to the next.
     translation: Option<Box<dyn StreamTranslation>>,
     /// Offer whose stream the client is reading.
-    current_offer: Option<Arc<OfferLive>>,
+    current_offer: Option<Arc<OfferState>>,
     /// Start of its attempt while that runs: the energy may only be known by the time.
     attempt_started: Option<Instant>,
     /// Progress of a streamed response towards the client.
@@ -221,7 +221,7 @@ impl FailoverRun<'_, '_> {
     async fn attempt_offer(
         &mut self,
         index: usize,
-        kept: Option<Seat>,
+        kept: Option<OfferPermit>,
         course: &mut RetryPlanner,
     ) -> Result<PlannerStep, WriteOutcome> {
         let Some(offer) = self.exchange.config.offers.get(index).cloned() else {
@@ -249,10 +249,10 @@ impl FailoverRun<'_, '_> {
     /// or another. Without a permit it returns the next step; an error ends the request.
     async fn upstream_peer(
         &mut self,
-        offer: &Arc<OfferLive>,
-        kept: Option<Seat>,
+        offer: &Arc<OfferState>,
+        kept: Option<OfferPermit>,
         course: &mut RetryPlanner,
-    ) -> Result<Result<Seat, PlannerStep>, WriteOutcome> {
+    ) -> Result<Result<OfferPermit, PlannerStep>, WriteOutcome> {
         // A permit is valid at its own offer only.
         let kept = kept.filter(|seat| seat.offer().offer.index == offer.offer.index);
         Ok(match self.acquire_permit(offer, kept, course).await {
@@ -283,7 +283,7 @@ impl FailoverRun<'_, '_> {
     }
 
     /// Makes one attempt at an offer, from the bytes of the request to the last byte for the client.
-    async fn attempt(&mut self, offer: &Arc<OfferLive>, number: u32) -> Result<WriteOutcome, AttemptError> {
+    async fn attempt(&mut self, offer: &Arc<OfferState>, number: u32) -> Result<WriteOutcome, AttemptError> {
         let begun = Instant::now();
         #[cfg(feature = "inject")]
         self.exchange.app.inject.trigger(crate::net::fault_injection::InjectionPoint::Attempt);
@@ -315,7 +315,7 @@ impl FailoverRun<'_, '_> {
 
     async fn send_request(
         &mut self,
-        offer: &Arc<OfferLive>,
+        offer: &Arc<OfferState>,
         number: u32,
     ) -> Result<WriteOutcome, AttemptError> {
         self.memory.reset();
@@ -378,7 +378,7 @@ impl FailoverRun<'_, '_> {
     }
 
     /// Returns the rescue by a provider: it continues the text if it can, else it starts over.
-    fn prepare_rescue(&mut self, offer: &OfferLive) -> (RescueMode, Option<String>) {
+    fn prepare_rescue(&mut self, offer: &OfferState) -> (RescueMode, Option<String>) {
         if attempt::translation_target(self, offer, penstock_core::Dialect::Chat, self.received_at)
             .continuation()
             .is_none()

@@ -2,9 +2,9 @@
 
 use super::filtered;
 use crate::proxy::context_window::{self, ContextBudget, WindowFit};
-use crate::upstream::config_snapshot::{Live, ModelLive};
-use crate::upstream::offer::OfferLive;
-use crate::upstream::pools::{Exploration, Plan, PlanRequest};
+use crate::upstream::config_snapshot::{ConfigSnapshot, ModelState};
+use crate::upstream::offer::OfferState;
+use crate::upstream::pools::{ExplorationMode, OfferPlan, PlanRequest};
 use penstock_core::{
     ApiError, Dialect, ErrorCode, InferenceRequest, InferenceTask, ModelKind, OfferFacts, OfferFilters,
 };
@@ -36,7 +36,7 @@ pub struct CandidateSet {
     /// Name of the model in the response.
     response_name: Box<str>,
     /// Requested model.
-    model: Arc<ModelLive>,
+    model: Arc<ModelState>,
     /// Tokens of a prompt that may be too long for a window, by model of the catalogue.
     counts: Vec<(Box<str>, TokenCount)>,
     /// Lowered caps on tokens by index of the offer: another of the same model may take more.
@@ -57,7 +57,7 @@ pub struct SelectionTime {
 
 /// Returns the expected tokens of a response of this model: the same number for each offer, so that prices are compared
 /// and not the lengths of their last responses.
-fn expected_output(live: &Live, model: &ModelLive, ask: &InferenceRequest, now: Duration) -> u64 {
+fn expected_output(live: &ConfigSnapshot, model: &ModelState, ask: &InferenceRequest, now: Duration) -> u64 {
     match ask.kind {
         ModelKind::Chat => {}
         ModelKind::Embedding | ModelKind::Rerank => return 0,
@@ -83,7 +83,7 @@ fn is_small(ask: &InferenceRequest, prompt: u64) -> bool {
 
 /// Offer that can serve the request.
 struct AbleOffer<'l> {
-    offer: &'l Arc<OfferLive>,
+    offer: &'l Arc<OfferState>,
     fit: WindowFit,
     /// True if it passes the filters only because its speed is unknown.
     unsure: bool,
@@ -92,7 +92,7 @@ struct AbleOffer<'l> {
 impl CandidateSet {
     /// Creates a selection without offers yet. A `line` of a batch may be `given` a flavor by its client too.
     pub fn new(
-        model: Arc<ModelLive>,
+        model: Arc<ModelState>,
         ask: &InferenceRequest,
         flavor: &'static dyn Flavor,
         line: bool,
@@ -128,8 +128,8 @@ impl CandidateSet {
     /// None of them can do what the request asks for.
     pub fn add_model(
         &mut self,
-        live: &Live,
-        model: &ModelLive,
+        live: &ConfigSnapshot,
+        model: &ModelState,
         flavor: &'static dyn Flavor,
         ask: &InferenceRequest,
         moment: SelectionTime,
@@ -144,7 +144,7 @@ impl CandidateSet {
         let explores = alike && self.entries.is_empty() && !self.batch && flavor.explores();
         // In the order of the model's offers, which is that of their indices.
         let offers: Vec<usize> = able.iter().map(|one| one.offer.offer.index).collect();
-        let Plan { mut entries, all_ejected } = model.pool.plan(
+        let OfferPlan { mut entries, all_ejected } = model.pool.plan(
             flavor,
             &PlanRequest {
                 now,
@@ -152,9 +152,9 @@ impl CandidateSet {
                 output_tokens: output,
                 seed: rand::random(),
                 exploration: if explores && is_small(ask, prompt) {
-                    Exploration::Allowed { seed: rand::random() }
+                    ExplorationMode::Allowed { seed: rand::random() }
                 } else {
-                    Exploration::Denied
+                    ExplorationMode::Denied
                 },
                 offers: &offers,
             },
@@ -177,8 +177,8 @@ impl CandidateSet {
     /// Returns the offers of a model that can serve the request.
     fn able_offers<'l>(
         &self,
-        live: &'l Live,
-        model: &ModelLive,
+        live: &'l ConfigSnapshot,
+        model: &ModelState,
         ask: &InferenceRequest,
         moment: SelectionTime,
     ) -> Result<Vec<AbleOffer<'l>>, ApiError> {
@@ -186,7 +186,7 @@ impl CandidateSet {
         let mut able: Vec<AbleOffer<'l>> = Vec::with_capacity(model.offers.len());
         let count = self.count(&model.model.card.id).copied();
         for offer in model.offers.iter().filter_map(|index| live.offers.get(*index)) {
-            match offer.lacks(ask) {
+            match offer.missing_capability(ask) {
                 None => {
                     let fit =
                         count.map_or(WindowFit::Full, |count| context_window::window_fit(&count, offer, ask));
@@ -237,27 +237,27 @@ impl CandidateSet {
     }
 
     /// Returns `model` of the response: the name in the request, or the fallback that answered.
-    pub fn answer_model<'s>(&'s self, offer: &'s OfferLive) -> &'s str {
+    pub fn answer_model<'s>(&'s self, offer: &'s OfferState) -> &'s str {
         let answering = &offer.offer.model.card.id;
         if *answering == self.model.model.card.id { &self.response_name } else { answering }
     }
 
     /// Returns the sampling parameters of the request's preset.
-    pub fn preset<'s>(&self, offer: &'s OfferLive) -> &'s [(Box<str>, Box<str>)] {
+    pub fn preset<'s>(&self, offer: &'s OfferState) -> &'s [(Box<str>, Box<str>)] {
         let Some(name) = &self.preset else { return &[] };
         offer.offer.model.presets.get(name).map_or(&[], Vec::as_slice)
     }
 
     /// The cap on generated tokens to send instead of the client's own or the dialect's, if that does not fit.
-    pub fn max_tokens(&self, offer: &OfferLive, ask: &InferenceRequest) -> Option<u64> {
+    pub fn max_tokens(&self, offer: &OfferState, ask: &InferenceRequest) -> Option<u64> {
         let lowered =
             self.lowered_caps.iter().rfind(|(index, _)| *index == offer.offer.index).map(|(_, left)| *left);
-        let left = lowered.or_else(|| self.window_room(offer, ask).map(|room| room.left));
+        let left = lowered.or_else(|| self.remaining_window(offer, ask).map(|room| room.left));
         let most = [left, offer.offer.max_output].into_iter().flatten().min()?;
         context_window::wanted(ask, offer).filter(|wanted| *wanted > most).map(|_| most)
     }
 
-    fn window_room(&self, offer: &OfferLive, ask: &InferenceRequest) -> Option<ContextBudget> {
+    fn remaining_window(&self, offer: &OfferState, ask: &InferenceRequest) -> Option<ContextBudget> {
         let count = self.count(&offer.offer.model.card.id)?;
         context_window::remaining_tokens(
             offer.offer.context_length,
@@ -272,8 +272,8 @@ impl CandidateSet {
 
     /// Lowers the cap of a provider that refused it, to `said` tokens if it named a number. Returns true if it can be
     /// asked again.
-    pub fn lower_cap(&mut self, offer: &OfferLive, ask: &InferenceRequest, said: Option<u64>) -> bool {
-        let certain = self.window_room(offer, ask).and_then(|room| room.certain_tokens);
+    pub fn lower_cap(&mut self, offer: &OfferState, ask: &InferenceRequest, said: Option<u64>) -> bool {
+        let certain = self.remaining_window(offer, ask).and_then(|room| room.certain_tokens);
         let asked = self.max_tokens(offer, ask).or_else(|| context_window::wanted(ask, offer));
         let left = said.or(certain).filter(|left| asked.is_some_and(|asked| *left < asked));
         self.lowered_caps.extend(left.map(|left| (offer.offer.index, left)));
@@ -281,7 +281,7 @@ impl CandidateSet {
     }
 
     /// Returns the requested model, for the figures of its last hour.
-    pub fn model(&self) -> &ModelLive {
+    pub fn model(&self) -> &ModelState {
         &self.model
     }
 }

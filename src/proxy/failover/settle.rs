@@ -8,8 +8,8 @@ use crate::proxy::response::head::ResponseHead;
 use crate::telemetry::log;
 use crate::telemetry::throttle::ThrottledLog;
 use crate::time::clock;
-use crate::upstream::offer::OfferLive;
-use crate::upstream::pricing::{Terms, drawn, worth};
+use crate::upstream::offer::OfferState;
+use crate::upstream::pricing::{ChargeTerms, charge_in_credits, request_footprint};
 use penstock_core::{
     ChoiceSelection, ImageRequest, ImageSize, InferenceRequest, InferenceTask, MeasuredEnergy, MicroCredits,
     StreamTranslation, TokenUsage, UpstreamErrorKind, UsageBounds, UsageSource, WorkDone,
@@ -43,28 +43,28 @@ impl FailedAttemptUsage {
 
     /// Adds the energy of work that is not charged separately.
     pub fn add_part(&mut self, part: &Part) {
-        self.merge(Self(Some(part.offer.bill.failed(part.own, part.took))));
+        self.merge(Self(Some(part.offer.bill.failed_energy(part.own, part.took))));
     }
 
     /// Adds the energy of a failed attempt: of the prompt, and of the output that the provider sent.
     pub fn failed(
         &mut self,
-        offer: &OfferLive,
+        offer: &OfferState,
         ask: &InferenceRequest,
         reply: Option<&dyn StreamTranslation>,
         took: Duration,
     ) {
         let attempt = match &ask.task {
             InferenceTask::GenerateImages(draw) => {
-                offer.bill.failed_within(image_work(draw.n, draw, ask, offer), took)
+                offer.bill.failed_energy_within(image_work(draw.n, draw, ask, offer), took)
             }
             InferenceTask::Transcribe(task) => {
                 let heard = |seconds| WorkDone::Audio { seconds };
-                offer.bill.failed_within(task.audio.seconds.map_or(WorkDone::Unknown, heard), took)
+                offer.bill.failed_energy_within(task.audio.seconds.map_or(WorkDone::Unknown, heard), took)
             }
             InferenceTask::Chat | InferenceTask::Embed(_) | InferenceTask::Rerank(_) => {
                 let usage = reply.map_or_else(|| ask.estimate_usage(0), StreamTranslation::attempt_usage);
-                offer.bill.failed(usage, took)
+                offer.bill.failed_energy(usage, took)
             }
         };
         match &mut self.0 {
@@ -88,7 +88,7 @@ pub const fn reached_provider(kind: UpstreamErrorKind) -> bool {
 
 /// Returns the work of `count` images: in the requested size or the model's own, with the steps of the request where
 /// the offer takes them, or those of the offer.
-pub fn image_work(count: u32, draw: &ImageRequest, ask: &InferenceRequest, offer: &OfferLive) -> WorkDone {
+pub fn image_work(count: u32, draw: &ImageRequest, ask: &InferenceRequest, offer: &OfferState) -> WorkDone {
     let size = draw.size.or_else(|| offer.offer.model.image_sizes.first().copied());
     let takes = |shape| steps_name(shape, &offer.offer.abilities).is_some();
     let steps =
@@ -99,7 +99,7 @@ pub fn image_work(count: u32, draw: &ImageRequest, ask: &InferenceRequest, offer
 /// Settles a response that has ended well, and records it for its offer. Returns the members that go into it.
 pub fn settle_success(
     run: &mut FailoverRun<'_, '_>,
-    offer: &Arc<OfferLive>,
+    offer: &Arc<OfferState>,
     metered: ResponseUsage,
     first_token: Option<Duration>,
     took: Duration,
@@ -111,7 +111,7 @@ pub fn settle_success(
         first_token,
         total: took,
     };
-    offer.learn(run.now(), AttemptOutcome::Success, Some(run.exchange.grant.client), Some(sample));
+    offer.record_refusal(run.now(), AttemptOutcome::Success, Some(run.exchange.grant.client), Some(sample));
     run.record_abilities(offer, metered.noticed);
     run.exchange.caller.note_finish(metered.finish);
     settle_usage(run, offer, metered.done, metered.own, metered.measured, took, Some(sample))
@@ -121,7 +121,7 @@ pub fn settle_success(
 /// rest. Returns the members that go into it.
 pub fn settle_usage(
     run: &mut FailoverRun<'_, '_>,
-    offer: &Arc<OfferLive>,
+    offer: &Arc<OfferState>,
     done: WorkDone,
     own: WorkDone,
     measured: Option<MeasuredEnergy>,
@@ -141,7 +141,7 @@ pub fn settle_usage(
         }
     }
     let settings = &run.exchange.config.settings;
-    let terms = Terms {
+    let terms = ChargeTerms {
         eur_per_credit: settings.billing.eur_per_credit,
         provenance: settings.impact.provenance,
         amounts: settings.compatibility.amount_format(),
@@ -155,12 +155,12 @@ pub fn settle_usage(
     if done.usage().is_some_and(|usage| usage.source == UsageSource::Overstated) {
         report_overstated(run, offer, "tokens");
     }
-    let credible = measured.and_then(|measured| offer.bill.credible(own, measured, took));
+    let credible = measured.and_then(|measured| offer.bill.bound_usage(own, measured, took));
     if credible.is_none() && measured.is_some_and(|measured| measured.joules > Decimal::ZERO) {
         report_overstated(run, offer, "energy");
     }
-    let settled = offer.bill.of(done, own, credible, took, run.failed_usage.0.as_ref(), terms);
-    let money = worth(&settled.charge, terms.eur_per_credit);
+    let settled = offer.bill.price_answer(done, own, credible, took, run.failed_usage.0.as_ref(), terms);
+    let money = charge_in_credits(&settled.charge, terms.eur_per_credit);
     let (input, output) = done.usage().map_or((0, 0), |usage| (usage.input, usage.output));
     let app = run.exchange.app;
     let charging = app.charge_lock.read();
@@ -183,7 +183,7 @@ pub fn settle_usage(
 }
 
 /// Logs that an offer reported more than is possible, at most once a second for the process.
-fn report_overstated(run: &FailoverRun<'_, '_>, offer: &OfferLive, figure: &'static str) {
+fn report_overstated(run: &FailoverRun<'_, '_>, offer: &OfferState, figure: &'static str) {
     static LINES: ThrottledLog = ThrottledLog::new();
     let (provider, model) = (&*offer.offer.provider.id, offer.offer.model.card.id.as_str());
     run.exchange.app.metrics.overstated(provider, model, figure);
@@ -231,7 +231,7 @@ pub fn count_broken(run: &mut FailoverRun<'_, '_>) {
 pub fn void(run: &mut FailoverRun<'_, '_>, why: &'static str) {
     if let Some(hold) = run.hold.take() {
         let footprint = run.failed_usage.0.as_ref().map(AttemptEnergy::footprint);
-        let drawn = footprint.as_ref().map(drawn).unwrap_or_default();
+        let drawn = footprint.as_ref().map(request_footprint).unwrap_or_default();
         match run.exchange.caller.line() {
             None => hold.void(why, drawn),
             Some(line) => line.set_end(hold.void_later(why, drawn)),
@@ -249,7 +249,7 @@ pub async fn wait_for_ledger(run: &mut FailoverRun<'_, '_>) {
 }
 
 /// Returns the head of an inference response: its provider, flavor and number of attempts.
-pub fn inference_head(run: &FailoverRun<'_, '_>, offer: &OfferLive, number: u32) -> ResponseHead {
+pub fn inference_head(run: &FailoverRun<'_, '_>, offer: &OfferState, number: u32) -> ResponseHead {
     run.exchange
         .response_head(200)
         .with("x-penstock-provider", &*offer.offer.provider.id)

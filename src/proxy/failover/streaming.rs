@@ -11,8 +11,8 @@ use crate::proxy::filters::{
 };
 use crate::proxy::response::head::ResponseHead;
 use crate::time::clock;
-use crate::upstream::offer::OfferLive;
-use crate::upstream::wire_format::Speech;
+use crate::upstream::offer::OfferState;
+use crate::upstream::wire_format::WireFormat;
 use bytes::{Bytes, BytesMut};
 use penstock_core::{
     ApiError, BufferedResponse, ErrorCode, OutputBuffer, RescueMode, StreamProgress, StreamTranslation,
@@ -92,7 +92,7 @@ impl StreamTimes {
 /// Makes one attempt at a stream, or at the rest of one.
 pub async fn attempt_stream(
     run: &mut FailoverRun<'_, '_>,
-    offer: &Arc<OfferLive>,
+    offer: &Arc<OfferState>,
     number: u32,
 ) -> Result<WriteOutcome, AttemptError> {
     let asked = Instant::now();
@@ -127,7 +127,8 @@ pub async fn attempt_stream(
     }
     let timeouts = offer.offer.provider.timeouts;
     let opened =
-        attempt::open_response(run, offer, Speech::Dialects(translator), &call, timeouts.first_byte).await;
+        attempt::open_response(run, offer, WireFormat::Dialects(translator), &call, timeouts.first_byte)
+            .await;
     run.translation = Some(reply);
     // Frees the request body before the response is read.
     drop(call);
@@ -142,7 +143,7 @@ pub async fn attempt_stream(
 /// Reads, filters and writes until the end of the provider's stream.
 async fn copy_stream(
     run: &mut FailoverRun<'_, '_>,
-    offer: &Arc<OfferLive>,
+    offer: &Arc<OfferState>,
     answering: &mut UpstreamResponse,
     times: &mut StreamTimes,
     number: u32,
@@ -158,7 +159,7 @@ async fn copy_stream(
         let mut response = StreamResponse { run, offer, times };
         let fault = response_body_filter(&mut response, heard, over, &mut out).err();
         let Some(reply) = run.translation.as_deref() else { return Ok(()) };
-        let (kept, committed) = (reply.kept(), reply.progress() >= StreamProgress::Committed);
+        let (kept, committed) = (reply.buffered_bytes(), reply.progress() >= StreamProgress::Committed);
         if run.progress.has_content() || (committed && fault.is_none()) {
             let before = clock::cached_now();
             write_events(run, offer, &mut out, number).await?;
@@ -178,7 +179,7 @@ async fn copy_stream(
 /// Ends a stream whose provider sends much without progress. It is complete if it was finished before.
 async fn end_without_progress(
     run: &mut FailoverRun<'_, '_>,
-    offer: &Arc<OfferLive>,
+    offer: &Arc<OfferState>,
     times: &mut StreamTimes,
     mut out: OutputBuffer,
 ) -> Result<(), AttemptError> {
@@ -201,7 +202,7 @@ fn count_memory(run: &mut FailoverRun<'_, '_>, kept: usize) -> Result<(), Upstre
 /// is always ready never waits for the timer.
 async fn read_event(
     run: &mut FailoverRun<'_, '_>,
-    offer: &OfferLive,
+    offer: &OfferState,
     answering: &mut UpstreamResponse,
     times: &StreamTimes,
     progress: StreamProgress,
@@ -249,7 +250,7 @@ fn decode_piece(
 /// Writes the events, and before them the head if that has not been sent.
 async fn write_events(
     run: &mut FailoverRun<'_, '_>,
-    offer: &Arc<OfferLive>,
+    offer: &Arc<OfferState>,
     out: &mut OutputBuffer,
     number: u32,
 ) -> Result<(), AttemptError> {
@@ -265,7 +266,7 @@ async fn write_events(
     if out.is_empty() {
         return run.exchange.caller.flush().await.map_err(|_| AttemptError::Disconnected);
     }
-    run.watch.told(clock::cached_now());
+    run.watch.record_write(clock::cached_now());
     write_piece(run, join_pieces(out), false).await?;
     #[cfg(feature = "inject")]
     run.exchange.app.inject.trigger(crate::net::fault_injection::InjectionPoint::Stream);
@@ -277,7 +278,7 @@ pub(super) async fn write_stream_head(
     mut head: ResponseHead,
 ) -> Result<(), AttemptError> {
     run.progress = run.progress.max(ResponseProgress::HeadSent);
-    run.watch.told(Instant::now());
+    run.watch.record_write(Instant::now());
     run.exchange.record.status = 200;
     response_filter(&mut head);
     head.stream(&mut run.exchange.caller).await.map_err(|_| AttemptError::Disconnected)
@@ -317,7 +318,7 @@ pub(super) fn join_pieces(out: &mut OutputBuffer) -> Bytes {
 /// Ends a good stream: the response body filters settle it, and the last event carries usage and both objects.
 async fn finish_stream(
     run: &mut FailoverRun<'_, '_>,
-    offer: &Arc<OfferLive>,
+    offer: &Arc<OfferState>,
     answering: UpstreamResponse,
     times: &mut StreamTimes,
 ) -> Result<WriteOutcome, AttemptError> {
@@ -339,7 +340,7 @@ pub(super) async fn write_end(run: &mut FailoverRun<'_, '_>, end: &StreamEnd) ->
 /// Streamed response of an attempt, as the response body filters see it.
 struct StreamResponse<'c, 'r, 'a> {
     run: &'c mut FailoverRun<'r, 'a>,
-    offer: &'c Arc<OfferLive>,
+    offer: &'c Arc<OfferState>,
     times: &'c mut StreamTimes,
 }
 

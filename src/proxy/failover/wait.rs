@@ -3,7 +3,7 @@
 //! deadline.
 
 use crate::auth::key_cache::Principal;
-use crate::proxy::downstream::Caller;
+use crate::proxy::downstream::Downstream;
 use crate::time::clock;
 use bytes::Bytes;
 use std::future::{Future, ready};
@@ -46,7 +46,7 @@ impl ClientWatch {
     }
 
     /// Records that the client was sent a part of its stream: from now on it gets heartbeats.
-    pub const fn told(&mut self, at: Instant) {
+    pub const fn record_write(&mut self, at: Instant) {
         self.record_write = Some(at);
     }
 
@@ -55,7 +55,7 @@ impl ClientWatch {
     /// returned: a busy thread is not silence of the provider. A caller in a loop has to check the time between calls.
     pub async fn wait_for<T>(
         &mut self,
-        caller: &mut Caller<'_>,
+        caller: &mut Downstream<'_>,
         mut work: Pin<&mut impl Future<Output = T>>,
         alarm: Instant,
     ) -> WaitOutcome<T> {

@@ -4,7 +4,7 @@ use super::request::{InferenceContext, RequestFilter};
 use crate::proxy::context_window;
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover::{CandidateSet, SelectionTime};
-use crate::upstream::config_snapshot::{Live, ModelLive};
+use crate::upstream::config_snapshot::{ConfigSnapshot, ModelState};
 use penstock_core::{ApiError, ErrorCode, InferenceRequest, ModelKind};
 use penstock_limits::{CostEstimate, WorkClass};
 use penstock_routing::{BATCH, FLAVORS, SPEED, default_flavor, split_flavor};
@@ -106,10 +106,10 @@ pub fn model_for_request(
     x: &mut Exchange<'_>,
     ask: &InferenceRequest,
     name: &str,
-) -> Result<Arc<ModelLive>, ApiError> {
+) -> Result<Arc<ModelState>, ApiError> {
     let model = model_named(&x.config, name)?;
     if model.model.kind != ask.kind {
-        return Err(wrong_kind(&model));
+        return Err(model_kind_mismatch(&model));
     }
     if !x.grant.may_use_model(&model.model.card.id) {
         let message = "This API key may not use this model.";
@@ -123,13 +123,13 @@ pub fn model_for_request(
 ///
 /// # Errors
 /// There is none.
-pub fn model_named(live: &Live, name: &str) -> Result<Arc<ModelLive>, ApiError> {
+pub fn model_named(live: &ConfigSnapshot, name: &str) -> Result<Arc<ModelState>, ApiError> {
     let found = live.catalog.resolve(name).and_then(|card| live.model(&card.id));
     found.cloned().ok_or_else(|| unknown_model(live, name))
 }
 
 /// Refusal of an unknown model. If the name is that of a model with an unknown suffix, it lists the flavors.
-pub fn unknown_model(live: &Live, name: &str) -> ApiError {
+pub fn unknown_model(live: &ConfigSnapshot, name: &str) -> ApiError {
     let shown = |text: &str| text.chars().take(MAX_SHOWN_CHARS).collect::<String>();
     let suffixed = name.rsplit_once(':').filter(|(base, _)| live.catalog.resolve(base).is_some());
     let Some((base, suffix)) = suffixed else {
@@ -152,7 +152,7 @@ pub fn unknown_model(live: &Live, name: &str) -> ApiError {
         .with_detail("flavors", flavors)
 }
 
-fn wrong_kind(model: &ModelLive) -> ApiError {
+fn model_kind_mismatch(model: &ModelState) -> ApiError {
     let path = match model.model.kind {
         ModelKind::Chat => "/v1/chat/completions or /v1/messages",
         ModelKind::Embedding => "/v1/embeddings",

@@ -5,7 +5,7 @@ use super::reserve;
 use crate::limits::rate_limit::UsageProfile;
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover::CandidateSet;
-use crate::upstream::offer::OfferLive;
+use crate::upstream::offer::OfferState;
 use penstock_core::{
     ApiError, InferenceRequest, InferenceTask, MicroCredits, ModelKind, TokenUsage, WorkDone,
 };
@@ -48,16 +48,16 @@ fn max_cost(
     // Money is reserved more carefully than tokens: as much as the reservation for a response without a cap.
     let usual = habits.output.max(billing.reserve_output_tokens);
     let offers = || chosen.entries.iter().filter_map(|entry| x.config.offers.get(entry.offer));
-    let with_credits = billing.prepaid || !offers().all(|offer| offer.bill.in_energy(at));
+    let with_credits = billing.prepaid || !offers().all(|offer| offer.bill.is_priced_by_energy(at));
     let worth = offers().map(|offer| {
         let work = max_work(offer, ask, input, max_output(offer, chosen, ask, usual));
-        offer.bill.worth(&work, chosen.batch, at, billing.eur_per_credit, with_credits)
+        offer.bill.price_of(&work, chosen.batch, at, billing.eur_per_credit, with_credits)
     });
     CostEstimate { input, output, money: worth.max().unwrap_or_default() }
 }
 
 /// Returns the most tokens of all choices of an offer: the client's cap or else the usual number, at most the offer's.
-fn max_output(offer: &OfferLive, chosen: &CandidateSet, ask: &InferenceRequest, usual: u64) -> u64 {
+fn max_output(offer: &OfferState, chosen: &CandidateSet, ask: &InferenceRequest, usual: u64) -> u64 {
     if ask.kind != ModelKind::Chat {
         return 0;
     }
@@ -83,7 +83,7 @@ fn max_tokens(ask: &InferenceRequest, usual: u64) -> (u64, u64) {
 }
 
 /// Returns the most work of an offer.
-fn max_work(offer: &OfferLive, ask: &InferenceRequest, input: u64, output: u64) -> WorkDone {
+fn max_work(offer: &OfferState, ask: &InferenceRequest, input: u64, output: u64) -> WorkDone {
     match &ask.task {
         InferenceTask::Chat | InferenceTask::Embed(_) | InferenceTask::Rerank(_) => {
             WorkDone::Tokens(TokenUsage { input, output, ..TokenUsage::default() })

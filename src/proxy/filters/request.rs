@@ -6,7 +6,7 @@ use crate::proxy::endpoint::Endpoint;
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover::CandidateSet;
 use crate::storage::spool::SpooledData;
-use crate::upstream::config_snapshot::Live;
+use crate::upstream::config_snapshot::ConfigSnapshot;
 use bytes::Bytes;
 use penstock_core::{ApiError, InferenceRequest, InferenceTask};
 use std::future::{Future, ready};
@@ -50,7 +50,7 @@ pub enum RequestBody {
 }
 
 /// Parser of an endpoint's JSON body.
-type JsonParser = fn(Bytes, &Live) -> Result<InferenceRequest, ApiError>;
+type JsonParser = fn(Bytes, &ConfigSnapshot) -> Result<InferenceRequest, ApiError>;
 
 /// Inference request on its way through the filters: each adds what it has found.
 pub struct InferenceContext<'r, 'a> {

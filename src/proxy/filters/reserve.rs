@@ -8,7 +8,7 @@ use super::request::{InferenceContext, RequestFilter};
 use crate::billing::{Hold, ReserveRequest};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover::{CandidateSet, image_work};
-use crate::upstream::offer::OfferLive;
+use crate::upstream::offer::OfferState;
 use penstock_core::{ApiError, InferenceRequest, InferenceTask, ModelKind, TokenUsage, WorkDone};
 use std::ops::ControlFlow;
 
@@ -40,7 +40,7 @@ fn reserve_credits(
     let mut most: Option<ReserveRequest> = None;
     for offer in chosen.entries.iter().filter_map(|entry| x.config.offers.get(entry.offer)) {
         let done = max_work(offer, ask, billing.reserve_output_tokens);
-        let need = offer.bill.need(&done, chosen.batch, at, billing.eur_per_credit);
+        let need = offer.bill.reserve_request(&done, chosen.batch, at, billing.eur_per_credit);
         most = Some(match most {
             None => need,
             Some(most) => ReserveRequest {
@@ -56,7 +56,7 @@ fn reserve_credits(
 }
 
 /// Returns the most work that an offer may do for a request.
-fn max_work(offer: &OfferLive, ask: &InferenceRequest, usual: u64) -> WorkDone {
+fn max_work(offer: &OfferState, ask: &InferenceRequest, usual: u64) -> WorkDone {
     let input = ask.max_input_tokens();
     match ask.kind {
         ModelKind::Chat => {
@@ -76,7 +76,7 @@ fn max_work(offer: &OfferLive, ask: &InferenceRequest, usual: u64) -> WorkDone {
 }
 
 /// Returns the most work of an image or audio request: images, or the measured or possible seconds of the file.
-pub(super) fn media_work(offer: &OfferLive, ask: &InferenceRequest) -> WorkDone {
+pub(super) fn media_work(offer: &OfferState, ask: &InferenceRequest) -> WorkDone {
     match &ask.task {
         InferenceTask::GenerateImages(draw) => image_work(draw.n, draw, ask, offer),
         InferenceTask::Transcribe(task) => WorkDone::Audio { seconds: task.audio.max_seconds() },

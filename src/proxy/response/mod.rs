@@ -4,7 +4,7 @@
 pub mod cors;
 pub mod head;
 
-use crate::proxy::downstream::Caller;
+use crate::proxy::downstream::Downstream;
 use crate::telemetry::request_id::RequestId;
 use bytes::{Bytes, BytesMut};
 use cors::CrossOrigin;
@@ -25,7 +25,7 @@ impl ResponseHead {
     ///
     /// # Errors
     /// Returns an error if the client is gone.
-    pub async fn json(self, caller: &mut Caller<'_>, body: Vec<Bytes>) -> Result<()> {
+    pub async fn json(self, caller: &mut Downstream<'_>, body: Vec<Bytes>) -> Result<()> {
         self.send_body(caller, "application/json", body).await
     }
 
@@ -33,7 +33,7 @@ impl ResponseHead {
     ///
     /// # Errors
     /// Returns an error if the client is gone.
-    pub async fn send_body(self, caller: &mut Caller<'_>, kind: &str, body: Vec<Bytes>) -> Result<()> {
+    pub async fn send_body(self, caller: &mut Downstream<'_>, kind: &str, body: Vec<Bytes>) -> Result<()> {
         let length: usize = body.iter().map(Bytes::len).sum();
         let silent = *caller.method() == http::Method::HEAD;
         caller.write_response_header(self.with_length(kind, length as u64)).await?;
@@ -47,7 +47,7 @@ impl ResponseHead {
     ///
     /// # Errors
     /// Returns an error if the client is gone.
-    pub async fn send_head(self, caller: &mut Caller<'_>, kind: &str, length: u64) -> Result<()> {
+    pub async fn send_head(self, caller: &mut Downstream<'_>, kind: &str, length: u64) -> Result<()> {
         let silent = *caller.method() == http::Method::HEAD || length == 0;
         caller.write_response_header(self.with_length(kind, length)).await?;
         if silent { caller.write_response_body(Bytes::new(), true).await } else { Ok(()) }
@@ -57,7 +57,7 @@ impl ResponseHead {
     ///
     /// # Errors
     /// Returns an error if the client is gone.
-    pub async fn stream(self, caller: &mut Caller<'_>) -> Result<()> {
+    pub async fn stream(self, caller: &mut Downstream<'_>) -> Result<()> {
         let head = self.event_stream(caller.in_chunks());
         caller.write_response_header(head).await
     }
@@ -65,7 +65,7 @@ impl ResponseHead {
 
 /// Writes pieces as one body: small neighbours are joined, long ones are sliced. For a batch line they are passed
 /// unchanged.
-async fn write_pieces(caller: &mut Caller<'_>, body: Vec<Bytes>) -> Result<()> {
+async fn write_pieces(caller: &mut Downstream<'_>, body: Vec<Bytes>) -> Result<()> {
     if caller.line().is_some() {
         for piece in body {
             caller.write_response_body(piece, false).await?;
@@ -102,7 +102,7 @@ async fn write_pieces(caller: &mut Caller<'_>, body: Vec<Bytes>) -> Result<()> {
 /// # Errors
 /// Returns an error if the client is gone.
 pub async fn send_refusal(
-    caller: &mut Caller<'_>,
+    caller: &mut Downstream<'_>,
     dialect: Dialect,
     id: &RequestId,
     refusal: &ApiError,

@@ -11,12 +11,12 @@ const NOW: Duration = Duration::from_secs(1_700_000_000);
 const BOUNDS: QuotaLimits = QuotaLimits { all: 1 << 30, key: 1 << 30, free: 0, line: 1 << 20 };
 const OWNER: FileOwner<'_> = FileOwner { key: "k1", account: "acme" };
 
-struct Place {
+struct TestDirectory {
     folder: tempfile::TempDir,
     store: Arc<dyn Store>,
 }
 
-impl Place {
+impl TestDirectory {
     fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap(), store: open_in_memory() }
     }
@@ -77,7 +77,7 @@ const fn at(now: u64) -> ExpiryCheck {
 
 #[tokio::test]
 async fn a_file_is_its_bytes_until_it_is_deleted() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let files = place.open();
     let contents = lines(2_000);
     let record = kept(&files, &contents);
@@ -112,7 +112,7 @@ async fn a_file_is_its_bytes_until_it_is_deleted() {
 
 #[test]
 fn lines_come_with_their_place() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let files = place.open();
     let contents = lines(5_000);
     let record = kept(&files, &contents);
@@ -133,7 +133,7 @@ fn lines_come_with_their_place() {
 
 #[test]
 fn damaged_bytes_are_an_error_and_the_others_are_given() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let files = place.open();
     let contents = lines(2_000);
     let record = kept(&files, &contents);
@@ -160,7 +160,7 @@ fn damaged_bytes_are_an_error_and_the_others_are_given() {
 
 #[test]
 fn what_does_not_come_to_its_end_leaves_nothing() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let files = place.open();
     let mut left = files.start_upload("k1", BOUNDS).unwrap();
     left.push(&lines(10)).unwrap();
@@ -184,7 +184,7 @@ fn what_does_not_come_to_its_end_leaves_nothing() {
 
 #[test]
 fn a_new_start_sweeps_what_has_no_record_and_nothing_else() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let files = place.open();
     let record = kept(&files, &lines(3));
     let folder = place.folder.path().join("files");
@@ -201,12 +201,12 @@ fn a_new_start_sweeps_what_has_no_record_and_nothing_else() {
 
 #[test]
 fn a_folder_of_another_store_is_neither_used_nor_swept() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let record = kept(&place.open(), &lines(3));
     let folder = place.folder.path().join("files");
     let id = fs::read_to_string(folder.join(store_id::STORE_ID_FILE)).unwrap();
     // The store was lost and replaced by an empty one: with the ID file, and by a version without it.
-    let lost = Place { folder: place.folder, store: open_in_memory() };
+    let lost = TestDirectory { folder: place.folder, store: open_in_memory() };
     for stamp in [Some(&id), None] {
         match stamp {
             Some(id) => fs::write(folder.join(store_id::STORE_ID_FILE), id).unwrap(),
@@ -217,7 +217,7 @@ fn a_folder_of_another_store_is_neither_used_nor_swept() {
         assert!(folder.join(&record.id).exists(), "nothing was removed");
     }
     fs::write(folder.join(store_id::STORE_ID_FILE), &id).unwrap();
-    let place = Place { store: place.store, ..lost };
+    let place = TestDirectory { store: place.store, ..lost };
     assert!(place.open().contents(&record).is_ok());
     // Another store's folder.
     fs::write(folder.join(store_id::STORE_ID_FILE), "0123").unwrap();
@@ -228,7 +228,7 @@ fn a_folder_of_another_store_is_neither_used_nor_swept() {
 #[test]
 fn an_empty_folder_in_the_place_of_files_is_noticed() {
     for noted in [true, false] {
-        let place = Place::new();
+        let place = TestDirectory::new();
         let record = kept(&place.open(), &lines(3));
         let folder = place.folder.path().join("files");
         fs::remove_dir_all(&folder).unwrap();
@@ -251,7 +251,7 @@ fn an_empty_folder_in_the_place_of_files_is_noticed() {
 
 #[test]
 fn results_grow_and_are_cut_to_what_counts() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let files = place.open();
     let mut record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
     place.store.apply(FileStore::insert_operations(&record).unwrap()).unwrap();
@@ -281,7 +281,7 @@ fn results_grow_and_are_cut_to_what_counts() {
 
 #[test]
 fn damaged_results_are_neither_given_nor_added_to() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let files = place.open();
     let fresh = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
     let mut output = files.open_output(&fresh).unwrap();
@@ -330,7 +330,7 @@ impl FileUsers for Running {
 
 #[tokio::test]
 async fn what_is_over_is_unreadable_at_once_and_swept_when_nothing_runs_on_it() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let files = place.open();
     let now = NOW.as_secs();
     let upload = |expires_after, later| {
@@ -370,7 +370,7 @@ async fn what_is_over_is_unreadable_at_once_and_swept_when_nothing_runs_on_it() 
 
 #[tokio::test]
 async fn results_that_are_being_written_are_not_deleted() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let files = place.open();
     let record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
     place.store.apply(FileStore::insert_operations(&record).unwrap()).unwrap();
@@ -381,7 +381,7 @@ async fn results_that_are_being_written_are_not_deleted() {
 
 #[test]
 fn results_are_kept_from_their_last_line_on() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let files = place.open();
     let record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
     place.store.apply(FileStore::insert_operations(&record).unwrap()).unwrap();

@@ -3,31 +3,36 @@
 
 use super::*;
 
-fn placed(queued: Queued) -> Place {
+fn placed(queued: AcquireOutcome) -> ConcurrencyPermit {
     match queued {
-        Queued::Place(place) => place,
-        Queued::Turn(_) => panic!("no seat"),
+        AcquireOutcome::Place(place) => place,
+        AcquireOutcome::Turn(_) => panic!("no seat"),
     }
 }
 
-fn turn(queued: Queued) -> Turn {
+fn turn(queued: AcquireOutcome) -> PermitWaiter {
     match queued {
-        Queued::Place(_) => panic!("a seat"),
-        Queued::Turn(turn) => turn,
+        AcquireOutcome::Place(_) => panic!("a seat"),
+        AcquireOutcome::Turn(turn) => turn,
     }
 }
 
-fn came(turn: &mut Turn) -> Option<Place> {
+fn came(turn: &mut PermitWaiter) -> Option<ConcurrencyPermit> {
     turn.hand.try_recv().ok()
 }
 
 #[test]
 fn batch_work_leaves_a_fifth_and_is_served_in_order() {
-    let seats = Seats::new(Some(5), 1);
-    let mut places: Vec<Place> = (0..4).map(|_| placed(seats.queue(&"a".into(), None))).collect();
-    let mut turns: Vec<Turn> = (0..3).map(|_| turn(seats.queue(&"a".into(), None))).collect();
-    let urgent = seats.take().unwrap();
-    assert!(seats.take().is_none() && seats.ask_back(&"a".into()).is_none(), "nobody here is a line");
+    let seats = ConcurrencyLimit::new(Some(5), 1);
+    let mut places: Vec<ConcurrencyPermit> =
+        (0..4).map(|_| placed(seats.acquire_or_queue(&"a".into(), None))).collect();
+    let mut turns: Vec<PermitWaiter> =
+        (0..3).map(|_| turn(seats.acquire_or_queue(&"a".into(), None))).collect();
+    let urgent = seats.try_acquire().unwrap();
+    assert!(
+        seats.try_acquire().is_none() && seats.enqueue_retry(&"a".into()).is_none(),
+        "nobody here is a line"
+    );
     drop(urgent);
     assert!(turns.iter_mut().all(|turn| came(turn).is_none()), "the fifth seat is not for them");
     places.pop();
@@ -42,17 +47,17 @@ fn batch_work_leaves_a_fifth_and_is_served_in_order() {
 
 #[test]
 fn the_youngest_line_is_asked_to_leave_and_its_seat_goes_to_who_asked() {
-    let seats = Seats::new(Some(2), 1);
+    let seats = ConcurrencyLimit::new(Some(2), 1);
     let signals: Vec<CancellationToken> = (0..4).map(|_| CancellationToken::default()).collect();
-    let old = placed(seats.queue(&"a".into(), Some(signals[0].clone())));
-    let young = placed(seats.queue(&"a".into(), Some(signals[1].clone())));
-    let mut later = turn(seats.queue(&"a".into(), Some(signals[2].clone())));
-    let mut first = seats.ask_back(&"a".into()).unwrap();
-    let mut second = seats.ask_back(&"a".into()).unwrap();
-    assert!(seats.ask_back(&"a".into()).is_none(), "all were asked");
+    let old = placed(seats.acquire_or_queue(&"a".into(), Some(signals[0].clone())));
+    let young = placed(seats.acquire_or_queue(&"a".into(), Some(signals[1].clone())));
+    let mut later = turn(seats.acquire_or_queue(&"a".into(), Some(signals[2].clone())));
+    let mut first = seats.enqueue_retry(&"a".into()).unwrap();
+    let mut second = seats.enqueue_retry(&"a".into()).unwrap();
+    assert!(seats.enqueue_retry(&"a".into()).is_none(), "all were asked");
     assert!(signals[0].is_cancelled() && signals[1].is_cancelled() && !signals[2].is_cancelled());
     drop(young);
-    assert!(seats.take().is_none(), "it was never free");
+    assert!(seats.try_acquire().is_none(), "it was never free");
     let held = came(&mut first).unwrap();
     // Who asked gives up: the line's seat goes to the next in the queue.
     drop(second.hand.try_recv());
@@ -65,9 +70,10 @@ fn the_youngest_line_is_asked_to_leave_and_its_seat_goes_to_who_asked() {
 
 #[test]
 fn a_seat_handed_to_who_has_gone_goes_on_to_the_next() {
-    let seats = Seats::new(Some(1), 1);
-    let place = seats.take().unwrap();
-    let (gone, mut next) = (turn(seats.queue(&"a".into(), None)), turn(seats.queue(&"a".into(), None)));
+    let seats = ConcurrencyLimit::new(Some(1), 1);
+    let place = seats.try_acquire().unwrap();
+    let (gone, mut next) =
+        (turn(seats.acquire_or_queue(&"a".into(), None)), turn(seats.acquire_or_queue(&"a".into(), None)));
     drop(place);
     drop(gone);
     drop(came(&mut next).unwrap());
@@ -76,13 +82,13 @@ fn a_seat_handed_to_who_has_gone_goes_on_to_the_next() {
 
 #[test]
 fn those_who_wait_a_moment_take_turns_by_account_before_all_batch_work() {
-    let seats = Seats::new(Some(1), 1);
+    let seats = ConcurrencyLimit::new(Some(1), 1);
     let (greedy, modest): (Arc<str>, Arc<str>) = ("greedy".into(), "modest".into());
-    let place = seats.take().unwrap();
-    let mut batch = turn(seats.queue(&"a".into(), None));
-    let mut greedy_turns: Vec<Turn> = (0..3).map(|_| seats.wait(&greedy, 3).unwrap()).collect();
-    assert!(seats.wait(&greedy, 3).is_none(), "three wait already");
-    let mut late = seats.wait(&modest, 3).unwrap();
+    let place = seats.try_acquire().unwrap();
+    let mut batch = turn(seats.acquire_or_queue(&"a".into(), None));
+    let mut greedy_turns: Vec<PermitWaiter> = (0..3).map(|_| seats.enqueue(&greedy, 3).unwrap()).collect();
+    assert!(seats.enqueue(&greedy, 3).is_none(), "three wait already");
+    let mut late = seats.enqueue(&modest, 3).unwrap();
     assert!(greedy_turns[2].hand.try_recv().is_err(), "the youngest of the greedy had to go");
     assert_eq!(seats.waiting(), 4);
     drop(place);
@@ -98,13 +104,13 @@ fn those_who_wait_a_moment_take_turns_by_account_before_all_batch_work() {
 
 #[test]
 fn without_a_limit_lines_alone_are_bounded() {
-    let seats = Seats::new(None, 2);
-    let line = |whose: &str| seats.queue(&whose.into(), Some(CancellationToken::default()));
+    let seats = ConcurrencyLimit::new(None, 2);
+    let line = |whose: &str| seats.acquire_or_queue(&whose.into(), Some(CancellationToken::default()));
     let (one, _two) = (placed(line("a")), placed(line("a")));
     let (mut third, mut fourth, mut other) = (turn(line("a")), turn(line("a")), turn(line("b")));
     // A request does not wait for lines that wait.
-    assert!(seats.take().is_some());
-    drop(placed(seats.queue(&"a".into(), None)));
+    assert!(seats.try_acquire().is_some());
+    drop(placed(seats.acquire_or_queue(&"a".into(), None)));
     drop(one);
     let third = came(&mut third).unwrap();
     assert!(came(&mut fourth).is_none() && came(&mut other).is_none());
@@ -115,15 +121,15 @@ fn without_a_limit_lines_alone_are_bounded() {
 
 #[test]
 fn batch_work_takes_turns_by_account_lines_and_requests_alike() {
-    let seats = Seats::new(Some(1), 1);
+    let seats = ConcurrencyLimit::new(Some(1), 1);
     let (greedy, modest): (Arc<str>, Arc<str>) = ("greedy".into(), "modest".into());
-    let place = placed(seats.queue(&greedy, None));
+    let place = placed(seats.acquire_or_queue(&greedy, None));
     let signal = || Some(CancellationToken::default());
-    let mut theirs: Vec<Turn> = (0..150)
-        .map(|number| turn(seats.queue(&greedy, if number % 2 == 0 { None } else { signal() })))
+    let mut theirs: Vec<PermitWaiter> = (0..150)
+        .map(|number| turn(seats.acquire_or_queue(&greedy, if number % 2 == 0 { None } else { signal() })))
         .collect();
-    let mut line = turn(seats.queue(&modest, signal()));
-    let mut request = turn(seats.queue(&modest, None));
+    let mut line = turn(seats.acquire_or_queue(&modest, signal()));
+    let mut request = turn(seats.acquire_or_queue(&modest, None));
     assert_eq!(seats.waiting(), 152);
     let mut held = place;
     let mut order = String::new();
@@ -141,7 +147,7 @@ fn batch_work_takes_turns_by_account_lines_and_requests_alike() {
 
 #[test]
 fn many_threads_lose_no_seat_and_leave_nobody_waiting() {
-    let seats = Seats::new(Some(5), 1);
+    let seats = ConcurrencyLimit::new(Some(5), 1);
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build().unwrap();
     runtime.block_on(async {
@@ -152,12 +158,14 @@ fn many_threads_lose_no_seat_and_leave_nobody_waiting() {
                     for round in 0..300 {
                         let whose: Arc<str> = if task % 8 < 4 { "a".into() } else { "b".into() };
                         if task % 4 == 0 {
-                            let place = match seats.take() {
+                            let place = match seats.try_acquire() {
                                 Some(place) => Some(place),
-                                None => match seats.ask_back(&whose).or_else(|| seats.wait(&whose, 4)) {
-                                    Some(mut turn) => turn.come().await,
-                                    None => None,
-                                },
+                                None => {
+                                    match seats.enqueue_retry(&whose).or_else(|| seats.enqueue(&whose, 4)) {
+                                        Some(mut turn) => turn.acquire().await,
+                                        None => None,
+                                    }
+                                }
                             };
                             assert!(seats.working() <= 5);
                             tokio::task::yield_now().await;
@@ -165,14 +173,15 @@ fn many_threads_lose_no_seat_and_leave_nobody_waiting() {
                             continue;
                         }
                         let signal = CancellationToken::default();
-                        let place = match seats.queue(&whose, (task % 4 == 1).then(|| signal.clone())) {
-                            Queued::Place(place) => Some(place),
-                            Queued::Turn(turn) if round % 7 == 0 => {
-                                drop(turn);
-                                None
-                            }
-                            Queued::Turn(mut turn) => turn.come().await,
-                        };
+                        let place =
+                            match seats.acquire_or_queue(&whose, (task % 4 == 1).then(|| signal.clone())) {
+                                AcquireOutcome::Place(place) => Some(place),
+                                AcquireOutcome::Turn(turn) if round % 7 == 0 => {
+                                    drop(turn);
+                                    None
+                                }
+                                AcquireOutcome::Turn(mut turn) => turn.acquire().await,
+                            };
                         tokio::task::yield_now().await;
                         drop(place);
                     }

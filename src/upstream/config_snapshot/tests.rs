@@ -57,11 +57,11 @@ fn work(offers: usize, providers: usize) -> [u64; 3] {
     });
     let settings = settings.unwrap();
     assert_eq!((settings.offers.len(), settings.providers.len()), (offers, providers));
-    let start = timed(&mut || old = Some(Live::build(settings.clone(), None, &pools, 0).unwrap()));
+    let start = timed(&mut || old = Some(ConfigSnapshot::build(settings.clone(), None, &pools, 0).unwrap()));
     let old = old.unwrap();
     let reload = timed(&mut || {
-        let fresh = Live::build(settings.clone(), Some(&old), &pools, 0).unwrap();
-        fresh.begin();
+        let fresh = ConfigSnapshot::build(settings.clone(), Some(&old), &pools, 0).unwrap();
+        fresh.begin_publish();
         assert!(
             fresh.offers.iter().zip(&old.offers).all(|(new, old)| Arc::ptr_eq(&new.figures, &old.figures))
         );

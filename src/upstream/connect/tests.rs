@@ -24,10 +24,10 @@ fn provider(lines: &str) -> Arc<Provider> {
 }
 
 /// A route to these addresses, in this order.
-fn route(lines: &str, addresses: &[SocketAddr]) -> Arc<Route> {
+fn route(lines: &str, addresses: &[SocketAddr]) -> Arc<UpstreamRoute> {
     let provider = provider(lines);
-    let route = Route::new(&provider, &ConnectionPools::default());
-    route.set(&provider, addresses);
+    let route = UpstreamRoute::new(&provider, &ConnectionPools::default());
+    route.set_addresses(&provider, addresses);
     Arc::new(route)
 }
 
@@ -61,7 +61,7 @@ async fn an_address_that_is_dead_costs_nobody_a_request() {
             let mut asking = JoinSet::new();
             for _ in 0..50 {
                 let route = route.clone();
-                asking.spawn(async move { route.open().await.map(|way| way.reused) });
+                asking.spawn(async move { route.connect().await.map(|way| way.reused) });
             }
             while let Some(opened) = asking.join_next().await {
                 assert!(opened.unwrap().is_ok());
@@ -71,8 +71,8 @@ async fn an_address_that_is_dead_costs_nobody_a_request() {
         assert_eq!(route.turn.load(Ordering::Relaxed), left, "the turn stays where there is a way");
         // Nor does the name's next look-up, which may name them in another order.
         let turned: Vec<SocketAddr> = addresses.iter().rev().copied().collect();
-        route.set(&provider(""), &turned);
-        route.open().await.map(|_| ()).unwrap();
+        route.set_addresses(&provider(""), &turned);
+        route.connect().await.map(|_| ()).unwrap();
         assert_eq!(route.turn.load(Ordering::Relaxed), left);
     }
 }
@@ -81,7 +81,7 @@ async fn an_address_that_is_dead_costs_nobody_a_request() {
 async fn where_all_are_dead_each_is_tried_once() {
     let ((_first, one), (_second, two)) = (closed(), closed());
     let route = route("", &[one, two]);
-    assert_eq!(route.open().await.err().unwrap().kind, UpstreamErrorKind::Connect);
+    assert_eq!(route.connect().await.err().unwrap().kind, UpstreamErrorKind::Connect);
     assert_eq!(route.turn.load(Ordering::Relaxed), 2);
 }
 
@@ -113,11 +113,11 @@ async fn flood() -> (SocketAddr, Arc<AtomicUsize>) {
     (address, taken)
 }
 
-async fn asked(route: &Route, path: &str) -> Way {
-    let mut way = route.open().await.map_err(|fault| fault.kind).unwrap();
+async fn asked(route: &UpstreamRoute, path: &str) -> UpstreamExchange {
+    let mut way = route.connect().await.map_err(|fault| fault.kind).unwrap();
     let mut head = RequestHeader::build("GET", path.as_bytes(), None).unwrap();
     head.insert_header("host", "provider").unwrap();
-    assert_eq!(way.ask(head, Bytes::new()).await.ok(), Some(200));
+    assert_eq!(way.send_for_status(head, Bytes::new()).await.ok(), Some(200));
     way
 }
 
@@ -126,7 +126,7 @@ async fn as_many_stalled_streams_as_a_connection_takes_leave_room_for_another() 
     let (address, taken) = flood().await;
     let route = route("http = \"h2\"", &[address]);
     let mut stalled = Vec::new();
-    for _ in 1..H2_STREAMS {
+    for _ in 1..MAX_H2_STREAMS {
         stalled.push(asked(&route, "/long").await);
     }
     let mut last = asked(&route, "/long").await;

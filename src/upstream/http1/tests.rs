@@ -4,15 +4,15 @@ use super::*;
 use tokio::io::{DuplexStream, duplex};
 
 /// An exchange, and the provider's end of its connection.
-fn pair() -> (Http1, DuplexStream) {
+fn pair() -> (Http1Exchange, DuplexStream) {
     let (near, far) = duplex(1 << 20);
-    (Http1::new(Box::new(near)), far)
+    (Http1Exchange::new(Box::new(near)), far)
 }
 
 /// Status and body of what a provider says in these pieces before it closes, and whether the connection is good.
-async fn heard(pieces: &[&[u8]]) -> (Result<(u16, Vec<u8>), Broken>, bool) {
+async fn heard(pieces: &[&[u8]]) -> (Result<(u16, Vec<u8>), TransportError>, bool) {
     let (near, mut far) = duplex(1);
-    let mut http1 = Http1::new(Box::new(near));
+    let mut http1 = Http1Exchange::new(Box::new(near));
     let saying = async {
         for piece in pieces {
             if far.write_all(piece).await.is_err() {
@@ -28,7 +28,7 @@ async fn heard(pieces: &[&[u8]]) -> (Result<(u16, Vec<u8>), Broken>, bool) {
     read
 }
 
-async fn read(http1: &mut Http1) -> Result<(u16, Vec<u8>), Broken> {
+async fn read(http1: &mut Http1Exchange) -> Result<(u16, Vec<u8>), TransportError> {
     let status = http1.read_head().await?;
     let mut body = Vec::new();
     while let Some(piece) = http1.read_body().await? {
@@ -64,7 +64,7 @@ async fn a_cut_is_never_an_end() {
         assert!(heard(&[said.as_bytes()]).await.0.is_ok());
         for end in 0..said.len() {
             let cut = said.as_bytes().get(..end).unwrap();
-            assert_eq!(heard(&[cut]).await, (Err(Broken::Gone), false), "{end} of {said}");
+            assert_eq!(heard(&[cut]).await, (Err(TransportError::Gone), false), "{end} of {said}");
         }
     }
 }
@@ -97,7 +97,7 @@ async fn heads_that_only_inform_come_before_the_answer() {
     assert_eq!(http1.read_head().await, Ok(100));
     assert_eq!(http1.read_head().await, Ok(103));
     assert_eq!(read(&mut http1).await.unwrap(), (200, b"z".to_vec()));
-    assert_eq!((http1.status(), http1.field("x"), http1.field("link")), (Some(200), Some(&b"y"[..]), None));
+    assert_eq!((http1.status(), http1.header("x"), http1.header("link")), (Some(200), Some(&b"y"[..]), None));
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,15 +112,15 @@ async fn reading_may_be_given_up_and_taken_up_again() {
     far.write_all(b"lo\r\n0\r\n\r\n").await.unwrap();
     assert_eq!(http1.read_body().await.unwrap().unwrap(), "lo");
     assert_eq!(http1.read_body().await, Ok(None));
-    assert!(http1.is_over() && http1.into_stream().is_some());
+    assert!(http1.is_complete() && http1.into_stream().is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn silence_is_waited_for_as_long_as_was_said() {
     let (mut http1, _far) = pair();
-    http1.wait(Duration::from_secs(7));
+    http1.set_read_timeout(Duration::from_secs(7));
     let began = tokio::time::Instant::now();
-    assert_eq!(http1.read_head().await, Err(Broken::Gone));
+    assert_eq!(http1.read_head().await, Err(TransportError::Gone));
     assert_eq!(began.elapsed(), Duration::from_secs(7));
 }
 
@@ -133,7 +133,7 @@ async fn a_silent_stream_holds_little_and_a_long_body_comes_in_large_pieces() {
         far.write_all(b"10\r\ndata: 0123456789\r\n").await.unwrap();
         assert_eq!(http1.read_body().await.unwrap().unwrap().len(), 16);
     }
-    assert!(http1.buffer.capacity() <= EVENT, "{}", http1.buffer.capacity());
+    assert!(http1.buffer.capacity() <= EVENT_READ, "{}", http1.buffer.capacity());
     let (mut http1, mut far) = pair();
     far.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 600000\r\n\r\n").await.unwrap();
     far.write_all(&[b'x'; 600_000]).await.unwrap();

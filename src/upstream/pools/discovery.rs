@@ -6,8 +6,8 @@
 //! configuration, the generation of the configuration as well.
 
 use super::is_closed;
-use crate::upstream::offer::OfferLive;
-use crate::upstream::provider_state::ProviderLive;
+use crate::upstream::offer::OfferState;
+use crate::upstream::provider_state::ProviderState;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use pingora_core::protocols::l4::socket::SocketAddr;
@@ -24,10 +24,10 @@ use std::sync::Arc;
 const PROVIDERS: usize = 1 << 24;
 
 /// Offers of one model in one configuration.
-pub(super) struct OfferDiscovery(Vec<Arc<OfferLive>>);
+pub(super) struct OfferDiscovery(Vec<Arc<OfferState>>);
 
 impl OfferDiscovery {
-    pub(super) const fn new(offers: Vec<Arc<OfferLive>>) -> Self {
+    pub(super) const fn new(offers: Vec<Arc<OfferState>>) -> Self {
         Self(offers)
     }
 }
@@ -54,7 +54,7 @@ pub(super) const fn offer_index(backend: &Backend) -> usize {
 #[derive(Default)]
 pub(super) struct CheckedProviders {
     pub(super) generation: usize,
-    pub(super) providers: Vec<Arc<ProviderLive>>,
+    pub(super) providers: Vec<Arc<ProviderState>>,
 }
 
 /// Discovery of the configuration in use.
@@ -64,7 +64,7 @@ pub(super) struct ProviderDiscovery(pub(super) Arc<ArcSwap<CheckedProviders>>);
 impl ServiceDiscovery for ProviderDiscovery {
     async fn discover(&self) -> Result<(BTreeSet<Backend>, HashMap<u64, bool>)> {
         let CheckedProviders { generation, providers } = &**self.0.load();
-        let weight = |provider: &ProviderLive| {
+        let weight = |provider: &ProviderState| {
             generation.saturating_mul(PROVIDERS).saturating_add(provider.provider.index).saturating_add(1)
         };
         let backends = providers.iter().map(|provider| backend(provider, weight(provider), provider.clone()));
@@ -72,7 +72,7 @@ impl ServiceDiscovery for ProviderDiscovery {
     }
 }
 
-fn backend(provider: &ProviderLive, weight: usize, ext: impl Clone + Send + Sync + 'static) -> Backend {
+fn backend(provider: &ProviderState, weight: usize, ext: impl Clone + Send + Sync + 'static) -> Backend {
     let mut extensions = Extensions::new();
     extensions.insert(ext);
     // A name that is not resolved yet has no address; attempts at it fail, and the plan has it all the same.

@@ -15,9 +15,9 @@ use crate::config::settings::HealthCheckSettings;
 use crate::telemetry::log;
 use crate::telemetry::metrics::MetricsRegistry;
 use crate::time::clock::SteadyClock;
-use crate::upstream::config_snapshot::Live;
-use crate::upstream::http1::Broken;
-use crate::upstream::provider_state::ProviderLive;
+use crate::upstream::config_snapshot::ConfigSnapshot;
+use crate::upstream::http1::TransportError;
+use crate::upstream::provider_state::ProviderState;
 use crate::upstream::request_head;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
@@ -33,7 +33,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// Interval of passes over the providers, and the shortest one between two checks of a provider.
-const PASS: Duration = Duration::from_millis(250);
+const CHECK_TICK: Duration = Duration::from_millis(250);
 /// Bytes of a check's answer that are read so that its connection can serve again.
 const MAX_BODY: usize = 256 * 1024;
 /// Advice in the event of a check that fails.
@@ -43,7 +43,7 @@ const REMEDY: &str = "Check the provider's status, its `api_key`, and `health.pa
 #[derive(Clone)]
 pub struct HealthContext {
     /// Configuration snapshot in use.
-    pub live: Arc<ArcSwap<Live>>,
+    pub live: Arc<ArcSwap<ConfigSnapshot>>,
     /// Clock of the process.
     pub clock: SteadyClock,
     /// Metrics registry.
@@ -74,11 +74,11 @@ impl Default for HealthChecks {
 
 impl HealthChecks {
     /// Checks the providers of the configuration in use from now on, at the addresses that they have now.
-    pub async fn publish(&self, live: &Live) {
+    pub async fn publish(&self, live: &ConfigSnapshot) {
         let _turn = self.publishing.lock().await;
         let known = self.providers.load_full();
         let checked = live.providers.iter().filter(|provider| provider.provider.health.is_some());
-        let providers: Vec<Arc<ProviderLive>> = checked.cloned().collect();
+        let providers: Vec<Arc<ProviderState>> = checked.cloned().collect();
         let same = known.providers.len() == providers.len()
             && known.providers.iter().zip(&providers).all(|(old, new)| Arc::ptr_eq(old, new));
         if !same {
@@ -93,7 +93,7 @@ impl HealthChecks {
     pub fn start(&self, context: HealthContext, stop: &watch::Receiver<bool>) -> JoinHandle<()> {
         self.registry.set_health_check(Box::new(ProviderCheck(context)));
         let mut service = HealthCheckService::new(self.registry.clone());
-        service.health_check_frequency = Some(PASS);
+        service.health_check_frequency = Some(CHECK_TICK);
         let stop = stop.clone();
         tokio::spawn(async move { service.run(stop, None).await })
     }
@@ -108,7 +108,7 @@ impl HealthChecks {
     }
 }
 
-fn provider(backend: &Backend) -> Option<&Arc<ProviderLive>> {
+fn provider(backend: &Backend) -> Option<&Arc<ProviderState>> {
     backend.ext.get()
 }
 
@@ -152,7 +152,7 @@ impl HealthCheck for ProviderCheck {
 }
 
 /// Checks a provider and records the result.
-async fn check(context: HealthContext, provider: Arc<ProviderLive>, health: HealthCheckSettings) {
+async fn check(context: HealthContext, provider: Arc<ProviderState>, health: HealthCheckSettings) {
     let found = timeout(health.timeout, probe(&provider, &health)).await;
     let found = found.unwrap_or(Err(UpstreamErrorKind::DeadlineExceeded));
     // Without a descriptor nothing was sent: no result.
@@ -180,19 +180,19 @@ pub(super) const fn judge(status: u16) -> Result<(), UpstreamErrorKind> {
 }
 
 /// Sends the request of a check and reads the answer.
-async fn probe(provider: &ProviderLive, health: &HealthCheckSettings) -> Result<(), UpstreamErrorKind> {
+async fn probe(provider: &ProviderState, health: &HealthCheckSettings) -> Result<(), UpstreamErrorKind> {
     let settings = &provider.provider;
     let path = format!("{}{}", settings.base_url.path_prefix, health.path);
     let dialect = settings.dialects.first().copied().unwrap_or(Dialect::Chat);
     let head =
         request_head::signed("GET", settings, dialect, &path).map_err(|_| UpstreamErrorKind::Malformed)?;
-    let mut way = provider.route.open().await.map_err(|fault| fault.kind)?;
+    let mut way = provider.route.connect().await.map_err(|fault| fault.kind)?;
     // The deadline of the check ends it, not a silence of the same length within it.
-    way.wait(health.timeout * 2);
-    let found = match way.ask(head, Bytes::new()).await {
+    way.set_read_timeout(health.timeout * 2);
+    let found = match way.send_for_status(head, Bytes::new()).await {
         Ok(status) => judge(status),
-        Err(Broken::Malformed) => Err(UpstreamErrorKind::Malformed),
-        Err(Broken::Gone | Broken::Unasked) => Err(UpstreamErrorKind::Reset),
+        Err(TransportError::Malformed) => Err(UpstreamErrorKind::Malformed),
+        Err(TransportError::Gone | TransportError::Unasked) => Err(UpstreamErrorKind::Reset),
     };
     // A short body is read so that the connection can serve a request.
     let mut read = 0;
@@ -208,7 +208,7 @@ async fn probe(provider: &ProviderLive, health: &HealthCheckSettings) -> Result<
     found
 }
 
-impl ProviderLive {
+impl ProviderState {
     /// A check is due; the next is one interval later.
     fn is_check_due(&self, now: Duration, interval: Duration) -> bool {
         let mut next = self.next_check.lock();

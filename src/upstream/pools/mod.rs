@@ -13,9 +13,9 @@ mod discovery;
 pub mod health;
 mod selection;
 
-pub use selection::{Exploration, PlanRequest};
+pub use selection::{ExplorationMode, PlanRequest};
 
-use super::offer::OfferLive;
+use super::offer::OfferState;
 use discovery::{OfferDiscovery, offer_index};
 use parking_lot::Mutex;
 use penstock_routing::{
@@ -35,14 +35,14 @@ use tokio::task::JoinSet;
 pub struct ModelPool {
     group: LoadBalancerGroup<FlavorSelection>,
     /// By rising index.
-    offers: Vec<Arc<OfferLive>>,
+    offers: Vec<Arc<OfferState>>,
     /// Serialises publications.
     publishing: tokio::sync::Mutex<()>,
 }
 
 /// Candidates of one request in the order of its flavor.
 #[derive(Debug)]
-pub struct Plan {
+pub struct OfferPlan {
     /// The candidates, best first.
     pub entries: Vec<PlannedOffer>,
     /// Every candidate is ejected.
@@ -52,7 +52,7 @@ pub struct Plan {
 impl ModelPool {
     /// A pool of these offers, which are in the order of their indexes. Empty until it is published.
     #[must_use]
-    pub fn new(offers: Vec<Arc<OfferLive>>, explorations: &Arc<Mutex<ExplorationBudget>>) -> Arc<Self> {
+    pub fn new(offers: Vec<Arc<OfferState>>, explorations: &Arc<Mutex<ExplorationBudget>>) -> Arc<Self> {
         let backends = Backends::new(Box::new(OfferDiscovery::new(offers.clone())));
         let configs = FLAVORS
             .iter()
@@ -84,7 +84,7 @@ impl ModelPool {
 
     /// Orders the candidates of a request.
     #[must_use]
-    pub fn plan(&self, flavor: &'static dyn Flavor, request: &PlanRequest<'_>) -> Plan {
+    pub fn plan(&self, flavor: &'static dyn Flavor, request: &PlanRequest<'_>) -> OfferPlan {
         let selector = FLAVORS.iter().position(|known| *known == flavor).unwrap_or(0);
         let order = OnceCell::new();
         let accept = |backend: &Backend, ready: bool| {
@@ -96,7 +96,7 @@ impl ModelPool {
         let accepted = self.group.select_with(selector, &request.encode(), usize::MAX, accept);
         let entries = order.into_inner().map(|entries| entries.to_vec()).unwrap_or_default();
         // Ejected candidates come last: if the first is accepted, so is the plan.
-        Plan { entries, all_ejected: accepted.is_none() }
+        OfferPlan { entries, all_ejected: accepted.is_none() }
     }
 
     /// The offer is enabled, which means that its breaker is closed.
@@ -110,7 +110,7 @@ impl ModelPool {
             .is_some_and(|backend| backends.ready(backend))
     }
 
-    fn offer(&self, backend: &Backend) -> Option<&Arc<OfferLive>> {
+    fn offer(&self, backend: &Backend) -> Option<&Arc<OfferState>> {
         let index = offer_index(backend);
         let at = self.offers.binary_search_by_key(&index, |offer| offer.offer.index).ok()?;
         self.offers.get(at)
@@ -146,9 +146,9 @@ pub fn publish(pools: &[Arc<ModelPool>]) -> std::io::Result<()> {
 
 /// Pools that have an offer, of this configuration and of those before it that are still in use.
 #[derive(Default)]
-pub struct Memberships(Mutex<Vec<(Weak<ModelPool>, usize)>>);
+pub struct PoolMemberships(Mutex<Vec<(Weak<ModelPool>, usize)>>);
 
-impl Memberships {
+impl PoolMemberships {
     fn add(&self, pool: &Arc<ModelPool>, index: usize) {
         let mut pools = self.0.lock();
         pools.retain(|(pool, _)| pool.strong_count() > 0);
@@ -167,7 +167,7 @@ impl Memberships {
 }
 
 /// Changes the breaker of an offer, and readiness in its pools along with it.
-pub(super) fn update_breaker<T>(offer: &OfferLive, change: impl FnOnce(&mut CircuitBreaker) -> T) -> T {
+pub(super) fn update_breaker<T>(offer: &OfferState, change: impl FnOnce(&mut CircuitBreaker) -> T) -> T {
     let mut breaker = offer.breaker.lock();
     let before = is_closed(&breaker);
     let changed = change(&mut breaker);
@@ -179,7 +179,7 @@ pub(super) fn update_breaker<T>(offer: &OfferLive, change: impl FnOnce(&mut Circ
 }
 
 /// The offer is on trial, or will be once its rest is over.
-fn is_probed(offer: &OfferLive, now: Duration) -> bool {
+fn is_probed(offer: &OfferState, now: Duration) -> bool {
     !matches!(offer.breaker.lock().health(now), OfferHealth::Ejected { .. })
 }
 

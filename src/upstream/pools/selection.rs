@@ -4,7 +4,7 @@
 //! scores depend on, and which offers are candidates.
 
 use super::discovery::offer_index;
-use crate::upstream::offer::OfferLive;
+use crate::upstream::offer::OfferState;
 use parking_lot::Mutex;
 use penstock_routing::{
     BALANCED, Candidate, ExplorationBudget, Flavor, PlannedOffer, choose_exploration, plan,
@@ -27,14 +27,14 @@ pub struct PlanRequest<'a> {
     /// Random number that spreads load over offers that are nearly equal.
     pub seed: u64,
     /// Permission to measure an offer of which too little is known.
-    pub exploration: Exploration,
+    pub exploration: ExplorationMode,
     /// Indexes of the candidates, rising.
     pub offers: &'a [usize],
 }
 
 /// Permission to explore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exploration {
+pub enum ExplorationMode {
     /// The order of the scores stays.
     Denied,
     /// An offer that is due may come first; the random number decides between equals.
@@ -51,8 +51,8 @@ impl PlanRequest<'_> {
     /// Encodes the request as the key of a selection.
     pub(super) fn encode(&self) -> Vec<u8> {
         let (allowed, seed) = match self.exploration {
-            Exploration::Denied => (0, 0),
-            Exploration::Allowed { seed } => (1, seed),
+            ExplorationMode::Denied => (0, 0),
+            ExplorationMode::Allowed { seed } => (1, seed),
         };
         let now = u64::try_from(self.now.as_nanos()).unwrap_or(u64::MAX);
         let header: [u64; HEADER] = [now, self.prompt_tokens, self.output_tokens, self.seed, allowed, seed];
@@ -68,12 +68,12 @@ impl PlanRequest<'_> {
 }
 
 /// Decoded key. A key that is no plan request orders nothing.
-struct Key<'a> {
+struct SelectionKey<'a> {
     header: [u64; HEADER],
     offers: &'a [[u8; 8]],
 }
 
-impl<'a> Key<'a> {
+impl<'a> SelectionKey<'a> {
     fn decode(key: &'a [u8]) -> Option<Self> {
         let (words, _) = key.as_chunks::<8>();
         let (header, offers) = words.split_first_chunk::<HEADER>()?;
@@ -96,26 +96,26 @@ pub struct FlavorConfig {
 pub struct FlavorSelection {
     config: FlavorConfig,
     /// By rising index of the offer.
-    members: Vec<Member>,
+    members: Vec<PoolMember>,
 }
 
-struct Member {
-    offer: Arc<OfferLive>,
+struct PoolMember {
+    offer: Arc<OfferState>,
     /// Without extensions, which would be cloned for each request.
     backend: Backend,
 }
 
 impl BackendSelection for FlavorSelection {
-    type Iter = Order;
+    type Iter = OfferOrder;
     type Config = FlavorConfig;
 
     fn build_with_config(backends: &BTreeSet<Backend>, config: &FlavorConfig) -> Self {
         let member = |backend: &Backend| {
-            let offer = backend.ext.get::<Arc<OfferLive>>()?.clone();
+            let offer = backend.ext.get::<Arc<OfferState>>()?.clone();
             let (addr, weight) = (backend.addr.clone(), backend.weight);
-            Some(Member { offer, backend: Backend { addr, weight, ext: Extensions::new() } })
+            Some(PoolMember { offer, backend: Backend { addr, weight, ext: Extensions::new() } })
         };
-        let mut members: Vec<Member> = backends.iter().filter_map(member).collect();
+        let mut members: Vec<PoolMember> = backends.iter().filter_map(member).collect();
         members.sort_unstable_by_key(|member| member.backend.weight);
         Self { config: config.clone(), members }
     }
@@ -125,15 +125,15 @@ impl BackendSelection for FlavorSelection {
         Self::build_with_config(backends, &config)
     }
 
-    fn iter(self: &Arc<Self>, key: &[u8]) -> Order {
-        let entries = Key::decode(key).map(|key| self.order(&key)).unwrap_or_default();
-        Order { selection: self.clone(), entries: entries.into(), next: 0, backend: None }
+    fn iter(self: &Arc<Self>, key: &[u8]) -> OfferOrder {
+        let entries = SelectionKey::decode(key).map(|key| self.order(&key)).unwrap_or_default();
+        OfferOrder { selection: self.clone(), entries: entries.into(), next: 0, backend: None }
     }
 }
 
 impl FlavorSelection {
     /// Entries of the candidates, best first.
-    fn order(&self, key: &Key<'_>) -> Vec<PlannedOffer> {
+    fn order(&self, key: &SelectionKey<'_>) -> Vec<PlannedOffer> {
         let [now, prompt, output, seed, explores, explore_seed] = key.header;
         let now = Duration::from_nanos(now);
         let mut candidates = Vec::with_capacity(key.offers.len());
@@ -164,7 +164,7 @@ impl FlavorSelection {
         }
     }
 
-    fn member(&self, offer: usize) -> Option<&Member> {
+    fn member(&self, offer: usize) -> Option<&PoolMember> {
         let at = self.members.binary_search_by_key(&offer, |member| offer_index(&member.backend)).ok()?;
         self.members.get(at)
     }
@@ -172,14 +172,14 @@ impl FlavorSelection {
 
 /// Backends in the order of one request. The first carries the entries of them all, since each further step through
 /// the crate's iteration costs as much as a score, and most requests need only the first.
-pub struct Order {
+pub struct OfferOrder {
     selection: Arc<FlavorSelection>,
     entries: Arc<[PlannedOffer]>,
     next: usize,
     backend: Option<Backend>,
 }
 
-impl BackendIter for Order {
+impl BackendIter for OfferOrder {
     fn next(&mut self) -> Option<&Backend> {
         let entry = self.entries.get(self.next)?;
         let mut backend = self.selection.member(entry.offer)?.backend.clone();

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::config::{ResolveEnv, load_text};
-use crate::upstream::config_snapshot::Live;
+use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::connection_pool::ConnectionPools;
 use penstock_core::UpstreamErrorKind;
 use penstock_routing::{AttemptOutcome, Candidate, ECO, LatencySample, SPEED};
@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 const NOW: Duration = Duration::from_secs(1_763_800_000);
 
 /// One model at these many providers, which share addresses in pairs.
-fn live(providers: usize, price: f64, old: Option<&Live>) -> Live {
+fn live(providers: usize, price: f64, old: Option<&ConfigSnapshot>) -> ConfigSnapshot {
     let mut text = String::from(
         "[listen]\nhttp = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n[storage]\npath = \"data\"\n\
          [[models]]\nid = \"m\"\nkind = \"chat\"\ncontext_length = 8192\nprice = { input = 1, output = 1 }\n",
@@ -31,11 +31,11 @@ fn live(providers: usize, price: f64, old: Option<&Live>) -> Live {
     }
     let loaded = load_text("pools.toml", &text, ResolveEnv { env: &|_| None });
     let loaded = loaded.unwrap_or_else(|report| panic!("{}", report.mistakes.first().unwrap()));
-    Live::build(loaded.settings, old, &ConnectionPools::default(), 0).unwrap()
+    ConfigSnapshot::build(loaded.settings, old, &ConnectionPools::default(), 0).unwrap()
 }
 
 fn request(offers: &[usize], seed: u64) -> PlanRequest<'_> {
-    let exploration = Exploration::Denied;
+    let exploration = ExplorationMode::Denied;
     PlanRequest { now: NOW, prompt_tokens: 500, output_tokens: 200, seed, exploration, offers }
 }
 
@@ -43,23 +43,28 @@ fn order(pool: &ModelPool, flavor: &'static dyn Flavor, request: &PlanRequest<'_
     pool.plan(flavor, request).entries.iter().map(|entry| entry.offer).collect()
 }
 
-fn fail(offer: &OfferLive, times: usize) {
-    (0..times).for_each(|_| offer.learn(NOW, AttemptOutcome::Failure { rest: None }, None, None));
+fn fail(offer: &OfferState, times: usize) {
+    (0..times).for_each(|_| offer.record_refusal(NOW, AttemptOutcome::Failure { rest: None }, None, None));
 }
 
 /// Speeds, failures, a rest and an ejection.
-fn use_offers(live: &Live) {
+fn use_offers(live: &ConfigSnapshot) {
     for (n, offer) in (1..).zip(&live.offers) {
         let total = Duration::from_millis(400 * (n % 5 + 1));
         let sample = LatencySample { prompt_tokens: 500, output_tokens: 200, first_token: None, total };
         if n % 4 != 0 {
-            offer.learn(NOW, AttemptOutcome::Success, None, Some(sample));
+            offer.record_refusal(NOW, AttemptOutcome::Success, None, Some(sample));
         }
     }
     fail(&live.offers[1], 1);
     fail(&live.offers[2], 5);
     fail(&live.offers[5], 6);
-    live.offers[3].learn(NOW, AttemptOutcome::RateLimited { rest: Some(Duration::from_secs(9)) }, None, None);
+    live.offers[3].record_refusal(
+        NOW,
+        AttemptOutcome::RateLimited { rest: Some(Duration::from_secs(9)) },
+        None,
+        None,
+    );
 }
 
 #[tokio::test]
@@ -92,7 +97,9 @@ async fn an_ejection_disables_the_offer_in_old_and_new_pools_until_the_breaker_c
     old.publish().await;
     let new = live(4, 2.0, Some(&old));
     new.publish().await;
-    let ready = |live: &Live| (0..4).map(|at| live.model("m").unwrap().pool.is_ready(at)).collect::<Vec<_>>();
+    let ready = |live: &ConfigSnapshot| {
+        (0..4).map(|at| live.model("m").unwrap().pool.is_ready(at)).collect::<Vec<_>>()
+    };
     assert_eq!(ready(&old), [true; 4]);
     // An exchange of the old configuration fails.
     fail(&old.offers[1], 5);
@@ -111,7 +118,7 @@ async fn an_ejection_disables_the_offer_in_old_and_new_pools_until_the_breaker_c
         assert!(!pool.is_ready(1) && !on_trial().all_ejected, "on trial, a probe is accepted");
         assert!(newest.offers[1].breaker.lock().try_probe(later));
         assert!(on_trial().all_ejected, "the one probe is taken");
-        newest.offers[1].learn(later, AttemptOutcome::Success, None, None);
+        newest.offers[1].record_refusal(later, AttemptOutcome::Success, None, None);
     }
     for live in [&old, &new, &newest] {
         assert_eq!(ready(live), [true; 4]);
@@ -124,15 +131,16 @@ async fn exploration_takes_only_what_the_requests_have_earned() {
     live.publish().await;
     let total = Duration::from_millis(300);
     let sample = LatencySample { prompt_tokens: 500, output_tokens: 200, first_token: None, total };
-    live.offers[0].learn(NOW, AttemptOutcome::Success, None, Some(sample));
+    live.offers[0].record_refusal(NOW, AttemptOutcome::Success, None, Some(sample));
     let pool = &live.model("m").unwrap().pool;
     let denied = request(&[0, 1], 1);
     // The second is unmeasured and at most twice as dear.
     let first = |exploration| order(pool, SPEED, &PlanRequest { exploration, ..denied })[0];
-    let usual = first(Exploration::Denied);
-    let explored = (0..100_u64).filter(|seed| first(Exploration::Allowed { seed: *seed }) != usual).count();
+    let usual = first(ExplorationMode::Denied);
+    let explored =
+        (0..100_u64).filter(|seed| first(ExplorationMode::Allowed { seed: *seed }) != usual).count();
     assert!((1..=2).contains(&explored), "{explored} of 100 requests explored");
-    assert_eq!(usual, first(Exploration::Denied));
+    assert_eq!(usual, first(ExplorationMode::Denied));
 }
 
 #[tokio::test]
@@ -147,7 +155,10 @@ async fn an_unresolved_provider_is_in_the_plan_and_a_new_address_is_published() 
     assert_eq!(addresses(), before, "the same addresses are no news");
     assert_eq!(pool.group.backend_generation(), 1);
     fail(&live.offers[0], 5);
-    live.offers[0].provider.route.set(&live.offers[0].provider.provider, &["127.0.0.9:9".parse().unwrap()]);
+    live.offers[0]
+        .provider
+        .route
+        .set_addresses(&live.offers[0].provider.provider, &["127.0.0.9:9".parse().unwrap()]);
     live.publish().await;
     assert_ne!(addresses(), before);
     assert!(!pool.is_ready(0) && pool.is_ready(1), "an ejection survives the move");

@@ -41,7 +41,7 @@ async fn the_youngest_line_gives_its_seat_to_a_request_at_once() {
     assert_eq!(ask(&running, &running.ask()).await.status, 200);
     cancel.cancel();
     assert!(within("the older line", old).await.unwrap().cancelled);
-    until("all seats to be free", || running.gateway.app.live().providers[0].working() == 0).await;
+    until("all seats to be free", || running.gateway.app.live().providers[0].in_flight() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -122,8 +122,8 @@ impl super::DialectDecoder for ChatDecoder {
         self.buffered_reasoning.or(self.chunks.reasoning_name())
     }
 
-    fn kept(&self) -> usize {
-        self.format_detector.buffered_bytes() + self.sse.kept() + self.chunks.buffered_bytes()
+    fn buffered_bytes(&self) -> usize {
+        self.format_detector.buffered_bytes() + self.sse.buffered_bytes() + self.chunks.buffered_bytes()
     }
 }
 

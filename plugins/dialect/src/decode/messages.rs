@@ -300,8 +300,8 @@ impl super::DialectDecoder for MessagesDecoder {
         self.decode_data(&event.data, events).map_err(as_truncated)
     }
 
-    fn kept(&self) -> usize {
-        self.format_detector.buffered_bytes() + self.sse.kept() + self.buffered_input_bytes
+    fn buffered_bytes(&self) -> usize {
+        self.format_detector.buffered_bytes() + self.sse.buffered_bytes() + self.buffered_input_bytes
     }
 }
 

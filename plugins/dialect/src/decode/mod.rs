@@ -42,7 +42,7 @@ pub trait DialectDecoder: Send {
     }
 
     /// Returns the buffered bytes of an incomplete event and of tool calls.
-    fn kept(&self) -> usize;
+    fn buffered_bytes(&self) -> usize;
 }
 
 /// Creates a decoder for a provider's dialect. `id` (unique, letters and digits) is the seed of generated tool call

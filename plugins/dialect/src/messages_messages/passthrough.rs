@@ -375,7 +375,7 @@ impl StreamTranslation for StreamPassthrough {
         self.shadow.attempt_usage()
     }
 
-    fn kept(&self) -> usize {
+    fn buffered_bytes(&self) -> usize {
         let held: usize = self.held_events.0.iter().map(Bytes::len).sum();
         let early: usize = self.early_inputs.iter().map(|(_, input)| input.len()).sum();
         let ends = [&self.held_message_start, &self.message_delta]
@@ -383,7 +383,7 @@ impl StreamTranslation for StreamPassthrough {
             .flatten()
             .map(Bytes::len)
             .sum::<usize>();
-        held + early + ends + self.sse_decoder.kept() + self.decoder.inputs() + self.shadow.kept()
+        held + early + ends + self.sse_decoder.buffered_bytes() + self.decoder.inputs() + self.shadow.buffered_bytes()
     }
 
     fn measured_energy(&self) -> Option<MeasuredEnergy> {

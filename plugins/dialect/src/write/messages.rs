@@ -281,7 +281,7 @@ impl super::DialectWriter for MessagesStreamWriter {
                 .any(|block| block.has_invalid_arguments(cut))
     }
 
-    fn kept(&self) -> usize {
+    fn buffered_bytes(&self) -> usize {
         self.pending_bytes + self.pending_blocks.len() * size_of::<BlockWriter>()
     }
 

@@ -51,7 +51,7 @@ pub trait DialectWriter: Send {
     }
 
     /// Returns the bytes of buffered blocks.
-    fn kept(&self) -> usize {
+    fn buffered_bytes(&self) -> usize {
         0
     }
 

@@ -50,7 +50,7 @@ impl UploadForm {
         let boundary = parse_boundary(content_type)
             .ok_or_else(|| ApiError::with_message(ErrorCode::UnsupportedMediaType, sentence))?
             .ok_or_else(|| {
-                wrong("content-type", "expected multipart/form-data with a boundary, but it is missing")
+                part_error("content-type", "expected multipart/form-data with a boundary, but it is missing")
             })?;
         Ok(Self {
             form: MultipartParser::new(&boundary),
@@ -92,7 +92,7 @@ impl UploadForm {
     pub fn end(self, missing: &str) -> Result<(), ApiError> {
         self.form.end().map_err(|broken| self.to_api_error(broken))?;
         if self.file != FilePartState::Read {
-            return Err(wrong(FILE_PART, format_args!("expected {missing}, but it is missing")));
+            return Err(part_error(FILE_PART, format_args!("expected {missing}, but it is missing")));
         }
         Ok(())
     }
@@ -100,14 +100,14 @@ impl UploadForm {
     fn start_part(&mut self, part: Part) -> Result<Option<UploadPiece>, ApiError> {
         if part.name == FILE_PART {
             if self.file != FilePartState::Awaited {
-                return Err(wrong(FILE_PART, "expected one file, got more than one"));
+                return Err(part_error(FILE_PART, "expected one file, got more than one"));
             }
             self.file = FilePartState::Reading;
         } else if part.is_file {
             let other = quotable_name(&part.name).map_or("another".to_owned(), |name| format!("\"{name}\""));
             let noun = self.noun;
             let sentence = format_args!("expected the {noun} in a part of this name, got a file in {other}");
-            return Err(wrong(FILE_PART, sentence));
+            return Err(part_error(FILE_PART, sentence));
         }
         self.part = Some((part.name.clone(), Vec::new()));
         Ok((self.file == FilePartState::Reading).then_some(UploadPiece::File(part)))
@@ -120,7 +120,7 @@ impl UploadForm {
         let Some((name, value)) = &mut self.part else { return Ok(None) };
         if value.len() + content.len() > self.max_field_bytes {
             let most = self.max_field_bytes;
-            return Err(wrong(
+            return Err(part_error(
                 quotable_name(name).unwrap_or("form"),
                 format_args!("expected at most {most} bytes"),
             ));
@@ -144,7 +144,7 @@ impl UploadForm {
 }
 
 /// Error that names a part and describes the mistake.
-pub fn wrong(name: &str, sentence: impl Display) -> ApiError {
+pub fn part_error(name: &str, sentence: impl Display) -> ApiError {
     ApiError::invalid(name, format!("{name}: {sentence}."))
 }
 

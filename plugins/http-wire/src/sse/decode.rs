@@ -123,7 +123,7 @@ impl SseDecoder {
 
     /// Number of buffered bytes of an incomplete event.
     #[must_use]
-    pub fn kept(&self) -> usize {
+    pub fn buffered_bytes(&self) -> usize {
         let joined = |lines: &Option<Vec<u8>>| lines.as_ref().map_or(0, Vec::len);
         self.buffer().len() + joined(&self.fields.joined_data) + joined(&self.fields.joined_comment)
     }

@@ -2,7 +2,7 @@
 
 use super::language;
 use penstock_core::{ApiError, AudioInput, TranscriptFormat, TranscriptionRequest};
-use penstock_http_wire::form::upload::wrong;
+use penstock_http_wire::form::upload::part_error;
 
 /// Limit on the bytes of a model name.
 const MOST_MODEL: usize = 256;
@@ -32,10 +32,10 @@ impl TranscriptionFields {
     /// # Errors
     /// Returns a refusal that names the field. Values are never repeated.
     pub(super) fn take(&mut self, name: &str, value: &[u8]) -> Result<(), ApiError> {
-        let text = std::str::from_utf8(value).map_err(|_| wrong(name, "expected text in UTF-8"))?;
+        let text = std::str::from_utf8(value).map_err(|_| part_error(name, "expected text in UTF-8"))?;
         if !LISTS.contains(&name) {
             if self.seen.iter().any(|seen| seen == name) {
-                return Err(wrong(name, "expected it once, got it more than once"));
+                return Err(part_error(name, "expected it once, got it more than once"));
             }
             self.seen.push(name.to_owned());
         }
@@ -45,7 +45,7 @@ impl TranscriptionFields {
         }
         match name {
             "model" if text.len() > MOST_MODEL => {
-                return Err(wrong(name, format!("expected a string of at most {MOST_MODEL} bytes")));
+                return Err(part_error(name, format!("expected a string of at most {MOST_MODEL} bytes")));
             }
             "model" => self.model = Some(text.into()),
             "prompt" => self.prompt = Some(text.into()),
@@ -53,7 +53,7 @@ impl TranscriptionFields {
                 self.language = Some(
                     language::code(text)
                         .ok_or_else(|| {
-                            wrong(name, "expected an ISO 639-1 code of two letters, such as \"en\"")
+                            part_error(name, "expected an ISO 639-1 code of two letters, such as \"en\"")
                         })?
                         .into(),
                 )
@@ -79,7 +79,7 @@ impl TranscriptionFields {
         match text {
             "word" => self.words = true,
             "segment" => self.segments = true,
-            _ => return Err(wrong("timestamp_granularities", "expected \"word\" or \"segment\"")),
+            _ => return Err(part_error("timestamp_granularities", "expected \"word\" or \"segment\"")),
         }
         Ok(())
     }
@@ -90,10 +90,10 @@ impl TranscriptionFields {
     /// Returns a refusal that names a missing or conflicting field.
     pub(super) fn finish(self, sound: AudioInput) -> Result<(Box<str>, TranscriptionRequest), ApiError> {
         let model =
-            self.model.ok_or_else(|| wrong("model", "expected the name of a model, but it is missing"))?;
+            self.model.ok_or_else(|| part_error("model", "expected the name of a model, but it is missing"))?;
         let script = self.script.unwrap_or_default();
         if (self.words || self.segments) && script != TranscriptFormat::Verbose {
-            return Err(wrong(
+            return Err(part_error(
                 "timestamp_granularities",
                 "expected response_format \"verbose_json\" with it",
             ));
@@ -121,21 +121,21 @@ fn script(name: &str, text: &str) -> Result<TranscriptFormat, ApiError> {
         "srt" => TranscriptFormat::Srt,
         "vtt" => TranscriptFormat::Vtt,
         "diarized_json" => return Err(unsupported_field(name, "speakers are not distinguished")),
-        _ => return Err(wrong(name, "expected \"json\", \"verbose_json\", \"text\", \"srt\" or \"vtt\"")),
+        _ => return Err(part_error(name, "expected \"json\", \"verbose_json\", \"text\", \"srt\" or \"vtt\"")),
     })
 }
 
 fn temperature(name: &str, text: &str) -> Result<Box<str>, ApiError> {
     let plain = text.len() <= 16 && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let number = text.parse::<f64>().ok().filter(|number| plain && (0.0..=1.0).contains(number));
-    number.map(|_| text.into()).ok_or_else(|| wrong(name, "expected a number from 0 to 1"))
+    number.map(|_| text.into()).ok_or_else(|| part_error(name, "expected a number from 0 to 1"))
 }
 
 fn stream(name: &str, text: &str) -> Result<(), ApiError> {
     match text.to_ascii_lowercase().as_str() {
         "false" | "0" => Ok(()),
         "true" | "1" => Err(unsupported_field(name, "transcripts are not streamed")),
-        _ => Err(wrong(name, "expected true or false")),
+        _ => Err(part_error(name, "expected true or false")),
     }
 }
 

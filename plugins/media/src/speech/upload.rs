@@ -5,7 +5,7 @@ use super::fields::{MOST_PROMPT, TranscriptionFields};
 use crate::audio::{AudioError, AudioFormat, AudioMeter};
 use bytes::Bytes;
 use penstock_core::{ApiError, AudioInput, TranscriptionRequest};
-use penstock_http_wire::form::upload::{self, FILE_PART, UploadPiece, wrong};
+use penstock_http_wire::form::upload::{self, FILE_PART, UploadPiece, part_error};
 
 /// Form that is being parsed.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl TranscriptionUpload {
     /// Returns a refusal that names the missing, truncated or unrecognised part.
     pub fn end(self) -> Result<(Box<str>, TranscriptionRequest), ApiError> {
         self.form.end("an audio file")?;
-        let sound = self.meter.end().map_err(|none| wrong(FILE_PART, audio_error(none)))?;
+        let sound = self.meter.end().map_err(|none| part_error(FILE_PART, audio_error(none)))?;
         let heard = AudioInput {
             extension: sound.format.extension(),
             content_type: sound.format.content_type(),

@@ -18,9 +18,9 @@ pub(super) const MAX_SUCCESS_AGE: Duration = Duration::from_secs(10);
 /// count in full.
 const MAX_ACCOUNTS: usize = 2;
 
-/// Client of an attempt, identified by hashes.
+/// BreakerClient of an attempt, identified by hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Client {
+pub struct BreakerClient {
     /// Hash of the API key.
     pub key: u64,
     /// Hash of the key's account.
@@ -39,9 +39,9 @@ pub(super) enum FailureOrigin {
 }
 
 impl FailureOrigin {
-    pub(super) const fn from_client(client: Option<Client>) -> Self {
+    pub(super) const fn from_client(client: Option<BreakerClient>) -> Self {
         match client {
-            Some(Client { key, account }) => Self::Single { account, key: Some(key) },
+            Some(BreakerClient { key, account }) => Self::Single { account, key: Some(key) },
             None => Self::Multiple,
         }
     }
@@ -100,13 +100,13 @@ pub(super) struct ClientHistory {
 }
 
 impl ClientHistory {
-    pub(super) fn record_success(&mut self, now: Duration, client: Client) {
+    pub(super) fn record_success(&mut self, now: Duration, client: BreakerClient) {
         self.good_keys.record(now, client.key);
         self.good_accounts.record(now, client.account);
     }
 
     /// Counts a failure in this slice of the window.
-    pub(super) fn record_failure(&mut self, slice: u64, client: Client) {
+    pub(super) fn record_failure(&mut self, slice: u64, client: BreakerClient) {
         let slices = self.failures.get_or_insert_default();
         let Some(place) = slices.get_mut(usize::try_from(slice % SLICES).unwrap_or(0)) else { return };
         if place.number < slice {

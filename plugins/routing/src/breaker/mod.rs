@@ -23,7 +23,7 @@ mod outcome;
 mod settings;
 mod window;
 
-pub use clients::Client;
+pub use clients::BreakerClient;
 pub use outcome::AttemptOutcome;
 pub use settings::BreakerSettings;
 
@@ -245,7 +245,7 @@ impl CircuitBreaker {
     }
 
     /// Records the result of an attempt. `client` is set if the client's request may have caused the failure.
-    pub fn on_client_result(&mut self, now: Duration, outcome: AttemptOutcome, client: Option<Client>) {
+    pub fn on_client_result(&mut self, now: Duration, outcome: AttemptOutcome, client: Option<BreakerClient>) {
         self.release_probe();
         match outcome {
             AttemptOutcome::Neutral => {}
@@ -286,7 +286,7 @@ impl CircuitBreaker {
         }
     }
 
-    fn on_success(&mut self, now: Duration, client: Option<Client>) {
+    fn on_success(&mut self, now: Duration, client: Option<BreakerClient>) {
         if let Some(client) = client {
             self.clients.record_success(now, client);
         }
@@ -313,7 +313,7 @@ impl CircuitBreaker {
         };
     }
 
-    fn on_failure(&mut self, now: Duration, client: Option<Client>) {
+    fn on_failure(&mut self, now: Duration, client: Option<BreakerClient>) {
         self.failures = self.failures.saturating_add(1);
         self.failure_origin = self.failure_origin.merge(FailureOrigin::from_client(client));
         self.window.add(now, OutcomeCounts { bad: 1, ..OutcomeCounts::default() });

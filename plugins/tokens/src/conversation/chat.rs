@@ -1,11 +1,13 @@
 //! Parser of the prompt of a chat completions body.
 
 use super::read::{ReadError, body, kind, object, string_bytes, take, take_list, take_text};
-use super::{Conversation, FunctionCall, FunctionTool, Part, PromptEffort, PromptMessage, SpeakerRole};
+use super::{
+    FunctionCall, FunctionTool, Part, PromptEffort, PromptMessage, SpeakerRole, TokenizedConversation,
+};
 use crate::image::PromptImage;
 use serde_json::{Map, Value};
 
-pub(super) fn read(bytes: &[u8]) -> Result<Conversation, ReadError> {
+pub(super) fn read(bytes: &[u8]) -> Result<TokenizedConversation, ReadError> {
     let mut body = body(bytes)?;
     let mut turns = Vec::new();
     for (at, message) in take_list(&mut body, "messages", "")?.into_iter().enumerate() {
@@ -31,7 +33,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Conversation, ReadError> {
     };
     let continues = take(&mut body, "continue_final_message") == Some(Value::Bool(true))
         && turns.last().is_some_and(|turn: &PromptMessage| turn.role == SpeakerRole::Assistant);
-    Ok(Conversation { messages: turns, tools, effort, arguments, continues, unix_seconds: 0 })
+    Ok(TokenizedConversation { messages: turns, tools, effort, arguments, continues, unix_seconds: 0 })
 }
 
 fn read_message(message: Value, path: &str) -> Result<PromptMessage, ReadError> {

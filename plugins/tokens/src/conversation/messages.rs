@@ -1,14 +1,16 @@
 //! Parser of the prompt of a messages body, in the form that a chat template gets.
 
 use super::read::{ReadError, body, kind, object, string_bytes, take, take_list, take_text};
-use super::{Conversation, FunctionCall, FunctionTool, Part, PromptEffort, PromptMessage, SpeakerRole};
+use super::{
+    FunctionCall, FunctionTool, Part, PromptEffort, PromptMessage, SpeakerRole, TokenizedConversation,
+};
 use crate::image::PromptImage;
 use serde_json::{Map, Value};
 
 /// Prefix of a block that coding agents send with every request; it is not for the model.
 const BILLING_HEADER: &str = "x-anthropic-billing-header";
 
-pub(super) fn read(bytes: &[u8]) -> Result<Conversation, ReadError> {
+pub(super) fn read(bytes: &[u8]) -> Result<TokenizedConversation, ReadError> {
     let mut body = body(bytes)?;
     let mut turns = Vec::new();
     if let Some(system) = system(take(&mut body, "system"), "system")? {
@@ -25,7 +27,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Conversation, ReadError> {
         turns.last().is_some_and(|turn| turn.role == SpeakerRole::Assistant && turn.calls.is_empty());
     let mut arguments = Map::new();
     let effort = reasoning_effort(&mut body, &mut arguments);
-    Ok(Conversation { messages: turns, tools, effort, arguments, continues, unix_seconds: 0 })
+    Ok(TokenizedConversation { messages: turns, tools, effort, arguments, continues, unix_seconds: 0 })
 }
 
 /// Returns `output_config.effort`, else an effort from the thinking budget. The switch that disables thinking is passed

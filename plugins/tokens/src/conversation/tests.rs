@@ -4,12 +4,12 @@
 use super::*;
 use serde_json::json;
 
-fn chat(body: &Value) -> Result<Conversation, ReadError> {
-    Conversation::from_chat(body.to_string().as_bytes())
+fn chat(body: &Value) -> Result<TokenizedConversation, ReadError> {
+    TokenizedConversation::from_chat(body.to_string().as_bytes())
 }
 
-fn messages(body: &Value) -> Result<Conversation, ReadError> {
-    Conversation::from_messages(body.to_string().as_bytes())
+fn messages(body: &Value) -> Result<TokenizedConversation, ReadError> {
+    TokenizedConversation::from_messages(body.to_string().as_bytes())
 }
 
 #[test]
@@ -75,7 +75,8 @@ fn images_documents_and_unknown_blocks_keep_their_kind() {
 
 #[test]
 fn effort_comes_from_either_dialect() {
-    let effort = |body: Value| Conversation::from_messages(body.to_string().as_bytes()).unwrap().effort;
+    let effort =
+        |body: Value| TokenizedConversation::from_messages(body.to_string().as_bytes()).unwrap().effort;
     assert_eq!(
         effort(json!({"messages": [], "output_config": {"effort": "xhigh"}})),
         Some(PromptEffort::High)
@@ -93,7 +94,7 @@ fn effort_comes_from_either_dialect() {
 
 #[test]
 fn an_error_names_the_field_and_not_the_content() {
-    let error = |body: &str| Conversation::from_chat(body.as_bytes()).unwrap_err().to_string();
+    let error = |body: &str| TokenizedConversation::from_chat(body.as_bytes()).unwrap_err().to_string();
     assert_eq!(error("{"), "body: is not valid JSON");
     assert_eq!(error("[]"), "body: must be a JSON object");
     assert_eq!(error(r#"{"messages":"secret"}"#), "messages: must be a list");
@@ -118,11 +119,11 @@ fn printing_a_conversation_shows_no_content() {
 fn bodies_with_millions_of_values_are_not_read() {
     let list = |count: usize| format!("{{\"tools\":[{}0]}}", "0,".repeat(count));
     // One object at depth one, a list at depth two, and its values.
-    assert!(Conversation::is_readable(list(524_286).as_bytes()));
-    assert!(!Conversation::is_readable(list(524_287).as_bytes()));
+    assert!(TokenizedConversation::is_readable(list(524_286).as_bytes()));
+    assert!(!TokenizedConversation::is_readable(list(524_287).as_bytes()));
     let text =
         format!("{{\"messages\":[{{\"role\":\"user\",\"content\":\"{}\"}}]}}", ",[\\\"{".repeat(1 << 20));
-    assert!(Conversation::is_readable(text.as_bytes()), "what stands in a text is text");
-    assert!(!Conversation::is_readable("[".repeat(2_000).as_bytes()));
-    assert!(Conversation::is_readable(b"]]]}}\"\\"), "nothing is too odd");
+    assert!(TokenizedConversation::is_readable(text.as_bytes()), "what stands in a text is text");
+    assert!(!TokenizedConversation::is_readable("[".repeat(2_000).as_bytes()));
+    assert!(TokenizedConversation::is_readable(b"]]]}}\"\\"), "nothing is too odd");
 }

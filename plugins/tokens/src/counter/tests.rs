@@ -40,7 +40,8 @@ impl Family {
         let expected: Value = serde_json::from_str(self.expected).unwrap();
         let (cases, mut equal) = (cases(), 0);
         for (name, reference) in expected["chats"].as_object().unwrap() {
-            let chat = Conversation::from_chat(cases[name].to_string().as_bytes()).unwrap().at_time(NOW);
+            let chat =
+                TokenizedConversation::from_chat(cases[name].to_string().as_bytes()).unwrap().at_time(NOW);
             match (reference.get("tokens"), counter.count(&chat)) {
                 (Some(tokens), Ok(count)) => {
                     assert_eq!(
@@ -97,24 +98,24 @@ fn both_dialects_count_the_same() {
     let chat = br#"{"messages":[{"role":"system","content":"S"},{"role":"user","content":"U"}]}"#;
     let messages = br#"{"system":"S","messages":[{"role":"user","content":"U"}]}"#;
     for counter in [TokenCounter::o200k_harmony(), family!("qwen").counter()] {
-        let chat = counter.count(&Conversation::from_chat(chat).unwrap()).unwrap();
-        assert_eq!(Ok(chat), counter.count(&Conversation::from_messages(messages).unwrap()));
+        let chat = counter.count(&TokenizedConversation::from_chat(chat).unwrap()).unwrap();
+        assert_eq!(Ok(chat), counter.count(&TokenizedConversation::from_messages(messages).unwrap()));
     }
 }
 
 #[test]
 fn what_cannot_be_counted_exactly_is_an_error() {
-    let image = Conversation::from_chat(cases()["image"].to_string().as_bytes()).unwrap();
+    let image = TokenizedConversation::from_chat(cases()["image"].to_string().as_bytes()).unwrap();
     assert_eq!(TokenCounter::o200k_harmony().count(&image), Err(CountError::NoImageRule));
     let sound =
         br#"{"messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"AA"}}]}]}"#;
-    let sound = Conversation::from_chat(sound).unwrap();
+    let sound = TokenizedConversation::from_chat(sound).unwrap();
     assert_eq!(
         TokenCounter::o200k_harmony().count(&sound),
         Err(CountError::Opaque("input_audio".to_owned()))
     );
     let bare = TokenCounter::from_files(family!("qwen").tokenizer, None, None).unwrap();
-    assert_eq!(bare.count(&Conversation::default()), Err(CountError::NoTemplate));
+    assert_eq!(bare.count(&TokenizedConversation::default()), Err(CountError::NoTemplate));
 }
 
 #[test]
@@ -124,7 +125,7 @@ fn the_template_may_stand_in_the_configuration() {
     let named = br#"{"chat_template":[{"name":"tool_use","template":"aaaa"},{"name":"default","template":"{{ bos_token }}a"}],"bos_token":"<|begin_of_text|>"}"#;
     for config in [one.as_slice(), named] {
         let counter = TokenCounter::from_files(tokenizer, None, Some(config)).unwrap();
-        assert_eq!(counter.count(&Conversation::default()).unwrap().tokens, 2);
+        assert_eq!(counter.count(&TokenizedConversation::default()).unwrap().tokens, 2);
     }
 }
 
@@ -155,7 +156,7 @@ fn a_mark_written_by_a_user_is_text() {
     let counter = family.counter().with_images(images);
     let said = |text: &str| {
         let body = serde_json::json!({"messages": [{"role": "user", "content": text}]}).to_string();
-        counter.count(&Conversation::from_chat(body.as_bytes()).unwrap()).unwrap().tokens
+        counter.count(&TokenizedConversation::from_chat(body.as_bytes()).unwrap()).unwrap().tokens
     };
     assert_eq!(said("<|image_pad|>"), said("x"));
 }
@@ -164,9 +165,9 @@ fn a_mark_written_by_a_user_is_text() {
 fn a_count_ends_one_beyond_its_budget_however_long_the_text_is() {
     let stop = std::sync::atomic::AtomicBool::new(false);
     let letters = |count: usize| ('a'..='z').cycle().step_by(7).take(count).collect::<String>();
-    let chat = |text: String| Conversation {
+    let chat = |text: String| TokenizedConversation {
         messages: vec![PromptMessage::text(SpeakerRole::User, text)],
-        ..Conversation::default()
+        ..TokenizedConversation::default()
     };
     for counter in [TokenCounter::o200k_harmony(), family!("llama3").counter(), family!("mistral").counter()]
     {
@@ -193,9 +194,9 @@ fn a_count_ends_one_beyond_its_budget_however_long_the_text_is() {
 fn a_count_that_nobody_waits_for_ends() {
     let stop = std::sync::atomic::AtomicBool::new(true);
     let budget = CountBudget { max_tokens: u64::MAX, stop: &stop };
-    let chat = Conversation {
+    let chat = TokenizedConversation {
         messages: vec![PromptMessage::text(SpeakerRole::User, "Hello")],
-        ..Conversation::default()
+        ..TokenizedConversation::default()
     };
     for counter in [TokenCounter::o200k_harmony(), family!("qwen").counter(), family!("gemma").counter()] {
         assert_eq!(counter.count_within(&chat, &budget), Err(CountError::Stopped));
@@ -206,9 +207,9 @@ fn a_count_that_nobody_waits_for_ends() {
 
 #[test]
 fn templates_that_copy_turn_after_turn_are_not_run_on_many() {
-    let turns = |role: SpeakerRole, count: usize, bytes: usize| Conversation {
+    let turns = |role: SpeakerRole, count: usize, bytes: usize| TokenizedConversation {
         messages: vec![PromptMessage::text(role, "x".repeat(bytes)); count],
-        ..Conversation::default()
+        ..TokenizedConversation::default()
     };
     let counter = family!("llama3").counter();
     assert_eq!(

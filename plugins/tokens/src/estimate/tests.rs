@@ -64,7 +64,7 @@ fn whole_conversations_are_never_below_the_exact_count() {
     let cases: serde_json::Value = serde_json::from_str(include_str!("../../testdata/cases.json")).unwrap();
     for (name, body) in cases.as_object().unwrap() {
         let body = body.to_string();
-        let chat = Conversation::from_chat(body.as_bytes()).unwrap();
+        let chat = TokenizedConversation::from_chat(body.as_bytes()).unwrap();
         let estimate = estimate(&chat, None).tokens;
         if let Ok(exact) = TokenCounter::o200k_harmony().count(&chat) {
             assert!(estimate >= exact.tokens, "{name}");
@@ -78,7 +78,7 @@ fn what_nobody_knows_costs_a_lot() {
     let body =
         br#"{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://a/b"}},
         {"type":"file","file":{"file_id":"f"}},{"type":"input_audio","input_audio":{"data":"AAAA"}}]}]}"#;
-    let chat = Conversation::from_chat(body).unwrap();
+    let chat = TokenizedConversation::from_chat(body).unwrap();
     assert!(estimate(&chat, None).tokens >= 2 * UNKNOWN_TOKENS);
     assert_eq!(upper_bound(100, 2, UNKNOWN_TOKENS), 100 + 2 * UNKNOWN_TOKENS + FRAME_TOKENS + TOOLS_TOKENS);
     assert_eq!(upper_bound(usize::MAX, u32::MAX, u64::MAX), u64::MAX);

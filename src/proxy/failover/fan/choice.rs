@@ -6,13 +6,13 @@ use super::super::wait::ClientWatch;
 use super::super::{FailoverRun, ResponseMemory, ResponseProgress, settle};
 use super::{ChoiceFuture, Part, StopReason};
 use crate::auth::key_cache::Principal;
-use crate::proxy::downstream::{Caller, Line};
+use crate::proxy::downstream::{Downstream, LineDownstream};
 use crate::proxy::exchange::{Exchange, ExchangeState, WriteOutcome};
 use crate::proxy::{LineSession, RequestOrigin};
 use crate::state::AppState;
 use crate::telemetry::AccessRecord;
 use crate::telemetry::request_id::RequestId;
-use crate::upstream::config_snapshot::Live;
+use crate::upstream::config_snapshot::ConfigSnapshot;
 use bytes::{Bytes, BytesMut};
 use penstock_core::{
     ApiError, ChoiceSelection, Dialect, ExtraMembers, FinishReason, InferenceRequest, RequiredCapabilities,
@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 /// State that the choices of one request share.
 pub(super) struct ChoiceContext<'a> {
     app: &'a Arc<AppState>,
-    live: Arc<Live>,
+    live: Arc<ConfigSnapshot>,
     grant: Arc<Principal>,
     id: RequestId,
     dialect: Dialect,
@@ -136,7 +136,7 @@ pub(super) fn request_choice<'s>(
 ) -> ChoiceFuture<'s> {
     Box::pin(async move {
         let pieces = seed.ask.stream.then_some(pieces);
-        let line = Line::of_choice(
+        let line = LineDownstream::of_choice(
             seed.cancel.clone(),
             pieces,
             seed.first_provider.clone(),
@@ -144,7 +144,7 @@ pub(super) fn request_choice<'s>(
         );
         let mut session = LineSession::of_choice(line.clone());
         let mut state = ExchangeState::new(seed.app);
-        let caller = Caller::new(&mut session, Some(RequestOrigin::Line(line.clone())));
+        let caller = Downstream::new(&mut session, Some(RequestOrigin::Line(line.clone())));
         let mut x = Exchange { app: seed.app, caller, state: &mut state };
         x.config = seed.live.clone();
         x.dialect = seed.dialect;
@@ -156,7 +156,7 @@ pub(super) fn request_choice<'s>(
         x.record.flavor = seed.flavor;
         let mut watch = ClientWatch::new(seed.grant.clone(), seed.live.settings.limits.heartbeat);
         if seed.progress.has_head() {
-            watch.told(Instant::now());
+            watch.record_write(Instant::now());
         }
         let mut run = FailoverRun {
             watch,

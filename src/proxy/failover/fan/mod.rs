@@ -14,7 +14,7 @@ use super::wait::HEARTBEAT;
 use super::{FailoverRun, ResponseProgress, buffered, settle, streaming};
 use crate::proxy::exchange::WriteOutcome;
 use crate::proxy::filters::{ResponseBodyFilterChain, ResponseBodyFilters};
-use crate::upstream::offer::OfferLive;
+use crate::upstream::offer::OfferState;
 use bytes::Bytes;
 use choice::{ChoiceContext, ChoiceOutcome};
 use joined::JoinedResponse;
@@ -38,12 +38,12 @@ pub(super) struct SeparateChoices {
     /// First of them; those before it are complete.
     from: u32,
     /// Offer that refused several choices, if that is not yet known of it.
-    suspect: Option<Arc<OfferLive>>,
+    suspect: Option<Arc<OfferState>>,
 }
 
 impl SeparateChoices {
     /// Returns all choices; `suspect` may have refused them due to their number.
-    pub(super) const fn all(suspect: Option<Arc<OfferLive>>) -> Self {
+    pub(super) const fn all(suspect: Option<Arc<OfferState>>) -> Self {
         Self { from: 0, suspect }
     }
 
@@ -91,7 +91,11 @@ pub(super) async fn run(
     match halt {
         None => {
             if let Some(offer) = &wanted.suspect {
-                offer.learned.refuses(ExtraMembers::of(ExtraMember::MultipleChoices), None, run.now());
+                offer.learned.record_refused_members(
+                    ExtraMembers::of(ExtraMember::MultipleChoices),
+                    None,
+                    run.now(),
+                );
             }
             finish_choices(run, &seed, ends, parts).await
         }
@@ -251,7 +255,7 @@ async fn finish_choices(
 /// Ends a stream: the finish reasons of all choices, usage, both objects, the last event.
 async fn finish_stream(
     run: &mut FailoverRun<'_, '_>,
-    primary: &Arc<OfferLive>,
+    primary: &Arc<OfferState>,
     ends: Vec<ChoiceOutcome>,
     parts: Vec<Part>,
     total: TokenUsage,
@@ -290,6 +294,6 @@ async fn fail_choices(
         run.exchange.settle_limits(&ActualCost { input, output, money: MicroCredits(0) });
     }
     run.exchange.record.set_broken(&refusal);
-    run.watch.told(Instant::now());
+    run.watch.record_write(Instant::now());
     Ok(streaming::write_error_event(run, &refusal).await)
 }

@@ -2,7 +2,7 @@
 //! the first choice; the energy of each offer is counted by its own figures.
 
 use super::super::{FailoverRun, settle};
-use crate::upstream::offer::OfferLive;
+use crate::upstream::offer::OfferState;
 use penstock_core::{MeasuredEnergy, StreamTranslation, TokenUsage, UsageSource, WorkDone};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Usage of one choice, or of several in one response.
 pub(crate) struct Part {
     /// Offer of the choice.
-    pub(crate) offer: Arc<OfferLive>,
+    pub(crate) offer: Arc<OfferState>,
     /// Usage that is charged.
     pub(crate) done: TokenUsage,
     /// Usage of this offer, where others did the rest.

@@ -3,7 +3,8 @@
 use crate::bit;
 use penstock_tokens::engine::{self, CountInput, TokenizeApi};
 use penstock_tokens::{
-    Conversation, ImageTokenSettings, TokenCounter, estimate, estimate_text, render_prompt, upper_bound,
+    ImageTokenSettings, TokenCounter, TokenizedConversation, estimate, estimate_text, render_prompt,
+    upper_bound,
 };
 use std::sync::LazyLock;
 
@@ -17,8 +18,9 @@ pub fn check(bytes: &[u8]) {
     let exact = COUNTER.count_text(&text);
     assert!(exact <= text.len() as u64, "no token is less than a byte");
     assert!(estimate_text(&text) >= exact, "the estimate is below the count");
-    for conversation in
-        [Conversation::from_chat(bytes), Conversation::from_messages(bytes)].into_iter().flatten()
+    for conversation in [TokenizedConversation::from_chat(bytes), TokenizedConversation::from_messages(bytes)]
+        .into_iter()
+        .flatten()
     {
         let guess = estimate(&conversation, None::<&ImageTokenSettings>);
         if let Ok(count) = COUNTER.count(&conversation) {

@@ -128,7 +128,7 @@ impl ChunkReader {
 
     /// Returns the bytes of stored arguments.
     pub(super) fn buffered_bytes(&self) -> usize {
-        self.choices.iter().map(|choice| choice.tool_calls.kept()).sum()
+        self.choices.iter().map(|choice| choice.tool_calls.stored_bytes()).sum()
     }
 
     /// Records arguments from a chunk on the fast path.

@@ -124,7 +124,7 @@ pub(super) struct FragmentContext<'a> {
 
 impl ToolCallTracker {
     /// Returns the bytes of stored arguments.
-    pub(super) const fn kept(&self) -> usize {
+    pub(super) const fn stored_bytes(&self) -> usize {
         self.buffered_bytes
     }
 

@@ -371,7 +371,7 @@ fn buffered_bytes_of_a_stream_are_reported() {
             for (piece, least) in pieces {
                 reply.push(Bytes::from(piece), &mut out).unwrap();
                 let most = least * 4 + 512;
-                assert!((least..most).contains(&reply.kept()), "{client:?} {provider:?}: {}", reply.kept());
+                assert!((least..most).contains(&reply.buffered_bytes()), "{client:?} {provider:?}: {}", reply.buffered_bytes());
             }
         }
     }
@@ -385,8 +385,8 @@ fn buffered_bytes_of_a_stream_are_reported() {
         .translate_stream(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
     let mut out = OutputBuffer::default();
     reply.push(Bytes::from(call(0, "{") + &call(1, &format!("{{\"b\":\"{long}"))), &mut out).unwrap();
-    let waiting = reply.kept();
+    let waiting = reply.buffered_bytes();
     assert!(waiting >= 100_000, "{waiting}: as arguments, and until its block opens");
     reply.push(Bytes::from(call(0, "}")), &mut out).unwrap();
-    assert!(reply.kept() < waiting - 49_000, "{} of {waiting}", reply.kept());
+    assert!(reply.buffered_bytes() < waiting - 49_000, "{} of {waiting}", reply.buffered_bytes());
 }

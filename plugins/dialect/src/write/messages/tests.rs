@@ -48,7 +48,7 @@ fn a_call_is_found_at_once_among_many_blocks_that_wait() {
     writer.write(&more(0, "}"), &mut out);
     writer.write(&more(2, "]}"), &mut out);
     writer.write(&more(1, "]}"), &mut out);
-    assert_eq!(writer.kept(), 0, "nothing waits any more");
+    assert_eq!(writer.buffered_bytes(), 0, "nothing waits any more");
     writer.write(
         &AnswerEvent::Finish { choice, reason: FinishReason::ToolCalls, stop_sequence: None },
         &mut out,
