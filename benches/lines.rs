@@ -137,17 +137,17 @@ async fn requests(gateway: SocketAddr, key: &str) -> f64 {
 
 /// Lines a second, counted when they are on the disk.
 async fn lines(app: &Arc<AppState>, key: &str, file: &std::path::Path) -> f64 {
-    let grant = app.key_cache.find_principal(key.get(7..23).unwrap()).unwrap();
+    let principal = app.key_cache.find_principal(key.get(7..23).unwrap()).unwrap();
     let (done, ended) = mpsc::channel(AT_ONCE * 4);
     let began = Instant::now();
     let until = began + Duration::from_secs(SECONDS);
     for _ in 0..AT_ONCE {
-        let (app, grant, done) = (app.clone(), grant.clone(), done.clone());
+        let (app, principal, done) = (app.clone(), principal.clone(), done.clone());
         tokio::spawn(async move {
             while Instant::now() < until {
                 let cancel = CancellationToken::default();
                 let ask = LineAsk {
-                    grant: grant.clone(),
+                    principal: principal.clone(),
                     path: PATH,
                     body: Bytes::from_static(ASK.as_bytes()),
                     cancel,

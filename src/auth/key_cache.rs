@@ -139,12 +139,12 @@ impl KeyCache {
             offered = true;
             let Ok(key) = ApiKey::parse(text) else { continue };
             // An unknown id takes as long as a wrong secret, so that timing reveals nothing.
-            let grant = self.find_principal(key.public_id()).unwrap_or_else(Principal::unauthenticated);
+            let principal = self.find_principal(key.public_id()).unwrap_or_else(Principal::unauthenticated);
             let digest = penstock_auth::key_digest(&self.pepper.0, &key);
             // The digest of an unknown id never matches.
-            if grant.verify_secret(&digest, now) && grant.good(now) {
-                grant.live.last_used.store(now, Ordering::Relaxed);
-                return Ok(grant);
+            if principal.verify_secret(&digest, now) && principal.good(now) {
+                principal.live.last_used.store(now, Ordering::Relaxed);
+                return Ok(principal);
             }
         }
         Err(if offered { ApiError::new(ErrorCode::InvalidKey) } else { missing_key() })
@@ -178,7 +178,7 @@ impl KeyCache {
         let Ok(id) = record.id.as_bytes().try_into() else { return };
         let account = self.account_or_insert(&record.account);
         let mut grants = self.principals.write();
-        let known = grants.get(&id).map(|grant: &Arc<Principal>| grant.live.clone());
+        let known = grants.get(&id).map(|principal: &Arc<Principal>| principal.live.clone());
         let live = known.unwrap_or_else(|| {
             let used = record.last_used.unwrap_or(0);
             Arc::new(KeyState {
@@ -217,11 +217,11 @@ impl KeyCache {
     }
 
     /// Marks the spend of the key and of its account to be written.
-    pub fn mark_spend(&self, grant: &Arc<Principal>) {
-        let key = grant.live.spend_due.swap(true, Ordering::AcqRel);
-        let account = grant.account.spend_due.swap(true, Ordering::AcqRel);
+    pub fn mark_spend(&self, principal: &Arc<Principal>) {
+        let key = principal.live.spend_due.swap(true, Ordering::AcqRel);
+        let account = principal.account.spend_due.swap(true, Ordering::AcqRel);
         if !key || !account {
-            self.spenders.lock().push(grant.clone());
+            self.spenders.lock().push(principal.clone());
         }
     }
 
@@ -236,12 +236,15 @@ impl KeyCache {
         let due = std::mem::take(&mut *self.spenders.lock());
         let now = self.clock.calendar_now();
         let mut rows: FastMap<SpendOwner, SpendRecord> = HashMap::default();
-        for grant in &due {
+        for principal in &due {
             // Cleared before the read: a later charge marks it again.
-            grant.live.spend_due.store(false, Ordering::Release);
-            grant.account.spend_due.store(false, Ordering::Release);
-            rows.insert(SpendOwner::Key(grant.public_id.to_string()), grant.limiter().spent(now));
-            rows.insert(SpendOwner::Account(grant.account.id.to_string()), grant.account.limiter.spent(now));
+            principal.live.spend_due.store(false, Ordering::Release);
+            principal.account.spend_due.store(false, Ordering::Release);
+            rows.insert(SpendOwner::Key(principal.public_id.to_string()), principal.limiter().spent(now));
+            rows.insert(
+                SpendOwner::Account(principal.account.id.to_string()),
+                principal.account.limiter.spent(now),
+            );
         }
         SpendDelta { due, rows: rows.into_iter().collect() }
     }
@@ -253,7 +256,7 @@ impl KeyCache {
         }
         let Err(error) = spends.put(&spent.rows) else { return true };
         log::event(log::error(), "spends_not_written", &[("why", &error.to_string())]);
-        spent.due.iter().for_each(|grant| self.mark_spend(grant));
+        spent.due.iter().for_each(|principal| self.mark_spend(principal));
         false
     }
 
@@ -261,17 +264,17 @@ impl KeyCache {
     pub fn flush_last_uses(&self, keys: &KeyStore) {
         let due: Vec<Arc<Principal>> = {
             let grants = self.principals.read();
-            let stale = |grant: &&Arc<Principal>| {
-                let live = &grant.live;
+            let stale = |principal: &&Arc<Principal>| {
+                let live = &principal.live;
                 live.last_used.load(Ordering::Relaxed)
                     >= live.last_written_use.load(Ordering::Relaxed) + LAST_USE_INTERVAL
             };
             grants.values().filter(stale).cloned().collect()
         };
-        for grant in due {
-            let used = grant.live.last_used.load(Ordering::Relaxed);
-            if keys.touch(&grant.public_id, used).is_ok() {
-                grant.live.last_written_use.store(used, Ordering::Relaxed);
+        for principal in due {
+            let used = principal.live.last_used.load(Ordering::Relaxed);
+            if keys.touch(&principal.public_id, used).is_ok() {
+                principal.live.last_written_use.store(used, Ordering::Relaxed);
             }
         }
     }

@@ -25,7 +25,7 @@ impl BatchManager {
     /// store is not writable.
     pub async fn create(
         context: &Arc<BatchContext>,
-        grant: &Principal,
+        principal: &Principal,
         asked: CreateBatchRequest,
     ) -> Result<Arc<BatchRecord>, ApiError> {
         let batches = &context.batches;
@@ -33,8 +33,8 @@ impl BatchManager {
         let now = context.clock.calendar_now();
         let record = BatchRecord {
             id: object_id::new(BATCH_ID_PREFIX, now),
-            key: grant.public_id.to_string(),
-            account: grant.account.id.to_string(),
+            key: principal.public_id.to_string(),
+            account: principal.account.id.to_string(),
             endpoint: asked.endpoint.to_owned(),
             input: asked.input_file_id,
             window: asked.completion_window,

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 /// Request of one line.
 pub struct LineAsk {
     /// API key of the batch, in its present state.
-    pub grant: Arc<Principal>,
+    pub principal: Arc<Principal>,
     /// Path of the endpoint, one of [`penstock_batch::jsonl::BATCH_PATHS`].
     pub path: &'static str,
     /// Request body.

@@ -69,7 +69,7 @@ impl BatchRunner {
     }
 
     fn start_line(&mut self, asked: PendingLine, turn: RunPermit) {
-        let Some(grant) = self.app.keyring.find_principal(&self.record.key) else {
+        let Some(principal) = self.app.keyring.find_principal(&self.record.key) else {
             self.requeue_line(asked);
             return self.end_with(EndReason::KeyRevoked);
         };
@@ -78,8 +78,10 @@ impl BatchRunner {
         self.funds.on_start();
         self.in_flight.bytes += asked.body.len();
         let (body, cancel) = (asked.body.clone(), self.in_flight.cancel.clone());
-        let from =
-            large_lines::LineSource { input: self.record.input.clone(), account: grant.account.id.clone() };
+        let from = large_lines::LineSource {
+            input: self.record.input.clone(),
+            account: principal.account.id.clone(),
+        };
         let (context, mut abort) = (self.app.clone(), self.in_flight.abort.subscribe());
         let flight = LineTask { line: Some((asked, turn)), events: self.events.clone() };
         self.app.batches.spawn_line(async move {
@@ -88,7 +90,7 @@ impl BatchRunner {
                 // The memory permit is held until the line has ended.
                 let (body, _memory) = large_lines::load_body(&context, &from, body, &cancel).await?;
                 let executor = context.executor.get()?;
-                Some(executor.execute(LineAsk { grant, path, body, cancel }).await)
+                Some(executor.execute(LineAsk { principal, path, body, cancel }).await)
             };
             let done = tokio::select! {
                 done = ask => done,
@@ -168,7 +170,7 @@ impl BatchRunner {
 
     fn is_key_active(&self) -> bool {
         let now = self.app.clock.unix_seconds();
-        self.app.keyring.find_principal(&self.record.key).is_some_and(|grant| grant.good(now))
+        self.app.keyring.find_principal(&self.record.key).is_some_and(|principal| principal.good(now))
     }
 
     fn may_retry(&self, asked: &PendingLine) -> bool {

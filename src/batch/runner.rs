@@ -118,7 +118,8 @@ impl BatchRunner {
     ) -> Self {
         let scheduler_entry = app.batches.scheduler.place(&record.account);
         let budget = app.batches.memory_budget(&app, &record.account);
-        let suspended = app.keyring.find_principal(&record.key).is_some_and(|grant| grant.is_suspended());
+        let suspended =
+            app.keyring.find_principal(&record.key).is_some_and(|principal| principal.is_suspended());
         Self {
             lifecycle: api_object::lifecycle_of(&record),
             path: BATCH_PATHS.iter().copied().find(|path| *path == record.endpoint),
@@ -213,13 +214,13 @@ impl BatchRunner {
         if unix >= self.record.expires {
             self.end_with(EndReason::Expired);
         }
-        let grant = self.app.keyring.find_principal(&self.record.key);
-        match grant {
-            Some(grant) if grant.good(unix) => {
+        let principal = self.app.keyring.find_principal(&self.record.key);
+        match principal {
+            Some(principal) if principal.good(unix) => {
                 self.pause.suspended = false;
                 self.pause.blocked = self.app.batches.backend.health() != StoreHealth::Ready;
             }
-            Some(grant) if grant.is_suspended() => {
+            Some(principal) if principal.is_suspended() => {
                 (self.pause.suspended, self.pause.blocked) = (true, true);
             }
             _ => self.end_with(EndReason::KeyRevoked),

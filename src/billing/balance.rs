@@ -99,62 +99,68 @@ mod tests {
 
     #[test]
     fn sixty_four_at_once_never_take_more_than_there_is_nor_less() {
-        let purse = AccountBalance::new("a", 10_000, 0);
+        let account_balance = AccountBalance::new("a", 10_000, 0);
         let taken: usize = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..64)
                 .map(|_| {
-                    scope.spawn(|| (0..100).filter(|_| purse.hold(Wallet::Credits, 7, true).is_ok()).count())
+                    scope.spawn(|| {
+                        (0..100).filter(|_| account_balance.hold(Wallet::Credits, 7, true).is_ok()).count()
+                    })
                 })
                 .collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).sum()
         });
         assert_eq!(taken, 10_000 / 7);
-        assert_eq!(purse.available(Wallet::Credits), 10_000 % 7);
-        assert_eq!(purse.snapshot().credits, WalletBalance { amount: 10_000, held: 10_000 - 10_000 % 7 });
+        assert_eq!(account_balance.available(Wallet::Credits), 10_000 % 7);
+        assert_eq!(
+            account_balance.snapshot().credits,
+            WalletBalance { amount: 10_000, held: 10_000 - 10_000 % 7 }
+        );
     }
 
     #[test]
     fn a_hold_gives_back_what_was_not_spent_and_debt_stays() {
-        let purse = AccountBalance::new("a", 100, 0);
-        purse.hold(Wallet::Credits, 60, true).unwrap();
-        assert_eq!(purse.hold(Wallet::Credits, 41, true), Err(40));
-        purse.release(Wallet::Credits, 60, 10);
-        assert_eq!(purse.snapshot().credits, WalletBalance { amount: 90, held: 0 });
-        purse.hold(Wallet::Credits, 90, true).unwrap();
-        purse.release(Wallet::Credits, 90, 95);
-        assert_eq!(purse.available(Wallet::Credits), -5);
-        assert_eq!(purse.hold(Wallet::Credits, 1, true), Err(-5));
-        assert!(purse.hold(Wallet::Credits, 0, true).is_ok(), "what is free is free");
-        assert!(purse.hold(Wallet::Credits, 50, false).is_ok(), "without a bound");
+        let account_balance = AccountBalance::new("a", 100, 0);
+        account_balance.hold(Wallet::Credits, 60, true).unwrap();
+        assert_eq!(account_balance.hold(Wallet::Credits, 41, true), Err(40));
+        account_balance.release(Wallet::Credits, 60, 10);
+        assert_eq!(account_balance.snapshot().credits, WalletBalance { amount: 90, held: 0 });
+        account_balance.hold(Wallet::Credits, 90, true).unwrap();
+        account_balance.release(Wallet::Credits, 90, 95);
+        assert_eq!(account_balance.available(Wallet::Credits), -5);
+        assert_eq!(account_balance.hold(Wallet::Credits, 1, true), Err(-5));
+        assert!(account_balance.hold(Wallet::Credits, 0, true).is_ok(), "what is free is free");
+        assert!(account_balance.hold(Wallet::Credits, 50, false).is_ok(), "without a bound");
     }
 
     #[test]
     fn what_is_held_may_come_back_and_what_is_spent_may_not() {
-        let purse = AccountBalance::new("a", 100, 10);
-        purse.hold(Wallet::Credits, 80, true).unwrap();
-        assert_eq!(purse.hold(Wallet::Credits, 100, true), Err(20));
+        let account_balance = AccountBalance::new("a", 100, 10);
+        account_balance.hold(Wallet::Credits, 80, true).unwrap();
+        assert_eq!(account_balance.hold(Wallet::Credits, 100, true), Err(20));
         assert!(
-            purse.is_covered_without_holds(Wallet::Credits, 100)
-                && !purse.is_covered_without_holds(Wallet::Credits, 101)
+            account_balance.is_covered_without_holds(Wallet::Credits, 100)
+                && !account_balance.is_covered_without_holds(Wallet::Credits, 101)
         );
-        purse.release(Wallet::Credits, 80, 1);
+        account_balance.release(Wallet::Credits, 80, 1);
         assert!(
-            purse.is_covered_without_holds(Wallet::Credits, 99)
-                && !purse.is_covered_without_holds(Wallet::Credits, 100)
+            account_balance.is_covered_without_holds(Wallet::Credits, 99)
+                && !account_balance.is_covered_without_holds(Wallet::Credits, 100)
         );
-        purse.hold(Wallet::Energy, 10, true).unwrap();
+        account_balance.hold(Wallet::Energy, 10, true).unwrap();
         assert!(
-            purse.hold(Wallet::Energy, 0, true).is_err() && purse.is_covered_without_holds(Wallet::Energy, 0)
+            account_balance.hold(Wallet::Energy, 0, true).is_err()
+                && account_balance.is_covered_without_holds(Wallet::Energy, 0)
         );
-        purse.release(Wallet::Energy, 10, 12);
-        assert!(!purse.is_covered_without_holds(Wallet::Energy, 0));
+        account_balance.release(Wallet::Energy, 10, 12);
+        assert!(!account_balance.is_covered_without_holds(Wallet::Energy, 0));
     }
 
     #[test]
     fn an_empty_energy_wallet_does_not_pay_even_for_nothing() {
-        let purse = AccountBalance::new("a", 0, 0);
-        assert_eq!(purse.hold(Wallet::Energy, 0, true), Err(0));
-        purse.credit(Wallet::Energy, 5);
-        assert!(purse.hold(Wallet::Energy, 5, true).is_ok());
+        let account_balance = AccountBalance::new("a", 0, 0);
+        assert_eq!(account_balance.hold(Wallet::Energy, 0, true), Err(0));
+        account_balance.credit(Wallet::Energy, 5);
+        assert!(account_balance.hold(Wallet::Energy, 5, true).is_ok());
     }
 }

@@ -85,10 +85,10 @@ impl Ledger {
         wallet: Wallet,
         amount: i64,
     ) -> Hold {
-        let purse = self.account_balance(account);
+        let account_balance = self.account_balance(account);
         // The old process has checked the balance.
-        purse.hold(wallet, amount, false).ok();
-        Hold::new(self.clone(), purse, request.clone(), key.clone(), wallet, amount, 0)
+        account_balance.hold(wallet, amount, false).ok();
+        Hold::new(self.clone(), account_balance, request.clone(), key.clone(), wallet, amount, 0)
     }
 
     /// Records an action of another process; returns its charge if the spend counters do not include it. An action

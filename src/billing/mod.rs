@@ -92,11 +92,14 @@ impl Ledger {
     }
 
     fn account_balance(&self, account: &str) -> Arc<AccountBalance> {
-        if let Some(purse) = self.balances.read().get(account) {
-            return purse.clone();
+        if let Some(account_balance) = self.balances.read().get(account) {
+            return account_balance.clone();
         }
-        let mut purses = self.balances.write();
-        purses.entry(account.into()).or_insert_with(|| Arc::new(AccountBalance::new(account, 0, 0))).clone()
+        let mut account_balances = self.balances.write();
+        account_balances
+            .entry(account.into())
+            .or_insert_with(|| Arc::new(AccountBalance::new(account, 0, 0)))
+            .clone()
     }
 
     /// Returns true if too much is unwritten to accept another request.
@@ -162,14 +165,18 @@ impl Ledger {
     /// Balance of an account, and the amount held by open reservations.
     #[must_use]
     pub fn balance(&self, account: &str) -> penstock_ledger::AccountBalances {
-        self.balances.read().get(account).map(|purse| purse.snapshot()).unwrap_or_default()
+        self.balances
+            .read()
+            .get(account)
+            .map(|account_balance| account_balance.snapshot())
+            .unwrap_or_default()
     }
 
     /// Names of the accounts with a balance.
     #[must_use]
     pub fn accounts(&self) -> Vec<Arc<str>> {
         let mut names: Vec<Arc<str>> =
-            self.balances.read().values().map(|purse| purse.name.clone()).collect();
+            self.balances.read().values().map(|account_balance| account_balance.name.clone()).collect();
         names.sort();
         names
     }

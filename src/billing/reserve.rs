@@ -33,13 +33,14 @@ impl Ledger {
         need: ReserveRequest,
         prepaid: bool,
     ) -> Result<Hold, ApiError> {
-        let purse = self.account_balance(account);
+        let account_balance = self.account_balance(account);
         self.queue.add_exposed(need.eur);
         let pressed = self.is_exhausted();
         if pressed != self.refused_last.load(Ordering::Relaxed) {
             self.refused_last.store(pressed, Ordering::Relaxed);
         }
-        let taken = if pressed { Err(not_recordable()) } else { choose_wallet(&purse, need, prepaid) };
+        let taken =
+            if pressed { Err(not_recordable()) } else { choose_wallet(&account_balance, need, prepaid) };
         let (wallet, amount) = match taken {
             Ok(taken) => taken,
             Err(refusal) => {
@@ -47,7 +48,8 @@ impl Ledger {
                 return Err(refusal);
             }
         };
-        let hold = Hold::new(self.clone(), purse, request.into(), key.clone(), wallet, amount, need.eur);
+        let hold =
+            Hold::new(self.clone(), account_balance, request.into(), key.clone(), wallet, amount, need.eur);
         hold.record_reservation();
         Ok(hold)
     }
@@ -56,25 +58,25 @@ impl Ledger {
 /// Selects the wallet that pays, and the amount to hold: energy if it covers the request or need not
 /// (postpaid), else credits.
 fn choose_wallet(
-    purse: &AccountBalance,
+    account_balance: &AccountBalance,
     need: ReserveRequest,
     prepaid: bool,
 ) -> Result<(Wallet, i64), ApiError> {
     if let Some(energy) = need.energy
-        && purse.hold(Wallet::Energy, energy, prepaid).is_ok()
+        && account_balance.hold(Wallet::Energy, energy, prepaid).is_ok()
     {
         return Ok((Wallet::Energy, energy));
     }
-    match purse.hold(Wallet::Credits, need.credits, prepaid) {
+    match account_balance.hold(Wallet::Credits, need.credits, prepaid) {
         Ok(()) => Ok((Wallet::Credits, need.credits)),
-        Err(available) => Err(insufficient_credits(purse, need, available)),
+        Err(available) => Err(insufficient_credits(account_balance, need, available)),
     }
 }
 
-fn insufficient_credits(purse: &AccountBalance, need: ReserveRequest, available: i64) -> ApiError {
+fn insufficient_credits(account_balance: &AccountBalance, need: ReserveRequest, available: i64) -> ApiError {
     let (required, available) = (MicroCredits(need.credits).credits(), MicroCredits(available).credits());
-    let held = purse.is_covered_without_holds(Wallet::Credits, need.credits)
-        || need.energy.is_some_and(|energy| purse.is_covered_without_holds(Wallet::Energy, energy));
+    let held = account_balance.is_covered_without_holds(Wallet::Credits, need.credits)
+        || need.energy.is_some_and(|energy| account_balance.is_covered_without_holds(Wallet::Energy, energy));
     let message = format!(
         "The account's balance does not cover this request: it may take up to {} credits, and {} are available{}.",
         required.normalize(),
@@ -89,7 +91,7 @@ fn insufficient_credits(purse: &AccountBalance, need: ReserveRequest, available:
     match need.energy {
         None => refusal,
         Some(energy) => {
-            let there = NanoKwh(purse.available(Wallet::Energy)).kwh();
+            let there = NanoKwh(account_balance.available(Wallet::Energy)).kwh();
             let both = [("required_kwh", NanoKwh(energy).kwh()), ("available_kwh", there)];
             let both: serde_json::Map<String, Value> =
                 both.into_iter().map(|(name, kwh)| (name.to_owned(), format::json_number(kwh))).collect();

@@ -74,16 +74,16 @@ enum AccountsCommand {
 
 /// Runs the command.
 pub fn run(accounts: AccountsArgs) -> Result<(), String> {
-    let way = AdminBackend::connect(&admin_target(&accounts.reached.source()?)?)?;
+    let backend = AdminBackend::connect(&admin_target(&accounts.reached.source()?)?)?;
     match accounts.command {
         AccountsCommand::Create { id, name, limits } => {
             let mut body = body_members(name, &limits);
             body.insert("id".to_owned(), id.into());
-            let made = way.send(&Method::POST, "/admin/accounts", &[], Some(&Value::Object(body)))?;
+            let made = backend.send(&Method::POST, "/admin/accounts", &[], Some(&Value::Object(body)))?;
             print_account(&made, "created")
         }
-        AccountsCommand::List { output } => list(&way, output),
-        AccountsCommand::Show { id } => print_json(&way.send(&Method::GET, &path(&id), &[], None)?),
+        AccountsCommand::List { output } => list(&backend, output),
+        AccountsCommand::Show { id } => print_json(&backend.send(&Method::GET, &path(&id), &[], None)?),
         AccountsCommand::Change { id, name, limits } => {
             let body = body_members(name, &limits);
             if body.is_empty() {
@@ -92,16 +92,19 @@ pub fn run(accounts: AccountsArgs) -> Result<(), String> {
                         .to_owned(),
                 );
             }
-            print_account(&way.send(&Method::PATCH, &path(&id), &[], Some(&Value::Object(body)))?, "changed")
+            print_account(
+                &backend.send(&Method::PATCH, &path(&id), &[], Some(&Value::Object(body)))?,
+                "changed",
+            )
         }
-        AccountsCommand::Suspend { id } => set_state(&way, &id, "suspended"),
-        AccountsCommand::Resume { id } => set_state(&way, &id, "active"),
-        AccountsCommand::Check { output } => check(&way, output),
+        AccountsCommand::Suspend { id } => set_state(&backend, &id, "suspended"),
+        AccountsCommand::Resume { id } => set_state(&backend, &id, "active"),
+        AccountsCommand::Check { output } => check(&backend, output),
     }
 }
 
-fn set_state(way: &AdminBackend, id: &str, state: &str) -> Result<(), String> {
-    print_account(&way.send(&Method::PATCH, &path(id), &[], Some(&json!({ "state": state })))?, state)
+fn set_state(backend: &AdminBackend, id: &str, state: &str) -> Result<(), String> {
+    print_account(&backend.send(&Method::PATCH, &path(id), &[], Some(&json!({ "state": state })))?, state)
 }
 
 fn path(id: &str) -> String {
@@ -120,8 +123,8 @@ fn print_account(account: &Value, done: &str) -> Result<(), String> {
     print_stdout(&format!("Account {} is {done}: {limits}.\n", table_cell(account, "id")))
 }
 
-fn list(way: &AdminBackend, output: OutputArgs) -> Result<(), String> {
-    let all = way.all_rows("/admin/accounts", &[])?;
+fn list(backend: &AdminBackend, output: OutputArgs) -> Result<(), String> {
+    let all = backend.all_rows("/admin/accounts", &[])?;
     let rows = all.iter().map(|account| {
         let created = account.get("created").and_then(Value::as_u64).map(format_day).unwrap_or_default();
         vec![
@@ -136,8 +139,8 @@ fn list(way: &AdminBackend, output: OutputArgs) -> Result<(), String> {
     output.print(&listing, || json!({ "data": all }))
 }
 
-fn check(way: &AdminBackend, output: OutputArgs) -> Result<(), String> {
-    let found = way.send(&Method::GET, "/admin/unmatched", &[], None)?;
+fn check(backend: &AdminBackend, output: OutputArgs) -> Result<(), String> {
+    let found = backend.send(&Method::GET, "/admin/unmatched", &[], None)?;
     let mut rows = Vec::new();
     for item in answer_rows(&found) {
         let (kind, id) = match item.get("key") {

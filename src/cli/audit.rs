@@ -28,9 +28,9 @@ pub struct AuditArgs {
 
 /// Runs the command.
 pub fn run(audit: &AuditArgs) -> Result<(), String> {
-    let way = AdminBackend::connect(&admin_target(&audit.reached.source()?)?)?;
+    let backend = AdminBackend::connect(&admin_target(&audit.reached.source()?)?)?;
     if audit.verify {
-        let found = way.send(&Method::GET, "/admin/audit/verify", &[], None)?;
+        let found = backend.send(&Method::GET, "/admin/audit/verify", &[], None)?;
         if found.get("good") == Some(&Value::Bool(true)) {
             return print_stdout(&format!(
                 "The hash chain of all {} entries is intact.\n",
@@ -43,7 +43,7 @@ pub fn run(audit: &AuditArgs) -> Result<(), String> {
         ));
     }
     let target = audit.target.as_deref().map(|target| ("target", target));
-    let all = way.all_rows("/admin/audit", &target.into_iter().collect::<Vec<_>>())?;
+    let all = backend.all_rows("/admin/audit", &target.into_iter().collect::<Vec<_>>())?;
     let table = audit.output.format() == OutputFormat::Table;
     if let (Some(target), true) = (&audit.target, all.is_empty() && table) {
         return print_stdout(&format!(

@@ -40,7 +40,8 @@ impl AdminBackend {
     ///
     /// # Errors
     /// Returns the error message of the gateway.
-    pub fn send(        &self,
+    pub fn send(
+        &self,
         method: &Method,
         path: &str,
         query: &[(&str, &str)],

@@ -52,20 +52,20 @@ enum BatchesCommand {
 /// # Errors
 /// Returns the error message of the gateway, or the reason why neither gateway nor store can be reached.
 pub fn run(batches: BatchesArgs) -> Result<(), String> {
-    let way = AdminBackend::connect(&admin_target(&batches.reached.source()?)?)?;
+    let backend = AdminBackend::connect(&admin_target(&batches.reached.source()?)?)?;
     match batches.command {
         BatchesCommand::List { account, state, output } => {
             let account = account.as_deref().map(|account| ("account", account));
             let state = state.as_deref().map(|state| ("state", state));
             let query: Vec<(&str, &str)> = account.into_iter().chain(state).collect();
-            let all = way.all_rows("/admin/batches", &query)?;
+            let all = backend.all_rows("/admin/batches", &query)?;
             let heading =
                 ["ID", "ACCOUNT", "ENDPOINT", "STATUS", "LINES", "DONE", "FAILED", "CREATED", "WINDOW ENDS"];
             output.print(&Listing::new(&heading).with_rows(all.iter().map(row)), || json!({ "data": all }))
         }
-        BatchesCommand::Show { id } => print_json(&way.send(&Method::GET, &path(&id, ""), &[], None)?),
+        BatchesCommand::Show { id } => print_json(&backend.send(&Method::GET, &path(&id, ""), &[], None)?),
         BatchesCommand::Cancel { id } => {
-            let batch = way.send(&Method::POST, &path(&id, "/cancel"), &[], None)?;
+            let batch = backend.send(&Method::POST, &path(&id, "/cancel"), &[], None)?;
             let counts = batch.get("request_counts").cloned().unwrap_or_default();
             print_stdout(&format!(
                 "Batch {id} is cancelled: {} of {} lines have a result.\n",

@@ -84,7 +84,12 @@ impl Client {
         self.send_bytes("GET", path, None)
     }
 
-    fn send_bytes(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Vec<u8>, AdminClientError> {
+    fn send_bytes(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Vec<u8>, AdminClientError> {
         let body = body.map(Value::to_string).unwrap_or_default();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n{ACTOR}: {}\r\ncontent-type: application/json\r\n\

@@ -111,32 +111,32 @@ pub fn run(credits: CreditsArgs) -> Result<(), String> {
     if let CreditsCommand::Verify { repair } = credits.command {
         return verify(&credits.reached, repair);
     }
-    let way = LedgerBackend::connect(&credits.reached)?;
+    let backend = LedgerBackend::connect(&credits.reached)?;
     match credits.command {
         CreditsCommand::Grant(granted) => {
             let GrantArgs { account, amount, id, note } = granted;
             let body = json!({ "account": account, "credits": amount.credits, "kwh": amount.kwh, "id": id, "note": note });
-            print_adjustment(&way.post("/admin/credits/grant", &body)?)
+            print_adjustment(&backend.post("/admin/credits/grant", &body)?)
         }
         CreditsCommand::Correct(corrected) => {
             let CorrectArgs { entry, amount, id, note } = corrected;
             let body = json!({ "entry": entry, "credits": amount.credits, "kwh": amount.kwh, "id": id, "note": note });
-            print_adjustment(&way.post("/admin/credits/correct", &body)?)
+            print_adjustment(&backend.post("/admin/credits/correct", &body)?)
         }
         CreditsCommand::Balance { account, output } => {
             let query: Vec<(&str, &str)> =
                 account.iter().map(|account| ("account", account.as_str())).collect();
-            let answer = way.get("/admin/credits", &query)?;
+            let answer = backend.get("/admin/credits", &query)?;
             output.print(&balances(&answer), || answer.clone())
         }
         CreditsCommand::Rerate { day } => {
             let query: Vec<(&str, &str)> = day.iter().map(|day| ("day", day.as_str())).collect();
-            let answer = way.get("/admin/credits/rerate", &query)?;
+            let answer = backend.get("/admin/credits/rerate", &query)?;
             print_json(&answer)?;
             let same = answer.get("same") == Some(&Value::Bool(true));
             if same { Ok(()) } else { Err("At least one charge differs when it is recomputed.".to_owned()) }
         }
-        CreditsCommand::Export(export) => export::run(&way, &export),
+        CreditsCommand::Export(export) => export::run(&backend, &export),
         // Handled above, before the backend was chosen.
         CreditsCommand::Verify { .. } | CreditsCommand::Rebuild => Ok(()),
     }

@@ -52,20 +52,20 @@ enum FilesCommand {
 /// # Errors
 /// Returns the error message of the gateway, or the reason why neither gateway nor store can be reached.
 pub fn run(files: FilesArgs) -> Result<(), String> {
-    let way = AdminBackend::connect(&admin_target(&files.reached.source()?)?)?;
+    let backend = AdminBackend::connect(&admin_target(&files.reached.source()?)?)?;
     match files.command {
         FilesCommand::List { account, purpose, output } => {
             let account = account.as_deref().map(|account| ("account", account));
             let purpose = purpose.as_deref().map(|purpose| ("purpose", purpose));
             let query: Vec<(&str, &str)> = account.into_iter().chain(purpose).collect();
-            let all = way.all_rows("/admin/files", &query)?;
+            let all = backend.all_rows("/admin/files", &query)?;
             let heading =
                 ["ID", "ACCOUNT", "PURPOSE", "STATUS", "BYTES", "LINES", "CREATED", "EXPIRES", "NAME"];
             output.print(&Listing::new(&heading).with_rows(all.iter().map(row)), || json!({ "data": all }))
         }
-        FilesCommand::Show { id } => print_json(&way.send(&Method::GET, &path(&id), &[], None)?),
+        FilesCommand::Show { id } => print_json(&backend.send(&Method::GET, &path(&id), &[], None)?),
         FilesCommand::Delete { id } => {
-            way.send(&Method::DELETE, &path(&id), &[], None)?;
+            backend.send(&Method::DELETE, &path(&id), &[], None)?;
             print_stdout(&format!("File {id} is deleted.\n"))
         }
     }

@@ -129,15 +129,15 @@ fn span(text: &str) -> Result<Duration, String> {
 /// Runs the command.
 pub fn run(keys: KeysArgs) -> Result<(), String> {
     let reach = admin_target(&keys.reached.source()?)?;
-    let way = AdminBackend::connect(&reach)?;
+    let backend = AdminBackend::connect(&reach)?;
     match keys.command {
-        KeysCommand::Create(create) => create_key(&way, &create),
-        KeysCommand::List { account, output } => list(&way, account.as_deref(), output),
-        KeysCommand::Show { id } => print_json(&way.send(&Method::GET, &path(&id, "")?, &[], None)?),
-        KeysCommand::Change(change) => change_key(&way, change),
+        KeysCommand::Create(create) => create_key(&backend, &create),
+        KeysCommand::List { account, output } => list(&backend, account.as_deref(), output),
+        KeysCommand::Show { id } => print_json(&backend.send(&Method::GET, &path(&id, "")?, &[], None)?),
+        KeysCommand::Change(change) => change_key(&backend, change),
         KeysCommand::Rotate { id, overlap } => {
             let body = json!({ "overlap_seconds": overlap.as_secs() });
-            let key = way.send(&Method::POST, &path(&id, "/rotate")?, &[], Some(&body))?;
+            let key = backend.send(&Method::POST, &path(&id, "/rotate")?, &[], Some(&body))?;
             let until = key.get("previous_good_until").and_then(Value::as_u64).map(format_rfc3339);
             let old =
                 until.map_or_else(|| "no longer valid".to_owned(), |until| format!("valid until {until}"));
@@ -148,7 +148,7 @@ pub fn run(keys: KeysArgs) -> Result<(), String> {
             print_stdout(&format!("{}\n", table_cell(&key, "key")))
         }
         KeysCommand::Revoke { id } => {
-            let answer = way.send(&Method::POST, &path(&id, "/revoke")?, &[], None)?;
+            let answer = backend.send(&Method::POST, &path(&id, "/revoke")?, &[], None)?;
             print_stdout(&if answer.get("already") == Some(&Value::Bool(true)) {
                 format!("Key {id} was already revoked.\n")
             } else {
@@ -166,7 +166,7 @@ fn path(id: &str, what: &str) -> Result<String, String> {
     Ok(format!("/admin/keys/{id}{what}"))
 }
 
-fn create_key(way: &AdminBackend, create: &CreateKeyArgs) -> Result<(), String> {
+fn create_key(backend: &AdminBackend, create: &CreateKeyArgs) -> Result<(), String> {
     let body = json!({
         "name": create.name,
         "account": create.account,
@@ -175,7 +175,7 @@ fn create_key(way: &AdminBackend, create: &CreateKeyArgs) -> Result<(), String> 
         "expires": create.expires.map(|after| unix_now().saturating_add(after.as_secs())),
         "limits": create.limits.to_json().unwrap_or_else(|| json!({})),
     });
-    let key = way.send(&Method::POST, "/admin/keys", &[], Some(&body))?;
+    let key = backend.send(&Method::POST, "/admin/keys", &[], Some(&body))?;
     print_stderr(&format_warnings(&key));
     print_stderr(&format!(
         "Key {} of account {} may use {}. It is shown only now:\n",
@@ -186,7 +186,7 @@ fn create_key(way: &AdminBackend, create: &CreateKeyArgs) -> Result<(), String> 
     print_stdout(&format!("{}\n", table_cell(&key, "key")))
 }
 
-fn change_key(way: &AdminBackend, change: ChangeKeyArgs) -> Result<(), String> {
+fn change_key(backend: &AdminBackend, change: ChangeKeyArgs) -> Result<(), String> {
     let path = path(&change.id, "")?;
     let mut body = Map::new();
     let mut put = |name: &str, value: Option<Value>| {
@@ -209,7 +209,7 @@ fn change_key(way: &AdminBackend, change: ChangeKeyArgs) -> Result<(), String> {
             "No change was given; `penstock keys change --help` lists what can be changed.".to_owned()
         );
     }
-    let key = way.send(&Method::PATCH, &path, &[], Some(&Value::Object(body)))?;
+    let key = backend.send(&Method::PATCH, &path, &[], Some(&Value::Object(body)))?;
     print_stderr(&format_warnings(&key));
     let limits = format_limits(&key);
     let limits = if limits.is_empty() { "without limits".to_owned() } else { limits };
@@ -220,9 +220,9 @@ fn change_key(way: &AdminBackend, change: ChangeKeyArgs) -> Result<(), String> {
     ))
 }
 
-fn list(way: &AdminBackend, account: Option<&str>, output: OutputArgs) -> Result<(), String> {
+fn list(backend: &AdminBackend, account: Option<&str>, output: OutputArgs) -> Result<(), String> {
     let account = account.map(|account| ("account", account));
-    let all = way.all_rows("/admin/keys", &account.into_iter().collect::<Vec<_>>())?;
+    let all = backend.all_rows("/admin/keys", &account.into_iter().collect::<Vec<_>>())?;
     let heading = ["ID", "NAME", "ACCOUNT", "SCOPES", "MODELS", "LIMITS", "CREATED", "LAST USED", "STATE"];
     let listing = Listing::new(&heading).with_rows(all.iter().map(|key| row(key, unix_now())));
     output.print(&listing, || json!({ "data": all }))

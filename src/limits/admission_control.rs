@@ -90,7 +90,7 @@ impl AdmissionControl {
         bytes: usize,
         wait: Duration,
     ) -> (Result<AdmissionPermit, ApiError>, Option<Duration>) {
-        let (hand, turn) = oneshot::channel();
+        let (hand, waiter) = oneshot::channel();
         let number = {
             let mut crowd = self.queue.lock();
             if crowd.try_admit(whose, bytes) {
@@ -108,15 +108,15 @@ impl AdmissionControl {
                 }
             }
         };
-        let mut turn = QueueTicket { admission: self, account: whose, number, receiver: turn };
+        let mut waiter = QueueTicket { admission: self, account: whose, number, receiver: waiter };
         let began = Instant::now();
-        let place = match timeout(wait, &mut turn.receiver).await {
-            Ok(Ok(place)) => Ok(place),
+        let permit = match timeout(wait, &mut waiter.receiver).await {
+            Ok(Ok(permit)) => Ok(permit),
             // Displaced by an account with fewer waiting requests.
             Ok(Err(_)) => Err(self.shed(ShedReason::QueueFull)),
             Err(_) => Err(self.shed(ShedReason::GatewayTimeout)),
         };
-        (place, Some(began.elapsed()))
+        (permit, Some(began.elapsed()))
     }
 
     /// Acquires a permit for a line of a batch, which holds bytes only.
@@ -173,9 +173,9 @@ impl AdmissionControl {
             handed.push((hand, AdmissionPermit { admission: self.clone(), account: Some(whose), bytes }));
         }
         drop(crowd);
-        for (hand, place) in handed {
+        for (hand, permit) in handed {
             // A request that is gone meanwhile releases its permit at once.
-            hand.send(place).ok();
+            hand.send(permit).ok();
         }
     }
 }
@@ -255,7 +255,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_finds_it_full_waits_a_moment_and_is_told_when_to_come_back() {
         let control = control(1, 1);
-        let (place, waited) = control.acquire(&account("a"), 10, WAIT).await;
+        let (permit, waited) = control.acquire(&account("a"), 10, WAIT).await;
         assert!(waited.is_none());
         let (theirs, account) = (control.clone(), account("a"));
         let waiting = tokio::spawn(async move { theirs.acquire(&account, 0, WAIT).await });
@@ -269,7 +269,7 @@ mod tests {
         let began = tokio::time::Instant::now();
         assert_eq!(waiting.await.unwrap().0.unwrap_err().code, ErrorCode::Overloaded);
         assert_eq!(began.elapsed().as_secs(), 2);
-        drop(place);
+        drop(permit);
         assert_eq!(control.load_status(), AdmissionSnapshot { requests: 0, bytes: 0, waiting: 0 });
         let refusals: Vec<_> = control.shed_totals().filter(|(_, count)| *count > 0).collect();
         assert_eq!(refusals, [("queue", 1), ("process", 1)]);
@@ -290,12 +290,12 @@ mod tests {
             AdmissionSnapshot { requests: 1, bytes: 5, waiting: 0 },
             "it was never free"
         );
-        let mut place = next.await.unwrap().0.unwrap();
-        assert!(place.reserve_bytes(4 << 20).is_err() && place.reserve_bytes(1 << 20).is_ok());
-        assert_eq!(place.bytes(), (1 << 20) + 5);
+        let mut permit = next.await.unwrap().0.unwrap();
+        assert!(permit.reserve_bytes(4 << 20).is_err() && permit.reserve_bytes(1 << 20).is_ok());
+        assert_eq!(permit.bytes(), (1 << 20) + 5);
         let mut line = control.line();
         line.reserve_bytes(1 << 20).unwrap();
-        drop((place, line));
+        drop((permit, line));
         assert_eq!(control.load_status(), AdmissionSnapshot { requests: 0, bytes: 0, waiting: 0 });
     }
 
@@ -305,9 +305,9 @@ mod tests {
         let first = control.acquire(&account("a"), 0, WAIT).await.0.unwrap();
         let account = account("b");
         {
-            let turn = control.acquire(&account, 0, WAIT);
-            tokio::pin!(turn);
-            assert!(timeout(Duration::from_millis(1), turn.as_mut()).await.is_err());
+            let waiter = control.acquire(&account, 0, WAIT);
+            tokio::pin!(waiter);
+            assert!(timeout(Duration::from_millis(1), waiter.as_mut()).await.is_err());
             // Sent, and never received.
             drop(first);
             assert_eq!(control.load_status().requests, 1);

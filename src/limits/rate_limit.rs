@@ -21,7 +21,7 @@ use std::time::Duration;
 /// examined, which may take long. Released when dropped, or exchanged for the reservation.
 #[derive(Debug)]
 pub struct ProvisionalPermit {
-    grant: Arc<Principal>,
+    principal: Arc<Principal>,
     work: WorkClass,
     /// Charges of the key and of the account.
     held: Option<(ProvisionalCharge, ProvisionalCharge)>,
@@ -31,7 +31,7 @@ pub struct ProvisionalPermit {
 /// Reservation of a request; released with the exchange, settled or not.
 #[derive(Debug)]
 pub struct KeyLimitReservation {
-    grant: Arc<Principal>,
+    principal: Arc<Principal>,
     held: Option<ReservationPair>,
     clock: SteadyClock,
 }
@@ -55,7 +55,7 @@ pub fn reserve_limits(
     cost: &CostEstimate,
 ) -> Result<KeyLimitReservation, (LimitViolation, ApiError)> {
     let (now, entered) = (entry.clock.calendar_now(), entry.held.take());
-    let (mut account, mut key) = lock_meters(&entry.grant);
+    let (mut account, mut key) = lock_meters(&entry.principal);
     let taken = {
         let (account, key) = (&mut *account, &mut *key);
         release_provisional(entered, account, key, now);
@@ -69,9 +69,11 @@ pub fn reserve_limits(
     };
     drop((account, key));
     match taken {
-        Ok(held) => {
-            Ok(KeyLimitReservation { grant: entry.grant.clone(), held: Some(held), clock: entry.clock })
-        }
+        Ok(held) => Ok(KeyLimitReservation {
+            principal: entry.principal.clone(),
+            held: Some(held),
+            clock: entry.clock,
+        }),
         Err(denied) => Err(limit_refusal(denied, now)),
     }
 }
@@ -102,9 +104,9 @@ pub struct UsageProfile {
 }
 
 /// Counts a charge of another process.
-pub fn apply_charge(grant: &Principal, money: MicroCredits, clock: SteadyClock) {
+pub fn apply_charge(principal: &Principal, money: MicroCredits, clock: SteadyClock) {
     let (now, used) = (clock.calendar_now(), ActualCost { money, ..ActualCost::default() });
-    let (mut account, mut key) = lock_meters(grant);
+    let (mut account, mut key) = lock_meters(principal);
     for inner in [&mut *account, &mut *key] {
         let LimiterState { limits, meter } = inner;
         let held = meter.reserve(limits, &CostEstimate::default(), WorkClass::BatchLine, now);
@@ -118,12 +120,12 @@ pub fn apply_charge(grant: &Principal, money: MicroCredits, clock: SteadyClock) 
 /// # Errors
 /// Same as for [`reserve_limits`].
 pub fn acquire_provisional(
-    grant: &Arc<Principal>,
+    principal: &Arc<Principal>,
     work: WorkClass,
     clock: SteadyClock,
 ) -> Result<(ProvisionalPermit, UsageProfile), (LimitViolation, ApiError)> {
     let now = clock.calendar_now();
-    let (mut account, mut key) = lock_meters(grant);
+    let (mut account, mut key) = lock_meters(principal);
     let nothing = CostEstimate::default();
     let own = key.meter.check(&key.limits, &nothing, work, now).map_err(|denied| (LimitOwner::Key, denied));
     let shared = account.meter.check(&account.limits, &nothing, work, now);
@@ -140,7 +142,7 @@ pub fn acquire_provisional(
     });
     drop((account, key));
     let held = Some(entered.map_err(|denied| limit_refusal(denied, now))?);
-    Ok((ProvisionalPermit { grant: grant.clone(), work, held, clock }, habits))
+    Ok((ProvisionalPermit { principal: principal.clone(), work, held, clock }, habits))
 }
 
 /// Returns true if there is a budget.
@@ -155,17 +157,17 @@ const fn tracks_output_length(limits: &UsageLimits) -> bool {
 
 /// Returns the status of the limits of a key and its account: of each limit the tighter one.
 #[must_use]
-pub fn limit_status(grant: &Principal, now: Duration) -> LimitStatus {
-    let (account, key) = lock_meters(grant);
+pub fn limit_status(principal: &Principal, now: Duration) -> LimitStatus {
+    let (account, key) = lock_meters(principal);
     key.meter
         .limit_status(&key.limits, now)
         .most_restrictive(account.meter.limit_status(&account.limits, now))
 }
 
 /// Takes both locks, always in this order.
-fn lock_meters(grant: &Principal) -> (MutexGuard<'_, LimiterState>, MutexGuard<'_, LimiterState>) {
-    let account = grant.account.limiter.0.lock();
-    (account, grant.limiter().0.lock())
+fn lock_meters(principal: &Principal) -> (MutexGuard<'_, LimiterState>, MutexGuard<'_, LimiterState>) {
+    let account = principal.account.limiter.0.lock();
+    (account, principal.limiter().0.lock())
 }
 
 impl KeyLimitReservation {
@@ -173,7 +175,7 @@ impl KeyLimitReservation {
     pub fn settle(&mut self, used: &ActualCost) {
         let Some(held) = self.held.take() else { return };
         let now = self.clock.calendar_now();
-        let (mut account, mut key) = lock_meters(&self.grant);
+        let (mut account, mut key) = lock_meters(&self.principal);
         if tracks_output_length(&key.limits) || tracks_output_length(&account.limits) {
             key.meter.record_output(used.output);
         }
@@ -188,7 +190,7 @@ impl Drop for KeyLimitReservation {
     fn drop(&mut self) {
         let Some(held) = self.held.take() else { return };
         let now = self.clock.calendar_now();
-        let (mut account, mut key) = lock_meters(&self.grant);
+        let (mut account, mut key) = lock_meters(&self.principal);
         let LimiterState { limits, meter } = &mut *key;
         meter.void(held.key, limits, now);
         let LimiterState { limits, meter } = &mut *account;
@@ -200,7 +202,7 @@ impl Drop for ProvisionalPermit {
     fn drop(&mut self) {
         let Some(held) = self.held.take() else { return };
         let now = self.clock.calendar_now();
-        let (mut account, mut key) = lock_meters(&self.grant);
+        let (mut account, mut key) = lock_meters(&self.principal);
         release_provisional(Some(held), &mut account, &mut key, now);
     }
 }

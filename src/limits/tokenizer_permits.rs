@@ -72,9 +72,9 @@ impl TokenizerPermits {
     /// Changes the number of permits; running counts go on.
     pub fn configure(self: &Arc<Self>, limit: usize) {
         let handed = {
-            let mut desk = self.0.lock();
-            desk.limit = limit;
-            self.grant_free_permits(&mut desk)
+            let mut queue = self.0.lock();
+            queue.limit = limit;
+            self.grant_free_permits(&mut queue)
         };
         send_permits(handed);
     }
@@ -82,8 +82,8 @@ impl TokenizerPermits {
     /// Returns the number of running counts, and of waiting ones.
     #[must_use]
     pub fn counts_and_waiters(&self) -> (usize, usize) {
-        let desk = self.0.lock();
-        (desk.holders.len(), desk.requests.len() + desk.lines.len())
+        let queue = self.0.lock();
+        (queue.holders.len(), queue.requests.len() + queue.lines.len())
     }
 
     /// Acquires a permit for this account, at once or after a wait of at most `wait` among at most `most` others. A
@@ -99,18 +99,18 @@ impl TokenizerPermits {
     ) -> Result<TokenizerPermit, ShedReason> {
         let (hand, turn) = oneshot::channel();
         let mut waiting = {
-            let mut desk = self.0.lock();
-            if desk.may_start(account) {
-                return Ok(self.issue_permit(&mut desk, account.clone()));
+            let mut queue = self.0.lock();
+            if queue.may_start(account) {
+                return Ok(self.issue_permit(&mut queue, account.clone()));
             }
             let (number, gone) = match wait {
-                None => (desk.enqueue_line(account.clone(), hand), None),
-                Some(_) => match desk.requests.join(account, hand, most) {
+                None => (queue.enqueue_line(account.clone(), hand), None),
+                Some(_) => match queue.requests.join(account, hand, most) {
                     EnqueueOutcome::Full => return Err(ShedReason::QueueFull),
                     EnqueueOutcome::Waiting(number, gone) => (number, gone),
                 },
             };
-            drop(desk);
+            drop(queue);
             // Delivered after the lock is released.
             drop(gone);
             PermitWaiter {
@@ -130,16 +130,16 @@ impl TokenizerPermits {
         }
     }
 
-    fn issue_permit(self: &Arc<Self>, desk: &mut PermitQueue, account: Arc<str>) -> TokenizerPermit {
-        desk.holders.push(account.clone());
+    fn issue_permit(self: &Arc<Self>, queue: &mut PermitQueue, account: Arc<str>) -> TokenizerPermit {
+        queue.holders.push(account.clone());
         TokenizerPermit { permits: self.clone(), account }
     }
 
     /// Grants free permits to waiting requests.
-    fn grant_free_permits(self: &Arc<Self>, desk: &mut PermitQueue) -> GrantedPermits {
+    fn grant_free_permits(self: &Arc<Self>, queue: &mut PermitQueue) -> GrantedPermits {
         let mut handed = Vec::new();
-        while desk.holders.len() < desk.limit {
-            let PermitQueue { holders: counting, requests, lines, .. } = desk;
+        while queue.holders.len() < queue.limit {
+            let PermitQueue { holders: counting, requests, lines, .. } = queue;
             let next = |whose: &Arc<str>| !counting.contains(whose);
             let mut account = None;
             let request = requests.pop_if(|whose, _| {
@@ -155,7 +155,7 @@ impl TokenizerPermits {
                     (line.account, line.sender)
                 }
             };
-            handed.push((hand, self.issue_permit(desk, account)));
+            handed.push((hand, self.issue_permit(queue, account)));
         }
         handed
     }
@@ -185,11 +185,11 @@ fn send_permits(handed: GrantedPermits) {
 impl Drop for TokenizerPermit {
     fn drop(&mut self) {
         let handed = {
-            let mut desk = self.permits.0.lock();
-            if let Some(at) = desk.holders.iter().position(|account| *account == self.account) {
-                desk.holders.swap_remove(at);
+            let mut queue = self.permits.0.lock();
+            if let Some(at) = queue.holders.iter().position(|account| *account == self.account) {
+                queue.holders.swap_remove(at);
             }
-            self.permits.grant_free_permits(&mut desk)
+            self.permits.grant_free_permits(&mut queue)
         };
         send_permits(handed);
     }
@@ -197,13 +197,13 @@ impl Drop for TokenizerPermit {
 
 impl Drop for PermitWaiter<'_> {
     fn drop(&mut self) {
-        let mut desk = self.permits.0.lock();
+        let mut queue = self.permits.0.lock();
         if self.is_batch_line {
-            desk.lines.retain(|line| line.ticket != self.ticket);
+            queue.lines.retain(|line| line.ticket != self.ticket);
         } else {
-            desk.requests.remove(self.account, self.ticket);
+            queue.requests.remove(self.account, self.ticket);
         }
-        drop(desk);
+        drop(queue);
         // A permit that was granted is dropped with the channel; no further permit is granted.
         self.receiver.close();
     }

@@ -40,7 +40,7 @@ impl LineExecutor for BatchLineExecutor {
 }
 
 async fn execute(proxy: &GatewayProxy, ask: LineAsk) -> LineDone {
-    let line = LineDownstream::of_batch(ask.grant, ask.cancel);
+    let line = LineDownstream::of_batch(ask.principal, ask.cancel);
     // The batch cancels its lines itself, so the shutdown signal of the listeners is not used.
     let (_stop, stopping) = watch::channel(false);
     if let Ok(session) = LineSession::start(line.clone(), ask.path, ask.body) {
@@ -73,7 +73,7 @@ pub(crate) fn left(line: &LineDownstream, state: &ExchangeState, now: u64) -> Op
         None
     } else if line.was_asked_back() {
         Some(ApiError::new(ErrorCode::Unavailable).retry_after(1))
-    } else if !state.grant.good(now) {
+    } else if !state.principal.good(now) {
         Some(ApiError::new(ErrorCode::InvalidKey))
     } else {
         Some(ApiError::new(ErrorCode::Internal))

@@ -355,7 +355,7 @@ impl AppState {
 
     /// Counts a charge of a draining process in the budgets of this one.
     pub fn apply_remote_charge(&self, charged: &ChargeEvent) {
-        let Some(grant) = self.key_cache.find_principal(&charged.key) else { return };
+        let Some(principal) = self.key_cache.find_principal(&charged.key) else { return };
         let money = match charged.wallet {
             Wallet::Credits => MicroCredits(charged.amount),
             Wallet::Energy => {
@@ -364,8 +364,8 @@ impl AppState {
                 credits.unwrap_or_default()
             }
         };
-        crate::limits::rate_limit::apply_charge(&grant, money, self.clock);
-        self.key_cache.mark_spend(&grant);
+        crate::limits::rate_limit::apply_charge(&principal, money, self.clock);
+        self.key_cache.mark_spend(&principal);
     }
 
     /// Waits until the last exchange and every process before this one have ended.

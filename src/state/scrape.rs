@@ -25,7 +25,7 @@ impl AppState {
             ledger: self.ledger.state(),
             last_export: self.backup_schedule.last(),
             admission: self.admission.load_status(),
-            waiting_at_providers: providers().map(|known| known.seats.waiting()).sum(),
+            waiting_at_providers: providers().map(|known| known.concurrency.waiting()).sum(),
             refusals: self.admission.shed_totals().collect(),
             batches: self.batches.stats(self.clock.unix_seconds()),
             clock_ahead: self.clock.calendar_lead_seconds(),

@@ -37,7 +37,7 @@ pub struct ConcurrencyLimit {
     in_flight: AtomicU32,
     /// Number of waiting requests, changed under the lock only.
     waiting: AtomicU32,
-    desk: Mutex<WaitQueues>,
+    queues: Mutex<WaitQueues>,
 }
 
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ type GrantedPermit = (oneshot::Sender<ConcurrencyPermit>, ConcurrencyPermit);
 /// A seat that is taken, until this is dropped.
 #[derive(Debug)]
 pub struct ConcurrencyPermit {
-    seats: Arc<ConcurrencyLimit>,
+    concurrency: Arc<ConcurrencyLimit>,
     /// The number of the line that has it.
     line: Option<u64>,
 }
@@ -73,10 +73,10 @@ pub struct ConcurrencyPermit {
 /// A turn in the queue, given up when this is dropped.
 #[derive(Debug)]
 pub struct PermitWaiter {
-    seats: Arc<ConcurrencyLimit>,
+    concurrency: Arc<ConcurrencyLimit>,
     queue: WaiterClass,
     /// The account.
-    whose: Arc<str>,
+    account: Arc<str>,
     number: u64,
     hand: oneshot::Receiver<ConcurrencyPermit>,
 }
@@ -107,7 +107,7 @@ impl ConcurrencyLimit {
             lines: AtomicUsize::new(lines.max(1)),
             in_flight: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
-            desk: Mutex::default(),
+            queues: Mutex::default(),
         })
     }
 
@@ -115,7 +115,7 @@ impl ConcurrencyLimit {
     pub fn configure(self: &Arc<Self>, limit: Option<u32>, lines: usize) {
         self.limit.store(limit.unwrap_or(NO_LIMIT), Ordering::SeqCst);
         self.lines.store(lines.max(1), Ordering::SeqCst);
-        let handed = self.grant_waiters(&mut self.desk.lock());
+        let handed = self.grant_waiters(&mut self.queues.lock());
         send_permits(handed);
     }
 
@@ -138,7 +138,7 @@ impl ConcurrencyLimit {
     /// A seat for a request at once, if one is free.
     #[must_use]
     pub fn try_acquire(self: &Arc<Self>) -> Option<ConcurrencyPermit> {
-        self.try_increment(self.limit()).then(|| ConcurrencyPermit { seats: self.clone(), line: None })
+        self.try_increment(self.limit()).then(|| ConcurrencyPermit { concurrency: self.clone(), line: None })
     }
 
     /// A seat for batch work of this account, or a turn in the queue, in which accounts take turns. A line gives the
@@ -146,70 +146,70 @@ impl ConcurrencyLimit {
     #[must_use]
     pub fn acquire_or_queue(
         self: &Arc<Self>,
-        whose: &Arc<str>,
+        account: &Arc<str>,
         line: Option<CancellationToken>,
     ) -> AcquireOutcome {
-        let mut desk = self.desk.lock();
+        let mut queues = self.queues.lock();
         // Without a limit only lines have to wait.
         let passes = line.is_none() && self.limit().is_none();
-        if (desk.patient.is_empty() || passes) && self.try_increment_for_batch(&desk, line.is_some()) {
-            return AcquireOutcome::Place(self.permit(&mut desk, line));
+        if (queues.patient.is_empty() || passes) && self.try_increment_for_batch(&queues, line.is_some()) {
+            return AcquireOutcome::Place(self.permit(&mut queues, line));
         }
-        let (hand, turn) = oneshot::channel();
-        let number = match desk.patient.join(whose, BatchWaiter { line, hand }, usize::MAX) {
+        let (hand, waiter) = oneshot::channel();
+        let number = match queues.patient.join(account, BatchWaiter { line, hand }, usize::MAX) {
             EnqueueOutcome::Waiting(number, _) => number,
             // A queue without a bound is never full; its turn would end at once.
             EnqueueOutcome::Full => 0,
         };
-        self.preempt_batch_line(desk);
-        let whose = whose.clone();
+        self.preempt_batch_line(queues);
+        let account = account.clone();
         AcquireOutcome::Turn(PermitWaiter {
-            seats: self.clone(),
+            concurrency: self.clone(),
             queue: WaiterClass::Patient,
-            whose,
+            account,
             number,
-            hand: turn,
+            hand: waiter,
         })
     }
 
     /// A turn before all batch work for a request at once, the youngest line here having been asked to leave;
     /// `None` if there is no line to ask.
     #[must_use]
-    pub fn enqueue_retry(self: &Arc<Self>, whose: &Arc<str>) -> Option<PermitWaiter> {
-        let mut desk = self.desk.lock();
-        let youngest = desk.seated.iter_mut().rev().find_map(|(_, signal)| signal.take())?;
-        let turn = self.push_waiter(desk, whose, usize::MAX);
+    pub fn enqueue_retry(self: &Arc<Self>, account: &Arc<str>) -> Option<PermitWaiter> {
+        let mut queues = self.queues.lock();
+        let youngest = queues.seated.iter_mut().rev().find_map(|(_, signal)| signal.take())?;
+        let waiter = self.push_waiter(queues, account, usize::MAX);
         youngest.cancel();
-        turn
+        waiter
     }
 
     /// A turn before all batch work for a request at once of this account, which takes turns with others; `None`
-    /// where `most` wait already.
+    /// where `max_waiting` wait already.
     #[must_use]
-    pub fn enqueue(self: &Arc<Self>, whose: &Arc<str>, most: usize) -> Option<PermitWaiter> {
-        self.push_waiter(self.desk.lock(), whose, most)
+    pub fn enqueue(self: &Arc<Self>, account: &Arc<str>, max_waiting: usize) -> Option<PermitWaiter> {
+        self.push_waiter(self.queues.lock(), account, max_waiting)
     }
 
     fn push_waiter(
         self: &Arc<Self>,
-        mut desk: MutexGuard<'_, WaitQueues>,
-        whose: &Arc<str>,
-        most: usize,
+        mut queues: MutexGuard<'_, WaitQueues>,
+        account: &Arc<str>,
+        max_waiting: usize,
     ) -> Option<PermitWaiter> {
-        let (hand, turn) = oneshot::channel();
-        match desk.urgent.join(whose, hand, most) {
+        let (hand, waiter) = oneshot::channel();
+        match queues.urgent.join(account, hand, max_waiting) {
             EnqueueOutcome::Full => None,
             EnqueueOutcome::Waiting(number, gone) => {
                 self.waiting.fetch_sub(u32::from(gone.is_some()), Ordering::SeqCst);
-                self.preempt_batch_line(desk);
+                self.preempt_batch_line(queues);
                 drop(gone);
-                let whose = whose.clone();
+                let account = account.clone();
                 Some(PermitWaiter {
-                    seats: self.clone(),
+                    concurrency: self.clone(),
                     queue: WaiterClass::Urgent,
-                    whose,
+                    account,
                     number,
-                    hand: turn,
+                    hand: waiter,
                 })
             }
         }
@@ -220,68 +220,73 @@ impl ConcurrencyLimit {
         self.in_flight.fetch_update(Ordering::SeqCst, Ordering::Relaxed, room).is_ok()
     }
 
-    fn try_increment_for_batch(&self, desk: &WaitQueues, line: bool) -> bool {
+    fn try_increment_for_batch(&self, queues: &WaitQueues, line: bool) -> bool {
         match self.limit() {
-            Some(seats) => {
-                let most = (seats - seats / BATCH_FREE_SHARE).max(1);
+            Some(concurrency) => {
+                let max_waiting = (concurrency - concurrency / BATCH_FREE_SHARE).max(1);
                 // A seat that somebody urgent waits for is taken already.
-                let urgent = u32::try_from(desk.urgent.len()).unwrap_or(u32::MAX);
-                most > urgent && self.try_increment(Some(most - urgent))
+                let urgent = u32::try_from(queues.urgent.len()).unwrap_or(u32::MAX);
+                max_waiting > urgent && self.try_increment(Some(max_waiting - urgent))
             }
             None => {
-                (!line || desk.seated.len() < self.lines.load(Ordering::Relaxed)) && self.try_increment(None)
+                (!line || queues.seated.len() < self.lines.load(Ordering::Relaxed))
+                    && self.try_increment(None)
             }
         }
     }
 
     /// The place of a claim.
-    fn permit(self: &Arc<Self>, desk: &mut WaitQueues, line: Option<CancellationToken>) -> ConcurrencyPermit {
+    fn permit(
+        self: &Arc<Self>,
+        queues: &mut WaitQueues,
+        line: Option<CancellationToken>,
+    ) -> ConcurrencyPermit {
         let line = line.map(|signal| {
-            let number = desk.next_number();
-            desk.seated.push((number, Some(signal)));
+            let number = queues.next_number();
+            queues.seated.push((number, Some(signal)));
             number
         });
-        ConcurrencyPermit { seats: self.clone(), line }
+        ConcurrencyPermit { concurrency: self.clone(), line }
     }
 
     /// Hands on a permit that became free while a request began to wait.
-    fn preempt_batch_line(self: &Arc<Self>, mut desk: MutexGuard<'_, WaitQueues>) {
+    fn preempt_batch_line(self: &Arc<Self>, mut queues: MutexGuard<'_, WaitQueues>) {
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let handed = self.grant_waiters(&mut desk);
-        drop(desk);
+        let handed = self.grant_waiters(&mut queues);
+        drop(queues);
         send_permits(handed);
     }
 
     /// Gives free seats to those who wait. They are told when the lock is gone.
-    fn grant_waiters(self: &Arc<Self>, desk: &mut WaitQueues) -> Vec<GrantedPermit> {
+    fn grant_waiters(self: &Arc<Self>, queues: &mut WaitQueues) -> Vec<GrantedPermit> {
         let mut handed = Vec::new();
-        while !desk.urgent.is_empty() && self.try_increment(self.limit()) {
-            let Some(hand) = desk.urgent.pop_if(|_, _| true) else { break };
-            handed.push((hand, ConcurrencyPermit { seats: self.clone(), line: None }));
+        while !queues.urgent.is_empty() && self.try_increment(self.limit()) {
+            let Some(hand) = queues.urgent.pop_if(|_, _| true) else { break };
+            handed.push((hand, ConcurrencyPermit { concurrency: self.clone(), line: None }));
         }
-        while let Some(waiter) = self.next_batch_waiter(desk) {
-            let place = self.permit(desk, waiter.line);
-            handed.push((waiter.hand, place));
+        while let Some(waiter) = self.next_batch_waiter(queues) {
+            let permit = self.permit(queues, waiter.line);
+            handed.push((waiter.hand, permit));
         }
         self.waiting.fetch_sub(u32::try_from(handed.len()).unwrap_or(0), Ordering::SeqCst);
         handed
     }
 
     /// Batch work that is next, with a seat claimed for it.
-    fn next_batch_waiter(&self, desk: &mut WaitQueues) -> Option<BatchWaiter> {
-        if desk.patient.is_empty() {
+    fn next_batch_waiter(&self, queues: &mut WaitQueues) -> Option<BatchWaiter> {
+        if queues.patient.is_empty() {
             return None;
         }
         if self.limit().is_some() {
             // A seat is free for everybody or for nobody: the accounts need not be searched.
-            return if self.try_increment_for_batch(desk, false) {
-                desk.patient.pop_if(|_, _| true)
+            return if self.try_increment_for_batch(queues, false) {
+                queues.patient.pop_if(|_, _| true)
             } else {
                 None
             };
         }
-        let room = desk.seated.len() < self.lines.load(Ordering::Relaxed);
-        desk.patient.pop_if(|_, waiter| (waiter.line.is_none() || room) && self.try_increment(None))
+        let room = queues.seated.len() < self.lines.load(Ordering::Relaxed);
+        queues.patient.pop_if(|_, waiter| (waiter.line.is_none() || room) && self.try_increment(None))
     }
 
     /// A seat is given back.
@@ -291,34 +296,34 @@ impl ConcurrencyLimit {
             if self.waiting.load(Ordering::SeqCst) == 0 {
                 return;
             }
-            let handed = self.grant_waiters(&mut self.desk.lock());
+            let handed = self.grant_waiters(&mut self.queues.lock());
             return send_permits(handed);
         }
-        let mut desk = self.desk.lock();
+        let mut queues = self.queues.lock();
         if let Some(number) = line
-            && let Ok(at) = desk.seated.binary_search_by_key(&number, |(number, _)| *number)
+            && let Ok(at) = queues.seated.binary_search_by_key(&number, |(number, _)| *number)
         {
-            desk.seated.remove(at);
+            queues.seated.remove(at);
         }
         let mut handed = Vec::new();
         let fits = self.limit().is_none_or(|limit| self.working() <= limit);
-        if fits && let Some(hand) = desk.urgent.pop_if(|_, _| true) {
+        if fits && let Some(hand) = queues.urgent.pop_if(|_, _| true) {
             // Without being free in between, when another could take it.
             self.waiting.fetch_sub(1, Ordering::SeqCst);
-            handed.push((hand, ConcurrencyPermit { seats: self.clone(), line: None }));
+            handed.push((hand, ConcurrencyPermit { concurrency: self.clone(), line: None }));
         } else {
             self.in_flight.fetch_sub(1, Ordering::SeqCst);
-            handed = self.grant_waiters(&mut desk);
+            handed = self.grant_waiters(&mut queues);
         }
-        drop(desk);
+        drop(queues);
         send_permits(handed);
     }
 
-    fn remove_waiter(&self, queue: WaiterClass, whose: &Arc<str>, number: u64) {
-        let mut desk = self.desk.lock();
+    fn remove_waiter(&self, queue: WaiterClass, account: &Arc<str>, number: u64) {
+        let mut queues = self.queues.lock();
         let waited = match queue {
-            WaiterClass::Urgent => desk.urgent.remove(whose, number).is_some(),
-            WaiterClass::Patient => desk.patient.remove(whose, number).is_some(),
+            WaiterClass::Urgent => queues.urgent.remove(account, number).is_some(),
+            WaiterClass::Patient => queues.patient.remove(account, number).is_some(),
         };
         self.waiting.fetch_sub(u32::from(waited), Ordering::SeqCst);
     }
@@ -333,14 +338,14 @@ impl WaitQueues {
 
 /// A waiter that has gone meanwhile gives its seat back at once.
 fn send_permits(handed: Vec<GrantedPermit>) {
-    for (hand, place) in handed {
-        hand.send(place).ok();
+    for (hand, permit) in handed {
+        hand.send(permit).ok();
     }
 }
 
 impl Drop for ConcurrencyPermit {
     fn drop(&mut self) {
-        self.seats.release(self.line);
+        self.concurrency.release(self.line);
     }
 }
 
@@ -358,7 +363,7 @@ impl PermitWaiter {
 
 impl Drop for PermitWaiter {
     fn drop(&mut self) {
-        self.seats.remove_waiter(self.queue, &self.whose, self.number);
+        self.concurrency.remove_waiter(self.queue, &self.account, self.number);
         // A seat that is handed over from here on finds nobody; one that was is dropped with the channel.
         self.hand.close();
     }

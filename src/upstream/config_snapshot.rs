@@ -155,7 +155,7 @@ impl ConfigSnapshot {
     pub fn begin_publish(&self) {
         let routing = &self.settings.routing;
         for provider in &self.providers {
-            provider.seats.configure(provider.provider.max_in_flight, routing.batch_lines);
+            provider.concurrency.configure(provider.provider.max_in_flight, routing.batch_lines);
         }
         for offer in &self.offers {
             offer.breaker.lock().configure(routing.breaker.settings());

@@ -45,7 +45,7 @@ const MAX_ADDRESSES: usize = 32;
 pub struct UpstreamRoute {
     base: BaseUrl,
     pool: Arc<ConnectionPool>,
-    doors: parking_lot::RwLock<Vec<Arc<ResolvedPeer>>>,
+    peers: parking_lot::RwLock<Vec<Arc<ResolvedPeer>>>,
     /// Which of them is asked: it moves on when that one cannot be connected to.
     turn: AtomicUsize,
 }
@@ -113,7 +113,7 @@ impl UpstreamRoute {
         let route = Self {
             base: base.clone(),
             pool,
-            doors: parking_lot::RwLock::default(),
+            peers: parking_lot::RwLock::default(),
             turn: AtomicUsize::new(0),
         };
         if let Ok(ip) = base.host.parse() {
@@ -143,7 +143,7 @@ impl UpstreamRoute {
     /// Takes the addresses that a route of the configuration before has found for the same name, if it has any.
     pub fn inherit_addresses(&self, provider: &Provider, old: &Self) {
         if (&old.base.host, old.base.port) == (&self.base.host, self.base.port) {
-            let known: Vec<SocketAddr> = old.doors.read().iter().map(|door| door.address).collect();
+            let known: Vec<SocketAddr> = old.peers.read().iter().map(|peer| peer.address).collect();
             if !known.is_empty() {
                 self.set_addresses(provider, &known);
             }
@@ -153,26 +153,26 @@ impl UpstreamRoute {
     /// Returns true if an address is known.
     #[must_use]
     pub fn is_resolved(&self) -> bool {
-        !self.doors.read().is_empty()
+        !self.peers.read().is_empty()
     }
 
     /// The first of its addresses.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
-        self.doors.read().first().map(|door| door.address)
+        self.peers.read().first().map(|peer| peer.address)
     }
 
     pub(super) fn set_addresses(&self, provider: &Provider, addresses: &[SocketAddr]) {
         // The same ones in another order are no news: whose turn it is was learnt.
-        let known = |doors: &[Arc<ResolvedPeer>]| {
-            doors.len() == addresses.len()
-                && doors.iter().all(|door| addresses.contains(&door.address))
-                && addresses.iter().all(|address| doors.iter().any(|door| door.address == *address))
+        let known = |peers: &[Arc<ResolvedPeer>]| {
+            peers.len() == addresses.len()
+                && peers.iter().all(|peer| addresses.contains(&peer.address))
+                && addresses.iter().all(|address| peers.iter().any(|peer| peer.address == *address))
         };
-        if known(&self.doors.read()) {
+        if known(&self.peers.read()) {
             return;
         }
-        let door = |address: &SocketAddr| {
+        let peer = |address: &SocketAddr| {
             let peer = http_peer(&self.base, provider, *address);
             Arc::new(ResolvedPeer {
                 key: peer.reuse_hash(),
@@ -183,8 +183,8 @@ impl UpstreamRoute {
                 patience: provider.timeouts.idle,
             })
         };
-        let fresh = addresses.iter().map(door).collect();
-        *self.doors.write() = fresh;
+        let fresh = addresses.iter().map(peer).collect();
+        *self.peers.write() = fresh;
     }
 
     /// Connects, or takes a connection from the pool. An address that cannot be connected to is left for the next of
@@ -194,11 +194,11 @@ impl UpstreamRoute {
     /// `Connect` or `Tls`, of the last address that there was time for, or `Descriptors`.
     pub async fn connect(&self) -> Result<UpstreamExchange, UpstreamError> {
         let (mut turn, mut kind) = (self.turn.load(Ordering::Relaxed), UpstreamErrorKind::Connect);
-        let (began, doors) = (clock::cached_now(), self.doors.read().len());
-        for _ in 0..doors {
-            let Some(door) = self.peer(turn) else { break };
-            let patience = door.connect;
-            match self.connect_peer(door).await {
+        let (began, peers) = (clock::cached_now(), self.peers.read().len());
+        for _ in 0..peers {
+            let Some(peer) = self.peer(turn) else { break };
+            let patience = peer.connect;
+            match self.connect_peer(peer).await {
                 Ok(way) => return Ok(way),
                 // No other address is easier to reach without one.
                 Err(UpstreamErrorKind::NoDescriptors) => {
@@ -218,49 +218,49 @@ impl UpstreamRoute {
     }
 
     fn peer(&self, turn: usize) -> Option<Arc<ResolvedPeer>> {
-        let doors = self.doors.read();
-        doors.get(turn % doors.len().max(1)).cloned()
+        let peers = self.peers.read();
+        peers.get(turn % peers.len().max(1)).cloned()
     }
 
-    async fn connect_peer(&self, door: Arc<ResolvedPeer>) -> Result<UpstreamExchange, UpstreamErrorKind> {
+    async fn connect_peer(&self, peer: Arc<ResolvedPeer>) -> Result<UpstreamExchange, UpstreamErrorKind> {
         let pool = self.pool.clone();
-        if !door.is_http1_only() {
-            return Box::pin(connect_with_alpn(door, pool)).await;
+        if !peer.is_http1_only() {
+            return Box::pin(connect_with_alpn(peer, pool)).await;
         }
-        if let Some((stream, home)) = pool.take(&door) {
-            return Ok(UpstreamExchange::http1(stream, true, home, door, pool));
+        if let Some((stream, home)) = pool.take(&peer) {
+            return Ok(UpstreamExchange::http1(stream, true, home, peer, pool));
         }
         // Boxed, as is the other: a new connection is rare, and its state would be a part of every request's.
-        let stream = Box::pin(door.connect(&pool)).await?;
-        Ok(UpstreamExchange::http1(stream, false, ThreadPoolIndex::current(), door, pool))
+        let stream = Box::pin(peer.connect(&pool)).await?;
+        Ok(UpstreamExchange::http1(stream, false, ThreadPoolIndex::current(), peer, pool))
     }
 }
 
 /// A way through a door behind which HTTP/2 may be spoken. Which it is is agreed on in the TLS handshake; in clear text
 /// it is what the configuration says.
 async fn connect_with_alpn(
-    door: Arc<ResolvedPeer>,
+    peer: Arc<ResolvedPeer>,
     pool: Arc<ConnectionPool>,
 ) -> Result<UpstreamExchange, UpstreamErrorKind> {
     let failed = |error: Box<Error>| connect_error_kind(&error);
-    if let Some(session) = pool.take_h2(&door).await.map_err(failed)? {
-        return Ok(UpstreamExchange::with_session(HttpSession::H2(session), true, door, pool));
+    if let Some(session) = pool.take_h2(&peer).await.map_err(failed)? {
+        return Ok(UpstreamExchange::with_session(HttpSession::H2(session), true, peer, pool));
     }
-    let only_h2 = door.peer.options.alpn.get_min_http_version() == 2;
-    if !only_h2 && let Some((stream, home)) = pool.take(&door) {
-        return Ok(UpstreamExchange::http1(stream, true, home, door, pool));
+    let only_h2 = peer.peer.options.alpn.get_min_http_version() == 2;
+    if !only_h2 && let Some((stream, home)) = pool.take(&peer) {
+        return Ok(UpstreamExchange::http1(stream, true, home, peer, pool));
     }
-    let stream = pool.streams.new_stream(&door.peer).await.map_err(failed)?;
-    door.check_tls_version(stream.get_ssl_digest().as_deref())?;
+    let stream = pool.streams.new_stream(&peer.peer).await.map_err(failed)?;
+    peer.check_tls_version(stream.get_ssl_digest().as_deref())?;
     match stream.selected_alpn_proto() {
         Some(ALPN::H2) => {}
-        None if only_h2 && !door.peer.is_tls() => {}
-        _ => return Ok(UpstreamExchange::http1(stream, false, ThreadPoolIndex::current(), door, pool)),
+        None if only_h2 && !peer.peer.is_tls() => {}
+        _ => return Ok(UpstreamExchange::http1(stream, false, ThreadPoolIndex::current(), peer, pool)),
     }
     // A new connection has to take a few bytes; it is given as long as it had to be there.
-    let opened = timeout(door.connect * 2, pool.open_h2(&door, stream)).await;
+    let opened = timeout(peer.connect * 2, pool.open_h2(&peer, stream)).await;
     let session = opened.map_err(|_| UpstreamErrorKind::Connect)?.map_err(failed)?;
-    Ok(UpstreamExchange::with_session(HttpSession::H2(session), false, door, pool))
+    Ok(UpstreamExchange::with_session(HttpSession::H2(session), false, peer, pool))
 }
 
 /// Classifies a failed connection.

@@ -3,7 +3,7 @@
 
 use super::connect::ResolvedPeer;
 use super::frames::FrameCountingStream;
-use super::idle_pool::{ThreadPoolIndex, IdlePool};
+use super::idle_pool::{IdlePool, ThreadPoolIndex};
 use crate::config::settings::{Provider, TlsVersion};
 use pingora_core::connectors::http::v2::{Connector, H2HandshakeSettings, handshake};
 use pingora_core::connectors::{ConnectorOptions, TransportConnector};
@@ -70,27 +70,27 @@ impl ConnectionPool {
     }
 
     /// An idle connection through this door, and the thread that watches it.
-    pub(super) fn take(&self, door: &ResolvedPeer) -> Option<(Stream, ThreadPoolIndex)> {
-        self.idle.take(door.key)
+    pub(super) fn take(&self, peer: &ResolvedPeer) -> Option<(Stream, ThreadPoolIndex)> {
+        self.idle.take(peer.key)
     }
 
     /// Keeps a connection on which nothing is under way.
-    pub(super) fn put(&self, door: &ResolvedPeer, stream: Stream, home: ThreadPoolIndex) {
-        self.idle.put(door.key, stream, home);
+    pub(super) fn put(&self, peer: &ResolvedPeer, stream: Stream, home: ThreadPoolIndex) {
+        self.idle.put(peer.key, stream, home);
     }
 
     /// A stream on a connection that speaks HTTP/2 and has room for one.
-    pub(super) async fn take_h2(&self, door: &ResolvedPeer) -> pingora_error::Result<Option<Http2Session>> {
-        self.h2.reused_http_session(&door.peer).await
+    pub(super) async fn take_h2(&self, peer: &ResolvedPeer) -> pingora_error::Result<Option<Http2Session>> {
+        self.h2.reused_http_session(&peer.peer).await
     }
 
     /// Opens HTTP/2 on a new connection, with its frames counted; its first stream.
     pub(super) async fn open_h2(
         &self,
-        door: &ResolvedPeer,
+        peer: &ResolvedPeer,
         stream: Stream,
     ) -> pingora_error::Result<Http2Session> {
-        let options = &door.peer.options;
+        let options = &peer.peer.options;
         let mut settings = H2HandshakeSettings::new();
         settings.max_streams = options.max_h2_streams;
         settings.ping_interval = options.h2_ping_interval;
@@ -100,15 +100,15 @@ impl ConnectionPool {
         let none = || Error::explain(ErrorType::H2Error, "a new connection has no room for a stream");
         let session = connection.spawn_stream().await?.ok_or_else(none)?;
         if connection.more_streams_allowed() {
-            self.h2.in_use_pool().insert(door.key, connection);
+            self.h2.in_use_pool().insert(peer.key, connection);
         }
         Ok(session)
     }
 
     /// Gives a stream back, and keeps its connection.
-    pub(super) fn put_session(&self, door: &ResolvedPeer, session: HttpSession) {
+    pub(super) fn put_session(&self, peer: &ResolvedPeer, session: HttpSession) {
         if let HttpSession::H2(session) = session {
-            self.h2.release_http_session(session, &door.peer, Some(IDLE_TIMEOUT));
+            self.h2.release_http_session(session, &peer.peer, Some(IDLE_TIMEOUT));
         }
     }
 }

@@ -204,8 +204,9 @@ mod tests {
     #[tokio::test]
     async fn what_is_borrowed_goes_home_and_lenders_are_not_asked_for_ever() {
         let idle = IdlePool::new(8, LONG);
-        let (_far, home) =
-            std::thread::scope(|scope| scope.spawn(|| (put_idle(&idle, 1), ThreadPoolIndex::current())).join().unwrap());
+        let (_far, home) = std::thread::scope(|scope| {
+            scope.spawn(|| (put_idle(&idle, 1), ThreadPoolIndex::current())).join().unwrap()
+        });
         assert_ne!(home, ThreadPoolIndex::current());
         for _ in 0..FOREIGN_CHECKS {
             let (stream, from) = idle.take(1).unwrap();

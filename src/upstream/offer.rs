@@ -16,7 +16,7 @@ use penstock_core::{
     RequiredCapabilities,
 };
 use penstock_routing::{
-    AttemptOutcome, Candidate, CircuitBreaker, BreakerClient, LatencySample, LatencyStats, PlannedOffer,
+    AttemptOutcome, BreakerClient, Candidate, CircuitBreaker, LatencySample, LatencyStats, PlannedOffer,
     estimate_price,
 };
 use pingora_http::RequestHeader;
@@ -89,7 +89,7 @@ impl OfferState {
         breaker: CircuitBreaker,
         money: &BillingSettings,
     ) -> Result<Self, String> {
-        let place = &offer.provider.place;
+        let site = &offer.provider.place;
         let number = |decimal: Decimal| decimal.to_f64().unwrap_or(f64::NAN);
         let wrong = |_| format!("A header of provider {} cannot be sent.", offer.provider.id);
         let heads = offer
@@ -111,7 +111,7 @@ impl OfferState {
                 };
                 (number(tariff.input.unwrap_or_default()), number(output.unwrap_or_default()))
             },
-            climate: (number(place.grid.g_per_kwh), number(place.eco_share())),
+            climate: (number(site.grid.g_per_kwh), number(site.eco_share())),
             figures: Arc::new(Mutex::new(LatencyStats::new())),
             figures_kept: Arc::default(),
             notices: Arc::default(),
@@ -215,19 +215,19 @@ impl OfferState {
 
     /// Returns the facts that filters compare, for a request at this Unix second, at batch price or not.
     pub fn facts(&self, now: Duration, at: u64, batch: bool) -> OfferFacts<'_> {
-        let place = &self.offer.provider.place;
+        let site = &self.offer.provider.place;
         let halved = |cost: Decimal| if batch { cost / Decimal::TWO } else { cost };
         OfferFacts {
-            country: &place.code,
+            country: &site.code,
             input_cost: self.bill.input_price(at).map(halved),
-            carbon_intensity: place.grid.g_per_kwh,
+            carbon_intensity: site.grid.g_per_kwh,
             speed: self.figures.lock().tokens_per_second(now),
         }
     }
 
     /// A seat at the provider for a request at once, if one is free.
     pub fn try_acquire(self: &Arc<Self>) -> Option<OfferPermit> {
-        self.provider.seats.try_acquire().map(|place| self.permit(place))
+        self.provider.concurrency.try_acquire().map(|permit| self.permit(permit))
     }
 
     /// A seat for batch work of this account, or a turn in its queue. A line gives the signal that asks it to leave.
@@ -236,24 +236,27 @@ impl OfferState {
     /// The turn.
     pub fn acquire_or_queue(
         self: &Arc<Self>,
-        whose: &Arc<str>,
+        account: &Arc<str>,
         line: Option<CancellationToken>,
     ) -> Result<OfferPermit, OfferWaiters> {
-        match self.provider.seats.acquire_or_queue(whose, line) {
-            AcquireOutcome::Place(place) => Ok(self.permit(place)),
-            AcquireOutcome::Turn(turn) => Err(OfferWaiters(vec![(self.clone(), turn)])),
+        match self.provider.concurrency.acquire_or_queue(account, line) {
+            AcquireOutcome::Place(permit) => Ok(self.permit(permit)),
+            AcquireOutcome::Turn(waiter) => Err(OfferWaiters(vec![(self.clone(), waiter)])),
         }
     }
 
     /// Asks the youngest line at the provider to leave, for a request at once of this account.
-    pub fn enqueue_retry(self: &Arc<Self>, whose: &Arc<str>) -> Option<OfferWaiters> {
-        self.provider.seats.enqueue_retry(whose).map(|turn| OfferWaiters(vec![(self.clone(), turn)]))
+    pub fn enqueue_retry(self: &Arc<Self>, account: &Arc<str>) -> Option<OfferWaiters> {
+        self.provider
+            .concurrency
+            .enqueue_retry(account)
+            .map(|waiter| OfferWaiters(vec![(self.clone(), waiter)]))
     }
 
-    fn permit(self: &Arc<Self>, place: ConcurrencyPermit) -> OfferPermit {
+    fn permit(self: &Arc<Self>, permit: ConcurrencyPermit) -> OfferPermit {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.attempts.fetch_add(1, Ordering::Relaxed);
-        OfferPermit { offer: self.clone(), _place: place }
+        OfferPermit { offer: self.clone(), _place: permit }
     }
 
     /// Returns true if the choices of this request are requested one by one: the dialect has one choice, or the offer
@@ -321,12 +324,12 @@ impl OfferWaiters {
     /// wait already.
     pub fn enqueue(
         offers: impl Iterator<Item = Arc<OfferState>>,
-        whose: &Arc<str>,
+        account: &Arc<str>,
         most: usize,
     ) -> Option<Self> {
         let turns = offers.filter_map(|offer| {
-            let turn = offer.provider.seats.enqueue(whose, most)?;
-            Some((offer, turn))
+            let waiter = offer.provider.concurrency.enqueue(account, most)?;
+            Some((offer, waiter))
         });
         let turns: Vec<_> = turns.collect();
         (!turns.is_empty()).then_some(Self(turns))
@@ -334,15 +337,15 @@ impl OfferWaiters {
 
     /// Waits for the first of them, `None` if none will come; may be dropped and asked again.
     pub async fn acquire(&mut self) -> Option<OfferPermit> {
-        let (offer, place) = poll_fn(|cx| self.poll(cx)).await?;
-        Some(offer.permit(place))
+        let (offer, permit) = poll_fn(|cx| self.poll(cx)).await?;
+        Some(offer.permit(permit))
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Arc<OfferState>, ConcurrencyPermit)>> {
         let mut at = 0;
-        while let Some((offer, turn)) = self.0.get_mut(at) {
-            match turn.poll(cx) {
-                Poll::Ready(Some(place)) => return Poll::Ready(Some((offer.clone(), place))),
+        while let Some((offer, waiter)) = self.0.get_mut(at) {
+            match waiter.poll(cx) {
+                Poll::Ready(Some(permit)) => return Poll::Ready(Some((offer.clone(), permit))),
                 Poll::Ready(None) => drop(self.0.swap_remove(at)),
                 Poll::Pending => at += 1,
             }

@@ -114,7 +114,13 @@ impl OfferPricing {
 
     /// The most that this work may come to.
     #[must_use]
-    pub fn reserve_request(&self, done: &WorkDone, batch: bool, at: u64, eur_per_credit: Decimal) -> ReserveRequest {
+    pub fn reserve_request(
+        &self,
+        done: &WorkDone,
+        batch: bool,
+        at: u64,
+        eur_per_credit: Decimal,
+    ) -> ReserveRequest {
         let Some(rate) = self.tariff_at(at) else { return ReserveRequest::default() };
         if let Some(need) = rate.quick(done, batch) {
             return need;
@@ -212,7 +218,8 @@ impl OfferPricing {
     /// Both objects, as JSON members, of an answer for which no provider was asked.
     #[must_use]
     pub fn empty_members(&self, at: u64, amounts: AmountFormat) -> Vec<u8> {
-        let paid_with = if self.is_priced_by_energy(at) { PaymentSource::Energy } else { PaymentSource::Credits };
+        let paid_with =
+            if self.is_priced_by_energy(at) { PaymentSource::Energy } else { PaymentSource::Credits };
         penstock_response_metadata::zero_members(&self.served, paid_with.name(), amounts)
     }
 

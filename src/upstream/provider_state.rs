@@ -52,7 +52,7 @@ pub struct ProviderState {
     pub(super) notices: Arc<FailureLogs>,
     pub(super) next_check: Mutex<Duration>,
     /// Concurrency limit.
-    pub seats: Arc<ConcurrencyLimit>,
+    pub concurrency: Arc<ConcurrencyLimit>,
 }
 
 impl ProviderState {
@@ -66,8 +66,8 @@ impl ProviderState {
         old: &PreviousState<'_>,
     ) -> Self {
         let known = old.providers.get(&*provider.id);
-        let seats = match known {
-            Some(known) => known.seats.clone(),
+        let concurrency = match known {
+            Some(known) => known.concurrency.clone(),
             None => ConcurrencyLimit::new(provider.max_in_flight, lines),
         };
         let fresh = Self {
@@ -77,7 +77,7 @@ impl ProviderState {
                 .iter()
                 .map(|base| UpstreamRoute::with_base_url(base, &provider, pools))
                 .collect(),
-            seats,
+            concurrency,
             last_error: known.map(|known| known.last_error.clone()).unwrap_or_default(),
             notices: known.map(|known| known.notices.clone()).unwrap_or_default(),
             checked: known.map(|known| known.checked.clone()).unwrap_or_default(),
@@ -107,7 +107,7 @@ impl ProviderState {
 
     /// Requests that it is working on.
     pub fn in_flight(&self) -> u32 {
-        self.seats.working()
+        self.concurrency.working()
     }
 }
 

@@ -62,7 +62,11 @@ impl TokenizeEndpoint {
 struct TokenizeFailure;
 
 /// The count of the first engine that can say.
-pub async fn count_at_provider(counting: &TokenCountQueue, model: &ModelState, ask: &InferenceRequest) -> Option<u64> {
+pub async fn count_at_provider(
+    counting: &TokenCountQueue,
+    model: &ModelState,
+    ask: &InferenceRequest,
+) -> Option<u64> {
     let offers = model.offers.iter().filter_map(|index| counting.live.offers.get(*index));
     let mut until = clock::cached_now() + WAIT;
     for offer in offers {
@@ -143,27 +147,27 @@ async fn call(
     call: EngineCall,
 ) -> Result<Option<CountProgress>, TokenizeFailure> {
     let Some(head) = head(offer, &call) else { return Ok(None) };
-    let mut way = match offer.provider.route.connect().await {
-        Ok(way) => way,
+    let mut upstream = match offer.provider.route.connect().await {
+        Ok(upstream) => upstream,
         Err(fault) if fault.kind == UpstreamErrorKind::NoDescriptors => return Ok(None),
         Err(_) => return Err(TokenizeFailure),
     };
     // The time for all ends before.
-    way.set_read_timeout(WAIT * 2);
-    let status = match way.send_for_status(head, Bytes::from(call.body)).await {
+    upstream.set_read_timeout(WAIT * 2);
+    let status = match upstream.send_for_status(head, Bytes::from(call.body)).await {
         Ok(status) => status,
         // Closed at the very moment it was used.
-        Err(broken) if way.stale_retries(broken) > 0 => return Ok(None),
+        Err(broken) if upstream.stale_retries(broken) > 0 => return Ok(None),
         Err(_) => return Err(TokenizeFailure),
     };
     let mut answer = BytesMut::new();
-    while let Some(piece) = way.read_body().await.map_err(|_| TokenizeFailure)? {
+    while let Some(piece) = upstream.read_body().await.map_err(|_| TokenizeFailure)? {
         if answer.len() + piece.len() > MAX_ANSWER_BYTES {
             return Err(TokenizeFailure);
         }
         answer.extend_from_slice(&piece);
     }
-    way.release().await;
+    upstream.release().await;
     match engine::parse(shape, status, &answer) {
         Ok(progress) => Ok(Some(progress)),
         // This prompt alone: no caller takes the engine from the others.

@@ -44,7 +44,7 @@ pub struct UpstreamExchange {
     session: UpstreamSession,
     /// Thread that polls the socket.
     home: ThreadPoolIndex,
-    door: Arc<ResolvedPeer>,
+    peer: Arc<ResolvedPeer>,
     pool: Arc<ConnectionPool>,
 }
 
@@ -61,22 +61,30 @@ impl UpstreamExchange {
         stream: pingora_core::protocols::Stream,
         reused: bool,
         home: ThreadPoolIndex,
-        door: Arc<ResolvedPeer>,
+        peer: Arc<ResolvedPeer>,
         pool: Arc<ConnectionPool>,
     ) -> Self {
         let session = UpstreamSession::Http1(Http1Exchange::new(stream));
-        Self { session, reused, home, whole: true, since: clock::cached_now(), door, pool }
+        Self { session, reused, home, whole: true, since: clock::cached_now(), peer, pool }
     }
 
     /// Over a stream of one that speaks HTTP/2.
     pub(super) fn with_session(
         session: HttpSession,
         reused: bool,
-        door: Arc<ResolvedPeer>,
+        peer: Arc<ResolvedPeer>,
         pool: Arc<ConnectionPool>,
     ) -> Self {
         let session = UpstreamSession::Agreed(Box::new(session));
-        Self { session, reused, home: ThreadPoolIndex::current(), whole: true, since: clock::cached_now(), door, pool }
+        Self {
+            session,
+            reused,
+            home: ThreadPoolIndex::current(),
+            whole: true,
+            since: clock::cached_now(),
+            peer,
+            pool,
+        }
     }
 
     /// Writes a call.
@@ -234,10 +242,10 @@ impl UpstreamExchange {
         match self.session {
             UpstreamSession::Http1(http1) => {
                 if let Some(stream) = http1.into_stream() {
-                    self.pool.put(&self.door, stream, self.home);
+                    self.pool.put(&self.peer, stream, self.home);
                 }
             }
-            UpstreamSession::Agreed(session) => self.pool.put_session(&self.door, *session),
+            UpstreamSession::Agreed(session) => self.pool.put_session(&self.peer, *session),
         }
     }
 

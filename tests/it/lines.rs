@@ -30,8 +30,9 @@ fn begin(
     let app = running.gateway.app.clone();
     let (endpoint, _) = endpoint::find(&Method::POST, path).unwrap();
     assert!(endpoint.accepts_batch_lines());
-    let grant = app.key_cache.find_principal(&key[7..23]).unwrap();
-    let ask = LineAsk { grant, path: endpoint.path(), body: body.to_string().into(), cancel: cancel.clone() };
+    let principal = app.key_cache.find_principal(&key[7..23]).unwrap();
+    let ask =
+        LineAsk { principal, path: endpoint.path(), body: body.to_string().into(), cancel: cancel.clone() };
     tokio::spawn(async move { app.batch.executor.get().unwrap().execute(ask).await })
 }
 

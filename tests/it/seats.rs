@@ -158,7 +158,7 @@ async fn nobody_who_waited_for_a_place_asks_during_a_rest() {
             tasks.spawn(async move { client.post("/v1/chat/completions", &ask).await });
         }
         let live = running.gateway.app.live();
-        let seats = &live.offers[0].provider.seats;
+        let seats = &live.offers[0].provider.concurrency;
         let working = if model == "m" { 5 } else { 4 };
         until("all to wait", || seats.working() == working && seats.waiting() == 40 - working).await;
         let over = until("all seats to be free", || seats.working() == 0 && seats.waiting() == 0);
@@ -182,7 +182,7 @@ async fn batch_requests_of_one_account_do_not_hold_up_those_of_another() {
         tokio::spawn(async move { client.post("/v1/chat/completions", &ask).await.status })
     };
     let live = running.gateway.app.live();
-    let seats = &live.offers[0].provider.seats;
+    let seats = &live.offers[0].provider.concurrency;
     let many: Vec<_> = (0..40).map(|_| send(&running.client)).collect();
     until("all to wait", || seats.waiting() == 39).await;
     let two = [send(&other), send(&other)];

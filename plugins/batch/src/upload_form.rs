@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use penstock_core::ApiError;
-use penstock_http_wire::form::upload::{self, UploadPiece, quotable_name, part_error};
+use penstock_http_wire::form::upload::{self, UploadPiece, part_error, quotable_name};
 
 /// Maximum length of a field value, in bytes.
 const MAX_FIELD_BYTES: usize = 1 << 10;

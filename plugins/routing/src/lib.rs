@@ -27,7 +27,7 @@ pub mod retry;
 mod rng;
 mod score;
 
-pub use breaker::{AttemptOutcome, BreakerState, CircuitBreaker, BreakerClient, OfferHealth};
+pub use breaker::{AttemptOutcome, BreakerClient, BreakerState, CircuitBreaker, OfferHealth};
 pub use budget::RetryBudget;
 pub use explore::{
     ExplorationBudget, MAX_MEASUREMENT_AGE, MAX_PRICE_RATIO, MAX_PROMPT, REQUESTS_PER_EXPLORATION,

@@ -6,7 +6,7 @@ mod clients;
 
 use penstock_core::{ApiError, ErrorCode, UpstreamError, UpstreamErrorKind};
 use penstock_routing::breaker::{
-    AttemptOutcome, BreakerSettings, BreakerState, CircuitBreaker, BreakerClient, OfferHealth,
+    AttemptOutcome, BreakerClient, BreakerSettings, BreakerState, CircuitBreaker, OfferHealth,
 };
 use proptest::prelude::*;
 use std::time::Duration;

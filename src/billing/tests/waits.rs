@@ -46,7 +46,8 @@ fn who_waits_for_what_was_taken_already_wakes_the_writer() {
         (0..128).map(|n| reserve(&ledger, &format!("r{n}"), 0).unwrap().settle(charge(0))).collect();
     until("all were taken", || ledger.queue.gathered() == Some(256));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let kept = async { tokio::time::timeout(Duration::from_secs(30), ledger.wait_durable(tickets[127])).await };
+    let kept =
+        async { tokio::time::timeout(Duration::from_secs(30), ledger.wait_durable(tickets[127])).await };
     assert_eq!(runtime.block_on(kept), Ok(true));
 }
 

@@ -64,7 +64,7 @@ const COLUMNS: [&str; 30] = [
 ];
 
 /// Writes the entries, page after page.
-pub(super) fn run(way: &LedgerBackend, export: &ExportArgs) -> Result<(), String> {
+pub(super) fn run(backend: &LedgerBackend, export: &ExportArgs) -> Result<(), String> {
     let mut file = match &export.output {
         Some(path) => Some(std::fs::File::create(path).map_err(|error| write_error(&error))?),
         None => None,
@@ -78,7 +78,7 @@ pub(super) fn run(way: &LedgerBackend, export: &ExportArgs) -> Result<(), String
     }
     let (mut after, mut entries) = (export.after, 0_u64);
     loop {
-        let lines = way.lines(after)?;
+        let lines = backend.lines(after)?;
         let mut last = None;
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
             let entry: Value = serde_json::from_slice(line)

@@ -18,7 +18,7 @@ pub struct LineDownstream {
     cancel: CancellationToken,
     asked_back: CancellationToken,
     /// The key that a line of a batch is asked with.
-    grant: Option<Arc<Principal>>,
+    principal: Option<Arc<Principal>>,
     /// Destination of the response, for one choice of a request for several.
     choice: Option<LineChoice>,
     result: Mutex<LineResult>,
@@ -65,8 +65,8 @@ pub struct LineReport {
 impl LineDownstream {
     /// A line of a batch, asked with this key until `cancel` is given.
     #[must_use]
-    pub fn of_batch(grant: Arc<Principal>, cancel: CancellationToken) -> Arc<Self> {
-        Arc::new(Self { grant: Some(grant), cancel, ..Self::default() })
+    pub fn of_batch(principal: Arc<Principal>, cancel: CancellationToken) -> Arc<Self> {
+        Arc::new(Self { principal: Some(principal), cancel, ..Self::default() })
     }
 
     /// One choice of a request for several, until `cancel` is given. `pieces` takes a stream, `first` the provider of
@@ -83,8 +83,8 @@ impl LineDownstream {
 
     /// The key of a batch line.
     #[must_use]
-    pub const fn grant(&self) -> Option<&Arc<Principal>> {
-        self.grant.as_ref()
+    pub const fn principal(&self) -> Option<&Arc<Principal>> {
+        self.principal.as_ref()
     }
 
     /// Returns true once the batch has cancelled the line.

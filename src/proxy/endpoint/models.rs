@@ -12,7 +12,7 @@ use penstock_core::{ApiError, ModelKind};
 
 /// Returns true if a key may list a model, that is, use it. A key without any inference scope lists all models that
 /// its model list allows.
-fn may_list(grant: &Principal, model: &CatalogModel) -> bool {
+fn may_list(principal: &Principal, model: &CatalogModel) -> bool {
     let scope = match model.kind {
         ModelKind::Chat => KeyScope::Chat,
         ModelKind::Embedding => KeyScope::Embeddings,
@@ -20,8 +20,8 @@ fn may_list(grant: &Principal, model: &CatalogModel) -> bool {
         ModelKind::Image => KeyScope::Images,
         ModelKind::Transcription => KeyScope::Audio,
     };
-    let reader = || !INFERENCE_SCOPES.iter().any(|scope| grant.has_scope(*scope));
-    grant.may_use_model(&model.id) && (grant.has_scope(scope) || reader())
+    let reader = || !INFERENCE_SCOPES.iter().any(|scope| principal.has_scope(*scope));
+    principal.may_use_model(&model.id) && (principal.has_scope(scope) || reader())
 }
 
 /// Scopes that allow inference.
@@ -67,8 +67,8 @@ impl Endpoint for ListModels {
                 }
             })
         };
-        let grant = x.grant.clone();
-        let page = live.catalog.page(&query, &|model| may_list(&grant, model), &figures)?;
+        let principal = x.principal.clone();
+        let page = live.catalog.page(&query, &|model| may_list(&principal, model), &figures)?;
         Ok(x.answer(200, page).await)
     }
 }
@@ -98,7 +98,7 @@ impl Endpoint for GetModel {
         let asked = decode_segment(tail);
         let (name, _) = penstock_routing::split_flavor(&asked);
         let detail = penstock_catalog::parse_detail(x.caller.query().unwrap_or_default())?;
-        let found = x.config.catalog.resolve(name).filter(|card| may_list(&x.grant, card));
+        let found = x.config.catalog.resolve(name).filter(|card| may_list(&x.principal, card));
         let card = found.ok_or_else(|| unknown_model(&x.config, name))?;
         let item = penstock_catalog::one(card, name, detail);
         Ok(x.answer(200, item).await)

@@ -83,7 +83,7 @@ impl Exchange<'_> {
             return Ok(());
         }
         let wait = self.config.settings.overload.wait;
-        let (place, waited) = self.app.admission.acquire(&self.grant.account.id, bytes, wait).await;
+        let (place, waited) = self.app.admission.acquire(&self.principal.account.id, bytes, wait).await;
         if let Some(waited) = waited {
             self.record.queued += waited;
             self.app.metrics.record_wait("process", waited);

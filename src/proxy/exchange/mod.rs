@@ -55,7 +55,7 @@ pub struct ExchangeState {
     /// Dialect in which errors are written.
     pub dialect: Dialect,
     /// Principal of the API key; set before any endpoint runs.
-    pub grant: Arc<Principal>,
+    pub principal: Arc<Principal>,
     /// Class of work, which selects the limits: a line of a batch is only subject to the budgets.
     pub work: WorkClass,
     /// Permit of admission control, once a body is expected, with the memory that the request holds.
@@ -98,7 +98,7 @@ impl ExchangeState {
             id,
             started: Instant::now(),
             dialect: Dialect::Chat,
-            grant: Principal::unauthenticated(),
+            principal: Principal::unauthenticated(),
             work: WorkClass::Request,
             admission_permit: None,
             limits_permit: None,
@@ -139,7 +139,7 @@ impl Exchange<'_> {
         if let Some(line) = caller.line() {
             state.work = WorkClass::BatchLine;
             state.record.line = true;
-            state.grant = line.grant().cloned().unwrap_or_else(Principal::unauthenticated);
+            state.principal = line.principal().cloned().unwrap_or_else(Principal::unauthenticated);
         }
         let (keep, within) = (self.keep_alive, self.config.settings.limits.client_write);
         self.caller.keep(keep);
@@ -188,9 +188,9 @@ impl Exchange<'_> {
 impl Exchange<'_> {
     /// Finds the key of a request whose refusal needs none, so that its response carries the state of the limits.
     fn find_key(&mut self) {
-        if let Ok(grant) = self.authenticate() {
-            self.record.key = Some(grant.public_id.clone());
-            self.grant = grant;
+        if let Ok(principal) = self.authenticate() {
+            self.record.key = Some(principal.public_id.clone());
+            self.principal = principal;
         }
     }
 
@@ -222,7 +222,7 @@ impl Exchange<'_> {
     /// # Errors
     /// As [`Exchange::reserve_limits`].
     pub fn acquire_provisional(&self) -> Result<(ProvisionalPermit, UsageProfile), ApiError> {
-        rate_limit::acquire_provisional(&self.grant, self.work, self.app.clock)
+        rate_limit::acquire_provisional(&self.principal, self.work, self.app.clock)
             .map_err(|hit| self.limit_refusal(hit))
     }
 
@@ -236,7 +236,7 @@ impl Exchange<'_> {
         let Some(pass) = &mut self.limits_permit else { return };
         pass.settle(used);
         if used.money.0 > 0 {
-            self.app.key_cache.mark_spend(&self.grant);
+            self.app.key_cache.mark_spend(&self.principal);
         }
     }
 
@@ -251,7 +251,7 @@ impl Exchange<'_> {
             overload: self.app.admission.clone(),
             blocking: self.app.blocking.clone(),
             live: self.config.clone(),
-            whose: self.grant.account.id.clone(),
+            whose: self.principal.account.id.clone(),
             wait,
         }
     }
@@ -282,8 +282,12 @@ impl Exchange<'_> {
         let mut head = ResponseHead::new(status, &self.id);
         if self.is_limited() {
             let now = self.app.clock.calendar_now();
-            head =
-                head.rate_limit_headers(self.dialect, &rate_limit::limit_status(&self.grant, now), now, None);
+            head = head.rate_limit_headers(
+                self.dialect,
+                &rate_limit::limit_status(&self.principal, now),
+                now,
+                None,
+            );
         }
         head.cors_headers(&self.origin)
     }
@@ -320,7 +324,7 @@ impl Exchange<'_> {
         self.limits_permit = None;
         self.admission_permit = None;
         let now = self.app.clock.calendar_now();
-        let limits = self.is_limited().then(|| (rate_limit::limit_status(&self.grant, now), now));
+        let limits = self.is_limited().then(|| (rate_limit::limit_status(&self.principal, now), now));
         let (dialect, id, origin) = (self.dialect, self.id, std::mem::take(&mut self.origin));
         let written = response::send_refusal(&mut self.caller, dialect, &id, refusal, limits, &origin).await;
         ended(written)

@@ -42,26 +42,26 @@ impl FailoverRun<'_, '_> {
         if let Some(not) = self.blocked_by_breaker(offer) {
             return Ok(not);
         }
-        if let Some(seat) = kept {
-            return Ok(AcquireOutcome::Permit(seat));
+        if let Some(permit) = kept {
+            return Ok(AcquireOutcome::Permit(permit));
         }
         let batch = self.candidates.batch;
-        let whose = &self.exchange.grant.account.id;
+        let whose = &self.exchange.principal.account.id;
         let waiting =
             if batch { Some(offer.acquire_or_queue(whose, self.exchange.caller.asked_back())) } else { None };
         let waiting = match waiting {
             None => match offer.try_acquire() {
-                Some(seat) => return Ok(AcquireOutcome::Permit(seat)),
+                Some(permit) => return Ok(AcquireOutcome::Permit(permit)),
                 None => offer.enqueue_retry(whose),
             },
-            Some(Ok(seat)) => return Ok(AcquireOutcome::Permit(seat)),
+            Some(Ok(permit)) => return Ok(AcquireOutcome::Permit(permit)),
             Some(Err(waiting)) => Some(waiting),
         };
         // A probe that is not made is given back.
         offer.record_refusal(self.now(), AttemptOutcome::Neutral, None, None);
         let Some(waiting) = waiting else { return Ok(AcquireOutcome::Full) };
         let began = Instant::now();
-        let seat = Box::pin(self.wait_for_permit(waiting, self.permit_timeout())).await;
+        let permit = Box::pin(self.wait_for_permit(waiting, self.permit_timeout())).await;
         let waited = began.elapsed();
         self.exchange.record.queued += waited;
         if batch {
@@ -69,8 +69,8 @@ impl FailoverRun<'_, '_> {
             self.deadline += waited;
             course.extend_deadline(waited);
         }
-        Ok(match seat? {
-            Some(seat) => self.blocked_by_breaker(offer).unwrap_or(AcquireOutcome::Permit(seat)),
+        Ok(match permit? {
+            Some(permit) => self.blocked_by_breaker(offer).unwrap_or(AcquireOutcome::Permit(permit)),
             None if batch => AcquireOutcome::Unavailable,
             None => AcquireOutcome::Full,
         })
@@ -86,21 +86,21 @@ impl FailoverRun<'_, '_> {
         let offers = course
             .full_offers(self.now())
             .filter_map(|index| self.exchange.config.offers.get(index).cloned());
-        let waiting = OfferWaiters::enqueue(offers, &self.exchange.grant.account.id, overload.queue);
+        let waiting = OfferWaiters::enqueue(offers, &self.exchange.principal.account.id, overload.queue);
         let Some(waiting) = waiting else {
             self.exchange.app.admission.refused(ShedReason::QueueFull);
             return Ok(None);
         };
         let began = Instant::now();
-        let seat = Box::pin(self.wait_for_permit(waiting, overload.wait)).await;
+        let permit = Box::pin(self.wait_for_permit(waiting, overload.wait)).await;
         let waited = began.elapsed();
         self.exchange.record.queued += waited;
         self.exchange.app.metrics.record_wait("provider", waited);
-        let seat = seat?;
-        if seat.is_none() {
+        let permit = permit?;
+        if permit.is_none() {
             self.exchange.app.admission.refused(ShedReason::Provider);
         }
-        Ok(seat)
+        Ok(permit)
     }
 
     /// Returns the reason why the provider must not be asked now, permit or not: its failures during the wait count
@@ -146,9 +146,9 @@ impl FailoverRun<'_, '_> {
             let unheard = self.request.stream && !self.progress.has_head();
             let alarm = if unheard { end.min(beat) } else { end };
             let alarm = if in_the_way { alarm.min(Instant::now() + CROWDED_CHECK_INTERVAL) } else { alarm };
-            let seat = pin!(waiting.acquire());
-            match self.watch.wait_for(&mut self.exchange.caller, seat, alarm).await {
-                WaitOutcome::Ready(seat) => return Ok(seat),
+            let permit = pin!(waiting.acquire());
+            match self.watch.wait_for(&mut self.exchange.caller, permit, alarm).await {
+                WaitOutcome::Ready(permit) => return Ok(permit),
                 WaitOutcome::Disconnected => return Err(AttemptError::Disconnected),
                 WaitOutcome::Revoked => return Err(AttemptError::Revoked),
                 WaitOutcome::Deadline if until.is_some_and(|until| Instant::now() >= until) => {

@@ -100,14 +100,14 @@ pub fn translation_target<'t>(
 pub async fn open_response(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
-    speech: WireFormat,
+    wire_format: WireFormat,
     call: &UpstreamRequest,
     first_byte: Duration,
 ) -> Result<UpstreamResponse, AttemptError> {
     let until = run.deadline.min(clock::cached_now() + offer.offer.provider.timeouts.total);
     let mut again = 0;
     loop {
-        match try_connection(run, offer, speech, call, first_byte, until).await {
+        match try_connection(run, offer, wire_format, call, first_byte, until).await {
             // The provider closed the idle connection while it was taken from the pool.
             Err((_, most)) if again < most => again += 1,
             Err((stop, _)) => return Err(stop),
@@ -120,14 +120,14 @@ pub async fn open_response(
 async fn try_connection(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
-    speech: WireFormat,
+    wire_format: WireFormat,
     call: &UpstreamRequest,
     first_byte: Duration,
     until: Instant,
 ) -> Result<UpstreamResponse, (AttemptError, usize)> {
     let connect = pin!(offer.provider.route.connect());
-    let way = match run.watch.wait_for(&mut run.exchange.caller, connect, until).await {
-        WaitOutcome::Ready(way) => way.map_err(|fault| (AttemptError::Fault(fault), 0))?,
+    let upstream = match run.watch.wait_for(&mut run.exchange.caller, connect, until).await {
+        WaitOutcome::Ready(upstream) => upstream.map_err(|fault| (AttemptError::Fault(fault), 0))?,
         woken => return Err((woken.stop(UpstreamErrorKind::Connect, run.deadline), 0)),
     };
     let alarm = until.min(clock::cached_now() + first_byte);
@@ -140,20 +140,20 @@ async fn try_connection(
             .trace
             .as_deref()
             .filter(|_| !without.contains(ExtraMember::TraceContext));
-        let exchange = pin!(send(way, offer, speech, call, without, (run.upload.as_ref(), trace)));
+        let exchange = pin!(send(upstream, offer, wire_format, call, without, (run.upload.as_ref(), trace)));
         run.watch.wait_for(&mut run.exchange.caller, exchange, alarm).await
     };
-    let (way, status) = match asked {
+    let (upstream, status) = match asked {
         WaitOutcome::Ready(sent) => sent.map_err(|(fault, again)| (AttemptError::Fault(fault), again))?,
         woken => return Err((woken.stop(UpstreamErrorKind::FirstByteTimeout, run.deadline), 0)),
     };
     let cap = run.exchange.config.settings.limits.response_buffer;
-    let decoder = ContentDecoder::new(way.header("content-encoding").unwrap_or_default(), cap).ok();
+    let decoder = ContentDecoder::new(upstream.header("content-encoding").unwrap_or_default(), cap).ok();
     if status != 200 {
-        return Err((Box::pin(read_error(run, offer, speech, (way, decoder), status)).await, 0));
+        return Err((Box::pin(read_error(run, offer, wire_format, (upstream, decoder), status)).await, 0));
     }
     let decoder = decoder.ok_or_else(|| (malformed(), 0))?;
-    Ok(UpstreamResponse { exchange: way, decoder, until })
+    Ok(UpstreamResponse { exchange: upstream, decoder, until })
 }
 
 fn malformed() -> AttemptError {
@@ -163,30 +163,30 @@ fn malformed() -> AttemptError {
 /// Writes head and body, then reads the response head. A provider may answer early and stop reading, so the head is
 /// read after a failed write too. An error comes with the number of other connections that may be tried.
 async fn send(
-    mut way: UpstreamExchange,
+    mut upstream: UpstreamExchange,
     offer: &OfferState,
-    speech: WireFormat,
+    wire_format: WireFormat,
     call: &UpstreamRequest,
     without: ExtraMembers,
     (upload, trace): (Option<&SpooledData>, Option<&TraceContext>),
 ) -> Result<(UpstreamExchange, u16), (UpstreamError, usize)> {
     let reset = |again| (UpstreamError::new(UpstreamErrorKind::Reset), again);
-    let head = speech.head(offer).ok_or_else(|| reset(0))?;
+    let head = wire_format.head(offer).ok_or_else(|| reset(0))?;
     let shortened = (without.headers().next().is_some()).then(|| head.without(without.headers()));
-    let written = match way.send(shortened.as_ref().unwrap_or(head), call, upload, trace).await {
+    let written = match upstream.send(shortened.as_ref().unwrap_or(head), call, upload, trace).await {
         Ok(()) => true,
-        Err(SendError::Unasked) => return Err(reset(way.stale_retries(TransportError::Unasked))),
+        Err(SendError::Unasked) => return Err(reset(upstream.stale_retries(TransportError::Unasked))),
         Err(SendError::Stopped) => false,
         Err(SendError::Unread(error)) => {
             return Err((UpstreamError::caller(crate::storage::files::disk(&error)), 0));
         }
     };
-    match way.read_head().await {
+    match upstream.read_head().await {
         // After a failed write only an error status counts.
         Ok(200) if !written => Err(reset(0)),
-        Ok(status) => Ok((way, status)),
+        Ok(status) => Ok((upstream, status)),
         Err(TransportError::Malformed) => Err((UpstreamError::new(UpstreamErrorKind::Malformed), 0)),
-        Err(broken) => Err(reset(way.stale_retries(broken))),
+        Err(broken) => Err(reset(upstream.stale_retries(broken))),
     }
 }
 
@@ -194,11 +194,11 @@ async fn send(
 async fn read_error(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
-    speech: WireFormat,
-    (mut way, mut decoder): (UpstreamExchange, Option<ContentDecoder>),
+    wire_format: WireFormat,
+    (mut upstream, mut decoder): (UpstreamExchange, Option<ContentDecoder>),
     status: u16,
 ) -> AttemptError {
-    let retry_after = way
+    let retry_after = upstream
         .header("retry-after")
         .and_then(text)
         .map(|said| retry_after_seconds(said, run.exchange.app.clock.calendar_now()));
@@ -209,7 +209,7 @@ async fn read_error(
             break false;
         }
         let read = {
-            let read = pin!(way.read_body());
+            let read = pin!(upstream.read_body());
             run.watch.wait_for(&mut run.exchange.caller, read, alarm).await
         };
         match read {
@@ -226,10 +226,10 @@ async fn read_error(
         }
     };
     if whole {
-        way.release().await;
+        upstream.release().await;
     }
     let window = offer.offer.context_length;
-    let (dialect, request) = (speech.dialect(), &run.request.body);
+    let (dialect, request) = (wire_format.dialect(), &run.request.body);
     let mut fault =
         penstock_dialect::classify_error(dialect, status, retry_after.as_deref(), &body, window, request);
     if let Some(refusal) = &mut fault.api_error {

@@ -34,11 +34,11 @@ pub async fn attempt_buffered(
     // Time before the attempt is not the provider's.
     let asked = Instant::now();
     let created = run.received_at;
-    let speech = attempt::wire_format(run, offer)?;
-    let target = attempt::translation_target(run, offer, speech.dialect(), created);
-    let calls = speech.calls(run.request, &target).map_err(AttemptError::Incompatible)?;
-    let answers = call_provider(run, offer, speech, &calls).await?;
-    let mut response = BufferedDelivery { run, offer, speech, asked, number };
+    let wire_format = attempt::wire_format(run, offer)?;
+    let target = attempt::translation_target(run, offer, wire_format.dialect(), created);
+    let calls = wire_format.calls(run.request, &target).map_err(AttemptError::Incompatible)?;
+    let answers = call_provider(run, offer, wire_format, &calls).await?;
+    let mut response = BufferedDelivery { run, offer, wire_format, asked, number };
     let body = ResponseBodyFilters::buffered(&mut response, answers).await?;
     run.exchange.record.status = 200;
     let mut head = settle::inference_head(run, offer, number);
@@ -76,7 +76,7 @@ fn content_type(run: &FailoverRun<'_, '_>) -> Option<&'static str> {
 struct BufferedDelivery<'c, 'r, 'a> {
     run: &'c mut FailoverRun<'r, 'a>,
     offer: &'c Arc<OfferState>,
-    speech: WireFormat,
+    wire_format: WireFormat,
     asked: Instant,
     number: u32,
 }
@@ -93,7 +93,7 @@ impl ResponseContext for BufferedDelivery<'_, '_, '_> {
     async fn translate(&mut self, upstream: Vec<UpstreamAnswer>) -> Result<BufferedResponse, AttemptError> {
         let (run, offer) = (&mut *self.run, self.offer);
         let created = run.received_at;
-        let mut whole = translate(run, offer, self.speech, created, upstream).await?;
+        let mut whole = translate(run, offer, self.wire_format, created, upstream).await?;
         if let InferenceTask::GenerateImages(draw) = &run.request.task {
             whole.work = Some(settle::image_work(images::count(&whole), draw, run.request, offer));
             let pictures = std::mem::take(&mut whole.images);
@@ -121,7 +121,7 @@ impl ResponseContext for BufferedDelivery<'_, '_, '_> {
 async fn call_provider(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
-    speech: WireFormat,
+    wire_format: WireFormat,
     calls: &[UpstreamRequest],
 ) -> Result<Vec<UpstreamAnswer>, AttemptError> {
     let timeouts = offer.offer.provider.timeouts;
@@ -130,10 +130,10 @@ async fn call_provider(
     for call in calls {
         // The head comes when the response is complete; some providers send white space until then.
         let due = clock::cached_now() + timeouts.plain;
-        let mut answering = attempt::open_response(run, offer, speech, call, timeouts.plain).await?;
+        let mut answering = attempt::open_response(run, offer, wire_format, call, timeouts.plain).await?;
         let body = read_body(run, &mut answering, (due, timeouts.idle), room).await?;
         room = room.saturating_sub(body.len());
-        let headers = response_headers(&answering, speech);
+        let headers = response_headers(&answering, wire_format);
         answering.exchange.release().await;
         answers.push(UpstreamAnswer { body, headers });
     }
@@ -141,9 +141,9 @@ async fn call_provider(
 }
 
 /// Returns the response headers that the translation needs.
-fn response_headers(answering: &UpstreamResponse, speech: WireFormat) -> Vec<Option<Box<str>>> {
+fn response_headers(answering: &UpstreamResponse, wire_format: WireFormat) -> Vec<Option<Box<str>>> {
     let value = |name: &&str| answering.exchange.header(name).and_then(attempt::text).map(Into::into);
-    speech.response_headers().iter().map(value).collect()
+    wire_format.response_headers().iter().map(value).collect()
 }
 
 /// Reads the body, at most `cap` bytes. The first byte other than white space must come before `due`; after that white
@@ -189,14 +189,14 @@ pub async fn read_body(
 async fn translate(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
-    speech: WireFormat,
+    wire_format: WireFormat,
     created: u64,
     answers: Vec<UpstreamAnswer>,
 ) -> Result<BufferedResponse, AttemptError> {
     let size: usize = answers.iter().map(|answer| answer.body.len()).sum();
-    let target = attempt::translation_target(run, offer, speech.dialect(), created);
-    if size <= MAX_INLINE_TRANSLATION || matches!(speech, WireFormat::Dialects(_)) {
-        return Ok(speech.translate_buffered(run.request, &target, answers)?);
+    let target = attempt::translation_target(run, offer, wire_format.dialect(), created);
+    if size <= MAX_INLINE_TRANSLATION || matches!(wire_format, WireFormat::Dialects(_)) {
+        return Ok(wire_format.translate_buffered(run.request, &target, answers)?);
     }
     let (ask, offer) = (run.request.clone(), offer.clone());
     let (answer_model, id): (Box<str>, Box<str>) = (target.answer_model.into(), target.id.into());
@@ -204,7 +204,7 @@ async fn translate(
     let work = move || {
         let target = AttemptTarget {
             model: &offer.offer.name,
-            dialect: speech.dialect(),
+            dialect: wire_format.dialect(),
             capabilities: &offer.offer.abilities,
             preset: &[],
             max_tokens: None,
@@ -213,7 +213,7 @@ async fn translate(
             id: &id,
             created,
         };
-        speech.translate_buffered(&ask, &target, answers)
+        wire_format.translate_buffered(&ask, &target, answers)
     };
     Ok(off_thread(&run.exchange.app.blocking, work).await.map_err(AttemptError::Internal)??)
 }

@@ -117,7 +117,7 @@ impl FailoverRun<'_, '_> {
     /// Records a failure for the offer, and for others of its provider.
     fn record_outcome(&self, offer: &Arc<OfferState>, fault: &UpstreamError, now: Duration) {
         // A failed connection or a refused provider key is not due to a request.
-        let client = Some(self.exchange.grant.client).filter(|_| !fault.kind.is_provider_wide());
+        let client = Some(self.exchange.principal.client).filter(|_| !fault.kind.is_provider_wide());
         offer.record_refusal(now, AttemptOutcome::from(fault), client, None);
         if fault.kind.is_connection_error() {
             let others = self.exchange.config.offers_of(offer.offer.provider.index);

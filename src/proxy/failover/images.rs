@@ -87,7 +87,7 @@ async fn off_thread<T: Send + 'static>(
 async fn store_image(run: &mut FailoverRun<'_, '_>, image: &[u8]) -> Result<DeliveredImage, AttemptError> {
     let app = run.exchange.app;
     let images = run.exchange.config.settings.images;
-    let account = &*run.exchange.grant.account.id;
+    let account = &*run.exchange.principal.account.id;
     let kind = image::content_type(image);
     let label = ImageMetadata { account, kind, now: app.clock.steady_now(), lifetime: images.lifetime };
     let kept = app.image_cache.insert(&app.spools, image, label, images.keep).await;
@@ -191,16 +191,16 @@ async fn send_image_request(
     wait: Duration,
     cap: usize,
 ) -> Result<UpstreamResponse, (UpstreamError, bool)> {
-    let mut way = route.connect().await.map_err(|fault| (fault, false))?;
-    let reused = way.reused;
+    let mut upstream = route.connect().await.map_err(|fault| (fault, false))?;
+    let reused = upstream.reused;
     let reset = || (UpstreamError::new(UpstreamErrorKind::Reset), reused);
     let malformed = || (UpstreamError::new(UpstreamErrorKind::Malformed), false);
-    way.set_read_timeout(wait);
-    let status = way.send_for_status(head, Bytes::new()).await.map_err(|_| reset())?;
+    upstream.set_read_timeout(wait);
+    let status = upstream.send_for_status(head, Bytes::new()).await.map_err(|_| reset())?;
     if status != 200 {
         return Err(malformed());
     }
-    let encoding = way.header("content-encoding").unwrap_or_default();
+    let encoding = upstream.header("content-encoding").unwrap_or_default();
     let decoder = ContentDecoder::new(encoding, cap).map_err(|_| malformed())?;
-    Ok(UpstreamResponse { exchange: way, decoder, until: Instant::now() })
+    Ok(UpstreamResponse { exchange: upstream, decoder, until: Instant::now() })
 }

@@ -147,7 +147,8 @@ impl FailoverRun<'_, '_> {
                 .as_deref()
                 .is_some_and(|trace| trace.headers().next().is_some());
         }
-        let Ok(Some(head)) = attempt::wire_format(self, offer).map(|speech| speech.head(offer)) else {
+        let Ok(Some(head)) = attempt::wire_format(self, offer).map(|wire_format| wire_format.head(offer))
+        else {
             return false;
         };
         let is_configured =
@@ -159,10 +160,10 @@ impl FailoverRun<'_, '_> {
     /// Returns the calls to the offer without these members too.
     fn calls(&self, offer: &OfferState, without: ExtraMembers) -> Result<Vec<UpstreamRequest>, ApiError> {
         let unsaid = || ApiError::new(ErrorCode::Unsupported);
-        let speech = attempt::wire_format(self, offer).map_err(|_| unsaid())?;
-        let mut target = attempt::translation_target(self, offer, speech.dialect(), self.received_at);
+        let wire_format = attempt::wire_format(self, offer).map_err(|_| unsaid())?;
+        let mut target = attempt::translation_target(self, offer, wire_format.dialect(), self.received_at);
         target.adjustment.omitted = target.adjustment.omitted.union(without);
-        speech.calls(self.request, &target)
+        wire_format.calls(self.request, &target)
     }
 
     /// Remembers the members without which the offer has answered.

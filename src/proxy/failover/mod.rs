@@ -148,7 +148,7 @@ pub async fn run(x: &mut Exchange<'_>, body: RequestBody) -> Result<WriteOutcome
     x.app.retry_budget.lock().on_request(x.app.clock.steady_now());
     let total = x.config.settings.routing.total;
     let mut run = FailoverRun {
-        watch: ClientWatch::new(x.grant.clone(), x.config.settings.limits.heartbeat),
+        watch: ClientWatch::new(x.principal.clone(), x.config.settings.limits.heartbeat),
         // From here on: the time in which the client sent its body is not the providers' time.
         deadline: clock::cached_now() + total,
         exchange: x,
@@ -195,12 +195,12 @@ impl FailoverRun<'_, '_> {
                     self.wait_until(until.saturating_sub(self.now()), &mut course).await
                 }
                 PlannerStep::WaitForPermit => match self.wait_in_queue(&course).await {
-                    Ok(seat) => {
-                        let next = match &seat {
-                            Some(seat) => course.on_permit(seat.offer().offer.index, self.now()),
+                    Ok(permit) => {
+                        let next = match &permit {
+                            Some(permit) => course.on_permit(permit.offer().offer.index, self.now()),
                             None => course.on_permit_timeout(self.now()),
                         };
-                        kept = seat.filter(|_| matches!(next, PlannerStep::Attempt(_)));
+                        kept = permit.filter(|_| matches!(next, PlannerStep::Attempt(_)));
                         Ok(next)
                     }
                     Err(_) => Err(self.client_disconnected()),
@@ -228,7 +228,7 @@ impl FailoverRun<'_, '_> {
             return Ok(course.on_skipped(self.now()));
         };
         let _seat = match self.upstream_peer(&offer, kept, course).await? {
-            Ok(seat) => seat,
+            Ok(permit) => permit,
             Err(next) => return Ok(next),
         };
         let rescue = self.progress.has_content();
@@ -254,9 +254,9 @@ impl FailoverRun<'_, '_> {
         course: &mut RetryPlanner,
     ) -> Result<Result<OfferPermit, PlannerStep>, WriteOutcome> {
         // A permit is valid at its own offer only.
-        let kept = kept.filter(|seat| seat.offer().offer.index == offer.offer.index);
+        let kept = kept.filter(|permit| permit.offer().offer.index == offer.offer.index);
         Ok(match self.acquire_permit(offer, kept, course).await {
-            Ok(AcquireOutcome::Permit(seat)) => Ok(seat),
+            Ok(AcquireOutcome::Permit(permit)) => Ok(permit),
             Ok(AcquireOutcome::Full) => Err(course.on_full(self.now())),
             Ok(AcquireOutcome::Unavailable) => {
                 self.had_unavailable = true;

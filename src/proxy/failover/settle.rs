@@ -111,7 +111,12 @@ pub fn settle_success(
         first_token,
         total: took,
     };
-    offer.record_refusal(run.now(), AttemptOutcome::Success, Some(run.exchange.grant.client), Some(sample));
+    offer.record_refusal(
+        run.now(),
+        AttemptOutcome::Success,
+        Some(run.exchange.principal.client),
+        Some(sample),
+    );
     run.record_abilities(offer, metered.noticed);
     run.exchange.caller.note_finish(metered.finish);
     settle_usage(run, offer, metered.done, metered.own, metered.measured, took, Some(sample))

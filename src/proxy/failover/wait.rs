@@ -40,8 +40,8 @@ pub struct ClientWatch {
 
 impl ClientWatch {
     /// Creates the watch over a key.
-    pub fn new(grant: Arc<Principal>, heartbeat: Duration) -> Self {
-        let revoked = Box::pin(async move { grant.ended().await });
+    pub fn new(principal: Arc<Principal>, heartbeat: Duration) -> Self {
+        let revoked = Box::pin(async move { principal.ended().await });
         Self { timer: None, armed: clock::cached_now(), revoked, heartbeat, record_write: None }
     }
 

@@ -13,16 +13,16 @@ impl RequestFilter for Authenticate {
 
     fn early_check(x: &mut Exchange<'_>, endpoint: &dyn Endpoint) -> Result<(), ApiError> {
         if x.caller.line().is_some() {
-            x.record.key = Some(x.grant.public_id.clone());
-            if !x.grant.good(x.app.clock.unix_seconds()) {
+            x.record.key = Some(x.principal.public_id.clone());
+            if !x.principal.good(x.app.clock.unix_seconds()) {
                 return Err(ApiError::new(ErrorCode::InvalidKey));
             }
         } else if endpoint.is_public() {
             return Ok(());
         } else {
-            x.grant = x.authenticate()?;
-            x.record.key = Some(x.grant.public_id.clone());
+            x.principal = x.authenticate()?;
+            x.record.key = Some(x.principal.public_id.clone());
         }
-        x.grant.require_scope(endpoint.scope())
+        x.principal.require_scope(endpoint.scope())
     }
 }

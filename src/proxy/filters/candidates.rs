@@ -66,7 +66,7 @@ pub(super) async fn select(
     let mut refusal = None;
     let fallbacks = model.model.fallbacks.iter().filter_map(|id| live.model(id).cloned());
     for candidate in std::iter::once(model.clone()).chain(fallbacks) {
-        if !x.grant.may_use_model(&candidate.model.card.id) {
+        if !x.principal.may_use_model(&candidate.model.card.id) {
             continue;
         }
         let fits = tokio::select! {
@@ -111,7 +111,7 @@ pub fn model_for_request(
     if model.model.kind != ask.kind {
         return Err(model_kind_mismatch(&model));
     }
-    if !x.grant.may_use_model(&model.model.card.id) {
+    if !x.principal.may_use_model(&model.model.card.id) {
         let message = "This API key may not use this model.";
         return Err(ApiError::with_message(ErrorCode::InsufficientScope, message).with_param("model"));
     }

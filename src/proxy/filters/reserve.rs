@@ -51,8 +51,14 @@ fn reserve_credits(
             },
         });
     }
-    let (grant, id) = (&x.grant, x.id.as_str());
-    x.app.ledger.reserve(&grant.account.id, &grant.public_id, id, most.unwrap_or_default(), billing.prepaid)
+    let (principal, id) = (&x.principal, x.id.as_str());
+    x.app.ledger.reserve(
+        &principal.account.id,
+        &principal.public_id,
+        id,
+        most.unwrap_or_default(),
+        billing.prepaid,
+    )
 }
 
 /// Returns the most work that an offer may do for a request.

@@ -61,7 +61,7 @@ async fn an_address_that_is_dead_costs_nobody_a_request() {
             let mut asking = JoinSet::new();
             for _ in 0..50 {
                 let route = route.clone();
-                asking.spawn(async move { route.connect().await.map(|way| way.reused) });
+                asking.spawn(async move { route.connect().await.map(|upstream| upstream.reused) });
             }
             while let Some(opened) = asking.join_next().await {
                 assert!(opened.unwrap().is_ok());
@@ -114,11 +114,11 @@ async fn flood() -> (SocketAddr, Arc<AtomicUsize>) {
 }
 
 async fn asked(route: &UpstreamRoute, path: &str) -> UpstreamExchange {
-    let mut way = route.connect().await.map_err(|fault| fault.kind).unwrap();
+    let mut upstream = route.connect().await.map_err(|fault| fault.kind).unwrap();
     let mut head = RequestHeader::build("GET", path.as_bytes(), None).unwrap();
     head.insert_header("host", "provider").unwrap();
-    assert_eq!(way.send_for_status(head, Bytes::new()).await.ok(), Some(200));
-    way
+    assert_eq!(upstream.send_for_status(head, Bytes::new()).await.ok(), Some(200));
+    upstream
 }
 
 #[tokio::test]

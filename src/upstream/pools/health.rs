@@ -186,24 +186,24 @@ async fn probe(provider: &ProviderState, health: &HealthCheckSettings) -> Result
     let dialect = settings.dialects.first().copied().unwrap_or(Dialect::Chat);
     let head =
         request_head::signed("GET", settings, dialect, &path).map_err(|_| UpstreamErrorKind::Malformed)?;
-    let mut way = provider.route.connect().await.map_err(|fault| fault.kind)?;
+    let mut upstream = provider.route.connect().await.map_err(|fault| fault.kind)?;
     // The deadline of the check ends it, not a silence of the same length within it.
-    way.set_read_timeout(health.timeout * 2);
-    let found = match way.send_for_status(head, Bytes::new()).await {
+    upstream.set_read_timeout(health.timeout * 2);
+    let found = match upstream.send_for_status(head, Bytes::new()).await {
         Ok(status) => judge(status),
         Err(TransportError::Malformed) => Err(UpstreamErrorKind::Malformed),
         Err(TransportError::Gone | TransportError::Unasked) => Err(UpstreamErrorKind::Reset),
     };
     // A short body is read so that the connection can serve a request.
     let mut read = 0;
-    while let Ok(Some(piece)) = way.read_body().await {
+    while let Ok(Some(piece)) = upstream.read_body().await {
         read += piece.len();
         if read > MAX_BODY {
             return found;
         }
     }
     if found.is_ok() {
-        way.release().await;
+        upstream.release().await;
     }
     found
 }

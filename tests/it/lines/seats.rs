@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 fn waiting(running: &Running) -> u32 {
-    running.gateway.app.live().providers.iter().map(|provider| provider.seats.waiting()).sum()
+    running.gateway.app.live().providers.iter().map(|provider| provider.concurrency.waiting()).sum()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

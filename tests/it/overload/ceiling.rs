@@ -81,7 +81,7 @@ async fn a_full_provider_is_waited_for_by_accounts_in_turn_and_then_it_is_503() 
     let running = seats(&provider, 1).settings("[overload]\nqueue = 3\nwait = \"30s\"").start().await;
     let (greedy, modest) = (of_account(&running, "greedy").await, of_account(&running, "modest").await);
     let app = running.gateway.app.clone();
-    let waits = || app.live().providers[0].seats.waiting();
+    let waits = || app.live().providers[0].concurrency.waiting();
     let mut tasks = Vec::new();
     let ask = |who: &str| json!({"model": "m", "messages": [{"role": "user", "content": who}]});
     for number in 0..4 {

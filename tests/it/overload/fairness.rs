@@ -80,7 +80,7 @@ async fn nine_accounts_hardly_notice_a_tenth_that_takes_all_it_can() {
         number
     });
     let provider = running.gateway.app.live().providers[0].clone();
-    crate::harness::until("the flood to queue", || provider.seats.waiting() > 5).await;
+    crate::harness::until("the flood to queue", || provider.concurrency.waiting() > 5).await;
     let mut beside = paced(&modest, pace, lasts).await;
     stop.store(true, Ordering::Relaxed);
     let asked = pouring.await.unwrap();
@@ -114,7 +114,7 @@ async fn a_backlog_of_batches_is_not_felt_by_requests_at_once() {
     let mut alone = first_tokens(&running.client, count).await;
     let batch = jobs::batch(&running.client, &jobs::lines(lines)).await;
     let provider = running.gateway.app.live().providers[0].clone();
-    crate::harness::until("the batch to have its seats", || provider.seats.waiting() > 5).await;
+    crate::harness::until("the batch to have its seats", || provider.concurrency.waiting() > 5).await;
     let mut beside = first_tokens(&running.client, count).await;
     let now = jobs::retrieve(&running.client, &batch).await;
     assert_eq!(now["status"], "in_progress", "it was at work all the while: {now}");

@@ -66,8 +66,12 @@ pub async fn until_empty(running: &Running) {
     let app = &running.gateway.app;
     crate::harness::until("no request to be in flight", || {
         let standing = app.admission.load_status();
-        let seats: u32 =
-            app.live().providers.iter().map(|one| one.seats.working() + one.seats.waiting()).sum();
+        let seats: u32 = app
+            .live()
+            .providers
+            .iter()
+            .map(|one| one.concurrency.working() + one.concurrency.waiting())
+            .sum();
         app.in_flight_exchanges() == 0
             && (standing.requests, standing.bytes, standing.waiting) == (0, 0, 0)
             && seats == 0

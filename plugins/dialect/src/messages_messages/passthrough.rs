@@ -383,7 +383,11 @@ impl StreamTranslation for StreamPassthrough {
             .flatten()
             .map(Bytes::len)
             .sum::<usize>();
-        held + early + ends + self.sse_decoder.buffered_bytes() + self.decoder.inputs() + self.shadow.buffered_bytes()
+        held + early
+            + ends
+            + self.sse_decoder.buffered_bytes()
+            + self.decoder.inputs()
+            + self.shadow.buffered_bytes()
     }
 
     fn measured_energy(&self) -> Option<MeasuredEnergy> {

@@ -89,8 +89,9 @@ impl TranscriptionFields {
     /// # Errors
     /// Returns a refusal that names a missing or conflicting field.
     pub(super) fn finish(self, sound: AudioInput) -> Result<(Box<str>, TranscriptionRequest), ApiError> {
-        let model =
-            self.model.ok_or_else(|| part_error("model", "expected the name of a model, but it is missing"))?;
+        let model = self
+            .model
+            .ok_or_else(|| part_error("model", "expected the name of a model, but it is missing"))?;
         let script = self.script.unwrap_or_default();
         if (self.words || self.segments) && script != TranscriptFormat::Verbose {
             return Err(part_error(
@@ -121,7 +122,12 @@ fn script(name: &str, text: &str) -> Result<TranscriptFormat, ApiError> {
         "srt" => TranscriptFormat::Srt,
         "vtt" => TranscriptFormat::Vtt,
         "diarized_json" => return Err(unsupported_field(name, "speakers are not distinguished")),
-        _ => return Err(part_error(name, "expected \"json\", \"verbose_json\", \"text\", \"srt\" or \"vtt\"")),
+        _ => {
+            return Err(part_error(
+                name,
+                "expected \"json\", \"verbose_json\", \"text\", \"srt\" or \"vtt\"",
+            ));
+        }
     })
 }
 

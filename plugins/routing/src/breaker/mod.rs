@@ -245,7 +245,12 @@ impl CircuitBreaker {
     }
 
     /// Records the result of an attempt. `client` is set if the client's request may have caused the failure.
-    pub fn on_client_result(&mut self, now: Duration, outcome: AttemptOutcome, client: Option<BreakerClient>) {
+    pub fn on_client_result(
+        &mut self,
+        now: Duration,
+        outcome: AttemptOutcome,
+        client: Option<BreakerClient>,
+    ) {
         self.release_probe();
         match outcome {
             AttemptOutcome::Neutral => {}

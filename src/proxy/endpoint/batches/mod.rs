@@ -44,15 +44,15 @@ impl Endpoint for CreateBatch {
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let asked = CreateBatchRequest::parse(&x.json_body().await?, penstock_batch::jsonl::BATCH_PATHS)?;
         let (lines, _) = find(&Method::POST, asked.endpoint)?;
-        x.grant.require_scope(lines.scope())?;
+        x.principal.require_scope(lines.scope())?;
         let when = x.app.expiry_check();
-        let file = x.app.files.get(&x.grant.public_id, &asked.input_file_id, when).await;
+        let file = x.app.files.get(&x.principal.public_id, &asked.input_file_id, when).await;
         let file =
             file.map_err(
                 |refusal| if refusal.code == ErrorCode::NotFound { input_not_found() } else { refusal },
             )?;
         check_input(&file, &asked)?;
-        let record = BatchManager::create(&x.app.batch, &x.grant, asked).await?;
+        let record = BatchManager::create(&x.app.batch, &x.principal, asked).await?;
         Ok(respond(x, &api_object::batch_object(&record)).await)
     }
 }
@@ -99,7 +99,7 @@ impl Endpoint for ListBatches {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let query = BatchListQuery::parse(x.caller.query().unwrap_or_default())?;
-        let page = x.app.batches.list(&x.grant.account.id, query.after.as_deref(), query.limit).await?;
+        let page = x.app.batches.list(&x.principal.account.id, query.after.as_deref(), query.limit).await?;
         let id = |record: Option<&BatchRecord>| record.map(|record| record.id.clone());
         let body = json!({
             "object": "list",
@@ -134,7 +134,7 @@ impl Endpoint for GetBatch {
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
-        let record = x.app.batches.get(&x.grant.account.id, tail).await?;
+        let record = x.app.batches.get(&x.principal.account.id, tail).await?;
         Ok(respond(x, &api_object::batch_object(&record)).await)
     }
 }
@@ -162,14 +162,14 @@ impl Endpoint for CancelBatch {
 
     async fn handle(&self, x: &mut Exchange<'_>, id: &str) -> Result<WriteOutcome, ApiError> {
         let batches = &x.app.batches;
-        let record = batches.get(&x.grant.account.id, id).await?;
+        let record = batches.get(&x.principal.account.id, id).await?;
         // Cancelling needs the same scopes as creating; `inference.batches` allows both for each endpoint.
-        if !x.grant.has_scope_explicitly(KeyScope::Batches)
+        if !x.principal.has_scope_explicitly(KeyScope::Batches)
             && let Ok((lines, _)) = find(&Method::POST, &record.endpoint)
         {
-            x.grant.require_scope(lines.scope())?;
+            x.principal.require_scope(lines.scope())?;
         }
-        let record = batches.cancel(&x.grant.account.id, id).await?;
+        let record = batches.cancel(&x.principal.account.id, id).await?;
         Ok(respond(x, &api_object::batch_object(&record)).await)
     }
 }

@@ -42,7 +42,8 @@ impl Endpoint for DownloadFile {
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
-        let file = x.app.files.get(&x.grant.public_id, &decode_segment(tail), x.app.expiry_check()).await?;
+        let file =
+            x.app.files.get(&x.principal.public_id, &decode_segment(tail), x.app.expiry_check()).await?;
         let etag = etag(&file);
         let wanted = requested_range(x, &etag, file.bytes);
         let (status, range) = match wanted {

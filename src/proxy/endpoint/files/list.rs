@@ -39,7 +39,7 @@ impl Endpoint for ListFiles {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let text = x.caller.query().unwrap_or_default();
-        let query = parse_query(&x.grant.public_id, text)?;
+        let query = parse_query(&x.principal.public_id, text)?;
         let at = x.app.expiry_check();
         let page = x.app.files.list(query, at).await?;
         let id = |file: Option<&penstock_storage::files::FileRecord>| file.map(|file| file.id.clone());

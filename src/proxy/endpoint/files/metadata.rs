@@ -32,7 +32,7 @@ impl Endpoint for GetFile {
 
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
         let at = x.app.expiry_check();
-        let file = x.app.files.get(&x.grant.public_id, &decode_segment(tail), at).await?;
+        let file = x.app.files.get(&x.principal.public_id, &decode_segment(tail), at).await?;
         let body = file_object(&file, at).to_string();
         Ok(x.answer(200, body.into_bytes()).await)
     }
@@ -62,7 +62,7 @@ impl Endpoint for DeleteFile {
 
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
         let (id, at) = (decode_segment(tail), x.app.expiry_check());
-        x.app.files.delete(&x.grant.public_id, &id, at).await?;
+        x.app.files.delete(&x.principal.public_id, &id, at).await?;
         let body = json!({"id": id, "object": "file", "deleted": true}).to_string();
         Ok(x.answer(200, body.into_bytes()).await)
     }

@@ -83,7 +83,7 @@ async fn receive_form(
     let line = x.config.settings.batches.line;
     let (largest, bounds) =
         (files.upload, QuotaLimits { all: files.disk, key: files.per_key, free: files.keep_free, line });
-    let mut writer = UploadWriter::open(&x.app.files, &x.grant.public_id, bounds);
+    let mut writer = UploadWriter::open(&x.app.files, &x.principal.public_id, bounds);
     let mut contents = Vec::new();
     // Memory of a long line; a short line is included in `HELD`.
     let mut counted = WRITE_SIZE;
@@ -121,9 +121,9 @@ async fn store_file(
 ) -> Result<FileRecord, ApiError> {
     writer.flush().await?;
     let incoming = writer.finish_write().await?;
-    let (app, grant) = (x.app.clone(), x.grant.clone());
+    let (app, principal) = (x.app.clone(), x.principal.clone());
     let kept = spawn_blocking(move || {
-        let owner = FileOwner { key: &grant.public_id, account: &grant.account.id };
+        let owner = FileOwner { key: &principal.public_id, account: &principal.account.id };
         app.files.store_upload(incoming, owner, said, app.clock.calendar_now())
     });
     Ok(kept.await.unwrap_or(Err(FileError::ThreadEnded))?)

@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 pub(super) struct ChoiceContext<'a> {
     app: &'a Arc<AppState>,
     live: Arc<ConfigSnapshot>,
-    grant: Arc<Principal>,
+    principal: Arc<Principal>,
     id: RequestId,
     dialect: Dialect,
     work: WorkClass,
@@ -74,7 +74,7 @@ impl<'a> ChoiceContext<'a> {
         Self {
             app: x.app,
             live: x.config.clone(),
-            grant: x.grant.clone(),
+            principal: x.principal.clone(),
             id: x.id,
             dialect: x.dialect,
             work: x.work,
@@ -99,10 +99,10 @@ impl<'a> ChoiceContext<'a> {
     /// Returns the number of choices that are requested at the same time.
     pub(super) fn max_concurrent(&self) -> usize {
         let offers = self.chosen.entries.iter().filter_map(|entry| self.live.offers.get(entry.offer));
-        let seats = offers.map(|offer| offer.offer.provider.max_in_flight);
-        let most = seats
-            .map(|seats| seats.and_then(|seats| usize::try_from(seats).ok()))
-            .max_by_key(|seats| seats.unwrap_or(usize::MAX));
+        let concurrency = offers.map(|offer| offer.offer.provider.max_in_flight);
+        let most = concurrency
+            .map(|concurrency| concurrency.and_then(|concurrency| usize::try_from(concurrency).ok()))
+            .max_by_key(|concurrency| concurrency.unwrap_or(usize::MAX));
         most.flatten().unwrap_or(usize::MAX).max(1)
     }
 }
@@ -149,12 +149,12 @@ pub(super) fn request_choice<'s>(
         x.config = seed.live.clone();
         x.dialect = seed.dialect;
         x.work = seed.work;
-        x.grant = seed.grant.clone();
+        x.principal = seed.principal.clone();
         x.id = seed.id;
         x.started = seed.started;
         x.record = AccessRecord::new(seed.id, seed.dialect);
         x.record.flavor = seed.flavor;
-        let mut watch = ClientWatch::new(seed.grant.clone(), seed.live.settings.limits.heartbeat);
+        let mut watch = ClientWatch::new(seed.principal.clone(), seed.live.settings.limits.heartbeat);
         if seed.progress.has_head() {
             watch.record_write(Instant::now());
         }

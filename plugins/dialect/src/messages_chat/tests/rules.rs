@@ -371,7 +371,11 @@ fn buffered_bytes_of_a_stream_are_reported() {
             for (piece, least) in pieces {
                 reply.push(Bytes::from(piece), &mut out).unwrap();
                 let most = least * 4 + 512;
-                assert!((least..most).contains(&reply.buffered_bytes()), "{client:?} {provider:?}: {}", reply.buffered_bytes());
+                assert!(
+                    (least..most).contains(&reply.buffered_bytes()),
+                    "{client:?} {provider:?}: {}",
+                    reply.buffered_bytes()
+                );
             }
         }
     }
