@@ -129,7 +129,7 @@ pub fn unix_now() -> u64 {
 
 /// Percent-encodes an id as one path segment.
 pub fn encode_segment(text: &str) -> String {
-    percent::encode(text, b"._-~")
+    percent::encode(text, percent::PATH_SEGMENT)
 }
 
 /// Formats a query string with its `?`.

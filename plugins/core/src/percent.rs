@@ -1,41 +1,39 @@
 //! Percent encoding of URLs and headers, and parsing of query parameters.
 //!
 //! Guarantees: `%` with two hexadecimal digits, in either case, is one byte and is decoded once; any other `%` is kept
-//! literally; a text without percent codes is returned without a copy.
+//! literally; a text without percent codes is returned without a copy. The crate `percent-encoding` does the work;
+//! bytes that are not UTF-8 are an error.
 
-use crate::hex;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use std::borrow::Cow;
+
+/// Bytes that are encoded in a path segment: all but letters, digits and the unreserved marks of RFC 3986.
+pub const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'_').remove(b'-').remove(b'~');
+
+/// Bytes that are encoded in an extended parameter of a header (`attr-char` of RFC 8187).
+pub const HEADER_PARAMETER: &AsciiSet = &PATH_SEGMENT
+    .remove(b'!')
+    .remove(b'#')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'+')
+    .remove(b'^')
+    .remove(b'`')
+    .remove(b'|');
 
 /// Decodes percent codes; `None` if the result is not UTF-8.
 #[must_use]
 pub fn decode(text: &str) -> Option<Cow<'_, str>> {
-    if text.contains('%') { decode_bytes(text, b'+').map(Cow::Owned) } else { Some(Cow::Borrowed(text)) }
+    percent_decode_str(text).decode_utf8().ok()
 }
 
 /// Decodes a name or value of a query, where a plus is a blank; `None` if the result is not UTF-8.
 #[must_use]
 pub fn form(text: &str) -> Option<Cow<'_, str>> {
-    if text.contains(['%', '+']) {
-        decode_bytes(text, b' ').map(Cow::Owned)
-    } else {
-        Some(Cow::Borrowed(text))
+    if !text.contains('+') {
+        return decode(text);
     }
-}
-
-fn decode_bytes(text: &str, plus: u8) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let code = match (first, after.split_first_chunk::<2>()) {
-            (b'%', Some((digits, behind))) => hex::decode_byte(*digits).map(|byte| (byte, behind)),
-            _ => None,
-        };
-        let plain = if *first == b'+' { plus } else { *first };
-        let (byte, behind) = code.unwrap_or((plain, after));
-        bytes.push(byte);
-        rest = behind;
-    }
-    String::from_utf8(bytes).ok()
+    decode(&text.replace('+', " ")).map(|decoded| Cow::Owned(decoded.into_owned()))
 }
 
 /// Splits a query (without `?`) into undecoded names and values; a parameter without `=` has an empty value.
@@ -44,19 +42,10 @@ pub fn query_parameters(query: &str) -> impl Iterator<Item = (&str, &str)> {
     parts.map(|part| part.split_once('=').unwrap_or((part, "")))
 }
 
-/// Encodes all bytes except ASCII letters, digits and those in `plain`.
+/// Encodes the bytes of a set, and all that are not ASCII.
 #[must_use]
-pub fn encode(text: &str, plain: &[u8]) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || plain.contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push('%');
-            out.extend(hex::encode_byte(byte).map(|digit| char::from(digit.to_ascii_uppercase())));
-        }
-    }
-    out
+pub fn encode(text: &str, set: &'static AsciiSet) -> String {
+    utf8_percent_encode(text, set).to_string()
 }
 
 #[cfg(test)]
@@ -117,9 +106,9 @@ mod tests {
 
     #[test]
     fn encoded_text_is_decoded_to_the_original() {
-        assert_eq!(encode("a b/\u{e9}~", b"~"), "a%20b%2F%C3%A9~");
+        assert_eq!(encode("a b/\u{e9}~", PATH_SEGMENT), "a%20b%2F%C3%A9~");
         for text in ["100% + 1&=\n\0", "\u{4e2d}", ""] {
-            assert_eq!(form(&encode(text, b"")).as_deref(), Some(text));
+            assert_eq!(form(&encode(text, NON_ALPHANUMERIC)).as_deref(), Some(text));
         }
     }
 }
