@@ -7,6 +7,7 @@ use super::{
 };
 use crate::billing::Ledger;
 use crate::config::ConfigReader;
+use crate::http::route_table::{self, Route, RouteError};
 use crate::state::AppState;
 use crate::storage::stores::Stores;
 use http::Method;
@@ -45,6 +46,16 @@ pub struct BodySchema {
     pub required_members: &'static [&'static str],
     /// True if an empty body is refused.
     pub required: bool,
+}
+
+impl Route for AdminRoute {
+    fn method(&self) -> Method {
+        self.method.clone()
+    }
+
+    fn path(&self) -> &'static str {
+        self.path
+    }
 }
 
 impl AdminRoute {
@@ -150,7 +161,7 @@ pub enum RouteHandler {
 }
 
 /// All routes that need the admin token.
-pub fn all() -> impl Iterator<Item = &'static AdminRoute> {
+pub fn all() -> impl Iterator<Item = &'static AdminRoute> + Clone {
     ROUTES.iter().copied().flatten()
 }
 
@@ -172,26 +183,11 @@ const ROUTES: &[&[AdminRoute]] = &[
 /// # Errors
 /// Returns 404 if there is nothing at this path, or 405 if there is, but not with this method.
 pub fn find(method: &Method, path: &str) -> Result<(&'static AdminRoute, String), ApiError> {
-    let mut allowed = Vec::new();
-    for route in all() {
-        let Some(id) = match_path(route.path, path) else { continue };
-        if route.method == method {
-            return Ok((route, crate::proxy::endpoint::decode_segment(id).into_owned()));
-        }
-        allowed.push(route.method.as_str());
+    match route_table::find(all(), method, path) {
+        Ok((route, id)) => Ok((route, crate::proxy::endpoint::decode_segment(id).into_owned())),
+        Err(RouteError::UnknownPath) => Err(ApiError::new(ErrorCode::NotFound)),
+        Err(RouteError::MethodNotAllowed(allowed)) => Err(route_table::method_not_allowed(method, &allowed)),
     }
-    if allowed.is_empty() {
-        return Err(ApiError::new(ErrorCode::NotFound));
-    }
-    let allow = allowed.join(", ");
-    let message = format!("This path takes {allow}, not {method}.");
-    Err(ApiError::with_message(ErrorCode::MethodNotAllowed, message).with_detail("allow", allow))
-}
-
-fn match_path<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
-    let Some((before, after)) = pattern.split_once("{id}") else { return (pattern == path).then_some("") };
-    let id = path.strip_prefix(before)?.strip_suffix(after)?;
-    (!id.is_empty() && !id.contains('/')).then_some(id)
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! HTTP helpers that the server and the proxy share: TLS settings, body framing, buffers, receive windows.
+//! HTTP helpers that the server and the proxy share: TLS settings, body framing, buffers, receive windows, route lookup.
 
 pub mod buffer_pool;
 pub mod receive_window;
 pub mod request_stream;
+pub mod route_table;
 pub mod tls;
 
 /// Receive window of a stream: bytes of a body that a client may send before they are read. With the default of 64 KiB

@@ -17,6 +17,7 @@ mod url_decoding;
 
 pub use url_decoding::{decode_segment, query_parameters};
 
+use crate::http::route_table::{self, Route, RouteError};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use async_trait::async_trait;
 use http::Method;
@@ -50,6 +51,16 @@ pub trait Endpoint: Sync {
 
     /// Responds, or passes the request to the relay. `tail` is the text that `*` matched, still percent-encoded.
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError>;
+}
+
+impl Route for dyn Endpoint {
+    fn method(&self) -> Method {
+        Endpoint::method(self)
+    }
+
+    fn path(&self) -> &'static str {
+        Endpoint::path(self)
+    }
 }
 
 /// Every endpoint. Error messages list those that accept batch lines in this order.
@@ -99,39 +110,22 @@ pub fn error_dialect(path: &str, anthropic: bool) -> Dialect {
     Dialect::Chat
 }
 
-/// Finds the endpoint of a method and a path, and the text that its `*` matched.
+/// Finds the endpoint of a method and a path, and the text that its `*` matched. HEAD uses the endpoint of GET.
 ///
 /// # Errors
 /// Returns a refusal if the path is unknown or does not support the method.
 pub fn find<'p>(method: &Method, path: &'p str) -> Result<(&'static dyn Endpoint, &'p str), ApiError> {
     let path = normalize_path(path);
-    // Most requests are for a path without `*`.
-    let exact = |endpoint: &&&dyn Endpoint| endpoint.path() == path && endpoint.method() == *method;
-    if let Some(endpoint) = ENDPOINTS.iter().find(exact).filter(|_| !path.contains('*')) {
-        return Ok((*endpoint, ""));
-    }
-    let mut allowed = Vec::new();
-    for (endpoint, tail) in endpoints_at(path) {
-        let head = *method == Method::HEAD && endpoint.method() == Method::GET;
-        if endpoint.method() == *method || head {
-            return Ok((endpoint, tail));
+    let endpoints = || ENDPOINTS.iter().copied();
+    match route_table::find(endpoints(), method, path) {
+        Ok(found) => Ok(found),
+        Err(RouteError::UnknownPath) => Err(unknown::not_found(path)),
+        Err(RouteError::MethodNotAllowed(allowed)) if *method == Method::HEAD => {
+            route_table::find(endpoints(), &Method::GET, path)
+                .map_err(|_| route_table::method_not_allowed(method, &allowed))
         }
-        allowed.push(endpoint.method().to_string());
+        Err(RouteError::MethodNotAllowed(allowed)) => Err(route_table::method_not_allowed(method, &allowed)),
     }
-    if !allowed.is_empty() {
-        let allow = allowed.join(", ");
-        let message = format!("This path takes {allow}, not {method}.");
-        return Err(ApiError::with_message(ErrorCode::MethodNotAllowed, message).with_detail("allow", allow));
-    }
-    Err(unknown::not_found(path))
-}
-
-/// Endpoints at a path, and the text that `*` matched: of `/v1/files/*` and `/v1/files/*/content` the longer match.
-fn endpoints_at(path: &str) -> impl Iterator<Item = (&'static dyn Endpoint, &str)> {
-    let all =
-        || ENDPOINTS.iter().filter_map(move |endpoint| Some((*endpoint, match_path(endpoint.path(), path)?)));
-    let longest = all().map(|(endpoint, _)| endpoint.path().len()).max();
-    all().filter(move |(endpoint, _)| Some(endpoint.path().len()) == longest)
 }
 
 /// Normalizes the path: base URLs are configured with and without `/v1`, so a doubled prefix and a
@@ -142,15 +136,6 @@ fn normalize_path(path: &str) -> &str {
         _ => path,
     };
     path.strip_suffix('/').filter(|rest| !rest.is_empty()).unwrap_or(path)
-}
-
-fn match_path<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
-    match pattern.split_once('*') {
-        Some((prefix, suffix)) => {
-            path.strip_prefix(prefix)?.strip_suffix(suffix).filter(|tail| !tail.is_empty())
-        }
-        None => (pattern == path).then_some(""),
-    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! not offered. Messages contain only text from the tables below, never the client's input.
 
 use super::{ENDPOINTS, Endpoint};
+use crate::http::route_table;
 use penstock_core::{ApiError, ErrorCode};
 
 /// Maximum number of path segments that are compared.
@@ -144,7 +145,9 @@ fn matches_alias(name: &str, segments: &[&str]) -> bool {
 
 /// Returns true if an endpoint has this path, with any method.
 pub(super) fn is_endpoint_path(path: &str) -> bool {
-    ENDPOINTS.iter().any(|endpoint: &&dyn Endpoint| super::match_path(endpoint.path(), path).is_some())
+    ENDPOINTS
+        .iter()
+        .any(|endpoint: &&dyn Endpoint| route_table::match_pattern(endpoint.path(), path).is_some())
 }
 
 #[cfg(test)]
