@@ -22,7 +22,7 @@ use crate::proxy::exchange::{Exchange, WriteOutcome};
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_core::{ApiError, Dialect, ErrorCode};
+use penstock_core::{ApiError, Dialect};
 
 /// One method on one path.
 #[async_trait]
@@ -144,6 +144,7 @@ mod tests {
     use super::*;
     use penstock_batch::create_request::CreateBatchRequest;
     use penstock_batch::jsonl::BATCH_PATHS;
+    use penstock_core::ErrorCode;
 
     #[test]
     fn a_known_path_with_another_method_names_the_right_one() {
