@@ -8,13 +8,12 @@
 //! the next user turn, or the request is refused.
 
 use super::content_blocks::{OutputBlock, append_blocks, append_text, write_content};
+use super::parsed_message::ParsedMessage;
 use crate::body_builder::BodyBuilder;
-use crate::json_cursor::{self, JsonCursor};
+use crate::json_cursor::JsonCursor;
 use crate::pending_tool_calls::PendingToolCalls;
 use penstock_core::{ApiError, OfferCapabilities};
 use penstock_http_wire::json;
-use std::borrow::Cow;
-use std::convert::Infallible;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OutputRole {
@@ -294,124 +293,4 @@ fn unmatched_result_error(index: usize) -> ApiError {
         "With this model's provider a result needs a tool call with its id in the assistant's turn before it, \
          each answered once.",
     )
-}
-
-/// Members of a message that are translated.
-#[derive(Default)]
-struct ParsedMessage<'a> {
-    role: Cow<'a, str>,
-    content: Option<&'a [u8]>,
-    name: Option<&'a [u8]>,
-    reasoning: Option<&'a [u8]>,
-    refusal: Option<&'a [u8]>,
-    tool_calls: Vec<ParsedCall<'a>>,
-    function_call: Option<CalledFunction<'a>>,
-    tool_call_id: Option<&'a [u8]>,
-}
-
-impl<'a> ParsedMessage<'a> {
-    fn has_calls(&self) -> bool {
-        !self.tool_calls.is_empty() || self.function_call.is_some()
-    }
-
-    fn parse(message: &mut JsonCursor<'a>) -> Self {
-        let mut seen = Self::default();
-        let Ok(()) = message.visit_members::<Infallible>(|key, value| {
-            match (key, value.peek_byte()) {
-                ("tool_calls", Some(b'[')) => {
-                    return value.visit_elements(|_, call| {
-                        seen.tool_calls.push(ParsedCall::parse(call));
-                        Ok(())
-                    });
-                }
-                ("function_call", Some(b'{')) => {
-                    seen.function_call = Some(CalledFunction::parse(value));
-                    return Ok(());
-                }
-                _ => {}
-            }
-            let value = value.take_value();
-            match key {
-                _ if json_cursor::is_null(value) => {}
-                "role" => seen.role = json_cursor::parse_string(value).unwrap_or_default(),
-                "content" => seen.content = Some(value),
-                "name" => {
-                    seen.name = json_cursor::string_body(value).filter(|name| !json_cursor::is_blank(name))
-                }
-                "reasoning_content" => seen.reasoning = json_cursor::string_body(value),
-                "reasoning" => seen.reasoning = seen.reasoning.or(json_cursor::string_body(value)),
-                "refusal" => seen.refusal = json_cursor::string_body(value),
-                "tool_call_id" => seen.tool_call_id = json_cursor::string_body(value),
-                _ => {}
-            }
-            Ok(())
-        });
-        seen
-    }
-}
-
-/// Element of `tool_calls`.
-#[derive(Default)]
-struct ParsedCall<'a> {
-    id: Option<&'a [u8]>,
-    function: CalledFunction<'a>,
-}
-
-impl<'a> ParsedCall<'a> {
-    fn parse(call: &mut JsonCursor<'a>) -> Self {
-        let mut seen = Self::default();
-        let Ok(()) = call.visit_members::<Infallible>(|key, value| {
-            match key {
-                "id" => seen.id = json_cursor::string_body(value.take_value()),
-                "function" => seen.function = CalledFunction::parse(value),
-                _ => {}
-            }
-            Ok(())
-        });
-        seen
-    }
-}
-
-/// Called function: name and arguments as insides of JSON strings.
-#[derive(Default)]
-struct CalledFunction<'a> {
-    name: Option<&'a [u8]>,
-    arguments: Option<&'a [u8]>,
-}
-
-impl<'a> CalledFunction<'a> {
-    fn parse(function: &mut JsonCursor<'a>) -> Self {
-        let mut seen = Self::default();
-        let Ok(()) = function.visit_members::<Infallible>(|key, value| {
-            match key {
-                "name" => seen.name = json_cursor::string_body(value.take_value()),
-                "arguments" => seen.arguments = json_cursor::string_body(value.take_value()),
-                _ => {}
-            }
-            Ok(())
-        });
-        seen
-    }
-
-    /// Converts the call to a block; `at` is the function's path.
-    fn to_tool_use(&self, id: &'a [u8], at: impl Fn() -> String) -> Result<OutputBlock<'a>, ApiError> {
-        let name = self.name.ok_or_else(|| {
-            ApiError::invalid(format!("{}.name", at()), "A function call needs a string `name`.")
-        })?;
-        let arguments = self.arguments.and_then(json::unescape).unwrap_or_default();
-        let arguments = match arguments.trim() {
-            "" => "{}".to_owned(),
-            trimmed if trimmed.len() < arguments.len() => trimmed.to_owned(),
-            _ => arguments.into_owned(),
-        };
-        let mut object = json::members(arguments.as_bytes());
-        object.by_ref().for_each(drop);
-        if !object.is_complete() {
-            return Err(ApiError::invalid(
-                format!("{}.arguments", at()),
-                "The arguments of a call must be a JSON object.",
-            ));
-        }
-        Ok(OutputBlock::ToolUse { id, name, arguments })
-    }
 }

@@ -5,6 +5,7 @@
 
 mod content_blocks;
 mod conversation;
+mod parsed_message;
 mod request;
 
 pub use request::DEFAULT_MAX_TOKENS;

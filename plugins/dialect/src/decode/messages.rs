@@ -4,12 +4,14 @@
 //! block. Unknown events and blocks are ignored.
 
 mod buffered;
+mod event_members;
 mod usage_counter;
 
 #[cfg(test)]
 mod tests;
 
 pub use buffered::decode_message;
+pub(crate) use event_members::EventMembers;
 
 use super::{FormatDetector, as_truncated};
 use crate::body_builder::{shared_slice, write_escaped_json};
@@ -17,7 +19,7 @@ use crate::classify;
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
 use bytes::Bytes;
-use penstock_core::{Dialect, FinishReason, MeasuredEnergy, UpstreamError, UpstreamErrorKind};
+use penstock_core::{Dialect, FinishReason, UpstreamError, UpstreamErrorKind};
 use penstock_http_wire::{json, sse, usage};
 use std::borrow::Cow;
 use usage_counter::UsageCounter;
@@ -302,47 +304,6 @@ impl super::DialectDecoder for MessagesDecoder {
 
     fn buffered_bytes(&self) -> usize {
         self.format_detector.buffered_bytes() + self.sse.buffered_bytes() + self.buffered_input_bytes
-    }
-}
-
-/// Known members of an event's data. The last one of a repeated name counts, as in client libraries.
-#[derive(Default)]
-pub(crate) struct EventMembers<'a> {
-    /// Member `type`, empty if absent.
-    pub(crate) event_type: Cow<'a, str>,
-    pub(crate) index: Option<usize>,
-    pub(crate) delta: Option<&'a [u8]>,
-    pub(crate) content_block: Option<&'a [u8]>,
-    pub(crate) message: Option<&'a [u8]>,
-    usage: Option<&'a [u8]>,
-    measured_energy: Option<MeasuredEnergy>,
-    /// True if the data is one complete object.
-    pub(crate) is_complete: bool,
-}
-
-impl<'a> EventMembers<'a> {
-    pub(crate) fn parse(data: &'a [u8]) -> Self {
-        let mut seen = Self::default();
-        let mut members = json::members(data);
-        while let Some((key, value)) = members.next_pair() {
-            let Some(key) = json::unescape(key) else { break };
-            match &*key {
-                "type" => seen.event_type = json_cursor::parse_string(value).unwrap_or_default(),
-                "index" => {
-                    seen.index =
-                        json_cursor::parse_integer(value).and_then(|index| usize::try_from(index).ok())
-                }
-                "delta" => seen.delta = Some(value),
-                "content_block" => seen.content_block = Some(value),
-                "message" => seen.message = Some(value),
-                "usage" => seen.usage = Some(value),
-                "energy" => seen.measured_energy = usage::parse_energy(value).or(seen.measured_energy),
-                "impact" => seen.measured_energy = usage::parse_impact(value).or(seen.measured_energy),
-                _ => {}
-            }
-        }
-        seen.is_complete = members.is_complete();
-        seen
     }
 }
 

@@ -8,6 +8,8 @@
 //! open and close blocks are held until the next event arrives: the client and the
 //! shadow always have the same block open.
 
+mod translation;
+
 use super::hidden_thinking::{HiddenBlocks, is_empty_delta, is_thinking_block, is_thinking_delta};
 use super::repair;
 use crate::decode::BodyFormat;
@@ -19,15 +21,15 @@ use crate::stream_translator::StreamTranslator;
 use crate::write::messages::{self, MessagesStreamWriter, WriterOptions};
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, AttemptTarget, Dialect, FinishReason, InferenceRequest, MeasuredEnergy, OutputBuffer,
-    RescueMode, StreamProgress, StreamTranslation, ThinkingDisplay, TokenUsage, UpstreamError,
-    UpstreamErrorKind, UsageSource,
+    AttemptTarget, FinishReason, InferenceRequest, OutputBuffer, StreamProgress, StreamTranslation,
+    ThinkingDisplay, TokenUsage, UpstreamError, UpstreamErrorKind, UsageSource,
 };
-use penstock_http_wire::{error, json, sse, usage};
+use penstock_http_wire::{json, sse, usage};
 
 /// Types of events that are forwarded as they are.
 const FORWARDED_EVENTS: [&str; 4] =
     ["content_block_start", "content_block_delta", "content_block_stop", "ping"];
+
 /// Native answer in progress.
 pub(super) struct StreamPassthrough {
     /// True if the shadow continues with another provider.
@@ -313,132 +315,4 @@ fn has_all_counts(usage: &[u8]) -> bool {
     ["input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"]
         .iter()
         .all(|name| json_cursor::member_value(usage, name).and_then(json_cursor::parse_integer).is_some())
-}
-
-impl StreamTranslation for StreamPassthrough {
-    fn push(&mut self, bytes: Bytes, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
-        if self.format == BodyFormat::Unknown {
-            self.format = BodyFormat::of(&bytes);
-        }
-        if self.is_shadow_active() {
-            return self.shadow.push(bytes, out);
-        }
-        self.sse_decoder.push(bytes);
-        while let Some(event) = self.sse_decoder.next() {
-            if self.shadow.progress() == StreamProgress::Ended {
-                return Ok(());
-            }
-            let event =
-                event.map_err(|sse::EventTooLong| UpstreamError::new(UpstreamErrorKind::Malformed))?;
-            self.process_event(&event, out)?;
-        }
-        Ok(())
-    }
-
-    fn end(&mut self, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
-        if self.is_shadow_active() {
-            return self.shadow.end(out);
-        }
-        if let Some(event) = self.sse_decoder.end()
-            && self.shadow.progress() < StreamProgress::Ended
-        {
-            // An incomplete event means that the stream was truncated, not that it is malformed.
-            self.process_event(&event, out).map_err(|fault| match fault.kind {
-                UpstreamErrorKind::Malformed => UpstreamError::new(UpstreamErrorKind::Truncated),
-                _ => fault,
-            })?;
-        }
-        self.shadow.end(&mut OutputBuffer::default())
-    }
-
-    fn progress(&self) -> StreamProgress {
-        self.shadow.progress()
-    }
-
-    fn usage(&self) -> Option<TokenUsage> {
-        self.shadow.usage()
-    }
-
-    fn output_bytes(&self) -> usize {
-        self.shadow.output_bytes()
-    }
-
-    fn generated_bytes(&self) -> usize {
-        self.shadow.generated_bytes()
-    }
-
-    fn estimated_usage(&self) -> TokenUsage {
-        self.shadow.estimated_usage()
-    }
-
-    fn attempt_usage(&self) -> TokenUsage {
-        self.shadow.attempt_usage()
-    }
-
-    fn buffered_bytes(&self) -> usize {
-        let held: usize = self.held_events.0.iter().map(Bytes::len).sum();
-        let early: usize = self.early_inputs.iter().map(|(_, input)| input.len()).sum();
-        let ends = [&self.held_message_start, &self.message_delta]
-            .into_iter()
-            .flatten()
-            .map(Bytes::len)
-            .sum::<usize>();
-        held + early
-            + ends
-            + self.sse_decoder.buffered_bytes()
-            + self.decoder.inputs()
-            + self.shadow.buffered_bytes()
-    }
-
-    fn measured_energy(&self) -> Option<MeasuredEnergy> {
-        self.shadow.measured_energy()
-    }
-
-    fn has_invalid_output(&self) -> bool {
-        self.shadow.has_invalid_output()
-    }
-
-    fn finish_reason(&self) -> Option<FinishReason> {
-        self.shadow.finish_reason()
-    }
-
-    fn delivered_text(&mut self) -> Option<String> {
-        if self.has_foreign_events && !self.is_rescued { None } else { self.shadow.delivered_text() }
-    }
-
-    fn start_rescue(&mut self, target: &AttemptTarget<'_>, how: RescueMode) -> bool {
-        if self.has_foreign_events && !self.is_rescued {
-            return false;
-        }
-        let taken = self.shadow.start_rescue(target, how);
-        if taken {
-            self.is_rescued = true;
-            // Held events open or close blocks that the shadow opens or closes itself.
-            (self.held_message_start, self.held_events) = (None, OutputBuffer::default());
-        }
-        taken
-    }
-
-    fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut OutputBuffer) {
-        if self.is_shadow_active() {
-            return self.shadow.write_end(usage, objects, out);
-        }
-        if self.shadow.has_invalid_output() {
-            out.0.extend(self.held_message_start.take());
-            out.0.append(&mut self.held_events.0);
-            out.push(messages::invalid_output_event(&self.id, objects));
-        } else {
-            self.write_final_events(usage, objects, out);
-        }
-        self.shadow.write_end(usage, &[], &mut OutputBuffer::default());
-    }
-
-    fn write_error(&mut self, refusal: &ApiError, request_id: &str, out: &mut OutputBuffer) {
-        if self.is_shadow_active() {
-            return self.shadow.write_error(refusal, request_id, out);
-        }
-        let envelope = error::error_envelope(Dialect::Messages, refusal, request_id);
-        out.push(sse::named_event("error", &envelope));
-        self.shadow.write_error(refusal, request_id, &mut OutputBuffer::default());
-    }
 }

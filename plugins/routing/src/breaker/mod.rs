@@ -21,11 +21,13 @@
 mod clients;
 mod outcome;
 mod settings;
+mod state;
 mod window;
 
 pub use clients::BreakerClient;
 pub use outcome::AttemptOutcome;
 pub use settings::BreakerSettings;
+pub use state::{BreakerState, OfferHealth};
 
 use clients::{ClientHistory, FailureOrigin};
 use std::time::Duration;
@@ -33,53 +35,6 @@ use window::{OutcomeCounts, OutcomeWindow};
 
 /// Time for which checks are ignored after they passed while requests failed; at most the longest ejection.
 const IGNORE_CHECKS: Duration = Duration::from_secs(10);
-
-/// State of a circuit breaker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BreakerState {
-    /// Normal operation.
-    Closed,
-    /// Ejected: used only if no other offer is available.
-    Open {
-        /// Time of the first probe.
-        until: Duration,
-    },
-    /// Limited to a few probes at a time.
-    HalfOpen,
-}
-
-impl BreakerState {
-    /// Name in logs and metrics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::Open { .. } => "open",
-            Self::HalfOpen => "half_open",
-        }
-    }
-}
-
-/// Health of an offer, for the plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OfferHealth {
-    /// Available.
-    Healthy,
-    /// Half open with a free probe permit: available if [`CircuitBreaker::try_probe`] succeeds.
-    HalfOpen,
-    /// In cooldown, as the provider requested.
-    CoolingDown {
-        /// End of the cooldown.
-        until: Duration,
-    },
-    /// Ejected: used only if all other offers are worse.
-    Ejected {
-        /// Number of consecutive failures.
-        failures: u32,
-        /// Time of the first probe.
-        until: Duration,
-    },
-}
 
 /// Circuit breaker of one offer. A state machine; the gateway holds it in a lock.
 #[derive(Clone, Debug)]

@@ -36,9 +36,11 @@
 mod attempt;
 mod next;
 mod policy;
+mod step;
 
 pub use attempt::FailedAttempt;
 pub use policy::{AttemptPolicy, PlannedOffer};
+pub use step::PlannerStep;
 
 use crate::budget::RetryBudget;
 use crate::rng::SplitMix64;
@@ -46,31 +48,6 @@ use next::RetryDecision;
 use penstock_core::{UpstreamError, UpstreamErrorKind};
 use serde_json::Value;
 use std::time::Duration;
-
-/// Next step of the caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlannerStep {
-    /// Send the request to this offer.
-    Attempt(usize),
-    /// Sleep, then call [`RetryPlanner::resume`], which returns the same offer again.
-    RetrySame {
-        /// Index of the offer.
-        offer: usize,
-        /// Time to sleep.
-        after: Duration,
-    },
-    /// Sleep until this time, then call [`RetryPlanner::resume`].
-    WaitUntil(Duration),
-    /// Providers of the usable offers are full: wait for a permit at one of [`RetryPlanner::full_offers`].
-    WaitForPermit,
-    /// Error of the caller: return the error of the failure.
-    ReturnError,
-    /// No offer is left: return a 503.
-    GiveUp {
-        /// Value of `Retry-After`, 1 to 5 seconds.
-        retry_after: u32,
-    },
-}
 
 /// State of the attempts of one request.
 #[derive(Debug)]

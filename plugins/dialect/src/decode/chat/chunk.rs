@@ -1,5 +1,7 @@
 //! Parser of stream chunks and of buffered bodies: one parser, because engines mix the two formats.
 
+mod text_emitter;
+
 use super::finish_reason;
 use super::text_channel::{SplitSurrogate, TextChannel};
 use super::tool_calls::{FragmentContext, ToolCallFragment, ToolCallTracker};
@@ -11,6 +13,7 @@ use penstock_core::{FinishReason, ReasoningName, UpstreamError, UpstreamErrorKin
 use penstock_http_wire::{json, usage};
 use std::convert::Infallible;
 use std::ops::Range;
+use text_emitter::TextEmitter;
 
 /// Maximum number of choices, above the limit of a request.
 const MAX_CHOICES: u64 = 16;
@@ -340,78 +343,5 @@ impl<'a> MessageMembers<'a> {
             Ok(())
         });
         said
-    }
-}
-
-/// Emitter of the text events of one choice.
-struct TextEmitter<'a> {
-    chunk: &'a Bytes,
-    choice: u32,
-    split_surrogate: &'a mut SplitSurrogate,
-    events: &'a mut Vec<AnswerEvent>,
-}
-
-impl TextEmitter<'_> {
-    fn emit_reasoning(&mut self, value: Option<&[u8]>) -> Result<(), UpstreamError> {
-        self.emit_string(TextChannel::Reasoning, value, None)
-    }
-
-    /// Emits a string, or a list of parts with text and, for some engines, thinking.
-    fn emit_content(&mut self, value: Option<&[u8]>, logprobs: Option<&[u8]>) -> Result<(), UpstreamError> {
-        let Some(list) = value.filter(|value| value.first() == Some(&b'[')) else {
-            return self.emit_string(TextChannel::Answer, value, logprobs);
-        };
-        json_cursor::elements(list).try_for_each(|part| self.emit_part(part, TextChannel::Answer))
-    }
-
-    fn emit_part(&mut self, part: &[u8], voice: TextChannel) -> Result<(), UpstreamError> {
-        if !json_cursor::is_object(part) {
-            return Err(malformed_error());
-        }
-        let mut members = json::members(part);
-        while let Some((key, value)) = members.next_named() {
-            match &*key {
-                "text" => self.emit_string(voice, Some(value), None)?,
-                "thinking" if value.first() == Some(&b'[') => {
-                    json_cursor::elements(value)
-                        .try_for_each(|part| self.emit_part(part, TextChannel::Reasoning))?;
-                }
-                "thinking" => self.emit_string(TextChannel::Reasoning, Some(value), None)?,
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn emit_string(
-        &mut self,
-        voice: TextChannel,
-        value: Option<&[u8]>,
-        logprobs: Option<&[u8]>,
-    ) -> Result<(), UpstreamError> {
-        let value = value.filter(|value| !json_cursor::is_null(value));
-        let text = match value.map(string_body) {
-            None => return Ok(()),
-            Some(None) => return Err(malformed_error()),
-            Some(Some([])) => EscapedText::default(),
-            Some(Some(inside)) => {
-                self.split_surrogate.join(voice, self.chunk, inside).ok_or_else(malformed_error)?
-            }
-        };
-        let choice = self.choice;
-        // A token may be half a character; client libraries reject a lone surrogate.
-        let logprobs = logprobs.map(|logprobs| match json::repair_surrogates(logprobs) {
-            None => self.chunk.slice_ref(logprobs),
-            Some(mended) => Bytes::from(mended),
-        });
-        if text.is_empty() && logprobs.as_deref().is_none_or(finish_reason::has_no_tokens) {
-            return Ok(());
-        }
-        self.events.push(match voice {
-            TextChannel::Reasoning => AnswerEvent::Reasoning { choice, text, signature: None },
-            TextChannel::Refusal => AnswerEvent::Refusal { choice, text },
-            TextChannel::Answer | TextChannel::Arguments(_) => AnswerEvent::Text { choice, text, logprobs },
-        });
-        Ok(())
     }
 }

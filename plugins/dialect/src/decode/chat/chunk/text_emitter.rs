@@ -1,0 +1,87 @@
+//! Emitter of the text of a chunk: answers, reasoning and refusals, joined where a chunk cut a character.
+
+use super::super::finish_reason;
+use super::super::text_channel::{SplitSurrogate, TextChannel};
+use super::{malformed_error, string_body};
+use crate::event::{AnswerEvent, EscapedText};
+use crate::json_cursor;
+use bytes::Bytes;
+use penstock_core::UpstreamError;
+use penstock_http_wire::json;
+
+/// Emitter of the text events of one choice.
+pub(super) struct TextEmitter<'a> {
+    pub(super) chunk: &'a Bytes,
+    pub(super) choice: u32,
+    pub(super) split_surrogate: &'a mut SplitSurrogate,
+    pub(super) events: &'a mut Vec<AnswerEvent>,
+}
+
+impl TextEmitter<'_> {
+    pub(super) fn emit_reasoning(&mut self, value: Option<&[u8]>) -> Result<(), UpstreamError> {
+        self.emit_string(TextChannel::Reasoning, value, None)
+    }
+
+    /// Emits a string, or a list of parts with text and, for some engines, thinking.
+    pub(super) fn emit_content(
+        &mut self,
+        value: Option<&[u8]>,
+        logprobs: Option<&[u8]>,
+    ) -> Result<(), UpstreamError> {
+        let Some(list) = value.filter(|value| value.first() == Some(&b'[')) else {
+            return self.emit_string(TextChannel::Answer, value, logprobs);
+        };
+        json_cursor::elements(list).try_for_each(|part| self.emit_part(part, TextChannel::Answer))
+    }
+
+    fn emit_part(&mut self, part: &[u8], voice: TextChannel) -> Result<(), UpstreamError> {
+        if !json_cursor::is_object(part) {
+            return Err(malformed_error());
+        }
+        let mut members = json::members(part);
+        while let Some((key, value)) = members.next_named() {
+            match &*key {
+                "text" => self.emit_string(voice, Some(value), None)?,
+                "thinking" if value.first() == Some(&b'[') => {
+                    json_cursor::elements(value)
+                        .try_for_each(|part| self.emit_part(part, TextChannel::Reasoning))?;
+                }
+                "thinking" => self.emit_string(TextChannel::Reasoning, Some(value), None)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn emit_string(
+        &mut self,
+        voice: TextChannel,
+        value: Option<&[u8]>,
+        logprobs: Option<&[u8]>,
+    ) -> Result<(), UpstreamError> {
+        let value = value.filter(|value| !json_cursor::is_null(value));
+        let text = match value.map(string_body) {
+            None => return Ok(()),
+            Some(None) => return Err(malformed_error()),
+            Some(Some([])) => EscapedText::default(),
+            Some(Some(inside)) => {
+                self.split_surrogate.join(voice, self.chunk, inside).ok_or_else(malformed_error)?
+            }
+        };
+        let choice = self.choice;
+        // A token may be half a character; client libraries reject a lone surrogate.
+        let logprobs = logprobs.map(|logprobs| match json::repair_surrogates(logprobs) {
+            None => self.chunk.slice_ref(logprobs),
+            Some(mended) => Bytes::from(mended),
+        });
+        if text.is_empty() && logprobs.as_deref().is_none_or(finish_reason::has_no_tokens) {
+            return Ok(());
+        }
+        self.events.push(match voice {
+            TextChannel::Reasoning => AnswerEvent::Reasoning { choice, text, signature: None },
+            TextChannel::Refusal => AnswerEvent::Refusal { choice, text },
+            TextChannel::Answer | TextChannel::Arguments(_) => AnswerEvent::Text { choice, text, logprobs },
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,162 @@
+//! Translation interface of the translator: usage, rescue, and the end of the answer.
+
+use super::{FinishConfidence, GeneratedOutput, StreamTranslator};
+use crate::{choices, decode};
+use bytes::Bytes;
+use penstock_core::{
+    ApiError, AttemptTarget, FinishReason, MeasuredEnergy, OfferObservation, OutputBuffer, RescueMode,
+    StreamProgress, StreamTranslation, TokenUsage, UpstreamError,
+};
+
+impl StreamTranslation for StreamTranslator {
+    fn push(&mut self, bytes: Bytes, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
+        if self.progress == StreamProgress::Ended {
+            return Ok(());
+        }
+        let decoded = self.decoder.push(bytes, &mut self.events);
+        self.process_events(out)?;
+        self.ignore_late_error(decoded)
+    }
+
+    fn end(&mut self, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
+        if self.progress == StreamProgress::Ended {
+            return Ok(());
+        }
+        let decoded = self.decoder.end(&mut self.events);
+        self.process_events(out)?;
+        if self.progress == StreamProgress::Ended {
+            return Ok(());
+        }
+        self.ignore_late_error(decoded)?;
+        self.end_stream()
+    }
+
+    fn progress(&self) -> StreamProgress {
+        self.progress
+    }
+
+    fn usage(&self) -> Option<TokenUsage> {
+        let bounds = self.attempt_output.usage_bounds(&self.usage_bounds, self.finished.len());
+        let counted = TokenUsage::estimate(self.prompt_bytes, self.output_bytes);
+        let mut usage = self
+            .reported_usage
+            .filter(|_| !self.is_continuation)
+            .map(|stated| stated.within(&bounds, &counted))?;
+        if self.progress >= StreamProgress::Finished {
+            choices::correct_usage(&mut usage, &self.choice_bytes);
+        }
+        Some(usage)
+    }
+
+    fn estimated_usage(&self) -> TokenUsage {
+        TokenUsage::estimate(self.prompt_bytes, self.output_bytes).within(&self.usage_bounds)
+    }
+
+    fn observation(&self) -> OfferObservation {
+        let bounds = self.attempt_output.usage_bounds(&self.usage_bounds, self.finished.len());
+        let counted = TokenUsage::estimate(self.prompt_bytes, self.output_bytes);
+        let usage = self
+            .reported_usage
+            .filter(|_| !self.is_continuation && self.progress >= StreamProgress::Finished);
+        let usage = usage.map(|stated| stated.within(&bounds, &counted));
+        let miscounted =
+            usage.is_some_and(|mut usage| choices::correct_usage(&mut usage, &self.choice_bytes));
+        OfferObservation { reasoning_name: self.decoder.reasoning_name(), is_miscounted: miscounted }
+    }
+
+    fn write_start(&mut self, out: &mut OutputBuffer) {
+        self.writer.write_start(&mut self.held_output);
+        self.progress = self.progress.max(StreamProgress::Committed);
+        self.flush_held(out);
+    }
+
+    fn record_choice_finish(&mut self, choice: u32, finish: FinishReason) {
+        if let Some(finished) = self.finished.get_mut(choice as usize) {
+            *finished = true;
+        }
+        self.writer.record_choice_finish(choice, finish);
+    }
+
+    fn output_bytes(&self) -> usize {
+        self.output_bytes
+    }
+
+    fn generated_bytes(&self) -> usize {
+        self.attempt_bytes
+    }
+
+    fn attempt_usage(&self) -> TokenUsage {
+        let counted = TokenUsage::estimate(self.prompt_bytes, self.attempt_bytes);
+        let mut bounds = self.attempt_output.usage_bounds(&self.usage_bounds, self.finished.len());
+        if self.is_continuation {
+            // The delivered text is a part of this provider's prompt.
+            bounds.input = bounds.input.saturating_add(self.output_bytes as u64);
+        }
+        let mut said = self.reported_usage.map_or(counted, |stated| stated.within(&bounds, &counted));
+        if self.progress >= StreamProgress::Finished {
+            choices::correct_usage(&mut said, &self.choice_bytes);
+        }
+        // Before the end, reported usage may lag behind the output.
+        if self.progress < StreamProgress::Finished && said.output < counted.output {
+            return TokenUsage { output: counted.output, source: counted.source, ..said };
+        }
+        said
+    }
+
+    fn buffered_bytes(&self) -> usize {
+        self.held_output.len() + self.decoder.buffered_bytes() + self.writer.buffered_bytes()
+    }
+
+    fn measured_energy(&self) -> Option<MeasuredEnergy> {
+        self.measured_energy
+    }
+
+    fn has_invalid_output(&self) -> bool {
+        self.writer.has_invalid_output()
+    }
+
+    fn finish_reason(&self) -> Option<FinishReason> {
+        self.finish_reason
+    }
+
+    fn delivered_text(&mut self) -> Option<String> {
+        self.delivered.text()
+    }
+
+    fn start_rescue(&mut self, target: &AttemptTarget<'_>, how: RescueMode) -> bool {
+        if self.progress >= StreamProgress::Finished {
+            return false;
+        }
+        let comparison = match how {
+            RescueMode::Continue if self.delivered.text().is_none() => return false,
+            RescueMode::Continue => None,
+            // Log probabilities cannot be compared.
+            RescueMode::StartOver if self.constraints.allows_logprobs() => return false,
+            RescueMode::StartOver => match self.delivered.prefix_matcher() {
+                None => return false,
+                comparison => comparison,
+            },
+        };
+        self.prefix_matcher = comparison;
+        self.is_continuation = how == RescueMode::Continue;
+        self.decoder = decode::new_decoder(target.dialect, target.id);
+        self.constraints.restart(target);
+        self.finished.fill(false);
+        (self.finish_reason, self.finish_confidence) = (None, FinishConfidence::Trusted);
+        (self.reported_usage, self.measured_energy) = (None, None);
+        (self.attempt_bytes, self.attempt_output) = (0, GeneratedOutput::default());
+        true
+    }
+
+    fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut OutputBuffer) {
+        self.writer.write_end(usage, objects, &mut self.held_output);
+        self.progress = StreamProgress::Ended;
+        self.flush_held(out);
+    }
+
+    fn write_error(&mut self, refusal: &ApiError, request_id: &str, out: &mut OutputBuffer) {
+        self.writer.write_error(refusal, request_id, &mut self.held_output);
+        self.progress = StreamProgress::Ended;
+        self.flush_held(out);
+    }
+}

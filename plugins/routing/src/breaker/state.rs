@@ -1,0 +1,50 @@
+//! State of a breaker, and the health of its offer as plans see it.
+
+use std::time::Duration;
+
+/// State of a circuit breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BreakerState {
+    /// Normal operation.
+    Closed,
+    /// Ejected: used only if no other offer is available.
+    Open {
+        /// Time of the first probe.
+        until: Duration,
+    },
+    /// Limited to a few probes at a time.
+    HalfOpen,
+}
+
+impl BreakerState {
+    /// Name in logs and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open { .. } => "open",
+            Self::HalfOpen => "half_open",
+        }
+    }
+}
+
+/// Health of an offer, for the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OfferHealth {
+    /// Available.
+    Healthy,
+    /// Half open with a free probe permit: available if [`super::CircuitBreaker::try_probe`] succeeds.
+    HalfOpen,
+    /// In cooldown, as the provider requested.
+    CoolingDown {
+        /// End of the cooldown.
+        until: Duration,
+    },
+    /// Ejected: used only if all other offers are worse.
+    Ejected {
+        /// Number of consecutive failures.
+        failures: u32,
+        /// Time of the first probe.
+        until: Duration,
+    },
+}

@@ -1,0 +1,28 @@
+//! Step of the caller, as the planner decides it.
+
+use std::time::Duration;
+
+/// Next step of the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlannerStep {
+    /// Send the request to this offer.
+    Attempt(usize),
+    /// Sleep, then call [`super::RetryPlanner::resume`], which returns the same offer again.
+    RetrySame {
+        /// Index of the offer.
+        offer: usize,
+        /// Time to sleep.
+        after: Duration,
+    },
+    /// Sleep until this time, then call [`super::RetryPlanner::resume`].
+    WaitUntil(Duration),
+    /// Providers of the usable offers are full: wait for a permit at one of [`super::RetryPlanner::full_offers`].
+    WaitForPermit,
+    /// Error of the caller: return the error of the failure.
+    ReturnError,
+    /// No offer is left: return a 503.
+    GiveUp {
+        /// Value of `Retry-After`, 1 to 5 seconds.
+        retry_after: u32,
+    },
+}
