@@ -3,24 +3,21 @@
 //! the first bytes of its body. The connection itself goes back to the guard when the session is dropped, so that a
 //! refusal is heard by a client that is still sending.
 
-use crate::http::ConnectionReuse;
+mod replay_stream;
+mod session_traits;
+
+pub use replay_stream::ReplayStream;
+pub(crate) use replay_stream::ReturnedStream;
+
 use crate::net::buffered_stream::BufferedSocket;
-use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
-use parking_lot::Mutex;
 use penstock_http_wire::answer::ChunkBoundary;
-use pingora_core::protocols::raw_connect::ProxyDigest;
-use pingora_core::protocols::tls::SslDigest;
-use pingora_core::protocols::{
-    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream,
-    TimingDigest, UniqueID, UniqueIDType,
-};
-use pingora_core::server::ShutdownWatch;
+use pingora_core::protocols::Stream;
 use std::future::Future;
 use std::io::{ErrorKind, IoSlice, Result};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
@@ -36,76 +33,6 @@ const PROBE: usize = 512;
 const JOIN: usize = 16 << 10;
 /// Slices of one vectored write.
 const SLICES: usize = 8;
-
-/// State that the requests of one HTTP/1.1 connection share with the guard.
-#[derive(Debug)]
-pub struct ReplayStream {
-    stop: ShutdownWatch,
-    /// Flushes do nothing: more is written at once.
-    corked: AtomicBool,
-    /// The gateway has the request. Before that only Pingora writes, to refuse a head that the guard accepts; the guard
-    /// refuses it instead, in the dialect of the caller.
-    admitted: AtomicBool,
-    returned: Mutex<Option<ReturnedStream>>,
-    after: Mutex<ConnectionReuse>,
-}
-
-/// The connection as a request leaves it.
-#[derive(Debug)]
-pub(crate) struct ReturnedStream {
-    pub(crate) stream: Stream,
-    /// Bytes behind the request.
-    pub(crate) ahead: BytesMut,
-    /// The request was read to its end, and nothing behind it was dropped.
-    pub(crate) reusable: bool,
-}
-
-impl ReplayStream {
-    pub(crate) fn new(stop: ShutdownWatch) -> Arc<Self> {
-        let (corked, admitted) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self {
-            stop,
-            corked,
-            admitted,
-            returned: Mutex::default(),
-            after: Mutex::new(ConnectionReuse::Cut),
-        })
-    }
-
-    /// Notes that the gateway has the request: what is written from now on is sent.
-    pub fn admit(&self) {
-        self.admitted.store(true, Ordering::Relaxed);
-    }
-
-    /// Ends a request; returns false if the gateway never had it.
-    pub(crate) fn take_admitted(&self) -> bool {
-        self.admitted.swap(false, Ordering::Relaxed)
-    }
-
-    /// Returns true while the process stops: a response that begins now is the last of the connection.
-    pub fn is_stopping(&self) -> bool {
-        *self.stop.borrow()
-    }
-
-    /// Holds back what is written until the next flush after `corked` is false.
-    pub fn cork(&self, corked: bool) {
-        self.corked.store(corked, Ordering::Relaxed);
-    }
-
-    /// Notes what becomes of the connection after the request.
-    pub fn set_after(&self, after: ConnectionReuse) {
-        *self.after.lock() = after;
-    }
-
-    /// Takes the note of [`Connection::set_after`]; [`After::PretokenizerStep`] if there is none.
-    pub(crate) fn take_after(&self) -> ConnectionReuse {
-        std::mem::replace(&mut *self.after.lock(), ConnectionReuse::Cut)
-    }
-
-    pub(crate) fn take_returned(&self) -> Option<ReturnedStream> {
-        self.returned.lock().take()
-    }
-}
 
 /// Part of a request's body that has not arrived.
 #[derive(Debug)]
@@ -386,46 +313,5 @@ impl AsyncWrite for RequestStream {
     /// Sends what waits. The guard ends the connection.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         self.poll_drain(cx)
-    }
-}
-
-#[async_trait]
-impl Shutdown for RequestStream {
-    async fn shutdown(&mut self) {}
-}
-
-impl UniqueID for RequestStream {
-    fn id(&self) -> UniqueIDType {
-        self.inner().map_or(-1, |stream| stream.id())
-    }
-}
-
-impl Ssl for RequestStream {
-    fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
-        self.inner()?.get_ssl_digest()
-    }
-
-    fn selected_alpn_proto(&self) -> Option<ALPN> {
-        self.inner()?.selected_alpn_proto()
-    }
-}
-
-impl Peek for RequestStream {}
-
-impl GetTimingDigest for RequestStream {
-    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
-        Vec::new()
-    }
-}
-
-impl GetProxyDigest for RequestStream {
-    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
-        None
-    }
-}
-
-impl GetSocketDigest for RequestStream {
-    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
-        None
     }
 }

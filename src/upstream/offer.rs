@@ -1,7 +1,11 @@
 //! One model at one provider while the gateway runs: how fast it has been, how
 //! well, and how busy it is.
 
-use super::concurrency_limit::{AcquireOutcome, ConcurrencyPermit, PermitWaiter};
+mod permit;
+
+pub use permit::{OfferPermit, OfferWaiters};
+
+use super::concurrency_limit::{AcquireOutcome, ConcurrencyPermit};
 use super::learned::LearnedBehavior;
 use super::notice::{self, FailureLogs};
 use super::pools::{PoolMemberships, update_breaker};
@@ -22,10 +26,8 @@ use penstock_routing::{
 use pingora_http::RequestHeader;
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -293,64 +295,6 @@ impl OfferState {
     /// A connection to its provider failed, for an attempt at another of its offers.
     pub fn record_unreachable(&self, now: Duration) {
         update_breaker(self, |breaker| breaker.on_unreachable(now));
-    }
-}
-
-/// A place in a provider's queue of work; given back when dropped.
-pub struct OfferPermit {
-    offer: Arc<OfferState>,
-    _place: ConcurrencyPermit,
-}
-
-impl OfferPermit {
-    /// Returns the offer of the permit.
-    #[must_use]
-    pub const fn offer(&self) -> &Arc<OfferState> {
-        &self.offer
-    }
-}
-
-impl Drop for OfferPermit {
-    fn drop(&mut self) {
-        self.offer.in_flight.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Turns of which the first that comes is taken; given up when dropped.
-pub struct OfferWaiters(Vec<(Arc<OfferState>, PermitWaiter)>);
-
-impl OfferWaiters {
-    /// A turn at each of these offers for a request at once of this account; `None` where at each of them `most`
-    /// wait already.
-    pub fn enqueue(
-        offers: impl Iterator<Item = Arc<OfferState>>,
-        account: &Arc<str>,
-        most: usize,
-    ) -> Option<Self> {
-        let turns = offers.filter_map(|offer| {
-            let waiter = offer.provider.concurrency.enqueue(account, most)?;
-            Some((offer, waiter))
-        });
-        let turns: Vec<_> = turns.collect();
-        (!turns.is_empty()).then_some(Self(turns))
-    }
-
-    /// Waits for the first of them, `None` if none will come; may be dropped and asked again.
-    pub async fn acquire(&mut self) -> Option<OfferPermit> {
-        let (offer, permit) = poll_fn(|cx| self.poll(cx)).await?;
-        Some(offer.permit(permit))
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Arc<OfferState>, ConcurrencyPermit)>> {
-        let mut at = 0;
-        while let Some((offer, waiter)) = self.0.get_mut(at) {
-            match waiter.poll(cx) {
-                Poll::Ready(Some(permit)) => return Poll::Ready(Some((offer.clone(), permit))),
-                Poll::Ready(None) => drop(self.0.swap_remove(at)),
-                Poll::Pending => at += 1,
-            }
-        }
-        if self.0.is_empty() { Poll::Ready(None) } else { Poll::Pending }
     }
 }
 

@@ -1,10 +1,11 @@
-//! Models: unique names, acyclic fallbacks, valid presets and tokenizers.
+//! Models: unique names, valid presets and tokenizers.
 
 use super::super::raw::{self, ConfigFile, ModalityConfig};
 use super::super::settings::{DefaultModelIds, ModelSettings, TokenIdPolicy};
 use super::super::suggest;
+use super::fallbacks::FallbackGraph;
 use super::key_path::KeyPath;
-use super::{SettingsResolver, cycles, parameters};
+use super::{SettingsResolver, parameters};
 use penstock_catalog::{AliasPattern, CatalogModel as Card, CatalogPrice, LifecycleStage};
 use penstock_core::{ImageSize, ModelKind, ScoreTransform};
 use penstock_ledger::UtcDay;
@@ -188,38 +189,6 @@ impl SettingsResolver<'_> {
         later
     }
 
-    fn check_fallbacks(
-        &mut self,
-        raw: &ConfigFile,
-        all: &FallbackGraph<'_>,
-        model: &raw::ModelConfig,
-        spot: &KeyPath<'_>,
-    ) {
-        for (index, id) in model.fallbacks.iter().enumerate() {
-            let at = spot.key("fallbacks").element(index);
-            if !self.check_model_id(raw, id, &at) {
-                continue;
-            }
-            let Some(other) = all.model(raw, id) else { continue };
-            let guessed = self.has_guessed_kind(&other.id) || self.has_guessed_kind(&model.id);
-            if other.kind != model.kind && !guessed {
-                let why = format!(
-                    "It is a model for {}, and this one is for {}.",
-                    kind(other.kind).name(),
-                    kind(model.kind).name()
-                );
-                self.report_mistake(&at, why, "Use a fallback of the same kind.");
-            } else if all.is_cycle(&model.id, id) {
-                let why = if *id == model.id {
-                    "A model cannot be its own fallback.".to_owned()
-                } else {
-                    format!("`{id}` falls back on `{}` in turn: a cycle.", model.id)
-                };
-                self.report_mistake(&at, why, "Take one of the fallbacks out.");
-            }
-        }
-    }
-
     /// Resolves the models for requests that name none.
     pub fn resolve_default_models(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> DefaultModelIds {
         let spot = top.key("default_models");
@@ -244,7 +213,7 @@ impl SettingsResolver<'_> {
         }
     }
 
-    fn has_guessed_kind(&self, id: &str) -> bool {
+    pub(super) fn has_guessed_kind(&self, id: &str) -> bool {
         self.names.guessed.contains(&format!("models.{id}.kind"))
     }
 
@@ -272,33 +241,6 @@ impl SettingsResolver<'_> {
         };
         self.report_mistake(spot, UNKNOWN, fix);
         false
-    }
-}
-
-/// Fallbacks of all models as a graph.
-struct FallbackGraph<'r> {
-    by_id: HashMap<&'r str, usize>,
-    /// Strongly connected components: models with the same number can reach each other.
-    components: Vec<usize>,
-}
-
-impl<'r> FallbackGraph<'r> {
-    fn from_config(raw: &'r ConfigFile, by_id: HashMap<&'r str, usize>) -> Self {
-        let next = |model: &raw::ModelConfig| {
-            model.fallbacks.iter().filter_map(|id| by_id.get(id.as_str()).copied()).collect()
-        };
-        let edges: Vec<Vec<usize>> = raw.models.iter().map(next).collect();
-        Self { components: cycles::strongly_connected_components(&edges), by_id }
-    }
-
-    fn model<'m>(&self, raw: &'m ConfigFile, id: &str) -> Option<&'m raw::ModelConfig> {
-        raw.models.get(*self.by_id.get(id)?)
-    }
-
-    /// Returns true if the fallbacks of `to` lead back to `from`, of which `to` is a fallback.
-    fn is_cycle(&self, from: &str, to: &str) -> bool {
-        let circle = |id| self.components.get(*self.by_id.get(id)?);
-        circle(from) == circle(to)
     }
 }
 

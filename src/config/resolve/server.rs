@@ -1,18 +1,15 @@
-//! Settings of the gateway itself: listeners, store, limits, routing, process.
+//! Settings of the gateway itself: store, limits, routing, process.
 
-use super::super::raw::{self, ConfigFile, OneOrMany};
+use super::super::raw::{self, ConfigFile};
 use super::super::settings::{
-    BatchSettings, CircuitBreakerSettings, CompatibilitySettings, FileSettings, HttpsSettings,
-    LedgerSettings, LimitSettings, ListenSettings, LogSettings, OverloadSettings, RoutingSettings,
-    SimulatorSettings, SpoolSettings, StorageSettings,
+    BatchSettings, CircuitBreakerSettings, CompatibilitySettings, FileSettings, LedgerSettings,
+    LimitSettings, LogSettings, OverloadSettings, RoutingSettings, SimulatorSettings, SpoolSettings,
+    StorageSettings,
 };
+use super::SettingsResolver;
 use super::key_path::KeyPath;
-use super::{SettingsResolver, url};
-use penstock_http_wire::host::{self, KnownHosts};
-use penstock_http_wire::http1_request::is_host;
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Converts a size to `usize`.
@@ -139,101 +136,6 @@ impl SettingsResolver<'_> {
         }
     }
 
-    pub fn resolve_listen(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<ListenSettings> {
-        let spot = top.key("listen");
-        let at = spot.key("http");
-        let http: Vec<Option<SocketAddr>> = match &raw.listen.http {
-            OneOrMany::One(one) => vec![self.parse_address(one, &at)],
-            OneOrMany::Many(many) => many
-                .iter()
-                .enumerate()
-                .map(|(i, address)| self.parse_address(address, &at.element(i)))
-                .collect(),
-        };
-        if http.is_empty() && raw.listen.https.is_none() {
-            self.report_mistake(
-                &at,
-                "The gateway has no listener, so no client could reach it.",
-                "Write an address in `http` or `https`.",
-            );
-        }
-        let https = raw.listen.https.as_ref().map(|https| self.resolve_https(https, &spot.key("https")));
-        let public_url = match &raw.listen.public_url {
-            Some(url) => self.resolve_public_url(url, &spot.key("public_url")).map(Some),
-            None => Some(None),
-        };
-        let documentation = match &raw.listen.documentation {
-            Some(url) => self.parse_link(url, &spot.key("documentation")).map(Some),
-            None => Some(None),
-        };
-        let cors = self.resolve_cors(&raw.listen.cors, &spot.key("cors"));
-        let admin = self.parse_address(&raw.listen.admin, &spot.key("admin"));
-        let hosts = self.resolve_hosts(
-            &raw.listen.hosts,
-            public_url.as_ref().and_then(Option::as_deref),
-            &spot.key("hosts"),
-        );
-        if admin.is_some_and(|admin| !admin.ip().is_loopback()) {
-            self.report_warning(
-                &spot.key("admin"),
-                "Other machines can reach it, and it has no TLS: the admin token crosses the network unencrypted.",
-                "Write \"127.0.0.1:9090\" and use a tunnel or a proxy with TLS, or keep the network closed.",
-            );
-        }
-        Some(ListenSettings {
-            http: http.into_iter().collect::<Option<_>>()?,
-            https: https.map_or(Some(None), |https| https.map(Some))?,
-            public_url: public_url?,
-            hosts,
-            cors: cors?,
-            documentation: documentation?,
-            admin: admin?,
-        })
-    }
-
-    /// Resolves the host names of the gateway.
-    fn resolve_hosts(
-        &mut self,
-        written: &[String],
-        public_url: Option<&str>,
-        spot: &KeyPath<'_>,
-    ) -> KnownHosts {
-        for (index, name) in written.iter().enumerate() {
-            let is_name = !name.is_empty() && host::name(name) == name && is_host(name.as_bytes());
-            if !is_name || name.contains('*') {
-                let why = "It is not a host name.";
-                self.report_mistake(
-                    &spot.element(index),
-                    why,
-                    "Write it without scheme, port and path, such as \"metrics.example.eu\".",
-                );
-            }
-        }
-        let public =
-            public_url.and_then(|url| url.split_once("://")).map(|(_, authority)| host::name(authority));
-        let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        KnownHosts::new(written.iter().map(String::as_str).chain(public).chain([machine.trim()]))
-    }
-
-    /// Parses the scheme and host that clients write before `/v1`.
-    fn resolve_public_url(&mut self, text: &str, spot: &KeyPath<'_>) -> Option<Box<str>> {
-        match url::parse_base_url(text) {
-            Ok(base) if base.path_prefix.is_empty() => {
-                let scheme = if base.tls { "https" } else { "http" };
-                Some(format!("{scheme}://{}", base.authority).into())
-            }
-            Ok(_) => {
-                let why = "It has a path, which the gateway adds itself.";
-                self.report_mistake(spot, why, "Stop after the host, such as \"https://api.example.eu\".");
-                None
-            }
-            Err((why, fix)) => {
-                self.report_mistake(spot, why, fix);
-                None
-            }
-        }
-    }
-
     pub fn resolve_spool(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<SpoolSettings> {
         let path = self.section_folder(&raw.spool.path, "spool", raw, top)?;
         if raw.images.keep.0 > raw.spool.disk.0 {
@@ -286,49 +188,6 @@ impl SettingsResolver<'_> {
             self.check_creatable(&path, &spot);
         }
         Some(path)
-    }
-
-    fn resolve_https(&mut self, https: &raw::HttpsConfig, spot: &KeyPath<'_>) -> Option<HttpsSettings> {
-        let address = self.parse_address(&https.address, &spot.key("address"));
-        let certificate = self.check_pem_file(&https.certificate, "CERTIFICATE", &spot.key("certificate"));
-        let key = self.check_pem_file(&https.key, "PRIVATE KEY", &spot.key("key"));
-        let client_ca = match &https.client_ca {
-            Some(file) => self.check_pem_file(file, "CERTIFICATE", &spot.key("client_ca")).map(Some),
-            None => Some(None),
-        };
-        if https.client_certificate.is_some() && https.client_ca.is_none() {
-            self.report_mistake(
-                &spot.key("client_certificate"),
-                "No CA for client certificates is set, so none would be requested.",
-                "Name their issuers in `client_ca`, such as `client_ca = \"tls/clients.pem\"`, or take this out.",
-            );
-        }
-        Some(HttpsSettings {
-            address: address?,
-            certificate: certificate?,
-            key: key?,
-            client_ca: client_ca?,
-            client_certificate: https.client_certificate.unwrap_or_default(),
-            min_tls: https.min_tls,
-        })
-    }
-
-    pub fn parse_address(&mut self, text: &str, spot: &KeyPath<'_>) -> Option<SocketAddr> {
-        if let Ok(address) = text.parse() {
-            return Some(address);
-        }
-        let port = text.rsplit(':').next().filter(|port| port.parse::<u16>().is_ok());
-        let fix = match (port, text.parse::<std::net::IpAddr>().is_ok()) {
-            (_, true) => "Add the port, such as `:8080`; write an IPv6 address in brackets.".to_owned(),
-            (Some(port), _) => {
-                format!(
-                    "Write an IP address: \"127.0.0.1:{port}\" for this machine alone, \"0.0.0.0:{port}\" for all."
-                )
-            }
-            _ => "Write something like \"0.0.0.0:8080\".".to_owned(),
-        };
-        self.report_mistake(spot, "It is not an IP address with a port.", fix);
-        None
     }
 
     pub fn storage(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<StorageSettings> {
@@ -394,37 +253,4 @@ impl SettingsResolver<'_> {
         }
         found
     }
-
-    /// Checks that no two listeners share a port.
-    pub fn check_port_clashes(
-        &mut self,
-        listen: Option<&ListenSettings>,
-        simulators: &[SimulatorSettings],
-        top: &KeyPath<'_>,
-    ) {
-        let Some(listen) = listen else { return };
-        let spot = top.key("listen");
-        let mut all: Vec<(SocketAddr, KeyPath<'_>)> = Vec::new();
-        let several = listen.http.len() != 1;
-        for (index, address) in listen.http.iter().enumerate() {
-            all.push((*address, if several { spot.key("http").element(index) } else { spot.key("http") }));
-        }
-        all.extend(listen.https.as_ref().map(|https| (https.address, spot.key("https").key("address"))));
-        all.push((listen.admin, spot.key("admin")));
-        for (index, simulated) in simulators.iter().enumerate() {
-            all.push((simulated.address, top.key("simulated").element(index).key("address")));
-        }
-        for (index, (address, spot)) in all.iter().enumerate() {
-            let clash = all.iter().take(index).find(|(other, _)| is_same_socket(*address, *other));
-            if let Some((other, first)) = clash {
-                let why = format!("`{}` listens on {other} already.", first.path());
-                self.report_mistake(spot, why, "Give each listener a port of its own.");
-            }
-        }
-    }
-}
-
-fn is_same_socket(a: SocketAddr, b: SocketAddr) -> bool {
-    let overlap = a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified();
-    a.port() != 0 && a.port() == b.port() && overlap
 }

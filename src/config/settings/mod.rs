@@ -2,12 +2,16 @@
 //! Immutable; a reload creates a new one.
 
 mod compatibility;
+mod limits;
 mod offers;
 mod restart_only;
+mod routing;
 
 pub use compatibility::CompatibilitySettings;
+pub use limits::{LimitSettings, OverloadSettings};
 pub use offers::*;
 pub use restart_only::RestartOnlySettings;
+pub use routing::{CircuitBreakerSettings, RoutingSettings};
 // Types that are used as written.
 pub use super::raw::{
     BatchResultFormat, ClientCertificatePolicy, ContractEvidence, CostFormat, HttpVersion, ImageFormat,
@@ -195,49 +199,6 @@ pub struct ImageSettings {
     pub keep: u64,
 }
 
-/// Limits on the size and duration of client requests.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LimitSettings {
-    /// Maximum number of client connections.
-    pub connections: usize,
-    /// Maximum number of connections of one client.
-    pub connections_per_client: usize,
-    /// Maximum size of a request head, in bytes.
-    pub head: usize,
-    /// Maximum number of header fields in a request.
-    pub head_fields: usize,
-    /// Maximum size of a request target, in bytes.
-    pub target: usize,
-    /// Maximum number of concurrent streams of an HTTP/2 connection.
-    pub h2_streams: u32,
-    /// Maximum number of reset streams of an HTTP/2 connection, minus those that were answered.
-    pub h2_resets: usize,
-    /// Maximum number of frames without data per second of an HTTP/2 connection.
-    pub h2_frames: usize,
-    /// Maximum size of a JSON body, in bytes.
-    pub json_body: usize,
-    /// Maximum size of a form with audio, in bytes.
-    pub audio_body: usize,
-    /// Maximum nesting depth of a JSON body.
-    pub json_depth: usize,
-    /// Timeout of a complete request head, from the first byte (HTTP/1.1).
-    pub request_head: Duration,
-    /// Timeout without data within a request body.
-    pub body_idle: Duration,
-    /// Timeout of a complete request body.
-    pub body: Duration,
-    /// Timeout of a complete form with audio.
-    pub upload: Duration,
-    /// Timeout of an idle client connection.
-    pub keep_alive: Duration,
-    /// Timeout of a blocked write to a client.
-    pub client_write: Duration,
-    /// Interval of comments in a stream that waits.
-    pub heartbeat: Duration,
-    /// Maximum size of an unstreamed answer of a provider, in bytes.
-    pub response_buffer: usize,
-}
-
 /// Ids of the models for requests that name none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DefaultModelIds {
@@ -245,73 +206,6 @@ pub struct DefaultModelIds {
     pub count_tokens: Option<Box<str>>,
     /// Model for `/v1/images/generations`.
     pub images: Option<Box<str>>,
-}
-
-/// Overload protection: limits on concurrent work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OverloadSettings {
-    /// Maximum number of requests in flight.
-    pub requests: usize,
-    /// Maximum memory for request bodies and unstreamed answers, in bytes.
-    pub bytes: usize,
-    /// Maximum number of waiting requests, for the gateway and for each provider.
-    pub queue: usize,
-    /// Maximum waiting time.
-    pub wait: Duration,
-    /// Maximum number of long prompts that are counted at the same time.
-    pub counting: usize,
-}
-
-/// Retries and failover between providers.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RoutingSettings {
-    /// Maximum number of attempts for one request, at least 1.
-    pub attempts: u32,
-    /// Deadline of a request over all its attempts.
-    pub total: Duration,
-    /// Maximum time for which a request waits for a provider's `Retry-After` before it fails over.
-    pub patience: Duration,
-    /// Mean pause before the single quick retry with the same provider.
-    pub quick_retry: Duration,
-    /// Maximum time for which a request with `:batch` waits in the queue.
-    pub batch_wait: Duration,
-    /// Maximum number of batch lines in flight at a provider without a limit of its own.
-    pub batch_lines: usize,
-    /// Circuit breaker of a provider.
-    pub breaker: CircuitBreakerSettings,
-}
-
-/// Thresholds of the circuit breaker (passive ejection).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CircuitBreakerSettings {
-    /// Number of consecutive failures.
-    pub consecutive: u32,
-    /// Share of failures within `window`, 0 to 1.
-    pub error_rate: f64,
-    /// Minimum number of results within `window` for `error_rate` to apply.
-    pub minimum: u32,
-    /// Time window of `error_rate`.
-    pub window: Duration,
-    /// Duration of the first ejection; it doubles with each further one in a row.
-    pub rest: Duration,
-    /// Maximum duration of an ejection.
-    pub rest_max: Duration,
-}
-
-impl CircuitBreakerSettings {
-    /// Converts to the settings of the routing crate.
-    #[must_use]
-    pub fn settings(&self) -> penstock_routing::breaker::BreakerSettings {
-        penstock_routing::breaker::BreakerSettings {
-            consecutive_failures: self.consecutive,
-            failure_ratio: self.error_rate,
-            min_attempts: self.minimum,
-            window: self.window,
-            first_ejection: self.rest,
-            max_ejection: self.rest_max,
-            ..penstock_routing::breaker::BreakerSettings::default()
-        }
-    }
 }
 
 /// Footprint data in answers.

@@ -1,0 +1,61 @@
+//! Limits on requests and on concurrent work.
+
+use std::time::Duration;
+
+/// Limits on the size and duration of client requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitSettings {
+    /// Maximum number of client connections.
+    pub connections: usize,
+    /// Maximum number of connections of one client.
+    pub connections_per_client: usize,
+    /// Maximum size of a request head, in bytes.
+    pub head: usize,
+    /// Maximum number of header fields in a request.
+    pub head_fields: usize,
+    /// Maximum size of a request target, in bytes.
+    pub target: usize,
+    /// Maximum number of concurrent streams of an HTTP/2 connection.
+    pub h2_streams: u32,
+    /// Maximum number of reset streams of an HTTP/2 connection, minus those that were answered.
+    pub h2_resets: usize,
+    /// Maximum number of frames without data per second of an HTTP/2 connection.
+    pub h2_frames: usize,
+    /// Maximum size of a JSON body, in bytes.
+    pub json_body: usize,
+    /// Maximum size of a form with audio, in bytes.
+    pub audio_body: usize,
+    /// Maximum nesting depth of a JSON body.
+    pub json_depth: usize,
+    /// Timeout of a complete request head, from the first byte (HTTP/1.1).
+    pub request_head: Duration,
+    /// Timeout without data within a request body.
+    pub body_idle: Duration,
+    /// Timeout of a complete request body.
+    pub body: Duration,
+    /// Timeout of a complete form with audio.
+    pub upload: Duration,
+    /// Timeout of an idle client connection.
+    pub keep_alive: Duration,
+    /// Timeout of a blocked write to a client.
+    pub client_write: Duration,
+    /// Interval of comments in a stream that waits.
+    pub heartbeat: Duration,
+    /// Maximum size of an unstreamed answer of a provider, in bytes.
+    pub response_buffer: usize,
+}
+
+/// Overload protection: limits on concurrent work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverloadSettings {
+    /// Maximum number of requests in flight.
+    pub requests: usize,
+    /// Maximum memory for request bodies and unstreamed answers, in bytes.
+    pub bytes: usize,
+    /// Maximum number of waiting requests, for the gateway and for each provider.
+    pub queue: usize,
+    /// Maximum waiting time.
+    pub wait: Duration,
+    /// Maximum number of long prompts that are counted at the same time.
+    pub counting: usize,
+}

@@ -1,0 +1,55 @@
+//! Settings of retries, failover and circuit breakers.
+
+use std::time::Duration;
+
+/// Retries and failover between providers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RoutingSettings {
+    /// Maximum number of attempts for one request, at least 1.
+    pub attempts: u32,
+    /// Deadline of a request over all its attempts.
+    pub total: Duration,
+    /// Maximum time for which a request waits for a provider's `Retry-After` before it fails over.
+    pub patience: Duration,
+    /// Mean pause before the single quick retry with the same provider.
+    pub quick_retry: Duration,
+    /// Maximum time for which a request with `:batch` waits in the queue.
+    pub batch_wait: Duration,
+    /// Maximum number of batch lines in flight at a provider without a limit of its own.
+    pub batch_lines: usize,
+    /// Circuit breaker of a provider.
+    pub breaker: CircuitBreakerSettings,
+}
+
+/// Thresholds of the circuit breaker (passive ejection).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CircuitBreakerSettings {
+    /// Number of consecutive failures.
+    pub consecutive: u32,
+    /// Share of failures within `window`, 0 to 1.
+    pub error_rate: f64,
+    /// Minimum number of results within `window` for `error_rate` to apply.
+    pub minimum: u32,
+    /// Time window of `error_rate`.
+    pub window: Duration,
+    /// Duration of the first ejection; it doubles with each further one in a row.
+    pub rest: Duration,
+    /// Maximum duration of an ejection.
+    pub rest_max: Duration,
+}
+
+impl CircuitBreakerSettings {
+    /// Converts to the settings of the routing crate.
+    #[must_use]
+    pub fn settings(&self) -> penstock_routing::breaker::BreakerSettings {
+        penstock_routing::breaker::BreakerSettings {
+            consecutive_failures: self.consecutive,
+            failure_ratio: self.error_rate,
+            min_attempts: self.minimum,
+            window: self.window,
+            first_ejection: self.rest,
+            max_ejection: self.rest_max,
+            ..penstock_routing::breaker::BreakerSettings::default()
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Traits that Pingora's session asks of a stream besides reads and writes.
+
+use super::RequestStream;
+use async_trait::async_trait;
+use pingora_core::protocols::raw_connect::ProxyDigest;
+use pingora_core::protocols::tls::SslDigest;
+use pingora_core::protocols::{
+    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, TimingDigest,
+    UniqueID, UniqueIDType,
+};
+use std::sync::Arc;
+
+#[async_trait]
+impl Shutdown for RequestStream {
+    async fn shutdown(&mut self) {}
+}
+
+impl UniqueID for RequestStream {
+    fn id(&self) -> UniqueIDType {
+        self.inner().map_or(-1, |stream| stream.id())
+    }
+}
+
+impl Ssl for RequestStream {
+    fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
+        self.inner()?.get_ssl_digest()
+    }
+
+    fn selected_alpn_proto(&self) -> Option<ALPN> {
+        self.inner()?.selected_alpn_proto()
+    }
+}
+
+impl Peek for RequestStream {}
+
+impl GetTimingDigest for RequestStream {
+    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
+        Vec::new()
+    }
+}
+
+impl GetProxyDigest for RequestStream {
+    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
+        None
+    }
+}
+
+impl GetSocketDigest for RequestStream {
+    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
+        None
+    }
+}

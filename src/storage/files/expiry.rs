@@ -1,0 +1,31 @@
+//! Expiry of files.
+
+use penstock_storage::files::{FileRecord, FileStatus};
+
+/// Time and retention period, which determine the files that have expired.
+#[derive(Clone, Copy, Debug)]
+pub struct ExpiryCheck {
+    /// Current time in Unix seconds.
+    pub now: u64,
+    /// Retention period in seconds; `None` without a limit.
+    pub retention: Option<u64>,
+}
+
+impl ExpiryCheck {
+    /// Expiry of a file in Unix seconds: results expire relative to the time of the last one.
+    #[must_use]
+    pub fn expires_at(&self, file: &FileRecord) -> Option<u64> {
+        let whole = file.finished_at.unwrap_or(file.created_at);
+        let kept = self.retention.map(|seconds| whole.saturating_add(seconds));
+        match (kept, file.expires_at) {
+            (Some(kept), Some(asked)) => Some(kept.min(asked)),
+            (kept, asked) => kept.or(asked),
+        }
+    }
+
+    /// Returns true if a file has expired. A growing file never has.
+    #[must_use]
+    pub fn is_expired(&self, file: &FileRecord) -> bool {
+        file.status != FileStatus::Uploaded && self.expires_at(file).is_some_and(|end| end <= self.now)
+    }
+}

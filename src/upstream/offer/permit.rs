@@ -1,0 +1,66 @@
+//! Permits for attempts at an offer, and waiters for them.
+
+use super::OfferState;
+use crate::upstream::concurrency_limit::{ConcurrencyPermit, PermitWaiter};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+/// A place in a provider's queue of work; given back when dropped.
+pub struct OfferPermit {
+    pub(super) offer: Arc<OfferState>,
+    pub(super) _place: ConcurrencyPermit,
+}
+
+impl OfferPermit {
+    /// Returns the offer of the permit.
+    #[must_use]
+    pub const fn offer(&self) -> &Arc<OfferState> {
+        &self.offer
+    }
+}
+
+impl Drop for OfferPermit {
+    fn drop(&mut self) {
+        self.offer.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Turns of which the first that comes is taken; given up when dropped.
+pub struct OfferWaiters(pub(super) Vec<(Arc<OfferState>, PermitWaiter)>);
+
+impl OfferWaiters {
+    /// A turn at each of these offers for a request at once of this account; `None` where at each of them `most`
+    /// wait already.
+    pub fn enqueue(
+        offers: impl Iterator<Item = Arc<OfferState>>,
+        account: &Arc<str>,
+        most: usize,
+    ) -> Option<Self> {
+        let turns = offers.filter_map(|offer| {
+            let waiter = offer.provider.concurrency.enqueue(account, most)?;
+            Some((offer, waiter))
+        });
+        let turns: Vec<_> = turns.collect();
+        (!turns.is_empty()).then_some(Self(turns))
+    }
+
+    /// Waits for the first of them, `None` if none will come; may be dropped and asked again.
+    pub async fn acquire(&mut self) -> Option<OfferPermit> {
+        let (offer, permit) = poll_fn(|cx| self.poll(cx)).await?;
+        Some(offer.permit(permit))
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Arc<OfferState>, ConcurrencyPermit)>> {
+        let mut at = 0;
+        while let Some((offer, waiter)) = self.0.get_mut(at) {
+            match waiter.poll(cx) {
+                Poll::Ready(Some(permit)) => return Poll::Ready(Some((offer.clone(), permit))),
+                Poll::Ready(None) => drop(self.0.swap_remove(at)),
+                Poll::Pending => at += 1,
+            }
+        }
+        if self.0.is_empty() { Poll::Ready(None) } else { Poll::Pending }
+    }
+}
