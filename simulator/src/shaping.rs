@@ -130,40 +130,49 @@ fn apply_to_events(events: &mut Vec<StreamEvent>, fault: &SimulatedFault, native
                 events.push(event("[DONE]".to_owned(), None, *after, EventKind::Done));
             }
         }
-        SimulatedFault::Huge { bytes } => {
-            let place = if native { "/delta/text" } else { "/choices/0/delta/content" };
-            let words = |event: &StreamEvent| {
-                let body: Option<serde_json::Value> = serde_json::from_str(&event.body).ok();
-                body.filter(|body| event.kind == EventKind::Content && body.pointer(place).is_some())
-            };
-            // Copies the first event with text; an answer without text has none.
-            let model = events.iter().find_map(|event| Some((event.name, event.tokens, words(event)?)));
-            let Some((name, tokens, mut body)) = model else { return };
-            let text = "simulated ".repeat(bytes.div_ceil(10));
-            if let Some(place) = body.pointer_mut(place) {
-                *place = json!(text.get(..*bytes).unwrap_or(&text));
-            }
-            let huge = event(body.to_string(), name, tokens, EventKind::Content);
-            events.insert(index_after(events, tokens.saturating_sub(1)), huge);
+        SimulatedFault::Huge { bytes } => insert_huge_event(events, *bytes, native),
+        SimulatedFault::Energy { shape, joules } => {
+            insert_energy_report(events, energy::energy_report(*shape, *joules, true));
         }
-        SimulatedFault::Energy { shape, joules } => match energy::energy_report(*shape, *joules, true) {
-            EnergyReport::Member(name, value) => {
-                let last = events
-                    .iter_mut()
-                    .rev()
-                    .find(|event| matches!(event.kind, EventKind::Usage | EventKind::Finish));
-                if let Some(event) = last {
-                    energy::append_member(&mut event.body, name, &value);
-                }
-            }
-            EnergyReport::Comment(text) => {
-                let at =
-                    events.iter().position(|event| event.kind == EventKind::Done).unwrap_or(events.len());
-                let tokens = events.last().map_or(0, |event| event.tokens);
-                events.insert(at, event(text, None, tokens, EventKind::Comment));
-            }
-        },
         _ => {}
+    }
+}
+
+/// Inserts an event with a text of this size before the first event with text.
+fn insert_huge_event(events: &mut Vec<StreamEvent>, bytes: usize, native: bool) {
+    let place = if native { "/delta/text" } else { "/choices/0/delta/content" };
+    let words = |event: &StreamEvent| {
+        let body: Option<serde_json::Value> = serde_json::from_str(&event.body).ok();
+        body.filter(|body| event.kind == EventKind::Content && body.pointer(place).is_some())
+    };
+    // Copies the first event with text; an answer without text has none.
+    let model = events.iter().find_map(|event| Some((event.name, event.tokens, words(event)?)));
+    let Some((name, tokens, mut body)) = model else { return };
+    let text = "simulated ".repeat(bytes.div_ceil(10));
+    if let Some(place) = body.pointer_mut(place) {
+        *place = json!(text.get(..bytes).unwrap_or(&text));
+    }
+    let huge = StreamEvent { name, body: body.to_string(), tokens, kind: EventKind::Content };
+    events.insert(index_after(events, tokens.saturating_sub(1)), huge);
+}
+
+/// Inserts a report of energy: a member of the last event, or a comment before the end.
+fn insert_energy_report(events: &mut Vec<StreamEvent>, report: EnergyReport) {
+    match report {
+        EnergyReport::Member(name, value) => {
+            let last = events
+                .iter_mut()
+                .rev()
+                .find(|event| matches!(event.kind, EventKind::Usage | EventKind::Finish));
+            if let Some(event) = last {
+                energy::append_member(&mut event.body, name, &value);
+            }
+        }
+        EnergyReport::Comment(text) => {
+            let at = events.iter().position(|event| event.kind == EventKind::Done).unwrap_or(events.len());
+            let tokens = events.last().map_or(0, |event| event.tokens);
+            events.insert(at, StreamEvent { name: None, body: text, tokens, kind: EventKind::Comment });
+        }
     }
 }
 

@@ -170,8 +170,22 @@ fn collect_warnings(
     known: &dyn Fn(&str) -> ModelMatch,
     passed: &dyn Fn(WarningOwner, &str) -> Option<u64>,
 ) -> Result<Vec<OwnerWarnings>, StoreError> {
+    let mut owners = HashMap::new();
+    let mut found = collect_key_warnings(keys, accounts, now, known, passed, &mut owners)?;
+    found.extend(collect_account_warnings(accounts, &owners, passed)?);
+    Ok(found)
+}
+
+/// Collects every valid key with a warning, and the accounts of all keys, `None` for one that does not exist.
+fn collect_key_warnings(
+    keys: &KeyStore,
+    accounts: &AccountStore,
+    now: u64,
+    known: &dyn Fn(&str) -> ModelMatch,
+    passed: &dyn Fn(WarningOwner, &str) -> Option<u64>,
+    owners: &mut HashMap<String, Option<AccountRecord>>,
+) -> Result<Vec<OwnerWarnings>, StoreError> {
     let mut found = Vec::new();
-    let mut owners: HashMap<String, Option<AccountRecord>> = HashMap::new();
     let mut after: Option<String> = None;
     loop {
         let page = keys.list(None, after.as_deref(), request::PAGE_ROWS)?;
@@ -200,9 +214,18 @@ fn collect_warnings(
         }
         after = page.next;
         if after.is_none() {
-            break;
+            return Ok(found);
         }
     }
+}
+
+/// Collects every account with a warning; `owners` are the accounts of keys.
+fn collect_account_warnings(
+    accounts: &AccountStore,
+    owners: &HashMap<String, Option<AccountRecord>>,
+    passed: &dyn Fn(WarningOwner, &str) -> Option<u64>,
+) -> Result<Vec<OwnerWarnings>, StoreError> {
+    let mut found = Vec::new();
     let mut after: Option<String> = None;
     loop {
         let page = accounts.list(after.as_deref(), request::PAGE_ROWS)?;

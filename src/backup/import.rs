@@ -41,18 +41,8 @@ pub fn import_archive(place: &DataPaths, from: &Path, progress: &Progress) -> Re
     };
     let plain = || files.iter().filter_map(|(name, sum)| Some((name, sum, target(name)?)));
     let mut brake = Throttle::with_progress(progress);
-    let present = file_copy::total_size(plain().map(|(_, _, to)| to));
-    if present > 0 {
-        progress.begin("Files that are there", ProgressUnit::Bytes, Some(present));
-    }
     // Existing files are checked before anything is written: they may be the only copy.
-    for (name, sum, to) in plain() {
-        match file_copy::digest_file(&to, &mut brake) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Ok(found) if found == *sum => {}
-            _ => return Err(format!("{} is there already, and is not {name} of the archive.", to.display())),
-        }
-    }
+    check_present_files(plain, &mut brake, progress)?;
     for folder in [folder.clone(), place.ledger_path(), place.files.clone()] {
         file_copy::create_private_dir(&folder).map_err(failed)?;
     }
@@ -83,6 +73,29 @@ pub fn import_archive(place: &DataPaths, from: &Path, progress: &Progress) -> Re
     fs::rename(&aside, place.store_path()).map_err(failed)?;
     file_copy::sync_dir(folder).map_err(failed)?;
     Ok(BackupReport { gone, ..backup_report(rows, &files) })
+}
+
+/// Checks that the files that are there already are those of the archive.
+fn check_present_files<'a, F>(
+    files: impl Fn() -> F,
+    brake: &mut Throttle<'_>,
+    progress: &Progress,
+) -> Result<(), String>
+where
+    F: Iterator<Item = (&'a String, &'a FileDigest, PathBuf)>,
+{
+    let present = file_copy::total_size(files().map(|(_, _, to)| to));
+    if present > 0 {
+        progress.begin("Files that are there", ProgressUnit::Bytes, Some(present));
+    }
+    for (name, sum, to) in files() {
+        match file_copy::digest_file(&to, brake) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Ok(found) if found == *sum => {}
+            _ => return Err(format!("{} is there already, and is not {name} of the archive.", to.display())),
+        }
+    }
+    Ok(())
 }
 
 /// Reader that reports its bytes as progress.

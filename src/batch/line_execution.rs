@@ -147,6 +147,11 @@ impl BatchRunner {
                 return self.schedule_retry(asked, wanted, waived);
             }
         }
+        self.record_result(&asked, turn, *done);
+    }
+
+    /// Adds the result of a line to those that the next commit writes.
+    fn record_result(&mut self, asked: &PendingLine, turn: RunPermit, done: LineDone) {
         let good = (200..300).contains(&done.status);
         let mut text = Vec::with_capacity(128 + done.body.iter().map(Bytes::len).sum::<usize>());
         let id = format!("batch_{}", done.request.as_str());

@@ -41,10 +41,23 @@ const STORE: u64 = 8 << 20;
 /// The program, its threads and the catalogue; tokenizers of models are extra.
 const PROGRAM: u64 = 64 << 20;
 
-/// Memory bounds: name, bytes, and the setting that controls it.
-pub fn memory_bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
-    let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-    let (overload, limits, batches) = (&settings.overload, &settings.limits, &settings.batches);
+/// Memory bound: name, bytes, and the setting that controls it.
+type MemoryBound = (&'static str, u64, String);
+
+/// Memory bounds of everything that the configuration limits.
+pub fn memory_bounds(settings: &Settings) -> Vec<MemoryBound> {
+    let mut bounds = client_bounds(settings).to_vec();
+    bounds.extend(data_bounds(settings));
+    bounds
+}
+
+fn wide(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+/// Bounds of what clients open: requests, streams and connections.
+fn client_bounds(settings: &Settings) -> [MemoryBound; 5] {
+    let (overload, limits) = (&settings.overload, &settings.limits);
     let inside = wide(overload.requests).saturating_add(wide(overload.queue));
     // HTTP/2 is supported over TLS only.
     let (connection, at_once) = match settings.listen.https {
@@ -53,8 +66,7 @@ pub fn memory_bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
         }
         None => (CONNECTION, 0),
     };
-    let images = settings.images.keep.min(IMAGES.saturating_mul(wide(settings.spool.memory)));
-    vec![
+    [
         (
             "requests",
             wide(overload.requests).saturating_mul(REQUEST),
@@ -93,6 +105,14 @@ pub fn memory_bounds(settings: &Settings) -> Vec<(&'static str, u64, String)> {
                 format_size(UNREAD_BODY)
             ),
         ),
+    ]
+}
+
+/// Bounds of data in memory: bodies, batches, counts and the parts of the process.
+fn data_bounds(settings: &Settings) -> [MemoryBound; 8] {
+    let (overload, limits, batches) = (&settings.overload, &settings.limits, &settings.batches);
+    let images = settings.images.keep.min(IMAGES.saturating_mul(wide(settings.spool.memory)));
+    [
         (
             "bodies",
             wide(overload.bytes).saturating_mul(BODY_COPIES),

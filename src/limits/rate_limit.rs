@@ -239,12 +239,36 @@ fn retry_advice(denied: &LimitExceeded, seconds: Option<u32>, resets_at: Option<
 }
 
 fn refusal(whose: LimitOwner, denied: &LimitExceeded, now: Duration) -> ApiError {
-    let (of, most) = (if whose == LimitOwner::Key { "this API key" } else { "this account" }, denied.maximum);
+    let most = denied.maximum;
     let credits = || MicroCredits(i64::try_from(most).unwrap_or(i64::MAX)).credits().normalize();
     let seconds = retry_after_seconds(denied.retry_after);
     let resets_at = resets_at(denied.retry_after, now);
     let when = retry_advice(denied, seconds, resets_at.as_deref());
-    let (code, message) = match (denied.limit, denied.retry_after) {
+    let (code, message) = refusal_message(whose, denied, &when);
+    let refusal = ApiError::with_message(code, message)
+        .with_detail("limit", denied.limit.name())
+        .with_detail("of", whose.name());
+    let refusal = match denied.limit {
+        LimitKind::Budget(_) => refusal.with_detail("credits", credits().to_string()),
+        _ => refusal.with_detail("value", most),
+    };
+    let refusal = match resets_at {
+        Some(time) => refusal.with_detail("resets_at", time),
+        None => refusal,
+    };
+    match (seconds, denied.retry_after) {
+        (Some(_), RetryAfter::OnRelease) => refusal.held(),
+        (Some(seconds), _) => refusal.retry_after(seconds),
+        (None, _) => refusal,
+    }
+}
+
+/// Returns code and sentence of a refusal; `when` is the advice on a retry.
+fn refusal_message(whose: LimitOwner, denied: &LimitExceeded, when: &str) -> (ErrorCode, String) {
+    let of = if whose == LimitOwner::Key { "this API key" } else { "this account" };
+    let most = denied.maximum;
+    let credits = || MicroCredits(i64::try_from(most).unwrap_or(i64::MAX)).credits().normalize();
+    match (denied.limit, denied.retry_after) {
         (LimitKind::Requests, _) => (
             ErrorCode::RateLimited,
             format!("The limit of {most} requests per minute of {of} is reached.{when}"),
@@ -286,22 +310,6 @@ fn refusal(whose: LimitOwner, denied: &LimitExceeded, now: Duration) -> ApiError
                 period.name()
             ),
         ),
-    };
-    let refusal = ApiError::with_message(code, message)
-        .with_detail("limit", denied.limit.name())
-        .with_detail("of", whose.name());
-    let refusal = match denied.limit {
-        LimitKind::Budget(_) => refusal.with_detail("credits", credits().to_string()),
-        _ => refusal.with_detail("value", most),
-    };
-    let refusal = match resets_at {
-        Some(time) => refusal.with_detail("resets_at", time),
-        None => refusal,
-    };
-    match (seconds, denied.retry_after) {
-        (Some(_), RetryAfter::OnRelease) => refusal.held(),
-        (Some(seconds), _) => refusal.retry_after(seconds),
-        (None, _) => refusal,
     }
 }
 

@@ -184,20 +184,9 @@ pub(super) async fn serve(front: &Arc<PublicServer>, stream: Stream, mut stop: S
             }
         };
         match accepted {
-            Ok(Some(H2Accept::Session(mut session))) => {
+            Ok(Some(H2Accept::Session(session))) => {
                 begun = true;
-                let Some(open) = front.opened(&session, &streams) else {
-                    front.app.metrics.connection_refused("heads");
-                    session.shutdown_with_reason(h2::Reason::REFUSED_STREAM);
-                    continue;
-                };
-                tokio::spawn(serve_stream(
-                    front.clone(),
-                    session,
-                    stop.clone(),
-                    open,
-                    WindowReservation::new(&bodies),
-                ));
+                start_stream(front, session, &stop, &streams, &bodies);
             }
             // It was malformed, and the library has said so; that counts like one that was given up.
             Ok(Some(H2Accept::Rejected)) => {
@@ -208,6 +197,23 @@ pub(super) async fn serve(front: &Arc<PublicServer>, stream: Stream, mut stop: S
             Ok(None) | Err(_) => return,
         }
     }
+}
+
+/// Serves a stream in a task of its own, or refuses it if there is no space for its head.
+fn start_stream(
+    front: &Arc<PublicServer>,
+    mut session: HttpSession,
+    stop: &ShutdownWatch,
+    streams: &Arc<StreamCounts>,
+    bodies: &Arc<WindowBudget>,
+) {
+    let Some(open) = front.opened(&session, streams) else {
+        front.app.metrics.connection_refused("heads");
+        session.shutdown_with_reason(h2::Reason::REFUSED_STREAM);
+        return;
+    };
+    let window = WindowReservation::new(bodies);
+    tokio::spawn(serve_stream(front.clone(), session, stop.clone(), open, window));
 }
 
 /// The next stream, `None` when the connection is over. Those beyond the streams that a client may have at a time were

@@ -2,6 +2,7 @@
 //! beside the old one and swaps it in; exchanges in flight keep the snapshot with which they began.
 
 pub mod latency_records;
+mod persistent_state;
 mod scrape;
 
 use crate::auth::key_cache::KeyCache;
@@ -35,9 +36,9 @@ use parking_lot::{Mutex, RwLock};
 use penstock_core::MicroCredits;
 use penstock_ledger::Wallet;
 use penstock_routing::RetryBudget;
-use penstock_storage::files::FileStore;
+use persistent_state::PersistentState;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -132,58 +133,34 @@ impl AppState {
         let tls = load_tls(&settings, clock)?;
         let spool = &settings.spool;
         let spools = SpoolFactory::new(spool.path.clone(), spool.memory, spool.disk);
-        let vault = Stores::open(&settings.storage)?;
-        let keyring = Arc::new(KeyCache::load(&vault, clock)?);
-        let (kept, terms) = (vault.ledger.clone(), &settings.ledger);
-        let (ledger, holds) = match taken_over {
-            true => Ledger::take_over(kept, terms, clock)?,
-            false => (Ledger::open(kept, terms, clock)?, InheritedHolds::default()),
-        };
-        let files = FileManager::open(&settings.files, FileStore::new(vault.store.clone()), taken_over)?;
-        let batches = Arc::new(BatchManager::new(vault.store.clone()));
-        files.set_users(batches.clone());
-        let exports = Exports::open(&settings, clock.unix_seconds());
-        files.set_archives(exports.folder().to_owned(), crate::backup::rotation::remove_contents);
+        let stores = Stores::open(&settings.storage)?;
+        let (open, holds) = PersistentState::open(&settings, &stores, clock, taken_over)?;
         let connection_pools = ConnectionPools::default();
         let overload = AdmissionControl::new(&settings.overload);
         let counting = TokenizerPermits::new(settings.overload.counting);
-        let live = ConfigSnapshot::build(settings, None, &connection_pools, clock.unix_seconds())?;
-        latency_records::restore_figures(&live, &vault.figures, clock);
+        let live = build_snapshot(settings, &connection_pools, &stores, clock)?;
         let fixed = live.settings.restart_only();
         let live = Arc::new(ArcSwap::from_pointee(live));
         let metrics = Arc::new(MetricsRegistry::new().map_err(|error| error.to_string())?);
-        let (files, lifecycle) = (Arc::new(files), Arc::<Lifecycle>::default());
-        #[cfg(feature = "inject")]
-        let inject = Arc::<crate::net::fault_injection::FaultInjector>::default();
         let blocking = BlockingHandles {
             metrics: metrics.clone(),
             #[cfg(feature = "inject")]
-            inject: inject.clone(),
+            inject: Arc::default(),
         };
-        let batch = Arc::new(BatchContext {
-            live: live.clone(),
-            clock,
-            ledger: ledger.clone(),
-            keyring: keyring.clone(),
-            overload: overload.clone(),
-            metrics: metrics.clone(),
-            files: files.clone(),
-            batches: batches.clone(),
-            lifecycle: lifecycle.clone(),
-            executor: OnceLock::new(),
-        });
+        let batch = Arc::new(open.batch_context(&live, clock, &overload, &metrics));
         let app = Arc::new(Self {
             fixed,
             live,
             tls: ArcSwapOption::new(tls),
-            stores: vault,
-            key_cache: keyring,
+            stores,
+            key_cache: open.key_cache,
             key_write_lock: Mutex::new(()),
-            ledger,
-            batches,
-            batch,
+            ledger: open.ledger,
+            batches: open.batches,
+            #[cfg(feature = "inject")]
+            inject: blocking.inject.clone(),
             blocking,
-            backup_schedule: exports,
+            backup_schedule: open.exports,
             clock,
             connection_pools,
             health_checks: HealthChecks::default(),
@@ -193,9 +170,10 @@ impl AppState {
             spools,
             image_cache: ImageCache::default(),
             buffer_pool: Arc::default(),
-            files,
+            files: open.files,
             metrics,
-            lifecycle,
+            lifecycle: batch.lifecycle.clone(),
+            batch,
             retired_snapshots: Mutex::default(),
             reload_lock: Mutex::default(),
             charge_lock: RwLock::default(),
@@ -203,8 +181,6 @@ impl AppState {
             reloaded: Notify::new(),
             predecessors: Mutex::default(),
             admin_in_flight: AtomicUsize::new(0),
-            #[cfg(feature = "inject")]
-            inject,
         });
         Ok((app, holds))
     }
@@ -387,6 +363,18 @@ impl AppState {
         self.metrics.record_exchange(record, took);
         crate::telemetry::log::log_exchange(record, took);
     }
+}
+
+/// Builds the first snapshot, with the latencies that the process before measured.
+fn build_snapshot(
+    settings: Settings,
+    connection_pools: &ConnectionPools,
+    stores: &Stores,
+    clock: SteadyClock,
+) -> Result<ConfigSnapshot, String> {
+    let snapshot = ConfigSnapshot::build(settings, None, connection_pools, clock.unix_seconds())?;
+    latency_records::restore_figures(&snapshot, &stores.figures, clock);
+    Ok(snapshot)
 }
 
 /// Loads the TLS configuration and checks every certificate file. Logs a warning for an expired certificate.

@@ -31,6 +31,26 @@ struct ConstrainedChoice {
     pending_text: String,
 }
 
+impl ConstrainedChoice {
+    /// Returns a new finish event if the finish reason preceded a call and did not take it into account.
+    fn correct_finish(&mut self, number: u32) -> Option<AnswerEvent> {
+        if self.end != ChoiceEnd::Finished(FinishReason::Stop) {
+            return None;
+        }
+        self.end = ChoiceEnd::Finished(FinishReason::ToolCalls);
+        Some(AnswerEvent::Finish { choice: number, reason: FinishReason::ToolCalls, stop_sequence: None })
+    }
+
+    /// Returns the finish reason that fits the calls of the choice.
+    fn consistent_reason(&self, reason: FinishReason) -> FinishReason {
+        match reason {
+            FinishReason::Stop if !self.tool_call_ids.is_empty() => FinishReason::ToolCalls,
+            FinishReason::ToolCalls if self.tool_call_ids.is_empty() => FinishReason::Stop,
+            other => other,
+        }
+    }
+}
+
 /// State of a choice with respect to its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ChoiceEnd {
@@ -121,22 +141,10 @@ impl ResponseConstraints {
             AnswerEvent::ToolCallStart { tool, id, name, .. } => {
                 let id = choice.tool_call_ids.unique_id(id, &self.id_seed, number);
                 out.push(AnswerEvent::ToolCallStart { choice: number, tool, id, name });
-                if choice.end == ChoiceEnd::Finished(FinishReason::Stop) {
-                    // The finish reason preceded this call and did not take it into account.
-                    choice.end = ChoiceEnd::Finished(FinishReason::ToolCalls);
-                    out.push(AnswerEvent::Finish {
-                        choice: number,
-                        reason: FinishReason::ToolCalls,
-                        stop_sequence: None,
-                    });
-                }
+                out.extend(choice.correct_finish(number));
             }
             AnswerEvent::Finish { reason, stop_sequence, .. } => {
-                let reason = match reason {
-                    FinishReason::Stop if !choice.tool_call_ids.is_empty() => FinishReason::ToolCalls,
-                    FinishReason::ToolCalls if choice.tool_call_ids.is_empty() => FinishReason::Stop,
-                    other => other,
-                };
+                let reason = choice.consistent_reason(reason);
                 choice.end = ChoiceEnd::Finished(reason);
                 let asked = |met: &EscapedText| self.stop_sequences.iter().any(|stop| *stop == met.decoded());
                 let stop_sequence = stop_sequence.filter(|met| reason == FinishReason::Stop && asked(met));

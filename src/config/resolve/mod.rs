@@ -63,6 +63,11 @@ impl DefinedNames {
     }
 }
 
+/// Reads a document that matches the schema.
+fn read_document(root: &SpannedValue) -> Result<ConfigFile, Diagnostic> {
+    serde_json::from_value(root.json()).map_err(|error| deserialize_mistake(root, &error))
+}
+
 /// Resolves the settings of a document that matches the schema.
 pub fn resolve_settings(
     root: &SpannedValue,
@@ -70,13 +75,7 @@ pub fn resolve_settings(
     around: ResolveEnv<'_>,
     report: &mut Diagnostics,
 ) -> Option<Settings> {
-    let raw: ConfigFile = match serde_json::from_value(root.json()) {
-        Ok(raw) => raw,
-        Err(error) => {
-            report.mistakes.push(deserialize_mistake(root, &error));
-            return None;
-        }
-    };
+    let raw = read_document(root).map_err(|mistake| report.mistakes.push(mistake)).ok()?;
     let top = KeyPath::root(root);
     let mut proof =
         SettingsResolver { environment: around, names, report, watched_files: Vec::new(), unknown_models: 0 };
@@ -106,14 +105,9 @@ pub fn resolve_settings(
         limits: server::limit_settings(&raw),
         overload,
         routing: server::routing_settings(&raw),
-        impact: super::settings::ImpactSettings { provenance: raw.impact.provenance },
-        images: super::settings::ImageSettings { lifetime: raw.images.lifetime.0, keep: raw.images.keep.0 },
-        billing: super::settings::BillingSettings {
-            eur_per_credit: raw.billing.eur_per_credit.0,
-            eur_per_kwh: raw.billing.eur_per_kwh.0,
-            prepaid: raw.billing.credit == super::raw::CreditPolicy::Prepaid,
-            reserve_output_tokens: raw.billing.reserve_output_tokens.into(),
-        },
+        impact: server::impact_settings(&raw),
+        images: server::image_settings(&raw),
+        billing: server::billing_settings(&raw),
         ledger: server::ledger_settings(&raw),
         batches: server::batches(&raw),
         compatibility: server::compatibility_settings(&raw),
@@ -141,8 +135,7 @@ pub fn resolve_admin_target(
     root: &SpannedValue,
     around: ResolveEnv<'_>,
 ) -> Result<AdminTarget, Vec<Diagnostic>> {
-    let raw: ConfigFile =
-        serde_json::from_value(root.json()).map_err(|error| vec![deserialize_mistake(root, &error)])?;
+    let raw = read_document(root).map_err(|mistake| vec![mistake])?;
     let top = KeyPath::root(root);
     let names = DefinedNames::default();
     let mut report = Diagnostics::default();

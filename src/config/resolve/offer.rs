@@ -118,6 +118,38 @@ impl SettingsResolver<'_> {
         days.into_iter().map(|day| (day, at(day))).collect()
     }
 
+    /// Warns about an offer without a price of what its model is sold by.
+    fn check_missing_price(&mut self, tariff: &Tariff, model: &ModelSettings, spot: &KeyPath<'_>) {
+        if let Some(price) = tariff.missing_price(model.kind) {
+            let fix =
+                format!("Write `{price}` in the model's `price` or in the offer's; 0 if it is to be free.");
+            self.report_warning(
+                &spot.key("price"),
+                format!("There is no price of `{price}`, so requests for this model are free here."),
+                fix,
+            );
+        }
+    }
+
+    /// Resolves the context window of an offer, at most that of its model.
+    fn resolve_context_length(
+        &mut self,
+        raw: &raw::OfferConfig,
+        model: &ModelSettings,
+        spot: &KeyPath<'_>,
+    ) -> u64 {
+        let context_length = raw.context_length.unwrap_or(model.card.context_length);
+        if context_length > model.card.context_length {
+            let why = format!("It is more than the model's own window, {}.", model.card.context_length);
+            self.report_mistake(
+                &spot.key("context_length"),
+                why,
+                "Write less, or more in the model's block.",
+            );
+        }
+        context_length
+    }
+
     fn resolve_offer(
         &mut self,
         raw: &raw::OfferConfig,
@@ -130,15 +162,7 @@ impl SettingsResolver<'_> {
         self.check_parameters(raw.supported_parameters.as_deref(), model.kind, false, spot);
         let tariff = catalogue::merge_tariff(&raw.price, &model.tariff);
         let later = self.offer_tariff_changes(raw, model, spot);
-        if let Some(price) = tariff.missing_price(model.kind) {
-            let fix =
-                format!("Write `{price}` in the model's `price` or in the offer's; 0 if it is to be free.");
-            self.report_warning(
-                &spot.key("price"),
-                format!("There is no price of `{price}`, so requests for this model are free here."),
-                fix,
-            );
-        }
+        self.check_missing_price(&tariff, model, spot);
         let prepared = match OfferFactors::new(&model.energy, &provider.place.site) {
             Ok(prepared) => prepared,
             Err(mistakes) => {
@@ -156,15 +180,7 @@ impl SettingsResolver<'_> {
             );
         }
         let shape = self.resolve_shape(raw, model, spot);
-        let context_length = raw.context_length.unwrap_or(model.card.context_length);
-        if context_length > model.card.context_length {
-            let why = format!("It is more than the model's own window, {}.", model.card.context_length);
-            self.report_mistake(
-                &spot.key("context_length"),
-                why,
-                "Write less, or more in the model's block.",
-            );
-        }
+        let context_length = self.resolve_context_length(raw, model, spot);
         let max_output = raw.max_output.or(model.card.max_output);
         Some(OfferSettings {
             index,

@@ -60,13 +60,7 @@ impl SettingsResolver<'_> {
     ) -> Option<Provider> {
         let place = self.resolve_location(raw, spot);
         let base = self.resolve_base_url(&raw.base_url, &spot.key("base_url"));
-        if base.as_ref().is_some_and(|base| base.path_prefix.is_empty()) {
-            self.report_warning(
-                &spot.key("base_url"),
-                "It has no path, so the gateway requests `/chat/completions` at its root; most engines serve `/v1/chat/completions`.",
-                "Add `/v1`, unless this provider has none.",
-            );
-        }
+        base.as_ref().inspect(|base| self.check_base_url(raw, base, spot));
         let api_key = match &raw.api_key {
             Some(reference) => self.read_secret(reference, &spot.key("api_key")).map(Some),
             None => Some(None),
@@ -75,15 +69,6 @@ impl SettingsResolver<'_> {
             Some(file) => self.check_pem_file(file, "CERTIFICATE", &spot.key("ca")).map(Some),
             None => Some(None),
         };
-        if let (Some(base), Some(_)) = (&base, &raw.ca)
-            && !base.tls
-        {
-            self.report_warning(
-                &spot.key("ca"),
-                "It has no effect: `base_url` is not https.",
-                "Remove one of the two.",
-            );
-        }
         let client = self.resolve_client_identity(raw, spot);
         let headers = self.resolve_headers(raw, &spot.key("headers"));
         let image_hosts = self.resolve_image_hosts(raw, &spot.key("image_hosts"));
@@ -112,16 +97,28 @@ impl SettingsResolver<'_> {
             min_tls: raw.min_tls,
             max_in_flight: raw.max_in_flight,
             max_n: raw.max_n,
-            token_count_api: raw.tokenize.map(|engine| match engine {
-                raw::EngineConfig::Vllm => TokenizeApi::Vllm,
-                raw::EngineConfig::LlamaCpp => TokenizeApi::LlamaCpp,
-                raw::EngineConfig::Sglang => TokenizeApi::Sglang,
-                raw::EngineConfig::Tgi => TokenizeApi::Tgi,
-                raw::EngineConfig::Tei => TokenizeApi::Tei,
-            }),
+            token_count_api: raw.tokenize.map(convert_engine),
             image_hosts: image_hosts?,
             headers: headers?,
         })
+    }
+
+    /// Warns about a base URL without a path, and about a CA that it does not use.
+    fn check_base_url(&mut self, raw: &raw::Provider, base: &BaseUrl, spot: &KeyPath<'_>) {
+        if base.path_prefix.is_empty() {
+            self.report_warning(
+                &spot.key("base_url"),
+                "It has no path, so the gateway requests `/chat/completions` at its root; most engines serve `/v1/chat/completions`.",
+                "Add `/v1`, unless this provider has none.",
+            );
+        }
+        if raw.ca.is_some() && !base.tls {
+            self.report_warning(
+                &spot.key("ca"),
+                "It has no effect: `base_url` is not https.",
+                "Remove one of the two.",
+            );
+        }
     }
 
     /// Resolves the client certificate and its key: both or none.
@@ -358,4 +355,14 @@ pub fn convert_dialects(raw: &[raw::DialectConfig]) -> Vec<Dialect> {
 
 fn is_secret_header(name: &str) -> bool {
     ["auth", "cookie", "key", "token", "secret", "password"].iter().any(|part| name.contains(part))
+}
+
+const fn convert_engine(raw: raw::EngineConfig) -> TokenizeApi {
+    match raw {
+        raw::EngineConfig::Vllm => TokenizeApi::Vllm,
+        raw::EngineConfig::LlamaCpp => TokenizeApi::LlamaCpp,
+        raw::EngineConfig::Sglang => TokenizeApi::Sglang,
+        raw::EngineConfig::Tgi => TokenizeApi::Tgi,
+        raw::EngineConfig::Tei => TokenizeApi::Tei,
+    }
 }

@@ -2,9 +2,9 @@
 
 use super::super::raw::{self, ConfigFile};
 use super::super::settings::{
-    BatchSettings, CircuitBreakerSettings, CompatibilitySettings, FileSettings, LedgerSettings,
-    LimitSettings, LogSettings, OverloadSettings, RoutingSettings, SimulatorSettings, SpoolSettings,
-    StorageSettings,
+    BatchSettings, BillingSettings, CircuitBreakerSettings, CompatibilitySettings, FileSettings,
+    ImageSettings, ImpactSettings, LedgerSettings, LimitSettings, LogSettings, OverloadSettings,
+    RoutingSettings, SimulatorSettings, SpoolSettings, StorageSettings,
 };
 use super::SettingsResolver;
 use super::key_path::KeyPath;
@@ -40,6 +40,23 @@ pub fn limit_settings(raw: &ConfigFile) -> LimitSettings {
         client_write: limits.client_write.0,
         heartbeat: limits.heartbeat.0,
         response_buffer: to_usize(limits.response_buffer),
+    }
+}
+
+pub const fn impact_settings(raw: &ConfigFile) -> ImpactSettings {
+    ImpactSettings { provenance: raw.impact.provenance }
+}
+
+pub const fn image_settings(raw: &ConfigFile) -> ImageSettings {
+    ImageSettings { lifetime: raw.images.lifetime.0, keep: raw.images.keep.0 }
+}
+
+pub fn billing_settings(raw: &ConfigFile) -> BillingSettings {
+    BillingSettings {
+        eur_per_credit: raw.billing.eur_per_credit.0,
+        eur_per_kwh: raw.billing.eur_per_kwh.0,
+        prepaid: raw.billing.credit == raw::CreditPolicy::Prepaid,
+        reserve_output_tokens: raw.billing.reserve_output_tokens.into(),
     }
 }
 

@@ -32,22 +32,31 @@ pub fn parse_base_url(text: &str) -> Result<BaseUrl, (&'static str, &'static str
         ));
     }
     let (host, port) = split_authority(authority).ok_or(("Its host or port cannot be read.", LIKE))?;
+    let default_port = if tls { 443 } else { 80 };
     let port = match port {
         Some(port) => {
             port.parse().ok().filter(|port| *port != 0).ok_or(("Its port is not from 1 to 65535.", LIKE))?
         }
-        None => {
-            if tls {
-                443
-            } else {
-                80
-            }
-        }
+        None => default_port,
     };
     if !is_host(host) {
         return Err(("Its host is neither a name nor an address.", LIKE));
     }
     let path = path.trim_end_matches('/');
+    check_path(path)?;
+    let authority =
+        if port == default_port { bracket_ipv6(host) } else { format!("{}:{port}", bracket_ipv6(host)) };
+    Ok(BaseUrl {
+        tls,
+        host: host.to_ascii_lowercase().into(),
+        port,
+        path_prefix: path.into(),
+        authority: authority.to_ascii_lowercase().into(),
+    })
+}
+
+/// Checks the path of a base URL. Returns the reason and the correction if it is invalid.
+fn check_path(path: &str) -> Result<(), (&'static str, &'static str)> {
     if ["/chat/completions", "/messages", "/models", "/embeddings"].iter().any(|end| path.ends_with(end)) {
         return Err((
             "Its path is too long: the gateway adds the endpoint itself.",
@@ -57,18 +66,7 @@ pub fn parse_base_url(text: &str) -> Result<BaseUrl, (&'static str, &'static str
     if path.contains("//") || path.split('/').any(|part| part == "." || part == "..") {
         return Err(("Its path is not in its simplest form.", "Take out `//`, `.` and `..`."));
     }
-    let authority = if port == if tls { 443 } else { 80 } {
-        bracket_ipv6(host)
-    } else {
-        format!("{}:{port}", bracket_ipv6(host))
-    };
-    Ok(BaseUrl {
-        tls,
-        host: host.to_ascii_lowercase().into(),
-        port,
-        path_prefix: path.into(),
-        authority: authority.to_ascii_lowercase().into(),
-    })
+    Ok(())
 }
 
 /// Returns true if the host is certainly this machine.

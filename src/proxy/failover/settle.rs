@@ -145,18 +145,7 @@ pub fn settle_usage(
             return Vec::new();
         }
     }
-    let settings = &run.exchange.config.settings;
-    let terms = ChargeTerms {
-        eur_per_credit: settings.billing.eur_per_credit,
-        provenance: settings.impact.provenance,
-        amounts: settings.compatibility.amount_format(),
-        batch: run.candidates.batch,
-        wallet: match run.hold.as_ref().map(Hold::wallet) {
-            Some(Wallet::Energy) => PaymentSource::Energy,
-            Some(Wallet::Credits) | None => PaymentSource::Credits,
-        },
-        at: run.received_at,
-    };
+    let terms = charge_terms(run);
     if done.usage().is_some_and(|usage| usage.source == UsageSource::Overstated) {
         report_overstated(run, offer, "tokens");
     }
@@ -185,6 +174,22 @@ pub fn settle_usage(
     record.footprint = Some(settled.footprint);
     record.charge = Some(settled.charge);
     settled.members
+}
+
+/// Returns the terms on which a request is charged.
+fn charge_terms(run: &FailoverRun<'_, '_>) -> ChargeTerms {
+    let settings = &run.exchange.config.settings;
+    ChargeTerms {
+        eur_per_credit: settings.billing.eur_per_credit,
+        provenance: settings.impact.provenance,
+        amounts: settings.compatibility.amount_format(),
+        batch: run.candidates.batch,
+        wallet: match run.hold.as_ref().map(Hold::wallet) {
+            Some(Wallet::Energy) => PaymentSource::Energy,
+            Some(Wallet::Credits) | None => PaymentSource::Credits,
+        },
+        at: run.received_at,
+    }
 }
 
 /// Logs that an offer reported more than is possible, at most once a second for the process.

@@ -51,6 +51,14 @@ pub fn log_exchange(record: &AccessRecord, took: Duration) {
     if let Some(first) = record.first_token {
         line.millis("first_token_ms", first);
     }
+    add_work(&mut line, record);
+    line.number("bytes_in", record.bytes_in as u64);
+    line.number("bytes_out", record.bytes_out as u64);
+    line.send();
+}
+
+/// Adds the work of the exchange, its footprint and its price.
+fn add_work(line: &mut LogLine, record: &AccessRecord) {
     match &record.done {
         Some(WorkDone::Tokens(usage)) => {
             line.number("input_tokens", usage.input);
@@ -67,9 +75,6 @@ pub fn log_exchange(record: &AccessRecord, took: Duration) {
     if let Some(charge) = &record.charge {
         line.decimal("credits", charge.credits.credits());
     }
-    line.number("bytes_in", record.bytes_in as u64);
-    line.number("bytes_out", record.bytes_out as u64);
-    line.send();
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod content_blocks;
 mod conversation;
 mod parsed_message;
 mod request;
+mod tools;
 
 pub use request::DEFAULT_MAX_TOKENS;
 pub(crate) use request::write_schema;

@@ -63,37 +63,9 @@ fn validate_message<'d>(
     calls: &mut ToolCalls<'d>,
     found: &mut ChatFindings,
 ) -> Result<LastMessage, ApiError> {
-    let [role, content, name, tool_calls, tool_call_id, function_call, refusal, reasoning, thought, prefix] =
-        read::object(
-            whole,
-            at,
-            [
-                "role",
-                "content",
-                "name",
-                "tool_calls",
-                "tool_call_id",
-                "function_call",
-                "refusal",
-                "reasoning",
-                "reasoning_content",
-                "prefix",
-            ],
-        )?;
+    let (message, role) = ChatMessage::read(whole, at)?;
     let role_path = at.key("role");
     let role = read::required(role, &role_path, read::QuotedAlternatives(ROLES))?;
-    let reasoning = (reasoning, thought);
-    let message = ChatMessage {
-        value: whole,
-        content,
-        name,
-        tool_calls,
-        tool_call_id,
-        function_call,
-        refusal,
-        reasoning,
-        prefix,
-    };
     message.name.map(|name| read::string(name, &at.key("name"))).transpose()?;
     let role_named = read::one_of(role, &role_path, ROLES)?;
     message.record_features(role_named, index, &mut found.said);
@@ -122,6 +94,50 @@ fn validate_message<'d>(
 }
 
 impl<'d> ChatMessage<'d> {
+    /// Reads the members of a message, and its role.
+    fn read(whole: JsonValue<'d>, at: &FieldPath<'_>) -> Result<(Self, Option<JsonValue<'d>>), ApiError> {
+        let [
+            role,
+            content,
+            name,
+            tool_calls,
+            tool_call_id,
+            function_call,
+            refusal,
+            reasoning,
+            thought,
+            prefix,
+        ] = read::object(
+            whole,
+            at,
+            [
+                "role",
+                "content",
+                "name",
+                "tool_calls",
+                "tool_call_id",
+                "function_call",
+                "refusal",
+                "reasoning",
+                "reasoning_content",
+                "prefix",
+            ],
+        )?;
+        let reasoning = (reasoning, thought);
+        let message = Self {
+            value: whole,
+            content,
+            name,
+            tool_calls,
+            tool_call_id,
+            function_call,
+            refusal,
+            reasoning,
+            prefix,
+        };
+        Ok((message, role))
+    }
+
     /// Records features that some providers do not accept unchanged.
     fn record_features(&self, role: &str, index: usize, said: &mut HistoryFeatures) {
         said.late_system_messages |= index > 0 && matches!(role, "system" | "developer");

@@ -96,21 +96,10 @@ pub(super) fn validate_block<'d>(
             });
         }
         "tool_use" => {
-            read::required_text(name, &at.key("name"))?;
-            let path = at.key("input");
-            read::check_object(read::required(input, &path, "an object")?, &path)?;
-            let id = read::required_text(id, &at.key("id"))?;
-            found.said.nonstandard_ids |= !is_plain(id);
-            return Ok(ParsedBlock::ToolUse(id));
+            return Ok(ParsedBlock::ToolUse(validate_tool_use([name, input, id], at, found)?));
         }
         "tool_result" => {
-            read::optional_bool(is_error, &at.key("is_error"))?;
-            content
-                .map(|content| validate_content(content, &at.key("content"), BlockContext::Result, found))
-                .transpose()?;
-            let call = read::required_text(call, &at.key("tool_use_id"))?;
-            found.said.nonstandard_ids |= !is_plain(call);
-            return Ok(ParsedBlock::ToolResult(call));
+            return Ok(ParsedBlock::ToolResult(validate_tool_result([is_error, content, call], at, found)?));
         }
         "thinking" => {
             string(thinking, "thinking")?;
@@ -122,6 +111,35 @@ pub(super) fn validate_block<'d>(
         _ => source::validate_search_result(block, at, found)?,
     }
     Ok(ParsedBlock::Content)
+}
+
+/// Validates name, input and id of a tool call; returns the id.
+fn validate_tool_use<'d>(
+    [name, input, id]: [Option<JsonValue<'d>>; 3],
+    at: &FieldPath<'_>,
+    found: &mut MessagesFindings,
+) -> Result<JsonValue<'d>, ApiError> {
+    read::required_text(name, &at.key("name"))?;
+    let path = at.key("input");
+    read::check_object(read::required(input, &path, "an object")?, &path)?;
+    let id = read::required_text(id, &at.key("id"))?;
+    found.said.nonstandard_ids |= !is_plain(id);
+    Ok(id)
+}
+
+/// Validates flag, content and call id of a tool result; returns the call id.
+fn validate_tool_result<'d>(
+    [is_error, content, call]: [Option<JsonValue<'d>>; 3],
+    at: &FieldPath<'_>,
+    found: &mut MessagesFindings,
+) -> Result<JsonValue<'d>, ApiError> {
+    read::optional_bool(is_error, &at.key("is_error"))?;
+    content
+        .map(|content| validate_content(content, &at.key("content"), BlockContext::Result, found))
+        .transpose()?;
+    let call = read::required_text(call, &at.key("tool_use_id"))?;
+    found.said.nonstandard_ids |= !is_plain(call);
+    Ok(call)
 }
 
 /// True if every provider of the dialect accepts the id.

@@ -96,6 +96,18 @@ impl<'a> ChoiceContext<'a> {
         }
     }
 
+    /// Gives an exchange of a choice what it shares with the client's.
+    fn prepare_exchange(&self, x: &mut Exchange<'_>) {
+        x.config = self.live.clone();
+        x.dialect = self.dialect;
+        x.work = self.work;
+        x.principal = self.principal.clone();
+        x.id = self.id;
+        x.started = self.started;
+        x.record = AccessRecord::new(self.id, self.dialect);
+        x.record.flavor = self.flavor;
+    }
+
     /// Returns the number of choices that are requested at the same time.
     pub(super) fn max_concurrent(&self) -> usize {
         let offers = self.chosen.entries.iter().filter_map(|entry| self.live.offers.get(entry.offer));
@@ -146,14 +158,7 @@ pub(super) fn request_choice<'s>(
         let mut state = ExchangeState::new(seed.app);
         let caller = Downstream::new(&mut session, Some(RequestOrigin::Line(line.clone())));
         let mut x = Exchange { app: seed.app, caller, state: &mut state };
-        x.config = seed.live.clone();
-        x.dialect = seed.dialect;
-        x.work = seed.work;
-        x.principal = seed.principal.clone();
-        x.id = seed.id;
-        x.started = seed.started;
-        x.record = AccessRecord::new(seed.id, seed.dialect);
-        x.record.flavor = seed.flavor;
+        seed.prepare_exchange(&mut x);
         let mut watch = ClientWatch::new(seed.principal.clone(), seed.live.settings.limits.heartbeat);
         if seed.progress.has_head() {
             watch.record_write(Instant::now());

@@ -147,11 +147,8 @@ async fn run_choices(
             }
             ChoiceEvent::Disconnected => halt = Some(StopReason::Disconnected),
             ChoiceEvent::End(mut end) => {
-                // The choice may have sent its last pieces just before its end.
-                while let (None, Ok(piece)) = (&halt, pieces.try_recv()) {
-                    if write_choice_piece(run, seed, piece).await.is_err() {
-                        halt = Some(StopReason::Disconnected);
-                    }
+                if halt.is_none() && write_ready_pieces(run, seed, &mut pieces).await.is_err() {
+                    halt = Some(StopReason::Disconnected);
                 }
                 end.merge_into(run);
                 // The other choices have the permits: it takes the next that is free.
@@ -188,6 +185,18 @@ async fn next_end(active: &mut Vec<ChoiceFuture<'_>>) -> ChoiceOutcome {
         Poll::Pending
     })
     .await
+}
+
+/// Sends the pieces that are ready: a choice may have sent its last ones just before its end.
+async fn write_ready_pieces(
+    run: &mut FailoverRun<'_, '_>,
+    seed: &ChoiceContext<'_>,
+    pieces: &mut mpsc::Receiver<Bytes>,
+) -> Result<(), AttemptError> {
+    while let Ok(piece) = pieces.try_recv() {
+        write_choice_piece(run, seed, piece).await?;
+    }
+    Ok(())
 }
 
 /// Sends a piece of a choice, and the head of the stream before the first one.

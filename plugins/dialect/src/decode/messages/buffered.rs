@@ -29,37 +29,7 @@ pub fn decode_message(body: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), 
     events.push(AnswerEvent::Start);
     let mut tool = 0;
     for block in json_cursor::elements(content.ok_or_else(malformed_error)?) {
-        match &*block_type(block)? {
-            "text" => {
-                let text = json_cursor::member_value(block, "text").ok_or_else(malformed_error)?;
-                push_text(event_text(&body, Some(text))?, events);
-            }
-            "thinking" => {
-                let text = event_text(&body, json_cursor::member_value(block, "thinking"))?;
-                let signature = Some(event_text(&body, json_cursor::member_value(block, "signature"))?)
-                    .filter(|seal| !seal.is_empty());
-                if !text.is_empty() || signature.is_some() {
-                    events.push(AnswerEvent::Reasoning { choice: 0, text, signature });
-                }
-            }
-            "tool_use" => {
-                let (id, name) = tool_id_and_name(&body, block)?;
-                if tool as usize >= MAX_TOOLS {
-                    return Err(UpstreamError::model_output());
-                }
-                events.push(AnswerEvent::ToolCallStart { choice: 0, tool, id, name });
-                let input = json_cursor::member_value(block, "input")
-                    .filter(|input| json_cursor::is_object(input))
-                    .ok_or_else(malformed_error)?;
-                events.push(AnswerEvent::ToolCallArguments {
-                    choice: 0,
-                    tool,
-                    fragment: input_as_text(input)?,
-                });
-                tool += 1;
-            }
-            _ => {}
-        }
+        push_block(&body, block, &mut tool, events)?;
     }
     for (key, value) in json_cursor::members(message) {
         events.extend(match &*key {
@@ -77,5 +47,46 @@ pub fn decode_message(body: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), 
     }
     events.extend(finish_event(&body, message)?);
     events.push(AnswerEvent::End);
+    Ok(())
+}
+
+/// Appends the events of a content block; `tool` is the number of tool calls before it.
+fn push_block(
+    body: &Bytes,
+    block: &[u8],
+    tool: &mut u32,
+    events: &mut Vec<AnswerEvent>,
+) -> Result<(), UpstreamError> {
+    match &*block_type(block)? {
+        "text" => {
+            let text = json_cursor::member_value(block, "text").ok_or_else(malformed_error)?;
+            push_text(event_text(body, Some(text))?, events);
+        }
+        "thinking" => {
+            let text = event_text(body, json_cursor::member_value(block, "thinking"))?;
+            let signature = Some(event_text(body, json_cursor::member_value(block, "signature"))?)
+                .filter(|seal| !seal.is_empty());
+            if !text.is_empty() || signature.is_some() {
+                events.push(AnswerEvent::Reasoning { choice: 0, text, signature });
+            }
+        }
+        "tool_use" => {
+            let (id, name) = tool_id_and_name(body, block)?;
+            if *tool as usize >= MAX_TOOLS {
+                return Err(UpstreamError::model_output());
+            }
+            events.push(AnswerEvent::ToolCallStart { choice: 0, tool: *tool, id, name });
+            let input = json_cursor::member_value(block, "input")
+                .filter(|input| json_cursor::is_object(input))
+                .ok_or_else(malformed_error)?;
+            events.push(AnswerEvent::ToolCallArguments {
+                choice: 0,
+                tool: *tool,
+                fragment: input_as_text(input)?,
+            });
+            *tool += 1;
+        }
+        _ => {}
+    }
     Ok(())
 }

@@ -1,0 +1,75 @@
+//! Persistent part of the state: what is opened in the store and its folders.
+
+use crate::auth::key_cache::KeyCache;
+use crate::backup::rotation;
+use crate::backup::schedule::Exports;
+use crate::batch::{BatchContext, BatchManager};
+use crate::billing::Ledger;
+use crate::billing::handover::InheritedHolds;
+use crate::config::settings::Settings;
+use crate::limits::admission_control::AdmissionControl;
+use crate::storage::files::FileManager;
+use crate::storage::stores::Stores;
+use crate::telemetry::metrics::MetricsRegistry;
+use crate::time::clock::SteadyClock;
+use crate::upstream::config_snapshot::ConfigSnapshot;
+use arc_swap::ArcSwap;
+use penstock_storage::files::FileStore;
+use std::sync::{Arc, OnceLock};
+
+/// Keys, ledger, files, batches and archives.
+pub(super) struct PersistentState {
+    pub(super) key_cache: Arc<KeyCache>,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) files: Arc<FileManager>,
+    pub(super) batches: Arc<BatchManager>,
+    pub(super) exports: Exports,
+}
+
+impl PersistentState {
+    /// Opens everything in the store, and returns the reserves that a process that still drains has open.
+    ///
+    /// # Errors
+    /// Returns a sentence that names the cause.
+    pub(super) fn open(
+        settings: &Settings,
+        stores: &Stores,
+        clock: SteadyClock,
+        taken_over: bool,
+    ) -> Result<(Self, InheritedHolds), String> {
+        let key_cache = Arc::new(KeyCache::load(stores, clock)?);
+        let (kept, terms) = (stores.ledger.clone(), &settings.ledger);
+        let (ledger, holds) = match taken_over {
+            true => Ledger::take_over(kept, terms, clock)?,
+            false => (Ledger::open(kept, terms, clock)?, InheritedHolds::default()),
+        };
+        let files = FileManager::open(&settings.files, FileStore::new(stores.store.clone()), taken_over)?;
+        let batches = Arc::new(BatchManager::new(stores.store.clone()));
+        files.set_users(batches.clone());
+        let exports = Exports::open(settings, clock.unix_seconds());
+        files.set_archives(exports.folder().to_owned(), rotation::remove_contents);
+        Ok((Self { key_cache, ledger, files: Arc::new(files), batches, exports }, holds))
+    }
+
+    /// Returns the handles that batches work with.
+    pub(super) fn batch_context(
+        &self,
+        live: &Arc<ArcSwap<ConfigSnapshot>>,
+        clock: SteadyClock,
+        overload: &Arc<AdmissionControl>,
+        metrics: &Arc<MetricsRegistry>,
+    ) -> BatchContext {
+        BatchContext {
+            live: live.clone(),
+            clock,
+            ledger: self.ledger.clone(),
+            keyring: self.key_cache.clone(),
+            overload: overload.clone(),
+            metrics: metrics.clone(),
+            files: self.files.clone(),
+            batches: self.batches.clone(),
+            lifecycle: Arc::default(),
+            executor: OnceLock::new(),
+        }
+    }
+}
