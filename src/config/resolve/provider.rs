@@ -60,7 +60,7 @@ impl SettingsResolver<'_> {
     ) -> Option<Provider> {
         let place = self.resolve_location(raw, spot);
         let base = self.resolve_base_url(&raw.base_url, &spot.key("base_url"));
-        base.as_ref().inspect(|base| self.check_base_url(raw, base, spot));
+        self.check_base_path(base.as_ref(), &spot.key("base_url"));
         let api_key = match &raw.api_key {
             Some(reference) => self.read_secret(reference, &spot.key("api_key")).map(Some),
             None => Some(None),
@@ -69,6 +69,7 @@ impl SettingsResolver<'_> {
             Some(file) => self.check_pem_file(file, "CERTIFICATE", &spot.key("ca")).map(Some),
             None => Some(None),
         };
+        self.check_ca_use(raw, base.as_ref(), &spot.key("ca"));
         let client = self.resolve_client_identity(raw, spot);
         let headers = self.resolve_headers(raw, &spot.key("headers"));
         let image_hosts = self.resolve_image_hosts(raw, &spot.key("image_hosts"));
@@ -103,21 +104,21 @@ impl SettingsResolver<'_> {
         })
     }
 
-    /// Warns about a base URL without a path, and about a CA that it does not use.
-    fn check_base_url(&mut self, raw: &raw::Provider, base: &BaseUrl, spot: &KeyPath<'_>) {
-        if base.path_prefix.is_empty() {
+    /// Warns about a base URL without a path.
+    fn check_base_path(&mut self, base: Option<&BaseUrl>, spot: &KeyPath<'_>) {
+        if base.is_some_and(|base| base.path_prefix.is_empty()) {
             self.report_warning(
-                &spot.key("base_url"),
+                spot,
                 "It has no path, so the gateway requests `/chat/completions` at its root; most engines serve `/v1/chat/completions`.",
                 "Add `/v1`, unless this provider has none.",
             );
         }
-        if raw.ca.is_some() && !base.tls {
-            self.report_warning(
-                &spot.key("ca"),
-                "It has no effect: `base_url` is not https.",
-                "Remove one of the two.",
-            );
+    }
+
+    /// Warns about a CA that an `http` base URL does not use.
+    fn check_ca_use(&mut self, raw: &raw::Provider, base: Option<&BaseUrl>, spot: &KeyPath<'_>) {
+        if raw.ca.is_some() && base.is_some_and(|base| !base.tls) {
+            self.report_warning(spot, "It has no effect: `base_url` is not https.", "Remove one of the two.");
         }
     }
 

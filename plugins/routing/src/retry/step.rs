@@ -7,16 +7,17 @@ use std::time::Duration;
 pub enum PlannerStep {
     /// Send the request to this offer.
     Attempt(usize),
-    /// Sleep, then call [`super::RetryPlanner::resume`], which returns the same offer again.
+    /// Sleep, then call [`RetryPlanner::resume`](super::RetryPlanner::resume), which returns the same offer again.
     RetrySame {
         /// Index of the offer.
         offer: usize,
         /// Time to sleep.
         after: Duration,
     },
-    /// Sleep until this time, then call [`super::RetryPlanner::resume`].
+    /// Sleep until this time, then call [`RetryPlanner::resume`](super::RetryPlanner::resume).
     WaitUntil(Duration),
-    /// Providers of the usable offers are full: wait for a permit at one of [`super::RetryPlanner::full_offers`].
+    /// Providers of the usable offers are full: wait for a permit at one of
+    /// [`RetryPlanner::full_offers`](super::RetryPlanner::full_offers).
     WaitForPermit,
     /// Error of the caller: return the error of the failure.
     ReturnError,

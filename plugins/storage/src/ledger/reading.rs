@@ -8,7 +8,7 @@ impl LedgerStore {
     /// Returns the bytes of a month's blocks, uncompressed.
     ///
     /// # Errors
-    /// Same as [`Store::get`].
+    /// Same as [`Store::get`](crate::Store::get).
     pub fn month_bytes(&self, month: &str) -> Result<u64, StoreError> {
         match self.store.get(StoreTable::Meta, &month_key(month))? {
             None => Ok(0),
@@ -19,7 +19,7 @@ impl LedgerStore {
     /// Returns the months that have blocks, in order.
     ///
     /// # Errors
-    /// Same as [`Store::scan`].
+    /// Same as [`Store::scan`](crate::Store::scan).
     pub fn months(&self) -> Result<Vec<String>, StoreError> {
         let mut months = Vec::new();
         let mut after: Option<Vec<u8>> = None;
@@ -36,7 +36,7 @@ impl LedgerStore {
     /// true if more blocks follow.
     ///
     /// # Errors
-    /// Same as [`Store::scan`]; an item is `Corrupt` if its block cannot be read.
+    /// Same as [`Store::scan`](crate::Store::scan); an item is `Corrupt` if its block cannot be read.
     pub fn blocks(
         &self,
         month: &str,
@@ -61,7 +61,7 @@ impl LedgerStore {
     /// Passes every block that ends after the entry `after` to `each`, in order.
     ///
     /// # Errors
-    /// Returns the first error of `each`, or the errors of [`Store::scan`].
+    /// Returns the first error of `each`, or the errors of [`Store::scan`](crate::Store::scan).
     pub fn for_each_block<E: From<StoreError>>(
         &self,
         after: u64,
