@@ -121,7 +121,7 @@ fn verify_ledger(
 ) -> Result<(), String> {
     progress.begin("Ledger", ProgressUnit::Entries, None);
     // A writable open would repair what is to be reported.
-    let book = LedgerStore::open_for_compare(store.clone(), &place.ledger_path());
+    let book = LedgerStore::open_with_replica(store.clone(), &place.ledger_path());
     let proof =
         report::verify_with(&book, &mut |entries| progress.advance(entries)).map_err(|failed| failed.0)?;
     verdict.entries = proof.entries;

@@ -34,6 +34,6 @@ pub fn verify_ledger(storage: &StorageSettings) -> Result<report::LedgerVerifica
         };
         format!("There is no store in {}.{hint}", storage.path.display())
     })?;
-    report::verify(&LedgerStore::open_for_compare(store, &storage.path.join(LEDGER_FOLDER)))
+    report::verify(&LedgerStore::open_with_replica(store, &storage.path.join(LEDGER_FOLDER)))
         .map_err(|failed| failed.0)
 }

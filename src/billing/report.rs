@@ -211,7 +211,7 @@ fn stable_balance(store: &LedgerStore, name: &str) -> Result<StableBalance, Stor
 /// Returns an error if the store cannot be read.
 pub fn find(store: &LedgerStore, number: u64) -> Result<Option<LedgerEntry>, ReportError> {
     for month in store.months()? {
-        let (mut sheets, _) = store.blocks(&month, number.saturating_sub(1))?;
+        let (mut sheets, _) = store.month_blocks(&month, number.saturating_sub(1))?;
         let Some(sheet) = sheets.next().transpose()? else { continue };
         for line in lines(&sheet.text) {
             let entry = parse_entry(line)?;
@@ -248,7 +248,7 @@ pub fn page_text(store: &LedgerStore, after: u64) -> Result<Option<(Vec<u8>, u64
     /// Approximate page size in bytes.
     const PAGE: usize = 512 * 1024;
     for month in store.months()? {
-        let (sheets, _) = store.blocks(&month, after)?;
+        let (sheets, _) = store.month_blocks(&month, after)?;
         let mut text = Vec::new();
         let mut last = after;
         for sheet in sheets {

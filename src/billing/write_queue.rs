@@ -302,7 +302,7 @@ impl WriteQueue {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    pub(super) fn failing(&self) -> bool {
+    pub(super) fn is_failing(&self) -> bool {
         self.failing.load(Ordering::Acquire)
     }
 

@@ -11,7 +11,7 @@
 use crate::breaker::OfferHealth;
 use crate::flavor::Flavor;
 use crate::rng::SplitMix64;
-use crate::score::{self, RANK_CLEAN, RANK_DIRTY, ScoredOffer};
+use crate::score::{self, RANK_ABOVE_CARBON_LIMIT, RANK_WITHIN_CARBON_LIMIT, ScoredOffer};
 use std::time::Duration;
 
 /// Maximum difference of scores (0 best, 1 worst) that count as equal: about 7 % of time or price for a flavor that
@@ -83,10 +83,10 @@ pub fn plan(flavor: &dyn Flavor, candidates: &[Candidate], seed: u64) -> Vec<usi
         a.rank.cmp(&b.rank).then(a.score.total_cmp(&b.score)).then(a.offer.cmp(&b.offer))
     });
     let mut dice = SplitMix64::new(seed);
-    let clean = ranked.iter().take_while(|one| one.rank == RANK_CLEAN).count();
+    let clean = ranked.iter().take_while(|one| one.rank == RANK_WITHIN_CARBON_LIMIT).count();
     let (clean_ones, rest) = ranked.split_at_mut(clean);
     shuffle_ties(clean_ones, &mut dice);
-    let dirty = rest.iter().take_while(|one| one.rank == RANK_DIRTY).count();
+    let dirty = rest.iter().take_while(|one| one.rank == RANK_ABOVE_CARBON_LIMIT).count();
     let (dirty_ones, _) = rest.split_at_mut(dirty);
     shuffle_ties(dirty_ones, &mut dice);
     ranked.iter().map(|one| one.offer).collect()

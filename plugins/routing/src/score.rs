@@ -28,9 +28,9 @@ const MAX_FAILURE_RATIO: f64 = 0.9;
 const LATENCY_OFFSET: f64 = 0.05;
 
 /// Rank of usable offers.
-pub(crate) const RANK_CLEAN: u128 = 0;
+pub(crate) const RANK_WITHIN_CARBON_LIMIT: u128 = 0;
 /// Rank of usable offers above the flavor's intensity limit.
-pub(crate) const RANK_DIRTY: u128 = 1;
+pub(crate) const RANK_ABOVE_CARBON_LIMIT: u128 = 1;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScoredOffer {
@@ -69,8 +69,8 @@ pub(crate) fn score_candidates(flavor: &dyn Flavor, candidates: &[Candidate]) ->
             + weights.speed * distance_to_best(best.time, place.score)
             + weights.environment * environment;
         let unknown = one.ci_g_per_kwh.is_nan() && limit.is_finite();
-        if place.rank == RANK_CLEAN && (one.ci_g_per_kwh > limit || unknown) {
-            place.rank = RANK_DIRTY;
+        if place.rank == RANK_WITHIN_CARBON_LIMIT && (one.ci_g_per_kwh > limit || unknown) {
+            place.rank = RANK_ABOVE_CARBON_LIMIT;
         }
     }
     scored
@@ -80,7 +80,7 @@ pub(crate) fn score_candidates(flavor: &dyn Flavor, candidates: &[Candidate]) ->
 fn rank(health: &OfferHealth) -> u128 {
     let millis = |until: &Duration| u128::from(u64::try_from(until.as_millis()).unwrap_or(u64::MAX));
     match health {
-        OfferHealth::Healthy | OfferHealth::HalfOpen => RANK_CLEAN,
+        OfferHealth::Healthy | OfferHealth::HalfOpen => RANK_WITHIN_CARBON_LIMIT,
         OfferHealth::CoolingDown { until } => (1 << 96) | millis(until),
         OfferHealth::Ejected { failures, until } => (2 << 96) | (u128::from(*failures) << 64) | millis(until),
     }
@@ -97,9 +97,10 @@ struct BestTerms {
 impl BestTerms {
     /// Best values of the usable offers, or of all if none is usable.
     fn from_candidates(candidates: &[Candidate], times: &[ScoredOffer]) -> Self {
-        let none = times.iter().all(|one| one.rank != RANK_CLEAN);
+        let none = times.iter().all(|one| one.rank != RANK_WITHIN_CARBON_LIMIT);
         let start = Self { price: f64::INFINITY, time: f64::INFINITY, ci: f64::INFINITY, renewable: 0.0 };
-        let counted = candidates.iter().zip(times).filter(|(_, one)| none || one.rank == RANK_CLEAN);
+        let counted =
+            candidates.iter().zip(times).filter(|(_, one)| none || one.rank == RANK_WITHIN_CARBON_LIMIT);
         counted.fold(start, |best, (one, timed)| Self {
             // `min` and `max` ignore NaN.
             price: best.price.min(one.price),

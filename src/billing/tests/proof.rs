@@ -33,7 +33,7 @@ fn a_charge_is_corrected_once_and_the_proof_names_what_was_changed_by_hand() {
     // One digit of one amount, in one sheet.
     let row = store.scan(StoreTable::Ledger, b"", None, 1).unwrap().rows.remove(0);
     let month = ledger.store.months().unwrap().remove(0);
-    let sheet = ledger.store.blocks(&month, 0).unwrap().0.next().unwrap().unwrap();
+    let sheet = ledger.store.month_blocks(&month, 0).unwrap().0.next().unwrap().unwrap();
     let text = String::from_utf8(sheet.text).unwrap().replacen("\"amount\":1000", "\"amount\":9000", 1);
     store.apply(Transaction::new().put(StoreTable::Ledger, row.key, text.into_bytes())).unwrap();
     let proof = report::verify(&ledger.store).unwrap();

@@ -48,7 +48,7 @@ impl FailoverRun<'_, '_> {
             }
             _ => return done,
         };
-        if !self.candidates.lower_cap(offer, self.request, room.or(most)) {
+        if !self.candidates.lower_output_cap(offer, self.request, room.or(most)) {
             return done;
         }
         let done = Box::pin(self.send_request(offer, number)).await;

@@ -272,7 +272,12 @@ impl CandidateSet {
 
     /// Lowers the cap of a provider that refused it, to `said` tokens if it named a number. Returns true if it can be
     /// asked again.
-    pub fn lower_cap(&mut self, offer: &OfferState, ask: &InferenceRequest, said: Option<u64>) -> bool {
+    pub fn lower_output_cap(
+        &mut self,
+        offer: &OfferState,
+        ask: &InferenceRequest,
+        said: Option<u64>,
+    ) -> bool {
         let certain = self.remaining_window(offer, ask).and_then(|room| room.certain_tokens);
         let asked = self.max_tokens(offer, ask).or_else(|| context_window::wanted(ask, offer));
         let left = said.or(certain).filter(|left| asked.is_some_and(|asked| *left < asked));

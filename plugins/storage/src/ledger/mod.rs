@@ -147,7 +147,7 @@ impl LedgerStore {
     /// Opens the ledger in `store` for reading and for comparison with the replica in the directory `copies`; writes to
     /// neither.
     #[must_use]
-    pub fn open_for_compare(store: Arc<dyn Store>, copies: &Path) -> LedgerStore {
+    pub fn open_with_replica(store: Arc<dyn Store>, copies: &Path) -> LedgerStore {
         LedgerStore { store, replica: None, replica_dir: Some(copies.to_owned()) }
     }
 

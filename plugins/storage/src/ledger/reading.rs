@@ -37,7 +37,7 @@ impl LedgerStore {
     ///
     /// # Errors
     /// Same as [`Store::scan`](crate::Store::scan); an item is `Corrupt` if its block cannot be read.
-    pub fn blocks(
+    pub fn month_blocks(
         &self,
         month: &str,
         after: u64,
@@ -84,7 +84,7 @@ impl LedgerStore {
         mut each: impl FnMut(&EntryBlock) -> Result<(), E>,
     ) -> Result<(), E> {
         loop {
-            let (sheets, more) = self.blocks(month, after)?;
+            let (sheets, more) = self.month_blocks(month, after)?;
             let before = after;
             for sheet in sheets {
                 let sheet = sheet?;
