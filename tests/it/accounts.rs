@@ -1,7 +1,7 @@
 //! Accounts and keys at run time over the admin listener: done whole or not at
 //! all, told in the audit log, in force from the next request on.
 
-use crate::harness::bench::Running;
+use crate::harness::gateway::Running;
 use crate::harness::script::{Act, sse, text};
 use crate::harness::{Answer, Bench, Client, Provider, within};
 use penstock::auth::key_cache::KeyCache;

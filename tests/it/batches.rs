@@ -1,6 +1,6 @@
 //! Batches through a whole gateway: their life, what is kept of it, who comes when.
 
-use crate::harness::jobs::{
+use crate::harness::batch_jobs::{
     CHAT, batch, cancel, content, create, ended, let_go, line, line_with, lines, results, retrieve, uploaded,
     when,
 };

@@ -1,11 +1,11 @@
 //! The billing law, a test a row: who pays what when an answer fails, breaks off,
 //! moves on, tells no usage, or nobody waits for it.
 
-mod broken_off;
-mod overstated;
-mod wallets;
+mod balances;
+mod implausible_usage;
+mod interruptions;
 
-use crate::harness::bench::Running;
+use crate::harness::gateway::Running;
 use crate::harness::script::{
     Act, Script, completion, delta, done, event, finish, json_answer, plain, role, sse, text, usage,
 };

@@ -2,17 +2,17 @@
 //! afterwards none of them is in a log, metric, status, error, store, archive, spool or temporary file. What the
 //! contract keeps, contents of files, is below `files/` alone, and goes with the file.
 
-mod ways;
+mod traffic;
 
+use crate::harness::certificates::Certified;
 use crate::harness::process::{Home, Process, SECRET, address, catalogue, complaint};
 use crate::harness::script::*;
-use crate::harness::secure::Certified;
-use crate::harness::{Client, Provider, jobs};
+use crate::harness::{Client, Provider, batch_jobs};
 use serde_json::json;
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::path::Path;
-use ways::{Planted, Turn, failed, served};
+use traffic::{Planted, Turn, failed, served};
 
 /// Keys, which with two secrets of providers make a hundred.
 const KEYS: usize = 98;
@@ -126,10 +126,10 @@ async fn a_hundred_secrets_and_all_content_leave_no_trace() {
     // A batch: its input and its results are kept, and nowhere but in its files.
     let kept = Planted { next: Cell::new(5_000), ..Planted::default() };
     first.always(plain(&kept.answer()));
-    let lines: String = (0..5).map(|_| jobs::line(&kept.word("id"), &kept.prompt()) + "\n").collect();
+    let lines: String = (0..5).map(|_| batch_jobs::line(&kept.word("id"), &kept.prompt()) + "\n").collect();
     // Files are their key's own.
     let client = turn.next();
-    let batch = jobs::ended(client, &jobs::batch(client, &lines).await).await;
+    let batch = batch_jobs::ended(client, &batch_jobs::batch(client, &lines).await).await;
     assert_eq!(batch["request_counts"]["completed"], 5, "{batch}");
     let kept = kept.words.take();
 

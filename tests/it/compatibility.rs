@@ -1,6 +1,6 @@
 //! Habits of other services that `[compatibility]` switches on: each by itself, and off by default.
 
-use crate::harness::jobs::{batch, content, ended, line, line_with};
+use crate::harness::batch_jobs::{batch, content, ended, line, line_with};
 use crate::harness::script::json_answer;
 use crate::harness::{Bench, Provider};
 use rust_decimal::Decimal;

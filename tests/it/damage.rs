@@ -1,7 +1,9 @@
 //! A storage folder whose bytes are no longer those that were written: it is found out and said, nothing wrong is
 //! given, and what is left is saved.
 
-use crate::harness::jobs::{assert_charged, content, create, ended, line, lines, results, uploaded, when};
+use crate::harness::batch_jobs::{
+    assert_charged, content, create, ended, line, lines, results, uploaded, when,
+};
 use crate::harness::process::{Home, Process, catalogue, complaint};
 use crate::harness::script::{Act, plain};
 use crate::harness::{Client, Provider};

@@ -1,6 +1,6 @@
 //! `POST /v1/embeddings`: a whole gateway in front of scripted providers.
 
-use crate::harness::bench::Running;
+use crate::harness::gateway::Running;
 use crate::harness::script::{Act, cut, json_answer, retry_after, status, vectors};
 use crate::harness::{Answer, Bench, Provider};
 use base64::Engine as _;
@@ -349,7 +349,7 @@ async fn what_a_silent_provider_used_is_counted_and_marked() {
 async fn a_long_answer_is_read_aside_and_comes_whole() {
     let server = SimulatedServer::start(SimulatorOptions::default()).await.unwrap();
     let base = format!("http://{}/v1", server.address);
-    let running = bench().provider_at("a", &base, crate::harness::bench::PATIENT, "").start().await;
+    let running = bench().provider_at("a", &base, crate::harness::gateway::PATIENT, "").start().await;
     let texts: Vec<String> = (0..60).map(|index| format!("text number {index}")).collect();
     let ask = |format: &str| json!({"model": "m", "input": texts, "encoding_format": format});
     let numbers = running.client.post(PATH, &ask("float")).await;

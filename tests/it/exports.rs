@@ -1,7 +1,7 @@
 //! Archives that a gateway makes of itself while it works: whole, restorable, without what was deleted, and no
 //! outage when they fail.
 
-use crate::harness::jobs::{content, create, ended, lines, results, retrieve, uploaded};
+use crate::harness::batch_jobs::{content, create, ended, lines, results, retrieve, uploaded};
 use crate::harness::process::{Home, Process, catalogue, complaint};
 use crate::harness::script::{held, plain};
 use crate::harness::{Client, Provider, until, within};

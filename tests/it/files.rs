@@ -1,7 +1,7 @@
 //! Files over real sockets: uploaded in any order and any cut, listed, given whole or in ranges, deleted; what is
 //! wrong with one named by its line; nothing left of those that were refused.
 
-use crate::harness::bench::Running;
+use crate::harness::gateway::Running;
 use crate::harness::{Answer, Bench, Client};
 use serde_json::{Value, json};
 use std::collections::HashSet;

@@ -1,6 +1,6 @@
 //! Constraints on the provider are honoured or refused by name, and stay with the gateway.
 
-use crate::harness::bench::{PATIENT, Running};
+use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::{Answer, Bench, Provider};
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! What an answer draws and costs, from what its provider says to what its client reads.
 
 use crate::billing::entries;
-use crate::harness::bench::PATIENT;
+use crate::harness::gateway::PATIENT;
 use crate::harness::script::{
     Act, Script, completion, delta, done, event, finish, json_answer, plain, role, sse, status, stream, text,
     usage,

@@ -2,7 +2,9 @@
 //! room again it goes on to its end, each line once and charged once.
 
 use crate::full_disk::{fill, inside, mount};
-use crate::harness::jobs::{CHAT, assert_charged, create, ended, lines, results, retrieve, upload, uploaded};
+use crate::harness::batch_jobs::{
+    CHAT, assert_charged, create, ended, lines, results, retrieve, upload, uploaded,
+};
 use crate::harness::process::{Home, catalogue, complaint};
 use crate::harness::script::{held, plain};
 use crate::harness::{Client, Provider, within};

@@ -1,7 +1,7 @@
 //! Drawings: both forms whatever the provider gives, addresses that are the
 //! gateway's own, and nothing fetched from where nobody said it might be.
 
-use crate::harness::bench::PATIENT;
+use crate::harness::gateway::PATIENT;
 use crate::harness::script::{Act, Script, cut, json_answer, status};
 use crate::harness::{Answer, Bench, Client, Provider, within};
 use penstock::net::fault_injection::InjectionPoint;

@@ -1,10 +1,10 @@
 //! A request of 5 MiB is answered by the next provider, however it came and however the first one failed: Pingora's own
 //! retry buffer ends at 64 KiB.
 
-use crate::harness::bench::{PATIENT, Running};
-use crate::harness::h2::H2;
+use crate::harness::certificates::{Certified, connect};
+use crate::harness::gateway::{PATIENT, Running};
+use crate::harness::h2_client::H2;
 use crate::harness::script::{Act, Script, cut, event, plain, role, silent, sse, status, stream};
-use crate::harness::secure::{Certified, connect};
 use crate::harness::{Answer, Bench, Provider};
 use serde_json::{Value, json};
 

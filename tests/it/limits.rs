@@ -1,7 +1,7 @@
 //! Limits and budgets over real sockets: refused before anything is sent, told
 //! in the caller's dialect, settled with what was used.
 
-use crate::harness::bench::Running;
+use crate::harness::gateway::Running;
 use crate::harness::script::{Act, completion, held, json_answer, message, role, sse, status, text};
 use crate::harness::{Answer, Bench, Client, Provider, until, within};
 use serde_json::{Value, json};

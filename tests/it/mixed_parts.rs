@@ -1,7 +1,7 @@
 //! Content in both of its forms, a string and a list, and lists of texts and images, in messages and in results of
 //! tools: each dialect with providers of each.
 
-use crate::harness::bench::{PATIENT, Running};
+use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::script::{completion, json_answer, message};
 use crate::harness::{Bench, Provider};
 use serde_json::{Value, json};

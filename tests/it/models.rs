@@ -3,7 +3,7 @@
 use crate::harness::{Bench, Provider};
 use serde_json::json;
 
-async fn running() -> (Provider, crate::harness::bench::Running) {
+async fn running() -> (Provider, crate::harness::gateway::Running) {
     let provider = Provider::start().await;
     let block = format!(
         "\n[[models]]\nid = \"org/big\"\nname = \"Big\"\nkind = \"chat\"\ncreated = 1800000000\ncontext_length = 4000\n\

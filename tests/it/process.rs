@@ -1,8 +1,8 @@
 //! The binary as an operator meets it: what it says, how it starts, how it ends.
 
+use crate::harness::certificates::Certified;
 use crate::harness::process::{Home, address, catalogue, complaint, ended, penstock};
 use crate::harness::script::{Act, done, finish, role, sse, text};
-use crate::harness::secure::Certified;
 use crate::harness::{Client, Provider, until, within};
 use serde_json::{Value, json};
 use std::process::Output;

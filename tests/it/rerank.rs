@@ -1,6 +1,6 @@
 //! `POST /v1/rerank`: a whole gateway in front of scripted providers.
 
-use crate::harness::bench::Running;
+use crate::harness::gateway::Running;
 use crate::harness::script::{Act, json_answer, scores, status};
 use crate::harness::{Answer, Bench, Provider};
 use serde_json::{Value, json};

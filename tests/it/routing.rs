@@ -7,7 +7,7 @@ use serde_json::json;
 const CHEAP: &str = "price = { input = 0.1, output = 0.1 }";
 const DEAR: &str = "price = { input = 9.0, output = 9.0 }";
 
-async fn ask(running: &crate::harness::bench::Running, model: &str) -> (Option<String>, Option<String>) {
+async fn ask(running: &crate::harness::gateway::Running, model: &str) -> (Option<String>, Option<String>) {
     let mut ask = running.ask();
     ask["model"] = json!(model);
     let answer = running.client.post("/v1/chat/completions", &ask).await;

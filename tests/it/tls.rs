@@ -1,8 +1,8 @@
 //! Over TLS and HTTP/2, on both sides, everything is as over plain HTTP/1.1.
 
-use crate::harness::bench::{PATIENT, Running};
-use crate::harness::h2::H2;
-use crate::harness::secure::{Certified, agreed, at, connect};
+use crate::harness::certificates::{Certified, agreed, at, connect};
+use crate::harness::gateway::{PATIENT, Running};
+use crate::harness::h2_client::H2;
 use crate::harness::{Bench, Provider, until, within};
 use penstock_simulator::{FaultRule, SimulatedFault, SimulatedServer, SimulatorControl, SimulatorOptions};
 use serde_json::json;

@@ -1,9 +1,9 @@
 //! Transcripts: forms in, forms out, whatever their order and size; the sound
 //! goes to the next provider byte for byte, and nothing of it stays.
 
-mod forms;
+mod multipart;
 
-use crate::harness::bench::{PATIENT, Running};
+use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::provider::Seen;
 use crate::harness::script::{Script, json_answer};
 use crate::harness::{Answer, Bench, Provider, until, within};

@@ -2,19 +2,19 @@
 //! a gateway of its own. Nothing waits by the clock: every wait is for a
 //! condition, within a limit that only a hang can reach.
 
-pub mod bench;
+pub mod batch_jobs;
+pub mod certificates;
 pub mod client;
-pub mod endless;
-pub mod frames;
-pub mod h2;
-pub mod jobs;
+pub mod endless_provider;
+pub mod gateway;
+pub mod h2_client;
+pub mod h2_provider;
 pub mod process;
 pub mod provider;
 pub mod script;
-pub mod secure;
 
-pub use bench::Bench;
 pub use client::{Answer, Client};
+pub use gateway::Bench;
 pub use provider::Provider;
 
 use std::future::Future;

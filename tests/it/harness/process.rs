@@ -1,6 +1,6 @@
 //! The real binary in a process of its own, ended by its own number alone.
 
-use super::secure::Certified;
+use super::certificates::Certified;
 use super::{Client, Provider, until};
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};

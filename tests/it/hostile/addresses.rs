@@ -1,7 +1,7 @@
 //! Hostile addresses: whatever a client or a provider writes, nothing is
 //! connected to but what the configuration names.
 
-use crate::harness::bench::PATIENT;
+use crate::harness::gateway::PATIENT;
 use crate::harness::script::{Act, json_answer};
 use crate::harness::{Bench, Provider};
 use serde_json::json;

@@ -3,24 +3,24 @@
 //! long ones.
 
 mod addresses;
-mod bombs;
-mod crowd;
-mod endless;
-mod endless_h2;
-mod floods;
-mod frames;
-mod heads;
-mod locked;
+mod connection_limits;
+mod dead_peers;
+mod dependency_versions;
+mod endless_h2_frames;
+mod endless_responses;
+mod h2_floods;
+mod h2_frames;
+mod h2_rejections;
 mod pipelining;
-pub mod raw2;
-mod readers;
-mod rejected;
-mod slow;
+pub mod raw_h2;
+mod rejected_slow_clients;
+mod resource_bombs;
+mod size_limits;
+mod slow_clients;
 mod smuggling;
-mod strangers;
-mod streams;
-mod stubborn;
-mod vanished;
+mod stalled_readers;
+mod stream_limits;
+mod unauthenticated_memory;
 
 use crate::harness::{Client, within};
 use std::net::SocketAddr;

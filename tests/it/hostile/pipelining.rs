@@ -18,7 +18,7 @@ fn with_length(key: &str, text: &str) -> String {
     request(key, &format!("Content-Length: {}\r\n", body.len()), &body)
 }
 
-async fn settled(bench: Bench, provider: &Provider) -> crate::harness::bench::Running {
+async fn settled(bench: Bench, provider: &Provider) -> crate::harness::gateway::Running {
     bench.settings("[limits]\nkeep_alive = \"300ms\"").provider("a", provider).start().await
 }
 

@@ -2,10 +2,10 @@
 //! however long their lines, and give way where the gateway is nearly full.
 
 use super::{CHAT, form, of_account, thinker};
-use crate::harness::bench::PATIENT;
+use crate::harness::gateway::PATIENT;
 use crate::harness::process::Home;
 use crate::harness::script::held;
-use crate::harness::{Bench, Provider, jobs, until};
+use crate::harness::{Bench, Provider, batch_jobs, until};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,19 +30,20 @@ async fn twenty_batches_of_long_lines_stay_within_their_memory() {
     ));
     let process = home.run().await;
     let (client, _) = home.key();
-    let warm = jobs::batch(&client, &jobs::lines(20)).await;
-    jobs::ended(&client, &warm).await;
+    let warm = batch_jobs::batch(&client, &batch_jobs::lines(20)).await;
+    batch_jobs::ended(&client, &warm).await;
     let long = "x".repeat(LINE);
-    let text: String = (0..lines).map(|number| jobs::line(&format!("l-{number}"), &long) + "\n").collect();
-    let file = jobs::uploaded(&client, &text).await;
+    let text: String =
+        (0..lines).map(|number| batch_jobs::line(&format!("l-{number}"), &long) + "\n").collect();
+    let file = batch_jobs::uploaded(&client, &text).await;
     let idle = process.memory("VmRSS");
     let mut batches = Vec::new();
     for _ in 0..BATCHES {
-        batches.push(jobs::create(&client, &file).await.json());
+        batches.push(batch_jobs::create(&client, &file).await.json());
     }
     let mut most = 0;
     for batch in &batches {
-        let watched = jobs::ended(&client, batch);
+        let watched = batch_jobs::ended(&client, batch);
         tokio::pin!(watched);
         let end = loop {
             most = most.max(process.memory("VmRSS"));
@@ -80,17 +81,17 @@ async fn while_the_house_is_nearly_full_a_batch_has_one_line_at_work() {
     let text: String = (0..20)
         .map(|number| {
             let ask = json!({"model": "n", "messages": [{"role": "user", "content": "Hi"}]});
-            jobs::line_with(&format!("l-{number}"), ask) + "\n"
+            batch_jobs::line_with(&format!("l-{number}"), ask) + "\n"
         })
         .collect();
-    let file = jobs::uploaded(&owner, &text).await;
+    let file = batch_jobs::uploaded(&owner, &text).await;
     let mut asked = Vec::new();
     for _ in 0..7 {
         let (client, ask) = (running.client.clone(), running.ask());
         asked.push(tokio::spawn(async move { client.post(CHAT, &ask).await }));
     }
     provider.until_calls(7).await;
-    let batch = jobs::create(&owner, &file).await.json();
+    let batch = batch_jobs::create(&owner, &file).await.json();
     for line in 1..=5 {
         other.until_calls(line).await;
         lines.notify_one();
@@ -102,8 +103,8 @@ async fn while_the_house_is_nearly_full_a_batch_has_one_line_at_work() {
             assert_eq!(request.await.unwrap().status, 200);
         }
     };
-    jobs::let_go(&requests, answered).await;
+    batch_jobs::let_go(&requests, answered).await;
     until("more lines to be at work", || other.most() > 1).await;
-    let end = jobs::let_go(&lines, jobs::ended(&owner, &batch)).await;
+    let end = batch_jobs::let_go(&lines, batch_jobs::ended(&owner, &batch)).await;
     assert_eq!(end["request_counts"]["completed"], 20, "{end}");
 }

@@ -2,7 +2,7 @@
 //! notice. And a backlog of batches is not felt by those who are in a hurry.
 
 use super::{CHAT, form, full, of_account, percentile, thinker, timed};
-use crate::harness::{Bench, Client, bench::Running, jobs};
+use crate::harness::{Bench, Client, batch_jobs, gateway::Running};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ const SEATS: usize = 2;
 const THINKS: Duration = Duration::from_millis(160);
 
 async fn in_front_of(address: std::net::SocketAddr) -> Running {
-    let lines = format!("max_in_flight = {SEATS}\n{}", crate::harness::bench::PATIENT);
+    let lines = format!("max_in_flight = {SEATS}\n{}", crate::harness::gateway::PATIENT);
     Bench::new()
         .settings("[overload]\nqueue = 100")
         .provider_at("a", &format!("http://{address}/v1"), &lines, "")
@@ -112,11 +112,11 @@ async fn a_backlog_of_batches_is_not_felt_by_requests_at_once() {
     let server = thinker(THINKS).await;
     let running = in_front_of(server.address).await;
     let mut alone = first_tokens(&running.client, count).await;
-    let batch = jobs::batch(&running.client, &jobs::lines(lines)).await;
+    let batch = batch_jobs::batch(&running.client, &batch_jobs::lines(lines)).await;
     let provider = running.gateway.app.live().providers[0].clone();
     crate::harness::until("the batch to have its seats", || provider.concurrency.waiting() > 5).await;
     let mut beside = first_tokens(&running.client, count).await;
-    let now = jobs::retrieve(&running.client, &batch).await;
+    let now = batch_jobs::retrieve(&running.client, &batch).await;
     assert_eq!(now["status"], "in_progress", "it was at work all the while: {now}");
     assert!(now["request_counts"]["completed"].as_u64().unwrap() > 0, "and was not starved");
     let (half, other) = (percentile(&mut alone, 50), percentile(&mut beside, 50));
@@ -124,5 +124,5 @@ async fn a_backlog_of_batches_is_not_felt_by_requests_at_once() {
     eprintln!("backlog: first token p50 {half:?} alone, {other:?} beside it; p99 {most:?}, {others:?}");
     let (before, after) = if full() { (most, others) } else { (half, other) };
     assert!(after.as_secs_f64() <= before.as_secs_f64() * form(1.5, 1.1), "{before:?} became {after:?}");
-    jobs::cancel(&running.client, &batch).await;
+    batch_jobs::cancel(&running.client, &batch).await;
 }

@@ -1,18 +1,18 @@
 //! More to do than can be done: who waits, who is refused and how fast, what
 //! stays bounded meanwhile, and what a mistake of our own costs.
 
+mod admission;
 mod batches;
-mod ceiling;
-mod clocks;
-mod events;
+mod buffered_events;
+mod client_disconnects;
 mod fairness;
-mod leavers;
+mod gateway_overload;
 mod panics;
-mod rush;
-mod storms;
-mod surge;
+mod provider_failures;
+mod provider_overload;
+mod provider_timeouts;
 
-use crate::harness::{Bench, Client, Provider, bench::Running};
+use crate::harness::{Bench, Client, Provider, gateway::Running};
 use penstock_simulator::{SimulatedServer, SimulatorOptions};
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ pub async fn thinker(first_token: Duration) -> SimulatedServer {
 
 /// A gateway in front of one provider with so many seats.
 pub fn seats(provider: &Provider, seats: usize) -> Bench {
-    let lines = format!("max_in_flight = {seats}\n{}", crate::harness::bench::PATIENT);
+    let lines = format!("max_in_flight = {seats}\n{}", crate::harness::gateway::PATIENT);
     Bench::new().provider_with("a", provider, &lines, "")
 }
 

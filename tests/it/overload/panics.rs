@@ -2,9 +2,9 @@
 //! and nothing of that request is left.
 
 use super::{CHAT, form, full, until_empty};
-use crate::harness::bench::Running;
+use crate::harness::gateway::Running;
 use crate::harness::script::stream;
-use crate::harness::{Bench, Provider, jobs, until};
+use crate::harness::{Bench, Provider, batch_jobs, until};
 use penstock::net::fault_injection::InjectionPoint;
 use serde_json::json;
 use std::process::Command;
@@ -33,7 +33,7 @@ async fn a_panic_ends_its_own_request_and_gives_back_what_that_had() {
     let each = form(10, 3_400);
     let provider = Provider::start().await;
     provider.always(stream(&["One ", "two ", "three "]));
-    let lines = format!("max_in_flight = 2\n{}", crate::harness::bench::PATIENT);
+    let lines = format!("max_in_flight = 2\n{}", crate::harness::gateway::PATIENT);
     let running = Bench::new().provider_with("a", &provider, &lines, "").start().await;
     let app = running.gateway.app.clone();
     for at in InjectionPoint::STREAM_POINTS {
@@ -106,14 +106,14 @@ async fn a_line_of_a_batch_that_panics_is_asked_again_and_is_not_asked_for_ever(
     let settings = "[batches]\nretries = 2\nretry_first = \"1ms\"\nretry_most = \"2ms\"";
     let running = Bench::new().settings(settings).provider("a", &provider).start().await;
     running.gateway.app.inject.arm(InjectionPoint::Attempt, 2);
-    let batch = jobs::batch(&running.client, &jobs::lines(3)).await;
-    let end = jobs::ended(&running.client, &batch).await;
+    let batch = batch_jobs::batch(&running.client, &batch_jobs::lines(3)).await;
+    let end = batch_jobs::ended(&running.client, &batch).await;
     assert_eq!(end["request_counts"]["completed"], 3, "{end}");
     running.gateway.app.inject.arm(InjectionPoint::Attempt, 1_000);
-    let batch = jobs::batch(&running.client, &jobs::lines(2)).await;
-    let end = jobs::ended(&running.client, &batch).await;
+    let batch = batch_jobs::batch(&running.client, &batch_jobs::lines(2)).await;
+    let end = batch_jobs::ended(&running.client, &batch).await;
     assert_eq!(end["request_counts"]["failed"], 2, "{end}");
-    for result in jobs::results(&running.client, &end).await.values() {
+    for result in batch_jobs::results(&running.client, &end).await.values() {
         assert_eq!(result["status_code"], json!(500));
     }
     running.gateway.app.inject.arm(InjectionPoint::Attempt, 0);

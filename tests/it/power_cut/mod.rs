@@ -4,22 +4,22 @@
 //!
 //! `PENSTOCK_POWERCUT_ROUNDS=20 cargo test --test it power_cut` is the long form.
 
-mod judge;
-mod story;
+mod recorded_client;
+mod verification;
 
 use crate::disk::{POLICIES, Policy, image};
 use crate::harness::Provider;
 use crate::harness::process::{Home, catalogue};
 use crate::trace::{Event, read_placed};
-use judge::Judge;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use recorded_client::{Fact, Story};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use story::{Fact, Story};
 use tokio::task::JoinSet;
+use verification::Judge;
 
 /// Cut points a round; each is tried under every policy.
 const CUTS: usize = 12;

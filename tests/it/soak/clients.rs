@@ -2,7 +2,7 @@
 //! and one who makes batch after batch. Each notes what it was given.
 
 use crate::harness::Client;
-use crate::harness::jobs::{CHAT, cancel, create, ended, lines, upload};
+use crate::harness::batch_jobs::{CHAT, cancel, create, ended, lines, upload};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

@@ -5,13 +5,14 @@
 //! otherwise, `PENSTOCK_BINARY` names an optimised build.
 
 mod clients;
-mod faulty;
-mod watch;
+mod faulty_provider;
+mod resource_usage;
 
 use crate::harness::process::{Home, Process, complaint};
 use crate::harness::{Client, Provider, full, until};
 use clients::{Seen, batches, one};
-use faulty::Tally;
+use faulty_provider::Tally;
+use resource_usage::Watch;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +20,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval};
-use watch::Watch;
 
 /// Requests at the same time, at most.
 const AT_ONCE: usize = 500;
@@ -112,7 +112,8 @@ async fn weather(process: &Process, tallies: &[Arc<Tally>], turn: usize) {
 async fn an_hour_of_everything_leaves_no_trace_and_every_side_counts_the_same() {
     let (seconds, rate) =
         (setting("PENSTOCK_SOAK_SECONDS", 15, 3_600), setting("PENSTOCK_SOAK_RATE", 60, 150));
-    let providers = [faulty::start().await, faulty::start().await, faulty::start().await];
+    let providers =
+        [faulty_provider::start().await, faulty_provider::start().await, faulty_provider::start().await];
     let tallies: Vec<Arc<Tally>> = providers.iter().map(|(_, tally)| tally.clone()).collect();
     let home = Home::new();
     home.write(&configuration(&providers, (seconds / 12).max(2)));

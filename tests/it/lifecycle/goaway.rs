@@ -1,0 +1,268 @@
+//! What a stop says on connections of HTTP/2, and what it owes to them.
+
+use super::load_clients::{charges, said};
+use super::open_streams::{ask, waits};
+use super::transports::{CHAT, Doors};
+use super::upgrade::two;
+use crate::harness::batch_jobs::let_go;
+use crate::harness::h2_client::is_unheard;
+use crate::harness::process::{Home, Process};
+use crate::harness::script::{plain, text};
+use crate::harness::{Client, Provider, until, within};
+use crate::hostile::raw_h2::{
+    ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PREFACE, RST, Raw, SETTINGS, WINDOW, field,
+    frame, get, pseudo, setting,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+/// What a GOAWAY names when any stream is still taken.
+const ANY: u32 = 0x7fff_ffff;
+/// Bytes of an answer that no buffer between two sockets has room for at once.
+const LONG: usize = 1 << 20;
+/// Windows of a client that has room for an answer.
+const WIDE: u32 = 16 << 20;
+
+/// A connection, and what was heard on it.
+struct Heard {
+    raw: Raw,
+    /// Bodies of answers, by stream.
+    bodies: BTreeMap<u32, String>,
+    /// Streams that ended as they should.
+    ended: BTreeSet<u32>,
+    /// The last streams that farewells named.
+    farewells: Vec<u32>,
+    /// A ping that waits for its answer.
+    ping: Option<Vec<u8>>,
+    closed: bool,
+}
+
+impl Heard {
+    /// One with a window so large that an answer need not wait for it.
+    async fn on(doors: &Doors) -> Self {
+        let mut raw = Raw::connect(doors.https, &doors.files.root).await;
+        let (of_streams, of_all) = (setting(4, WIDE), WIDE.to_be_bytes());
+        let opening = [PREFACE, &frame(SETTINGS, 0, 0, &of_streams), &frame(WINDOW, 0, 0, &of_all)];
+        assert!(raw.send(&opening.concat()).await);
+        let (bodies, ended, farewells) = Default::default();
+        Self { raw, bodies, ended, farewells, ping: None, closed: false }
+    }
+
+    async fn ask(&mut self, stream: u32, model: &str, streamed: bool, client: &Client) {
+        let key = field("authorization", &format!("Bearer {}", client.key));
+        let fields = [pseudo("POST", CHAT), key, field("content-type", "application/json")].concat();
+        let body = ask(model, streamed).to_string();
+        let head = frame(HEADERS, END_HEADERS, stream, &fields);
+        assert!(self.raw.send(&[head, frame(DATA, END_STREAM, stream, body.as_bytes())].concat()).await);
+    }
+
+    /// Answers the ping that came with the farewell: from here on nothing is on its way any more.
+    async fn answer(&mut self) {
+        let ping = self.ping.take().expect("a ping");
+        self.raw.send(&frame(PING, ACK, 0, &ping)).await;
+    }
+
+    async fn until(&mut self, is: impl Fn(&Self) -> bool) {
+        while !is(self) {
+            assert!(!self.closed, "closed: {:?} ended, {:?}", self.ended, self.bodies);
+            self.hear().await;
+        }
+    }
+
+    async fn hear(&mut self) {
+        let Some(heard) = self.raw.hear().await else {
+            self.closed = true;
+            return;
+        };
+        match heard.kind {
+            DATA => {
+                let body = self.bodies.entry(heard.stream).or_default();
+                body.push_str(std::str::from_utf8(&heard.payload).unwrap());
+            }
+            GOAWAY => {
+                assert_eq!(heard.code(), 0, "no error");
+                self.farewells.push(u32::from_be_bytes(heard.payload[..4].try_into().unwrap()) & ANY);
+            }
+            PING if heard.flags & ACK == 0 => self.ping = Some(heard.payload),
+            RST => panic!("stream {} was reset: {}", heard.stream, heard.code()),
+            _ => {}
+        }
+        if [DATA, HEADERS].contains(&heard.kind) && heard.flags & END_STREAM != 0 {
+            self.ended.insert(heard.stream);
+        }
+    }
+
+    fn has(&self, stream: u32, words: &str) -> bool {
+        self.bodies.get(&stream).is_some_and(|body| body.contains(words))
+    }
+}
+
+/// A gateway with a model `m` that answers at once and a model `s` whose streams wait.
+struct Stage {
+    home: Home,
+    doors: Doors,
+    running: Process,
+    client: Client,
+    go: Arc<Notify>,
+    _quick: Provider,
+    slow: Provider,
+}
+
+impl Stage {
+    async fn set() -> Self {
+        Self::with("").await
+    }
+
+    /// One with these settings.
+    async fn with(settings: &str) -> Self {
+        let (quick, slow, go) = (Provider::start().await, Provider::start().await, Arc::default());
+        quick.always(plain("Hello"));
+        slow.always(waits(&go));
+        let mut home = Home::new();
+        let doors = Doors::of(&mut home);
+        home.write(&format!("{settings}\n{}", two(&quick, &slow)));
+        let running = home.run().await;
+        let (client, _) = home.key();
+        Self { home, doors, running, client, go, _quick: quick, slow }
+    }
+
+    /// Tells it to stop, and waits until it has begun to.
+    async fn stop(&self) {
+        self.running.signal("TERM");
+        within("the drain", async { while self.home.admin().get("/readyz").await.status != 503 {} }).await;
+    }
+
+    /// Its end; how long it took from this moment on.
+    async fn ends(&mut self) -> Duration {
+        let since = Instant::now();
+        assert_eq!(self.running.until_ended().await.code(), Some(0));
+        assert!(said(&self.home).contains("\"cut\":\"0\""), "{}", said(&self.home));
+        since.elapsed()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_end_after_the_farewell_and_what_was_on_its_way_is_taken() {
+    let mut stage = Stage::set().await;
+    let mut heard = Heard::on(&stage.doors).await;
+    for stream in [1, 3] {
+        heard.ask(stream, "s", true, &stage.client).await;
+        heard.until(|heard| heard.has(stream, "One ")).await;
+    }
+    stage.stop().await;
+    heard.until(|heard| heard.ping.is_some()).await;
+    assert_eq!(heard.farewells, [ANY], "no stream is refused that the client may have begun already");
+    // It was sent before the client read the farewell, as far as the gateway can know.
+    heard.ask(5, "m", false, &stage.client).await;
+    heard.answer().await;
+    heard.until(|heard| heard.farewells.len() == 2 && heard.ended.contains(&5)).await;
+    assert_eq!(heard.farewells, [ANY, 5], "now it is said which was the last");
+    assert!(heard.has(5, "Hello"), "{:?}", heard.bodies);
+    assert!(stage.running.ended().is_none(), "it waits for its streams");
+    assert!(!heard.ended.contains(&1) && !heard.ended.contains(&3));
+    let_go(&stage.go, heard.until(|heard| heard.closed)).await;
+    assert_eq!(heard.ended, BTreeSet::from([1, 3, 5]));
+    for stream in [1, 3] {
+        assert!(heard.has(stream, "two") && heard.has(stream, "data: [DONE]\n\n"), "{:?}", heard.bodies);
+    }
+    drop(heard);
+    let took = stage.ends().await;
+    eprintln!("the process ended {took:?} after the last stream");
+    assert!(took <= Duration::from_secs(1), "{took:?}");
+    assert_eq!(charges(&stage.home), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_connection_is_told_at_once_and_holds_no_stop_up() {
+    for answers in [true, false] {
+        let mut stage = Stage::set().await;
+        let mut idle = Heard::on(&stage.doors).await;
+        idle.raw.send(&get(1)).await;
+        idle.until(|idle| idle.ended.contains(&1)).await;
+        let begun = Instant::now();
+        stage.running.signal("TERM");
+        idle.until(|idle| idle.ping.is_some()).await;
+        assert_eq!(idle.farewells, [ANY]);
+        if answers {
+            idle.answer().await;
+            idle.until(|idle| idle.closed).await;
+            assert_eq!(idle.farewells, [ANY, 1]);
+            // As any client closes what was closed.
+            drop(idle);
+        }
+        stage.ends().await;
+        let took = begun.elapsed();
+        eprintln!("stopped after {took:?} with an idle connection that answers: {answers}");
+        // Who does not answer is not known to have heard: it has the moment that any idle connection has.
+        assert!(took <= Duration::from_secs(if answers { 1 } else { 3 }), "{took:?}");
+    }
+}
+
+/// Clients that are sent away from a connection which they have just opened take it for a failure.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_had_come_for_a_first_request_may_make_it() {
+    let mut stage = Stage::set().await;
+    // Taken before the next one, whose handshake says that it was taken.
+    let socket = TcpStream::connect(stage.doors.https).await.unwrap();
+    let h2 = stage.doors.h2(&stage.client.key).await.unwrap();
+    stage.stop().await;
+    let body = ask("m", false).to_string().into_bytes();
+    let first = h2.begin(CHAT, "application/json", body.clone()).await.unwrap().finish().await;
+    assert_eq!((first.status, first.whole), (200, true), "{}", first.text());
+    let late = stage.doors.over(socket).await.unwrap();
+    let answer = stage.client.open_over(late, "POST", CHAT, &[], &body).await.finish().await;
+    assert_eq!((answer.status, answer.whole), (200, true), "{}", answer.text());
+    // The farewell comes before the first answer.
+    let second = h2.begin(CHAT, "application/json", body).await;
+    assert!(second.is_err_and(|why| is_unheard(&why)));
+    stage.ends().await;
+    assert_eq!(charges(&stage.home), 2);
+}
+
+/// A client that reads more slowly than it is answered opens its windows all the while: a connection that is closed
+/// over what it sends would be reset, and the end of the answer lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_long_answer_reaches_a_client_that_reads_it_late() {
+    let mut stage = Stage::set().await;
+    let mut script = waits(&stage.go);
+    script.insert(4, text(&"word ".repeat(LONG / 5)));
+    stage.slow.always(script);
+    let mut heard = Heard::on(&stage.doors).await;
+    heard.ask(1, "s", true, &stage.client).await;
+    heard.until(|heard| heard.has(1, "One ")).await;
+    stage.stop().await;
+    heard.until(|heard| heard.ping.is_some()).await;
+    heard.answer().await;
+    heard.until(|heard| heard.farewells == [ANY, 1]).await;
+    let written = until("the answer to be written", || said(&stage.home).contains("\"event\":\"request\""));
+    let_go(&stage.go, written).await;
+    for _ in 0..10 {
+        heard.raw.send(&frame(WINDOW, 0, 0, &1_u32.to_be_bytes())).await;
+        heard.hear().await;
+    }
+    heard.until(|heard| heard.ended.contains(&1)).await;
+    assert!(heard.bodies[&1].len() > LONG && heard.has(1, "data: [DONE]\n\n"));
+    heard.until(|heard| heard.closed).await;
+    drop(heard);
+    stage.ends().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_was_idle_for_too_long_is_told_before_it_is_closed() {
+    let mut stage = Stage::with("[limits]\nkeep_alive = \"300ms\"").await;
+    let mut idle = Heard::on(&stage.doors).await;
+    idle.ask(1, "m", false, &stage.client).await;
+    idle.until(|idle| idle.ping.is_some()).await;
+    assert_eq!((&idle.farewells[..], idle.ended.contains(&1)), (&[ANY][..], true));
+    idle.ask(3, "m", false, &stage.client).await;
+    idle.answer().await;
+    idle.until(|idle| idle.closed).await;
+    assert_eq!((&idle.farewells[..], idle.has(3, "Hello")), (&[ANY, 3][..], true));
+    drop(idle);
+    stage.running.signal("TERM");
+    stage.ends().await;
+    assert_eq!(charges(&stage.home), 2);
+}

@@ -1,0 +1,133 @@
+//! What a client does with a gateway, and what it is told: each thing with the place in the log up to which all
+//! was recorded when it was told, so that a cut behind that place must keep it.
+
+use crate::harness::Client;
+use crate::harness::batch_jobs::{cancel, content, create, ended, lines, retrieve, upload, uploaded};
+use crate::harness::process::Home;
+use serde_json::Value;
+use std::path::Path;
+
+/// Something that a client was told.
+pub enum Fact {
+    /// A file is there.
+    Uploaded { id: String },
+    /// A file is gone.
+    Deleted { id: String },
+    /// A batch is there.
+    Created { batch: Value },
+    /// It has results, of which these bytes were given.
+    Results { batch: Value, text: String },
+    /// It has ended so.
+    Ended { batch: Value },
+}
+
+/// All of it.
+pub struct Story {
+    pub client: Client,
+    /// The place at which there is a key.
+    pub begin: u64,
+    pub facts: Vec<(u64, Fact)>,
+    /// What was uploaded, told or not.
+    pub texts: Vec<String>,
+    /// Files that are deleted, and the places behind which they may be gone.
+    pub deletes: Vec<(String, u64)>,
+}
+
+struct Teller<'a> {
+    log: &'a Path,
+    client: Client,
+    facts: Vec<(u64, Fact)>,
+    deletes: Vec<(String, u64)>,
+}
+
+fn place(log: &Path) -> u64 {
+    std::fs::metadata(log).unwrap().len()
+}
+
+impl Teller<'_> {
+    fn tell(&mut self, fact: Fact) {
+        self.facts.push((place(self.log), fact));
+    }
+
+    async fn upload(&mut self, text: &str) -> String {
+        let id = uploaded(&self.client, text).await;
+        self.tell(Fact::Uploaded { id: id.clone() });
+        id
+    }
+
+    async fn delete(&mut self, id: &str) {
+        self.deletes.push((id.to_owned(), place(self.log)));
+        let gone = self.client.send("DELETE", &format!("/v1/files/{id}"), &[], b"").await;
+        assert_eq!(gone.status, 200, "{}", gone.text());
+        self.tell(Fact::Deleted { id: id.to_owned() });
+    }
+
+    /// A batch that is at work and has some results.
+    async fn works(&mut self, input: &str) -> Value {
+        let batch = self.create(input).await;
+        let started = |now: &Value| now["request_counts"]["completed"].as_u64() > Some(5);
+        crate::harness::batch_jobs::when(&self.client, &batch, "some results", started).await
+    }
+
+    async fn create(&mut self, file: &str) -> Value {
+        let answer = create(&self.client, file).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let batch = answer.json();
+        self.tell(Fact::Created { batch: batch.clone() });
+        batch
+    }
+
+    /// Looks at the results until the batch has ended.
+    async fn follow(&mut self, batch: &Value) {
+        let mut seen = 0;
+        loop {
+            let now = retrieve(&self.client, batch).await;
+            let done = now["request_counts"]["completed"].as_u64().unwrap();
+            if done > seen {
+                seen = done;
+                let text = content(&self.client, &now["output_file_id"]).await;
+                assert!(text.lines().count() as u64 >= done, "fewer results than counted");
+                self.tell(Fact::Results { batch: now.clone(), text });
+            }
+            if now["status"] == "completed" {
+                return self.tell(Fact::Ended { batch: now });
+            }
+            assert!(["validating", "in_progress"].contains(&now["status"].as_str().unwrap()), "{now}");
+        }
+    }
+}
+
+impl Story {
+    pub async fn play(home: &Home, log: &Path) -> Self {
+        let (client, _) = home.key();
+        let begin = place(log);
+        let mut teller = Teller { log, client, facts: Vec::new(), deletes: Vec::new() };
+        let texts = [lines(1_200), lines(40), lines(300), lines(60), lines(280)];
+        let [large, first, second, late, third] = &texts;
+        teller.upload(large).await;
+        let refused = upload(&teller.client, "{\"custom_id\":1}\n").await;
+        assert_eq!(refused.status, 400, "{}", refused.text());
+        let input = teller.upload(first).await;
+        let batch = teller.create(&input).await;
+        teller.follow(&batch).await;
+
+        // A second one is called off amid its lines, and then its input is deleted.
+        let input = teller.upload(second).await;
+        let batch = teller.works(&input).await;
+        cancel(&teller.client, &batch).await;
+        let end = ended(&teller.client, &batch).await;
+        teller.tell(Fact::Ended { batch: end });
+        teller.upload(late).await;
+        teller.delete(&input).await;
+
+        // The input of a third is deleted while it is at work.
+        let input = teller.upload(third).await;
+        let batch = teller.works(&input).await;
+        teller.delete(&input).await;
+        let end = ended(&teller.client, &batch).await;
+        assert_eq!(end["status"], "failed", "{end}");
+        teller.tell(Fact::Ended { batch: end });
+        let Teller { client, facts, deletes, .. } = teller;
+        Self { client, begin, facts, texts: texts.to_vec(), deletes }
+    }
+}
