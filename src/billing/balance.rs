@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_gives_back_what_was_not_spent_and_debt_stays() {
+    fn a_reserve_returns_the_unspent_amount_and_debt_stays() {
         let account_balance = AccountBalance::new("a", 100, 0);
         account_balance.hold(Wallet::Credits, 60, true).unwrap();
         assert_eq!(account_balance.hold(Wallet::Credits, 41, true), Err(40));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_may_come_back_and_what_is_spent_may_not() {
+    fn reserves_may_be_returned_and_spent_amounts_may_not() {
         let account_balance = AccountBalance::new("a", 100, 10);
         account_balance.hold(Wallet::Credits, 80, true).unwrap();
         assert_eq!(account_balance.hold(Wallet::Credits, 100, true), Err(20));

@@ -79,7 +79,7 @@ fn settled(ledger: &Ledger) -> report::LedgerVerification {
 }
 
 #[test]
-fn what_is_granted_is_spent_once_and_no_more() {
+fn a_grant_is_spent_exactly_once() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     assert_eq!(
@@ -189,7 +189,7 @@ fn a_commit_whose_answer_is_lost_is_not_written_twice() {
 }
 
 #[test]
-fn sixty_four_at_once_spend_exactly_what_there_is() {
+fn sixty_four_concurrent_requests_spend_exactly_the_balance() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, "[ledger]\nwindow = \"1ms\"\n");
     grant(&ledger, "g1", 64_000).unwrap();

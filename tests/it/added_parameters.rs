@@ -83,7 +83,7 @@ async fn a_header_that_is_refused_by_name_is_left_out_for_an_hour() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_header_of_the_configuration_stays_and_its_refusal_is_told() {
+async fn a_configured_header_stays_and_its_rejection_is_logged() {
     let refuse = |seen: &Seen| {
         seen.header("anthropic-version").map(|_| error("anthropic-version: not a valid version".to_owned()))
     };

@@ -27,7 +27,7 @@ async fn health_readiness_and_status_need_no_token() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readiness_falls_while_draining_and_not_for_what_providers_do() {
+async fn readiness_falls_while_draining_and_not_for_provider_failures() {
     let provider = Provider::start().await;
     provider.always(status(503));
     let settings = "[routing.breaker]\nconsecutive = 2\nrest = \"1h\"\nrest_max = \"1h\"";

@@ -57,7 +57,7 @@ async fn a_count_carries_what_requests_carry() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_drawing_at_its_provider_is_fetched_as_it_was_asked_for_and_elsewhere_by_nobody() {
+async fn an_image_address_is_fetched_from_its_own_provider_only() {
     let (provider, elsewhere) = (Provider::start().await, Provider::start().await);
     let image = vec![Act::Head(200, Vec::new()), Act::Body(b"\x89PNG\r\n\x1a\n".to_vec())];
     provider.gets(image.clone());

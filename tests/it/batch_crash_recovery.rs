@@ -98,7 +98,7 @@ async fn called_off(client: &Client, provider: &Provider, count: usize) -> (serd
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_cancel_nobody_is_asked_even_if_the_gateway_is_killed_then() {
+async fn after_a_cancel_no_provider_is_called_even_after_a_kill() {
     let count = if full() { 50_000 } else { 600 };
     let provider = Provider::start().await;
     let home = home(&provider);

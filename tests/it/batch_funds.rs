@@ -106,7 +106,7 @@ async fn a_budget_of_three_lines_at_once_is_enough_for_fifty() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_line_waits_for_what_a_request_holds() {
+async fn a_line_waits_for_funds_that_a_request_holds() {
     let (provider, running) = bench().await;
     grant(&running, "10").await;
     let go = Arc::new(Notify::new());
@@ -130,7 +130,7 @@ async fn a_line_waits_for_what_a_request_holds() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_balance_does_not_cover_is_refused_at_once() {
+async fn a_request_beyond_the_balance_is_rejected_at_once() {
     let (provider, running) = bench().await;
     grant(&running, "1").await;
     let (completed, found) = worked(&running.client, 20).await;

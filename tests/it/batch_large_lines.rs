@@ -87,7 +87,7 @@ async fn a_large_line_that_waits_for_memory_is_cancelled_and_goes_on_after_a_res
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_longest_line_is_what_the_configuration_says() {
+async fn the_longest_line_is_configured() {
     let provider = Provider::start().await;
     let running = Bench::new()
         .settings("[batches]\nline = \"2MiB\"\n")

@@ -139,7 +139,7 @@ async fn other_endpoints_take_lines_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_image_is_inside_whatever_was_asked_for() {
+async fn an_image_is_inline_for_any_requested_form() {
     let provider = Provider::start().await;
     provider.always(json_answer(200, &json!({"created": 1, "data": [{"b64_json": "iVBORw0KGgo="}]})));
     let running = Bench::new()
@@ -277,7 +277,7 @@ async fn budgets_bind_lines_and_request_limits_do_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lines_are_counted_as_what_they_are() {
+async fn lines_are_counted_by_kind() {
     let (_provider, running) = one(plain("Hello")).await;
     running.chat().await;
     drop(ask(&running, &running.ask()).await);

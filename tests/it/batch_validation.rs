@@ -78,7 +78,7 @@ async fn batches_are_those_of_the_account_and_files_those_of_the_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_of_the_account_cancels_what_another_made_and_sees_what_a_revoked_one_left() {
+async fn a_key_sees_and_cancels_batches_of_other_keys_of_its_account() {
     let provider = Provider::start().await;
     provider.always(vec![Act::Hang]);
     let running = Bench::new().provider("p", &provider).start().await;
@@ -209,7 +209,7 @@ async fn paths_take_their_own_method() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_line_with_an_endless_name_of_a_model_harms_nobody() {
+async fn a_line_with_an_endless_model_name_affects_no_other() {
     let provider = Provider::start().await;
     let bench = || Bench::new().provider("p", &provider);
     let running = bench().start().await;
@@ -234,7 +234,7 @@ async fn a_line_with_an_endless_name_of_a_model_harms_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_batch_that_nobody_works_on_is_called_off_in_vain_and_at_once() {
+async fn cancelling_a_batch_without_a_worker_gets_503_at_once() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("p", &provider).start().await;
     let made = ended(&running.client, &batch(&running.client, &lines(1)).await).await;

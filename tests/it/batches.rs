@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 const QUICK: &str = "[batches]\nretry_first = \"20ms\"\nretry_most = \"50ms\"\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_batch_is_worked_off_to_its_last_line() {
+async fn a_batch_runs_to_its_last_line() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("p", &provider).start().await;
     let client = &running.client;
@@ -93,7 +93,7 @@ async fn results_are_there_from_the_first_one_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_line_that_fails_keeps_its_place() {
+async fn a_failed_line_retains_its_position() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("p", &provider).start().await;
     let text = [
@@ -130,7 +130,7 @@ async fn a_failure_that_passes_is_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_never_passes_is_a_result_after_so_many_tries() {
+async fn a_line_that_never_succeeds_gets_an_error_result_after_its_retries() {
     let provider = Provider::start().await;
     provider.always(status(503));
     let settings = format!("{QUICK}retries = 2\n");
@@ -145,7 +145,7 @@ async fn what_never_passes_is_a_result_after_so_many_tries() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cancelled_batch_keeps_what_it_has_and_asks_nobody_more() {
+async fn a_cancelled_batch_retains_its_results_and_sends_no_more_requests() {
     let provider = Provider::start().await;
     provider.then(plain("first")).always(vec![Act::Hang]);
     let running =
@@ -173,7 +173,7 @@ async fn a_cancelled_batch_keeps_what_it_has_and_asks_nobody_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_has_ended_cannot_be_cancelled() {
+async fn an_ended_batch_cannot_be_cancelled() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("p", &provider).start().await;
     let end = ended(&running.client, &batch(&running.client, &lines(1)).await).await;
@@ -245,7 +245,7 @@ async fn a_start_goes_on_where_the_stop_left_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_window_that_is_over_fails_the_batch_once_and_keeps_what_is_done() {
+async fn an_expired_window_fails_the_batch_once_and_retains_its_results() {
     let provider = Provider::start().await;
     provider.then(plain("in time")).always(vec![Act::Hang]);
     let bench = || Bench::new().provider("p", &provider);
@@ -312,7 +312,7 @@ async fn a_revoked_key_ends_its_batches() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn accounts_take_turns() {
+async fn accounts_are_served_round_robin() {
     let (provider, go) = (Provider::start().await, Arc::new(Notify::new()));
     provider.always(held(&go, "Hello"));
     let running =

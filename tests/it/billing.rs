@@ -63,7 +63,7 @@ async fn one(script: Script) -> (Provider, Running) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_is_charged_once_what_it_says_it_costs() {
+async fn an_answer_is_charged_once_with_the_cost_it_reports() {
     let (_provider, running) = one(plain("Hello")).await;
     let answer = running.chat().await;
     let charges = of(&running, "settle").await;
@@ -166,7 +166,7 @@ async fn prices_change_on_their_day() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_read_from_the_ledger_agrees_with_the_answers() {
+async fn the_ledger_agrees_with_the_answers() {
     let (_provider, running) = one(plain("Hello")).await;
     for _ in 0..3 {
         running.chat().await;

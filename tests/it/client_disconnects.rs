@@ -72,7 +72,7 @@ async fn stopping_lets_an_open_stream_end() {
 
 /// What a client has sent behind its request does not hide that it has left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_leaves_behind_much_that_nobody_reads_is_noticed() {
+async fn a_disconnect_is_noticed_behind_unread_bytes() {
     for ahead in [1, 16 << 10, (16 << 10) + 1, 4 << 20] {
         let provider = Provider::start().await;
         provider.always(vec![Act::Hang]);

@@ -30,7 +30,7 @@ async fn asked(running: &Running, change: Value) -> Answer {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_estimate_cuts_no_answer_short() {
+async fn an_estimate_truncates_no_answer() {
     let provider = Provider::start().await;
     provider.always(plain("Well."));
     let running = Bench::new().provider("a", &provider).start().await;
@@ -55,7 +55,7 @@ async fn a_provider_that_takes_less_is_asked_once_more_for_that() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_says_no_number_is_asked_for_what_fits_for_certain() {
+async fn a_provider_that_names_no_number_gets_a_cap_that_fits() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("a", &provider).start().await;
     // An engine that stops counting where the answer does not fit any more names a bound that leaves a token less.
@@ -106,7 +106,7 @@ async fn a_number_that_only_the_dialect_needs_fits_the_window_and_the_offer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_has_no_room_for_does_not_bind_the_next() {
+async fn a_cap_reduced_for_one_provider_does_not_bind_the_next() {
     let (small, large) = (Provider::start().await, Provider::start().await);
     small.then(too_long(110_000)).always(status(503));
     large.always(plain("Well."));
@@ -136,7 +136,7 @@ fn said(bytes: usize, max_tokens: u64) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_offer_is_not_asked_for_what_its_own_window_cannot_hold() {
+async fn an_offer_gets_no_request_beyond_its_own_context_window() {
     let (small, large) = (Provider::start().await, Provider::start().await);
     small.always(plain("Small."));
     large.always(plain("Large."));
@@ -165,7 +165,7 @@ async fn an_offer_is_not_asked_for_what_its_own_window_cannot_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_too_small_a_window_by_its_own_count_sends_to_larger_ones() {
+async fn a_window_error_of_a_provider_moves_to_larger_windows() {
     let (small, large) = (Provider::start().await, Provider::start().await);
     let message =
         "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.";
@@ -188,7 +188,7 @@ async fn who_has_too_small_a_window_by_its_own_count_sends_to_larger_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_waits_for_a_full_provider_whose_window_is_too_small_as_well() {
+async fn a_full_provider_with_too_small_a_window_is_not_waited_for() {
     let (full, other) = (Provider::start().await, Provider::start().await);
     full.always(vec![Act::Hang]);
     let error = json!({"error": {"message": "too long", "code": "context_length_exceeded"}});

@@ -86,7 +86,7 @@ impl Left {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_input_fails_its_batch_and_what_is_done_stays() {
+async fn a_damaged_input_fails_its_batch_and_retains_its_results() {
     // So long that its end is read when its first lines are over.
     let text: String =
         (0..400).map(|number| line(&format!("line-{number}"), &"x".repeat(2_000)) + "\n").collect();
@@ -155,7 +155,7 @@ async fn results_that_are_damaged_while_they_grow_or_when_they_are_whole_are_not
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_store_is_not_opened_and_what_is_left_of_it_is_saved() {
+async fn a_damaged_store_is_not_opened_and_its_readable_rows_are_recovered() {
     let left = Left::with(&lines(30), 12).await;
     let db = left.home.storage().join("store/sled/db");
     let sound = fs::read(&db).unwrap();

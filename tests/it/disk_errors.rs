@@ -202,11 +202,11 @@ async fn files_that_cannot_be_synced_are_refused_and_results_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_cannot_write_tells_nothing_to_be_kept_and_goes_on_by_itself() {
+async fn a_store_that_cannot_write_acknowledges_nothing_and_recovers_by_itself() {
     plays("store", "SHIM_EIO_WRITE", false).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_whose_sync_failed_tells_nothing_to_be_kept_until_it_is_started_again() {
+async fn a_store_after_a_failed_sync_acknowledges_nothing_until_it_is_restarted() {
     plays("store", "SHIM_EIO_SYNC", true).await;
 }

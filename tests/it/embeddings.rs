@@ -135,7 +135,7 @@ async fn a_part_that_fails_fails_over_whole_and_is_paid_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_a_provider_does_wrong_moves_to_the_next() {
+async fn every_provider_failure_moves_to_the_next_provider() {
     let bad_answers = [
         status(500),
         status(401),
@@ -164,7 +164,7 @@ async fn whatever_a_provider_does_wrong_moves_to_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_nobody_answers_it_is_a_503_with_the_attempts() {
+async fn without_an_answer_the_client_gets_503_with_the_attempts() {
     let provider = Provider::start().await;
     provider.always(vectors(TWO, 3));
     let running = bench().provider("a", &provider).start().await;
@@ -200,7 +200,7 @@ async fn the_cheapest_is_asked_unless_a_flavor_says_otherwise() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scopes_and_kinds_are_kept_apart() {
+async fn scopes_and_kinds_are_separate() {
     let provider = Provider::start().await;
     provider.always(vectors(ONE, 3));
     let running = bench().provider("a", &provider).start().await;
@@ -263,7 +263,7 @@ async fn token_ids_become_the_text_that_they_stand_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn token_ids_are_what_the_model_says_they_are() {
+async fn token_ids_match_the_model() {
     for (setting, sent) in [
         ("o200k_base", Some(json!(["Hello world"]))),
         ("native", Some(json!([[13225, 2375]]))),
@@ -318,7 +318,7 @@ async fn each_text_has_the_window_to_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn other_shapes_are_asked_in_their_own_way() {
+async fn other_provider_shapes_get_requests_of_their_own_form() {
     let provider = Provider::start().await;
     provider.always(vec![
         Act::Head(200, vec![("content-type", "application/json".into()), ("x-compute-tokens", "21".into())]),
@@ -336,7 +336,7 @@ async fn other_shapes_are_asked_in_their_own_way() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_silent_provider_used_is_counted_and_marked() {
+async fn missing_usage_is_counted_by_the_gateway_and_marked() {
     let provider = Provider::start().await;
     provider.always(json_answer(200, &json!({"data": [{"index": 0, "embedding": [1, 2]}]})));
     let running = bench().provider("a", &provider).start().await;
@@ -346,7 +346,7 @@ async fn what_a_silent_provider_used_is_counted_and_marked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_long_answer_is_read_aside_and_comes_whole() {
+async fn a_long_result_is_read_in_the_background_and_is_complete() {
     let server = SimulatedServer::start(SimulatorOptions::default()).await.unwrap();
     let base = format!("http://{}/v1", server.address);
     let running = bench().provider_at("a", &base, crate::harness::gateway::PATIENT, "").start().await;

@@ -41,7 +41,7 @@ async fn a_silent_provider_is_left_and_never_asked_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_nobody_answers_it_is_a_true_503_with_the_attempts() {
+async fn without_an_answer_the_client_gets_status_503_with_the_attempts() {
     let (one, two) = (Provider::start().await, Provider::start().await);
     one.always(status(500));
     two.always(status(529));

@@ -11,7 +11,7 @@ use serde_json::json;
 const GROWTH: u64 = 48 << 10;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_does_not_fit_is_507_and_deleting_makes_room() {
+async fn an_upload_over_the_quota_gets_507_until_files_are_deleted() {
     let running = Bench::new().settings("[files]\nper_key = \"200KiB\"\ndisk = \"300KiB\"").start().await;
     let client = &running.client;
     let contents = lines(1_000);

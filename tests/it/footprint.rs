@@ -128,7 +128,7 @@ async fn after(bad: Script) -> Answer {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_failed_attempt_drew_is_told_and_not_charged() {
+async fn energy_of_a_failed_attempt_is_reported_and_not_charged() {
     let alone = answered(Bench::new(), plain("Hello")).await;
     assert!(kwh(&alone) > Decimal::ZERO);
     let refused = after(status(503)).await.events().last().unwrap().clone();
@@ -218,7 +218,7 @@ async fn rescued(second: Script) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rescuer_that_refuses_has_drawn_nothing_for_what_others_said() {
+async fn a_refusing_failover_provider_has_no_energy_for_others_output() {
     // One that was not worked at does not count at all.
     let (refused, full) = (rescued(status(503)).await, rescued(status(429)).await);
     let (refused, alone) = (kwh(&refused), kwh(&full));
@@ -254,7 +254,7 @@ async fn a_model_billed_by_energy_is_paid_with_energy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_that_nobody_counted_are_counted_by_the_gateway_and_marked() {
+async fn uncounted_tokens_are_counted_by_the_gateway_and_marked() {
     let mut silent = completion("Hello, this is an answer of some length.");
     silent.as_object_mut().unwrap().remove("usage");
     let plain_body = answered(Bench::new(), json_answer(200, &silent)).await;
@@ -272,7 +272,7 @@ async fn tokens_that_nobody_counted_are_counted_by_the_gateway_and_marked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_tells_and_costs_what_a_plain_answer_does() {
+async fn a_stream_reports_and_charges_the_same_as_a_plain_response() {
     let mut whole = completion("Hello");
     whole["usage"] = json!({"prompt_tokens": 11, "completion_tokens": 2, "total_tokens": 13});
     let whole = answered(Bench::new(), json_answer(200, &whole)).await;

@@ -288,7 +288,7 @@ async fn more_images_than_one_call_takes_are_drawn_in_several() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_is_refused_by_its_name() {
+async fn an_invalid_image_parameter_is_rejected_by_name() {
     let provider = Provider::start().await;
     let running = draws(&[("a", &provider, "")]).start().await;
     for (more, field) in [

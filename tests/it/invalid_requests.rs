@@ -41,7 +41,7 @@ async fn broken_json_and_broken_text_are_refused_and_the_process_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_field_is_named() {
+async fn an_invalid_field_is_named() {
     let (provider, running) = bench().await;
     let cases = [
         (json!({"temperature": 3}), "temperature"),
@@ -105,7 +105,7 @@ async fn keys_are_asked_for_and_both_headers_work() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_without_the_scope_is_told_which() {
+async fn a_key_without_the_scope_gets_an_error_that_names_it() {
     let (provider, running) = bench().await;
     let reader = running.key(&json!({"name": "reader", "scopes": ["inference.models"]})).await;
     let answer = reader.post("/v1/chat/completions", &running.ask()).await;
@@ -191,7 +191,7 @@ async fn a_client_that_stops_sending_is_not_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_model_cannot_do_is_refused_with_the_field() {
+async fn a_missing_capability_of_a_model_is_rejected_with_the_field() {
     let provider = Provider::start().await;
     let running =
         Bench::new().model("supported_parameters = [\"temperature\"]").provider("a", &provider).start().await;
@@ -213,7 +213,7 @@ async fn what_a_model_cannot_do_is_refused_with_the_field() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_shapes_the_answer_is_refused_in_its_own_name() {
+async fn an_answer_shaping_parameter_is_rejected_by_name() {
     let bias = json!({"logit_bias": {"5": -100}});
     let probabilities = json!({"logprobs": true, "top_logprobs": 2});
     let parameters = |names: &str| format!("supported_parameters = [\"temperature\", \"stream\"{names}]");
@@ -255,7 +255,7 @@ async fn what_shapes_the_answer_is_refused_in_its_own_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_path_is_told_the_right_one_in_the_dialect_of_the_client() {
+async fn an_unknown_path_gets_the_right_one_in_the_clients_dialect() {
     let (_provider, running) = bench().await;
     let messages = [("anthropic-version", "2023-06-01")];
     for (method, path, right) in [

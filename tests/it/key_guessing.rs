@@ -92,7 +92,7 @@ fn a_key_is_admitted_at_once() {
 }
 
 #[test]
-fn an_unknown_id_takes_as_long_as_a_wrong_secret() {
+fn an_unknown_id_takes_as_long_as_an_invalid_secret() {
     let folder = tempfile::tempdir().unwrap();
     let (ring, key) = ring(folder.path());
     let wrong = ApiKey::with_new_secret(key.public_id(), &mut source(77)).unwrap();

@@ -44,7 +44,7 @@ async fn a_faster_dearer_provider_is_found_under_speed_and_balanced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_pays_more_than_twice_the_price_or_under_price_for_an_exploration() {
+async fn an_exploration_costs_at_most_twice_the_price_and_nothing_under_price() {
     for (offer, flavor) in [(TOO_DEAR, "speed"), (DEARER, "price"), (DEARER, "batch")] {
         let (cheap, dear) = (Provider::start().await, Provider::start().await);
         let running = Bench::new()

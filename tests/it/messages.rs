@@ -122,7 +122,7 @@ async fn a_messages_stream_fails_over_and_is_rescued() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_that_nobody_can_save_ends_with_an_error_event() {
+async fn a_stream_without_a_failover_provider_ends_with_an_error_event() {
     let provider = Provider::start().await;
     provider.always(vec![sse(), role(), text("One "), Act::Cut]);
     let running = Bench::new().provider("a", &provider).start().await;
@@ -287,7 +287,7 @@ fn assert_empty(end: &Value) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_does_not_fit_the_window_is_told_before_anybody_is_asked() {
+async fn a_prompt_over_the_context_window_is_rejected_before_any_provider_call() {
     let provider = Provider::start().await;
     let running = Bench::new()
         .model("context_length = 2000\ntokenizer = { builtin = \"o200k_harmony\" }")

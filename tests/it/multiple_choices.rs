@@ -240,7 +240,7 @@ async fn a_choice_that_breaks_is_rescued_alone_and_no_text_comes_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_choice_that_nobody_answers_fails_all_and_nothing_is_charged() {
+async fn an_unanswered_choice_fails_the_request_without_a_charge() {
     let provider = Provider::start().await;
     provider.then(plain("Hello")).then(status(503)).always(plain("Hello"));
     let running = bench().provider("a", &provider).start().await;
@@ -270,7 +270,7 @@ async fn a_stream_of_which_a_choice_fails_ends_with_an_error_and_stops_the_other
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_leaves_stops_all_choices_and_pays_what_was_received() {
+async fn a_disconnect_stops_all_choices_and_charges_the_received_output() {
     let provider = Provider::start().await;
     provider.always(vec![sse(), role(), text("Forty bytes of text, and not one more .."), Act::Hang]);
     let running = bench().provider("a", &provider).start().await;
@@ -286,7 +286,7 @@ async fn who_leaves_stops_all_choices_and_pays_what_was_received() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn choices_take_their_turns_at_a_provider_with_few_seats() {
+async fn choices_queue_at_a_provider_with_few_slots() {
     for seats in [1, 2] {
         let provider = Provider::start().await;
         let lines = format!("{PATIENT}\nmax_in_flight = {seats}");

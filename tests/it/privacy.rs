@@ -95,7 +95,7 @@ async fn fail(client: &Client, provider: &Provider) -> Vec<Answer> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn planted_words_are_in_no_log_metric_status_error_or_file() {
+async fn planted_secrets_are_in_no_log_metric_status_error_or_file() {
     let provider = Provider::start().await;
     let home = home(&provider);
     let mut running = home.run().await;
@@ -210,7 +210,7 @@ fn as_nobody(home: &Home, command: &mut Command) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_of_the_same_user_looks_into_the_process_unless_it_is_allowed() {
+async fn a_process_of_the_same_user_cannot_attach_unless_allowed() {
     let provider = Provider::start().await;
     let root = rustix::process::geteuid().is_root();
     for (lines, open) in [("", false), ("[process]\ncore_dumps = true\n", true)] {

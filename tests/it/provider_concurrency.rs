@@ -32,7 +32,7 @@ async fn a_full_provider_is_passed_by() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn batch_work_waits_for_its_turn_and_never_takes_the_last_fifth() {
+async fn batch_lines_wait_and_never_take_the_last_fifth() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
     provider.always(held(&go, "Hello"));
@@ -69,7 +69,7 @@ async fn batch_work_waits_for_its_turn_and_never_takes_the_last_fifth() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_batch_stream_is_kept_alive_while_it_waits() {
+async fn a_waiting_batch_stream_gets_keep_alives() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
     provider.then(held(&go, "Hello"));
@@ -140,7 +140,7 @@ async fn a_batch_stream_that_waited_in_vain_ends_with_an_error_event() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_who_waited_for_a_place_asks_during_a_rest() {
+async fn a_waiter_calls_no_provider_during_its_cooldown() {
     for model in ["m:batch", "m"] {
         let provider = Provider::start().await;
         let go = Arc::new(Notify::new());

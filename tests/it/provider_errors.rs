@@ -5,7 +5,7 @@ use crate::harness::{Bench, Provider};
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_an_engine_reports_as_500_is_the_callers_where_it_is_about_the_request() {
+async fn a_500_about_the_request_is_a_client_error() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("a", &provider).start().await;
     for (text, code) in [
@@ -70,7 +70,7 @@ async fn a_replayed_call_without_arguments_goes_out_with_an_empty_object() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_was_cut_short_in_the_history_does_not_count_against_the_provider() {
+async fn a_truncated_tool_call_in_the_history_is_no_provider_failure() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("a", &provider).start().await;
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "x"},

@@ -16,7 +16,7 @@ async fn running(listen: &str) -> (Provider, crate::harness::gateway::Running) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_first_page_says_what_this_is_and_where_its_description_stands() {
+async fn the_first_page_links_to_the_api_description() {
     let (_provider, running) = running("documentation = \"https://docs.example.eu\"").await;
     let nobody = Client { address: running.client.address, key: String::new() };
     let page = nobody.get("/").await;
@@ -35,7 +35,7 @@ async fn the_first_page_says_what_this_is_and_where_its_description_stands() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn health_is_told_without_a_key_and_without_a_detail() {
+async fn health_checks_need_no_key_and_give_no_details() {
     let (_provider, running) = running("").await;
     let nobody = Client { address: running.client.address, key: String::new() };
     for path in ["/health", "/healthz", "/health/"] {

@@ -36,7 +36,7 @@ async fn a_provider_by_name_is_there_at_once_after_a_reload() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_place_that_is_taken_is_taken_after_a_reload_too() {
+async fn a_permit_remains_taken_after_a_reload() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
     provider.always(held(&go, "Hello"));
@@ -67,7 +67,7 @@ async fn a_place_that_is_taken_is_taken_after_a_reload_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_breaker_bears_what_the_new_configuration_says() {
+async fn a_reload_changes_the_breaker_thresholds() {
     let provider = Provider::start().await;
     provider.always(status(503));
     let bench = |consecutive: u32| {

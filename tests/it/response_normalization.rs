@@ -185,7 +185,7 @@ async fn a_huge_event_passes_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_in_html_is_a_failure_whatever_its_status() {
+async fn an_html_page_is_a_failure_with_any_status() {
     let pair = Pair::start().await;
     for status in [200, 404, 502] {
         for ask in [plain(), stream()] {

@@ -39,7 +39,7 @@ async fn a_silent_provider_is_never_asked_twice() {
 
 /// In seconds or as a date. A 503 that asks for no rest is asked again at once, a 429 is not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rest_that_was_asked_for_is_kept() {
+async fn a_requested_cooldown_is_respected() {
     let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(60));
     let until = vec![Act::Head(503, vec![("retry-after", date)]), Act::Body(b"{}".to_vec())];
     for script in [retry_after(429, 60), retry_after(503, 60), until] {
@@ -58,7 +58,7 @@ async fn a_rest_that_was_asked_for_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_nobody_else_left_a_short_rest_is_waited_for() {
+async fn without_another_provider_a_brief_cooldown_is_awaited() {
     let provider = Provider::start().await;
     provider.then(retry_after(429, 1));
     let running = Bench::new().provider("a", &provider).start().await;
@@ -106,7 +106,7 @@ async fn the_callers_own_fault_is_passed_on_and_not_routed_around() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_providers_word_on_the_window_is_told_with_both_numbers() {
+async fn a_providers_context_window_error_has_both_numbers() {
     let provider = Provider::start().await;
     let said = "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens \
         (9000 in the messages, 0 in the completion). Please reduce the length.";

@@ -26,7 +26,7 @@ async fn second(deeds: &[Deed]) -> (u16, usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_that_may_have_been_worked_on_is_asked_for_once() {
+async fn a_possibly_processed_stream_is_not_retried() {
     assert_eq!(second(&[Deed::Reset(INTERNAL_ERROR)]).await, (503, 1));
     assert_eq!(second(&[Deed::Drop]).await, (503, 1));
 }
@@ -49,7 +49,7 @@ async fn second_plain(script: Script) -> (u16, usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kept_connection_that_breaks_at_once_is_replaced_and_one_that_breaks_later_is_not() {
+async fn a_reused_connection_is_replaced_only_if_it_breaks_at_once() {
     assert_eq!(second_plain(cut()).await, (200, 2));
     assert_eq!(second_plain(vec![Act::Pause(Duration::from_millis(1_500)), Act::Cut]).await, (503, 1));
     assert_eq!(second_plain(vec![Act::Raw(b"HTTP/1.1 2".to_vec()), Act::Cut]).await, (503, 1));

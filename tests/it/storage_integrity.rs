@@ -124,7 +124,7 @@ async fn verifying_changes_nothing_and_a_start_that_heals_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reload_says_what_it_changes() {
+async fn a_reload_reports_its_changes() {
     let provider = Provider::start().await;
     let home = Home::new();
     let written = |attempts: u32, key: &str| {

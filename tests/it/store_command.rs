@@ -156,7 +156,7 @@ impl Furnished {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_is_proven_and_what_is_wrong_is_named() {
+async fn verification_covers_everything_and_names_each_error() {
     let all = furnished().await;
     let good = said(&all.store(&["verify"]));
     assert!(
@@ -209,7 +209,7 @@ async fn everything_is_proven_and_what_is_wrong_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_saved_is_restored_elsewhere_and_works_there() {
+async fn an_export_is_restored_elsewhere_and_works_there() {
     let all = furnished().await;
     let archive = all.home.path().join("archive");
     let to = archive.to_str().unwrap();
@@ -264,7 +264,7 @@ async fn what_is_saved_is_restored_elsewhere_and_works_there() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_left_of_a_damaged_store_is_saved_and_its_ledger_is_whole_again() {
+async fn the_rest_of_a_damaged_store_is_recovered_with_a_complete_ledger() {
     let all = furnished().await;
     let before = said(&all.home.command(&["credits", "export"]));
     let vault = vault(&all.home);
@@ -305,7 +305,7 @@ fn owners(folder: &Path) -> BTreeSet<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_root_does_in_somebodys_folder_leaves_nothing_of_roots_there() {
+async fn commands_run_by_root_leave_no_files_of_root() {
     let provider = Provider::start().await;
     let me = fs::metadata(Home::new().path()).unwrap().uid();
     // Only root can give a folder away, and only root could leave something of its own: for anybody else all is theirs.
@@ -333,7 +333,7 @@ async fn what_root_does_in_somebodys_folder_leaves_nothing_of_roots_there() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_copy_that_cannot_be_written_is_told_with_its_place() {
+async fn an_unwritable_second_copy_is_reported_with_its_path() {
     let provider = Provider::start().await;
     let home = Home::new();
     home.write(&catalogue(&provider, ""));

@@ -81,7 +81,7 @@ async fn until_beats(open: &mut Open) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_is_kept_company_while_its_stream_is_rescued() {
+async fn a_client_gets_keep_alives_during_stream_failover() {
     let go = Arc::new(Notify::new());
     let slow = [vec![Act::Wait(go.clone())], stream(&["One two"])].concat();
     for path in ["/v1/chat/completions", "/v1/messages"] {
@@ -142,7 +142,7 @@ async fn a_provider_that_can_is_asked_to_continue() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_continues_is_asked_for_no_more_than_is_left() {
+async fn a_resumed_stream_requests_only_the_remaining_tokens() {
     let (bad, good) = (Provider::start().await, Provider::start().await);
     // 400 bytes are 100 tokens.
     bad.always(broken(&[&"x".repeat(400)], Act::Cut));
@@ -155,7 +155,7 @@ async fn who_continues_is_asked_for_no_more_than_is_left() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_rescued_is_asked_of_nobody_who_could_not() {
+async fn a_stream_that_cannot_be_resumed_is_sent_to_no_incapable_provider() {
     let (bad, good) = (Provider::start().await, Provider::start().await);
     // More than is kept to compare.
     bad.always(broken(&[&"x".repeat(300 << 10)], Act::Cut));
@@ -175,7 +175,7 @@ async fn a_rescue_that_differs_ends_with_an_error_and_no_text_comes_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_rescuer_refuses_never_hides_what_broke() {
+async fn a_refusal_by_a_failover_provider_never_hides_the_first_error() {
     let (bad, good) = (Provider::start().await, Provider::start().await);
     bad.always(broken(&["One "], Act::Cut));
     good.always(json_answer(400, &json!({"error": {"message": "no", "param": "temperature"}})));
@@ -185,7 +185,7 @@ async fn what_a_rescuer_refuses_never_hides_what_broke() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_could_not_be_told_never_hides_that_another_failed() {
+async fn an_unsupported_request_at_one_provider_never_hides_a_failure_of_another() {
     let (bad, other) = (Provider::start().await, Provider::start().await);
     bad.always(status(503));
     let running =
@@ -200,7 +200,7 @@ async fn what_one_could_not_be_told_never_hides_that_another_failed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_could_not_be_told_never_hides_that_another_is_full() {
+async fn an_unsupported_request_at_one_provider_never_hides_that_another_is_full() {
     let (full, other) = (Provider::start().await, Provider::start().await);
     full.always(vec![Act::Hang]);
     let running = Bench::new()
@@ -231,7 +231,7 @@ async fn rescue_can_be_turned_off() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_finish_without_a_last_word_is_a_good_end() {
+async fn a_finish_reason_without_a_done_event_is_a_complete_stream() {
     let provider = Provider::start().await;
     provider.always(vec![sse(), role(), text("Done"), finish("stop"), usage(3, 1), Act::Cut]);
     let running = Bench::new().provider("a", &provider).start().await;

@@ -319,11 +319,11 @@ async fn all(http2: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_event_over_http1_is_what_was_sent_however_its_bytes_are_cut() {
+async fn every_http1_event_arrives_unchanged_at_every_split() {
     all(false).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_event_over_http2_is_what_was_sent_however_its_bytes_are_cut() {
+async fn every_http2_event_arrives_unchanged_at_every_split() {
     all(true).await;
 }

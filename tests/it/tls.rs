@@ -149,7 +149,7 @@ async fn five_mebibytes_fail_over_whole_on_h2() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn streams_flow_over_h2_both_ways() {
+async fn streams_flow_over_h2_in_both_directions() {
     let certified = Certified::make();
     let server = simulated(Some(&certified)).await;
     let running = Bench::new()

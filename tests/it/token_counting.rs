@@ -59,7 +59,7 @@ async fn a_client_that_leaves_is_not_counted_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_counted_for_has_its_seat_and_gives_it_back() {
+async fn a_counted_request_takes_and_releases_its_permit() {
     let (engine, running) = counted_by_a_silent_engine().await;
     let limits = json!({"concurrent": 1});
     let client = running.key(&json!({"name": "limited", "limits": limits})).await;
@@ -80,7 +80,7 @@ async fn who_is_counted_for_has_its_seat_and_gives_it_back() {
 
 /// A mistake in counting is no prompt without tokens, which would fit any window.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_count_that_panics_is_our_own_fault_and_nobody_is_asked() {
+async fn a_panic_in_a_token_count_is_an_internal_error_without_a_provider_call() {
     let long = "too long ".repeat(10_000);
     let chat = json!({"model": "m", "messages": [{"role": "user", "content": long}]});
     let embedding = json!({"model": "m", "input": long});
@@ -132,7 +132,7 @@ async fn counting_meets_the_limits_of_the_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn counting_takes_a_seat_of_the_key() {
+async fn a_token_count_takes_a_concurrency_permit_of_the_key() {
     let (engine, running) = counted_by_a_silent_engine().await;
     let client = running.key(&json!({"name": "limited", "limits": {"concurrent": 1}})).await;
     let open = client.open("POST", COUNT, &[], said("Hello").to_string().as_bytes()).await;
@@ -146,7 +146,7 @@ async fn counting_takes_a_seat_of_the_key() {
 
 /// A count that nothing but its client's leaving ends soon.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_leaves_ends_the_count_and_one_account_counts_once() {
+async fn a_disconnect_ends_the_count_and_an_account_counts_one_at_a_time() {
     let provider = Provider::start().await;
     let model = "context_length = 900000000\ntokenizer = { builtin = \"gpt-oss\" }";
     let running = Bench::new().model(model).provider("a", &provider).start().await;
@@ -241,7 +241,7 @@ async fn the_model_of_a_count_may_be_left_out_where_one_is_configured() {
 
 /// As in the demo: providers whose engine counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_simulated_provider_counts_what_it_bills() {
+async fn a_simulated_provider_counts_the_tokens_it_bills() {
     let server = SimulatedServer::start(SimulatorOptions::default()).await.unwrap();
     let base = format!("http://{}/v1", server.address);
     let running = Bench::new().provider_at("a", &base, "tokenize = \"vllm\"", "").start().await;

@@ -129,7 +129,7 @@ async fn a_sound_comes_back_as_text_with_both_objects() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sound_of_unknown_length_takes_of_a_budget_what_its_bytes_may_hold() {
+async fn audio_of_unknown_duration_reserves_the_most_its_bytes_may_hold() {
     let provider = Provider::start().await;
     provider.always(said());
     let running = hears(&[("a", &provider, "")]).start().await;
@@ -182,7 +182,7 @@ async fn text_and_subtitles_carry_both_objects_as_headers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_minutes_draw_what_the_published_vector_says() {
+async fn ten_minutes_use_the_energy_of_the_published_vector() {
     let provider = Provider::start().await;
     provider.then(json_answer(200, &json!({"text": "a"})));
     let running = hears(&[("a", &provider, "")]).start().await;
@@ -201,7 +201,7 @@ async fn ten_minutes_draw_what_the_published_vector_says() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_shape_of_provider_is_asked_in_its_way() {
+async fn every_provider_shape_gets_requests_of_its_own_form() {
     for (shape, path, field) in [
         ("openai-transcription-text", "/v1/audio/transcriptions", ("response_format", "json")),
         ("mistral-transcription", "/v1/audio/transcriptions", ("timestamp_granularities", "segment")),

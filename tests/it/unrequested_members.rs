@@ -114,7 +114,7 @@ async fn an_engine_that_refuses_stream_options_streams_and_is_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_client_sent_is_the_clients_own() {
+async fn parameters_that_the_client_sent_are_its_own_fault() {
     let wrong = json!({"error": {"message": "temperature must be below 1", "param": "temperature"}});
     let (provider, asked) = refusing("temperature", 400, wrong, plain("Hello")).await;
     let presets = "presets = { reasoning = { temperature = 1.5 } }";
@@ -148,7 +148,7 @@ async fn a_sentence_that_only_echoes_a_name_teaches_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_cap_is_said_by_the_name_that_the_engine_takes() {
+async fn the_token_cap_has_the_name_that_the_engine_accepts() {
     let wrong = json!({"error": {"message": "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
         "type": "invalid_request_error", "param": "max_tokens", "code": "unsupported_parameter"}});
     let (provider, asked) = refusing("\"max_tokens\"", 400, wrong, plain("Hello")).await;

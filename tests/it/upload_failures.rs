@@ -45,7 +45,7 @@ fn told(answer: &Answer, status: u16, code: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_writes_twenty_megabytes_before_it_reads_hears_why_they_are_refused() {
+async fn a_rejected_20_mb_upload_still_gets_its_error() {
     let (certified, provider) = (Certified::make(), Provider::start().await);
     let bench = Bench::new().settings("[limits]\njson_body = \"1MiB\"").listen(&certified.https());
     let running = bench.provider("a", &provider).start().await;
@@ -76,7 +76,7 @@ async fn who_writes_twenty_megabytes_before_it_reads_hears_why_they_are_refused(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_never_stops_writing_is_cut_off() {
+async fn an_endless_upload_is_cut_off() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("a", &provider).start().await;
     let mut socket = TcpStream::connect(running.client.address).await.unwrap();

@@ -52,7 +52,7 @@ fn every_member_of_the_newest_client_libraries_has_a_fate() {
 }
 
 #[test]
-fn a_thread_is_refused_in_the_words_that_its_client_library_falls_back_on() {
+fn a_thread_parameter_is_rejected_in_the_words_that_trigger_the_clients_fallback() {
     for thread in [
         r#"{"type":"create"}"#,
         r#"{"type":"continue","previous_message_id":"msg_1"}"#,
@@ -71,7 +71,7 @@ fn a_thread_is_refused_in_the_words_that_its_client_library_falls_back_on() {
 }
 
 #[test]
-fn a_thread_is_refused_before_what_its_missing_history_makes_wrong() {
+fn a_thread_parameter_is_rejected_before_errors_of_its_missing_history() {
     let turn = r#"[{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"x"}]}]"#;
     for purpose in [MessagesPurpose::Generate, MessagesPurpose::Count] {
         let body = format!(r#"{{"model":"m","messages":{turn},"thread":{{"type":"create"}}}}"#);
@@ -140,7 +140,7 @@ fn values_that_ask_for_nothing_pass() {
 }
 
 #[test]
-fn what_would_change_the_request_is_refused_at_its_place() {
+fn a_filter_that_would_change_the_request_is_rejected_with_its_path() {
     for (dialect, members, param) in [
         (
             Dialect::Messages,

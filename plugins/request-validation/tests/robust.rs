@@ -62,7 +62,7 @@ fn each_byte_replaced_by_any_other_gives_an_answer() {
 }
 
 #[test]
-fn broken_json_is_told_with_its_place() {
+fn invalid_json_is_reported_with_its_position() {
     for (body, field, says) in [
         (r#"{"model":"m",}"#, None, "something else instead of a key, at byte 13."),
         (r#"{"model":"m"} x"#, None, "more bytes after the end of the document, at byte 14."),
@@ -113,7 +113,7 @@ fn depth_size_and_number_are_bounded() {
 }
 
 #[test]
-fn no_refusal_repeats_what_the_client_wrote() {
+fn no_rejection_repeats_client_input() {
     let secret = "my secret plan";
     for body in [CHAT, MESSAGES] {
         // Each string in turn becomes the secret, as value and as key.

@@ -17,7 +17,7 @@ fn entered(ledger: &Ledger, ends: Vec<HoldEnd>, rows: Vec<RowWrite>) -> u64 {
 }
 
 #[test]
-fn ends_and_their_rows_are_one_commit_whatever_waits_beside_them() {
+fn batch_ends_and_their_rows_are_one_commit() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 10_000_000).unwrap();
@@ -107,7 +107,7 @@ fn more_than_a_commit_holds_is_given_back() {
 }
 
 #[test]
-fn rows_that_the_store_never_takes_keep_nobody_elses_charge_from_it() {
+fn rejected_rows_delay_no_other_charge() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 10_000).unwrap();
@@ -132,7 +132,7 @@ fn rows_that_the_store_never_takes_keep_nobody_elses_charge_from_it() {
 }
 
 #[test]
-fn what_a_failing_store_never_took_is_told() {
+fn rows_lost_by_a_failing_store_are_reported() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     store.full.store(true, Ordering::Release);

@@ -16,7 +16,7 @@ fn waiting(running: &Running) -> u32 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_youngest_line_gives_its_seat_to_a_request_at_once() {
+async fn the_youngest_line_releases_its_slot_to_a_request_at_once() {
     let provider = Provider::start().await;
     provider.then(silent()).then(silent()).always(plain("Hello"));
     let running = Bench::new()
@@ -45,7 +45,7 @@ async fn the_youngest_line_gives_its_seat_to_a_request_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn batch_work_takes_turns_in_the_order_it_came() {
+async fn batch_lines_run_in_order_of_arrival() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
     provider.always(held(&go, "Hello"));
@@ -82,7 +82,7 @@ async fn batch_work_takes_turns_in_the_order_it_came() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_for_a_seat_is_no_time_of_the_line() {
+async fn a_wait_for_a_provider_slot_does_not_count_as_line_time() {
     let provider = Provider::start().await;
     provider.then(silent()).always(plain("Hello"));
     let lines = format!("max_in_flight = 1\n{PATIENT}");
@@ -103,7 +103,7 @@ async fn a_wait_for_a_seat_is_no_time_of_the_line() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_provider_without_a_number_of_seats_is_asked_so_many_lines_at_a_time() {
+async fn a_provider_without_a_concurrency_limit_gets_a_default_number_of_lines() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
     provider.always(held(&go, "Hello"));
@@ -130,7 +130,7 @@ async fn a_provider_without_a_number_of_seats_is_asked_so_many_lines_at_a_time()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_line_that_got_no_seat_anywhere_has_not_failed() {
+async fn a_line_without_a_provider_slot_has_not_failed() {
     let (one, other) = (Provider::start().await, Provider::start().await);
     one.always(silent());
     other.always(silent());

@@ -79,7 +79,7 @@ fn tokens(input: impl Into<Value>, output: impl Into<Value>) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn output_counts_up_to_what_was_allowed() {
+async fn output_is_counted_up_to_the_allowed_maximum() {
     let long = "word ".repeat(40);
     assert_eq!(answered(&long, Some(50), tokens(11, 50)).await, (11, 50, false));
     // Beyond it the gateway counts, a token for four bytes.
@@ -90,7 +90,7 @@ async fn output_counts_up_to_what_was_allowed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn output_counts_up_to_what_the_bytes_can_hold() {
+async fn output_is_counted_up_to_the_bound_of_its_bytes() {
     assert_eq!(answered("Hello", None, tokens(11, 5 + 64)).await, (11, 69, false));
     assert_eq!(answered("Hello", None, tokens(11, 5 + 65)).await, (11, 2, true));
 }
@@ -105,7 +105,7 @@ async fn the_prompt_counts_up_to_its_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_no_number_of_tokens_is_counted_by_the_gateway() {
+async fn an_invalid_token_number_is_replaced_by_the_gateways_count() {
     for absurd in
         [json!(-1), json!(1.5), json!("many"), json!(null), json!([1]), json!(1e300), json!(u64::MAX)]
     {
@@ -128,7 +128,7 @@ async fn an_absurd_figure_is_counted_in_a_metric_and_costs_no_more_than_was_rese
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn energy_of_many_times_what_was_drawn_is_not_believed() {
+async fn implausibly_large_energy_is_ignored() {
     for (kwh, method) in [
         (json!(0.000_01), "measured"),
         (json!(1e9), "benchmark"),
@@ -209,7 +209,7 @@ async fn rerank_is_bounded_by_its_documents_and_the_query_beside_each() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sound_costs_what_it_lasts_whatever_its_head_and_its_provider_claim() {
+async fn audio_is_charged_by_its_measured_duration() {
     let provider = Provider::start().await;
     provider.always(json_answer(200, &json!({"text": "a", "duration": 2_000_000})));
     let running = transcriptions::hears(&[("a", &provider, "")]).start().await;
@@ -223,7 +223,7 @@ async fn a_sound_costs_what_it_lasts_whatever_its_head_and_its_provider_claim() 
 
 /// Whoever leaves pays what was delivered, however far ahead its provider counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_leaves_pays_no_more_than_was_delivered() {
+async fn a_disconnected_client_pays_at_most_the_delivered_output() {
     for (stated, expected, counted) in
         [(5, 5, false), (28, 28, false), (29, 7, true), (5_000, 7, true), (1, 7, true)]
     {
@@ -334,7 +334,7 @@ async fn a_stream_of_too_many_calls_is_paid_and_not_rescued() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_delta_of_a_wrong_type_is_answered_by_another_and_is_free() {
+async fn a_delta_of_an_invalid_type_fails_over_without_a_charge() {
     let odd = delta(json!({"content": 5}), None);
     let mut other = delta(json!({"content": "Hello"}), None);
     other["choices"][0]["index"] = json!(5);

@@ -22,7 +22,7 @@ async fn assert_free(running: &Running, why: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_error_without_output_is_free_and_what_it_drew_is_kept() {
+async fn an_error_without_output_is_free_and_its_energy_is_recorded() {
     for script in [status(500), status(503), json_answer(200, &json!({"nonsense": true})), cut()] {
         let (_provider, running) = one(script).await;
         assert_eq!(running.chat().await.status, 503);
@@ -84,7 +84,7 @@ async fn a_rescued_stream_is_paid_once() {
 
 /// A client that leaves after each event pays what it had until then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_leaves_pays_what_was_received_at_each_event() {
+async fn a_disconnected_client_pays_the_received_output_at_each_event() {
     let words = ["Alpha beta gamma ", "delta epsilon zeta ", "eta theta iota "];
     for event in 0..=words.len() {
         let mut script = vec![sse(), role()];
@@ -113,7 +113,7 @@ async fn who_leaves_pays_what_was_received_at_each_event() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_leaves_before_a_plain_answer_pays_nothing() {
+async fn a_disconnect_before_a_plain_answer_is_free() {
     let (provider, running) = one(vec![Act::Hang]).await;
     let body = running.ask().to_string();
     let open = running.client.open("POST", CHAT, &[], body.as_bytes()).await;
@@ -147,7 +147,7 @@ fn kwh(charge: &Value) -> f64 {
 
 /// Whoever leaves while its broken stream is taken over pays once, and each provider has drawn for its own work, once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_leaves_during_a_rescue_is_told_each_attempt_once() {
+async fn a_disconnect_during_failover_records_each_attempt_once() {
     let (provider, running) = one(vec![sse(), role(), text(LONG_TEXT.as_str()), Act::Hang]).await;
     drop(running.client.stream_until(CHAT, &running.ask_stream(), "end").await);
     provider.until_left(1).await;

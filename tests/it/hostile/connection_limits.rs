@@ -58,7 +58,7 @@ async fn one_client_has_so_many_and_others_do_not_notice() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_house_has_so_many_and_the_admin_listener_is_not_among_them() {
+async fn the_total_connection_limit_excludes_the_admin_listener() {
     let provider = Provider::start().await;
     let bench = Bench::new().settings("[limits]\nconnections = 4");
     let running = bench.provider("a", &provider).start().await;

@@ -149,7 +149,7 @@ async fn serve(mut socket: TcpStream, flood: Flood, sent: &AtomicUsize) -> std::
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn frames_that_nobody_needs_end_their_connection_and_the_request_has_its_answer() {
+async fn superfluous_frames_end_their_connection_after_the_response() {
     let timeouts = r#"timeouts = { connect = "20s", first_byte = "1s", plain = "1s", first_token = "1s", idle = "1s", total = "3s" }"#;
     for flood in floods() {
         let (flooding, good) = (Flooding::start(flood).await, Provider::start().await);

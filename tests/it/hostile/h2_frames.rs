@@ -109,12 +109,12 @@ async fn play(table: impl FnOnce(&str) -> Table) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn frames_in_the_wrong_place_or_of_the_wrong_size_end_what_they_are_on() {
+async fn misplaced_or_missized_frames_end_their_stream_or_connection() {
     assert_eq!(play(|_| wrong_places()).await, 54);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn frames_out_of_order_end_what_they_are_on() {
+async fn frames_out_of_order_end_their_stream_or_connection() {
     assert_eq!(play(|_| wrong_order()).await, 73);
 }
 
@@ -125,7 +125,7 @@ async fn heads_that_break_a_rule_are_refused() {
 
 /// Heads at their limits, told by HTTP/2 in its own way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_head_over_its_limits_is_told_by_its_status() {
+async fn a_header_block_over_its_limits_gets_the_status_of_the_limit() {
     let (provider, certified) = (Provider::start().await, Certified::make());
     let settings = "[limits]\nhead = \"4KiB\"\nhead_fields = 20\ntarget = \"256B\"";
     let bench = Bench::new().settings(settings).listen(&certified.https());

@@ -43,7 +43,7 @@ async fn drips(mut socket: TcpStream, begin: &[u8], byte: u8) -> (Vec<u16>, Dura
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_drips_on_after_a_refusal_holds_no_place() {
+async fn a_client_that_sends_on_after_a_rejection_holds_no_permit() {
     let settings = "[limits]\nrequest_head = \"400ms\"\nbody_idle = \"500ms\"\nbody = \"900ms\"";
     let (provider, _certified, running) = start(settings).await;
     let mut work = JoinSet::new();

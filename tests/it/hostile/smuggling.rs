@@ -211,7 +211,7 @@ fn sound(provider: &Provider) -> BTreeSet<usize> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_has_two_meanings_is_refused_and_what_has_one_is_asked_once() {
+async fn an_ambiguous_request_is_rejected_and_a_clear_one_is_sent_once() {
     let provider = Provider::start().await;
     let bench =
         Bench::new().settings("[limits]\nkeep_alive = \"300ms\"\nbody_idle = \"1s\"\nrequest_head = \"1s\"");

@@ -46,7 +46,7 @@ async fn greedy(address: std::net::SocketAddr, certified: &Certified) -> Raw {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_asks_takes_no_more_memory_than_check_says() {
+async fn unauthenticated_clients_stay_within_the_memory_of_check() {
     let (provider, certified, home) = (Provider::start().await, Certified::make(), Home::new());
     let https = crate::harness::process::address();
     home.write(&format!(
@@ -125,7 +125,7 @@ async fn a_stream_that_was_given_up_and_ends_late_holds_up_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_of_small_frames_may_wait_for_its_turn() {
+async fn a_body_of_small_frames_may_wait_in_the_queue() {
     let (running, provider, certified, go) = full_house("").await;
     let mut raw = Raw::begun(running.gateway.https_address.unwrap(), &certified.root).await;
     let body = ask(&"word ".repeat(12_000));
@@ -148,7 +148,7 @@ async fn a_body_of_small_frames_may_wait_for_its_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_nobody_reads_counts_while_it_is_sent() {
+async fn an_unread_file_counts_towards_the_byte_limit_while_it_is_sent() {
     let certified = Certified::make();
     let provider = Provider::start().await;
     let bench = Bench::new().listen(&certified.https());

@@ -226,7 +226,7 @@ async fn a_key_of_another_certificate_is_one_sentence_at_the_start() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_that_is_over_is_told_and_used() {
+async fn an_expired_certificate_is_reported_and_still_used() {
     let (over, own, provider) = (Certified::make().over(), Certified::make().over(), Provider::start().await);
     let mut home = Home::new();
     let own = format!("client_certificate = {:?}\nclient_key = {:?}", own.chain, own.key);

@@ -65,7 +65,7 @@ fn held(go: &Arc<Notify>) -> Vec<Act> {
 /// A moment's grace counts from the last exchange, not from the signal: one connection after the other is idle for
 /// that long here, so that the last answer ends when a grace that began with the signal is long over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_was_kept_over_a_stop_has_a_moment_for_a_last_request() {
+async fn a_keep_alive_connection_may_make_a_last_request_after_a_stop() {
     let (provider, earlier, later) = (Provider::start().await, Arc::default(), Arc::default());
     let scripts = [stream(&["One"]), held(&earlier), held(&later), stream(&["Last"])];
     for script in scripts {

@@ -145,7 +145,7 @@ impl Stage {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn streams_end_after_the_farewell_and_what_was_on_its_way_is_taken() {
+async fn streams_complete_after_goaway_and_requests_in_transit_are_accepted() {
     let mut stage = Stage::set().await;
     let mut heard = Heard::on(&stage.doors).await;
     for stream in [1, 3] {
@@ -176,7 +176,7 @@ async fn streams_end_after_the_farewell_and_what_was_on_its_way_is_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_idle_connection_is_told_at_once_and_holds_no_stop_up() {
+async fn an_idle_connection_gets_goaway_at_once_and_delays_no_stop() {
     for answers in [true, false] {
         let mut stage = Stage::set().await;
         let mut idle = Heard::on(&stage.doors).await;
@@ -203,7 +203,7 @@ async fn an_idle_connection_is_told_at_once_and_holds_no_stop_up() {
 
 /// Clients that are sent away from a connection which they have just opened take it for a failure.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_had_come_for_a_first_request_may_make_it() {
+async fn a_new_connection_may_make_its_first_request() {
     let mut stage = Stage::set().await;
     // Taken before the next one, whose handshake says that it was taken.
     let socket = TcpStream::connect(stage.doors.https).await.unwrap();
@@ -251,7 +251,7 @@ async fn the_end_of_a_long_answer_reaches_a_client_that_reads_it_late() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_was_idle_for_too_long_is_told_before_it_is_closed() {
+async fn an_idle_connection_gets_goaway_before_it_is_closed() {
     let mut stage = Stage::with("[limits]\nkeep_alive = \"300ms\"").await;
     let mut idle = Heard::on(&stage.doors).await;
     idle.ask(1, "m", false, &stage.client).await;

@@ -25,7 +25,7 @@ fn block(country: &str) -> String {
 }
 
 #[test]
-fn exactly_the_member_states_are_places() {
+fn exactly_the_member_states_are_accepted_as_locations() {
     let all: BTreeSet<&str> = ALL.split_whitespace().collect();
     assert_eq!(all.len(), 249);
     let good = |code: &&str| {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const IDLE: u64 = 30 << 10;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_first_answer_comes_soon() {
+async fn the_first_answer_comes_within_300_ms() {
     let provider = Provider::start().await;
     provider.always(plain("Hello"));
     let home = Home::new();
@@ -51,7 +51,7 @@ async fn the_first_answer_comes_soon() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_service_manager_hears_what_it_needs() {
+async fn the_service_manager_gets_its_notifications() {
     let provider = Provider::start().await;
     let home = Home::new();
     home.write(&catalogue(&provider, ""));

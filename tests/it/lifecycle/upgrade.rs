@@ -178,7 +178,7 @@ async fn uploads_batches_and_keys_outlive_an_upgrade() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_draining_process_charges_counts_in_the_next_one() {
+async fn charges_of_a_draining_process_count_in_the_next_one() {
     let (quick, slow) = (Provider::start().await, Provider::start().await);
     let home = Home::new();
     home.write(&two(&quick, &slow));
@@ -197,7 +197,7 @@ async fn what_a_draining_process_charges_counts_in_the_next_one() {
 
 /// Clients that ask all through an upgrade of a gateway with so many keys that the hand-over takes its time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_charged_around_a_hand_over_counts_once_in_the_budgets() {
+async fn charges_around_a_handover_count_once_in_the_budgets() {
     let provider = Provider::start().await;
     provider.always(plain("Hello"));
     let home = Home::new();

@@ -23,7 +23,7 @@ async fn an_engine_that_ignores_n_is_learnt_and_not_blamed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_of_fewer_choices_keeps_what_was_sent() {
+async fn a_stream_with_fewer_choices_retains_the_sent_ones() {
     for end in [vec![usage(11, 2), done(), Act::End], vec![usage(11, 2), Act::End], vec![done(), Act::End]] {
         let provider = Provider::start().await;
         provider.then([vec![sse(), role(), text("One "), text("two"), finish("stop")], end].concat());
@@ -110,7 +110,7 @@ async fn an_engine_that_refuses_n_is_learnt() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_wrong_without_n_too_is_the_callers_and_asked_once_more_at_most() {
+async fn an_error_that_persists_without_n_is_a_client_error_after_one_retry() {
     let provider = Provider::start().await;
     let wrong = json!({"error": {"message": "bad request", "type": "invalid_request_error"}});
     provider.always(json_answer(400, &wrong));
@@ -128,7 +128,7 @@ async fn what_is_wrong_without_n_too_is_the_callers_and_asked_once_more_at_most(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reload_forgets_what_was_learnt() {
+async fn a_reload_forgets_learned_facts() {
     let provider = Provider::start().await;
     let bench = || bench().model(LISTED).provider("a", &provider);
     let running = bench().start().await;

@@ -54,7 +54,7 @@ async fn beyond_the_ceiling_one_waits_and_the_next_is_refused_at_once_in_its_dia
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_in_vain_is_refused_when_the_wait_is_over() {
+async fn an_unsuccessful_wait_ends_in_a_rejection() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
     provider.always(held(&go, "Hello"));
@@ -74,7 +74,7 @@ async fn who_waits_in_vain_is_refused_when_the_wait_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_provider_is_waited_for_by_accounts_in_turn_and_then_it_is_503() {
+async fn a_full_provider_queues_accounts_fairly_and_then_gives_503() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
     provider.always(held(&go, "Hello"));
@@ -117,7 +117,7 @@ async fn a_full_provider_is_waited_for_by_accounts_in_turn_and_then_it_is_503() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bodies_have_a_bound_together_and_short_ones_get_in_all_the_same() {
+async fn bodies_share_a_bound_and_small_ones_are_still_admitted() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
     let running = Bench::new()
@@ -168,7 +168,7 @@ async fn an_answer_that_is_too_much_for_all_together_is_503_and_nobodys_failure(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_in_no_hurry_that_waits_gives_way_to_one_at_once() {
+async fn a_waiting_batch_request_yields_to_a_synchronous_one() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
     provider.always(held(&go, "Hello"));

@@ -63,7 +63,7 @@ async fn twenty_batches_of_long_lines_stay_within_their_memory() {
 
 /// Seven of eight places taken by requests to another provider: of twenty lines one is at work at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_the_house_is_nearly_full_a_batch_has_one_line_at_work() {
+async fn while_the_gateway_is_almost_full_a_batch_runs_one_line() {
     let (provider, other) = (Provider::start().await, Provider::start().await);
     let (requests, lines) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     provider.always(held(&requests, "Hello"));

@@ -60,7 +60,7 @@ async fn events_that_are_not_whole_have_a_bound_together() {
 
 /// A stream that is under way ends with an error event, and is not charged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_is_under_way_ends_with_an_error_where_too_much_is_held() {
+async fn a_running_stream_ends_with_an_error_where_too_many_bytes_are_buffered() {
     let (provider, go) = (Provider::start().await, Arc::new(Notify::new()));
     let script: Script = [sse(), text("Hello")].into_iter().chain(long(&go)).collect();
     provider.streams(script);

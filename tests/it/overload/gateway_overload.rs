@@ -200,7 +200,7 @@ async fn app(scale: &Scale) -> (Provider, Home, Process, Client) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn four_times_what_the_house_takes_on_is_answered_as_its_peak_is() {
+async fn four_times_the_gateway_capacity_is_served_at_peak_rate() {
     let scale = Scale::of_this_form();
     let (_provider, home, process, client) = app(&scale).await;
     let crowd = Crowd::new(&client);

@@ -29,7 +29,7 @@ fn memory() -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_panic_ends_its_own_request_and_gives_back_what_that_had() {
+async fn a_panic_ends_only_its_own_request_and_releases_its_resources() {
     let each = form(10, 3_400);
     let provider = Provider::start().await;
     provider.always(stream(&["One ", "two ", "three "]));

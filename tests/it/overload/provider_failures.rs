@@ -51,7 +51,7 @@ async fn when_all_fail_they_are_asked_little_more_than_clients_ask() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_the_first_token_nobody_is_asked_again_unless_to_rescue() {
+async fn after_the_first_token_only_stream_failover_calls_a_provider() {
     let provider = Provider::start().await;
     provider.always(vec![sse(), role(), text("One "), Act::Cut]);
     let never = "[routing.breaker]\nconsecutive = 1000\nminimum = 100000";

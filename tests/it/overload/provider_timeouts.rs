@@ -132,7 +132,7 @@ fn ask(stream: bool) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_who_takes_the_connection() {
+async fn the_connect_timeout_fires_when_no_connection_is_accepted() {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     // What waits to be accepted is full: the next one's first packet is dropped.

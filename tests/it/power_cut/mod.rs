@@ -191,7 +191,7 @@ async fn contents_that_are_not_synced_are_missed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_judge_tells_what_is_lost_or_not_so() {
+async fn the_verification_detects_lost_and_false_state() {
     let provider = Provider::start().await;
     let (home, recorded) = recorded(&provider).await;
     let Recorded { story, settings, .. } = recorded;

@@ -80,7 +80,7 @@ async fn uploads_arrive_whole_however_they_are_framed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bad_forms_are_refused_by_the_name_of_what_is_wrong() {
+async fn an_invalid_form_is_rejected_with_the_name_of_its_field() {
     let provider = Provider::start().await;
     let running = hears(&[("a", &provider, "")]).start().await;
     let wav = sounds::wav(100);
@@ -135,7 +135,7 @@ async fn bad_forms_are_refused_by_the_name_of_what_is_wrong() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_too_large_or_does_not_fit_the_disk_is_refused() {
+async fn an_upload_over_the_limit_or_the_disk_is_rejected() {
     let provider = Provider::start().await;
     let running = hears(&[("a", &provider, "")])
         .settings("[limits]\naudio_body = \"400KiB\"\n[spool]\nmemory = \"4KiB\"\ndisk = \"512KiB\"")

@@ -98,7 +98,7 @@ fn plain(calls: &[(&str, &str, &str)]) -> Calls {
 }
 
 #[test]
-fn calls_under_one_index_are_told_apart_as_in_the_plain_answer() {
+fn calls_with_the_same_index_are_distinguished_as_in_a_plain_answer() {
     let (a, b, f, g, none) = (json!("call_a"), json!("call_b"), json!("f"), json!("g"), Value::Null);
     let (one, two, empty) = (json!(r#"{"x":1}"#), json!(r#"{"y":2}"#), json!(""));
     let two_f: Expected = &[("call_a", "f", r#"{"x":1}"#), ("call_b", "f", r#"{"y":2}"#)];
@@ -269,7 +269,7 @@ fn calls_under_one_index_are_told_apart_as_in_the_plain_answer() {
 }
 
 #[test]
-fn keys_and_names_are_compared_as_what_they_say() {
+fn json_keys_and_names_are_compared_unescaped() {
     let stream = concat!(
         r#"data: {"choi\u0063es":[{"ind\u0065x":0,"delta":{"tool_c\u0061lls":[{"ind\u0065x":0,"\u0069d":"c\u0061","functi\u006fn":{"n\u0061me":"f","argum\u0065nts":"{\"x\":1"}}]}}]}"#,
         "\n\n",

@@ -10,7 +10,7 @@ use std::path::Path;
 
 const INTRODUCTION: &str = "# How fields are translated\n\n\
 Generated from the golden cases in `plugins/dialect/testdata`; do not edit. Each row is shown by the case it \
-names: the test `the_table_of_fidelity_is_what_the_cases_show` fails when the table and the cases differ, and \
+names: the test `the_fidelity_table_matches_the_cases` fails when the table and the cases differ, and \
 rewrites the table when `PENSTOCK_BLESS` is set.\n\n\
 *kept*: passed on as it is, or as its exact counterpart. *changed*: expressed as closely as the other dialect \
 allows. *left out*: has no influence on the answer, or is advice that the other dialect cannot take. *refused*: a \
@@ -24,7 +24,7 @@ const PAIRS: [(&str, &str); 3] = [
 ];
 
 #[test]
-fn the_table_of_fidelity_is_what_the_cases_show() {
+fn the_fidelity_table_matches_the_cases() {
     let mut table = INTRODUCTION.to_owned();
     for (pair, title) in PAIRS {
         write!(table, "\n## {title}\n\n| Field | Fate | What becomes of it | Case |\n|---|---|---|---|\n")
