@@ -1,5 +1,4 @@
-//! Accounts and keys at run time over the admin listener: done whole or not at
-//! all, told in the audit log, in force from the next request on.
+//! Management of accounts and keys over the admin listener: atomic, audited, and in force from the next request on.
 
 use crate::harness::gateway::Running;
 use crate::harness::script::{Act, sse, text};

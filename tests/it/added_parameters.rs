@@ -1,4 +1,4 @@
-//! Headers and a cap on tokens that the gateway adds: a refusal of one is the gateway's affair, for an hour.
+//! Headers and a token cap that the gateway adds: a rejection of one is cached for an hour and not blamed on the client.
 
 use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::provider::Seen;

@@ -1,4 +1,4 @@
-//! Batches and files of all accounts on the admin listener: listed, shown, cancelled, deleted, and recorded.
+//! Batches and files of all accounts on the admin listener: listed, shown, cancelled, deleted and audited.
 
 use crate::harness::batch_jobs::{batch, ended, lines, uploaded, when};
 use crate::harness::script::held;

@@ -1,4 +1,4 @@
-//! What a provider is asked beside the requests carries what they carry, and nobody else is told.
+//! Auxiliary requests to a provider (checks, counts) carry the same headers and credentials as its requests.
 
 use crate::harness::gateway::PATIENT;
 use crate::harness::provider::Seen;

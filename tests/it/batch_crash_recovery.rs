@@ -1,7 +1,5 @@
-//! A large batch whose gateway is killed again and again, and batches that are called off: by the log of the
-//! provider each line is asked once, but for those at work at a kill, and nobody is asked after a cancel.
-//!
-//! `PENSTOCK_FULL=1`: 50,000 lines, a kill every 5 seconds.
+//! Repeated kills during a large batch, and cancels: each line is sent once, except those in flight at a kill, and no
+//! provider is called after a cancel.
 
 use crate::harness::batch_jobs::{assert_charged, batch, cancel, ended, lines, results, retrieve};
 use crate::harness::process::{Home, Process, catalogue, complaint};

@@ -1,5 +1,5 @@
-//! Batches whose lines together hold more than there is: each waits for its turn, and only what does not fit by
-//! itself is refused.
+//! Batches whose lines together exceed the balance: each line waits for funds, and only one that exceeds it alone is
+//! rejected.
 
 use crate::harness::batch_jobs::{batch, ended, line_with, results};
 use crate::harness::gateway::Running;

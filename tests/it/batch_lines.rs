@@ -1,5 +1,4 @@
-//! A line of a batch is the same exchange as a request of a client, without a
-//! socket: what it answers, what it costs and when, what it gives way to.
+//! Batch lines are the same exchanges as requests, without a socket: results, charges and preemption.
 
 mod concurrency;
 

@@ -1,4 +1,4 @@
-//! Models of a batch's lines: names that fit a pattern, flavors, and filters, as for requests.
+//! Models of batch lines: patterns, flavors and filters apply as for requests.
 
 use crate::harness::batch_jobs::{batch, ended, line_with, results};
 use crate::harness::gateway::PATIENT;

@@ -1,4 +1,4 @@
-//! What a batch may be made of, and who sees it: each mistake has its sentence.
+//! Validation of batches and their input files: each mistake has its own message, and access is per account.
 
 use crate::harness::batch_jobs::{
     CHAT, batch, cancel, create, ended, line, line_with, lines, uploaded, when,

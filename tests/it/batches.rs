@@ -1,4 +1,4 @@
-//! Batches through a whole gateway: their life, what is kept of it, who comes when.
+//! Batches through a whole gateway: states, results and scheduling.
 
 use crate::harness::batch_jobs::{
     CHAT, batch, cancel, content, create, ended, let_go, line, line_with, lines, results, retrieve, uploaded,

@@ -1,5 +1,5 @@
-//! The billing law, a test a row: who pays what when an answer fails, breaks off,
-//! moves on, tells no usage, or nobody waits for it.
+//! Billing rules, one test for each: charges when an answer fails, breaks off, fails over, reports no usage, or its client
+//! disconnects.
 
 mod balances;
 mod implausible_usage;

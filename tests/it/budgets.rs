@@ -1,4 +1,4 @@
-//! Budgets hold what a request may come to: many at once do not overdraw them, and what is only held is not spent.
+//! Budgets reserve the possible cost of a request: concurrent requests never overdraw, and a reserve is not spent.
 
 use crate::harness::script::held;
 use crate::harness::{Bench, Provider};

@@ -1,6 +1,6 @@
-//! A hundred secrets and two hundred pieces of content on every way through the gateway, and through its failures:
-//! afterwards none of them is in a log, metric, status, error, store, archive, spool or temporary file. What the
-//! contract keeps, contents of files, is below `files/` alone, and goes with the file.
+//! Search for a hundred secrets and two hundred pieces of content after requests of every kind and failure: none is in a
+//! log, metric, status, error, store, archive, spool or temporary file. Contents of files are below `files/` only, and are
+//! deleted with the file.
 
 mod traffic;
 

@@ -1,4 +1,4 @@
-//! Who leaves is noticed at once, on both sides.
+//! Disconnects are noticed at once on both sides.
 
 use crate::harness::script::{Act, role, sse, text};
 use crate::harness::{Bench, Provider, until};

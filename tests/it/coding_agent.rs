@@ -1,5 +1,4 @@
-//! A coding agent's conversation, in the shape that such clients send: thirty
-//! tools, a billing block, system turns in the middle, a cap of 64k, streamed.
+//! Conversation of a coding agent: thirty tools, a billing block, system messages in the middle, a cap of 64k, streamed.
 
 use crate::harness::script::{Act, Script, delta, done, event, finish, role, sse, text, usage};
 use crate::harness::{Bench, Provider};

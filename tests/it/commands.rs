@@ -1,5 +1,5 @@
-//! `penstock accounts`, `keys` and `audit` as they are typed: on the store when
-//! no gateway runs, through the gateway when one does, with the same words.
+//! Command line `penstock accounts`, `keys` and `audit`: on the store without a running gateway, through the gateway with
+//! one, with the same output.
 
 use crate::harness::process::{Home, complaint};
 use crate::harness::{Client, Provider};

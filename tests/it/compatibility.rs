@@ -1,4 +1,4 @@
-//! Habits of other services that `[compatibility]` switches on: each by itself, and off by default.
+//! Behaviours of other services that `[compatibility]` enables: each by itself, off by default.
 
 use crate::harness::batch_jobs::{batch, content, ended, line, line_with};
 use crate::harness::script::json_answer;

@@ -1,6 +1,5 @@
-//! The room that a window leaves for an answer: an estimate cuts nothing off, a
-//! provider that takes less is asked for that, and a number that only the
-//! provider's dialect needs fits too.
+//! Output tokens that fit the context window: an estimate truncates no answer, a provider with a lower maximum gets that
+//! one, and a default that only the provider's dialect requires fits too.
 
 use crate::harness::gateway::Running;
 use crate::harness::script::{Act, Script, json_answer, message, plain, status, stream};

@@ -1,9 +1,7 @@
-//! The gateway killed again and again at random moments, in the middle of batches
-//! with retries, cancels and deletions, against a model of what must hold: what was
-//! acknowledged is there, what was seen stays, each line has one result and each
-//! good result one charge. A third of the kills each come at any moment, right behind
-//! something that was told, and right behind a call of the provider, amid a commit.
-//! `PENSTOCK_KILLS` says how often (18), `PENSTOCK_SEED` how.
+//! Kills at random moments during batches with retries, cancels and deletions, checked against a model: acknowledged and
+//! observed state persists, each line has one result and each good result one charge. A third of the kills each comes at
+//! any moment, right after an acknowledgement, and right after a provider call, amid a commit. `PENSTOCK_KILLS` sets the
+//! number (18), `PENSTOCK_SEED` the seed.
 
 use crate::harness::batch_jobs::{CHAT, cancel, create, line, upload};
 use crate::harness::process::{Home, catalogue, complaint};

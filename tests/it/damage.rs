@@ -1,5 +1,4 @@
-//! A storage folder whose bytes are no longer those that were written: it is found out and said, nothing wrong is
-//! given, and what is left is saved.
+//! Damaged storage folders: damage is detected and reported, no false value is returned, and the rest is recovered.
 
 use crate::harness::batch_jobs::{
     assert_charged, content, create, ended, line, lines, results, uploaded, when,

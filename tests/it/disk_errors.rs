@@ -1,8 +1,7 @@
-//! A disk that fails to write, or to sync, under a gateway at work: what is told to be kept is kept, results are
-//! never ahead of their file, requests at once go on, and the batch ends once the disk is well again. The faults
-//! are those of the shim that records for the power cuts.
+//! Write and sync errors of the disk under load: acknowledged state persists, results never precede their file,
+//! synchronous requests continue, and the batch completes after recovery. The shim of the power cuts injects the faults.
 //!
-//! `PENSTOCK_FULL=1`: forty faults of each kind instead of two.
+//! `PENSTOCK_FULL=1` injects forty faults of each kind instead of two.
 
 use crate::harness::batch_jobs::{create, ended, line, lines, results, retrieve, upload, uploaded};
 use crate::harness::process::{Home, Process, catalogue, complaint};

@@ -1,5 +1,5 @@
-//! Archives that a gateway makes of itself while it works: whole, restorable, without what was deleted, and no
-//! outage when they fail.
+//! Archives that a gateway makes of itself while it runs: complete, restorable, without deleted files, and no outage on
+//! failure.
 
 use crate::harness::batch_jobs::{content, create, ended, lines, results, retrieve, uploaded};
 use crate::harness::process::{Home, Process, catalogue, complaint};

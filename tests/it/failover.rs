@@ -1,4 +1,4 @@
-//! Before the first content token a failure is invisible.
+//! Failover before the first content token is invisible to the client.
 
 use crate::harness::script::Act;
 use crate::harness::script::{cut, role, silent, sse, status};

@@ -1,4 +1,4 @@
-//! Bodies of any size fail over like small ones.
+//! Failover of bodies of any size.
 
 use crate::harness::script::{cut, status};
 use crate::harness::{Bench, Provider};

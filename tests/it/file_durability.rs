@@ -1,4 +1,4 @@
-//! Files through what goes wrong around them: no room, damage, kills; and a large one in little memory.
+//! Files through a full disk, damage and kills; and a large file in bounded memory.
 
 use crate::files::{
     TYPE, batch, content, deleted, error, id, line, lines, nothing_is_left, on_disk, send, uploaded,

@@ -1,5 +1,4 @@
-//! What the gateway writes is its owner's alone, whatever the umask it was started
-//! with, and whatever an earlier version left.
+//! Permissions of written files: only the owner has access, with any umask and after earlier versions.
 
 use crate::files::uploaded;
 use crate::harness::Provider;

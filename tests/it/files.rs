@@ -1,5 +1,5 @@
-//! Files over real sockets: uploaded in any order and any cut, listed, given whole or in ranges, deleted; what is
-//! wrong with one named by its line; nothing left of those that were refused.
+//! Files over real sockets: uploaded in any part order and at any split, listed, read whole or in ranges, deleted; errors
+//! name the line, and rejected files leave nothing behind.
 
 use crate::harness::gateway::Running;
 use crate::harness::{Answer, Bench, Client};

@@ -1,4 +1,4 @@
-//! Constraints on the provider are honoured or refused by name, and stay with the gateway.
+//! Provider filters are honoured or rejected by name, and are not sent to providers.
 
 use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::{Answer, Bench, Provider};

@@ -1,4 +1,4 @@
-//! What an answer draws and costs, from what its provider says to what its client reads.
+//! Energy and cost of an answer, from the provider's report to the client's metadata.
 
 use crate::billing::entries;
 use crate::harness::gateway::PATIENT;

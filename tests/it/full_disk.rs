@@ -1,5 +1,4 @@
-//! A disk that is full, for real: the storage folder on a small disk of its own,
-//! in a mount namespace that only this test's process sees.
+//! Full disks: the storage folder is on a small disk of its own, in a mount namespace of this process.
 
 use crate::harness::process::{Home, Process, catalogue, complaint};
 use crate::harness::{Answer, Client, Provider, within};

@@ -1,5 +1,5 @@
-//! A disk that fills up under a batch at work, for real: what is new is refused, the batch waits, and once there is
-//! room again it goes on to its end, each line once and charged once.
+//! Disks that fill up during a batch: new work is rejected, the batch waits and completes once there is space, each line
+//! sent once and charged once.
 
 use crate::full_disk::{fill, inside, mount};
 use crate::harness::batch_jobs::{

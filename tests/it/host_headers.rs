@@ -1,4 +1,4 @@
-//! Hosts that clients name: an answer repeats none that nobody configured.
+//! Host names sent by clients: a response repeats only configured ones.
 
 use crate::harness::gateway::PATIENT;
 use crate::harness::script::json_answer;

@@ -1,4 +1,4 @@
-//! Names of image models whose clients expect base64.
+//! Image models whose clients expect base64 by default.
 
 use crate::harness::Provider;
 use crate::images::{PATH, PNG64, ask, drawn, draws};

@@ -1,5 +1,5 @@
-//! Drawings: both forms whatever the provider gives, addresses that are the
-//! gateway's own, and nothing fetched from where nobody said it might be.
+//! Images: both response formats for any provider format, addresses of the gateway itself, and downloads from configured
+//! hosts only.
 
 use crate::harness::gateway::PATIENT;
 use crate::harness::script::{Act, Script, cut, json_answer, status};

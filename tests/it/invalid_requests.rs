@@ -1,5 +1,4 @@
-//! Bad input: the error that the client's library understands, naming the
-//! field; nothing is asked of a provider, and others go on.
+//! Invalid requests: an error in the client library's format that names the field, without a provider call.
 
 use crate::harness::{Answer, Bench, Client, Provider};
 use serde_json::{Value, json};

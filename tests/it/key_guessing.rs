@@ -1,4 +1,4 @@
-//! What it takes to try a key: little, and the same whether its id is known or not.
+//! Cost of checking a key: low, and the same whether its id exists or not.
 
 use penstock::auth::key_cache::KeyCache;
 use penstock::config::settings::StorageSettings;

@@ -1,5 +1,4 @@
-//! A request of 5 MiB is answered by the next provider, however it came and however the first one failed: Pingora's own
-//! retry buffer ends at 64 KiB.
+//! Failover of requests of 5 MiB for each framing and each failure: Pingora's own retry buffer ends at 64 KiB.
 
 use crate::harness::certificates::{Certified, connect};
 use crate::harness::gateway::{PATIENT, Running};

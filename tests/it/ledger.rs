@@ -1,5 +1,5 @@
-//! The ledger of the real binary: killed in the middle of charged requests, read
-//! and proven by the command line, with a gateway and without one.
+//! Ledger of the real binary: killed amid charged requests, then read and verified by the command line, with and without
+//! a running gateway.
 
 use crate::harness::process::{Home, catalogue, complaint};
 use crate::harness::{Client, Provider, until, within};

@@ -1,5 +1,5 @@
-//! Bounds that belong to nobody in particular, each at another value than its
-//! default. And none of them is forgotten: what `[limits]` has, a test sets.
+//! Limits without a test file of their own, each with a non-default value, and a check that every key of `[limits]` is set
+//! by some test.
 
 use crate::harness::script::{completion, json_answer};
 use crate::harness::{Bench, Provider, until, within};

@@ -1,5 +1,5 @@
-//! Limits and budgets over real sockets: refused before anything is sent, told
-//! in the caller's dialect, settled with what was used.
+//! Limits and budgets over real sockets: enforced before a provider call, reported in the client's dialect, settled with
+//! the actual usage.
 
 use crate::harness::gateway::Running;
 use crate::harness::script::{Act, completion, held, json_answer, message, role, sse, status, text};

@@ -1,6 +1,5 @@
-//! Long waits: a drawing may take minutes in which nothing is sent. The system
-//! probes both connections meanwhile, and no timeout of the gateway's cuts a wait
-//! below its setting.
+//! Long responses: an image may take minutes without a byte. The system probes both connections meanwhile, and no timeout
+//! of the gateway fires below its setting.
 
 use crate::harness::script::{Act, json_answer};
 use crate::harness::{Bench, Provider, until, within};

@@ -1,5 +1,4 @@
-//! The integration tests, one binary: a whole gateway over real sockets, in
-//! front of providers that follow a script and count their calls.
+//! Integration tests, one binary: a whole gateway over real sockets, in front of scripted providers that count their calls.
 #![allow(
     missing_docs,
     dead_code,

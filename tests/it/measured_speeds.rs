@@ -1,4 +1,4 @@
-//! Speeds as they are measured: found by a few requests, kept over reloads and restarts.
+//! Measured speeds: found by a few requests, retained over reloads and restarts.
 
 use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::script::{Act, completion, plain};

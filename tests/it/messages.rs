@@ -1,4 +1,4 @@
-//! The messages dialect, over providers that speak chat, and over their own.
+//! Messages dialect, over providers that speak chat and over its own.
 
 use crate::harness::script::{
     Act, Script, cut, delta, done, event, finish, json_answer, message, role, sse, status, stream, text,

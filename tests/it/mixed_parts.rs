@@ -1,5 +1,5 @@
-//! Content in both of its forms, a string and a list, and lists of texts and images, in messages and in results of
-//! tools: each dialect with providers of each.
+//! Content as a string and as a list, and lists of texts and images, in messages and tool results: each dialect with
+//! providers of each.
 
 use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::script::{completion, json_answer, message};

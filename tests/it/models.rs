@@ -1,4 +1,4 @@
-//! The catalogue over the wire.
+//! Model catalog over HTTP.
 
 use crate::harness::{Bench, Provider};
 use serde_json::json;

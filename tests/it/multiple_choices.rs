@@ -1,4 +1,4 @@
-//! Several choices (`n`) at providers that give one at a time: each choice is a request of its own, and the client sees
+//! Several choices (`n`) from providers that give one at a time: each choice is a request of its own, and the client gets
 //! one answer.
 
 mod learned;

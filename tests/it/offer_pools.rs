@@ -1,4 +1,4 @@
-//! Pools of offers: who leaves them, who comes back, and when a reload takes effect.
+//! Pools of offers: ejection, recovery, and the effect of a reload.
 
 use crate::harness::gateway::Running;
 use crate::harness::script::{Script, cut, plain, status};

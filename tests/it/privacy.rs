@@ -1,5 +1,4 @@
-//! What was said, and with which key, is nowhere but on the way: not in logs, metrics,
-//! status, errors or files, at the most talkative level.
+//! Privacy: prompts, completions and keys are in no log, metric, status, error or file, at the most verbose level.
 
 use crate::harness::process::{Home, SECRET, catalogue};
 use crate::harness::script::{Act, completion, json_answer, plain, role, sse, status, stream, text};

@@ -1,4 +1,4 @@
-//! The binary as an operator meets it: what it says, how it starts, how it ends.
+//! The binary for operators: messages, start and exit status.
 
 use crate::harness::certificates::Certified;
 use crate::harness::process::{Home, address, catalogue, complaint, ended, penstock};

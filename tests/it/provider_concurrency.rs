@@ -1,4 +1,4 @@
-//! A provider is never given more than its places.
+//! Concurrency limits of providers are never exceeded.
 
 use crate::harness::batch_jobs::let_go;
 use crate::harness::script::{Act, done, finish, held, retry_after, role, sse, text, usage};

@@ -1,4 +1,4 @@
-//! What a provider says of a request: whose fault it is, and what of its words the client reads.
+//! Provider errors about a request: the party at fault, and the text that the client gets.
 
 use crate::harness::script::json_answer;
 use crate::harness::{Bench, Provider};

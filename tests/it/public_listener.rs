@@ -1,5 +1,4 @@
-//! The public listener beside the API itself: the first page, health checks, the description, other origins' pages, and
-//! the names that clients give their requests.
+//! The public listener beside the API: first page, health checks, API description, CORS, and request ids of clients.
 
 use crate::harness::process::{Home, catalogue};
 use crate::harness::script::plain;

@@ -1,5 +1,4 @@
-//! Published footprints and bills, through a whole gateway: what the vectors say
-//! is what the client reads, to the digit.
+//! Published footprints and bills through a whole gateway: clients get the values of the test vectors to the digit.
 
 use crate::harness::gateway::Running;
 use crate::harness::script::{Script, scores, vectors};

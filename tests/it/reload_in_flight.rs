@@ -1,5 +1,4 @@
-//! Requests in flight do not notice a reload: a stream ends as it began, and a crowd of requests gets the same answers
-//! as without.
+//! Requests in flight during a reload: streams end as they began, and a load of requests gets the same answers.
 
 use crate::harness::script::{Act, done, finish, plain, role, sse, text, usage};
 use crate::harness::{Answer, Bench, Client, Provider, until};

@@ -1,6 +1,4 @@
-//! What a reload keeps of the configuration before: the addresses that were
-//! found, the places that are taken; and what it changes: how many there are,
-//! what a breaker bears.
+//! State across a reload: resolved addresses and taken permits are retained; limits and breaker thresholds change.
 
 use crate::harness::gateway::Running;
 use crate::harness::script::{held, status};

@@ -1,4 +1,4 @@
-//! However oddly a provider writes its answers, clients get clean ones.
+//! Unusual provider responses reach clients in the standard form.
 
 use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::{Answer, Bench};

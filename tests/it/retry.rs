@@ -1,4 +1,4 @@
-//! Whom to ask again, when, and how often.
+//! Retries: targets, delays and number.
 
 use crate::harness::script::{Act, json_answer, plain, retry_after, silent, status};
 use crate::harness::{Bench, Provider, until};

@@ -1,4 +1,4 @@
-//! Who is asked first, under which flavor.
+//! Order of the offers for each flavor.
 
 use crate::harness::script::status;
 use crate::harness::{Bench, Provider, until};

@@ -1,4 +1,4 @@
-//! Members that would move state to the server: refused by name, and what the provider receives is the whole history.
+//! Parameters for server-side state are rejected by name, and providers get the whole history.
 
 use crate::harness::{Bench, Provider};
 use penstock_core::Dialect;

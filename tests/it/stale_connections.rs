@@ -1,4 +1,4 @@
-//! What becomes of a request whose connection is no good: whom it may be told to again, and how often.
+//! Requests on broken reused connections: the retries that are allowed.
 
 use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::h2_provider::{Deed, Frames, INTERNAL_ERROR, REFUSED_STREAM};

@@ -1,5 +1,4 @@
-//! Parts of the storage that are lost, damaged or another's: told, never made anew in silence, and commands that only
-//! look change nothing.
+//! Lost, damaged or foreign parts of the storage: reported, never recreated silently; read-only commands change nothing.
 
 use crate::harness::batch_jobs::{lines, uploaded};
 use crate::harness::gateway::PATIENT;

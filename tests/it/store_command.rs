@@ -1,5 +1,5 @@
-//! `penstock store`: what is proven is all there, what is damaged is named, what is
-//! saved can be restored elsewhere, and what is left of a damaged store is saved.
+//! `penstock store`: verification covers everything and names damage, exports can be restored elsewhere, and the rest of a
+//! damaged store is recovered.
 
 use crate::harness::process::{Home, catalogue, complaint};
 use crate::harness::{Client, Provider};

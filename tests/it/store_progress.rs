@@ -1,5 +1,5 @@
-//! Progress of `penstock store`: lines where standard error is no terminal, a bar where it is one, nothing where none is
-//! wanted; standard output has the results alone.
+//! Progress of `penstock store`: lines where standard error is no terminal, a bar where it is one, nothing
+//! when disabled; standard output has the results only.
 
 use crate::harness::Provider;
 use crate::harness::process::{Home, catalogue, complaint, penstock};

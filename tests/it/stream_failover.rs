@@ -1,5 +1,5 @@
-//! After the first content token: a broken stream is taken over by another
-//! provider, or ends with an error event. Truncation never looks like success.
+//! Failover after the first content token: another provider resumes a broken stream, or it ends with an error event.
+//! Truncation never looks like success.
 
 use crate::harness::client::Open;
 use crate::harness::gateway::PATIENT;

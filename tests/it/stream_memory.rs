@@ -1,6 +1,5 @@
-//! Open streams: what each takes of the gateway's memory, and that it is given
-//! back to the system soon after they have closed. The long form, with thousands
-//! and an event a second each, is `./x load --streams 9500`.
+//! Memory of open streams, and its return to the system soon after they close. `./x load --streams 9500` is the long form,
+//! with an event a second for each stream.
 
 use crate::harness::process::{Home, catalogue};
 use crate::harness::script::{Act, plain, role, sse, text};

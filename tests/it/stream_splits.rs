@@ -1,6 +1,5 @@
-//! Everything that a provider streams comes through as it was sent, in whatever
-//! pieces its bytes come: 20,000 events of each pair of dialects, a million of
-//! them with `PENSTOCK_FULL=1`, made and compared one after the other.
+//! Stream events arrive unchanged however their bytes are split: 20,000 events of each pair of dialects, a million with
+//! `PENSTOCK_FULL=1`, generated and compared one after the other.
 
 use crate::harness::client::Open;
 use crate::harness::{Bench, full, within};

@@ -1,4 +1,4 @@
-//! The gateway rules that a compiler does not hold.
+//! Rules of the source tree that the compiler does not enforce.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Over TLS and HTTP/2, on both sides, everything is as over plain HTTP/1.1.
+//! TLS and HTTP/2 on both sides behave as plain HTTP/1.1.
 
 use crate::harness::certificates::{Certified, agreed, at, connect};
 use crate::harness::gateway::{PATIENT, Running};

@@ -1,5 +1,4 @@
-//! Prompts that have to be counted before anybody is asked: who sends them uses its limits, and whoever leaves is
-//! not counted for.
+//! Prompts that are counted before any provider call: the count uses limits of the key and ends on disconnect.
 
 use crate::harness::gateway::Running;
 use crate::harness::script::silent;

@@ -1,5 +1,4 @@
-//! Transcripts: forms in, forms out, whatever their order and size; the sound
-//! goes to the next provider byte for byte, and nothing of it stays.
+//! Transcriptions: forms in any part order and size; the audio reaches the next provider byte for byte and is not stored.
 
 mod multipart;
 

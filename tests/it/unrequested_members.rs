@@ -1,5 +1,5 @@
-//! Members of a request that no client sent, and forms of an answer that nobody asked for: what a provider makes of
-//! them is the gateway's affair.
+//! Request members that the gateway added and unrequested response forms: a provider's error about them is not the
+//! client's.
 
 use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::provider::Seen;

@@ -1,6 +1,5 @@
-//! Uploads that go wrong: whoever sends 20 MB that nobody wants hears why, however
-//! it reads and writes; whoever never stops is cut off; a disk that loses one is
-//! blamed on no provider.
+//! Failed uploads: a rejected 20 MB upload gets its error for any client behaviour, an endless one is cut off, and a disk
+//! error is not counted against a provider.
 
 use crate::harness::certificates::{Certified, connect};
 use crate::harness::client::Duplex;

@@ -1,5 +1,4 @@
-//! A large upload goes through a gateway that stays small: in from its client, to
-//! the disk, to a provider that fails and to the next.
+//! Memory of the gateway during a large upload: from its client to the disk, to a failing provider and to the next.
 
 use crate::harness::process::Home;
 use crate::harness::within;

@@ -1,4 +1,4 @@
-//! The seats that lines take: whom they give them to, in which order they wait, and that to wait costs them nothing.
+//! Provider slots of batch lines: preemption, queue order, and free waits.
 
 use super::{CHAT, ask, begin, code, enter, told};
 use crate::harness::gateway::{PATIENT, Running};

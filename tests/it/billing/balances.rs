@@ -1,5 +1,5 @@
-//! What an account has: without enough nothing is sent, many at once spend no more than there is, and energy pays
-//! where it is there.
+//! Balances: nothing is sent without funds, concurrent requests never overdraw, and energy is paid from the energy balance
+//! first.
 
 use super::{CHAT, PREPAID, balance, entries, grant, of, one};
 use crate::harness::script::{completion, json_answer, plain};

@@ -1,5 +1,5 @@
-//! Providers that report more than can be, models that write what cannot be passed on: what is charged, and to whom a
-//! fault is counted.
+//! Providers that report impossible usage and models with invalid output: the charge, and the party that the failure
+//! counts against.
 
 use super::{CHAT, balance, of, one};
 use crate::harness::batch_jobs::{batch, ended, line_with, results};

@@ -1,4 +1,4 @@
-//! Answers that fail, break off or go on elsewhere, and clients that leave: who pays for what was there.
+//! Charges for answers that fail, break off or fail over, and for clients that disconnect.
 
 use super::{CHAT, balance, entries, of, one};
 use crate::harness::gateway::{PATIENT, Running};

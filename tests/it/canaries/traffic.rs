@@ -1,4 +1,4 @@
-//! The ways through the gateway, good and bad, each with words of its own, over both protocols and by all keys in turn.
+//! Requests of every kind, successful and not, each with unique words, over both protocols and by all keys.
 
 use super::HEADER;
 use crate::harness::certificates::{Certified, connect};

@@ -1,4 +1,4 @@
-//! Batches as a client makes and watches them.
+//! Batches over the client API: upload, creation, polling and results.
 
 use super::process::{Home, complaint};
 use super::{Answer, Client, within};

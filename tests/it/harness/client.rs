@@ -1,4 +1,4 @@
-//! A client over a raw socket: sees each byte, leaves when it likes.
+//! HTTP client over a raw socket that sees each byte and can disconnect at any moment.
 
 use super::within;
 use serde_json::Value;

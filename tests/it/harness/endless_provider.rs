@@ -1,4 +1,4 @@
-//! A provider that answers and never comes to an end: it writes as fast as it is read.
+//! Provider with an endless answer, written as fast as it is read.
 
 use super::until;
 use std::net::SocketAddr;

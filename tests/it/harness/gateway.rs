@@ -1,4 +1,4 @@
-//! A gateway of a test's own, written as its users would write it.
+//! Gateway of a test, with a configuration in the users' format.
 
 use super::{Client, Provider};
 use penstock::admin::keys;

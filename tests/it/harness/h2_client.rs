@@ -1,4 +1,4 @@
-//! A client that speaks HTTP/2 and can reset one stream of its connection.
+//! HTTP/2 client that can reset one stream of its connection.
 
 use super::client::Duplex;
 use super::{Answer, within};

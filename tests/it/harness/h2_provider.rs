@@ -1,4 +1,4 @@
-//! A provider that speaks HTTP/2 frame by frame, with prior knowledge, and counts what it is asked.
+//! Provider that speaks HTTP/2 frame by frame, with prior knowledge, and counts its requests.
 
 use super::script::completion;
 use parking_lot::Mutex;

@@ -1,4 +1,4 @@
-//! The real binary in a process of its own, ended by its own number alone.
+//! Gateway binary in a process of its own, ended by its process id.
 
 use super::certificates::Certified;
 use super::{Client, Provider, until};

@@ -1,5 +1,4 @@
-//! A provider that does what its script says, over a raw socket, and remembers
-//! what it was asked.
+//! Scripted provider over a raw socket that records its requests.
 
 use super::script::{Act, Script, plain, stream};
 use super::until;

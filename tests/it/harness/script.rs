@@ -1,4 +1,4 @@
-//! What a scripted provider does with one request, byte by byte.
+//! Script of a provider for one request, byte by byte.
 
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! Hostile addresses: whatever a client or a provider writes, nothing is
-//! connected to but what the configuration names.
+//! Hostile addresses from clients and providers: connections go to configured addresses only.
 
 use crate::harness::gateway::PATIENT;
 use crate::harness::script::{Act, json_answer};

@@ -1,4 +1,4 @@
-//! Crowds: so many connections in the gateway, so many for each client.
+//! Limits on connections, in total and for each client.
 
 use crate::harness::{Bench, Client, Provider, until, within};
 use crate::hostile::{CHAT, ask};

@@ -1,11 +1,8 @@
-//! Clients that vanish without a word: their machine lost its power or its
-//! network. Nothing comes from them any more, no acknowledgement either, so that
-//! only `client_write` tells that they are gone.
+//! Clients that vanish without closing their connection, as in a power or network failure: neither data nor
+//! acknowledgements come from them, so only `client_write` detects it.
 //!
-//! Anyone may have a socket that drops what comes with too few hops left; with
-//! the highest bound it drops all that loopback brings, unseen and unanswered.
-//! What such a client has sent itself must have arrived before that: it would
-//! send it again and again, and be heard.
+//! The client's socket drops packets with too few hops left, an option without privileges; with the highest bound it drops
+//! all packets of loopback. The data that such a client has sent must have arrived before: it would be retransmitted.
 
 use super::stalled_readers::let_go;
 use super::{CHAT, full};

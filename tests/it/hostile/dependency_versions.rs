@@ -1,4 +1,4 @@
-//! The versions beneath are those without the known holes.
+//! Locked versions of dependencies exclude known vulnerabilities.
 
 use crate::harness::{Bench, Provider};
 use crate::hostile::{CHAT, ask, say, statuses};

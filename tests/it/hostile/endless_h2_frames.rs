@@ -1,5 +1,4 @@
-//! Providers that flood an HTTP/2 connection with frames that nobody needs: the
-//! request has its answer, and the connection ends.
+//! Providers that flood an HTTP/2 connection with superfluous frames: the request is answered, and the connection ends.
 
 use super::CHAT;
 use crate::harness::{Bench, Provider, until, within};

@@ -1,5 +1,5 @@
-//! Providers and clients whose bytes never run dry: every clock goes off all the
-//! same, a client that leaves is noticed, the process ends, others are answered.
+//! Endless responses and uploads: every timeout fires, disconnects are noticed, the process ends, other requests are
+//! answered.
 
 use super::{CHAT, ask, honest};
 use crate::harness::endless_provider::{Endless, Flood};

@@ -1,5 +1,4 @@
-//! Floods of HTTP/2 frames: each ends its connection or is bounded, the process
-//! stays small, and honest requests beside it are answered.
+//! Floods of HTTP/2 frames: each ends its connection or is bounded, memory stays small, and other requests are answered.
 
 use super::raw_h2::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, PREFACE, PRIORITY, RST, Raw, SETTINGS,

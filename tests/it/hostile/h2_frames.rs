@@ -1,5 +1,5 @@
-//! HTTP/2 frame by frame: what breaks a rule ends its stream or its connection,
-//! what breaks none is answered, and no provider is asked either way.
+//! HTTP/2 frame by frame: a violation ends its stream or its connection, valid frames are answered, and neither causes a
+//! provider call.
 
 mod frame_order;
 mod frame_types;

@@ -1,4 +1,4 @@
-//! Requests over HTTP/2 that the library rejects by itself: no exchange begins, and the log has them all the same.
+//! Requests that the HTTP/2 library rejects by itself: no exchange begins, and each is logged.
 
 use super::CHAT;
 use super::raw_h2::{END_HEADERS, END_STREAM, HEADERS, Raw, field, frame};

@@ -1,5 +1,5 @@
-//! Requests that share a connection: pipelined ones are answered in order wherever their bytes are cut, a half-closed
-//! connection gets its response, and a refusal is heard by a client that sends on.
+//! Pipelined requests are answered in order at every split, a half-closed connection gets its response, and a client that
+//! keeps sending receives its rejection.
 
 use super::{CHAT, ask, rest, say, statuses};
 use crate::harness::script::{Act, plain};

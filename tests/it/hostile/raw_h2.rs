@@ -1,4 +1,4 @@
-//! HTTP/2 written frame by frame, right or wrong, and read frame by frame.
+//! HTTP/2 client that writes and reads frame by frame, valid or not.
 
 use crate::harness::certificates::connect;
 use crate::harness::within;

@@ -1,5 +1,5 @@
-//! Slow clients that go on after they were refused: the answer is ended and they do not care. They hold their places
-//! for a moment more, not for the time that others get who were only sending when they were refused.
+//! Slow clients that keep sending after their rejection: they hold their permit for a moment only, not for the time that
+//! clients get that were still sending.
 
 use crate::harness::within;
 use crate::hostile::slow_clients::{begun, start};

@@ -1,5 +1,4 @@
-//! Bodies that are small to send and large to read: refused after little work,
-//! in bounded memory.
+//! Bodies that are small to send and expensive to read: rejected after little work, in bounded memory.
 
 use crate::harness::process::{Home, Process, catalogue, optimised};
 use crate::harness::{Answer, Client, Provider, within};

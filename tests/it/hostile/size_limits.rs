@@ -1,5 +1,5 @@
-//! Heads and bodies at their limits: one less, just so, one more; each refusal
-//! with its own code, in the dialect of its path, and none of them costly.
+//! Heads and bodies just below, at and just above their limits: each rejection has its own code, in the dialect of its
+//! path, at little cost.
 
 use crate::harness::process::{Home, catalogue};
 use crate::harness::{Answer, Bench, Client, Provider};

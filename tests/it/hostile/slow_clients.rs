@@ -1,4 +1,4 @@
-//! Slow clients: each is let go when its setting says so, and nobody waits for it.
+//! Slow clients: each is disconnected after its configured timeout and delays no other.
 
 use crate::harness::certificates::{Certified, connect};
 use crate::harness::gateway::Running;

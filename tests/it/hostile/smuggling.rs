@@ -1,6 +1,5 @@
-//! Requests of two meanings: thousands, made from combinations. Whatever ends a
-//! body in two ways is 400 and the end of its connection; whatever is accepted
-//! is exactly one request to a provider, framed anew, with the body as told.
+//! Ambiguous requests, generated from combinations: an ambiguous body length gets 400 and ends the connection; an accepted
+//! request is exactly one request to a provider, framed anew, with the declared body.
 
 use crate::harness::{Bench, Client, Provider};
 use crate::hostile::{CHAT, ask, full, say, statuses};

@@ -1,5 +1,5 @@
-//! Readers that stop: their provider is not read further, they are let go when
-//! `client_write` says so, and pay for what was delivered.
+//! Clients that stop reading: their provider is not read further, they are disconnected after `client_write`, and are
+//! charged for the delivered output.
 
 use crate::harness::certificates::{Certified, connect};
 use crate::harness::gateway::Running;

@@ -1,5 +1,4 @@
-//! Streams of an HTTP/2 connection: so many at a time, and so many given up;
-//! one less, just so, one more.
+//! Limits on open and reset streams of an HTTP/2 connection: just below, at and just above.
 
 use super::raw_h2::{
     DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RST, Raw, SETTINGS, field, frame, get, pseudo,

@@ -1,6 +1,5 @@
-//! What clients may take of the memory before anybody knows who asks, held
-//! against what `penstock check` says; and that those on one connection do not
-//! wait for each other.
+//! Memory of clients before authentication, compared with the figures of `penstock check`; and independence of the streams
+//! of one connection.
 
 use super::raw_h2::{
     ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PREFACE, RST, Raw, SETTINGS, field, frame,

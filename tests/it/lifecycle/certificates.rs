@@ -1,4 +1,4 @@
-//! Certificates and credentials that change in their files while requests go on.
+//! Certificates and credentials that change in their files under load.
 
 use super::size;
 use crate::harness::certificates::{Certified, at, connect, try_connect};

@@ -1,5 +1,4 @@
-//! How many descriptors the system allows: all of them are used, and where there are none left nobody but the gateway is
-//! blamed for it.
+//! Limit of file descriptors: all of them are used, and exhaustion is not counted against providers.
 
 use crate::harness::process::{Home, catalogue, complaint, limited, penstock};
 use crate::harness::script::{Act, role, sse, text};

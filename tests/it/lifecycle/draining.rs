@@ -1,4 +1,4 @@
-//! What a stop owes to connections that were told that they may be used again.
+//! Kept-alive HTTP/1.1 connections at a stop.
 
 use crate::harness::script::{Act, done, finish, role, sse, stream, text};
 use crate::harness::{Bench, Client, Provider, until, within};

@@ -1,4 +1,4 @@
-//! Upgrades that fail: the process that runs goes on, with all it had.
+//! Failed upgrades: the running process continues with all its state.
 
 use super::load_clients::{Heir, acts, charges, is_gone, processes, said, signal, upgrade};
 use super::open_streams::{Streams, ask};

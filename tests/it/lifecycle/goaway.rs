@@ -1,4 +1,4 @@
-//! What a stop says on connections of HTTP/2, and what it owes to them.
+//! GOAWAY at a stop, and the streams that it still allows.
 
 use super::load_clients::{charges, said};
 use super::open_streams::{ask, waits};

@@ -1,5 +1,4 @@
-//! Clients that ask all the time, over connections that they keep and over new
-//! ones, and count what goes wrong. Processes that follow each other, by their log.
+//! Load generators over kept-alive and new connections that count failures, and successive processes observed by their log.
 
 use super::transports::{Connection, Doors, Failed, Request, WAYS, Way};
 use crate::harness::process::Home;

@@ -1,5 +1,5 @@
-//! From start to end: upgrades, reloads and stops under load, certificates and
-//! credentials that change, places that are none. `PENSTOCK_FULL=1` takes the goal's sizes.
+//! Upgrades, reloads and stops under load, certificates and credentials that change, rejected locations.
+//! `PENSTOCK_FULL=1` runs the full sizes.
 
 mod certificates;
 mod descriptor_limit;

@@ -1,4 +1,4 @@
-//! Streams that are open while a gateway's life goes on.
+//! Streams that stay open across upgrades and reloads.
 
 use super::transports::{CHAT, Doors, Way};
 use crate::harness::client::Open;

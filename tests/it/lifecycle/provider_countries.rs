@@ -1,5 +1,4 @@
-//! Of all countries exactly the 27 member states are places for a provider; any
-//! other ends the start before a port is bound.
+//! Countries of providers: exactly the 27 member states are accepted; any other ends the start before a port is bound.
 
 use crate::harness::process::{Home, complaint};
 use penstock::config::{ResolveEnv, load_text};

@@ -1,5 +1,5 @@
-//! Reloads and stops under load: nothing is refused, what began with a
-//! configuration ends with it, a stop waits for what is open and for nothing else.
+//! Reloads and stops under load: no request is refused, a request ends with the configuration that it began with, and a
+//! stop waits for open requests only.
 
 use super::load_clients::{Crowd, charges, said};
 use super::open_streams::{Streams, ask};

@@ -1,4 +1,4 @@
-//! A start: how soon the first answer comes, in how much memory, and what the service manager hears.
+//! Startup: time to the first answer, memory, and notifications to the service manager.
 
 use super::is_full;
 use super::open_streams::ask;

@@ -1,4 +1,4 @@
-//! The ways into a gateway: plain HTTP, TLS, and HTTP/2 over TLS. Its life is the same for all who come.
+//! Transports into a gateway: plain HTTP, TLS, and HTTP/2 over TLS.
 
 use crate::harness::certificates::{Certified, connector, dial, shake_hands};
 use crate::harness::client::Duplex;

@@ -1,4 +1,4 @@
-//! Upgrades under load: nothing is refused, nothing is cut, charges are right.
+//! Upgrades under load: no request is refused, no stream is cut, charges are exact.
 
 use super::load_clients::{Crowd, Heir, acts, charges, processes, said, signal, upgrade};
 use super::open_streams::{Streams, ask};

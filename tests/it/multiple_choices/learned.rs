@@ -1,4 +1,4 @@
-//! What an engine's own answers show of `n`.
+//! Detection of the support for `n` from an engine's answers.
 
 use super::{LISTED, ask, ask_stream, bench, engine, last, many, post, streamed, texts};
 use crate::harness::Provider;

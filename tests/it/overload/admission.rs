@@ -1,4 +1,4 @@
-//! The ceiling of the gateway: a place, a short wait, or 503 at once.
+//! Admission limit of the gateway: a permit, a brief wait, or 503 at once.
 
 use super::{CHAT, form, of_account, seats, timed, until_empty};
 use crate::harness::script::{completion, held, json_answer};

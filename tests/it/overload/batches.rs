@@ -1,5 +1,5 @@
-//! All batches together stay within their memory, however many there are and
-//! however long their lines, and give way where the gateway is nearly full.
+//! Memory of all batches together is bounded for any number and line length, and batches yield when the gateway is almost
+//! full.
 
 use super::{CHAT, form, of_account, thinker};
 use crate::harness::gateway::PATIENT;

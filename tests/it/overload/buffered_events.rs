@@ -1,4 +1,4 @@
-//! What a stream keeps of its provider's bytes counts like a body: an event that is not whole, what may not leave yet.
+//! Buffered provider bytes of a stream count like a body: incomplete events and held output.
 
 use super::{CHAT, until_empty};
 use crate::harness::gateway::Running;

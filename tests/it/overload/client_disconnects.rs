@@ -1,4 +1,4 @@
-//! A client that leaves is noticed within a second, and pays for what it had.
+//! Disconnects are noticed within a second, and the delivered output is charged.
 
 use super::{CHAT, form, percentile, timed, until_empty};
 use crate::harness::script::{Act, role, sse, text};

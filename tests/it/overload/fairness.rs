@@ -1,5 +1,5 @@
-//! One account asks a hundred times as much as each of the others: they hardly
-//! notice. And a backlog of batches is not felt by those who are in a hurry.
+//! Fairness: an account with a hundred times the load of each other one hardly affects them, and a backlog of batches does
+//! not delay synchronous requests.
 
 use super::{CHAT, form, full, of_account, percentile, thinker, timed};
 use crate::harness::{Bench, Client, batch_jobs, gateway::Running};

@@ -1,6 +1,5 @@
-//! Four times as many requests as the gateway itself takes on: its places stay at
-//! work, and whoever finds none is refused at once. The full form is at full rate
-//! if `PENSTOCK_BINARY` names an optimised build.
+//! Four times the capacity of the gateway: its permits stay in use, and further requests are rejected at once. The full
+//! form runs at full rate if `PENSTOCK_BINARY` names an optimised build.
 
 use super::provider_overload::GROWTH;
 use super::{CHAT, form, full, percentile};

@@ -1,5 +1,4 @@
-//! More to do than can be done: who waits, who is refused and how fast, what
-//! stays bounded meanwhile, and what a mistake of our own costs.
+//! Overload: queueing, rejection times, bounded memory, and the isolation of panics.
 
 mod admission;
 mod batches;

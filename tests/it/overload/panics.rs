@@ -1,5 +1,4 @@
-//! A mistake of our own, put there on purpose: it costs the request that met it,
-//! and nothing of that request is left.
+//! Injected panics: only the request itself fails, and its resources are released.
 
 use super::{CHAT, form, full, until_empty};
 use crate::harness::gateway::Running;

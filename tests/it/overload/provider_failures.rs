@@ -1,5 +1,5 @@
-//! Providers that fail: they are not buried under retries, a dead one is left
-//! alone at once and found again, and others do not notice.
+//! Failing providers: retries are bounded, a dead provider is ejected at once and readmitted, and other models are
+//! unaffected.
 
 use super::{CHAT, form, full, percentile};
 use crate::harness::gateway::PATIENT;

@@ -1,5 +1,5 @@
-//! Four times as many requests as a provider has seats for: as many good answers as at the
-//! peak, the rest refused at once, in a process that stays small.
+//! Four times the capacity of a provider: as many good answers as at the peak, the rest rejected at once, in bounded
+//! memory.
 
 use super::{CHAT, form, full, percentile, thinker};
 use crate::harness::process::Home;

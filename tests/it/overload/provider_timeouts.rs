@@ -1,5 +1,5 @@
-//! The clocks of a provider: each fires in time, the provider's work is cancelled,
-//! the reserve is given back, and the client hears of it in its own dialect.
+//! Timeouts of a provider: each fires in time, cancels the provider's work, releases the reserve, and is reported in the
+//! client's dialect.
 
 use super::{CHAT, form, full, percentile, timed, until_empty};
 use crate::harness::script::{Act, Script, role, sse, text};

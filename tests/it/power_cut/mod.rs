@@ -1,6 +1,6 @@
-//! Power cuts under files and batches: a gateway works while a preloaded shim records its every call to the disk;
-//! then disks are made up as a cut at some moment could have left them, and a gateway starts on each. What a
-//! client was told must be so, nothing is there in part, and batches go on to their end, each line charged once.
+//! Power cuts during files and batches: a gateway runs while a preloaded shim records its disk calls; then disks are built
+//! as a cut at some moment could have left them, and a gateway starts on each. Acknowledged state must be present, nothing
+//! may be partial, and batches complete with each line charged once.
 //!
 //! `PENSTOCK_POWERCUT_ROUNDS=20 cargo test --test it power_cut` is the long form.
 

@@ -1,5 +1,5 @@
-//! What a client does with a gateway, and what it is told: each thing with the place in the log up to which all
-//! was recorded when it was told, so that a cut behind that place must keep it.
+//! Client of the recorded gateway and its acknowledgements, each with the length of the trace at that moment: a power cut
+//! after it must retain the acknowledged state.
 
 use crate::harness::Client;
 use crate::harness::batch_jobs::{cancel, content, create, ended, lines, retrieve, upload, uploaded};

@@ -1,4 +1,4 @@
-//! Whether what a cut left is what it may be.
+//! Verification of the state after a power cut.
 
 use super::recorded_client::{Fact, Story};
 use crate::harness::Client;

@@ -1,5 +1,5 @@
-//! Clients of all kinds at a steady rate: those who read to the end, those who leave, those who ask for nonsense,
-//! and one who makes batch after batch. Each notes what it was given.
+//! Clients of the soak test at a steady rate: complete readers, disconnecting ones, invalid requests, and a client with
+//! batch after batch. Each records its responses.
 
 use crate::harness::Client;
 use crate::harness::batch_jobs::{CHAT, cancel, create, ended, lines, upload};

@@ -1,4 +1,4 @@
-//! Providers that fail now and then in every way, and are away now and then. They count what they did.
+//! Providers that fail in every known form and are down at times. They count their responses.
 
 use crate::harness::Provider;
 use crate::harness::provider::Seen;

@@ -1,8 +1,8 @@
-//! Mixed work for a long time, with providers that fail and go away, clients that leave, reloads and archives: memory
-//! and descriptors stay flat, and client, provider, gateway and ledger count the same at the end.
+//! Soak test: mixed load with failing providers, disconnects, reloads and archives. Memory and descriptors stay flat, and
+//! the counts of client, provider, gateway and ledger agree at the end.
 //!
-//! 15 seconds in the short form; `PENSTOCK_FULL=1` is an hour. `PENSTOCK_SOAK_SECONDS` and `PENSTOCK_SOAK_RATE` say
-//! otherwise, `PENSTOCK_BINARY` names an optimised build.
+//! 15 seconds in the brief form, an hour with `PENSTOCK_FULL=1`. `PENSTOCK_SOAK_SECONDS` and `PENSTOCK_SOAK_RATE` override
+//! it, `PENSTOCK_BINARY` names an optimised build.
 
 mod clients;
 mod faulty_provider;

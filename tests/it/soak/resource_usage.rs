@@ -1,4 +1,4 @@
-//! Looks at the process again and again while it works: which way its memory goes, and its descriptors at their most.
+//! Samples of the process's memory and descriptors: the trend of the one and the maximum of the other.
 
 use crate::harness::process::Process;
 use std::time::{Duration, Instant};

@@ -1,5 +1,4 @@
-//! Forms with a sound on their way: whole however they are framed, refused by what is wrong with them, and gone with
-//! who sent them.
+//! Audio forms in transit: complete for any framing, rejected with the name of the invalid part, and removed on disconnect.
 
 use super::{PATH, Part, TYPE, error, form, hears, nothing_is_left, parts, said, send};
 use crate::harness::certificates::{Certified, connect};

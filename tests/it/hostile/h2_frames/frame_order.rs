@@ -1,4 +1,4 @@
-//! Frames that come too early, too late or within others, that say what cannot be, and blocks that are no HPACK.
+//! Frames that come too early, too late or within others, impossible values, and blocks that are not HPACK.
 
 use super::Ends::{Connection, Nothing, Stream};
 use super::{Table, open};

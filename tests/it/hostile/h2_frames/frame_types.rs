@@ -1,4 +1,4 @@
-//! Frames where they are not to be, of sizes that cannot be, or from who may not send them.
+//! Frames on streams where they are not allowed, of invalid sizes, or from the peer that may not send them.
 
 use super::Ends::{Connection, Stream};
 use super::{Table, open};

@@ -1,5 +1,5 @@
-//! Heads that break a rule of HTTP/2 or would mean something else to HTTP/1.1, bodies that are not as long as was
-//! said, and trailers that are none.
+//! Header blocks that violate HTTP/2 or would change meaning in HTTP/1.1, bodies of another length than declared, and
+//! invalid trailers.
 
 use super::Ends::Refused;
 use super::{Table, open};
