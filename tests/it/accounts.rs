@@ -1,7 +1,7 @@
 //! Management of accounts and keys over the admin listener: atomic, audited, and in force from the next request on.
 
 use crate::harness::gateway::Running;
-use crate::harness::script::{Act, sse, text};
+use crate::harness::script::{ScriptStep, sse, text};
 use crate::harness::{Answer, Bench, Client, Provider, within};
 use penstock::auth::key_cache::KeyCache;
 use penstock_storage::audit::AuditLog;
@@ -73,7 +73,7 @@ async fn suspending_an_account_cuts_the_streams_of_its_keys() {
     let admin = running.admin();
     admin.post("/admin/accounts", &json!({"id": "acme"})).await;
     let (key, _) = client(&running, &admin.post("/admin/keys", &json!({"account": "acme"})).await.json());
-    provider.then(vec![sse(), text("Begun"), Act::Hang]);
+    provider.then(vec![sse(), text("Begun"), ScriptStep::Hang]);
     let mut open = key.stream_until(CHAT, &running.ask_stream(), "Begun").await;
     patch(&admin, "/admin/accounts/acme", &json!({"state": "suspended"})).await;
     let answer = within("the stream to be cut", open.finish()).await;

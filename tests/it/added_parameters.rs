@@ -1,4 +1,5 @@
-//! Headers and a token cap that the gateway adds: a rejection of one is cached for an hour and not blamed on the client.
+//! Headers and a token cap that the gateway adds: a rejection of one is cached for an hour and not blamed on the
+//! client.
 
 use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::provider::Seen;

@@ -2,7 +2,7 @@
 
 use crate::harness::gateway::PATIENT;
 use crate::harness::provider::Seen;
-use crate::harness::script::{Act, json_answer, message};
+use crate::harness::script::{ScriptStep, json_answer, message};
 use crate::harness::{Bench, Provider, until};
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ async fn a_count_carries_what_requests_carry() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_image_address_is_fetched_from_its_own_provider_only() {
     let (provider, elsewhere) = (Provider::start().await, Provider::start().await);
-    let image = vec![Act::Head(200, Vec::new()), Act::Body(b"\x89PNG\r\n\x1a\n".to_vec())];
+    let image = vec![ScriptStep::Head(200, Vec::new()), ScriptStep::Body(b"\x89PNG\r\n\x1a\n".to_vec())];
     provider.gets(image.clone());
     elsewhere.gets(image);
     let toml = format!(
@@ -102,7 +102,7 @@ async fn an_engine_that_is_silent_keeps_one_request_and_not_the_next() {
     // Its bytes might be too many tokens; it is a thousand.
     let mut ask = running.ask();
     ask["messages"][0]["content"] = json!("word ".repeat(1_000));
-    provider.then(vec![Act::Hang]);
+    provider.then(vec![ScriptStep::Hang]);
     for _ in 0..3 {
         let answer = running.client.post("/v1/chat/completions", &ask).await;
         assert_eq!(answer.status, 200, "{}", answer.text());

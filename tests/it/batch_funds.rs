@@ -3,7 +3,7 @@
 
 use crate::harness::batch_jobs::{batch, ended, line_with, results};
 use crate::harness::gateway::Running;
-use crate::harness::script::{Act, completion, held, json_answer, plain};
+use crate::harness::script::{ScriptStep, completion, held, json_answer, plain};
 use crate::harness::{Bench, Client, Provider, until, within};
 use penstock::billing::report;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ const MAX_TOKENS: u64 = 32_768;
 
 async fn bench() -> (Provider, Running) {
     let provider = Provider::start().await;
-    provider.always([vec![Act::Pause(Duration::from_millis(200))], plain("Hello")].concat());
+    provider.always([vec![ScriptStep::Pause(Duration::from_millis(200))], plain("Hello")].concat());
     let running = Bench::new().settings(PREPAID).provider("p", &provider).start().await;
     (provider, running)
 }
@@ -36,7 +36,7 @@ fn lines(count: usize) -> String {
 }
 
 /// A batch of so many lines, worked off: how many were answered, and the results.
-async fn worked(client: &Client, count: usize) -> (u64, BTreeMap<String, Value>) {
+async fn completed(client: &Client, count: usize) -> (u64, BTreeMap<String, Value>) {
     let end = ended(client, &batch(client, &lines(count)).await).await;
     assert_eq!(end["status"], "completed", "{end}");
     let found = results(client, &end).await;
@@ -79,7 +79,7 @@ async fn charges(running: &Running) -> usize {
 async fn a_balance_of_three_reserves_is_enough_for_fifty_lines() {
     let (provider, running) = bench().await;
     grant(&running, "10").await;
-    let (completed, found) = worked(&running.client, 50).await;
+    let (completed, found) = completed(&running.client, 50).await;
     let refused = found.values().find(|result| result["status_code"] != 200);
     assert_eq!((completed, refused), (50, None));
     assert_eq!((charges(&running).await, provider.calls()), (50, 50));
@@ -97,7 +97,7 @@ async fn a_budget_of_three_lines_at_once_is_enough_for_fifty() {
     let (provider, running) = bench().await;
     grant(&running, "1000").await;
     let client = running.key(&json!({"name": "small", "limits": {"budget_per_month": "10"}})).await;
-    let (completed, found) = worked(&client, 50).await;
+    let (completed, found) = completed(&client, 50).await;
     let refused = found.values().find(|result| result["status_code"] != 200);
     assert_eq!((completed, refused), (50, None));
     assert_eq!((charges(&running).await, provider.calls()), (50, 50));
@@ -133,7 +133,7 @@ async fn a_line_waits_for_funds_that_a_request_holds() {
 async fn a_request_beyond_the_balance_is_rejected_at_once() {
     let (provider, running) = bench().await;
     grant(&running, "1").await;
-    let (completed, found) = worked(&running.client, 20).await;
+    let (completed, found) = completed(&running.client, 20).await;
     assert_eq!((completed, provider.calls()), (0, 0));
     for result in found.values() {
         assert_eq!(result["status_code"], 402, "{result}");
@@ -150,8 +150,8 @@ async fn lines_that_wait_are_refused_once_nothing_is_held_and_too_little_is_left
     let mut dear = completion(&"x".repeat(usize::try_from(MAX_TOKENS).unwrap()));
     dear["usage"] =
         json!({"prompt_tokens": 10, "completion_tokens": MAX_TOKENS, "total_tokens": MAX_TOKENS + 10});
-    provider.always([vec![Act::Pause(Duration::from_millis(50))], json_answer(200, &dear)].concat());
-    let (completed, found) = worked(&running.client, 5).await;
+    provider.always([vec![ScriptStep::Pause(Duration::from_millis(50))], json_answer(200, &dear)].concat());
+    let (completed, found) = completed(&running.client, 5).await;
     assert_eq!((completed, provider.calls()), (1, 1));
     assert_eq!(found.values().filter(|result| result["status_code"] == 402).count(), 4);
     running.stop().await;

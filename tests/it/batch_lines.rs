@@ -3,7 +3,7 @@
 mod concurrency;
 
 use crate::harness::gateway::{PATIENT, Running};
-use crate::harness::script::{Act, json_answer, plain, silent, status, vectors};
+use crate::harness::script::{ScriptStep, json_answer, plain, silent, status, vectors};
 use crate::harness::{Bench, Provider, until, within};
 use http::Method;
 use penstock::batch::{LineAsk, LineDone};
@@ -44,12 +44,12 @@ async fn ask(running: &Running, body: &Value) -> LineDone {
     at(running, CHAT, body).await
 }
 
-fn told(done: &LineDone) -> Value {
+fn line_response(done: &LineDone) -> Value {
     serde_json::from_slice(&done.body.concat()).unwrap()
 }
 
 fn code(done: &LineDone) -> (u16, String) {
-    (done.status, told(done)["error"]["code"].as_str().unwrap().to_owned())
+    (done.status, line_response(done)["error"]["code"].as_str().unwrap().to_owned())
 }
 
 /// Enters the end of a line and a row, and waits until both are on the disk.
@@ -67,7 +67,7 @@ fn balance(running: &Running) -> (i64, i64) {
     (credits.amount, credits.held)
 }
 
-async fn one(script: Vec<Act>) -> (Provider, Running) {
+async fn one(script: Vec<ScriptStep>) -> (Provider, Running) {
     let provider = Provider::start().await;
     provider.always(script);
     let running = Bench::new().provider("a", &provider).start().await;
@@ -89,7 +89,7 @@ async fn a_line_that_wants_no_tokens_has_its_answer_and_no_end_to_enter() {
     let body = json!({"model": "m", "max_tokens": 0, "messages": [{"role": "user", "content": "Hi"}]});
     let done = at(&running, "/v1/messages", &body).await;
     assert_eq!((done.status, done.retry, done.end.is_none()), (200, None, true));
-    assert_eq!(told(&done)["stop_reason"], "max_tokens");
+    assert_eq!(line_response(&done)["stop_reason"], "max_tokens");
     assert_eq!((provider.calls(), balance(&running)), (0, (0, 0)));
 }
 
@@ -107,7 +107,7 @@ async fn a_line_is_answered_as_a_request_is_and_costs_half() {
         let sent = provider.last();
         let done = at(&running, path, &body).await;
         assert_eq!((done.status, done.retry, done.cancelled, done.yielded), (200, None, false, false));
-        let answer = told(&done);
+        let answer = line_response(&done);
         let credits = |answer: &Value| answer["billing_cost"]["credits"].as_f64().unwrap();
         assert!((credits(&answer) * 2.0 - credits(&request)).abs() < 1e-9, "{answer} {request}");
         assert_eq!(comparable(answer), comparable(request));
@@ -130,8 +130,8 @@ async fn other_endpoints_take_lines_too() {
         .start()
         .await;
     let done = at(&running, "/v1/embeddings", &json!({"model": "m", "input": "Hi"})).await;
-    assert_eq!(done.status, 200, "{}", told(&done));
-    assert_eq!(told(&done)["data"][0]["embedding"], json!([0.5, 1.0]));
+    assert_eq!(done.status, 200, "{}", line_response(&done));
+    assert_eq!(line_response(&done)["data"][0]["embedding"], json!([0.5, 1.0]));
     for path in ["/v1/audio/transcriptions", "/v1/messages/count_tokens", "/v2/rerank"] {
         assert!(!endpoint::find(&Method::POST, path).unwrap().0.accepts_batch_lines(), "{path}");
     }
@@ -154,8 +154,8 @@ async fn an_image_is_inline_for_any_requested_form() {
         .await;
     let body = json!({"model": "d", "prompt": "a cat", "response_format": "url"});
     let done = at(&running, "/v1/images/generations", &body).await;
-    assert_eq!(done.status, 200, "{}", told(&done));
-    let image = &told(&done)["data"][0];
+    assert_eq!(done.status, 200, "{}", line_response(&done));
+    let image = &line_response(&done)["data"][0];
     assert_eq!((image["b64_json"].as_str(), image["url"].as_str()), (Some("iVBORw0KGgo="), None));
 }
 
@@ -187,7 +187,7 @@ async fn a_line_fails_over_as_a_request_does() {
     let running = Bench::new().provider_with("a", &bad, "", cheap).provider("b", &good).start().await;
     let done = ask(&running, &running.ask()).await;
     assert_eq!(done.status, 200);
-    assert_eq!(told(&done)["environment_impact"]["provider_id"], "b");
+    assert_eq!(line_response(&done)["environment_impact"]["provider_id"], "b");
     assert_eq!((bad.calls(), good.calls()), (1, 1), "the cheapest was asked first");
 }
 
@@ -196,19 +196,19 @@ async fn a_refusal_is_the_envelope_of_its_dialect_and_says_whether_to_come_again
     let (provider, running) = one(status(503)).await;
     let bad = ask(&running, &json!({"model": "m", "messages": "Hi"})).await;
     assert_eq!((bad.status, bad.retry, bad.end.is_none()), (400, None, true));
-    assert_eq!(told(&bad)["error"]["param"], "messages");
+    assert_eq!(line_response(&bad)["error"]["param"], "messages");
     let mut streams = running.ask();
     streams["stream"] = json!(true);
     let streams = ask(&running, &streams).await;
-    assert_eq!((streams.status, told(&streams)["error"]["param"].as_str()), (400, Some("stream")));
+    assert_eq!((streams.status, line_response(&streams)["error"]["param"].as_str()), (400, Some("stream")));
     let unknown =
         json!({"model": "nobody", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]});
     let unknown = at(&running, "/v1/messages", &unknown).await;
-    assert_eq!((unknown.status, told(&unknown)["type"].as_str()), (404, Some("error")));
+    assert_eq!((unknown.status, line_response(&unknown)["type"].as_str()), (404, Some("error")));
     let reader = running.key(&json!({"name": "r", "scopes": ["inference.models"]})).await;
     let denied =
         begin(&running, &reader.key, CHAT, &running.ask(), &CancellationToken::default()).await.unwrap();
-    assert_eq!(denied.status, 403, "{}", told(&denied));
+    assert_eq!(denied.status, 403, "{}", line_response(&denied));
     assert_eq!(provider.calls(), 0);
 
     let mut failed = ask(&running, &running.ask()).await;
@@ -261,7 +261,7 @@ async fn budgets_bind_lines_and_request_limits_do_not() {
     assert_eq!(limited.post(CHAT, &body).await.status, 429);
     for _ in 0..3 {
         let done = begin(&running, &limited.key, CHAT, &body, &CancellationToken::default()).await.unwrap();
-        assert_eq!(done.status, 200, "{}", told(&done));
+        assert_eq!(done.status, 200, "{}", line_response(&done));
     }
     let poor = running.key(&json!({"name": "poor", "limits": {"budget_per_month": 0.003}})).await;
     body["max_tokens"] = json!(7);

@@ -1,4 +1,5 @@
-//! Configuration changes while a batch runs: lines in flight end with the old configuration, later ones use the new one.
+//! Configuration changes while a batch runs: lines in flight end with the old configuration, later ones use the new
+//! one.
 
 use crate::harness::batch_jobs::{batch, ended, let_go, line_with, results, when};
 use crate::harness::script::{held, plain};

@@ -3,7 +3,7 @@
 use crate::harness::batch_jobs::{
     CHAT, batch, cancel, create, ended, line, line_with, lines, uploaded, when,
 };
-use crate::harness::script::Act;
+use crate::harness::script::ScriptStep;
 use crate::harness::{Bench, Client, Provider, until};
 use penstock_storage::Transaction;
 use penstock_storage::batches::{BatchRecord, BatchState, BatchStore};
@@ -80,7 +80,7 @@ async fn batches_are_those_of_the_account_and_files_those_of_the_key() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_sees_and_cancels_batches_of_other_keys_of_its_account() {
     let provider = Provider::start().await;
-    provider.always(vec![Act::Hang]);
+    provider.always(vec![ScriptStep::Hang]);
     let running = Bench::new().provider("p", &provider).start().await;
     let key = |scopes: Value| json!({"name": "k", "account": "default", "scopes": scopes});
     let maker = running.key(&key(json!(["inference.chat"]))).await;
@@ -177,7 +177,7 @@ async fn lists_come_in_pages_the_newest_first() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_account_has_so_many_batches_at_a_time() {
     let provider = Provider::start().await;
-    provider.always(vec![Act::Hang]);
+    provider.always(vec![ScriptStep::Hang]);
     let running = Bench::new().settings("[batches]\nopen = 2\n").provider("p", &provider).start().await;
     let client = &running.client;
     let file = uploaded(client, &line("a", "Hi")).await;

@@ -4,7 +4,7 @@ use crate::harness::batch_jobs::{
     CHAT, batch, cancel, content, create, ended, let_go, line, line_with, lines, results, retrieve, uploaded,
     when,
 };
-use crate::harness::script::{Act, held, plain, status};
+use crate::harness::script::{ScriptStep, held, plain, status};
 use crate::harness::{Bench, Provider, until, within};
 use penstock_storage::batches::{BatchStore, record_rows};
 use penstock_storage::{StoreOptions, Transaction, open};
@@ -147,7 +147,7 @@ async fn a_line_that_never_succeeds_gets_an_error_result_after_its_retries() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancelled_batch_retains_its_results_and_sends_no_more_requests() {
     let provider = Provider::start().await;
-    provider.then(plain("first")).always(vec![Act::Hang]);
+    provider.then(plain("first")).always(vec![ScriptStep::Hang]);
     let running =
         Bench::new().settings("[batches]\nconcurrency = 4\n").provider("p", &provider).start().await;
     let client = &running.client;
@@ -187,7 +187,7 @@ async fn an_ended_batch_cannot_be_cancelled() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deleting_the_input_of_a_running_batch_fails_it() {
     let provider = Provider::start().await;
-    provider.then(plain("first")).always(vec![Act::Hang]);
+    provider.then(plain("first")).always(vec![ScriptStep::Hang]);
     let running = Bench::new().provider("p", &provider).start().await;
     let client = &running.client;
     let made = batch(client, &lines(5)).await;
@@ -212,7 +212,7 @@ async fn a_start_goes_on_where_the_stop_left_it() {
     for _ in 0..7 {
         provider.then(plain("before"));
     }
-    provider.always(vec![Act::Hang]);
+    provider.always(vec![ScriptStep::Hang]);
     let bench = || Bench::new().settings("[batches]\nconcurrency = 5\n").provider("p", &provider);
     let running = bench().start().await;
     let made = batch(&running.client, &lines(30)).await;
@@ -247,7 +247,7 @@ async fn a_start_goes_on_where_the_stop_left_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_expired_window_fails_the_batch_once_and_retains_its_results() {
     let provider = Provider::start().await;
-    provider.then(plain("in time")).always(vec![Act::Hang]);
+    provider.then(plain("in time")).always(vec![ScriptStep::Hang]);
     let bench = || Bench::new().provider("p", &provider);
     let running = bench().start().await;
     let made = batch(&running.client, &lines(4)).await;
@@ -293,7 +293,7 @@ async fn an_expired_window_fails_the_batch_once_and_retains_its_results() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revoked_key_ends_its_batches() {
     let provider = Provider::start().await;
-    provider.always(vec![Act::Hang]);
+    provider.always(vec![ScriptStep::Hang]);
     let running = Bench::new().provider("p", &provider).start().await;
     let other = running.key(&json!({"name": "short", "account": "default"})).await;
     let made = batch(&other, &lines(3)).await;

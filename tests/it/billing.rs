@@ -1,5 +1,5 @@
-//! Billing rules, one test for each: charges when an answer fails, breaks off, fails over, reports no usage, or its client
-//! disconnects.
+//! Billing rules, one test for each: charges when an answer fails, breaks off, fails over, reports no usage, or its
+//! client disconnects.
 
 mod balances;
 mod implausible_usage;
@@ -7,7 +7,7 @@ mod interruptions;
 
 use crate::harness::gateway::Running;
 use crate::harness::script::{
-    Act, Script, completion, delta, done, event, finish, json_answer, plain, role, sse, text, usage,
+    Script, ScriptStep, completion, delta, done, event, finish, json_answer, plain, role, sse, text, usage,
 };
 use crate::harness::{Bench, Provider, until};
 use penstock::billing::report;
@@ -113,7 +113,7 @@ async fn missing_usage_is_counted_and_marked() {
 async fn a_usage_of_nothing_is_not_replaced_by_a_guess() {
     let mut body = completion("Hello");
     body["usage"] = json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0});
-    let streamed = vec![sse(), role(), text("Hello"), finish("stop"), usage(0, 0), done(), Act::End];
+    let streamed = vec![sse(), role(), text("Hello"), finish("stop"), usage(0, 0), done(), ScriptStep::End];
     for (script, stream) in [(json_answer(200, &body), false), (streamed, true)] {
         let (_provider, running) = one(script).await;
         if stream {
@@ -133,7 +133,7 @@ async fn usage_in_any_chunk_counts_and_the_last_one_wins() {
     let mut early = delta(json!({"content": "Hel"}), None);
     early["usage"] = json!({"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2});
     let script =
-        vec![sse(), role(), event(&early), text("lo"), finish("stop"), usage(11, 7), done(), Act::End];
+        vec![sse(), role(), event(&early), text("lo"), finish("stop"), usage(11, 7), done(), ScriptStep::End];
     let (_provider, running) = one(script).await;
     running.chat_stream().await;
     assert_eq!(of(&running, "settle").await[0]["amount"], 2_500);

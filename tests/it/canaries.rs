@@ -1,6 +1,6 @@
-//! Search for a hundred secrets and two hundred pieces of content after requests of every kind and failure: none is in a
-//! log, metric, status, error, store, archive, spool or temporary file. Contents of files are below `files/` only, and are
-//! deleted with the file.
+//! Search for a hundred secrets and two hundred pieces of content after requests of every kind and failure: none is in
+//! a log, metric, status, error, store, archive, spool or temporary file. Contents of files are below `files/` only,
+//! and are deleted with the file.
 
 mod traffic;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::path::Path;
-use traffic::{Planted, Turn, failed, served};
+use traffic::{ClientRotation, PlantedContent, failed, served};
 
 /// Keys, which with two secrets of providers make a hundred.
 const KEYS: usize = 98;
@@ -111,8 +111,8 @@ async fn a_hundred_secrets_and_all_content_leave_no_trace() {
         secrets.push(key["sk-svc-".len() + 16..][..40].to_owned());
         clients.push(Client { address: home.http, key });
     }
-    let turn = Turn { clients, next: Cell::new(0), https, certified };
-    let planted = Planted::default();
+    let turn = ClientRotation { clients, next: Cell::new(0), https, certified };
+    let planted = PlantedContent::default();
     let (mut refused, mut got) = (Vec::new(), 0);
     for round in 0..ROUNDS {
         got += served(&turn, &first, &planted).await.len();
@@ -124,7 +124,7 @@ async fn a_hundred_secrets_and_all_content_leave_no_trace() {
     words.extend(secrets.iter().cloned());
 
     // A batch: its input and its results are kept, and nowhere but in its files.
-    let kept = Planted { next: Cell::new(5_000), ..Planted::default() };
+    let kept = PlantedContent { next: Cell::new(5_000), ..PlantedContent::default() };
     first.always(plain(&kept.answer()));
     let lines: String = (0..5).map(|_| batch_jobs::line(&kept.word("id"), &kept.prompt()) + "\n").collect();
     // Files are their key's own.

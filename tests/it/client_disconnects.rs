@@ -1,6 +1,6 @@
 //! Disconnects are noticed at once on both sides.
 
-use crate::harness::script::{Act, role, sse, text};
+use crate::harness::script::{ScriptStep, role, sse, text};
 use crate::harness::{Bench, Provider, until};
 use serde_json::json;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_leaves_cancels_the_providers_work() {
     let provider = Provider::start().await;
-    provider.always(vec![sse(), role(), text("One "), Act::Hang]);
+    provider.always(vec![sse(), role(), text("One "), ScriptStep::Hang]);
     let running = Bench::new().provider("a", &provider).start().await;
     let open = running.client.stream_until("/v1/chat/completions", &running.ask_stream(), "One ").await;
     drop(open);
@@ -20,7 +20,7 @@ async fn a_client_that_leaves_cancels_the_providers_work() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_leaves_before_the_first_token_does_too() {
     let provider = Provider::start().await;
-    provider.always(vec![Act::Hang]);
+    provider.always(vec![ScriptStep::Hang]);
     let running = Bench::new().provider("a", &provider).start().await;
     let body = running.ask().to_string();
     let open = running.client.open("POST", "/v1/chat/completions", &[], body.as_bytes()).await;
@@ -32,7 +32,7 @@ async fn a_client_that_leaves_before_the_first_token_does_too() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revoked_keys_stream_is_cut() {
     let provider = Provider::start().await;
-    provider.always(vec![sse(), role(), text("One "), Act::Hang]);
+    provider.always(vec![sse(), role(), text("One "), ScriptStep::Hang]);
     let running = Bench::new().provider("a", &provider).start().await;
     let made = running.admin().post("/admin/keys", &json!({"name": "short-lived"})).await;
     assert_eq!(made.status, 201, "{}", made.text());
@@ -56,8 +56,8 @@ async fn a_revoked_keys_stream_is_cut() {
 async fn stopping_lets_an_open_stream_end() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
-    let mut script = vec![sse(), role(), text("One "), Act::Wait(go.clone()), text("two")];
-    script.extend([crate::harness::script::finish("stop"), crate::harness::script::done(), Act::End]);
+    let mut script = vec![sse(), role(), text("One "), ScriptStep::Wait(go.clone()), text("two")];
+    script.extend([crate::harness::script::finish("stop"), crate::harness::script::done(), ScriptStep::End]);
     provider.always(script);
     let running = Bench::new().provider("a", &provider).start().await;
     let mut open = running.client.stream_until("/v1/chat/completions", &running.ask_stream(), "One ").await;
@@ -75,7 +75,7 @@ async fn stopping_lets_an_open_stream_end() {
 async fn a_disconnect_is_noticed_behind_unread_bytes() {
     for ahead in [1, 16 << 10, (16 << 10) + 1, 4 << 20] {
         let provider = Provider::start().await;
-        provider.always(vec![Act::Hang]);
+        provider.always(vec![ScriptStep::Hang]);
         let running = Bench::new().provider("a", &provider).start().await;
         let body = running.ask().to_string();
         let mut open = running.client.open("POST", "/v1/chat/completions", &[], body.as_bytes()).await;

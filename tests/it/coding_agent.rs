@@ -1,6 +1,7 @@
-//! Conversation of a coding agent: thirty tools, a billing block, system messages in the middle, a cap of 64k, streamed.
+//! Conversation of a coding agent: thirty tools, a billing block, system messages in the middle, a cap of 64k,
+//! streamed.
 
-use crate::harness::script::{Act, Script, delta, done, event, finish, role, sse, text, usage};
+use crate::harness::script::{Script, ScriptStep, delta, done, event, finish, role, sse, text, usage};
 use crate::harness::{Bench, Provider};
 use serde_json::{Value, json};
 
@@ -76,7 +77,7 @@ fn answer() -> Script {
         finish("tool_calls"),
         usage(4_200, 60),
         done(),
-        Act::End,
+        ScriptStep::End,
     ]
 }
 

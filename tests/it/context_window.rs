@@ -1,8 +1,8 @@
-//! Output tokens that fit the context window: an estimate truncates no answer, a provider with a lower maximum gets that
-//! one, and a default that only the provider's dialect requires fits too.
+//! Output tokens that fit the context window: an estimate truncates no answer, a provider with a lower maximum gets
+//! that one, and a default that only the provider's dialect requires fits too.
 
 use crate::harness::gateway::Running;
-use crate::harness::script::{Act, Script, json_answer, message, plain, status, stream};
+use crate::harness::script::{Script, ScriptStep, json_answer, message, plain, status, stream};
 use crate::harness::{Answer, Bench, Provider};
 use serde_json::{Value, json};
 
@@ -130,7 +130,7 @@ async fn two_windows(small: &Provider, large: &Provider) -> Running {
         .await
 }
 
-fn said(bytes: usize, max_tokens: u64) -> Value {
+fn chat_request(bytes: usize, max_tokens: u64) -> Value {
     json!({"model": "m:price", "max_tokens": max_tokens, "messages": [{"role": "user", "content": logs(bytes)}]})
 }
 
@@ -140,8 +140,9 @@ async fn an_offer_gets_no_request_beyond_its_own_context_window() {
     small.always(plain("Small."));
     large.always(plain("Large."));
     let running = two_windows(&small, &large).await;
-    let ask =
-        async |bytes, max_tokens| running.client.post("/v1/chat/completions", &said(bytes, max_tokens)).await;
+    let ask = async |bytes, max_tokens| {
+        running.client.post("/v1/chat/completions", &chat_request(bytes, max_tokens)).await
+    };
     // What fits it is the cheap one's.
     assert_eq!(ask(100, 100).await.header("x-penstock-provider"), Some("small"));
     // An input over its window, and an answer that would have to be cut.
@@ -174,7 +175,7 @@ async fn a_window_error_of_a_provider_moves_to_larger_windows() {
     large.always(plain("Large."));
     let running = two_windows(&small, &large).await;
     // About 8,000 tokens by the estimate, and 5,000 at least.
-    let ask = said(16_000, 100);
+    let ask = chat_request(16_000, 100);
     let answer = running.client.post("/v1/chat/completions", &ask).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!((small.calls(), large.calls()), (1, 1));
@@ -189,7 +190,7 @@ async fn a_window_error_of_a_provider_moves_to_larger_windows() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_provider_with_too_small_a_window_is_not_waited_for() {
     let (full, other) = (Provider::start().await, Provider::start().await);
-    full.always(vec![Act::Hang]);
+    full.always(vec![ScriptStep::Hang]);
     let error = json!({"error": {"message": "too long", "code": "context_length_exceeded"}});
     other.always(json_answer(400, &error));
     let running = Bench::new()
@@ -198,10 +199,10 @@ async fn a_full_provider_with_too_small_a_window_is_not_waited_for() {
         .provider_with("other", &other, "", "price = { input = 90, output = 90 }")
         .start()
         .await;
-    let body = said(100, 100).to_string();
+    let body = chat_request(100, 100).to_string();
     let _held = running.client.open("POST", "/v1/chat/completions", &[], body.as_bytes()).await;
     full.until_calls(1).await;
-    let answer = running.client.post("/v1/chat/completions", &said(100, 100)).await;
+    let answer = running.client.post("/v1/chat/completions", &chat_request(100, 100)).await;
     assert_eq!((answer.status, &answer.json()["error"]["code"]), (400, &json!("INFERENCE_3207")));
     assert_eq!((full.calls(), other.calls()), (1, 1));
 }
@@ -229,7 +230,7 @@ async fn a_fallback_with_a_larger_window_takes_what_the_provider_says_is_too_lon
         .more(&format!("{big}\n{offer}"))
         .start()
         .await;
-    let answer = running.client.post("/v1/chat/completions", &said(14_000, 100)).await;
+    let answer = running.client.post("/v1/chat/completions", &chat_request(14_000, 100)).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!((&answer.json()["model"], small.calls()), (&json!("big"), 1));
 }

@@ -1,7 +1,7 @@
-//! Kills at random moments during batches with retries, cancels and deletions, checked against a model: acknowledged and
-//! observed state persists, each line has one result and each good result one charge. A third of the kills each comes at
-//! any moment, right after an acknowledgement, and right after a provider call, amid a commit. `PENSTOCK_KILLS` sets the
-//! number (18), `PENSTOCK_SEED` the seed.
+//! Kills at random moments during batches with retries, cancels and deletions, checked against a model: acknowledged
+//! and observed state persists, each line has one result and each good result one charge. A third of the kills each
+//! comes at any moment, right after an acknowledgement, and right after a provider call, amid a commit.
+//! `PENSTOCK_KILLS` sets the number (18), `PENSTOCK_SEED` the seed.
 
 use crate::harness::batch_jobs::{CHAT, cancel, create, line, upload};
 use crate::harness::process::{Home, catalogue, complaint};
@@ -24,9 +24,9 @@ fn setting(name: &str, otherwise: u64) -> u64 {
 }
 
 /// Numbers that are the same for the same seed.
-struct Chance(u64);
+struct SeededRandom(u64);
 
-impl Chance {
+impl SeededRandom {
     fn below(&mut self, most: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -36,7 +36,7 @@ impl Chance {
 }
 
 /// What a client did, as far as it can know.
-enum Did {
+enum ClientAction {
     Uploaded(String, String),
     Created(Value),
     Looked(Value),
@@ -48,7 +48,7 @@ enum Did {
 
 /// What is known of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum There {
+enum FileKnowledge {
     Yes,
     No,
     Perhaps,
@@ -64,9 +64,9 @@ struct Seen {
 
 #[derive(Default)]
 struct Model {
-    files: BTreeMap<String, (String, There)>,
+    files: BTreeMap<String, (String, FileKnowledge)>,
     batches: BTreeMap<String, Seen>,
-    outputs: BTreeMap<String, There>,
+    outputs: BTreeMap<String, FileKnowledge>,
 }
 
 fn text(value: &Value, name: &str) -> String {
@@ -86,27 +86,27 @@ fn is_over(batch: &Value) -> bool {
 }
 
 impl Model {
-    fn learn(&mut self, did: Did) {
+    fn learn(&mut self, did: ClientAction) {
         match did {
-            Did::Uploaded(id, text) => {
-                self.files.insert(id, (text, There::Yes));
+            ClientAction::Uploaded(id, text) => {
+                self.files.insert(id, (text, FileKnowledge::Yes));
             }
-            Did::Created(batch) | Did::Looked(batch) => self.meet(batch),
-            Did::MayCancel(id) => {
+            ClientAction::Created(batch) | ClientAction::Looked(batch) => self.meet(batch),
+            ClientAction::MayCancel(id) => {
                 // Whether it was is seen at the next start.
                 self.batches.entry(id).and_modify(|seen| seen.looks = 0);
             }
-            Did::Cancelled(batch) => {
+            ClientAction::Cancelled(batch) => {
                 let id = text(&batch, "id");
                 self.meet(batch);
                 self.batches.entry(id).and_modify(|seen| seen.cancelled = true);
             }
-            Did::MayDelete(id) => self.set(&id, There::Perhaps),
-            Did::Deleted(id) => self.set(&id, There::No),
+            ClientAction::MayDelete(id) => self.set(&id, FileKnowledge::Perhaps),
+            ClientAction::Deleted(id) => self.set(&id, FileKnowledge::No),
         }
     }
 
-    fn set(&mut self, file: &str, there: There) {
+    fn set(&mut self, file: &str, there: FileKnowledge) {
         match self.files.get_mut(file) {
             Some(known) => known.1 = there,
             None => {
@@ -131,15 +131,15 @@ impl Model {
         for (id, (text, there)) in &mut self.files {
             let read = client.get(&format!("/v1/files/{id}/content")).await;
             match (read.status, *there) {
-                (200, There::Yes | There::Perhaps) => {
+                (200, FileKnowledge::Yes | FileKnowledge::Perhaps) => {
                     assert_eq!(read.text(), *text, "the contents of {id}");
-                    *there = There::Yes;
+                    *there = FileKnowledge::Yes;
                 }
-                (404, There::No | There::Perhaps) => *there = There::No,
+                (404, FileKnowledge::No | FileKnowledge::Perhaps) => *there = FileKnowledge::No,
                 (status, there) => panic!("{id} is there: {there:?}, and its contents are {status}"),
             }
         }
-        self.files.retain(|_, (_, there)| *there != There::No);
+        self.files.retain(|_, (_, there)| *there != FileKnowledge::No);
         for seen in self.batches.values_mut().filter(|seen| seen.looks < LOOKS) {
             look(client, seen, &mut self.outputs).await;
         }
@@ -147,7 +147,7 @@ impl Model {
 }
 
 /// A batch only goes on: its counts rise, its results grow, its end stays.
-async fn look(client: &Client, seen: &mut Seen, outputs: &mut BTreeMap<String, There>) {
+async fn look(client: &Client, seen: &mut Seen, outputs: &mut BTreeMap<String, FileKnowledge>) {
     let id = text(&seen.last, "id");
     let read = client.get(&format!("/v1/batches/{id}")).await;
     assert_eq!(read.status, 200, "{id} was acknowledged: {}", read.text());
@@ -161,10 +161,10 @@ async fn look(client: &Client, seen: &mut Seen, outputs: &mut BTreeMap<String, T
     }
     let output = text(&now, "output_file_id");
     if !output.is_empty() {
-        let there = *outputs.entry(output.clone()).or_insert(There::Yes);
+        let there = *outputs.entry(output.clone()).or_insert(FileKnowledge::Yes);
         let read = client.get(&format!("/v1/files/{output}/content")).await;
         match (read.status, there) {
-            (200, There::Yes | There::Perhaps) => {
+            (200, FileKnowledge::Yes | FileKnowledge::Perhaps) => {
                 let results = read.text();
                 assert!(results.starts_with(&seen.results), "what was seen of {output} is gone");
                 let lines = results.lines().count() as u64;
@@ -172,11 +172,11 @@ async fn look(client: &Client, seen: &mut Seen, outputs: &mut BTreeMap<String, T
                     lines >= answered(&now) && (!is_over(&now) || lines == answered(&now)),
                     "{lines}: {now}"
                 );
-                outputs.insert(output, There::Yes);
+                outputs.insert(output, FileKnowledge::Yes);
                 seen.results = results;
             }
-            (404, There::No | There::Perhaps) => {
-                outputs.insert(output, There::No);
+            (404, FileKnowledge::No | FileKnowledge::Perhaps) => {
+                outputs.insert(output, FileKnowledge::No);
             }
             (status, there) => panic!("{output} is there: {there:?}, and its contents are {status}"),
         }
@@ -189,21 +189,21 @@ async fn look(client: &Client, seen: &mut Seen, outputs: &mut BTreeMap<String, T
 
 /// What a client did, and how often it was told something.
 #[derive(Clone)]
-struct Told {
-    did: Arc<Mutex<Vec<Did>>>,
+struct AcknowledgedState {
+    did: Arc<Mutex<Vec<ClientAction>>>,
     times: watch::Sender<usize>,
 }
 
-impl Told {
+impl AcknowledgedState {
     /// It was told something: whoever waits to kill knows at once.
-    fn tell(&self, did: Did) {
+    fn tell(&self, did: ClientAction) {
         self.did.lock().push(did);
         self.times.send_modify(|times| *times += 1);
     }
 }
 
 /// Waits for the moment of a kill.
-async fn moment(kill: u64, chance: &mut Chance, told: &Told, provider: &Provider) {
+async fn moment(kill: u64, chance: &mut SeededRandom, told: &AcknowledgedState, provider: &Provider) {
     let (short, calls) = (Duration::from_millis(chance.below(400) as u64), provider.calls());
     let wait = async {
         match kill % 3 {
@@ -228,7 +228,7 @@ fn good(answer: &Answer) -> bool {
 }
 
 /// A client that makes batches, calls some off and deletes some files, until the gateway is gone.
-async fn drive(client: Client, mut chance: Chance, open: Vec<Value>, told: Told) {
+async fn drive(client: Client, mut chance: SeededRandom, open: Vec<Value>, told: AcknowledgedState) {
     let (mut open, mut made) = (open, 0);
     loop {
         let one = open.get(chance.below(open.len().max(1))).cloned();
@@ -245,24 +245,24 @@ async fn drive(client: Client, mut chance: Chance, open: Vec<Value>, told: Told)
                     continue;
                 }
                 let file = text(&answer.json(), "id");
-                told.tell(Did::Uploaded(file.clone(), lines));
+                told.tell(ClientAction::Uploaded(file.clone(), lines));
                 let answer = create(&client, &file).await;
                 if good(&answer) {
-                    told.tell(Did::Created(answer.json()));
+                    told.tell(ClientAction::Created(answer.json()));
                     open.push(answer.json());
                 }
             }
             (8..=9, Some(batch)) => {
                 let now = client.get(&format!("/v1/batches/{}", text(&batch, "id"))).await;
                 if good(&now) {
-                    told.tell(Did::Looked(now.json()));
+                    told.tell(ClientAction::Looked(now.json()));
                 }
             }
             (5, Some(batch)) => {
-                told.did.lock().push(Did::MayCancel(text(&batch, "id")));
+                told.did.lock().push(ClientAction::MayCancel(text(&batch, "id")));
                 let answer = cancel(&client, &batch).await;
                 if good(&answer) {
-                    told.tell(Did::Cancelled(answer.json()));
+                    told.tell(ClientAction::Cancelled(answer.json()));
                 }
             }
             (6, Some(batch)) if chance.below(3) == 0 => {
@@ -280,11 +280,11 @@ async fn drive(client: Client, mut chance: Chance, open: Vec<Value>, told: Told)
     }
 }
 
-async fn delete(client: &Client, file: &str, told: &Told) {
-    told.did.lock().push(Did::MayDelete(file.to_owned()));
+async fn delete(client: &Client, file: &str, told: &AcknowledgedState) {
+    told.did.lock().push(ClientAction::MayDelete(file.to_owned()));
     let answer = client.send("DELETE", &format!("/v1/files/{file}"), &[], b"").await;
     if good(&answer) || (answer.status == 404 && answer.whole) {
-        told.tell(Did::Deleted(file.to_owned()));
+        told.tell(ClientAction::Deleted(file.to_owned()));
     }
 }
 
@@ -292,7 +292,7 @@ async fn delete(client: &Client, file: &str, told: &Told) {
 async fn killed_at_random_moments_every_line_has_one_result_and_every_good_one_its_charge() {
     let (kills, seed) =
         (setting("PENSTOCK_KILLS", if full() { 500 } else { 18 }), setting("PENSTOCK_SEED", 20_261_122));
-    let mut chance = Chance(seed | 1);
+    let mut chance = SeededRandom(seed | 1);
     let provider = Provider::start().await;
     let home = Home::new();
     let settings = format!(
@@ -312,8 +312,9 @@ async fn killed_at_random_moments_every_line_has_one_result_and_every_good_one_i
         let process = home.run().await;
         model.check(&client).await;
         let open = model.batches.values().filter(|seen| !is_over(&seen.last)).map(|seen| seen.last.clone());
-        let told = Told { did: Arc::default(), times: watch::Sender::new(0) };
-        let driver = drive(client.clone(), Chance(seed ^ (kill << 20) | 1), open.collect(), told.clone());
+        let told = AcknowledgedState { did: Arc::default(), times: watch::Sender::new(0) };
+        let driver =
+            drive(client.clone(), SeededRandom(seed ^ (kill << 20) | 1), open.collect(), told.clone());
         let driver = tokio::spawn(driver);
         moment(kill, &mut chance, &told, &provider).await;
         process.kill().await;

@@ -1,5 +1,6 @@
 //! Write and sync errors of the disk under load: acknowledged state persists, results never precede their file,
-//! synchronous requests continue, and the batch completes after recovery. The shim of the power cuts injects the faults.
+//! synchronous requests continue, and the batch completes after recovery. The shim of the power cuts injects the
+//! faults.
 //!
 //! `PENSTOCK_FULL=1` injects forty faults of each kind instead of two.
 
@@ -54,13 +55,13 @@ impl Failing {
 
 /// What was acknowledged while the disk failed, or before.
 #[derive(Default)]
-struct Kept {
+struct AcknowledgedState {
     files: Vec<(String, String)>,
     batches: Vec<Value>,
     refused: usize,
 }
 
-impl Kept {
+impl AcknowledgedState {
     /// Uploads and makes batches until a few were refused.
     async fn refusals(&mut self, client: &Client, input: &str, few: usize) {
         let goal = self.refused + few;
@@ -107,7 +108,7 @@ fn completed(batch: &Value) -> u64 {
 }
 
 /// Counts that were told are in the file, each result whole. A store that fails may say so instead.
-async fn told(client: &Client, batch: &Value, fails: bool) -> u64 {
+async fn assert_acknowledged(client: &Client, batch: &Value, fails: bool) -> u64 {
     let now = retrieve(client, batch).await;
     let done = completed(&now);
     let Some(output) = now["output_file_id"].as_str() else { return done };
@@ -136,16 +137,17 @@ async fn plays(under: &str, fault: &'static str, lasts: bool) {
     let failing = Failing::new(&provider, under, fault);
     let mut process = failing.run().await;
     let (client, _) = failing.home.key();
-    let mut kept = Kept::default();
+    let mut kept = AcknowledgedState::default();
     let input = uploaded(&client, &lines(120)).await;
     for _ in 0..rounds {
         let batch = create(&client, &input).await.json();
         kept.batches.push(batch.clone());
-        within("some results", async { while told(&client, &batch, false).await < 10 {} }).await;
+        within("some results", async { while assert_acknowledged(&client, &batch, false).await < 10 {} })
+            .await;
         failing.fail();
         kept.refusals(&client, &input, 3).await;
         chat(&client).await;
-        told(&client, &batch, true).await;
+        assert_acknowledged(&client, &batch, true).await;
         assert!(process.ended().is_none(), "{}", process.said());
         failing.recover();
         if lasts {

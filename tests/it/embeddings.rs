@@ -1,7 +1,7 @@
 //! `POST /v1/embeddings`: a whole gateway in front of scripted providers.
 
 use crate::harness::gateway::Running;
-use crate::harness::script::{Act, cut, json_answer, retry_after, status, vectors};
+use crate::harness::script::{ScriptStep, cut, json_answer, retry_after, status, vectors};
 use crate::harness::{Answer, Bench, Provider};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -145,8 +145,14 @@ async fn every_provider_failure_moves_to_the_next_provider() {
         json_answer(200, &json!({"data": []})),
         vectors(TWO, 3),
         vectors(&[&[]], 3),
-        vec![Act::Head(200, vec![("content-type", "text/html".into())]), Act::Body(b"<html>".to_vec())],
-        vec![Act::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 999\r\n\r\n{\"data\":[{".to_vec()), Act::Cut],
+        vec![
+            ScriptStep::Head(200, vec![("content-type", "text/html".into())]),
+            ScriptStep::Body(b"<html>".to_vec()),
+        ],
+        vec![
+            ScriptStep::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 999\r\n\r\n{\"data\":[{".to_vec()),
+            ScriptStep::Cut,
+        ],
     ];
     for script in bad_answers {
         let (bad, good) = (Provider::start().await, Provider::start().await);
@@ -321,8 +327,11 @@ async fn each_text_has_the_window_to_itself() {
 async fn other_provider_shapes_get_requests_of_their_own_form() {
     let provider = Provider::start().await;
     provider.always(vec![
-        Act::Head(200, vec![("content-type", "application/json".into()), ("x-compute-tokens", "21".into())]),
-        Act::Body(b"[[0.5,-0.25],[0.125,1.0]]".to_vec()),
+        ScriptStep::Head(
+            200,
+            vec![("content-type", "application/json".into()), ("x-compute-tokens", "21".into())],
+        ),
+        ScriptStep::Body(b"[[0.5,-0.25],[0.125,1.0]]".to_vec()),
     ]);
     let base = format!("http://{}", provider.address);
     let running = bench().provider_at("a", &base, "", "shape = \"tei\"").start().await;

@@ -1,6 +1,6 @@
 //! Failover before the first content token is invisible to the client.
 
-use crate::harness::script::Act;
+use crate::harness::script::ScriptStep;
 use crate::harness::script::{cut, role, silent, sse, status};
 use crate::harness::{Bench, Provider};
 
@@ -21,7 +21,7 @@ async fn a_failing_status_moves_to_the_next_provider() {
 async fn a_cut_before_the_head_and_one_after_it_are_invisible() {
     let (bad, good) = (Provider::start().await, Provider::start().await);
     bad.then(cut()).then(cut()).then(cut()).then(cut());
-    bad.always(vec![sse(), role(), Act::Cut]);
+    bad.always(vec![sse(), role(), ScriptStep::Cut]);
     let running = Bench::new().provider("bad", &bad).provider("good", &good).start().await;
     for _ in 0..6 {
         let answer = running.chat_stream().await;

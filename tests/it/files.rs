@@ -1,5 +1,5 @@
-//! Files over real sockets: uploaded in any part order and at any split, listed, read whole or in ranges, deleted; errors
-//! name the line, and rejected files leave nothing behind.
+//! Files over real sockets: uploaded in any part order and at any split, listed, read whole or in ranges, deleted;
+//! errors name the line, and rejected files leave nothing behind.
 
 use crate::harness::gateway::Running;
 use crate::harness::{Answer, Bench, Client};

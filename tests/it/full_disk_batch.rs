@@ -1,5 +1,5 @@
-//! Disks that fill up during a batch: new work is rejected, the batch waits and completes once there is space, each line
-//! sent once and charged once.
+//! Disks that fill up during a batch: new work is rejected, the batch waits and completes once there is space, each
+//! line sent once and charged once.
 
 use crate::full_disk::{fill, inside, mount};
 use crate::harness::batch_jobs::{

@@ -1,5 +1,5 @@
-//! Limits without a test file of their own, each with a non-default value, and a check that every key of `[limits]` is set
-//! by some test.
+//! Limits without a test file of their own, each with a non-default value, and a check that every key of `[limits]` is
+//! set by some test.
 
 use crate::harness::script::{completion, json_answer};
 use crate::harness::{Bench, Provider, until, within};

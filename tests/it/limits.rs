@@ -1,8 +1,8 @@
-//! Limits and budgets over real sockets: enforced before a provider call, reported in the client's dialect, settled with
-//! the actual usage.
+//! Limits and budgets over real sockets: enforced before a provider call, reported in the client's dialect, settled
+//! with the actual usage.
 
 use crate::harness::gateway::Running;
-use crate::harness::script::{Act, completion, held, json_answer, message, role, sse, status, text};
+use crate::harness::script::{ScriptStep, completion, held, json_answer, message, role, sse, status, text};
 use crate::harness::{Answer, Bench, Client, Provider, until, within};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub fn number(answer: &Answer, name: &str) -> u64 {
     value.parse().unwrap()
 }
 
-pub fn answer_using(input: u64, output: u64) -> Vec<Act> {
+pub fn answer_using(input: u64, output: u64) -> Vec<ScriptStep> {
     // A token has at least one byte.
     let mut answer = completion(&"x".repeat(usize::try_from(output).unwrap()));
     answer["usage"] =
@@ -188,7 +188,7 @@ async fn a_failed_request_returns_its_tokens() {
 async fn output_of_a_broken_stream_counts_as_used_and_is_not_charged() {
     let (provider, running) = bench().await;
     let client = limited(&running, json!({"tokens_per_minute": 600})).await;
-    provider.always(vec![sse(), role(), text(&"word ".repeat(400)), Act::Cut]);
+    provider.always(vec![sse(), role(), text(&"word ".repeat(400)), ScriptStep::Cut]);
     let broken = client.post(CHAT, &running.ask_stream()).await;
     assert!(broken.text().contains("INFERENCE_3103"), "{}", broken.text());
     until("the exchange to end", || running.gateway.app.in_flight_exchanges() == 0).await;

@@ -1,7 +1,7 @@
-//! Long responses: an image may take minutes without a byte. The system probes both connections meanwhile, and no timeout
-//! of the gateway fires below its setting.
+//! Long responses: an image may take minutes without a byte. The system probes both connections meanwhile, and no
+//! timeout of the gateway fires below its setting.
 
-use crate::harness::script::{Act, json_answer};
+use crate::harness::script::{ScriptStep, json_answer};
 use crate::harness::{Bench, Provider, until, within};
 use serde_json::json;
 use std::net::SocketAddr;
@@ -49,7 +49,7 @@ async fn a_drawing_that_takes_its_time_arrives_over_probed_connections() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
     let drawn = json_answer(200, &json!({"created": 1, "data": [{"b64_json": "iVBORw0KGgo="}]}));
-    provider.then([vec![Act::Wait(go.clone())], drawn].concat());
+    provider.then([vec![ScriptStep::Wait(go.clone())], drawn].concat());
     // Every timeout that is not this wait's own is a second.
     let running = Bench::new()
         .settings(

@@ -1,4 +1,5 @@
-//! Integration tests, one binary: a whole gateway over real sockets, in front of scripted providers that count their calls.
+//! Integration tests, one binary: a whole gateway over real sockets, in front of scripted providers that count their
+//! calls.
 #![allow(
     missing_docs,
     dead_code,

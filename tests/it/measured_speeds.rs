@@ -1,7 +1,7 @@
 //! Measured speeds: found by a few requests, retained over reloads and restarts.
 
 use crate::harness::gateway::{PATIENT, Running};
-use crate::harness::script::{Act, completion, plain};
+use crate::harness::script::{ScriptStep, completion, plain};
 use crate::harness::{Bench, Provider};
 use serde_json::json;
 use std::time::Duration;
@@ -23,8 +23,8 @@ async fn asked(running: &Running, model: &str, times: usize) {
 async fn slow_and_fast() -> (Provider, Provider) {
     let (slow, fast) = (Provider::start().await, Provider::start().await);
     let body = completion("Hello").to_string().into_bytes();
-    let head = Act::Head(200, vec![("content-type", "application/json".into())]);
-    slow.always(vec![Act::Pause(Duration::from_millis(400)), head, Act::Body(body)]);
+    let head = ScriptStep::Head(200, vec![("content-type", "application/json".into())]);
+    slow.always(vec![ScriptStep::Pause(Duration::from_millis(400)), head, ScriptStep::Body(body)]);
     fast.always(plain("Hello"));
     (slow, fast)
 }

@@ -1,8 +1,8 @@
 //! Messages dialect, over providers that speak chat and over its own.
 
 use crate::harness::script::{
-    Act, Script, cut, delta, done, event, finish, json_answer, message, role, sse, status, stream, text,
-    usage,
+    Script, ScriptStep, cut, delta, done, event, finish, json_answer, message, role, sse, status, stream,
+    text, usage,
 };
 use crate::harness::{Answer, Bench, Provider};
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ async fn a_stream_with_tools_over_a_chat_provider() {
         finish("tool_calls"),
         usage(20, 9),
         done(),
-        Act::End,
+        ScriptStep::End,
     ];
     provider.always(script);
     let running = Bench::new().provider("a", &provider).start().await;
@@ -105,7 +105,7 @@ async fn a_stream_with_tools_over_a_chat_provider() {
 async fn a_messages_stream_fails_over_and_is_rescued() {
     let (bad, good) = (Provider::start().await, Provider::start().await);
     bad.then(status(503)).then(cut()).then(cut()).then(cut()).then(cut());
-    bad.always(vec![sse(), role(), text("One "), Act::Cut]);
+    bad.always(vec![sse(), role(), text("One "), ScriptStep::Cut]);
     good.always(stream(&["One ", "two"]));
     let running = Bench::new()
         .provider_with("bad", &bad, "", "price = { input = 0.1, output = 0.1 }")
@@ -124,7 +124,7 @@ async fn a_messages_stream_fails_over_and_is_rescued() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_without_a_failover_provider_ends_with_an_error_event() {
     let provider = Provider::start().await;
-    provider.always(vec![sse(), role(), text("One "), Act::Cut]);
+    provider.always(vec![sse(), role(), text("One "), ScriptStep::Cut]);
     let running = Bench::new().provider("a", &provider).start().await;
     let answer = running.client.post("/v1/messages", &ask(true)).await;
     let text = answer.text();

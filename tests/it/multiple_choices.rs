@@ -1,12 +1,12 @@
-//! Several choices (`n`) from providers that give one at a time: each choice is a request of its own, and the client gets
-//! one answer.
+//! Several choices (`n`) from providers that give one at a time: each choice is a request of its own, and the client
+//! gets one answer.
 
 mod learned;
 
 use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::provider::Seen;
 use crate::harness::script::{
-    Act, Script, done, finish, json_answer, message, plain, role, sse, status, stream, text, usage,
+    Script, ScriptStep, done, finish, json_answer, message, plain, role, sse, status, stream, text, usage,
 };
 use crate::harness::{Answer, Bench, Provider, batch_jobs, within};
 use parking_lot::Mutex;
@@ -163,12 +163,12 @@ async fn streams_of_choices_come_interleaved_with_one_end() {
             sse(),
             role(),
             text(content),
-            Act::Wait(go.clone()),
+            ScriptStep::Wait(go.clone()),
             text("!"),
             finish("stop"),
             usage(11, 2),
             done(),
-            Act::End,
+            ScriptStep::End,
         ]);
     }
     let running = bench().provider("a", &provider).start().await;
@@ -230,7 +230,7 @@ async fn a_choice_that_fails_goes_to_another_provider_alone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_choice_that_breaks_is_rescued_alone_and_no_text_comes_twice() {
     let (a, b) = (Provider::start().await, Provider::start().await);
-    a.then(vec![sse(), role(), text("Hel"), Act::Cut]).always(stream(&["Hel", "lo"]));
+    a.then(vec![sse(), role(), text("Hel"), ScriptStep::Cut]).always(stream(&["Hel", "lo"]));
     b.always(stream(&["Hello"]));
     let running = bench().provider("a", &a).provider_with("b", &b, PATIENT, DEAR).start().await;
     let mut ask = ask_stream(2);
@@ -254,8 +254,8 @@ async fn an_unanswered_choice_fails_the_request_without_a_charge() {
 async fn a_stream_of_which_a_choice_fails_ends_with_an_error_and_stops_the_others() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
-    provider.then(vec![sse(), role(), text("One"), Act::Hang]);
-    provider.then([vec![Act::Wait(go.clone())], status(503)].concat());
+    provider.then(vec![sse(), role(), text("One"), ScriptStep::Hang]);
+    provider.then([vec![ScriptStep::Wait(go.clone())], status(503)].concat());
     let running = bench().model("rescue = false").provider("a", &provider).start().await;
     let before = balance(&running);
     let mut open = running.client.stream_until(CHAT, &ask_stream(2), "\"content\":\"One\"").await;
@@ -272,7 +272,7 @@ async fn a_stream_of_which_a_choice_fails_ends_with_an_error_and_stops_the_other
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disconnect_stops_all_choices_and_charges_the_received_output() {
     let provider = Provider::start().await;
-    provider.always(vec![sse(), role(), text("Forty bytes of text, and not one more .."), Act::Hang]);
+    provider.always(vec![sse(), role(), text("Forty bytes of text, and not one more .."), ScriptStep::Hang]);
     let running = bench().provider("a", &provider).start().await;
     let before = balance(&running);
     let mut open =

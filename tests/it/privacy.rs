@@ -1,7 +1,7 @@
 //! Privacy: prompts, completions and keys are in no log, metric, status, error or file, at the most verbose level.
 
 use crate::harness::process::{Home, SECRET, catalogue};
-use crate::harness::script::{Act, completion, json_answer, plain, role, sse, status, stream, text};
+use crate::harness::script::{ScriptStep, completion, json_answer, plain, role, sse, status, stream, text};
 use crate::harness::{Answer, Client, Provider};
 use serde_json::{Value, json};
 use std::os::unix::fs::{MetadataExt, chown};
@@ -66,10 +66,15 @@ async fn fail(client: &Client, provider: &Provider) -> Vec<Answer> {
         provider.clear();
     }
     for script in [
-        vec![Act::Cut],
-        vec![Act::Raw(format!("HTTP/1.1 {PROMPT}\r\n\r\n").into_bytes()), Act::Cut],
-        vec![sse(), role(), Act::Chunk(format!("data: {{{COMPLETION}\n\n").into_bytes()), Act::End],
-        vec![sse(), role(), Act::Chunk(format!("data: {echo}\n\n").into_bytes()), Act::End],
+        vec![ScriptStep::Cut],
+        vec![ScriptStep::Raw(format!("HTTP/1.1 {PROMPT}\r\n\r\n").into_bytes()), ScriptStep::Cut],
+        vec![
+            sse(),
+            role(),
+            ScriptStep::Chunk(format!("data: {{{COMPLETION}\n\n").into_bytes()),
+            ScriptStep::End,
+        ],
+        vec![sse(), role(), ScriptStep::Chunk(format!("data: {echo}\n\n").into_bytes()), ScriptStep::End],
         status(503),
     ] {
         provider.always(script);
@@ -106,7 +111,7 @@ async fn planted_secrets_are_in_no_log_metric_status_error_or_file() {
     provider.then(stream(&[COMPLETION, " and more"]));
     assert!(client.post(CHAT, &ask(true)).await.text().contains(COMPLETION));
     // It left in the middle.
-    provider.then(vec![sse(), role(), text(COMPLETION), Act::Hang]);
+    provider.then(vec![sse(), role(), text(COMPLETION), ScriptStep::Hang]);
     drop(client.stream_until(CHAT, &ask(true), COMPLETION).await);
     provider.until_left(1).await;
     let seen = provider.last();

@@ -2,7 +2,7 @@
 
 use crate::harness::certificates::Certified;
 use crate::harness::process::{Home, address, catalogue, complaint, ended, penstock};
-use crate::harness::script::{Act, done, finish, role, sse, text};
+use crate::harness::script::{ScriptStep, done, finish, role, sse, text};
 use crate::harness::{Client, Provider, until, within};
 use serde_json::{Value, json};
 use std::process::Output;
@@ -297,8 +297,8 @@ async fn reload_warnings_are_logged_and_returned_to_the_caller() {
 async fn terminate_lets_an_open_stream_end_and_exits_with_zero() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
-    let mut script = vec![sse(), role(), text("One "), Act::Wait(go.clone()), text("two")];
-    script.extend([finish("stop"), done(), Act::End]);
+    let mut script = vec![sse(), role(), text("One "), ScriptStep::Wait(go.clone()), text("two")];
+    script.extend([finish("stop"), done(), ScriptStep::End]);
     provider.always(script);
     let home = Home::new();
     home.write(&catalogue(&provider, ""));

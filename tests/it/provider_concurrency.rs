@@ -1,7 +1,7 @@
 //! Concurrency limits of providers are never exceeded.
 
 use crate::harness::batch_jobs::let_go;
-use crate::harness::script::{Act, done, finish, held, retry_after, role, sse, text, usage};
+use crate::harness::script::{ScriptStep, done, finish, held, retry_after, role, sse, text, usage};
 use crate::harness::{Bench, Client, Provider, until, within};
 use serde_json::json;
 use std::sync::Arc;
@@ -73,7 +73,15 @@ async fn a_waiting_batch_stream_gets_keep_alives() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
     provider.then(held(&go, "Hello"));
-    provider.always(vec![sse(), role(), text("At last"), finish("stop"), usage(3, 2), done(), Act::End]);
+    provider.always(vec![
+        sse(),
+        role(),
+        text("At last"),
+        finish("stop"),
+        usage(3, 2),
+        done(),
+        ScriptStep::End,
+    ]);
     let running = Bench::new()
         .settings("[limits]\nheartbeat = \"100ms\"")
         .provider_with("a", &provider, "max_in_flight = 1", "")
@@ -88,7 +96,7 @@ async fn a_waiting_batch_stream_gets_keep_alives() {
     assert_eq!(provider.calls(), 1);
     go.notify_one();
     assert_eq!(first.await.unwrap().status, 200);
-    let answer = within("its turn", open.finish()).await;
+    let answer = within("its slot", open.finish()).await;
     assert_eq!(answer.status, 200);
     assert!(answer.text().contains("At last") && answer.text().ends_with("data: [DONE]\n\n"));
     assert_eq!(answer.header("x-penstock-flavor"), Some("batch"));
@@ -98,7 +106,7 @@ async fn a_waiting_batch_stream_gets_keep_alives() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_queue_of_batch_work_takes_nothing_from_its_time() {
     let provider = Provider::start().await;
-    provider.then(vec![Act::Hang]);
+    provider.then(vec![ScriptStep::Hang]);
     let running = Bench::new()
         .settings("[routing]\ntotal = \"700ms\"\nbatch_wait = \"30s\"")
         .provider_with("a", &provider, "max_in_flight = 1", "")
@@ -144,7 +152,7 @@ async fn a_waiter_calls_no_provider_during_its_cooldown() {
     for model in ["m:batch", "m"] {
         let provider = Provider::start().await;
         let go = Arc::new(Notify::new());
-        provider.always([vec![Act::Wait(go.clone())], retry_after(429, 30)].concat());
+        provider.always([vec![ScriptStep::Wait(go.clone())], retry_after(429, 30)].concat());
         let running = Bench::new()
             .settings("[overload]\nwait = \"50s\"")
             .provider_with("a", &provider, "max_in_flight = 5", "")
@@ -161,7 +169,7 @@ async fn a_waiter_calls_no_provider_during_its_cooldown() {
         let seats = &live.offers[0].provider.concurrency;
         let working = if model == "m" { 5 } else { 4 };
         until("all to wait", || seats.working() == working && seats.waiting() == 40 - working).await;
-        let over = until("all seats to be free", || seats.working() == 0 && seats.waiting() == 0);
+        let over = until("all slots to be free", || seats.working() == 0 && seats.waiting() == 0);
         let_go(&go, over).await;
         assert!(provider.calls() <= 5, "{model}: {} calls", provider.calls());
         assert_eq!(running.gateway.app.in_flight_exchanges(), 40, "they wait for the end of the rest");

@@ -1,6 +1,6 @@
 //! Requests in flight during a reload: streams end as they began, and a load of requests gets the same answers.
 
-use crate::harness::script::{Act, done, finish, plain, role, sse, text, usage};
+use crate::harness::script::{ScriptStep, done, finish, plain, role, sse, text, usage};
 use crate::harness::{Answer, Bench, Client, Provider, until};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -29,8 +29,8 @@ fn cost(answer: &Answer) -> f64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_ends_with_the_configuration_that_it_began_with() {
     let (provider, other, go) = (Provider::start().await, Provider::start().await, Arc::new(Notify::new()));
-    let mut script = vec![sse(), role(), text("One "), Act::Wait(go.clone()), text("two")];
-    script.extend([finish("stop"), usage(11, 2), done(), Act::End]);
+    let mut script = vec![sse(), role(), text("One "), ScriptStep::Wait(go.clone()), text("two")];
+    script.extend([finish("stop"), usage(11, 2), done(), ScriptStep::End]);
     provider.streams(script);
     other.always(plain("other"));
     let bench =

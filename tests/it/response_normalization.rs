@@ -10,12 +10,12 @@ const CHAT: &str = "/v1/chat/completions";
 const PARAMETERS: &str = r#"supported_parameters = ["tools", "tool_choice", "stream", "n", "max_tokens", "reasoning_effort", "seed"]"#;
 
 /// A gateway in front of one simulated provider.
-struct Pair {
+struct GatewayWithProvider {
     server: SimulatedServer,
     running: Running,
 }
 
-impl Pair {
+impl GatewayWithProvider {
     async fn start() -> Self {
         let server = SimulatedServer::start(SimulatorOptions::default()).await.unwrap();
         let base = format!("http://{}/v1", server.address);
@@ -89,7 +89,7 @@ fn calls(answer: &Answer) -> Vec<(String, Value)> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_form_of_a_stream_makes_no_difference_to_clients() {
-    let pair = Pair::start().await;
+    let pair = GatewayWithProvider::start().await;
     let forms = [
         vec![SimulatedFault::Crlf {}],
         vec![SimulatedFault::Comments {}],
@@ -120,7 +120,7 @@ async fn the_form_of_a_stream_makes_no_difference_to_clients() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_that_a_provider_adds_reaches_the_client() {
-    let pair = Pair::start().await;
+    let pair = GatewayWithProvider::start().await;
     let faults =
         vec![SimulatedFault::Comments {}, SimulatedFault::Energy { shape: Default::default(), joules: 3.0 }];
     let answer = pair.under(faults, &stream()).await;
@@ -132,7 +132,7 @@ async fn nothing_that_a_provider_adds_reaches_the_client() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn usage_that_is_nowhere_is_counted_by_the_gateway() {
-    let pair = Pair::start().await;
+    let pair = GatewayWithProvider::start().await;
     let (told, silent) = pair.both(vec![SimulatedFault::NoUsage {}], &stream()).await;
     let (told, silent) = (clean(&told), clean(&silent));
     assert_eq!(told.0, silent.0);
@@ -147,7 +147,7 @@ async fn usage_that_is_nowhere_is_counted_by_the_gateway() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plain_answer_may_be_compressed_split_or_of_another_type() {
-    let pair = Pair::start().await;
+    let pair = GatewayWithProvider::start().await;
     let expected = pair.under(Vec::new(), &plain()).await.json();
     for faults in [
         vec![SimulatedFault::Gzip {}],
@@ -167,7 +167,7 @@ async fn a_plain_answer_may_be_compressed_split_or_of_another_type() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_huge_event_passes_whole() {
-    let pair = Pair::start().await;
+    let pair = GatewayWithProvider::start().await;
     let answer = pair
         .under(
             vec![SimulatedFault::Huge { bytes: 3 << 20 }, SimulatedFault::Split { bytes: 65_537 }],
@@ -186,7 +186,7 @@ async fn a_huge_event_passes_whole() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_html_page_is_a_failure_with_any_status() {
-    let pair = Pair::start().await;
+    let pair = GatewayWithProvider::start().await;
     for status in [200, 404, 502] {
         for ask in [plain(), stream()] {
             let answer = pair.under(vec![SimulatedFault::Html { status }], &ask).await;
@@ -199,7 +199,7 @@ async fn an_html_page_is_a_failure_with_any_status() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_with_another_content_type_is_a_clean_stream_or_a_true_failure() {
-    let pair = Pair::start().await;
+    let pair = GatewayWithProvider::start().await;
     for value in
         ["text/event-stream;charset=UTF-8", "TEXT/EVENT-STREAM", "text/plain", "application/octet-stream"]
     {
@@ -218,7 +218,7 @@ async fn a_stream_with_another_content_type_is_a_clean_stream_or_a_true_failure(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reasoning_has_one_name_for_clients() {
-    let pair = Pair::start().await;
+    let pair = GatewayWithProvider::start().await;
     let mut ask = stream();
     ask["reasoning_effort"] = json!("low");
     let (usual, vllm) = pair.both(vec![SimulatedFault::ReasoningField {}], &ask).await;
@@ -240,7 +240,7 @@ async fn reasoning_has_one_name_for_clients() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tools_name_and_id_come_once_however_often_the_engine_says_them() {
-    let pair = Pair::start().await;
+    let pair = GatewayWithProvider::start().await;
     let forms = [
         vec![SimulatedFault::RepeatedToolFields {}],
         vec![SimulatedFault::RepeatedToolFields {}, SimulatedFault::Split { bytes: 1 }],
@@ -273,7 +273,7 @@ async fn a_tools_name_and_id_come_once_however_often_the_engine_says_them() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_candidates_stay_apart() {
-    let pair = Pair::start().await;
+    let pair = GatewayWithProvider::start().await;
     let mut ask = stream();
     ask["n"] = json!(2);
     for faults in [
@@ -302,7 +302,7 @@ async fn two_candidates_stay_apart() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_head_that_drips_is_waited_for() {
-    let pair = Pair::start().await;
+    let pair = GatewayWithProvider::start().await;
     clean(&pair.under(vec![SimulatedFault::DripHead { ms: 1 }], &stream()).await);
     assert_eq!(pair.under(vec![SimulatedFault::DripHead { ms: 1 }], &plain()).await.status, 200);
 }

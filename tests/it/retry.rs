@@ -1,6 +1,6 @@
 //! Retries: targets, delays and number.
 
-use crate::harness::script::{Act, json_answer, plain, retry_after, silent, status};
+use crate::harness::script::{ScriptStep, json_answer, plain, retry_after, silent, status};
 use crate::harness::{Bench, Provider, until};
 use serde_json::json;
 use std::time::{Duration, SystemTime};
@@ -41,7 +41,7 @@ async fn a_silent_provider_is_never_asked_twice() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_requested_cooldown_is_respected() {
     let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(60));
-    let until = vec![Act::Head(503, vec![("retry-after", date)]), Act::Body(b"{}".to_vec())];
+    let until = vec![ScriptStep::Head(503, vec![("retry-after", date)]), ScriptStep::Body(b"{}".to_vec())];
     for script in [retry_after(429, 60), retry_after(503, 60), until] {
         let (busy, other) = (Provider::start().await, Provider::start().await);
         busy.always(script);
@@ -66,7 +66,7 @@ async fn without_another_provider_a_brief_cooldown_is_awaited() {
     assert_eq!(answer.status, 200);
     assert_eq!(provider.calls(), 2);
     // It is the provider's time and not the gateway's.
-    until("the exchange to be told", || running.gateway.app.in_flight_exchanges() == 0).await;
+    until("the exchange to be logged", || running.gateway.app.in_flight_exchanges() == 0).await;
     let metrics = running.admin().get("/metrics").await.text();
     let own = metrics
         .lines()
@@ -158,7 +158,7 @@ async fn an_error_in_an_encoding_that_is_not_read_keeps_its_status() {
     let provider = Provider::start().await;
     let unread = |code| {
         let headers = vec![("content-type", "application/json".into()), ("content-encoding", "br".into())];
-        vec![Act::Head(code, headers), Act::Body(b"\x8b\x02\x80{}\x03".to_vec())]
+        vec![ScriptStep::Head(code, headers), ScriptStep::Body(b"\x8b\x02\x80{}\x03".to_vec())]
     };
     let running = Bench::new().settings("[routing]\nattempts = 1").provider("a", &provider).start().await;
     provider.then(unread(400)).then(unread(429)).then(unread(200));

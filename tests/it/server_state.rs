@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// Turns as the current client libraries send them: the thread's first request, and the same without the thread.
-fn turn(thread: Option<Value>) -> Value {
+fn thread_request(thread: Option<Value>) -> Value {
     let mut body = json!({"model": "m", "max_tokens": 100, "system": "Be brief.",
         "tools": [{"name": "look", "input_schema": {"type": "object"}}],
         "messages": [{"role": "user", "content": "Look."},
@@ -29,7 +29,7 @@ async fn a_thread_is_refused_and_the_whole_history_reaches_the_provider() {
     for path in ["/v1/messages?beta=true", "/v1/messages/count_tokens"] {
         for thread in [json!({"type": "create"}), json!({"type": "continue", "previous_message_id": "msg_1"})]
         {
-            let answer = running.client.post(path, &turn(Some(thread))).await;
+            let answer = running.client.post(path, &thread_request(Some(thread))).await;
             let error = answer.json()["error"].clone();
             assert_eq!(answer.status, 400, "{}", answer.text());
             assert_eq!(error["type"], "invalid_request_error");
@@ -41,7 +41,7 @@ async fn a_thread_is_refused_and_the_whole_history_reaches_the_provider() {
     }
     assert_eq!(provider.calls(), 0);
     for thread in [None, Some(Value::Null)] {
-        let answer = running.client.post("/v1/messages", &turn(thread)).await;
+        let answer = running.client.post("/v1/messages", &thread_request(thread)).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         let sent = provider.last().json();
         assert_eq!(sent.get("thread"), None);

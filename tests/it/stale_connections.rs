@@ -1,8 +1,8 @@
 //! Requests on broken reused connections: the retries that are allowed.
 
 use crate::harness::gateway::{PATIENT, Running};
-use crate::harness::h2_provider::{Deed, Frames, INTERNAL_ERROR, REFUSED_STREAM};
-use crate::harness::script::{Act, Script, cut, plain};
+use crate::harness::h2_provider::{Frames, INTERNAL_ERROR, REFUSED_STREAM, StreamAction};
+use crate::harness::script::{Script, ScriptStep, cut, plain};
 use crate::harness::{Bench, Provider};
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ async fn before(provider: &Frames) -> Running {
 }
 
 /// How the second request over HTTP/2 ends, the first one being answered, and how often the provider is asked for it.
-async fn second(deeds: &[Deed]) -> (u16, usize) {
-    let provider = Frames::start(&[&[Deed::Answer], deeds].concat()).await;
+async fn second(deeds: &[StreamAction]) -> (u16, usize) {
+    let provider = Frames::start(&[&[StreamAction::Answer], deeds].concat()).await;
     let running = before(&provider).await;
     assert_eq!(running.chat().await.status, 200);
     let answer = running.chat().await;
@@ -27,15 +27,15 @@ async fn second(deeds: &[Deed]) -> (u16, usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_possibly_processed_stream_is_not_retried() {
-    assert_eq!(second(&[Deed::Reset(INTERNAL_ERROR)]).await, (503, 1));
-    assert_eq!(second(&[Deed::Drop]).await, (503, 1));
+    assert_eq!(second(&[StreamAction::Reset(INTERNAL_ERROR)]).await, (503, 1));
+    assert_eq!(second(&[StreamAction::Drop]).await, (503, 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_nothing_was_done_for_is_asked_for_once_more() {
-    assert_eq!(second(&[Deed::Reset(REFUSED_STREAM), Deed::Answer]).await, (200, 2));
-    assert_eq!(second(&[Deed::Leave, Deed::Answer]).await, (200, 2));
-    assert_eq!(second(&[Deed::Reset(REFUSED_STREAM)]).await, (503, 2));
+    assert_eq!(second(&[StreamAction::Reset(REFUSED_STREAM), StreamAction::Answer]).await, (200, 2));
+    assert_eq!(second(&[StreamAction::Leave, StreamAction::Answer]).await, (200, 2));
+    assert_eq!(second(&[StreamAction::Reset(REFUSED_STREAM)]).await, (503, 2));
 }
 
 /// The same over HTTP/1.1.
@@ -51,6 +51,9 @@ async fn second_plain(script: Script) -> (u16, usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reused_connection_is_replaced_only_if_it_breaks_at_once() {
     assert_eq!(second_plain(cut()).await, (200, 2));
-    assert_eq!(second_plain(vec![Act::Pause(Duration::from_millis(1_500)), Act::Cut]).await, (503, 1));
-    assert_eq!(second_plain(vec![Act::Raw(b"HTTP/1.1 2".to_vec()), Act::Cut]).await, (503, 1));
+    assert_eq!(
+        second_plain(vec![ScriptStep::Pause(Duration::from_millis(1_500)), ScriptStep::Cut]).await,
+        (503, 1)
+    );
+    assert_eq!(second_plain(vec![ScriptStep::Raw(b"HTTP/1.1 2".to_vec()), ScriptStep::Cut]).await, (503, 1));
 }

@@ -1,4 +1,5 @@
-//! Lost, damaged or foreign parts of the storage: reported, never recreated silently; read-only commands change nothing.
+//! Lost, damaged or foreign parts of the storage: reported, never recreated silently; read-only commands change
+//! nothing.
 
 use crate::harness::batch_jobs::{lines, uploaded};
 use crate::harness::gateway::PATIENT;

@@ -1,5 +1,5 @@
-//! `penstock store`: verification covers everything and names damage, exports can be restored elsewhere, and the rest of a
-//! damaged store is recovered.
+//! `penstock store`: verification covers everything and names damage, exports can be restored elsewhere, and the rest
+//! of a damaged store is recovered.
 
 use crate::harness::process::{Home, catalogue, complaint};
 use crate::harness::{Client, Provider};
@@ -23,7 +23,7 @@ use std::time::Duration;
 const CHAT: &str = "/v1/chat/completions";
 const NOW: Duration = Duration::from_secs(1_700_000_000);
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     assert!(output.status.success(), "{}", complaint(output));
     String::from_utf8(output.stdout.clone()).unwrap()
 }
@@ -41,7 +41,7 @@ fn vault(home: &Home) -> Stores {
 }
 
 /// A storage folder with everything in it: keys, charges, a file, a batch half done.
-struct Furnished {
+struct FilledStorage {
     home: Home,
     provider: Provider,
     client: Client,
@@ -50,12 +50,12 @@ struct Furnished {
     batch: BatchRecord,
 }
 
-async fn furnished() -> Furnished {
+async fn furnished() -> FilledStorage {
     let provider = Provider::start().await;
     let home = Home::new();
     home.write(&format!("[billing]\ncredit = \"prepaid\"\n{}", catalogue(&provider, "")));
     let (client, id) = home.key();
-    said(&home.command(&["credits", "grant", "default", "--credits", "10"]));
+    output_text(&home.command(&["credits", "grant", "default", "--credits", "10"]));
     let mut process = home.run().await;
     for _ in 0..3 {
         let ask = json!({"model": "m", "max_tokens": 20, "messages": [{"role": "user", "content": "Hi"}]});
@@ -65,7 +65,14 @@ async fn furnished() -> Furnished {
     process.until_ended().await;
     let (input, output, batch) = half_done(&home, &id);
     let folder = home.storage().join("files");
-    Furnished { input: folder.join(input.id), output: folder.join(output.id), home, provider, client, batch }
+    FilledStorage {
+        input: folder.join(input.id),
+        output: folder.join(output.id),
+        home,
+        provider,
+        client,
+        batch,
+    }
 }
 
 fn line(custom_id: &str) -> String {
@@ -128,14 +135,14 @@ fn half_done(home: &Home, key: &str) -> (FileRecord, FileRecord, BatchRecord) {
 }
 
 /// Turns one byte of a file over, and back on the second call.
-fn turn(path: &Path, at: u64) {
+fn flip_byte(path: &Path, at: u64) {
     let file = fs::File::options().read(true).write(true).open(path).unwrap();
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).unwrap();
     file.write_all_at(&[byte[0] ^ 1], at).unwrap();
 }
 
-impl Furnished {
+impl FilledStorage {
     fn store(&self, words: &[&str]) -> Output {
         self.home.command(&[&["store"], words].concat())
     }
@@ -158,16 +165,16 @@ impl Furnished {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn verification_covers_everything_and_names_each_error() {
     let all = furnished().await;
-    let good = said(&all.store(&["verify"]));
+    let good = output_text(&all.store(&["verify"]));
     assert!(
         good.contains("2 files") && good.contains("1 batches") && good.contains("as it was written"),
         "{good}"
     );
     let middle = fs::metadata(&all.input).unwrap().len() / 2;
     for at in [0, 10, middle] {
-        turn(&all.input, at);
+        flip_byte(&all.input, at);
         refused(&all.store(&["verify"]), "its contents are damaged");
-        turn(&all.input, at);
+        flip_byte(&all.input, at);
     }
     let kept = fs::read(&all.output).unwrap();
     fs::File::options().write(true).open(&all.output).unwrap().set_len(kept.len() as u64 - 1).unwrap();
@@ -201,7 +208,7 @@ async fn verification_covers_everything_and_names_each_error() {
     assert!(fs::read(&month).unwrap() == written[..written.len() / 2]);
     let running = all.home.run().await;
     running.kill().await;
-    said(&all.store(&["verify"]));
+    output_text(&all.store(&["verify"]));
     assert!(fs::read(&month).unwrap().starts_with(&written));
     let running = all.home.run().await;
     refused(&all.store(&["verify"]), "stop the gateway first");
@@ -213,7 +220,7 @@ async fn an_export_is_restored_elsewhere_and_works_there() {
     let all = furnished().await;
     let archive = all.home.path().join("archive");
     let to = archive.to_str().unwrap();
-    let saved = said(&all.store(&["export", to]));
+    let saved = output_text(&all.store(&["export", to]));
     assert!(saved.starts_with("Saved: "), "{saved}");
     refused(&all.store(&["export", to]), "is not empty");
     refused(&all.store(&["import", to]), "There is a store");
@@ -229,16 +236,16 @@ async fn an_export_is_restored_elsewhere_and_works_there() {
     }
     assert_eq!(files.len(), 6);
     for path in files {
-        turn(&path, fs::metadata(&path).unwrap().len() / 2);
+        flip_byte(&path, fs::metadata(&path).unwrap().len() / 2);
         refused(&elsewhere.command(&["store", "import", to]), "damaged");
-        turn(&path, fs::metadata(&path).unwrap().len() / 2);
+        flip_byte(&path, fs::metadata(&path).unwrap().len() / 2);
         assert!(!elsewhere.storage().exists(), "{}", path.display());
     }
-    let restored = said(&elsewhere.command(&["store", "import", to]));
+    let restored = output_text(&elsewhere.command(&["store", "import", to]));
     assert!(restored.contains("Everything is as it was written"), "{restored}");
     assert_eq!(restored.lines().next().unwrap().replace("Restored", "Saved"), saved.trim());
     refused(&elsewhere.command(&["store", "import", to]), "There is a store");
-    let export = |home: &Home| said(&home.command(&["credits", "export"]));
+    let export = |home: &Home| output_text(&home.command(&["credits", "export"]));
     assert_eq!(export(&elsewhere), export(&all.home));
     // The key of one is the key of the other.
     let running = elsewhere.run().await;
@@ -254,7 +261,7 @@ async fn an_export_is_restored_elsewhere_and_works_there() {
     fs::copy(archive.join("pepper"), elsewhere.storage().join("pepper")).unwrap();
     let name = all.input.file_name().unwrap();
     fs::copy(archive.join("files").join(name), elsewhere.storage().join("files").join(name)).unwrap();
-    said(&elsewhere.command(&["store", "import", to]));
+    output_text(&elsewhere.command(&["store", "import", to]));
     // What is somebody else's is not written over.
     elsewhere = Home::new();
     config(&elsewhere);
@@ -266,11 +273,11 @@ async fn an_export_is_restored_elsewhere_and_works_there() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_rest_of_a_damaged_store_is_recovered_with_a_complete_ledger() {
     let all = furnished().await;
-    let before = said(&all.home.command(&["credits", "export"]));
+    let before = output_text(&all.home.command(&["credits", "export"]));
     let vault = vault(&all.home);
     LedgerStore::clear(&*vault.store).unwrap();
     drop(vault);
-    turn(&all.input, 10);
+    flip_byte(&all.input, 10);
     refused(&all.store(&["verify"]), "ledger: ");
     let folder = all.home.path().join("saved");
     let saved = all.store(&["repair", "--to", folder.to_str().unwrap()]);
@@ -279,11 +286,11 @@ async fn the_rest_of_a_damaged_store_is_recovered_with_a_complete_ledger() {
     assert!(told.contains("written again from its second copy"), "{told}");
     let written = fs::read_to_string(all.home.config()).unwrap();
     fs::write(all.home.config(), written.replace("path = \"data\"", "path = \"saved\"")).unwrap();
-    assert_eq!(said(&all.home.command(&["credits", "export"])), before);
-    assert!(said(&all.home.command(&["credits", "verify"])).contains("Every entry follows"));
+    assert_eq!(output_text(&all.home.command(&["credits", "export"])), before);
+    assert!(output_text(&all.home.command(&["credits", "verify"])).contains("Every entry follows"));
     // Once the contents are back everything is.
-    turn(&folder.join("files").join(all.input.file_name().unwrap()), 10);
-    said(&all.store(&["verify"]));
+    flip_byte(&folder.join("files").join(all.input.file_name().unwrap()), 10);
+    output_text(&all.store(&["verify"]));
     refused(&all.store(&["repair", "--to", folder.to_str().unwrap()]), "is not empty");
     let running = all.home.run().await;
     let ask = json!({"model": "m", "max_tokens": 20, "messages": [{"role": "user", "content": "Hi"}]});
@@ -321,12 +328,17 @@ async fn commands_run_by_root_leave_no_files_of_root() {
     };
     let (home, elsewhere) = (given(), given());
     home.key();
-    said(&home.command(&["credits", "grant", "default", "--credits", "10"]));
-    said(&home.command(&["check"]));
-    said(&home.command(&["store", "repair", "--to", home.storage().join("repaired").to_str().unwrap()]));
+    output_text(&home.command(&["credits", "grant", "default", "--credits", "10"]));
+    output_text(&home.command(&["check"]));
+    output_text(&home.command(&[
+        "store",
+        "repair",
+        "--to",
+        home.storage().join("repaired").to_str().unwrap(),
+    ]));
     let archive = home.path().join("archive");
-    said(&home.command(&["store", "export", archive.to_str().unwrap()]));
-    said(&elsewhere.command(&["store", "import", archive.to_str().unwrap()]));
+    output_text(&home.command(&["store", "export", archive.to_str().unwrap()]));
+    output_text(&elsewhere.command(&["store", "import", archive.to_str().unwrap()]));
     for home in [&home, &elsewhere] {
         assert_eq!(owners(&home.storage()), BTreeSet::from([owner]));
     }
@@ -337,7 +349,7 @@ async fn an_unwritable_second_copy_is_reported_with_its_path() {
     let provider = Provider::start().await;
     let home = Home::new();
     home.write(&catalogue(&provider, ""));
-    said(&home.command(&["credits", "grant", "default", "--credits", "10"]));
+    output_text(&home.command(&["credits", "grant", "default", "--credits", "10"]));
     let ledger = home.storage().join("ledger");
     let month = fs::read_dir(&ledger).unwrap().next().unwrap().unwrap().path();
     fs::remove_file(&month).unwrap();

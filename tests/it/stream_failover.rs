@@ -4,7 +4,7 @@
 use crate::harness::client::Open;
 use crate::harness::gateway::PATIENT;
 use crate::harness::script::{
-    Act, Script, finish, json_answer, retry_after, role, sse, status, stream, text, usage,
+    Script, ScriptStep, finish, json_answer, retry_after, role, sse, status, stream, text, usage,
 };
 use crate::harness::{Answer, Bench, Provider, within};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 /// A stream that says this much and then does something else.
-fn broken(pieces: &[&str], then: Act) -> Script {
+fn broken(pieces: &[&str], then: ScriptStep) -> Script {
     let mut script = vec![sse(), role()];
     script.extend(pieces.iter().map(|piece| text(piece)));
     script.push(then);
@@ -48,7 +48,7 @@ async fn asked_for(change: Value, model: &str, bad: &Provider, good: &Provider, 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cut_stream_is_started_over_and_held_back_while_it_equals() {
     let (bad, good) = (Provider::start().await, Provider::start().await);
-    bad.always(broken(&["One ", "two "], Act::Cut));
+    bad.always(broken(&["One ", "two "], ScriptStep::Cut));
     good.always(stream(&["One", " two ", "three", " four"]));
     let answer = asked("", &bad, &good, "").await;
     assert_eq!(answer.streamed(), "One two three four");
@@ -61,7 +61,7 @@ async fn a_cut_stream_is_started_over_and_held_back_while_it_equals() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stalled_stream_is_rescued() {
     let (bad, good) = (Provider::start().await, Provider::start().await);
-    bad.always(broken(&["One "], Act::Hang));
+    bad.always(broken(&["One "], ScriptStep::Hang));
     good.always(stream(&["One two"]));
     let answer = asked("", &bad, &good, "").await;
     assert_eq!(answer.streamed(), "One two");
@@ -83,12 +83,12 @@ async fn until_beats(open: &mut Open) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_gets_keep_alives_during_stream_failover() {
     let go = Arc::new(Notify::new());
-    let slow = [vec![Act::Wait(go.clone())], stream(&["One two"])].concat();
+    let slow = [vec![ScriptStep::Wait(go.clone())], stream(&["One two"])].concat();
     for path in ["/v1/chat/completions", "/v1/messages"] {
         // One asks for a long rest, another takes its time to begin.
         for (script, rests) in [(retry_after(429, 40), true), (slow.clone(), false)] {
             let (bad, good) = (Provider::start().await, Provider::start().await);
-            bad.always(broken(&["One "], Act::Cut));
+            bad.always(broken(&["One "], ScriptStep::Cut));
             good.always(script);
             let running = Bench::new()
                 .settings("[limits]\nheartbeat = \"100ms\"")
@@ -117,7 +117,7 @@ async fn a_client_gets_keep_alives_during_stream_failover() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_malformed_event_and_an_end_without_a_finish_are_rescued() {
-    for then in [Act::Chunk(b"data: {\"choices\": [\n\n".to_vec()), Act::End] {
+    for then in [ScriptStep::Chunk(b"data: {\"choices\": [\n\n".to_vec()), ScriptStep::End] {
         let (bad, good) = (Provider::start().await, Provider::start().await);
         bad.always(broken(&["One "], then));
         good.always(stream(&["One two"]));
@@ -130,7 +130,7 @@ async fn a_malformed_event_and_an_end_without_a_finish_are_rescued() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_provider_that_can_is_asked_to_continue() {
     let (bad, good) = (Provider::start().await, Provider::start().await);
-    bad.always(broken(&["One ", "two"], Act::Cut));
+    bad.always(broken(&["One ", "two"], ScriptStep::Cut));
     good.always(stream(&[" three", " four"]));
     let answer = asked("", &bad, &good, "continuation = \"continue_final_message\"").await;
     assert_eq!(answer.streamed(), "One two three four");
@@ -145,7 +145,7 @@ async fn a_provider_that_can_is_asked_to_continue() {
 async fn a_resumed_stream_requests_only_the_remaining_tokens() {
     let (bad, good) = (Provider::start().await, Provider::start().await);
     // 400 bytes are 100 tokens.
-    bad.always(broken(&[&"x".repeat(400)], Act::Cut));
+    bad.always(broken(&[&"x".repeat(400)], ScriptStep::Cut));
     good.always(stream(&[" three"]));
     for (cap, left) in [(130, 30), (50, 1)] {
         let ask = json!({"max_tokens": cap});
@@ -158,7 +158,7 @@ async fn a_resumed_stream_requests_only_the_remaining_tokens() {
 async fn a_stream_that_cannot_be_resumed_is_sent_to_no_incapable_provider() {
     let (bad, good) = (Provider::start().await, Provider::start().await);
     // More than is kept to compare.
-    bad.always(broken(&[&"x".repeat(300 << 10)], Act::Cut));
+    bad.always(broken(&[&"x".repeat(300 << 10)], ScriptStep::Cut));
     good.always(stream(&["One"]));
     let answer = asked("", &bad, &good, "").await;
     failed_after(&"x".repeat(300 << 10), &answer);
@@ -168,7 +168,7 @@ async fn a_stream_that_cannot_be_resumed_is_sent_to_no_incapable_provider() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rescue_that_differs_ends_with_an_error_and_no_text_comes_twice() {
     let (bad, good) = (Provider::start().await, Provider::start().await);
-    bad.always(broken(&["One ", "two "], Act::Cut));
+    bad.always(broken(&["One ", "two "], ScriptStep::Cut));
     good.always(stream(&["One ", "deux ", "trois"]));
     let answer = asked("", &bad, &good, "").await;
     failed_after("One two ", &answer);
@@ -177,7 +177,7 @@ async fn a_rescue_that_differs_ends_with_an_error_and_no_text_comes_twice() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_by_a_failover_provider_never_hides_the_first_error() {
     let (bad, good) = (Provider::start().await, Provider::start().await);
-    bad.always(broken(&["One "], Act::Cut));
+    bad.always(broken(&["One "], ScriptStep::Cut));
     good.always(json_answer(400, &json!({"error": {"message": "no", "param": "temperature"}})));
     let answer = asked("", &bad, &good, "").await;
     failed_after("One ", &answer);
@@ -202,7 +202,7 @@ async fn an_unsupported_request_at_one_provider_never_hides_a_failure_of_another
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unsupported_request_at_one_provider_never_hides_that_another_is_full() {
     let (full, other) = (Provider::start().await, Provider::start().await);
-    full.always(vec![Act::Hang]);
+    full.always(vec![ScriptStep::Hang]);
     let running = Bench::new()
         .settings("[overload]\nwait = \"50ms\"")
         .provider_with("full", &full, "max_in_flight = 1", "")
@@ -224,7 +224,7 @@ async fn an_unsupported_request_at_one_provider_never_hides_that_another_is_full
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rescue_can_be_turned_off() {
     let (bad, good) = (Provider::start().await, Provider::start().await);
-    bad.always(broken(&["One "], Act::Cut));
+    bad.always(broken(&["One "], ScriptStep::Cut));
     let answer = asked("rescue = false", &bad, &good, "").await;
     failed_after("One ", &answer);
     assert_eq!(good.calls(), 0);
@@ -233,7 +233,7 @@ async fn rescue_can_be_turned_off() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_finish_reason_without_a_done_event_is_a_complete_stream() {
     let provider = Provider::start().await;
-    provider.always(vec![sse(), role(), text("Done"), finish("stop"), usage(3, 1), Act::Cut]);
+    provider.always(vec![sse(), role(), text("Done"), finish("stop"), usage(3, 1), ScriptStep::Cut]);
     let running = Bench::new().provider("a", &provider).start().await;
     let answer = running.chat_stream().await;
     assert_eq!(answer.streamed(), "Done");
@@ -244,7 +244,7 @@ async fn a_finish_reason_without_a_done_event_is_a_complete_stream() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broken_stream_charges_nothing_and_a_rescued_one_once() {
     let (bad, good) = (Provider::start().await, Provider::start().await);
-    bad.always(broken(&["One "], Act::Cut));
+    bad.always(broken(&["One "], ScriptStep::Cut));
     good.always(stream(&["One two"]));
     let answer = asked("", &bad, &good, "").await;
     let events = answer.events();

@@ -1,8 +1,8 @@
-//! Memory of open streams, and its return to the system soon after they close. `./x load --streams 9500` is the long form,
-//! with an event a second for each stream.
+//! Memory of open streams, and its return to the system soon after they close. `./x load --streams 9500` is the long
+//! form, with an event a second for each stream.
 
 use crate::harness::process::{Home, catalogue};
-use crate::harness::script::{Act, plain, role, sse, text};
+use crate::harness::script::{ScriptStep, plain, role, sse, text};
 use crate::harness::{Client, Provider, until, within};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -45,7 +45,7 @@ async fn open(client: &Client) -> TcpStream {
 async fn an_open_stream_is_small_and_its_memory_is_given_back() {
     let provider = Provider::start().await;
     provider.always(plain("Hello"));
-    provider.streams(vec![sse(), role(), text("One "), Act::Hang]);
+    provider.streams(vec![sse(), role(), text("One "), ScriptStep::Hang]);
     let home = Home::new();
     home.write(&format!("[log]\nlevel = \"error\"\n{}", catalogue(&provider, "")));
     let process = home.run().await;

@@ -15,11 +15,11 @@ use tokio::net::{TcpListener, TcpStream};
 const HELD: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Speaks {
+enum ProviderDialect {
     Chat,
     Messages,
 }
-use Speaks::{Chat, Messages};
+use ProviderDialect::{Chat, Messages};
 
 /// The text of one event: no two are alike, and what could be taken for something else is among it.
 fn piece(number: usize) -> String {
@@ -41,9 +41,9 @@ fn piece(number: usize) -> String {
 }
 
 /// Numbers that are the same each time.
-struct Draws(u64);
+struct SeededRandom(u64);
 
-impl Draws {
+impl SeededRandom {
     /// From one to this many.
     fn to(&mut self, most: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -62,14 +62,14 @@ impl Draws {
 
 /// A stream of so many pieces, made as it is asked for.
 struct Events {
-    speaks: Speaks,
+    speaks: ProviderDialect,
     next: usize,
     count: usize,
 }
 
 impl Events {
     /// What comes before the first piece, a piece, or what comes after the last one.
-    fn next(&mut self, draws: &mut Draws) -> Option<Vec<u8>> {
+    fn next(&mut self, draws: &mut SeededRandom) -> Option<Vec<u8>> {
         let at = self.next.checked_sub(1);
         self.next += 1;
         let values = match (self.speaks, at) {
@@ -111,7 +111,7 @@ fn chat(delta: &Value, finish: Value) -> Value {
 }
 
 /// An event as one engine or another writes it.
-fn written(value: &Value, draws: &mut Draws) -> Vec<u8> {
+fn written(value: &Value, draws: &mut SeededRandom) -> Vec<u8> {
     let end = if draws.to(2) == 1 { "\n" } else { "\r\n" };
     let name = value["type"].as_str().map(|name| format!("event: {name}{end}")).unwrap_or_default();
     let data = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -120,7 +120,7 @@ fn written(value: &Value, draws: &mut Draws) -> Vec<u8> {
 }
 
 /// A provider of one stream, in pieces that these draws choose.
-async fn provider(http2: bool, speaks: Speaks, count: usize, seed: u64) -> SocketAddr {
+async fn provider(http2: bool, speaks: ProviderDialect, count: usize, seed: u64) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -128,22 +128,22 @@ async fn provider(http2: bool, speaks: Speaks, count: usize, seed: u64) -> Socke
         socket.set_nodelay(true).unwrap();
         let events = Events { speaks, next: 0, count };
         if http2 {
-            over_h2(socket, events, Draws(seed)).await
+            over_h2(socket, events, SeededRandom(seed)).await
         } else {
-            over_h1(socket, events, Draws(seed)).await
+            over_h1(socket, events, SeededRandom(seed)).await
         }
     });
     address
 }
 
 /// The stream, cut anew: its pieces know nothing of its events.
-struct Pieces {
+struct SplitStream {
     events: Events,
-    draws: Draws,
+    draws: SeededRandom,
     held: BytesMut,
 }
 
-impl Pieces {
+impl SplitStream {
     fn next(&mut self) -> Option<Bytes> {
         let size = self.draws.cut();
         while self.held.len() < size {
@@ -157,7 +157,7 @@ impl Pieces {
     }
 }
 
-async fn over_h1(mut socket: TcpStream, events: Events, draws: Draws) {
+async fn over_h1(mut socket: TcpStream, events: Events, draws: SeededRandom) {
     let (mut asked, mut room) = (Vec::new(), [0; 16 * 1024]);
     let whole = |asked: &[u8]| {
         let text = String::from_utf8_lossy(asked).to_ascii_lowercase();
@@ -172,7 +172,7 @@ async fn over_h1(mut socket: TcpStream, events: Events, draws: Draws) {
     }
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     socket.write_all(head.as_bytes()).await.unwrap();
-    let mut pieces = Pieces { events, draws, held: BytesMut::new() };
+    let mut pieces = SplitStream { events, draws, held: BytesMut::new() };
     while let Some(piece) = pieces.next() {
         let chunk = [format!("{:x}\r\n", piece.len()).as_bytes(), &piece, b"\r\n"].concat();
         // What a chunk is and what comes at a time are two things.
@@ -185,7 +185,7 @@ async fn over_h1(mut socket: TcpStream, events: Events, draws: Draws) {
     while matches!(socket.read(&mut room).await, Ok(1..)) {}
 }
 
-async fn over_h2(socket: TcpStream, events: Events, draws: Draws) {
+async fn over_h2(socket: TcpStream, events: Events, draws: SeededRandom) {
     let mut connection = h2::server::handshake(socket).await.unwrap();
     let (mut request, mut respond) = connection.accept().await.unwrap().unwrap();
     // What drives the connection takes no other request.
@@ -193,7 +193,7 @@ async fn over_h2(socket: TcpStream, events: Events, draws: Draws) {
     while request.body_mut().data().await.is_some() {}
     let head = http::Response::builder().header("content-type", "text/event-stream").body(()).unwrap();
     let mut stream = respond.send_response(head, false).unwrap();
-    let mut pieces = Pieces { events, draws, held: BytesMut::new() };
+    let mut pieces = SplitStream { events, draws, held: BytesMut::new() };
     while let Some(mut piece) = pieces.next() {
         while !piece.is_empty() {
             stream.reserve_capacity(piece.len());
@@ -206,7 +206,7 @@ async fn over_h2(socket: TcpStream, events: Events, draws: Draws) {
 }
 
 /// The events of an answer, read one after the other.
-struct Heard {
+struct EventReader {
     open: Open,
     wire: BytesMut,
     body: BytesMut,
@@ -215,7 +215,7 @@ struct Heard {
     over: bool,
 }
 
-impl Heard {
+impl EventReader {
     async fn begin(mut open: Open) -> Self {
         within("a head", open.until("\r\n\r\n")).await;
         let bytes = std::mem::take(&mut open.bytes);
@@ -272,7 +272,7 @@ impl Heard {
 }
 
 /// One stream through a gateway of its own, compared while it comes.
-async fn through(client: Speaks, theirs: Speaks, http2: bool, count: usize) {
+async fn through(client: ProviderDialect, theirs: ProviderDialect, http2: bool, count: usize) {
     let seed = 20_261_123 + count as u64;
     let address = provider(http2, theirs, count, seed).await;
     let (http, dialect) = (if http2 { "h2" } else { "h1" }, if theirs == Chat { "chat" } else { "messages" });
@@ -287,7 +287,7 @@ async fn through(client: Speaks, theirs: Speaks, http2: bool, count: usize) {
     let path = if client == Chat { "/v1/chat/completions" } else { "/v1/messages" };
     let began = Instant::now();
     let open = running.client.open("POST", path, &[], ask.to_string().as_bytes()).await;
-    let mut heard = Heard::begin(open).await;
+    let mut heard = EventReader::begin(open).await;
     let (mut next, mut bytes) = (0, 0);
     while let Some(event) = heard.next().await {
         let text = match client {

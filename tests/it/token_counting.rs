@@ -103,7 +103,7 @@ fn letters(bytes: usize) -> String {
     ('a'..='z').cycle().step_by(7).take(bytes).collect()
 }
 
-fn said(text: impl Into<Value>) -> Value {
+fn chat_request(text: impl Into<Value>) -> Value {
     json!({"model": "m", "messages": [{"role": "user", "content": text.into()}]})
 }
 
@@ -114,29 +114,29 @@ async fn counting_meets_the_limits_of_the_key() {
     let running = Bench::new().model(model).provider("a", &provider).start().await;
     let client = running.key(&json!({"name": "limited", "limits": {"requests_per_minute": 2}})).await;
     for left in ["1", "0"] {
-        let counted = client.post(COUNT, &said("Hello")).await;
+        let counted = client.post(COUNT, &chat_request("Hello")).await;
         assert_eq!(counted.status, 200, "{}", counted.text());
         assert_eq!(counted.header("anthropic-ratelimit-requests-limit"), Some("2"));
         assert_eq!(counted.header("anthropic-ratelimit-requests-remaining"), Some(left));
     }
-    let refused = client.post(COUNT, &said("Hello")).await;
+    let refused = client.post(COUNT, &chat_request("Hello")).await;
     assert_eq!((refused.status, &refused.json()["error"]["code"]), (429, &json!("RATE_2001")));
     assert!(refused.header("retry-after").is_some());
     // A model that is not there takes nothing.
     let client = running.key(&json!({"name": "other", "limits": {"requests_per_minute": 1}})).await;
-    let mut nowhere = said("Hello");
+    let mut nowhere = chat_request("Hello");
     nowhere["model"] = json!("nowhere");
     assert_eq!(client.post(COUNT, &nowhere).await.status, 404);
-    assert_eq!(client.post(COUNT, &said("Hello")).await.status, 200);
+    assert_eq!(client.post(COUNT, &chat_request("Hello")).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_count_takes_a_concurrency_permit_of_the_key() {
     let (engine, running) = counted_by_a_silent_engine().await;
     let client = running.key(&json!({"name": "limited", "limits": {"concurrent": 1}})).await;
-    let open = client.open("POST", COUNT, &[], said("Hello").to_string().as_bytes()).await;
+    let open = client.open("POST", COUNT, &[], chat_request("Hello").to_string().as_bytes()).await;
     engine.until_calls(1).await;
-    let again = client.post(COUNT, &said("Hello")).await;
+    let again = client.post(COUNT, &chat_request("Hello")).await;
     assert_eq!((again.status, &again.json()["error"]["details"]["limit"]), (429, &json!("concurrent")));
     drop(open);
     until("the request to end", || running.gateway.app.in_flight_exchanges() == 0).await;
@@ -150,7 +150,7 @@ async fn a_disconnect_ends_the_count_and_an_account_counts_one_at_a_time() {
     let model = "context_length = 900000000\ntokenizer = { builtin = \"gpt-oss\" }";
     let running = Bench::new().model(model).provider("a", &provider).start().await;
     let counting = running.gateway.app.tokenizer_permits.clone();
-    let long = said(letters(24 << 20)).to_string();
+    let long = chat_request(letters(24 << 20)).to_string();
     let first = running.client.open("POST", COUNT, &[], long.as_bytes()).await;
     until("the first to count", || counting.counts_and_waiters() == (1, 0)).await;
     let second = running.client.open("POST", COUNT, &[], long.as_bytes()).await;
@@ -158,7 +158,7 @@ async fn a_disconnect_ends_the_count_and_an_account_counts_one_at_a_time() {
     let made = running.admin().post("/admin/accounts", &json!({"id": "another"})).await;
     assert!(made.status < 300, "{}", made.text());
     let account = json!({"name": "theirs", "account": "another"});
-    let theirs = running.key(&account).await.post(COUNT, &said("word ".repeat(10_000))).await;
+    let theirs = running.key(&account).await.post(COUNT, &chat_request("word ".repeat(10_000))).await;
     assert_eq!(theirs.status, 200, "{}", theirs.text());
     drop(second);
     until("the second to leave the queue", || counting.counts_and_waiters() == (1, 0)).await;
@@ -173,7 +173,7 @@ async fn a_count_stops_one_beyond_the_window() {
     let model = "context_length = 40000\ntokenizer = { builtin = \"gpt-oss\" }";
     let running = Bench::new().model(model).provider("a", &provider).start().await;
     for (path, text) in [(CHAT, letters(8 << 20)), (COUNT, letters(8 << 20)), (COUNT, " ".repeat(28 << 20))] {
-        let refused = running.client.post(path, &said(text)).await;
+        let refused = running.client.post(path, &chat_request(text)).await;
         let error = &refused.json()["error"];
         assert_eq!((refused.status, &error["code"]), (400, &json!("INFERENCE_3207")), "{path}");
         let details = &error["details"];
@@ -181,7 +181,7 @@ async fn a_count_stops_one_beyond_the_window() {
         assert_eq!(details["input_tokens_at_least"], true);
     }
     // Short of it the number is exact, and a count is an answer.
-    let counted = running.client.post(COUNT, &said("word ".repeat(39_000))).await;
+    let counted = running.client.post(COUNT, &chat_request("word ".repeat(39_000))).await;
     assert_eq!((counted.status, counted.header("x-token-count-method")), (200, Some("exact")));
     assert!((39_000..=40_000).contains(&counted.json()["input_tokens"].as_u64().unwrap()));
     assert_eq!(provider.calls(), 0);
@@ -191,9 +191,9 @@ async fn a_count_stops_one_beyond_the_window() {
 async fn an_estimate_ends_where_no_window_could_hold_the_prompt() {
     let provider = Provider::start().await;
     let running = Bench::new().model("context_length = 40000").provider("a", &provider).start().await;
-    let counted = running.client.post(COUNT, &said("word ".repeat(20_000))).await;
+    let counted = running.client.post(COUNT, &chat_request("word ".repeat(20_000))).await;
     assert_eq!((counted.status, counted.header("x-token-count-method")), (200, Some("estimate")));
-    let refused = running.client.post(COUNT, &said(letters(8 << 20))).await;
+    let refused = running.client.post(COUNT, &chat_request(letters(8 << 20))).await;
     assert_eq!((refused.status, &refused.json()["error"]["code"]), (400, &json!("INFERENCE_3207")));
 }
 
@@ -202,7 +202,7 @@ async fn a_prompt_of_a_million_values_is_estimated_by_its_bytes() {
     let provider = Provider::start().await;
     let model = "tokenizer = { builtin = \"gpt-oss\" }";
     let running = Bench::new().model(model).provider("a", &provider).start().await;
-    let mut body = said("Hello");
+    let mut body = chat_request("Hello");
     body["tools"] = json!([{"name": "t", "input_schema": {"type": "object", "enum": vec![0; 300_000]}}]);
     let counted = running.client.post(COUNT, &body).await;
     assert_eq!(counted.status, 400, "{}", counted.text());
@@ -216,7 +216,7 @@ async fn the_model_of_a_count_may_be_left_out_where_one_is_configured() {
     let settings = "[default_models]\ncount_tokens = \"m\"";
     let with = Bench::new().settings(settings).model(model).provider("a", &provider).start().await;
     let without = Bench::new().model(model).provider("a", &provider).start().await;
-    let mut body = said("Hello");
+    let mut body = chat_request("Hello");
     let named = with.client.post(COUNT, &body).await.json();
     body["model"] = json!("Claude-SONNET-4-5-20250929:eco");
     assert_eq!(with.client.post(COUNT, &body).await.json(), named, "a pattern");

@@ -1,4 +1,5 @@
-//! Transcriptions: forms in any part order and size; the audio reaches the next provider byte for byte and is not stored.
+//! Transcriptions: forms in any part order and size; the audio reaches the next provider byte for byte and is not
+//! stored.
 
 mod multipart;
 
@@ -62,7 +63,7 @@ fn parts(seen: &Seen) -> Vec<(String, Vec<u8>)> {
         .collect()
 }
 
-fn said() -> Script {
+fn transcription() -> Script {
     json_answer(
         200,
         &json!({"task": "transcribe", "language": "de", "duration": 2.0, "text": " Guten Tag. Ja.",
@@ -90,7 +91,7 @@ pub async fn nothing_is_left(running: &Running) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sound_comes_back_as_text_with_both_objects() {
     let provider = Provider::start().await;
-    provider.then(said());
+    provider.then(transcription());
     let running = hears(&[("a", &provider, "")]).start().await;
     let wav = sounds::wav(2000);
     let sent: [Part<'_>; 4] = [
@@ -130,7 +131,7 @@ async fn a_sound_comes_back_as_text_with_both_objects() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn audio_of_unknown_duration_reserves_the_most_its_bytes_may_hold() {
     let provider = Provider::start().await;
-    provider.always(said());
+    provider.always(transcription());
     let running = hears(&[("a", &provider, "")]).start().await;
     let flac = sounds::flac(44_100 * 3600 * 10);
     let sent = form(&[("model", false, b"w"), ("file", true, &flac)]);
@@ -147,7 +148,7 @@ async fn audio_of_unknown_duration_reserves_the_most_its_bytes_may_hold() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn text_and_subtitles_carry_both_objects_as_headers() {
     let provider = Provider::start().await;
-    provider.always(said());
+    provider.always(transcription());
     let running = hears(&[("a", &provider, "")]).start().await;
     let mp3 = sounds::mp3(80);
     for (format, kind, body) in [
@@ -207,7 +208,7 @@ async fn every_provider_shape_gets_requests_of_its_own_form() {
         ("whisper-cpp", "/v1/inference", ("response_format", "verbose_json")),
     ] {
         let provider = Provider::start().await;
-        provider.then(said());
+        provider.then(transcription());
         let offer = format!("shape = \"{shape}\"");
         let running = hears(&[("a", &provider, &offer)]).start().await;
         let wav = sounds::wav(2000);

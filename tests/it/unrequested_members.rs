@@ -4,7 +4,8 @@
 use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::provider::Seen;
 use crate::harness::script::{
-    Act, Script, completion, done, finish, json_answer, plain, role, scores, sse, stream, text, vectors,
+    Script, ScriptStep, completion, done, finish, json_answer, plain, role, scores, sse, stream, text,
+    vectors,
 };
 use crate::harness::{Answer, Bench, Provider};
 use crate::sounds;
@@ -18,10 +19,15 @@ const CHAT: &str = "/v1/chat/completions";
 const MESSAGES: &str = "/v1/messages";
 
 /// What a provider was asked, in order.
-type Asked = Arc<Mutex<Vec<String>>>;
+type RecordedRequests = Arc<Mutex<Vec<String>>>;
 
 /// A provider that refuses with this what has such a text in it.
-async fn refusing(member: &'static str, code: u16, body: Value, good: Script) -> (Provider, Asked) {
+async fn refusing(
+    member: &'static str,
+    code: u16,
+    body: Value,
+    good: Script,
+) -> (Provider, RecordedRequests) {
     refusing_if(move |asked| asked.contains(member), code, body, good).await
 }
 
@@ -30,8 +36,8 @@ async fn refusing_if(
     code: u16,
     body: Value,
     good: Script,
-) -> (Provider, Asked) {
-    let asked = Asked::default();
+) -> (Provider, RecordedRequests) {
+    let asked = RecordedRequests::default();
     let kept = asked.clone();
     let pick = move |seen: &Seen| {
         let text = String::from_utf8_lossy(&seen.body).into_owned();
@@ -43,7 +49,7 @@ async fn refusing_if(
 }
 
 /// How often it was asked since the last look.
-fn calls(asked: &Asked) -> usize {
+fn calls(asked: &RecordedRequests) -> usize {
     std::mem::take(&mut *asked.lock()).len()
 }
 
@@ -76,7 +82,7 @@ fn wordings(member: &str) -> Vec<(u16, Value)> {
 
 /// A stream without usage.
 fn bare() -> Script {
-    vec![sse(), role(), text("Hel"), text("lo"), finish("stop"), done(), Act::End]
+    vec![sse(), role(), text("Hel"), text("lo"), finish("stop"), done(), ScriptStep::End]
 }
 
 async fn chat(running: &Running, ask: &Value) -> Answer {
@@ -209,7 +215,7 @@ fn thoughtful() -> Value {
 }
 
 /// The names under which reasoning was sent last.
-fn names(asked: &Asked) -> Vec<&'static str> {
+fn names(asked: &RecordedRequests) -> Vec<&'static str> {
     let sent: Value = serde_json::from_str(asked.lock().last().unwrap()).unwrap();
     let message = &sent["messages"][1];
     ["reasoning_content", "reasoning"].into_iter().filter(|name| message[*name] == "Hm").collect()
@@ -223,7 +229,9 @@ async fn replayed_reasoning_has_one_name_the_offers_own() {
         vec![
             sse(),
             role(),
-            Act::Chunk(b"data: {\"choices\":[{\"index\":0,\"delta\":{\"reasoning\":\"Hm\"}}]}\n\n".to_vec()),
+            ScriptStep::Chunk(
+                b"data: {\"choices\":[{\"index\":0,\"delta\":{\"reasoning\":\"Hm\"}}]}\n\n".to_vec(),
+            ),
         ],
         stream(&["Hello"]).split_off(2),
     ];
@@ -361,8 +369,8 @@ async fn json_for_a_stream_and_a_stream_for_json_are_read() {
     let whole = completion("Hello").to_string().into_bytes();
     let in_bytes = || {
         let mut script = vec![sse()];
-        script.extend(whole.iter().map(|byte| Act::Chunk(vec![*byte])));
-        script.push(Act::End);
+        script.extend(whole.iter().map(|byte| ScriptStep::Chunk(vec![*byte])));
+        script.push(ScriptStep::End);
         script
     };
     for path in [CHAT, MESSAGES] {
@@ -383,7 +391,7 @@ async fn json_for_a_stream_and_a_stream_for_json_are_read() {
         assert!(answer.text().contains("\"Hello\""), "{}", answer.text());
         assert!(answer.json()["billing_cost"]["credits"].as_f64().unwrap() > 0.0);
         let broken = json!({"error": {"message": "the engine broke", "type": "server_error"}});
-        let cut = vec![sse(), role(), text("Hel"), Act::End];
+        let cut = vec![sse(), role(), text("Hel"), ScriptStep::End];
         for (ask, script) in [(&ask_stream, json_answer(200, &broken)), (&ask, cut)] {
             let calls = provider.calls();
             provider.always(script);

@@ -1,9 +1,9 @@
-//! Failed uploads: a rejected 20 MB upload gets its error for any client behaviour, an endless one is cut off, and a disk
-//! error is not counted against a provider.
+//! Failed uploads: a rejected 20 MB upload gets its error for any client behaviour, an endless one is cut off, and a
+//! disk error is not counted against a provider.
 
 use crate::harness::certificates::{Certified, connect};
 use crate::harness::client::Duplex;
-use crate::harness::script::{Act, status};
+use crate::harness::script::{ScriptStep, status};
 use crate::harness::{Answer, Bench, Client, Provider, within};
 use crate::sounds;
 use crate::transcriptions::{PATH, TYPE, form, hears, nothing_is_left};
@@ -38,7 +38,7 @@ async fn like_a_library(mut socket: impl Duplex, head: &str, body: &[u8]) -> Str
     String::from_utf8(bytes).unwrap()
 }
 
-fn told(answer: &Answer, status: u16, code: &str) {
+fn assert_error(answer: &Answer, status: u16, code: &str) {
     assert_eq!((answer.status, answer.whole), (status, true), "{}", answer.text());
     assert_eq!(answer.json()["error"]["code"], code);
 }
@@ -50,11 +50,11 @@ async fn a_rejected_20_mb_upload_still_gets_its_error() {
     let running = bench.provider("a", &provider).start().await;
     let body = vec![b' '; LARGE];
     let stranger = Client { key: "sk-svc-nobody".to_owned(), ..running.client.clone() };
-    told(&running.client.post(CHAT, &json!("x".repeat(LARGE))).await, 413, "RESOURCE_5004");
-    told(&stranger.send("POST", CHAT, &[], &body).await, 401, "AUTH_1001");
-    told(&running.client.send("POST", "/v1/nothing", &[], &body).await, 404, "RESOURCE_5001");
+    assert_error(&running.client.post(CHAT, &json!("x".repeat(LARGE))).await, 413, "RESOURCE_5004");
+    assert_error(&stranger.send("POST", CHAT, &[], &body).await, 401, "AUTH_1001");
+    assert_error(&running.client.send("POST", "/v1/nothing", &[], &body).await, 404, "RESOURCE_5001");
     let zipped = [("content-encoding", "gzip")];
-    told(&running.client.send("POST", CHAT, &zipped, &body).await, 415, "RESOURCE_5005");
+    assert_error(&running.client.send("POST", CHAT, &zipped, &body).await, 415, "RESOURCE_5005");
     let length = format!("content-length: {LARGE}");
     let chunk = [format!("{LARGE:x}\r\n").as_bytes(), &body, b"\r\n0\r\n\r\n"].concat();
     for (key, status) in [(stranger.key.as_str(), "401"), (running.client.key.as_str(), "413")] {
@@ -100,7 +100,7 @@ async fn an_upload_that_cannot_be_read_back_is_no_providers_failure() {
     let running = hears(&[("bad", &bad, "price = { minute = 0.001 }"), ("good", &good, "")]).start().await;
     let wav = sounds::wav(60_000);
     let go = Arc::new(Notify::new());
-    bad.then([vec![Act::Wait(go.clone())], status(503)].concat());
+    bad.then([vec![ScriptStep::Wait(go.clone())], status(503)].concat());
     let body = form(&[("model", false, b"w:price"), ("file", true, &wav)]);
     let mut open = running.client.open("POST", PATH, &[TYPE], &body).await;
     within("the first call", bad.until_calls(1)).await;

@@ -1,6 +1,6 @@
 //! Provider slots of batch lines: preemption, queue order, and free waits.
 
-use super::{CHAT, ask, begin, code, enter, told};
+use super::{CHAT, ask, begin, code, enter, line_response};
 use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::script::{held, plain, silent};
 use crate::harness::{Bench, Provider, until, within};
@@ -41,7 +41,7 @@ async fn the_youngest_line_releases_its_slot_to_a_request_at_once() {
     assert_eq!(ask(&running, &running.ask()).await.status, 200);
     cancel.cancel();
     assert!(within("the older line", old).await.unwrap().cancelled);
-    until("all seats to be free", || running.gateway.app.live().providers[0].in_flight() == 0).await;
+    until("all slots to be free", || running.gateway.app.live().providers[0].in_flight() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -97,7 +97,7 @@ async fn a_wait_for_a_provider_slot_does_not_count_as_line_time() {
     provider.until_calls(1).await;
     // The seat is free when the first request's time is over; a line's begins then.
     let done = ask(&running, &running.ask()).await;
-    assert_eq!(done.status, 200, "{}", told(&done));
+    assert_eq!(done.status, 200, "{}", line_response(&done));
     assert!(began.elapsed() >= Duration::from_secs(2));
     assert_eq!(held.await.unwrap().status, 503);
 }

@@ -1,5 +1,5 @@
-//! Balances: nothing is sent without funds, concurrent requests never overdraw, and energy is paid from the energy balance
-//! first.
+//! Balances: nothing is sent without funds, concurrent requests never overdraw, and energy is paid from the energy
+//! balance first.
 
 use super::{CHAT, PREPAID, balance, entries, grant, of, one};
 use crate::harness::script::{completion, json_answer, plain};

@@ -4,8 +4,8 @@
 use super::{CHAT, balance, of, one};
 use crate::harness::batch_jobs::{batch, ended, line_with, results};
 use crate::harness::script::{
-    Act, Script, completion, delta, done, event, finish, json_answer, role, scores, sse, status, text, usage,
-    vectors,
+    Script, ScriptStep, completion, delta, done, event, finish, json_answer, role, scores, sse, status, text,
+    usage, vectors,
 };
 use crate::harness::{Bench, Provider};
 use crate::transcriptions;
@@ -34,7 +34,7 @@ fn plain_using(text: &str, usage: &Value) -> Script {
 fn stream_using(text_: &str, usage: &Value) -> Script {
     let counted = json!({"id": "p", "object": "chat.completion.chunk", "created": 1, "model": "theirs",
         "choices": [], "usage": usage});
-    vec![sse(), role(), text(text_), finish("stop"), event(&counted), done(), Act::End]
+    vec![sse(), role(), text(text_), finish("stop"), event(&counted), done(), ScriptStep::End]
 }
 
 /// The charge of an answer of this text and usage, the same plain, streamed, and for clients of both dialects; what the
@@ -230,7 +230,7 @@ async fn a_disconnected_client_pays_at_most_the_delivered_output() {
         let mut ahead = delta(json!({"content": "Twenty-eight bytes of words."}), None);
         ahead["usage"] = tokens(11, stated);
         let expected = if stated == 5 { 7 } else { expected };
-        let (provider, running) = one(vec![sse(), role(), event(&ahead), Act::Hang]).await;
+        let (provider, running) = one(vec![sse(), role(), event(&ahead), ScriptStep::Hang]).await;
         drop(running.client.stream_until(CHAT, &running.ask_stream(), "words.").await);
         provider.until_left(1).await;
         let (_, output, marked, _) = charged(&running).await;
@@ -238,7 +238,7 @@ async fn a_disconnected_client_pays_at_most_the_delivered_output() {
     }
 }
 
-fn call(arguments: &str) -> Act {
+fn call(arguments: &str) -> ScriptStep {
     let call =
         json!({"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}});
     event(&delta(json!({"tool_calls": [call]}), None))
@@ -262,7 +262,7 @@ async fn a_stream_whose_model_writes_no_object_is_paid_and_asked_of_one_provider
             finish("tool_calls"),
             usage(11, 9),
             done(),
-            Act::End,
+            ScriptStep::End,
         ]
     };
     first.always(script());
@@ -312,7 +312,7 @@ async fn a_stream_of_too_many_calls_is_paid_and_not_rescued() {
     };
     let mut script = vec![sse(), role(), text("Some text.")];
     script.extend((0..=128).map(call));
-    script.extend([finish("tool_calls"), usage(11, 9), done(), Act::End]);
+    script.extend([finish("tool_calls"), usage(11, 9), done(), ScriptStep::End]);
     first.always(script);
     second.always(status(500));
     let running = Bench::new()
@@ -341,8 +341,8 @@ async fn a_delta_of_an_invalid_type_fails_over_without_a_charge() {
     let mut whole = completion("Hello");
     whole["choices"][0]["message"]["content"] = json!(5);
     for (script, stream) in [
-        (vec![sse(), role(), event(&odd), finish("stop"), usage(11, 7), done(), Act::End], true),
-        (vec![sse(), role(), event(&other), finish("stop"), usage(11, 7), done(), Act::End], true),
+        (vec![sse(), role(), event(&odd), finish("stop"), usage(11, 7), done(), ScriptStep::End], true),
+        (vec![sse(), role(), event(&other), finish("stop"), usage(11, 7), done(), ScriptStep::End], true),
         (json_answer(200, &whole), false),
     ] {
         let (_provider, running) = one(script).await;

@@ -2,7 +2,7 @@
 
 use super::{CHAT, balance, entries, of, one};
 use crate::harness::gateway::{PATIENT, Running};
-use crate::harness::script::{Act, Script, cut, json_answer, plain, role, sse, status, stream, text};
+use crate::harness::script::{Script, ScriptStep, cut, json_answer, plain, role, sse, status, stream, text};
 use crate::harness::{Bench, Provider};
 use serde_json::{Value, json};
 use std::sync::LazyLock;
@@ -56,7 +56,11 @@ async fn after_a_failover_the_attempt_that_answered_is_paid_and_all_are_counted(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_cut_by_the_provider_is_free() {
-    for then in [Act::Cut, Act::End, Act::Chunk(b"data: {\"error\":{\"message\":\"x\"}}\n\n".to_vec())] {
+    for then in [
+        ScriptStep::Cut,
+        ScriptStep::End,
+        ScriptStep::Chunk(b"data: {\"error\":{\"message\":\"x\"}}\n\n".to_vec()),
+    ] {
         let (_provider, running) = one(vec![sse(), role(), text("One "), text("two "), then]).await;
         let answer = running.chat_stream().await;
         assert!(answer.text().contains("\"error\""), "{}", answer.text());
@@ -67,7 +71,7 @@ async fn a_stream_cut_by_the_provider_is_free() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rescued_stream_is_paid_once() {
     let (bad, good) = (Provider::start().await, Provider::start().await);
-    bad.always(vec![sse(), role(), text("One "), Act::Cut]);
+    bad.always(vec![sse(), role(), text("One "), ScriptStep::Cut]);
     good.always(stream(&["One ", "two"]));
     let running = Bench::new()
         .provider("bad", &bad)
@@ -89,7 +93,7 @@ async fn a_disconnected_client_pays_the_received_output_at_each_event() {
     for event in 0..=words.len() {
         let mut script = vec![sse(), role()];
         script.extend(words.iter().take(event).map(|word| text(word)));
-        script.push(Act::Hang);
+        script.push(ScriptStep::Hang);
         let (provider, running) = one(script).await;
         if event == 0 {
             let body = running.ask_stream().to_string();
@@ -114,7 +118,7 @@ async fn a_disconnected_client_pays_the_received_output_at_each_event() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disconnect_before_a_plain_answer_is_free() {
-    let (provider, running) = one(vec![Act::Hang]).await;
+    let (provider, running) = one(vec![ScriptStep::Hang]).await;
     let body = running.ask().to_string();
     let open = running.client.open("POST", CHAT, &[], body.as_bytes()).await;
     provider.until_calls(1).await;
@@ -126,7 +130,7 @@ async fn a_disconnect_before_a_plain_answer_is_free() {
 /// What a client heard of, and what the ledger was told, of a long stream that broke and was taken over with this.
 async fn taken_over(second: Script, offer: &str, leaves_at: &str) -> Value {
     let (bad, good) = (Provider::start().await, Provider::start().await);
-    bad.always(vec![sse(), role(), text(LONG_TEXT.as_str()), Act::Cut]);
+    bad.always(vec![sse(), role(), text(LONG_TEXT.as_str()), ScriptStep::Cut]);
     good.always(second);
     let offer = format!("price = {{ input = 50.0, output = 50.0 }}\n{offer}");
     let running =
@@ -148,19 +152,19 @@ fn kwh(charge: &Value) -> f64 {
 /// Whoever leaves while its broken stream is taken over pays once, and each provider has drawn for its own work, once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disconnect_during_failover_records_each_attempt_once() {
-    let (provider, running) = one(vec![sse(), role(), text(LONG_TEXT.as_str()), Act::Hang]).await;
+    let (provider, running) = one(vec![sse(), role(), text(LONG_TEXT.as_str()), ScriptStep::Hang]).await;
     drop(running.client.stream_until(CHAT, &running.ask_stream(), "end").await);
     provider.until_left(1).await;
     let alone = of(&running, "settle").await.remove(0);
 
     // Nobody has answered yet.
-    let charge = taken_over(vec![Act::Hang], "", "end").await;
+    let charge = taken_over(vec![ScriptStep::Hang], "", "end").await;
     assert_eq!((charge["provider"].as_str(), &charge["amount"]), (Some("bad"), &alone["amount"]));
     assert_eq!((&charge["output"], &charge["kwh"]), (&alone["output"], &alone["kwh"]));
 
     // Another goes on with it, and has said a word.
     let goes_on = "continuation = \"continue_final_message\"";
-    let charge = taken_over(vec![sse(), role(), text(" more"), Act::Hang], goes_on, "more").await;
+    let charge = taken_over(vec![sse(), role(), text(" more"), ScriptStep::Hang], goes_on, "more").await;
     assert_eq!(charge["provider"], "good");
     assert!(charge["output"].as_u64() > alone["output"].as_u64());
     assert!(kwh(&charge) > kwh(&alone) && kwh(&charge) < kwh(&alone) * 1.1, "{charge}\n{alone}");

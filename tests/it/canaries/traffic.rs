@@ -15,12 +15,12 @@ const MESSAGES: &str = "/v1/messages";
 
 /// Words that nobody else says, each said once.
 #[derive(Default)]
-pub struct Planted {
+pub struct PlantedContent {
     pub next: Cell<usize>,
     pub words: RefCell<Vec<String>>,
 }
 
-impl Planted {
+impl PlantedContent {
     pub fn word(&self, kind: &str) -> String {
         let number = self.next.replace(self.next.get() + 1);
         let word = format!("canary-{kind}-{number:03}-{:08x}", (number as u32 + 7).wrapping_mul(0x9e37_79b1));
@@ -38,14 +38,14 @@ impl Planted {
 }
 
 /// A client for each key: every request is the next one's.
-pub struct Turn {
+pub struct ClientRotation {
     pub clients: Vec<Client>,
     pub next: Cell<usize>,
     pub https: SocketAddr,
     pub certified: Certified,
 }
 
-impl Turn {
+impl ClientRotation {
     pub fn next(&self) -> &Client {
         let number = self.next.replace(self.next.get() + 1);
         &self.clients[number % self.clients.len()]
@@ -90,7 +90,7 @@ fn form(prompt: &str, sound: &[u8]) -> Vec<u8> {
 const FORM: (&str, &str) = ("content-type", "multipart/form-data; boundary=b0und");
 
 /// Every endpoint once, each answered well. Returns what the clients got.
-pub async fn served(turn: &Turn, provider: &Provider, planted: &Planted) -> Vec<Answer> {
+pub async fn served(turn: &ClientRotation, provider: &Provider, planted: &PlantedContent) -> Vec<Answer> {
     let mut answers = Vec::new();
     provider.then(plain(&planted.answer()));
     answers.push(turn.post(CHAT, &chat("m", &planted.prompt(), false)).await);
@@ -130,9 +130,9 @@ pub async fn served(turn: &Turn, provider: &Provider, planted: &Planted) -> Vec<
 
 /// Every way to fail; no answer repeats a planted word.
 pub async fn failed(
-    turn: &Turn,
+    turn: &ClientRotation,
     (first, second): (&Provider, &Provider),
-    planted: &Planted,
+    planted: &PlantedContent,
     round: usize,
 ) -> Vec<Answer> {
     let mut answers = Vec::new();
@@ -157,7 +157,7 @@ pub async fn failed(
             first.clear();
         }
     }
-    let broken = |word: String| vec![sse(), role(), text(&word), Act::Cut];
+    let broken = |word: String| vec![sse(), role(), text(&word), ScriptStep::Cut];
     first.always(broken(planted.answer()));
     answers.push(turn.post(CHAT, &chat("m", &planted.prompt(), true)).await);
     answers.push(turn.post2(CHAT, &chat("m", &planted.prompt(), true)).await);
@@ -166,8 +166,8 @@ pub async fn failed(
     first.always(vec![
         sse(),
         role(),
-        Act::Chunk(format!("data: {{{}\n\n", planted.answer()).into_bytes()),
-        Act::End,
+        ScriptStep::Chunk(format!("data: {{{}\n\n", planted.answer()).into_bytes()),
+        ScriptStep::End,
     ]);
     answers.push(turn.post(CHAT, &chat("m", &planted.prompt(), true)).await);
     answers.push(turn.post(MESSAGES, &message("m", &planted.prompt(), true)).await);
@@ -179,7 +179,7 @@ pub async fn failed(
     assert!(over.text().contains(&word), "{}", over.text());
     // It left in the middle.
     let word = planted.answer();
-    first.always(vec![sse(), role(), text(&word), Act::Hang]);
+    first.always(vec![sse(), role(), text(&word), ScriptStep::Hang]);
     let left = first.left();
     drop(turn.next().stream_until(CHAT, &chat("m", &planted.prompt(), true), &word).await);
     first.until_left(left + 1).await;

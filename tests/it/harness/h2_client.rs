@@ -60,7 +60,7 @@ impl H2 {
             .header("content-type", kind)
             .body(())
             .unwrap();
-        let mut send = within("room for a stream", self.send.clone().ready()).await?;
+        let mut send = within("capacity for a stream", self.send.clone().ready()).await?;
         let (answer, mut upward) = send.send_request(request, false)?;
         // The window opens piece by piece; what waits for it is kept by the connection. Who has answered already may
         // want none of it.

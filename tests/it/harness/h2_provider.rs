@@ -28,7 +28,7 @@ pub const REFUSED_STREAM: u32 = 7;
 
 /// What is done with a stream once all of its request is there.
 #[derive(Clone, Copy)]
-pub enum Deed {
+pub enum StreamAction {
     /// A good plain answer.
     Answer,
     /// Ends the stream with this code; the connection goes on.
@@ -48,7 +48,7 @@ pub struct Frames {
 
 impl Frames {
     /// One that does this with its streams in turn, and then always as with the last.
-    pub async fn start(deeds: &[Deed]) -> Self {
+    pub async fn start(deeds: &[StreamAction]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (asked, deeds) =
@@ -75,7 +75,11 @@ impl Drop for Frames {
     }
 }
 
-async fn serve(mut socket: TcpStream, asked: &AtomicUsize, deeds: &Mutex<VecDeque<Deed>>) -> Result<()> {
+async fn serve(
+    mut socket: TcpStream,
+    asked: &AtomicUsize,
+    deeds: &Mutex<VecDeque<StreamAction>>,
+) -> Result<()> {
     socket.read_exact(&mut [0; 24]).await?;
     write(&mut socket, SETTINGS, 0, 0, &[]).await?;
     loop {
@@ -100,18 +104,18 @@ async fn serve(mut socket: TcpStream, asked: &AtomicUsize, deeds: &Mutex<VecDequ
     }
 }
 
-async fn act(socket: &mut TcpStream, deed: Deed, stream: u32) -> Result<()> {
+async fn act(socket: &mut TcpStream, deed: StreamAction, stream: u32) -> Result<()> {
     match deed {
-        Deed::Answer => {
+        StreamAction::Answer => {
             // `:status: 200`, by its place in HPACK's table.
             write(socket, HEADERS, END_HEADERS, stream, &[0x88]).await?;
             let body = completion("Hello").to_string();
             write(socket, DATA, END_STREAM, stream, body.as_bytes()).await
         }
-        Deed::Reset(code) => write(socket, RST_STREAM, 0, stream, &code.to_be_bytes()).await,
+        StreamAction::Reset(code) => write(socket, RST_STREAM, 0, stream, &code.to_be_bytes()).await,
         // Whose end the other side is waited for to see: a reset could overtake the frame.
-        Deed::Leave => go_away(socket, stream.saturating_sub(2)).await,
-        Deed::Drop => {
+        StreamAction::Leave => go_away(socket, stream.saturating_sub(2)).await,
+        StreamAction::Drop => {
             go_away(socket, stream).await?;
             socket.shutdown().await
         }

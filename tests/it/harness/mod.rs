@@ -1,5 +1,5 @@
-//! Test harness: scripted providers, a client that sees each byte, a gateway per test. Nothing waits by the clock: every
-//! wait is for a condition, within a limit that only a hang can reach.
+//! Test harness: scripted providers, a client that sees each byte, a gateway per test. Nothing waits by the clock:
+//! every wait is for a condition, within a limit that only a hang can reach.
 
 pub mod batch_jobs;
 pub mod certificates;

@@ -1,6 +1,6 @@
 //! Scripted provider over a raw socket that records its requests.
 
-use super::script::{Act, Script, plain, stream};
+use super::script::{Script, ScriptStep, plain, stream};
 use super::until;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -34,12 +34,12 @@ impl Seen {
 }
 
 /// Says what is done with a request.
-pub type Pick = Box<dyn Fn(&Seen) -> Script + Send + Sync>;
+pub type ScriptSelector = Box<dyn Fn(&Seen) -> Script + Send + Sync>;
 
 #[derive(Default)]
 struct State {
     /// Says it for every request; none is remembered then.
-    pick: Option<Pick>,
+    pick: Option<ScriptSelector>,
     queue: Mutex<VecDeque<Script>>,
     always: Mutex<Option<Script>>,
     streams: Mutex<Option<Script>>,
@@ -67,7 +67,7 @@ impl Provider {
     }
 
     /// One that does as this says, and remembers nothing.
-    pub async fn picking(pick: Pick) -> Self {
+    pub async fn picking(pick: ScriptSelector) -> Self {
         Self::with(State { pick: Some(pick), ..State::default() }).await
     }
 
@@ -174,9 +174,9 @@ async fn serve(mut socket: TcpStream, state: &State) {
         let kept = play(&mut socket, script).await;
         state.open.fetch_sub(1, Ordering::SeqCst);
         match kept {
-            Played::Kept => {}
-            Played::Closed => return,
-            Played::Left => {
+            PlayOutcome::Kept => {}
+            PlayOutcome::Closed => return,
+            PlayOutcome::Left => {
                 state.left.fetch_add(1, Ordering::SeqCst);
                 return;
             }
@@ -204,17 +204,17 @@ impl State {
     }
 }
 
-enum Played {
+enum PlayOutcome {
     Kept,
     Closed,
     Left,
 }
 
-async fn play(socket: &mut TcpStream, script: Script) -> Played {
+async fn play(socket: &mut TcpStream, script: Script) -> PlayOutcome {
     let mut head = Vec::new();
     for act in script {
         let bytes = match act {
-            Act::Head(status, headers) => {
+            ScriptStep::Head(status, headers) => {
                 head = format!("HTTP/1.1 {status} Scripted\r\n").into_bytes();
                 let chunked = headers.iter().any(|(name, _)| *name == "transfer-encoding");
                 for (name, value) in headers {
@@ -226,41 +226,41 @@ async fn play(socket: &mut TcpStream, script: Script) -> Played {
                 head.extend_from_slice(b"\r\n");
                 std::mem::take(&mut head)
             }
-            Act::Body(body) => {
+            ScriptStep::Body(body) => {
                 let mut bytes = std::mem::take(&mut head);
                 bytes.extend_from_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
                 bytes.extend_from_slice(&body);
                 bytes
             }
-            Act::Chunk(data) => {
+            ScriptStep::Chunk(data) => {
                 let mut bytes = format!("{:x}\r\n", data.len()).into_bytes();
                 bytes.extend_from_slice(&data);
                 bytes.extend_from_slice(b"\r\n");
                 bytes
             }
-            Act::End => b"0\r\n\r\n".to_vec(),
-            Act::Raw(bytes) => bytes,
-            Act::Wait(go) => {
+            ScriptStep::End => b"0\r\n\r\n".to_vec(),
+            ScriptStep::Raw(bytes) => bytes,
+            ScriptStep::Wait(go) => {
                 tokio::select! {
                     () = go.notified() => continue,
-                    () = gone(socket) => return Played::Left,
+                    () = gone(socket) => return PlayOutcome::Left,
                 }
             }
-            Act::Pause(pause) => {
+            ScriptStep::Pause(pause) => {
                 tokio::time::sleep(pause).await;
                 continue;
             }
-            Act::Hang => {
+            ScriptStep::Hang => {
                 gone(socket).await;
-                return Played::Left;
+                return PlayOutcome::Left;
             }
-            Act::Cut => return Played::Closed,
+            ScriptStep::Cut => return PlayOutcome::Closed,
         };
         if socket.write_all(&bytes).await.is_err() {
-            return Played::Left;
+            return PlayOutcome::Left;
         }
     }
-    Played::Kept
+    PlayOutcome::Kept
 }
 
 /// Ends when the other side has closed.

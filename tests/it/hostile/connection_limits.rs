@@ -49,7 +49,7 @@ async fn one_client_has_so_many_and_others_do_not_notice() {
     assert_eq!(running.chat().await.status, 200);
     assert!(refused(&running.admin().get("/metrics").await.text(), "client"));
     held.pop();
-    within("the place to be free again", async {
+    within("the permit to be free again", async {
         while !served(&mut from("127.0.0.2", address).await, &key).await {
             tokio::task::yield_now().await;
         }
@@ -75,6 +75,6 @@ async fn the_total_connection_limit_excludes_the_admin_listener() {
     drop(held);
     // All are given back.
     let open = running.gateway.app.metrics.connections();
-    until("the places to be free", || open.get() == 0).await;
+    until("the permits to be free", || open.get() == 0).await;
     assert_eq!(running.chat().await.status, 200);
 }

@@ -1,14 +1,15 @@
 //! Clients that vanish without closing their connection, as in a power or network failure: neither data nor
 //! acknowledgements come from them, so only `client_write` detects it.
 //!
-//! The client's socket drops packets with too few hops left, an option without privileges; with the highest bound it drops
-//! all packets of loopback. The data that such a client has sent must have arrived before: it would be retransmitted.
+//! The client's socket drops packets with too few hops left, an option without privileges; with the highest bound it
+//! drops all packets of loopback. The data that such a client has sent must have arrived before: it would be
+//! retransmitted.
 
 use super::stalled_readers::let_go;
 use super::{CHAT, full};
 use crate::harness::certificates::{Certified, connect};
 use crate::harness::gateway::Running;
-use crate::harness::script::{Act, plain, role, sse, text};
+use crate::harness::script::{ScriptStep, plain, role, sse, text};
 use crate::harness::{Bench, Provider, until, within};
 use bytes::Bytes;
 use nix::{setsockopt_impl, sockopt_impl};
@@ -92,9 +93,9 @@ async fn asked(running: &Running, body: &serde_json::Value, marker: &[u8]) -> Tc
 async fn a_reader_that_vanishes_is_let_go_with_its_provider() {
     for pieces in [1, PIECES] {
         let (provider, certified, go) = (Provider::start().await, Certified::make(), Arc::new(Notify::new()));
-        let mut script = vec![sse(), role(), text("One "), Act::Wait(go.clone())];
+        let mut script = vec![sse(), role(), text("One "), ScriptStep::Wait(go.clone())];
         script.extend(std::iter::repeat_n(text(&"x".repeat(PIECE)), pieces));
-        script.push(Act::Hang);
+        script.push(ScriptStep::Hang);
         provider.always(script);
         let running = start(&provider, &certified).await;
         let socket = asked(&running, &running.ask_stream(), b"One ").await;
@@ -103,7 +104,7 @@ async fn a_reader_that_vanishes_is_let_go_with_its_provider() {
         let (took, tokens) = let_go(&provider, &running, Instant::now()).await;
         bounded(&format!("a reader of {pieces} pieces"), took);
         assert!(tokens > 0 && (tokens as usize) < PIECES * PIECE / 2, "{tokens}");
-        until("the place to be free", || running.gateway.app.metrics.connections().get() == 0).await;
+        until("the permit to be free", || running.gateway.app.metrics.connections().get() == 0).await;
     }
 }
 
@@ -112,7 +113,7 @@ async fn a_reader_that_vanishes_is_let_go_with_its_provider() {
 async fn silent_clients_that_vanish_are_found_by_probes() {
     let (provider, certified) = (Provider::start().await, Certified::make());
     provider.then(plain("Hello"));
-    provider.always(vec![Act::Hang]);
+    provider.always(vec![ScriptStep::Hang]);
     let running = start(&provider, &certified).await;
     let open = running.gateway.app.metrics.connections();
     let secure = connect(running.gateway.https_address.unwrap(), &certified.root, &["h2"]).await;

@@ -3,7 +3,7 @@
 
 use super::{CHAT, ask, honest};
 use crate::harness::endless_provider::{Endless, Flood};
-use crate::harness::script::{Act, delta, plain};
+use crate::harness::script::{ScriptStep, delta, plain};
 use crate::harness::{Bench, Client, Provider, until, within};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn flood(first: &[&str], again: &str) -> Flood {
 
 /// How a client's request ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum End {
+enum ExpectedEnd {
     /// With a status, before anything was sent.
     Refused,
     /// With an error event, after some text.
@@ -44,8 +44,8 @@ enum End {
 }
 
 /// Floods of a provider that is asked for a stream in the chat dialect.
-fn streams() -> Vec<(&'static str, Flood, End)> {
-    use End::{Broken, Refused, Whole};
+fn streams() -> Vec<(&'static str, Flood, ExpectedEnd)> {
+    use ExpectedEnd::{Broken, Refused, Whole};
     let (text, empty) =
         (event(&delta(json!({"content": "One "}), None)), event(&delta(json!({"content": ""}), None)));
     let finish = event(&delta(json!({}), Some("stop")));
@@ -126,16 +126,16 @@ async fn answer(flood: Flood, path: &str, body: &Value, lines: &str) -> crate::h
     answer
 }
 
-fn holds(name: &str, answer: &crate::harness::Answer, end: End) {
+fn holds(name: &str, answer: &crate::harness::Answer, end: ExpectedEnd) {
     let text = answer.text();
     let success = text.contains("environment_impact");
     match end {
-        End::Refused => assert_eq!(answer.status, 503, "{name}: {text}"),
-        End::Broken => {
+        ExpectedEnd::Refused => assert_eq!(answer.status, 503, "{name}: {text}"),
+        ExpectedEnd::Broken => {
             assert!(answer.status == 200 && text.contains("error"), "{name}: {}", text.len());
             assert!(!success && answer.whole, "{name}");
         }
-        End::Whole => assert!(answer.status == 200 && success && answer.whole, "{name}: {text}"),
+        ExpectedEnd::Whole => assert!(answer.status == 200 && success && answer.whole, "{name}: {text}"),
     }
 }
 
@@ -153,7 +153,7 @@ async fn a_plain_answer_that_never_runs_dry_meets_every_clock() {
     for (name, flood) in plains() {
         let body: Value = serde_json::from_str(&ask("Hi")).unwrap();
         let answer = answer(flood, CHAT, &body, SHORT).await;
-        holds(name, &answer, End::Refused);
+        holds(name, &answer, ExpectedEnd::Refused);
     }
 }
 
@@ -181,10 +181,10 @@ async fn a_stream_of_the_messages_dialect_does_too() {
     };
     let ping = named("ping", json!({"type": "ping"}));
     for (name, flood, end) in [
-        ("pings", flood(&[SSE, &begin], &ping), End::Refused),
-        ("empty deltas", flood(&[SSE, &begin], &says("")), End::Refused),
-        ("pings after the first token", flood(&[SSE, &begin, &says("One ")], &ping), End::Broken),
-        ("text", flood(&[SSE, &begin], &says(&"x".repeat(2_000))), End::Broken),
+        ("pings", flood(&[SSE, &begin], &ping), ExpectedEnd::Refused),
+        ("empty deltas", flood(&[SSE, &begin], &says("")), ExpectedEnd::Refused),
+        ("pings after the first token", flood(&[SSE, &begin, &says("One ")], &ping), ExpectedEnd::Broken),
+        ("text", flood(&[SSE, &begin], &says(&"x".repeat(2_000))), ExpectedEnd::Broken),
     ] {
         let body = json!({"model": "m", "stream": true, "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}]});
         let lines = format!("dialects = [\"messages\"]\n{SHORT}");
@@ -336,11 +336,11 @@ async fn checked(running: &crate::harness::gateway::Running) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_check_whose_body_does_not_end_in_time_is_bad() {
     let provider = Provider::start().await;
-    let head = Act::Head(
+    let head = ScriptStep::Head(
         200,
         vec![("content-type", "application/json".into()), ("transfer-encoding", "chunked".into())],
     );
-    provider.gets(vec![head, Act::Chunk(b"[".to_vec()), Act::Hang]);
+    provider.gets(vec![head, ScriptStep::Chunk(b"[".to_vec()), ScriptStep::Hang]);
     let lines = format!("{SHORT}\nhealth = {{ interval = \"100ms\", timeout = \"1s\" }}");
     let running = Bench::new().provider_with("a", &provider, &lines, "").start().await;
     let found = checked(&running).await;

@@ -1,8 +1,9 @@
-//! Floods of HTTP/2 frames: each ends its connection or is bounded, memory stays small, and other requests are answered.
+//! Floods of HTTP/2 frames: each ends its connection or is bounded, memory stays small, and other requests are
+//! answered.
 
 use super::raw_h2::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, PREFACE, PRIORITY, RST, Raw, SETTINGS,
-    WINDOW, field, frame, get, kept, next, pseudo, setting,
+    WINDOW, field, frame, get, indexed_field, next, pseudo, setting,
 };
 use crate::harness::certificates::Certified;
 use crate::harness::process::{Home, catalogue};
@@ -18,14 +19,14 @@ const GROWTH: u64 = 64 << 10;
 /// Frames of one write.
 const BURST: usize = 64;
 
-type First = Box<dyn Fn(&str) -> Vec<u8> + Send + Sync>;
-type Again = Box<dyn Fn(u32, &str) -> Vec<u8> + Send + Sync>;
+type InitialFrames = Box<dyn Fn(&str) -> Vec<u8> + Send + Sync>;
+type RepeatedFrames = Box<dyn Fn(u32, &str) -> Vec<u8> + Send + Sync>;
 
 /// A kind of flood: what is written once, and what again and again with a number that grows.
 struct Flood {
     name: &'static str,
-    first: First,
-    again: Again,
+    first: InitialFrames,
+    again: RepeatedFrames,
     /// Whether the connection has to be ended for it, however long the run.
     ended: bool,
 }
@@ -81,7 +82,8 @@ fn floods() -> Vec<Flood> {
         flood("headers without an end", true, half, |_, _| frame(CONTINUATION, 0, 1, &field("x", "y"))),
         flood("headers without an end or a byte", true, half, |_, _| frame(CONTINUATION, 0, 1, b"")),
         flood("a bomb of headers", false, nothing, move |n, _| {
-            let bomb = [pseudo("GET", "/"), kept("x", &"y".repeat(3500)), vec![0xbe; 12_000]].concat();
+            let bomb =
+                [pseudo("GET", "/"), indexed_field("x", &"y".repeat(3500)), vec![0xbe; 12_000]].concat();
             frame(HEADERS, END_HEADERS | END_STREAM, id(n), &bomb)
         }),
         flood("empty data", true, open, |_, _| frame(DATA, 0, 1, b"")),

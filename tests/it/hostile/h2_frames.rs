@@ -1,12 +1,13 @@
-//! HTTP/2 frame by frame: a violation ends its stream or its connection, valid frames are answered, and neither causes a
-//! provider call.
+//! HTTP/2 frame by frame: a violation ends its stream or its connection, valid frames are answered, and neither causes
+//! a provider call.
 
 mod frame_order;
 mod frame_types;
 mod header_blocks;
 
 use super::raw_h2::{
-    END_HEADERS, END_STREAM, GOAWAY, HEADERS, Heard, PING, RST, Raw, frame, get, kept, pseudo,
+    END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST, Raw, ReceivedFrame, frame, get, indexed_field,
+    pseudo,
 };
 use crate::harness::certificates::{Certified, connect};
 use crate::harness::h2_client::H2;
@@ -15,7 +16,7 @@ use crate::hostile::CHAT;
 
 /// What has to become of the frames.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Ends {
+enum ExpectedEnd {
     /// The connection ends.
     Connection,
     /// The stream ends with an error, or the connection does, which is always allowed.
@@ -25,7 +26,7 @@ enum Ends {
     /// Nothing does.
     Nothing,
 }
-use Ends::{Connection, Nothing, Refused, Stream};
+use ExpectedEnd::{Connection, Nothing, Refused, Stream};
 use frame_order::wrong_order;
 use frame_types::wrong_places;
 use header_blocks::wrong_heads;
@@ -36,7 +37,7 @@ fn open(stream: u32) -> Vec<u8> {
 }
 
 /// What became of it: frames until the stream is told of and another answered, or the connection ends.
-async fn heard(raw: &mut Raw, bytes: &[u8], ends: Ends) -> (Vec<Heard>, bool) {
+async fn heard(raw: &mut Raw, bytes: &[u8], ends: ExpectedEnd) -> (Vec<ReceivedFrame>, bool) {
     // A request of its own shows that the connection goes on.
     const OWN: u32 = 0x7fff_fff1;
     raw.send(&[bytes, &frame(PING, 0, 0, b"are you?"), &get(OWN)].concat()).await;
@@ -54,7 +55,7 @@ async fn heard(raw: &mut Raw, bytes: &[u8], ends: Ends) -> (Vec<Heard>, bool) {
 }
 
 /// The index of a static table's field for a 4xx, or a literal after `:status`.
-fn status_4xx(head: &Heard) -> bool {
+fn status_4xx(head: &ReceivedFrame) -> bool {
     match head.payload[0] {
         0x80.. => matches!(head.payload[0] & 0x7f, 12 | 13),
         _ => {
@@ -65,7 +66,7 @@ fn status_4xx(head: &Heard) -> bool {
     }
 }
 
-type Table = Vec<(String, Vec<u8>, Ends)>;
+type Table = Vec<(String, Vec<u8>, ExpectedEnd)>;
 
 async fn play(table: impl FnOnce(&str) -> Table) -> usize {
     let (provider, certified) = (Provider::start().await, Certified::make());
@@ -110,12 +111,12 @@ async fn play(table: impl FnOnce(&str) -> Table) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn misplaced_or_missized_frames_end_their_stream_or_connection() {
-    assert_eq!(play(|_| wrong_places()).await, 54);
+    assert_eq!(play(|_| invalid_frame_types()).await, 54);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn frames_out_of_order_end_their_stream_or_connection() {
-    assert_eq!(play(|_| wrong_order()).await, 73);
+    assert_eq!(play(|_| invalid_frame_order()).await, 73);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -161,7 +162,7 @@ async fn a_header_block_over_its_limits_gets_the_status_of_the_limit() {
     driver.abort();
     // One entry of the table, named over and over: the bomb is over its size long before it is unpacked.
     let mut raw = Raw::begun(running.gateway.https_address.unwrap(), &certified.root).await;
-    let bomb = [pseudo("GET", "/"), kept("x", &"y".repeat(2000)), vec![0xbe; 12_000]].concat();
+    let bomb = [pseudo("GET", "/"), indexed_field("x", &"y".repeat(2000)), vec![0xbe; 12_000]].concat();
     let (frames, alive) = heard(&mut raw, &frame(HEADERS, END_HEADERS | END_STREAM, 1, &bomb), Refused).await;
     let refused = frames.iter().any(|frame| frame.kind == HEADERS && status_4xx(frame));
     assert!(!alive || refused || frames.iter().any(|frame| frame.kind == RST), "{frames:?}");

@@ -1,5 +1,5 @@
-//! Hostile clients: each is bounded in time and memory by a setting and does not affect others. `PENSTOCK_FULL=1` chooses
-//! the long forms.
+//! Hostile clients: each is bounded in time and memory by a setting and does not affect others. `PENSTOCK_FULL=1`
+//! chooses the long forms.
 
 mod addresses;
 mod connection_limits;

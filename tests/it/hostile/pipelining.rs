@@ -1,8 +1,8 @@
-//! Pipelined requests are answered in order at every split, a half-closed connection gets its response, and a client that
-//! keeps sending receives its rejection.
+//! Pipelined requests are answered in order at every split, a half-closed connection gets its response, and a client
+//! that keeps sending receives its rejection.
 
 use super::{CHAT, ask, rest, say, statuses};
-use crate::harness::script::{Act, plain};
+use crate::harness::script::{ScriptStep, plain};
 use crate::harness::{Bench, Provider, until, within};
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
@@ -127,7 +127,7 @@ async fn a_half_closed_connection_gets_its_response() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_closes_is_gone() {
     let provider = Provider::start().await;
-    provider.always(vec![Act::Hang]);
+    provider.always(vec![ScriptStep::Hang]);
     let running = settled(Bench::new(), &provider).await;
     for times in 1..=20 {
         let mut socket = TcpStream::connect(running.client.address).await.unwrap();

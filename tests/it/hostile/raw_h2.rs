@@ -47,7 +47,7 @@ pub fn field(name: &str, value: &str) -> Vec<u8> {
 }
 
 /// A field that is put into the table.
-pub fn kept(name: &str, value: &str) -> Vec<u8> {
+pub fn indexed_field(name: &str, value: &str) -> Vec<u8> {
     [vec![0x40], string(name), string(value)].concat()
 }
 
@@ -87,14 +87,14 @@ pub fn get(stream: u32) -> Vec<u8> {
 
 /// A frame that was heard.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub struct ReceivedFrame {
     pub kind: u8,
     pub flags: u8,
     pub stream: u32,
     pub payload: Vec<u8>,
 }
 
-impl Heard {
+impl ReceivedFrame {
     /// The error code of a GOAWAY or a RST_STREAM.
     pub fn code(&self) -> u32 {
         let at = if self.kind == GOAWAY { 4 } else { 0 };
@@ -137,18 +137,18 @@ impl Raw {
     }
 
     /// The next frame; `None` at the end.
-    pub async fn hear(&mut self) -> Option<Heard> {
+    pub async fn hear(&mut self) -> Option<ReceivedFrame> {
         within("a frame or the end", next(&mut self.read)).await
     }
 }
 
 /// The next frame of a connection.
-pub async fn next(read: &mut ReadHalf<TlsStream<TcpStream>>) -> Option<Heard> {
+pub async fn next(read: &mut ReadHalf<TlsStream<TcpStream>>) -> Option<ReceivedFrame> {
     let mut head = [0; 9];
     read.read_exact(&mut head).await.ok()?;
     let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
     let mut payload = vec![0; length];
     read.read_exact(&mut payload).await.ok()?;
     let stream = u32::from_be_bytes(head[5..9].try_into().unwrap()) & 0x7fff_ffff;
-    Some(Heard { kind: head[3], flags: head[4], stream, payload })
+    Some(ReceivedFrame { kind: head[3], flags: head[4], stream, payload })
 }

@@ -1,5 +1,5 @@
-//! Slow clients that keep sending after their rejection: they hold their permit for a moment only, not for the time that
-//! clients get that were still sending.
+//! Slow clients that keep sending after their rejection: they hold their permit for a moment only, not for the time
+//! that clients get that were still sending.
 
 use crate::harness::within;
 use crate::hostile::slow_clients::{begun, start};
@@ -70,6 +70,6 @@ async fn a_client_that_sends_on_after_a_rejection_holds_no_permit() {
     eprintln!("{} that dripped on: the last was cut off {longest:.1?} after its refusal", after.len());
     assert!(*longest < SILENCE + LATE, "{longest:?}");
     let open = running.gateway.app.metrics.connections();
-    crate::harness::until("the places to be free", || open.get() == 0).await;
+    crate::harness::until("the permits to be free", || open.get() == 0).await;
     assert_eq!(provider.calls(), 0);
 }

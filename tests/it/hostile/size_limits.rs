@@ -41,8 +41,8 @@ async fn a_head_is_served_at_its_limits_and_refused_beyond() {
         let target = format!("{CHAT}?{}", "q".repeat(length - CHAT.len() - 1));
         request(client, &target, "", &body)
     };
-    type Make<'a> = &'a dyn Fn(usize) -> Vec<u8>;
-    let table: [(Make<'_>, usize, u16, &str); 3] = [
+    type BodyBuilder<'a> = &'a dyn Fn(usize) -> Vec<u8>;
+    let table: [(BodyBuilder<'_>, usize, u16, &str); 3] = [
         (&heads, 2048, 431, "RESOURCE_5009"),
         (&fields, 20, 431, "RESOURCE_5009"),
         (&targets, 256, 414, "RESOURCE_5008"),

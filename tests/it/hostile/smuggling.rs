@@ -1,5 +1,5 @@
-//! Ambiguous requests, generated from combinations: an ambiguous body length gets 400 and ends the connection; an accepted
-//! request is exactly one request to a provider, framed anew, with the declared body.
+//! Ambiguous requests, generated from combinations: an ambiguous body length gets 400 and ends the connection; an
+//! accepted request is exactly one request to a provider, framed anew, with the declared body.
 
 use crate::harness::{Bench, Client, Provider};
 use crate::hostile::{CHAT, ask, full, say, statuses};
@@ -9,16 +9,16 @@ use tokio::task::JoinSet;
 
 /// What a line says of the framing; `{n}` is the length of the body.
 #[derive(Clone, Copy, PartialEq)]
-enum Says {
+enum LengthClaim {
     Nothing,
     Length,
     Chunked,
     Two,
 }
-use Says::{Chunked, Length, Nothing, Two};
+use LengthClaim::{Chunked, Length, Nothing, Two};
 
 /// Lines that stand before or after another; each ends its own line, or fails to.
-const LINES: &[(&str, Says)] = &[
+const LINES: &[(&str, LengthClaim)] = &[
     ("", Nothing),
     ("X-Pad: y\r\n", Nothing),
     ("Content-Length: {n}\r\n", Length),
@@ -112,7 +112,7 @@ const FIRST: &[(&str, bool)] = &[
 ];
 
 /// One request, and whether it has one meaning; `None` where it is whole but says nothing of its body.
-struct Case {
+struct SmugglingCase {
     name: String,
     bytes: Vec<u8>,
     one: bool,
@@ -120,7 +120,13 @@ struct Case {
     good: bool,
 }
 
-fn case(key: &str, number: usize, first: (&str, bool), lines: [(&str, Says); 2], chunked: bool) -> Case {
+fn case(
+    key: &str,
+    number: usize,
+    first: (&str, bool),
+    lines: [(&str, LengthClaim); 2],
+    chunked: bool,
+) -> SmugglingCase {
     let body = ask(&format!("case-{number}"));
     let framed = match chunked {
         true => format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len()),
@@ -146,11 +152,16 @@ fn case(key: &str, number: usize, first: (&str, bool), lines: [(&str, Says); 2],
         first.0, said[0], said[1]
     );
     let name = format!("{number}: {:?} chunked={chunked}", head.replace(key, "KEY"));
-    Case { name, bytes: [head.as_bytes(), framed.as_bytes(), smuggled.as_bytes()].concat(), one, good }
+    SmugglingCase {
+        name,
+        bytes: [head.as_bytes(), framed.as_bytes(), smuggled.as_bytes()].concat(),
+        one,
+        good,
+    }
 }
 
 /// All pairs of lines with both kinds of body, and all request lines with each line.
-fn corpus(key: &str) -> Vec<Case> {
+fn corpus(key: &str) -> Vec<SmugglingCase> {
     let mut cases = Vec::new();
     let step = if full() { 1 } else { 3 };
     for (at, before) in LINES.iter().enumerate() {
@@ -175,7 +186,7 @@ fn corpus(key: &str) -> Vec<Case> {
 }
 
 /// What was heard of each, many at a time.
-async fn play(client: &Client, cases: Vec<Case>) -> Vec<(Case, Vec<u8>)> {
+async fn play(client: &Client, cases: Vec<SmugglingCase>) -> Vec<(SmugglingCase, Vec<u8>)> {
     let (cases, mut work) = (Arc::new(parking_lot::Mutex::new(cases)), JoinSet::new());
     for _ in 0..64 {
         let (cases, address) = (cases.clone(), client.address);

@@ -3,7 +3,7 @@
 
 use crate::harness::certificates::{Certified, connect};
 use crate::harness::gateway::Running;
-use crate::harness::script::{Act, Script, role, sse, text};
+use crate::harness::script::{Script, ScriptStep, role, sse, text};
 use crate::harness::{Bench, Client, Provider, until, within};
 use crate::hostile::{CHAT, full};
 use bytes::Bytes;
@@ -26,7 +26,7 @@ fn endless() -> Script {
 pub(super) fn long(pieces: usize) -> Script {
     let mut script = vec![sse(), role()];
     script.extend(std::iter::repeat_n(text(&"x".repeat(PIECE)), pieces));
-    script.push(Act::Hang);
+    script.push(ScriptStep::Hang);
     script
 }
 
@@ -190,6 +190,6 @@ async fn a_connection_that_is_never_read_ends() {
         }
     })
     .await;
-    until("the place to be free", || open.get() == 0).await;
+    until("the permit to be free", || open.get() == 0).await;
     assert_eq!(running.gateway.app.in_flight_exchanges(), 0);
 }

@@ -1,5 +1,5 @@
-//! Memory of clients before authentication, compared with the figures of `penstock check`; and independence of the streams
-//! of one connection.
+//! Memory of clients before authentication, compared with the figures of `penstock check`; and independence of the
+//! streams of one connection.
 
 use super::raw_h2::{
     ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PREFACE, RST, Raw, SETTINGS, field, frame,
@@ -22,7 +22,7 @@ const CONNECTIONS: usize = 16;
 const BESIDE: u64 = 8 << 10;
 
 /// The KiB that `penstock check` says for one of its lines.
-fn said(check: &Output, line: &str) -> u64 {
+fn check_figure(check: &Output, line: &str) -> u64 {
     let text = String::from_utf8(check.stdout.clone()).unwrap();
     let words = text.lines().find_map(|said| said.trim().strip_prefix(line)).expect(line);
     let mut words = words.split_whitespace();
@@ -57,7 +57,7 @@ async fn unauthenticated_clients_stay_within_the_memory_of_check() {
         certified.key
     ));
     let check = home.command(&["check"]);
-    let most = said(&check, "connections") + said(&check, "heads") + BESIDE;
+    let most = check_figure(&check, "connections") + check_figure(&check, "heads") + BESIDE;
     let process = home.run().await;
     let (client, _) = home.key();
     honest(&client, 5, || true).await;
@@ -90,7 +90,9 @@ async fn refused(admin: &Client) -> u64 {
 }
 
 /// A gateway with one place in the gateway, which a request holds until it is told.
-async fn full_house(settings: &str) -> (crate::harness::gateway::Running, Provider, Certified, Arc<Notify>) {
+async fn full_gateway(
+    settings: &str,
+) -> (crate::harness::gateway::Running, Provider, Certified, Arc<Notify>) {
     let (provider, certified, go) = (Provider::start().await, Certified::make(), Arc::new(Notify::new()));
     provider.always(held(&go, "Hello"));
     let settings = format!("[overload]\nrequests = 1\nwait = \"20s\"\n{settings}");
@@ -104,7 +106,7 @@ async fn full_house(settings: &str) -> (crate::harness::gateway::Running, Provid
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_was_given_up_and_ends_late_holds_up_no_other() {
-    let (running, _provider, certified, go) = full_house("[limits]\nh2_streams = 2").await;
+    let (running, _provider, certified, go) = full_gateway("[limits]\nh2_streams = 2").await;
     let key = running.client.key.clone();
     let waiting = || running.gateway.app.admission.load_status().waiting;
     let mut raw = Raw::begun(running.gateway.https_address.unwrap(), &certified.root).await;
@@ -125,7 +127,7 @@ async fn a_stream_that_was_given_up_and_ends_late_holds_up_no_other() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_of_small_frames_may_wait_in_the_queue() {
-    let (running, provider, certified, go) = full_house("").await;
+    let (running, provider, certified, go) = full_gateway("").await;
     let mut raw = Raw::begun(running.gateway.https_address.unwrap(), &certified.root).await;
     let body = ask(&"word ".repeat(12_000));
     assert!(body.len() < 65_000, "it fits the window");

@@ -1,7 +1,7 @@
 //! Limit of file descriptors: all of them are used, and exhaustion is not counted against providers.
 
 use crate::harness::process::{Home, catalogue, complaint, limited, penstock};
-use crate::harness::script::{Act, role, sse, text};
+use crate::harness::script::{ScriptStep, role, sse, text};
 use crate::harness::{Client, Provider, until, within};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,7 +18,7 @@ async fn as_many_connections_are_held_as_the_system_allows_at_most() {
     // Both ends of each are here, but for the gateway's.
     penstock::telemetry::fd_limit::raise_limit();
     let provider = Provider::start().await;
-    provider.always(vec![sse(), role(), text("One "), Act::Hang]);
+    provider.always(vec![sse(), role(), text("One "), ScriptStep::Hang]);
     let home = Home::new();
     home.write(&catalogue(&provider, ""));
     let running = home.run_with(|command| limited(command, 256, 4096)).await;
@@ -59,7 +59,7 @@ async fn where_none_is_left_no_provider_is_blamed_and_the_log_says_why() {
     running.until_said("connect_failed").await;
     assert_eq!(provider.calls(), 0);
     drop(crowd);
-    until("room", || running.descriptors() < 200).await;
+    until("free space", || running.descriptors() < 200).await;
     let (head, body) = within("an answer", asked(&mut first, &client)).await;
     assert!(head.starts_with("http/1.1 200"), "nobody was ejected: {head} {body}");
     let said = running.said();

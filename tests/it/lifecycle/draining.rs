@@ -1,6 +1,6 @@
 //! Kept-alive HTTP/1.1 connections at a stop.
 
-use crate::harness::script::{Act, done, finish, role, sse, stream, text};
+use crate::harness::script::{ScriptStep, done, finish, role, sse, stream, text};
 use crate::harness::{Bench, Client, Provider, until, within};
 use serde_json::Value;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use tokio::sync::Notify;
 const END: &str = "\r\n0\r\n\r\n";
 
 /// A connection that its client wants to keep.
-struct Kept {
+struct PersistentConnection {
     socket: TcpStream,
     key: String,
     /// What was read since the last request.
     said: String,
 }
 
-impl Kept {
+impl PersistentConnection {
     async fn to(client: &Client) -> Self {
         let socket = TcpStream::connect(client.address).await.unwrap();
         Self { socket, key: client.key.clone(), said: String::new() }
@@ -58,8 +58,8 @@ impl Kept {
 }
 
 /// Speaks, and ends when it is told to.
-fn held(go: &Arc<Notify>) -> Vec<Act> {
-    vec![sse(), role(), text("One"), Act::Wait(go.clone()), finish("stop"), done(), Act::End]
+fn held(go: &Arc<Notify>) -> Vec<ScriptStep> {
+    vec![sse(), role(), text("One"), ScriptStep::Wait(go.clone()), finish("stop"), done(), ScriptStep::End]
 }
 
 /// A moment's grace counts from the last exchange, not from the signal: one connection after the other is idle for
@@ -73,8 +73,11 @@ async fn a_keep_alive_connection_may_make_a_last_request_after_a_stop() {
     }
     let running = Bench::new().provider("a", &provider).start().await;
     let (client, admin, ask) = (running.client.clone(), running.admin(), running.ask_stream());
-    let (mut idle, mut second, mut third) =
-        (Kept::to(&client).await, Kept::to(&client).await, Kept::to(&client).await);
+    let (mut idle, mut second, mut third) = (
+        PersistentConnection::to(&client).await,
+        PersistentConnection::to(&client).await,
+        PersistentConnection::to(&client).await,
+    );
     for (connection, marker) in [(&mut idle, END), (&mut second, "One"), (&mut third, "One")] {
         connection.ask(&ask).await;
         connection.until(marker).await;

@@ -1,6 +1,6 @@
 //! Failed upgrades: the running process continues with all its state.
 
-use super::load_clients::{Heir, acts, charges, is_gone, processes, said, signal, upgrade};
+use super::load_clients::{SpawnedProcess, acts, charges, is_gone, log_text, processes, signal, upgrade};
 use super::open_streams::{Streams, ask};
 use super::upgrade::two;
 use crate::harness::process::{Home, complaint};
@@ -11,7 +11,7 @@ const CHAT: &str = "/v1/chat/completions";
 
 async fn until_failed(home: &Home, times: usize) {
     signal(processes(home)[0], "USR2");
-    until("the upgrade to fail", || said(home).matches("\"upgrade_failed\"").count() == times).await;
+    until("the upgrade to fail", || log_text(home).matches("\"upgrade_failed\"").count() == times).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -62,7 +62,7 @@ async fn when_the_new_process_dies_streams_go_on_and_nothing_is_charged_twice() 
     next.until_gone().await;
     assert_eq!(streams.end().await, 0, "they end as if nothing were");
     assert_eq!(old.until_ended().await.code(), Some(0));
-    assert!(said(&home).contains("\"handover_lost\""), "and it is said that they are not charged");
+    assert!(log_text(&home).contains("\"handover_lost\""), "and it is said that they are not charged");
     let mut again = home.run().await;
     // What it voids at its start is written within a moment, and before it ends.
     again.signal("TERM");
@@ -80,10 +80,10 @@ async fn when_the_old_process_dies_its_reserves_are_voided() {
     let old = home.run().await;
     let (client, _) = home.key();
     let streams = Streams::open(&client, &slow, 3).await;
-    let next: Heir = upgrade(&home).await;
+    let next: SpawnedProcess = upgrade(&home).await;
     old.kill().await;
     assert_eq!(within("the streams", streams.end()).await, 3);
-    until("the reserves to be voided", || said(&home).contains("\"predecessor_lost\"")).await;
+    until("the reserves to be voided", || log_text(&home).contains("\"predecessor_lost\"")).await;
     assert_eq!(client.post(CHAT, &ask("m", false)).await.status, 200);
     next.signal("TERM");
     next.until_gone().await;

@@ -1,8 +1,8 @@
 //! GOAWAY at a stop, and the streams that it still allows.
 
-use super::load_clients::{charges, said};
+use super::load_clients::{charges, log_text};
 use super::open_streams::{ask, waits};
-use super::transports::{CHAT, Doors};
+use super::transports::{CHAT, GatewayListeners};
 use super::upgrade::two;
 use crate::harness::batch_jobs::let_go;
 use crate::harness::h2_client::is_unheard;
@@ -27,7 +27,7 @@ const LONG: usize = 1 << 20;
 const WIDE: u32 = 16 << 20;
 
 /// A connection, and what was heard on it.
-struct Heard {
+struct ObservedConnection {
     raw: Raw,
     /// Bodies of answers, by stream.
     bodies: BTreeMap<u32, String>,
@@ -40,9 +40,9 @@ struct Heard {
     closed: bool,
 }
 
-impl Heard {
+impl ObservedConnection {
     /// One with a window so large that an answer need not wait for it.
-    async fn on(doors: &Doors) -> Self {
+    async fn on(doors: &GatewayListeners) -> Self {
         let mut raw = Raw::connect(doors.https, &doors.files.root).await;
         let (of_streams, of_all) = (setting(4, WIDE), WIDE.to_be_bytes());
         let opening = [PREFACE, &frame(SETTINGS, 0, 0, &of_streams), &frame(WINDOW, 0, 0, &of_all)];
@@ -101,9 +101,9 @@ impl Heard {
 }
 
 /// A gateway with a model `m` that answers at once and a model `s` whose streams wait.
-struct Stage {
+struct TestGateway {
     home: Home,
-    doors: Doors,
+    doors: GatewayListeners,
     running: Process,
     client: Client,
     go: Arc<Notify>,
@@ -111,7 +111,7 @@ struct Stage {
     slow: Provider,
 }
 
-impl Stage {
+impl TestGateway {
     async fn set() -> Self {
         Self::with("").await
     }
@@ -122,7 +122,7 @@ impl Stage {
         quick.always(plain("Hello"));
         slow.always(waits(&go));
         let mut home = Home::new();
-        let doors = Doors::of(&mut home);
+        let doors = GatewayListeners::of(&mut home);
         home.write(&format!("{settings}\n{}", two(&quick, &slow)));
         let running = home.run().await;
         let (client, _) = home.key();
@@ -139,15 +139,15 @@ impl Stage {
     async fn ends(&mut self) -> Duration {
         let since = Instant::now();
         assert_eq!(self.running.until_ended().await.code(), Some(0));
-        assert!(said(&self.home).contains("\"cut\":\"0\""), "{}", said(&self.home));
+        assert!(log_text(&self.home).contains("\"cut\":\"0\""), "{}", log_text(&self.home));
         since.elapsed()
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_complete_after_goaway_and_requests_in_transit_are_accepted() {
-    let mut stage = Stage::set().await;
-    let mut heard = Heard::on(&stage.doors).await;
+    let mut stage = TestGateway::set().await;
+    let mut heard = ObservedConnection::on(&stage.doors).await;
     for stream in [1, 3] {
         heard.ask(stream, "s", true, &stage.client).await;
         heard.until(|heard| heard.has(stream, "One ")).await;
@@ -178,8 +178,8 @@ async fn streams_complete_after_goaway_and_requests_in_transit_are_accepted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_connection_gets_goaway_at_once_and_delays_no_stop() {
     for answers in [true, false] {
-        let mut stage = Stage::set().await;
-        let mut idle = Heard::on(&stage.doors).await;
+        let mut stage = TestGateway::set().await;
+        let mut idle = ObservedConnection::on(&stage.doors).await;
         idle.raw.send(&get(1)).await;
         idle.until(|idle| idle.ended.contains(&1)).await;
         let begun = Instant::now();
@@ -204,7 +204,7 @@ async fn an_idle_connection_gets_goaway_at_once_and_delays_no_stop() {
 /// Clients that are sent away from a connection which they have just opened take it for a failure.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_connection_may_make_its_first_request() {
-    let mut stage = Stage::set().await;
+    let mut stage = TestGateway::set().await;
     // Taken before the next one, whose handshake says that it was taken.
     let socket = TcpStream::connect(stage.doors.https).await.unwrap();
     let h2 = stage.doors.h2(&stage.client.key).await.unwrap();
@@ -226,18 +226,19 @@ async fn a_new_connection_may_make_its_first_request() {
 /// over what it sends would be reset, and the end of the answer lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_end_of_a_long_answer_reaches_a_client_that_reads_it_late() {
-    let mut stage = Stage::set().await;
+    let mut stage = TestGateway::set().await;
     let mut script = waits(&stage.go);
     script.insert(4, text(&"word ".repeat(LONG / 5)));
     stage.slow.always(script);
-    let mut heard = Heard::on(&stage.doors).await;
+    let mut heard = ObservedConnection::on(&stage.doors).await;
     heard.ask(1, "s", true, &stage.client).await;
     heard.until(|heard| heard.has(1, "One ")).await;
     stage.stop().await;
     heard.until(|heard| heard.ping.is_some()).await;
     heard.answer().await;
     heard.until(|heard| heard.farewells == [ANY, 1]).await;
-    let written = until("the answer to be written", || said(&stage.home).contains("\"event\":\"request\""));
+    let written =
+        until("the answer to be written", || log_text(&stage.home).contains("\"event\":\"request\""));
     let_go(&stage.go, written).await;
     for _ in 0..10 {
         heard.raw.send(&frame(WINDOW, 0, 0, &1_u32.to_be_bytes())).await;
@@ -252,8 +253,8 @@ async fn the_end_of_a_long_answer_reaches_a_client_that_reads_it_late() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_connection_gets_goaway_before_it_is_closed() {
-    let mut stage = Stage::with("[limits]\nkeep_alive = \"300ms\"").await;
-    let mut idle = Heard::on(&stage.doors).await;
+    let mut stage = TestGateway::with("[limits]\nkeep_alive = \"300ms\"").await;
+    let mut idle = ObservedConnection::on(&stage.doors).await;
     idle.ask(1, "m", false, &stage.client).await;
     idle.until(|idle| idle.ping.is_some()).await;
     assert_eq!((&idle.farewells[..], idle.ended.contains(&1)), (&[ANY][..], true));

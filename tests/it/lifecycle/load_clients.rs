@@ -1,6 +1,7 @@
-//! Load generators over kept-alive and new connections that count failures, and successive processes observed by their log.
+//! Load generators over kept-alive and new connections that count failures, and successive processes observed by their
+//! log.
 
-use super::transports::{Connection, Doors, Failed, Request, WAYS, Way};
+use super::transports::{Connection, GatewayListeners, Request, RequestFailure, Transport, WAYS};
 use crate::harness::process::Home;
 use crate::harness::{until, within};
 use serde_json::Value;
@@ -13,7 +14,7 @@ use tokio::task::JoinHandle;
 
 /// What became of their requests.
 #[derive(Default)]
-pub struct Tally {
+pub struct RequestOutcomes {
     pub answered: AtomicUsize,
     pub refused: AtomicUsize,
     /// Requests over HTTP/2 that were begun anew: their connection had been told that it takes no more.
@@ -24,25 +25,25 @@ pub struct Tally {
     stop: AtomicBool,
 }
 
-impl Tally {
+impl RequestOutcomes {
     pub fn answered(&self) -> usize {
         self.answered.load(Ordering::SeqCst)
     }
 }
 
 /// Clients at work.
-pub struct Crowd {
-    pub tally: Arc<Tally>,
+pub struct ClientLoad {
+    pub tally: Arc<RequestOutcomes>,
     clients: Vec<JoinHandle<()>>,
     rate: u32,
     begun: Instant,
 }
 
-impl Crowd {
+impl ClientLoad {
     /// So many clients, each with so many requests a second. They take each way in turn; every second one keeps its
     /// connection.
-    pub fn start(doors: &Doors, key: &str, body: &Value, clients: usize, rate: u32) -> Self {
-        let (tally, request) = (Arc::<Tally>::default(), Arc::new(Request::new(key, body)));
+    pub fn start(doors: &GatewayListeners, key: &str, body: &Value, clients: usize, rate: u32) -> Self {
+        let (tally, request) = (Arc::<RequestOutcomes>::default(), Arc::new(Request::new(key, body)));
         let client = |number: usize| {
             let (tally, request, doors) = (tally.clone(), request.clone(), doors.clone());
             let (way, keeps) = (WAYS[number % WAYS.len()], number.is_multiple_of(2));
@@ -58,7 +59,7 @@ impl Crowd {
     }
 
     /// Lets each end its request.
-    pub async fn stop(self) -> Arc<Tally> {
+    pub async fn stop(self) -> Arc<RequestOutcomes> {
         self.tally.stop.store(true, Ordering::SeqCst);
         for client in self.clients {
             within("a client to end", client).await.unwrap();
@@ -67,7 +68,14 @@ impl Crowd {
     }
 }
 
-async fn ask(doors: &Doors, way: Way, request: &Request, tally: &Tally, keeps: bool, rate: u32) {
+async fn ask(
+    doors: &GatewayListeners,
+    way: Transport,
+    request: &Request,
+    tally: &RequestOutcomes,
+    keeps: bool,
+    rate: u32,
+) {
     let mut pace = tokio::time::interval(Duration::from_secs(1) / rate);
     pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut kept: Option<Connection> = None;
@@ -76,7 +84,7 @@ async fn ask(doors: &Doors, way: Way, request: &Request, tally: &Tally, keeps: b
         let begun = Instant::now();
         let again = kept.is_some();
         let mut done = once(doors, way, request, kept.take()).await;
-        if again && matches!(done, Err(Failed::Unheard)) {
+        if again && matches!(done, Err(RequestFailure::Unheard)) {
             tally.anew.fetch_add(1, Ordering::SeqCst);
             done = once(doors, way, request, None).await;
         }
@@ -87,8 +95,8 @@ async fn ask(doors: &Doors, way: Way, request: &Request, tally: &Tally, keeps: b
                 None
             }
             Ok((status, _)) => Some(format!("status {status}")),
-            Err(Failed::Wrong(why)) => Some(why),
-            Err(Failed::Unheard) => Some("sent away unheard".to_owned()),
+            Err(RequestFailure::Wrong(why)) => Some(why),
+            Err(RequestFailure::Unheard) => Some("sent away unheard".to_owned()),
         };
         if let Some(why) = wrong {
             tally.refused.fetch_add(1, Ordering::SeqCst);
@@ -100,11 +108,11 @@ async fn ask(doors: &Doors, way: Way, request: &Request, tally: &Tally, keeps: b
 }
 
 async fn once(
-    doors: &Doors,
-    way: Way,
+    doors: &GatewayListeners,
+    way: Transport,
     request: &Request,
     kept: Option<Connection>,
-) -> Result<(u16, Option<Connection>), Failed> {
+) -> Result<(u16, Option<Connection>), RequestFailure> {
     let connection = match kept {
         Some(connection) => connection,
         None => Connection::open(doors, way, request).await?,
@@ -113,9 +121,9 @@ async fn once(
 }
 
 /// A process that the test did not start itself; ended with it.
-pub struct Heir(pub u32);
+pub struct SpawnedProcess(pub u32);
 
-impl Heir {
+impl SpawnedProcess {
     pub fn signal(&self, name: &str) {
         signal(self.0, name);
     }
@@ -130,7 +138,7 @@ impl Heir {
     }
 }
 
-impl Drop for Heir {
+impl Drop for SpawnedProcess {
     fn drop(&mut self) {
         if !is_gone(self.0) {
             let line = format!("kill -KILL {}", self.0);
@@ -151,13 +159,13 @@ pub fn is_gone(process: u32) -> bool {
 }
 
 /// Everything that all processes of a home have written.
-pub fn said(home: &Home) -> String {
+pub fn log_text(home: &Home) -> String {
     std::fs::read_to_string(home.path().join("said")).unwrap()
 }
 
 /// The processes that have listened there, in order.
 pub fn processes(home: &Home) -> Vec<u32> {
-    let lines = said(home);
+    let lines = log_text(home);
     let listening = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     listening
         .filter(|line| line["event"] == "listening")
@@ -166,20 +174,20 @@ pub fn processes(home: &Home) -> Vec<u32> {
 }
 
 /// Tells the process that serves to upgrade; the next one, once it serves and the other knows.
-pub async fn upgrade(home: &Home) -> Heir {
+pub async fn upgrade(home: &Home) -> SpawnedProcess {
     // It may answer a moment before its log says so.
     until("the line of who serves", || !processes(home).is_empty()).await;
     let before = processes(home);
-    let told = said(home).matches("\"handed_over\"").count();
-    let failed = said(home).matches("upgrade_failed").count();
+    let told = log_text(home).matches("\"handed_over\"").count();
+    let failed = log_text(home).matches("upgrade_failed").count();
     signal(*before.last().unwrap(), "USR2");
     until("the next process to serve", || {
-        let lines = said(home);
+        let lines = log_text(home);
         assert_eq!(lines.matches("upgrade_failed").count(), failed, "{lines}");
         processes(home).len() > before.len() && lines.matches("\"handed_over\"").count() > told
     })
     .await;
-    Heir(*processes(home).last().unwrap())
+    SpawnedProcess(*processes(home).last().unwrap())
 }
 
 /// The acts of the ledger's second copy, by request.

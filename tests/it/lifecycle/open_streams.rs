@@ -1,9 +1,9 @@
 //! Streams that stay open across upgrades and reloads.
 
-use super::transports::{CHAT, Doors, Way};
+use super::transports::{CHAT, GatewayListeners, Transport};
 use crate::harness::client::Open;
 use crate::harness::h2_client::{Exchange, H2};
-use crate::harness::script::{Act, Script, done, finish, role, sse, text, usage};
+use crate::harness::script::{Script, ScriptStep, done, finish, role, sse, text, usage};
 use crate::harness::{Answer, Client, Provider, within};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -22,8 +22,8 @@ pub fn ask(model: &str, stream: bool) -> Value {
 
 /// A stream that waits in its middle.
 pub fn waits(go: &Arc<Notify>) -> Script {
-    let mut script = vec![sse(), role(), text("One "), Act::Wait(go.clone()), text("two")];
-    script.extend([finish("stop"), usage(11, 2), done(), Act::End]);
+    let mut script = vec![sse(), role(), text("One "), ScriptStep::Wait(go.clone()), text("two")];
+    script.extend([finish("stop"), usage(11, 2), done(), ScriptStep::End]);
     script
 }
 
@@ -34,7 +34,7 @@ pub struct Streams {
 }
 
 /// One whose first word was read.
-enum Begun {
+enum OpenStream {
     One(Open),
     /// Its connection is kept as long as it.
     Shared(Exchange, Arc<H2>),
@@ -46,13 +46,18 @@ impl Streams {
         let client = client.clone();
         let one = move |_| {
             let client = client.clone();
-            async move { vec![Begun::One(client.stream_until(CHAT, &ask("s", true), "One ").await)] }
+            async move { vec![OpenStream::One(client.stream_until(CHAT, &ask("s", true), "One ").await)] }
         };
         Self::with(provider, (0..count).map(one).collect()).await
     }
 
     /// The same: about half over HTTP/2, some on each connection, the others over TLS and plain HTTP in turn.
-    pub async fn through(doors: &Doors, client: &Client, provider: &Provider, count: usize) -> Self {
+    pub async fn through(
+        doors: &GatewayListeners,
+        client: &Client,
+        provider: &Provider,
+        count: usize,
+    ) -> Self {
         let shared = count / 2 / TOGETHER;
         let single = count - shared * TOGETHER;
         let opening = |number: usize| {
@@ -60,8 +65,8 @@ impl Streams {
             async move {
                 match number {
                     over if over < shared => together(&doors, &client).await,
-                    even if even.is_multiple_of(2) => vec![alone(&doors, Way::Tls, &client).await],
-                    _ => vec![alone(&doors, Way::Plain, &client).await],
+                    even if even.is_multiple_of(2) => vec![alone(&doors, Transport::Tls, &client).await],
+                    _ => vec![alone(&doors, Transport::Plain, &client).await],
                 }
             }
         };
@@ -70,7 +75,7 @@ impl Streams {
 
     async fn with<F>(provider: &Provider, opening: Vec<F>) -> Self
     where
-        F: Future<Output = Vec<Begun>> + Send + 'static,
+        F: Future<Output = Vec<OpenStream>> + Send + 'static,
     {
         let go = Arc::new(Notify::new());
         provider.always(waits(&go));
@@ -81,7 +86,7 @@ impl Streams {
                 begun.extend(streams.await.unwrap());
             }
         }
-        let read = |stream: Begun| tokio::spawn(async move { is_good(&stream.finish().await) });
+        let read = |stream: OpenStream| tokio::spawn(async move { is_good(&stream.finish().await) });
         Self { go, readers: begun.into_iter().map(read).collect() }
     }
 
@@ -108,7 +113,7 @@ impl Streams {
     }
 }
 
-impl Begun {
+impl OpenStream {
     async fn finish(self) -> Answer {
         match self {
             Self::One(mut open) => open.finish().await,
@@ -117,20 +122,20 @@ impl Begun {
     }
 }
 
-async fn alone(doors: &Doors, way: Way, client: &Client) -> Begun {
+async fn alone(doors: &GatewayListeners, way: Transport, client: &Client) -> OpenStream {
     let (socket, body) = (doors.one(way).await.unwrap(), ask("s", true).to_string());
     let mut open = client.open_over(socket, "POST", CHAT, &[], body.as_bytes()).await;
     within("the first word", open.until("One ")).await;
-    Begun::One(open)
+    OpenStream::One(open)
 }
 
-async fn together(doors: &Doors, client: &Client) -> Vec<Begun> {
+async fn together(doors: &GatewayListeners, client: &Client) -> Vec<OpenStream> {
     let h2 = Arc::new(doors.h2(&client.key).await.unwrap());
     let mut streams = Vec::new();
     for _ in 0..TOGETHER {
         let mut exchange = h2.open(CHAT, &ask("s", true)).await;
         exchange.until("One ").await;
-        streams.push(Begun::Shared(exchange, h2.clone()));
+        streams.push(OpenStream::Shared(exchange, h2.clone()));
     }
     streams
 }

@@ -1,10 +1,10 @@
 //! Reloads and stops under load: no request is refused, a request ends with the configuration that it began with, and a
 //! stop waits for open requests only.
 
-use super::load_clients::{Crowd, charges, said};
+use super::load_clients::{ClientLoad, charges, log_text};
 use super::open_streams::{Streams, ask};
 use super::size;
-use super::transports::Doors;
+use super::transports::GatewayListeners;
 use super::upgrade::two;
 use crate::harness::batch_jobs;
 use crate::harness::process::Home;
@@ -20,20 +20,20 @@ async fn reloads_under_load_break_nothing() {
     quick.always(plain("Hello"));
     later.always(plain("Hello"));
     let mut home = Home::new();
-    let doors = Doors::of(&mut home);
+    let doors = GatewayListeners::of(&mut home);
     let (one, two) = (two(&quick, &slow), two(&later, &slow));
     home.write(&one);
     let running = home.run().await;
     let (client, _) = home.key();
     let streams = Streams::through(&doors, &client, &slow, size(200, 20)).await;
     let batch = batch_jobs::batch(&client, &batch_jobs::lines(size(2_000, 200))).await;
-    let crowd = Crowd::start(&doors, &client.key, &ask("m", false), size(30, 6), 10);
+    let crowd = ClientLoad::start(&doors, &client.key, &ask("m", false), size(30, 6), 10);
     for number in 0..reloads {
         let (text, provider) = if number % 2 == 0 { (&two, &later) } else { (&one, &quick) };
         let before = provider.calls();
         home.write(text);
         running.signal("HUP");
-        until("the reload", || said(&home).matches("\"reloaded\"").count() == number + 1).await;
+        until("the reload", || log_text(&home).matches("\"reloaded\"").count() == number + 1).await;
         // Each configuration is at work before the next one comes.
         until("a request with it", || provider.calls() > before).await;
     }
@@ -51,13 +51,13 @@ async fn a_stop_under_load_answers_all_that_was_taken_and_ends_with_the_last_str
     let (quick, slow) = (Provider::start().await, Provider::start().await);
     quick.always(plain("Hello"));
     let mut home = Home::new();
-    let doors = Doors::of(&mut home);
+    let doors = GatewayListeners::of(&mut home);
     home.write(&two(&quick, &slow));
     let mut running = home.run().await;
     let (client, _) = home.key();
     let count = size(1_000, 30);
     let streams = Streams::through(&doors, &client, &slow, count).await;
-    let crowd = Crowd::start(&doors, &client.key, &ask("m", false), size(30, 6), 10);
+    let crowd = ClientLoad::start(&doors, &client.key, &ask("m", false), size(30, 6), 10);
     until("some answers", || crowd.tally.answered() > 20).await;
     running.signal("TERM");
     // From here on nobody listens: only new connections may fail.
@@ -94,5 +94,5 @@ async fn a_stop_with_nothing_open_is_quick_and_a_drain_that_is_over_cuts() {
     running.signal("TERM");
     assert_eq!(running.until_ended().await.code(), Some(0));
     assert_eq!(streams.end().await, 2, "cut at the limit");
-    assert!(said(&home).contains("\"cut\":\"2\""), "{}", said(&home));
+    assert!(log_text(&home).contains("\"cut\":\"2\""), "{}", log_text(&home));
 }

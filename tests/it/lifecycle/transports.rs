@@ -15,18 +15,18 @@ pub const CHAT: &str = "/v1/chat/completions";
 
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Way {
+pub enum Transport {
     Plain,
     Tls,
     H2,
 }
 
 /// Each in its turn.
-pub const WAYS: [Way; 3] = [Way::H2, Way::Tls, Way::Plain];
+pub const WAYS: [Transport; 3] = [Transport::H2, Transport::Tls, Transport::Plain];
 
 /// Where a gateway listens, and what its clients trust.
 #[derive(Clone)]
-pub struct Doors {
+pub struct GatewayListeners {
     http: SocketAddr,
     pub https: SocketAddr,
     pub files: Arc<Certified>,
@@ -34,7 +34,7 @@ pub struct Doors {
     h2: TlsConnector,
 }
 
-impl Doors {
+impl GatewayListeners {
     /// Those of a home that is written from now on.
     pub fn of(home: &mut Home) -> Self {
         let files = Certified::make();
@@ -44,10 +44,10 @@ impl Doors {
     }
 
     /// A connection that speaks HTTP/1.1.
-    pub async fn one(&self, way: Way) -> std::io::Result<Box<dyn Duplex>> {
+    pub async fn one(&self, way: Transport) -> std::io::Result<Box<dyn Duplex>> {
         Ok(match way {
-            Way::Plain => Box::new(TcpStream::connect(self.http).await?),
-            Way::Tls | Way::H2 => Box::new(dial(self.https, &self.tls).await?),
+            Transport::Plain => Box::new(TcpStream::connect(self.http).await?),
+            Transport::Tls | Transport::H2 => Box::new(dial(self.https, &self.tls).await?),
         })
     }
 
@@ -91,37 +91,42 @@ pub enum Connection {
 
 /// Why a request has no answer.
 #[derive(Debug)]
-pub enum Failed {
+pub enum RequestFailure {
     /// The gateway has said on its connection that it takes no more, and has not looked at it.
     Unheard,
     Wrong(String),
 }
 
 impl Connection {
-    pub async fn open(doors: &Doors, way: Way, request: &Request) -> Result<Self, Failed> {
+    pub async fn open(
+        doors: &GatewayListeners,
+        way: Transport,
+        request: &Request,
+    ) -> Result<Self, RequestFailure> {
         let opened = match way {
-            Way::Plain | Way::Tls => doors.one(way).await.map(Self::One),
-            Way::H2 => doors.h2(&request.key).await.map(Self::H2),
+            Transport::Plain | Transport::Tls => doors.one(way).await.map(Self::One),
+            Transport::H2 => doors.h2(&request.key).await.map(Self::H2),
         };
-        opened.map_err(|why| Failed::Wrong(format!("not connected: {why}")))
+        opened.map_err(|why| RequestFailure::Wrong(format!("not connected: {why}")))
     }
 
     /// One request; the connection comes back if it may serve another.
-    pub async fn ask(self, request: &Request) -> Result<(u16, Option<Self>), Failed> {
+    pub async fn ask(self, request: &Request) -> Result<(u16, Option<Self>), RequestFailure> {
         match self {
             Self::One(socket) => {
-                let (status, socket) = exchange(socket, &request.text).await.map_err(Failed::Wrong)?;
+                let (status, socket) =
+                    exchange(socket, &request.text).await.map_err(RequestFailure::Wrong)?;
                 Ok((status, socket.map(Self::One)))
             }
             Self::H2(h2) => {
                 let begun = h2.begin(CHAT, "application/json", request.body.clone().into_bytes()).await;
                 let answer = begun.map_err(|why| match is_unheard(&why) {
-                    true => Failed::Unheard,
-                    false => Failed::Wrong(format!("cut: {why}")),
+                    true => RequestFailure::Unheard,
+                    false => RequestFailure::Wrong(format!("cut: {why}")),
                 });
                 let answer = answer?.finish().await;
                 if !answer.whole {
-                    return Err(Failed::Wrong(format!("cut after {} bytes", answer.body.len())));
+                    return Err(RequestFailure::Wrong(format!("cut after {} bytes", answer.body.len())));
                 }
                 Ok((answer.status, Some(Self::H2(h2))))
             }

@@ -1,8 +1,8 @@
 //! Upgrades under load: no request is refused, no stream is cut, charges are exact.
 
-use super::load_clients::{Crowd, Heir, acts, charges, processes, said, signal, upgrade};
+use super::load_clients::{ClientLoad, SpawnedProcess, acts, charges, log_text, processes, signal, upgrade};
 use super::open_streams::{Streams, ask};
-use super::transports::{CHAT, Connection, Doors, Failed, Request, Way};
+use super::transports::{CHAT, Connection, GatewayListeners, Request, RequestFailure, Transport};
 use super::{is_full, size};
 use crate::harness::batch_jobs;
 use crate::harness::process::{Home, catalogue, complaint};
@@ -26,12 +26,12 @@ async fn upgrades_under_load_refuse_nothing_and_cut_nothing() {
     let (quick, slow) = (Provider::start().await, Provider::start().await);
     quick.always(plain("Hello"));
     let mut home = Home::new();
-    let doors = Doors::of(&mut home);
+    let doors = GatewayListeners::of(&mut home);
     home.write(&two(&quick, &slow));
     let first = home.run().await;
     let (client, _) = home.key();
-    let crowd = Crowd::start(&doors, &client.key, &ask("m", false), size(30, 6), 10);
-    let (mut heirs, mut generations): (Vec<Heir>, Vec<(u32, Streams)>) = (Vec::new(), Vec::new());
+    let crowd = ClientLoad::start(&doors, &client.key, &ask("m", false), size(30, 6), 10);
+    let (mut heirs, mut generations): (Vec<SpawnedProcess>, Vec<(u32, Streams)>) = (Vec::new(), Vec::new());
     let (mut broken, mut gone, mut took) = (0, Vec::new(), Vec::new());
     for number in 0..upgrades {
         // Each process has half of the streams: those of two are open at any time.
@@ -44,7 +44,7 @@ async fn upgrades_under_load_refuse_nothing_and_cut_nothing() {
             let (process, half) = generations.remove(0);
             broken += half.end().await;
             let ended = Instant::now();
-            Heir(process).until_gone().await;
+            SpawnedProcess(process).until_gone().await;
             gone.push(ended.elapsed());
         }
     }
@@ -73,7 +73,7 @@ async fn upgrades_under_load_refuse_nothing_and_cut_nothing() {
     // That nobody was refused says little if hardly anybody asked.
     assert!(!is_full() || answered >= due / 3, "{answered} of {due}");
     assert!(*longest <= Duration::from_secs(2), "{gone:?}");
-    let lines = said(&home);
+    let lines = log_text(&home);
     assert!(!lines.contains("\"handover_") && !lines.contains("predecessor_lost"), "{lines}");
     assert_eq!(charges(&home), answered + upgrades * (streams / 2));
     assert_eq!(quick.calls() + slow.calls(), answered + upgrades * (streams / 2));
@@ -89,7 +89,7 @@ async fn no_handshake_is_in_vain_while_the_socket_changes_hands() {
     let provider = Provider::start().await;
     provider.always(plain("Hello"));
     let mut home = Home::new();
-    let doors = Doors::of(&mut home);
+    let doors = GatewayListeners::of(&mut home);
     home.write(&catalogue(&provider, ""));
     let mut before = home.run().await;
     let (client, _) = home.key();
@@ -98,7 +98,7 @@ async fn no_handshake_is_in_vain_while_the_socket_changes_hands() {
     let asking = |number: usize| {
         let (doors, request, stop, answered) =
             (doors.clone(), request.clone(), stop.clone(), answered.clone());
-        let way = [Way::H2, Way::Tls][number % 2];
+        let way = [Transport::H2, Transport::Tls][number % 2];
         tokio::spawn(async move {
             while !stop.load(Ordering::SeqCst) {
                 let connection = Connection::open(&doors, way, &request).await?;
@@ -106,12 +106,12 @@ async fn no_handshake_is_in_vain_while_the_socket_changes_hands() {
                 assert_eq!(status, 200, "{way:?}");
                 answered.fetch_add(1, Ordering::SeqCst);
             }
-            Ok::<_, Failed>(())
+            Ok::<_, RequestFailure>(())
         })
     };
     let clients: Vec<_> = (0..size(8, 4)).map(asking).collect();
     let upgrades = size(20, 3);
-    let mut heirs: Vec<Heir> = Vec::new();
+    let mut heirs: Vec<SpawnedProcess> = Vec::new();
     for number in 0..upgrades {
         heirs.push(upgrade(&home).await);
         // Nobody is left but the new process, which serves.
@@ -169,7 +169,7 @@ async fn uploads_batches_and_keys_outlive_an_upgrade() {
     // Revoked in the new process, ended in the old one.
     assert!(home.command(&["keys", "revoke", &id]).status.success());
     assert!(!within("the stream of a revoked key", stream.readers().pop().unwrap()).await.unwrap());
-    until("the old process to end", || said(&home).contains("\"stopped\"")).await;
+    until("the old process to end", || log_text(&home).contains("\"stopped\"")).await;
     next.signal("TERM");
     next.until_gone().await;
     assert!(acts(&home).values().all(|acts| acts.len() == 2));

@@ -3,7 +3,7 @@
 use super::{LISTED, ask, ask_stream, bench, engine, last, many, post, streamed, texts};
 use crate::harness::Provider;
 use crate::harness::script::{
-    Act, completion, done, finish, json_answer, plain, role, sse, stream, text, usage,
+    ScriptStep, completion, done, finish, json_answer, plain, role, sse, stream, text, usage,
 };
 use serde_json::{Value, json};
 
@@ -24,7 +24,11 @@ async fn an_engine_that_ignores_n_is_learnt_and_not_blamed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_with_fewer_choices_retains_the_sent_ones() {
-    for end in [vec![usage(11, 2), done(), Act::End], vec![usage(11, 2), Act::End], vec![done(), Act::End]] {
+    for end in [
+        vec![usage(11, 2), done(), ScriptStep::End],
+        vec![usage(11, 2), ScriptStep::End],
+        vec![done(), ScriptStep::End],
+    ] {
         let provider = Provider::start().await;
         provider.then([vec![sse(), role(), text("One "), text("two"), finish("stop")], end].concat());
         let running = bench().model(LISTED).provider("a", &provider).start().await;

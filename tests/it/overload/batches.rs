@@ -1,5 +1,5 @@
-//! Memory of all batches together is bounded for any number and line length, and batches yield when the gateway is almost
-//! full.
+//! Memory of all batches together is bounded for any number and line length, and batches yield when the gateway is
+//! almost full.
 
 use super::{CHAT, form, of_account, thinker};
 use crate::harness::gateway::PATIENT;

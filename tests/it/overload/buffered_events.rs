@@ -2,7 +2,7 @@
 
 use super::{CHAT, until_empty};
 use crate::harness::gateway::Running;
-use crate::harness::script::{Act, Script};
+use crate::harness::script::{Script, ScriptStep};
 use crate::harness::script::{delta, done, finish, sse, text, usage};
 use crate::harness::{Bench, Provider, until};
 use serde_json::{Value, json};
@@ -16,9 +16,9 @@ const LONG: usize = 700_000;
 fn long(go: &Arc<Notify>) -> Script {
     let data = delta(json!({"content": "x".repeat(LONG)}), None).to_string();
     let (begin, end) = data.split_at(LONG);
-    let begin = Act::Chunk(format!("data: {begin}").into_bytes());
-    let end = Act::Chunk(format!("{end}\n\n").into_bytes());
-    vec![begin, Act::Wait(go.clone()), end, finish("stop"), usage(5, 7), done(), Act::End]
+    let begin = ScriptStep::Chunk(format!("data: {begin}").into_bytes());
+    let end = ScriptStep::Chunk(format!("{end}\n\n").into_bytes());
+    vec![begin, ScriptStep::Wait(go.clone()), end, finish("stop"), usage(5, 7), done(), ScriptStep::End]
 }
 
 async fn app(provider: &Provider) -> Running {

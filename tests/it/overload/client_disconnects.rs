@@ -1,7 +1,7 @@
 //! Disconnects are noticed within a second, and the delivered output is charged.
 
 use super::{CHAT, form, percentile, timed, until_empty};
-use crate::harness::script::{Act, role, sse, text};
+use crate::harness::script::{ScriptStep, role, sse, text};
 use crate::harness::{Bench, Provider};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ async fn every_client_that_leaves_cancels_its_provider_within_a_second() {
     let trials = form(40, 1_000);
     let provider = Provider::start().await;
     let words = "sixteen letters.";
-    provider.always(vec![sse(), role(), text(words), Act::Hang]);
+    provider.always(vec![sse(), role(), text(words), ScriptStep::Hang]);
     let running = Bench::new().provider("a", &provider).start().await;
     let mut times = Vec::new();
     for trial in 1..=trials {

@@ -4,7 +4,7 @@
 use super::provider_overload::GROWTH;
 use super::{CHAT, form, full, percentile};
 use crate::harness::process::{Home, Process, catalogue};
-use crate::harness::script::{Act, plain};
+use crate::harness::script::{ScriptStep, plain};
 use crate::harness::{Client, Provider, within};
 use memchr::memmem;
 use parking_lot::Mutex;
@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 const QUEUE: usize = 8;
 
 /// How much is asked for.
-struct Scale {
+struct LoadSize {
     /// Places in the gateway, and how long each is taken.
     places: usize,
     thinks: Duration,
@@ -30,7 +30,7 @@ struct Scale {
     lasts: Duration,
 }
 
-impl Scale {
+impl LoadSize {
     fn of_this_form() -> Self {
         let seconds = Duration::from_secs;
         let optimised = std::env::var_os("PENSTOCK_BINARY").is_some();
@@ -46,7 +46,7 @@ impl Scale {
 }
 
 /// What an answer was.
-enum Was {
+enum ResponseClass {
     Good,
     Refused(Duration),
     /// None: the connection ended, a kept one or a new one.
@@ -54,13 +54,13 @@ enum Was {
 }
 
 /// Clients of one account. Connections are kept: at this rate new ones would use up the machine's ports.
-struct Crowd {
+struct ClientLoad {
     address: SocketAddr,
     request: Vec<u8>,
     kept: Mutex<Vec<TcpStream>>,
 }
 
-impl Crowd {
+impl ClientLoad {
     fn new(client: &Client) -> Arc<Self> {
         let body = json!({"model": "m", "max_tokens": 4, "messages": [{"role": "user", "content": "Hi"}]})
             .to_string();
@@ -73,16 +73,16 @@ impl Crowd {
         Arc::new(Self { address: client.address, request: request.into(), kept: Mutex::default() })
     }
 
-    async fn ask(&self) -> Was {
+    async fn ask(&self) -> ResponseClass {
         let (began, kept) = (Instant::now(), self.kept.lock().pop());
         let which = if kept.is_some() { "kept" } else { "new" };
         match self.ask_over(kept, began).await {
             Ok(was) => was,
-            Err(error) => Was::Broken(error, which),
+            Err(error) => ResponseClass::Broken(error, which),
         }
     }
 
-    async fn ask_over(&self, kept: Option<TcpStream>, began: Instant) -> std::io::Result<Was> {
+    async fn ask_over(&self, kept: Option<TcpStream>, began: Instant) -> std::io::Result<ResponseClass> {
         let mut socket = match kept {
             Some(socket) => socket,
             None => TcpStream::connect(self.address).await?,
@@ -94,12 +94,12 @@ impl Crowd {
             self.kept.lock().push(socket);
         }
         if head.starts_with("http/1.1 200 ") {
-            return Ok(Was::Good);
+            return Ok(ResponseClass::Good);
         }
         let body = String::from_utf8(body).unwrap();
         assert!(head.starts_with("http/1.1 503 ") && body.contains("SERVER_9002"), "{head}{body}");
         assert!(head.contains("retry-after: "), "a refusal says when to come back: {head}");
-        Ok(Was::Refused(took))
+        Ok(ResponseClass::Refused(took))
     }
 }
 
@@ -124,14 +124,14 @@ async fn answer(socket: &mut TcpStream) -> std::io::Result<(String, Vec<u8>)> {
 }
 
 /// Good answers a second when as many clients as there are places ask one request after the other.
-async fn peak(crowd: &Arc<Crowd>, scale: &Scale) -> f64 {
+async fn peak(crowd: &Arc<ClientLoad>, scale: &LoadSize) -> f64 {
     let (began, mut clients) = (Instant::now(), JoinSet::new());
     for _ in 0..scale.own() {
         let (crowd, until) = (crowd.clone(), began + scale.peak);
         clients.spawn(async move {
             let mut good = 0;
             while Instant::now() < until {
-                good += u32::from(matches!(crowd.ask().await, Was::Good));
+                good += u32::from(matches!(crowd.ask().await, ResponseClass::Good));
             }
             good
         });
@@ -142,7 +142,7 @@ async fn peak(crowd: &Arc<Crowd>, scale: &Scale) -> f64 {
 
 /// What became of so many requests a second, each at its time.
 #[derive(Default)]
-struct Became {
+struct LoadOutcome {
     good: u32,
     /// When the last good answer was there.
     last: Option<Instant>,
@@ -150,18 +150,18 @@ struct Became {
     broken: Vec<(std::io::Error, &'static str)>,
 }
 
-impl Became {
-    fn note(&mut self, was: Was, at: Instant) {
+impl LoadOutcome {
+    fn note(&mut self, was: ResponseClass, at: Instant) {
         match was {
-            Was::Good => (self.good, self.last) = (self.good + 1, self.last.max(Some(at))),
-            Was::Refused(took) => self.refused.push(took),
-            Was::Broken(error, which) => self.broken.push((error, which)),
+            ResponseClass::Good => (self.good, self.last) = (self.good + 1, self.last.max(Some(at))),
+            ResponseClass::Refused(took) => self.refused.push(took),
+            ResponseClass::Broken(error, which) => self.broken.push((error, which)),
         }
     }
 }
 
-async fn rush(crowd: &Arc<Crowd>, rate: f64, count: u32) -> (Became, f64) {
-    let (mut became, mut asked, began) = (Became::default(), JoinSet::new(), Instant::now());
+async fn rush(crowd: &Arc<ClientLoad>, rate: f64, count: u32) -> (LoadOutcome, f64) {
+    let (mut became, mut asked, began) = (LoadOutcome::default(), JoinSet::new(), Instant::now());
     for number in 0..count {
         tokio::time::sleep_until((began + Duration::from_secs_f64(f64::from(number) / rate)).into()).await;
         let crowd = crowd.clone();
@@ -183,8 +183,8 @@ async fn rush(crowd: &Arc<Crowd>, rate: f64, count: u32) -> (Became, f64) {
 }
 
 /// A gateway with so many places, whose provider takes its time over each answer.
-async fn app(scale: &Scale) -> (Provider, Home, Process, Client) {
-    let mut script = vec![Act::Pause(scale.thinks)];
+async fn app(scale: &LoadSize) -> (Provider, Home, Process, Client) {
+    let mut script = vec![ScriptStep::Pause(scale.thinks)];
     script.extend(plain("Hello"));
     let provider = Provider::picking(Box::new(move |_| script.clone())).await;
     let home = Home::new();
@@ -200,9 +200,9 @@ async fn app(scale: &Scale) -> (Provider, Home, Process, Client) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn four_times_the_gateway_capacity_is_served_at_peak_rate() {
-    let scale = Scale::of_this_form();
+    let scale = LoadSize::of_this_form();
     let (_provider, home, process, client) = app(&scale).await;
-    let crowd = Crowd::new(&client);
+    let crowd = ClientLoad::new(&client);
     let peak = peak(&crowd, &scale).await;
     let idle = process.memory("VmRSS");
 
@@ -229,7 +229,7 @@ async fn four_times_the_gateway_capacity_is_served_at_peak_rate() {
     assert!(half <= Duration::from_millis(250), "{half:?}");
     assert!(grown < GROWTH, "grown by {grown} KiB");
     let placed = async || home.admin().get("/metrics").await.text();
-    within("every place to be given back", async {
+    within("every permit to be released", async {
         while !placed().await.contains("penstock_requests_admitted 0\n") {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

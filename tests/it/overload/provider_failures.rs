@@ -3,7 +3,7 @@
 
 use super::{CHAT, form, full, percentile};
 use crate::harness::gateway::PATIENT;
-use crate::harness::script::{Act, Script, completion, cut, role, sse, status, text};
+use crate::harness::script::{Script, ScriptStep, completion, cut, role, sse, status, text};
 use crate::harness::{Bench, Client, Provider};
 use serde_json::json;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ async fn when_all_fail_they_are_asked_little_more_than_clients_ask() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_the_first_token_only_stream_failover_calls_a_provider() {
     let provider = Provider::start().await;
-    provider.always(vec![sse(), role(), text("One "), Act::Cut]);
+    provider.always(vec![sse(), role(), text("One "), ScriptStep::Cut]);
     let never = "[routing.breaker]\nconsecutive = 1000\nminimum = 100000";
     let running = Bench::new().settings(never).model("rescue = false").provider("a", &provider).start().await;
     for request in 1..=form(20, 1_000) {
@@ -66,7 +66,11 @@ async fn after_the_first_token_only_stream_failover_calls_a_provider() {
 /// A good answer on a connection that is closed behind it.
 fn parting() -> Script {
     let head = vec![("content-type", "application/json".into()), ("connection", "close".into())];
-    vec![Act::Head(200, head), Act::Body(completion("Hello").to_string().into_bytes()), Act::Cut]
+    vec![
+        ScriptStep::Head(200, head),
+        ScriptStep::Body(completion("Hello").to_string().into_bytes()),
+        ScriptStep::Cut,
+    ]
 }
 
 /// Asks for what the good one alone offers until told to stop; when each began and how long it took.

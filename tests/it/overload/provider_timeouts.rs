@@ -1,8 +1,8 @@
-//! Timeouts of a provider: each fires in time, cancels the provider's work, releases the reserve, and is reported in the
-//! client's dialect.
+//! Timeouts of a provider: each fires in time, cancels the provider's work, releases the reserve, and is reported in
+//! the client's dialect.
 
 use super::{CHAT, form, full, percentile, timed, until_empty};
-use crate::harness::script::{Act, Script, role, sse, text};
+use crate::harness::script::{Script, ScriptStep, role, sse, text};
 use crate::harness::{Bench, Provider, until};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -22,20 +22,20 @@ const LEFT: Duration = Duration::from_secs(1);
 const HANDSHAKE: u8 = 22;
 
 /// Who stays silent.
-enum Silent<'s> {
+enum SilentPhase<'s> {
     /// Nobody takes the connection.
     Nobody(SocketAddr),
     /// The connection is taken and the handshake never answered; these are lines of the provider's.
-    Deaf(&'s Deaf, &'s str),
+    SilentListener(&'s SilentListener, &'s str),
     /// A provider that does this with each request.
     Scripted(&'s Provider, Script),
 }
 
-impl Silent<'_> {
+impl SilentPhase<'_> {
     fn base(&self) -> String {
         match self {
             Self::Nobody(address) => format!("http://{address}/v1"),
-            Self::Deaf(deaf, _) => format!("https://{}/v1", deaf.address),
+            Self::SilentListener(deaf, _) => format!("https://{}/v1", deaf.address),
             Self::Scripted(provider, _) => format!("http://{}/v1", provider.address),
         }
     }
@@ -46,7 +46,7 @@ impl Silent<'_> {
             .iter()
             .map(|name| format!("{name} = \"{}\"", of(name)))
             .collect();
-        let own = if let Self::Deaf(_, lines) = self { lines } else { "" };
+        let own = if let Self::SilentListener(_, lines) = self { lines } else { "" };
         format!("{own}\ntimeouts = {{ {} }}", all.join(", "))
     }
 
@@ -54,20 +54,20 @@ impl Silent<'_> {
     fn left(&self) -> Option<usize> {
         match self {
             Self::Nobody(_) => None,
-            Self::Deaf(deaf, _) => Some(deaf.left.load(Ordering::SeqCst)),
+            Self::SilentListener(deaf, _) => Some(deaf.left.load(Ordering::SeqCst)),
             Self::Scripted(provider, _) => Some(provider.left()),
         }
     }
 }
 
 /// Takes connections and never says a word.
-struct Deaf {
+struct SilentListener {
     address: SocketAddr,
     /// Connections that were closed after a handshake had been begun on them.
     left: Arc<AtomicUsize>,
 }
 
-impl Deaf {
+impl SilentListener {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, left) = (listener.local_addr().unwrap(), Arc::<AtomicUsize>::default());
@@ -87,7 +87,7 @@ impl Deaf {
 }
 
 /// Tries a clock with an ask that must meet it; what the client was told last.
-async fn tried(clock: &str, silent: Silent<'_>, ask: &Value, path: &str) -> String {
+async fn tried(clock: &str, silent: SilentPhase<'_>, ask: &Value, path: &str) -> String {
     let never = "[routing.breaker]\nconsecutive = 1000\nminimum = 100000";
     let bench = Bench::new().settings(never);
     let running = bench.provider_at("a", &silent.base(), &silent.lines(clock), "").start().await;
@@ -98,7 +98,7 @@ async fn tried(clock: &str, silent: Silent<'_>, ask: &Value, path: &str) -> Stri
         if trial > form(3, 100) && (trial > 20 || !is_late(&late)) {
             break;
         }
-        if let Silent::Scripted(provider, script) = &silent {
+        if let SilentPhase::Scripted(provider, script) = &silent {
             provider.then(script.clone());
         }
         let (answer, took) = timed(running.client.post(path, ask)).await;
@@ -144,7 +144,7 @@ async fn the_connect_timeout_fires_when_no_connection_is_accepted() {
     {
         held.push(one);
     }
-    let told = tried("connect", Silent::Nobody(address), &ask(false), CHAT).await;
+    let told = tried("connect", SilentPhase::Nobody(address), &ask(false), CHAT).await;
     assert!(told.contains("INFERENCE_3103"), "{told}");
 }
 
@@ -152,33 +152,33 @@ async fn the_connect_timeout_fires_when_no_connection_is_accepted() {
 async fn a_connection_that_is_taken_and_a_handshake_that_is_not_answered() {
     // Either way to connect with TLS: where HTTP/2 may be agreed on, and where it may not.
     for lines in ["http = \"auto\"", "http = \"h1\""] {
-        let deaf = Deaf::start().await;
-        let told = tried("connect", Silent::Deaf(&deaf, lines), &ask(true), CHAT).await;
+        let deaf = SilentListener::start().await;
+        let told = tried("connect", SilentPhase::SilentListener(&deaf, lines), &ask(true), CHAT).await;
         assert!(told.contains("INFERENCE_3103"), "{told}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silence_before_the_head_and_before_the_first_token() {
-    let head = ("first_byte", vec![Act::Hang], ask(true));
-    let plain = ("plain", vec![Act::Hang], ask(false));
-    let token = ("first_token", vec![sse(), role(), Act::Hang], ask(true));
+    let head = ("first_byte", vec![ScriptStep::Hang], ask(true));
+    let plain = ("plain", vec![ScriptStep::Hang], ask(false));
+    let token = ("first_token", vec![sse(), role(), ScriptStep::Hang], ask(true));
     for (clock, script, ask) in [head, plain, token] {
         let provider = Provider::start().await;
-        let told = tried(clock, Silent::Scripted(&provider, script), &ask, CHAT).await;
+        let told = tried(clock, SilentPhase::Scripted(&provider, script), &ask, CHAT).await;
         assert!(told.contains("INFERENCE_3103"), "{told}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silence_and_the_end_of_the_whole_time_after_the_first_token() {
-    let script = vec![sse(), role(), text("One "), Act::Hang];
+    let script = vec![sse(), role(), text("One "), ScriptStep::Hang];
     for clock in ["idle", "total"] {
         let provider = Provider::start().await;
-        let told = tried(clock, Silent::Scripted(&provider, script.clone()), &ask(true), CHAT).await;
+        let told = tried(clock, SilentPhase::Scripted(&provider, script.clone()), &ask(true), CHAT).await;
         assert!(told.contains("One ") && told.contains("INFERENCE_3103"), "{told}");
         let provider = Provider::start().await;
-        let silent = Silent::Scripted(&provider, script.clone());
+        let silent = SilentPhase::Scripted(&provider, script.clone());
         let told = tried(clock, silent, &ask(true), "/v1/messages").await;
         assert!(told.contains("event: error") && told.contains("overloaded_error"), "{told}");
     }

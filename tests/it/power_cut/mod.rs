@@ -1,6 +1,6 @@
-//! Power cuts during files and batches: a gateway runs while a preloaded shim records its disk calls; then disks are built
-//! as a cut at some moment could have left them, and a gateway starts on each. Acknowledged state must be present, nothing
-//! may be partial, and batches complete with each line charged once.
+//! Power cuts during files and batches: a gateway runs while a preloaded shim records its disk calls; then disks are
+//! built as a cut at some moment could have left them, and a gateway starts on each. Acknowledged state must be
+//! present, nothing may be partial, and batches complete with each line charged once.
 //!
 //! `PENSTOCK_POWERCUT_ROUNDS=20 cargo test --test it power_cut` is the long form.
 
@@ -13,13 +13,13 @@ use crate::harness::process::{Home, catalogue};
 use crate::trace::{Event, read_placed};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use recorded_client::{Fact, Story};
+use recorded_client::{Acknowledgement, RecordedActions};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::task::JoinSet;
-use verification::Judge;
+use verification::StateVerifier;
 
 /// Cut points a round; each is tried under every policy.
 const CUTS: usize = 12;
@@ -49,7 +49,7 @@ struct Recorded {
     events: Vec<Event>,
     /// Where each event ends in the log: by this the story is told.
     ends: Vec<u64>,
-    story: Story,
+    story: RecordedActions,
     settings: String,
 }
 
@@ -68,7 +68,7 @@ async fn recorded(provider: &Provider) -> (Home, Recorded) {
             command.env("LD_PRELOAD", library).env("SHIM_ROOT", home.storage()).env("SHIM_LOG", &log);
         })
         .await;
-    let story = Story::play(&home, &log).await;
+    let story = RecordedActions::play(&home, &log).await;
     process.signal("TERM");
     assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.said());
     let (ends, events) = read_placed(&log, &home.storage()).into_iter().unzip();
@@ -94,8 +94,8 @@ fn cuts(recorded: &Recorded, random: &mut StdRng) -> Vec<usize> {
     let mut since = None;
     for (at, fact) in &recorded.story.facts {
         match fact {
-            Fact::Created { .. } => since = Some(behind(*at)),
-            Fact::Ended { .. } => works.extend(since.take().map(|since| since..behind(*at))),
+            Acknowledgement::Created { .. } => since = Some(behind(*at)),
+            Acknowledgement::Ended { .. } => works.extend(since.take().map(|since| since..behind(*at))),
             _ => {}
         }
     }
@@ -161,7 +161,7 @@ async fn try_all(recorded: Arc<Recorded>, round: u64) {
                 image(&recorded.events, cut, policy, &mut random, &home.storage());
                 home.write(&recorded.settings);
                 let place = recorded.ends[..cut].last().copied().unwrap_or(0);
-                let judge = Judge { home, story: &recorded.story, place };
+                let judge = StateVerifier { home, story: &recorded.story, place };
                 if let Err(why) = judge.judge().await {
                     failures.push(format!("cut {cut} of {}, {policy:?}: {why}", recorded.events.len()));
                 }
@@ -186,7 +186,7 @@ async fn contents_that_are_not_synced_are_missed() {
     home.write(&settings);
     let mut random = StdRng::seed_from_u64(0);
     image(&events, events.len(), Policy::LoseUnsynced, &mut random, &home.storage());
-    let judged = Judge { home, story: &story, place: u64::MAX }.judge().await;
+    let judged = StateVerifier { home, story: &story, place: u64::MAX }.judge().await;
     assert!(judged.unwrap_err().contains("file "));
 }
 
@@ -204,11 +204,11 @@ async fn the_verification_detects_lost_and_false_state() {
         harm(&other.storage().join("files"));
         other
     };
-    let judged = async |home: Home| Judge { home, story: &story, place: u64::MAX }.judge().await;
+    let judged = async |home: Home| StateVerifier { home, story: &story, place: u64::MAX }.judge().await;
     judged(copy(&|_| {})).await.unwrap();
     let gone = |file: &str| story.deletes.iter().any(|(id, _)| id == file);
-    let kept = |fact: &Fact| matches!(fact, Fact::Uploaded { id } if !gone(id));
-    let Some((_, Fact::Uploaded { id })) = story.facts.iter().find(|(_, fact)| kept(fact)) else {
+    let kept = |fact: &Acknowledgement| matches!(fact, Acknowledgement::Uploaded { id } if !gone(id));
+    let Some((_, Acknowledgement::Uploaded { id })) = story.facts.iter().find(|(_, fact)| kept(fact)) else {
         panic!("nothing was uploaded")
     };
     assert!(files.join(id).exists());

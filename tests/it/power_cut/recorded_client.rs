@@ -1,5 +1,5 @@
-//! Client of the recorded gateway and its acknowledgements, each with the length of the trace at that moment: a power cut
-//! after it must retain the acknowledged state.
+//! Client of the recorded gateway and its acknowledgements, each with the length of the trace at that moment: a power
+//! cut after it must retain the acknowledged state.
 
 use crate::harness::Client;
 use crate::harness::batch_jobs::{cancel, content, create, ended, lines, retrieve, upload, uploaded};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::path::Path;
 
 /// Something that a client was told.
-pub enum Fact {
+pub enum Acknowledgement {
     /// A file is there.
     Uploaded { id: String },
     /// A file is gone.
@@ -22,44 +22,44 @@ pub enum Fact {
 }
 
 /// All of it.
-pub struct Story {
+pub struct RecordedActions {
     pub client: Client,
     /// The place at which there is a key.
     pub begin: u64,
-    pub facts: Vec<(u64, Fact)>,
+    pub facts: Vec<(u64, Acknowledgement)>,
     /// What was uploaded, told or not.
     pub texts: Vec<String>,
     /// Files that are deleted, and the places behind which they may be gone.
     pub deletes: Vec<(String, u64)>,
 }
 
-struct Teller<'a> {
+struct RecordingClient<'a> {
     log: &'a Path,
     client: Client,
-    facts: Vec<(u64, Fact)>,
+    facts: Vec<(u64, Acknowledgement)>,
     deletes: Vec<(String, u64)>,
 }
 
-fn place(log: &Path) -> u64 {
+fn trace_position(log: &Path) -> u64 {
     std::fs::metadata(log).unwrap().len()
 }
 
-impl Teller<'_> {
-    fn tell(&mut self, fact: Fact) {
-        self.facts.push((place(self.log), fact));
+impl RecordingClient<'_> {
+    fn tell(&mut self, fact: Acknowledgement) {
+        self.facts.push((trace_position(self.log), fact));
     }
 
     async fn upload(&mut self, text: &str) -> String {
         let id = uploaded(&self.client, text).await;
-        self.tell(Fact::Uploaded { id: id.clone() });
+        self.tell(Acknowledgement::Uploaded { id: id.clone() });
         id
     }
 
     async fn delete(&mut self, id: &str) {
-        self.deletes.push((id.to_owned(), place(self.log)));
+        self.deletes.push((id.to_owned(), trace_position(self.log)));
         let gone = self.client.send("DELETE", &format!("/v1/files/{id}"), &[], b"").await;
         assert_eq!(gone.status, 200, "{}", gone.text());
-        self.tell(Fact::Deleted { id: id.to_owned() });
+        self.tell(Acknowledgement::Deleted { id: id.to_owned() });
     }
 
     /// A batch that is at work and has some results.
@@ -73,7 +73,7 @@ impl Teller<'_> {
         let answer = create(&self.client, file).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         let batch = answer.json();
-        self.tell(Fact::Created { batch: batch.clone() });
+        self.tell(Acknowledgement::Created { batch: batch.clone() });
         batch
     }
 
@@ -87,21 +87,21 @@ impl Teller<'_> {
                 seen = done;
                 let text = content(&self.client, &now["output_file_id"]).await;
                 assert!(text.lines().count() as u64 >= done, "fewer results than counted");
-                self.tell(Fact::Results { batch: now.clone(), text });
+                self.tell(Acknowledgement::Results { batch: now.clone(), text });
             }
             if now["status"] == "completed" {
-                return self.tell(Fact::Ended { batch: now });
+                return self.tell(Acknowledgement::Ended { batch: now });
             }
             assert!(["validating", "in_progress"].contains(&now["status"].as_str().unwrap()), "{now}");
         }
     }
 }
 
-impl Story {
+impl RecordedActions {
     pub async fn play(home: &Home, log: &Path) -> Self {
         let (client, _) = home.key();
-        let begin = place(log);
-        let mut teller = Teller { log, client, facts: Vec::new(), deletes: Vec::new() };
+        let begin = trace_position(log);
+        let mut teller = RecordingClient { log, client, facts: Vec::new(), deletes: Vec::new() };
         let texts = [lines(1_200), lines(40), lines(300), lines(60), lines(280)];
         let [large, first, second, late, third] = &texts;
         teller.upload(large).await;
@@ -116,7 +116,7 @@ impl Story {
         let batch = teller.works(&input).await;
         cancel(&teller.client, &batch).await;
         let end = ended(&teller.client, &batch).await;
-        teller.tell(Fact::Ended { batch: end });
+        teller.tell(Acknowledgement::Ended { batch: end });
         teller.upload(late).await;
         teller.delete(&input).await;
 
@@ -126,8 +126,8 @@ impl Story {
         teller.delete(&input).await;
         let end = ended(&teller.client, &batch).await;
         assert_eq!(end["status"], "failed", "{end}");
-        teller.tell(Fact::Ended { batch: end });
-        let Teller { client, facts, deletes, .. } = teller;
+        teller.tell(Acknowledgement::Ended { batch: end });
+        let RecordingClient { client, facts, deletes, .. } = teller;
         Self { client, begin, facts, texts: texts.to_vec(), deletes }
     }
 }

@@ -1,16 +1,16 @@
 //! Verification of the state after a power cut.
 
-use super::recorded_client::{Fact, Story};
+use super::recorded_client::{Acknowledgement, RecordedActions};
 use crate::harness::Client;
 use crate::harness::batch_jobs::ended;
 use crate::harness::process::{Home, complaint};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub struct Judge<'a> {
+pub struct StateVerifier<'a> {
     /// With the image as its storage folder.
     pub home: Home,
-    pub story: &'a Story,
+    pub story: &'a RecordedActions,
     /// Where in the log the power was cut.
     pub place: u64,
 }
@@ -24,7 +24,7 @@ macro_rules! so {
     };
 }
 
-impl Judge<'_> {
+impl StateVerifier<'_> {
     pub async fn judge(&self) -> Result<(), String> {
         let mut process = self.home.run().await;
         let client = Client { address: self.home.http, ..self.story.client.clone() };
@@ -66,30 +66,30 @@ impl Judge<'_> {
     async fn holds(
         &self,
         client: &Client,
-        fact: &Fact,
+        fact: &Acknowledgement,
         ends: &BTreeMap<String, Value>,
     ) -> Result<(), String> {
         let path = |id: &str| format!("/v1/files/{id}/content");
         match fact {
-            Fact::Uploaded { id } => {
+            Acknowledgement::Uploaded { id } => {
                 let given = client.get(&path(id)).await;
                 let gone = self.may_be_gone(id) && given.status == 404;
                 let known = given.whole && self.story.texts.iter().any(|text| text.as_bytes() == given.body);
                 so!(gone || (given.status == 200 && known), "file {id}: {} {known}", given.status);
             }
-            Fact::Deleted { id } => {
+            Acknowledgement::Deleted { id } => {
                 let given = client.get(&path(id)).await;
                 so!(given.status == 404, "file {id} was deleted and answers {}", given.status);
             }
-            Fact::Created { batch } => {
+            Acknowledgement::Created { batch } => {
                 so!(ends.contains_key(text(&batch["id"])), "the batch is gone: {batch}");
             }
-            Fact::Results { batch, text: seen } => {
+            Acknowledgement::Results { batch, text: seen } => {
                 let given = client.get(&path(text(&batch["output_file_id"]))).await;
                 let kept = given.status == 200 && given.body.starts_with(seen.as_bytes());
                 so!(kept, "results that were given are others now: {} {batch}", given.status);
             }
-            Fact::Ended { batch } => {
+            Acknowledgement::Ended { batch } => {
                 let now = ends.get(text(&batch["id"]));
                 so!(now == Some(batch), "it had ended otherwise: {batch}, now {now:?}");
             }

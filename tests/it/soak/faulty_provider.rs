@@ -3,7 +3,7 @@
 use crate::harness::Provider;
 use crate::harness::provider::Seen;
 use crate::harness::script::{
-    Act, Script, cut, done, finish, plain, retry_after, role, sse, status, text, usage,
+    Script, ScriptStep, cut, done, finish, plain, retry_after, role, sse, status, text, usage,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ const PACE: Duration = Duration::from_millis(10);
 
 /// What a provider did.
 #[derive(Default)]
-pub struct Tally {
+pub struct ResponseCounts {
     calls: AtomicU64,
     /// Requests that it set about answering well, to the end.
     pub good: AtomicU64,
@@ -24,7 +24,7 @@ pub struct Tally {
     pub away: AtomicBool,
 }
 
-impl Tally {
+impl ResponseCounts {
     pub fn good(&self) -> u64 {
         self.good.load(Ordering::Relaxed)
     }
@@ -46,8 +46,8 @@ impl Tally {
             // Amid its answer: half a body, or half a stream.
             33 if seen.streamed() => Some(streamed(PIECES / 2)),
             33 => Some(vec![
-                Act::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{\"id\":".to_vec()),
-                Act::Cut,
+                ScriptStep::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{\"id\":".to_vec()),
+                ScriptStep::Cut,
             ]),
             _ => None,
         };
@@ -58,7 +58,7 @@ impl Tally {
             None if seen.streamed() => {
                 let mut script = streamed(PIECES);
                 script.pop();
-                script.extend([finish("stop"), usage(11, PIECES), done(), Act::End]);
+                script.extend([finish("stop"), usage(11, PIECES), done(), ScriptStep::End]);
                 script
             }
             None if number % 50 == 43 => slow(plain("late")),
@@ -71,21 +71,21 @@ impl Tally {
 fn streamed(pieces: u64) -> Script {
     let mut script = vec![sse(), role()];
     for piece in 0..pieces {
-        script.extend([text(&format!("piece {piece} ")), Act::Pause(PACE)]);
+        script.extend([text(&format!("piece {piece} ")), ScriptStep::Pause(PACE)]);
     }
-    script.push(Act::Cut);
+    script.push(ScriptStep::Cut);
     script
 }
 
 fn slow(script: Script) -> Script {
-    let mut slow = vec![Act::Pause(Duration::from_millis(200))];
+    let mut slow = vec![ScriptStep::Pause(Duration::from_millis(200))];
     slow.extend(script);
     slow
 }
 
 /// A provider, and what it did.
-pub async fn start() -> (Provider, Arc<Tally>) {
-    let tally = Arc::new(Tally::default());
+pub async fn start() -> (Provider, Arc<ResponseCounts>) {
+    let tally = Arc::new(ResponseCounts::default());
     let own = tally.clone();
     (Provider::picking(Box::new(move |seen| own.script(seen))).await, tally)
 }

@@ -21,14 +21,14 @@ const LONG: u64 = 3_600;
 const BESIDES: usize = 64;
 
 /// What was seen.
-pub struct Watch {
+pub struct ResourceMonitor {
     begun: Instant,
     /// Descriptors before there was any load.
     idle: usize,
-    looks: Vec<Look>,
+    looks: Vec<ResourceSample>,
 }
 
-struct Look {
+struct ResourceSample {
     /// In hours from the beginning.
     at: f64,
     /// In KiB.
@@ -36,7 +36,7 @@ struct Look {
     descriptors: usize,
 }
 
-impl Watch {
+impl ResourceMonitor {
     pub fn new(process: &Process, begun: Instant) -> Self {
         Self { begun, idle: process.descriptors(), looks: Vec::new() }
     }
@@ -47,7 +47,7 @@ impl Watch {
         let pause = Duration::from_secs_f64((span.as_secs_f64() * 12.0 / LOOKS).min(OFTEN));
         while Instant::now() < end {
             tokio::time::sleep(pause.min(end - Instant::now())).await;
-            self.looks.push(Look {
+            self.looks.push(ResourceSample {
                 at: self.begun.elapsed().as_secs_f64() / 3_600.0,
                 resident: process.memory("VmRSS") as f64,
                 descriptors: process.descriptors(),
@@ -83,9 +83,9 @@ impl Watch {
 }
 
 /// The slope of the line that is nearest to all, in KiB an hour.
-fn slope(looks: &[Look]) -> f64 {
+fn slope(looks: &[ResourceSample]) -> f64 {
     let count = looks.len() as f64;
-    let mean = |of: fn(&Look) -> f64| looks.iter().map(of).sum::<f64>() / count;
+    let mean = |of: fn(&ResourceSample) -> f64| looks.iter().map(of).sum::<f64>() / count;
     let (at, resident) = (mean(|look| look.at), mean(|look| look.resident));
     let together: f64 = looks.iter().map(|look| (look.at - at) * (look.resident - resident)).sum();
     let spread: f64 = looks.iter().map(|look| (look.at - at).powi(2)).sum();
@@ -94,11 +94,11 @@ fn slope(looks: &[Look]) -> f64 {
 
 #[test]
 fn a_slope_is_that_of_the_nearest_line() {
-    let line = |rise: f64, noise: f64| -> Vec<Look> {
+    let line = |rise: f64, noise: f64| -> Vec<ResourceSample> {
         let look = |number: i32| {
             let at = f64::from(number) / 100.0;
             let wave = if number % 2 == 0 { noise } else { -noise };
-            Look { at, resident: 50_000.0 + rise * at + wave, descriptors: 0 }
+            ResourceSample { at, resident: 50_000.0 + rise * at + wave, descriptors: 0 }
         };
         (0..100).map(look).collect()
     };

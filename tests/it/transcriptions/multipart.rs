@@ -1,6 +1,7 @@
-//! Audio forms in transit: complete for any framing, rejected with the name of the invalid part, and removed on disconnect.
+//! Audio forms in transit: complete for any framing, rejected with the name of the invalid part, and removed on
+//! disconnect.
 
-use super::{PATH, Part, TYPE, error, form, hears, nothing_is_left, parts, said, send};
+use super::{PATH, Part, TYPE, error, form, hears, nothing_is_left, parts, send, transcription};
 use crate::harness::certificates::{Certified, connect};
 use crate::harness::h2_client::H2;
 use crate::harness::script::{cut, json_answer, status};
@@ -24,7 +25,7 @@ async fn a_large_upload_goes_to_the_next_provider_byte_for_byte() {
     {
         bad.clear();
         bad.always(failure);
-        good.then(said());
+        good.then(transcription());
         let answer = send(&running, &sent).await;
         assert_eq!(
             (answer.status, answer.header("x-penstock-provider")),
@@ -46,7 +47,7 @@ async fn a_large_upload_goes_to_the_next_provider_byte_for_byte() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn uploads_arrive_whole_however_they_are_framed() {
     let (certified, provider) = (Certified::make(), Provider::start().await);
-    provider.always(said());
+    provider.always(transcription());
     let running = hears(&[("a", &provider, "")]).listen(&certified.https()).start().await;
     let wav = sounds::wav(60_000);
     let body = form(&[("model", false, b"w"), ("file", true, &wav), ("response_format", false, b"text")]);
@@ -152,7 +153,7 @@ async fn an_upload_over_the_limit_or_the_disk_is_rejected() {
     let headers = [TYPE, ("transfer-encoding", "chunked")];
     error(&running.client.send("POST", PATH, &headers, &chunked).await, 413, "RESOURCE_5004");
     let sent: [Part<'_>; 2] = [("model", false, b"w"), ("file", true, &middling)];
-    provider.then(said());
+    provider.then(transcription());
     assert_eq!(send(&running, &sent).await.status, 200);
     nothing_is_left(&running).await;
     let narrow = hears(&[("a", &provider, "")]).settings("[spool]\nmemory = \"4KiB\"\ndisk = \"128KiB\"");
@@ -190,7 +191,7 @@ async fn a_client_that_leaves_leaves_nothing_behind() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_form_is_as_large_as_its_bound_and_no_larger() {
     let provider = Provider::start().await;
-    provider.always(said());
+    provider.always(transcription());
     let wav = sounds::wav(2_000);
     let of = |pad: usize| {
         let prompt = "y".repeat(pad);

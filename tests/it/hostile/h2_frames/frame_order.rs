@@ -7,7 +7,7 @@ use crate::hostile::raw_h2::{
     RST, SETTINGS, WINDOW, field, frame, get, pseudo, setting,
 };
 
-pub(super) fn wrong_order() -> Table {
+pub(super) fn invalid_frame_order() -> Table {
     let half = |stream| frame(HEADERS, END_STREAM, stream, &pseudo("GET", "/v1/nothing"));
     let mut table = vec![
         ("no preface".into(), b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(), Connection),
@@ -85,7 +85,7 @@ pub(super) fn wrong_order() -> Table {
         ("a good request".into(), get(1), Nothing),
     ];
     table.extend(wrong_within());
-    table.extend(wrong_settings());
+    table.extend(invalid_settings());
     table.extend(odd_and_right());
     // Blocks that are no HPACK.
     for (what, block) in [
@@ -139,7 +139,7 @@ fn wrong_within() -> Table {
 }
 
 /// Values of settings at the ends of what they may be, and beyond.
-fn wrong_settings() -> Table {
+fn invalid_settings() -> Table {
     let mut table = Vec::new();
     for (what, id, value, ends) in [
         ("a table of nothing", 1, 0, Nothing),

@@ -7,7 +7,7 @@ use crate::hostile::raw_h2::{
     PUSH, RST, SETTINGS, WINDOW, frame, get, pseudo,
 };
 
-pub(super) fn wrong_places() -> Table {
+pub(super) fn invalid_frame_types() -> Table {
     let mut table = Vec::new();
     let payload = |kind: u8| -> Vec<u8> {
         match kind {

@@ -6,7 +6,7 @@ use super::{Table, open};
 use crate::hostile::raw_h2::{DATA, END_HEADERS, END_STREAM, HEADERS, field, frame, pseudo};
 use crate::hostile::{CHAT, ask};
 
-pub(super) fn wrong_heads(key: &str) -> Table {
+pub(super) fn invalid_header_blocks(key: &str) -> Table {
     let mut table = Vec::new();
     // Fields that are not to be, above all those that mean something to HTTP/1.1.
     for (name, value) in [
