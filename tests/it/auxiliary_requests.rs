@@ -6,7 +6,7 @@ use crate::harness::script::{ScriptStep, json_answer, message};
 use crate::harness::{Bench, Provider, until};
 use serde_json::{Value, json};
 
-/// What a provider knows us by.
+/// Headers that identify the gateway to a provider.
 const LINES: &str = "api_key = { env = \"KEY\" }\nheaders = { x-tenant = \"ours\" }";
 const NAMES: [&str; 5] = ["authorization", "x-api-key", "anthropic-version", "x-tenant", "user-agent"];
 

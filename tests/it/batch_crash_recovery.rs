@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Lines at work at one time.
 const AT_WORK: usize = 16;
-/// After this nobody may be asked for a batch that was called off.
+/// Time after which no provider call may come for a cancelled batch.
 const STILL: Duration = Duration::from_secs(1);
 
 fn home(provider: &Provider) -> Home {
@@ -31,7 +31,7 @@ async fn works(provider: &Provider, more: usize, over: impl AsyncFn() -> bool) {
     }
 }
 
-/// How often each line was asked, by what it says.
+/// Number of calls for each line, by its content.
 fn asked(provider: &Provider) -> BTreeMap<String, usize> {
     let mut asked = BTreeMap::new();
     for seen in provider.seen().iter().filter(|seen| seen.method == "POST") {

@@ -35,7 +35,7 @@ fn lines(count: usize) -> String {
     (0..count).map(|number| line_with(&format!("line-{number}"), body.clone()) + "\n").collect()
 }
 
-/// A batch of so many lines, worked off: how many were answered, and the results.
+/// Runs a batch of the given number of lines; returns the number of answers and the results.
 async fn completed(client: &Client, count: usize) -> (u64, BTreeMap<String, Value>) {
     let end = ended(client, &batch(client, &lines(count)).await).await;
     assert_eq!(end["status"], "completed", "{end}");
@@ -51,7 +51,7 @@ async fn retried(running: &Running) -> u64 {
     metrics.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse().unwrap()
 }
 
-/// How many requests are charged, each once.
+/// Number of charged requests, each once.
 async fn charges(running: &Running) -> usize {
     let ledger = &running.gateway.app.ledger;
     until("the ledger to be written", || {

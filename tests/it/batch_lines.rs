@@ -74,7 +74,7 @@ async fn one(script: Vec<ScriptStep>) -> (Provider, Running) {
     (provider, running)
 }
 
-/// What differs between two answers to the same ask: names, and the price.
+/// Differences between two answers to the same request: names, and the price.
 fn comparable(mut answer: Value) -> Value {
     let price = answer["billing_cost"].take();
     assert!(price["credits"].as_f64().unwrap() > 0.0, "{answer}");

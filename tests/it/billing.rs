@@ -42,7 +42,7 @@ async fn of(running: &Running, act: &str) -> Vec<Value> {
     entries(running).await.into_iter().filter(|entry| entry["act"] == act).collect()
 }
 
-/// What the account has, in micro-credits.
+/// Balance of the account, in micro-credits.
 fn balance(running: &Running) -> i64 {
     running.gateway.app.ledger.balance("default").credits.amount
 }

@@ -68,7 +68,7 @@ async fn run(home: &Home) -> Process {
     .await
 }
 
-/// What each file below a folder holds.
+/// Contents of each file below a folder.
 fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().map(Result::unwrap) {
         if entry.path().is_dir() {

@@ -70,7 +70,7 @@ async fn stopping_lets_an_open_stream_end() {
     stopping.await.unwrap();
 }
 
-/// What a client has sent behind its request does not hide that it has left.
+/// Pipelined bytes of a client do not hide its disconnect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disconnect_is_noticed_behind_unread_bytes() {
     for ahead in [1, 16 << 10, (16 << 10) + 1, 4 << 20] {

@@ -75,7 +75,7 @@ fn all_the_words(home: &Home, account: &str) -> (String, String) {
     (old, new)
 }
 
-/// What is wrong is named, in the same words with and without a gateway.
+/// Errors are named, in the same words with and without a gateway.
 fn all_the_mistakes(home: &Home) {
     for (line, named) in [
         (&["keys", "create", "--requests-per-minute", "0"][..], "limits.requests_per_minute has to be"),

@@ -6,7 +6,7 @@ use crate::harness::script::{Script, ScriptStep, json_answer, message, plain, st
 use crate::harness::{Answer, Bench, Provider};
 use serde_json::{Value, json};
 
-/// What engines say of an answer that does not fit beside its prompt.
+/// Engine messages about an answer that does not fit beside its prompt.
 fn too_long(input: u64) -> Script {
     let message = format!(
         "'max_tokens' or 'max_completion_tokens' is too large: 32000. This model's maximum context length is 131072 \
@@ -143,7 +143,7 @@ async fn an_offer_gets_no_request_beyond_its_own_context_window() {
     let ask = async |bytes, max_tokens| {
         running.client.post("/v1/chat/completions", &chat_request(bytes, max_tokens)).await
     };
-    // What fits it is the cheap one's.
+    // A request that fits goes to the cheap one.
     assert_eq!(ask(100, 100).await.header("x-penstock-provider"), Some("small"));
     // An input over its window, and an answer that would have to be cut.
     for (bytes, max_tokens) in [(60_000, 100), (100, 32_000)] {

@@ -23,7 +23,7 @@ fn setting(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |number| number.parse().unwrap())
 }
 
-/// Numbers that are the same for the same seed.
+/// Pseudo-random numbers of a seed.
 struct SeededRandom(u64);
 
 impl SeededRandom {
@@ -35,7 +35,7 @@ impl SeededRandom {
     }
 }
 
-/// What a client did, as far as it can know.
+/// Action of a client, as far as it can know.
 enum ClientAction {
     Uploaded(String, String),
     Created(Value),
@@ -46,7 +46,7 @@ enum ClientAction {
     Deleted(String),
 }
 
-/// What is known of a file.
+/// Known state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FileKnowledge {
     Yes,
@@ -54,7 +54,7 @@ enum FileKnowledge {
     Perhaps,
 }
 
-/// What is known of a batch.
+/// Known state of a batch.
 struct Seen {
     last: Value,
     results: String,
@@ -187,7 +187,7 @@ async fn look(client: &Client, seen: &mut Seen, outputs: &mut BTreeMap<String, F
     seen.last = now;
 }
 
-/// What a client did, and how often it was told something.
+/// Actions of a client, and the number of its acknowledgements.
 #[derive(Clone)]
 struct AcknowledgedState {
     did: Arc<Mutex<Vec<ClientAction>>>,
@@ -195,7 +195,7 @@ struct AcknowledgedState {
 }
 
 impl AcknowledgedState {
-    /// It was told something: whoever waits to kill knows at once.
+    /// Records an acknowledgement and notifies the killer at once.
     fn tell(&self, did: ClientAction) {
         self.did.lock().push(did);
         self.times.send_modify(|times| *times += 1);

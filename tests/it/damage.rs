@@ -10,14 +10,14 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Turns one bit of a file over.
+/// Flips one bit of a file.
 fn flip(path: &Path, at: usize) {
     let mut bytes = fs::read(path).unwrap();
     bytes[at] ^= 1;
     fs::write(path, bytes).unwrap();
 }
 
-/// A gateway that was killed amid a batch of which some lines have their result.
+/// Storage of a gateway killed amid a batch with some results.
 struct KilledGateway {
     home: Home,
     provider: Provider,

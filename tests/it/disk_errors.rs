@@ -16,7 +16,7 @@ use std::time::Duration;
 struct Failing {
     home: Home,
     library: PathBuf,
-    /// What of the storage folder is on the failing disk.
+    /// Part of the storage folder on the failing disk.
     under: PathBuf,
     /// The variable that names the switch.
     fault: &'static str,
@@ -53,7 +53,7 @@ impl Failing {
     }
 }
 
-/// What was acknowledged while the disk failed, or before.
+/// Acknowledgements before and during the failure.
 #[derive(Default)]
 struct AcknowledgedState {
     files: Vec<(String, String)>,
@@ -107,7 +107,7 @@ fn completed(batch: &Value) -> u64 {
     batch["request_counts"]["completed"].as_u64().unwrap()
 }
 
-/// Counts that were told are in the file, each result whole. A store that fails may say so instead.
+/// Asserts that acknowledged counts are in the file, each result complete. A failing store may report an error instead.
 async fn assert_acknowledged(client: &Client, batch: &Value, fails: bool) -> u64 {
     let now = retrieve(client, batch).await;
     let done = completed(&now);

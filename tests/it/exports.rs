@@ -147,7 +147,7 @@ async fn a_file_is_in_no_archive_after_its_deletion_although_a_reload_named_anot
 async fn a_failed_archive_is_reported_and_is_no_outage() {
     let provider = Provider::start().await;
     let home = Home::new();
-    // A place where not even root makes a folder.
+    // A path at which not even root can create a folder.
     home.write(&format!("{}{}", every(1, "path = \"/proc/penstock-archives\""), catalogue(&provider, "")));
     let (client, _) = home.key();
     let process = home.run().await;

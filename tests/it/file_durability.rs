@@ -7,7 +7,7 @@ use crate::harness::process::{Home, Process, catalogue};
 use crate::harness::{Bench, Client, Provider, within};
 use serde_json::json;
 
-/// How much the process may grow by, in KiB.
+/// Allowed growth of the process, in KiB.
 const GROWTH: u64 = 48 << 10;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

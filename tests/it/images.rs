@@ -43,7 +43,7 @@ fn inside(count: usize) -> Script {
     drawn(&vec![json!({"b64_json": PNG64}); count])
 }
 
-/// What a GET for an image is answered.
+/// Response to a GET for an image.
 fn image() -> Script {
     vec![ScriptStep::Head(200, vec![("content-type", "text/html".into())]), ScriptStep::Body(PNG.to_vec())]
 }

@@ -159,7 +159,7 @@ async fn a_chat_client_reaches_a_provider_that_only_speaks_messages() {
     assert!(provider.last().json()["max_tokens"].is_u64());
 }
 
-/// What a provider of the messages dialect would refuse is asked of one that speaks chat, if there is one.
+/// A request that a provider of the messages dialect would reject goes to one that speaks chat, if there is one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_chat_client_hears_which_field_no_provider_takes() {
     let (messages, chat) = (Provider::start().await, Provider::start().await);

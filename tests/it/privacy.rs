@@ -156,7 +156,7 @@ async fn files_with_secrets_are_for_their_owner_alone() {
     }
 }
 
-/// What the kernel says of a process and core dumps.
+/// Core dump limits of a process, as the kernel reports them.
 fn dumps(process: &str) -> String {
     let text = std::fs::read_to_string(format!("/proc/{process}/limits")).unwrap();
     let line = text.lines().find(|line| line.starts_with("Max core file size")).unwrap();
@@ -189,7 +189,7 @@ async fn a_crash_leaves_no_memory_on_disk_unless_it_is_allowed() {
 /// Nobody in particular.
 const NOBODY: u32 = 65_534;
 
-/// Whether somebody with the same user may look into this process. To root, who may anyway, the kernel says it by the
+/// Checks whether another process of the user may attach to this one. To root, who may anyway, the kernel says it by the
 /// owner of what it shows.
 fn is_open(process: u32, root: bool) -> bool {
     let environment = format!("/proc/{process}/environ");

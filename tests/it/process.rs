@@ -15,7 +15,7 @@ fn ask() -> Value {
     json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]})
 }
 
-/// It ended with 1, and this is what it said.
+/// Asserts exit status 1 and returns the output.
 fn refused(output: &Output) -> String {
     ended_with(1, output)
 }

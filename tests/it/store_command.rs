@@ -134,7 +134,7 @@ fn half_done(home: &Home, key: &str) -> (FileRecord, FileRecord, BatchRecord) {
     (input, output, batch)
 }
 
-/// Turns one byte of a file over, and back on the second call.
+/// Flips one byte of a file; a second call restores it.
 fn flip_byte(path: &Path, at: u64) {
     let file = fs::File::options().read(true).write(true).open(path).unwrap();
     let mut byte = [0];
@@ -262,7 +262,7 @@ async fn an_export_is_restored_elsewhere_and_works_there() {
     let name = all.input.file_name().unwrap();
     fs::copy(archive.join("files").join(name), elsewhere.storage().join("files").join(name)).unwrap();
     output_text(&elsewhere.command(&["store", "import", to]));
-    // What is somebody else's is not written over.
+    // Foreign files are not overwritten.
     elsewhere = Home::new();
     config(&elsewhere);
     fs::create_dir_all(elsewhere.storage()).unwrap();
@@ -298,7 +298,7 @@ async fn the_rest_of_a_damaged_store_is_recovered_with_a_complete_ledger() {
     running.kill().await;
 }
 
-/// Whose the folder is, and everything in it.
+/// Owner of the folder and of its contents.
 fn owners(folder: &Path) -> BTreeSet<u32> {
     let mut found = BTreeSet::from([fs::metadata(folder).unwrap().uid()]);
     for entry in fs::read_dir(folder).unwrap() {

@@ -13,10 +13,10 @@ const STREAMS: u64 = 300;
 /// Memory of a stream at most, in KiB: a third more than the 51 measured, of which Pingora's session and its future
 /// are 25.
 const EACH: u64 = 68;
-/// What may stay of what they took together. A third does, which the first ones of anything leave behind.
+/// Allowed remainder of their memory together. A third does, which the first ones of anything leave behind.
 const STAYS: f64 = 0.6;
 
-/// A stream that has said its first word.
+/// Stream whose first token was sent.
 async fn open(client: &Client) -> TcpStream {
     let mut socket = TcpStream::connect(client.address).await.unwrap();
     let body =

@@ -40,7 +40,7 @@ fn piece(number: usize) -> String {
     format!("{number}{}{long}", TAILS[number % TAILS.len()])
 }
 
-/// Numbers that are the same each time.
+/// Pseudo-random numbers of a fixed seed.
 struct SeededRandom(u64);
 
 impl SeededRandom {
@@ -68,7 +68,7 @@ struct Events {
 }
 
 impl Events {
-    /// What comes before the first piece, a piece, or what comes after the last one.
+    /// Prefix before the first chunk, a chunk, or the suffix after the last one.
     fn next(&mut self, draws: &mut SeededRandom) -> Option<Vec<u8>> {
         let at = self.next.checked_sub(1);
         self.next += 1;
@@ -175,7 +175,7 @@ async fn over_h1(mut socket: TcpStream, events: Events, draws: SeededRandom) {
     let mut pieces = SplitStream { events, draws, held: BytesMut::new() };
     while let Some(piece) = pieces.next() {
         let chunk = [format!("{:x}\r\n", piece.len()).as_bytes(), &piece, b"\r\n"].concat();
-        // What a chunk is and what comes at a time are two things.
+        // Chunk boundaries and read boundaries are independent.
         let (first, second) = chunk.split_at(pieces.draws.to(chunk.len()));
         for part in [first, second] {
             socket.write_all(part).await.unwrap();
@@ -188,7 +188,7 @@ async fn over_h1(mut socket: TcpStream, events: Events, draws: SeededRandom) {
 async fn over_h2(socket: TcpStream, events: Events, draws: SeededRandom) {
     let mut connection = h2::server::handshake(socket).await.unwrap();
     let (mut request, mut respond) = connection.accept().await.unwrap().unwrap();
-    // What drives the connection takes no other request.
+    // The driver of the connection accepts no other request.
     tokio::spawn(async move { connection.accept().await.is_none() });
     while request.body_mut().data().await.is_some() {}
     let head = http::Response::builder().header("content-type", "text/event-stream").body(()).unwrap();
@@ -247,7 +247,7 @@ impl EventReader {
         }
     }
 
-    /// What the next event says, but for a `[DONE]`.
+    /// Contents of the next event, without `[DONE]`.
     async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = memchr::memmem::find(&self.body, b"\n\n") {

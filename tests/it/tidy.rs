@@ -127,13 +127,13 @@ fn imports_point_to_lower_folders() {
                 let used = used.split(|byte: char| !byte.is_ascii_alphanumeric() && byte != '_').next();
                 let used = used.filter(|used| !used.is_empty()).unwrap_or(folder);
                 let other = level(used).unwrap_or_else(|| panic!("{name}: {used} is not in LAYERS"));
-                assert!(other >= own, "{name} imports {used}, which stands above it: {line}");
+                assert!(other >= own, "{name} imports {used}, which is above it: {line}");
             }
         }
     }
 }
 
-/// How a file opens that is compiled for tests alone.
+/// First line of a file that is compiled for tests only.
 const TESTS_ONLY: &str = "//! Tests only:";
 
 #[test]

@@ -81,7 +81,7 @@ fn error(answer: &Answer, status: u16, code: &str) -> Value {
     body["error"].clone()
 }
 
-/// Nothing of an upload is left: no room taken, no name in the folder.
+/// Asserts that nothing of an upload is left: no quota used, no name in the folder.
 pub async fn nothing_is_left(running: &Running) {
     until("the spool to be empty", || running.gateway.app.spools.used() == 0).await;
     let folder = running.storage().join("spool");

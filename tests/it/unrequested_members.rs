@@ -18,7 +18,7 @@ use std::sync::Arc;
 const CHAT: &str = "/v1/chat/completions";
 const MESSAGES: &str = "/v1/messages";
 
-/// What a provider was asked, in order.
+/// Requests to a provider, in order.
 type RecordedRequests = Arc<Mutex<Vec<String>>>;
 
 /// A provider that refuses with this what has such a text in it.
@@ -48,7 +48,7 @@ async fn refusing_if(
     (Provider::picking(Box::new(pick)).await, asked)
 }
 
-/// How often it was asked since the last look.
+/// Number of requests since the last call.
 fn calls(asked: &RecordedRequests) -> usize {
     std::mem::take(&mut *asked.lock()).len()
 }

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// Bytes of the sound, a little below what the default takes.
 const BYTES: usize = 199 << 20;
-/// How much the process may grow by, in KiB.
+/// Allowed growth of the process, in KiB.
 const GROWTH: u64 = 32 << 10;
 
 /// A provider that counts what it is sent and keeps nothing of it.

@@ -28,7 +28,7 @@ async fn the_youngest_line_releases_its_slot_to_a_request_at_once() {
     provider.until_calls(1).await;
     let young = begin(&running, &running.client.key, CHAT, &running.ask(), &cancel);
     provider.until_calls(2).await;
-    // It waits a second at most for the seat of a line, then it would be refused.
+    // It waits a second at most for the slot of a line, then it would be rejected.
     let answer = running.client.post(CHAT, &running.ask()).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let mut gone = within("the younger line", young).await.unwrap();
@@ -37,7 +37,7 @@ async fn the_youngest_line_releases_its_slot_to_a_request_at_once() {
     enter(&running, &mut gone, b"yielded").await;
     assert!(!old.is_finished(), "the older one stays");
     assert_eq!(provider.calls(), 3);
-    // It takes its place again once that is free.
+    // It takes its slot again once that is free.
     assert_eq!(ask(&running, &running.ask()).await.status, 200);
     cancel.cancel();
     assert!(within("the older line", old).await.unwrap().cancelled);

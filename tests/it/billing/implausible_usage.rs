@@ -16,7 +16,7 @@ const ABSURD: u64 = 2_147_483_647;
 const PROMPT: u64 = 8;
 const MESSAGES: &str = "/v1/messages";
 
-/// What was charged for the only answer: prompt and output tokens, whether the gateway counted, micro-credits.
+/// Charge for the only answer: prompt and output tokens, whether the gateway counted, micro-credits.
 async fn charged(running: &crate::harness::gateway::Running) -> (u64, u64, bool, i64) {
     let charges = of(running, "settle").await;
     assert_eq!(charges.len(), 1, "{charges:?}");
@@ -85,7 +85,7 @@ async fn output_is_counted_up_to_the_allowed_maximum() {
     // Beyond it the gateway counts, a token for four bytes.
     assert_eq!(answered(&long, Some(51), tokens(11, 52)).await, (11, 50, true));
     assert_eq!(answered("Hello", Some(50), tokens(11, ABSURD)).await, (11, 2, true));
-    // What a provider sent beyond what was allowed is nobody's to pay.
+    // Output beyond the allowed maximum is free.
     assert_eq!(answered(&long, Some(10), tokens(11, 11)).await, (11, 10, true));
 }
 
@@ -221,7 +221,7 @@ async fn audio_is_charged_by_its_measured_duration() {
     assert_eq!(answer.json()["billing_cost"]["credits"], json!(0.02));
 }
 
-/// Whoever leaves pays what was delivered, however far ahead its provider counts.
+/// A disconnected client pays the delivered output, whatever number its provider reports.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disconnected_client_pays_at_most_the_delivered_output() {
     for (stated, expected, counted) in

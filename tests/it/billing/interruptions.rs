@@ -149,7 +149,7 @@ fn kwh(charge: &Value) -> f64 {
     charge["kwh"].as_str().unwrap().parse().unwrap()
 }
 
-/// Whoever leaves while its broken stream is taken over pays once, and each provider has drawn for its own work, once.
+/// A disconnect during stream failover is charged once, and each provider's energy counts once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disconnect_during_failover_records_each_attempt_once() {
     let (provider, running) = one(vec![sse(), role(), text(LONG_TEXT.as_str()), ScriptStep::Hang]).await;

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 const CHAT: &str = "/v1/chat/completions";
 const MESSAGES: &str = "/v1/messages";
 
-/// Words that nobody else says, each said once.
+/// Unique words, each used once.
 #[derive(Default)]
 pub struct PlantedContent {
     pub next: Cell<usize>,
@@ -37,7 +37,7 @@ impl PlantedContent {
     }
 }
 
-/// A client for each key: every request is the next one's.
+/// Clients of all keys, used in rotation.
 pub struct ClientRotation {
     pub clients: Vec<Client>,
     pub next: Cell<usize>,

@@ -19,7 +19,7 @@ pub fn line_with(id: &str, body: Value) -> String {
     json!({"custom_id": id, "method": "POST", "url": CHAT, "body": body}).to_string()
 }
 
-/// So many chat lines.
+/// Chat lines of the given number.
 pub fn lines(count: usize) -> String {
     (0..count).map(|number| line(&format!("line-{number}"), &format!("ask {number}")) + "\n").collect()
 }

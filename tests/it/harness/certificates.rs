@@ -156,7 +156,7 @@ fn trusting(root: &Path, protocols: &[&str], own: Option<&Certified>) -> ClientC
     config
 }
 
-/// Whether TLS 1.2 is spoken there.
+/// Checks whether the peer accepts TLS 1.2.
 pub async fn old(address: SocketAddr, root: &Path) -> bool {
     let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(&[&TLS12])

@@ -141,7 +141,7 @@ pub trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
 
-/// An exchange whose answer is being read. Dropping it leaves.
+/// Exchange whose response is being read. Dropping it disconnects.
 pub struct Open {
     socket: Box<dyn Duplex>,
     pub bytes: Vec<u8>,

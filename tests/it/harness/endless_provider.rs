@@ -11,7 +11,7 @@ use tokio::task::{JoinHandle, JoinSet};
 /// Bytes of one write.
 const BLOCK: usize = 64 << 10;
 
-/// What is written once, and what again and again.
+/// Bytes that are written once, and bytes that are repeated.
 #[derive(Clone)]
 pub struct Flood {
     pub first: Vec<u8>,

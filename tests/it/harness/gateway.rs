@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A gateway in the making.
+/// Builder of a test gateway.
 #[derive(Default)]
 pub struct Bench {
     top: String,
@@ -49,7 +49,7 @@ impl Bench {
         self
     }
 
-    /// What the model `m` does; chat unless told otherwise.
+    /// Kind of the model `m`; chat by default.
     pub fn kind(mut self, kind: &'static str) -> Self {
         self.kind = Some(kind);
         self

@@ -74,7 +74,7 @@ impl H2 {
     }
 }
 
-/// Whether a request was not looked at, so that it may be begun anew elsewhere: its connection was told that the
+/// Checks whether a request was not processed, so that it may be retried elsewhere: its connection was told that the
 /// gateway takes no more, or said so of this stream.
 pub fn is_unheard(why: &h2::Error) -> bool {
     why.is_go_away() && why.is_remote() && why.reason() == Some(Reason::NO_ERROR)

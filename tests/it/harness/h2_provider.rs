@@ -26,7 +26,7 @@ pub const INTERNAL_ERROR: u32 = 2;
 /// Nothing was done for the stream.
 pub const REFUSED_STREAM: u32 = 7;
 
-/// What is done with a stream once all of its request is there.
+/// Action on a stream once its request is complete.
 #[derive(Clone, Copy)]
 pub enum StreamAction {
     /// A good plain answer.
@@ -47,7 +47,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// One that does this with its streams in turn, and then always as with the last.
+    /// Starts a provider that applies these actions to successive streams and repeats the last.
     pub async fn start(deeds: &[StreamAction]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -107,13 +107,13 @@ async fn serve(
 async fn act(socket: &mut TcpStream, deed: StreamAction, stream: u32) -> Result<()> {
     match deed {
         StreamAction::Answer => {
-            // `:status: 200`, by its place in HPACK's table.
+            // `:status: 200`, by its index in HPACK's table.
             write(socket, HEADERS, END_HEADERS, stream, &[0x88]).await?;
             let body = completion("Hello").to_string();
             write(socket, DATA, END_STREAM, stream, body.as_bytes()).await
         }
         StreamAction::Reset(code) => write(socket, RST_STREAM, 0, stream, &code.to_be_bytes()).await,
-        // Whose end the other side is waited for to see: a reset could overtake the frame.
+        // The peer has to see the end first: a reset could overtake the frame.
         StreamAction::Leave => go_away(socket, stream.saturating_sub(2)).await,
         StreamAction::Drop => {
             go_away(socket, stream).await?;

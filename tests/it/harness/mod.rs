@@ -27,12 +27,12 @@ pub async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
     }
 }
 
-/// Whether tests run in their long form.
+/// Checks whether tests run in their long form.
 pub fn full() -> bool {
     std::env::var_os("PENSTOCK_FULL").is_some_and(|full| full == "1")
 }
 
-/// Asks again and again, giving others their turn, until it is so.
+/// Polls the condition until it holds, yielding in between.
 pub async fn until(what: &str, mut is: impl FnMut() -> bool) {
     within(what, async {
         while !is() {

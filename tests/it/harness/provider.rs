@@ -33,7 +33,7 @@ impl Seen {
     }
 }
 
-/// Says what is done with a request.
+/// Chooses the script of a request.
 pub type ScriptSelector = Box<dyn Fn(&Seen) -> Script + Send + Sync>;
 
 #[derive(Default)]
@@ -61,7 +61,7 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// One that answers well unless told otherwise.
+    /// Starts a provider that answers successfully by default.
     pub async fn start() -> Self {
         Self::with(State::default()).await
     }
@@ -87,42 +87,42 @@ impl Provider {
         Self { address, state, task }
     }
 
-    /// What it does with the next request that has no script yet.
+    /// Sets the script of the next request without one.
     pub fn then(&self, script: Script) -> &Self {
         self.state.queue.lock().push_back(script);
         self
     }
 
-    /// What it does with every request that has no script.
+    /// Sets the default script of requests.
     pub fn always(&self, script: Script) -> &Self {
         *self.state.always.lock() = Some(script);
         self
     }
 
-    /// What it does with every request for a stream that has no script.
+    /// Sets the default script of streamed requests.
     pub fn streams(&self, script: Script) -> &Self {
         *self.state.streams.lock() = Some(script);
         self
     }
 
-    /// What it does with every GET.
+    /// Sets the script of every GET.
     pub fn gets(&self, script: Script) -> &Self {
         *self.state.gets.lock() = Some(script);
         self
     }
 
-    /// What it does with the next GET that has no script yet.
+    /// Sets the script of the next GET without one.
     pub fn get_then(&self, script: Script) -> &Self {
         self.state.next_gets.lock().push_back(script);
         self
     }
 
-    /// Forgets the scripts that nobody came for.
+    /// Drops the scripts without a request.
     pub fn clear(&self) {
         self.state.queue.lock().clear();
     }
 
-    /// How often it was asked for an answer.
+    /// Number of requests for an answer.
     pub fn calls(&self) -> usize {
         self.state.seen.lock().iter().filter(|seen| seen.method == "POST").count()
     }
@@ -185,7 +185,7 @@ async fn serve(mut socket: TcpStream, state: &State) {
 }
 
 impl Seen {
-    /// It asks for a stream.
+    /// Checks whether the request asks for a stream.
     pub fn streamed(&self) -> bool {
         self.body.windows(13).any(|window| window == b"\"stream\":true")
     }

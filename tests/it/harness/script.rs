@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// One step.
+/// Step of a script.
 #[derive(Clone)]
 pub enum ScriptStep {
     /// A response head: status and headers, framing aside.

@@ -197,7 +197,7 @@ async fn a_providers_address_leads_nowhere_but_where_it_may() {
     assert!(table.len() >= 300 && refused > 300);
 }
 
-/// What a client names is passed on or refused, and never fetched.
+/// Addresses from clients are forwarded or rejected, and never fetched.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clients_address_is_never_followed() {
     let provider = Provider::start().await;

@@ -13,7 +13,7 @@ async fn from(source: &str, address: SocketAddr) -> TcpStream {
     socket.connect(address).await.unwrap()
 }
 
-/// Whether a connection is served.
+/// Checks whether a connection is served.
 async fn served(socket: &mut TcpStream, key: &str) -> bool {
     let body = ask("Hi");
     let head = format!(

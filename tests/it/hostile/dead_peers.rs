@@ -39,7 +39,7 @@ fn vanish(socket: &impl AsFd) {
     nix::sys::socket::setsockopt(socket, LeastHops, &u8::MAX).unwrap();
 }
 
-/// Whether something that was sent from this address is still to be acknowledged.
+/// Checks whether data sent from this address is unacknowledged.
 fn unheard(from: SocketAddr) -> bool {
     let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
     let row = |line: &str| {
@@ -53,7 +53,7 @@ fn patience() -> Duration {
     if full() { Duration::from_secs(30) } else { Duration::from_secs(1) }
 }
 
-/// What may come on top: a retransmission or a probe has to be due, and the machine may be busy.
+/// Allowed delay: a retransmission or a probe has to be due, and the machine may be busy.
 fn bounded(what: &str, took: Duration) {
     eprintln!("{what}: gone after {took:.1?}");
     assert!(took >= patience() - Duration::from_millis(100), "{what}: {took:?}");

@@ -22,7 +22,7 @@ const END_HEADERS: u8 = 4;
 /// `:status: 200` and `:status: 103` in HPACK.
 const OK: &[u8] = &[0x88];
 const EARLY: &[u8] = &[0x08, 3, b'1', b'0', b'3'];
-/// What may be sent on a connection that reads on.
+/// Bytes that may be sent on a connection that reads on.
 const MOST: usize = 8 << 20;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {

@@ -32,7 +32,7 @@ fn flood(first: &[&str], again: &str) -> Flood {
     Flood { first: first.concat().into_bytes(), again: again.as_bytes().to_vec() }
 }
 
-/// How a client's request ends.
+/// Expected end of a client's request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum ExpectedEnd {
     /// With a status, before anything was sent.

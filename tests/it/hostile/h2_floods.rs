@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 
-/// How much the process may grow by, in KiB.
+/// Allowed growth of the process, in KiB.
 const GROWTH: u64 = 64 << 10;
 /// Frames of one write.
 const BURST: usize = 64;
@@ -27,7 +27,7 @@ struct Flood {
     name: &'static str,
     first: InitialFrames,
     again: RepeatedFrames,
-    /// Whether the connection has to be ended for it, however long the run.
+    /// The connection has to be closed for it in any run.
     ended: bool,
 }
 

@@ -14,7 +14,7 @@ use crate::harness::h2_client::H2;
 use crate::harness::{Bench, Provider};
 use crate::hostile::CHAT;
 
-/// What has to become of the frames.
+/// Expected result of the frames.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum ExpectedEnd {
     /// The connection ends.
@@ -36,7 +36,7 @@ fn open(stream: u32) -> Vec<u8> {
     frame(HEADERS, END_HEADERS, stream, &pseudo("POST", "/v1/nothing-here"))
 }
 
-/// What became of it: frames until the stream is told of and another answered, or the connection ends.
+/// Outcome: frames until the stream is told of and another answered, or the connection ends.
 async fn heard(raw: &mut Raw, bytes: &[u8], ends: ExpectedEnd) -> (Vec<ReceivedFrame>, bool) {
     // A request of its own shows that the connection goes on.
     const OWN: u32 = 0x7fff_fff1;

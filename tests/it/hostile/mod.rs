@@ -29,7 +29,7 @@ use tokio::net::TcpStream;
 
 const CHAT: &str = "/v1/chat/completions";
 
-/// Whether the long form was asked for.
+/// Checks whether the long form was requested.
 pub fn full() -> bool {
     std::env::var_os("PENSTOCK_FULL").is_some_and(|value| value == "1")
 }
@@ -63,7 +63,7 @@ fn ask(text: &str) -> String {
     format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{text}"}}]}}"#)
 }
 
-/// How long honest requests took, one after the other, until `over` says so; all of them succeed.
+/// Durations of honest requests, one after the other, until `over` says so; all of them succeed.
 async fn honest(client: &Client, least: usize, mut over: impl FnMut() -> bool) -> Vec<Duration> {
     let body: serde_json::Value = serde_json::from_str(&ask("Hi")).unwrap();
     let mut took = Vec::new();

@@ -46,7 +46,7 @@ pub fn field(name: &str, value: &str) -> Vec<u8> {
     [vec![0x10], string(name), string(value)].concat()
 }
 
-/// A field that is put into the table.
+/// Field with incremental indexing.
 pub fn indexed_field(name: &str, value: &str) -> Vec<u8> {
     [vec![0x40], string(name), string(value)].concat()
 }
@@ -85,7 +85,7 @@ pub fn get(stream: u32) -> Vec<u8> {
     frame(HEADERS, END_STREAM | END_HEADERS, stream, &pseudo("GET", "/v1/nothing"))
 }
 
-/// A frame that was heard.
+/// Frame received from the peer.
 #[derive(Clone, Debug)]
 pub struct ReceivedFrame {
     pub kind: u8,

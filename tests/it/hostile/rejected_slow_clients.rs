@@ -9,9 +9,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// What a slow client gets after its refusal.
+/// Time that a slow client gets after its rejection.
 const SILENCE: Duration = Duration::from_secs(2);
-/// How late its end may be on a machine that is busy. Others would get ten seconds in all.
+/// Allowed delay of its end on a busy machine. Others would get ten seconds in all.
 const LATE: Duration = Duration::from_secs(6);
 /// Between two bytes: well below any silence that ends something.
 const PAUSE: Duration = Duration::from_millis(50);

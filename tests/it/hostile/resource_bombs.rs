@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio::io::{AsyncWriteExt, split};
 use tokio::net::TcpStream;
 
-/// How much the process may grow by, in KiB.
+/// Allowed growth of the process, in KiB.
 const GROWTH: u64 = 40 << 10;
 /// Processor time for a refusal. Without optimisation, and beside other tests, it is only told.
 const WORK: Duration = Duration::from_millis(50);
 
-/// What a refused body cost: memory at its highest, processor time.
+/// Cost of a rejected body: peak memory, processor time.
 struct Cost {
     idle: u64,
     spent: Duration,

@@ -14,7 +14,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// How late a deadline may be on a machine that is busy.
+/// Allowed delay of a deadline on a busy machine.
 const LATE: Duration = Duration::from_secs(8);
 
 pub(super) async fn start(settings: &str) -> (Provider, Certified, Running) {
@@ -24,7 +24,7 @@ pub(super) async fn start(settings: &str) -> (Provider, Certified, Running) {
     (provider, certified, running)
 }
 
-/// How long it took until the other side closed, and what it said; `drip` is written byte by byte meanwhile.
+/// Time until the peer closed, and its response; `drip` is written byte by byte meanwhile.
 async fn until_closed(mut socket: TcpStream, drip: &'static [u8], pause: Duration) -> (Duration, Vec<u8>) {
     let began = Instant::now();
     let (mut read, mut write) = socket.split();
@@ -58,7 +58,7 @@ fn clocks(short: &[(&str, &str)]) -> String {
 
 /// Paths whose body is a form.
 const FORMS: [&str; 2] = [transcriptions::PATH, "/v1/files"];
-/// How one begins.
+/// First bytes of a connection.
 const FORM: &[u8] = b"--b0und\r\nContent-Disposition: form-data; name=\"";
 
 pub(super) fn begun(key: &str, length: usize) -> String {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// What a line says of the framing; `{n}` is the length of the body.
+/// Claim of a header line about the framing; `{n}` is the length of the body.
 #[derive(Clone, Copy, PartialEq)]
 enum LengthClaim {
     Nothing,
@@ -185,7 +185,7 @@ fn corpus(key: &str) -> Vec<SmugglingCase> {
     cases
 }
 
-/// What was heard of each, many at a time.
+/// Responses to each, many at a time.
 async fn play(client: &Client, cases: Vec<SmugglingCase>) -> Vec<(SmugglingCase, Vec<u8>)> {
     let (cases, mut work) = (Arc::new(parking_lot::Mutex::new(cases)), JoinSet::new());
     for _ in 0..64 {
@@ -253,7 +253,7 @@ async fn an_ambiguous_request_is_rejected_and_a_clear_one_is_sent_once() {
     assert!(answered.len() > 30 && refused > 5000);
 }
 
-/// Whether a body can be read.
+/// Checks whether a body can be read.
 #[derive(Clone, Copy, PartialEq)]
 enum Readable {
     Yes,

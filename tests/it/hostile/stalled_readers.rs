@@ -15,7 +15,7 @@ use tokio::net::TcpSocket;
 const PIECE: usize = 8 << 10;
 /// Pieces that a provider would send if it were let: 64 MB.
 const PIECES: usize = 8 << 10;
-/// What a reader may leave in sockets on its way: both kernels' buffers on either side of the gateway.
+/// Bytes that may remain in sockets: both kernels' buffers on either side of the gateway.
 const UNDERWAY: u64 = 32 << 20;
 
 fn endless() -> Script {
@@ -108,7 +108,7 @@ async fn over_http1_a_reader_that_stops_is_let_go() {
     let began = Instant::now();
     let (took, tokens) = let_go(&provider, &running, began).await;
     bounded("HTTP/1.1", took, some.len() as u64, tokens);
-    // What lies in the sockets is all that there was.
+    // The bytes in the sockets are all there are.
     let mut rest = 0;
     while let Ok(read @ 1..) = within("the rest", socket.read(&mut some)).await {
         rest += read as u64;

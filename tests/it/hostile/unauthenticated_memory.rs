@@ -21,7 +21,7 @@ const CONNECTIONS: usize = 16;
 /// Most that a build without optimisation may need beside what is counted, in KiB.
 const BESIDE: u64 = 8 << 10;
 
-/// The KiB that `penstock check` says for one of its lines.
+/// KiB of a line of `penstock check`.
 fn check_figure(check: &Output, line: &str) -> u64 {
     let text = String::from_utf8(check.stdout.clone()).unwrap();
     let words = text.lines().find_map(|said| said.trim().strip_prefix(line)).expect(line);
@@ -80,7 +80,7 @@ async fn unauthenticated_clients_stay_within_the_memory_of_check() {
     drop(held);
 }
 
-/// Requests over HTTP/2 whose heads found no room.
+/// HTTP/2 requests whose heads exceeded the bound.
 async fn refused(admin: &Client) -> u64 {
     let text = admin.get("/metrics").await.text();
     let line = text
@@ -89,7 +89,7 @@ async fn refused(admin: &Client) -> u64 {
     line.map_or(0, |number| number.parse().unwrap())
 }
 
-/// A gateway with one place in the gateway, which a request holds until it is told.
+/// Gateway with a single permit, which a request holds until notified.
 async fn full_gateway(
     settings: &str,
 ) -> (crate::harness::gateway::Running, Provider, Certified, Arc<Notify>) {

@@ -11,11 +11,11 @@ use tokio::sync::Notify;
 /// The end of a body without a length.
 const END: &str = "\r\n0\r\n\r\n";
 
-/// A connection that its client wants to keep.
+/// Keep-alive connection of a client.
 struct PersistentConnection {
     socket: TcpStream,
     key: String,
-    /// What was read since the last request.
+    /// Bytes read since the last request.
     said: String,
 }
 
@@ -45,7 +45,7 @@ impl PersistentConnection {
         }
     }
 
-    /// Whether the head of the last answer says that the connection ends with it.
+    /// Checks whether the last response announces the end of the connection.
     fn is_last(&self) -> bool {
         let (head, _) = self.said.split_once("\r\n\r\n").unwrap();
         head.to_ascii_lowercase().contains("connection: close")
@@ -57,7 +57,7 @@ impl PersistentConnection {
     }
 }
 
-/// Speaks, and ends when it is told to.
+/// Sends requests until the connection has to end.
 fn held(go: &Arc<Notify>) -> Vec<ScriptStep> {
     vec![sse(), role(), text("One"), ScriptStep::Wait(go.clone()), finish("stop"), done(), ScriptStep::End]
 }

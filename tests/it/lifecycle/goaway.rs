@@ -19,14 +19,14 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-/// What a GOAWAY names when any stream is still taken.
+/// Last stream id of a GOAWAY that still accepts any stream.
 const ANY: u32 = 0x7fff_ffff;
-/// Bytes of an answer that no buffer between two sockets has room for at once.
+/// Bytes of an answer that exceed all buffers between two sockets.
 const LONG: usize = 1 << 20;
-/// Windows of a client that has room for an answer.
+/// Windows of a client that accept a whole answer.
 const WIDE: u32 = 16 << 20;
 
-/// A connection, and what was heard on it.
+/// Connection, and the frames received on it.
 struct ObservedConnection {
     raw: Raw,
     /// Bodies of answers, by stream.
@@ -155,7 +155,7 @@ async fn streams_complete_after_goaway_and_requests_in_transit_are_accepted() {
     stage.stop().await;
     heard.until(|heard| heard.ping.is_some()).await;
     assert_eq!(heard.farewells, [ANY], "no stream is refused that the client may have begun already");
-    // It was sent before the client read the farewell, as far as the gateway can know.
+    // It was sent before the client read the GOAWAY, as far as the gateway can know.
     heard.ask(5, "m", false, &stage.client).await;
     heard.answer().await;
     heard.until(|heard| heard.farewells.len() == 2 && heard.ended.contains(&5)).await;

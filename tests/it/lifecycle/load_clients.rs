@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-/// What became of their requests.
+/// Outcomes of the requests.
 #[derive(Default)]
 pub struct RequestOutcomes {
     pub answered: AtomicUsize,
@@ -31,7 +31,7 @@ impl RequestOutcomes {
     }
 }
 
-/// Clients at work.
+/// Running clients.
 pub struct ClientLoad {
     pub tally: Arc<RequestOutcomes>,
     clients: Vec<JoinHandle<()>>,

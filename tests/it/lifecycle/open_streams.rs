@@ -33,7 +33,7 @@ pub struct Streams {
     readers: Vec<JoinHandle<bool>>,
 }
 
-/// One whose first word was read.
+/// Stream whose first token was read.
 enum OpenStream {
     One(Open),
     /// Its connection is kept as long as it.

@@ -13,7 +13,7 @@ use tokio_rustls::TlsConnector;
 
 pub const CHAT: &str = "/v1/chat/completions";
 
-/// One of them.
+/// Transport of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Transport {
     Plain,
@@ -21,10 +21,10 @@ pub enum Transport {
     H2,
 }
 
-/// Each in its turn.
+/// Transports in rotation.
 pub const WAYS: [Transport; 3] = [Transport::H2, Transport::Tls, Transport::Plain];
 
-/// Where a gateway listens, and what its clients trust.
+/// Addresses of a gateway's listeners, and the root that its clients trust.
 #[derive(Clone)]
 pub struct GatewayListeners {
     http: SocketAddr,
@@ -63,7 +63,7 @@ impl GatewayListeners {
     }
 }
 
-/// What is asked again and again.
+/// Request that is repeated.
 pub struct Request {
     key: String,
     body: String,
@@ -89,7 +89,7 @@ pub enum Connection {
     H2(H2),
 }
 
-/// Why a request has no answer.
+/// Reason why a request has no response.
 #[derive(Debug)]
 pub enum RequestFailure {
     /// The gateway has said on its connection that it takes no more, and has not looked at it.

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 const BATCHES: usize = 20;
 /// Bytes of a line.
 const LINE: usize = 256 << 10;
-/// What the process may grow by, in KiB; without optimisation what waits takes more.
+/// Allowed growth of the process, in KiB; unoptimised builds need more.
 const GROWTH: u64 = if cfg!(debug_assertions) { 128 << 10 } else { 64 << 10 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -61,7 +61,7 @@ async fn twenty_batches_of_long_lines_stay_within_their_memory() {
     assert!(grown < GROWTH, "grown by {grown} KiB from {idle} KiB");
 }
 
-/// Seven of eight places taken by requests to another provider: of twenty lines one is at work at a time.
+/// Seven of eight permits taken by requests to another provider: of twenty lines one runs at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_the_gateway_is_almost_full_a_batch_runs_one_line() {
     let (provider, other) = (Provider::start().await, Provider::start().await);
@@ -76,7 +76,7 @@ async fn while_the_gateway_is_almost_full_a_batch_runs_one_line() {
     );
     let bench = Bench::new().settings("[overload]\nrequests = 8").provider("a", &provider).more(&elsewhere);
     let running = bench.start().await;
-    // Of an account of its own: the last place is for those who have none.
+    // Of an account of its own: the last permit is for accounts without one.
     let owner = of_account(&running, "batches").await;
     let text: String = (0..20)
         .map(|number| {

@@ -17,12 +17,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// Requests that wait for a place.
+/// Requests that may wait for a permit.
 const QUEUE: usize = 8;
 
-/// How much is asked for.
+/// Load of a run.
 struct LoadSize {
-    /// Places in the gateway, and how long each is taken.
+    /// Permits of the gateway, and the duration of a request.
     places: usize,
     thinks: Duration,
     /// For how long the peak is measured, and four times that is asked.
@@ -39,21 +39,21 @@ impl LoadSize {
         Self { places, thinks: Duration::from_millis(thinks), peak, lasts }
     }
 
-    /// Places that one account may take: the last eighth is kept for others.
+    /// Permits that one account may take: the last eighth is reserved for others.
     fn own(&self) -> usize {
         self.places - self.places / 8
     }
 }
 
-/// What an answer was.
+/// Class of an answer.
 enum ResponseClass {
     Good,
     Refused(Duration),
-    /// None: the connection ended, a kept one or a new one.
+    /// No answer: the connection ended, a reused one or a new one.
     Broken(std::io::Error, &'static str),
 }
 
-/// Clients of one account. Connections are kept: at this rate new ones would use up the machine's ports.
+/// Clients of one account. Connections are reused: at this rate new ones would use up the machine's ports.
 struct ClientLoad {
     address: SocketAddr,
     request: Vec<u8>,
@@ -123,7 +123,7 @@ async fn answer(socket: &mut TcpStream) -> std::io::Result<(String, Vec<u8>)> {
     }
 }
 
-/// Good answers a second when as many clients as there are places ask one request after the other.
+/// Good answers a second with as many sequential clients as permits.
 async fn peak(crowd: &Arc<ClientLoad>, scale: &LoadSize) -> f64 {
     let (began, mut clients) = (Instant::now(), JoinSet::new());
     for _ in 0..scale.own() {
@@ -140,7 +140,7 @@ async fn peak(crowd: &Arc<ClientLoad>, scale: &LoadSize) -> f64 {
     f64::from(good) / began.elapsed().as_secs_f64()
 }
 
-/// What became of so many requests a second, each at its time.
+/// Outcomes of requests at a given rate.
 #[derive(Default)]
 struct LoadOutcome {
     good: u32,
@@ -182,7 +182,7 @@ async fn rush(crowd: &Arc<ClientLoad>, rate: f64, count: u32) -> (LoadOutcome, f
     (became, goodput)
 }
 
-/// A gateway with so many places, whose provider takes its time over each answer.
+/// Gateway with a number of permits, whose provider delays each answer.
 async fn app(scale: &LoadSize) -> (Provider, Home, Process, Client) {
     let mut script = vec![ScriptStep::Pause(scale.thinks)];
     script.extend(plain("Hello"));

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 pub const CHAT: &str = "/v1/chat/completions";
 
-/// Whether the long form was asked for.
+/// Checks whether the long form was requested.
 pub fn full() -> bool {
     std::env::var_os("PENSTOCK_FULL").is_some()
 }
@@ -47,7 +47,7 @@ pub async fn thinker(first_token: Duration) -> SimulatedServer {
     SimulatedServer::start(options).await.unwrap()
 }
 
-/// A gateway in front of one provider with so many seats.
+/// Gateway in front of one provider with a concurrency limit.
 pub fn seats(provider: &Provider, seats: usize) -> Bench {
     let lines = format!("max_in_flight = {seats}\n{}", crate::harness::gateway::PATIENT);
     Bench::new().provider_with("a", provider, &lines, "")
@@ -79,7 +79,7 @@ pub async fn until_empty(running: &Running) {
     .await;
 }
 
-/// How long something took.
+/// Duration of a future.
 pub async fn timed<T>(work: impl Future<Output = T>) -> (T, Duration) {
     let began = Instant::now();
     (work.await, began.elapsed())

@@ -13,14 +13,14 @@ const ALONE: &str = "PENSTOCK_IT_PANICS";
 /// Descriptors that may be open or not at any time: connections kept to the provider, both ends of each, one of the
 /// store's files.
 const COMING_AND_GOING: usize = 12;
-/// What nine thousand of them may leave in memory, in KiB: less than one each.
+/// Allowed growth of memory after nine thousand of them, in KiB: less than one each.
 const GROWTH: u64 = 8 << 10;
 
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// What of this process is in memory, in KiB.
+/// Resident memory of this process, in KiB.
 fn memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -136,7 +136,7 @@ fn again(test: &str) {
     said.lines().filter(|line| line.starts_with("panics: ")).for_each(|line| eprintln!("{line}"));
 }
 
-/// Requests that panic, at each place in turn, until there were so many in all.
+/// Requests that panic, at each injection point in rotation, up to the given number.
 async fn panics(running: &Running, all: std::ops::Range<usize>) {
     for number in all {
         running

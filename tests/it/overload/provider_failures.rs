@@ -14,11 +14,11 @@ use tokio::time::{MissedTickBehavior, interval};
 
 /// Failures in a row that eject a provider.
 const FAILURES: usize = 5;
-/// How often what it offers is asked for, and what it does not.
+/// Requests for its own model, and for the other one.
 const PACE: Duration = Duration::from_millis(20);
 const OTHERS: Duration = Duration::from_millis(10);
-/// What the p99 of the others may move by, beside a tenth: client, gateway and both providers share two cores, and an
-/// answer takes about a millisecond, of which a tenth is less than one turn of another thread.
+/// Allowed change of the others' p99, beside a tenth: client, gateway and both providers share two cores, and an
+/// answer takes about a millisecond, of which a tenth is less than one time slice of another thread.
 const NOISE: Duration = Duration::from_millis(1);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -73,7 +73,7 @@ fn parting() -> Script {
     ]
 }
 
-/// Asks for what the good one alone offers until told to stop; when each began and how long it took.
+/// Requests the healthy provider's own model until stopped; returns the start and duration of each.
 fn beside(client: Client, stop: Arc<AtomicBool>) -> JoinHandle<Vec<(Instant, Duration)>> {
     let ask = json!({"model": "n", "messages": [{"role": "user", "content": "Hi"}]});
     tokio::spawn(async move {

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// Seats of the provider, and how long it thinks: so many good answers a second are the peak.
+/// Concurrency limit of the provider, and its delay: both give the peak of good answers a second.
 const SEATS: usize = 4;
 const THINKS: Duration = Duration::from_millis(500);
-/// What the process may grow by, in KiB.
+/// Allowed growth of the process, in KiB.
 pub const GROWTH: u64 = 64 << 10;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -32,7 +32,7 @@ async fn four_times_the_peak_is_answered_as_the_peak_is() {
         Arc::new(json!({"model": "m", "max_tokens": 4, "messages": [{"role": "user", "content": "Hi"}]}));
     assert_eq!(client.post(CHAT, &ask).await.status, 200);
 
-    // The peak: as many clients as seats, each with the next request as soon as it has its answer.
+    // The peak: as many clients as slots, each with the next request as soon as it has its answer.
     let (good, until) = (Arc::new(AtomicUsize::new(0)), Instant::now() + lasts);
     let mut clients = JoinSet::new();
     for _ in 0..SEATS {

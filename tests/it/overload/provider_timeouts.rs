@@ -14,16 +14,16 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 /// The clock that is tried; all others are far away.
 const CLOCK: Duration = Duration::from_millis(400);
-/// How much later it may fire.
+/// Allowed delay of the timeout.
 const LATE: Duration = Duration::from_millis(250);
-/// How much later the provider may find itself left.
+/// Allowed delay until the provider sees the cancellation.
 const LEFT: Duration = Duration::from_secs(1);
-/// What a TLS record of a handshake begins with.
+/// First byte of a TLS handshake record.
 const HANDSHAKE: u8 = 22;
 
-/// Who stays silent.
+/// Phase in which the provider is silent.
 enum SilentPhase<'s> {
-    /// Nobody takes the connection.
+    /// The connection is not accepted.
     Nobody(SocketAddr),
     /// The connection is taken and the handshake never answered; these are lines of the provider's.
     SilentListener(&'s SilentListener, &'s str),
@@ -50,7 +50,7 @@ impl SilentPhase<'_> {
         format!("{own}\ntimeouts = {{ {} }}", all.join(", "))
     }
 
-    /// How often the gateway has left it; `None` where nobody is there to tell.
+    /// Number of cancellations; `None` without a provider to count them.
     fn left(&self) -> Option<usize> {
         match self {
             Self::Nobody(_) => None,
@@ -60,7 +60,7 @@ impl SilentPhase<'_> {
     }
 }
 
-/// Takes connections and never says a word.
+/// Listener that accepts connections and never writes.
 struct SilentListener {
     address: SocketAddr,
     /// Connections that were closed after a handshake had been begun on them.
@@ -86,7 +86,7 @@ impl SilentListener {
     }
 }
 
-/// Tries a clock with an ask that must meet it; what the client was told last.
+/// Runs a request into a timeout; returns the end of the client's response.
 async fn tried(clock: &str, silent: SilentPhase<'_>, ask: &Value, path: &str) -> String {
     let never = "[routing.breaker]\nconsecutive = 1000\nminimum = 100000";
     let bench = Bench::new().settings(never);
@@ -135,7 +135,7 @@ fn ask(stream: bool) -> Value {
 async fn the_connect_timeout_fires_when_no_connection_is_accepted() {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    // What waits to be accepted is full: the next one's first packet is dropped.
+    // The accept queue is full: the next connection's first packet is dropped.
     let listener = socket.listen(1).unwrap();
     let address = listener.local_addr().unwrap();
     let mut held = Vec::new();

@@ -44,10 +44,10 @@ pub fn shim(into: &Path) -> PathBuf {
     library
 }
 
-/// What a gateway does with a disk while a story is played to it.
+/// Disk calls of a gateway while the recorded client uses it.
 struct Recorded {
     events: Vec<Event>,
-    /// Where each event ends in the log: by this the story is told.
+    /// End of each event in the trace.
     ends: Vec<u64>,
     story: RecordedActions,
     settings: String,

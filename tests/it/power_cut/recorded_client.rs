@@ -7,7 +7,7 @@ use crate::harness::process::Home;
 use serde_json::Value;
 use std::path::Path;
 
-/// Something that a client was told.
+/// Acknowledgement to a client.
 pub enum Acknowledgement {
     /// A file is there.
     Uploaded { id: String },
@@ -15,21 +15,21 @@ pub enum Acknowledgement {
     Deleted { id: String },
     /// A batch is there.
     Created { batch: Value },
-    /// It has results, of which these bytes were given.
+    /// Results of which these bytes were read.
     Results { batch: Value, text: String },
-    /// It has ended so.
+    /// Final state.
     Ended { batch: Value },
 }
 
-/// All of it.
+/// Actions of the client and their acknowledgements.
 pub struct RecordedActions {
     pub client: Client,
-    /// The place at which there is a key.
+    /// Trace position at which the key exists.
     pub begin: u64,
     pub facts: Vec<(u64, Acknowledgement)>,
-    /// What was uploaded, told or not.
+    /// Uploads, acknowledged or not.
     pub texts: Vec<String>,
-    /// Files that are deleted, and the places behind which they may be gone.
+    /// Deleted files, and the trace positions after which they may be gone.
     pub deletes: Vec<(String, u64)>,
 }
 

@@ -62,7 +62,7 @@ impl StateVerifier<'_> {
         self.story.deletes.iter().any(|(id, at)| id == file && self.place > *at)
     }
 
-    /// What was told is so.
+    /// Acknowledged state is present.
     async fn holds(
         &self,
         client: &Client,
@@ -97,7 +97,7 @@ impl StateVerifier<'_> {
         Ok(())
     }
 
-    /// No file is there in part, and none that nobody wrote.
+    /// No file is partial, and none is unknown.
     async fn whole(&self, client: &Client) -> Result<(), String> {
         for file in list(client, "/v1/files").await? {
             let given = client.get(&format!("/v1/files/{}/content", text(&file["id"]))).await;

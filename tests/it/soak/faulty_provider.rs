@@ -13,14 +13,14 @@ use std::time::Duration;
 const PIECES: u64 = 6;
 const PACE: Duration = Duration::from_millis(10);
 
-/// What a provider did.
+/// Responses of a provider by kind.
 #[derive(Default)]
 pub struct ResponseCounts {
     calls: AtomicU64,
     /// Requests that it set about answering well, to the end.
     pub good: AtomicU64,
     pub bad: AtomicU64,
-    /// It is away: every connection is closed without a word.
+    /// Downtime: every connection is closed without a response.
     pub away: AtomicBool,
 }
 

@@ -23,7 +23,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 /// Requests at the same time, at most.
 const AT_ONCE: usize = 500;
-/// What memory may grow from the middle to the end: in an hour what a machine under load moves by itself; before,
+/// Allowed growth of memory from the middle to the end: in an hour the amount that a machine under load moves by itself; before,
 /// what is made once for each thread, and the page cache of the store (8 MiB), are still being filled.
 const GROWTH_KIB: u64 = 24 << 10;
 const GROWTH_SHORT_KIB: u64 = 64 << 10;
@@ -51,7 +51,7 @@ fn configuration(providers: &[(Provider, Arc<ResponseCounts>)], every: u64) -> S
     text
 }
 
-/// A look at the process.
+/// Memory and descriptors of the process at a moment.
 struct ProcessSnapshot {
     resident: u64,
     descriptors: usize,
@@ -79,7 +79,7 @@ async fn mark(home: &Home, process: &Process, seen: &Seen, begun: Instant) -> Pr
     mark
 }
 
-/// Asks at a steady rate until told to end, and waits for the last answer. The most requests at one time.
+/// Sends requests at a steady rate until stopped, and waits for the last answer. Returns the peak concurrency.
 async fn load(client: Client, seen: Arc<Seen>, rate: u64, over: Arc<AtomicBool>, busiest: Arc<AtomicUsize>) {
     let places = Arc::new(Semaphore::new(AT_ONCE));
     let mut ticks = interval(Duration::from_secs(1) / u32::try_from(rate).unwrap());

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const OFTEN: f64 = 10.0;
 /// Looks in a run, at least.
 const LOOKS: f64 = 60.0;
-/// What memory may grow by in an hour under load, in KiB: a megabyte is the goal of a day …
+/// Allowed growth of memory in an hour under load, in KiB: a megabyte is the goal of a day …
 const SLOPE: f64 = 1024.0;
 /// … and the line through a shorter run is bent by what comes and goes. In an hour at 150 requests a second memory
 /// moved within 4 MiB as archives were made, providers were away and threads kept what they had freed. A wave of that
@@ -20,7 +20,7 @@ const LONG: u64 = 3_600;
 /// Descriptors that do not grow with the load: batches, their connections, archives while they are made.
 const BESIDES: usize = 64;
 
-/// What was seen.
+/// Samples of the process.
 pub struct ResourceMonitor {
     begun: Instant,
     /// Descriptors before there was any load.

@@ -107,7 +107,7 @@ pub(super) fn invalid_frame_order() -> Table {
     table
 }
 
-/// What may not stand between the parts of a head.
+/// Frames that may not come between the parts of a header block.
 fn wrong_within() -> Table {
     let half = || frame(HEADERS, END_STREAM, 1, &pseudo("GET", "/v1/nothing"));
     let reset = frame(RST, 0, 1, &[0, 0, 0, 8]);
@@ -161,7 +161,7 @@ fn invalid_settings() -> Table {
     table
 }
 
-/// What looks wrong and breaks no rule.
+/// Unusual frames that are valid.
 fn odd_and_right() -> Table {
     let padded = [&[3][..], &pseudo("GET", "/v1/nothing"), &[0; 3]].concat();
     let [first, second, third] = ["x", "y", "z"].map(|name| field(name, "1"));
