@@ -1,6 +1,6 @@
 //! Frames that come too early, too late or within others, impossible values, and blocks that are not HPACK.
 
-use super::Ends::{Connection, Nothing, Stream};
+use super::ExpectedEnd::{Connection, Nothing, Stream};
 use super::{Table, open};
 use crate::hostile::raw_h2::{
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PADDED, PING, PRIORITISED, PRIORITY,

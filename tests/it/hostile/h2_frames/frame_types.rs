@@ -1,6 +1,6 @@
 //! Frames on streams where they are not allowed, of invalid sizes, or from the peer that may not send them.
 
-use super::Ends::{Connection, Stream};
+use super::ExpectedEnd::{Connection, Stream};
 use super::{Table, open};
 use crate::hostile::raw_h2::{
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PADDED, PING, PRIORITISED, PRIORITY,

@@ -1,7 +1,7 @@
 //! Header blocks that violate HTTP/2 or would change meaning in HTTP/1.1, bodies of another length than declared, and
 //! invalid trailers.
 
-use super::Ends::Refused;
+use super::ExpectedEnd::Refused;
 use super::{Table, open};
 use crate::hostile::raw_h2::{DATA, END_HEADERS, END_STREAM, HEADERS, field, frame, pseudo};
 use crate::hostile::{CHAT, ask};
