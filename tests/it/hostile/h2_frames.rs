@@ -27,9 +27,9 @@ enum ExpectedEnd {
     Nothing,
 }
 use ExpectedEnd::{Connection, Nothing, Refused, Stream};
-use frame_order::wrong_order;
-use frame_types::wrong_places;
-use header_blocks::wrong_heads;
+use frame_order::invalid_frame_order;
+use frame_types::invalid_frame_types;
+use header_blocks::invalid_header_blocks;
 
 /// A head without an end: its stream stays open for a body.
 fn open(stream: u32) -> Vec<u8> {
