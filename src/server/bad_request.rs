@@ -11,7 +11,8 @@ use std::time::Instant;
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
-/// Answers a head that is wrong, or late where it is not, and ends the connection.
+/// Writes the refusal of an invalid head, or status 408 if `wrong` is `None` because the head did not arrive in time,
+/// and closes the connection.
 pub(super) async fn refuse_head(
     front: &PublicServer,
     mut stream: Stream,
@@ -48,7 +49,7 @@ pub(super) async fn refuse_head(
     }
 }
 
-/// Records a request over HTTP/2 that the library has refused, without its head.
+/// Records an HTTP/2 request that the h2 library rejected as malformed; its head is unknown.
 pub(super) fn record_unsent(front: &PublicServer) {
     let mut record = AccessRecord::new(RequestId::random(), Dialect::Chat);
     let why = "The request's head is not valid HTTP/2.";
@@ -57,12 +58,12 @@ pub(super) fn record_unsent(front: &PublicServer) {
     front.app.record_exchange(&record, Instant::now());
 }
 
-/// The dialect that a head is answered in, by the path alone.
+/// Returns the dialect of the error response, from the path of the request target.
 pub(super) fn dialect_of_path(head: &[u8]) -> Dialect {
     endpoint::error_dialect(request_target(head).split('?').next().unwrap_or_default(), false)
 }
 
-/// The refusal of a head that is wrong.
+/// Returns the refusal of an invalid head.
 pub(super) fn api_error(wrong: HeadError, limits: &crate::config::settings::LimitSettings) -> ApiError {
     match wrong {
         HeadError::Malformed(why) => ApiError::with_message(

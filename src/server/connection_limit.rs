@@ -1,6 +1,5 @@
-//! Places for connections: so many in the gateway, so many for each client. A
-//! client is an IPv4 address or an IPv6 network of 64 bits, which is what one
-//! subscriber has.
+//! Limits on open connections: one for the process, and one for each client. A client is an IPv4 address or an IPv6
+//! network of 64 bits, the size that one subscriber gets.
 
 use parking_lot::Mutex;
 use prometheus::IntGauge;
@@ -8,7 +7,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// Connections that are open, by client.
+/// Counter of open connections, in total and by client.
 #[derive(Debug)]
 pub struct ConnectionLimit {
     taken: Mutex<ConnectionCounts>,
@@ -22,10 +21,10 @@ struct ConnectionCounts {
     by: HashMap<ClientNetwork, usize, ahash::RandomState>,
 }
 
-/// One client; none where all clients of a proxy on this machine would look alike.
+/// Key of a client; `None` for loopback addresses, since all clients of a proxy on this machine share one.
 type ClientNetwork = Option<u64>;
 
-/// A place, until it is dropped.
+/// Permit of one connection, released on drop.
 #[derive(Debug)]
 pub struct ConnectionPermit {
     connection_limit: Arc<ConnectionLimit>,
@@ -35,9 +34,9 @@ pub struct ConnectionPermit {
 /// Limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionRefusal {
-    /// The gateway.
+    /// Limit on all connections of the process.
     House,
-    /// Connections of one client address.
+    /// Limit on the connections of one client.
     Client,
 }
 
@@ -53,16 +52,16 @@ impl ConnectionRefusal {
 }
 
 impl ConnectionLimit {
-    /// All free.
+    /// Creates a counter without connections.
     #[must_use]
     pub fn new(open: IntGauge) -> Arc<Self> {
         Arc::new(Self { taken: Mutex::default(), open })
     }
 
-    /// Takes a place, of at most so many in all and for each client.
+    /// Acquires a permit, of at most `most` in total and `each` per client.
     ///
     /// # Errors
-    /// There is none left.
+    /// Returns the limit that is reached.
     pub fn try_acquire(
         self: &Arc<Self>,
         from: IpAddr,
@@ -76,7 +75,7 @@ impl ConnectionLimit {
         }
         if client.is_some() {
             let own = taken.by.entry(client).or_default();
-            // Nobody has an entry of zero: whoever finds none left has some.
+            // An entry is never zero, so a refusal leaves no new entry behind: `each` is at least 1.
             if *own >= each.max(1) {
                 return Err(ConnectionRefusal::Client);
             }
@@ -107,7 +106,7 @@ impl Drop for ConnectionPermit {
 fn client_network(from: IpAddr) -> ClientNetwork {
     match from.to_canonical() {
         IpAddr::V4(Ipv4Addr::LOCALHOST) | IpAddr::V6(Ipv6Addr::LOCALHOST) => None,
-        // No network begins with these 32 bits, so the two kinds do not meet.
+        // No IPv6 network starts with 32 zero bits, so IPv4 and IPv6 keys never collide.
         IpAddr::V4(address) => Some(u64::from(u32::from(address))),
         IpAddr::V6(address) => Some((u128::from(address) >> 64) as u64),
     }

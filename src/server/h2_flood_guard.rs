@@ -1,8 +1,7 @@
-//! The frames that an HTTP/2 client sends, counted as they come in: those that
-//! carry nothing (pings, settings, priorities, resets, windows, empty data,
-//! unknown ones) cost the client little and the gateway as much as others.
-//! More of them than anyone needs end the connection. And the end of one that the
-//! gateway leaves: what its client still sends is taken until that has closed too.
+//! Flood guard of an HTTP/2 connection: counts the received frames that carry no request data (pings, settings,
+//! priorities, resets, window updates, empty data, unknown types). Such frames are cheap for the client, but cost the
+//! gateway as much as others; too many of them end the connection. After a graceful shutdown the guard also reads and
+//! discards the client's remaining bytes until the client closes its side.
 
 use super::http2::StreamCounts;
 use super::{LINGER_IDLE, LINGER_TIMEOUT};
@@ -24,14 +23,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// The time that a limit is for.
+/// Interval to which the frame limit applies.
 const COUNT_WINDOW: Duration = Duration::from_secs(1);
-/// Bytes of answers that explain one frame more: their client opens windows for them.
+/// Number of response bytes that allow one more frame, since the client sends window updates for them.
 const FRAMES_PER_STREAM: u64 = 64;
-/// Bytes that are read at once of what nobody looks at.
+/// Number of bytes per read while remaining input is discarded.
 const LINGER_READ: usize = 4 << 10;
 
-/// A connection whose frames are counted.
+/// Stream of an HTTP/2 connection that counts the received frames.
 #[derive(Debug)]
 pub(super) struct FloodGuardStream {
     stream: Stream,
@@ -43,15 +42,15 @@ pub(super) struct FloodGuardStream {
     parting: Option<LingeringClose>,
 }
 
-/// All is said, and the client may close its side too.
+/// State of a connection whose write side is closed, until the client closes its side.
 #[derive(Debug)]
 struct LingeringClose {
-    /// Timer of silence on the connection.
+    /// Timer that fires after [`LINGER_IDLE`] without input.
     silence: Pin<Box<Sleep>>,
     until: Instant,
 }
 
-/// Frames that carried nothing.
+/// Counter of frames without request data.
 #[derive(Debug)]
 struct FrameCounter {
     heads: FrameHeadReader,
@@ -59,7 +58,7 @@ struct FrameCounter {
 }
 
 impl FloodGuardStream {
-    /// Counts the frames of a connection that has just begun.
+    /// Creates the guard of a new connection, which allows `most` frames without request data per second.
     pub(super) fn new(stream: Stream, streams: Arc<StreamCounts>, most: usize) -> Self {
         let count = FrameCounter::new();
         Self { stream, streams, most: most as u64, count, written: 0, since: Instant::now(), parting: None }
@@ -88,9 +87,9 @@ impl FrameCounter {
         let empty = &mut self.empty;
         self.heads.push(bytes, |head| {
             let carries = match head.kind {
-                // Data, but for nothing that does not end anything.
+                // A data frame carries something if it has bytes or ends the stream.
                 0 => head.length > 0 || head.flags & 1 == 1,
-                // Headers: what they open is limited as streams are.
+                // Headers count as data here: the streams that they open have a limit of their own.
                 1 => true,
                 _ => false,
             };
@@ -141,7 +140,7 @@ impl AsyncWrite for FloodGuardStream {
         loop {
             let mut piece = ReadBuf::new(&mut bytes);
             match Pin::new(&mut *stream).poll_read(cx, &mut piece) {
-                // One that sends without a pause is not waited for longer either: no alarm would be heard beside it.
+                // The deadline is checked here, since the timer is not polled while the client sends without a pause.
                 Poll::Ready(Ok(())) if !piece.filled().is_empty() && Instant::now() < parting.until => {
                     let silence = Instant::now() + LINGER_IDLE;
                     parting.silence.as_mut().reset(silence.min(parting.until));
@@ -167,7 +166,7 @@ impl AsyncWrite for FloodGuardStream {
     }
 }
 
-// All else is the connection's own.
+// All other traits delegate to the inner stream.
 
 #[async_trait]
 impl Shutdown for FloodGuardStream {

@@ -1,5 +1,5 @@
-//! The guard of an HTTP/1.1 connection. It reads each head within its limits and its deadline, refuses one that could
-//! be read in two ways, and hands the same bytes to Pingora's session, which parses and serves the request.
+//! Guard of an HTTP/1.1 connection: reads each request head within its limits and its deadline, refuses an ambiguous
+//! head, and passes the same bytes to Pingora's session, which parses and serves the request.
 
 use super::{PublicServer, bad_request, drain_grace, linger_close};
 use crate::config::settings::LimitSettings;
@@ -19,11 +19,11 @@ use std::sync::Arc;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout_at;
 
-/// Bytes that most heads fit in.
+/// Initial size of the read buffer, bytes: most heads fit.
 const INITIAL_BUFFER: usize = 4096;
-/// Bytes of a head that tell the dialect of its path.
+/// Number of leading bytes of a head that are stored: enough to determine the dialect of its path.
 const START_LEN: usize = 64;
-/// Room below which a buffer is made longer.
+/// Minimum spare capacity of the read buffer, bytes; below it the buffer grows.
 const MIN_SPARE: usize = 1024;
 
 /// Outcome of reading a head; the bytes of an incomplete one are in the buffer.
@@ -34,7 +34,7 @@ enum HeadRead {
     Refused(HeadError),
     /// The head did not arrive in time.
     Late,
-    /// There is nobody to answer.
+    /// The connection is closed, or idle for too long.
     Over,
 }
 
@@ -71,7 +71,8 @@ pub(super) async fn serve(front: &Arc<PublicServer>, mut stream: Stream, mut sto
                 .await;
         }
         match after {
-            // Without the end that the framing of the response has for a good one; HTTP/1.0 in clear text has none.
+            // The response lacks the end that its framing requires, so the client sees that it was cut; only HTTP/1.0
+            // in clear text has no such end.
             ConnectionReuse::Cut => return,
             ConnectionReuse::Reuse if may_reuse && returned.reusable => {}
             _ if returned.reusable && returned.ahead.is_empty() => return stream.shutdown().await,
@@ -79,7 +80,7 @@ pub(super) async fn serve(front: &Arc<PublicServer>, mut stream: Stream, mut sto
         }
         buffer = returned.ahead;
         reused = true;
-        // Between two requests nothing but the socket is bound to a thread.
+        // Between two requests only the socket is bound to a thread.
         if buffer.is_empty() && BufferedSocket::is_idle_plain(&stream) && executor::yield_and_migrate().await
         {
             let Ok(moved) = BufferedSocket::register_moved(stream) else { return };
@@ -88,14 +89,14 @@ pub(super) async fn serve(front: &Arc<PublicServer>, mut stream: Stream, mut sto
     }
 }
 
-/// The first bytes of a head, which tell the dialect of its path.
+/// Returns the first bytes of a head, which determine the dialect of its path.
 fn request_start(head: &[u8]) -> [u8; START_LEN] {
     let mut start = [0; START_LEN];
     start.iter_mut().zip(head).for_each(|(to, from)| *to = *from);
     start
 }
 
-/// Lets Pingora's proxy serve one request; whether its session allows another one on the connection.
+/// Serves one request through Pingora's proxy. Returns true if the session allows another request on the connection.
 async fn run_proxy(
     front: &PublicServer,
     connection: &Arc<ReplayStream>,
@@ -116,7 +117,8 @@ const fn framing(head: usize, scan: &HeadParser) -> RequestFraming {
     RequestFraming { head, body: scan.body_length(), interim: !scan.is_http10() }
 }
 
-/// Reads the head of the next request, until the moment by which it has to be there.
+/// Reads the head of the next request before its deadline: the keep-alive timeout until its first byte on a reused
+/// connection, then the head timeout.
 async fn read_head(
     stream: &mut Stream,
     buffer: &mut BytesMut,
@@ -127,7 +129,7 @@ async fn read_head(
     let caps = HeadLimits { bytes: limits.head, target: limits.target, fields: limits.head_fields };
     let mut until = clock::cached_now() + if reused { limits.keep_alive } else { limits.request_head };
     let mut scan = HeadParser::default();
-    // Bytes of a pipelined request are there already.
+    // The buffer has the first bytes of a pipelined request.
     if !buffer.is_empty() {
         until = clock::cached_now() + limits.request_head;
         match scan.push(buffer, caps) {

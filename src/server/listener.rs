@@ -1,5 +1,5 @@
-//! Listening sockets of the gateway. Binding them here makes a port in use one clear sentence. Connections of the
-//! public listeners are accepted here and distributed to the threads that serve them.
+//! Listening sockets of the gateway. They are bound here, so that a port in use is reported in one clear sentence.
+//! Connections of the public listeners are accepted here and distributed to the threads that serve them.
 
 use crate::config::settings::Settings;
 use crate::net::KEEP_ALIVE;
@@ -28,7 +28,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Pause after accepting a connection failed.
+/// Pause after a failed accept.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// Backlog of connections that wait to be accepted; the system has a limit of its own.
