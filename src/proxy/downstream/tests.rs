@@ -1,5 +1,5 @@
-//! Tests only: requests and responses of HTTP/1.1 over a pipe, through the guard's stream and Pingora's session; cut at
-//! each byte, cut short, framed in every way.
+//! Tests of HTTP/1.1 requests and responses over a pipe, through the guard's stream and Pingora's session: split at
+//! each byte, truncated, and with every kind of framing.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::*;
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 const CAPS: HeadLimits = HeadLimits { bytes: 8192, target: 200, fields: 50 };
 
-/// A request whose head was read, and the client's end of its connection.
+/// Request whose head has been read, and the client's end of its connection.
 struct Request {
     session: ServerSession,
     connection: Arc<ReplayStream>,
@@ -23,7 +23,7 @@ struct Request {
 }
 
 impl Request {
-    /// A request with this head; `behind` came with it.
+    /// Creates a request with this head; the bytes `behind` arrive together with it.
     async fn begin(head: &str, behind: &[u8], width: usize) -> Self {
         let (near, client) = duplex(width);
         let (mut scan, bytes) =
@@ -48,7 +48,7 @@ impl Request {
         Downstream::new(&mut self.session, Some(RequestOrigin::Http1(self.connection.clone())))
     }
 
-    /// Answers, and ends the session as the proxy does.
+    /// Sends the response, and ends the session as the proxy does.
     async fn answer(mut self, head: ResponseHead, pieces: &[&[u8]]) -> TestResponse {
         let mut caller = self.caller();
         let keep = caller.may_keep();
@@ -72,13 +72,13 @@ impl Request {
         self.client.read_to_end(&mut text).await.unwrap();
         let end = text.windows(4).position(|four| four == b"\r\n\r\n").map_or(text.len(), |at| at + 4);
         let body = text.split_off(end);
-        // Names of fields are the same in any case.
+        // Field names are case-insensitive.
         let head = String::from_utf8(text).unwrap().to_ascii_lowercase();
         TestResponse { head, body, sound, reused, ahead }
     }
 }
 
-/// A response as the client received it, and the state of its connection.
+/// Response as the client received it, and the state of its connection.
 struct TestResponse {
     head: String,
     body: Vec<u8>,
@@ -91,7 +91,7 @@ fn head(status: u16) -> ResponseHead {
     ResponseHead::new(status, &RequestId::random())
 }
 
-/// The body of a request of which `ahead` bytes come with the head, the rest byte by byte.
+/// Reads a request body of which `ahead` bytes arrive with the head, and the rest byte by byte.
 async fn body(fields: &str, sent: &[u8], ahead: usize) -> Result<Vec<u8>> {
     let head = format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
     let (behind, later) = sent.split_at(ahead);
@@ -240,7 +240,7 @@ async fn nothing_behind_a_request_is_read_as_part_of_it() {
     for (head, behind, reused, ahead) in [
         (plain, &b""[..], true, &b""[..]),
         (plain, next, true, next),
-        // A body that is there and unwanted is passed over.
+        // An unread body that has arrived is discarded.
         (long, b"ab", true, b""),
         (long, b"abGET / HTTP/1.1\r\n", true, next),
         (long, b"a", false, b""),
