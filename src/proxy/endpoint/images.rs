@@ -47,7 +47,7 @@ impl Endpoint for GenerateImages {
     }
 }
 
-/// Parses the body; the configuration fills in the model and the format where the client names none.
+/// Parses the body; the configuration provides the model and the format if the client names none.
 fn parse(body: Bytes, live: &ConfigSnapshot) -> Result<InferenceRequest, ApiError> {
     let default = live.settings.default_models.images.as_deref();
     let mut ask = penstock_request_validation::validate_images_with(body, &live.admission, default)?;

@@ -24,7 +24,7 @@ use http::Method;
 use penstock_auth::KeyScope;
 use penstock_core::{ApiError, Dialect};
 
-/// One method on one path.
+/// Endpoint: one method on one path.
 #[async_trait]
 pub trait Endpoint: Sync {
     /// Name in metrics and logs.
@@ -63,7 +63,7 @@ impl Route for dyn Endpoint {
     }
 }
 
-/// Every endpoint. Error messages list those that accept batch lines in this order.
+/// All endpoints. Error messages list those that accept batch lines in this order.
 const ENDPOINTS: &[&dyn Endpoint] = &[
     &chat::ChatCompletions,
     &messages::CreateMessage,

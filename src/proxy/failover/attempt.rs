@@ -25,13 +25,13 @@ use std::time::{Duration, Instant};
 
 /// Failure of an attempt.
 pub enum AttemptError {
-    /// Fault of the provider, or of the caller as the provider reports it.
+    /// Error of the provider, or error of the client as the provider reports it.
     Fault(UpstreamError),
-    /// Request that cannot be sent to this offer; another may take it.
+    /// Request that cannot be sent to this offer; another offer may accept it.
     Incompatible(ApiError),
-    /// Refusal that may be due to the number of choices: each choice is requested separately.
+    /// Refusal that may be due to the number of choices: each choice is then requested separately.
     SeparateChoices,
-    /// Error of the gateway with the response: no other provider is asked, since it would occur again.
+    /// Error of the gateway while processing the response: no other provider is called, since it would occur again.
     Internal(ApiError),
     /// Client that has left.
     Disconnected,
@@ -55,12 +55,12 @@ pub struct UpstreamResponse {
     pub until: Instant,
 }
 
-/// Most bytes of an error body that are read.
+/// Maximum number of bytes of an error body that are read.
 const MAX_ERROR_BODY: usize = 64 * 1024;
 /// Timeout of reading an error body.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Returns the translator of an offer that is asked for a stream.
+/// Returns the stream translator of an offer.
 pub fn translator(
     run: &FailoverRun<'_, '_>,
     offer: &OfferState,
@@ -182,7 +182,7 @@ async fn send(
         }
     };
     match upstream.read_head().await {
-        // After a failed write only an error status counts.
+        // After a failed write only an error status is used.
         Ok(200) if !written => Err(reset(0)),
         Ok(status) => Ok((upstream, status)),
         Err(TransportError::Malformed) => Err((UpstreamError::new(UpstreamErrorKind::Malformed), 0)),
@@ -190,7 +190,8 @@ async fn send(
     }
 }
 
-/// Reads the body of a status other than 200 and classifies the fault. In an unknown encoding only the status counts.
+/// Reads the body of a status other than 200 and classifies the error. If its content encoding is unknown, only the
+/// status is used.
 async fn read_error(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
@@ -263,7 +264,7 @@ pub fn log_provider_refusal(run: &FailoverRun<'_, '_>, offer: &OfferState, refus
     log::event(LogLevel::Info, "refused_by_provider", &fields);
 }
 
-/// Returns a `Retry-After` in seconds: a date becomes the time until then, since the plugins have no clock.
+/// Returns a `Retry-After` in seconds: a date is converted to the time until then, since the plugins have no clock.
 fn retry_after_seconds(said: String, now: Duration) -> String {
     format::until(&said, now).map_or(said, |seconds| seconds.to_string())
 }
@@ -273,7 +274,7 @@ pub fn text(value: &[u8]) -> Option<String> {
     std::str::from_utf8(value).ok().map(|value| value.trim().to_owned())
 }
 
-/// Reads the next bytes of a response body until `alarm`; `None` at its end.
+/// Reads the next bytes of a response body, at most until `alarm`; `None` at its end.
 pub async fn read(
     run: &mut FailoverRun<'_, '_>,
     answering: &mut UpstreamResponse,
@@ -298,7 +299,7 @@ pub async fn read(
 }
 
 impl<T> WaitOutcome<T> {
-    /// Converts a wait without a result to the failure of an attempt.
+    /// Converts a wait without a result into the failure of an attempt.
     pub fn stop(self, silent: UpstreamErrorKind, deadline: Instant) -> AttemptError {
         match self {
             Self::Disconnected => AttemptError::Disconnected,

@@ -1,4 +1,4 @@
-//! Refusal of a request whose filters no offer of the model meets: it names the filter and the available values.
+//! Refusal of a request if no offer of the model meets its filters: it names the filter and the available values.
 
 use penstock_core::{ApiError, OfferFacts, OfferFilter, OfferFilters};
 use rust_decimal::Decimal;
@@ -20,7 +20,7 @@ pub fn no_offer_meets(filters: &OfferFilters, facts: &[OfferFacts<'_>]) -> ApiEr
     ApiError::unsupported("filters", sentence)
 }
 
-/// Describes the property that no offer has, and the values that they have.
+/// Describes the property that no offer has, and the values that the offers have.
 fn available(filter: OfferFilter, facts: &[OfferFacts<'_>]) -> (&'static str, Value) {
     match filter {
         OfferFilter::Countries => {

@@ -1,6 +1,6 @@
-//! Generated images: they are embedded in the response, or stored under an address of the gateway. An address of a
-//! provider never reaches a client. Images are fetched only from hosts that the configuration names; of the provider's
-//! address only the path is used.
+//! Generated images: they are embedded in the response, or stored under a URL of the gateway. A URL of a provider never
+//! reaches a client. Images are fetched only from hosts that the configuration names; of the provider's URL only the
+//! path is used.
 
 use super::attempt::{AttemptError, UpstreamResponse};
 use super::wait::WaitOutcome;
@@ -25,10 +25,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Path of stored images below the host.
+/// Path prefix of stored images.
 pub const CONTENT: &str = "/v1/images/content/";
 
-/// Number of images.
+/// Returns the number of images.
 pub fn count(whole: &BufferedResponse) -> u32 {
     u32::try_from(whole.images.len()).unwrap_or(u32::MAX)
 }
@@ -42,7 +42,7 @@ pub async fn build_response(
     created: u64,
 ) -> Result<Vec<Bytes>, AttemptError> {
     let mut room = run.exchange.config.settings.limits.response_buffer;
-    // The response of a batch is read after an address has expired.
+    // A batch response is read after the URL of a stored image has expired.
     let inside = draw.as_base64 || run.exchange.work == WorkClass::BatchLine;
     let mut shown = Vec::with_capacity(pictures.len());
     for picture in pictures {
@@ -75,7 +75,7 @@ fn malformed() -> AttemptError {
     AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::Malformed))
 }
 
-/// Converts megabytes on a thread outside the async runtime.
+/// Runs a conversion of megabytes on a thread outside the async runtime.
 async fn off_thread<T: Send + 'static>(
     handles: &BlockingHandles,
     work: impl FnOnce() -> T + Send + 'static,
@@ -98,7 +98,7 @@ async fn store_image(run: &mut FailoverRun<'_, '_>, image: &[u8]) -> Result<Deli
     Ok(DeliveredImage::Url(format!("{}{CONTENT}{name}", run.exchange.public_url())))
 }
 
-/// Fetches an image from the address of its provider.
+/// Fetches an image from its URL at the provider.
 async fn fetch_image(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
@@ -139,7 +139,7 @@ async fn fetch_image(
     if image.is_empty() { Err(malformed()) } else { Ok(image) }
 }
 
-/// Returns the route to an address, and its path, if the configuration allows the host.
+/// Returns the route to a URL, and its path, if the configuration allows the host.
 fn route<'r>(
     own: &'r UpstreamRoute,
     others: &'r [UpstreamRoute],
@@ -168,7 +168,7 @@ fn route<'r>(
     Some((found, path.to_owned()))
 }
 
-/// Builds the request. The credentials of a provider go to its own host only.
+/// Builds the request. The credentials of a provider are sent to its own host only.
 fn image_request(
     base: &BaseUrl,
     path: &str,
@@ -183,8 +183,8 @@ fn image_request(
     Ok(head)
 }
 
-/// Sends the request; any status other than 200, a redirect too, is a fault. An error comes with true if the connection
-/// was from the pool.
+/// Sends the request; any status other than 200, including a redirect, is an error. The error comes with true if the
+/// connection was from the pool.
 async fn send_image_request(
     route: &UpstreamRoute,
     head: RequestHeader,

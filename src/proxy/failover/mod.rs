@@ -1,4 +1,4 @@
-//! Failover driver: a loop that asks one provider after another until one answers.
+//! Failover driver: a loop that calls one provider after another until one answers.
 //!
 //! ```text
 //! request filters ─▶ course ─▶ upstream_peer ─▶ attempt ─▶ (plain | pump: response filters) ─▶ settle
@@ -85,11 +85,11 @@ struct FailoverRun<'r, 'a> {
     watch: ClientWatch,
     /// Deadline of the request.
     deadline: Instant,
-    /// Translation of the stream, which lasts from one provider to the next.
+    /// Translation of the stream, which continues from one provider to the next.
     translation: Option<Box<dyn StreamTranslation>>,
     /// Offer whose stream the client is reading.
     current_offer: Option<Arc<OfferState>>,
-    /// Start of its attempt while that runs: the energy may only be known by the time.
+    /// Start of its attempt while that runs: without other data, the energy is computed from the time.
     attempt_started: Option<Instant>,
     /// Progress of a streamed response towards the client.
     progress: ResponseProgress,
@@ -103,7 +103,7 @@ struct FailoverRun<'r, 'a> {
     received_at: u64,
     /// Ledger entry to wait for if the charge has to be on the disk.
     ledger_ticket: Option<u64>,
-    /// Refusal if no provider answers: an error of the caller, once a provider reported one.
+    /// Refusal if no provider answers: a client error, once a provider reported one.
     refusal: Option<ApiError>,
     /// Refusal if no provider could have answered: an incompatible request, or one too long for all windows.
     incompatible: Option<ApiError>,
@@ -124,10 +124,10 @@ fn is_before_connection(fault: &UpstreamError) -> bool {
     fault.kind.is_connection_error() || fault.kind == UpstreamErrorKind::NoDescriptors
 }
 
-/// Answers an inference request: runs the request filters, then asks one candidate after another.
+/// Serves an inference request: runs the request filters, then calls one candidate after another.
 ///
 /// # Errors
-/// The refusal, as long as nothing has been sent.
+/// Returns the refusal, as long as nothing has been sent.
 pub async fn run(x: &mut Exchange<'_>, body: RequestBody) -> Result<WriteOutcome, ApiError> {
     let mut request = InferenceContext::new(x, body);
     if let ControlFlow::Break(ended) = RequestFilters::check(&mut request).await? {
@@ -149,7 +149,7 @@ pub async fn run(x: &mut Exchange<'_>, body: RequestBody) -> Result<WriteOutcome
     let total = x.config.settings.routing.total;
     let mut run = FailoverRun {
         watch: ClientWatch::new(x.principal.clone(), x.config.settings.limits.heartbeat),
-        // From here on: the time in which the client sent its body is not the providers' time.
+        // The deadline starts here: the time in which the client sent its body is not the providers' time.
         deadline: clock::cached_now() + total,
         exchange: x,
         request: &ask,
@@ -245,8 +245,8 @@ impl FailoverRun<'_, '_> {
         next.ok_or_else(|| self.client_disconnected())
     }
 
-    /// Acquires the permit of a candidate, as Pingora's `upstream_peer` returns a peer: the one that is `kept` for it,
-    /// or another. Without a permit it returns the next step; an error ends the request.
+    /// Acquires the permit of a candidate, as Pingora's `upstream_peer` returns a peer: the permit `kept` for it, or
+    /// another. Without a permit it returns the next step; an error ends the request.
     async fn upstream_peer(
         &mut self,
         offer: &Arc<OfferState>,
@@ -282,7 +282,7 @@ impl FailoverRun<'_, '_> {
         self.exchange.app.clock.steady_now()
     }
 
-    /// Makes one attempt at an offer, from the bytes of the request to the last byte for the client.
+    /// Makes one attempt at an offer, from sending the request to the last byte for the client.
     async fn attempt(&mut self, offer: &Arc<OfferState>, number: u32) -> Result<WriteOutcome, AttemptError> {
         let begun = Instant::now();
         #[cfg(feature = "inject")]
@@ -326,7 +326,7 @@ impl FailoverRun<'_, '_> {
         }
     }
 
-    /// Waits for a provider, then continues; an error ends the request.
+    /// Waits for `span`, until a provider may be called again; an error ends the request.
     async fn wait_until(
         &mut self,
         span: Duration,
@@ -343,7 +343,8 @@ impl FailoverRun<'_, '_> {
         }
     }
 
-    /// Ends the request of a client that left or whose key was revoked. It pays for the part that it received.
+    /// Ends the request of a client that disconnected or whose key was revoked. The client pays for the part that it
+    /// received.
     fn client_disconnected(&mut self) -> WriteOutcome {
         settle::left(self);
         settle::void(self, "left");
@@ -377,7 +378,7 @@ impl FailoverRun<'_, '_> {
         Ok(streaming::fail_stream(self, &refusal).await)
     }
 
-    /// Returns the rescue by a provider: it continues the text if it can, else it starts over.
+    /// Returns the mode of a rescue by a provider: it continues the text if it can, else it starts again.
     fn prepare_rescue(&mut self, offer: &OfferState) -> (RescueMode, Option<String>) {
         if attempt::translation_target(self, offer, penstock_core::Dialect::Chat, self.received_at)
             .continuation()

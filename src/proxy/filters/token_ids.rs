@@ -1,4 +1,4 @@
-//! Token ids in a request for embeddings: their text is what providers are sent, where the model's setting says so.
+//! Token ids in a request for embeddings: providers receive their text, if the model's setting says so.
 
 use super::candidates::model_named;
 use super::request::{InferenceContext, RequestFilter};
@@ -48,8 +48,8 @@ async fn replace_token_ids(
             decode_token_ids(ask, encoding)
         }
         TokenIdPolicy::Text(encoding) => {
-            // An id of a few digits may stand for 128 bytes: one account writes one such text at a time, and the text
-            // counts as a body does.
+            // An id of a few digits may stand for 128 bytes: each account decodes one such request at a time, and the
+            // text counts as memory like a body.
             let ask = x.counting().in_turn(move |_| decode_token_ids(ask, encoding)).await??;
             x.reserve_memory(ask.prompt_bytes)?;
             Ok(ask)
@@ -57,14 +57,14 @@ async fn replace_token_ids(
     }
 }
 
-/// Writes the text of each array of ids. What is a text already stays as it is.
+/// Replaces each array of ids by its text. Texts stay unchanged.
 fn decode_token_ids(
     mut ask: InferenceRequest,
     encoding: PublishedEncoding,
 ) -> Result<InferenceRequest, ApiError> {
     let InferenceTask::Embed(embed) = &mut ask.task else { return Ok(ask) };
     let arrays = embed.inputs.values();
-    // One array may be the input itself, or the only one in a list.
+    // A single array may be the input itself, or the only element of a list.
     let nested =
         ask.members.get("input").is_some_and(|input| arrays.iter().all(|ids| ids.len() < input.value.len()));
     let mut texts = Vec::with_capacity(arrays.len());

@@ -13,8 +13,7 @@ const EXPOSED: &str = "x-request-id, request-id, retry-after, x-ratelimit-limit,
      x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, anthropic-ratelimit-requests-limit, \
      anthropic-ratelimit-requests-remaining, anthropic-ratelimit-requests-reset, anthropic-ratelimit-tokens-limit, \
      anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset";
-/// Request headers that browsers may send if the preflight names none: those that the client libraries add by
-/// themselves.
+/// Request headers that browsers may send if the preflight names none: those that client libraries add automatically.
 const ALLOWED: &str = "authorization, content-type, range, user-agent, x-api-key, anthropic-version, anthropic-beta, \
      anthropic-dangerous-direct-browser-access, openai-organization, openai-project, openai-beta, \
      idempotency-key, x-stainless-arch, x-stainless-lang, x-stainless-os, x-stainless-package-version, \

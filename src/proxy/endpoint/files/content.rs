@@ -82,7 +82,7 @@ fn requested_range(x: &Exchange<'_>, etag: &str, bytes: u64) -> RangeRequest {
     parse_range(x.caller.field(header::RANGE).unwrap_or_default(), bytes)
 }
 
-/// A complete file is identified by its SHA-256, a growing one by its ID and size.
+/// Returns the ETag: the SHA-256 of a complete file; the ID and size of a growing one.
 fn etag(file: &FileRecord) -> String {
     match &file.sha256 {
         Some(sum) => format!("\"{sum}\""),
@@ -134,7 +134,7 @@ fn download_head(
     head.with(header::CONTENT_RANGE, part)
 }
 
-/// `Content-Disposition` with the name twice: ASCII for old clients, UTF-8 for the others.
+/// Returns `Content-Disposition` with the name twice: ASCII for old clients, UTF-8 for the others.
 fn content_disposition(name: &str) -> String {
     let plain = |letter: char| (letter.is_ascii_graphic() || letter == ' ') && !"\"\\%".contains(letter);
     let ascii: String = name.chars().map(|letter| if plain(letter) { letter } else { '_' }).collect();
