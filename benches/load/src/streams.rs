@@ -1,5 +1,5 @@
-//! Many streams open at once, an event a second each: what one costs in memory and processor time, how much later its
-//! events come, and whether the memory is given back when all have ended.
+//! Test with many open streams, one event per second each: memory and processor time per stream, delay of events, and
+//! whether the memory is released when all have ended.
 
 use crate::Options;
 use crate::goals::{self, Goals};
@@ -15,26 +15,26 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 
-/// New streams a second.
+/// Number of new streams per second.
 const OPENED: usize = 500;
-/// Whether memory was given back is looked at until then.
+/// Time after which the released memory is measured, and timeout of opening the streams.
 const AFTER: Duration = Duration::from_secs(60);
-/// What stands before the time of an event in it, and nowhere else in an answer.
+/// Byte before the time of an event, which occurs nowhere else in an answer.
 pub const MARK: &[u8] = b"~";
-/// How the time is told: in so few letters that an event's text is not much longer than a token's.
+/// Number of base-36 digits of a time: so few that an event's text is not much longer than a token's.
 const LETTERS: u32 = 6;
-/// Microseconds after which such times begin anew: half an hour.
+/// Microseconds after which these times wrap around: about half an hour.
 const ROUND: u64 = 36_u64.pow(LETTERS);
-/// How a chunked body ends.
+/// End of a chunked body.
 const LAST: &[u8] = b"\r\n0\r\n\r\n";
 
-/// Microseconds of the clock: provider and client are processes of one machine.
+/// Returns the microseconds of the clock: provider and client run on one machine.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or_default() % ROUND
 }
 
-/// The time as an event tells it.
+/// Returns the current time as an event states it.
 pub fn stamp() -> String {
     let now = now();
     (0..LETTERS)
@@ -43,23 +43,23 @@ pub fn stamp() -> String {
         .collect()
 }
 
-/// How long ago that was, in microseconds.
+/// Returns the microseconds since a stated time.
 fn since(told: &[u8]) -> Option<u64> {
     let told = std::str::from_utf8(told).ok().and_then(|told| u64::from_str_radix(told, 36).ok())?;
     Some((now() + ROUND - told) % ROUND)
 }
 
-/// Events that one may lack: its moment in the second may just be missed at either end.
+/// Number of events that a stream may lack: one may be just missed at either end of the measurement.
 const LACKING: f64 = 2.0;
 
-/// What one stream has said. Told beside its task, which waits for ever where nothing comes.
+/// State of one stream, shared with its task, which waits forever if no event comes.
 #[derive(Default)]
 struct Told {
-    /// Its answer has begun.
+    /// True if the answer has begun.
     opened: AtomicBool,
-    /// Its events while they counted.
+    /// Number of events during the measurement.
     events: AtomicUsize,
-    /// It is over before its time.
+    /// True if the stream ended too early.
     ended: AtomicBool,
 }
 
@@ -68,12 +68,12 @@ impl Told {
         self.opened.load(Ordering::Relaxed)
     }
 
-    /// Whether nobody need wait for it to open: it did, or it never will.
+    /// Returns true if the stream has opened, or ended before.
     fn is_settled(&self) -> bool {
         self.is_open() || self.ended.load(Ordering::Relaxed)
     }
 
-    /// Whether it ended, or said less than so many events: a stream that stands still is no stream.
+    /// Returns true if the stream ended, or sent fewer than `least` events: a stalled stream counts as broken.
     fn is_broken(&self, least: usize) -> bool {
         self.ended.load(Ordering::Relaxed) || self.events.load(Ordering::Relaxed) < least
     }
@@ -82,18 +82,18 @@ impl Told {
 #[derive(Default)]
 struct Seen {
     streams: Vec<Told>,
-    /// Events count.
+    /// True during the measurement, while events are counted.
     counts: AtomicBool,
     over: AtomicBool,
     /// Delays of events, in microseconds.
     delays: Mutex<Vec<u32>>,
 }
 
-/// What one of them did.
+/// Results of one target.
 struct Figures {
-    /// Hundredths of one processor.
+    /// Processor time in percent of one processor.
     cpu: f64,
-    /// Memory before, with all of them open and a minute after, in MiB.
+    /// Memory before, with all streams open, and one minute after, in MiB.
     memory: [f64; 3],
     kib_each: f64,
     p50: f64,
@@ -101,7 +101,7 @@ struct Figures {
     broken: usize,
 }
 
-/// Measures everyone but the provider, one after the other, and holds Penstock against its goals.
+/// Measures all targets except the provider, one after the other, and checks Penstock against its goals.
 pub fn compare(options: &Options, streams: usize) -> Result<Goals, String> {
     let bench = Bench::streams(&options.penstock, streams, options.alone)?;
     let runtime = runtime()?;
@@ -149,7 +149,7 @@ fn reach(of: &Figures, bare: Option<f64>, goals: &mut Goals) {
     goals.most("broken", Some(of.broken as f64), 0.0);
 }
 
-/// The runtime of the client and of the provider.
+/// Creates the runtime of the client and of the provider.
 pub fn runtime() -> Result<Runtime, String> {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(|why| why.to_string())
 }
@@ -206,7 +206,7 @@ fn one(
     })
 }
 
-/// One stream, until all are over.
+/// Runs one stream until the measurement is over.
 async fn stream(number: usize, to: SocketAddr, request: Arc<[u8]>, seen: Arc<Seen>) {
     let Some(told) = seen.streams.get(number) else { return };
     if read(to, &request, &seen, told).await.is_none() && !seen.over.load(Ordering::Relaxed) {
@@ -229,7 +229,7 @@ async fn read(to: SocketAddr, request: &[u8], seen: &Seen, own: &Told) -> Option
             }
             own.opened.store(true, Ordering::Relaxed);
         }
-        // Its provider goes on: whoever ends it ends it early.
+        // The provider's streams are endless, so any end is too early.
         if read.ends_with(LAST) {
             return None;
         }
@@ -237,7 +237,7 @@ async fn read(to: SocketAddr, request: &[u8], seen: &Seen, own: &Told) -> Option
         let events = read.windows(MARK.len()).filter(|window| *window == MARK).count();
         own.events.fetch_add(events, Ordering::Relaxed);
         let told = read.get(at + MARK.len()..)?;
-        // Cut in two by the wire: one delay fewer.
+        // Split across two reads: this delay is not counted.
         let Some(late) = told.get(..LETTERS as usize).and_then(since) else { continue };
         let late = u32::try_from(late).unwrap_or(u32::MAX);
         if let Ok(mut delays) = seen.delays.lock() {

@@ -1,4 +1,4 @@
-//! Who is measured: the provider itself, and what stands before it, each with two threads.
+//! Measured targets: the provider itself and the proxies before it, each with two threads.
 
 use crate::load::{Connection, holds, request};
 use crate::process::Process;
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Threads of everyone.
+/// Number of threads of each target.
 pub const THREADS: usize = 2;
-/// Limits of the key, each so high that it is looked at and counted down and never reached.
+/// Limits of the key, each so high that it is checked and counted but never reached.
 const LIMITS: [&str; 8] = [
     "--requests-per-minute",
     "1000000000",
@@ -21,21 +21,21 @@ const LIMITS: [&str; 8] = [
     "--budget-per-day",
     "1000000000",
 ];
-/// Credits of the account, which pays in advance.
+/// Credits of the prepaid account.
 const CREDITS: &str = "1000000000";
-/// How long a start may take.
+/// Timeout of a start.
 const START: Duration = Duration::from_secs(30);
 
-/// One of those who are measured.
+/// Measured target.
 pub struct Target {
     pub name: &'static str,
     pub address: SocketAddr,
     pub key: Option<String>,
-    /// None for the provider, which is not measured for itself.
+    /// Process of the target; `None` for the provider, which is not measured itself.
     pub process: Option<Process>,
 }
 
-/// Everyone, and the provider behind them, which has to outlive them.
+/// All targets, and the provider behind them, which has to outlive them.
 pub struct Bench {
     pub targets: Vec<Target>,
     folder: PathBuf,
@@ -50,7 +50,7 @@ impl Drop for Bench {
 }
 
 impl Bench {
-    /// Starts all of them and waits until each has answered.
+    /// Starts all targets and waits until each has answered.
     pub fn start(penstock: &Path) -> Result<Self, String> {
         let (mut bench, provider) = Self::before("mock")?;
         bench.targets.push(Target { name: "direct", address: provider, key: None, process: None });
@@ -60,7 +60,7 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Those who are measured with so many streams open, or Penstock alone.
+    /// Starts the targets for this number of open streams, or Penstock alone.
     pub fn streams(penstock: &Path, streams: usize, alone: bool) -> Result<Self, String> {
         let (mut bench, provider) = Self::before("events")?;
         if !alone {
@@ -70,7 +70,7 @@ impl Bench {
         Ok(bench)
     }
 
-    /// A folder and the provider, which is this program in that role.
+    /// Creates a folder and starts the provider, which is this program in that role.
     fn before(role: &str) -> Result<(Self, SocketAddr), String> {
         let folder = std::env::temp_dir().join(format!("penstock-load-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
@@ -128,8 +128,8 @@ impl Bench {
         self.add("nginx", address, None, &mut nginx)
     }
 
-    /// With everything on: a key with limits of each kind and a budget, of an account that pays in advance, two
-    /// providers with checks, footprint and price, a log line a request.
+    /// Starts Penstock with all features: a key with limits of each kind and a budget, of a prepaid account, two
+    /// providers with health checks, footprint and price, and a log line per request.
     fn penstock(&mut self, binary: &Path, provider: SocketAddr, seats: usize) -> Result<(), String> {
         let (address, admin) = (free()?, free()?);
         let file = self.folder.join("penstock.toml");
@@ -152,8 +152,8 @@ impl Bench {
     }
 }
 
-/// The window is one that 200 KiB of bytes cannot exceed: what counting costs is
-/// measured by `benches/hot.rs`.
+/// Returns the configuration of Penstock. The context window is one that 200 KiB of bytes cannot exceed: token counting
+/// is measured by `benches/hot.rs`.
 fn configuration(
     folder: &Path,
     http: SocketAddr,
@@ -170,7 +170,7 @@ fn configuration(
         )
     });
     let storage = folder.join("data");
-    // All load is of one account, which gets seven eighths of the places at most.
+    // All load is of one account, which gets at most seven eighths of the permits.
     let places = (seats * 2).max(10_000);
     format!(
         "[listen]\nhttp = \"{http}\"\nadmin = \"{admin}\"\n[storage]\npath = {storage:?}\nballast = \"0B\"\n\
@@ -184,13 +184,13 @@ fn configuration(
     )
 }
 
-/// A loopback address with a port that nobody uses now.
+/// Returns a loopback address with a free port.
 fn free() -> Result<SocketAddr, String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     listener.map_err(|why| format!("no free port: {why}"))
 }
 
-/// Waits until it answers a request well, and Penstock as only Penstock does.
+/// Waits until a target answers a request correctly, and for Penstock with its own members.
 fn await_answer(
     name: &str,
     address: SocketAddr,
