@@ -66,7 +66,7 @@ impl FailoverRun<'_, '_> {
         log::event(LogLevel::Info, "member_refused", &members);
     }
 
-    /// Retries without the gateway's own members that the provider refused, again as long as it names others, and
+    /// Retries without the gateway's own members that the provider refused, again while it names further ones, and
     /// stores them after a response.
     pub(super) async fn retry_without_members(
         &mut self,
