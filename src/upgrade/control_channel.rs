@@ -1,4 +1,4 @@
-//! Connection of the old process to the one that took over.
+//! Control connection of the old process to the new one.
 
 use super::messages::SentState;
 use super::messages::{self, NewToOld, OldToNew};
@@ -18,7 +18,7 @@ pub struct ControlChannel {
     lost: AtomicBool,
 }
 
-/// Event that the other process sends unasked.
+/// Event that the other process sends without a request.
 pub enum PeerEvent {
     /// Change of a key.
     KeyChanged(String),
@@ -79,7 +79,7 @@ impl ControlChannel {
         self.request(|number| OldToNew::Call { number, call }).flatten()
     }
 
-    /// Sends ledger actions and waits until they are on the disk; false if they never will be.
+    /// Sends ledger actions and waits until they are on the disk. Returns false if they never will be.
     pub fn send(&self, acts: Vec<SentState>) -> bool {
         self.request(|number| OldToNew::Acts { number, acts }).is_some()
     }

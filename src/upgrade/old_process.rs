@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest time of the new process for each step.
+/// Timeout of the new process for each step.
 const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Program path and arguments of this process.
@@ -23,13 +23,13 @@ pub struct LaunchCommand {
 }
 
 impl LaunchCommand {
-    /// Reads them now, since the file may be replaced later.
+    /// Reads the program path and the arguments now, since the file may be replaced later.
     ///
     /// # Errors
     /// Returns a sentence if the path is unknown.
     pub fn current() -> Result<Self, String> {
         let mut arguments = std::env::args_os();
-        // The path may be a symbolic link, which leads to the new binary later.
+        // The path may be a symbolic link, which may point to a new binary later.
         let called = arguments.next().map(PathBuf::from).filter(|path| path.components().count() > 1);
         let path = called.map_or_else(std::env::current_exe, std::path::absolute);
         let path = path.map_err(|error| format!("The path of this program is not known: {error}."))?;
@@ -72,13 +72,13 @@ impl Successor {
         fd_passing::send(&self.stream, listeners)
     }
 
-    /// Process ID.
+    /// Returns the process ID.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Gives up the store and waits until the new process serves. Blocks.
+    /// Hands over the store and waits until the new process serves. Blocks.
     ///
     /// # Errors
     /// Returns a sentence for the operator; the new process has ended then.
@@ -97,7 +97,7 @@ impl Successor {
         line.map_err(|error| format!("{} ({error})", self.kill("cannot be reached")))
     }
 
-    /// Kills the process, so that it does not hold the store.
+    /// Kills the new process, so that it does not hold the store.
     fn kill(mut self, what: &str) -> String {
         let ended = self.child.try_wait().ok().flatten();
         self.child.kill().ok();
@@ -106,7 +106,7 @@ impl Successor {
         format!("The new process {what}{how}; the old process continues.")
     }
 
-    /// Kills the process, because this one continues.
+    /// Kills the new process because this one continues.
     pub fn cancel(self) {
         self.kill("is not needed");
     }

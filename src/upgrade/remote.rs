@@ -1,4 +1,4 @@
-//! Store that may be in this process or in the one that took it over. Calls during the handover wait.
+//! Store that is in this process, or in the one that took it over. Calls during the handover wait.
 
 use crate::upgrade::control_channel::ControlChannel;
 use parking_lot::RwLock;
@@ -67,7 +67,7 @@ pub enum StoreResponse {
 }
 
 impl HandoverStore {
-    /// Returns a store of this process.
+    /// Creates a store of this process.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self(RwLock::new(StoreLocation::Local(store)))
@@ -196,7 +196,7 @@ impl Store for HandoverStore {
         }
     }
 
-    /// Health of the store. Never blocks, because it is called from async tasks.
+    /// Returns the health of the store. Never blocks, because it is called from async tasks.
     fn health(&self) -> StoreHealth {
         match self.0.try_read().as_deref() {
             Some(StoreLocation::Local(store)) => store.health(),
@@ -242,7 +242,7 @@ fn space_of_tag(tag: u8) -> Option<StoreTable> {
 }
 
 impl StoreRequest {
-    /// Returns true if the request writes a batch, which this process then has to run.
+    /// Returns true if the request writes a batch, which the process with the store then has to run.
     #[must_use]
     pub fn writes_batches(&self) -> bool {
         let batches = |change: &StoreOp| {
