@@ -1,4 +1,5 @@
-//! Balance of an account in memory: total and available amount, changed without a lock. The difference is held.
+//! Balance of an account in memory: the total and the available amount, changed without a lock. The difference is held
+//! by reservations.
 
 use penstock_ledger::{AccountBalances, Wallet, WalletBalance};
 use std::sync::Arc;
@@ -66,7 +67,7 @@ impl AccountBalance {
         self.wallet_balance(wallet).available.load(Ordering::Acquire)
     }
 
-    /// Balances for the API: held amounts count until they are settled.
+    /// Returns the balances for the API: held amounts count until they are settled.
     pub(super) fn snapshot(&self) -> AccountBalances {
         let balance = |pocket: &AtomicBalance| {
             let available = pocket.available.load(Ordering::Acquire);

@@ -9,7 +9,7 @@ use penstock_storage::ledger::{
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Number of sheets per group with the preferred size; all further ones have the maximum size.
+/// Number of blocks per group with the preferred size; all further ones have the maximum size.
 pub(super) const SMALL_SHEETS: usize = 100;
 /// Bytes of an entry without its names.
 pub(super) const ENTRY_OVERHEAD: usize = 1_024;
@@ -37,7 +37,7 @@ impl GroupBuilder {
     pub(super) fn fits(&self, op: &WriteOp) -> bool {
         let (bytes, rows, row_bytes) = max_size(op);
         let own = self.sheets.len() + self.balances.len() + self.names.len() + self.rows.len();
-        // A sheet ends one maximum line before its limit, and a last one is started.
+        // A block ends one maximum line before its limit, and a last block is started.
         let sheets = SMALL_SHEETS + bytes / (MAX_BLOCK_BYTES - MAX_LINE_BYTES) + 2;
         self.bytes + bytes <= MAX_COMMIT_BYTES
             && own + rows + sheets <= MAX_COMMIT_ROWS
@@ -45,7 +45,7 @@ impl GroupBuilder {
     }
 }
 
-/// Upper limits of an operation: bytes of entries, rows without sheets, and bytes of additional rows.
+/// Returns the upper limits of an operation: bytes of entries, rows without blocks, and bytes of additional rows.
 fn max_size(op: &WriteOp) -> (usize, usize, usize) {
     match op {
         WriteOp::Action(deed) => (
@@ -67,7 +67,7 @@ fn max_size(op: &WriteOp) -> (usize, usize, usize) {
     }
 }
 
-/// Upper limit of an action in bytes, without the terms that may precede it.
+/// Returns the upper limit of an action in bytes, without the terms that may precede it.
 fn max_action_bytes(deed: &LedgerAction) -> usize {
     let names = match &deed.act {
         EntryKind::Settle { request, key, sale, .. } => {
@@ -81,7 +81,7 @@ fn max_action_bytes(deed: &LedgerAction) -> usize {
     max_line_bytes(deed.account.len() + names)
 }
 
-/// Upper limit of an entry in bytes with names of this length: a character takes up to six bytes.
+/// Returns the upper limit of an entry in bytes with names of this length: a character takes up to six bytes.
 const fn max_line_bytes(names: usize) -> usize {
     let bytes = ENTRY_OVERHEAD + 6 * names;
     if bytes < MAX_LINE_BYTES { bytes } else { MAX_LINE_BYTES }

@@ -1,5 +1,5 @@
-//! Ledger during an upgrade: the old process stops writing and sends the actions of its remaining exchanges; the new
-//! one, which has the store, records each of them once, and voids what was never ended.
+//! Ledger during an upgrade: the old process stops writing and sends the actions of its remaining exchanges. The new
+//! process, which has the store, records each of them once, and voids reservations that are never ended.
 
 use super::hold::{Hold, Settlement};
 use super::write_op::{AdjustmentError, LedgerAction, TermsText, WriteOp};
@@ -34,7 +34,7 @@ pub struct ChargeEvent {
 pub struct InheritedHolds(HashMap<Arc<str>, Hold>);
 
 impl InheritedHolds {
-    /// Number of open reservations.
+    /// Returns the number of open reservations.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -46,20 +46,20 @@ impl InheritedHolds {
         self.0.is_empty()
     }
 
-    /// Voids them because their process is gone: unreported work is not charged.
+    /// Voids the reservations because their process is gone: unreported work is not charged.
     pub fn void(mut self) {
         self.0.drain().for_each(|(_, hold)| hold.void("crash", RequestFootprint::default()));
     }
 }
 
-/// A process that fails before it has taken over leaves the reservations to the one that continues.
+/// If this process fails before it has taken over, it leaves the reservations to the one that continues.
 impl Drop for InheritedHolds {
     fn drop(&mut self) {
         self.0.drain().for_each(|(_, hold)| hold.release_unrecorded());
     }
 }
 
-/// Encodes an act for the process that writes.
+/// Encodes an action for the process that writes.
 fn sent(deed: LedgerAction, counted: bool) -> Option<SentState> {
     let terms = deed.terms.map(|terms| (terms.id.to_string(), terms.text.to_string()));
     let entry = LedgerEntry { seq: 1, at: deed.at, account: deed.account, kind: deed.act };
@@ -128,7 +128,7 @@ impl Ledger {
         }
     }
 
-    /// Ticket to wait for until everything pushed so far is on the disk.
+    /// Returns the ticket of the last pushed operation: once it is written, everything pushed so far is on the disk.
     #[must_use]
     pub fn current_ticket(&self) -> u64 {
         self.queue.pushed()
@@ -207,7 +207,7 @@ fn log_unmatched() -> Option<Hold> {
     None
 }
 
-/// Actions of an operation. Administrative adjustments are refused: the writing process accepts them.
+/// Returns the actions of an operation. Administrative adjustments are refused: the writing process accepts them.
 fn actions_of(op: WriteOp) -> Vec<LedgerAction> {
     match op {
         WriteOp::Action(deed) => vec![deed],

@@ -1,4 +1,4 @@
-//! Checks and repairs of the ledger of a store that no gateway has open.
+//! Checks and repairs of the ledger of a store that no process has open.
 
 use super::report;
 use crate::config::settings::StorageSettings;
@@ -6,10 +6,10 @@ use crate::storage::stores::{LEDGER_FOLDER, STORE_FOLDER, open_error, open_exist
 use penstock_storage::StoreOptions;
 use penstock_storage::ledger::LedgerStore;
 
-/// Writes the ledger of a store again from its second copy; returns its entries.
+/// Rebuilds the ledger of a store from its replica files; returns the number of entries.
 ///
 /// # Errors
-/// One sentence that says what is in the way.
+/// Returns one sentence with the cause.
 pub fn rebuild(storage: &StorageSettings) -> Result<u64, String> {
     let options = StoreOptions { ballast_bytes: storage.ballast_bytes, ..StoreOptions::default() };
     let said = |error: penstock_storage::StoreError| to_sentence(&error.to_string());
@@ -20,10 +20,10 @@ pub fn rebuild(storage: &StorageSettings) -> Result<u64, String> {
     Ok(entries)
 }
 
-/// Recomputes the ledger of a store and compares its second copy; nothing is written.
+/// Verifies the ledger of a store and compares its replica files; nothing is written.
 ///
 /// # Errors
-/// One sentence that says what is in the way.
+/// Returns one sentence with the cause.
 pub fn verify_ledger(storage: &StorageSettings) -> Result<report::LedgerVerification, String> {
     let store = open_existing(storage)?;
     let store = store.ok_or_else(|| {

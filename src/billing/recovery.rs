@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::time::Duration;
 
-/// Value of `ledger.ahead` from which on any date is accepted.
+/// Minimum value of `ledger.ahead` for which any date is accepted.
 const ANY_DATE: Duration = Duration::from_secs(366 * 86_400);
 
 impl Ledger {
@@ -123,7 +123,7 @@ pub(super) fn open_reservations(store: &LedgerStore) -> Result<OpenReserves, Sto
     let Some(tip) = store.tip()? else { return Ok(open) };
     let damaged = |what: &str| StoreError::Corrupt { what: what.to_owned() };
     let mut last = HashChain::default();
-    // At least the last sheet is read, since it has to end at the tip.
+    // At least the last block is read, since it has to end at the tip.
     store.for_each_block(tip.first_open.min(tip.seq).saturating_sub(1), |sheet| {
         for line in lines(&sheet.text) {
             let (entry, chain) =

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Maximum number of findings.
 const MAX_FINDINGS: usize = 100;
-/// Tries to read a balance that changes meanwhile.
+/// Maximum number of tries to read a balance that changes meanwhile.
 const MAX_REREADS: u32 = 1_000;
 
 /// Error of a report, as a sentence.
@@ -47,7 +47,7 @@ impl LedgerVerification {
         self.invalid_entry.is_none() && self.balances.is_empty() && self.copy.is_empty()
     }
 
-    /// JSON form of the result.
+    /// Returns the result as JSON.
     #[must_use]
     pub fn to_json(&self) -> Value {
         json!({
@@ -67,7 +67,7 @@ impl LedgerVerification {
 struct VerifiedFold<'a> {
     chain: HashChain,
     books: BalanceFold,
-    /// Callback with the number of entries of each valid sheet.
+    /// Callback with the number of entries of each valid block.
     on_entries: Option<&'a mut dyn FnMut(u64)>,
 }
 
@@ -271,7 +271,7 @@ pub fn page_text(store: &LedgerStore, after: u64) -> Result<Option<(Vec<u8>, u64
     Ok(None)
 }
 
-/// Model of the charge that an entry corrects.
+/// Returns the model of the charge that an entry corrects.
 fn corrected_model(store: &LedgerStore, entry: &LedgerEntry) -> Result<Option<Arc<str>>, ReportError> {
     let EntryKind::Correct { of, .. } = &entry.kind else { return Ok(None) };
     Ok(find(store, *of)?.and_then(|found| match found.kind {

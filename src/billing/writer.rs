@@ -1,6 +1,6 @@
-//! Writer thread of the ledger: operations become entries, entries become sheets, and a group of sheets is one
-//! commit. A group that the store rejects is retried with the same bytes, except for rows that it never accepts
-//! (`foreign`), until it is known to be committed: so nothing is written twice or out of order.
+//! Writer thread of the ledger: operations become entries, entries become blocks, and a group of blocks is one commit.
+//! A group that the store rejects is retried with the same bytes, except for rows that it never accepts (`side_rows`),
+//! until it is known to be committed: so no entry is written twice or out of order.
 
 use super::group_builder::{ENTRY_OVERHEAD, GroupBuilder, SMALL_SHEETS};
 use super::replica_lag::ReplicaLagLog;
@@ -83,7 +83,7 @@ impl LedgerWriter {
             self.queue.collect(MAX_OPS, self.store.replica_sync_due())
         {
             if ops.is_empty() && self.draft.queued_bytes == 0 {
-                // Nothing arrived for a while: the replica is synced now.
+                // No operation arrived for a while: the replica is synced now.
                 self.queue.set_copied(self.store.sync_replica());
                 continue;
             }
@@ -149,7 +149,7 @@ impl LedgerWriter {
 
     fn add_adjustment(&mut self, order: AdminAdjustment) {
         let mut own = self.draft.names.iter().filter(|(known, _)| order.names.contains(known));
-        // It counts as repeated once the first one is durable.
+        // The adjustment counts as repeated once the first one is durable.
         if let Some(seq) = own.next().map(|(_, seq)| *seq) {
             self.draft.duplicates.push((order, seq));
             return;
@@ -275,7 +275,7 @@ impl LedgerWriter {
         true
     }
 
-    /// Retries until the store has the group; returns whether the replica has it too.
+    /// Retries until the store has committed the group. Returns true if the replica has it too.
     fn append_group(
         &mut self,
         group: &mut LedgerCommit,
@@ -330,7 +330,7 @@ fn replacement_void(act: &EntryKind) -> Option<EntryKind> {
     Some(EntryKind::Void { request, key, wallet: *wallet, held: *held, why, drawn: *drawn })
 }
 
-/// Balance after an action; `Some(None)` if it is unchanged, `None` if the action is invalid.
+/// Returns the balance after an action; `Some(None)` if it is unchanged, `None` if the action is invalid.
 fn changed_balance(balance: BalanceRecord, act: &EntryKind) -> Option<Option<BalanceRecord>> {
     let (wallet, change) = match act {
         EntryKind::Grant { wallet, amount, .. } => (wallet, Some(*amount).filter(|amount| *amount > 0)?),
@@ -345,7 +345,7 @@ fn changed_balance(balance: BalanceRecord, act: &EntryKind) -> Option<Option<Bal
     }))
 }
 
-/// Refund of a correction.
+/// Returns the refund of a correction.
 fn corrected_amount(act: &EntryKind) -> Option<i64> {
     let EntryKind::Correct { what, was, instead, .. } = act else { return None };
     match what {

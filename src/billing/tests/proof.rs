@@ -30,7 +30,7 @@ fn a_charge_is_corrected_once_and_the_proof_names_what_was_changed_by_hand() {
     assert_eq!(ledger.balance("acme").credits.amount, 970);
     settled(&ledger);
     ledger.close();
-    // One digit of one amount, in one sheet.
+    // One digit of one amount is changed, in one block.
     let row = store.scan(StoreTable::Ledger, b"", None, 1).unwrap().rows.remove(0);
     let month = ledger.store.months().unwrap().remove(0);
     let sheet = ledger.store.month_blocks(&month, 0).unwrap().0.next().unwrap().unwrap();
