@@ -35,19 +35,19 @@ const LINGER_READ: usize = 4 << 10;
 pub(super) struct FloodGuardStream {
     stream: Stream,
     streams: Arc<StreamCounts>,
-    most: u64,
+    max_frames: u64,
     count: FrameCounter,
     written: u64,
-    since: Instant,
-    parting: Option<LingeringClose>,
+    window_start: Instant,
+    linger: Option<LingeringClose>,
 }
 
 /// State of a connection whose write side is closed, until the client closes its side.
 #[derive(Debug)]
 struct LingeringClose {
     /// Timer that fires after [`LINGER_IDLE`] without input.
-    silence: Pin<Box<Sleep>>,
-    until: Instant,
+    idle_timer: Pin<Box<Sleep>>,
+    deadline: Instant,
 }
 
 /// Counter of frames without request data.
@@ -58,20 +58,28 @@ struct FrameCounter {
 }
 
 impl FloodGuardStream {
-    /// Creates the guard of a new connection, which allows `most` frames without request data per second.
-    pub(super) fn new(stream: Stream, streams: Arc<StreamCounts>, most: usize) -> Self {
+    /// Creates the guard of a new connection, which allows `max_frames` frames without request data per second.
+    pub(super) fn new(stream: Stream, streams: Arc<StreamCounts>, max_frames: usize) -> Self {
         let count = FrameCounter::new();
-        Self { stream, streams, most: most as u64, count, written: 0, since: Instant::now(), parting: None }
+        Self {
+            stream,
+            streams,
+            max_frames: max_frames as u64,
+            count,
+            written: 0,
+            window_start: Instant::now(),
+            linger: None,
+        }
     }
 
     /// Returns true if there were too many frames within the interval.
     fn is_flooded(&mut self) -> bool {
-        if self.count.empty <= self.most + self.written / FRAMES_PER_STREAM {
+        if self.count.empty <= self.max_frames + self.written / FRAMES_PER_STREAM {
             return false;
         }
         let now = Instant::now();
-        let flooded = now - self.since < COUNT_WINDOW;
-        self.since = now;
+        let flooded = now - self.window_start < COUNT_WINDOW;
+        self.window_start = now;
         self.count.empty = 0;
         self.written = 0;
         flooded
@@ -86,14 +94,14 @@ impl FrameCounter {
     fn push(&mut self, bytes: &[u8]) {
         let empty = &mut self.empty;
         self.heads.push(bytes, |head| {
-            let carries = match head.kind {
+            let has_data = match head.kind {
                 // A data frame carries something if it has bytes or ends the stream.
                 0 => head.length > 0 || head.flags & 1 == 1,
                 // Headers count as data here: the streams that they open have a limit of their own.
                 1 => true,
                 _ => false,
             };
-            *empty += u64::from(!carries);
+            *empty += u64::from(!has_data);
         });
     }
 }
@@ -124,13 +132,13 @@ impl AsyncWrite for FloodGuardStream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        let Self { stream, streams, parting, .. } = &mut *self;
-        let parting = match parting {
-            Some(parting) => parting,
+        let Self { stream, streams, linger, .. } = &mut *self;
+        let linger = match linger {
+            Some(linger) => linger,
             None => {
                 ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
-                let until = Instant::now() + LINGER_TIMEOUT;
-                parting.insert(LingeringClose { silence: Box::pin(sleep(LINGER_IDLE)), until })
+                let deadline = Instant::now() + LINGER_TIMEOUT;
+                linger.insert(LingeringClose { idle_timer: Box::pin(sleep(LINGER_IDLE)), deadline })
             }
         };
         if !streams.is_abandoned() {
@@ -141,12 +149,12 @@ impl AsyncWrite for FloodGuardStream {
             let mut piece = ReadBuf::new(&mut bytes);
             match Pin::new(&mut *stream).poll_read(cx, &mut piece) {
                 // The deadline is checked here, since the timer is not polled while the client sends without a pause.
-                Poll::Ready(Ok(())) if !piece.filled().is_empty() && Instant::now() < parting.until => {
-                    let silence = Instant::now() + LINGER_IDLE;
-                    parting.silence.as_mut().reset(silence.min(parting.until));
+                Poll::Ready(Ok(())) if !piece.filled().is_empty() && Instant::now() < linger.deadline => {
+                    let idle_deadline = Instant::now() + LINGER_IDLE;
+                    linger.idle_timer.as_mut().reset(idle_deadline.min(linger.deadline));
                 }
                 Poll::Ready(_) => return Poll::Ready(Ok(())),
-                Poll::Pending => return parting.silence.as_mut().poll(cx).map(Ok),
+                Poll::Pending => return linger.idle_timer.as_mut().poll(cx).map(Ok),
             }
         }
     }

@@ -29,45 +29,45 @@ const MIN_SPARE: usize = 1024;
 /// Outcome of reading a head; the bytes of an incomplete one are in the buffer.
 enum HeadRead {
     /// The head is complete.
-    Whole(RequestFraming),
+    Complete(RequestFraming),
     /// The head is refused.
     Refused(HeadError),
     /// The head did not arrive in time.
     Late,
     /// The connection is closed, or idle for too long.
-    Over,
+    Closed,
 }
 
-pub(super) async fn serve(front: &Arc<PublicServer>, mut stream: Stream, mut stop: ShutdownWatch) {
+pub(super) async fn serve(server: &Arc<PublicServer>, mut stream: Stream, mut stop: ShutdownWatch) {
     let connection = ReplayStream::new(stop.clone());
     let mut buffer = BytesMut::new();
     let mut reused = false;
     loop {
-        let limits = front.limits();
+        let limits = server.limits();
         let framing = match read_head(&mut stream, &mut buffer, &limits, reused, &mut stop).await {
-            HeadRead::Whole(framing) => framing,
-            HeadRead::Over => return,
-            HeadRead::Refused(wrong) => {
+            HeadRead::Complete(framing) => framing,
+            HeadRead::Closed => return,
+            HeadRead::Refused(error) => {
                 return bad_request::refuse_head(
-                    front,
+                    server,
                     stream,
                     bad_request::dialect_of_path(&buffer),
-                    Some(wrong),
+                    Some(error),
                 )
                 .await;
             }
             HeadRead::Late => {
-                return bad_request::refuse_head(front, stream, bad_request::dialect_of_path(&buffer), None)
+                return bad_request::refuse_head(server, stream, bad_request::dialect_of_path(&buffer), None)
                     .await;
             }
         };
         let start = request_start(&buffer);
-        let may_reuse = run_proxy(front, &connection, stream, framing, buffer, &stop).await;
+        let may_reuse = run_proxy(server, &connection, stream, framing, buffer, &stop).await;
         let (Some(returned), after) = (connection.take_returned(), connection.take_after()) else { return };
         stream = returned.stream;
         if !connection.take_admitted() {
-            let wrong = Some(HeadError::Malformed("its target or its Host is not valid"));
-            return bad_request::refuse_head(front, stream, bad_request::dialect_of_path(&start), wrong)
+            let error = Some(HeadError::Malformed("its target or its Host is not valid"));
+            return bad_request::refuse_head(server, stream, bad_request::dialect_of_path(&start), error)
                 .await;
         }
         match after {
@@ -98,7 +98,7 @@ fn request_start(head: &[u8]) -> [u8; START_LEN] {
 
 /// Serves one request through Pingora's proxy. Returns true if the session allows another request on the connection.
 async fn run_proxy(
-    front: &PublicServer,
+    server: &PublicServer,
     connection: &Arc<ReplayStream>,
     stream: Stream,
     framing: RequestFraming,
@@ -109,8 +109,8 @@ async fn run_proxy(
     let mut session = ServerSession::new_http1(Box::new(stream));
     session.set_pipelined_prefix(prefix);
     session.set_connection_user_context(Some(Box::new(RequestOrigin::Http1(connection.clone()))));
-    let _open = front.app.track_exchange();
-    front.proxy.process_new_http(session, stop).await.is_some()
+    let _open = server.app.track_exchange();
+    server.proxy.process_new_http(session, stop).await.is_some()
 }
 
 const fn framing(head: usize, scan: &HeadParser) -> RequestFraming {
@@ -126,16 +126,16 @@ async fn read_head(
     reused: bool,
     stop: &mut ShutdownWatch,
 ) -> HeadRead {
-    let caps = HeadLimits { bytes: limits.head, target: limits.target, fields: limits.head_fields };
-    let mut until = clock::cached_now() + if reused { limits.keep_alive } else { limits.request_head };
+    let head_limits = HeadLimits { bytes: limits.head, target: limits.target, fields: limits.head_fields };
+    let mut deadline = clock::cached_now() + if reused { limits.keep_alive } else { limits.request_head };
     let mut scan = HeadParser::default();
     // The buffer has the first bytes of a pipelined request.
     if !buffer.is_empty() {
-        until = clock::cached_now() + limits.request_head;
-        match scan.push(buffer, caps) {
-            Ok(Some(size)) => return HeadRead::Whole(framing(size, &scan)),
+        deadline = clock::cached_now() + limits.request_head;
+        match scan.push(buffer, head_limits) {
+            Ok(Some(size)) => return HeadRead::Complete(framing(size, &scan)),
             Ok(None) => {}
-            Err(wrong) => return HeadRead::Refused(wrong),
+            Err(error) => return HeadRead::Refused(error),
         }
     }
     loop {
@@ -145,21 +145,21 @@ async fn read_head(
         }
         let read = tokio::select! {
             biased;
-            read = timeout_at(until.into(), stream.read_buf(buffer)) => read,
+            read = timeout_at(deadline.into(), stream.read_buf(buffer)) => read,
             // An idle connection ends when the process stops; a request that has begun is served.
-            () = drain_grace(stop), if reused && !begun => return HeadRead::Over,
+            () = drain_grace(stop), if reused && !begun => return HeadRead::Closed,
         };
         let read = match read {
-            Ok(Ok(1..)) => scan.push(buffer, caps),
+            Ok(Ok(1..)) => scan.push(buffer, head_limits),
             Err(_) if begun => return HeadRead::Late,
-            _ => return HeadRead::Over,
+            _ => return HeadRead::Closed,
         };
         match read {
-            Ok(Some(size)) => return HeadRead::Whole(framing(size, &scan)),
+            Ok(Some(size)) => return HeadRead::Complete(framing(size, &scan)),
             Ok(None) if begun => {}
             // An idle connection may wait longer for its next head than a head may take.
-            Ok(None) => until = clock::cached_now() + limits.request_head,
-            Err(wrong) => return HeadRead::Refused(wrong),
+            Ok(None) => deadline = clock::cached_now() + limits.request_head,
+            Err(error) => return HeadRead::Refused(error),
         }
     }
 }

@@ -47,23 +47,23 @@ const GOAWAY_GRACE: Duration = Duration::from_secs(1);
 pub(super) struct StreamCounts {
     open: AtomicUsize,
     /// Signal that a stream has ended or that the client is marked as abusive.
-    news: Notify,
+    changed: Notify,
     /// Number of streams that the client reset, minus the number of streams that were answered.
     wasted: AtomicUsize,
     most_wasted: usize,
     abused: AtomicBool,
-    left: AtomicBool,
+    going_away: AtomicBool,
 }
 
 impl StreamCounts {
     fn new(most_wasted: usize) -> Self {
         Self {
             open: AtomicUsize::new(0),
-            news: Notify::new(),
+            changed: Notify::new(),
             wasted: AtomicUsize::new(0),
             most_wasted,
             abused: AtomicBool::new(false),
-            left: AtomicBool::new(false),
+            going_away: AtomicBool::new(false),
         }
     }
 
@@ -71,13 +71,13 @@ impl StreamCounts {
     /// last response and send window updates for it: a connection that is closed with unread bytes is reset, and the
     /// client loses the part of the response that it has not read.
     pub(super) fn is_abandoned(&self) -> bool {
-        self.left.load(Ordering::Relaxed) && !self.is_abused()
+        self.going_away.load(Ordering::Relaxed) && !self.is_abused()
     }
 
     /// Marks the client as abusive, which ends the connection.
     pub(super) fn mark_abuse(&self) {
         self.abused.store(true, Ordering::Relaxed);
-        self.news.notify_waiters();
+        self.changed.notify_waiters();
     }
 
     /// Counts a stream that the client reset (`given_up`) or that was answered. Each answered stream compensates one
@@ -94,13 +94,13 @@ impl StreamCounts {
     /// Waits until the condition `is` holds; it is checked again after each change.
     async fn wait_until(&self, is: impl Fn(&Self) -> bool) {
         loop {
-            let news = self.news.notified();
-            tokio::pin!(news);
-            news.as_mut().enable();
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
             if is(self) {
                 return;
             }
-            news.await;
+            changed.await;
         }
     }
 
@@ -135,12 +135,12 @@ impl OpenStream {
 impl Drop for OpenStream {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
-        self.0.news.notify_waiters();
+        self.0.changed.notify_waiters();
     }
 }
 
-pub(super) async fn serve(front: &Arc<PublicServer>, stream: Stream, mut stop: ShutdownWatch) {
-    let limits = front.limits();
+pub(super) async fn serve(server: &Arc<PublicServer>, stream: Stream, mut stop: ShutdownWatch) {
+    let limits = server.limits();
     let digest = Arc::new(Digest {
         ssl_digest: stream.get_ssl_digest(),
         timing_digest: stream.get_timing_digest(),
@@ -149,20 +149,20 @@ pub(super) async fn serve(front: &Arc<PublicServer>, stream: Stream, mut stop: S
     });
     let streams = Arc::new(StreamCounts::new(limits.h2_resets));
     let counted: Stream = Box::new(FloodGuardStream::new(stream, streams.clone(), limits.h2_frames));
-    let opened = timeout(limits.request_head, handshake(counted, Some(h2_options(&limits)))).await;
-    let Ok(Ok(mut connection)) = opened else { return };
-    let (mut begun, mut stopping, mut idle) = (false, false, limits.keep_alive);
+    let handshake_result = timeout(limits.request_head, handshake(counted, Some(h2_options(&limits)))).await;
+    let Ok(Ok(mut connection)) = handshake_result else { return };
+    let (mut had_stream, mut stopping, mut idle) = (false, false, limits.keep_alive);
     let (bodies, mut read) = (Arc::new(WindowBudget::default()), 0);
     loop {
         let accepted = tokio::select! {
             biased;
             () = streams.wait_until(StreamCounts::is_abused) => {
-                front.app.metrics.connection_refused("h2_abuse");
+                server.app.metrics.connection_refused("h2_abuse");
                 connection.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
                 timeout(GOAWAY_GRACE, poll_fn(|cx| connection.poll_closed(cx))).await.ok();
                 return;
             }
-            () = goaway_due(&mut stop, begun), if !stopping => {
+            () = goaway_due(&mut stop, had_stream), if !stopping => {
                 close_connection(&mut connection, &streams);
                 stopping = true;
                 continue;
@@ -186,13 +186,13 @@ pub(super) async fn serve(front: &Arc<PublicServer>, stream: Stream, mut stop: S
         };
         match accepted {
             Ok(Some(H2Accept::Session(session))) => {
-                begun = true;
-                start_stream(front, session, &stop, &streams, &bodies);
+                had_stream = true;
+                start_stream(server, session, &stop, &streams, &bodies);
             }
             // The library has answered the malformed request; it counts like a stream that the client reset.
             Ok(Some(H2Accept::Rejected)) => {
-                front.app.metrics.connection_refused("h2_malformed");
-                bad_request::record_unsent(front);
+                server.app.metrics.connection_refused("h2_malformed");
+                bad_request::record_malformed(server);
                 streams.stream_ended(true);
             }
             Ok(None) | Err(_) => return,
@@ -202,19 +202,19 @@ pub(super) async fn serve(front: &Arc<PublicServer>, stream: Stream, mut stop: S
 
 /// Serves a stream in its own task, or refuses it if the budget has no memory for its head.
 fn start_stream(
-    front: &Arc<PublicServer>,
+    server: &Arc<PublicServer>,
     mut session: HttpSession,
     stop: &ShutdownWatch,
     streams: &Arc<StreamCounts>,
     bodies: &Arc<WindowBudget>,
 ) {
-    let Some(open) = front.opened(&session, streams) else {
-        front.app.metrics.connection_refused("heads");
+    let Some(open) = server.admit_stream(&session, streams) else {
+        server.app.metrics.connection_refused("heads");
         session.shutdown_with_reason(h2::Reason::REFUSED_STREAM);
         return;
     };
     let window = WindowReservation::new(bodies);
-    tokio::spawn(serve_stream(front.clone(), session, stop.clone(), open, window));
+    tokio::spawn(serve_stream(server.clone(), session, stop.clone(), open, window));
 }
 
 /// Accepts the next stream; `None` at the end of the connection. Above `most` open streams none is accepted: the client
@@ -235,13 +235,13 @@ async fn next_stream(
 
 impl PublicServer {
     /// Counts an accepted stream; `None` if the request heads in memory exceed their limit.
-    fn opened(&self, session: &HttpSession, streams: &Arc<StreamCounts>) -> Option<OpenStream> {
+    fn admit_stream(&self, session: &HttpSession, streams: &Arc<StreamCounts>) -> Option<OpenStream> {
         if streams.open() == 0 {
             return Some(OpenStream::new(streams, None));
         }
         let live = self.app.live();
         let weight = header_budget::header_cost(session.req_header(), live.settings.limits.head);
-        let held = self.heads.try_reserve(weight, header_budget::budget_limit(&live.settings))?;
+        let held = self.header_budget.try_reserve(weight, header_budget::budget_limit(&live.settings))?;
         Some(OpenStream::new(streams, Some(held)))
     }
 }
@@ -257,14 +257,14 @@ const fn window_size(read: usize) -> u32 {
 /// connection ends with the last of them.
 fn close_connection(connection: &mut h2::server::Connection<Stream, Bytes>, streams: &StreamCounts) {
     connection.graceful_shutdown();
-    streams.left.store(true, Ordering::Relaxed);
+    streams.going_away.store(true, Ordering::Relaxed);
 }
 
 /// Waits until GOAWAY is due: at once when the gateway starts to drain, or after [`DRAIN_IDLE`](super::DRAIN_IDLE) if
 /// the connection has had no stream yet. The first request of a new connection may be in transit, and many clients
 /// report a failure if a new connection is closed.
-async fn goaway_due(stop: &mut ShutdownWatch, begun: bool) {
-    if begun { drain_started(stop).await } else { drain_grace(stop).await }
+async fn goaway_due(stop: &mut ShutdownWatch, had_stream: bool) {
+    if had_stream { drain_started(stop).await } else { drain_grace(stop).await }
 }
 
 fn h2_options(limits: &LimitSettings) -> H2Options {
@@ -283,7 +283,7 @@ fn h2_options(limits: &LimitSettings) -> H2Options {
 
 /// Serves one stream until it ends.
 async fn serve_stream(
-    front: Arc<PublicServer>,
+    server: Arc<PublicServer>,
     mut session: HttpSession,
     stop: ShutdownWatch,
     open: OpenStream,
@@ -292,12 +292,12 @@ async fn serve_stream(
     if client_gave_up(&mut session).await {
         return open.0.stream_ended(true);
     }
-    let _counted = front.app.track_exchange();
-    let refusal = malformed_request(&session, &front.limits());
+    let _counted = server.app.track_exchange();
+    let refusal = malformed_request(&session, &server.limits());
     let link = Http2Stream::new(body, refusal);
     let mut session = ServerSession::new_http2(session);
     session.req_header_mut().extensions_mut().insert(RequestOrigin::Http2(link.clone()));
-    front.proxy.process_new_http(session, &stop).await;
+    server.proxy.process_new_http(session, &stop).await;
     open.0.stream_ended(link.was_reset_by_client());
 }
 
@@ -310,7 +310,7 @@ fn malformed_request(session: &HttpSession, limits: &LimitSettings) -> Option<Ap
     let no_host = |host: &[u8]| !penstock_http_wire::http1_request::is_host(host);
     let named = head.uri.authority().map(|authority| authority.as_str().as_bytes());
     let fields = head.headers.get_all(http::header::HOST).iter().map(http::HeaderValue::as_bytes);
-    let wrong = if named.into_iter().chain(fields).any(no_host) {
+    let error = if named.into_iter().chain(fields).any(no_host) {
         HeadError::Malformed("its Host is not a host and port")
     } else if head.uri.scheme_str().is_some_and(foreign) {
         HeadError::Malformed("its scheme is not http or https")
@@ -324,7 +324,7 @@ fn malformed_request(session: &HttpSession, limits: &LimitSettings) -> Option<Ap
     } else {
         return None;
     };
-    Some(bad_request::api_error(wrong, limits))
+    Some(bad_request::api_error(error, limits))
 }
 
 /// Returns true if the client reset the stream.

@@ -38,16 +38,16 @@ const LINGER_BUFFER: usize = 16 << 10;
 pub struct PublicServer {
     app: Arc<AppState>,
     proxy: GatewayProxy,
-    places: Arc<ConnectionLimit>,
-    heads: Arc<HeaderBudget>,
+    connection_limit: Arc<ConnectionLimit>,
+    header_budget: Arc<HeaderBudget>,
 }
 
 impl PublicServer {
     /// Creates the server of a gateway.
     #[must_use]
     pub fn new(app: Arc<AppState>, proxy: GatewayProxy) -> Self {
-        let places = ConnectionLimit::new(app.metrics.connections());
-        Self { app, proxy, places, heads: Arc::default() }
+        let connection_limit = ConnectionLimit::new(app.metrics.connections());
+        Self { app, proxy, connection_limit, header_budget: Arc::default() }
     }
 
     /// Returns a permit for a connection from this address, if its limits allow one.
@@ -55,8 +55,8 @@ impl PublicServer {
     pub fn admit_connection(&self, client: IpAddr) -> Option<ConnectionPermit> {
         let live = self.app.live();
         let limits = &live.settings.limits;
-        match self.places.try_acquire(client, limits.connections, limits.connections_per_client) {
-            Ok(place) => Some(place),
+        match self.connection_limit.try_acquire(client, limits.connections, limits.connections_per_client) {
+            Ok(permit) => Some(permit),
             Err(full) => {
                 self.app.metrics.connection_refused(full.name());
                 None
@@ -85,19 +85,19 @@ impl PublicServer {
 /// discarded for a limited time. With `late`, for a client that has already exceeded a timeout, that time is short,
 /// since the connection holds a permit.
 async fn linger_close(mut stream: Stream, late: bool) {
-    let unwanted = async {
+    let discard = async {
         if !matches!(timeout(LINGER_IDLE, AsyncWriteExt::shutdown(&mut stream)).await, Ok(Ok(()))) {
             return;
         }
-        let mut piece = vec![0; LINGER_BUFFER];
-        let mut left = MAX_LINGER_BYTES;
-        while left > 0
-            && let Ok(Ok(read @ 1..)) = timeout(LINGER_IDLE, stream.read(&mut piece)).await
+        let mut buffer = vec![0; LINGER_BUFFER];
+        let mut remaining = MAX_LINGER_BYTES;
+        while remaining > 0
+            && let Ok(Ok(read @ 1..)) = timeout(LINGER_IDLE, stream.read(&mut buffer)).await
         {
-            left = left.saturating_sub(read);
+            remaining = remaining.saturating_sub(read);
         }
     };
-    timeout(if late { LINGER_IDLE } else { LINGER_TIMEOUT }, unwanted).await.ok();
+    timeout(if late { LINGER_IDLE } else { LINGER_TIMEOUT }, discard).await.ok();
 }
 
 /// Waits until [`DRAIN_IDLE`] after the gateway starts to drain: a request that its client is just sending is still
