@@ -51,12 +51,12 @@ impl KeyCache {
     /// # Errors
     /// Returns the error of the store.
     pub fn load(vault: &Stores, clock: SteadyClock) -> Result<Self, String> {
-        let told = |error: penstock_storage::StoreError| error.to_string();
+        let to_text = |error: penstock_storage::StoreError| error.to_string();
         let mut spends: HashMap<SpendOwner, SpendRecord, ahash::RandomState> = HashMap::default();
         let keep = |spender, spend| {
             spends.insert(spender, spend);
         };
-        vault.spends.for_each(keep).map_err(told)?;
+        vault.spends.for_each(keep).map_err(to_text)?;
         let ring = Self {
             principals: RwLock::default(),
             accounts: RwLock::default(),
@@ -66,7 +66,7 @@ impl KeyCache {
         };
         let mut after: Option<String> = None;
         loop {
-            let page = vault.accounts.list(after.as_deref(), PAGE_ROWS).map_err(told)?;
+            let page = vault.accounts.list(after.as_deref(), PAGE_ROWS).map_err(to_text)?;
             let mut accounts = ring.accounts.write();
             for record in &page.accounts {
                 let spent = spends.get(&SpendOwner::Account(record.id.clone()));
@@ -81,7 +81,7 @@ impl KeyCache {
         let written: Vec<Box<str>> = ring.accounts.read().keys().cloned().collect();
         let mut after: Option<String> = None;
         loop {
-            let page = vault.keys.list(None, after.as_deref(), PAGE_ROWS).map_err(told)?;
+            let page = vault.keys.list(None, after.as_deref(), PAGE_ROWS).map_err(to_text)?;
             for record in &page.keys {
                 ring.insert_key(record, spends.get(&SpendOwner::Key(record.id.clone())));
             }

@@ -52,8 +52,8 @@ impl KeyUsage {
     #[must_use]
     pub fn now(&self, now: Duration) -> (u32, u64, LimitStatus) {
         let inner = self.0.lock();
-        let standing = inner.meter.limit_status(&inner.limits, now);
-        (inner.meter.working(), inner.meter.debt(&inner.limits, now), standing)
+        let status = inner.meter.limit_status(&inner.limits, now);
+        (inner.meter.working(), inner.meter.debt(&inner.limits, now), status)
     }
 }
 

@@ -75,8 +75,8 @@ impl Principal {
     /// Returns a principal without permissions, for an exchange whose key is not known yet.
     #[must_use]
     pub fn unauthenticated() -> Arc<Self> {
-        static NOBODY: OnceLock<Arc<Principal>> = OnceLock::new();
-        NOBODY
+        static UNAUTHENTICATED: OnceLock<Arc<Principal>> = OnceLock::new();
+        UNAUTHENTICATED
             .get_or_init(|| {
                 Arc::new(Principal {
                     public_id: "".into(),

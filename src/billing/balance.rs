@@ -22,9 +22,9 @@ pub(super) struct AccountBalance {
 
 impl AccountBalance {
     pub(super) fn new(name: &str, credits: i64, energy: i64) -> Self {
-        let pocket =
+        let wallet_balance =
             |amount| AtomicBalance { balance: AtomicI64::new(amount), available: AtomicI64::new(amount) };
-        Self { name: name.into(), credits: pocket(credits), energy: pocket(energy) }
+        Self { name: name.into(), credits: wallet_balance(credits), energy: wallet_balance(energy) }
     }
 
     const fn wallet_balance(&self, wallet: Wallet) -> &AtomicBalance {
@@ -51,16 +51,16 @@ impl AccountBalance {
 
     /// Ends a hold and charges `spent`, which may exceed it.
     pub(super) fn release(&self, wallet: Wallet, held: i64, spent: i64) {
-        let pocket = self.wallet_balance(wallet);
-        add_saturating(&pocket.available, held.saturating_sub(spent));
-        add_saturating(&pocket.balance, spent.saturating_neg());
+        let wallet_balance = self.wallet_balance(wallet);
+        add_saturating(&wallet_balance.available, held.saturating_sub(spent));
+        add_saturating(&wallet_balance.balance, spent.saturating_neg());
     }
 
     /// Adds a grant or the refund of a correction.
     pub(super) fn credit(&self, wallet: Wallet, amount: i64) {
-        let pocket = self.wallet_balance(wallet);
-        add_saturating(&pocket.balance, amount);
-        add_saturating(&pocket.available, amount);
+        let wallet_balance = self.wallet_balance(wallet);
+        add_saturating(&wallet_balance.balance, amount);
+        add_saturating(&wallet_balance.available, amount);
     }
 
     pub(super) fn available(&self, wallet: Wallet) -> i64 {
@@ -69,9 +69,9 @@ impl AccountBalance {
 
     /// Returns the balances for the API: held amounts count until they are settled.
     pub(super) fn snapshot(&self) -> AccountBalances {
-        let balance = |pocket: &AtomicBalance| {
-            let available = pocket.available.load(Ordering::Acquire);
-            let amount = pocket.balance.load(Ordering::Acquire);
+        let balance = |wallet_balance: &AtomicBalance| {
+            let available = wallet_balance.available.load(Ordering::Acquire);
+            let amount = wallet_balance.balance.load(Ordering::Acquire);
             WalletBalance { amount, held: amount.saturating_sub(available).max(0) }
         };
         AccountBalances { credits: balance(&self.credits), energy: balance(&self.energy) }
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sixty_four_at_once_never_take_more_than_there_is_nor_less() {
+    fn sixty_four_threads_hold_exactly_the_balance() {
         let account_balance = AccountBalance::new("a", 10_000, 0);
         let taken: usize = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..64)
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_may_come_back_and_what_is_spent_may_not() {
+    fn held_amounts_can_be_released_and_spent_amounts_cannot() {
         let account_balance = AccountBalance::new("a", 100, 10);
         account_balance.hold(Wallet::Credits, 80, true).unwrap();
         assert_eq!(account_balance.hold(Wallet::Credits, 100, true), Err(20));

@@ -48,15 +48,16 @@ impl GroupBuilder {
 /// Returns the upper limits of an operation: bytes of entries, rows without blocks, and bytes of additional rows.
 fn max_size(op: &WriteOp) -> (usize, usize, usize) {
     match op {
-        WriteOp::Action(deed) => (
-            max_action_bytes(deed) + deed.terms.as_ref().map_or(0, |terms| max_line_bytes(terms.text.len())),
+        WriteOp::Action(action) => (
+            max_action_bytes(action)
+                + action.terms.as_ref().map_or(0, |terms| max_line_bytes(terms.text.len())),
             2,
             0,
         ),
         WriteOp::Adjustment(order) => (MAX_LINE_BYTES, 1 + order.names.len(), 0),
         WriteOp::Outcomes(lines) => {
-            let accounts: HashSet<&str> = lines.actions.iter().map(|deed| &*deed.account).collect();
-            let terms = lines.actions.iter().filter_map(|deed| deed.terms.as_ref());
+            let accounts: HashSet<&str> = lines.actions.iter().map(|action| &*action.account).collect();
+            let terms = lines.actions.iter().filter_map(|action| action.terms.as_ref());
             let terms: HashMap<&str, usize> =
                 terms.map(|terms| (&*terms.id, max_line_bytes(terms.text.len()))).collect();
             let bytes =
@@ -68,8 +69,8 @@ fn max_size(op: &WriteOp) -> (usize, usize, usize) {
 }
 
 /// Returns the upper limit of an action in bytes, without the terms that may precede it.
-fn max_action_bytes(deed: &LedgerAction) -> usize {
-    let names = match &deed.act {
+fn max_action_bytes(action: &LedgerAction) -> usize {
+    let names = match &action.act {
         EntryKind::Settle { request, key, sale, .. } => {
             request.len() + key.len() + sale.model.len() + sale.provider.len() + sale.terms.len()
         }
@@ -78,7 +79,7 @@ fn max_action_bytes(deed: &LedgerAction) -> usize {
         }
         EntryKind::Grant { .. } | EntryKind::Correct { .. } | EntryKind::Terms { .. } => MAX_LINE_BYTES,
     };
-    max_line_bytes(deed.account.len() + names)
+    max_line_bytes(action.account.len() + names)
 }
 
 /// Returns the upper limit of an entry in bytes with names of this length: a character takes up to six bytes.

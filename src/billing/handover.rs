@@ -60,12 +60,12 @@ impl Drop for InheritedHolds {
 }
 
 /// Encodes an action for the process that writes.
-fn sent(deed: LedgerAction, counted: bool) -> Option<SentState> {
-    let terms = deed.terms.map(|terms| (terms.id.to_string(), terms.text.to_string()));
-    let entry = LedgerEntry { seq: 1, at: deed.at, account: deed.account, kind: deed.act };
+fn sent(action: LedgerAction, counted: bool) -> Option<SentState> {
+    let terms = action.terms.map(|terms| (terms.id.to_string(), terms.text.to_string()));
+    let entry = LedgerEntry { seq: 1, at: action.at, account: action.account, kind: action.act };
     let mut line = Vec::new();
     HashChain::default().append(&entry, &mut line).ok()?;
-    Some(SentState { line: String::from_utf8(line).ok()?, terms, eur: deed.exposed, counted })
+    Some(SentState { line: String::from_utf8(line).ok()?, terms, eur: action.exposed, counted })
 }
 
 impl Ledger {
@@ -179,14 +179,15 @@ impl Ledger {
                 let bytes = ops.iter().map(WriteOp::size_estimate).sum();
                 let numbers = last + 1 - ops.len() as u64..;
                 let numbered = ops.into_iter().zip(numbers);
-                let deeds: Vec<(LedgerAction, bool)> = numbered
+                let actions: Vec<(LedgerAction, bool)> = numbered
                     .flat_map(|(op, number)| {
-                        actions_of(op).into_iter().map(move |deed| (deed, number <= counted))
+                        actions_of(op).into_iter().map(move |action| (action, number <= counted))
                     })
                     .collect();
-                let exposed = deeds.iter().map(|(deed, _)| deed.exposed).sum();
-                let count = deeds.len();
-                if !send(deeds.into_iter().filter_map(|(deed, counted)| sent(deed, counted)).collect()) {
+                let exposed = actions.iter().map(|(action, _)| action.exposed).sum();
+                let count = actions.len();
+                if !send(actions.into_iter().filter_map(|(action, counted)| sent(action, counted)).collect())
+                {
                     log::event(log::error(), "handover_lost", &[("acts", &count.to_string())]);
                 }
                 let (open, entries) = (queue.open(), queue.entries());
@@ -210,7 +211,7 @@ fn log_unmatched() -> Option<Hold> {
 /// Returns the actions of an operation. Administrative adjustments are refused: the writing process accepts them.
 fn actions_of(op: WriteOp) -> Vec<LedgerAction> {
     match op {
-        WriteOp::Action(deed) => vec![deed],
+        WriteOp::Action(action) => vec![action],
         WriteOp::Outcomes(lines) => lines.actions,
         WriteOp::Adjustment(order) => {
             order.reply.send(Err(AdjustmentError::StoreFailing)).ok();

@@ -67,7 +67,7 @@ impl WriteOp {
     /// Approximate size on the disk and in memory, in bytes.
     pub(super) fn size_estimate(&self) -> u64 {
         match self {
-            Self::Action(deed) => deed.bytes(),
+            Self::Action(action) => action.bytes(),
             Self::Outcomes(lines) => {
                 let rows: usize = lines.rows.iter().map(RowWrite::bytes).sum();
                 lines.actions.iter().map(LedgerAction::bytes).sum::<u64>() + rows as u64

@@ -105,19 +105,19 @@ impl LedgerWriter {
 
     fn add_op(&mut self, op: WriteOp) {
         match op {
-            WriteOp::Action(deed) => self.add_action(deed),
+            WriteOp::Action(action) => self.add_action(action),
             WriteOp::Outcomes(lines) => {
-                lines.actions.into_iter().for_each(|deed| self.add_action(deed));
+                lines.actions.into_iter().for_each(|action| self.add_action(action));
                 self.draft.row_bytes += lines.rows.iter().map(RowWrite::bytes).sum::<usize>();
                 self.draft.rows_per_op.push(lines.rows.len());
                 self.draft.rows.extend(lines.rows);
             }
-            WriteOp::Adjustment(order) => self.add_adjustment(*order),
+            WriteOp::Adjustment(adjustment) => self.add_adjustment(*adjustment),
         }
     }
 
-    fn add_action(&mut self, deed: LedgerAction) {
-        let LedgerAction { at, account, act, terms, exposed } = deed;
+    fn add_action(&mut self, action: LedgerAction) {
+        let LedgerAction { at, account, act, terms, exposed } = action;
         if let Some(terms) = terms.filter(|terms| !self.known_terms.contains(&terms.id)) {
             self.add_terms(at, &terms.id, &terms.text);
         }
@@ -147,30 +147,32 @@ impl LedgerWriter {
         }
     }
 
-    fn add_adjustment(&mut self, order: AdminAdjustment) {
-        let mut own = self.draft.names.iter().filter(|(known, _)| order.names.contains(known));
+    fn add_adjustment(&mut self, adjustment: AdminAdjustment) {
+        let mut own = self.draft.names.iter().filter(|(known, _)| adjustment.names.contains(known));
         // The adjustment counts as repeated once the first one is durable.
         if let Some(seq) = own.next().map(|(_, seq)| *seq) {
-            self.draft.duplicates.push((order, seq));
+            self.draft.duplicates.push((adjustment, seq));
             return;
         }
-        let used = order.names.iter().find_map(|name| self.store.entry_number(name).transpose());
+        let used = adjustment.names.iter().find_map(|name| self.store.entry_number(name).transpose());
         match used {
             Some(Ok(seq)) => {
-                order.reply.send(Err(AdjustmentError::Duplicate(seq))).ok();
+                adjustment.reply.send(Err(AdjustmentError::Duplicate(seq))).ok();
             }
             Some(Err(_)) => {
-                order.reply.send(Err(AdjustmentError::StoreFailing)).ok();
+                adjustment.reply.send(Err(AdjustmentError::StoreFailing)).ok();
             }
-            None => match self.append_entry(order.at, &order.balance.name, order.act.clone()) {
-                Some(seq) => {
-                    self.draft.names.extend(order.names.iter().map(|name| (name.clone(), seq)));
-                    self.draft.adjustments.push((order, seq));
+            None => {
+                match self.append_entry(adjustment.at, &adjustment.balance.name, adjustment.act.clone()) {
+                    Some(seq) => {
+                        self.draft.names.extend(adjustment.names.iter().map(|name| (name.clone(), seq)));
+                        self.draft.adjustments.push((adjustment, seq));
+                    }
+                    None => {
+                        adjustment.reply.send(Err(AdjustmentError::InvalidAmount)).ok();
+                    }
                 }
-                None => {
-                    order.reply.send(Err(AdjustmentError::InvalidAmount)).ok();
-                }
-            },
+            }
         }
     }
 
@@ -265,12 +267,12 @@ impl LedgerWriter {
             open: self.open.len() as u64,
             entries: after.seq,
         });
-        for (order, seq) in draft.adjustments {
-            apply_adjustment(&order);
-            order.reply.send(Ok(seq)).ok();
+        for (adjustment, seq) in draft.adjustments {
+            apply_adjustment(&adjustment);
+            adjustment.reply.send(Ok(seq)).ok();
         }
-        for (order, seq) in draft.duplicates {
-            order.reply.send(Err(AdjustmentError::Duplicate(seq))).ok();
+        for (adjustment, seq) in draft.duplicates {
+            adjustment.reply.send(Err(AdjustmentError::Duplicate(seq))).ok();
         }
         true
     }
@@ -283,7 +285,7 @@ impl LedgerWriter {
         asked: &mut [&mut Vec<(AdminAdjustment, u64)>],
     ) -> Option<bool> {
         let mut tries = LAST_TRIES;
-        let mut told = false;
+        let mut logged = false;
         self.queue.set_busy(true);
         loop {
             let why = match self.store.append(group) {
@@ -303,13 +305,15 @@ impl LedgerWriter {
             self.queue.set_failing();
             // Callers of adjustments get an error now; the adjustments stay in the group and count once
             // it is written.
-            for (order, _) in asked.iter_mut().flat_map(|orders| orders.iter_mut()) {
-                let (nobody, _) = std::sync::mpsc::channel();
-                std::mem::replace(&mut order.reply, nobody).send(Err(AdjustmentError::OutcomeUnknown)).ok();
+            for (adjustment, _) in asked.iter_mut().flat_map(|adjustments| adjustments.iter_mut()) {
+                let (dropped_reply, _) = std::sync::mpsc::channel();
+                std::mem::replace(&mut adjustment.reply, dropped_reply)
+                    .send(Err(AdjustmentError::OutcomeUnknown))
+                    .ok();
             }
-            if !told {
+            if !logged {
                 log::event(log::error(), "ledger_not_written", &[("why", &why)]);
-                told = true;
+                logged = true;
             }
             if !self.queue.pause(RETRY_PAUSE) {
                 tries -= 1;
@@ -355,11 +359,11 @@ fn corrected_amount(act: &EntryKind) -> Option<i64> {
 }
 
 /// Applies a committed adjustment to the balance in memory.
-fn apply_adjustment(order: &AdminAdjustment) {
-    match &order.act {
-        EntryKind::Grant { wallet, amount, .. } => order.balance.credit(*wallet, *amount),
+fn apply_adjustment(adjustment: &AdminAdjustment) {
+    match &adjustment.act {
+        EntryKind::Grant { wallet, amount, .. } => adjustment.balance.credit(*wallet, *amount),
         act @ EntryKind::Correct { wallet, .. } => {
-            order.balance.credit(*wallet, corrected_amount(act).unwrap_or(0))
+            adjustment.balance.credit(*wallet, corrected_amount(act).unwrap_or(0))
         }
         _ => {}
     }

@@ -39,19 +39,19 @@ impl ControlChannel {
             next: AtomicU64::new(1),
             lost: AtomicBool::new(false),
         });
-        let heard = link.clone();
+        let reader = link.clone();
         std::thread::Builder::new().name("handover".to_owned()).spawn(move || {
             while let Ok(frame) = messages::read::<NewToOld>(&mut from) {
                 match frame {
-                    NewToOld::Kept(number) => heard.on_response(number, None),
-                    NewToOld::Answer(number, answer) => heard.on_response(number, Some(answer)),
+                    NewToOld::Kept(number) => reader.on_response(number, None),
+                    NewToOld::Answer(number, answer) => reader.on_response(number, Some(answer)),
                     NewToOld::Key(id) => news(PeerEvent::KeyChanged(id)),
                     NewToOld::Account(id) => news(PeerEvent::AccountChanged(id)),
                     NewToOld::Prepared | NewToOld::Ready => {}
                 }
             }
-            heard.lost.store(true, Ordering::Release);
-            heard.pending.lock().clear();
+            reader.lost.store(true, Ordering::Release);
+            reader.pending.lock().clear();
         })?;
         Ok(link)
     }

@@ -39,8 +39,8 @@ impl InheritedState {
 
     /// Takes the inherited socket of this address, if there is one.
     pub fn take_socket(&mut self, address: SocketAddr) -> Option<TcpListener> {
-        let place = self.sockets.iter().position(|(known, _)| *known == address)?;
-        Some(self.sockets.swap_remove(place).1)
+        let index = self.sockets.iter().position(|(known, _)| *known == address)?;
+        Some(self.sockets.swap_remove(index).1)
     }
 
     /// Reports that only the store is missing, and waits until it is free. Blocks.
@@ -49,8 +49,8 @@ impl InheritedState {
     /// Returns one sentence; the old process then continues.
     pub fn report_prepared(&mut self) -> Result<(), String> {
         self.sockets.clear();
-        let told = messages::write(&mut self.stream, &NewToOld::Prepared).is_ok();
-        match told.then(|| messages::read(&mut self.stream)) {
+        let sent = messages::write(&mut self.stream, &NewToOld::Prepared).is_ok();
+        match sent.then(|| messages::read(&mut self.stream)) {
             Some(Ok(OldToNew::Yours)) => Ok(()),
             _ => Err("The process before this one goes on.".to_owned()),
         }

@@ -86,8 +86,8 @@ impl Successor {
         mut self,
         news: impl FnMut(PeerEvent) + Send + 'static,
     ) -> Result<Arc<ControlChannel>, String> {
-        let told = messages::write(&mut self.stream, &OldToNew::Yours);
-        if told.is_err() || !matches!(messages::read(&mut self.stream), Ok(NewToOld::Ready)) {
+        let sent = messages::write(&mut self.stream, &OldToNew::Yours);
+        if sent.is_err() || !matches!(messages::read(&mut self.stream), Ok(NewToOld::Ready)) {
             return Err(self.kill("did not take over"));
         }
         let line = self.stream.try_clone().and_then(|line| {

@@ -86,10 +86,10 @@ impl<W> AdmissionQueue<W> {
     /// yield.
     #[must_use]
     pub fn is_under_pressure(&self) -> bool {
-        let near = |taken: usize, most: usize| taken >= most - most / 8;
+        let is_near_limit = |taken: usize, most: usize| taken >= most - most / 8;
         !self.queue.is_empty()
-            || near(self.requests, self.capacity.requests)
-            || near(self.bytes, self.capacity.bytes)
+            || is_near_limit(self.requests, self.capacity.requests)
+            || is_near_limit(self.bytes, self.capacity.bytes)
     }
 
     /// Admits a request with a body of this many bytes if it fits; returns true if so.
@@ -183,7 +183,7 @@ const fn has_capacity(
     bytes: usize,
 ) -> bool {
     let eighth = ceiling.requests / 8;
-    let places = requests < ceiling.requests - eighth || (requests < ceiling.requests && own < eighth);
+    let has_permit = requests < ceiling.requests - eighth || (requests < ceiling.requests && own < eighth);
     let most = if bytes > LARGE_BODY { ceiling.bytes - ceiling.bytes / 4 } else { ceiling.bytes };
-    places && held.saturating_add(bytes) <= most
+    has_permit && held.saturating_add(bytes) <= most
 }

@@ -144,9 +144,9 @@ fn a_grant_asked_for_twice_at_once_is_made_once_and_both_are_told_when_it_is_on_
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "first", 1_000).unwrap();
-    let told = twice_at_once(&ledger, &store, "g1");
-    let made = told.iter().find_map(|told| told.ok()).unwrap();
-    assert!(told.contains(&Err(AdjustmentError::Duplicate(made))), "{told:?}");
+    let results = twice_at_once(&ledger, &store, "g1");
+    let made = results.iter().find_map(|result| result.ok()).unwrap();
+    assert!(results.contains(&Err(AdjustmentError::Duplicate(made))), "{results:?}");
     // The store commits and reports a failure: neither caller waits, and neither receives a success.
     store.passes.store(1, Ordering::Release);
     store.lies.store(1, Ordering::Release);

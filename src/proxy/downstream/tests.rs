@@ -25,14 +25,14 @@ struct Request {
 impl Request {
     /// Creates a request with this head; the bytes `behind` arrive together with it.
     async fn begin(head: &str, behind: &[u8], width: usize) -> Self {
-        let (near, client) = duplex(width);
+        let (server_end, client) = duplex(width);
         let (mut scan, bytes) =
             (HeadParser::default(), BytesMut::from(&[head.as_bytes(), behind].concat()[..]));
         let size = scan.push(&bytes, CAPS).unwrap().unwrap();
         let (stop, stopping) = watch::channel(false);
         let connection = ReplayStream::new(stopping);
         let framing = RequestFraming { head: size, body: scan.body_length(), interim: true };
-        let (stream, prefix) = RequestStream::new(Box::new(near), framing, bytes, connection.clone());
+        let (stream, prefix) = RequestStream::new(Box::new(server_end), framing, bytes, connection.clone());
         connection.admit();
         let mut session = ServerSession::new_http1(Box::new(stream));
         session.set_pipelined_prefix(prefix);
@@ -311,7 +311,7 @@ async fn over(work: impl Future<Output = ()>) -> bool {
 }
 
 #[tokio::test]
-async fn who_sends_ahead_is_not_gone_and_who_closes_is() {
+async fn a_client_that_pipelines_is_connected_and_one_that_closes_is_not() {
     let mut request = Request::of("POST / HTTP/1.1", "").await;
     assert!(!over(request.caller().gone()).await);
     request.client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();

@@ -51,9 +51,9 @@ impl Endpoint for GenerateImages {
 fn parse(body: Bytes, live: &ConfigSnapshot) -> Result<InferenceRequest, ApiError> {
     let default = live.settings.default_models.images.as_deref();
     let mut ask = penstock_request_validation::validate_images_with(body, &live.admission, default)?;
-    let unsaid = ask.member_value("response_format").is_none_or(|format| format == b"null");
+    let is_absent = ask.member_value("response_format").is_none_or(|format| format == b"null");
     if let InferenceTask::GenerateImages(draw) = &mut ask.task
-        && unsaid
+        && is_absent
     {
         draw.as_base64 |= live.settings.compatibility.images == ImageFormat::B64Json;
     }

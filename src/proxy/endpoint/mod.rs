@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_an_id_is_no_part_of_it() {
+    fn text_after_an_id_is_not_part_of_it() {
         let (endpoint, tail) = find(&Method::GET, "/v1/files/file-1/content").unwrap();
         assert_eq!((endpoint.name(), tail), ("file_content", "file-1"));
         let (endpoint, tail) = find(&Method::HEAD, "/v1/files/file-1/").unwrap();

@@ -83,12 +83,12 @@ impl Exchange<'_> {
             return Ok(());
         }
         let wait = self.config.settings.overload.wait;
-        let (place, waited) = self.app.admission.acquire(&self.principal.account.id, bytes, wait).await;
+        let (permit, waited) = self.app.admission.acquire(&self.principal.account.id, bytes, wait).await;
         if let Some(waited) = waited {
             self.record.queued += waited;
             self.app.metrics.record_wait("process", waited);
         }
-        self.admission_permit = Some(place?);
+        self.admission_permit = Some(permit?);
         Ok(())
     }
 
@@ -201,7 +201,7 @@ async fn read_to_buffer(
     buffers: &Arc<BufferPool>,
     announced: Option<usize>,
     (cap, idle): (usize, Duration),
-    mut place: Option<&mut AdmissionPermit>,
+    mut permit: Option<&mut AdmissionPermit>,
 ) -> Result<Bytes, ApiError> {
     let whole = caller.line().is_some();
     let Some(first) = with_idle_timeout(idle, caller.read_request_body()).await? else {
@@ -218,8 +218,8 @@ async fn read_to_buffer(
         if body.len() > cap {
             return Err(body_too_large(cap));
         }
-        if let Some(place) = place.as_deref_mut().filter(|_| announced.is_none()) {
-            place.reserve_bytes(read)?;
+        if let Some(permit) = permit.as_deref_mut().filter(|_| announced.is_none()) {
+            permit.reserve_bytes(read)?;
         }
         read = with_idle_timeout(idle, caller.read_into(&mut body)).await?;
     }

@@ -144,8 +144,8 @@ impl FailoverRun<'_, '_> {
             }
             let end = until.unwrap_or_else(|| Instant::now() + UNBOUNDED_WAIT);
             // Once its head is sent, each wait of a stream sends heartbeats.
-            let unheard = self.request.stream && !self.progress.has_head();
-            let alarm = if unheard { end.min(beat) } else { end };
+            let needs_head = self.request.stream && !self.progress.has_head();
+            let alarm = if needs_head { end.min(beat) } else { end };
             let alarm = if in_the_way { alarm.min(Instant::now() + CROWDED_CHECK_INTERVAL) } else { alarm };
             let permit = pin!(waiting.acquire());
             match self.watch.wait_for(&mut self.exchange.caller, permit, alarm).await {
@@ -155,7 +155,7 @@ impl FailoverRun<'_, '_> {
                 WaitOutcome::Deadline if until.is_some_and(|until| Instant::now() >= until) => {
                     return Ok(None);
                 }
-                WaitOutcome::Deadline if unheard && Instant::now() >= beat => {
+                WaitOutcome::Deadline if needs_head && Instant::now() >= beat => {
                     streaming::write_heartbeat(self).await?
                 }
                 WaitOutcome::Deadline => {}

@@ -159,8 +159,8 @@ impl FailoverRun<'_, '_> {
 
     /// Returns the upstream requests to the offer without these members, in addition to those omitted before.
     fn calls(&self, offer: &OfferState, without: ExtraMembers) -> Result<Vec<UpstreamRequest>, ApiError> {
-        let unsaid = || ApiError::new(ErrorCode::Unsupported);
-        let wire_format = attempt::wire_format(self, offer).map_err(|_| unsaid())?;
+        let unsupported = || ApiError::new(ErrorCode::Unsupported);
+        let wire_format = attempt::wire_format(self, offer).map_err(|_| unsupported())?;
         let mut target = attempt::translation_target(self, offer, wire_format.dialect(), self.received_at);
         target.adjustment.omitted = target.adjustment.omitted.union(without);
         wire_format.calls(self.request, &target)

@@ -361,8 +361,8 @@ impl FailoverRun<'_, '_> {
         settle::void(self, "failed");
         self.had_unavailable |= course.has_alternatives();
         self.all_full = course.was_permit_limited();
-        let unsaid = self.incompatible.take().filter(|_| !self.had_unavailable);
-        let refusal = self.refusal.take().or(unsaid).unwrap_or_else(|| {
+        let incompatible = self.incompatible.take().filter(|_| !self.had_unavailable);
+        let refusal = self.refusal.take().or(incompatible).unwrap_or_else(|| {
             let providers = &self.exchange.config.providers;
             let name = |index: usize| providers.get(index).map_or("", |provider| &*provider.provider.id);
             let refusal = match course.was_permit_limited() {

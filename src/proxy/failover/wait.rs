@@ -61,7 +61,7 @@ impl ClientWatch {
     ) -> WaitOutcome<T> {
         loop {
             let now = clock::cached_now();
-            let beat = self.record_write.map(|told| told + self.heartbeat);
+            let beat = self.record_write.map(|last_write| last_write + self.heartbeat);
             if beat.is_some_and(|beat| now >= beat) && now < alarm {
                 // Boxed: the write is rare, and its state would be part of every wait's.
                 if Box::pin(caller.write_response_body(HEARTBEAT, false)).await.is_err() {

@@ -78,7 +78,7 @@ fn decode_token_ids(
         let at = if nested { format!("input[{index}]") } else { "input".to_owned() };
         let ids: Vec<u32> = serde_json::from_slice(array)
             .map_err(|_| ApiError::invalid(at.as_str(), format!("{at}: expected token ids.")))?;
-        let text = encoding.decode(&ids).map_err(|place| unknown_token(&at, place, encoding))?;
+        let text = encoding.decode(&ids).map_err(|position| unknown_token(&at, position, encoding))?;
         prompt_bytes += text.len();
         let mut json = Vec::with_capacity(text.len() + 2);
         penstock_http_wire::json::write_str(&mut json, &text);
@@ -90,8 +90,8 @@ fn decode_token_ids(
     Ok(ask)
 }
 
-fn unknown_token(at: &str, place: usize, encoding: PublishedEncoding) -> ApiError {
-    let at = format!("{at}[{place}]");
+fn unknown_token(at: &str, position: usize, encoding: PublishedEncoding) -> ApiError {
+    let at = format!("{at}[{position}]");
     let sentence = format!(
         "{at}: expected a token id of {}. Send texts to be independent of vocabularies \
          (LangChain: check_embedding_ctx_length=False).",

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_go_out_plain_and_whole() {
+    fn file_names_are_sent_in_ascii_and_in_utf_8() {
         assert_eq!(
             content_disposition("a b.jsonl"),
             "attachment; filename=\"a b.jsonl\"; filename*=UTF-8''a%20b.jsonl"
