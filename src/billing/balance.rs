@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_gives_back_what_was_not_spent_and_debt_stays() {
+    fn a_hold_releases_the_unspent_amount_and_debt_stays() {
         let account_balance = AccountBalance::new("a", 100, 0);
         account_balance.hold(Wallet::Credits, 60, true).unwrap();
         assert_eq!(account_balance.hold(Wallet::Credits, 41, true), Err(40));

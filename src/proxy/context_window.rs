@@ -324,26 +324,26 @@ async fn count_conversation(
 mod tests {
     use super::*;
 
-    fn room_of(window: u64, tokens: u64, method: CountMethod, wanted: u64) -> Option<(u64, Option<u64>)> {
+    fn budget_of(window: u64, tokens: u64, method: CountMethod, wanted: u64) -> Option<(u64, Option<u64>)> {
         remaining_tokens(window, &TokenCount { tokens, method }, wanted)
             .map(|room| (room.left, room.certain_tokens))
     }
 
     #[test]
-    fn a_count_leaves_what_is_left() {
-        assert_eq!(room_of(131_072, 87_347, CountMethod::Exact, 32_000), None);
-        assert_eq!(room_of(131_072, 120_000, CountMethod::Engine, 32_000), Some((11_072, None)));
-        assert_eq!(room_of(4_096, 4_096, CountMethod::Exact, 1), None, "the provider says");
+    fn a_count_determines_the_remaining_tokens() {
+        assert_eq!(budget_of(131_072, 87_347, CountMethod::Exact, 32_000), None);
+        assert_eq!(budget_of(131_072, 120_000, CountMethod::Engine, 32_000), Some((11_072, None)));
+        assert_eq!(budget_of(4_096, 4_096, CountMethod::Exact, 1), None, "the provider says");
     }
 
     #[test]
-    fn an_estimate_near_the_end_of_a_window_takes_nothing_from_the_answer() {
+    fn an_estimate_near_the_end_of_a_window_does_not_shorten_the_answer() {
         // A short prompt: the error of the estimate is small compared to the window.
-        assert_eq!(room_of(32_768, 2_400, CountMethod::Estimate, 64_000), Some((30_368, None)));
+        assert_eq!(budget_of(32_768, 2_400, CountMethod::Estimate, 64_000), Some((30_368, None)));
         // 83,695, 87,347 and 88,717 tokens by the tokenizer.
-        assert_eq!(room_of(131_072, 124_905, CountMethod::Estimate, 32_000), Some((32_000, Some(6_167))));
-        assert_eq!(room_of(131_072, 130_350, CountMethod::Estimate, 32_000), Some((32_000, Some(722))));
-        assert_eq!(room_of(131_072, 132_388, CountMethod::Estimate, 32_000), Some((32_000, None)));
-        assert_eq!(room_of(131_072, 209_800, CountMethod::Estimate, 32_000), None, "the provider says");
+        assert_eq!(budget_of(131_072, 124_905, CountMethod::Estimate, 32_000), Some((32_000, Some(6_167))));
+        assert_eq!(budget_of(131_072, 130_350, CountMethod::Estimate, 32_000), Some((32_000, Some(722))));
+        assert_eq!(budget_of(131_072, 132_388, CountMethod::Estimate, 32_000), Some((32_000, None)));
+        assert_eq!(budget_of(131_072, 209_800, CountMethod::Estimate, 32_000), None, "the provider says");
     }
 }

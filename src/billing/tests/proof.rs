@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_charge_is_corrected_once_and_the_proof_names_what_was_changed_by_hand() {
+fn a_charge_is_corrected_once_and_verification_finds_manual_changes() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 1_000).unwrap();
@@ -41,7 +41,7 @@ fn a_charge_is_corrected_once_and_the_proof_names_what_was_changed_by_hand() {
 }
 
 #[test]
-fn a_balance_changed_by_hand_is_named() {
+fn a_manually_changed_balance_is_reported() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 1_000).unwrap();

@@ -6,7 +6,7 @@ use super::*;
 const LONG: &str = "[ledger]\nwindow = \"1h\"\n";
 
 #[test]
-fn what_nobody_waits_for_waits_for_others() {
+fn operations_without_a_waiter_are_collected() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     // Written at once, since the caller of a grant waits for it; the writer is active then.
@@ -23,7 +23,7 @@ fn what_nobody_waits_for_waits_for_others() {
 }
 
 #[test]
-fn what_is_taken_piece_by_piece_is_written_at_once() {
+fn operations_taken_in_pieces_are_one_write() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     // Two each, and a piece is 256.
@@ -38,7 +38,7 @@ fn what_is_taken_piece_by_piece_is_written_at_once() {
 }
 
 #[test]
-fn who_waits_for_what_was_taken_already_wakes_the_writer() {
+fn a_wait_for_a_taken_operation_wakes_the_writer() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     // Two each: all of them are one piece.
@@ -52,7 +52,7 @@ fn who_waits_for_what_was_taken_already_wakes_the_writer() {
 }
 
 #[test]
-fn a_line_of_a_batch_does_not_wait_for_the_window() {
+fn a_batch_line_does_not_wait_for_the_window() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     for n in 0..3 {
@@ -66,7 +66,7 @@ fn a_line_of_a_batch_does_not_wait_for_the_window() {
 }
 
 #[test]
-fn who_waits_for_what_one_group_had_no_room_for_does_not_wait_for_the_window_either() {
+fn a_wait_for_an_operation_of_the_next_group_shortens_the_window() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     // Two operations each: those of the first group, and more than fit in the second, during the first write.
@@ -93,7 +93,7 @@ fn who_waits_for_what_one_group_had_no_room_for_does_not_wait_for_the_window_eit
 }
 
 #[test]
-fn a_group_is_no_longer_than_it_may_be_however_much_waits() {
+fn a_group_never_exceeds_its_limit() {
     let queue = WriteQueue::new(Duration::from_secs(3_600), 0);
     let push = |count| {
         (0..count).for_each(|_| {
@@ -110,7 +110,7 @@ fn a_group_is_no_longer_than_it_may_be_however_much_waits() {
 }
 
 #[test]
-fn two_thousand_wait_for_nobody() {
+fn a_full_group_is_written_at_once() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     // Two each.
@@ -140,7 +140,7 @@ fn twice_at_once(ledger: &Arc<Ledger>, store: &Flaky, id: &str) -> Vec<Result<u6
 }
 
 #[test]
-fn a_grant_asked_for_twice_at_once_is_made_once_and_both_are_told_when_it_is_on_the_disk() {
+fn a_grant_requested_twice_at_once_is_recorded_once_and_both_callers_wait_for_the_disk() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "first", 1_000).unwrap();

@@ -115,7 +115,7 @@ async fn body(fields: &str, sent: &[u8], ahead: usize) -> Result<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn a_body_is_the_same_however_it_is_cut() {
+async fn a_body_is_the_same_at_every_split() {
     let plain = b"{\"model\":\"m\",\"messages\":[]}";
     let length = format!("Content-Length: {}\r\n", plain.len());
     let chunked = b"a\r\n{\"model\":\"\r\n11\r\nm\",\"messages\":[]}\r\n0\r\n\r\n";
@@ -146,7 +146,7 @@ async fn long_trailers_are_refused() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_cut_short_is_none() {
+async fn a_truncated_body_is_an_error() {
     for ahead in 0..5 {
         assert!(body("Content-Length: 6\r\n", b"hello", ahead).await.is_err());
     }
@@ -164,7 +164,7 @@ async fn a_body_that_is_cut_short_is_none() {
 }
 
 #[tokio::test]
-async fn a_response_of_a_length_is_its_head_and_its_bytes() {
+async fn a_response_with_a_length_is_its_head_and_its_bytes() {
     let long = vec![b'x'; 100_000];
     for pieces in [&[&b"{}"[..]][..], &[b"{", b"", b"}"], &[&long[..]], &[b"1", &long, b"2"]] {
         let length: usize = pieces.iter().map(|piece| piece.len()).sum();
@@ -181,7 +181,7 @@ async fn a_response_of_a_length_is_its_head_and_its_bytes() {
 }
 
 #[tokio::test]
-async fn a_response_that_is_not_as_long_as_it_says_ends_the_connection() {
+async fn a_response_of_another_length_than_announced_ends_the_connection() {
     for pieces in [&[&b"a"[..]][..], &[b"a", b""]] {
         let of = head(200).with_length("text/plain", 2);
         let answered = Request::of("GET / HTTP/1.1", "").await.answer(of, pieces).await;
@@ -231,7 +231,7 @@ async fn a_head_without_a_body_has_none() {
 }
 
 #[tokio::test]
-async fn nothing_behind_a_request_is_read_as_part_of_it() {
+async fn bytes_after_a_request_are_not_read_as_its_body() {
     let whole = || head(200).with_length("text/plain", 1);
     let next = b"GET / HTTP/1.1\r\n";
     let plain = "POST / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -257,7 +257,7 @@ async fn nothing_behind_a_request_is_read_as_part_of_it() {
 }
 
 #[tokio::test]
-async fn bytes_of_the_next_request_are_kept_wherever_they_are_cut() {
+async fn pipelined_bytes_are_stored_at_every_split() {
     let (body, next) = (b"0123456789", b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n");
     let all = [&body[..], next].concat();
     for cut in 0..=all.len() {
@@ -277,7 +277,7 @@ async fn bytes_of_the_next_request_are_kept_wherever_they_are_cut() {
 }
 
 #[tokio::test]
-async fn a_process_that_stops_says_so_with_each_response() {
+async fn a_stopping_process_announces_the_close_in_each_response() {
     let request = Request::of("GET / HTTP/1.1", "").await;
     request.stop.send(true).unwrap();
     let answered = request.answer(head(200).with_length("text/plain", 1), &[b"x"]).await;
@@ -285,7 +285,7 @@ async fn a_process_that_stops_says_so_with_each_response() {
 }
 
 #[tokio::test]
-async fn the_old_version_has_no_interim_response() {
+async fn http_1_0_has_no_interim_response() {
     for (version, expected) in [("1.1", "HTTP/1.1 100 Continue\r\n\r\n"), ("1.0", "")] {
         let mut request = Request::of(&format!("POST / HTTP/{version}"), "Expect: 100-continue\r\n").await;
         request.caller().write_continue_response().await;
@@ -334,7 +334,7 @@ async fn a_client_that_pipelines_is_connected_and_one_that_closes_is_not() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_still_to_be_read_is_not_thrown_away() {
+async fn an_unread_body_is_not_discarded() {
     let mut request = Request::of("POST / HTTP/1.1", "Content-Length: 600000\r\n").await;
     request.client.write_all(&[b'x'; 600_000]).await.unwrap();
     let mut caller = request.caller();
@@ -347,7 +347,7 @@ async fn a_body_that_is_still_to_be_read_is_not_thrown_away() {
 }
 
 #[tokio::test]
-async fn a_head_that_waits_leaves_with_the_body_or_when_flushed() {
+async fn a_stored_head_is_sent_with_the_body_or_when_flushed() {
     let mut request = Request::of("POST / HTTP/1.1", "").await;
     let mut caller = request.caller();
     caller.write_response_header(head(200).event_stream(true)).await.unwrap();
@@ -366,7 +366,7 @@ async fn a_head_that_waits_leaves_with_the_body_or_when_flushed() {
 }
 
 #[tokio::test]
-async fn a_value_that_would_end_the_head_is_left_out() {
+async fn a_header_value_that_would_end_the_head_is_left_out() {
     let head = head(429).with("retry-after", "7").with("x-bad", "a\r\nx-evil: b").with_number("x-n", 12);
     let head = head.into_response();
     assert_eq!(head.status.as_u16(), 429);

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doubled_version_and_a_last_slash_are_forgiven() {
+    fn a_doubled_version_and_a_trailing_slash_are_accepted() {
         assert_eq!(find(&Method::POST, "/v1/v1/messages").unwrap().0.name(), "messages");
         assert_eq!(find(&Method::GET, "/v1/models/").unwrap().0.name(), "models");
         assert_eq!(find(&Method::POST, "/v1/v2/rerank").unwrap().0.name(), "rerank");
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_an_unknown_path_follow_the_client_or_what_it_meant() {
+    fn errors_of_an_unknown_path_follow_the_client_or_the_suggested_path() {
         assert_eq!(error_dialect("/anything", true), Dialect::Messages);
         assert_eq!(error_dialect("/anything", false), Dialect::Chat);
         assert_eq!(error_dialect("/models", true), Dialect::Messages);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_endpoints_that_take_lines_are_those_that_a_batch_may_name_and_no_others() {
+    fn the_endpoints_that_accept_lines_are_those_that_a_batch_may_name() {
         for endpoint in ENDPOINTS {
             let body =
                 serde_json::json!({"input_file_id": "file-1", "endpoint": endpoint.path()}).to_string();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_path_says_what_to_use() {
+    fn an_unknown_path_names_the_path_to_use() {
         let refusal = find(&Method::POST, "/v1/responses").err().unwrap();
         assert_eq!(refusal.code, ErrorCode::NotFound);
         assert!(refusal.message.contains("/v1/chat/completions"));

@@ -141,7 +141,7 @@ fn the_lists_are_complete_and_in_the_documented_order() {
 }
 
 #[test]
-fn a_stream_is_the_same_however_it_was_cut() {
+fn a_stream_is_the_same_at_every_split() {
     let mut response = TestResponse::new(Dialect::Chat);
     let whole = response.stream::<ResponseBodyFilters>(STREAM.len());
     assert!(whole.contains("Hello") && whole.contains("billing_cost") && whole.ends_with("data: [DONE]\n\n"));

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_headers_are_repeated() {
+    fn only_valid_header_names_are_repeated() {
         assert_eq!(join_field_names(b"x-title,http-referer , baggage"), "x-title, http-referer, baggage");
         assert_eq!(join_field_names(b"X-Fern-Language"), "X-Fern-Language");
         assert_eq!(join_field_names(b"a b,,x:y, \xff,ok,(no)"), "ok");
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_judged_by_the_setting() {
+    fn an_origin_is_checked_against_the_setting() {
         let listed = CorsPolicy::Origins(vec!["https://app.example.eu".into()]);
         let of = |origin: Option<&str>, cors: &CorsPolicy| {
             CrossOrigin::from_request(origin.map(str::as_bytes), cors)
