@@ -42,7 +42,7 @@ const IMAGE: &str = "iVBORw0KGgoAAAANSUhEUgAAB9AAAAfQCAYAAACaOMR5AAAg+/aE";
 const EVENTS: usize = 1024;
 
 /// Returns `size` characters of a repeated sample.
-fn much(sample: &str, size: usize) -> String {
+fn repeat_text(sample: &str, size: usize) -> String {
     sample.chars().cycle().take(size).collect()
 }
 
@@ -57,13 +57,13 @@ fn body(messages: &Value) -> Bytes {
 fn conversation(sample: &str, size: usize) -> Bytes {
     let turns = size.div_ceil(4096) | 1;
     let role = |turn| if turn % 2 == 0 { "user" } else { "assistant" };
-    let text = much(sample, (size / turns).saturating_sub(60));
+    let text = repeat_text(sample, (size / turns).saturating_sub(60));
     body(&(0..turns).map(|turn| json!({"role": role(turn), "content": text})).collect())
 }
 
 /// Returns a question about an image of about `size` bytes, in the chat dialect.
 fn picture(size: usize) -> Bytes {
-    let url = format!("data:image/png;base64,{}", much(IMAGE, size / 4 * 4));
+    let url = format!("data:image/png;base64,{}", repeat_text(IMAGE, size / 4 * 4));
     body(&json!([{"role": "user", "content": [
         {"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {"url": url}}]}]))
 }
@@ -224,8 +224,8 @@ fn bill(c: &mut Criterion) {
         ..EnergyProfile::new(ModelKind::Chat)
     };
     let row = grid.get("FR").unwrap();
-    let place = ServiceSite { pue: Some("1.16".parse().unwrap()), ..ServiceSite::on_grid(row) };
-    let prepared = OfferFactors::new(&card, &place).unwrap();
+    let site = ServiceSite { pue: Some("1.16".parse().unwrap()), ..ServiceSite::on_grid(row) };
+    let prepared = OfferFactors::new(&card, &site).unwrap();
     let tariff = Tariff {
         input: Some("0.05".parse().unwrap()),
         output: Some("0.15".parse().unwrap()),

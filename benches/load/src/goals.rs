@@ -25,13 +25,17 @@ pub struct Goals {
 
 impl Goals {
     /// Checks that a figure is within its bound; a missing figure is not.
-    pub fn most(&mut self, what: &str, figure: Option<f64>, bound: f64) {
+    pub fn check_max(&mut self, what: &str, figure: Option<f64>, bound: f64) {
         let met = figure.is_some_and(|figure| figure <= bound);
         self.note(what, figure, &format!("at most {bound}"), met);
     }
 
     /// Checks two figures, of which one has to be within its bound.
-    pub fn either(&mut self, (what, figure, bound): (&str, Option<f64>, f64), or: (&str, Option<f64>, f64)) {
+    pub fn check_either(
+        &mut self,
+        (what, figure, bound): (&str, Option<f64>, f64),
+        or: (&str, Option<f64>, f64),
+    ) {
         let within = |figure: Option<f64>, bound: f64| figure.is_some_and(|figure| figure <= bound);
         let met = within(figure, bound) || within(or.1, or.2);
         let bound = format!("at most {bound}, or {}: {}, at most {}", or.0, shown(or.1), or.2);
@@ -45,7 +49,7 @@ impl Goals {
     }
 
     /// Takes the text of the results since the last call.
-    pub fn told(&mut self) -> String {
+    pub fn take_text(&mut self) -> String {
         std::mem::take(&mut self.text)
     }
 

@@ -160,7 +160,7 @@ fn compare(options: &Options) -> Result<(), String> {
             }
         }
         reach(&scenario, &rows, &mut goals);
-        println!("{}{}", report::table(&scenario.title(), &rows), goals.told());
+        println!("{}{}", report::table(&scenario.title(), &rows), goals.take_text());
     }
     goals.verdict(options.check)
 }
@@ -171,12 +171,12 @@ fn reach(scenario: &Scenario, rows: &[Row], goals: &mut Goals) {
     let ratio = |of: Option<f64>, to: Option<f64>| Some(of? / to?);
     let (own, bare, nginx, direct) = (row("Penstock"), row("bare Pingora"), row("nginx"), row("direct"));
     let cpu = ratio(own.and_then(Row::cpu), bare.and_then(Row::cpu));
-    goals.most("processor time beside the bare Pingora", cpu, scenario.goal);
-    goals.most("failed", own.map(|row| row.failed() as f64), 0.0);
+    goals.check_max("processor time beside the bare Pingora", cpu, scenario.goal);
+    goals.check_max("failed", own.map(|row| row.failed() as f64), 0.0);
     if scenario.rate.is_finite() && scenario.rate >= 3_000.0 {
         let p99 = own.and_then(Row::p99);
         let added = p99.zip(direct.and_then(Row::p99)).map(|(own, direct)| own - direct);
-        goals.either(
+        goals.check_either(
             ("added p99, ms", added, goals::ADDED_P99),
             ("beside nginx", ratio(p99, nginx.and_then(Row::p99)), goals::P99_BESIDE_NGINX),
         );

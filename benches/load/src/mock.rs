@@ -82,8 +82,8 @@ pub fn content_length(head: &str) -> Option<usize> {
 
 /// Returns true for a streamed request: `"stream":true` is within 512 bytes of either end of this program's bodies.
 pub fn streamed(body: &[u8]) -> bool {
-    let near = body.len().min(512);
-    let ends = [body.get(..near), body.get(body.len() - near..)];
+    let edge = body.len().min(512);
+    let ends = [body.get(..edge), body.get(body.len() - edge..)];
     ends.iter().flatten().any(|end| end.windows(13).any(|part| part == b"\"stream\":true"))
 }
 

@@ -130,12 +130,12 @@ impl Bench {
 
     /// Starts Penstock with all features: a key with limits of each kind and a budget, of a prepaid account, two
     /// providers with health checks, footprint and price, and a log line per request.
-    fn penstock(&mut self, binary: &Path, provider: SocketAddr, seats: usize) -> Result<(), String> {
+    fn penstock(&mut self, binary: &Path, provider: SocketAddr, max_in_flight: usize) -> Result<(), String> {
         let (address, admin) = (free()?, free()?);
         let file = self.folder.join("penstock.toml");
-        let text = configuration(&self.folder, address, admin, provider, seats);
+        let text = configuration(&self.folder, address, admin, provider, max_in_flight);
         fs::write(&file, text).map_err(|why| format!("{}: {why}", file.display()))?;
-        let told = |words: &[&str]| {
+        let run_cli = |words: &[&str]| {
             let mut command = Command::new(binary);
             let done = command.args(words).arg("--config").arg(&file).output();
             let done = done.map_err(|why| format!("{}: {why}", binary.display()))?;
@@ -144,8 +144,8 @@ impl Bench {
                 false => Err(format!("{}: {}", words.join(" "), String::from_utf8_lossy(&done.stderr))),
             }
         };
-        let key = told(&[&["keys", "create", "--name", "load"], &LIMITS[..]].concat())?;
-        told(&["credits", "grant", "--credits", CREDITS, "default"])?;
+        let key = run_cli(&[&["keys", "create", "--name", "load"], &LIMITS[..]].concat())?;
+        run_cli(&["credits", "grant", "--credits", CREDITS, "default"])?;
         let mut run = Command::new(binary);
         run.args(["run", "--config"]).arg(&file);
         self.add("Penstock", address, Some(key), &mut run)
@@ -159,22 +159,22 @@ fn configuration(
     http: SocketAddr,
     admin: SocketAddr,
     provider: SocketAddr,
-    seats: usize,
+    max_in_flight: usize,
 ) -> String {
     let providers = ["a", "b"].map(|id| {
         format!(
             "[[providers]]\nid = \"{id}\"\noperator = \"Load\"\ncountry = \"FR\"\ncity = \"Paris\"\n\
-             base_url = \"http://{provider}/v1\"\npue = 1.16\nwue = 0.2\nmax_in_flight = {seats}\n\
+             base_url = \"http://{provider}/v1\"\npue = 1.16\nwue = 0.2\nmax_in_flight = {max_in_flight}\n\
              health = {{ path = \"/models\", interval = \"1s\" }}\ntimeouts = {{ total = \"1h\" }}\n\
              [[providers.offers]]\nmodel = \"m\"\nname = \"theirs\"\n"
         )
     });
     let storage = folder.join("data");
     // All load is of one account, which gets at most seven eighths of the permits.
-    let places = (seats * 2).max(10_000);
+    let max_requests = (max_in_flight * 2).max(10_000);
     format!(
         "[listen]\nhttp = \"{http}\"\nadmin = \"{admin}\"\n[storage]\npath = {storage:?}\nballast = \"0B\"\n\
-         [process]\nthreads = {THREADS}\ndrain = \"1s\"\n[overload]\nrequests = {places}\n[routing]\ntotal = \"1h\"\n\
+         [process]\nthreads = {THREADS}\ndrain = \"1s\"\n[overload]\nrequests = {max_requests}\n[routing]\ntotal = \"1h\"\n\
          [billing]\ncredit = \"prepaid\"\n\
          [[models]]\nid = \"m\"\nname = \"M\"\nkind = \"chat\"\ncreated = 1700000000\ncontext_length = 262144\n\
          input_modalities = [\"text\", \"image\"]\nsupported_parameters = [\"temperature\", \"stream\", \"max_tokens\"]\n\
