@@ -10,14 +10,14 @@ use penstock_storage::ledger::{
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Number of blocks per group with the preferred size; all further ones have the maximum size.
-pub(super) const SMALL_SHEETS: usize = 100;
+pub(super) const SMALL_BLOCKS: usize = 100;
 /// Bytes of an entry without its names.
 pub(super) const ENTRY_OVERHEAD: usize = 1_024;
 
 /// Group that is being built.
 #[derive(Default)]
 pub(super) struct GroupBuilder {
-    pub(super) sheets: Vec<EntryBlock>,
+    pub(super) blocks: Vec<EntryBlock>,
     pub(super) bytes: usize,
     pub(super) balances: BTreeMap<String, BalanceRecord>,
     pub(super) names: Vec<(String, u64)>,
@@ -36,11 +36,11 @@ impl GroupBuilder {
     /// Returns true if all of an operation fits; operations are never split.
     pub(super) fn fits(&self, op: &WriteOp) -> bool {
         let (bytes, rows, row_bytes) = max_size(op);
-        let own = self.sheets.len() + self.balances.len() + self.names.len() + self.rows.len();
+        let own = self.blocks.len() + self.balances.len() + self.names.len() + self.rows.len();
         // A block ends one maximum line before its limit, and a last block is started.
-        let sheets = SMALL_SHEETS + bytes / (MAX_BLOCK_BYTES - MAX_LINE_BYTES) + 2;
+        let blocks = SMALL_BLOCKS + bytes / (MAX_BLOCK_BYTES - MAX_LINE_BYTES) + 2;
         self.bytes + bytes <= MAX_COMMIT_BYTES
-            && own + rows + sheets <= MAX_COMMIT_ROWS
+            && own + rows + blocks <= MAX_COMMIT_ROWS
             && self.row_bytes + row_bytes <= MAX_EXTRA_ROW_BYTES
     }
 }

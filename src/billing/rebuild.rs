@@ -29,9 +29,9 @@ pub fn rebuild_ledger(store: &Arc<dyn Store>, copies: &Path) -> Result<u64, Repo
     let (mut fold, mut draft, mut tip) = (ReplicaFold::default(), LedgerCommit::default(), None);
     for_each_line(&files, |month, line| {
         let entry = fold.add_line(line)?;
-        add_to_sheet(&mut draft, month, line, &entry);
+        add_to_block(&mut draft, month, line, &entry);
         add_balance(&mut draft, &entry, &fold.books);
-        let bytes: usize = draft.blocks.iter().map(|sheet| sheet.text.len()).sum();
+        let bytes: usize = draft.blocks.iter().map(|block| block.text.len()).sum();
         let rows = draft.blocks.len() + draft.balances.len() + draft.names.len();
         if bytes + 2 * MAX_LINE_BYTES > MAX_COMMIT_BYTES || rows + 8 > MAX_COMMIT_ROWS {
             write_group(&ledger, &mut draft, &mut tip, &fold)?;
@@ -61,17 +61,17 @@ impl ReplicaFold {
     }
 }
 
-fn add_to_sheet(draft: &mut LedgerCommit, month: &str, line: &[u8], entry: &LedgerEntry) {
-    let room = |sheet: &EntryBlock| {
-        sheet.text.len() < TARGET_BLOCK_BYTES && sheet.text.len() + line.len() <= MAX_BLOCK_BYTES
+fn add_to_block(draft: &mut LedgerCommit, month: &str, line: &[u8], entry: &LedgerEntry) {
+    let has_space = |block: &EntryBlock| {
+        block.text.len() < TARGET_BLOCK_BYTES && block.text.len() + line.len() <= MAX_BLOCK_BYTES
     };
-    let fits = |sheet: &EntryBlock| sheet.month == month && room(sheet);
+    let fits = |block: &EntryBlock| block.month == month && has_space(block);
     if !draft.blocks.last().is_some_and(fits) {
         draft.blocks.push(EntryBlock { month: month.to_owned(), last: entry.seq, text: Vec::new() });
     }
-    if let Some(sheet) = draft.blocks.last_mut() {
-        sheet.text.extend_from_slice(line);
-        sheet.last = entry.seq;
+    if let Some(block) = draft.blocks.last_mut() {
+        block.text.extend_from_slice(line);
+        block.last = entry.seq;
     }
 }
 

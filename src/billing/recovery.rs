@@ -124,8 +124,8 @@ pub(super) fn open_reservations(store: &LedgerStore) -> Result<OpenReserves, Sto
     let damaged = |what: &str| StoreError::Corrupt { what: what.to_owned() };
     let mut last = HashChain::default();
     // At least the last block is read, since it has to end at the tip.
-    store.for_each_block(tip.first_open.min(tip.seq).saturating_sub(1), |sheet| {
-        for line in lines(&sheet.text) {
+    store.for_each_block(tip.first_open.min(tip.seq).saturating_sub(1), |block| {
+        for line in lines(&block.text) {
             let (entry, chain) =
                 HashChain::parse_unverified(line).map_err(|_| damaged("an entry of the ledger"))?;
             open.apply(&entry);

@@ -2,7 +2,7 @@
 //! A group that the store rejects is retried with the same bytes, except for rows that it never accepts (`side_rows`),
 //! until it is known to be committed: so no entry is written twice or out of order.
 
-use super::group_builder::{ENTRY_OVERHEAD, GroupBuilder, SMALL_SHEETS};
+use super::group_builder::{ENTRY_OVERHEAD, GroupBuilder, SMALL_BLOCKS};
 use super::replica_lag::ReplicaLagLog;
 use super::side_rows;
 use super::write_op::{AdjustmentError, AdminAdjustment, LedgerAction, WriteOp};
@@ -187,30 +187,30 @@ impl LedgerWriter {
             self.month = (Some(month), month.to_string());
         }
         let month = &self.month.1;
-        let long = if self.draft.sheets.len() < SMALL_SHEETS {
+        let long = if self.draft.blocks.len() < SMALL_BLOCKS {
             TARGET_BLOCK_BYTES
         } else {
             MAX_BLOCK_BYTES - MAX_LINE_BYTES
         };
-        let last = self.draft.sheets.last();
-        let fits = last.is_some_and(|sheet| sheet.month == *month && sheet.text.len() < long);
+        let last = self.draft.blocks.last();
+        let fits = last.is_some_and(|block| block.month == *month && block.text.len() < long);
         if !fits {
-            self.draft.sheets.push(EntryBlock {
+            self.draft.blocks.push(EntryBlock {
                 month: month.clone(),
                 last: entry.seq,
                 text: Vec::with_capacity(TARGET_BLOCK_BYTES + ENTRY_OVERHEAD),
             });
         }
-        let sheet = self.draft.sheets.last_mut()?;
-        let length = sheet.text.len();
-        if self.chain.append(&entry, &mut sheet.text).is_err() {
+        let block = self.draft.blocks.last_mut()?;
+        let length = block.text.len();
+        if self.chain.append(&entry, &mut block.text).is_err() {
             if length == 0 {
-                self.draft.sheets.pop();
+                self.draft.blocks.pop();
             }
             return None;
         }
-        sheet.last = entry.seq;
-        self.draft.bytes += sheet.text.len() - length;
+        block.last = entry.seq;
+        self.draft.bytes += block.text.len() - length;
         self.at = entry.at;
         self.open.apply(&entry);
         if let Some(after) = after {
@@ -241,12 +241,12 @@ impl LedgerWriter {
             first_open: self.open.oldest_seq().unwrap_or(self.chain.seq + 1),
         };
         let mut copied = true;
-        let moved = !draft.sheets.is_empty();
+        let moved = !draft.blocks.is_empty();
         if moved || !draft.rows.is_empty() {
             let mut group = LedgerCommit {
                 previous_tip: self.tip,
                 new_tip: if moved { after } else { self.tip.unwrap_or_default() },
-                blocks: draft.sheets,
+                blocks: draft.blocks,
                 balances: draft.balances.into_iter().collect(),
                 names: draft.names,
                 extra_rows: draft.rows,
