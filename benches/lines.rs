@@ -113,14 +113,14 @@ async fn requests(gateway: SocketAddr, key: &str) -> f64 {
         "POST {PATH} HTTP/1.1\r\nhost: b\r\nauthorization: Bearer {key}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{ASK}",
         ASK.len()
     );
-    let (until, count) = (Instant::now() + Duration::from_secs(SECONDS), Arc::new(AtomicU64::new(0)));
+    let (deadline, count) = (Instant::now() + Duration::from_secs(SECONDS), Arc::new(AtomicU64::new(0)));
     let clients: Vec<_> = (0..AT_ONCE)
         .map(|_| {
             let (ask, count) = (ask.clone(), count.clone());
             tokio::spawn(async move {
                 let mut socket = TcpStream::connect(gateway).await.unwrap();
                 socket.set_nodelay(true).unwrap();
-                while Instant::now() < until {
+                while Instant::now() < deadline {
                     socket.write_all(ask.as_bytes()).await.unwrap();
                     read(&mut socket).await.expect("an answer");
                     count.fetch_add(1, Ordering::Relaxed);
@@ -139,11 +139,11 @@ async fn lines(app: &Arc<AppState>, key: &str, file: &std::path::Path) -> f64 {
     let principal = app.key_cache.find_principal(key.get(7..23).unwrap()).unwrap();
     let (done, ended) = mpsc::channel(AT_ONCE * 4);
     let began = Instant::now();
-    let until = began + Duration::from_secs(SECONDS);
+    let deadline = began + Duration::from_secs(SECONDS);
     for _ in 0..AT_ONCE {
         let (app, principal, done) = (app.clone(), principal.clone(), done.clone());
         tokio::spawn(async move {
-            while Instant::now() < until {
+            while Instant::now() < deadline {
                 let cancel = CancellationToken::default();
                 let ask = LineAsk {
                     principal: principal.clone(),

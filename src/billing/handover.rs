@@ -150,11 +150,11 @@ impl Ledger {
     /// # Errors
     /// Returns a sentence for the operator if the ledger cannot be used.
     pub fn restart_writer(&self) -> Result<(), String> {
-        let said = |error: StoreError| format!("The ledger cannot be used: {error}.");
-        self.store.update_replica().map_err(said)?;
-        let tip = self.store.tip().map_err(said)?;
-        let balances = self.store.balances().map_err(said)?;
-        let open = super::recovery::open_reservations(&self.store).map_err(said)?;
+        let to_message = |error: StoreError| format!("The ledger cannot be used: {error}.");
+        self.store.update_replica().map_err(to_message)?;
+        let tip = self.store.tip().map_err(to_message)?;
+        let balances = self.store.balances().map_err(to_message)?;
+        let open = super::recovery::open_reservations(&self.store).map_err(to_message)?;
         let writer = writer::start_writer(self.store.clone(), tip, balances, open, self.queue.clone())?;
         *self.writer.lock() = Some(writer);
         Ok(())

@@ -12,8 +12,8 @@ use penstock_storage::ledger::LedgerStore;
 /// Returns one sentence with the cause.
 pub fn rebuild(storage: &StorageSettings) -> Result<u64, String> {
     let options = StoreOptions { ballast_bytes: storage.ballast_bytes, ..StoreOptions::default() };
-    let said = |error: penstock_storage::StoreError| to_sentence(&error.to_string());
-    let store = penstock_storage::open(&storage.path.join(STORE_FOLDER), options).map_err(said)?;
+    let to_message = |error: penstock_storage::StoreError| to_sentence(&error.to_string());
+    let store = penstock_storage::open(&storage.path.join(STORE_FOLDER), options).map_err(to_message)?;
     let copies = storage.path.join(LEDGER_FOLDER);
     let entries = super::rebuild::rebuild_ledger(&store, &copies).map_err(|failed| failed.0)?;
     LedgerStore::open(store, Some(&copies)).map_err(|error| open_error(&copies, &error))?;

@@ -52,10 +52,10 @@ struct ReplicaFold {
 impl ReplicaFold {
     fn add_line(&mut self, line: &[u8]) -> Result<LedgerEntry, ReportError> {
         let number = self.chain.seq + 1;
-        let wrong =
+        let invalid =
             |why: EntryError| ReportError(format!("Entry {number} of the second copy does not fit: {why}."));
-        let entry = self.chain.verify_next(line).map_err(wrong)?;
-        self.books.apply(&entry).map_err(wrong)?;
+        let entry = self.chain.verify_next(line).map_err(invalid)?;
+        self.books.apply(&entry).map_err(invalid)?;
         self.at = entry.at;
         Ok(entry)
     }
@@ -118,12 +118,12 @@ fn write_group(
 
 /// Replica files by month, sorted.
 fn replica_files(copies: &Path) -> Result<Vec<(String, PathBuf)>, ReportError> {
-    let unread = |error: std::io::Error| {
+    let read_error = |error: std::io::Error| {
         ReportError(format!("The second copy of the ledger in {} cannot be read: {error}.", copies.display()))
     };
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(copies).map_err(unread)? {
-        let path = entry.map_err(unread)?.path();
+    for entry in std::fs::read_dir(copies).map_err(read_error)? {
+        let path = entry.map_err(read_error)?.path();
         let month =
             path.file_stem().and_then(|stem| stem.to_str()).filter(|stem| UtcMonth::parse(stem).is_some());
         if let Some(month) = month.filter(|_| path.extension().is_some_and(|kind| kind == "jsonl")) {
@@ -140,15 +140,15 @@ fn for_each_line(
     mut take: impl FnMut(&str, &[u8]) -> Result<(), ReportError>,
 ) -> Result<(), ReportError> {
     for (month, path) in files {
-        let unread = |error: std::io::Error| {
+        let read_error = |error: std::io::Error| {
             ReportError(format!("The file {} cannot be read: {error}.", path.display()))
         };
-        let mut file = BufReader::new(File::open(path).map_err(unread)?);
+        let mut file = BufReader::new(File::open(path).map_err(read_error)?);
         let mut line = Vec::new();
         loop {
             line.clear();
             let most = MAX_LINE_BYTES as u64;
-            if std::io::Read::take(&mut file, most).read_until(b'\n', &mut line).map_err(unread)? == 0 {
+            if std::io::Read::take(&mut file, most).read_until(b'\n', &mut line).map_err(read_error)? == 0 {
                 break;
             }
             take(month, &line)?;

@@ -54,18 +54,18 @@ impl Ledger {
         clock: SteadyClock,
         taken_over: bool,
     ) -> Result<(Arc<Self>, OpenReserves), String> {
-        let said = |error: StoreError| format!("The ledger cannot be used: {error}.");
+        let to_message = |error: StoreError| format!("The ledger cannot be used: {error}.");
         for what in store.take_repairs() {
             log::event(log::error(), "ledger_copy_healed", &[("what", &what)]);
         }
-        let tip = store.tip().map_err(said)?;
+        let tip = store.tip().map_err(to_message)?;
         check_last_date(tip, settings.ahead, clock.unix_seconds())?;
-        let balances = store.balances().map_err(said)?;
+        let balances = store.balances().map_err(to_message)?;
         let purses = balances.iter().map(|(account, balance)| {
             (account.as_str().into(), Arc::new(AccountBalance::new(account, balance.credits, balance.energy)))
         });
         let purses = RwLock::new(purses.collect::<HashMap<_, _, ahash::RandomState>>());
-        let open = open_reservations(&store).map_err(said)?;
+        let open = open_reservations(&store).map_err(to_message)?;
         let queue = Arc::new(WriteQueue::new(settings.window, tip.map_or(0, |tip| tip.seq)));
         let theirs = if taken_over { open.clone() } else { OpenReserves::default() };
         for (request, hold) in open.iter().filter(|_| !taken_over) {

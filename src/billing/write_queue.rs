@@ -185,9 +185,9 @@ impl WriteQueue {
     /// Shortens the window because a caller waits.
     fn shorten_window(&self) {
         let mut waiting = self.waiting.lock();
-        let news = !std::mem::replace(&mut waiting.has_waiter, true) && waiting.gathering;
+        let must_notify = !std::mem::replace(&mut waiting.has_waiter, true) && waiting.gathering;
         drop(waiting);
-        if news {
+        if must_notify {
             self.wake.notify_one();
         }
     }

@@ -135,8 +135,8 @@ impl LedgerWriter {
     /// Records terms before the first charge that refers to them.
     fn add_terms(&mut self, at: u64, id: &Arc<str>, text: &Arc<str>) {
         let name = format!("terms {id}");
-        let there = self.store.entry_number(&name).is_ok_and(|number| number.is_some());
-        if there {
+        let exists = self.store.entry_number(&name).is_ok_and(|number| number.is_some());
+        if exists {
             self.known_terms.insert(id.clone());
             return;
         }
@@ -216,13 +216,13 @@ impl LedgerWriter {
         if let Some(after) = after {
             // An existing account needs no copy of its name.
             match self.balances.get_mut(account) {
-                Some(there) => *there = after,
+                Some(known) => *known = after,
                 None => {
                     self.balances.insert(account.to_owned(), after);
                 }
             }
             match self.draft.balances.get_mut(account) {
-                Some(there) => *there = after,
+                Some(known) => *known = after,
                 None => {
                     self.draft.balances.insert(account.to_owned(), after);
                 }

@@ -187,8 +187,8 @@ fn minimum_tokens(count: &TokenCount) -> u64 {
 /// Returns the maximum answer length that an offer is sent, if any: the client's own number, or the default that the
 /// offer's dialect requires.
 pub fn wanted(ask: &InferenceRequest, offer: &OfferState) -> Option<u64> {
-    let needs = || offer.dialect_for(ask.dialect) == Some(Dialect::Messages);
-    ask.max_tokens.or_else(|| needs().then_some(DEFAULT_MAX_TOKENS))
+    let requires_cap = || offer.dialect_for(ask.dialect) == Some(Dialect::Messages);
+    ask.max_tokens.or_else(|| requires_cap().then_some(DEFAULT_MAX_TOKENS))
 }
 
 /// Returns the tokens that a window leaves after the prompt, if they are fewer than requested. Near the end of a window

@@ -24,13 +24,13 @@ impl InheritedState {
             return Ok(None);
         }
         let read = || {
-            let mut line = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+            let mut connection = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
             rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
-            let OldToNew::Sockets(addresses) = messages::read(&mut line)? else {
+            let OldToNew::Sockets(addresses) = messages::read(&mut connection)? else {
                 return Err(std::io::ErrorKind::InvalidData.into());
             };
-            let taken = fd_passing::receive_sockets(&line, addresses.len())?;
-            Ok(Self { stream: line, sockets: addresses.into_iter().zip(taken).collect() })
+            let taken = fd_passing::receive_sockets(&connection, addresses.len())?;
+            Ok(Self { stream: connection, sockets: addresses.into_iter().zip(taken).collect() })
         };
         read().map(Some).map_err(|error: std::io::Error| {
             format!("{VARIABLE} is set, but nothing is handed over on the input: {error}.")

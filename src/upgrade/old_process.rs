@@ -30,8 +30,8 @@ impl LaunchCommand {
     pub fn current() -> Result<Self, String> {
         let mut arguments = std::env::args_os();
         // The path may be a symbolic link, which may point to a new binary later.
-        let called = arguments.next().map(PathBuf::from).filter(|path| path.components().count() > 1);
-        let path = called.map_or_else(std::env::current_exe, std::path::absolute);
+        let program_path = arguments.next().map(PathBuf::from).filter(|path| path.components().count() > 1);
+        let path = program_path.map_or_else(std::env::current_exe, std::path::absolute);
         let path = path.map_err(|error| format!("The path of this program is not known: {error}."))?;
         Ok(Self { path, arguments: arguments.collect() })
     }
@@ -50,15 +50,15 @@ impl Successor {
     /// Returns a sentence for the operator; the new process has ended then.
     pub fn start(program: &LaunchCommand, listeners: &[TcpListener]) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("The new process cannot be started: {error}.");
-        let (line, theirs) = UnixStream::pair().map_err(failed)?;
-        line.set_read_timeout(Some(STEP_TIMEOUT)).map_err(failed)?;
+        let (own_end, theirs) = UnixStream::pair().map_err(failed)?;
+        own_end.set_read_timeout(Some(STEP_TIMEOUT)).map_err(failed)?;
         let child = Command::new(&program.path)
             .args(&program.arguments)
             .env(VARIABLE, "stdin")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .spawn()
             .map_err(failed)?;
-        let mut new = Self { child, stream: line };
+        let mut new = Self { child, stream: own_end };
         let sent = new.send_sockets(listeners);
         if sent.is_ok() && matches!(messages::read(&mut new.stream), Ok(NewToOld::Prepared)) {
             return Ok(new);
@@ -90,11 +90,11 @@ impl Successor {
         if sent.is_err() || !matches!(messages::read(&mut self.stream), Ok(NewToOld::Ready)) {
             return Err(self.kill("did not take over"));
         }
-        let line = self.stream.try_clone().and_then(|line| {
-            line.set_read_timeout(None)?;
-            ControlChannel::start(line, news)
+        let channel = self.stream.try_clone().and_then(|stream| {
+            stream.set_read_timeout(None)?;
+            ControlChannel::start(stream, news)
         });
-        line.map_err(|error| format!("{} ({error})", self.kill("cannot be reached")))
+        channel.map_err(|error| format!("{} ({error})", self.kill("cannot be reached")))
     }
 
     /// Kills the new process, so that it does not hold the store.

@@ -86,8 +86,8 @@ impl Drop for Process {
     fn drop(&mut self) {
         // SIGTERM first, so that nginx ends its workers; the standard library has only SIGKILL.
         let asked = Command::new("kill").arg(self.0.id().to_string()).status();
-        let until = Instant::now() + END;
-        while asked.is_ok() && Instant::now() < until && !self.ended() {
+        let deadline = Instant::now() + END;
+        while asked.is_ok() && Instant::now() < deadline && !self.ended() {
             std::thread::sleep(Duration::from_millis(20));
         }
         if !self.ended() {

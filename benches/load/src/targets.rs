@@ -75,8 +75,8 @@ impl Bench {
         let folder = std::env::temp_dir().join(format!("penstock-load-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
         let provider = free()?;
-        let own = std::env::current_exe().map_err(|why| why.to_string())?;
-        let mut command = Command::new(own);
+        let program = std::env::current_exe().map_err(|why| why.to_string())?;
+        let mut command = Command::new(program);
         let mut mock = Process::start(command.args([role, &provider.to_string()]), &folder.join("mock.log"))?;
         await_answer("the mock provider", provider, None, &mut mock)?;
         Ok((Self { targets: Vec::new(), folder, _mock: mock }, provider))
@@ -84,8 +84,8 @@ impl Bench {
 
     fn pass(&mut self, provider: SocketAddr) -> Result<(), String> {
         let address = free()?;
-        let own = std::env::current_exe().map_err(|why| why.to_string())?;
-        let mut pass = Command::new(own);
+        let program = std::env::current_exe().map_err(|why| why.to_string())?;
+        let mut pass = Command::new(program);
         pass.args(["pass", &address.to_string(), &provider.to_string(), &THREADS.to_string()]);
         self.add("bare Pingora", address, None, &mut pass)
     }
@@ -198,9 +198,9 @@ fn await_answer(
     process: &mut Process,
 ) -> Result<(), String> {
     let hello = request(address, key, r#"{"model":"m","messages":[{"role":"user","content":"Hi"}]}"#);
-    let until = Instant::now() + START;
+    let deadline = Instant::now() + START;
     let mut last = String::from("it did not answer");
-    while Instant::now() < until {
+    while Instant::now() < deadline {
         if process.ended() {
             return Err(format!("{name} ended by itself"));
         }

@@ -126,8 +126,8 @@ fn rejected_rows_do_not_block_charges_of_others() {
     assert!(kept(&ledger, last));
     assert_eq!((settled(&ledger).open, ledger.is_failing()), (0, false));
     assert_eq!(ledger.balance("acme").credits.amount, 10_000 - 4 * 10);
-    let there = |key: &str| store.get(StoreTable::Batches, key.as_bytes()).unwrap().is_some();
-    let all = ["before", "beside", "large", "behind"].map(there);
+    let exists = |key: &str| store.get(StoreTable::Batches, key.as_bytes()).unwrap().is_some();
+    let all = ["before", "beside", "large", "behind"].map(exists);
     assert_eq!(all, [true, false, false, true], "an op's rows are there together or not at all");
 }
 

@@ -108,11 +108,11 @@ impl Exchange<'_> {
         ApiError::new(ErrorCode::Internal)
     }
 
-    /// Ends the read of a body; `whole` is true if the body is complete.
-    pub(crate) fn finish_body(&mut self, whole: bool) {
+    /// Ends the read of a body. Without a `complete` body the connection serves no other request.
+    pub(crate) fn finish_body(&mut self, complete: bool) {
         self.caller.reads(false);
         // The interim response marks the connection for closing while a body is unread.
-        if !whole {
+        if !complete {
             self.keep_alive = false;
         }
         self.caller.keep(self.keep_alive);
@@ -203,11 +203,11 @@ async fn read_to_buffer(
     (cap, idle): (usize, Duration),
     mut permit: Option<&mut AdmissionPermit>,
 ) -> Result<Bytes, ApiError> {
-    let whole = caller.line().is_some();
+    let complete = caller.line().is_some();
     let Some(first) = with_idle_timeout(idle, caller.read_request_body()).await? else {
         return Ok(Bytes::new());
     };
-    if announced == Some(first.len()) || (whole && first.len() <= cap) {
+    if announced == Some(first.len()) || (complete && first.len() <= cap) {
         return Ok(first);
     }
     let mut body = buffers.take(announced.unwrap_or(first.len() * 2).min(cap));

@@ -108,8 +108,8 @@ impl FailoverRun<'_, '_> {
     /// during the wait count too. `None` allows a request, which is a probe if the breaker is half open.
     fn blocked_by_breaker(&self, offer: &OfferState) -> Option<AcquireOutcome> {
         let (now, mut breaker) = (self.now(), offer.breaker.lock());
-        if let Some(until) = breaker.cooldown_until(now) {
-            return Some(AcquireOutcome::RetryAt(until));
+        if let Some(retry_at) = breaker.cooldown_until(now) {
+            return Some(AcquireOutcome::RetryAt(retry_at));
         }
         (!breaker.try_probe(now) && !self.candidates.all_ejected).then_some(AcquireOutcome::Unavailable)
     }
@@ -131,31 +131,32 @@ impl FailoverRun<'_, '_> {
         patience: Duration,
     ) -> Result<Option<OfferPermit>, AttemptError> {
         let now = Instant::now();
-        let until = match self.exchange.work {
+        let wait_deadline = match self.exchange.work {
             _ if self.candidates.batch => now.checked_add(patience),
             WorkClass::BatchLine | WorkClass::Request => Some((now + patience).min(self.deadline)),
         };
-        let beat = now + self.exchange.config.settings.limits.heartbeat;
-        let in_the_way = self.candidates.batch && self.exchange.work == WorkClass::Request;
+        let heartbeat_due = now + self.exchange.config.settings.limits.heartbeat;
+        let blocks_requests = self.candidates.batch && self.exchange.work == WorkClass::Request;
         loop {
-            if in_the_way && self.exchange.app.admission.is_almost_full() {
+            if blocks_requests && self.exchange.app.admission.is_almost_full() {
                 self.exchange.app.admission.refused(ShedReason::Batch);
                 return Ok(None);
             }
-            let end = until.unwrap_or_else(|| Instant::now() + UNBOUNDED_WAIT);
+            let end = wait_deadline.unwrap_or_else(|| Instant::now() + UNBOUNDED_WAIT);
             // Once its head is sent, each wait of a stream sends heartbeats.
             let needs_head = self.request.stream && !self.progress.has_head();
-            let alarm = if needs_head { end.min(beat) } else { end };
-            let alarm = if in_the_way { alarm.min(Instant::now() + CROWDED_CHECK_INTERVAL) } else { alarm };
+            let alarm = if needs_head { end.min(heartbeat_due) } else { end };
+            let alarm =
+                if blocks_requests { alarm.min(Instant::now() + CROWDED_CHECK_INTERVAL) } else { alarm };
             let permit = pin!(waiting.acquire());
             match self.watch.wait_for(&mut self.exchange.caller, permit, alarm).await {
                 WaitOutcome::Ready(permit) => return Ok(permit),
                 WaitOutcome::Disconnected => return Err(AttemptError::Disconnected),
                 WaitOutcome::Revoked => return Err(AttemptError::Revoked),
-                WaitOutcome::Deadline if until.is_some_and(|until| Instant::now() >= until) => {
+                WaitOutcome::Deadline if retry_at.is_some_and(|retry_at| Instant::now() >= retry_at) => {
                     return Ok(None);
                 }
-                WaitOutcome::Deadline if needs_head && Instant::now() >= beat => {
+                WaitOutcome::Deadline if needs_head && Instant::now() >= heartbeat_due => {
                     streaming::write_heartbeat(self).await?
                 }
                 WaitOutcome::Deadline => {}

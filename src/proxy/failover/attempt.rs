@@ -105,11 +105,11 @@ pub async fn open_response(
     first_byte: Duration,
 ) -> Result<UpstreamResponse, AttemptError> {
     let until = run.deadline.min(clock::cached_now() + offer.offer.provider.timeouts.total);
-    let mut again = 0;
+    let mut retries = 0;
     loop {
         match try_connection(run, offer, wire_format, call, first_byte, until).await {
             // The provider closed the idle connection while it was taken from the pool.
-            Err((_, most)) if again < most => again += 1,
+            Err((_, most)) if retries < most => retries += 1,
             Err((stop, _)) => return Err(stop),
             Ok(answering) => return Ok(answering),
         }
@@ -144,7 +144,7 @@ async fn try_connection(
         run.watch.wait_for(&mut run.exchange.caller, exchange, alarm).await
     };
     let (upstream, status) = match asked {
-        WaitOutcome::Ready(sent) => sent.map_err(|(fault, again)| (AttemptError::Fault(fault), again))?,
+        WaitOutcome::Ready(sent) => sent.map_err(|(fault, retries)| (AttemptError::Fault(fault), retries))?,
         woken => return Err((woken.stop(UpstreamErrorKind::FirstByteTimeout, run.deadline), 0)),
     };
     let cap = run.exchange.config.settings.limits.response_buffer;
@@ -170,7 +170,7 @@ async fn send(
     without: ExtraMembers,
     (upload, trace): (Option<&SpooledData>, Option<&TraceContext>),
 ) -> Result<(UpstreamExchange, u16), (UpstreamError, usize)> {
-    let reset = |again| (UpstreamError::new(UpstreamErrorKind::Reset), again);
+    let reset = |retries| (UpstreamError::new(UpstreamErrorKind::Reset), retries);
     let head = wire_format.head(offer).ok_or_else(|| reset(0))?;
     let shortened = (without.headers().next().is_some()).then(|| head.without(without.headers()));
     let written = match upstream.send(shortened.as_ref().unwrap_or(head), call, upload, trace).await {

@@ -126,13 +126,13 @@ async fn call_provider(
 ) -> Result<Vec<UpstreamAnswer>, AttemptError> {
     let timeouts = offer.offer.provider.timeouts;
     let mut answers = Vec::with_capacity(calls.len());
-    let mut room = run.exchange.config.settings.limits.response_buffer;
+    let mut remaining_bytes = run.exchange.config.settings.limits.response_buffer;
     for call in calls {
         // The head arrives when the response is complete; some providers send white space until then.
         let due = clock::cached_now() + timeouts.plain;
         let mut answering = attempt::open_response(run, offer, wire_format, call, timeouts.plain).await?;
-        let body = read_body(run, &mut answering, (due, timeouts.idle), room).await?;
-        room = room.saturating_sub(body.len());
+        let body = read_body(run, &mut answering, (due, timeouts.idle), remaining_bytes).await?;
+        remaining_bytes = remaining_bytes.saturating_sub(body.len());
         let headers = response_headers(&answering, wire_format);
         answering.exchange.release().await;
         answers.push(UpstreamAnswer { body, headers });

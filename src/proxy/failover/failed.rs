@@ -134,8 +134,8 @@ impl FailoverRun<'_, '_> {
     ) {
         self.had_unavailable = true;
         // Output used energy even if the attempt failed after it.
-        let said = self.translation.as_deref().is_some_and(|reply| reply.attempt_usage().output > 0);
-        if said || (fault.api_error.is_none() && settle::reached_provider(fault.kind)) {
+        let had_output = self.translation.as_deref().is_some_and(|reply| reply.attempt_usage().output > 0);
+        if had_output || (fault.api_error.is_none() && settle::reached_provider(fault.kind)) {
             self.record_failed_energy(offer);
         }
         if let Some(refusal) = &fault.api_error {

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 /// Returns the refusal for offers with these facts, none of which meets all filters.
 pub fn no_offer_meets(filters: &OfferFilters, facts: &[OfferFacts<'_>]) -> ApiError {
-    let hopeless = |filter: &&OfferFilter| !facts.iter().any(|facts| filters.meets(**filter, facts));
-    if let Some(filter) = OfferFilter::ALL.iter().find(hopeless) {
+    let is_unmet = |filter: &&OfferFilter| !facts.iter().any(|facts| filters.meets(**filter, facts));
+    if let Some(filter) = OfferFilter::ALL.iter().find(is_unmet) {
         let (what, available) = available(*filter, facts);
         let sentence = format!("{filter}: no provider of this model {what}.");
         let refusal = ApiError::unsupported(filter.to_string(), sentence);

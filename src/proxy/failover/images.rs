@@ -41,10 +41,10 @@ pub async fn build_response(
     pictures: Vec<GeneratedImage>,
     created: u64,
 ) -> Result<Vec<Bytes>, AttemptError> {
-    let mut room = run.exchange.config.settings.limits.response_buffer;
+    let mut remaining_bytes = run.exchange.config.settings.limits.response_buffer;
     // A batch response is read after the URL of a stored image has expired.
     let inside = draw.as_base64 || run.exchange.work == WorkClass::BatchLine;
-    let mut shown = Vec::with_capacity(pictures.len());
+    let mut delivered = Vec::with_capacity(pictures.len());
     for picture in pictures {
         let image = match (picture.source, inside) {
             (ImageSource::Base64(text), true) => DeliveredImage::Base64(text),
@@ -55,8 +55,8 @@ pub async fn build_response(
                 store_image(run, &image).await?
             }
             (ImageSource::Url(url), inside) => {
-                let image = fetch_image(run, offer, &url, room).await?;
-                room = room.saturating_sub(image.len());
+                let image = fetch_image(run, offer, &url, remaining_bytes).await?;
+                remaining_bytes = remaining_bytes.saturating_sub(image.len());
                 if inside {
                     DeliveredImage::Base64(
                         off_thread(&run.exchange.app.blocking, move || image::encode(&image)).await?,
@@ -66,9 +66,9 @@ pub async fn build_response(
                 }
             }
         };
-        shown.push((image, picture.revised_prompt));
+        delivered.push((image, picture.revised_prompt));
     }
-    Ok(image::answer(created, shown))
+    Ok(image::answer(created, delivered))
 }
 
 fn malformed() -> AttemptError {
@@ -90,9 +90,9 @@ async fn store_image(run: &mut FailoverRun<'_, '_>, image: &[u8]) -> Result<Deli
     let account = &*run.exchange.principal.account.id;
     let kind = image::content_type(image);
     let label = ImageMetadata { account, kind, now: app.clock.steady_now(), lifetime: images.lifetime };
-    let kept = app.image_cache.insert(&app.spools, image, label, images.keep).await;
+    let stored = app.image_cache.insert(&app.spools, image, label, images.keep).await;
     // A full disk is not the provider's fault, and another provider would not help.
-    let (name, gone) = kept
+    let (name, gone) = stored
         .map_err(|error| AttemptError::Fault(UpstreamError::caller(crate::storage::files::disk(&error))))?;
     app.metrics.images_gone(gone);
     Ok(DeliveredImage::Url(format!("{}{CONTENT}{name}", run.exchange.public_url())))
@@ -103,7 +103,7 @@ async fn fetch_image(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
     url: &str,
-    room: usize,
+    remaining_bytes: usize,
 ) -> Result<Bytes, AttemptError> {
     let provider = &offer.provider;
     let (route, path) = route(&provider.route, &provider.image_routes, url).ok_or_else(malformed)?;
@@ -112,10 +112,11 @@ async fn fetch_image(
         image_request(route.base(), &path, own.then_some(&provider.provider)).map_err(|_| malformed())?;
     let timeouts = provider.provider.timeouts;
     let until = run.deadline.min(Instant::now() + timeouts.total);
-    let mut stale = 0;
+    let mut stale_retries = 0;
     let answering = loop {
         let asked = {
-            let exchange = pin!(send_image_request(route, head.clone(), timeouts.first_byte, room));
+            let exchange =
+                pin!(send_image_request(route, head.clone(), timeouts.first_byte, remaining_bytes));
             run.watch
                 .wait_for(&mut run.exchange.caller, exchange, until.min(Instant::now() + timeouts.first_byte))
                 .await
@@ -124,9 +125,9 @@ async fn fetch_image(
             WaitOutcome::Ready(Ok(answering)) => break answering,
             // The provider closed the idle connection while it was taken from the pool.
             WaitOutcome::Ready(Err((fault, true)))
-                if fault.kind == UpstreamErrorKind::Reset && stale < MAX_STALE_RETRIES =>
+                if fault.kind == UpstreamErrorKind::Reset && stale_retries < MAX_STALE_RETRIES =>
             {
-                stale += 1
+                stale_retries += 1
             }
             WaitOutcome::Ready(Err((fault, _))) => return Err(fault.into()),
             woken => return Err(woken.stop(UpstreamErrorKind::FirstByteTimeout, run.deadline)),
@@ -134,7 +135,7 @@ async fn fetch_image(
     };
     let mut answering = UpstreamResponse { until, ..answering };
     let due = Instant::now() + timeouts.idle;
-    let image = buffered::read_body(run, &mut answering, (due, timeouts.idle), room).await?;
+    let image = buffered::read_body(run, &mut answering, (due, timeouts.idle), remaining_bytes).await?;
     answering.exchange.release().await;
     if image.is_empty() { Err(malformed()) } else { Ok(image) }
 }

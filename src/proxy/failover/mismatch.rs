@@ -77,8 +77,8 @@ impl FailoverRun<'_, '_> {
         let mut first = None;
         while let Some(refused) = self.removable_members(offer, &done) {
             self.omitted_members = self.omitted_members.union(refused);
-            let again = Box::pin(self.send_request(offer, number)).await;
-            first.get_or_insert(std::mem::replace(&mut done, again));
+            let result = Box::pin(self.send_request(offer, number)).await;
+            first.get_or_insert(std::mem::replace(&mut done, result));
         }
         if let Some(first) = first {
             match &done {
@@ -132,9 +132,10 @@ impl FailoverRun<'_, '_> {
             continues || is_header() || self.calls(offer, ExtraMembers::of(*extra)) != before
         };
         let all = EXTRA_MEMBERS.iter().map(|(extra, _)| *extra).chain([ExtraMember::Reasoning]);
-        let mine = all.filter(|extra| fresh.contains(*extra)).filter(leaves);
-        let mine = mine.fold(ExtraMembers::NONE, |mine, extra| mine.union(ExtraMembers::of(extra)));
-        (!mine.is_empty()).then_some(mine)
+        let removable = all.filter(|extra| fresh.contains(*extra)).filter(leaves);
+        let removable =
+            removable.fold(ExtraMembers::NONE, |removable, extra| removable.union(ExtraMembers::of(extra)));
+        (!removable.is_empty()).then_some(removable)
     }
 
     /// Returns true for a header that the gateway adds itself; a configured header belongs to the operator.
@@ -170,8 +171,8 @@ impl FailoverRun<'_, '_> {
     fn remember_refused(&self, offer: &OfferState) {
         let name = attempt::translation_target(self, offer, penstock_core::Dialect::Chat, self.received_at)
             .replayed_reasoning_name();
-        let news = offer.learned.record_refused_members(self.omitted_members, name, self.now());
-        news.log_names().for_each(|member| self.log_refused_member(offer, member));
+        let refused_members = offer.learned.record_refused_members(self.omitted_members, name, self.now());
+        refused_members.log_names().for_each(|member| self.log_refused_member(offer, member));
     }
 
     /// Stores the abilities of the offer that a response has shown.

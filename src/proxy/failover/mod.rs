@@ -180,7 +180,7 @@ impl FailoverRun<'_, '_> {
     async fn run_attempts(&mut self) -> Result<WriteOutcome, ApiError> {
         let mut course = self.new_course();
         let mut next = course.start(self.now());
-        let mut kept = None;
+        let mut kept_permit = None;
         loop {
             if let Some(wanted) = self.separate_choices.take() {
                 return Box::pin(fan::run(self, wanted, &course)).await;
@@ -189,7 +189,9 @@ impl FailoverRun<'_, '_> {
                 PlannerStep::Attempt(index) if self.is_single_choice(index) => {
                     Ok(self.split_choices(&mut course))
                 }
-                PlannerStep::Attempt(index) => self.attempt_offer(index, kept.take(), &mut course).await,
+                PlannerStep::Attempt(index) => {
+                    self.attempt_offer(index, kept_permit.take(), &mut course).await
+                }
                 PlannerStep::RetrySame { after, .. } => self.wait_until(after, &mut course).await,
                 PlannerStep::WaitUntil(until) => {
                     self.wait_until(until.saturating_sub(self.now()), &mut course).await
@@ -200,7 +202,7 @@ impl FailoverRun<'_, '_> {
                             Some(permit) => course.on_permit(permit.offer().offer.index, self.now()),
                             None => course.on_permit_timeout(self.now()),
                         };
-                        kept = permit.filter(|_| matches!(next, PlannerStep::Attempt(_)));
+                        kept_permit = permit.filter(|_| matches!(next, PlannerStep::Attempt(_)));
                         Ok(next)
                     }
                     Err(_) => Err(self.client_disconnected()),
@@ -221,13 +223,13 @@ impl FailoverRun<'_, '_> {
     async fn attempt_offer(
         &mut self,
         index: usize,
-        kept: Option<OfferPermit>,
+        kept_permit: Option<OfferPermit>,
         course: &mut RetryPlanner,
     ) -> Result<PlannerStep, WriteOutcome> {
         let Some(offer) = self.exchange.config.offers.get(index).cloned() else {
             return Ok(course.on_skipped(self.now()));
         };
-        let _seat = match self.upstream_peer(&offer, kept, course).await? {
+        let _permit = match self.upstream_peer(&offer, kept_permit, course).await? {
             Ok(permit) => permit,
             Err(next) => return Ok(next),
         };
@@ -245,17 +247,17 @@ impl FailoverRun<'_, '_> {
         next.ok_or_else(|| self.client_disconnected())
     }
 
-    /// Acquires the permit of a candidate, as Pingora's `upstream_peer` returns a peer: the permit `kept` for it, or
-    /// another. Without a permit it returns the next step; an error ends the request.
+    /// Acquires the permit of a candidate, as Pingora's `upstream_peer` returns a peer: `kept_permit` if it is valid
+    /// for the offer, or another. Without a permit it returns the next step; an error ends the request.
     async fn upstream_peer(
         &mut self,
         offer: &Arc<OfferState>,
-        kept: Option<OfferPermit>,
+        kept_permit: Option<OfferPermit>,
         course: &mut RetryPlanner,
     ) -> Result<Result<OfferPermit, PlannerStep>, WriteOutcome> {
         // A permit is valid at its own offer only.
-        let kept = kept.filter(|permit| permit.offer().offer.index == offer.offer.index);
-        Ok(match self.acquire_permit(offer, kept, course).await {
+        let kept_permit = kept_permit.filter(|permit| permit.offer().offer.index == offer.offer.index);
+        Ok(match self.acquire_permit(offer, kept_permit, course).await {
             Ok(AcquireOutcome::Permit(permit)) => Ok(permit),
             Ok(AcquireOutcome::Full) => Err(course.on_full(self.now())),
             Ok(AcquireOutcome::Unavailable) => {

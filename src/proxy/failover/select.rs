@@ -141,8 +141,8 @@ impl CandidateSet {
         let output = expected_output(live, model, ask, now);
         let able = self.able_offers(live, model, ask, moment)?;
         // Without counts and filters all offers are equal.
-        let alike = able.iter().all(|one| !one.unsure && one.fit == WindowFit::Full);
-        let explores = alike && self.entries.is_empty() && !self.batch && flavor.explores();
+        let all_equal = able.iter().all(|one| !one.unsure && one.fit == WindowFit::Full);
+        let explores = all_equal && self.entries.is_empty() && !self.batch && flavor.explores();
         // The order is that of the model's offers, that is, by index.
         let offers: Vec<usize> = able.iter().map(|one| one.offer.offer.index).collect();
         let OfferPlan { mut entries, all_ejected } = model.pool.plan(
@@ -168,7 +168,7 @@ impl CandidateSet {
         if able.iter().any(|one| one.fit != WindowFit::TooLong) {
             entries.retain(|entry| fit(entry) != WindowFit::TooLong);
         }
-        if !alike {
+        if !all_equal {
             entries.sort_by_key(|entry| (fit(entry), known(entry).is_some_and(|one| one.unsure)));
         }
         self.entries.append(&mut entries);
@@ -271,17 +271,17 @@ impl CandidateSet {
         self.counts.iter().find(|(id, _)| &**id == model).map(|(_, count)| count)
     }
 
-    /// Lowers the cap for a provider that refused it, to `said` tokens if it named a number. Returns true if the
-    /// provider can be called again.
+    /// Lowers the cap for a provider that refused it, to `named_maximum` tokens if it named a number. Returns true if
+    /// the provider can be called again.
     pub fn lower_output_cap(
         &mut self,
         offer: &OfferState,
         ask: &InferenceRequest,
-        said: Option<u64>,
+        named_maximum: Option<u64>,
     ) -> bool {
         let certain = self.remaining_window(offer, ask).and_then(|room| room.certain_tokens);
         let asked = self.max_tokens(offer, ask).or_else(|| context_window::wanted(ask, offer));
-        let left = said.or(certain).filter(|left| asked.is_some_and(|asked| *left < asked));
+        let left = named_maximum.or(certain).filter(|left| asked.is_some_and(|asked| *left < asked));
         self.lowered_caps.extend(left.map(|left| (offer.offer.index, left)));
         left.is_some()
     }

@@ -59,8 +59,10 @@ impl FailedAttemptUsage {
                 offer.bill.failed_energy_within(image_work(draw.n, draw, ask, offer), took)
             }
             InferenceTask::Transcribe(task) => {
-                let heard = |seconds| WorkDone::Audio { seconds };
-                offer.bill.failed_energy_within(task.audio.seconds.map_or(WorkDone::Unknown, heard), took)
+                let audio_work = |seconds| WorkDone::Audio { seconds };
+                offer
+                    .bill
+                    .failed_energy_within(task.audio.seconds.map_or(WorkDone::Unknown, audio_work), took)
             }
             InferenceTask::Chat | InferenceTask::Embed(_) | InferenceTask::Rerank(_) => {
                 let usage = reply.map_or_else(|| ask.estimate_usage(0), StreamTranslation::attempt_usage);
@@ -137,10 +139,10 @@ pub fn settle_usage(
         run.candidates.model().hour.lock().observe(run.exchange.app.clock.steady_now(), sample);
     }
     // One choice of several is settled together with the others.
-    if let (WorkDone::Tokens(paid), WorkDone::Tokens(worked), ChoiceSelection::One(_)) =
+    if let (WorkDone::Tokens(paid), WorkDone::Tokens(own_tokens), ChoiceSelection::One(_)) =
         (done, own, run.choices)
     {
-        let part = Part { offer: offer.clone(), done: paid, own: worked, measured, took };
+        let part = Part { offer: offer.clone(), done: paid, own: own_tokens, measured, took };
         if run.exchange.caller.keep_part(part).is_ok() {
             return Vec::new();
         }
@@ -213,8 +215,8 @@ pub fn left(run: &mut FailoverRun<'_, '_>) {
     // The provider's usage so far may be less or more than the delivered part.
     let delivered = UsageBounds::delivered(0, reply.output_bytes(), 0).max(count.output);
     let usage = match reply.usage() {
-        Some(said) if (count.output..=delivered).contains(&said.output) => said,
-        Some(said) => TokenUsage { output: count.output, source: UsageSource::Gateway, ..said },
+        Some(reported) if (count.output..=delivered).contains(&reported.output) => reported,
+        Some(reported) => TokenUsage { output: count.output, source: UsageSource::Gateway, ..reported },
         None => count,
     };
     let (own, measured, took) = match run.attempt_started {

@@ -44,9 +44,9 @@ pub async fn attempt_stream(
     let mut target = attempt::translation_target(run, offer, dialect, created);
     if let Some(text) = &delivered {
         // The delivered text counts towards the client's cap.
-        let had = run.request.estimate_usage(text.len()).output;
+        let delivered_tokens = run.request.estimate_usage(text.len()).output;
         let cap = target.max_tokens.or(run.request.max_tokens);
-        target.max_tokens = cap.map(|cap| cap.saturating_sub(had).max(1));
+        target.max_tokens = cap.map(|cap| cap.saturating_sub(delivered_tokens).max(1));
     }
     let body = match &delivered {
         Some(text) => translator.build_continuation(run.request, &target, text),
@@ -94,21 +94,21 @@ async fn copy_stream(
         if progress == StreamProgress::Ended {
             return Ok(());
         }
-        let heard = read_event(run, offer, answering, times, progress).await?;
-        let over = heard.is_none();
+        let received = read_event(run, offer, answering, times, progress).await?;
+        let over = received.is_none();
         let mut response = StreamResponse { run, offer, times };
-        let fault = response_body_filter(&mut response, heard, over, &mut out).err();
+        let fault = response_body_filter(&mut response, received, over, &mut out).err();
         let Some(reply) = run.translation.as_deref() else { return Ok(()) };
-        let (kept, committed) = (reply.buffered_bytes(), reply.progress() >= StreamProgress::Committed);
+        let (buffered, committed) = (reply.buffered_bytes(), reply.progress() >= StreamProgress::Committed);
         if run.progress.has_content() || (committed && fault.is_none()) {
             let before = clock::cached_now();
             write_events(run, offer, &mut out, number).await?;
             times.add_client_delay(clock::cached_now().saturating_duration_since(before));
         }
-        match fault.or_else(|| count_memory(run, kept).err()) {
+        match fault.or_else(|| count_memory(run, buffered).err()) {
             Some(fault) => return Err(AttemptError::Fault(fault)),
             None if over => return Ok(()),
-            None if times.bytes_without_progress > kept.saturating_add(MAX_BYTES_WITHOUT_PROGRESS) => {
+            None if times.bytes_without_progress > buffered.saturating_add(MAX_BYTES_WITHOUT_PROGRESS) => {
                 return end_without_progress(run, offer, times, out).await;
             }
             None => {}
@@ -132,11 +132,11 @@ async fn end_without_progress(
 }
 
 /// Counts the memory of a stream, which is bounded like a buffered response.
-fn count_memory(run: &mut FailoverRun<'_, '_>, kept: usize) -> Result<(), UpstreamError> {
-    if kept > run.exchange.config.settings.limits.response_buffer {
+fn count_memory(run: &mut FailoverRun<'_, '_>, buffered: usize) -> Result<(), UpstreamError> {
+    if buffered > run.exchange.config.settings.limits.response_buffer {
         return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
     }
-    run.memory.set_total(run.exchange, kept)
+    run.memory.set_total(run.exchange, buffered)
 }
 
 /// Reads the next bytes of the provider, `None` at its end. The deadline is checked before each read, since a read that
@@ -249,11 +249,11 @@ pub(super) fn join_pieces(out: &mut OutputBuffer) -> Bytes {
     if pieces.len() == 1 {
         return pieces.pop().unwrap_or_default();
     }
-    let mut whole = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
+    let mut joined = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
     for piece in &pieces {
-        whole.extend_from_slice(piece);
+        joined.extend_from_slice(piece);
     }
-    whole.freeze()
+    joined.freeze()
 }
 
 /// Ends a complete stream: the response body filters settle it, and the last event carries the usage and both objects.

@@ -61,8 +61,8 @@ impl ClientWatch {
     ) -> WaitOutcome<T> {
         loop {
             let now = clock::cached_now();
-            let beat = self.record_write.map(|last_write| last_write + self.heartbeat);
-            if beat.is_some_and(|beat| now >= beat) && now < alarm {
+            let heartbeat_due = self.record_write.map(|last_write| last_write + self.heartbeat);
+            if heartbeat_due.is_some_and(|due| now >= due) && now < alarm {
                 // Boxed: the write is rare, and its state would be part of every wait's.
                 if Box::pin(caller.write_response_body(HEARTBEAT, false)).await.is_err() {
                     return WaitOutcome::Disconnected;
@@ -71,7 +71,7 @@ impl ClientWatch {
                 continue;
             }
             let late = now >= alarm;
-            let next = beat.map_or(alarm, |beat| beat.min(alarm));
+            let next = heartbeat_due.map_or(alarm, |due| due.min(alarm));
             let timer = arm_timer(&mut self.timer, &mut self.armed, next);
             tokio::select! {
                 biased;

@@ -138,8 +138,8 @@ fn download_head(
 fn content_disposition(name: &str) -> String {
     let plain = |letter: char| (letter.is_ascii_graphic() || letter == ' ') && !"\"\\%".contains(letter);
     let ascii: String = name.chars().map(|letter| if plain(letter) { letter } else { '_' }).collect();
-    let whole = percent::encode(name, percent::HEADER_PARAMETER);
-    format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{whole}")
+    let encoded = percent::encode(name, percent::HEADER_PARAMETER);
+    format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{encoded}")
 }
 
 async fn send_contents(

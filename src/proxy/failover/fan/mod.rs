@@ -129,13 +129,13 @@ async fn run_choices(
         if active.is_empty() {
             return (ends, halt);
         }
-        let heard = tokio::select! {
+        let event = tokio::select! {
             biased;
             Some(piece) = pieces.recv() => ChoiceEvent::Piece(piece),
             end = next_end(&mut active) => ChoiceEvent::End(Box::new(end)),
             () = run.exchange.caller.gone(), if halt.is_none() => ChoiceEvent::Disconnected,
         };
-        match heard {
+        match event {
             ChoiceEvent::Piece(_) if halt.is_some() => {}
             ChoiceEvent::Piece(piece) => {
                 if write_choice_piece(run, seed, piece).await.is_err() {
