@@ -153,7 +153,7 @@ impl FailoverRun<'_, '_> {
                 WaitOutcome::Ready(permit) => return Ok(permit),
                 WaitOutcome::Disconnected => return Err(AttemptError::Disconnected),
                 WaitOutcome::Revoked => return Err(AttemptError::Revoked),
-                WaitOutcome::Deadline if retry_at.is_some_and(|retry_at| Instant::now() >= retry_at) => {
+                WaitOutcome::Deadline if wait_deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
                     return Ok(None);
                 }
                 WaitOutcome::Deadline if needs_head && Instant::now() >= heartbeat_due => {
