@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_releases_the_unspent_amount_and_debt_stays() {
+    fn a_reserve_returns_the_unspent_amount_and_debt_stays() {
         let account_balance = AccountBalance::new("a", 100, 0);
         account_balance.hold(Wallet::Credits, 60, true).unwrap();
         assert_eq!(account_balance.hold(Wallet::Credits, 41, true), Err(40));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn held_amounts_can_be_released_and_spent_amounts_cannot() {
+    fn reserves_may_be_returned_and_spent_amounts_may_not() {
         let account_balance = AccountBalance::new("a", 100, 10);
         account_balance.hold(Wallet::Credits, 80, true).unwrap();
         assert_eq!(account_balance.hold(Wallet::Credits, 100, true), Err(20));

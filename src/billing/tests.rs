@@ -79,7 +79,7 @@ fn settled(ledger: &Ledger) -> report::LedgerVerification {
 }
 
 #[test]
-fn a_grant_is_spent_once() {
+fn a_grant_is_spent_exactly_once() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     assert_eq!(

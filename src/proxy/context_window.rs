@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn an_estimate_near_the_end_of_a_window_does_not_shorten_the_answer() {
+    fn an_estimate_close_to_the_context_window_truncates_no_answer() {
         // A short prompt: the error of the estimate is small compared to the window.
         assert_eq!(budget_of(32_768, 2_400, CountMethod::Estimate, 64_000), Some((30_368, None)));
         // 83,695, 87,347 and 88,717 tokens by the tokenizer.

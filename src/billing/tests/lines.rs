@@ -17,7 +17,7 @@ fn entered(ledger: &Ledger, ends: Vec<HoldEnd>, rows: Vec<RowWrite>) -> u64 {
 }
 
 #[test]
-fn ends_and_their_rows_are_one_commit() {
+fn batch_ends_and_their_rows_are_one_commit() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 10_000_000).unwrap();
@@ -107,7 +107,7 @@ fn data_that_exceeds_a_commit_is_returned() {
 }
 
 #[test]
-fn rejected_rows_do_not_block_charges_of_others() {
+fn rejected_rows_delay_no_other_charge() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 10_000).unwrap();
@@ -132,7 +132,7 @@ fn rejected_rows_do_not_block_charges_of_others() {
 }
 
 #[test]
-fn operations_that_a_failing_store_never_wrote_are_reported() {
+fn rows_lost_by_a_failing_store_are_reported() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     store.full.store(true, Ordering::Release);

@@ -6,7 +6,7 @@ use super::*;
 const LONG: &str = "[ledger]\nwindow = \"1h\"\n";
 
 #[test]
-fn operations_without_a_waiter_are_collected() {
+fn rows_without_a_waiter_are_written_with_later_ones() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     // Written at once, since the caller of a grant waits for it; the writer is active then.
@@ -23,7 +23,7 @@ fn operations_without_a_waiter_are_collected() {
 }
 
 #[test]
-fn operations_taken_in_pieces_are_one_write() {
+fn rows_gathered_in_pieces_are_one_write() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     // Two each, and a piece is 256.
@@ -38,7 +38,7 @@ fn operations_taken_in_pieces_are_one_write() {
 }
 
 #[test]
-fn a_wait_for_a_taken_operation_wakes_the_writer() {
+fn waiting_for_rows_already_taken_wakes_the_writer() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     // Two each: all of them are one piece.
@@ -66,7 +66,7 @@ fn a_batch_line_does_not_wait_for_the_window() {
 }
 
 #[test]
-fn a_wait_for_an_operation_of_the_next_group_shortens_the_window() {
+fn rows_beyond_a_full_group_do_not_wait_for_the_window() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     // Two operations each: those of the first group, and more than fit in the second, during the first write.
@@ -110,7 +110,7 @@ fn a_group_never_exceeds_its_limit() {
 }
 
 #[test]
-fn a_full_group_is_written_at_once() {
+fn two_thousand_slow_clients_block_no_other() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     // Two each.
@@ -140,7 +140,7 @@ fn twice_at_once(ledger: &Arc<Ledger>, store: &Flaky, id: &str) -> Vec<Result<u6
 }
 
 #[test]
-fn a_grant_requested_twice_at_once_is_recorded_once_and_both_callers_wait_for_the_disk() {
+fn concurrent_identical_grants_are_made_once_and_acknowledged_when_durable() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "first", 1_000).unwrap();

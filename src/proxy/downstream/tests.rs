@@ -146,7 +146,7 @@ async fn long_trailers_are_refused() {
 }
 
 #[tokio::test]
-async fn a_truncated_body_is_an_error() {
+async fn a_truncated_body_is_not_forwarded() {
     for ahead in 0..5 {
         assert!(body("Content-Length: 6\r\n", b"hello", ahead).await.is_err());
     }
@@ -257,7 +257,7 @@ async fn bytes_after_a_request_are_not_read_as_its_body() {
 }
 
 #[tokio::test]
-async fn pipelined_bytes_are_stored_at_every_split() {
+async fn bytes_of_the_next_request_are_retained_at_every_split() {
     let (body, next) = (b"0123456789", b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n");
     let all = [&body[..], next].concat();
     for cut in 0..=all.len() {
@@ -311,7 +311,7 @@ async fn over(work: impl Future<Output = ()>) -> bool {
 }
 
 #[tokio::test]
-async fn a_client_that_pipelines_is_connected_and_one_that_closes_is_not() {
+async fn pipelined_bytes_are_no_disconnect_and_a_close_is_one() {
     let mut request = Request::of("POST / HTTP/1.1", "").await;
     assert!(!over(request.caller().gone()).await);
     request.client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();

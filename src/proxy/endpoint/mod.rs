@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn text_after_an_id_is_not_part_of_it() {
+    fn a_path_after_an_id_is_not_part_of_the_id() {
         let (endpoint, tail) = find(&Method::GET, "/v1/files/file-1/content").unwrap();
         assert_eq!((endpoint.name(), tail), ("file_content", "file-1"));
         let (endpoint, tail) = find(&Method::HEAD, "/v1/files/file-1/").unwrap();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_an_unknown_path_follow_the_client_or_the_suggested_path() {
+    fn errors_of_an_unknown_path_follow_the_clients_dialect() {
         assert_eq!(error_dialect("/anything", true), Dialect::Messages);
         assert_eq!(error_dialect("/anything", false), Dialect::Chat);
         assert_eq!(error_dialect("/models", true), Dialect::Messages);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_path_names_the_path_to_use() {
+    fn an_unknown_path_gets_the_path_to_use() {
         let refusal = find(&Method::POST, "/v1/responses").err().unwrap();
         assert_eq!(refusal.code, ErrorCode::NotFound);
         assert!(refusal.message.contains("/v1/chat/completions"));

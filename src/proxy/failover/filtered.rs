@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unmet_filter_is_named_with_the_available_values() {
+    fn an_unsatisfied_filter_is_named_with_the_available_values() {
         let all = [facts("FI", 5, 40.0), facts("DE", 9, 80.04), facts("FI", 7, 10.0)];
         let cheap = OfferFilters { max_input_cost: Some(Decimal::new(4, 2)), ..OfferFilters::default() };
         let clean =
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_without_a_common_offer_are_named_together() {
+    fn filters_that_exclude_all_offers_in_combination_are_named_together() {
         let filters = OfferFilters { max_input_cost: Some(Decimal::new(6, 2)), ..in_country("DE") };
         let refusal = no_offer_meets(&filters, &[facts("FI", 5, 40.0), facts("DE", 9, 80.0)]);
         assert_eq!(refusal.param.as_deref(), Some("filters"));

@@ -7,7 +7,7 @@ use penstock_request_validation::{MessagesPurpose, RequestLimits};
 use std::collections::BTreeSet;
 
 #[test]
-fn the_stored_document_is_current() {
+fn the_committed_document_is_current() {
     let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/openapi.json");
     if std::env::var_os("PENSTOCK_BLESS").is_some() {
         std::fs::write(kept, text()).unwrap();
