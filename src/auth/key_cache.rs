@@ -29,7 +29,7 @@ type FastMap<K, V> = HashMap<K, V, ahash::RandomState>;
 /// Public id as a map key.
 type PublicKeyId = [u8; 16];
 
-/// All keys and accounts.
+/// Cache of all keys and accounts.
 pub struct KeyCache {
     principals: RwLock<FastMap<PublicKeyId, Arc<Principal>>>,
     accounts: RwLock<FastMap<Box<str>, Arc<CachedAccount>>>,

@@ -260,7 +260,7 @@ impl Downstream<'_> {
         }
     }
 
-    /// Stores the usage of one choice for the request that wants several; returns it if the request is no choice.
+    /// Stores the usage of one choice for the request for all choices; returns it if this request is not a choice.
     pub(crate) fn keep_part(&mut self, part: Part) -> std::result::Result<(), Part> {
         match self.line() {
             Some(line) => line.keep_part(part),

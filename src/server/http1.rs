@@ -28,13 +28,13 @@ const MIN_SPARE: usize = 1024;
 
 /// Outcome of reading a head; the bytes of an incomplete one are in the buffer.
 enum HeadRead {
-    /// The head is complete.
+    /// Complete head, with its framing.
     Complete(RequestFraming),
-    /// The head is refused.
+    /// Refused head.
     Refused(HeadError),
-    /// The head did not arrive in time.
+    /// Head that did not arrive in time.
     Late,
-    /// The connection is closed, or idle for too long.
+    /// Connection that is closed, or was idle for too long.
     Closed,
 }
 

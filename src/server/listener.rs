@@ -31,7 +31,7 @@ use tokio::time::timeout;
 /// Pause after a failed accept.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
-/// Backlog of connections that wait to be accepted; the system has a limit of its own.
+/// Backlog of connections that wait to be accepted; the operating system limits it too.
 const BACKLOG: i32 = 4096;
 
 /// Returns the TCP keep-alive of a client, with `patience` as the limit on unacknowledged data. The system closes at

@@ -63,7 +63,7 @@ impl Route for dyn Endpoint {
     }
 }
 
-/// All endpoints. Error messages list those that accept batch lines in this order.
+/// Table of all endpoints. Error messages list those that accept batch lines in this order.
 const ENDPOINTS: &[&dyn Endpoint] = &[
     &chat::ChatCompletions,
     &messages::CreateMessage,

@@ -1,4 +1,5 @@
-//! Permit of a provider before an attempt: a free one, one after a wait, or one that a batch line gives up.
+//! Permit of a provider before an attempt: a free permit, a permit after a wait, or the permit of a batch line that
+//! yields.
 
 use super::attempt::AttemptError;
 use super::wait::WaitOutcome;
@@ -11,7 +12,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest wait of an interactive request for the permit of a line that was asked to give it up.
+/// Longest wait of an interactive request for the permit of a batch line that has been asked to yield.
 const RECLAIM_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timer of a wait without a deadline.
 const UNBOUNDED_WAIT: Duration = Duration::from_secs(3_600);
@@ -31,9 +32,9 @@ pub(super) enum AcquireOutcome {
 }
 
 impl FailoverRun<'_, '_> {
-    /// Acquires a permit of the provider if its breaker allows a request: the permit `kept` from before, or another.
-    /// Batch work waits in the queue; other requests get the permit of a batch line, or continue with the next provider
-    /// if this one is full.
+    /// Acquires a permit of the provider if its breaker allows a request: the given permit `kept`, or another. Batch
+    /// work waits in the queue; other requests get the permit of a batch line, or continue with the next provider if
+    /// this one is full.
     pub(super) async fn acquire_permit(
         &mut self,
         offer: &Arc<OfferState>,

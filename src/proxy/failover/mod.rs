@@ -59,7 +59,7 @@ const FULL_MESSAGE: &str = "Every provider of this model is at its limit; try ag
 enum ResponseProgress {
     /// No byte has been sent: a failure leads to a status or to another provider.
     Waiting,
-    /// The head has been sent: a failure leads to an error event or to another provider.
+    /// Head has been sent: a failure leads to an error event or to another provider.
     HeadSent,
     /// Content has been sent: only a rescue may follow a failure.
     ContentSent,

@@ -64,7 +64,7 @@ pub struct InferenceContext<'r, 'a> {
     pub upload: Option<SpooledData>,
     /// Provisional permit of the limits, until their reservation.
     pub entry: Option<(ProvisionalPermit, UsageProfile)>,
-    /// Offers that may be asked.
+    /// Candidate offers.
     pub candidates: Option<CandidateSet>,
     /// Time of the selection, Unix seconds: its prices apply.
     pub received_at: u64,
