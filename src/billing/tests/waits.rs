@@ -52,7 +52,7 @@ fn waiting_for_rows_already_taken_wakes_the_writer() {
 }
 
 #[test]
-fn a_line_of_a_batch_does_not_wait_for_the_window() {
+fn a_batch_line_does_not_wait_for_the_window() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     for n in 0..3 {
@@ -93,7 +93,7 @@ fn rows_beyond_a_full_group_do_not_wait_for_the_window() {
 }
 
 #[test]
-fn a_group_is_no_longer_than_it_may_be_however_much_waits() {
+fn a_group_never_exceeds_its_limit() {
     let queue = WriteQueue::new(Duration::from_secs(3_600), 0);
     let push = |count| {
         (0..count).for_each(|_| {
@@ -144,9 +144,9 @@ fn concurrent_identical_grants_are_made_once_and_acknowledged_when_durable() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "first", 1_000).unwrap();
-    let told = twice_at_once(&ledger, &store, "g1");
-    let made = told.iter().find_map(|told| told.ok()).unwrap();
-    assert!(told.contains(&Err(AdjustmentError::Duplicate(made))), "{told:?}");
+    let results = twice_at_once(&ledger, &store, "g1");
+    let made = results.iter().find_map(|result| result.ok()).unwrap();
+    assert!(results.contains(&Err(AdjustmentError::Duplicate(made))), "{results:?}");
     // The store commits and reports a failure: neither caller waits, and neither receives a success.
     store.passes.store(1, Ordering::Release);
     store.lies.store(1, Ordering::Release);

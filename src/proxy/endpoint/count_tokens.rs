@@ -42,7 +42,7 @@ impl Endpoint for CountTokens {
         let (entry, _) = x.acquire_provisional()?;
         let (name, _) = penstock_routing::split_flavor(&ask.model);
         let model = model_for_request(x, &ask, name)?;
-        // It counts for the request limits of its key and account, and uses none of their tokens.
+        // The call counts towards the request limits of its key and account, and uses none of their tokens.
         x.reserve_limits(entry, &CostEstimate::default())?;
         let counting = x.counting();
         let count = tokio::select! {

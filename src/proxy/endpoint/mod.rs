@@ -24,7 +24,7 @@ use http::Method;
 use penstock_auth::KeyScope;
 use penstock_core::{ApiError, Dialect};
 
-/// One method on one path.
+/// Endpoint: one method on one path.
 #[async_trait]
 pub trait Endpoint: Sync {
     /// Name in metrics and logs.
@@ -63,7 +63,7 @@ impl Route for dyn Endpoint {
     }
 }
 
-/// Every endpoint. Error messages list those that accept batch lines in this order.
+/// Table of all endpoints. Error messages list those that accept batch lines in this order.
 const ENDPOINTS: &[&dyn Endpoint] = &[
     &chat::ChatCompletions,
     &messages::CreateMessage,
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doubled_version_and_a_last_slash_are_forgiven() {
+    fn a_doubled_version_and_a_trailing_slash_are_accepted() {
         assert_eq!(find(&Method::POST, "/v1/v1/messages").unwrap().0.name(), "messages");
         assert_eq!(find(&Method::GET, "/v1/models/").unwrap().0.name(), "models");
         assert_eq!(find(&Method::POST, "/v1/v2/rerank").unwrap().0.name(), "rerank");
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_endpoints_that_take_lines_are_those_that_a_batch_may_name_and_no_others() {
+    fn the_endpoints_that_accept_lines_are_those_that_a_batch_may_name() {
         for endpoint in ENDPOINTS {
             let body =
                 serde_json::json!({"input_file_id": "file-1", "endpoint": endpoint.path()}).to_string();

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_path_is_named() {
+    fn the_suggested_path_is_named() {
         for (path, right) in [
             ("/models", "/v1/models"),
             ("//v1/models", "/v1/models"),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_the_clients_own_is_not_repeated() {
+    fn a_path_of_the_client_is_not_repeated() {
         for path in ["/", "//", "/v1", "/v1/", "/secret-word", "/v1/secret-word/x", &"/a".repeat(10_000)] {
             let (named, message) = suggestion(path);
             assert_eq!((named, message.as_str()), (None, ErrorCode::NotFound.spec().message), "{path}");

@@ -1,4 +1,4 @@
-//! Tests only: the lists in their order, and that a filter takes its behaviour with it when it is left out.
+//! Tests of the order of the filter lists, and that a removed filter takes its behaviour with it.
 #![allow(clippy::unwrap_used)]
 
 use super::response::ResponseBodyFilterChain;
@@ -25,7 +25,7 @@ const STREAM: &str = concat!(
     "data: [DONE]\n\n",
 );
 
-/// Response that charges by noting it.
+/// Response whose settlement is only recorded.
 struct TestResponse {
     reply: Option<Box<dyn StreamTranslation>>,
     noted: usize,
@@ -33,7 +33,7 @@ struct TestResponse {
 }
 
 impl TestResponse {
-    /// A response whose client and provider speak the same dialect.
+    /// Creates a response whose client and provider speak the same dialect.
     fn new(dialect: Dialect) -> Self {
         let body =
             r#"{"model":"m","stream":true,"max_tokens":9,"messages":[{"role":"user","content":"Hi"}]}"#;
@@ -141,7 +141,7 @@ fn the_lists_are_complete_and_in_the_documented_order() {
 }
 
 #[test]
-fn a_stream_is_the_same_however_it_was_cut() {
+fn a_stream_is_the_same_at_every_split() {
     let mut response = TestResponse::new(Dialect::Chat);
     let whole = response.stream::<ResponseBodyFilters>(STREAM.len());
     assert!(whole.contains("Hello") && whole.contains("billing_cost") && whole.ends_with("data: [DONE]\n\n"));

@@ -10,7 +10,7 @@ use penstock_limits::LimitStatus;
 use pingora_http::ResponseHeader;
 use std::time::Duration;
 
-/// Number of fields reserved; few heads have more.
+/// Capacity of the header map; few heads have more fields.
 const USUAL_FIELDS: usize = 20;
 
 /// Header names for limit, remaining and reset of requests, by dialect.
@@ -57,8 +57,8 @@ impl HeaderFieldName for &'static str {
     }
 }
 
-/// A response head. Fields are added to the map of the `http` crate: Pingora's own functions copy each name for the case
-/// that it is to be sent as it was written.
+/// Response head. Fields are added directly to the map of the `http` crate, because Pingora's own functions also copy
+/// each name in its original case.
 pub struct ResponseHead {
     parts: Box<Parts>,
 }
@@ -104,8 +104,8 @@ impl ResponseHead {
         self.parts.headers.try_append(name.into_name(), value).ok();
     }
 
-    /// Tells client libraries not to retry if no wait helps, or if it would be too long: by themselves they wait at
-    /// most a minute.
+    /// Adds `x-should-retry: false` if no wait helps, or if the wait exceeds the minute that client libraries wait at
+    /// most.
     pub(super) fn without_retry(self, after: Option<u32>) -> Self {
         if after.is_some_and(|seconds| seconds <= MAX_RETRY_AFTER) {
             return self;

@@ -126,11 +126,11 @@ fn responses(
     codes.reverse();
     while let Some(code) = codes.pop() {
         let status = code.spec().status;
-        let mut said = vec![describe_code(code)];
+        let mut descriptions = vec![describe_code(code)];
         while let Some(next) = codes.pop_if(|next| next.spec().status == status) {
-            said.push(self::describe_code(next));
+            descriptions.push(self::describe_code(next));
         }
-        let answer = json!({ "description": said.join(" "), "headers": request_id,
+        let answer = json!({ "description": descriptions.join(" "), "headers": request_id,
             "content": { "application/json": { "schema": schema } } });
         responses.insert(status.to_string(), errors.reference(status, answer));
     }
