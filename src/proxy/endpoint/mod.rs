@@ -91,23 +91,25 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
     &service::OpenApiDocument,
 ];
 
-/// Dialect of a path's errors: the messages dialect for `/v1/messages*` and, for clients that send
-/// `anthropic-version`, for the model list; otherwise the chat dialect. On unknown paths the header of the client
+/// Dialect of a path's errors: the dialect whose paths begin in this way; for clients that send `anthropic-version`,
+/// the messages dialect for the model list; otherwise the chat dialect. On unknown paths the header of the client
 /// decides, or the path that it probably meant.
 #[must_use]
 pub fn error_dialect(path: &str, anthropic: bool) -> Dialect {
     let path = normalize_path(path);
-    let messages = |path: &str| path.starts_with("/v1/messages");
-    if messages(path) || (anthropic && path.starts_with("/v1/models")) {
+    if let Some(dialect) = Dialect::of_path(path) {
+        return dialect;
+    }
+    if anthropic && path.starts_with("/v1/models") {
         return Dialect::Messages;
     }
     if unknown::is_endpoint_path(path) {
         return Dialect::Chat;
     }
-    if anthropic || unknown::suggested_path(path).is_some_and(messages) {
+    if anthropic {
         return Dialect::Messages;
     }
-    Dialect::Chat
+    unknown::suggested_path(path).and_then(Dialect::of_path).unwrap_or(Dialect::Chat)
 }
 
 /// Finds the endpoint of a method and a path, and the text that its `*` matched. HEAD uses the endpoint of GET.

@@ -5,7 +5,7 @@ mod operations;
 
 use super::{ENDPOINTS, Endpoint, error_dialect};
 use operations::{OPERATIONS, OperationRow, codes, parameter};
-use penstock_core::{Dialect, ErrorCode};
+use penstock_core::ErrorCode;
 use serde_json::{Map, Value, json};
 use std::sync::OnceLock;
 
@@ -164,13 +164,12 @@ fn describe_code(code: ErrorCode) -> String {
 
 /// Schema of a path's error body.
 fn error_schema(path: &str) -> Value {
-    match (error_dialect(path, false), error_dialect(path, true)) {
-        (Dialect::Messages, _) => schema_reference("MessagesError"),
-        (Dialect::Chat, Dialect::Chat) => schema_reference("ChatError"),
-        (Dialect::Chat, Dialect::Messages) => {
-            json!({ "anyOf": [schema_reference("ChatError"), schema_reference("MessagesError")] })
-        }
+    let [plain, versioned] =
+        [false, true].map(|anthropic| error_dialect(path, anthropic).spec().http.error_schema);
+    if plain == versioned {
+        return schema_reference(plain);
     }
+    json!({ "anyOf": [schema_reference(plain), schema_reference(versioned)] })
 }
 
 #[cfg(test)]
