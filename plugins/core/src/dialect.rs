@@ -101,6 +101,8 @@ pub struct DialectSpec {
     pub content_member: &'static str,
     /// Member that errors name for the format of the answer.
     pub format_member: &'static str,
+    /// Members of the request form and the client's names for them, where they differ.
+    pub member_names: &'static [(&'static str, &'static str)],
 }
 
 const CHAT_CONVENTIONS: HttpConventions = HttpConventions {
@@ -151,6 +153,7 @@ const CHAT: DialectSpec = DialectSpec {
     requires_max_tokens: false,
     content_member: "messages",
     format_member: "response_format",
+    member_names: &[],
 };
 
 const MESSAGES: DialectSpec = DialectSpec {
@@ -165,6 +168,7 @@ const MESSAGES: DialectSpec = DialectSpec {
     requires_max_tokens: true,
     content_member: "messages.content",
     format_member: "output_config.format",
+    member_names: &[],
 };
 
 const RESPONSES: DialectSpec = DialectSpec {
@@ -179,6 +183,15 @@ const RESPONSES: DialectSpec = DialectSpec {
     requires_max_tokens: false,
     content_member: "input",
     format_member: "text.format",
+    member_names: &[
+        ("messages", "input"),
+        ("response_format", "text.format"),
+        ("reasoning_effort", "reasoning.effort"),
+        ("verbosity", "text.verbosity"),
+        ("max_completion_tokens", "max_output_tokens"),
+        ("max_tokens", "max_output_tokens"),
+        ("logprobs", "include"),
+    ],
 };
 
 /// Every dialect, in the order of [`Dialect`].
@@ -207,6 +220,13 @@ impl Dialect {
         self.spec().request_form
     }
 
+    /// Returns the client's name for a member of the request form, given by a path into it.
+    #[must_use]
+    pub fn member_name<'p>(self, path: &'p str) -> &'p str {
+        let root = path.split(['[', '.']).next().unwrap_or(path);
+        self.spec().member_names.iter().find(|(name, _)| *name == root).map_or(path, |(_, own)| own)
+    }
+
     /// Returns the dialect of the endpoint at a path.
     #[must_use]
     pub fn of_path(path: &str) -> Option<Self> {
@@ -225,6 +245,9 @@ mod tests {
             assert_eq!(Dialect::of_path(row.client_path), Some(row.dialect));
             assert!(DIALECTS.iter().skip(at + 1).all(|other| other.name != row.name));
         }
+        assert_eq!(Dialect::Responses.member_name("messages[3].content"), "input");
+        assert_eq!(Dialect::Responses.member_name("input[0].content[1].type"), "input[0].content[1].type");
+        assert_eq!(Dialect::Chat.member_name("messages[3].content"), "messages[3].content");
         assert_eq!(Dialect::of_path("/v1/models"), None);
         assert_eq!(Dialect::of_path("/v1/messages/count_tokens"), Some(Dialect::Messages));
     }

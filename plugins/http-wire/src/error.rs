@@ -9,7 +9,10 @@ use std::borrow::Cow;
 #[must_use]
 pub fn error_envelope(dialect: Dialect, refusal: &ApiError, request_id: &str) -> Vec<u8> {
     match dialect.spec().http.error_envelope {
-        ErrorEnvelope::Chat => chat_envelope(refusal, request_id),
+        ErrorEnvelope::Chat => {
+            let param = refusal.param.as_deref().map(|param| dialect.member_name(param));
+            envelope_with_param(refusal, param, request_id)
+        }
         ErrorEnvelope::Messages => messages_envelope(refusal, request_id),
     }
 }
@@ -17,6 +20,10 @@ pub fn error_envelope(dialect: Dialect, refusal: &ApiError, request_id: &str) ->
 /// `{"error":{"message","type","code","param","details":{"name"}},"request_id"}`.
 #[must_use]
 pub fn chat_envelope(refusal: &ApiError, request_id: &str) -> Vec<u8> {
+    envelope_with_param(refusal, refusal.param.as_deref(), request_id)
+}
+
+fn envelope_with_param(refusal: &ApiError, param: Option<&str>, request_id: &str) -> Vec<u8> {
     let row = refusal.spec();
     let details = error_details(refusal, Map::new());
     json!({
@@ -24,7 +31,7 @@ pub fn chat_envelope(refusal: &ApiError, request_id: &str) -> Vec<u8> {
             "message": error_message(ErrorEnvelope::Chat, refusal),
             "type": row.chat_type,
             "code": row.code,
-            "param": refusal.param,
+            "param": param,
             "details": details,
         },
         "request_id": request_id,
