@@ -10,6 +10,7 @@ mod messages;
 mod models;
 pub mod openapi;
 mod rerank;
+mod responses;
 mod service;
 mod transcriptions;
 mod unknown;
@@ -68,6 +69,8 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
     &chat::ChatCompletions,
     &messages::CreateMessage,
     &count_tokens::CountTokens,
+    &responses::CreateResponse,
+    &responses::CountInputTokens,
     &embeddings::Embeddings,
     &rerank::RerankDocuments("/v1/rerank"),
     &rerank::RerankDocuments("/v2/rerank"),
@@ -236,21 +239,34 @@ mod tests {
         let refusal = CreateBatchRequest::parse(body, BATCH_PATHS).unwrap_err();
         assert_eq!(
             refusal.message,
-            "endpoint: expected one of /v1/chat/completions, /v1/messages, /v1/embeddings, /v1/rerank, \
-             /v1/images/generations"
+            "endpoint: expected one of /v1/chat/completions, /v1/messages, /v1/responses, /v1/embeddings, \
+             /v1/rerank, /v1/images/generations"
         );
         let line = br#"{"custom_id": "a", "method": "POST", "url": "/v2/rerank", "body": {}}"#;
         assert_eq!(
             penstock_batch::jsonl::line(line, BATCH_PATHS).unwrap_err().message,
-            "expected /v1/chat/completions, /v1/messages, /v1/embeddings, /v1/rerank or \
+            "expected /v1/chat/completions, /v1/messages, /v1/responses, /v1/embeddings, /v1/rerank or \
              /v1/images/generations, got \"/v2/rerank\""
         );
     }
 
     #[test]
     fn an_unknown_path_gets_the_path_to_use() {
-        let refusal = find(&Method::POST, "/v1/responses").err().unwrap();
+        let refusal = find(&Method::POST, "/v1/completions").err().unwrap();
         assert_eq!(refusal.code, ErrorCode::NotFound);
         assert!(refusal.message.contains("/v1/chat/completions"));
+    }
+
+    #[test]
+    fn responses_are_created_and_not_stored() {
+        assert_eq!(find(&Method::POST, "/v1/responses").unwrap().0.name(), "responses");
+        assert_eq!(find(&Method::POST, "/v1/responses/input_tokens").unwrap().0.name(), "input_tokens");
+        assert_eq!(find(&Method::GET, "/v1/responses").err().unwrap().code, ErrorCode::MethodNotAllowed);
+        for path in ["/v1/responses/resp_1", "/v1/responses/resp_1/input_items", "/v1/responses/compact"] {
+            let refusal = find(&Method::GET, path).err().unwrap();
+            assert_eq!(refusal.code, ErrorCode::NotFound);
+            assert!(refusal.message.contains("not stored"), "{}", refusal.message);
+            assert_eq!(error_dialect(path, false), Dialect::Responses);
+        }
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn read_settings<'d>(top: &RootObject<'d>) -> Result<ResponseSettings
     read_text(top, &mut settings)?;
     read_reasoning(top, &mut settings)?;
     read_include(top, &mut settings)?;
-    scalars::token_cap(top, "max_output_tokens")?;
+    scalars::token_count(top, "max_output_tokens", 1)?;
     settings.max_output_tokens = top.get("max_output_tokens").map(|value| value.raw());
     if let Some(count) = top.get("top_logprobs") {
         let most = read::integer(count, &top.path("top_logprobs"), 0, 20)?;

@@ -34,8 +34,8 @@ pub fn document() -> Value {
             "title": "Penstock",
             "version": env!("CARGO_PKG_VERSION"),
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
-            "description": "Open-weight models at providers in the European Union, in the chat-completions and the \
-                messages dialect. The key is sent as `Authorization: Bearer` or as `x-api-key`. Members of a request \
+            "description": "Open-weight models at providers in the European Union, in the chat-completions, the \
+                messages and the responses dialect. The key is sent as `Authorization: Bearer` or as `x-api-key`. Members of a request \
                 that are not listed are ignored where the answer does not depend on them. Every error has a stable \
                 `code`.",
         },
