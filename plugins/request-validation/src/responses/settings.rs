@@ -3,7 +3,6 @@
 use super::chat_body::ChatBody;
 use super::check_string;
 use crate::body::RootObject;
-use crate::json::JsonValue;
 use crate::{read, scalars};
 use penstock_core::{ApiError, ReasoningDisplay};
 
@@ -60,22 +59,13 @@ pub(super) fn read_settings<'d>(top: &RootObject<'d>) -> Result<ResponseSettings
         scalars::bool_or_false(top, name)?;
     }
     STRINGS.iter().try_for_each(|name| check_string(top, name))?;
-    check_metadata(top)?;
+    top.get("metadata").map(|value| read::check_object(value, &top.path("metadata"))).transpose()?;
     if let Some(options) = top.get("stream_options") {
         let path = top.path("stream_options");
         let [obfuscation] = read::object(options, &path, ["include_obfuscation"])?;
         read::optional_bool(obfuscation, &path.key("include_obfuscation"))?;
     }
     Ok(settings)
-}
-
-/// Validates `metadata`: an object of strings.
-fn check_metadata(top: &RootObject<'_>) -> Result<(), ApiError> {
-    let path = top.path("metadata");
-    let Some(metadata) = top.get("metadata") else { return Ok(()) };
-    read::check_object(metadata, &path)?;
-    let is_text = |(_, value): (JsonValue<'_>, JsonValue<'_>)| value.is_string();
-    if metadata.members().all(is_text) { Ok(()) } else { Err(path.invalid("expected an object of strings")) }
 }
 
 fn read_text<'d>(top: &RootObject<'d>, settings: &mut ResponseSettings<'d>) -> Result<(), ApiError> {

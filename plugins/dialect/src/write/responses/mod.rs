@@ -220,7 +220,7 @@ impl super::DialectWriter for ResponsesStreamWriter {
         true
     }
 
-    fn kept(&self) -> usize {
+    fn buffered_bytes(&self) -> usize {
         self.items.iter().map(|item| size_of::<OutputItem>() + item.buffered_bytes()).sum()
     }
 
