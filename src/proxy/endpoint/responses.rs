@@ -6,7 +6,7 @@ use super::count_tokens::{count_prompt, write_count};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
-use crate::upstream::config_snapshot::Live;
+use crate::upstream::config_snapshot::ConfigSnapshot;
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
@@ -40,8 +40,9 @@ impl Endpoint for CreateResponse {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let body = x.json_body().await?;
-        let parse =
-            |body, live: &Live| validate_responses_request(body, &live.admission, ResponsesPurpose::Generate);
+        let parse = |body, live: &ConfigSnapshot| {
+            validate_responses_request(body, &live.admission, ResponsesPurpose::Generate)
+        };
         failover::run(x, RequestBody::Json(body, parse)).await
     }
 }

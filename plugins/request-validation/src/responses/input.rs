@@ -13,7 +13,7 @@ use std::borrow::Cow;
 
 const ROLES: &[&str] = &["user", "assistant", "system", "developer"];
 const EXPECTED: &str = "a string or an array of input items";
-const STORED: &str = "the gateway stores no items; send the item itself";
+const STORED: &str = "the gateway stores no items; send the item itself (clients do so with `store: false`)";
 
 /// Validates the conversation and writes it as `messages`.
 pub(super) fn write_messages<'d>(
