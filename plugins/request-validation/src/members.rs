@@ -184,7 +184,7 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     responses("moderation", Refused(NonEmpty), "moderation of requests and answers is not supported"),
     responses("n", Refused(SeveralChoices), "a response has one answer"),
     responses("parallel_tool_calls", Honoured, "enforced by the gateway"),
-    responses("previous_response_id", Refused(Present), "the gateway has not kept this response; send the whole history in `input`"),
+    responses("previous_response_id", Refused(Present), "the gateway stores no responses; send the whole history in `input`"),
     responses("prompt", Refused(Present), "the gateway stores no prompt templates; send the text in `input`"),
     responses("prompt_cache_key", Harmless, "the engine's prompt cache needs no key"),
     responses("prompt_cache_options", Harmless, "the engine manages its prompt cache"),

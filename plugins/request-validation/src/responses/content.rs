@@ -6,7 +6,7 @@ use crate::json::JsonValue;
 use crate::{media, read};
 use penstock_core::ApiError;
 
-/// Content parts allowed at a place.
+/// Content parts allowed in an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AllowedParts {
     /// Text, in messages of the roles `system` and `developer`.

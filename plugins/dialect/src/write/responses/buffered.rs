@@ -1,7 +1,8 @@
 //! Writer of a buffered response.
 
+use super::call::CallState;
 use super::frame::ResponseFrame;
-use super::item::{CallState, ItemBody, ItemStatus, OutputItem};
+use super::item::{ItemBody, ItemStatus, OutputItem};
 use super::{EventSequence, final_status, write_response};
 use crate::answer::{AnswerChoice, DecodedAnswer};
 use crate::event::EscapedText;

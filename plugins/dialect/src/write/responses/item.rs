@@ -1,39 +1,13 @@
 //! Output item of a response while it is written: its events, and the item itself.
 
+use super::call::CallState;
 use super::custom_input::CustomInput;
 use super::frame::{EVENT_END, EventSequence};
+use super::part::MessagePart;
 use crate::event::EscapedText;
-use crate::json_cursor;
-use crate::partial_json::{JsonState, PartialJson};
-use penstock_core::{ClientTool, ReasoningDisplay, seal_reasoning};
+use penstock_core::{ReasoningDisplay, seal_reasoning};
 use penstock_http_wire::json;
 use std::io::Write as _;
-
-/// Part of a message: text, or text that declines to answer.
-#[derive(Debug, Default)]
-pub(super) struct MessagePart {
-    pub(super) is_refusal: bool,
-    /// Body of a JSON string.
-    text: Vec<u8>,
-    /// Log probabilities, as the elements of a JSON array.
-    logprobs: Vec<u8>,
-}
-
-/// Call of a tool.
-#[derive(Debug)]
-pub(super) struct CallState {
-    /// Number of the call in the answer.
-    pub(super) number: u32,
-    call_id: EscapedText,
-    /// Name of the client's tool, as the body of a JSON string.
-    name: Vec<u8>,
-    namespace: Option<Vec<u8>>,
-    /// Reader of the input, for a custom tool.
-    custom: Option<CustomInput>,
-    json: PartialJson,
-    /// Arguments, or the input of a custom tool, as the body of a JSON string.
-    text: Vec<u8>,
-}
 
 /// Content of an item.
 #[derive(Debug)]
@@ -55,7 +29,7 @@ pub(super) enum ItemStatus {
 }
 
 impl ItemStatus {
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Open => "in_progress",
             Self::Completed => "completed",
@@ -73,34 +47,6 @@ pub(super) struct OutputItem {
     index: usize,
     pub(super) status: ItemStatus,
     pub(super) body: ItemBody,
-}
-
-impl CallState {
-    /// Creates a call; `tool` is set for custom tools and tools in a namespace.
-    pub(super) fn new(
-        number: u32,
-        call_id: EscapedText,
-        name: &EscapedText,
-        tool: Option<&ClientTool>,
-    ) -> Self {
-        let escaped = |text: &str| EscapedText::new(text).escaped().to_vec();
-        Self {
-            number,
-            call_id,
-            name: tool.map_or_else(|| name.escaped().to_vec(), |tool| escaped(&tool.name)),
-            namespace: tool.and_then(|tool| tool.namespace.as_deref()).map(escaped),
-            custom: tool.filter(|tool| tool.is_custom).map(|_| CustomInput::new()),
-            json: PartialJson::new(),
-            text: Vec::new(),
-        }
-    }
-
-    fn is_complete(&self) -> bool {
-        match &self.custom {
-            Some(input) => input.is_complete(),
-            None => self.json.state() == JsonState::Complete,
-        }
-    }
 }
 
 impl OutputItem {
@@ -191,21 +137,7 @@ impl OutputItem {
         part.text.extend_from_slice(text.escaped());
         if !is_refusal {
             out.extend_from_slice(br#","logprobs":["#);
-            let list = logprobs.and_then(|object| json_cursor::member_value(object, "content"));
-            let start = out.len();
-            for token in list.into_iter().flat_map(json_cursor::elements) {
-                if out.len() > start {
-                    out.push(b',');
-                }
-                out.extend_from_slice(token);
-            }
-            let tokens = out.get(start..).unwrap_or_default();
-            if !tokens.is_empty() {
-                if !part.logprobs.is_empty() {
-                    part.logprobs.push(b',');
-                }
-                part.logprobs.extend_from_slice(tokens);
-            }
+            part.push_logprobs(logprobs, out);
             out.push(b']');
         }
         out.extend_from_slice(EVENT_END);
@@ -431,43 +363,4 @@ fn write_text_part(kind: &str, text: &[u8], out: &mut Vec<u8>) {
     let _ = write!(out, r#"{{"type":"{kind}","text":""#);
     out.extend_from_slice(text);
     out.extend_from_slice(b"\"}");
-}
-
-impl CallState {
-    /// Writes the members of a call behind its id.
-    fn write(&self, status: ItemStatus, out: &mut Vec<u8>) {
-        let (kind, text) = match self.custom {
-            Some(_) => ("custom_tool_call", "input"),
-            None => ("function_call", "arguments"),
-        };
-        let _ = write!(out, r#"","type":"{kind}","status":"{}","call_id":""#, status.name());
-        out.extend_from_slice(self.call_id.escaped());
-        out.extend_from_slice(br#"","name":""#);
-        out.extend_from_slice(&self.name);
-        if let Some(namespace) = &self.namespace {
-            out.extend_from_slice(br#"","namespace":""#);
-            out.extend_from_slice(namespace);
-        }
-        let _ = write!(out, r#"","{text}":""#);
-        if status != ItemStatus::Open {
-            out.extend_from_slice(&self.text);
-        }
-        out.extend_from_slice(b"\"}");
-    }
-}
-
-impl MessagePart {
-    fn write(&self, out: &mut Vec<u8>) {
-        if self.is_refusal {
-            out.extend_from_slice(br#"{"type":"refusal","refusal":""#);
-            out.extend_from_slice(&self.text);
-            out.extend_from_slice(b"\"}");
-        } else {
-            out.extend_from_slice(br#"{"type":"output_text","annotations":[],"logprobs":["#);
-            out.extend_from_slice(&self.logprobs);
-            out.extend_from_slice(br#"],"text":""#);
-            out.extend_from_slice(&self.text);
-            out.extend_from_slice(b"\"}");
-        }
-    }
 }

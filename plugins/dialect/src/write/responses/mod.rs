@@ -4,15 +4,18 @@
 //! until its arguments are complete, so that parallel calls may be interleaved.
 
 mod buffered;
+mod call;
 mod custom_input;
 mod frame;
 mod item;
+mod part;
 
 pub(crate) use buffered::translate_buffered;
 
 use crate::event::{AnswerEvent, EscapedText};
+use call::CallState;
 use frame::{EVENT_END, EventSequence, ResponseFrame, ResponseStatus};
-use item::{CallState, ItemBody, ItemStatus, OutputItem};
+use item::{ItemBody, ItemStatus, OutputItem};
 use penstock_core::{ApiError, AttemptTarget, FinishReason, InferenceRequest, ResponsesDetails, TokenUsage};
 use penstock_http_wire::json;
 
