@@ -99,7 +99,7 @@ async fn a_stream_has_its_items_and_the_objects_in_the_last_event() {
         {"type": "custom", "name": "apply_patch"}]);
     body["include"] = json!(["reasoning.encrypted_content"]);
     let answer = running.client.post(RESPONSES, &body).await;
-    assert_eq!(answer.header("content-type"), Some("text/event-stream"));
+    assert!(answer.header("content-type").unwrap().starts_with("text/event-stream"));
     let response = last_response(&answer);
     let types: Vec<&str> =
         response["output"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect();
@@ -187,7 +187,8 @@ async fn features_that_need_a_stored_response_or_a_hosted_tool_are_refused_by_na
         ("background", json!(true), "background"),
         ("prompt", json!({"id": "pmpt_1"}), "prompt"),
         ("tools", json!([{"type": "web_search"}]), "tools[0].type"),
-        ("messages", json!([{"role": "user", "content": "Hi"}]), "messages"),
+        // The error names the member that the endpoint reads instead.
+        ("messages", json!([{"role": "user", "content": "Hi"}]), "input"),
         ("input", json!([{"type": "item_reference", "id": "msg_1"}]), "input[0].type"),
         (
             "input",

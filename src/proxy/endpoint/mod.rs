@@ -100,19 +100,13 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
 #[must_use]
 pub fn error_dialect(path: &str, anthropic: bool) -> Dialect {
     let path = normalize_path(path);
-    if let Some(dialect) = Dialect::of_path(path) {
-        return dialect;
-    }
-    if anthropic && path.starts_with("/v1/models") {
+    let is_known = unknown::is_endpoint_path(path);
+    if anthropic && (!is_known || path.starts_with("/v1/models")) {
         return Dialect::Messages;
     }
-    if unknown::is_endpoint_path(path) {
-        return Dialect::Chat;
-    }
-    if anthropic {
-        return Dialect::Messages;
-    }
-    unknown::suggested_path(path).and_then(Dialect::of_path).unwrap_or(Dialect::Chat)
+    let own = Dialect::of_path(path);
+    let meant = || unknown::suggested_path(path).filter(|_| !is_known).and_then(Dialect::of_path);
+    own.or_else(meant).unwrap_or(Dialect::Chat)
 }
 
 /// Finds the endpoint of a method and a path, and the text that its `*` matched. HEAD uses the endpoint of GET.

@@ -110,7 +110,7 @@ def test_reasoning_is_an_item_and_comes_back():
     response = client.responses.create(
         model="thinker",
         input="Hello",
-        reasoning={"effort": "low", "summary": "auto"} if "summary" in str(openai.types.shared.Reasoning.__annotations__) else {"effort": "low"},
+        reasoning={"effort": "low"},
         include=["reasoning.encrypted_content"],
     )
     assert [item.type for item in response.output] == ["reasoning", "message"]
@@ -120,6 +120,26 @@ def test_reasoning_is_an_item_and_comes_back():
         input=[{"role": "user", "content": "Hello"}, *response.output, {"role": "user", "content": "More"}],
     )
     assert again.output_text
+
+
+def test_every_answer_is_valid_by_the_types_of_the_client():
+    # Older versions do not know all members.
+    if int(openai.__version__.split(".")[0]) < 3:
+        return
+    strict = openai.OpenAI(api_key=KEY, base_url=f"{URL}/v1", _strict_response_validation=True)
+    custom = {"type": "custom", "name": "note", "description": "Takes a note", "format": {"type": "text"}}
+    for more in [
+        {},
+        {"tools": [*TOOLS, custom], "tool_choice": "required"},
+        {"tools": [custom], "tool_choice": {"type": "custom", "name": "note"}},
+        {"text": {"format": {"type": "json_schema", "name": "event", "schema": Event.model_json_schema()}}},
+        {"max_output_tokens": 16, "metadata": {"a": "b"}, "reasoning": {"effort": "low"}, "user": "u"},
+    ]:
+        response = strict.responses.create(model="small-chat", input="Use the tools", **more)
+        events = list(strict.responses.create(model="small-chat", input="Use the tools", stream=True, **more))
+        kinds = [item.type for item in response.output]
+        assert kinds == [item.type for item in events[-1].response.output], (more, kinds)
+    assert strict.responses.create(model="thinker", input="Hello", reasoning={"effort": "low"}).output[0].content
 
 
 def test_what_needs_a_stored_response_is_refused_by_name():

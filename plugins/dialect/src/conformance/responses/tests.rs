@@ -1,3 +1,4 @@
+//! Tests of the checker: each changed event and member is refused.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 use super::*;
 use serde_json::json;
