@@ -59,10 +59,12 @@ pub(super) fn check_finished(item: &Value) -> CheckResult {
     match kind {
         "message" => {
             ensure(text(item, "role") == "assistant", "role must be assistant")?;
-            for part in item["content"].as_array().ok_or("no content")? {
+            let parts = item["content"].as_array().ok_or("no content")?;
+            for part in parts {
                 let kind = text(part, "type");
                 ensure(matches!(kind, "output_text" | "refusal"), "unknown part")?;
-                ensure(part[text_member(kind)].is_string(), "a part needs its text")?;
+                let said = part[text_member(kind)].as_str().ok_or("a part needs its text")?;
+                ensure(!said.is_empty() || parts.len() == 1, "an empty part beside others")?;
                 ensure(kind == "refusal" || part["annotations"].is_array(), "annotations")?;
             }
             Ok(())

@@ -205,3 +205,38 @@ fn log_probabilities_are_those_of_the_text() {
     let plain = stream_events(&simple_request(), Dialect::Chat, stream.as_bytes());
     assert_eq!(plain.last().unwrap()["response"]["output"][0]["content"][0]["logprobs"], json!([]));
 }
+
+#[test]
+fn a_buffered_response_has_the_items_of_the_stream() {
+    let call =
+        json!({"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let abilities = OfferCapabilities::default();
+    let target = test_support::sample_target(Dialect::Chat, &abilities);
+    let translator = find_translator(Dialect::Responses, Dialect::Chat).unwrap();
+    for (message, finish) in [
+        (json!({"content": "Hello"}), "stop"),
+        (json!({"content": ""}), "stop"),
+        (json!({"content": "Hel"}), "length"),
+        (json!({"content": "No.", "refusal": "I cannot."}), "stop"),
+        (json!({"reasoning_content": "Hm", "content": "Hello"}), "stop"),
+        (json!({"reasoning_content": "Hm"}), "length"),
+        (json!({"reasoning_content": "Hm", "content": "Call", "tool_calls": [call]}), "tool_calls"),
+        (json!({"tool_calls": [call]}), "tool_calls"),
+    ] {
+        let mut stream = String::new();
+        for member in ["reasoning_content", "content", "refusal", "tool_calls"] {
+            if let Some(value) = message.get(member) {
+                stream += &chunk(json!({ member: value }), None);
+            }
+        }
+        stream += &chunk(json!({}), Some(finish));
+        let streamed = stream_events(&simple_request(), Dialect::Chat, stream.as_bytes());
+        let body = json!({"choices": [{"index": 0, "message": message, "finish_reason": finish}]});
+        let whole =
+            translator.translate_buffered(&simple_request(), &target, Bytes::from(body.to_string())).unwrap();
+        let whole: Value = serde_json::from_slice(&whole.body.concat()).unwrap();
+        assert_eq!(conformance::check_response(&whole), Ok(()), "{message}");
+        assert_eq!(whole["output"], streamed.last().unwrap()["response"]["output"], "{message}");
+        assert_eq!(whole["status"], streamed.last().unwrap()["response"]["status"], "{message}");
+    }
+}

@@ -63,8 +63,9 @@ fn output_items(
         choice.reasoning.iter().for_each(|text| item.push_reasoning(text, &mut events, &mut unused));
         items.push(item);
     }
-    let is_silent = items.is_empty() && choice.tool_calls.is_empty();
-    if has_text(&choice.text) || has_text(&choice.refusal) || is_silent {
+    let has_message = has_text(&choice.text) || has_text(&choice.refusal);
+    let is_silent = items.is_empty() && choice.tool_calls.is_empty() && !has_message;
+    if has_message || is_silent {
         let mut item = OutputItem::new(id, items.len(), ItemBody::Message(Vec::new()));
         push_message(choice, is_silent, &mut item, &mut events, &mut unused);
         items.push(item);
