@@ -9,7 +9,7 @@ use crate::upstream::config_snapshot::ModelState;
 use crate::upstream::offer::OfferState;
 use crate::upstream::tokenize;
 use bytes::Bytes;
-use penstock_core::{ApiError, Dialect, EmbeddingInputs, EmbeddingTask, InferenceRequest, InferenceTask};
+use penstock_core::{ApiError, EmbeddingInputs, EmbeddingTask, InferenceRequest, InferenceTask, RequestForm};
 use penstock_dialect::DEFAULT_MAX_TOKENS;
 use penstock_tokens::{
     CountBudget, CountMethod, ReadError, TokenCount, TokenCounter, TokenizedConversation, estimate_within,
@@ -187,7 +187,8 @@ fn minimum_tokens(count: &TokenCount) -> u64 {
 /// Returns the maximum answer length that an offer is sent, if any: the client's own number, or the default that the
 /// offer's dialect requires.
 pub fn wanted(ask: &InferenceRequest, offer: &OfferState) -> Option<u64> {
-    let requires_cap = || offer.dialect_for(ask.dialect) == Some(Dialect::Messages);
+    let requires_cap =
+        || offer.dialect_for(ask.dialect).is_some_and(|dialect| dialect.spec().requires_max_tokens);
     ask.max_tokens.or_else(|| requires_cap().then_some(DEFAULT_MAX_TOKENS))
 }
 
@@ -303,15 +304,15 @@ async fn count_conversation(
     ask: &InferenceRequest,
     count: impl FnOnce(TokenizedConversation, &AtomicBool) -> Option<TokenCount> + Send + 'static,
 ) -> Result<Option<TokenCount>, ApiError> {
-    let (body, dialect) = (ask.body.clone(), ask.dialect);
+    let (body, form) = (ask.body.clone(), ask.dialect.request_form());
     let quick = body.len() <= INLINE_COUNT_BYTES;
     let work = move |stop: &AtomicBool| {
         if !TokenizedConversation::is_readable(&body) {
             return Ok(None);
         }
-        match dialect {
-            Dialect::Chat => TokenizedConversation::from_chat(&body),
-            Dialect::Messages => TokenizedConversation::from_messages(&body),
+        match form {
+            RequestForm::Chat => TokenizedConversation::from_chat(&body),
+            RequestForm::Messages => TokenizedConversation::from_messages(&body),
         }
         .map(|conversation| count(conversation, stop))
     };

@@ -90,6 +90,7 @@ mod reload_in_flight;
 mod reload_state;
 mod rerank;
 mod response_normalization;
+mod responses;
 mod retry;
 mod routing;
 mod server_state;

@@ -83,13 +83,17 @@ What happens to each member of a request, and to the parameters of engines. This
 `plugins/request-validation/src/members.rs` and `plugins/dialect/src/parameters.rs`; do not edit it. The test \
 `the_page_of_parameters_is_current` fails when they differ, and writes it anew when `PENSTOCK_BLESS` is set.\n\n\
 A member that stands in no table is dropped for chat, and for messages unless it belongs to the dialect, so that clients \
-with a new beta go on working. What is refused is refused with 400, `INFERENCE_3202` and its name, and only where its \
+with a new beta go on working. For responses it is treated as a member of chat. What is refused is refused with 400, `INFERENCE_3202` and its name, and only where its \
 value asks for something: `null`, `false` and empty values pass.\n";
 
 /// The page as the tables say it.
 fn page() -> String {
     let mut page = PAGE.to_owned();
-    for (dialect, title) in [(Dialect::Chat, "Chat completions"), (Dialect::Messages, "Messages")] {
+    for (dialect, title) in [
+        (Dialect::Chat, "Chat completions"),
+        (Dialect::Messages, "Messages"),
+        (Dialect::Responses, "Responses"),
+    ] {
         write!(page, "\n## {title}\n\n| Member | What happens | Why |\n|---|---|---|\n").unwrap();
         for member in KNOWN_MEMBERS.iter().filter(|member| member.dialect == dialect) {
             let happens = match member.treatment {
@@ -106,6 +110,7 @@ fn page() -> String {
                     "refused unless `bill_to` is `self`"
                 }
                 MemberTreatment::Refused(RefusedValues::ModeNotOff) => "refused unless `mode` is `off`",
+                MemberTreatment::Refused(RefusedValues::SeveralChoices) => "refused unless it is 1",
                 MemberTreatment::Refused(RefusedValues::Present | RefusedValues::NonEmpty) => "refused",
             };
             writeln!(page, "| `{}` | {happens} | {} |", member.name, member.description).unwrap();

@@ -4,7 +4,7 @@
 //! rules of the dialect are then checked on these positions. Content is never deserialised or copied, and no error
 //! message repeats it: messages name fields, types and bounds.
 //!
-//! Rules in both dialects: `null` counts as absent for every optional field; unknown fields are ignored, except those
+//! Rules in all dialects: `null` counts as absent for every optional field; unknown fields are ignored, except those
 //! that would choose the provider; keys must be unique in the body and in each object that is read.
 
 mod base64;
@@ -20,6 +20,7 @@ mod media;
 pub mod members;
 mod messages;
 mod read;
+mod responses;
 mod scalars;
 mod vectors;
 
@@ -27,4 +28,5 @@ pub use chat::chat;
 pub use images::{validate_images, validate_images_with};
 pub use limits::RequestLimits;
 pub use messages::{MessagesPurpose, count, validate_messages_request};
+pub use responses::{ResponsesPurpose, validate_responses_request};
 pub use vectors::{validate_embeddings, validate_rerank};

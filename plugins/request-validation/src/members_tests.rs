@@ -5,6 +5,7 @@
 use super::*;
 use crate::limits::RequestLimits;
 use crate::messages::MessagesPurpose;
+use crate::responses::ResponsesPurpose;
 use bytes::Bytes;
 use penstock_core::{ErrorCode, InferenceRequest};
 use std::collections::BTreeSet;
@@ -18,6 +19,13 @@ fn ask(dialect: Dialect, members: &str) -> Result<InferenceRequest, ApiError> {
     match dialect {
         Dialect::Chat => crate::chat(body, &limits),
         Dialect::Messages => crate::validate_messages_request(body, &limits, MessagesPurpose::Generate),
+        Dialect::Responses => {
+            let body = format!(
+                r#"{{"model":"m","input":"hi"{}{members}}}"#,
+                if members.is_empty() { "" } else { "," }
+            );
+            crate::validate_responses_request(Bytes::from(body), &limits, ResponsesPurpose::Generate)
+        }
     }
 }
 
@@ -34,13 +42,8 @@ fn refused(dialect: Dialect) -> impl Iterator<Item = (&'static KnownMember, Refu
 fn every_member_of_the_newest_client_libraries_has_a_fate() {
     let list = include_str!("../testdata/sdk_members.txt");
     assert!(list.lines().count() > 60);
-    let known: BTreeSet<String> = KNOWN_MEMBERS
-        .iter()
-        .map(|member| match member.dialect {
-            Dialect::Chat => format!("chat {}", member.name),
-            Dialect::Messages => format!("messages {}", member.name),
-        })
-        .collect();
+    let known: BTreeSet<String> =
+        KNOWN_MEMBERS.iter().map(|member| format!("{} {}", member.dialect.name(), member.name)).collect();
     assert_eq!(known.len(), KNOWN_MEMBERS.len(), "no member stands twice");
     assert!(
         KNOWN_MEMBERS
@@ -87,9 +90,9 @@ fn every_refused_member_is_refused_by_name_and_passes_as_null() {
         ContextEdits => r#"{"edits":[{"type":"compact_20260112"}]}"#.to_owned(),
         ThirdPartyPayment => r#"{"type":"billing_policy","bill_to":"user_profile"}"#.to_owned(),
         ModeNotOff => r#"{"mode":"on"}"#.to_owned(),
-        Present | NonEmpty | OutsideEu => format!("{{\"{}\":1}}", member.name),
+        Present | NonEmpty | OutsideEu | SeveralChoices => format!("{{\"{}\":1}}", member.name),
     };
-    for dialect in [Dialect::Chat, Dialect::Messages] {
+    for dialect in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
         let mut count = 0;
         for (member, asks) in refused(dialect) {
             let refusal = ask(dialect, &format!("\"{}\":{}", member.name, strong(member, asks))).unwrap_err();

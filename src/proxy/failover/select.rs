@@ -6,7 +6,7 @@ use crate::upstream::config_snapshot::{ConfigSnapshot, ModelState};
 use crate::upstream::offer::OfferState;
 use crate::upstream::pools::{ExplorationMode, OfferPlan, PlanRequest};
 use penstock_core::{
-    ApiError, Dialect, ErrorCode, InferenceRequest, InferenceTask, ModelKind, OfferFacts, OfferFilters,
+    AnswerModel, ApiError, ErrorCode, InferenceRequest, InferenceTask, ModelKind, OfferFacts, OfferFilters,
 };
 use penstock_routing::{BALANCED, BATCH, Flavor, MAX_PROMPT, PlannedOffer, split_flavor};
 use penstock_tokens::TokenCount;
@@ -104,10 +104,9 @@ impl CandidateSet {
             all_ejected: true,
             batch: line || flavor.name() == BATCH.name(),
             rescue: model.model.rescue,
-            // Clients of the messages dialect compare the name with the one that they sent, flavor included.
-            response_name: match ask.dialect {
-                Dialect::Chat => split_flavor(&ask.model).0.into(),
-                Dialect::Messages => ask.model.clone(),
+            response_name: match ask.dialect.spec().answer_model {
+                AnswerModel::WithoutFlavor => split_flavor(&ask.model).0.into(),
+                AnswerModel::AsSent => ask.model.clone(),
             },
             counts: Vec::new(),
             lowered_caps: Vec::new(),

@@ -41,6 +41,11 @@ impl TestResponse {
             (Bytes::from_static(body.as_bytes()), penstock_request_validation::RequestLimits::default());
         let ask: InferenceRequest = match dialect {
             Dialect::Chat => penstock_request_validation::chat(body, &limits),
+            Dialect::Responses => penstock_request_validation::validate_responses_request(
+                Bytes::from_static(br#"{"model":"m","stream":true,"input":"Hi"}"#),
+                &limits,
+                penstock_request_validation::ResponsesPurpose::Generate,
+            ),
             Dialect::Messages => penstock_request_validation::validate_messages_request(
                 body,
                 &limits,

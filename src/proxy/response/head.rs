@@ -5,7 +5,7 @@ use crate::telemetry::request_id::RequestId;
 use crate::time::format::{format_duration, format_time};
 use http::response::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use penstock_core::Dialect;
+use penstock_core::{Dialect, ResetFormat};
 use penstock_limits::LimitStatus;
 use pingora_http::ResponseHeader;
 use std::time::Duration;
@@ -13,24 +13,6 @@ use std::time::Duration;
 /// Capacity of the header map; few heads have more fields.
 const USUAL_FIELDS: usize = 20;
 
-/// Header names for limit, remaining and reset of requests, by dialect.
-const REQUESTS: [[&str; 3]; 2] = [
-    ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"],
-    [
-        "anthropic-ratelimit-requests-limit",
-        "anthropic-ratelimit-requests-remaining",
-        "anthropic-ratelimit-requests-reset",
-    ],
-];
-/// Header names for limit, remaining and reset of tokens, by dialect.
-const TOKENS: [[&str; 3]; 2] = [
-    ["x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"],
-    [
-        "anthropic-ratelimit-tokens-limit",
-        "anthropic-ratelimit-tokens-remaining",
-        "anthropic-ratelimit-tokens-reset",
-    ],
-];
 /// Longest `Retry-After` that client libraries obey, in seconds.
 const MAX_RETRY_AFTER: u32 = 60;
 
@@ -124,13 +106,15 @@ impl ResponseHead {
         now: Duration,
         reset: Option<u64>,
     ) -> Self {
-        for (gauge, names) in [(standing.requests, &REQUESTS), (standing.tokens, &TOKENS)] {
-            let (Some(gauge), Some(&[limit, remaining, until])) = (gauge, names.get(dialect as usize)) else {
-                continue;
-            };
-            let reset = match dialect {
-                Dialect::Chat => format_duration(gauge.reset),
-                Dialect::Messages => format_time(now + gauge.reset),
+        let conventions = dialect.spec().http;
+        for (gauge, [limit, remaining, until]) in [
+            (standing.requests, conventions.request_limit_headers),
+            (standing.tokens, conventions.token_limit_headers),
+        ] {
+            let Some(gauge) = gauge else { continue };
+            let reset = match conventions.reset_format {
+                ResetFormat::Span => format_duration(gauge.reset),
+                ResetFormat::Timestamp => format_time(now + gauge.reset),
             };
             self = self
                 .with_number(limit, gauge.limit)

@@ -2,6 +2,7 @@
 
 pub mod chat;
 pub mod messages;
+pub mod responses;
 
 use crate::event::AnswerEvent;
 use penstock_core::{ApiError, AttemptTarget, FinishReason, TokenUsage};

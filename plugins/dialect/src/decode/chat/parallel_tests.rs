@@ -57,6 +57,13 @@ fn read(client: Dialect, events: impl Iterator<Item = Value>) -> Calls {
                     calls[at].1.push_str(call["function"]["arguments"].as_str().unwrap());
                 }
             }
+            Dialect::Responses => {
+                let item = &event["item"];
+                if event["type"] == "response.output_item.done" && item["type"] == "function_call" {
+                    let text = |name: &str| item[name].as_str().unwrap().to_owned();
+                    calls.push((text("name"), text("arguments")));
+                }
+            }
             Dialect::Messages => {
                 if event["content_block"]["type"] == "tool_use" {
                     calls.push((event["content_block"]["name"].as_str().unwrap().to_owned(), String::new()));
@@ -261,7 +268,7 @@ fn calls_with_the_same_index_are_distinguished_as_in_a_plain_answer() {
             &[("a", "f", r#"{"x":1}"#)],
         ),
     ];
-    for client in [Dialect::Chat, Dialect::Messages] {
+    for client in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
         for (what, chunks, calls) in &cases {
             assert_eq!(streamed(client, chunks), plain(calls), "{what}, {client:?}");
         }

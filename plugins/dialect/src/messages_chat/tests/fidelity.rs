@@ -17,10 +17,12 @@ allows. *left out*: has no influence on the answer, or is advice that the other 
 request is answered with 400 and the field's name; a provider's answer counts as failed. *made*: added by the \
 gateway.\n";
 
-const PAIRS: [(&str, &str); 3] = [
+const PAIRS: [(&str, &str); 5] = [
     ("messages_chat", "Messages client, chat-completions provider"),
     ("chat_messages", "Chat-completions client, messages provider"),
     ("messages_messages", "Messages client, messages provider"),
+    ("responses_chat", "Responses client, chat-completions provider"),
+    ("responses_messages", "Responses client, messages provider"),
 ];
 
 #[test]
