@@ -1,5 +1,5 @@
-//! The way to a provider: addresses resolved here and not by a blocking call,
-//! every timeout set.
+//! Connections to a provider: DNS resolution without blocking calls, failover between addresses, protocol negotiation,
+//! and a timeout for every step.
 
 #[cfg(test)]
 mod tests;
@@ -26,47 +26,48 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Streams on one HTTP/2 connection before another is opened.
+/// Maximum streams on one HTTP/2 connection before another connection is opened.
 const MAX_H2_STREAMS: u32 = 100;
-/// Window of a stream on an HTTP/2 connection to a provider: what it may send ahead of a slow client, and at 40 ms from
-/// here 6 MiB a second.
+/// Receive window of a stream on an HTTP/2 connection to a provider: bytes that the provider may send before a slow
+/// client reads them. At a round-trip time of 40 ms it allows 6 MiB/s.
 pub const H2_WINDOW: u32 = 256 << 10;
-/// Window of all streams of the connection together: as many as there may be can be full, and none stops another.
+/// Receive window of an HTTP/2 connection: the sum of the windows of all streams, so that stalled streams do not stop
+/// the others.
 const H2_CONNECTION_WINDOW: u32 = MAX_H2_STREAMS * H2_WINDOW;
 /// Interval of HTTP/2 pings on a connection.
 const H2_PING_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Longest time to look a name up.
+/// Timeout of a DNS lookup.
 const DNS_TIMEOUT: Duration = Duration::from_secs(5);
-/// Most addresses of one name.
+/// Maximum number of addresses of one name.
 const MAX_ADDRESSES: usize = 32;
 
-/// One provider's addresses and how it is connected to.
+/// Route to a host of a provider: its resolved addresses and its connection pool.
 pub struct UpstreamRoute {
     base: BaseUrl,
     pool: Arc<ConnectionPool>,
     peers: parking_lot::RwLock<Vec<Arc<ResolvedPeer>>>,
-    /// Which of them is asked: it moves on when that one cannot be connected to.
+    /// Index of the peer to connect to, modulo the number of peers; it advances when a connection fails.
     turn: AtomicUsize,
 }
 
-/// One address of a provider.
+/// One resolved address of a provider.
 pub(super) struct ResolvedPeer {
     pub(super) peer: HttpPeer,
     /// Key of the connections of this route in the pool.
     pub(super) key: u64,
     address: SocketAddr,
-    /// The oldest version of TLS that is good enough.
+    /// Minimum TLS version.
     least: TlsVersion,
-    /// Longest time to connect.
+    /// Connect timeout.
     connect: Duration,
-    /// Longest time that the provider may take nothing of what is written.
+    /// Write timeout: longest time for which the provider may accept no bytes.
     patience: Duration,
 }
 
 impl ResolvedPeer {
-    /// The connector takes TLS 1.2 too: a connection that is older than it may be is left before anything is
-    /// said on it.
+    /// Checks the TLS version of a connection before any request is sent on it, because the connector also accepts
+    /// TLS 1.2.
     fn check_tls_version(&self, digest: Option<&SslDigest>) -> Result<(), UpstreamErrorKind> {
         match digest {
             Some(digest) if self.least == TlsVersion::Tls13 && !digest.version.ends_with('3') => {
@@ -80,7 +81,7 @@ impl ResolvedPeer {
         self.peer.options.alpn.get_max_http_version() == 1
     }
 
-    /// A new connection that speaks HTTP/1.1.
+    /// Opens a new HTTP/1.1 connection.
     async fn connect(&self, pool: &ConnectionPool) -> Result<Stream, UpstreamErrorKind> {
         if self.peer.is_tls() {
             let opened = pool.streams.new_stream(&self.peer).await;
@@ -88,7 +89,7 @@ impl ResolvedPeer {
             self.check_tls_version(stream.get_ssl_digest().as_deref())?;
             return Ok(stream);
         }
-        // Without Pingora's buffers of 64 KiB each way, which a silent stream would hold for nothing.
+        // Not opened by Pingora, whose buffers of 64 KiB per direction would be allocated for silent streams too.
         let connected = timeout(self.connect, TcpStream::connect(self.address)).await;
         let socket =
             connected.map_err(|_| UpstreamErrorKind::Connect)?.map_err(|error| io_error_kind(&error))?;
@@ -100,13 +101,13 @@ impl ResolvedPeer {
 }
 
 impl UpstreamRoute {
-    /// A route to a provider without addresses yet, but for those written as numbers.
+    /// Creates a route to a provider. It has no address before the first lookup, unless its host is an IP address.
     #[must_use]
     pub fn new(provider: &Provider, pools: &ConnectionPools) -> Self {
         Self::with_base_url(&provider.base_url, provider, pools)
     }
 
-    /// A route to another host of the same provider's.
+    /// Creates a route to another host of the same provider.
     #[must_use]
     pub fn with_base_url(base: &BaseUrl, provider: &Provider, pools: &ConnectionPools) -> Self {
         let pool = pools.of(provider);
@@ -128,7 +129,7 @@ impl UpstreamRoute {
         &self.base
     }
 
-    /// Looks the name up again; the old addresses stay when nothing is found, or not soon.
+    /// Looks the host name up again. The old addresses stay if the lookup fails or times out.
     pub async fn resolve(&self, provider: &Provider) {
         if self.base.host.parse::<std::net::IpAddr>().is_ok() {
             return;
@@ -140,7 +141,7 @@ impl UpstreamRoute {
         }
     }
 
-    /// Takes the addresses that a route of the configuration before has found for the same name, if it has any.
+    /// Copies the addresses of a route of the previous configuration with the same host and port, if it has any.
     pub fn inherit_addresses(&self, provider: &Provider, old: &Self) {
         if (&old.base.host, old.base.port) == (&self.base.host, self.base.port) {
             let known: Vec<SocketAddr> = old.peers.read().iter().map(|peer| peer.address).collect();
@@ -156,14 +157,14 @@ impl UpstreamRoute {
         !self.peers.read().is_empty()
     }
 
-    /// The first of its addresses.
+    /// Returns the first address.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         self.peers.read().first().map(|peer| peer.address)
     }
 
     pub(super) fn set_addresses(&self, provider: &Provider, addresses: &[SocketAddr]) {
-        // The same ones in another order are no news: whose turn it is was learnt.
+        // The same addresses in another order change nothing: the index of the working peer stays valid.
         let known = |peers: &[Arc<ResolvedPeer>]| {
             peers.len() == addresses.len()
                 && peers.iter().all(|peer| addresses.contains(&peer.address))
@@ -187,11 +188,11 @@ impl UpstreamRoute {
         *self.peers.write() = fresh;
     }
 
-    /// Connects, or takes a connection from the pool. An address that cannot be connected to is left for the next of
-    /// the same name, and nobody is told: nothing was sent.
+    /// Takes a connection from the pool, or opens a new one. If an address cannot be connected to, the next address of
+    /// the same name is tried; the failure is not reported, because nothing was sent.
     ///
     /// # Errors
-    /// `Connect` or `Tls`, of the last address that there was time for, or `Descriptors`.
+    /// Returns `Connect` or `Tls` of the last address tried within twice the connect timeout, or `NoDescriptors`.
     pub async fn connect(&self) -> Result<UpstreamExchange, UpstreamError> {
         let (mut turn, mut kind) = (self.turn.load(Ordering::Relaxed), UpstreamErrorKind::Connect);
         let (began, peers) = (clock::cached_now(), self.peers.read().len());
@@ -200,13 +201,14 @@ impl UpstreamRoute {
             let patience = peer.connect;
             match self.connect_peer(peer).await {
                 Ok(way) => return Ok(way),
-                // No other address is easier to reach without one.
+                // Without a file descriptor no other address can be reached either.
                 Err(UpstreamErrorKind::NoDescriptors) => {
                     return Err(UpstreamError::new(UpstreamErrorKind::NoDescriptors));
                 }
                 Err(failed) => kind = failed,
             }
-            // Whoever failed where others have left already leads nobody back there.
+            // Only the first task that failed at this address advances the shared index; for later ones the exchange
+            // fails, so that they do not move it back to the dead address.
             let next = turn.wrapping_add(1);
             self.turn.compare_exchange(turn, next, Ordering::Relaxed, Ordering::Relaxed).ok();
             turn = next;
@@ -230,14 +232,14 @@ impl UpstreamRoute {
         if let Some((stream, home)) = pool.take(&peer) {
             return Ok(UpstreamExchange::http1(stream, true, home, peer, pool));
         }
-        // Boxed, as is the other: a new connection is rare, and its state would be a part of every request's.
+        // Boxed like the other branch: a new connection is rare, and its state would enlarge every request's future.
         let stream = Box::pin(peer.connect(&pool)).await?;
         Ok(UpstreamExchange::http1(stream, false, ThreadPoolIndex::current(), peer, pool))
     }
 }
 
-/// A way through a door behind which HTTP/2 may be spoken. Which it is is agreed on in the TLS handshake; in clear text
-/// it is what the configuration says.
+/// Connects to a peer that may support HTTP/2. ALPN selects the version in the TLS handshake; in clear text the
+/// configuration does.
 async fn connect_with_alpn(
     peer: Arc<ResolvedPeer>,
     pool: Arc<ConnectionPool>,
@@ -257,13 +259,13 @@ async fn connect_with_alpn(
         None if only_h2 && !peer.peer.is_tls() => {}
         _ => return Ok(UpstreamExchange::http1(stream, false, ThreadPoolIndex::current(), peer, pool)),
     }
-    // A new connection has to take a few bytes; it is given as long as it had to be there.
+    // The HTTP/2 handshake writes a few bytes; its timeout is that of the whole connection.
     let opened = timeout(peer.connect * 2, pool.open_h2(&peer, stream)).await;
     let session = opened.map_err(|_| UpstreamErrorKind::Connect)?.map_err(failed)?;
     Ok(UpstreamExchange::with_session(HttpSession::H2(session), false, peer, pool))
 }
 
-/// Classifies a failed connection.
+/// Classifies the I/O error of a failed connection.
 fn io_error_kind(error: &io::Error) -> UpstreamErrorKind {
     if fd_limit::is_fd_exhaustion(error) {
         UpstreamErrorKind::NoDescriptors
@@ -285,7 +287,7 @@ fn connect_error_kind(error: &Error) -> UpstreamErrorKind {
 }
 
 fn http_peer(base: &BaseUrl, provider: &Provider, address: SocketAddr) -> HttpPeer {
-    // The SNI is never empty: an empty one turns certificate checks off.
+    // The SNI is never empty: an empty SNI disables certificate checks.
     let mut peer = HttpPeer::new(address, base.tls, base.host.to_string());
     let connect = provider.timeouts.connect;
     let options = &mut peer.options;

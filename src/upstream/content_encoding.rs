@@ -1,24 +1,24 @@
-//! Undoes a content encoding that a provider uses although it was asked not to.
+//! Decoder for response bodies that a provider compresses although the request accepts only `identity`.
 
 use bytes::Bytes;
 use flate2::write::{GzDecoder, ZlibDecoder};
 use std::io::Write;
 
-/// Largest piece when unpacked: it is counted only then.
+/// Maximum decoded size of one chunk, in bytes. Callers count bytes only after decoding.
 const DECODE_CHUNK: usize = 8 << 20;
 
 /// Error of a body that cannot be decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// An encoding that is not read here.
+    /// Unsupported encoding.
     Unknown,
-    /// Not what it says.
+    /// Bytes that are invalid in the encoding.
     Broken,
-    /// Larger than the cap when unpacked.
+    /// Decoded chunk above the cap.
     TooLong,
 }
 
-/// Turns a body in its content encoding into plain bytes, piece by piece.
+/// Streaming decoder of a body in its content encoding.
 pub enum ContentDecoder {
     /// No encoding.
     Identity,
@@ -29,10 +29,10 @@ pub enum ContentDecoder {
 }
 
 impl ContentDecoder {
-    /// A decoder for a `content-encoding`; `cap` bounds the bytes of one piece when unpacked, to 8 MiB at most.
+    /// Creates a decoder for a `content-encoding`. `cap` limits the decoded bytes of one chunk, to 8 MiB at most.
     ///
     /// # Errors
-    /// An encoding that is not read here.
+    /// Returns an error if the encoding is not supported.
     pub fn new(encoding: &[u8], cap: usize) -> Result<Self, DecodeError> {
         let cap = cap.min(DECODE_CHUNK);
         match encoding.to_ascii_lowercase().trim_ascii() {
@@ -43,10 +43,10 @@ impl ContentDecoder {
         }
     }
 
-    /// The plain bytes of the next piece.
+    /// Decodes the next chunk.
     ///
     /// # Errors
-    /// Not what it says, or too long.
+    /// Returns an error if the bytes are invalid, or the decoded chunk is above the cap.
     pub fn push(&mut self, piece: Bytes) -> Result<Bytes, DecodeError> {
         match self {
             Self::Identity => Ok(piece),
@@ -56,7 +56,7 @@ impl ContentDecoder {
     }
 }
 
-/// Feeds small portions so that a bomb is seen before it has grown.
+/// Decodes a chunk in portions of 1 KiB, so that a decompression bomb is detected before it takes much memory.
 fn decode_chunk<D: Write>(
     decoder: &mut D,
     plain: fn(&mut D) -> &mut Vec<u8>,

@@ -1,36 +1,37 @@
-//! Facts about an offer that its own answers have shown: members that it refuses, whether it gives several choices, the
-//! name of its reasoning, the most tokens of an answer. Kept in memory for an hour; a reload forgets them.
+//! Behavior of an offer that its own answers have shown: request members that it refuses, support for several choices,
+//! the name of its reasoning member, its limit on output tokens. Stored in memory for an hour; a reload forgets it.
 
 use parking_lot::Mutex;
 use penstock_core::{ExtraMember, ExtraMembers, OfferObservation, ReasoningName, RequestAdjustment};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Seconds for which a refusal is remembered: an engine may have been updated since.
+/// Seconds for which a refusal is remembered. It is limited because an engine may be updated.
 const LEARNED_TTL: u64 = 3_600;
 
-/// Name of no reasoning so far, and the two names.
+/// Codes of the reasoning name: unknown, `reasoning_content`, `reasoning`.
 const NAME_UNKNOWN: u8 = 0;
 const NAME_REASONING_CONTENT: u8 = 1;
 const NAME_REASONING: u8 = 2;
 
-/// Facts that were learned of one offer.
+/// Learned behavior of one offer.
 #[derive(Debug, Default)]
 pub struct LearnedBehavior {
-    /// Members that are left out, below; above, the second of the gateway's clock until which that holds. 0: none.
+    /// Bits of the omitted members in the low 32 bits, expiry (seconds of the gateway clock) in the high 32. 0: none.
     members: AtomicU64,
-    /// The name of reasoning that its answers have.
+    /// Code of the reasoning name in the offer's answers.
     seen: AtomicU8,
-    /// The name that it took after it had refused the other one.
+    /// Code of the reasoning name that the offer accepted after it had refused the other name.
     taken: AtomicU8,
-    /// The most tokens of an answer that it takes, below; above, the second until which that holds. 0: not known.
+    /// Limit on output tokens in the low 32 bits, expiry in seconds of the clock in the high 32. 0: not known.
     max_output: AtomicU64,
-    /// Held while the members change.
+    /// Lock held while the members change.
     change: Mutex<()>,
 }
 
 impl LearnedBehavior {
-    /// Returns the adjustments of a request to the offer. `named`: the configuration names its reasoning member.
+    /// Returns the adjustments of a request to the offer. `named` is true if the configuration names the reasoning
+    /// member.
     pub fn adjust(&self, now: impl FnOnce() -> Duration, named: bool) -> RequestAdjustment {
         let seen = if named { NAME_UNKNOWN } else { self.seen.load(Ordering::Relaxed) };
         let taken = decode_reasoning_name(self.taken.load(Ordering::Relaxed));
@@ -50,12 +51,12 @@ impl LearnedBehavior {
         ExtraMembers::from_bits(decode_unexpired(&self.members, now).unwrap_or_default())
     }
 
-    /// The most tokens of an answer that it takes; `None` where no refusal has named them.
+    /// Returns the offer's limit on output tokens; `None` if no refusal has named one.
     pub fn max_output(&self, now: impl FnOnce() -> Duration) -> Option<u64> {
         decode_unexpired(&self.max_output, now).map(u64::from)
     }
 
-    /// Remembers that it answers where no more tokens are asked for, and refuses more; whether that is news.
+    /// Records the largest number of output tokens that the offer accepts. Returns true if the limit is new.
     pub fn record_output_limit(&self, most: u64, now: Duration) -> bool {
         let Ok(most) = u32::try_from(most) else { return false };
         let is_news = decode_unexpired(&self.max_output, || now) != Some(most);
@@ -63,14 +64,15 @@ impl LearnedBehavior {
         is_news
     }
 
-    /// Remembers that it answers without these; returns what is news. `name` is what its reasoning is called.
+    /// Records members that the offer refuses: it answers requests without them. Returns those that are new. `name` is
+    /// the reasoning name that it accepts.
     pub fn record_refused_members(
         &self,
         refused: ExtraMembers,
         name: Option<ReasoningName>,
         now: Duration,
     ) -> ExtraMembers {
-        // What it took instead is remembered, and not that the usual name was exchanged.
+        // A refused reasoning name is not recorded as an omitted member; the accepted name is recorded instead.
         let renamed = ExtraMembers::of(ExtraMember::ReasoningName);
         if refused.contains(ExtraMember::ReasoningName) && !refused.contains(ExtraMember::Reasoning) {
             self.taken.store(encode_reasoning_name(name), Ordering::Relaxed);
@@ -85,7 +87,7 @@ impl LearnedBehavior {
         news
     }
 
-    /// Remembers what an answer showed.
+    /// Records the reasoning name that an answer showed.
     pub fn record_observation(&self, noticed: OfferObservation) {
         if noticed.reasoning_name.is_some() {
             self.seen.store(encode_reasoning_name(noticed.reasoning_name), Ordering::Relaxed);
@@ -93,12 +95,12 @@ impl LearnedBehavior {
     }
 }
 
-/// A value with the second until which it holds.
+/// Encodes a value with its expiry in seconds.
 fn encode_expiring(value: u32, now: Duration) -> u64 {
     now.as_secs().saturating_add(LEARNED_TTL).min(u64::from(u32::MAX)) << 32 | u64::from(value)
 }
 
-/// The value, as long as it holds.
+/// Decodes the value; `None` if it is unset or expired.
 fn decode_unexpired(kept: &AtomicU64, now: impl FnOnce() -> Duration) -> Option<u32> {
     match kept.load(Ordering::Relaxed) {
         0 => None,

@@ -1,5 +1,5 @@
-//! Providers as the gateway sees them: where they are connected to, how they have
-//! lately been, who may be asked now.
+//! Providers and their offers at run time: connections and exchanges, health and latency, concurrency limits, prices,
+//! and the pools that order the offers of a request.
 
 pub mod concurrency_limit;
 pub mod config_snapshot;

@@ -1,5 +1,5 @@
-//! Failures of providers that somebody has to know of: written to the log at once, then at most every five minutes with
-//! the number of times since, and with what to do. Beside them stand an ejection and its end, each once.
+//! Log events of provider failures. A failure is logged at once, then at most every five minutes, with the number of
+//! occurrences since the last event and a remedy. Each ejection of an offer and each recovery is logged once.
 
 use super::offer::OfferState;
 use crate::config::settings::LogLevel;
@@ -10,10 +10,10 @@ use penstock_routing::BreakerState;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// The shortest time between two lines about the same.
+/// Minimum interval between two log events of the same category.
 const LOG_INTERVAL: Duration = Duration::from_secs(300);
 
-/// Something that is wrong with a provider or with one of its offers.
+/// Category of failures of a provider or of one of its offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FailureCategory {
     Unreachable,
@@ -25,7 +25,7 @@ enum FailureCategory {
     Failing,
 }
 
-/// Kinds of concerns.
+/// Number of failure categories.
 const CATEGORY_COUNT: usize = 7;
 
 /// Log throttles of one provider or offer; created at the first event.
@@ -42,7 +42,7 @@ impl FailureLogs {
 }
 
 impl FailureCategory {
-    /// `None` for what is no provider's failure.
+    /// Returns the category of an upstream error; `None` if the provider did not cause the error.
     const fn from_error(kind: UpstreamErrorKind) -> Option<Self> {
         Some(match kind {
             UpstreamErrorKind::Connect | UpstreamErrorKind::Tls => Self::Unreachable,
@@ -66,7 +66,7 @@ impl FailureCategory {
         })
     }
 
-    /// Returns true if the concern applies to all offers of the provider, so that it is logged once for them.
+    /// Returns true if the category applies to all offers of the provider, so that it is logged once for them.
     const fn is_provider_wide(self) -> bool {
         matches!(self, Self::Unreachable | Self::Key | Self::Unpaid)
     }
@@ -81,11 +81,11 @@ impl FailureCategory {
     const fn remedy(self) -> &'static str {
         match self {
             Self::Unreachable => "Check `base_url`, the network and the provider's status.",
-            Self::Key => "Check the provider's `api_key`, and what it may use there.",
+            Self::Key => "Check the provider's `api_key` and its permissions.",
             Self::Name => {
-                "Check the offer's `name` and the provider's `base_url`: there is nothing under them."
+                "Check the offer's `name` and the provider's `base_url`: the provider returned status 404."
             }
-            Self::Unpaid => "Check the gateway's own account at the provider: it has to be paid.",
+            Self::Unpaid => "Check the balance of the gateway's own account at the provider.",
             Self::Exhausted => {
                 "Raise the quota at the provider, lower `max_in_flight`, or add another offer."
             }
@@ -95,7 +95,7 @@ impl FailureCategory {
     }
 }
 
-/// An attempt at an offer has failed.
+/// Logs a failed attempt at an offer.
 pub fn log_failure(offer: &OfferState, kind: UpstreamErrorKind) {
     let Some(concern) = FailureCategory::from_error(kind) else { return };
     let notices = if concern.is_provider_wide() { &offer.provider.notices } else { &offer.notices };
@@ -118,13 +118,13 @@ pub fn log_failure(offer: &OfferState, kind: UpstreamErrorKind) {
     });
 }
 
-/// The breaker of an offer is in another state.
+/// Logs a state change of an offer's circuit breaker: an ejection or a recovery.
 pub(super) fn log_breaker_change(offer: &OfferState, before: BreakerState, after: BreakerState) {
     let provider = ("provider", &*offer.offer.provider.id);
     let model = ("model", offer.offer.model.card.id.as_str());
     match (before, after) {
         (BreakerState::Closed, BreakerState::Open { .. }) => {
-            let remedy = ("remedy", "The lines `provider_failed` say why; it is tried again by itself.");
+            let remedy = ("remedy", "See the events `provider_failed`; the offer is retried automatically.");
             log::event(log::error(), "offer_ejected", &[provider, model, remedy]);
         }
         (_, BreakerState::Closed) => log::event(log::info(), "offer_recovered", &[provider, model]),

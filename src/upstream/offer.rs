@@ -1,5 +1,5 @@
-//! One model at one provider while the gateway runs: how fast it has been, how
-//! well, and how busy it is.
+//! State of an offer (one model at one provider) at run time: latency, circuit breaker, attempts in flight, prices and
+//! prepared request heads.
 
 mod permit;
 
@@ -39,7 +39,7 @@ pub struct OfferState {
     pub provider: Arc<ProviderState>,
     /// Latency statistics.
     pub figures: Arc<Mutex<LatencyStats>>,
-    /// Stamp of the figures that were written down last.
+    /// Version of the latency statistics that were stored last.
     pub figures_kept: Arc<AtomicU64>,
     /// Circuit breaker.
     pub breaker: Arc<Mutex<CircuitBreaker>>,
@@ -51,7 +51,7 @@ pub struct OfferState {
     pub learned: LearnedBehavior,
     /// Prices and footprint of its answers.
     pub bill: OfferPricing,
-    /// Failures of its own that were told.
+    /// Log throttles of its failures.
     pub(super) notices: Arc<FailureLogs>,
     /// Attempts that used it, for status.
     pub attempts: Arc<AtomicU64>,
@@ -62,16 +62,16 @@ pub struct OfferState {
     adapter_head: Option<RequestHead>,
 }
 
-/// Fields of every request to an offer, except type and length of its body.
+/// Head of every request to an offer, without the headers for type and length of the body.
 pub struct RequestHead {
-    /// For HTTP/2.
+    /// Head for HTTP/2.
     pub parsed: RequestHeader,
-    /// For HTTP/1.1: the bytes up to the last header's line end.
+    /// Bytes of the head for HTTP/1.1, up to the end of the last header line.
     pub wire: Vec<u8>,
 }
 
 impl RequestHead {
-    /// The same head without these headers.
+    /// Returns a copy of the head without these headers.
     #[must_use]
     pub fn without(&self, names: impl Iterator<Item = &'static str>) -> Self {
         let mut parsed = self.parsed.clone();
@@ -81,10 +81,10 @@ impl RequestHead {
 }
 
 impl OfferState {
-    /// An offer without a past.
+    /// Creates the state of an offer without history.
     ///
     /// # Errors
-    /// A header of the configuration that cannot be sent.
+    /// Returns an error if a configured header cannot be sent.
     pub fn new(
         offer: Arc<OfferSettings>,
         provider: Arc<ProviderState>,
@@ -107,7 +107,7 @@ impl OfferState {
         Ok(Self {
             price: {
                 let tariff = &offer.tariff;
-                // What comes out of a model is what its kind is sold by.
+                // The output price is that of the unit in which the model kind is sold.
                 let output = match offer.model.kind {
                     ModelKind::Image => tariff.image,
                     ModelKind::Transcription => tariff.minute,
@@ -133,8 +133,8 @@ impl OfferState {
         })
     }
 
-    /// The same offer of the configuration before: what it knows is known here, and what it still works at counts
-    /// here, a probe above all.
+    /// Shares the state of the same offer in the previous configuration: its statistics, and its attempts in flight,
+    /// probes included.
     #[must_use]
     pub fn with_state_of(mut self, known: &Self) -> Self {
         self.figures = known.figures.clone();
@@ -148,7 +148,7 @@ impl OfferState {
         self
     }
 
-    /// Returns its present state, as a candidate for scores and as an entry of the plan.
+    /// Returns the current state of the offer, as a candidate for scores and as an entry of the plan.
     pub fn candidate(&self, now: Duration, prompt_tokens: u64, output: u64) -> (Candidate, PlannedOffer) {
         let (seconds, measured, known) = {
             let mut figures = self.figures.lock();
@@ -181,24 +181,24 @@ impl OfferState {
         (candidate, entry)
     }
 
-    /// Attempts that it is working on.
+    /// Returns the number of attempts in flight.
     pub fn in_flight(&self) -> u32 {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// The dialect in which this ask is best put to it: the client's own if it
-    /// speaks that.
+    /// Returns the dialect of requests to the offer: the client's own if the offer supports it, otherwise the first
+    /// one of the offer.
     pub fn dialect_for(&self, client: Dialect) -> Option<Dialect> {
         let spoken = &self.offer.dialects;
         if spoken.contains(&client) { Some(client) } else { spoken.first().copied() }
     }
 
-    /// The request head for a dialect.
+    /// Returns the request head for a dialect.
     pub fn request_head(&self, dialect: Dialect) -> Option<&RequestHead> {
         self.heads.iter().find(|(spoken, _)| *spoken == dialect).map(|(_, head)| head)
     }
 
-    /// The request head of its provider's shape.
+    /// Returns the request head of the provider adapter.
     pub fn shaped(&self) -> Option<&RequestHead> {
         self.adapter_head.as_ref()
     }
@@ -217,7 +217,7 @@ impl OfferState {
         }
     }
 
-    /// Returns the facts that filters compare, for a request at this Unix second, at batch price or not.
+    /// Returns the facts that filters compare, for a request at this Unix second. `batch` selects the batch price.
     pub fn facts(&self, now: Duration, at: u64, batch: bool) -> OfferFacts<'_> {
         let site = &self.offer.provider.place;
         let halved = |cost: Decimal| if batch { cost / Decimal::TWO } else { cost };
@@ -229,15 +229,16 @@ impl OfferState {
         }
     }
 
-    /// A seat at the provider for a request at once, if one is free.
+    /// Acquires a permit at the provider for an interactive request, if one is free.
     pub fn try_acquire(self: &Arc<Self>) -> Option<OfferPermit> {
         self.provider.concurrency.try_acquire().map(|permit| self.permit(permit))
     }
 
-    /// A seat for batch work of this account, or a turn in its queue. A line gives the signal that asks it to leave.
+    /// Acquires a permit for batch work of this account, or queues it. A batch line passes the signal that asks it to
+    /// release its permit.
     ///
     /// # Errors
-    /// The turn.
+    /// Returns the queue slot if no permit is free.
     pub fn acquire_or_queue(
         self: &Arc<Self>,
         account: &Arc<str>,
@@ -249,7 +250,8 @@ impl OfferState {
         }
     }
 
-    /// Asks the youngest line at the provider to leave, for a request at once of this account.
+    /// Asks the youngest batch line at the provider to release its permit, and queues an interactive request of this
+    /// account for it.
     pub fn enqueue_retry(self: &Arc<Self>, account: &Arc<str>) -> Option<OfferWaiters> {
         self.provider
             .concurrency
@@ -273,7 +275,7 @@ impl OfferState {
                 || self.learned.returns_single_choice(now))
     }
 
-    /// An attempt is over. A failure that the client's request may have caused names the client.
+    /// Records the outcome of an attempt. `client` is given for a failure that the client's request may have caused.
     pub fn record_refusal(
         &self,
         now: Duration,
@@ -294,13 +296,13 @@ impl OfferState {
         }
     }
 
-    /// A connection to its provider failed, for an attempt at another of its offers.
+    /// Records a failed connection to the provider, made for an attempt at another of its offers.
     pub fn record_unreachable(&self, now: Duration) {
         update_breaker(self, |breaker| breaker.on_unreachable(now));
     }
 }
 
-/// A size in which the model does not draw.
+/// Returns the error of an image size that the model does not support.
 fn unsupported_size(sizes: &[ImageSize], draw: &ImageRequest) -> Option<ApiError> {
     let size = draw.size.filter(|size| !sizes.is_empty() && !sizes.contains(size))?;
     let known: Vec<String> = sizes.iter().map(ImageSize::to_string).collect();
@@ -308,7 +310,7 @@ fn unsupported_size(sizes: &[ImageSize], draw: &ImageRequest) -> Option<ApiError
     Some(ApiError::invalid("size", sentence).with_detail("sizes", known))
 }
 
-/// Names the field that asks for what the offer cannot do.
+/// Returns an error that names the request field with a capability that the offer does not have.
 fn missing_capability(
     offer: &OfferSettings,
     needs: &RequiredCapabilities,
@@ -345,7 +347,7 @@ fn missing_capability(
     None
 }
 
-/// Builds the fields of every request to this offer.
+/// Builds the head of every request to this offer.
 fn build_request_head(
     offer: &OfferSettings,
     dialect: Dialect,

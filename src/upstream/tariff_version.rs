@@ -1,5 +1,5 @@
-//! A rate: a tariff from a second on, with the terms that charges under it refer
-//! to, and its prices as integers for the quick look before a request.
+//! Version of a tariff, valid from a Unix second on: its terms for the ledger, and its prices as integers for the fast
+//! estimate before a request.
 
 use crate::billing::{ReserveRequest, TermsText};
 use crate::config::settings::OfferSettings;
@@ -12,22 +12,22 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, OnceLock};
 
-/// Tokens that prices are stated for.
+/// Number of tokens to which token prices refer.
 const MILLION: i128 = 1_000_000;
 
-/// One tariff.
+/// One version of an offer's tariff.
 pub struct TariffVersion {
-    /// The Unix second from which it counts.
+    /// Start of validity, Unix seconds.
     pub from: u64,
-    /// The prices.
+    /// Prices.
     pub tariff: Tariff,
     /// Terms as the ledger stores them.
     pub terms: Arc<TermsText>,
-    /// Per million tokens, rounded up; `None` where tokens are not what is paid for.
+    /// Prices per million tokens, rounded up; `None` if the tariff does not bill tokens.
     integer_estimate: Option<IntegerRates>,
 }
 
-/// Prices per million tokens.
+/// Integer prices per million tokens, in micro-credits and in units of 10⁻⁸ EUR.
 #[derive(Clone, Copy)]
 struct IntegerRates {
     input_credits: i64,
@@ -37,7 +37,7 @@ struct IntegerRates {
 }
 
 impl TariffVersion {
-    /// Prepares a tariff of an offer.
+    /// Prepares a tariff version of an offer.
     #[must_use]
     pub fn new(from: u64, tariff: Tariff, offer: &OfferSettings, eur_per_credit: Decimal) -> Self {
         let terms = format_terms(from, &tariff, offer, eur_per_credit);
@@ -49,7 +49,7 @@ impl TariffVersion {
         }
     }
 
-    /// No price at all.
+    /// Returns a tariff version without prices.
     #[must_use]
     pub fn unpriced() -> &'static Self {
         static NONE: OnceLock<TariffVersion> = OnceLock::new();
@@ -61,7 +61,7 @@ impl TariffVersion {
         })
     }
 
-    /// The most that so many tokens may come to, without a decimal.
+    /// Returns the maximum charge for this work, computed with integers; `None` if the tariff does not bill tokens.
     #[must_use]
     pub fn quick(&self, done: &WorkDone, batch: bool) -> Option<ReserveRequest> {
         let (prices, usage) = (self.integer_estimate?, done.usage()?);
@@ -79,7 +79,7 @@ impl TariffVersion {
     }
 }
 
-/// The prices of a tariff by tokens, where they fit.
+/// Returns the token prices of a tariff as integers; `None` if it bills energy or a price does not fit.
 fn integer_rates(tariff: &Tariff, eur_per_credit: Decimal) -> Option<IntegerRates> {
     if tariff.billing == BillingUnit::Energy {
         return None;
@@ -98,8 +98,8 @@ fn integer_rates(tariff: &Tariff, eur_per_credit: Decimal) -> Option<IntegerRate
     })
 }
 
-/// Returns the terms of an offer for the ledger: enough to compute any charge again, with the place of the energy and
-/// the source of the figures.
+/// Returns the terms of an offer for the ledger: enough to recompute any charge, with the location of the data centre
+/// and the source of the grid figures.
 fn format_terms(from: u64, tariff: &Tariff, offer: &OfferSettings, eur_per_credit: Decimal) -> TermsText {
     let place = &offer.provider.place;
     let price = |price: Option<Decimal>| price.map_or(Value::Null, |price| price.to_string().into());

@@ -1,4 +1,4 @@
-//! Which of a name's addresses is connected to, and what streams of one connection leave to each other.
+//! Failover between the addresses of a host, and flow control between the streams of one HTTP/2 connection.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::*;
@@ -23,7 +23,7 @@ fn provider(lines: &str) -> Arc<Provider> {
     load_text("test.toml", &text, none).unwrap().settings.providers.first().unwrap().clone()
 }
 
-/// A route to these addresses, in this order.
+/// Returns a route to these addresses, in this order.
 fn route(lines: &str, addresses: &[SocketAddr]) -> Arc<UpstreamRoute> {
     let provider = provider(lines);
     let route = UpstreamRoute::new(&provider, &ConnectionPools::default());
@@ -31,7 +31,7 @@ fn route(lines: &str, addresses: &[SocketAddr]) -> Arc<UpstreamRoute> {
     Arc::new(route)
 }
 
-/// A port that nobody else gets, and that takes no connection.
+/// Returns a bound port that accepts no connection, with the socket that reserves it.
 fn closed() -> (TcpSocket, SocketAddr) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -39,7 +39,7 @@ fn closed() -> (TcpSocket, SocketAddr) {
     (socket, address)
 }
 
-/// One that takes them all and says nothing.
+/// Returns the address of a listener that accepts all connections and sends nothing.
 async fn open() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -68,8 +68,8 @@ async fn a_dead_address_fails_no_request() {
             }
         }
         let left = if addresses == [dead, alive] { 1 } else { 0 };
-        assert_eq!(route.turn.load(Ordering::Relaxed), left, "the turn stays where there is a way");
-        // Nor does the name's next look-up, which may name them in another order.
+        assert_eq!(route.turn.load(Ordering::Relaxed), left, "the index stays at the address that works");
+        // The next lookup, which may return the addresses in another order, does not move the index either.
         let turned: Vec<SocketAddr> = addresses.iter().rev().copied().collect();
         route.set_addresses(&provider(""), &turned);
         route.connect().await.map(|_| ()).unwrap();
@@ -85,8 +85,8 @@ async fn where_all_are_dead_each_is_tried_once() {
     assert_eq!(route.turn.load(Ordering::Relaxed), 2);
 }
 
-/// A provider over HTTP/2 that answers streams whose path says so with more than their window holds, and all others
-/// with nothing. Tells of how many connections it was given.
+/// Starts an HTTP/2 provider that answers `/long` with more bytes than the stream window, and other paths with an
+/// empty body. Returns its address and the number of connections that it accepted.
 async fn flood() -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, taken) = (listener.local_addr().unwrap(), Arc::<AtomicUsize>::default());
@@ -103,7 +103,7 @@ async fn flood() -> (SocketAddr, Arc<AtomicUsize>) {
                     if long {
                         let window = usize::try_from(H2_WINDOW).unwrap();
                         body.send_data(Bytes::from(vec![b'x'; window + 1]), false).unwrap();
-                        // It is held open for as long as it is read.
+                        // The stream stays open while the client reads it.
                         tokio::spawn(async move { poll_fn(|cx| body.poll_reset(cx)).await });
                     }
                 }

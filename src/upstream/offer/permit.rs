@@ -1,4 +1,4 @@
-//! Permits for attempts at an offer, and waiters for them.
+//! Permits for attempts at an offer, and waiters for such permits.
 
 use super::OfferState;
 use crate::upstream::concurrency_limit::{ConcurrencyPermit, PermitWaiter};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-/// A place in a provider's queue of work; given back when dropped.
+/// Permit for one attempt at an offer within its provider's concurrency limit; released on drop.
 pub struct OfferPermit {
     pub(super) offer: Arc<OfferState>,
     pub(super) _place: ConcurrencyPermit,
@@ -27,12 +27,12 @@ impl Drop for OfferPermit {
     }
 }
 
-/// Turns of which the first that comes is taken; given up when dropped.
+/// Queue slots at several offers, of which the first permit is taken; given up on drop.
 pub struct OfferWaiters(pub(super) Vec<(Arc<OfferState>, PermitWaiter)>);
 
 impl OfferWaiters {
-    /// A turn at each of these offers for a request at once of this account; `None` where at each of them `most`
-    /// wait already.
+    /// Queues an interactive request of this account at each of these offers; `None` if at each of them `most`
+    /// requests wait already.
     pub fn enqueue(
         offers: impl Iterator<Item = Arc<OfferState>>,
         account: &Arc<str>,
@@ -46,7 +46,7 @@ impl OfferWaiters {
         (!turns.is_empty()).then_some(Self(turns))
     }
 
-    /// Waits for the first of them, `None` if none will come; may be dropped and asked again.
+    /// Waits for the first permit; `None` if none will come. Cancel-safe: it may be dropped and called again.
     pub async fn acquire(&mut self) -> Option<OfferPermit> {
         let (offer, permit) = poll_fn(|cx| self.poll(cx)).await?;
         Some(offer.permit(permit))
