@@ -207,8 +207,8 @@ impl UpstreamRoute {
                 }
                 Err(failed) => kind = failed,
             }
-            // Only the first task that failed at this address advances the shared index; for later ones the exchange
-            // fails, so that they do not move it back to the dead address.
+            // Only the first task that failed at this address advances the shared index; for later ones the
+            // compare-and-swap fails, so that they do not move it back to the dead address.
             let next = turn.wrapping_add(1);
             self.turn.compare_exchange(turn, next, Ordering::Relaxed, Ordering::Relaxed).ok();
             turn = next;

@@ -21,19 +21,19 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-/// The time that a limit is for.
+/// Time window of the limits.
 const COUNT_WINDOW: Duration = Duration::from_secs(1);
-/// Frames without content in that time, beyond those that requests explain.
+/// Maximum frames without content per window, in addition to those that requests explain.
 const MAX_EMPTY_FRAMES: u64 = 1_000;
-/// Bytes of requests that explain one frame more: a head of an answer, or a window that opens for a body.
+/// Request bytes that explain one more frame, such as a response head or a window update for a request body.
 const FRAMES_PER_REQUEST: u64 = 64;
-/// Streams that were reset and are still known as that.
+/// Maximum number of reset streams that are remembered.
 const MAX_RESET_STREAMS: usize = 1_024;
 
 const FRAME_DATA: u8 = 0;
 const FRAME_RST_STREAM: u8 = 3;
 
-/// A connection to a provider, both directions counted.
+/// Connection to a provider whose frames are counted in both directions.
 #[derive(Debug)]
 pub(super) struct FrameCountingStream {
     stream: Stream,
@@ -42,22 +42,22 @@ pub(super) struct FrameCountingStream {
     count: FrameCounter,
 }
 
-/// Number of superfluous frames.
+/// Counter of superfluous frames.
 #[derive(Debug)]
 struct FrameCounter {
     /// Frames without content since `since`.
     empty: u64,
-    /// Bytes of requests since then.
+    /// Request bytes since `since`.
     written: u64,
     since: Instant,
     /// Streams that the gateway has reset.
     resets: BTreeSet<u32>,
-    /// Bytes that may still come for them: what was on its way when they were reset.
+    /// Bytes that may still arrive for reset streams: data that was on the wire when they were reset.
     late: u64,
 }
 
 impl FrameCountingStream {
-    /// Of a connection on which nothing was said yet.
+    /// Wraps a connection on which nothing was sent yet.
     pub(super) fn new(stream: Stream) -> Self {
         let (read, count_written) = (FrameHeadReader::for_server(), FrameHeadReader::for_client());
         Self { stream, read, count_written, count: FrameCounter::new() }
@@ -75,7 +75,7 @@ impl FrameCounter {
         Self { empty: 0, written: 0, since: Instant::now(), resets: BTreeSet::new(), late: 0 }
     }
 
-    /// A frame to the provider.
+    /// Counts a frame sent to the provider.
     fn count_sent(&mut self, head: FrameHead) {
         if head.kind == FRAME_RST_STREAM && self.resets.insert(head.stream) {
             self.late += u64::from(H2_WINDOW);
@@ -85,7 +85,7 @@ impl FrameCounter {
         }
     }
 
-    /// A frame of the provider's; an error if it is one too many.
+    /// Counts a frame received from the provider. Returns an error above the limit.
     fn count_received(&mut self, head: FrameHead) -> Result<()> {
         if head.kind == FRAME_DATA && head.length > 0 {
             if self.resets.contains(&head.stream) {
@@ -161,7 +161,7 @@ impl AsyncWrite for FrameCountingStream {
     }
 }
 
-// All else is the connection's own.
+// All other traits are delegated to the inner stream.
 
 #[async_trait]
 impl Shutdown for FrameCountingStream {

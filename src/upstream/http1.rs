@@ -1,7 +1,6 @@
-//! An exchange over HTTP/1.1 with a provider: the request in as few writes as it
-//! takes, the answer as the bytes it comes in. Its buffer is as large as what
-//! comes: a stream that is silent holds a KiB, a long body is read in large
-//! pieces. Reading may be given up at any point and taken up again.
+//! HTTP/1.1 exchange with a provider: writes the request in as few writes as possible and reads the answer in chunks.
+//! The read buffer adapts to the body: a silent stream holds 1 KiB, a long body is read in large chunks. Reads are
+//! cancel-safe.
 
 use crate::net::read_budget;
 use bytes::{Bytes, BytesMut};
@@ -13,25 +12,25 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// Bytes that most heads fit in.
+/// Bytes reserved for a response head; most heads fit.
 const INITIAL_READ: usize = 4 * 1024;
-/// Bytes that most events fit in.
+/// Bytes reserved for an event of a stream; most events fit.
 const EVENT_READ: usize = 1024;
-/// Most bytes read at once of a body whose length is known …
+/// Maximum bytes per read of a body with a known length …
 const BODY_READ: usize = 64 * 1024;
-/// … and of a stream: what is read at once is worked on at once, while others wait.
+/// … and of a stream. It is smaller, because the bytes of one read are processed in one poll, while other tasks wait.
 const STREAM_READ: usize = 16 * 1024;
-/// Room below which another buffer is taken.
+/// Spare capacity below which the buffer is enlarged, in bytes.
 const MIN_SPARE: usize = 512;
 
 /// Error that ends an answer early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportError {
-    /// The answer is not HTTP/1.1.
+    /// Answer that violates the protocol.
     Malformed,
-    /// The connection ended, failed, or was silent for too long.
+    /// Connection that ended, failed, or timed out.
     Gone,
-    /// The same, and its provider has done nothing for the request.
+    /// Connection that ended or failed before the provider processed the request.
     Unasked,
 }
 
@@ -41,16 +40,16 @@ impl From<MalformedResponse> for TransportError {
     }
 }
 
-/// A connection and the answer on it.
+/// HTTP/1.1 connection with the answer that is read from it.
 pub struct Http1Exchange {
     stream: Stream,
-    /// Received bytes that were not read yet.
+    /// Received bytes that were not consumed yet.
     buffer: BytesMut,
-    /// Bytes asked for by the next read.
+    /// Bytes to reserve for the next read.
     room: usize,
     head: Option<(Http1ResponseHead, Bytes)>,
     body: BodyReader,
-    /// Longest wait for the next bytes.
+    /// Read timeout.
     patience: Option<Duration>,
 }
 
@@ -62,7 +61,7 @@ enum BodyReader {
 }
 
 impl Http1Exchange {
-    /// On a connection on which nothing is under way.
+    /// Creates an exchange on an idle connection.
     pub fn new(stream: Stream) -> Self {
         let buffer = BytesMut::new();
         Self { stream, buffer, room: INITIAL_READ, head: None, body: BodyReader::Over, patience: None }
@@ -73,7 +72,7 @@ impl Http1Exchange {
         &mut self.stream
     }
 
-    /// Sets the longest wait for the next bytes; without a call there is no bound.
+    /// Sets the read timeout; without a call there is none.
     pub const fn set_read_timeout(&mut self, patience: Duration) {
         self.patience = Some(patience);
     }
@@ -81,17 +80,17 @@ impl Http1Exchange {
     /// Writes a short request.
     ///
     /// # Errors
-    /// The provider does not take it.
+    /// Returns the I/O error of a failed write.
     pub async fn send_request(&mut self, head: &[u8], body: &[u8]) -> std::io::Result<()> {
         self.stream.write_all(head).await?;
         self.stream.write_all(body).await?;
         self.stream.flush().await
     }
 
-    /// Reads the next head, which may be one that only informs.
+    /// Reads the next response head, which may be informational (1xx), and returns its status.
     ///
     /// # Errors
-    /// There is none.
+    /// Returns an error if the head is malformed, or the connection ends or times out before it.
     pub async fn read_head(&mut self) -> Result<u16, TransportError> {
         let mut scan = ResponseHeadScan::default();
         loop {
@@ -125,20 +124,20 @@ impl Http1Exchange {
         }
     }
 
-    /// The status of the last head.
+    /// Returns the status of the last head.
     pub fn status(&self) -> Option<u16> {
         self.head.as_ref().map(|(head, _)| head.status)
     }
 
-    /// A field of the last head.
+    /// Returns a header of the last head.
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         self.head.as_ref().and_then(|(_, bytes)| penstock_http_wire::answer::header_value(bytes, name))
     }
 
-    /// The next bytes of the body, `None` at its end.
+    /// Reads the next bytes of the body; `None` at its end.
     ///
     /// # Errors
-    /// It was cut, or breaks a rule.
+    /// Returns an error if the body is truncated or malformed.
     pub async fn read_body(&mut self) -> Result<Option<Bytes>, TransportError> {
         loop {
             match &mut self.body {
@@ -176,8 +175,8 @@ impl Http1Exchange {
         matches!(self.body, BodyReader::Over)
     }
 
-    /// The connection, if it can serve another request: the answer is read, nothing came after it, and its provider
-    /// said nothing against it.
+    /// Returns the connection if it can serve another request: the answer was read completely, no bytes follow it, and
+    /// its head does not close the connection.
     pub fn into_stream(self) -> Option<Stream> {
         let good = matches!(self.body, BodyReader::Over)
             && self.buffer.is_empty()
@@ -185,8 +184,8 @@ impl Http1Exchange {
         good.then_some(self.stream)
     }
 
-    /// A stream is long: its head does not keep the whole buffer for as long, and it begins with one for an event or
-    /// two.
+    /// Shrinks the buffer to the size of an event or two, because a stream lasts long and would hold the buffer of its
+    /// head.
     fn update_completion(&mut self) {
         self.room = EVENT_READ;
         if self.buffer.len() <= EVENT_READ {
@@ -203,7 +202,7 @@ impl Http1Exchange {
         }
     }
 
-    /// Reads once. A buffer that a read has filled is too small.
+    /// Reads once and returns the number of bytes. If the read fills the buffer, the next one reserves twice as much.
     async fn fill_buffer(&mut self) -> Result<usize, TransportError> {
         if self.buffer.capacity() - self.buffer.len() < MIN_SPARE {
             self.buffer.reserve(self.room);

@@ -1,10 +1,10 @@
-//! Idle HTTP/1.1 connections to providers. A connection's home is the shelf of the
-//! thread that opened it, for its socket is watched there: it is taken from there
-//! first and goes back there, and whoever else borrows it pays for waking that
-//! thread. Who has borrowed for a while opens connections of its own.
+//! Pool of idle HTTP/1.1 connections to providers, with one pool per thread. A connection belongs to the thread that
+//! opened it, because that thread's runtime polls its socket. A thread takes connections of its own first. A connection
+//! of another thread is returned to that thread's pool; its use wakes the other thread. So after several such
+//! connections a thread opens one of its own.
 //!
-//! Nobody waits on an idle connection. Whether it is still good is looked at when
-//! it is taken, which costs no system call; those that nobody takes are swept.
+//! No task waits on an idle connection. It is checked when it is taken, without a system call; unused connections are
+//! checked by periodic sweeps.
 
 use crate::time::clock;
 use parking_lot::Mutex;
@@ -17,27 +17,27 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Shelves; threads beyond that share.
+/// Maximum number of thread pools; further threads share them.
 const MAX_THREAD_POOLS: usize = 64;
-/// Times that a thread borrows before it opens a connection of its own.
+/// Number of connections that a thread takes from other threads before it opens one of its own.
 const FOREIGN_CHECKS: u32 = 8;
 
-/// Idle connections by what they lead to.
+/// Idle connections by peer key, in one pool per thread.
 pub struct IdlePool {
     shelves: Vec<Mutex<ThreadPool>>,
-    /// Connections on all shelves.
+    /// Number of connections in all thread pools.
     kept: AtomicUsize,
     most: usize,
     /// Maximum idle time.
     patience: Duration,
 }
 
-/// The thread that watches a connection's socket.
+/// Index of the pool of the thread that polls a connection's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadPoolIndex(usize);
 
 impl ThreadPoolIndex {
-    /// Of what this thread opens now.
+    /// Returns the index of the current thread's pool.
     pub fn current() -> Self {
         Self(own_pool_index())
     }
@@ -46,7 +46,7 @@ impl ThreadPoolIndex {
 #[derive(Default)]
 struct ThreadPool {
     kept: HashMap<u64, Vec<IdleConnection>, ahash::RandomState>,
-    /// Times that its thread borrowed since it opened one.
+    /// Number of connections taken from other threads since this thread last had to open one.
     borrowed: u32,
 }
 
@@ -56,13 +56,13 @@ struct IdleConnection {
 }
 
 impl IdlePool {
-    /// Empty shelves for `most` connections, each for `patience` at the longest.
+    /// Creates an empty pool for up to `most` connections, each idle for up to `patience`.
     pub fn new(most: usize, patience: Duration) -> Self {
         let shelves = (0..MAX_THREAD_POOLS).map(|_| Mutex::default()).collect();
         Self { shelves, kept: AtomicUsize::new(0), most, patience }
     }
 
-    /// The connection with this key that idled last, if one is good, and where it goes back to.
+    /// Takes the most recently idle connection with this key that is usable, and the index of the pool to return it to.
     pub fn take(&self, key: u64) -> Option<(Stream, ThreadPoolIndex)> {
         if self.kept.load(Ordering::Relaxed) == 0 {
             return None;
@@ -95,7 +95,7 @@ impl IdlePool {
         }
     }
 
-    /// Keeps a connection on which nothing is under way; drops it if there is no room.
+    /// Stores an idle connection; drops it if the pool is full.
     pub fn put(&self, key: u64, stream: Stream, home: ThreadPoolIndex) {
         if self.kept.fetch_add(1, Ordering::Relaxed) >= self.most {
             self.kept.fetch_sub(1, Ordering::Relaxed);
@@ -105,8 +105,8 @@ impl IdlePool {
         shelf.lock().kept.entry(key).or_default().push(IdleConnection { stream, since: clock::cached_now() });
     }
 
-    /// Drops what has idled too long or was closed by its provider. Blocks for a
-    /// moment, and must not run inside a task: its budget would hide closed ones.
+    /// Drops connections that were idle for too long or closed by the provider. Blocks for a moment, and must not run
+    /// inside a task, whose budget could hide closed connections.
     pub fn sweep(&self) {
         for shelf in &self.shelves {
             let mut gone = Vec::new();
@@ -118,20 +118,20 @@ impl IdlePool {
                 gone.extend(all.extract_if(.., |kept| !good(kept)));
                 !all.is_empty()
             });
-            // They are closed after the lock was given back.
+            // The connections are closed after the lock is released.
             self.kept.fetch_sub(gone.len(), Ordering::Relaxed);
         }
     }
 }
 
-/// Returns true if the stream has no bytes and no end: a provider sends nothing on an idle connection.
+/// Returns true if the stream has no pending bytes and is not closed: a provider sends nothing on an idle connection.
 fn is_quiet(stream: &mut Stream) -> bool {
     let mut byte = [0_u8; 1];
     let mut context = Context::from_waker(Waker::noop());
     Pin::new(stream).poll_read(&mut context, &mut ReadBuf::new(&mut byte)).is_pending()
 }
 
-/// The place of this thread's shelf.
+/// Returns the index of the current thread's pool.
 fn own_pool_index() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static OWN: Cell<Option<usize>> = const { Cell::new(None) });
@@ -152,7 +152,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(3600);
 
-    /// Puts a connection on the shelf; its other end.
+    /// Stores an idle connection in the current thread's pool. Returns the provider's end.
     fn put_idle(idle: &IdlePool, key: u64) -> DuplexStream {
         let (near, far) = duplex(64);
         idle.put(key, Box::new(near), ThreadPoolIndex::current());

@@ -1,5 +1,5 @@
-//! Prices and footprint of an offer's answers: prepared once with the configuration, so that a request only multiplies
-//! and rounds.
+//! Prices and footprint of an offer's answers. They are prepared once per configuration, so that a request only
+//! multiplies and rounds.
 
 use crate::billing::sale::{eur8, sold};
 use crate::billing::{ReserveRequest, Settlement, TermsText};
@@ -18,17 +18,17 @@ use rust_decimal::Decimal;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The prepared bill of one offer.
+/// Prepared prices and footprint factors of one offer.
 pub struct OfferPricing {
     prepared: OfferFactors,
-    /// By the second from which each counts, rising; never empty.
+    /// Tariff versions in ascending order of their start; never empty.
     rates: Vec<TariffVersion>,
     served: SiteJson,
     model: Arc<str>,
     provider: Arc<str>,
-    /// Measured energy may come to this many times the list.
+    /// Limit on billed measured energy, as a multiple of the listed energy.
     measured: i64,
-    /// The provider runs it in its throughput tier.
+    /// True if the provider runs the offer in its throughput tier.
     throughput_tier: bool,
 }
 
@@ -42,29 +42,29 @@ pub struct PricedAnswer {
     pub billable_kwh: Option<Decimal>,
     /// Terms of the tariff.
     pub terms: Arc<TermsText>,
-    /// Both objects as JSON members, without braces.
+    /// `environment_impact` and `billing_cost` as JSON members, without braces.
     pub members: Vec<u8>,
 }
 
 /// Billing settings that apply to all offers.
 #[derive(Clone, Copy)]
 pub struct ChargeTerms {
-    /// EUR for one credit.
+    /// Price of one credit, EUR.
     pub eur_per_credit: Decimal,
     /// True if provenance is included.
     pub provenance: bool,
     /// Format of amounts.
     pub amounts: AmountFormat,
-    /// Batch price.
+    /// True if the batch price applies.
     pub batch: bool,
     /// Wallet that pays.
     pub wallet: PaymentSource,
-    /// Time of the request, Unix seconds: its prices apply.
+    /// Time of the request, Unix seconds; selects the tariff version.
     pub at: u64,
 }
 
 impl OfferPricing {
-    /// Prepares the bill of an offer.
+    /// Prepares the prices and footprint factors of an offer.
     #[must_use]
     pub fn new(offer: &OfferSettings, money: &Money) -> Self {
         let place = &offer.provider.place;
@@ -95,12 +95,12 @@ impl OfferPricing {
         }
     }
 
-    /// The rate that counts at a time.
+    /// Returns the tariff version that is valid at a time, Unix seconds.
     fn tariff_at(&self, at: u64) -> Option<&TariffVersion> {
         self.rates.iter().rev().find(|rate| rate.from <= at)
     }
 
-    /// The price of input at a time, EUR per million tokens, where there is one.
+    /// Returns the input price at a time, EUR per million tokens, if there is one.
     #[must_use]
     pub fn input_price(&self, at: u64) -> Option<Decimal> {
         self.tariff_at(at)?.tariff.input
@@ -112,7 +112,7 @@ impl OfferPricing {
         self.tariff_at(at).is_some_and(|rate| rate.tariff.billing == BillingUnit::Energy)
     }
 
-    /// The most that this work may come to.
+    /// Returns the reservation for this work: the maximum charge in credits, in energy and in EUR.
     #[must_use]
     pub fn reserve_request(
         &self,
@@ -133,7 +133,7 @@ impl OfferPricing {
         }
     }
 
-    /// The most that this work may take from a budget: at the dearer of both wallets where credits may have to pay.
+    /// Returns the maximum charge of this work to a budget; with `with_credits` that of the more expensive wallet.
     #[must_use]
     pub fn price_of(
         &self,
@@ -152,7 +152,7 @@ impl OfferPricing {
         if with_credits { energy.max(charge_in_credits(&credits, eur_per_credit)) } else { energy }
     }
 
-    /// The most that each wallet may be charged, by the list and what may be measured beyond it.
+    /// Returns the maximum charges to the credit wallet and to the energy wallet, at the limit on measured energy.
     fn highest_price(
         &self,
         rate: &TariffVersion,
@@ -166,19 +166,19 @@ impl OfferPricing {
         (of(PaymentSource::Credits), of(PaymentSource::Energy))
     }
 
-    /// Returns the work in the tier that the provider runs. The bill is always that of the ordinary tier.
+    /// Returns the work in the provider's tier, for the footprint. The bill always uses the ordinary tier.
     const fn attempt_work(&self, done: WorkDone, took: Duration) -> AttemptWork {
         AttemptWork { throughput_tier: self.throughput_tier, ..AttemptWork::new(done, took) }
     }
 
-    /// Returns the energy of an attempt without an answer.
+    /// Returns the energy of a failed attempt.
     #[must_use]
     pub fn failed_energy(&self, usage: TokenUsage, took: Duration) -> AttemptEnergy {
         self.prepared.attempt_energy(&self.attempt_work(WorkDone::Tokens(usage), took), None)
     }
 
-    /// The same for work that may have been done in part: all of it, but no more
-    /// than the machines can draw in that time.
+    /// Returns the energy of a failed attempt whose work may be incomplete: that of the complete work, limited to the
+    /// energy that the servers can draw in that time.
     #[must_use]
     pub fn failed_energy_within(&self, done: WorkDone, took: Duration) -> AttemptEnergy {
         let all = self.prepared.attempt_energy(&self.attempt_work(done, took), None);
@@ -186,7 +186,7 @@ impl OfferPricing {
         if most.footprint().energy_kwh < all.footprint().energy_kwh { most } else { all }
     }
 
-    /// The bill of an answer: `done` is paid, `own` is what this offer did for it, `spent` what failed attempts drew.
+    /// Prices an answer. `done` is the billed work, `own` the offer's work, `spent` the energy of failed attempts.
     #[must_use]
     pub fn price_answer(
         &self,
@@ -215,7 +215,8 @@ impl OfferPricing {
         PricedAnswer { footprint, charge, billable_kwh, terms: rate.terms.clone(), members }
     }
 
-    /// Both objects, as JSON members, of an answer for which no provider was asked.
+    /// Returns `environment_impact` and `billing_cost` with zero amounts, as JSON members, for an answer without an
+    /// upstream request.
     #[must_use]
     pub fn empty_members(&self, at: u64, amounts: AmountFormat) -> Vec<u8> {
         let paid_with =
@@ -223,7 +224,7 @@ impl OfferPricing {
         penstock_response_metadata::zero_members(&self.served, paid_with.name(), amounts)
     }
 
-    /// The energy that a provider measured, unless this work cannot have drawn so much.
+    /// Returns the energy that a provider measured; `None` if it is implausibly high for this work.
     #[must_use]
     pub fn bound_usage(
         &self,
@@ -234,7 +235,7 @@ impl OfferPricing {
         self.prepared.plausible_measurement(&AttemptWork::new(own, took), measured)
     }
 
-    /// Returns the ledger's settlement of a bill.
+    /// Returns the ledger's settlement of a priced answer.
     #[must_use]
     pub fn settlement(&self, settled: &PricedAnswer, done: &WorkDone, batch: bool) -> Settlement {
         let charge = &settled.charge;
@@ -297,13 +298,13 @@ impl OfferPricing {
     }
 }
 
-/// A footprint as the ledger keeps it.
+/// Converts a footprint to the form that the ledger stores.
 #[must_use]
 pub const fn request_footprint(footprint: &AnswerFootprint) -> RequestFootprint {
     RequestFootprint { kwh: footprint.energy_kwh, carbon_g: footprint.carbon_g, water_l: footprint.water_l }
 }
 
-/// A charge in credits, whatever pays for it: what it takes from a budget.
+/// Returns a charge in credits, as it counts against a budget, for either wallet.
 #[must_use]
 pub fn charge_in_credits(charge: &RequestCharge, eur_per_credit: Decimal) -> MicroCredits {
     match charge.paid_with {

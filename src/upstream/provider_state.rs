@@ -1,4 +1,4 @@
-//! One provider while the gateway runs: its route, its seats, its last word.
+//! State of a provider at run time: routes, concurrency limit, last error and health checks.
 
 use super::concurrency_limit::ConcurrencyLimit;
 use super::connect::UpstreamRoute;
@@ -12,23 +12,23 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// The providers of the configuration before, to be looked up.
+/// Lookup of the providers of the previous configuration.
 #[derive(Default)]
 pub struct PreviousState<'a> {
     providers: HashMap<&'a str, &'a ProviderState>,
-    /// By host and port; of several the last whose addresses are known.
+    /// Resolved routes by host and port; of several the last one.
     routes: HashMap<(&'a str, u16), &'a UpstreamRoute>,
 }
 
 impl<'a> PreviousState<'a> {
-    /// These providers.
+    /// Indexes these providers.
     #[must_use]
     pub fn of(providers: &'a [Arc<ProviderState>]) -> Self {
         let routes =
             providers.iter().flat_map(|provider| provider.routes()).filter(|route| route.is_resolved());
         Self {
             routes: routes.map(|route| ((&*route.base().host, route.base().port), route)).collect(),
-            // The first one counts.
+            // Of several providers with one id the first is used.
             providers: providers.iter().rev().map(|provider| (&*provider.provider.id, &**provider)).collect(),
         }
     }
@@ -38,9 +38,9 @@ impl<'a> PreviousState<'a> {
 pub struct ProviderState {
     /// Settings of the provider.
     pub provider: Arc<Provider>,
-    /// The way to it.
+    /// Route to the provider.
     pub route: UpstreamRoute,
-    /// Ways to where else its images are.
+    /// Routes to further hosts from which its images are downloaded.
     pub image_routes: Vec<UpstreamRoute>,
     /// Time and kind of its last failure.
     pub last_error: Arc<Mutex<Option<(Duration, &'static str)>>>,
@@ -48,7 +48,7 @@ pub struct ProviderState {
     pub checked: Arc<Mutex<Option<bool>>>,
     /// Kind of the failure that the last active check found.
     pub(super) check_failure: Arc<Mutex<Option<UpstreamErrorKind>>>,
-    /// Failures of it that were told.
+    /// Log throttles of its failures.
     pub(super) notices: Arc<FailureLogs>,
     pub(super) next_check: Mutex<Duration>,
     /// Concurrency limit.
@@ -56,8 +56,9 @@ pub struct ProviderState {
 }
 
 impl ProviderState {
-    /// A provider, and what the configuration before knows of it; `lines` bounds lines of batches where it has no
-    /// number of seats. What still works for the old one has its seats here too.
+    /// Creates the state of a provider from its settings and its state in the previous configuration. `lines` limits
+    /// batch lines if the provider has no concurrency limit. The limit is shared with the previous configuration, so
+    /// that its exchanges in flight are counted.
     #[must_use]
     pub fn new(
         provider: Arc<Provider>,
@@ -93,25 +94,25 @@ impl ProviderState {
         fresh
     }
 
-    /// The way to it, and those to its images.
+    /// Returns the route to the provider and those to its image hosts.
     pub fn routes(&self) -> impl Iterator<Item = &UpstreamRoute> {
         std::iter::once(&self.route).chain(&self.image_routes)
     }
 
-    /// Looks its names up.
+    /// Resolves the host names of its routes.
     pub async fn resolve(&self) {
         for route in self.routes() {
             route.resolve(&self.provider).await;
         }
     }
 
-    /// Requests that it is working on.
+    /// Returns the number of requests in flight.
     pub fn in_flight(&self) -> u32 {
         self.concurrency.working()
     }
 }
 
-/// Looks the names of these up, all at once: one that takes its time keeps nobody waiting but those who need it.
+/// Resolves the host names of these providers concurrently, so that a slow lookup does not delay the others.
 pub async fn resolve_all(providers: impl Iterator<Item = &Arc<ProviderState>>) {
     let mut all: JoinSet<()> =
         providers.cloned().map(|provider| async move { provider.resolve().await }).collect();

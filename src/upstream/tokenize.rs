@@ -1,6 +1,6 @@
-//! Asks an engine that serves a model how many tokens a prompt has. Nothing is
-//! generated; an engine that cannot say is no failure of its offer. One that is
-//! silent or fails is left alone for a while: no request waits for it meanwhile.
+//! Token counts of prompts by the inference engine that serves a model, through its tokenize API. Nothing is generated.
+//! An engine that does not support counting is no failure of its offer. After a timeout or failure an engine is not
+//! called for 30 seconds, so that no request waits for it.
 
 use super::count_queue::{INLINE_COUNT_BYTES, TokenCountQueue};
 use super::offer::OfferState;
@@ -21,12 +21,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use tokio::time::timeout_at;
 
-/// Time that all engines of a model together may take to count.
+/// Time limit of a count over all engines of a model.
 const WAIT: Duration = Duration::from_secs(1);
-/// A longer prompt, or less time than this, says nothing of an engine that was not done.
+/// Prompt size in bytes above which a timeout is not recorded as a failure of the engine.
 const LONG: usize = 1 << 20;
+/// Time limit below which a timeout is not recorded as a failure of the engine.
 const FAIR: Duration = Duration::from_millis(500);
-/// Pause after a failed engine.
+/// Pause of an engine after a failure.
 const REST: Duration = Duration::from_secs(30);
 
 /// State of the engine behind an offer as a token counter.
@@ -34,8 +35,8 @@ const REST: Duration = Duration::from_secs(30);
 pub struct TokenizeEndpoint(Mutex<Option<Instant>>);
 
 impl TokenizeEndpoint {
-    /// Returns true if the engine may be asked now: after its pause one request asks, and others skip it until that
-    /// request is answered.
+    /// Returns true if the engine may be called now. After its pause one request calls it, and other requests skip it
+    /// until that call is answered.
     fn may_be_asked(&self, now: Instant) -> bool {
         let mut rests = self.0.lock();
         match *rests {
@@ -58,10 +59,10 @@ impl TokenizeEndpoint {
     }
 }
 
-/// The engine was silent, or answered as none does that counts.
+/// Failure of an engine: no connection, no answer, or an invalid one.
 struct TokenizeFailure;
 
-/// The count of the first engine that can say.
+/// Returns the token count of the first engine that supports counting this prompt.
 pub async fn count_at_provider(
     counting: &TokenCountQueue,
     model: &ModelState,
@@ -74,7 +75,7 @@ pub async fn count_at_provider(
         let began = clock::cached_now();
         let Some(first) = first(counting, offer, shape, ask).await else { continue };
         let now = clock::cached_now();
-        // The engines have no part in this.
+        // Preparing the call does not count against the engines' time limit.
         until += now.saturating_duration_since(began);
         if now >= until {
             return None;
@@ -100,8 +101,8 @@ pub async fn count_at_provider(
     None
 }
 
-/// The first call, if the engine has one for this. A long body is taken apart away from the async threads; one that
-/// cannot be in memory of a few times its size is not sent.
+/// Builds the first call to the engine, if its API can count this request. A long body is parsed on a blocking thread;
+/// a body whose parsed form would take too much memory is not counted.
 async fn first(
     counting: &TokenCountQueue,
     offer: &OfferState,
@@ -123,7 +124,7 @@ async fn first(
     if quick { work(&AtomicBool::new(false)) } else { counting.in_turn(work).await.ok().flatten() }
 }
 
-/// Counts with one engine; `None` where the engine is not at fault.
+/// Counts tokens with one engine, in one or two calls; `None` if there is no count but the engine did not fail.
 async fn one(
     offer: &OfferState,
     shape: TokenizeApi,
@@ -152,11 +153,11 @@ async fn call(
         Err(fault) if fault.kind == UpstreamErrorKind::NoDescriptors => return Ok(None),
         Err(_) => return Err(TokenizeFailure),
     };
-    // The time for all ends before.
+    // The time limit of the count ends earlier.
     upstream.set_read_timeout(WAIT * 2);
     let status = match upstream.send_for_status(head, Bytes::from(call.body)).await {
         Ok(status) => status,
-        // Closed at the very moment it was used.
+        // The provider had closed the pooled connection: no failure of the engine.
         Err(broken) if upstream.stale_retries(broken) > 0 => return Ok(None),
         Err(_) => return Err(TokenizeFailure),
     };
@@ -170,7 +171,7 @@ async fn call(
     upstream.release().await;
     match engine::parse(shape, status, &answer) {
         Ok(progress) => Ok(Some(progress)),
-        // This prompt alone: no caller takes the engine from the others.
+        // The engine refused this prompt only, so a caller cannot make it unavailable to others.
         Err(EngineError::Status(400 | 413 | 422)) => Ok(None),
         Err(_) => Err(TokenizeFailure),
     }

@@ -1,15 +1,16 @@
-//! The exchange over a pipe: cut at each byte, cut short, given up and taken up again.
+//! Tests of the exchange over a pipe: answers split at each byte, truncated answers, cancelled and resumed reads.
 #![allow(clippy::unwrap_used)]
 use super::*;
 use tokio::io::{DuplexStream, duplex};
 
-/// An exchange, and the provider's end of its connection.
+/// Returns an exchange and the provider's end of its connection.
 fn pair() -> (Http1Exchange, DuplexStream) {
     let (near, far) = duplex(1 << 20);
     (Http1Exchange::new(Box::new(near)), far)
 }
 
-/// Status and body of what a provider says in these pieces before it closes, and whether the connection is good.
+/// Reads an answer that a provider sends in these chunks before it closes. Returns status and body, and true if the
+/// connection is reusable.
 async fn heard(pieces: &[&[u8]]) -> (Result<(u16, Vec<u8>), TransportError>, bool) {
     let (near, mut far) = duplex(1);
     let mut http1 = Http1Exchange::new(Box::new(near));
@@ -47,7 +48,7 @@ async fn an_answer_is_the_same_however_it_is_cut() {
         (format!("HTTP/1.1 200 OK\r\n\r\n{text}"), false),
     ];
     for (said, good) in cases {
-        // Through a pipe of one byte, so cut at each, and whole.
+        // Split at each byte by a pipe of one byte, then in one write.
         assert_eq!(heard(&[said.as_bytes()]).await, (Ok((200, whole.clone())), good));
         let (mut http1, mut far) = pair();
         far.write_all(said.as_bytes()).await.unwrap();
