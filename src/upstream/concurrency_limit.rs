@@ -1,12 +1,10 @@
-//! A provider's seats: who works there, who waits for one, who gives his up.
+//! Concurrency limit of a provider: permits for interactive requests and batch work, and queues of waiters.
 //!
-//! A request at once takes a seat in one atomic step, or finds none. Batch work
-//! leaves a fifth of the seats to others; what finds no seat waits in one queue,
-//! in which accounts take turns, and is handed the seat of whoever leaves: nobody
-//! polls, and one seat wakes one waiter. A request at once that finds no seat
-//! asks the youngest line of a batch to leave, and is handed a seat before all
-//! others. Where there is no line it may wait a moment, accounts in turn. Where
-//! no number of seats is known, lines alone are bounded.
+//! An interactive request acquires a permit in one atomic operation if one is free. Batch work leaves a fifth of the
+//! permits free for interactive requests. Batch work without a permit waits in one queue, round-robin by account, and
+//! is handed a permit on release: waiters do not poll, and one permit wakes one waiter. An interactive request without
+//! a permit asks the youngest batch line to release its permit, and is served before all batch work. If there is no
+//! line, it may wait for a short time, round-robin by account. Without a configured limit only batch lines are limited.
 
 #[cfg(test)]
 mod tests;
@@ -21,18 +19,18 @@ use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-/// Share of the seats, in fifths, that batch work leaves to others.
+/// Divisor of the limit: batch work leaves one part in five to interactive requests.
 const BATCH_FREE_SHARE: u32 = 5;
 
-/// A number of seats that nothing reaches.
+/// Value of `limit` without a configured limit.
 const NO_LIMIT: u32 = u32::MAX;
 
-/// The seats of one provider.
+/// Concurrency limit of one provider.
 #[derive(Debug)]
 pub struct ConcurrencyLimit {
-    /// Number of permits; [`UNKNOWN`] without a configured limit.
+    /// Number of permits; [`NO_LIMIT`] without a configured limit.
     limit: AtomicU32,
-    /// Most lines of batches where it is not known.
+    /// Maximum batch lines without a configured limit.
     lines: AtomicUsize,
     in_flight: AtomicU32,
     /// Number of waiting requests, changed under the lock only.
@@ -42,49 +40,49 @@ pub struct ConcurrencyLimit {
 
 #[derive(Debug, Default)]
 struct WaitQueues {
-    /// Requests at once, accounts in turn.
+    /// Interactive requests, round-robin by account.
     urgent: FairQueue<oneshot::Sender<ConcurrencyPermit>>,
-    /// Batch work, accounts in turn.
+    /// Batch work, round-robin by account.
     patient: FairQueue<BatchWaiter>,
-    /// Lines that have a seat, the youngest last; without a signal once they were asked to leave.
+    /// Batch lines that hold a permit, the youngest last; the signal is taken when a line is asked to release it.
     seated: Vec<(u64, Option<CancellationToken>)>,
-    /// The last number given to a line.
+    /// Number of the last line.
     number: u64,
 }
 
-/// Batch work that waits: a line with its signal, or a request.
+/// Waiting batch work: a line with its release signal, or a single request.
 #[derive(Debug)]
 struct BatchWaiter {
     line: Option<CancellationToken>,
     hand: oneshot::Sender<ConcurrencyPermit>,
 }
 
-/// A seat on its way to who waited for it.
+/// Permit with the channel to its waiter.
 type GrantedPermit = (oneshot::Sender<ConcurrencyPermit>, ConcurrencyPermit);
 
-/// A seat that is taken, until this is dropped.
+/// Permit for one request or batch line; released on drop.
 #[derive(Debug)]
 pub struct ConcurrencyPermit {
     concurrency: Arc<ConcurrencyLimit>,
-    /// The number of the line that has it.
+    /// Number of the batch line that holds the permit.
     line: Option<u64>,
 }
 
-/// A turn in the queue, given up when this is dropped.
+/// Waiter in a queue; removed from it on drop.
 #[derive(Debug)]
 pub struct PermitWaiter {
     concurrency: Arc<ConcurrencyLimit>,
     queue: WaiterClass,
-    /// The account.
+    /// Account that waits.
     account: Arc<str>,
     number: u64,
     hand: oneshot::Receiver<ConcurrencyPermit>,
 }
 
-/// The queues of a provider.
+/// Class of a waiter, which selects its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WaiterClass {
-    /// Requests at once.
+    /// Interactive requests.
     Urgent,
     /// Batch work.
     Patient,
@@ -92,14 +90,14 @@ enum WaiterClass {
 
 /// Outcome of a request for a permit by batch work.
 pub enum AcquireOutcome {
-    /// A seat.
+    /// Permit that was free.
     Place(ConcurrencyPermit),
-    /// A turn.
+    /// Waiter in the queue.
     Turn(PermitWaiter),
 }
 
 impl ConcurrencyLimit {
-    /// So many seats, all free; `lines` bounds lines of batches where there is no limit.
+    /// Creates a limit with all permits free; without a limit, `lines` bounds the batch lines.
     #[must_use]
     pub fn new(limit: Option<u32>, lines: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -111,7 +109,7 @@ impl ConcurrencyLimit {
         })
     }
 
-    /// Another configuration says how many there are: whoever has one keeps it, and whom new ones are for gets them.
+    /// Applies a new configuration. Held permits stay valid; additional permits go to waiters.
     pub fn configure(self: &Arc<Self>, limit: Option<u32>, lines: usize) {
         self.limit.store(limit.unwrap_or(NO_LIMIT), Ordering::SeqCst);
         self.lines.store(lines.max(1), Ordering::SeqCst);
@@ -123,7 +121,7 @@ impl ConcurrencyLimit {
         Some(self.limit.load(Ordering::Relaxed)).filter(|limit| *limit != NO_LIMIT)
     }
 
-    /// Seats that are taken.
+    /// Returns the number of permits in use.
     #[must_use]
     pub fn working(&self) -> u32 {
         self.in_flight.load(Ordering::Relaxed)
@@ -135,14 +133,14 @@ impl ConcurrencyLimit {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// A seat for a request at once, if one is free.
+    /// Acquires a permit for an interactive request, if one is free.
     #[must_use]
     pub fn try_acquire(self: &Arc<Self>) -> Option<ConcurrencyPermit> {
         self.try_increment(self.limit()).then(|| ConcurrencyPermit { concurrency: self.clone(), line: None })
     }
 
-    /// A seat for batch work of this account, or a turn in the queue, in which accounts take turns. A line gives the
-    /// signal that tells it to leave.
+    /// Acquires a permit for batch work of this account, or queues it. A batch line passes the signal that asks it to
+    /// release its permit.
     #[must_use]
     pub fn acquire_or_queue(
         self: &Arc<Self>,
@@ -158,7 +156,7 @@ impl ConcurrencyLimit {
         let (hand, waiter) = oneshot::channel();
         let number = match queues.patient.join(account, BatchWaiter { line, hand }, usize::MAX) {
             EnqueueOutcome::Waiting(number, _) => number,
-            // A queue without a bound is never full; its turn would end at once.
+            // An unbounded queue is never full; a waiter with this number would end at once.
             EnqueueOutcome::Full => 0,
         };
         self.preempt_batch_line(queues);
@@ -172,7 +170,7 @@ impl ConcurrencyLimit {
         })
     }
 
-    /// A turn before all batch work for a request at once, the youngest line here having been asked to leave;
+    /// Asks the youngest batch line to release its permit, and queues an interactive request before all batch work;
     /// `None` if there is no line to ask.
     #[must_use]
     pub fn enqueue_retry(self: &Arc<Self>, account: &Arc<str>) -> Option<PermitWaiter> {
@@ -183,8 +181,8 @@ impl ConcurrencyLimit {
         waiter
     }
 
-    /// A turn before all batch work for a request at once of this account, which takes turns with others; `None`
-    /// where `max_waiting` wait already.
+    /// Queues an interactive request of this account before all batch work; `None` if `max_waiting` requests wait and
+    /// no account has more of them than this one.
     #[must_use]
     pub fn enqueue(self: &Arc<Self>, account: &Arc<str>, max_waiting: usize) -> Option<PermitWaiter> {
         self.push_waiter(self.queues.lock(), account, max_waiting)
@@ -224,7 +222,7 @@ impl ConcurrencyLimit {
         match self.limit() {
             Some(concurrency) => {
                 let max_waiting = (concurrency - concurrency / BATCH_FREE_SHARE).max(1);
-                // A seat that somebody urgent waits for is taken already.
+                // Permits that interactive requests wait for count as taken.
                 let urgent = u32::try_from(queues.urgent.len()).unwrap_or(u32::MAX);
                 max_waiting > urgent && self.try_increment(Some(max_waiting - urgent))
             }
@@ -235,7 +233,7 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// The place of a claim.
+    /// Creates a permit for batch work that was counted in `in_flight`, and registers its line.
     fn permit(
         self: &Arc<Self>,
         queues: &mut WaitQueues,
@@ -249,7 +247,7 @@ impl ConcurrencyLimit {
         ConcurrencyPermit { concurrency: self.clone(), line }
     }
 
-    /// Hands on a permit that became free while a request began to wait.
+    /// Counts a new waiter, and grants permits that became free while it was queued.
     fn preempt_batch_line(self: &Arc<Self>, mut queues: MutexGuard<'_, WaitQueues>) {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let handed = self.grant_waiters(&mut queues);
@@ -257,7 +255,7 @@ impl ConcurrencyLimit {
         send_permits(handed);
     }
 
-    /// Gives free seats to those who wait. They are told when the lock is gone.
+    /// Takes free permits for waiters. The caller sends the permits after it has released the lock.
     fn grant_waiters(self: &Arc<Self>, queues: &mut WaitQueues) -> Vec<GrantedPermit> {
         let mut handed = Vec::new();
         while !queues.urgent.is_empty() && self.try_increment(self.limit()) {
@@ -272,13 +270,13 @@ impl ConcurrencyLimit {
         handed
     }
 
-    /// Batch work that is next, with a seat claimed for it.
+    /// Takes the next batch waiter from the queue, with a permit counted for it.
     fn next_batch_waiter(&self, queues: &mut WaitQueues) -> Option<BatchWaiter> {
         if queues.patient.is_empty() {
             return None;
         }
         if self.limit().is_some() {
-            // A seat is free for everybody or for nobody: the accounts need not be searched.
+            // A free permit fits any batch waiter, so the accounts need not be searched.
             return if self.try_increment_for_batch(queues, false) {
                 queues.patient.pop_if(|_, _| true)
             } else {
@@ -289,7 +287,7 @@ impl ConcurrencyLimit {
         queues.patient.pop_if(|_, waiter| (waiter.line.is_none() || room) && self.try_increment(None))
     }
 
-    /// A seat is given back.
+    /// Releases a permit, and grants it to the next waiter.
     fn release(self: &Arc<Self>, line: Option<u64>) {
         if line.is_none() && self.waiting.load(Ordering::SeqCst) == 0 {
             self.in_flight.fetch_sub(1, Ordering::SeqCst);
@@ -308,7 +306,7 @@ impl ConcurrencyLimit {
         let mut handed = Vec::new();
         let fits = self.limit().is_none_or(|limit| self.working() <= limit);
         if fits && let Some(hand) = queues.urgent.pop_if(|_, _| true) {
-            // Without being free in between, when another could take it.
+            // Handed over without being free in between, so that no other request can take it.
             self.waiting.fetch_sub(1, Ordering::SeqCst);
             handed.push((hand, ConcurrencyPermit { concurrency: self.clone(), line: None }));
         } else {
@@ -336,7 +334,7 @@ impl WaitQueues {
     }
 }
 
-/// A waiter that has gone meanwhile gives its seat back at once.
+/// Sends permits to their waiters. The permit of a waiter that has gone is released at once.
 fn send_permits(handed: Vec<GrantedPermit>) {
     for (hand, permit) in handed {
         hand.send(permit).ok();
@@ -350,12 +348,12 @@ impl Drop for ConcurrencyPermit {
 }
 
 impl PermitWaiter {
-    /// Waits for the seat, `None` if it will not come; may be asked again after it was not waited for to the end.
+    /// Waits for the permit; `None` if it will not come. Cancel-safe.
     pub async fn acquire(&mut self) -> Option<ConcurrencyPermit> {
         (&mut self.hand).await.ok()
     }
 
-    /// The same for who waits for several.
+    /// Polls for the permit, for a task that waits for several.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<ConcurrencyPermit>> {
         Pin::new(&mut self.hand).poll(cx).map(Result::ok)
     }
@@ -364,7 +362,7 @@ impl PermitWaiter {
 impl Drop for PermitWaiter {
     fn drop(&mut self) {
         self.concurrency.remove_waiter(self.queue, &self.account, self.number);
-        // A seat that is handed over from here on finds nobody; one that was is dropped with the channel.
+        // A permit sent from now on is returned to its sender; one that was sent before is dropped with the channel.
         self.hand.close();
     }
 }

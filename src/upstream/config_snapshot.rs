@@ -1,6 +1,5 @@
-//! One configuration at work: what clients see of it, and its providers and
-//! offers with what is known of them. A reload builds another beside it, which
-//! shares what goes on: places, probes, figures.
+//! Snapshot of a configuration in use: the catalogue that clients see, and the run-time state of its models, providers
+//! and offers. A reload builds a new snapshot, which shares permits, probes and statistics with the old one.
 
 use crate::config::settings::{BaseUrl, ModelSettings, OfferSettings, Settings};
 use crate::upstream::connection_pool::ConnectionPools;
@@ -17,10 +16,10 @@ use std::sync::atomic::AtomicU64;
 use std::thread::available_parallelism;
 use tokio::task::spawn_blocking;
 
-/// Fewest offers that a thread is worth.
+/// Minimum number of offers per thread when offers are built in parallel.
 const PARALLEL_BUILD_THRESHOLD: usize = 1024;
 
-/// One whole configuration at work.
+/// Snapshot of a configuration in use.
 pub struct ConfigSnapshot {
     /// Settings of the configuration.
     pub settings: Settings,
@@ -28,32 +27,33 @@ pub struct ConfigSnapshot {
     pub catalog: Catalog,
     /// Limits of request validation.
     pub admission: penstock_request_validation::RequestLimits,
-    /// Every offer; an offer's index is its place.
+    /// Offers by index.
     pub offers: Vec<Arc<OfferState>>,
-    /// Every provider; a provider's index is its place.
+    /// Providers by index.
     pub providers: Vec<Arc<ProviderState>>,
     models: HashMap<Box<str>, Arc<ModelState>, ahash::RandomState>,
-    /// Places of the offers of each provider.
+    /// Indexes of the offers of each provider.
     by_provider: Vec<Vec<usize>>,
 }
 
-/// A model at work.
+/// Model and its run-time state.
 pub struct ModelState {
     /// Settings of the model.
     pub model: Arc<ModelSettings>,
-    /// Places of its offers in [`Live::offers`].
+    /// Indexes of its offers in [`ConfigSnapshot::offers`].
     pub offers: Vec<usize>,
     /// Statistics of the last hour, for the sort orders of the catalogue.
     pub hour: Arc<Mutex<HourlyStats>>,
-    /// Stamp of the hour that was written down last.
+    /// Version of the hourly statistics that were stored last.
     pub hour_kept: Arc<AtomicU64>,
-    /// Requests that may explore its offers.
+    /// Budget of requests that may explore its offers.
     explorations: Arc<Mutex<ExplorationBudget>>,
     /// Pool of its offers, ready to be ordered.
     pub pool: Arc<ModelPool>,
 }
 
-/// A model's page with the time when it was first listed, where the configuration names none.
+/// Sets the creation time of a catalogue entry, if the configuration has none, to the time at which the model was first
+/// listed.
 fn with_creation_time(mut card: Card, old: Option<&ConfigSnapshot>, now: u64) -> Card {
     if card.created == 0 {
         let listed = old.and_then(|old| old.catalog.resolve(&card.id)).filter(|model| model.id == card.id);
@@ -63,14 +63,14 @@ fn with_creation_time(mut card: Card, old: Option<&ConfigSnapshot>, now: u64) ->
 }
 
 impl ConfigSnapshot {
-    /// Puts a configuration to work. What the old one knows of the same offers,
-    /// providers and models is kept.
+    /// Builds the snapshot of a configuration. State of the same offers, providers and models in the old snapshot is
+    /// shared.
     ///
-    /// Models that do not say when they came out are listed as of `now`, Unix seconds, or as of the time when the old
+    /// Models without a creation time are listed as of `now`, Unix seconds, or as of the time at which the old
     /// configuration first listed them.
     ///
     /// # Errors
-    /// One sentence that says what cannot be put to work.
+    /// Returns a sentence that names the invalid part of the configuration.
     pub fn build(
         settings: Settings,
         old: Option<&Self>,
@@ -105,7 +105,7 @@ impl ConfigSnapshot {
             let live = ModelState {
                 pool: ModelPool::new(own, &explorations),
                 offers: places,
-                // What still runs with the old one is counted here too.
+                // Shared, so that exchanges of the old snapshot are counted too.
                 hour: known
                     .map_or_else(|| Arc::new(Mutex::new(HourlyStats::new())), |known| known.hour.clone()),
                 hour_kept: known.map(|known| known.hour_kept.clone()).unwrap_or_default(),
@@ -123,24 +123,24 @@ impl ConfigSnapshot {
         Ok(Self { catalog, admission, offers, providers, models, by_provider, settings })
     }
 
-    /// The model with this id of the catalogue.
+    /// Returns the model with this catalogue id.
     #[must_use]
     pub fn model(&self, id: &str) -> Option<&Arc<ModelState>> {
         self.models.get(id)
     }
 
-    /// Every model.
+    /// Returns all models.
     pub fn models(&self) -> impl Iterator<Item = &Arc<ModelState>> {
         self.models.values()
     }
 
-    /// The offers of a provider, by its place.
+    /// Returns the offers of the provider with this index.
     pub fn offers_of(&self, provider: usize) -> impl Iterator<Item = &Arc<OfferState>> {
         let places = self.by_provider.get(provider).map(Vec::as_slice).unwrap_or_default();
         places.iter().filter_map(|place| self.offers.get(*place))
     }
 
-    /// Publishes the pool of each model: from then on requests find its offers.
+    /// Publishes the pool of each model, so that requests find its offers.
     pub async fn publish(&self) {
         let all: Vec<Arc<ModelPool>> = self.models().map(|model| model.pool.clone()).collect();
         let own = all.clone();
@@ -151,7 +151,7 @@ impl ConfigSnapshot {
         }
     }
 
-    /// From now on it counts, also for what is shared with the one before.
+    /// Applies the settings of this snapshot to the concurrency limits and breakers that it shares with the old one.
     pub fn begin_publish(&self) {
         let routing = &self.settings.routing;
         for provider in &self.providers {
@@ -164,12 +164,12 @@ impl ConfigSnapshot {
 
     /// Returns the offers by identity, by which an offer of another configuration is recognized.
     fn by_identity(&self) -> HashMap<OfferIdentity<'_>, &Arc<OfferState>> {
-        // The first one counts.
+        // Of several offers with one identity the first is used.
         self.offers.iter().rev().map(|live| (identity(&live.offer), live)).collect()
     }
 }
 
-/// Offers of a configuration, in order. Thousands are made on several threads.
+/// Builds the offers of a configuration in order, on several threads if there are thousands.
 fn build_offers(
     settings: &Settings,
     providers: &[Arc<ProviderState>],
@@ -179,7 +179,7 @@ fn build_offers(
     let make = |offer: &Arc<OfferSettings>| {
         let provider = providers
             .get(offer.provider.index)
-            .ok_or_else(|| format!("The offer of provider {} is nobody's.", offer.provider.id))?;
+            .ok_or_else(|| format!("The provider {} of an offer is unknown.", offer.provider.id))?;
         let breaker = CircuitBreaker::new(settings.routing.breaker.settings());
         let fresh = OfferState::new(offer.clone(), provider.clone(), breaker, &settings.billing)?;
         Ok(Arc::new(match known.get(&identity(offer)) {
@@ -197,13 +197,13 @@ fn build_offers(
             .collect();
         let mut all = first.iter().map(make).collect::<Result<Vec<_>, String>>()?;
         for other in others {
-            all.extend(other.join().map_err(|_| "The offers could not be made.".to_owned())??);
+            all.extend(other.join().map_err(|_| "The offers could not be built.".to_owned())??);
         }
         Ok(all)
     })
 }
 
-/// Provider, its base URL, model, and the name of the model there.
+/// Identity of an offer: provider, its base URL, model, and the provider's name of the model.
 type OfferIdentity<'a> = (&'a str, &'a BaseUrl, &'a str, &'a str);
 
 fn identity(offer: &OfferSettings) -> OfferIdentity<'_> {

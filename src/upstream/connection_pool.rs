@@ -1,5 +1,5 @@
-//! Connections to providers that may serve again: one pool for all that trust and
-//! show the same.
+//! Pools of reusable connections to providers: one pool per set of TLS trust settings (roots, client certificate,
+//! minimum version).
 
 use super::connect::ResolvedPeer;
 use super::frames::FrameCountingStream;
@@ -16,18 +16,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Idle connections kept over all providers.
+/// Maximum idle connections of a pool, over all its providers.
 const MAX_IDLE: usize = 1024;
 /// Maximum idle time of a connection.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// One pool of connections for providers that trust and show the same.
+/// Connection pools by TLS trust settings.
 pub struct ConnectionPools {
     system: Arc<ConnectionPool>,
     own: parking_lot::Mutex<Vec<(TlsTrust, Arc<ConnectionPool>)>>,
 }
 
-/// Trust settings of a pool's connections: contents of the files, not only their paths.
+/// TLS trust settings of a pool's connections: paths and contents of the files, minimum version.
 #[derive(Clone, PartialEq, Eq, Default)]
 struct TlsTrust {
     roots: Option<PathBuf>,
@@ -50,12 +50,12 @@ impl TlsTrust {
     }
 }
 
-/// Connections with the same trust.
+/// Pool of connections with the same trust settings.
 pub struct ConnectionPool {
-    /// Connections on which HTTP/2 was agreed on.
+    /// Connector with the pool of HTTP/2 connections.
     h2: Connector,
-    /// New connections. Those that speak HTTP/1.1 are kept as bare streams, so that a request's head and body leave
-    /// in one write: a session flushes between them.
+    /// Connector for new connections. HTTP/1.1 connections are pooled as plain streams, so that the head and body of a
+    /// request leave in one write; a Pingora session flushes between them.
     pub(super) streams: TransportConnector,
     idle: IdlePool,
 }
@@ -69,22 +69,22 @@ impl ConnectionPool {
         })
     }
 
-    /// An idle connection through this door, and the thread that watches it.
+    /// Takes an idle HTTP/1.1 connection to this peer, with the pool index of the thread that polls it.
     pub(super) fn take(&self, peer: &ResolvedPeer) -> Option<(Stream, ThreadPoolIndex)> {
         self.idle.take(peer.key)
     }
 
-    /// Keeps a connection on which nothing is under way.
+    /// Stores an idle HTTP/1.1 connection.
     pub(super) fn put(&self, peer: &ResolvedPeer, stream: Stream, home: ThreadPoolIndex) {
         self.idle.put(peer.key, stream, home);
     }
 
-    /// A stream on a connection that speaks HTTP/2 and has room for one.
+    /// Opens a stream on a pooled HTTP/2 connection with stream capacity.
     pub(super) async fn take_h2(&self, peer: &ResolvedPeer) -> pingora_error::Result<Option<Http2Session>> {
         self.h2.reused_http_session(&peer.peer).await
     }
 
-    /// Opens HTTP/2 on a new connection, with its frames counted; its first stream.
+    /// Performs the HTTP/2 handshake on a new connection, counts its frames, and returns its first stream.
     pub(super) async fn open_h2(
         &self,
         peer: &ResolvedPeer,
@@ -97,7 +97,7 @@ impl ConnectionPool {
         settings.stream_window_size = options.h2_stream_window_size;
         settings.connection_window_size = options.h2_connection_window_size;
         let connection = handshake(Box::new(FrameCountingStream::new(stream)), settings).await?;
-        let none = || Error::explain(ErrorType::H2Error, "a new connection has no room for a stream");
+        let none = || Error::explain(ErrorType::H2Error, "a new connection allows no stream");
         let session = connection.spawn_stream().await?.ok_or_else(none)?;
         if connection.more_streams_allowed() {
             self.h2.in_use_pool().insert(peer.key, connection);
@@ -105,7 +105,7 @@ impl ConnectionPool {
         Ok(session)
     }
 
-    /// Gives a stream back, and keeps its connection.
+    /// Releases a stream; its HTTP/2 connection stays in the pool.
     pub(super) fn put_session(&self, peer: &ResolvedPeer, session: HttpSession) {
         if let HttpSession::H2(session) = session {
             self.h2.release_http_session(session, &peer.peer, Some(IDLE_TIMEOUT));
@@ -120,15 +120,15 @@ impl Default for ConnectionPools {
 }
 
 impl ConnectionPools {
-    /// The pool for what this provider is trusted by and shown; the system's for nothing in particular. Its files
-    /// have been proven.
+    /// Returns the pool for this provider's trust settings; the system pool if it has none. Its files were validated
+    /// before.
     pub fn of(&self, provider: &Provider) -> Arc<ConnectionPool> {
         if provider.ca.is_none() && provider.client.is_none() && provider.min_tls == TlsVersion::default() {
             return self.system.clone();
         }
         let trust = TlsTrust::of(provider);
         let mut own = self.own.lock();
-        // Nobody asks through what was replaced once its last request has ended.
+        // A replaced pool is dropped once its last request has ended.
         own.retain(|(known, pool)| *known == trust || Arc::strong_count(pool) > 1);
         if let Some((_, pool)) = own.iter().find(|(known, _)| *known == trust) {
             return pool.clone();
@@ -138,7 +138,7 @@ impl ConnectionPools {
         pool
     }
 
-    /// Drops idle connections that are no longer good; see [`Idle::sweep`].
+    /// Drops idle connections that are expired or closed; see [`IdlePool::sweep`].
     pub fn sweep(&self) {
         let own: Vec<Arc<ConnectionPool>> = self.own.lock().iter().map(|(_, pool)| pool.clone()).collect();
         std::iter::once(&self.system).chain(&own).for_each(|pool| pool.idle.sweep());

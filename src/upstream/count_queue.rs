@@ -1,5 +1,5 @@
-//! Scheduling of counts of long prompts: counting is pure processor work, and must not slow the streams down. Accounts
-//! share the permits fairly, waits have a time limit, and a count ends when its client leaves.
+//! Scheduling of token counts of long prompts. A count is CPU-bound and must not delay streams. Accounts share the
+//! permits fairly, waits have a time limit, and a count ends when its client disconnects.
 
 use crate::limits::admission_control::AdmissionControl;
 use crate::limits::tokenizer_permits::TokenizerPermits;
@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Bodies up to this size are counted where they are; longer ones on a blocking thread.
+/// Maximum size of a body that is counted on the async thread; a longer body is counted on a blocking thread.
 pub const INLINE_COUNT_BYTES: usize = 16 * 1024;
 
 /// Permits and handles that a count needs, for one request or one line of a batch.
 pub struct TokenCountQueue {
     /// Permits of the process.
     pub permits: Arc<TokenizerPermits>,
-    /// Admission control, which counts what is refused.
+    /// Admission control, which counts refusals.
     pub overload: Arc<AdmissionControl>,
     /// Handles that blocking work needs.
     pub blocking: BlockingHandles,

@@ -1,15 +1,15 @@
-//! Heads of what a provider is asked: attempts, and beside them checks, counts, what it drew. All carry the same, or a
-//! provider that is fine would seem to refuse some.
+//! Heads of requests to a provider: attempts, health checks, token counts and energy queries. All carry the same
+//! headers, so that a provider does not refuse one kind of request and accept another.
 
 use crate::config::settings::{BaseUrl, Provider};
 use http::{HeaderName, HeaderValue, header};
 use penstock_core::{Dialect, KeyHeader};
 use pingora_http::RequestHeader;
 
-/// A head for any host: nothing in it is secret.
+/// Builds a request head without secrets, for any host.
 ///
 /// # Errors
-/// The path cannot be sent.
+/// Returns an error if the path cannot be sent.
 pub fn bare(method: &str, base: &BaseUrl, path: &str) -> pingora_error::Result<RequestHeader> {
     let mut head = RequestHeader::build(method, path.as_bytes(), Some(12))?;
     head.insert_header(header::HOST, &*base.authority)?;
@@ -18,11 +18,11 @@ pub fn bare(method: &str, base: &BaseUrl, path: &str) -> pingora_error::Result<R
     Ok(head)
 }
 
-/// A head for the provider's own host and no other: its key, as the dialect has it, and the headers of its
-/// configuration.
+/// Builds a request head for the provider's own host only: with its API key in the form of the dialect, and its
+/// configured headers.
 ///
 /// # Errors
-/// The path, or a header of the configuration, cannot be sent.
+/// Returns an error if the path or a configured header cannot be sent.
 pub fn signed(
     method: &str,
     provider: &Provider,
@@ -50,7 +50,7 @@ pub fn signed(
     Ok(head)
 }
 
-/// A value that HTTP/2 keeps in no table.
+/// Returns a sensitive header value, which HTTP/2 does not store in its HPACK table.
 fn secret(value: &str) -> pingora_error::Result<HeaderValue> {
     let mut value = HeaderValue::from_str(value).map_err(|_| pingora_error::Error::new_str("header"))?;
     value.set_sensitive(true);

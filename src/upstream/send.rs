@@ -1,4 +1,4 @@
-//! Writing a call to a provider: head, body and upload, in good slices.
+//! Writes of a call to a provider over HTTP/1.1 and HTTP/2: head, body and upload.
 
 use crate::storage::spool::SpooledData;
 use crate::telemetry::TraceContext;
@@ -10,18 +10,18 @@ use pingora_core::protocols::http::client::HttpSession;
 use pingora_http::RequestHeader;
 use tokio::io::AsyncWriteExt;
 
-/// Bytes up to which copying pieces behind one another costs less than naming them to the system.
+/// Maximum body bytes that are copied behind the head; for them a copy costs less than a vectored write.
 const INLINE_BODY: usize = 16 * 1024;
-/// Slices in which a long body is written, so that a write timeout covers little.
+/// Slice size in which a long body is written, so that the write timeout applies to few bytes at a time.
 pub(super) const BODY_SLICE: usize = 64 * 1024;
 
 /// Error of a request that was not sent completely.
 pub enum SendError {
-    /// Not even its head was taken: nobody was asked, so nobody answers.
+    /// Request whose head was not sent: there will be no answer.
     Unasked,
-    /// The provider does not take it.
+    /// Write that failed after the head, or on an HTTP/1.1 connection; the provider may have answered.
     Stopped,
-    /// The upload cannot be read back: no provider's doing.
+    /// Read error of the spooled upload, which the provider did not cause.
     Unread(std::io::Error),
 }
 
@@ -37,14 +37,14 @@ impl From<Box<pingora_error::Error>> for SendError {
     }
 }
 
-/// A whole head as HTTP/1.1 has it.
+/// Returns a complete head in HTTP/1.1 format.
 pub(super) fn head_bytes(head: &RequestHeader) -> Vec<u8> {
     let mut wire = header_lines(head);
     wire.extend_from_slice(b"\r\n");
     wire
 }
 
-/// A head as HTTP/1.1 has it, without the blank line at its end.
+/// Returns a head in HTTP/1.1 format, without the blank line at its end.
 pub(super) fn header_lines(head: &RequestHeader) -> Vec<u8> {
     let mut wire = Vec::with_capacity(512);
     for part in [head.method.as_str().as_bytes(), b" ", head.raw_path(), b" HTTP/1.1\r\n"] {
@@ -58,14 +58,14 @@ pub(super) fn header_lines(head: &RequestHeader) -> Vec<u8> {
     wire
 }
 
-/// Bytes of a call's body, the upload's included.
+/// Returns the length of a call's body in bytes, upload included.
 fn content_length(call: &UpstreamRequest, upload: Option<&SpooledData>) -> u64 {
     let pieces: usize = call.body.iter().map(Bytes::len).sum();
     pieces as u64 + upload.filter(|_| call.upload_index.is_some()).map_or(0, SpooledData::len)
 }
 
-/// The head with the length of the body, and its pieces: short ones joined, long ones as they are, in one write with
-/// what is before them.
+/// Sends a call over HTTP/1.1: the head with the content length, and the chunks of the body. Short chunks are copied
+/// into the buffer of the head; a long chunk leaves in one vectored write with the buffered bytes before it.
 pub(super) async fn send_http1(
     stream: &mut Stream,
     head: &[u8],
@@ -116,15 +116,15 @@ pub(super) async fn send_http1(
     Ok(stream.flush().await?)
 }
 
-/// Writes a head. A stream of HTTP/2 that does not take one does not exist, and whoever reads from it panics; on a
-/// connection of its own a provider may have said why.
+/// Writes a head to a session. An HTTP/2 stream whose head failed does not exist, and a read from it panics; on an
+/// HTTP/1.1 connection the provider may have sent an error response.
 async fn send_head(session: &mut HttpSession, head: RequestHeader) -> Result<(), SendError> {
     let is_stream = session.as_http2().is_some();
     let begun = session.write_request_header(Box::new(head)).await;
     begun.map_err(|error| if is_stream { SendError::Unasked } else { error.into() })
 }
 
-/// The same over a session.
+/// Sends a call over a session.
 pub(super) async fn send_session(
     session: &mut HttpSession,
     mut head: RequestHeader,

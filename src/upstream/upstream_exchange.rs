@@ -1,5 +1,5 @@
-//! An open exchange with a provider, whatever its connection speaks: the request
-//! out, the answer in, and the connection back to where it came from.
+//! Exchange with a provider over HTTP/1.1 or HTTP/2: sends the request, reads the answer, and returns the connection to
+//! its pool.
 
 use super::connect::ResolvedPeer;
 use super::connection_pool::ConnectionPool;
@@ -21,28 +21,28 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// Pooled connections that may turn out to be closed before a new one is made.
+/// Maximum retries of a request on closed pooled connections.
 pub const MAX_STALE_RETRIES: usize = 3;
-/// A connection that its provider has closed breaks within this: the first bytes are answered with a reset, a round
-/// trip later, or two if they were lost. Who breaks it later may have worked on the request.
+/// Time within which a connection fails if its provider had closed it: the first bytes are answered with a reset after
+/// one round trip, or two if they were lost. After a later failure the provider may have processed the request.
 const RESET_WINDOW: Duration = Duration::from_secs(1);
 /// Maximum time to read the rest of an answer in the background.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
-/// Pieces of it.
+/// Maximum number of reads of the rest of an answer.
 const MAX_DRAIN_READS: usize = 16;
-/// Most heads with a status below 200 before the head of an answer.
+/// Maximum number of informational heads (status below 200) before the head of an answer.
 const MAX_INFORMATIONAL: usize = 100;
 
-/// An open exchange.
+/// Open exchange with a provider.
 pub struct UpstreamExchange {
     /// True if the connection came from the pool: the provider may have closed it.
     pub reused: bool,
-    /// All of the request went out. What follows half a request would be read as the rest of it.
+    /// True if the complete request was sent. After a partial one the provider would read the next request as its rest.
     pub whole: bool,
-    /// Time at which the connection was taken; the request follows at once.
+    /// Time at which the connection was taken; the request is sent immediately after.
     since: Instant,
     session: UpstreamSession,
-    /// Thread that polls the socket.
+    /// Pool of the thread that polls the socket.
     home: ThreadPoolIndex,
     peer: Arc<ResolvedPeer>,
     pool: Arc<ConnectionPool>,
@@ -56,7 +56,7 @@ enum UpstreamSession {
 }
 
 impl UpstreamExchange {
-    /// Over a connection that speaks HTTP/1.1.
+    /// Creates an exchange over an HTTP/1.1 connection.
     pub(super) fn http1(
         stream: pingora_core::protocols::Stream,
         reused: bool,
@@ -68,7 +68,7 @@ impl UpstreamExchange {
         Self { session, reused, home, whole: true, since: clock::cached_now(), peer, pool }
     }
 
-    /// Over a stream of one that speaks HTTP/2.
+    /// Creates an exchange over a stream of an HTTP/2 connection.
     pub(super) fn with_session(
         session: HttpSession,
         reused: bool,
@@ -87,10 +87,11 @@ impl UpstreamExchange {
         }
     }
 
-    /// Writes a call.
+    /// Sends a call.
     ///
     /// # Errors
-    /// Not all of it went out; a provider may answer early and stop reading.
+    /// Returns an error if the call was not sent completely, for instance because the provider answers early and stops
+    /// reading.
     pub async fn send(
         &mut self,
         head: &RequestHead,
@@ -102,7 +103,7 @@ impl UpstreamExchange {
             UpstreamSession::Http1(http1) => {
                 send::send_http1(http1.stream(), &head.wire, call, upload, trace).await
             }
-            // Boxed: its state would be a part of every request's.
+            // Boxed: its state would enlarge every request's future.
             UpstreamSession::Agreed(session) => {
                 Box::pin(send::send_session(session, head.parsed.clone(), call, upload, trace)).await
             }
@@ -111,10 +112,10 @@ impl UpstreamExchange {
         sent
     }
 
-    /// Writes a request that is no call, and reads the status of its answer.
+    /// Sends an auxiliary request, such as a health check, and reads the status of its answer.
     ///
     /// # Errors
-    /// There is no answer.
+    /// Returns an error if there is no answer.
     pub async fn send_for_status(&mut self, head: RequestHeader, body: Bytes) -> Result<u16, TransportError> {
         self.whole = false;
         match &mut self.session {
@@ -139,17 +140,17 @@ impl UpstreamExchange {
         self.read_head().await
     }
 
-    /// Returns how often in all an attempt may repeat its request on another connection after this failure. The
-    /// attempts are not counted, so that it is 0 unless the provider has done nothing for the request.
+    /// Returns how often in total an attempt may resend its request on another connection after this failure. Such
+    /// retries are not counted as attempts, so it is 0 unless the provider has not processed the request.
     pub fn stale_retries(&self, broken: TransportError) -> usize {
         let is_stream =
             matches!(&self.session, UpstreamSession::Agreed(session) if session.as_http2().is_some());
         let soon = clock::cached_now().saturating_duration_since(self.since) < RESET_WINDOW;
         match broken {
             _ if !self.reused => 0,
-            // Its provider says so. Once: it may say so of every stream.
+            // The provider reported it. One retry only, as it may refuse every stream.
             TransportError::Unasked => 1,
-            // Of HTTP/2 every stream but the first is on a connection that was there before: that says nothing.
+            // Not for HTTP/2, where each stream but the first is on a reused connection.
             TransportError::Gone if !is_stream && soon && self.is_unanswered() => MAX_STALE_RETRIES,
             TransportError::Gone | TransportError::Malformed => 0,
         }
@@ -158,12 +159,12 @@ impl UpstreamExchange {
     fn is_unanswered(&self) -> bool {
         match &self.session {
             UpstreamSession::Http1(http1) => http1.is_unanswered(),
-            // Half a head is not told apart here; it would have to come and break at once.
+            // A partial head is not detected here; the connection would have to fail right after it.
             UpstreamSession::Agreed(session) => session.response_header().is_none(),
         }
     }
 
-    /// Sets the longest wait for the next bytes from now on.
+    /// Sets the read timeout.
     pub fn set_read_timeout(&mut self, patience: Duration) {
         match &mut self.session {
             UpstreamSession::Http1(http1) => http1.set_read_timeout(patience),
@@ -171,11 +172,11 @@ impl UpstreamExchange {
         }
     }
 
-    /// Reads the head of the answer; its status. Heads that only inform are passed over, 100 of them at most; they do
-    /// not extend the time that the answer has.
+    /// Reads the head of the answer and returns its status. Up to 100 informational heads are skipped; they do not
+    /// extend the deadline of the answer.
     ///
     /// # Errors
-    /// There is none.
+    /// Returns an error if there is no head.
     pub async fn read_head(&mut self) -> Result<u16, TransportError> {
         for _ in 0..=MAX_INFORMATIONAL {
             read_budget::consume_step().await;
@@ -193,7 +194,7 @@ impl UpstreamExchange {
         Err(TransportError::Malformed)
     }
 
-    /// The status of the answer.
+    /// Returns the status of the answer.
     pub fn status(&self) -> Option<u16> {
         match &self.session {
             UpstreamSession::Http1(http1) => http1.status(),
@@ -201,7 +202,7 @@ impl UpstreamExchange {
         }
     }
 
-    /// A field of its head, in lower case.
+    /// Returns a header of the answer. `name` is in lower case.
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         match &self.session {
             UpstreamSession::Http1(http1) => http1.header(name),
@@ -211,10 +212,10 @@ impl UpstreamExchange {
         }
     }
 
-    /// The next bytes of the answer, `None` at its end. Ends the turn of its task when that has read enough.
+    /// Reads the next bytes of the body; `None` at its end. Yields if the task has used up its read budget.
     ///
     /// # Errors
-    /// It was cut.
+    /// Returns an error if the body is truncated.
     pub async fn read_body(&mut self) -> Result<Option<Bytes>, TransportError> {
         read_budget::consume_step().await;
         match &mut self.session {
@@ -234,7 +235,7 @@ impl UpstreamExchange {
         }
     }
 
-    /// Hands the connection back after a whole answer.
+    /// Returns the connection to its pool after a complete answer.
     pub async fn release(self) {
         if !self.whole {
             return;
@@ -249,8 +250,8 @@ impl UpstreamExchange {
         }
     }
 
-    /// Reads what is left of an answer that the client already has, so that the
-    /// connection can serve again.
+    /// Reads the rest of an answer in the background, after the client has its response, so that the connection can be
+    /// reused.
     pub fn release_soon(mut self) {
         tokio::spawn(async move {
             let over = timeout(DRAIN_TIMEOUT, async {
@@ -268,7 +269,7 @@ impl UpstreamExchange {
     }
 }
 
-/// Classifies an answer without a head.
+/// Classifies the error of an answer without a head.
 fn transport_error(error: &pingora_error::Error) -> TransportError {
     let stream = error.root_cause().downcast_ref::<h2::Error>();
     match error.etype() {
@@ -278,8 +279,8 @@ fn transport_error(error: &pingora_error::Error) -> TransportError {
     }
 }
 
-/// Returns true if the stream was refused, or the provider went away before it processed the stream: h2 reports only
-/// the streams above the last one that the provider processed (RFC 9113 §6.8, §8.7).
+/// Returns true if the stream was refused, or the provider sent GOAWAY before it processed the stream: h2 reports
+/// GOAWAY only for streams above the last one that the provider processed (RFC 9113 §6.8, §8.7).
 fn is_unprocessed(error: &h2::Error) -> bool {
     let reason = error.reason();
     let refused = error.is_reset() && reason == Some(h2::Reason::REFUSED_STREAM);

@@ -7,12 +7,12 @@ use penstock_core::{
     Translator, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 
-/// One way of asking.
+/// Wire format of one request to an offer.
 #[derive(Clone, Copy)]
 pub enum WireFormat {
-    /// A pair of dialects.
+    /// Translator between the client's and the provider's dialect.
     Dialects(&'static dyn Translator),
-    /// A provider's shape.
+    /// Provider adapter.
     Shape(&'static dyn ProviderAdapter),
 }
 
@@ -27,7 +27,7 @@ impl WireFormat {
         penstock_dialect::find_translator(ask.dialect, dialect).map(Self::Dialects)
     }
 
-    /// The dialect that the provider is asked in. Shapes are neighbours of chat.
+    /// Returns the dialect of the upstream request. Adapters use the headers of chat.
     #[must_use]
     pub fn dialect(self) -> Dialect {
         match self {
@@ -36,7 +36,7 @@ impl WireFormat {
         }
     }
 
-    /// Returns the fields of every request of this kind.
+    /// Returns the prepared head of requests in this format.
     #[must_use]
     pub fn head(self, offer: &OfferState) -> Option<&RequestHead> {
         match self {
@@ -62,7 +62,7 @@ impl WireFormat {
         }
     }
 
-    /// Names of the response headers that the answer is read with.
+    /// Returns the names of the response headers that the translation needs.
     #[must_use]
     pub fn response_headers(self) -> &'static [&'static str] {
         match self {
@@ -71,10 +71,10 @@ impl WireFormat {
         }
     }
 
-    /// The answer for the client.
+    /// Translates the provider's answers to the response for the client.
     ///
     /// # Errors
-    /// What the provider did wrong.
+    /// Returns an upstream error if an answer is malformed.
     pub fn translate_buffered(
         self,
         ask: &InferenceRequest,

@@ -1,4 +1,4 @@
-//! Seats tried in turn and by many threads: who gets one, in which order, and that none is lost.
+//! Order in which permits are granted, and stress by many threads: no permit is lost.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::*;
@@ -6,13 +6,13 @@ use super::*;
 fn placed(queued: AcquireOutcome) -> ConcurrencyPermit {
     match queued {
         AcquireOutcome::Place(permit) => permit,
-        AcquireOutcome::Turn(_) => panic!("no seat"),
+        AcquireOutcome::Turn(_) => panic!("no permit"),
     }
 }
 
 fn waiter(queued: AcquireOutcome) -> PermitWaiter {
     match queued {
-        AcquireOutcome::Place(_) => panic!("a seat"),
+        AcquireOutcome::Place(_) => panic!("a permit"),
         AcquireOutcome::Turn(waiter) => waiter,
     }
 }
@@ -31,16 +31,16 @@ fn batch_work_leaves_a_fifth_and_is_served_in_order() {
     let urgent = concurrency.try_acquire().unwrap();
     assert!(
         concurrency.try_acquire().is_none() && concurrency.enqueue_retry(&"a".into()).is_none(),
-        "nobody here is a line"
+        "there is no batch line"
     );
     drop(urgent);
-    assert!(turns.iter_mut().all(|waiter| came(waiter).is_none()), "the fifth seat is not for them");
+    assert!(turns.iter_mut().all(|waiter| came(waiter).is_none()), "the fifth permit is not for batch work");
     places.pop();
     let first = came(&mut turns[0]).unwrap();
     assert!(came(&mut turns[1]).is_none());
     drop(turns.remove(1));
     drop(first);
-    assert!(came(&mut turns[1]).is_some(), "who left the queue is passed over");
+    assert!(came(&mut turns[1]).is_some(), "a waiter that left the queue is skipped");
     drop((places, turns));
     assert_eq!((concurrency.working(), concurrency.waiting()), (0, 0));
 }
@@ -54,12 +54,12 @@ fn the_youngest_line_is_preempted_for_the_waiting_request() {
     let mut later = waiter(concurrency.acquire_or_queue(&"a".into(), Some(signals[2].clone())));
     let mut first = concurrency.enqueue_retry(&"a".into()).unwrap();
     let mut second = concurrency.enqueue_retry(&"a".into()).unwrap();
-    assert!(concurrency.enqueue_retry(&"a".into()).is_none(), "all were asked");
+    assert!(concurrency.enqueue_retry(&"a".into()).is_none(), "all lines were asked");
     assert!(signals[0].is_cancelled() && signals[1].is_cancelled() && !signals[2].is_cancelled());
     drop(young);
     assert!(concurrency.try_acquire().is_none(), "it was never free");
     let held = came(&mut first).unwrap();
-    // Who asked gives up: the line's seat goes to the next in the queue.
+    // The second request gives up: the line's permit goes to the next waiter in the queue.
     drop(second.hand.try_recv());
     drop(second);
     drop(old);
@@ -92,7 +92,7 @@ fn queued_requests_are_served_by_account_before_all_batch_lines() {
         (0..3).map(|_| concurrency.enqueue(&greedy, 3).unwrap()).collect();
     assert!(concurrency.enqueue(&greedy, 3).is_none(), "three wait already");
     let mut late = concurrency.enqueue(&modest, 3).unwrap();
-    assert!(greedy_turns[2].hand.try_recv().is_err(), "the youngest of the greedy had to go");
+    assert!(greedy_turns[2].hand.try_recv().is_err(), "the youngest waiter of the greedy account was displaced");
     assert_eq!(concurrency.waiting(), 4);
     drop(permit);
     let first = came(&mut greedy_turns[0]).unwrap();
@@ -112,7 +112,7 @@ fn without_a_limit_lines_alone_are_bounded() {
         |account: &str| concurrency.acquire_or_queue(&account.into(), Some(CancellationToken::default()));
     let (one, _two) = (placed(line("a")), placed(line("a")));
     let (mut third, mut fourth, mut other) = (waiter(line("a")), waiter(line("a")), waiter(line("b")));
-    // A request does not wait for lines that wait.
+    // Without a limit a request does not wait behind waiting lines.
     assert!(concurrency.try_acquire().is_some());
     drop(placed(concurrency.acquire_or_queue(&"a".into(), None)));
     drop(one);

@@ -1,17 +1,17 @@
-//! Work of reading, building and swapping configurations of many offers.
+//! Processor time of parsing, building and reloading configurations with many offers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::*;
 use crate::config::{ResolveEnv, load_text};
 use std::fmt::Write as _;
 
-/// Processor time of this thread in nanoseconds: other threads of the machine do not count.
+/// Returns the processor time of this thread in nanoseconds, without that of other threads.
 fn processor() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     stat.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// So many offers: as many models as offers, at a few providers or at one each, each model falling back on the next.
+/// Returns a configuration with one model per offer, spread over the providers; each model falls back on the next.
 fn text(offers: usize, providers: usize) -> String {
     let mut text = String::from(
         "[listen]\nhttp = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n[storage]\npath = \"data\"\n",
@@ -40,7 +40,7 @@ fn text(offers: usize, providers: usize) -> String {
     text
 }
 
-/// Processor time of a check, a start and a reload.
+/// Returns the processor times of a check, a start and a reload.
 fn work(offers: usize, providers: usize) -> [u64; 3] {
     let text = text(offers, providers);
     let pools = ConnectionPools::default();

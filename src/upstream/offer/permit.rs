@@ -31,8 +31,8 @@ impl Drop for OfferPermit {
 pub struct OfferWaiters(pub(super) Vec<(Arc<OfferState>, PermitWaiter)>);
 
 impl OfferWaiters {
-    /// Queues an interactive request of this account at each of these offers; `None` if at each of them `most`
-    /// requests wait already.
+    /// Queues an interactive request of this account at each of these offers, each of which queues at most `most`
+    /// requests; `None` if no offer takes it.
     pub fn enqueue(
         offers: impl Iterator<Item = Arc<OfferState>>,
         account: &Arc<str>,

@@ -1,9 +1,9 @@
 //! Service discovery: offers and providers as backends.
 //!
-//! Identity of a backend is its address and its weight, and `ext` is ignored: another price or key at the same address
-//! is no change to the crate. Selection here uses no weights, so the weight carries what has to make a difference: the
-//! index of an offer, since two providers may share an address, and for providers, whose pool outlives a
-//! configuration, the generation of the configuration as well.
+//! The crate identifies a backend by its address and weight, and ignores `ext`: another price or key at the same
+//! address is no change. Selection here uses no weights, so the weight encodes what distinguishes backends: the index
+//! of an offer, since two providers may share an address, and for providers, whose pool outlives a configuration, also
+//! the generation of the configuration.
 
 use super::is_closed;
 use crate::upstream::offer::OfferState;
@@ -20,10 +20,10 @@ use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// Providers that fit into one generation of weights.
+/// Maximum number of providers in one generation of weights.
 const PROVIDERS: usize = 1 << 24;
 
-/// Offers of one model in one configuration.
+/// Discovery of the offers of one model in one configuration.
 pub(super) struct OfferDiscovery(Vec<Arc<OfferState>>);
 
 impl OfferDiscovery {
@@ -45,7 +45,7 @@ impl ServiceDiscovery for OfferDiscovery {
     }
 }
 
-/// Index of the offer behind a backend.
+/// Returns the index of the offer behind a backend.
 pub(super) const fn offer_index(backend: &Backend) -> usize {
     backend.weight.saturating_sub(1)
 }
@@ -57,7 +57,7 @@ pub(super) struct CheckedProviders {
     pub(super) providers: Vec<Arc<ProviderState>>,
 }
 
-/// Discovery of the configuration in use.
+/// Discovery of the checked providers of the configuration in use.
 pub(super) struct ProviderDiscovery(pub(super) Arc<ArcSwap<CheckedProviders>>);
 
 #[async_trait]
@@ -75,14 +75,14 @@ impl ServiceDiscovery for ProviderDiscovery {
 fn backend(provider: &ProviderState, weight: usize, ext: impl Clone + Send + Sync + 'static) -> Backend {
     let mut extensions = Extensions::new();
     extensions.insert(ext);
-    // A name that is not resolved yet has no address; attempts at it fail, and the plan has it all the same.
+    // An unresolved host has no address: the offer is in the plan all the same, and attempts at it fail.
     let unresolved =
         || std::net::SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), provider.route.base().port);
     let address = provider.route.address().unwrap_or_else(unresolved);
     Backend { addr: SocketAddr::Inet(address), weight, ext: extensions }
 }
 
-/// Key of a backend in the map of what is enabled, as the crate defines it.
+/// Returns the key of a backend in the map of enabled backends, as the crate defines it.
 fn enablement_key(backend: &Backend) -> u64 {
     let mut hasher = DefaultHasher::new();
     backend.hash(&mut hasher);

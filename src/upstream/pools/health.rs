@@ -1,13 +1,13 @@
-//! Active health checks: a cheap request beside the traffic, which finds a provider that is back without risking a
-//! client's request, and one that is gone before a client notices.
+//! Active health checks: cheap requests to providers, independent of client traffic. They detect the recovery of a
+//! provider without risk for a client's request, and its failure before a client notices.
 //!
 //! One registry serves the process. Its equivalence is the provider: a provider is checked once however many offers it
 //! has, and two providers at one address have separate health. The registry holds the result of the last check and
-//! reports its changes; each offer's circuit breaker hears every result, and its threshold ejects.
+//! reports its changes; each offer's circuit breaker receives every result, and ejects the offer at its threshold.
 //!
-//! The crate has one interval and one pair of thresholds per registry, and a pass waits for all of its checks. So a pass
-//! comes often and never waits for a provider: [`ProviderCheck`] starts the request of a provider that is due, in a
-//! task of its own, and reports the result of the last one.
+//! The crate has one interval and one pair of thresholds per registry, and a pass waits for all of its checks. So
+//! passes are frequent and never wait for a provider: [`ProviderCheck`] starts the request to a provider that is due in
+//! a task of its own, and reports the result of the last check.
 
 use super::discovery::{CheckedProviders, ProviderDiscovery};
 use super::update_breaker;
@@ -32,14 +32,14 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Interval of passes over the providers, and the shortest one between two checks of a provider.
+/// Interval of passes over the providers, and the minimum interval between two checks of a provider.
 const CHECK_TICK: Duration = Duration::from_millis(250);
-/// Bytes of a check's answer that are read so that its connection can serve again.
+/// Maximum bytes of a check's answer that are read to reuse its connection.
 const MAX_BODY: usize = 256 * 1024;
-/// Advice in the event of a check that fails.
+/// Remedy in the log event of a failed check.
 const REMEDY: &str = "Check the provider's status, its `api_key`, and `health.path`.";
 
-/// Handles of the process that checks work with.
+/// Process-wide handles for the checks.
 #[derive(Clone)]
 pub struct HealthContext {
     /// Configuration snapshot in use.
@@ -89,7 +89,7 @@ impl HealthChecks {
         self.view.update(|_| ()).await.ok();
     }
 
-    /// Starts the health-check service. Only once for a gateway.
+    /// Starts the health-check service; called once per process.
     pub fn start(&self, context: HealthContext, stop: &watch::Receiver<bool>) -> JoinHandle<()> {
         self.registry.set_health_check(Box::new(ProviderCheck(context)));
         let mut service = HealthCheckService::new(self.registry.clone());
@@ -98,7 +98,7 @@ impl HealthChecks {
         tokio::spawn(async move { service.run(stop, None).await })
     }
 
-    /// The last check of the provider passed, as the registry has it; true before the first.
+    /// Returns true if the last check of the provider passed according to the registry; true before the first check.
     #[must_use]
     pub fn is_healthy(&self, id: &str) -> bool {
         let known = self.view.get_backend();
@@ -112,7 +112,7 @@ fn provider(backend: &Backend) -> Option<&Arc<ProviderState>> {
     backend.ext.get()
 }
 
-/// `GET base + path` of each provider, which must answer below 400.
+/// Health check by `GET base + path`, which a provider must answer with a status below 400.
 struct ProviderCheck(HealthContext);
 
 #[async_trait]
@@ -130,12 +130,12 @@ impl HealthCheck for ProviderCheck {
         }
     }
 
-    /// Every result counts: the thresholds are those of the circuit breakers.
+    /// Returns 1, so that every result counts; the circuit breakers have the thresholds.
     fn health_threshold(&self, _success: bool) -> usize {
         1
     }
 
-    /// An address may hold a secret.
+    /// Returns the provider's id, since an address may contain a secret.
     fn backend_summary(&self, target: &Backend) -> String {
         provider(target).map(|provider| provider.provider.id.to_string()).unwrap_or_default()
     }
@@ -155,7 +155,7 @@ impl HealthCheck for ProviderCheck {
 async fn check(context: HealthContext, provider: Arc<ProviderState>, health: HealthCheckSettings) {
     let found = timeout(health.timeout, probe(&provider, &health)).await;
     let found = found.unwrap_or(Err(UpstreamErrorKind::DeadlineExceeded));
-    // Without a descriptor nothing was sent: no result.
+    // Without a file descriptor no request was sent, so there is no result.
     if found == Err(UpstreamErrorKind::NoDescriptors) {
         return;
     }
@@ -187,7 +187,7 @@ async fn probe(provider: &ProviderState, health: &HealthCheckSettings) -> Result
     let head =
         request_head::signed("GET", settings, dialect, &path).map_err(|_| UpstreamErrorKind::Malformed)?;
     let mut upstream = provider.route.connect().await.map_err(|fault| fault.kind)?;
-    // The deadline of the check ends it, not a silence of the same length within it.
+    // Longer than the deadline of the check, so that the deadline ends it and not the read timeout.
     upstream.set_read_timeout(health.timeout * 2);
     let found = match upstream.send_for_status(head, Bytes::new()).await {
         Ok(status) => judge(status),
@@ -209,7 +209,7 @@ async fn probe(provider: &ProviderState, health: &HealthCheckSettings) -> Result
 }
 
 impl ProviderState {
-    /// A check is due; the next is one interval later.
+    /// Returns true if a check is due, and schedules the next one an interval later.
     fn is_check_due(&self, now: Duration, interval: Duration) -> bool {
         let mut next = self.next_check.lock();
         if now < *next {

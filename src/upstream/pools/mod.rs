@@ -2,12 +2,12 @@
 //! offers, with one selector per flavor. Pools belong to one configuration and are published before it is swapped in.
 //!
 //! - `discovery.rs`: offers and providers of the configuration, with resolved addresses, as backends;
-//! - `selection.rs`: the order of a flavor, as a [`BackendSelection`](pingora_load_balancing::selection::BackendSelection);
+//! - `selection.rs`: the order of a flavor, as a selection of the crate;
 //! - `health.rs`: active health checks of providers, in one registry for the process.
 //!
 //! Readiness of a backend follows the circuit breaker of its offer: an ejection disables the backend in every pool that
-//! has it, a closed breaker enables it again. The breaker hears attempts and active checks. An offer on trial is not
-//! ready, but the plan accepts it as long as the breaker has a free probe.
+//! has it, a closed breaker enables it again. The breaker receives the results of attempts and active checks. A
+//! half-open offer is not ready, but the plan accepts it as long as the breaker has a free probe.
 
 mod discovery;
 pub mod health;
@@ -34,7 +34,7 @@ use tokio::task::JoinSet;
 /// Offers of one model, ready to be ordered.
 pub struct ModelPool {
     group: LoadBalancerGroup<FlavorSelection>,
-    /// By rising index.
+    /// Offers in ascending order of their index.
     offers: Vec<Arc<OfferState>>,
     /// Serialises publications.
     publishing: tokio::sync::Mutex<()>,
@@ -45,12 +45,12 @@ pub struct ModelPool {
 pub struct OfferPlan {
     /// The candidates, best first.
     pub entries: Vec<PlannedOffer>,
-    /// Every candidate is ejected.
+    /// True if every candidate is ejected.
     pub all_ejected: bool,
 }
 
 impl ModelPool {
-    /// A pool of these offers, which are in the order of their indexes. Empty until it is published.
+    /// Creates a pool of these offers, which are in the order of their indexes. It is empty until it is published.
     #[must_use]
     pub fn new(offers: Vec<Arc<OfferState>>, explorations: &Arc<Mutex<ExplorationBudget>>) -> Arc<Self> {
         let backends = Backends::new(Box::new(OfferDiscovery::new(offers.clone())));
@@ -99,7 +99,7 @@ impl ModelPool {
         OfferPlan { entries, all_ejected: accepted.is_none() }
     }
 
-    /// The offer is enabled, which means that its breaker is closed.
+    /// Returns true if the offer is enabled, which means that its breaker is closed.
     #[must_use]
     pub fn is_ready(&self, offer: usize) -> bool {
         let backends = self.group.backends();
@@ -126,11 +126,12 @@ impl ModelPool {
 
 /// Publishes pools, all at once. Blocks.
 ///
-/// The crate builds each selector on a blocking worker, and drops the one before it on another. A runtime of their own has
-/// one worker, which always has work while there are thousands of selectors, so that none of them wakes a thread.
+/// The crate builds each selector on a blocking thread, and drops the previous one on another. The runtime made here
+/// has one blocking thread, which is always busy while there are thousands of selectors, so that no selector wakes a
+/// thread.
 ///
 /// # Errors
-/// The runtime cannot be made; no pool is published.
+/// Returns an error if the runtime cannot be built; no pool is published then.
 pub fn publish(pools: &[Arc<ModelPool>]) -> std::io::Result<()> {
     let runtime = Builder::new_current_thread().enable_time().max_blocking_threads(1).build()?;
     runtime.block_on(async {
@@ -156,7 +157,7 @@ impl PoolMemberships {
     }
 
     /// Enables or disables the offer in each pool. The caller holds the lock of the breaker, so that the last change
-    /// is the one that stays.
+    /// wins.
     fn set_enabled(&self, enabled: bool) {
         for (pool, index) in self.0.lock().iter() {
             if let Some(pool) = pool.upgrade() {
@@ -166,7 +167,7 @@ impl PoolMemberships {
     }
 }
 
-/// Changes the breaker of an offer, and readiness in its pools along with it.
+/// Changes the breaker of an offer, and updates its readiness in the pools.
 pub(super) fn update_breaker<T>(offer: &OfferState, change: impl FnOnce(&mut CircuitBreaker) -> T) -> T {
     let mut breaker = offer.breaker.lock();
     let before = is_closed(&breaker);
@@ -178,12 +179,12 @@ pub(super) fn update_breaker<T>(offer: &OfferState, change: impl FnOnce(&mut Cir
     changed
 }
 
-/// The offer is on trial, or will be once its rest is over.
+/// Returns true if the offer is not ejected at this time: its breaker is closed, or half-open with a free probe.
 fn is_probed(offer: &OfferState, now: Duration) -> bool {
     !matches!(offer.breaker.lock().health(now), OfferHealth::Ejected { .. })
 }
 
-/// A closed breaker is closed at any time.
+/// Returns true if the breaker is closed, which does not depend on the time.
 fn is_closed(breaker: &CircuitBreaker) -> bool {
     breaker.state(Duration::ZERO) == BreakerState::Closed
 }

@@ -1,7 +1,7 @@
 //! Selection by flavor: the order in which the candidates of a request are tried.
 //!
-//! The crate hands a selection a key of bytes for each request. Here the key is the encoded [`PlanRequest`]: what the
-//! scores depend on, and which offers are candidates.
+//! The crate passes a selection a byte key for each request. Here the key is the encoded [`PlanRequest`]: the inputs of
+//! the scores, and the candidate offers.
 
 use super::discovery::offer_index;
 use crate::upstream::offer::OfferState;
@@ -22,29 +22,29 @@ pub struct PlanRequest<'a> {
     pub now: Duration,
     /// Tokens of the prompt, at least one.
     pub prompt_tokens: u64,
-    /// Tokens that the answer will probably have.
+    /// Expected tokens of the answer.
     pub output_tokens: u64,
-    /// Random number that spreads load over offers that are nearly equal.
+    /// Random number that spreads load over offers with nearly equal scores.
     pub seed: u64,
-    /// Permission to measure an offer of which too little is known.
+    /// Permission to explore an offer with too few measurements.
     pub exploration: ExplorationMode,
-    /// Indexes of the candidates, rising.
+    /// Indexes of the candidates, ascending.
     pub offers: &'a [usize],
 }
 
 /// Permission to explore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExplorationMode {
-    /// The order of the scores stays.
+    /// No exploration: the order of the scores stays.
     Denied,
-    /// An offer that is due may come first; the random number decides between equals.
+    /// Exploration allowed: an offer that is due may come first.
     Allowed {
-        /// The random number.
+        /// Random number that decides between equal offers.
         seed: u64,
     },
 }
 
-/// Words of a key before the candidates.
+/// Number of 64-bit words in a key before the candidates.
 const HEADER: usize = 6;
 
 impl PlanRequest<'_> {
@@ -67,7 +67,7 @@ impl PlanRequest<'_> {
     }
 }
 
-/// Decoded key. A key that is no plan request orders nothing.
+/// Decoded key of a selection. A key that is no plan request yields an empty order.
 struct SelectionKey<'a> {
     header: [u64; HEADER],
     offers: &'a [[u8; 8]],
@@ -85,23 +85,23 @@ impl<'a> SelectionKey<'a> {
     }
 }
 
-/// Flavor of a selector, and what the selectors of a model share.
+/// Configuration of a selector: its flavor, and the exploration budget that the selectors of a model share.
 #[derive(Clone)]
 pub struct FlavorConfig {
     pub(super) flavor: &'static dyn Flavor,
     pub(super) explorations: Arc<Mutex<ExplorationBudget>>,
 }
 
-/// Offers of a model, to be ordered by one flavor.
+/// Selector that orders the offers of a model by one flavor.
 pub struct FlavorSelection {
     config: FlavorConfig,
-    /// By rising index of the offer.
+    /// Members in ascending order of their offer's index.
     members: Vec<PoolMember>,
 }
 
 struct PoolMember {
     offer: Arc<OfferState>,
-    /// Without extensions, which would be cloned for each request.
+    /// Backend without extensions, which would be cloned for each request.
     backend: Backend,
 }
 
@@ -132,7 +132,7 @@ impl BackendSelection for FlavorSelection {
 }
 
 impl FlavorSelection {
-    /// Entries of the candidates, best first.
+    /// Returns the entries of the candidates, best first.
     fn order(&self, key: &SelectionKey<'_>) -> Vec<PlannedOffer> {
         let [now, prompt, output, seed, explores, explore_seed] = key.header;
         let now = Duration::from_nanos(now);
@@ -150,7 +150,7 @@ impl FlavorSelection {
         order.into_iter().filter_map(|at| entries.get(at).copied()).collect()
     }
 
-    /// Moves an offer of which too little is known to the front, where the requests of the model have earned it.
+    /// Moves an offer with too few measurements to the front, if the exploration budget of the model allows it.
     fn explore(&self, candidates: &[Candidate], order: &mut [usize], seed: u64) {
         let mut explorations = self.config.explorations.lock();
         explorations.on_request();
@@ -170,8 +170,8 @@ impl FlavorSelection {
     }
 }
 
-/// Backends in the order of one request. The first carries the entries of them all, since each further step through
-/// the crate's iteration costs as much as a score, and most requests need only the first.
+/// Iterator over the backends in the order of one request. The first backend carries all entries, since each further
+/// step of the crate's iteration costs as much as a score, and most requests need only the first.
 pub struct OfferOrder {
     selection: Arc<FlavorSelection>,
     entries: Arc<[PlannedOffer]>,
@@ -191,7 +191,7 @@ impl BackendIter for OfferOrder {
     }
 }
 
-/// The whole order, from the first backend of a selection.
+/// Returns the entries of the complete order from the first backend of a selection.
 pub(super) fn entries(backend: &Backend) -> Option<&Arc<[PlannedOffer]>> {
     backend.ext.get()
 }

@@ -1,4 +1,4 @@
-//! Plans from a pool are those of the routing rules, in every state of its offers.
+//! Plans of a pool compared with the routing rules, in every state of its offers.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::*;
@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 const NOW: Duration = Duration::from_secs(1_763_800_000);
 
-/// One model at these many providers, which share addresses in pairs.
+/// Builds a configuration of one model at this many providers, which share addresses in pairs.
 fn live(providers: usize, price: f64, old: Option<&ConfigSnapshot>) -> ConfigSnapshot {
     let mut text = String::from(
         "[listen]\nhttp = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n[storage]\npath = \"data\"\n\
@@ -47,7 +47,7 @@ fn fail(offer: &OfferState, times: usize) {
     (0..times).for_each(|_| offer.record_refusal(NOW, AttemptOutcome::Failure { rest: None }, None, None));
 }
 
-/// Speeds, failures, a rest and an ejection.
+/// Records latencies, failures, a cooldown and an ejection.
 fn use_offers(live: &ConfigSnapshot) {
     for (n, offer) in (1..).zip(&live.offers) {
         let total = Duration::from_millis(400 * (n % 5 + 1));
@@ -107,7 +107,7 @@ async fn an_ejection_disables_the_offer_in_old_and_new_pools_until_the_breaker_c
         assert_eq!(ready(live), [true, false, true, true]);
         assert_eq!(order(&live.model("m").unwrap().pool, ECO, &request(&[0, 1, 2, 3], 1)).last(), Some(&1));
     }
-    // A pool that is published while the offer is ejected begins with that.
+    // A pool that is published while the offer is ejected starts with the offer disabled.
     let newest = live(4, 3.0, Some(&new));
     newest.publish().await;
     assert_eq!(ready(&newest), [true, false, true, true]);
@@ -134,7 +134,7 @@ async fn exploration_stays_within_the_budget_that_requests_earn() {
     live.offers[0].record_refusal(NOW, AttemptOutcome::Success, None, Some(sample));
     let pool = &live.model("m").unwrap().pool;
     let denied = request(&[0, 1], 1);
-    // The second is unmeasured and at most twice as dear.
+    // The second offer has no measurements and costs at most twice as much.
     let first = |exploration| order(pool, SPEED, &PlanRequest { exploration, ..denied })[0];
     let usual = first(ExplorationMode::Denied);
     let explored =
