@@ -1,6 +1,6 @@
-//! Pool of buffers for large bodies. A megabyte of fresh memory costs more than reading into it, because the system
-//! clears and maps each page. So the buffers of large bodies are kept for a moment after their request, a few MiB in
-//! all, and reused for the next large body.
+//! Pool of buffers for large bodies. Allocating a megabyte costs more than reading into it, because the system clears
+//! and maps each page. So the buffers of large bodies are retained for a second after their request, 8 MiB in total,
+//! and reused for the next large body.
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Shorter bodies get memory of their own, which the allocator has at hand.
+/// Minimum capacity of a pooled buffer, in bytes. Smaller buffers come from the allocator, which has them cached.
 const MIN_POOLED_BYTES: usize = 128 << 10;
 /// Maximum bytes in the pool.
 pub const MAX_RETAINED_BYTES: usize = 8 << 20;
@@ -20,11 +20,11 @@ const MAX_EXCESS_FACTOR: usize = 4;
 /// Pool of unused buffers.
 #[derive(Debug, Default)]
 pub struct BufferPool {
-    /// Buffers with the time since which each is unused; the latest is last.
+    /// Buffers with the time at which each was returned; the latest is last.
     free: Mutex<Vec<(Instant, BytesMut)>>,
 }
 
-/// Buffer in use. It returns to the pool when its last reader drops it.
+/// Buffer in use; returned to the pool when its last reader drops it.
 #[derive(Debug, Default)]
 pub struct PooledBuffer {
     bytes: BytesMut,
@@ -127,7 +127,7 @@ mod tests {
         let (first, at) = body(&buffers, 1 << 20);
         let slice = first.slice(10..20);
         drop(first);
-        assert_eq!(kept_by(&buffers), 0, "somebody reads it");
+        assert_eq!(kept_by(&buffers), 0, "a slice of it is in use");
         assert_eq!(slice, &b"xxxxxxxxxx"[..]);
         drop(slice);
         assert_eq!(kept_by(&buffers), 1 << 20);
@@ -144,7 +144,7 @@ mod tests {
         drop(body(&buffers, 2 << 20));
         let (_, other) = body(&buffers, MIN_POOLED_BYTES);
         assert!(!other.is_null());
-        assert_eq!(kept_by(&buffers), (2 << 20) + MIN_POOLED_BYTES, "a buffer of 2 MiB is too good for it");
+        assert_eq!(kept_by(&buffers), (2 << 20) + MIN_POOLED_BYTES, "a buffer of 2 MiB is too large for it");
         let many: Vec<_> = (0..20).map(|_| body(&buffers, 1 << 20)).collect();
         drop(many);
         assert!(kept_by(&buffers) <= MAX_RETAINED_BYTES);

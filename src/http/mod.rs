@@ -1,4 +1,4 @@
-//! HTTP helpers that the server and the proxy share: TLS settings, body framing, buffers, receive windows, route lookup.
+//! HTTP helpers of the server and the proxy: TLS settings, body framing, buffers, receive windows, route lookup.
 
 pub mod buffer_pool;
 pub mod receive_window;
@@ -6,8 +6,8 @@ pub mod request_stream;
 pub mod route_table;
 pub mod tls;
 
-/// Receive window of a stream: bytes of a body that a client may send before they are read. With the default of 64 KiB
-/// a long upload waits for a round trip per window.
+/// Receive window of an HTTP/2 stream: body bytes that a client may send before they are read. With the default of
+/// 64 KiB a long upload waits for a round trip per window.
 pub const STREAM_WINDOW: u32 = 512 << 10;
 
 /// Use of a connection after an exchange.

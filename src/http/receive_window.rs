@@ -1,18 +1,18 @@
-//! Receive window of a connection: long bodies of its streams that are read at the same time. The window is as wide as
-//! the bodies being read need; bytes of bodies that nobody reads are not admitted.
+//! Receive window of an HTTP/2 connection, by the number of long bodies that are being read. The window is as large as
+//! those bodies need; no further bytes of bodies that are not being read are accepted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
-/// Bodies of a connection that are being read.
+/// Counter of the bodies of a connection that are being read.
 #[derive(Debug, Default)]
 pub struct WindowBudget {
     read: AtomicUsize,
     news: Notify,
 }
 
-/// Body of one stream.
+/// Reservation of the body of one stream.
 #[derive(Debug)]
 pub struct WindowReservation {
     bodies: Arc<WindowBudget>,
@@ -26,7 +26,7 @@ impl WindowBudget {
         self.read.load(Ordering::Acquire)
     }
 
-    /// Waits until the number differs from `known`.
+    /// Waits until the number differs from `count`.
     pub async fn other_than(&self, count: usize) {
         loop {
             let news = self.news.notified();
@@ -41,13 +41,13 @@ impl WindowBudget {
 }
 
 impl WindowReservation {
-    /// Creates a body that is not read yet.
+    /// Creates the reservation of a body that is not being read yet.
     #[must_use]
     pub fn new(bodies: &Arc<WindowBudget>) -> Self {
         Self { bodies: bodies.clone(), read: false }
     }
 
-    /// Marks the body as being read, or not.
+    /// Marks the body as being read or not being read.
     pub fn reads(&mut self, read: bool) {
         if self.read == read {
             return;

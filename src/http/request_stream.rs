@@ -1,7 +1,7 @@
-//! The stream of one HTTP/1.1 request. It ends reads where the framing of the request ends, so that Pingora's session
-//! never sees a byte of what follows: those bytes wait for the next head. Writes leave together, a response head with
-//! the first bytes of its body. The connection itself goes back to the guard when the session is dropped, so that a
-//! refusal is heard by a client that is still sending.
+//! Stream of one HTTP/1.1 request. Reads end where the framing of the request ends, so that Pingora's session never
+//! sees bytes of the next request; those are stored until the next head is read. Writes are joined: a response head
+//! leaves with the first bytes of its body. The connection is returned to the guard when the session is dropped, so
+//! that a client that is still sending can receive a refusal.
 
 mod replay_stream;
 mod session_traits;
@@ -23,79 +23,80 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Bytes that are kept of what a client sends ahead of its response.
+/// Maximum bytes stored of pipelined requests, which a client sends before it has its response.
 const AHEAD: usize = 16 << 10;
-/// Further bytes that are read and dropped, so that the end of the connection behind them is noticed.
+/// Maximum further bytes that are read and dropped, so that the end of the connection after them is detected.
 const DISCARD: usize = 64 << 20;
-/// Bytes read at once behind a request.
+/// Bytes per read after the end of a request.
 const PROBE: usize = 512;
-/// Writes up to this size are joined with what is written before and after them.
+/// Size of the write buffer: smaller writes are joined with those before and after them.
 const JOIN: usize = 16 << 10;
-/// Slices of one vectored write.
+/// Maximum slices of one vectored write.
 const SLICES: usize = 8;
 
-/// Part of a request's body that has not arrived.
+/// Framing state of a request's body: the part that has not arrived.
 #[derive(Debug)]
 enum FramingState {
-    /// This many bytes.
+    /// Remaining bytes.
     Length(u64),
     Chunked(ChunkBoundary),
-    /// The chunked encoding is invalid.
+    /// Invalid chunked encoding.
     Malformed,
     Complete,
 }
 
-/// Framing of a request, as the guard read it in the head.
+/// Framing of a request, as the guard parsed it from the head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestFraming {
     /// Bytes of the head.
     pub(crate) head: usize,
     /// Bytes of the body, `None` for a chunked one.
     pub(crate) body: Option<u64>,
-    /// Interim responses may be sent: the request is not of HTTP/1.0.
+    /// True if interim responses may be sent: the request is not HTTP/1.0.
     pub(crate) interim: bool,
 }
 
-/// State of the client's side of the connection behind the request.
+/// State of the client's sending side of the connection after the request.
 #[derive(Debug)]
 enum ClientSide {
     Open,
-    /// The client has ended its side and was sent an interim response. Its system answers that with a reset if the
-    /// client has closed the connection; `look` is the next time at which the socket is checked for one.
+    /// Half-closed connection: the client has ended its sending side and was sent an interim response. Its system
+    /// replies with a reset if the client has closed the connection; `look` is the timer of the next check for one.
     HalfClosed {
         look: Pin<Box<Sleep>>,
         pause: Duration,
     },
 }
 
-/// Interim response that tells a half-closed connection from a closed one. Clients take any number of them without
-/// having asked (RFC 9110 §15.2).
+/// Interim response that distinguishes a half-closed connection from a closed one. Clients must accept any number of
+/// unrequested interim responses (RFC 9110 §15.2).
 const INTERIM: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-/// First pause before a half-closed connection is looked at; each is twice the one before …
+/// Pause before the first check of a half-closed connection; each further pause doubles …
 const FIRST_LOOK: Duration = Duration::from_millis(1);
-/// … up to this.
+/// … up to this maximum.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
-/// The stream of one request.
+/// Stream of one request.
 #[derive(Debug)]
 pub(crate) struct RequestStream {
-    /// Taken when this is dropped.
+    /// Stream of the connection; taken on drop.
     stream: Option<Stream>,
     body: FramingState,
-    /// Framing that another server might read in another way: no request is read behind it.
+    /// True for a chunked body, which another server might frame differently: no further request is read on the
+    /// connection.
     chunked: bool,
     ahead: BytesMut,
     discarded: usize,
     client: ClientSide,
-    /// An interim response may be sent: none was, and nothing of the response.
+    /// True if an interim response may be sent: none was sent yet, and no byte of the response.
     interim: bool,
     out: BytesMut,
     connection: Arc<ReplayStream>,
 }
 
 impl RequestStream {
-    /// The stream of a request with this framing. `received` begins with its head; the part of it that belongs to the
-    /// request is returned.
+    /// Creates the stream of a request with this framing. `received` begins with its head; the part of it that belongs
+    /// to the request is returned.
     pub(crate) fn new(
         stream: Stream,
         framing: RequestFraming,
@@ -106,7 +107,7 @@ impl RequestStream {
         let mut body =
             length.map_or_else(|| FramingState::Chunked(ChunkBoundary::default()), FramingState::Length);
         let own = head + body.advance(received.get(head..).unwrap_or_default()).unwrap_or(0);
-        // Splitting where nothing follows would cost an allocation.
+        // A split without further bytes would cost an allocation.
         let ahead = if own < received.len() { received.split_off(own) } else { BytesMut::new() };
         let stream = Self {
             stream: Some(stream),
@@ -122,8 +123,8 @@ impl RequestStream {
         (stream, received)
     }
 
-    /// Reads what comes behind the request. Ends with the end of the connection alone: the client may have ended its
-    /// side and wait for the response (RFC 9112 §9.6).
+    /// Reads bytes after the request. Ready only when the connection has ended; a client that has closed its sending
+    /// side may still wait for the response (RFC 9112 §9.6).
     fn poll_behind(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         while self.discarded < DISCARD {
             if let ClientSide::HalfClosed { .. } = self.client {
@@ -147,7 +148,8 @@ impl RequestStream {
         Poll::Pending
     }
 
-    /// Sends an interim response to a client that has ended its side, if it may still wait for one.
+    /// Sends an interim response to a client that has ended its sending side, to find out if it still waits for the
+    /// response. Returns false if the connection has ended or no interim response could be sent.
     fn ask_whether_gone(&mut self, cx: &mut Context<'_>) -> bool {
         let may_ask = std::mem::take(&mut self.interim);
         let Some(stream) = self.stream.as_mut().filter(|_| may_ask) else { return false };
@@ -162,7 +164,7 @@ impl RequestStream {
         true
     }
 
-    /// Ends when a half-closed connection was reset.
+    /// Ready when a half-closed connection was reset.
     fn poll_half_closed(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let (Some(stream), ClientSide::HalfClosed { look, pause }) = (&self.stream, &mut self.client) else {
             return Poll::Ready(Ok(()));
@@ -185,7 +187,7 @@ impl RequestStream {
                 wrote => self.out.advance(wrote),
             }
         }
-        // Streams may wait for minutes: what they do not need is given back.
+        // The buffer is freed, because a stream may wait for minutes.
         self.out = BytesMut::new();
         Poll::Ready(Ok(()))
     }
@@ -196,7 +198,7 @@ impl RequestStream {
 }
 
 impl FramingState {
-    /// Takes bytes that have come; how many of them belong to the body.
+    /// Advances by received bytes. Returns the number of them that belong to the body; `None` if malformed.
     fn advance(&mut self, bytes: &[u8]) -> Option<usize> {
         let own = match self {
             Self::Length(left) => {
@@ -215,7 +217,7 @@ impl FramingState {
         own
     }
 
-    /// Notes the end of a body of which nothing is left.
+    /// Marks a body without remaining bytes as complete.
     fn settle(&mut self) {
         match self {
             Self::Length(0) => *self = Self::Complete,
@@ -242,7 +244,7 @@ impl AsyncRead for RequestStream {
         match &this.body {
             FramingState::Complete => return this.poll_behind(cx),
             FramingState::Malformed => return Poll::Ready(Err(ErrorKind::InvalidData.into())),
-            // Bytes behind the body stay in the connection.
+            // Bytes after the body stay in the socket.
             FramingState::Length(left) => ready!(Pin::new(&mut stream.take(*left)).poll_read(cx, buf))?,
             FramingState::Chunked(_) => ready!(Pin::new(stream).poll_read(cx, buf))?,
         }
@@ -310,7 +312,7 @@ impl AsyncWrite for RequestStream {
         Pin::new(stream).poll_flush(cx)
     }
 
-    /// Sends what waits. The guard ends the connection.
+    /// Sends the buffered bytes. The guard closes the connection.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         self.poll_drain(cx)
     }

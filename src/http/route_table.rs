@@ -33,11 +33,11 @@ pub enum RouteError {
     MethodNotAllowed(Vec<Method>),
 }
 
-/// Finds the route of a method and a path, and the text that the wildcard matched, still percent-encoded. Where several
-/// patterns match, the longest one counts: `/v1/files/*/content` before `/v1/files/*`.
+/// Finds the route of a method and a path, and the text that the wildcard matched, still percent-encoded. If several
+/// patterns match, the longest one is used: `/v1/files/*/content` before `/v1/files/*`.
 ///
 /// # Errors
-/// Returns the reason if there is none.
+/// Returns the reason if no route matches.
 pub fn find<'p, R: Route>(
     routes: impl Iterator<Item = R> + Clone,
     method: &Method,
@@ -67,7 +67,8 @@ pub fn method_not_allowed(method: &Method, allowed: &[Method]) -> ApiError {
     ApiError::with_message(ErrorCode::MethodNotAllowed, message).with_detail("allow", allow)
 }
 
-/// Returns the text that the wildcard of a pattern matches (empty without a wildcard), or `None` if the path is another.
+/// Returns the text that the wildcard of a pattern matches (empty without a wildcard); `None` if the path does not
+/// match.
 pub fn match_pattern<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
     let (segment, split) = match pattern.split_once("{id}") {
         Some(split) => (true, Some(split)),

@@ -1,7 +1,7 @@
 //! TLS of listeners: certificates that can be replaced while connections are accepted, client certificates, versions.
 //!
-//! A pair is validated before it is used: the key must belong to the certificate. Handshakes in progress end with the
-//! configuration with which they began.
+//! A key pair is validated before it is used: the key must belong to the certificate. A handshake in progress uses the
+//! configuration with which it began.
 
 use crate::config::settings::{ClientCertificatePolicy, HttpsSettings, Settings, TlsVersion};
 use pingora_core::listeners::tls::Acceptor;
@@ -35,7 +35,7 @@ impl TlsConfig {
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&protocol_versions(https.min_tls))
-            .map_err(|error| format!("TLS cannot be spoken: {error}."))?;
+            .map_err(|error| format!("TLS cannot be configured: {error}."))?;
         let builder = match &https.client_ca {
             None => builder.with_no_client_auth(),
             Some(path) => {
@@ -77,13 +77,13 @@ pub fn check_files(settings: &Settings, now: u64) -> Result<Vec<String>, Vec<Str
     let mut look = |place: &str, path: &Path, expires: Option<i64>| {
         if let Some(end) = expires.and_then(|end| u64::try_from(end).ok()).filter(|end| *end <= now) {
             let day = crate::time::format::format_day(end);
-            warnings.push(format!("{place}: The certificate {} was good until {day}.", path.display()));
+            warnings.push(format!("{place}: The certificate {} expired on {day}.", path.display()));
         }
     };
     if let Some(https) = &settings.listen.https {
         let own = read_key_pair(&https.certificate, &https.key).map(|pair| expiry(&pair));
         let clients = https.client_ca.as_deref().map_or(Ok(()), |ca| read_roots(ca).map(drop));
-        // Further errors appear only with valid files.
+        // The complete configuration is built only from valid files.
         let whole =
             if own.is_ok() && clients.is_ok() { TlsConfig::from_files(https).map(drop) } else { Ok(()) };
         let place = "listen.https";
@@ -151,7 +151,7 @@ pub fn read_key_pair(certificate: &Path, key: &Path) -> Result<CertifiedKey, Str
     Ok(certified)
 }
 
-/// Parses the certificates of authorities.
+/// Parses the certificates of certificate authorities.
 ///
 /// # Errors
 /// Returns a sentence that says why they cannot be used.
@@ -162,7 +162,7 @@ pub fn read_roots(path: &Path) -> Result<RootCertStore, String> {
         let certificate = certificate.map_err(|error| unusable(&error))?;
         roots.add(certificate).map_err(|error| unusable(&error))?;
     }
-    if roots.is_empty() { Err(unusable(&"there is no certificate in it")) } else { Ok(roots) }
+    if roots.is_empty() { Err(unusable(&"it contains no certificate")) } else { Ok(roots) }
 }
 
 fn expiry(certified: &CertifiedKey) -> Option<i64> {

@@ -1,5 +1,5 @@
-//! Socket of a connection in clear text or below TLS, as Pingora reads and writes it. Below TLS small writes are
-//! joined, so that a head and a short body leave in one packet. A write that waits longer than its limit fails.
+//! Socket of a clear-text connection or below TLS, with the traits that Pingora requires. Below TLS small writes are
+//! joined, so that a head and a short body leave in one packet. A write that waits longer than the write timeout fails.
 
 use async_trait::async_trait;
 use pingora_core::protocols::raw_connect::ProxyDigest;
@@ -18,12 +18,13 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, BufWriter, Read
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-/// Bytes of small writes that are joined below TLS, whose records are written piece by piece. In clear text nothing is
-/// joined here: callers join what they write.
+/// Size of the write buffer below TLS, whose records are written in small pieces. In clear text there is none: callers
+/// join their writes.
 const TLS_WRITE_BUFFER: usize = 4 * 1024;
-/// Bytes read ahead in clear text. Small, because readers bring their own buffers, and a longer read bypasses this one.
+/// Size of the read buffer in clear text. Small, because readers have buffers of their own, and a longer read bypasses
+/// this one.
 const PLAIN_READ_BUFFER: usize = 512;
-/// Bytes read ahead below TLS, whose records are read piece by piece.
+/// Size of the read buffer below TLS, whose records are read in small pieces.
 const TLS_READ_BUFFER: usize = 16 * 1024;
 
 /// Connected socket.
@@ -36,7 +37,7 @@ pub struct BufferedSocket {
 }
 
 impl BufferedSocket {
-    /// Takes over an accepted socket on the current thread. A write to a client that does not read fails after
+    /// Registers an accepted socket with the current thread. A write to a client that does not read fails after
     /// `patience`.
     ///
     /// # Errors
@@ -49,8 +50,8 @@ impl BufferedSocket {
         Ok(Self { io: BufReader::with_capacity(read, writer), write_timeout: patience, write_deadline: None })
     }
 
-    /// Socket of a connection to a provider, each of whose writes has to end within `patience`. Writes are not joined:
-    /// requests are written in one piece.
+    /// Wraps a connection to a provider, with `patience` as its write timeout. Writes are not joined: requests are
+    /// written in one piece.
     ///
     /// # Errors
     /// Returns an error if the provider is gone.
@@ -72,15 +73,15 @@ impl BufferedSocket {
         (**stream).as_any().downcast_ref::<Self>().is_some_and(at_rest)
     }
 
-    /// Returns true if the stream is a socket in clear text that was reset. Reads do not show a reset after the peer
-    /// has closed its sending side. `None` if that cannot be known.
+    /// Returns true if the stream is a clear-text socket that was reset; `None` if it is no clear-text socket. Reads do
+    /// not report a reset after the peer has closed its sending side.
     #[must_use]
     pub fn was_reset(stream: &Stream) -> Option<bool> {
         let socket = (**stream).as_any().downcast_ref::<Self>()?;
         Some(!matches!(socket.io.get_ref().get_ref().take_error(), Ok(None)))
     }
 
-    /// Registers a stream that has moved with the current thread.
+    /// Registers a migrated stream with the current thread.
     ///
     /// # Errors
     /// Returns an error if the stream cannot move, or its client is gone.
@@ -90,7 +91,7 @@ impl BufferedSocket {
         Ok(Box::new(Self::new(io.into_inner().into_inner().into_std()?, false, patience)?))
     }
 
-    /// Returns the result of a write, or an error if it has waited too long.
+    /// Applies the write timeout: returns the result of a write, or an error if it has waited too long.
     fn limit_write<T>(&mut self, cx: &mut Context<'_>, wrote: Poll<Result<T>>) -> Poll<Result<T>> {
         if wrote.is_ready() {
             self.write_deadline = None;
@@ -155,7 +156,7 @@ impl Ssl for BufferedSocket {}
 
 impl Peek for BufferedSocket {}
 
-// Digests that Pingora would log of a connection; the access log has its own records.
+// Digests of a connection that Pingora would log; the access log has records of its own.
 
 impl GetTimingDigest for BufferedSocket {
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {

@@ -1,24 +1,24 @@
-//! Tests only: injected faults. Compiled only with the feature `inject`, which no release has.
+//! Fault injection for tests. Compiled only with the feature `inject`, which no release enables.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Point at which a request can be made to panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InjectionPoint {
-    /// The body was read, and nothing is reserved.
+    /// After the body was read, before the reservation.
     Body,
-    /// Reserve, limits and a provider permit are taken, and the provider is about to be asked.
+    /// Before the upstream request; reservation, limits and a provider permit are held.
     Attempt,
-    /// A part of the stream was sent.
+    /// After a part of the stream was sent.
     Stream,
-    /// Blocking work of the request runs on another thread.
+    /// During blocking work of the request on another thread.
     OffThread,
-    /// The head was read, and the endpoint is not known.
+    /// After the head was read, before the route lookup.
     Route,
 }
 
 impl InjectionPoint {
-    /// Points that every stream passes.
+    /// Injection points that every streamed request passes.
     pub const STREAM_POINTS: [Self; 3] = [Self::Body, Self::Attempt, Self::Stream];
 }
 

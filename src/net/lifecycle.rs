@@ -12,13 +12,13 @@ pub struct Lifecycle {
     changed: Notify,
 }
 
-/// Exchange in flight, until dropped.
+/// Guard that counts an exchange as in flight until dropped.
 pub struct InFlightGuard<'a> {
     lifecycle: &'a Lifecycle,
 }
 
 impl Lifecycle {
-    /// Starts to drain: the process is not ready from now on, and takes no new connection.
+    /// Starts draining: from now on the process is not ready, and accepts no new connection.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Release);
     }
@@ -28,12 +28,12 @@ impl Lifecycle {
         self.draining.load(Ordering::Acquire)
     }
 
-    /// Notes that another process has the store, or does not have it after all.
+    /// Records that another process has taken over the store, or that the takeover was cancelled.
     pub fn set_handed_over(&self, handed_over: bool) {
         self.handed_over.store(handed_over, Ordering::Release);
     }
 
-    /// Returns true if another process has the store, or is about to.
+    /// Returns true if another process has taken over the store, or is about to.
     pub fn is_handed_over(&self) -> bool {
         self.handed_over.load(Ordering::Acquire)
     }
@@ -49,12 +49,12 @@ impl Lifecycle {
         self.in_flight.load(Ordering::Acquire)
     }
 
-    /// Signal of the end of the last exchange in flight, and of [`Lifecycle::notify`].
+    /// Returns the signal for the end of the last exchange in flight and for [`Lifecycle::notify`].
     pub const fn changed(&self) -> &Notify {
         &self.changed
     }
 
-    /// Wakes everybody who waits for [`Lifecycle::changed`].
+    /// Wakes all tasks that wait for [`Lifecycle::changed`].
     pub fn notify(&self) {
         self.changed.notify_waiters();
     }

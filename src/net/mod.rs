@@ -1,5 +1,5 @@
-//! Sockets, threads and descriptors below HTTP: buffered streams, the executor of connections, the budget of reads
-//! per turn, the limit on file descriptors.
+//! Sockets and threads below HTTP: buffered streams, the executor of connections, the read budget per poll, and the
+//! lifecycle of the process.
 
 pub mod buffered_stream;
 pub mod executor;

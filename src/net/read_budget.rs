@@ -1,6 +1,6 @@
-//! Budget of reads per poll. A peer whose reads never run dry would keep its task running for as long as it sends, and
-//! other tasks of the thread, timers and the client's disconnection would wait. So bytes and steps are counted against
-//! the budget that tokio gives a task per poll (128 units); a task that has used it up yields to the others.
+//! Budget of reads per poll. A peer that always has bytes to read would keep its task running for as long as it sends,
+//! while other tasks of the thread, timers and the client's disconnection wait. So bytes and steps are charged to
+//! tokio's cooperative budget of a task per poll (128 units); a task that has used it up yields to the others.
 
 use std::future::Future;
 use std::pin::pin;
@@ -37,7 +37,7 @@ mod tests {
     use std::rc::Rc;
     use tokio::task::LocalSet;
 
-    /// How many turns other tasks had while one did so many rounds of this.
+    /// Returns how often another task was polled while one task ran this many rounds of a step and a read.
     async fn turns(rounds: usize, bytes: usize) -> usize {
         let (set, turns, over) = (LocalSet::new(), Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
         let (counted, ended) = (turns.clone(), over.clone());
@@ -61,9 +61,9 @@ mod tests {
     #[tokio::test]
     async fn a_task_yields_after_a_number_of_steps_or_bytes() {
         assert!(turns(100, 0).await <= 2, "a short exchange is not interrupted");
-        assert!((9..=12).contains(&turns(1_280, BYTES_PER_UNIT - 1).await), "128 steps are a turn");
-        assert!((90..=120).contains(&turns(100, 64 << 10).await), "a large piece is one");
-        assert!((45..=60).contains(&turns(100, 64 * BYTES_PER_UNIT).await), "two of half a turn");
+        assert!((9..=12).contains(&turns(1_280, BYTES_PER_UNIT - 1).await), "a poll has 128 steps");
+        assert!((90..=120).contains(&turns(100, 64 << 10).await), "a large read uses up a poll");
+        assert!((45..=60).contains(&turns(100, 64 * BYTES_PER_UNIT).await), "two reads of half a poll each");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! State of an HTTP/1.1 connection between its requests.
+//! State of an HTTP/1.1 connection that outlives a single request.
 
 use crate::http::ConnectionReuse;
 use bytes::BytesMut;
@@ -8,26 +8,26 @@ use pingora_core::server::ShutdownWatch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// State that the requests of one HTTP/1.1 connection share with the guard.
+/// State that the request streams of one HTTP/1.1 connection share with the connection guard.
 #[derive(Debug)]
 pub struct ReplayStream {
     stop: ShutdownWatch,
-    /// Flushes do nothing: more is written at once.
+    /// True if flushes are skipped, because more bytes follow immediately.
     pub(super) corked: AtomicBool,
-    /// The gateway has the request. Before that only Pingora writes, to refuse a head that the guard accepts; the guard
-    /// refuses it instead, in the dialect of the caller.
+    /// True if the proxy has the request. Before that only Pingora writes, to refuse a head that the guard accepts;
+    /// those bytes are dropped, and the guard refuses the request in the dialect of the caller.
     pub(super) admitted: AtomicBool,
     pub(super) returned: Mutex<Option<ReturnedStream>>,
     after: Mutex<ConnectionReuse>,
 }
 
-/// The connection as a request leaves it.
+/// Connection as it is returned after a request.
 #[derive(Debug)]
 pub(crate) struct ReturnedStream {
     pub(crate) stream: Stream,
-    /// Bytes behind the request.
+    /// Received bytes that follow the request.
     pub(crate) ahead: BytesMut,
-    /// The request was read to its end, and nothing behind it was dropped.
+    /// True if the request was read to its end, and no byte after it was dropped.
     pub(crate) reusable: bool,
 }
 
@@ -43,32 +43,32 @@ impl ReplayStream {
         })
     }
 
-    /// Notes that the gateway has the request: what is written from now on is sent.
+    /// Records that the proxy has the request, so that writes are sent from now on.
     pub fn admit(&self) {
         self.admitted.store(true, Ordering::Relaxed);
     }
 
-    /// Ends a request; returns false if the gateway never had it.
+    /// Resets the flag of [`ReplayStream::admit`] at the end of a request. Returns false if the proxy never had it.
     pub(crate) fn take_admitted(&self) -> bool {
         self.admitted.swap(false, Ordering::Relaxed)
     }
 
-    /// Returns true while the process stops: a response that begins now is the last of the connection.
+    /// Returns true while the process shuts down: a response that begins now is the last of the connection.
     pub fn is_stopping(&self) -> bool {
         *self.stop.borrow()
     }
 
-    /// Holds back what is written until the next flush after `corked` is false.
+    /// Corks or uncorks the stream: while corked, writes are buffered and flushes are skipped.
     pub fn cork(&self, corked: bool) {
         self.corked.store(corked, Ordering::Relaxed);
     }
 
-    /// Notes what becomes of the connection after the request.
+    /// Sets the use of the connection after the request.
     pub fn set_after(&self, after: ConnectionReuse) {
         *self.after.lock() = after;
     }
 
-    /// Takes the note of [`ReplayStream::set_after`]; [`ConnectionReuse::Cut`] if there is none.
+    /// Takes the value of [`ReplayStream::set_after`]; [`ConnectionReuse::Cut`] if there is none.
     pub(crate) fn take_after(&self) -> ConnectionReuse {
         std::mem::replace(&mut *self.after.lock(), ConnectionReuse::Cut)
     }

@@ -1,4 +1,4 @@
-//! Traits that Pingora's session asks of a stream besides reads and writes.
+//! Traits that Pingora's session requires of a stream in addition to reads and writes.
 
 use super::RequestStream;
 use async_trait::async_trait;

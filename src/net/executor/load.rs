@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-/// Interval at which a thread with connections measures its load. A timer that is earlier than all others of its thread
-/// costs a system call; no timer of a request is earlier than this one.
+/// Interval at which a thread with connections measures its load. A new timer that is earlier than all others of its
+/// thread costs a system call; no timer of a request is earlier than this one.
 const TICK: Duration = Duration::from_millis(100);
-/// Full time of a thread: shares are in thousandths.
+/// Busy share of a fully busy thread: shares are in thousandths.
 const FULL_SHARE: u32 = 1_000;
 /// Busy share up to which a thread is preferred for new connections.
 const MAX_EASY_SHARE: u32 = 500;
@@ -17,19 +17,19 @@ const MAX_EASY_SHARE: u32 = 500;
 const OVERLOADED_SHARE: u32 = 850;
 /// … to a thread whose busy share is lower by this much.
 const MIN_SHARE_GAP: u32 = 300;
-/// Connections that a thread may have beyond the others while it is not busy. All of them may become busy later, and a
-/// connection leaves only between two requests.
+/// Maximum excess of connections of a thread that is not busy over the others. All of them may become busy later, and a
+/// connection can migrate only between two requests.
 const MAX_CONNECTION_GAP: usize = 64;
-/// Divisor of the connections that a crowded thread releases per tick.
+/// Divisor of the connections that an overloaded thread releases per tick.
 const MIGRATION_DIVISOR: usize = 8;
 
-/// Thread as seen by the others.
+/// Worker thread as seen by the others.
 pub(super) struct WorkerThread {
     pub(super) handle: Handle,
     pub(super) load: WorkerLoad,
 }
 
-/// All threads.
+/// All worker threads.
 pub(super) type WorkerSet = Arc<[WorkerThread]>;
 
 #[derive(Default)]
@@ -39,7 +39,7 @@ pub(super) struct WorkerLoad {
     first_connection: Notify,
     /// Busy share of the last tick.
     pub(super) busy_share: AtomicU32,
-    /// Number of connections that may still move away in this tick.
+    /// Number of connections that may still migrate in this tick.
     migrations_left: AtomicUsize,
 }
 
@@ -52,9 +52,9 @@ impl WorkerLoad {
         self.busy_share.load(Ordering::Relaxed)
     }
 
-    /// Takes one release if there is one left.
+    /// Takes one migration; returns false if none is left.
     fn take_migration(&self) -> bool {
-        // Usually one load.
+        // Usually one atomic load.
         self.migrations_left.load(Ordering::Relaxed) > 0
             && self
                 .migrations_left
@@ -62,10 +62,10 @@ impl WorkerLoad {
                 .is_ok()
     }
 
-    /// Records a tick: the busy share of the thread, and that of the calmest other thread.
+    /// Records a tick. `calmest` is the busy share of the least busy other thread.
     pub(super) fn record_tick(&self, busy: u32, calmest: u32) {
         self.busy_share.store(busy, Ordering::Relaxed);
-        // A single connection would make the other thread just as crowded.
+        // A single connection would overload the other thread just as much.
         let crowded = busy > OVERLOADED_SHARE && calmest + MIN_SHARE_GAP <= busy && self.open() > 1;
         self.migrations_left
             .store(if crowded { (self.open() / MIGRATION_DIVISOR).max(1) } else { 0 }, Ordering::Relaxed);
@@ -78,12 +78,12 @@ pub(super) fn least_connections(workers: &[WorkerThread]) -> usize {
     all.min_by_key(|(_, worker)| (worker.load.open(), worker.load.busy())).map_or(0, |(place, _)| place)
 }
 
-/// Returns the thread to which a connection of `from` should move, if it may leave.
+/// Returns the thread to which a connection of the thread `own` should migrate, if it may.
 pub(super) fn migration_target(workers: &[WorkerThread], own: usize) -> Option<usize> {
     let load = workers.get(own).map(|worker| &worker.load).filter(|load| load.take_migration())?;
     let others = workers.iter().enumerate().filter(|(place, _)| *place != own);
     let (to, calm) = others.min_by_key(|(_, worker)| (worker.load.busy(), worker.load.open()))?;
-    // Connections may have moved there since the measurement: each counts at once.
+    // Connections that migrated there since the measurement are included in its busy share.
     if calm.load.busy() + MIN_SHARE_GAP > load.busy() {
         return None;
     }
@@ -92,7 +92,8 @@ pub(super) fn migration_target(workers: &[WorkerThread], own: usize) -> Option<u
     Some(to)
 }
 
-/// Returns the first thread with spare time and few more connections than the others, else the one with the fewest.
+/// Returns the first thread with spare time and not many more connections than the others, else the one with the
+/// fewest.
 pub(super) fn first_available(workers: &[WorkerThread]) -> usize {
     let least = workers.iter().map(|worker| worker.load.open()).min().unwrap_or_default();
     let has_time = |worker: &WorkerThread| {
@@ -101,7 +102,7 @@ pub(super) fn first_available(workers: &[WorkerThread]) -> usize {
     workers.iter().position(has_time).unwrap_or_else(|| least_connections(workers))
 }
 
-/// Measures the load of the current thread, each tick while it has connections; never ends.
+/// Measures the load of the current thread at each tick while it has connections; never ends.
 pub(super) async fn measure_load(workers: WorkerSet, own: usize) {
     let Some(WorkerThread { handle, load }) = workers.get(own) else { return };
     let metrics = handle.metrics();
@@ -127,7 +128,7 @@ pub(super) async fn measure_load(workers: WorkerSet, own: usize) {
     }
 }
 
-/// Counts one connection of a thread.
+/// Guard that counts one connection of a thread until dropped.
 pub(super) struct ConnectionGuard {
     pub(super) workers: WorkerSet,
     pub(super) at: usize,

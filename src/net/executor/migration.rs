@@ -1,4 +1,4 @@
-//! Connection that runs on a thread and may move to another one between two requests.
+//! Migration of a connection from its thread to a less busy one between two requests.
 
 use super::load::{ConnectionGuard, WorkerSet, migration_target};
 use crate::time::clock;
@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 thread_local! {
-    /// Index of the thread.
+    /// All worker threads, and the index of this one.
     static OWN: OnceCell<(WorkerSet, usize)> = const { OnceCell::new() };
     static AT_WORK: Cell<ThreadActivity> = const { Cell::new(ThreadActivity::Idle) };
 }
@@ -16,10 +16,11 @@ thread_local! {
 /// Activity of the current thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ThreadActivity {
-    /// Something other than a connection.
+    /// No connection is polled.
     Idle,
+    /// Poll of a connection.
     Connection,
-    /// Connection that stays on this thread.
+    /// Poll of a connection that will migrate to the thread with this index.
     Migrating(usize),
 }
 
@@ -51,9 +52,9 @@ pub async fn yield_and_migrate() -> bool {
     true
 }
 
-/// Connection whose clock is held during each poll.
+/// Task of a connection, which caches the clock during each poll.
 struct ConnectionTask<F> {
-    // Boxed, because a future that takes another one by value stores it twice. It moves as it is.
+    // Boxed, because a future that takes another one by value stores it twice; the box also migrates unchanged.
     connection: Option<Pin<Box<F>>>,
     counted: ConnectionGuard,
 }
@@ -92,11 +93,11 @@ where
     }
 }
 
-/// Restores the previous activity of the thread, also after a panic.
+/// Guard that restores the previous activity of the thread, also after a panic.
 struct ActivityGuard(ThreadActivity);
 
 impl ActivityGuard {
-    /// Previous activity.
+    /// Returns the activity at the end of the poll, and restores the previous one.
     fn final_activity(self) -> ThreadActivity {
         AT_WORK.get()
     }

@@ -1,9 +1,9 @@
-//! Threads that serve requests. Each has its own scheduler: a connection stays on its thread, with the connections to
-//! providers that it uses, so that a request wakes no other processor.
+//! Worker threads that serve requests. Each has its own tokio runtime: a connection stays on its thread, with the
+//! connections to providers that it uses, so that a request wakes no other processor.
 //!
 //! Few busy threads need less processor time than many idle ones: each finds more work per poll, and other processes
-//! keep a processor. So connections that can move are given to the first thread until it is half busy, and leave it
-//! between two requests when it is busy most of the time and another is not (`load.rs` has the figures). Other
+//! keep a processor. So connections that can migrate are spawned on the first thread until it is half busy, and leave
+//! it between two requests when it is overloaded and another thread is not (`load.rs` has the limits). Other
 //! connections are distributed evenly.
 
 mod load;
@@ -17,10 +17,10 @@ use std::thread;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
-/// Running threads; they and their tasks end when this is dropped.
+/// Running worker threads; they and their tasks end on drop.
 pub struct WorkerThreads {
     workers: WorkerSet,
-    /// Ends the threads when dropped.
+    /// Senders that end the threads on drop.
     _ends: Vec<oneshot::Sender<()>>,
 }
 
@@ -28,7 +28,7 @@ impl WorkerThreads {
     /// Starts `count` threads, at least one.
     ///
     /// # Errors
-    /// Returns an error if the system refuses a thread.
+    /// Returns an error if a thread or its runtime cannot be created.
     pub fn start(count: usize) -> io::Result<Self> {
         Self::start_with(count, load::measure_load)
     }
@@ -68,7 +68,7 @@ impl WorkerThreads {
         );
     }
 
-    /// Runs a connection that can move, see [`yield_and_migrate`], on the first thread with spare time.
+    /// Runs a connection that can migrate, see [`yield_and_migrate`], on the first thread with spare time.
     pub fn spawn_balanced<F>(&self, connection: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -100,7 +100,7 @@ where
                 () = watch(workers, own) => {}
             }
         });
-        // Blocking work is not waited for.
+        // Does not wait for blocking work.
         runtime.shutdown_background();
     })?;
     Ok(end)
@@ -147,12 +147,12 @@ mod tests {
         assert!(gone.recv().is_err());
     }
 
-    /// Two threads whose load is set by the test.
+    /// Starts two threads whose load is set by the test.
     fn unmeasured() -> WorkerThreads {
         WorkerThreads::start_with(2, |_, _| std::future::pending()).unwrap()
     }
 
-    /// Whether the connection that runs has moved.
+    /// Returns true if the current connection has migrated.
     async fn eased() -> bool {
         let before = thread::current().id();
         let eased = yield_and_migrate().await;
@@ -174,15 +174,15 @@ mod tests {
             told.recv().unwrap()
         };
         let first = gather();
-        assert!((1..64).all(|_| gather() == first), "few enough for one");
-        assert_ne!(gather(), first, "more than a few");
+        assert!((1..64).all(|_| gather() == first), "few enough for one thread");
+        assert_ne!(gather(), first, "too many for one thread");
         threads.workers[0].load.busy_share.store(501, Ordering::Relaxed);
         threads.workers[1].load.busy_share.store(499, Ordering::Relaxed);
-        assert_ne!(gather(), first, "it has no time");
+        assert_ne!(gather(), first, "the first thread is busy");
         stay.add_permits(100);
     }
 
-    /// Idle connections of the first thread, which end on request.
+    /// Spawns idle connections on the first thread. Each ends when it gets a permit of the returned semaphore.
     fn idle(threads: &WorkerThreads, count: usize) -> Arc<tokio::sync::Semaphore> {
         let stay = Arc::new(tokio::sync::Semaphore::new(0));
         for _ in 0..count {
@@ -196,7 +196,8 @@ mod tests {
         stay
     }
 
-    /// Returns the connections that leave the first thread in a tick with these busy shares.
+    /// Returns the number of connections that leave the first thread in a tick with these busy shares, and the busy
+    /// share of the other thread after it.
     fn leavers(busy: u32, other: u32) -> (usize, u32) {
         let threads = unmeasured();
         let _stay = idle(&threads, 16);
@@ -217,12 +218,12 @@ mod tests {
 
     #[test]
     fn connections_leave_a_crowded_thread_for_a_calm_one_and_no_other() {
-        assert_eq!(leavers(850, 0).0, 0, "not crowded");
-        assert_eq!(leavers(900, 601).0, 0, "the other is as crowded");
+        assert_eq!(leavers(850, 0).0, 0, "not overloaded");
+        assert_eq!(leavers(900, 601).0, 0, "the other thread is as busy");
         let (left, busy) = leavers(900, 200);
         assert_eq!(left, 2, "an eighth of them in a tick");
-        assert!(busy > 200, "what they bring counts before it is measured");
-        assert_eq!(leavers(900, 600).0, 1, "and the next would not be better off");
+        assert!(busy > 200, "their load counts before it is measured");
+        assert_eq!(leavers(900, 600).0, 1, "the next connection would gain nothing");
     }
 
     #[test]
@@ -268,7 +269,7 @@ mod tests {
     fn until(is: impl Fn() -> bool) {
         let began = std::time::Instant::now();
         while !is() {
-            assert!(began.elapsed().as_secs() < 60, "waited in vain");
+            assert!(began.elapsed().as_secs() < 60, "timed out");
             thread::yield_now();
         }
     }
@@ -286,7 +287,7 @@ mod tests {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let mut threads = unmeasured();
         let _stay = idle(&threads, 2);
-        // Dropped with its thread.
+        // Channel whose sender is dropped with its thread.
         let (held, gone) = mpsc::channel::<()>();
         migration::spawn_connection(
             &threads.workers,
@@ -311,14 +312,14 @@ mod tests {
                 assert!(BufferedSocket::is_idle_plain(&stream));
                 assert!(eased().await);
                 let mut stream = BufferedSocket::register_moved(stream).unwrap();
-                // The task waits here, and wakes up on its new thread.
+                // The task waits here and is woken on its new thread.
                 let byte = stream.read_u8().await.unwrap();
                 stream.write_all(&[byte]).await.unwrap();
             }),
         );
         client.write_all(b"1").unwrap();
         until(|| threads.workers[1].load.open() == 1);
-        // A task that still waited on a socket of the first thread would never wake up.
+        // A task that still waited on a socket of the first thread would never be woken.
         threads._ends.remove(0);
         assert!(gone.recv().is_err());
         client.write_all(b"2").unwrap();

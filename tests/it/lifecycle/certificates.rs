@@ -237,7 +237,7 @@ async fn an_expired_certificate_is_reported_and_still_used() {
     for place in ["listen.https: The certificate", "client_certificate: The certificate"] {
         assert!(said.contains(place), "{said}");
     }
-    assert_eq!(said.matches("was good until 2021-01-01.").count(), 2, "{said}");
+    assert_eq!(said.matches("expired on 2021-01-01.").count(), 2, "{said}");
     let running = home.run().await;
     until("both lines", || running.said().matches("\"certificate_over\"").count() == 2).await;
 }
