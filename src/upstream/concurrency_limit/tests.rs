@@ -92,7 +92,10 @@ fn queued_requests_are_served_by_account_before_all_batch_lines() {
         (0..3).map(|_| concurrency.enqueue(&greedy, 3).unwrap()).collect();
     assert!(concurrency.enqueue(&greedy, 3).is_none(), "three wait already");
     let mut late = concurrency.enqueue(&modest, 3).unwrap();
-    assert!(greedy_turns[2].hand.try_recv().is_err(), "the youngest waiter of the greedy account was displaced");
+    assert!(
+        greedy_turns[2].hand.try_recv().is_err(),
+        "the youngest waiter of the greedy account was displaced"
+    );
     assert_eq!(concurrency.waiting(), 4);
     drop(permit);
     let first = came(&mut greedy_turns[0]).unwrap();
