@@ -34,16 +34,17 @@ pub struct PooledBuffer {
 impl BufferPool {
     /// Returns an empty buffer with this capacity.
     #[must_use]
-    pub fn take(self: &Arc<Self>, room: usize) -> PooledBuffer {
-        if room < MIN_POOLED_BYTES {
-            return PooledBuffer { bytes: BytesMut::with_capacity(room), pool: None };
+    pub fn take(self: &Arc<Self>, capacity: usize) -> PooledBuffer {
+        if capacity < MIN_POOLED_BYTES {
+            return PooledBuffer { bytes: BytesMut::with_capacity(capacity), pool: None };
         }
-        let fits =
-            |bytes: &BytesMut| (room..=room.saturating_mul(MAX_EXCESS_FACTOR)).contains(&bytes.capacity());
+        let fits = |bytes: &BytesMut| {
+            (capacity..=capacity.saturating_mul(MAX_EXCESS_FACTOR)).contains(&bytes.capacity())
+        };
         let mut free = self.free.lock();
         let found = free.iter().rposition(|(_, bytes)| fits(bytes)).map(|at| free.remove(at).1);
         drop(free);
-        let bytes = found.unwrap_or_else(|| BytesMut::with_capacity(room));
+        let bytes = found.unwrap_or_else(|| BytesMut::with_capacity(capacity));
         PooledBuffer { bytes, pool: Some(self.clone()) }
     }
 
@@ -54,11 +55,11 @@ impl BufferPool {
         drop(over);
     }
 
-    fn give_back(&self, mut bytes: BytesMut) {
+    fn return_buffer(&self, mut bytes: BytesMut) {
         bytes.clear();
-        let room = bytes.capacity();
+        let capacity = bytes.capacity();
         let mut free = self.free.lock();
-        if room >= MIN_POOLED_BYTES && retained_bytes(&free) + room <= MAX_RETAINED_BYTES {
+        if capacity >= MIN_POOLED_BYTES && retained_bytes(&free) + capacity <= MAX_RETAINED_BYTES {
             free.push((Instant::now(), bytes));
         }
     }
@@ -78,8 +79,8 @@ impl PooledBuffer {
 
 impl Drop for PooledBuffer {
     fn drop(&mut self) {
-        if let Some(home) = self.pool.take() {
-            home.give_back(std::mem::take(&mut self.bytes));
+        if let Some(pool) = self.pool.take() {
+            pool.return_buffer(std::mem::take(&mut self.bytes));
         }
     }
 }
@@ -107,7 +108,7 @@ impl DerefMut for PooledBuffer {
 mod tests {
     use super::*;
 
-    fn kept_by(buffers: &BufferPool) -> usize {
+    fn retained_by(buffers: &BufferPool) -> usize {
         retained_bytes(&buffers.free.lock())
     }
 
@@ -122,34 +123,38 @@ mod tests {
     }
 
     #[test]
-    fn a_large_buffer_serves_again_when_its_last_reader_is_done() {
+    fn a_large_buffer_is_reused_after_its_last_reader() {
         let buffers = Arc::<BufferPool>::default();
         let (first, at) = body(&buffers, 1 << 20);
         let slice = first.slice(10..20);
         drop(first);
-        assert_eq!(kept_by(&buffers), 0, "a slice of it is in use");
+        assert_eq!(retained_by(&buffers), 0, "a slice of it is in use");
         assert_eq!(slice, &b"xxxxxxxxxx"[..]);
         drop(slice);
-        assert_eq!(kept_by(&buffers), 1 << 20);
+        assert_eq!(retained_by(&buffers), 1 << 20);
         let (again, same) = body(&buffers, 900 << 10);
         assert_eq!((again.len(), same), (900 << 10, at));
-        assert_eq!(kept_by(&buffers), 0);
+        assert_eq!(retained_by(&buffers), 0);
     }
 
     #[test]
     fn too_small_too_large_and_excess_buffers_are_not_pooled() {
         let buffers = Arc::<BufferPool>::default();
         drop(body(&buffers, MIN_POOLED_BYTES - 1));
-        assert_eq!(kept_by(&buffers), 0);
+        assert_eq!(retained_by(&buffers), 0);
         drop(body(&buffers, 2 << 20));
         let (_, other) = body(&buffers, MIN_POOLED_BYTES);
         assert!(!other.is_null());
-        assert_eq!(kept_by(&buffers), (2 << 20) + MIN_POOLED_BYTES, "a buffer of 2 MiB is too large for it");
+        assert_eq!(
+            retained_by(&buffers),
+            (2 << 20) + MIN_POOLED_BYTES,
+            "a buffer of 2 MiB is too large for it"
+        );
         let many: Vec<_> = (0..20).map(|_| body(&buffers, 1 << 20)).collect();
         drop(many);
-        assert!(kept_by(&buffers) <= MAX_RETAINED_BYTES);
+        assert!(retained_by(&buffers) <= MAX_RETAINED_BYTES);
         drop(body(&buffers, MAX_RETAINED_BYTES + 1));
-        assert!(kept_by(&buffers) <= MAX_RETAINED_BYTES);
+        assert!(retained_by(&buffers) <= MAX_RETAINED_BYTES);
     }
 
     #[test]
@@ -158,8 +163,8 @@ mod tests {
         let begun = Instant::now();
         drop(body(&buffers, MIN_POOLED_BYTES));
         buffers.drop_idle(begun);
-        assert_eq!(kept_by(&buffers), MIN_POOLED_BYTES);
+        assert_eq!(retained_by(&buffers), MIN_POOLED_BYTES);
         buffers.drop_idle(Instant::now() + MAX_IDLE);
-        assert_eq!(kept_by(&buffers), 0);
+        assert_eq!(retained_by(&buffers), 0);
     }
 }

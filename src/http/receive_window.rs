@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub struct WindowBudget {
     read: AtomicUsize,
-    news: Notify,
+    changed: Notify,
 }
 
 /// Reservation of the body of one stream.
@@ -29,13 +29,13 @@ impl WindowBudget {
     /// Waits until the number differs from `count`.
     pub async fn other_than(&self, count: usize) {
         loop {
-            let news = self.news.notified();
-            tokio::pin!(news);
-            news.as_mut().enable();
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
             if self.count() != count {
                 return;
             }
-            news.await;
+            changed.await;
         }
     }
 }
@@ -57,7 +57,7 @@ impl WindowReservation {
             true => self.bodies.read.fetch_add(1, Ordering::AcqRel),
             false => self.bodies.read.fetch_sub(1, Ordering::AcqRel),
         };
-        self.bodies.news.notify_waiters();
+        self.bodies.changed.notify_waiters();
     }
 }
 

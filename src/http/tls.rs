@@ -74,34 +74,34 @@ pub fn from_settings(settings: &Settings) -> Result<Option<Arc<TlsConfig>>, Stri
 /// Returns a sentence for each file that cannot be used.
 pub fn check_files(settings: &Settings, now: u64) -> Result<Vec<String>, Vec<String>> {
     let (mut warnings, mut mistakes) = (Vec::new(), Vec::new());
-    let mut look = |place: &str, path: &Path, expires: Option<i64>| {
+    let mut warn_if_expired = |setting: &str, path: &Path, expires: Option<i64>| {
         if let Some(end) = expires.and_then(|end| u64::try_from(end).ok()).filter(|end| *end <= now) {
             let day = crate::time::format::format_day(end);
-            warnings.push(format!("{place}: The certificate {} expired on {day}.", path.display()));
+            warnings.push(format!("{setting}: The certificate {} expired on {day}.", path.display()));
         }
     };
     if let Some(https) = &settings.listen.https {
         let own = read_key_pair(&https.certificate, &https.key).map(|pair| expiry(&pair));
         let clients = https.client_ca.as_deref().map_or(Ok(()), |ca| read_roots(ca).map(drop));
         // The complete configuration is built only from valid files.
-        let whole =
+        let complete =
             if own.is_ok() && clients.is_ok() { TlsConfig::from_files(https).map(drop) } else { Ok(()) };
-        let place = "listen.https";
+        let setting = "listen.https";
         if let Ok(end) = &own {
-            look(place, &https.certificate, *end);
+            warn_if_expired(setting, &https.certificate, *end);
         }
-        let wrong = [own.err(), clients.err(), whole.err()].into_iter().flatten();
-        mistakes.extend(wrong.map(|why| format!("{place}: {why}")));
+        let errors = [own.err(), clients.err(), complete.err()].into_iter().flatten();
+        mistakes.extend(errors.map(|why| format!("{setting}: {why}")));
     }
     for provider in &settings.providers {
-        let place = |key: &str| format!("providers.{}.{key}", provider.id);
+        let setting = |key: &str| format!("providers.{}.{key}", provider.id);
         if let Some(Err(why)) = provider.ca.as_deref().map(read_roots) {
-            mistakes.push(format!("{}: {why}", place("ca")));
+            mistakes.push(format!("{}: {why}", setting("ca")));
         }
         if let Some((certificate, key)) = &provider.client {
-            let at = place("client_certificate");
+            let at = setting("client_certificate");
             match read_key_pair(certificate, key) {
-                Ok(pair) => look(&at, certificate, expiry(&pair)),
+                Ok(pair) => warn_if_expired(&at, certificate, expiry(&pair)),
                 Err(why) => mistakes.push(format!("{at}: {why}")),
             }
         }
@@ -119,8 +119,8 @@ impl tokio_rustls::rustls::server::ResolvesServerCert for SingleCertificate {
     }
 }
 
-fn protocol_versions(least: TlsVersion) -> Vec<&'static SupportedProtocolVersion> {
-    match least {
+fn protocol_versions(min_tls: TlsVersion) -> Vec<&'static SupportedProtocolVersion> {
+    match min_tls {
         TlsVersion::Tls12 => vec![&TLS12, &TLS13],
         TlsVersion::Tls13 => vec![&TLS13],
     }

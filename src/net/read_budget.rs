@@ -38,9 +38,9 @@ mod tests {
     use tokio::task::LocalSet;
 
     /// Returns how often another task was polled while one task ran this many rounds of a step and a read.
-    async fn turns(rounds: usize, bytes: usize) -> usize {
-        let (set, turns, over) = (LocalSet::new(), Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
-        let (counted, ended) = (turns.clone(), over.clone());
+    async fn polls(rounds: usize, bytes: usize) -> usize {
+        let (set, polls, over) = (LocalSet::new(), Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
+        let (counted, ended) = (polls.clone(), over.clone());
         set.spawn_local(async move {
             while !ended.get() {
                 counted.set(counted.get() + 1);
@@ -55,15 +55,15 @@ mod tests {
             over.set(true);
         });
         set.await;
-        turns.get()
+        polls.get()
     }
 
     #[tokio::test]
     async fn a_task_yields_after_a_number_of_steps_or_bytes() {
-        assert!(turns(100, 0).await <= 2, "a short exchange is not interrupted");
-        assert!((9..=12).contains(&turns(1_280, BYTES_PER_UNIT - 1).await), "a poll has 128 steps");
-        assert!((90..=120).contains(&turns(100, 64 << 10).await), "a large read uses up a poll");
-        assert!((45..=60).contains(&turns(100, 64 * BYTES_PER_UNIT).await), "two reads of half a poll each");
+        assert!(polls(100, 0).await <= 2, "a short exchange is not interrupted");
+        assert!((9..=12).contains(&polls(1_280, BYTES_PER_UNIT - 1).await), "a poll has 128 steps");
+        assert!((90..=120).contains(&polls(100, 64 << 10).await), "a large read uses up a poll");
+        assert!((45..=60).contains(&polls(100, 64 * BYTES_PER_UNIT).await), "two reads of half a poll each");
     }
 
     #[test]

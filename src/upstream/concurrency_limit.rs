@@ -31,7 +31,7 @@ pub struct ConcurrencyLimit {
     /// Number of permits; [`NO_LIMIT`] without a configured limit.
     limit: AtomicU32,
     /// Maximum batch lines without a configured limit.
-    lines: AtomicUsize,
+    max_lines: AtomicUsize,
     in_flight: AtomicU32,
     /// Number of waiting requests, changed under the lock only.
     waiting: AtomicU32,
@@ -41,11 +41,11 @@ pub struct ConcurrencyLimit {
 #[derive(Debug, Default)]
 struct WaitQueues {
     /// Interactive requests, round-robin by account.
-    urgent: FairQueue<oneshot::Sender<ConcurrencyPermit>>,
+    interactive: FairQueue<oneshot::Sender<ConcurrencyPermit>>,
     /// Batch work, round-robin by account.
-    patient: FairQueue<BatchWaiter>,
+    batch: FairQueue<BatchWaiter>,
     /// Batch lines that hold a permit, the youngest last; the signal is taken when a line is asked to release it.
-    seated: Vec<(u64, Option<CancellationToken>)>,
+    batch_lines: Vec<(u64, Option<CancellationToken>)>,
     /// Number of the last line.
     number: u64,
 }
@@ -54,7 +54,7 @@ struct WaitQueues {
 #[derive(Debug)]
 struct BatchWaiter {
     line: Option<CancellationToken>,
-    hand: oneshot::Sender<ConcurrencyPermit>,
+    sender: oneshot::Sender<ConcurrencyPermit>,
 }
 
 /// Permit with the channel to its waiter.
@@ -76,16 +76,16 @@ pub struct PermitWaiter {
     /// Account that waits.
     account: Arc<str>,
     number: u64,
-    hand: oneshot::Receiver<ConcurrencyPermit>,
+    receiver: oneshot::Receiver<ConcurrencyPermit>,
 }
 
 /// Class of a waiter, which selects its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WaiterClass {
     /// Interactive requests.
-    Urgent,
+    Interactive,
     /// Batch work.
-    Patient,
+    Batch,
 }
 
 /// Outcome of a request for a permit by batch work.
@@ -99,10 +99,10 @@ pub enum AcquireOutcome {
 impl ConcurrencyLimit {
     /// Creates a limit with all permits free; without a limit, `lines` bounds the batch lines.
     #[must_use]
-    pub fn new(limit: Option<u32>, lines: usize) -> Arc<Self> {
+    pub fn new(limit: Option<u32>, max_lines: usize) -> Arc<Self> {
         Arc::new(Self {
             limit: AtomicU32::new(limit.unwrap_or(NO_LIMIT)),
-            lines: AtomicUsize::new(lines.max(1)),
+            max_lines: AtomicUsize::new(max_lines.max(1)),
             in_flight: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
             queues: Mutex::default(),
@@ -110,11 +110,11 @@ impl ConcurrencyLimit {
     }
 
     /// Applies a new configuration. Held permits stay valid; additional permits go to waiters.
-    pub fn configure(self: &Arc<Self>, limit: Option<u32>, lines: usize) {
+    pub fn configure(self: &Arc<Self>, limit: Option<u32>, max_lines: usize) {
         self.limit.store(limit.unwrap_or(NO_LIMIT), Ordering::SeqCst);
-        self.lines.store(lines.max(1), Ordering::SeqCst);
-        let handed = self.grant_waiters(&mut self.queues.lock());
-        send_permits(handed);
+        self.max_lines.store(max_lines.max(1), Ordering::SeqCst);
+        let granted = self.grant_waiters(&mut self.queues.lock());
+        send_permits(granted);
     }
 
     fn limit(&self) -> Option<u32> {
@@ -150,23 +150,23 @@ impl ConcurrencyLimit {
         let mut queues = self.queues.lock();
         // Without a limit only lines have to wait.
         let passes = line.is_none() && self.limit().is_none();
-        if (queues.patient.is_empty() || passes) && self.try_increment_for_batch(&queues, line.is_some()) {
+        if (queues.batch.is_empty() || passes) && self.try_increment_for_batch(&queues, line.is_some()) {
             return AcquireOutcome::Place(self.permit(&mut queues, line));
         }
-        let (hand, waiter) = oneshot::channel();
-        let number = match queues.patient.join(account, BatchWaiter { line, hand }, usize::MAX) {
+        let (sender, receiver) = oneshot::channel();
+        let number = match queues.batch.join(account, BatchWaiter { line, sender }, usize::MAX) {
             EnqueueOutcome::Waiting(number, _) => number,
             // An unbounded queue is never full; a waiter with this number would end at once.
             EnqueueOutcome::Full => 0,
         };
-        self.preempt_batch_line(queues);
+        self.grant_after_enqueue(queues);
         let account = account.clone();
         AcquireOutcome::Turn(PermitWaiter {
             concurrency: self.clone(),
-            queue: WaiterClass::Patient,
+            queue: WaiterClass::Batch,
             account,
             number,
-            hand: waiter,
+            receiver,
         })
     }
 
@@ -175,7 +175,7 @@ impl ConcurrencyLimit {
     #[must_use]
     pub fn enqueue_retry(self: &Arc<Self>, account: &Arc<str>) -> Option<PermitWaiter> {
         let mut queues = self.queues.lock();
-        let youngest = queues.seated.iter_mut().rev().find_map(|(_, signal)| signal.take())?;
+        let youngest = queues.batch_lines.iter_mut().rev().find_map(|(_, signal)| signal.take())?;
         let waiter = self.push_waiter(queues, account, usize::MAX);
         youngest.cancel();
         waiter
@@ -194,28 +194,28 @@ impl ConcurrencyLimit {
         account: &Arc<str>,
         max_waiting: usize,
     ) -> Option<PermitWaiter> {
-        let (hand, waiter) = oneshot::channel();
-        match queues.urgent.join(account, hand, max_waiting) {
+        let (sender, receiver) = oneshot::channel();
+        match queues.interactive.join(account, sender, max_waiting) {
             EnqueueOutcome::Full => None,
             EnqueueOutcome::Waiting(number, gone) => {
                 self.waiting.fetch_sub(u32::from(gone.is_some()), Ordering::SeqCst);
-                self.preempt_batch_line(queues);
+                self.grant_after_enqueue(queues);
                 drop(gone);
                 let account = account.clone();
                 Some(PermitWaiter {
                     concurrency: self.clone(),
-                    queue: WaiterClass::Urgent,
+                    queue: WaiterClass::Interactive,
                     account,
                     number,
-                    hand: waiter,
+                    receiver,
                 })
             }
         }
     }
 
     fn try_increment(&self, limit: Option<u32>) -> bool {
-        let room = |working: u32| limit.is_none_or(|limit| working < limit).then_some(working + 1);
-        self.in_flight.fetch_update(Ordering::SeqCst, Ordering::Relaxed, room).is_ok()
+        let increment = |in_use: u32| limit.is_none_or(|limit| in_use < limit).then_some(in_use + 1);
+        self.in_flight.fetch_update(Ordering::SeqCst, Ordering::Relaxed, increment).is_ok()
     }
 
     fn try_increment_for_batch(&self, queues: &WaitQueues, line: bool) -> bool {
@@ -223,11 +223,11 @@ impl ConcurrencyLimit {
             Some(concurrency) => {
                 let max_waiting = (concurrency - concurrency / BATCH_FREE_SHARE).max(1);
                 // Permits that interactive requests wait for count as taken.
-                let urgent = u32::try_from(queues.urgent.len()).unwrap_or(u32::MAX);
-                max_waiting > urgent && self.try_increment(Some(max_waiting - urgent))
+                let interactive = u32::try_from(queues.interactive.len()).unwrap_or(u32::MAX);
+                max_waiting > interactive && self.try_increment(Some(max_waiting - interactive))
             }
             None => {
-                (!line || queues.seated.len() < self.lines.load(Ordering::Relaxed))
+                (!line || queues.batch_lines.len() < self.max_lines.load(Ordering::Relaxed))
                     && self.try_increment(None)
             }
         }
@@ -241,50 +241,50 @@ impl ConcurrencyLimit {
     ) -> ConcurrencyPermit {
         let line = line.map(|signal| {
             let number = queues.next_number();
-            queues.seated.push((number, Some(signal)));
+            queues.batch_lines.push((number, Some(signal)));
             number
         });
         ConcurrencyPermit { concurrency: self.clone(), line }
     }
 
     /// Counts a new waiter, and grants permits that became free while it was queued.
-    fn preempt_batch_line(self: &Arc<Self>, mut queues: MutexGuard<'_, WaitQueues>) {
+    fn grant_after_enqueue(self: &Arc<Self>, mut queues: MutexGuard<'_, WaitQueues>) {
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let handed = self.grant_waiters(&mut queues);
+        let granted = self.grant_waiters(&mut queues);
         drop(queues);
-        send_permits(handed);
+        send_permits(granted);
     }
 
     /// Takes free permits for waiters. The caller sends the permits after it has released the lock.
     fn grant_waiters(self: &Arc<Self>, queues: &mut WaitQueues) -> Vec<GrantedPermit> {
-        let mut handed = Vec::new();
-        while !queues.urgent.is_empty() && self.try_increment(self.limit()) {
-            let Some(hand) = queues.urgent.pop_if(|_, _| true) else { break };
-            handed.push((hand, ConcurrencyPermit { concurrency: self.clone(), line: None }));
+        let mut granted = Vec::new();
+        while !queues.interactive.is_empty() && self.try_increment(self.limit()) {
+            let Some(sender) = queues.interactive.pop_if(|_, _| true) else { break };
+            granted.push((sender, ConcurrencyPermit { concurrency: self.clone(), line: None }));
         }
         while let Some(waiter) = self.next_batch_waiter(queues) {
             let permit = self.permit(queues, waiter.line);
-            handed.push((waiter.hand, permit));
+            granted.push((waiter.sender, permit));
         }
-        self.waiting.fetch_sub(u32::try_from(handed.len()).unwrap_or(0), Ordering::SeqCst);
-        handed
+        self.waiting.fetch_sub(u32::try_from(granted.len()).unwrap_or(0), Ordering::SeqCst);
+        granted
     }
 
     /// Takes the next batch waiter from the queue, with a permit counted for it.
     fn next_batch_waiter(&self, queues: &mut WaitQueues) -> Option<BatchWaiter> {
-        if queues.patient.is_empty() {
+        if queues.batch.is_empty() {
             return None;
         }
         if self.limit().is_some() {
             // A free permit fits any batch waiter, so the accounts need not be searched.
             return if self.try_increment_for_batch(queues, false) {
-                queues.patient.pop_if(|_, _| true)
+                queues.batch.pop_if(|_, _| true)
             } else {
                 None
             };
         }
-        let room = queues.seated.len() < self.lines.load(Ordering::Relaxed);
-        queues.patient.pop_if(|_, waiter| (waiter.line.is_none() || room) && self.try_increment(None))
+        let line_allowed = queues.batch_lines.len() < self.max_lines.load(Ordering::Relaxed);
+        queues.batch.pop_if(|_, waiter| (waiter.line.is_none() || line_allowed) && self.try_increment(None))
     }
 
     /// Releases a permit, and grants it to the next waiter.
@@ -294,34 +294,34 @@ impl ConcurrencyLimit {
             if self.waiting.load(Ordering::SeqCst) == 0 {
                 return;
             }
-            let handed = self.grant_waiters(&mut self.queues.lock());
-            return send_permits(handed);
+            let granted = self.grant_waiters(&mut self.queues.lock());
+            return send_permits(granted);
         }
         let mut queues = self.queues.lock();
         if let Some(number) = line
-            && let Ok(at) = queues.seated.binary_search_by_key(&number, |(number, _)| *number)
+            && let Ok(at) = queues.batch_lines.binary_search_by_key(&number, |(number, _)| *number)
         {
-            queues.seated.remove(at);
+            queues.batch_lines.remove(at);
         }
-        let mut handed = Vec::new();
+        let mut granted = Vec::new();
         let fits = self.limit().is_none_or(|limit| self.working() <= limit);
-        if fits && let Some(hand) = queues.urgent.pop_if(|_, _| true) {
+        if fits && let Some(sender) = queues.interactive.pop_if(|_, _| true) {
             // Handed over without being free in between, so that no other request can take it.
             self.waiting.fetch_sub(1, Ordering::SeqCst);
-            handed.push((hand, ConcurrencyPermit { concurrency: self.clone(), line: None }));
+            granted.push((sender, ConcurrencyPermit { concurrency: self.clone(), line: None }));
         } else {
             self.in_flight.fetch_sub(1, Ordering::SeqCst);
-            handed = self.grant_waiters(&mut queues);
+            granted = self.grant_waiters(&mut queues);
         }
         drop(queues);
-        send_permits(handed);
+        send_permits(granted);
     }
 
     fn remove_waiter(&self, queue: WaiterClass, account: &Arc<str>, number: u64) {
         let mut queues = self.queues.lock();
         let waited = match queue {
-            WaiterClass::Urgent => queues.urgent.remove(account, number).is_some(),
-            WaiterClass::Patient => queues.patient.remove(account, number).is_some(),
+            WaiterClass::Interactive => queues.interactive.remove(account, number).is_some(),
+            WaiterClass::Batch => queues.batch.remove(account, number).is_some(),
         };
         self.waiting.fetch_sub(u32::from(waited), Ordering::SeqCst);
     }
@@ -335,9 +335,9 @@ impl WaitQueues {
 }
 
 /// Sends permits to their waiters. The permit of a waiter that has gone is released at once.
-fn send_permits(handed: Vec<GrantedPermit>) {
-    for (hand, permit) in handed {
-        hand.send(permit).ok();
+fn send_permits(granted: Vec<GrantedPermit>) {
+    for (sender, permit) in granted {
+        sender.send(permit).ok();
     }
 }
 
@@ -350,12 +350,12 @@ impl Drop for ConcurrencyPermit {
 impl PermitWaiter {
     /// Waits for the permit; `None` if it will not come. Cancel-safe.
     pub async fn acquire(&mut self) -> Option<ConcurrencyPermit> {
-        (&mut self.hand).await.ok()
+        (&mut self.receiver).await.ok()
     }
 
     /// Polls for the permit, for a task that waits for several.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<ConcurrencyPermit>> {
-        Pin::new(&mut self.hand).poll(cx).map(Result::ok)
+        Pin::new(&mut self.receiver).poll(cx).map(Result::ok)
     }
 }
 
@@ -363,6 +363,6 @@ impl Drop for PermitWaiter {
     fn drop(&mut self) {
         self.concurrency.remove_waiter(self.queue, &self.account, self.number);
         // A permit sent from now on is returned to its sender; one that was sent before is dropped with the channel.
-        self.hand.close();
+        self.receiver.close();
     }
 }

@@ -79,32 +79,32 @@ impl ConfigSnapshot {
     ) -> Result<Self, String> {
         let cards = settings.models.iter().map(|model| with_creation_time(model.card(), old, now)).collect();
         let catalog = Catalog::new(cards).map_err(|mistakes| mistakes.join(" "))?;
-        let lines = settings.routing.batch_lines;
+        let batch_lines = settings.routing.batch_lines;
         let before = PreviousState::of(old.map_or(&[][..], |old| &old.providers));
         let providers: Vec<Arc<ProviderState>> = settings
             .providers
             .iter()
-            .map(|provider| Arc::new(ProviderState::new(provider.clone(), connections, lines, &before)))
+            .map(|provider| Arc::new(ProviderState::new(provider.clone(), connections, batch_lines, &before)))
             .collect();
         let offers = build_offers(&settings, &providers, old)?;
-        let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+        let mut indexes: HashMap<&str, Vec<usize>> = HashMap::new();
         let mut by_provider = vec![Vec::new(); providers.len()];
         for offer in &settings.offers {
-            places.entry(&offer.model.card.id).or_default().push(offer.index);
-            if let Some(places) = by_provider.get_mut(offer.provider.index) {
-                places.push(offer.index);
+            indexes.entry(&offer.model.card.id).or_default().push(offer.index);
+            if let Some(indexes) = by_provider.get_mut(offer.provider.index) {
+                indexes.push(offer.index);
             }
         }
         let mut models = HashMap::default();
         for model in &settings.models {
             let known = old.and_then(|old| old.models.get(model.card.id.as_str()));
-            let places = places.remove(model.card.id.as_str()).unwrap_or_default();
+            let indexes = indexes.remove(model.card.id.as_str()).unwrap_or_default();
             let explorations: Arc<Mutex<ExplorationBudget>> =
                 known.map(|known| known.explorations.clone()).unwrap_or_default();
-            let own = places.iter().filter_map(|place| offers.get(*place)).cloned().collect();
+            let own = indexes.iter().filter_map(|index| offers.get(*index)).cloned().collect();
             let live = ModelState {
                 pool: ModelPool::new(own, &explorations),
-                offers: places,
+                offers: indexes,
                 // Shared, so that exchanges of the old snapshot are counted too.
                 hour: known
                     .map_or_else(|| Arc::new(Mutex::new(HourlyStats::new())), |known| known.hour.clone()),
@@ -136,8 +136,8 @@ impl ConfigSnapshot {
 
     /// Returns the offers of the provider with this index.
     pub fn offers_of(&self, provider: usize) -> impl Iterator<Item = &Arc<OfferState>> {
-        let places = self.by_provider.get(provider).map(Vec::as_slice).unwrap_or_default();
-        places.iter().filter_map(|place| self.offers.get(*place))
+        let indexes = self.by_provider.get(provider).map(Vec::as_slice).unwrap_or_default();
+        indexes.iter().filter_map(|index| self.offers.get(*index))
     }
 
     /// Publishes the pool of each model, so that requests find its offers.

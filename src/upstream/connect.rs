@@ -48,7 +48,7 @@ pub struct UpstreamRoute {
     pool: Arc<ConnectionPool>,
     peers: parking_lot::RwLock<Vec<Arc<ResolvedPeer>>>,
     /// Index of the peer to connect to, modulo the number of peers; it advances when a connection fails.
-    turn: AtomicUsize,
+    peer_index: AtomicUsize,
 }
 
 /// One resolved address of a provider.
@@ -58,11 +58,11 @@ pub(super) struct ResolvedPeer {
     pub(super) key: u64,
     address: SocketAddr,
     /// Minimum TLS version.
-    least: TlsVersion,
+    min_tls: TlsVersion,
     /// Connect timeout.
     connect: Duration,
     /// Write timeout: longest time for which the provider may accept no bytes.
-    patience: Duration,
+    write_timeout: Duration,
 }
 
 impl ResolvedPeer {
@@ -70,7 +70,7 @@ impl ResolvedPeer {
     /// TLS 1.2.
     fn check_tls_version(&self, digest: Option<&SslDigest>) -> Result<(), UpstreamErrorKind> {
         match digest {
-            Some(digest) if self.least == TlsVersion::Tls13 && !digest.version.ends_with('3') => {
+            Some(digest) if self.min_tls == TlsVersion::Tls13 && !digest.version.ends_with('3') => {
                 Err(UpstreamErrorKind::Tls)
             }
             _ => Ok(()),
@@ -95,7 +95,8 @@ impl ResolvedPeer {
             connected.map_err(|_| UpstreamErrorKind::Connect)?.map_err(|error| io_error_kind(&error))?;
         set_tcp_keepalive(&socket, &crate::net::KEEP_ALIVE).map_err(|_| UpstreamErrorKind::Connect)?;
         Ok(Box::new(
-            BufferedSocket::to_provider(socket, self.patience).map_err(|_| UpstreamErrorKind::Connect)?,
+            BufferedSocket::to_provider(socket, self.write_timeout)
+                .map_err(|_| UpstreamErrorKind::Connect)?,
         ))
     }
 }
@@ -115,7 +116,7 @@ impl UpstreamRoute {
             base: base.clone(),
             pool,
             peers: parking_lot::RwLock::default(),
-            turn: AtomicUsize::new(0),
+            peer_index: AtomicUsize::new(0),
         };
         if let Ok(ip) = base.host.parse() {
             route.set_addresses(provider, &[SocketAddr::new(ip, base.port)]);
@@ -179,9 +180,9 @@ impl UpstreamRoute {
                 key: peer.reuse_hash(),
                 peer,
                 address: *address,
-                least: provider.min_tls,
+                min_tls: provider.min_tls,
                 connect: provider.timeouts.connect,
-                patience: provider.timeouts.idle,
+                write_timeout: provider.timeouts.idle,
             })
         };
         let fresh = addresses.iter().map(peer).collect();
@@ -194,13 +195,14 @@ impl UpstreamRoute {
     /// # Errors
     /// Returns `Connect` or `Tls` of the last address tried within twice the connect timeout, or `NoDescriptors`.
     pub async fn connect(&self) -> Result<UpstreamExchange, UpstreamError> {
-        let (mut turn, mut kind) = (self.turn.load(Ordering::Relaxed), UpstreamErrorKind::Connect);
+        let (mut peer_index, mut kind) =
+            (self.peer_index.load(Ordering::Relaxed), UpstreamErrorKind::Connect);
         let (began, peers) = (clock::cached_now(), self.peers.read().len());
         for _ in 0..peers {
-            let Some(peer) = self.peer(turn) else { break };
-            let patience = peer.connect;
+            let Some(peer) = self.peer(peer_index) else { break };
+            let connect_timeout = peer.connect;
             match self.connect_peer(peer).await {
-                Ok(way) => return Ok(way),
+                Ok(exchange) => return Ok(exchange),
                 // Without a file descriptor no other address can be reached either.
                 Err(UpstreamErrorKind::NoDescriptors) => {
                     return Err(UpstreamError::new(UpstreamErrorKind::NoDescriptors));
@@ -209,19 +211,19 @@ impl UpstreamRoute {
             }
             // Only the first task that failed at this address advances the shared index; for later ones the
             // compare-and-swap fails, so that they do not move it back to the dead address.
-            let next = turn.wrapping_add(1);
-            self.turn.compare_exchange(turn, next, Ordering::Relaxed, Ordering::Relaxed).ok();
-            turn = next;
-            if clock::cached_now().saturating_duration_since(began) >= patience * 2 {
+            let next = peer_index.wrapping_add(1);
+            self.peer_index.compare_exchange(peer_index, next, Ordering::Relaxed, Ordering::Relaxed).ok();
+            peer_index = next;
+            if clock::cached_now().saturating_duration_since(began) >= connect_timeout * 2 {
                 break;
             }
         }
         Err(UpstreamError::new(kind))
     }
 
-    fn peer(&self, turn: usize) -> Option<Arc<ResolvedPeer>> {
+    fn peer(&self, peer_index: usize) -> Option<Arc<ResolvedPeer>> {
         let peers = self.peers.read();
-        peers.get(turn % peers.len().max(1)).cloned()
+        peers.get(peer_index % peers.len().max(1)).cloned()
     }
 
     async fn connect_peer(&self, peer: Arc<ResolvedPeer>) -> Result<UpstreamExchange, UpstreamErrorKind> {
@@ -229,8 +231,8 @@ impl UpstreamRoute {
         if !peer.is_http1_only() {
             return Box::pin(connect_with_alpn(peer, pool)).await;
         }
-        if let Some((stream, home)) = pool.take(&peer) {
-            return Ok(UpstreamExchange::http1(stream, true, home, peer, pool));
+        if let Some((stream, owner)) = pool.take(&peer) {
+            return Ok(UpstreamExchange::http1(stream, true, owner, peer, pool));
         }
         // Boxed like the other branch: a new connection is rare, and its state would enlarge every request's future.
         let stream = Box::pin(peer.connect(&pool)).await?;
@@ -249,8 +251,8 @@ async fn connect_with_alpn(
         return Ok(UpstreamExchange::with_session(HttpSession::H2(session), true, peer, pool));
     }
     let only_h2 = peer.peer.options.alpn.get_min_http_version() == 2;
-    if !only_h2 && let Some((stream, home)) = pool.take(&peer) {
-        return Ok(UpstreamExchange::http1(stream, true, home, peer, pool));
+    if !only_h2 && let Some((stream, owner)) = pool.take(&peer) {
+        return Ok(UpstreamExchange::http1(stream, true, owner, peer, pool));
     }
     let stream = pool.streams.new_stream(&peer.peer).await.map_err(failed)?;
     peer.check_tls_version(stream.get_ssl_digest().as_deref())?;

@@ -32,7 +32,7 @@ pub struct ConnectionPools {
 struct TlsTrust {
     roots: Option<PathBuf>,
     client: Option<(PathBuf, PathBuf)>,
-    least: TlsVersion,
+    min_tls: TlsVersion,
     contents: [u8; 32],
 }
 
@@ -46,7 +46,7 @@ impl TlsTrust {
             digest.update(bytes);
         }
         let (roots, client) = (provider.ca.clone(), provider.client.clone());
-        Self { roots, client, least: provider.min_tls, contents: digest.finalize().into() }
+        Self { roots, client, min_tls: provider.min_tls, contents: digest.finalize().into() }
     }
 }
 
@@ -75,8 +75,8 @@ impl ConnectionPool {
     }
 
     /// Stores an idle HTTP/1.1 connection.
-    pub(super) fn put(&self, peer: &ResolvedPeer, stream: Stream, home: ThreadPoolIndex) {
-        self.idle.put(peer.key, stream, home);
+    pub(super) fn put(&self, peer: &ResolvedPeer, stream: Stream, owner: ThreadPoolIndex) {
+        self.idle.put(peer.key, stream, owner);
     }
 
     /// Opens a stream on a pooled HTTP/2 connection with stream capacity.

@@ -46,11 +46,11 @@ pub struct Http1Exchange {
     /// Received bytes that were not consumed yet.
     buffer: BytesMut,
     /// Bytes to reserve for the next read.
-    room: usize,
+    next_read: usize,
     head: Option<(Http1ResponseHead, Bytes)>,
     body: BodyReader,
     /// Read timeout.
-    patience: Option<Duration>,
+    read_timeout: Option<Duration>,
 }
 
 enum BodyReader {
@@ -64,7 +64,14 @@ impl Http1Exchange {
     /// Creates an exchange on an idle connection.
     pub fn new(stream: Stream) -> Self {
         let buffer = BytesMut::new();
-        Self { stream, buffer, room: INITIAL_READ, head: None, body: BodyReader::Over, patience: None }
+        Self {
+            stream,
+            buffer,
+            next_read: INITIAL_READ,
+            head: None,
+            body: BodyReader::Over,
+            read_timeout: None,
+        }
     }
 
     /// Returns the stream for writes.
@@ -73,8 +80,8 @@ impl Http1Exchange {
     }
 
     /// Sets the read timeout; without a call there is none.
-    pub const fn set_read_timeout(&mut self, patience: Duration) {
-        self.patience = Some(patience);
+    pub const fn set_read_timeout(&mut self, read_timeout: Duration) {
+        self.read_timeout = Some(read_timeout);
     }
 
     /// Writes a short request.
@@ -104,7 +111,7 @@ impl Http1Exchange {
             self.body = match head.framing {
                 BodyFraming::Length(0) => BodyReader::Over,
                 BodyFraming::Length(length) => {
-                    self.room = usize::try_from(length)
+                    self.next_read = usize::try_from(length)
                         .map_or(BODY_READ, |length| length.clamp(MIN_SPARE, BODY_READ));
                     BodyReader::Left(length)
                 }
@@ -115,7 +122,7 @@ impl Http1Exchange {
             let bytes = match head.framing {
                 BodyFraming::Length(_) => bytes.freeze(),
                 BodyFraming::Chunked | BodyFraming::Close => {
-                    self.update_completion();
+                    self.shrink_buffer();
                     Bytes::copy_from_slice(&bytes)
                 }
             };
@@ -154,12 +161,12 @@ impl Http1Exchange {
                 },
                 BodyReader::Close => return Ok(Some(self.buffer.split().freeze())),
                 BodyReader::Left(left) => {
-                    let here = usize::try_from(*left).unwrap_or(usize::MAX).min(self.buffer.len());
-                    *left -= here as u64;
+                    let count = usize::try_from(*left).unwrap_or(usize::MAX).min(self.buffer.len());
+                    *left -= count as u64;
                     if *left == 0 {
                         self.body = BodyReader::Over;
                     }
-                    return Ok(Some(self.buffer.split_to(here).freeze()));
+                    return Ok(Some(self.buffer.split_to(count).freeze()));
                 }
             }
         }
@@ -178,16 +185,16 @@ impl Http1Exchange {
     /// Returns the connection if it can serve another request: the answer was read completely, no bytes follow it, and
     /// its head does not close the connection.
     pub fn into_stream(self) -> Option<Stream> {
-        let good = matches!(self.body, BodyReader::Over)
+        let reusable = matches!(self.body, BodyReader::Over)
             && self.buffer.is_empty()
             && self.head.is_some_and(|(head, _)| !head.last && head.status >= 200);
-        good.then_some(self.stream)
+        reusable.then_some(self.stream)
     }
 
     /// Shrinks the buffer to the size of an event or two, because a stream lasts long and would hold the buffer of its
     /// head.
-    fn update_completion(&mut self) {
-        self.room = EVENT_READ;
+    fn shrink_buffer(&mut self) {
+        self.next_read = EVENT_READ;
         if self.buffer.len() <= EVENT_READ {
             let mut fit = BytesMut::with_capacity(EVENT_READ);
             fit.extend_from_slice(&self.buffer);
@@ -205,19 +212,19 @@ impl Http1Exchange {
     /// Reads once and returns the number of bytes. If the read fills the buffer, the next one reserves twice as much.
     async fn fill_buffer(&mut self) -> Result<usize, TransportError> {
         if self.buffer.capacity() - self.buffer.len() < MIN_SPARE {
-            self.buffer.reserve(self.room);
+            self.buffer.reserve(self.next_read);
         }
-        let room = self.buffer.capacity() - self.buffer.len();
+        let spare = self.buffer.capacity() - self.buffer.len();
         let read = self.stream.read_buf(&mut self.buffer);
-        let read = match self.patience {
+        let read = match self.read_timeout {
             None => read.await,
-            Some(patience) => timeout(patience, read).await.map_err(|_| TransportError::Gone)?,
+            Some(read_timeout) => timeout(read_timeout, read).await.map_err(|_| TransportError::Gone)?,
         };
         let read = read.map_err(|_| TransportError::Gone)?;
         read_budget::charge_bytes(read);
-        if read == room {
+        if read == spare {
             let most = if matches!(self.body, BodyReader::Left(_)) { BODY_READ } else { STREAM_READ };
-            self.room = (room * 2).clamp(EVENT_READ, most);
+            self.next_read = (spare * 2).clamp(EVENT_READ, most);
         }
         Ok(read)
     }

@@ -20,16 +20,16 @@ use tokio::io::{AsyncRead, ReadBuf};
 /// Maximum number of thread pools; further threads share them.
 const MAX_THREAD_POOLS: usize = 64;
 /// Number of connections that a thread takes from other threads before it opens one of its own.
-const FOREIGN_CHECKS: u32 = 8;
+const MAX_FOREIGN_TAKES: u32 = 8;
 
 /// Idle connections by peer key, in one pool per thread.
 pub struct IdlePool {
-    shelves: Vec<Mutex<ThreadPool>>,
+    thread_pools: Vec<Mutex<ThreadPool>>,
     /// Number of connections in all thread pools.
-    kept: AtomicUsize,
-    most: usize,
+    idle_count: AtomicUsize,
+    max_connections: usize,
     /// Maximum idle time.
-    patience: Duration,
+    max_idle: Duration,
 }
 
 /// Index of the pool of the thread that polls a connection's socket.
@@ -45,9 +45,9 @@ impl ThreadPoolIndex {
 
 #[derive(Default)]
 struct ThreadPool {
-    kept: HashMap<u64, Vec<IdleConnection>, ahash::RandomState>,
+    connections: HashMap<u64, Vec<IdleConnection>, ahash::RandomState>,
     /// Number of connections taken from other threads since this thread last had to open one.
-    borrowed: u32,
+    foreign_takes: u32,
 }
 
 struct IdleConnection {
@@ -57,69 +57,75 @@ struct IdleConnection {
 
 impl IdlePool {
     /// Creates an empty pool for up to `most` connections, each idle for up to `patience`.
-    pub fn new(most: usize, patience: Duration) -> Self {
-        let shelves = (0..MAX_THREAD_POOLS).map(|_| Mutex::default()).collect();
-        Self { shelves, kept: AtomicUsize::new(0), most, patience }
+    pub fn new(max_connections: usize, max_idle: Duration) -> Self {
+        let thread_pools = (0..MAX_THREAD_POOLS).map(|_| Mutex::default()).collect();
+        Self { thread_pools, idle_count: AtomicUsize::new(0), max_connections, max_idle }
     }
 
     /// Takes the most recently idle connection with this key that is usable, and the index of the pool to return it to.
     pub fn take(&self, key: u64) -> Option<(Stream, ThreadPoolIndex)> {
-        if self.kept.load(Ordering::Relaxed) == 0 {
+        if self.idle_count.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let own = own_pool_index();
-        let shelf = self.shelves.get(own)?;
-        if let Some(stream) = self.take_from(shelf, key) {
+        let thread_pool = self.thread_pools.get(own)?;
+        if let Some(stream) = self.take_from(thread_pool, key) {
             return Some((stream, ThreadPoolIndex(own)));
         }
-        if shelf.lock().borrowed >= FOREIGN_CHECKS {
-            shelf.lock().borrowed = 0;
+        if thread_pool.lock().foreign_takes >= MAX_FOREIGN_TAKES {
+            thread_pool.lock().foreign_takes = 0;
             return None;
         }
-        let others = self.shelves.iter().enumerate().filter(|(place, _)| *place != own);
-        let (stream, place) =
-            others.into_iter().find_map(|(place, shelf)| Some((self.take_from(shelf, key)?, place)))?;
-        shelf.lock().borrowed += 1;
-        Some((stream, ThreadPoolIndex(place)))
+        let others = self.thread_pools.iter().enumerate().filter(|(index, _)| *index != own);
+        let (stream, index) = others
+            .into_iter()
+            .find_map(|(index, thread_pool)| Some((self.take_from(thread_pool, key)?, index)))?;
+        thread_pool.lock().foreign_takes += 1;
+        Some((stream, ThreadPoolIndex(index)))
     }
 
-    fn take_from(&self, shelf: &Mutex<ThreadPool>, key: u64) -> Option<Stream> {
+    fn take_from(&self, thread_pool: &Mutex<ThreadPool>, key: u64) -> Option<Stream> {
         loop {
-            let mut kept = shelf.lock().kept.get_mut(&key)?.pop()?;
-            self.kept.fetch_sub(1, Ordering::Relaxed);
-            if clock::cached_now().saturating_duration_since(kept.since) < self.patience
-                && is_quiet(&mut kept.stream)
+            let mut connection = thread_pool.lock().connections.get_mut(&key)?.pop()?;
+            self.idle_count.fetch_sub(1, Ordering::Relaxed);
+            if clock::cached_now().saturating_duration_since(connection.since) < self.max_idle
+                && is_quiet(&mut connection.stream)
             {
-                return Some(kept.stream);
+                return Some(connection.stream);
             }
         }
     }
 
     /// Stores an idle connection; drops it if the pool is full.
-    pub fn put(&self, key: u64, stream: Stream, home: ThreadPoolIndex) {
-        if self.kept.fetch_add(1, Ordering::Relaxed) >= self.most {
-            self.kept.fetch_sub(1, Ordering::Relaxed);
+    pub fn put(&self, key: u64, stream: Stream, owner: ThreadPoolIndex) {
+        if self.idle_count.fetch_add(1, Ordering::Relaxed) >= self.max_connections {
+            self.idle_count.fetch_sub(1, Ordering::Relaxed);
             return;
         }
-        let Some(shelf) = self.shelves.get(home.0) else { return };
-        shelf.lock().kept.entry(key).or_default().push(IdleConnection { stream, since: clock::cached_now() });
+        let Some(thread_pool) = self.thread_pools.get(owner.0) else { return };
+        thread_pool
+            .lock()
+            .connections
+            .entry(key)
+            .or_default()
+            .push(IdleConnection { stream, since: clock::cached_now() });
     }
 
     /// Drops connections that were idle for too long or closed by the provider. Blocks for a moment, and must not run
     /// inside a task, whose budget could hide closed connections.
     pub fn sweep(&self) {
-        for shelf in &self.shelves {
+        for thread_pool in &self.thread_pools {
             let mut gone = Vec::new();
-            shelf.lock().kept.retain(|_, all| {
-                let good = |kept: &mut IdleConnection| {
-                    clock::cached_now().saturating_duration_since(kept.since) < self.patience
-                        && is_quiet(&mut kept.stream)
+            thread_pool.lock().connections.retain(|_, all| {
+                let is_usable = |connection: &mut IdleConnection| {
+                    clock::cached_now().saturating_duration_since(connection.since) < self.max_idle
+                        && is_quiet(&mut connection.stream)
                 };
-                gone.extend(all.extract_if(.., |kept| !good(kept)));
+                gone.extend(all.extract_if(.., |connection| !is_usable(connection)));
                 !all.is_empty()
             });
             // The connections are closed after the lock is released.
-            self.kept.fetch_sub(gone.len(), Ordering::Relaxed);
+            self.idle_count.fetch_sub(gone.len(), Ordering::Relaxed);
         }
     }
 }
@@ -137,9 +143,9 @@ fn own_pool_index() -> usize {
     thread_local!(static OWN: Cell<Option<usize>> = const { Cell::new(None) });
     OWN.with(|own| {
         own.get().unwrap_or_else(|| {
-            let place = THREADS.fetch_add(1, Ordering::Relaxed) % MAX_THREAD_POOLS;
-            own.set(Some(place));
-            place
+            let index = THREADS.fetch_add(1, Ordering::Relaxed) % MAX_THREAD_POOLS;
+            own.set(Some(index));
+            index
         })
     })
 }
@@ -154,15 +160,15 @@ mod tests {
 
     /// Stores an idle connection in the current thread's pool. Returns the provider's end.
     fn put_idle(idle: &IdlePool, key: u64) -> DuplexStream {
-        let (near, far) = duplex(64);
-        idle.put(key, Box::new(near), ThreadPoolIndex::current());
-        far
+        let (gateway_end, provider_end) = duplex(64);
+        idle.put(key, Box::new(gateway_end), ThreadPoolIndex::current());
+        provider_end
     }
 
     #[tokio::test]
-    async fn a_good_one_is_taken_once() {
+    async fn a_usable_connection_is_taken_once() {
         let idle = IdlePool::new(8, LONG);
-        let _far = put_idle(&idle, 1);
+        let _provider_end = put_idle(&idle, 1);
         assert!(idle.take(2).is_none());
         assert!(idle.take(1).is_some());
         assert!(idle.take(1).is_none());
@@ -195,27 +201,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_idled_too_long_is_dropped() {
+    async fn an_expired_connection_is_dropped() {
         let idle = IdlePool::new(2, Duration::ZERO);
-        let _far = put_idle(&idle, 1);
+        let _provider_end = put_idle(&idle, 1);
         assert!(idle.take(1).is_none());
     }
 
     #[tokio::test]
     async fn borrowed_connections_return_to_their_thread_and_borrowing_is_bounded() {
         let idle = IdlePool::new(8, LONG);
-        let (_far, home) = std::thread::scope(|scope| {
+        let (_provider_end, owner) = std::thread::scope(|scope| {
             scope.spawn(|| (put_idle(&idle, 1), ThreadPoolIndex::current())).join().unwrap()
         });
-        assert_ne!(home, ThreadPoolIndex::current());
-        for _ in 0..FOREIGN_CHECKS {
+        assert_ne!(owner, ThreadPoolIndex::current());
+        for _ in 0..MAX_FOREIGN_TAKES {
             let (stream, from) = idle.take(1).unwrap();
-            assert_eq!(from, home);
+            assert_eq!(from, owner);
             idle.put(1, stream, from);
         }
-        assert!(idle.take(1).is_none(), "time for one of its own");
+        assert!(idle.take(1).is_none(), "the thread has to open a connection");
         let _own = put_idle(&idle, 1);
         assert_eq!(idle.take(1).unwrap().1, ThreadPoolIndex::current());
-        assert_eq!(idle.take(1).unwrap().1, home);
+        assert_eq!(idle.take(1).unwrap().1, owner);
     }
 }

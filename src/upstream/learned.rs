@@ -20,9 +20,9 @@ pub struct LearnedBehavior {
     /// Bits of the omitted members in the low 32 bits, expiry (seconds of the gateway clock) in the high 32. 0: none.
     members: AtomicU64,
     /// Code of the reasoning name in the offer's answers.
-    seen: AtomicU8,
+    observed: AtomicU8,
     /// Code of the reasoning name that the offer accepted after it had refused the other name.
-    taken: AtomicU8,
+    accepted: AtomicU8,
     /// Limit on output tokens in the low 32 bits, expiry in seconds of the clock in the high 32. 0: not known.
     max_output: AtomicU64,
     /// Lock held while the members change.
@@ -33,11 +33,11 @@ impl LearnedBehavior {
     /// Returns the adjustments of a request to the offer. `named` is true if the configuration names the reasoning
     /// member.
     pub fn adjust(&self, now: impl FnOnce() -> Duration, named: bool) -> RequestAdjustment {
-        let seen = if named { NAME_UNKNOWN } else { self.seen.load(Ordering::Relaxed) };
-        let taken = decode_reasoning_name(self.taken.load(Ordering::Relaxed));
+        let observed = if named { NAME_UNKNOWN } else { self.observed.load(Ordering::Relaxed) };
+        let accepted = decode_reasoning_name(self.accepted.load(Ordering::Relaxed));
         RequestAdjustment {
             omitted: self.unsupported_members(now),
-            reasoning_name: taken.or(decode_reasoning_name(seen)),
+            reasoning_name: accepted.or(decode_reasoning_name(observed)),
             ..RequestAdjustment::default()
         }
     }
@@ -59,9 +59,9 @@ impl LearnedBehavior {
     /// Records the largest number of output tokens that the offer accepts. Returns true if the limit is new.
     pub fn record_output_limit(&self, most: u64, now: Duration) -> bool {
         let Ok(most) = u32::try_from(most) else { return false };
-        let is_news = decode_unexpired(&self.max_output, || now) != Some(most);
+        let is_new = decode_unexpired(&self.max_output, || now) != Some(most);
         self.max_output.store(encode_expiring(most, now), Ordering::Relaxed);
-        is_news
+        is_new
     }
 
     /// Records members that the offer refuses: it answers requests without them. Returns those that are new. `name` is
@@ -75,22 +75,22 @@ impl LearnedBehavior {
         // A refused reasoning name is not recorded as an omitted member; the accepted name is recorded instead.
         let renamed = ExtraMembers::of(ExtraMember::ReasoningName);
         if refused.contains(ExtraMember::ReasoningName) && !refused.contains(ExtraMember::Reasoning) {
-            self.taken.store(encode_reasoning_name(name), Ordering::Relaxed);
+            self.accepted.store(encode_reasoning_name(name), Ordering::Relaxed);
         }
-        let _alone = self.change.lock();
+        let _guard = self.change.lock();
         let known = self.unsupported_members(|| now);
-        let news = refused.difference(known);
+        let added = refused.difference(known);
         let all = known.union(refused).difference(renamed);
-        if !all.is_empty() && !news.difference(renamed).is_empty() {
+        if !all.is_empty() && !added.difference(renamed).is_empty() {
             self.members.store(encode_expiring(all.bits(), now), Ordering::Relaxed);
         }
-        news
+        added
     }
 
     /// Records the reasoning name that an answer showed.
-    pub fn record_observation(&self, noticed: OfferObservation) {
-        if noticed.reasoning_name.is_some() {
-            self.seen.store(encode_reasoning_name(noticed.reasoning_name), Ordering::Relaxed);
+    pub fn record_observation(&self, observation: OfferObservation) {
+        if observation.reasoning_name.is_some() {
+            self.observed.store(encode_reasoning_name(observation.reasoning_name), Ordering::Relaxed);
         }
     }
 }
@@ -101,11 +101,11 @@ fn encode_expiring(value: u32, now: Duration) -> u64 {
 }
 
 /// Decodes the value; `None` if it is unset or expired.
-fn decode_unexpired(kept: &AtomicU64, now: impl FnOnce() -> Duration) -> Option<u32> {
-    match kept.load(Ordering::Relaxed) {
+fn decode_unexpired(stored: &AtomicU64, now: impl FnOnce() -> Duration) -> Option<u32> {
+    match stored.load(Ordering::Relaxed) {
         0 => None,
-        kept if kept >> 32 <= now().as_secs() => None,
-        kept => u32::try_from(kept & u64::from(u32::MAX)).ok(),
+        stored if stored >> 32 <= now().as_secs() => None,
+        stored => u32::try_from(stored & u64::from(u32::MAX)).ok(),
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
         let stream = ExtraMembers::of(ExtraMember::StreamOptions);
         assert_eq!(learned.adjust(|| at(5), false), RequestAdjustment::default());
         assert_eq!(learned.record_refused_members(stream, None, at(5)), stream);
-        assert!(learned.record_refused_members(stream, None, at(6)).is_empty(), "no news");
+        assert!(learned.record_refused_members(stream, None, at(6)).is_empty(), "already known");
         assert_eq!(learned.adjust(|| at(5 + LEARNED_TTL - 1), false).omitted, stream);
         assert!(learned.adjust(|| at(5 + LEARNED_TTL), false).omitted.is_empty());
         assert!(!learned.returns_single_choice(|| at(6)));
@@ -157,7 +157,7 @@ mod tests {
         let learned = LearnedBehavior::default();
         assert_eq!(learned.max_output(|| at(5)), None);
         assert!(learned.record_output_limit(4096, at(5)));
-        assert!(!learned.record_output_limit(4096, at(6)), "no news");
+        assert!(!learned.record_output_limit(4096, at(6)), "already known");
         assert_eq!(learned.max_output(|| at(6 + LEARNED_TTL - 1)), Some(4096));
         assert_eq!(learned.max_output(|| at(6 + LEARNED_TTL)), None);
         assert!(learned.record_output_limit(2048, at(7)));
@@ -170,13 +170,13 @@ mod tests {
     fn an_accepted_name_takes_precedence_over_an_observed_one() {
         let learned = LearnedBehavior::default();
         let reasoning = |named| learned.adjust(|| at(1), named).reasoning_name;
-        let seen = |name| {
+        let observed = |name| {
             learned
                 .record_observation(OfferObservation { reasoning_name: name, ..OfferObservation::default() })
         };
         assert_eq!(reasoning(false), None);
-        seen(Some(ReasoningName::Reasoning));
-        seen(None);
+        observed(Some(ReasoningName::Reasoning));
+        observed(None);
         assert_eq!(reasoning(false), Some(ReasoningName::Reasoning));
         assert_eq!(reasoning(true), None, "the configuration names it");
         let renamed = ExtraMembers::of(ExtraMember::ReasoningName);

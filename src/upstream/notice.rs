@@ -33,11 +33,11 @@ const CATEGORY_COUNT: usize = 7;
 pub struct FailureLogs(OnceLock<Box<[ThrottledLog; CATEGORY_COUNT]>>);
 
 impl FailureLogs {
-    fn category_log(&self, concern: FailureCategory) -> Option<&ThrottledLog> {
+    fn category_log(&self, category: FailureCategory) -> Option<&ThrottledLog> {
         let all = self
             .0
             .get_or_init(|| Box::new(std::array::from_fn(|_| ThrottledLog::with_interval(LOG_INTERVAL))));
-        all.get(concern as usize)
+        all.get(category as usize)
     }
 }
 
@@ -97,10 +97,10 @@ impl FailureCategory {
 
 /// Logs a failed attempt at an offer.
 pub fn log_failure(offer: &OfferState, kind: UpstreamErrorKind) {
-    let Some(concern) = FailureCategory::from_error(kind) else { return };
-    let notices = if concern.is_provider_wide() { &offer.provider.notices } else { &offer.notices };
-    let Some(seldom) = notices.category_log(concern) else { return };
-    seldom.log(Instant::now(), |times| {
+    let Some(category) = FailureCategory::from_error(kind) else { return };
+    let notices = if category.is_provider_wide() { &offer.provider.notices } else { &offer.notices };
+    let Some(throttled_log) = notices.category_log(category) else { return };
+    throttled_log.log(Instant::now(), |times| {
         let status = match kind {
             UpstreamErrorKind::Status(status) | UpstreamErrorKind::Credentials(status) => status.to_string(),
             _ => String::new(),
@@ -111,10 +111,10 @@ pub fn log_failure(offer: &OfferState, kind: UpstreamErrorKind) {
             ("reason", kind.name()),
             ("status", status.as_str()),
             ("times", times),
-            ("remedy", concern.remedy()),
+            ("remedy", category.remedy()),
         ];
-        let said = members.into_iter().filter(|(_, value)| !value.is_empty());
-        log::event(concern.level(), "provider_failed", &said.collect::<Vec<_>>());
+        let present = members.into_iter().filter(|(_, value)| !value.is_empty());
+        log::event(category.level(), "provider_failed", &present.collect::<Vec<_>>());
     });
 }
 
@@ -142,9 +142,9 @@ mod tests {
             .into_iter()
             .chain((401..=404).map(UpstreamErrorKind::Credentials));
         for kind in errors {
-            let told = FailureCategory::from_error(kind)
-                .map(|concern| (concern.level() == log::error(), concern.remedy().len() > 20));
-            assert_eq!(told, Some((true, true)), "{kind:?}");
+            let found = FailureCategory::from_error(kind)
+                .map(|category| (category.level() == log::error(), category.remedy().len() > 20));
+            assert_eq!(found, Some((true, true)), "{kind:?}");
         }
         let warnings = [429, 500, 503].map(UpstreamErrorKind::Status).into_iter().chain([
             UpstreamErrorKind::FirstByteTimeout,
@@ -156,9 +156,9 @@ mod tests {
             UpstreamErrorKind::Truncated,
         ]);
         for kind in warnings {
-            let told = FailureCategory::from_error(kind)
-                .map(|concern| (concern.level() == log::warn(), concern.remedy().len() > 20));
-            assert_eq!(told, Some((true, true)), "{kind:?}");
+            let found = FailureCategory::from_error(kind)
+                .map(|category| (category.level() == log::warn(), category.remedy().len() > 20));
+            assert_eq!(found, Some((true, true)), "{kind:?}");
         }
         for kind in [
             UpstreamErrorKind::Caller,

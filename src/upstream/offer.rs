@@ -57,7 +57,7 @@ pub struct OfferState {
     pub attempts: Arc<AtomicU64>,
     in_flight: Arc<AtomicU32>,
     price: (f64, f64),
-    climate: (f64, f64),
+    grid_factors: (f64, f64),
     heads: Vec<(Dialect, RequestHead)>,
     adapter_head: Option<RequestHead>,
 }
@@ -93,7 +93,7 @@ impl OfferState {
     ) -> Result<Self, String> {
         let site = &offer.provider.place;
         let number = |decimal: Decimal| decimal.to_f64().unwrap_or(f64::NAN);
-        let wrong = |_| format!("A header of provider {} cannot be sent.", offer.provider.id);
+        let header_error = |_| format!("A header of provider {} cannot be sent.", offer.provider.id);
         let heads = offer
             .dialects
             .iter()
@@ -101,9 +101,9 @@ impl OfferState {
                 Ok((*dialect, build_request_head(&offer, *dialect, dialect.spec().provider_path)?))
             })
             .collect::<pingora_error::Result<Vec<_>>>()
-            .map_err(wrong)?;
+            .map_err(header_error)?;
         let shaped = offer.shape.map(|shape| build_request_head(&offer, Dialect::Chat, shape.path()));
-        let shaped = shaped.transpose().map_err(wrong)?;
+        let shaped = shaped.transpose().map_err(header_error)?;
         Ok(Self {
             price: {
                 let tariff = &offer.tariff;
@@ -115,7 +115,7 @@ impl OfferState {
                 };
                 (number(tariff.input.unwrap_or_default()), number(output.unwrap_or_default()))
             },
-            climate: (number(site.grid.g_per_kwh), number(site.eco_share())),
+            grid_factors: (number(site.grid.g_per_kwh), number(site.eco_share())),
             figures: Arc::new(Mutex::new(LatencyStats::new())),
             figures_kept: Arc::default(),
             notices: Arc::default(),
@@ -174,8 +174,8 @@ impl OfferState {
             in_flight: self.in_flight(),
             max_in_flight: self.offer.provider.max_in_flight.unwrap_or(0),
             failure_ratio: breaker.failure_ratio(now),
-            ci_g_per_kwh: self.climate.0,
-            renewable: self.climate.1,
+            ci_g_per_kwh: self.grid_factors.0,
+            renewable: self.grid_factors.1,
             health: breaker.health(now),
         };
         (candidate, entry)
@@ -262,7 +262,7 @@ impl OfferState {
     fn permit(self: &Arc<Self>, permit: ConcurrencyPermit) -> OfferPermit {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.attempts.fetch_add(1, Ordering::Relaxed);
-        OfferPermit { offer: self.clone(), _place: permit }
+        OfferPermit { offer: self.clone(), _permit: permit }
     }
 
     /// Returns true if the choices of this request are requested one by one: the dialect has one choice, or the offer
@@ -319,30 +319,30 @@ fn missing_capability(
     let accepts = |parameter: &str| offer.abilities.accepts_parameter(parameter);
     let reads = |kind: &str| offer.model.card.input_modalities.iter().any(|modality| modality == kind);
     let (messages, format) = (client.spec().content_member, client.spec().format_member);
-    let says = |param: &str, sentence: &'static str| Some(ApiError::unsupported(param, sentence));
+    let missing = |param: &str, sentence: &'static str| Some(ApiError::unsupported(param, sentence));
     if needs.tools && !accepts("tools") {
-        return says("tools", "This model does not take tools.");
+        return missing("tools", "This model does not take tools.");
     }
     if needs.json_schema && !penstock_dialect::accepts_json_schema(&offer.abilities) {
-        return says(format, "'response_format' of type 'json_schema' is not supported with this model.");
+        return missing(format, "'response_format' of type 'json_schema' is not supported with this model.");
     }
     if needs.json_object && !accepts("response_format") {
-        return says(format, "'response_format' of type 'json_object' is not supported with this model.");
+        return missing(format, "'response_format' of type 'json_object' is not supported with this model.");
     }
     if needs.images && !reads("image") {
-        return says(messages, "This model does not read images.");
+        return missing(messages, "This model does not read images.");
     }
     if needs.audio && !reads("audio") {
-        return says(messages, "This model does not read audio.");
+        return missing(messages, "This model does not read audio.");
     }
     if needs.files && !reads("file") {
-        return says(messages, "This model does not read files.");
+        return missing(messages, "This model does not read files.");
     }
     if needs.logprobs && !accepts("logprobs") && !accepts("top_logprobs") {
-        return says("logprobs", "This model does not give log probabilities.");
+        return missing("logprobs", "This model does not give log probabilities.");
     }
     if needs.logit_bias && !accepts("logit_bias") {
-        return says("logit_bias", "This model does not take a bias of tokens.");
+        return missing("logit_bias", "This model does not take a bias of tokens.");
     }
     None
 }

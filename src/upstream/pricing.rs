@@ -23,11 +23,11 @@ pub struct OfferPricing {
     prepared: OfferFactors,
     /// Tariff versions in ascending order of their start; never empty.
     rates: Vec<TariffVersion>,
-    served: SiteJson,
+    site_json: SiteJson,
     model: Arc<str>,
     provider: Arc<str>,
     /// Limit on billed measured energy, as a multiple of the listed energy.
-    measured: i64,
+    measured_limit: i64,
     /// True if the provider runs the offer in its throughput tier.
     throughput_tier: bool,
 }
@@ -67,17 +67,17 @@ impl OfferPricing {
     /// Prepares the prices and footprint factors of an offer.
     #[must_use]
     pub fn new(offer: &OfferSettings, money: &Money) -> Self {
-        let place = &offer.provider.place;
-        let served = SiteJson::new(&DataCentreInfo {
-            renewable_percent: place.grid.renewable_percent,
+        let location = &offer.provider.place;
+        let site_json = SiteJson::new(&DataCentreInfo {
+            renewable_percent: location.grid.renewable_percent,
             pue: offer.prepared.pue(),
             provider_id: &offer.provider.id,
-            location: &format!("{}, {}", place.city, place.country),
-            country: &place.code,
+            location: &format!("{}, {}", location.city, location.country),
+            country: &location.code,
             grid: GridInfo {
-                source: place.grid.attribution(),
-                year: place.grid.year,
-                g_per_kwh: place.grid.g_per_kwh,
+                source: location.grid.attribution(),
+                year: location.grid.year,
+                g_per_kwh: location.grid.g_per_kwh,
             },
             methodology: METHODOLOGY,
         });
@@ -87,10 +87,10 @@ impl OfferPricing {
             rates: tariffs
                 .map(|(from, tariff)| TariffVersion::new(from, tariff, offer, money.eur_per_credit))
                 .collect(),
-            served,
+            site_json,
             model: offer.model.card.id.as_str().into(),
             provider: Arc::from(&*offer.provider.id),
-            measured: if place.site.bills_measured { 2 } else { 1 },
+            measured_limit: if location.site.bills_measured { 2 } else { 1 },
             throughput_tier: offer.throughput_tier,
         }
     }
@@ -161,7 +161,7 @@ impl OfferPricing {
         eur_per_credit: Decimal,
     ) -> (RequestCharge, RequestCharge) {
         let kwh = self.prepared.billable_kwh(&AttemptWork::new(*done, Duration::ZERO), None);
-        let kwh = kwh.saturating_mul(Decimal::from(self.measured));
+        let kwh = kwh.saturating_mul(Decimal::from(self.measured_limit));
         let of = |wallet| compute_charge(&rate.tariff, &sold(done), wallet, batch, kwh, eur_per_credit);
         (of(PaymentSource::Credits), of(PaymentSource::Energy))
     }
@@ -221,7 +221,7 @@ impl OfferPricing {
     pub fn empty_members(&self, at: u64, amounts: AmountFormat) -> Vec<u8> {
         let paid_with =
             if self.is_priced_by_energy(at) { PaymentSource::Energy } else { PaymentSource::Credits };
-        penstock_response_metadata::zero_members(&self.served, paid_with.name(), amounts)
+        penstock_response_metadata::zero_members(&self.site_json, paid_with.name(), amounts)
     }
 
     /// Returns the energy that a provider measured; `None` if it is implausibly high for this work.
@@ -277,7 +277,7 @@ impl OfferPricing {
             energy_kwh: footprint.energy_kwh,
             carbon_g_co2: footprint.carbon_g,
             water_liters: footprint.water_l,
-            site: &self.served,
+            site: &self.site_json,
             provenance: EnergyProvenance {
                 method: footprint.method.name(),
                 boundary: Some(boundary_name(footprint.boundary)),

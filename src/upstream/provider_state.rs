@@ -63,13 +63,13 @@ impl ProviderState {
     pub fn new(
         provider: Arc<Provider>,
         pools: &ConnectionPools,
-        lines: usize,
+        batch_lines: usize,
         old: &PreviousState<'_>,
     ) -> Self {
         let known = old.providers.get(&*provider.id);
         let concurrency = match known {
             Some(known) => known.concurrency.clone(),
-            None => ConcurrencyLimit::new(provider.max_in_flight, lines),
+            None => ConcurrencyLimit::new(provider.max_in_flight, batch_lines),
         };
         let fresh = Self {
             route: UpstreamRoute::new(&provider, pools),

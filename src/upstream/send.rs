@@ -75,8 +75,8 @@ pub(super) async fn send_http1(
 ) -> Result<(), SendError> {
     let length = content_length(call, upload);
     let kind = call.content_type.as_bytes();
-    let ahead = usize::try_from(length).unwrap_or(INLINE_BODY).min(INLINE_BODY);
-    let mut joined = Vec::with_capacity(head.len() + kind.len() + 60 + ahead);
+    let inline = usize::try_from(length).unwrap_or(INLINE_BODY).min(INLINE_BODY);
+    let mut joined = Vec::with_capacity(head.len() + kind.len() + 60 + inline);
     joined.extend_from_slice(head);
     for (name, value) in trace.iter().flat_map(|trace| trace.headers()) {
         for part in [name, ": ", value, "\r\n"] {
@@ -89,9 +89,9 @@ pub(super) async fn send_http1(
     joined.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
     joined.extend_from_slice(b"\r\n\r\n");
     let pieces = call.body.iter().take(call.upload_index.unwrap_or(usize::MAX));
-    let room = joined.len() + INLINE_BODY;
+    let max_joined = joined.len() + INLINE_BODY;
     for piece in pieces {
-        if joined.len() + piece.len() <= room {
+        if joined.len() + piece.len() <= max_joined {
             joined.extend_from_slice(piece);
             continue;
         }
@@ -167,11 +167,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_lost_before_its_head_is_distinguished() {
-        let (near, far) = tokio::io::duplex(64 * 1024);
-        let provider = tokio::spawn(h2::server::handshake(far));
+        let (gateway_end, provider_end) = tokio::io::duplex(64 * 1024);
+        let provider = tokio::spawn(h2::server::handshake(provider_end));
         let mut settings = H2HandshakeSettings::new();
         settings.max_streams = 1;
-        let connection = handshake(Box::new(near), settings).await.unwrap();
+        let connection = handshake(Box::new(gateway_end), settings).await.unwrap();
         let mut taken = HttpSession::H2(connection.spawn_stream().await.unwrap().unwrap());
         drop(provider.await.unwrap().unwrap());
         while !connection.is_closed() {

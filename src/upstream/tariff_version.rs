@@ -66,10 +66,10 @@ impl TariffVersion {
     pub fn quick(&self, done: &WorkDone, batch: bool) -> Option<ReserveRequest> {
         let (prices, usage) = (self.integer_estimate?, done.usage()?);
         let sum = |input: i64, output: i64| {
-            let whole =
+            let total =
                 i128::from(usage.input) * i128::from(input) + i128::from(usage.output) * i128::from(output);
-            let by = if batch { 2 * MILLION } else { MILLION };
-            i64::try_from((whole + by - 1) / by).unwrap_or(i64::MAX)
+            let divisor = if batch { 2 * MILLION } else { MILLION };
+            i64::try_from((total + divisor - 1) / divisor).unwrap_or(i64::MAX)
         };
         Some(ReserveRequest {
             credits: sum(prices.input_credits, prices.output_credits),
@@ -101,7 +101,7 @@ fn integer_rates(tariff: &Tariff, eur_per_credit: Decimal) -> Option<IntegerRate
 /// Returns the terms of an offer for the ledger: enough to recompute any charge, with the location of the data centre
 /// and the source of the grid figures.
 fn format_terms(from: u64, tariff: &Tariff, offer: &OfferSettings, eur_per_credit: Decimal) -> TermsText {
-    let place = &offer.provider.place;
+    let location = &offer.provider.place;
     let price = |price: Option<Decimal>| price.map_or(Value::Null, |price| price.to_string().into());
     let text = json!({
         "model": offer.model.card.id,
@@ -116,13 +116,13 @@ fn format_terms(from: u64, tariff: &Tariff, offer: &OfferSettings, eur_per_credi
         "minute": price(tariff.minute),
         "eur_per_kwh": tariff.eur_per_kwh.to_string(),
         "eur_per_credit": eur_per_credit.to_string(),
-        "location": format!("{}, {}", place.city, place.country),
+        "location": format!("{}, {}", location.city, location.country),
         "pue": offer.prepared.pue().to_string(),
         "grid": {
-            "source": place.grid.attribution(),
-            "year": place.grid.year,
-            "g_per_kwh": place.grid.g_per_kwh.to_string(),
-            "renewable_percent": place.grid.renewable_percent.to_string(),
+            "source": location.grid.attribution(),
+            "year": location.grid.year,
+            "g_per_kwh": location.grid.g_per_kwh.to_string(),
+            "renewable_percent": location.grid.renewable_percent.to_string(),
         },
         "methodology": METHODOLOGY,
     });

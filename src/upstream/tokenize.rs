@@ -22,13 +22,13 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout_at;
 
 /// Time limit of a count over all engines of a model.
-const WAIT: Duration = Duration::from_secs(1);
+const COUNT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Prompt size in bytes above which a timeout is not recorded as a failure of the engine.
-const LONG: usize = 1 << 20;
+const LONG_PROMPT: usize = 1 << 20;
 /// Time limit below which a timeout is not recorded as a failure of the engine.
-const FAIR: Duration = Duration::from_millis(500);
+const FAIR_TIMEOUT: Duration = Duration::from_millis(500);
 /// Pause of an engine after a failure.
-const REST: Duration = Duration::from_secs(30);
+const FAILURE_PAUSE: Duration = Duration::from_secs(30);
 
 /// State of the engine behind an offer as a token counter.
 #[derive(Default)]
@@ -37,25 +37,25 @@ pub struct TokenizeEndpoint(Mutex<Option<Instant>>);
 impl TokenizeEndpoint {
     /// Returns true if the engine may be called now. After its pause one request calls it, and other requests skip it
     /// until that call is answered.
-    fn may_be_asked(&self, now: Instant) -> bool {
-        let mut rests = self.0.lock();
-        match *rests {
+    fn may_be_called(&self, now: Instant) -> bool {
+        let mut paused_until = self.0.lock();
+        match *paused_until {
             None => true,
             Some(until) if now < until => false,
             Some(_) => {
-                *rests = Some(now + REST);
+                *paused_until = Some(now + FAILURE_PAUSE);
                 true
             }
         }
     }
 
-    fn answered(&self) {
+    fn record_success(&self) {
         *self.0.lock() = None;
     }
 
     /// Records a failure. Returns true if it is the first in a row.
-    fn failed(&self, now: Instant) -> bool {
-        self.0.lock().replace(now + REST).is_none()
+    fn record_failure(&self, now: Instant) -> bool {
+        self.0.lock().replace(now + FAILURE_PAUSE).is_none()
     }
 }
 
@@ -69,29 +69,31 @@ pub async fn count_at_provider(
     ask: &InferenceRequest,
 ) -> Option<u64> {
     let offers = model.offers.iter().filter_map(|index| counting.live.offers.get(*index));
-    let mut until = clock::cached_now() + WAIT;
+    let mut until = clock::cached_now() + COUNT_TIMEOUT;
     for offer in offers {
         let Some(shape) = offer.offer.provider.token_count_api else { continue };
         let began = clock::cached_now();
-        let Some(first) = first(counting, offer, shape, ask).await else { continue };
+        let Some(first_call) = first_call(counting, offer, shape, ask).await else { continue };
         let now = clock::cached_now();
         // Preparing the call does not count against the engines' time limit.
         until += now.saturating_duration_since(began);
         if now >= until {
             return None;
         }
-        if !offer.engine.may_be_asked(now) {
+        if !offer.engine.may_be_called(now) {
             continue;
         }
-        match timeout_at(until.into(), one(offer, shape, first)).await {
+        match timeout_at(until.into(), count_with_engine(offer, shape, first_call)).await {
             Ok(Ok(Some(tokens))) => {
-                offer.engine.answered();
+                offer.engine.record_success();
                 return Some(tokens);
             }
             Ok(Ok(None)) => {}
-            Err(_) if ask.body.len() > LONG || until.saturating_duration_since(now) < FAIR => return None,
+            Err(_) if ask.body.len() > LONG_PROMPT || until.saturating_duration_since(now) < FAIR_TIMEOUT => {
+                return None;
+            }
             Ok(Err(TokenizeFailure)) | Err(_) => {
-                if offer.engine.failed(clock::cached_now()) {
+                if offer.engine.record_failure(clock::cached_now()) {
                     let (provider, model) = (&*offer.offer.provider.id, &*offer.offer.model.card.id);
                     log::event(log::warn(), "count_failed", &[("provider", provider), ("model", model)]);
                 }
@@ -103,7 +105,7 @@ pub async fn count_at_provider(
 
 /// Builds the first call to the engine, if its API can count this request. A long body is parsed on a blocking thread;
 /// a body whose parsed form would take too much memory is not counted.
-async fn first(
+async fn first_call(
     counting: &TokenCountQueue,
     offer: &OfferState,
     shape: TokenizeApi,
@@ -125,12 +127,12 @@ async fn first(
 }
 
 /// Counts tokens with one engine, in one or two calls; `None` if there is no count but the engine did not fail.
-async fn one(
+async fn count_with_engine(
     offer: &OfferState,
     shape: TokenizeApi,
-    first: EngineCall,
+    first_call: EngineCall,
 ) -> Result<Option<u64>, TokenizeFailure> {
-    let second = match call(offer, shape, first).await? {
+    let second = match call(offer, shape, first_call).await? {
         Some(CountProgress::NextCall(second)) => second,
         Some(CountProgress::Tokens(tokens)) => return Ok(Some(tokens)),
         None => return Ok(None),
@@ -154,7 +156,7 @@ async fn call(
         Err(_) => return Err(TokenizeFailure),
     };
     // The time limit of the count ends earlier.
-    upstream.set_read_timeout(WAIT * 2);
+    upstream.set_read_timeout(COUNT_TIMEOUT * 2);
     let status = match upstream.send_for_status(head, Bytes::from(call.body)).await {
         Ok(status) => status,
         // The provider had closed the pooled connection: no failure of the engine.
@@ -194,16 +196,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_engine_that_failed_rests_and_is_then_asked_by_one_at_a_time() {
+    fn a_failed_engine_is_paused_and_then_called_by_one_request_at_a_time() {
         let (engine, start) = (TokenizeEndpoint::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert!(engine.may_be_asked(at(0)) && engine.may_be_asked(at(0)));
-        assert!(engine.failed(at(1)));
-        assert!(!engine.may_be_asked(at(1)) && !engine.may_be_asked(at(30)));
-        assert!(engine.may_be_asked(at(31)) && !engine.may_be_asked(at(31)), "one asks");
-        assert!(!engine.failed(at(32)), "no news");
-        assert!(!engine.may_be_asked(at(61)) && engine.may_be_asked(at(62)));
-        engine.answered();
-        assert!(engine.may_be_asked(at(62)) && engine.may_be_asked(at(62)), "it is well again");
+        assert!(engine.may_be_called(at(0)) && engine.may_be_called(at(0)));
+        assert!(engine.record_failure(at(1)));
+        assert!(!engine.may_be_called(at(1)) && !engine.may_be_called(at(30)));
+        assert!(engine.may_be_called(at(31)) && !engine.may_be_called(at(31)), "one request calls it");
+        assert!(!engine.record_failure(at(32)), "not the first failure");
+        assert!(!engine.may_be_called(at(61)) && engine.may_be_called(at(62)));
+        engine.record_success();
+        assert!(engine.may_be_called(at(62)) && engine.may_be_called(at(62)), "available again");
     }
 }

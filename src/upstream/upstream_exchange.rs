@@ -43,7 +43,7 @@ pub struct UpstreamExchange {
     since: Instant,
     session: UpstreamSession,
     /// Pool of the thread that polls the socket.
-    home: ThreadPoolIndex,
+    owner: ThreadPoolIndex,
     peer: Arc<ResolvedPeer>,
     pool: Arc<ConnectionPool>,
 }
@@ -52,7 +52,7 @@ pub struct UpstreamExchange {
 enum UpstreamSession {
     Http1(Http1Exchange),
     /// HTTP/2.
-    Agreed(Box<HttpSession>),
+    Http2(Box<HttpSession>),
 }
 
 impl UpstreamExchange {
@@ -60,12 +60,12 @@ impl UpstreamExchange {
     pub(super) fn http1(
         stream: pingora_core::protocols::Stream,
         reused: bool,
-        home: ThreadPoolIndex,
+        owner: ThreadPoolIndex,
         peer: Arc<ResolvedPeer>,
         pool: Arc<ConnectionPool>,
     ) -> Self {
         let session = UpstreamSession::Http1(Http1Exchange::new(stream));
-        Self { session, reused, home, whole: true, since: clock::cached_now(), peer, pool }
+        Self { session, reused, owner, whole: true, since: clock::cached_now(), peer, pool }
     }
 
     /// Creates an exchange over a stream of an HTTP/2 connection.
@@ -75,11 +75,11 @@ impl UpstreamExchange {
         peer: Arc<ResolvedPeer>,
         pool: Arc<ConnectionPool>,
     ) -> Self {
-        let session = UpstreamSession::Agreed(Box::new(session));
+        let session = UpstreamSession::Http2(Box::new(session));
         Self {
             session,
             reused,
-            home: ThreadPoolIndex::current(),
+            owner: ThreadPoolIndex::current(),
             whole: true,
             since: clock::cached_now(),
             peer,
@@ -104,7 +104,7 @@ impl UpstreamExchange {
                 send::send_http1(http1.stream(), &head.wire, call, upload, trace).await
             }
             // Boxed: its state would enlarge every request's future.
-            UpstreamSession::Agreed(session) => {
+            UpstreamSession::Http2(session) => {
                 Box::pin(send::send_session(session, head.parsed.clone(), call, upload, trace)).await
             }
         };
@@ -123,7 +123,7 @@ impl UpstreamExchange {
                 let head = send::head_bytes(&head);
                 http1.send_request(&head, &body).await.map_err(|_| TransportError::Gone)?;
             }
-            UpstreamSession::Agreed(session) => {
+            UpstreamSession::Http2(session) => {
                 let mut left = body;
                 let sent = async {
                     session.write_request_header(Box::new(head)).await?;
@@ -144,14 +144,14 @@ impl UpstreamExchange {
     /// retries are not counted as attempts, so it is 0 unless the provider has not processed the request.
     pub fn stale_retries(&self, broken: TransportError) -> usize {
         let is_stream =
-            matches!(&self.session, UpstreamSession::Agreed(session) if session.as_http2().is_some());
-        let soon = clock::cached_now().saturating_duration_since(self.since) < RESET_WINDOW;
+            matches!(&self.session, UpstreamSession::Http2(session) if session.as_http2().is_some());
+        let is_early = clock::cached_now().saturating_duration_since(self.since) < RESET_WINDOW;
         match broken {
             _ if !self.reused => 0,
             // The provider reported it. One retry only, as it may refuse every stream.
             TransportError::Unasked => 1,
             // Not for HTTP/2, where each stream but the first is on a reused connection.
-            TransportError::Gone if !is_stream && soon && self.is_unanswered() => MAX_STALE_RETRIES,
+            TransportError::Gone if !is_stream && is_early && self.is_unanswered() => MAX_STALE_RETRIES,
             TransportError::Gone | TransportError::Malformed => 0,
         }
     }
@@ -160,15 +160,15 @@ impl UpstreamExchange {
         match &self.session {
             UpstreamSession::Http1(http1) => http1.is_unanswered(),
             // A partial head is not detected here; the connection would have to fail right after it.
-            UpstreamSession::Agreed(session) => session.response_header().is_none(),
+            UpstreamSession::Http2(session) => session.response_header().is_none(),
         }
     }
 
     /// Sets the read timeout.
-    pub fn set_read_timeout(&mut self, patience: Duration) {
+    pub fn set_read_timeout(&mut self, read_timeout: Duration) {
         match &mut self.session {
-            UpstreamSession::Http1(http1) => http1.set_read_timeout(patience),
-            UpstreamSession::Agreed(session) => session.set_read_timeout(Some(patience)),
+            UpstreamSession::Http1(http1) => http1.set_read_timeout(read_timeout),
+            UpstreamSession::Http2(session) => session.set_read_timeout(Some(read_timeout)),
         }
     }
 
@@ -182,7 +182,7 @@ impl UpstreamExchange {
             read_budget::consume_step().await;
             let status = match &mut self.session {
                 UpstreamSession::Http1(http1) => http1.read_head().await?,
-                UpstreamSession::Agreed(session) => {
+                UpstreamSession::Http2(session) => {
                     session.read_response_header().await.map_err(|error| transport_error(&error))?;
                     session.response_header().map_or(0, |head| head.status.as_u16())
                 }
@@ -198,7 +198,7 @@ impl UpstreamExchange {
     pub fn status(&self) -> Option<u16> {
         match &self.session {
             UpstreamSession::Http1(http1) => http1.status(),
-            UpstreamSession::Agreed(session) => session.response_header().map(|head| head.status.as_u16()),
+            UpstreamSession::Http2(session) => session.response_header().map(|head| head.status.as_u16()),
         }
     }
 
@@ -206,7 +206,7 @@ impl UpstreamExchange {
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         match &self.session {
             UpstreamSession::Http1(http1) => http1.header(name),
-            UpstreamSession::Agreed(session) => {
+            UpstreamSession::Http2(session) => {
                 session.response_header()?.headers.get(name).map(http::HeaderValue::as_bytes)
             }
         }
@@ -220,7 +220,7 @@ impl UpstreamExchange {
         read_budget::consume_step().await;
         match &mut self.session {
             UpstreamSession::Http1(http1) => http1.read_body().await,
-            UpstreamSession::Agreed(session) => {
+            UpstreamSession::Http2(session) => {
                 let piece = session.read_response_body().await.map_err(|_| TransportError::Gone)?;
                 read_budget::charge_bytes(piece.as_ref().map_or(0, Bytes::len));
                 Ok(piece)
@@ -231,7 +231,7 @@ impl UpstreamExchange {
     fn is_complete(&mut self) -> bool {
         match &mut self.session {
             UpstreamSession::Http1(http1) => http1.is_complete(),
-            UpstreamSession::Agreed(session) => session.response_done(),
+            UpstreamSession::Http2(session) => session.response_done(),
         }
     }
 
@@ -243,10 +243,10 @@ impl UpstreamExchange {
         match self.session {
             UpstreamSession::Http1(http1) => {
                 if let Some(stream) = http1.into_stream() {
-                    self.pool.put(&self.peer, stream, self.home);
+                    self.pool.put(&self.peer, stream, self.owner);
                 }
             }
-            UpstreamSession::Agreed(session) => self.pool.put_session(&self.peer, *session),
+            UpstreamSession::Http2(session) => self.pool.put_session(&self.peer, *session),
         }
     }
 

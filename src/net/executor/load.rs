@@ -75,20 +75,20 @@ impl WorkerLoad {
 /// Returns the thread with the fewest connections.
 pub(super) fn least_connections(workers: &[WorkerThread]) -> usize {
     let all = workers.iter().enumerate();
-    all.min_by_key(|(_, worker)| (worker.load.open(), worker.load.busy())).map_or(0, |(place, _)| place)
+    all.min_by_key(|(_, worker)| (worker.load.open(), worker.load.busy())).map_or(0, |(index, _)| index)
 }
 
 /// Returns the thread to which a connection of the thread `own` should migrate, if it may.
 pub(super) fn migration_target(workers: &[WorkerThread], own: usize) -> Option<usize> {
     let load = workers.get(own).map(|worker| &worker.load).filter(|load| load.take_migration())?;
-    let others = workers.iter().enumerate().filter(|(place, _)| *place != own);
+    let others = workers.iter().enumerate().filter(|(index, _)| *index != own);
     let (to, calm) = others.min_by_key(|(_, worker)| (worker.load.busy(), worker.load.open()))?;
     // Connections that migrated there since the measurement are included in its busy share.
     if calm.load.busy() + MIN_SHARE_GAP > load.busy() {
         return None;
     }
-    let brings = load.busy() / u32::try_from(load.open().max(1)).unwrap_or(u32::MAX);
-    calm.load.busy_share.fetch_add(brings, Ordering::Relaxed);
+    let added_share = load.busy() / u32::try_from(load.open().max(1)).unwrap_or(u32::MAX);
+    calm.load.busy_share.fetch_add(added_share, Ordering::Relaxed);
     Some(to)
 }
 
@@ -122,7 +122,7 @@ pub(super) async fn measure_load(workers: WorkerSet, own: usize) {
         let share = u32::try_from(busy.as_micros() * u128::from(FULL_SHARE) / time.as_micros().max(1))
             .unwrap_or(FULL_SHARE)
             .min(FULL_SHARE);
-        let others = workers.iter().enumerate().filter(|(place, _)| *place != own);
+        let others = workers.iter().enumerate().filter(|(index, _)| *index != own);
         let calmest = others.map(|(_, worker)| worker.load.busy()).min().unwrap_or(FULL_SHARE);
         load.record_tick(share, calmest);
     }

@@ -26,7 +26,7 @@ enum ThreadActivity {
 
 /// Marks the current thread as one that serves connections.
 pub(super) fn register_worker(workers: &WorkerSet, own: usize) {
-    OWN.with(|place| place.set((workers.clone(), own)).ok());
+    OWN.with(|cell| cell.set((workers.clone(), own)).ok());
 }
 
 /// Moves the connection to another thread if this one is much busier. Returns true if it moved: its socket then has to

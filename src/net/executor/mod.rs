@@ -115,23 +115,23 @@ mod tests {
     use std::sync::{Arc, mpsc};
 
     #[test]
-    fn connections_are_dealt_out_evenly_and_stay() {
+    fn pinned_connections_are_distributed_evenly_and_stay() {
         let threads = WorkerThreads::start(3).unwrap();
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let stay = Arc::new(tokio::sync::Semaphore::new(0));
         for _ in 0..9 {
-            let (tell, stay) = (tell.clone(), stay.clone());
+            let (sender, stay) = (sender.clone(), stay.clone());
             threads.spawn_pinned(async move {
-                tell.send(thread::current().id()).unwrap();
+                sender.send(thread::current().id()).unwrap();
                 stay.acquire().await.unwrap().forget();
-                tell.send(thread::current().id()).unwrap();
+                sender.send(thread::current().id()).unwrap();
             });
         }
         let mut on: HashMap<_, usize> = HashMap::new();
-        told.iter().take(9).for_each(|id| *on.entry(id).or_default() += 1);
+        receiver.iter().take(9).for_each(|id| *on.entry(id).or_default() += 1);
         assert_eq!(on.values().copied().collect::<Vec<_>>(), [3, 3, 3]);
         stay.add_permits(9);
-        told.iter().take(9).for_each(|id| *on.get_mut(&id).unwrap() -= 1);
+        receiver.iter().take(9).for_each(|id| *on.get_mut(&id).unwrap() -= 1);
         assert!(on.values().all(|left| *left == 0));
     }
 
@@ -153,25 +153,25 @@ mod tests {
     }
 
     /// Returns true if the current connection has migrated.
-    async fn eased() -> bool {
+    async fn has_migrated() -> bool {
         let before = thread::current().id();
-        let eased = yield_and_migrate().await;
-        assert_eq!(eased, thread::current().id() != before);
-        eased
+        let has_migrated = yield_and_migrate().await;
+        assert_eq!(has_migrated, thread::current().id() != before);
+        has_migrated
     }
 
     #[test]
     fn movable_connections_are_collected_while_their_thread_is_idle() {
         let threads = unmeasured();
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let stay = Arc::new(tokio::sync::Semaphore::new(0));
         let gather = || {
-            let (tell, stay) = (tell.clone(), stay.clone());
+            let (sender, stay) = (sender.clone(), stay.clone());
             threads.spawn_balanced(async move {
-                tell.send(thread::current().id()).unwrap();
+                sender.send(thread::current().id()).unwrap();
                 stay.acquire().await.unwrap().forget();
             });
-            told.recv().unwrap()
+            receiver.recv().unwrap()
         };
         let first = gather();
         assert!((1..64).all(|_| gather() == first), "few enough for one thread");
@@ -203,21 +203,21 @@ mod tests {
         let _stay = idle(&threads, 16);
         threads.workers[0].load.record_tick(busy, other);
         threads.workers[1].load.record_tick(other, busy);
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         for _ in 0..10 {
-            let tell = tell.clone();
+            let sender = sender.clone();
             migration::spawn_connection(
                 &threads.workers,
                 0,
-                Box::pin(async move { tell.send(eased().await).unwrap() }),
+                Box::pin(async move { sender.send(has_migrated().await).unwrap() }),
             );
         }
-        let left = told.iter().take(10).filter(|left| *left).count();
+        let left = receiver.iter().take(10).filter(|left| *left).count();
         (left, threads.workers[1].load.busy_share.load(Ordering::Relaxed))
     }
 
     #[test]
-    fn connections_leave_a_crowded_thread_for_a_calm_one_and_no_other() {
+    fn connections_migrate_only_from_an_overloaded_to_a_calm_thread() {
         assert_eq!(leavers(850, 0).0, 0, "not overloaded");
         assert_eq!(leavers(900, 601).0, 0, "the other thread is as busy");
         let (left, busy) = leavers(900, 200);
@@ -232,13 +232,13 @@ mod tests {
         let moves = |threads: &WorkerThreads, idlers: usize| {
             let _stay = idle(threads, idlers);
             threads.workers[0].load.record_tick(1_000, 0);
-            let (tell, told) = mpsc::channel();
+            let (sender, receiver) = mpsc::channel();
             migration::spawn_connection(
                 &threads.workers,
                 0,
-                Box::pin(async move { tell.send(eased().await).unwrap() }),
+                Box::pin(async move { sender.send(has_migrated().await).unwrap() }),
             );
-            told.recv().unwrap()
+            receiver.recv().unwrap()
         };
         assert!(!moves(&threads, 1));
         assert!(!moves(&WorkerThreads::start_with(1, |_, _| std::future::pending()).unwrap(), 16));
@@ -249,17 +249,17 @@ mod tests {
         let threads = unmeasured();
         let stay = idle(&threads, 2);
         threads.workers[0].load.record_tick(1_000, 0);
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let moving = stay.clone();
         migration::spawn_connection(
             &threads.workers,
             0,
             Box::pin(async move {
-                tell.send(eased().await).unwrap();
+                sender.send(has_migrated().await).unwrap();
                 moving.acquire().await.unwrap().forget();
             }),
         );
-        assert!(told.recv().unwrap());
+        assert!(receiver.recv().unwrap());
         until(|| threads.workers[0].load.open() == 2);
         assert_eq!(threads.workers[1].load.open(), 1);
         stay.add_permits(3);
@@ -277,11 +277,11 @@ mod tests {
     #[test]
     fn a_task_outside_the_worker_threads_stays() {
         let runtime = Builder::new_current_thread().build().unwrap();
-        assert!(!runtime.block_on(eased()));
+        assert!(!runtime.block_on(has_migrated()));
     }
 
     #[test]
-    fn a_socket_is_taken_up_by_the_thread_that_its_connection_moves_to() {
+    fn a_socket_is_registered_with_the_new_thread() {
         use crate::net::buffered_stream::BufferedSocket;
         use std::io::{Read, Write};
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -297,9 +297,9 @@ mod tests {
                 std::future::pending::<()>().await;
             }),
         );
-        let door = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut client = std::net::TcpStream::connect(door.local_addr().unwrap()).unwrap();
-        let (accepted, _) = door.accept().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
         threads.workers[0].load.record_tick(1_000, 0);
         migration::spawn_connection(
             &threads.workers,
@@ -310,7 +310,7 @@ mod tests {
                 let mut stream: pingora_core::protocols::Stream = Box::new(socket);
                 assert_eq!(stream.read_u8().await.unwrap(), b'1');
                 assert!(BufferedSocket::is_idle_plain(&stream));
-                assert!(eased().await);
+                assert!(has_migrated().await);
                 let mut stream = BufferedSocket::register_moved(stream).unwrap();
                 // The task waits here and is woken on its new thread.
                 let byte = stream.read_u8().await.unwrap();

@@ -3,7 +3,7 @@
 
 use super::*;
 
-fn placed(queued: AcquireOutcome) -> ConcurrencyPermit {
+fn expect_permit(queued: AcquireOutcome) -> ConcurrencyPermit {
     match queued {
         AcquireOutcome::Place(permit) => permit,
         AcquireOutcome::Turn(_) => panic!("no permit"),
@@ -17,16 +17,16 @@ fn waiter(queued: AcquireOutcome) -> PermitWaiter {
     }
 }
 
-fn came(waiter: &mut PermitWaiter) -> Option<ConcurrencyPermit> {
-    waiter.hand.try_recv().ok()
+fn try_receive(waiter: &mut PermitWaiter) -> Option<ConcurrencyPermit> {
+    waiter.receiver.try_recv().ok()
 }
 
 #[test]
 fn batch_work_leaves_a_fifth_and_is_served_in_order() {
     let concurrency = ConcurrencyLimit::new(Some(5), 1);
-    let mut places: Vec<ConcurrencyPermit> =
-        (0..4).map(|_| placed(concurrency.acquire_or_queue(&"a".into(), None))).collect();
-    let mut turns: Vec<PermitWaiter> =
+    let mut permits: Vec<ConcurrencyPermit> =
+        (0..4).map(|_| expect_permit(concurrency.acquire_or_queue(&"a".into(), None))).collect();
+    let mut waiters: Vec<PermitWaiter> =
         (0..3).map(|_| waiter(concurrency.acquire_or_queue(&"a".into(), None))).collect();
     let urgent = concurrency.try_acquire().unwrap();
     assert!(
@@ -34,14 +34,17 @@ fn batch_work_leaves_a_fifth_and_is_served_in_order() {
         "there is no batch line"
     );
     drop(urgent);
-    assert!(turns.iter_mut().all(|waiter| came(waiter).is_none()), "the fifth permit is not for batch work");
-    places.pop();
-    let first = came(&mut turns[0]).unwrap();
-    assert!(came(&mut turns[1]).is_none());
-    drop(turns.remove(1));
+    assert!(
+        waiters.iter_mut().all(|waiter| try_receive(waiter).is_none()),
+        "the fifth permit is not for batch work"
+    );
+    permits.pop();
+    let first = try_receive(&mut waiters[0]).unwrap();
+    assert!(try_receive(&mut waiters[1]).is_none());
+    drop(waiters.remove(1));
     drop(first);
-    assert!(came(&mut turns[1]).is_some(), "a waiter that left the queue is skipped");
-    drop((places, turns));
+    assert!(try_receive(&mut waiters[1]).is_some(), "a waiter that left the queue is skipped");
+    drop((permits, waiters));
     assert_eq!((concurrency.working(), concurrency.waiting()), (0, 0));
 }
 
@@ -49,23 +52,23 @@ fn batch_work_leaves_a_fifth_and_is_served_in_order() {
 fn the_youngest_line_is_preempted_for_the_waiting_request() {
     let concurrency = ConcurrencyLimit::new(Some(2), 1);
     let signals: Vec<CancellationToken> = (0..4).map(|_| CancellationToken::default()).collect();
-    let old = placed(concurrency.acquire_or_queue(&"a".into(), Some(signals[0].clone())));
-    let young = placed(concurrency.acquire_or_queue(&"a".into(), Some(signals[1].clone())));
+    let old = expect_permit(concurrency.acquire_or_queue(&"a".into(), Some(signals[0].clone())));
+    let young = expect_permit(concurrency.acquire_or_queue(&"a".into(), Some(signals[1].clone())));
     let mut later = waiter(concurrency.acquire_or_queue(&"a".into(), Some(signals[2].clone())));
     let mut first = concurrency.enqueue_retry(&"a".into()).unwrap();
     let mut second = concurrency.enqueue_retry(&"a".into()).unwrap();
     assert!(concurrency.enqueue_retry(&"a".into()).is_none(), "all lines were asked");
     assert!(signals[0].is_cancelled() && signals[1].is_cancelled() && !signals[2].is_cancelled());
     drop(young);
-    assert!(concurrency.try_acquire().is_none(), "it was never free");
-    let held = came(&mut first).unwrap();
+    assert!(concurrency.try_acquire().is_none(), "the permit was never free");
+    let held = try_receive(&mut first).unwrap();
     // The second request gives up: the line's permit goes to the next waiter in the queue.
-    drop(second.hand.try_recv());
+    drop(second.receiver.try_recv());
     drop(second);
     drop(old);
-    let permit = came(&mut later).unwrap();
+    let permit = try_receive(&mut later).unwrap();
     drop((held, permit, first, later));
-    assert_eq!((concurrency.working(), concurrency.queues.lock().seated.len()), (0, 0));
+    assert_eq!((concurrency.working(), concurrency.queues.lock().batch_lines.len()), (0, 0));
 }
 
 #[test]
@@ -78,7 +81,7 @@ fn a_permit_for_a_cancelled_waiter_goes_to_the_next_one() {
     );
     drop(permit);
     drop(gone);
-    drop(came(&mut next).unwrap());
+    drop(try_receive(&mut next).unwrap());
     assert_eq!(concurrency.working(), 0);
 }
 
@@ -88,49 +91,49 @@ fn queued_requests_are_served_by_account_before_all_batch_lines() {
     let (greedy, modest): (Arc<str>, Arc<str>) = ("greedy".into(), "modest".into());
     let permit = concurrency.try_acquire().unwrap();
     let mut batch = waiter(concurrency.acquire_or_queue(&"a".into(), None));
-    let mut greedy_turns: Vec<PermitWaiter> =
+    let mut greedy_waiters: Vec<PermitWaiter> =
         (0..3).map(|_| concurrency.enqueue(&greedy, 3).unwrap()).collect();
     assert!(concurrency.enqueue(&greedy, 3).is_none(), "three wait already");
     let mut late = concurrency.enqueue(&modest, 3).unwrap();
     assert!(
-        greedy_turns[2].hand.try_recv().is_err(),
+        greedy_waiters[2].receiver.try_recv().is_err(),
         "the youngest waiter of the greedy account was displaced"
     );
     assert_eq!(concurrency.waiting(), 4);
     drop(permit);
-    let first = came(&mut greedy_turns[0]).unwrap();
+    let first = try_receive(&mut greedy_waiters[0]).unwrap();
     drop(first);
-    let second = came(&mut late).unwrap();
-    assert!(came(&mut greedy_turns[1]).is_none() && came(&mut batch).is_none());
-    drop(greedy_turns);
+    let second = try_receive(&mut late).unwrap();
+    assert!(try_receive(&mut greedy_waiters[1]).is_none() && try_receive(&mut batch).is_none());
+    drop(greedy_waiters);
     drop(second);
-    assert!(came(&mut batch).is_some());
+    assert!(try_receive(&mut batch).is_some());
     assert_eq!((concurrency.working(), concurrency.waiting()), (0, 0));
 }
 
 #[test]
-fn without_a_limit_lines_alone_are_bounded() {
+fn without_a_limit_only_batch_lines_are_bounded() {
     let concurrency = ConcurrencyLimit::new(None, 2);
     let line =
         |account: &str| concurrency.acquire_or_queue(&account.into(), Some(CancellationToken::default()));
-    let (one, _two) = (placed(line("a")), placed(line("a")));
+    let (one, _two) = (expect_permit(line("a")), expect_permit(line("a")));
     let (mut third, mut fourth, mut other) = (waiter(line("a")), waiter(line("a")), waiter(line("b")));
     // Without a limit a request does not wait behind waiting lines.
     assert!(concurrency.try_acquire().is_some());
-    drop(placed(concurrency.acquire_or_queue(&"a".into(), None)));
+    drop(expect_permit(concurrency.acquire_or_queue(&"a".into(), None)));
     drop(one);
-    let third = came(&mut third).unwrap();
-    assert!(came(&mut fourth).is_none() && came(&mut other).is_none());
+    let third = try_receive(&mut third).unwrap();
+    assert!(try_receive(&mut fourth).is_none() && try_receive(&mut other).is_none());
     drop(third);
-    let _other = came(&mut other).unwrap();
-    assert!(came(&mut fourth).is_none());
+    let _other = try_receive(&mut other).unwrap();
+    assert!(try_receive(&mut fourth).is_none());
 }
 
 #[test]
 fn batch_lines_and_requests_share_slots_by_account() {
     let concurrency = ConcurrencyLimit::new(Some(1), 1);
     let (greedy, modest): (Arc<str>, Arc<str>) = ("greedy".into(), "modest".into());
-    let permit = placed(concurrency.acquire_or_queue(&greedy, None));
+    let permit = expect_permit(concurrency.acquire_or_queue(&greedy, None));
     let signal = || Some(CancellationToken::default());
     let mut theirs: Vec<PermitWaiter> = (0..150)
         .map(|number| {
@@ -146,7 +149,8 @@ fn batch_lines_and_requests_share_slots_by_account() {
         drop(held);
         let next =
             theirs.iter_mut().map(|waiter| ('g', waiter)).chain([('l', &mut line), ('r', &mut request)]);
-        let (who, permit) = next.filter_map(|(who, waiter)| Some((who, came(waiter)?))).next().unwrap();
+        let (who, permit) =
+            next.filter_map(|(who, waiter)| Some((who, try_receive(waiter)?))).next().unwrap();
         order.push(who);
         held = permit;
     }

@@ -32,7 +32,7 @@ fn route(lines: &str, addresses: &[SocketAddr]) -> Arc<UpstreamRoute> {
 }
 
 /// Returns a bound port that accepts no connection, with the socket that reserves it.
-fn closed() -> (TcpSocket, SocketAddr) {
+fn closed_port() -> (TcpSocket, SocketAddr) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap();
@@ -40,7 +40,7 @@ fn closed() -> (TcpSocket, SocketAddr) {
 }
 
 /// Returns the address of a listener that accepts all connections and sends nothing.
-async fn open() -> SocketAddr {
+async fn silent_listener() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -54,7 +54,7 @@ async fn open() -> SocketAddr {
 
 #[tokio::test]
 async fn a_dead_address_fails_no_request() {
-    let ((_first, dead), alive) = (closed(), open().await);
+    let ((_first, dead), alive) = (closed_port(), silent_listener().await);
     for addresses in [[dead, alive], [alive, dead]] {
         let route = route("", &addresses);
         for _ in 0..5 {
@@ -68,26 +68,30 @@ async fn a_dead_address_fails_no_request() {
             }
         }
         let left = if addresses == [dead, alive] { 1 } else { 0 };
-        assert_eq!(route.turn.load(Ordering::Relaxed), left, "the index stays at the address that works");
+        assert_eq!(
+            route.peer_index.load(Ordering::Relaxed),
+            left,
+            "the index stays at the address that works"
+        );
         // The next lookup, which may return the addresses in another order, does not move the index either.
-        let turned: Vec<SocketAddr> = addresses.iter().rev().copied().collect();
-        route.set_addresses(&provider(""), &turned);
+        let reversed: Vec<SocketAddr> = addresses.iter().rev().copied().collect();
+        route.set_addresses(&provider(""), &reversed);
         route.connect().await.map(|_| ()).unwrap();
-        assert_eq!(route.turn.load(Ordering::Relaxed), left);
+        assert_eq!(route.peer_index.load(Ordering::Relaxed), left);
     }
 }
 
 #[tokio::test]
-async fn where_all_are_dead_each_is_tried_once() {
-    let ((_first, one), (_second, two)) = (closed(), closed());
+async fn each_dead_address_is_tried_once() {
+    let ((_first, one), (_second, two)) = (closed_port(), closed_port());
     let route = route("", &[one, two]);
     assert_eq!(route.connect().await.err().unwrap().kind, UpstreamErrorKind::Connect);
-    assert_eq!(route.turn.load(Ordering::Relaxed), 2);
+    assert_eq!(route.peer_index.load(Ordering::Relaxed), 2);
 }
 
 /// Starts an HTTP/2 provider that answers `/long` with more bytes than the stream window, and other paths with an
 /// empty body. Returns its address and the number of connections that it accepted.
-async fn flood() -> (SocketAddr, Arc<AtomicUsize>) {
+async fn flooding_provider() -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, taken) = (listener.local_addr().unwrap(), Arc::<AtomicUsize>::default());
     let counted = taken.clone();
@@ -113,7 +117,7 @@ async fn flood() -> (SocketAddr, Arc<AtomicUsize>) {
     (address, taken)
 }
 
-async fn asked(route: &UpstreamRoute, path: &str) -> UpstreamExchange {
+async fn send_get(route: &UpstreamRoute, path: &str) -> UpstreamExchange {
     let mut upstream = route.connect().await.map_err(|fault| fault.kind).unwrap();
     let mut head = RequestHeader::build("GET", path.as_bytes(), None).unwrap();
     head.insert_header("host", "provider").unwrap();
@@ -123,13 +127,13 @@ async fn asked(route: &UpstreamRoute, path: &str) -> UpstreamExchange {
 
 #[tokio::test]
 async fn a_connection_full_of_stalled_streams_accepts_another_stream() {
-    let (address, taken) = flood().await;
+    let (address, taken) = flooding_provider().await;
     let route = route("http = \"h2\"", &[address]);
     let mut stalled = Vec::new();
     for _ in 1..MAX_H2_STREAMS {
-        stalled.push(asked(&route, "/long").await);
+        stalled.push(send_get(&route, "/long").await);
     }
-    let mut last = asked(&route, "/long").await;
+    let mut last = send_get(&route, "/long").await;
     assert_eq!(taken.load(Ordering::SeqCst), 1, "all are on one connection");
     let (mut read, window) = (0, usize::try_from(H2_WINDOW).unwrap());
     let reading = async {

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 /// Permit for one attempt at an offer within its provider's concurrency limit; released on drop.
 pub struct OfferPermit {
     pub(super) offer: Arc<OfferState>,
-    pub(super) _place: ConcurrencyPermit,
+    pub(super) _permit: ConcurrencyPermit,
 }
 
 impl OfferPermit {
@@ -36,14 +36,14 @@ impl OfferWaiters {
     pub fn enqueue(
         offers: impl Iterator<Item = Arc<OfferState>>,
         account: &Arc<str>,
-        most: usize,
+        max_waiting: usize,
     ) -> Option<Self> {
-        let turns = offers.filter_map(|offer| {
-            let waiter = offer.provider.concurrency.enqueue(account, most)?;
+        let waiters = offers.filter_map(|offer| {
+            let waiter = offer.provider.concurrency.enqueue(account, max_waiting)?;
             Some((offer, waiter))
         });
-        let turns: Vec<_> = turns.collect();
-        (!turns.is_empty()).then_some(Self(turns))
+        let waiters: Vec<_> = waiters.collect();
+        (!waiters.is_empty()).then_some(Self(waiters))
     }
 
     /// Waits for the first permit; `None` if none will come. Cancel-safe: it may be dropped and called again.

@@ -75,7 +75,7 @@ impl Default for HealthChecks {
 impl HealthChecks {
     /// Checks the providers of the configuration in use from now on, at the addresses that they have now.
     pub async fn publish(&self, live: &ConfigSnapshot) {
-        let _turn = self.publishing.lock().await;
+        let _guard = self.publishing.lock().await;
         let known = self.providers.load_full();
         let checked = live.providers.iter().filter(|provider| provider.provider.health.is_some());
         let providers: Vec<Arc<ProviderState>> = checked.cloned().collect();

@@ -67,7 +67,7 @@ impl ModelPool {
 
     /// Discovers the offers and their addresses; returns when every selector serves them.
     pub async fn publish(&self) {
-        let _turn = self.publishing.lock().await;
+        let _guard = self.publishing.lock().await;
         let (_running, shutdown) = watch::channel(false);
         let (ready, _) = watch::channel(false);
         // Without a frequency the group runs once: until its selectors are rebuilt.

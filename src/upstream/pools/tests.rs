@@ -114,10 +114,10 @@ async fn an_ejection_disables_the_offer_in_old_and_new_pools_until_the_breaker_c
     let later = NOW + Duration::from_secs(3600);
     let pool = &newest.model("m").unwrap().pool;
     for _ in 0..2 {
-        let on_trial = || pool.plan(ECO, &PlanRequest { now: later, ..request(&[1], 1) });
-        assert!(!pool.is_ready(1) && !on_trial().all_ejected, "on trial, a probe is accepted");
+        let half_open_plan = || pool.plan(ECO, &PlanRequest { now: later, ..request(&[1], 1) });
+        assert!(!pool.is_ready(1) && !half_open_plan().all_ejected, "half-open: a probe is accepted");
         assert!(newest.offers[1].breaker.lock().try_probe(later));
-        assert!(on_trial().all_ejected, "the one probe is taken");
+        assert!(half_open_plan().all_ejected, "the only probe is taken");
         newest.offers[1].record_refusal(later, AttemptOutcome::Success, None, None);
     }
     for live in [&old, &new, &newest] {
@@ -152,7 +152,7 @@ async fn an_unresolved_provider_is_in_the_plan_and_a_new_address_is_published() 
         || pool.group.backends().get_backend().iter().map(|one| one.addr.to_string()).collect::<Vec<_>>();
     let before = addresses();
     live.publish().await;
-    assert_eq!(addresses(), before, "the same addresses are no news");
+    assert_eq!(addresses(), before, "the same addresses change nothing");
     assert_eq!(pool.group.backend_generation(), 1);
     fail(&live.offers[0], 5);
     live.offers[0]
@@ -176,7 +176,7 @@ async fn a_key_that_is_no_plan_request_selects_nothing() {
 }
 
 #[test]
-fn a_failed_check_leaves_its_kind_until_one_passes_and_stays_the_last_error() {
+fn a_failed_check_is_stored_until_one_passes_and_stays_the_last_error() {
     let live = live(1, 1.0, None);
     let provider = &live.providers[0];
     let at = Duration::from_secs;
