@@ -138,7 +138,7 @@ impl ConnectionPools {
         pool
     }
 
-    /// Drops idle connections that are expired or closed; see [`IdlePool::sweep`].
+    /// Drops idle connections that are expired or closed; see `IdlePool::sweep`.
     pub fn sweep(&self) {
         let own: Vec<Arc<ConnectionPool>> = self.own.lock().iter().map(|(_, pool)| pool.clone()).collect();
         std::iter::once(&self.system).chain(&own).for_each(|pool| pool.idle.sweep());
