@@ -1,6 +1,7 @@
 //! Providers as the gateway sees them: where they are connected to, how they have
 //! lately been, who may be asked now.
 
+pub mod cache_affinity;
 pub mod concurrency_limit;
 pub mod config_snapshot;
 pub mod connect;
@@ -18,6 +19,7 @@ pub mod pricing;
 pub mod provider_state;
 pub mod request_head;
 pub mod send;
+pub mod sessions;
 pub mod tariff_version;
 pub mod tokenize;
 pub mod upstream_exchange;

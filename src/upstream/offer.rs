@@ -5,6 +5,7 @@ mod permit;
 
 pub use permit::{OfferPermit, OfferWaiters};
 
+use super::cache_affinity::{CacheAffinity, PlannedSession};
 use super::concurrency_limit::{AcquireOutcome, ConcurrencyPermit};
 use super::learned::LearnedBehavior;
 use super::notice::{self, FailureLogs};
@@ -49,6 +50,8 @@ pub struct OfferState {
     pub(super) engine: Arc<TokenizeEndpoint>,
     /// Properties learned from its answers; a reload forgets them.
     pub learned: LearnedBehavior,
+    /// Prefix cache, for conversations that stay.
+    pub cache: CacheAffinity,
     /// Prices and footprint of its answers.
     pub bill: OfferPricing,
     /// Failures of its own that were told.
@@ -121,6 +124,7 @@ impl OfferState {
             memberships: Arc::default(),
             engine: Arc::default(),
             learned: LearnedBehavior::default(),
+            cache: CacheAffinity::new(&offer),
             bill: OfferPricing::new(&offer, money),
             attempts: Arc::default(),
             in_flight: Arc::default(),
@@ -141,19 +145,27 @@ impl OfferState {
         self.breaker = known.breaker.clone();
         self.memberships = known.memberships.clone();
         self.engine = known.engine.clone();
+        self.cache.inherit(&known.cache);
         self.attempts = known.attempts.clone();
         self.in_flight = known.in_flight.clone();
         self
     }
 
     /// Returns its present state, as a candidate for scores and as an entry of the plan.
-    pub fn candidate(&self, now: Duration, prompt_tokens: u64, output: u64) -> (Candidate, PlannedOffer) {
-        let (seconds, measured, known) = {
+    pub fn candidate(
+        &self,
+        now: Duration,
+        prompt_tokens: u64,
+        output: u64,
+        session: Option<PlannedSession>,
+    ) -> (Candidate, PlannedOffer) {
+        let (seconds, measured, known, session) = {
             let mut figures = self.figures.lock();
             (
                 figures.predict_seconds(now, prompt_tokens, output),
                 figures.age(now),
                 figures.mark_available(now),
+                session.map(|session| self.cache.to_session(session, &figures, now, (prompt_tokens, output))),
             )
         };
         let breaker = self.breaker.lock();
@@ -175,6 +187,7 @@ impl OfferState {
             ci_g_per_kwh: self.climate.0,
             renewable: self.climate.1,
             health: breaker.health(now),
+            session,
         };
         (candidate, entry)
     }

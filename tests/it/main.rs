@@ -24,6 +24,7 @@ mod accounts;
 mod added_parts;
 mod admin;
 mod admin_jobs;
+mod affinity;
 mod agent;
 mod aside;
 mod batch_input;

@@ -101,6 +101,9 @@ pub struct ModelConfig {
     /// True if another provider continues a stream that breaks.
     #[serde(default = "yes")]
     pub rescue: bool,
+    /// True if a conversation goes to the provider that has its beginning cached, as long as that is worth it.
+    #[serde(default = "yes")]
+    pub affinity: bool,
 }
 
 const fn yes() -> bool {

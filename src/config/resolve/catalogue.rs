@@ -124,6 +124,7 @@ impl SettingsResolver<'_> {
             kind,
             fallbacks: raw.fallbacks.iter().map(|id| id.as_str().into()).collect(),
             rescue: raw.rescue,
+            affinity: raw.affinity,
             max_n: raw.max_n,
             score: convert_score(raw.score),
             token_ids: convert_token_ids(raw.token_ids),

@@ -2,13 +2,19 @@
 
 use super::filtered;
 use crate::proxy::context_window::{self, ContextBudget, WindowFit};
+use crate::telemetry::SessionOutcome;
+use crate::upstream::cache_affinity::PlannedSession;
 use crate::upstream::config_snapshot::{ConfigSnapshot, ModelState};
 use crate::upstream::offer::OfferState;
 use crate::upstream::pools::{ExplorationMode, OfferPlan, PlanRequest};
+use crate::upstream::sessions::SessionRecord;
 use penstock_core::{
     ApiError, Dialect, ErrorCode, InferenceRequest, InferenceTask, ModelKind, OfferFacts, OfferFilters,
+    TokenUsage,
 };
-use penstock_routing::{BALANCED, BATCH, Flavor, MAX_PROMPT, PlannedOffer, split_flavor};
+use penstock_routing::{
+    BALANCED, BATCH, Flavor, MAX_PROMPT, PlannedOffer, SessionKey, split_flavor, stable_hash,
+};
 use penstock_tokens::TokenCount;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +48,8 @@ pub struct CandidateSet {
     /// Lowered caps on tokens by index of the offer: another of the same model may take more.
     lowered_caps: Vec<(usize, u64)>,
     preset: Option<Box<str>>,
+    /// Session of the request, unless offers are chosen without regard to it.
+    pub session: Option<SessionKey>,
     /// True for another flavor than `:balanced`.
     is_narrow_flavor: bool,
 }
@@ -111,6 +119,7 @@ impl CandidateSet {
             counts: Vec::new(),
             lowered_caps: Vec::new(),
             preset: ask.preset.clone(),
+            session: None,
             // The default flavor of a batch's lines is no choice of the client.
             is_narrow_flavor: flavor != BALANCED && (given || !line),
             model,
@@ -141,7 +150,10 @@ impl CandidateSet {
         let able = self.able_offers(live, model, ask, moment)?;
         // Without counts and filters all offers are equal.
         let alike = able.iter().all(|one| !one.unsure && one.fit == WindowFit::Full);
-        let explores = alike && self.entries.is_empty() && !self.batch && flavor.explores();
+        let session = self.planned_session(live, model, now);
+        // An exploration would give the cached prefix up.
+        let is_recorded = session.is_some_and(|session| session.record.is_some());
+        let explores = alike && self.entries.is_empty() && !self.batch && flavor.explores() && !is_recorded;
         // In the order of the model's offers, which is that of their indices.
         let offers: Vec<usize> = able.iter().map(|one| one.offer.offer.index).collect();
         let OfferPlan { mut entries, all_ejected } = model.pool.plan(
@@ -156,6 +168,7 @@ impl CandidateSet {
                 } else {
                     ExplorationMode::Denied
                 },
+                session,
                 offers: &offers,
             },
         );
@@ -172,6 +185,42 @@ impl CandidateSet {
         }
         self.entries.append(&mut entries);
         Ok(())
+    }
+
+    /// Returns the session at a model, with its last answer there.
+    fn planned_session(
+        &self,
+        live: &ConfigSnapshot,
+        model: &ModelState,
+        now: Duration,
+    ) -> Option<PlannedSession> {
+        let session = self.session.filter(|_| model.model.affinity && model.offers.len() > 1)?;
+        let key = SessionKey(stable_hash(session.0, model.model.card.id.as_bytes()));
+        let record = live.sessions.get(key, now, live.settings.routing.session_lifetime);
+        Some(PlannedSession { key, record })
+    }
+
+    /// Records that an offer has answered the session, and learns from the cached tokens that it reports.
+    pub fn record_session(
+        &self,
+        live: &ConfigSnapshot,
+        offer: &OfferState,
+        usage: &TokenUsage,
+        now: Duration,
+    ) -> Option<SessionOutcome> {
+        let model = live.model(&offer.offer.model.card.id)?;
+        let PlannedSession { key, record } = self.planned_session(live, model, now)?;
+        let outcome = match record {
+            None => SessionOutcome::New,
+            Some(record) if record.offer == offer.cache.identity() => {
+                offer.cache.learn(record, usage);
+                SessionOutcome::Stayed
+            }
+            Some(_) => SessionOutcome::Moved,
+        };
+        let tokens = u32::try_from(usage.input.saturating_add(usage.output)).unwrap_or(u32::MAX);
+        live.sessions.put(key, SessionRecord { offer: offer.cache.identity(), tokens }, now);
+        Some(outcome)
     }
 
     /// Returns the offers of a model that can serve the request.

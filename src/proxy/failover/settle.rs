@@ -106,7 +106,8 @@ pub fn settle_success(
 ) -> Vec<u8> {
     let own = metered.own.usage();
     let sample = LatencySample {
-        prompt_tokens: own.map_or(0, |usage| usage.input),
+        // Cached tokens take next to no time.
+        prompt_tokens: own.map_or(0, |usage| usage.input.saturating_sub(usage.cached)),
         output_tokens: own.map_or(0, |usage| usage.output),
         first_token,
         total: took,
@@ -118,6 +119,11 @@ pub fn settle_success(
         Some(sample),
     );
     run.record_abilities(offer, metered.noticed);
+    if let Some(own) = own {
+        let now = run.now();
+        let outcome = run.candidates.record_session(&run.exchange.config, offer, own, now);
+        run.exchange.record.session = outcome;
+    }
     run.exchange.caller.note_finish(metered.finish);
     settle_usage(run, offer, metered.done, metered.own, metered.measured, took, Some(sample))
 }
@@ -173,6 +179,7 @@ pub fn settle_usage(
     record.done = Some(done);
     record.footprint = Some(settled.footprint);
     record.charge = Some(settled.charge);
+    record.cache = settled.cache;
     settled.members
 }
 

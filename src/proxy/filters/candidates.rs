@@ -7,7 +7,7 @@ use crate::proxy::failover::{CandidateSet, SelectionTime};
 use crate::upstream::config_snapshot::{ConfigSnapshot, ModelState};
 use penstock_core::{ApiError, ErrorCode, InferenceRequest, ModelKind};
 use penstock_limits::{CostEstimate, WorkClass};
-use penstock_routing::{BATCH, FLAVORS, SPEED, default_flavor, split_flavor};
+use penstock_routing::{BATCH, FLAVORS, SPEED, default_flavor, session_key, split_flavor};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -62,6 +62,10 @@ pub(super) async fn select(
     });
     x.record.flavor = Some(flavor.name());
     let mut selection = CandidateSet::new(model.clone(), ask, flavor, line, given);
+    if model.model.affinity && !line {
+        let header = |name: &'static str| x.caller.field(name);
+        selection.session = session_key(&x.principal.account.id, ask, header);
+    }
     let moment = SelectionTime { now: x.app.clock.steady_now(), at: x.app.clock.unix_seconds() };
     let mut refusal = None;
     let fallbacks = model.model.fallbacks.iter().filter_map(|id| live.model(id).cloned());
