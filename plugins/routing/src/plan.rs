@@ -143,8 +143,8 @@ fn shuffle_ties(mut run: &mut [ScoredOffer], dice: &mut SplitMix64) {
 }
 
 /// Index of the offer that answered the session last, or else of the one with the highest weight for it.
-fn preferred(near: &[ScoredOffer]) -> Option<usize> {
-    let sessions = near.iter().enumerate().filter_map(|(at, one)| Some((at, one.session?)));
+fn preferred(tied: &[ScoredOffer]) -> Option<usize> {
+    let sessions = tied.iter().enumerate().filter_map(|(at, one)| Some((at, one.session?)));
     sessions.max_by_key(|(_, session)| (session.saving.is_some(), session.weight)).map(|(at, _)| at)
 }
 

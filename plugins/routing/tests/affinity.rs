@@ -39,7 +39,7 @@ fn candidates(in_flight: &[u32], key: SessionKey, last: Option<usize>) -> Vec<Ca
 
 /// Requests of many conversations at once over four equal offers; returns the share of later requests that met the
 /// offer with their prefix, and the number of answers of each offer.
-fn multi_turn(with_sessions: bool, in_flight_at_once: usize) -> (f64, [u32; 4]) {
+fn simulate_conversations(with_sessions: bool, in_flight_at_once: usize) -> (f64, [u32; 4]) {
     let (mut hits, mut later, mut answers) = (0, 0, [0; 4]);
     let mut last: HashMap<u64, usize> = HashMap::new();
     let mut running: Vec<usize> = Vec::new();
@@ -70,10 +70,10 @@ fn multi_turn(with_sessions: bool, in_flight_at_once: usize) -> (f64, [u32; 4]) 
 #[test]
 fn conversations_meet_their_prefix_and_the_load_stays_even() {
     for in_flight in [1, 16, 96] {
-        let (hits, answers) = multi_turn(true, in_flight);
+        let (hits, answers) = simulate_conversations(true, in_flight);
         assert!(hits >= 0.9, "{hits} with {in_flight} in flight");
         assert!(answers.iter().all(|answers| (1_400..=2_600).contains(answers)), "{answers:?}");
-        let (random, _) = multi_turn(false, in_flight);
+        let (random, _) = simulate_conversations(false, in_flight);
         assert!((0.2..0.35).contains(&random), "{random} with {in_flight} in flight");
     }
 }
