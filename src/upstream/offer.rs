@@ -17,9 +17,10 @@ use super::tokenize::TokenizeEndpoint;
 use crate::config::settings::{BillingSettings, OfferSettings};
 use parking_lot::Mutex;
 use penstock_core::{
-    ApiError, Dialect, ImageRequest, ImageSize, InferenceRequest, InferenceTask, ModelKind, OfferFacts,
+    ApiError, Dialect, ImageRequest, ImageSize, InferenceRequest, InferenceTask, OfferFacts,
     RequiredCapabilities,
 };
+use penstock_dialect::completions;
 use penstock_routing::{
     AttemptOutcome, BreakerClient, Candidate, CircuitBreaker, LatencySample, LatencyStats, PlannedOffer,
     estimate_price,
@@ -63,6 +64,7 @@ pub struct OfferState {
     climate: (f64, f64),
     heads: Vec<(Dialect, RequestHead)>,
     adapter_head: Option<RequestHead>,
+    completions_head: Option<RequestHead>,
 }
 
 /// Fields of every request to an offer, except type and length of its body.
@@ -103,17 +105,14 @@ impl OfferState {
             .map(|dialect| Ok((*dialect, build_request_head(&offer, *dialect, dialect_path(*dialect))?)))
             .collect::<pingora_error::Result<Vec<_>>>()
             .map_err(wrong)?;
-        let shaped = offer.shape.map(|shape| build_request_head(&offer, Dialect::Chat, shape.path()));
-        let shaped = shaped.transpose().map_err(wrong)?;
+        let chat_head = |path| build_request_head(&offer, Dialect::Chat, path).map_err(wrong);
+        let shaped = offer.shape.map(|shape| chat_head(shape.path())).transpose()?;
+        let completes = offer.abilities.completions.then_some(completions::COMPLETIONS_PATH);
+        let completions_head = completes.map(chat_head).transpose()?;
         Ok(Self {
             price: {
                 let tariff = &offer.tariff;
-                // What comes out of a model is what its kind is sold by.
-                let output = match offer.model.kind {
-                    ModelKind::Image => tariff.image,
-                    ModelKind::Transcription => tariff.minute,
-                    ModelKind::Chat | ModelKind::Embedding | ModelKind::Rerank => tariff.output,
-                };
+                let output = tariff.output_price(offer.model.kind);
                 (number(tariff.input.unwrap_or_default()), number(output.unwrap_or_default()))
             },
             climate: (number(site.grid.g_per_kwh), number(site.eco_share())),
@@ -130,6 +129,7 @@ impl OfferState {
             in_flight: Arc::default(),
             heads,
             adapter_head: shaped,
+            completions_head,
             offer,
             provider,
         })
@@ -209,6 +209,11 @@ impl OfferState {
         self.heads.iter().find(|(spoken, _)| *spoken == dialect).map(|(_, head)| head)
     }
 
+    /// The request head of text completions.
+    pub fn completions_head(&self) -> Option<&RequestHead> {
+        self.completions_head.as_ref()
+    }
+
     /// The request head of its provider's shape.
     pub fn shaped(&self) -> Option<&RequestHead> {
         self.adapter_head.as_ref()
@@ -224,6 +229,14 @@ impl OfferState {
                 Some(ApiError::unsupported("dimensions", sentence))
             }
             InferenceTask::GenerateImages(draw) => unsupported_size(&self.offer.model.image_sizes, draw),
+            InferenceTask::Complete(_) if !self.offer.dialects.contains(&Dialect::Chat) => {
+                Some(ApiError::unsupported("model", "This model has no text completions; use /v1/messages."))
+            }
+            InferenceTask::Complete(task) => {
+                let abilities = &self.offer.abilities;
+                completions::missing_capability(task, ask, abilities)
+                    .or_else(|| missing_capability(&self.offer, &ask.required, ask.dialect))
+            }
             _ => missing_capability(&self.offer, &ask.required, ask.dialect),
         }
     }
@@ -277,8 +290,7 @@ impl OfferState {
     /// Returns true if the choices of this request are requested one by one: the dialect has one choice, or the offer
     /// is configured or has shown that it returns no more.
     pub fn returns_single_choice(&self, ask: &InferenceRequest, now: impl FnOnce() -> Duration) -> bool {
-        ask.n > 1
-            && ask.kind == ModelKind::Chat
+        ask.has_separable_choices()
             && (self.dialect_for(ask.dialect) == Some(Dialect::Messages)
                 || !self.offer.abilities.supports_choices(ask.n)
                 || self.learned.returns_single_choice(now))

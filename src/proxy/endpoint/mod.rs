@@ -2,11 +2,13 @@
 
 mod batches;
 mod chat;
+mod completions;
 mod count_tokens;
 mod embeddings;
 mod files;
 mod images;
 mod messages;
+mod metered;
 mod models;
 pub mod openapi;
 mod rerank;
@@ -66,6 +68,7 @@ impl Route for dyn Endpoint {
 /// Every endpoint. Error messages list those that accept batch lines in this order.
 const ENDPOINTS: &[&dyn Endpoint] = &[
     &chat::ChatCompletions,
+    &completions::TextCompletions,
     &messages::CreateMessage,
     &count_tokens::CountTokens,
     &embeddings::Embeddings,
@@ -74,6 +77,8 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
     &images::GenerateImages,
     &images::GetImage,
     &transcriptions::CreateTranscription,
+    &metered::SPEECH,
+    &metered::MODERATIONS,
     &batches::CreateBatch,
     &batches::ListBatches,
     &batches::GetBatch,

@@ -9,8 +9,8 @@ use crate::upstream::offer::OfferState;
 use crate::upstream::pools::{ExplorationMode, OfferPlan, PlanRequest};
 use crate::upstream::sessions::SessionRecord;
 use penstock_core::{
-    ApiError, Dialect, ErrorCode, InferenceRequest, InferenceTask, ModelKind, OfferFacts, OfferFilters,
-    TokenUsage,
+    ApiError, Dialect, ErrorCode, InferenceRequest, InferenceTask, OfferFacts, OfferFilters, TokenUsage,
+    WorkUnit,
 };
 use penstock_routing::{
     BALANCED, BATCH, Flavor, MAX_PROMPT, PlannedOffer, SessionKey, split_flavor, stable_hash,
@@ -66,11 +66,11 @@ pub struct SelectionTime {
 /// Returns the expected tokens of a response of this model: the same number for each offer, so that prices are compared
 /// and not the lengths of their last responses.
 fn expected_output(live: &ConfigSnapshot, model: &ModelState, ask: &InferenceRequest, now: Duration) -> u64 {
-    match ask.kind {
-        ModelKind::Chat => {}
-        ModelKind::Embedding | ModelKind::Rerank => return 0,
+    match ask.kind.spec().unit {
+        WorkUnit::GeneratedTokens => {}
+        WorkUnit::InputTokens => return 0,
         // Only the prices per image or minute are compared.
-        ModelKind::Image | ModelKind::Transcription => return 1,
+        WorkUnit::Images | WorkUnit::AudioSeconds => return 1,
     }
     let offers = model.offers.iter().filter_map(|index| live.offers.get(*index));
     let typical = offers.filter_map(|offer| offer.figures.lock().typical_output(now)).max();
@@ -83,9 +83,11 @@ fn is_small(ask: &InferenceRequest, prompt: u64) -> bool {
     match &ask.task {
         InferenceTask::Transcribe(task) => task.audio.bytes <= SMALL_SOUND,
         InferenceTask::Chat
+        | InferenceTask::Complete(_)
         | InferenceTask::Embed(_)
         | InferenceTask::Rerank(_)
-        | InferenceTask::GenerateImages(_) => prompt <= MAX_PROMPT,
+        | InferenceTask::GenerateImages(_)
+        | InferenceTask::Metered(_) => prompt <= MAX_PROMPT,
     }
 }
 

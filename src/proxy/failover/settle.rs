@@ -62,7 +62,14 @@ impl FailedAttemptUsage {
                 let heard = |seconds| WorkDone::Audio { seconds };
                 offer.bill.failed_energy_within(task.audio.seconds.map_or(WorkDone::Unknown, heard), took)
             }
-            InferenceTask::Chat | InferenceTask::Embed(_) | InferenceTask::Rerank(_) => {
+            InferenceTask::Metered(task) if task.max_work.usage().is_none() => {
+                offer.bill.failed_energy_within(task.max_work, took)
+            }
+            InferenceTask::Chat
+            | InferenceTask::Complete(_)
+            | InferenceTask::Metered(_)
+            | InferenceTask::Embed(_)
+            | InferenceTask::Rerank(_) => {
                 let usage = reply.map_or_else(|| ask.estimate_usage(0), StreamTranslation::attempt_usage);
                 offer.bill.failed_energy(usage, took)
             }

@@ -5,7 +5,7 @@ use crate::proxy::context_window;
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover::{CandidateSet, SelectionTime};
 use crate::upstream::config_snapshot::{ConfigSnapshot, ModelState};
-use penstock_core::{ApiError, ErrorCode, InferenceRequest, ModelKind};
+use penstock_core::{ApiError, ErrorCode, InferenceRequest};
 use penstock_limits::{CostEstimate, WorkClass};
 use penstock_routing::{BATCH, FLAVORS, SPEED, default_flavor, session_key, split_flavor};
 use std::ops::ControlFlow;
@@ -157,12 +157,6 @@ pub fn unknown_model(live: &ConfigSnapshot, name: &str) -> ApiError {
 }
 
 fn model_kind_mismatch(model: &ModelState) -> ApiError {
-    let path = match model.model.kind {
-        ModelKind::Chat => "/v1/chat/completions or /v1/messages",
-        ModelKind::Embedding => "/v1/embeddings",
-        ModelKind::Rerank => "/v1/rerank",
-        ModelKind::Image => "/v1/images/generations",
-        ModelKind::Transcription => "/v1/audio/transcriptions",
-    };
+    let path = model.model.kind.spec().paths;
     ApiError::unsupported("model", format!("This model is used at {path}."))
 }
