@@ -42,7 +42,12 @@ struct Conversation {
 impl Conversation {
     fn new(number: usize) -> Self {
         let first = format!("Conversation {number}. {}", "Tell me of the pipes of a mill. ".repeat(6));
-        Self { messages: vec![json!({"role": "user", "content": first})], prefix: 0, provider: String::new() }
+        Self {
+            model: "m",
+            messages: vec![json!({"role": "user", "content": first})],
+            prefix: 0,
+            provider: String::new(),
+        }
     }
 
     /// Sends the next request; returns its answer and whether the prefix of the last one was cached.
