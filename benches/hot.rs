@@ -1,8 +1,7 @@
-//! What a request costs on its way through the rooms: `cargo bench --bench hot`,
-//! a group alone with `cargo bench --bench hot -- ask`.
+//! Benchmark of the processor time that a request costs in the plugins: `cargo bench --bench hot`; a single group with
+//! `cargo bench --bench hot -- ask`.
 //!
-//! Only pure code is measured here, no socket; `benches/load` measures the whole
-//! gateway beside others.
+//! Only pure code is measured here, without sockets; `benches/load` compares the complete gateway with other proxies.
 #![allow(missing_docs, reason = "the macros of the harness make items without docs")]
 #![allow(clippy::unwrap_used, reason = "what is made up here is well-formed")]
 
@@ -42,29 +41,29 @@ const CODE: &str = "fn add(left: u64, right: &str) -> Result<u64, Error> {\n\tle
 const IMAGE: &str = "iVBORw0KGgoAAAANSUhEUgAAB9AAAAfQCAYAAACaOMR5AAAg+/aE";
 const EVENTS: usize = 1024;
 
-/// `size` bytes of a sample, again and again.
-fn much(sample: &str, size: usize) -> String {
+/// Returns `size` characters of a repeated sample.
+fn repeat_text(sample: &str, size: usize) -> String {
     sample.chars().cycle().take(size).collect()
 }
 
-/// A body with these messages and the members that clients usually send.
+/// Returns a request body with these messages and the members that clients usually send.
 fn body(messages: &Value) -> Bytes {
     json!({"model": "org/model:eco", "messages": messages, "temperature": 0.7, "max_tokens": 512, "stream": true})
         .to_string()
         .into()
 }
 
-/// A conversation of about `size` bytes, in turns of 4 KiB; the last one is the user's.
+/// Returns a conversation of about `size` bytes, in messages of 4 KiB; the last one is the user's.
 fn conversation(sample: &str, size: usize) -> Bytes {
     let turns = size.div_ceil(4096) | 1;
     let role = |turn| if turn % 2 == 0 { "user" } else { "assistant" };
-    let text = much(sample, (size / turns).saturating_sub(60));
+    let text = repeat_text(sample, (size / turns).saturating_sub(60));
     body(&(0..turns).map(|turn| json!({"role": role(turn), "content": text})).collect())
 }
 
-/// A question about a picture of about `size` bytes, in the chat dialect.
+/// Returns a question about an image of about `size` bytes, in the chat dialect.
 fn picture(size: usize) -> Bytes {
-    let url = format!("data:image/png;base64,{}", much(IMAGE, size / 4 * 4));
+    let url = format!("data:image/png;base64,{}", repeat_text(IMAGE, size / 4 * 4));
     body(&json!([{"role": "user", "content": [
         {"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {"url": url}}]}]))
 }
@@ -83,7 +82,7 @@ fn target(abilities: &OfferCapabilities) -> AttemptTarget<'_> {
     }
 }
 
-/// Offers that differ in price, speed, load and grid.
+/// Returns offers that differ in price, speed, load and grid.
 fn candidates(count: u32) -> Vec<Candidate> {
     let offers = 0..count;
     offers
@@ -103,7 +102,7 @@ fn bytes(length: usize) -> Throughput {
     Throughput::Bytes(u64::try_from(length).unwrap_or_default())
 }
 
-/// A request's way in: proven, planned over three offers, encoded for the first.
+/// Measures a request before it is sent: validated, planned over three offers, encoded for the first.
 fn ask(c: &mut Criterion) {
     let limits = RequestLimits::default();
     let abilities = OfferCapabilities::default();
@@ -130,7 +129,7 @@ fn ask(c: &mut Criterion) {
     group.finish();
 }
 
-/// A streamed answer of a chat provider, without its end.
+/// Returns the events of a streamed answer of a chat provider, without its end.
 fn events() -> Vec<String> {
     let words = ["Ri", "vers", " bend", " because", " banks", " wear", ".", "\\n", " é"];
     let chunk = |(_, word): (usize, &&str)| {
@@ -143,7 +142,7 @@ fn events() -> Vec<String> {
     (0..EVENTS).zip(words.iter().cycle()).map(chunk).collect()
 }
 
-/// The stream for a client that asked like this, `together` events a piece.
+/// Measures the translation of the stream for this request, `together` events per piece.
 fn stream(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, ask: &InferenceRequest, together: usize) {
     let abilities = OfferCapabilities::default();
     let translator = find_translator(ask.dialect, Dialect::Chat).unwrap();
@@ -164,7 +163,7 @@ fn stream(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, ask: &InferenceR
     });
 }
 
-/// A stream in the client's own dialect: what is foreign is taken out, the rest passes.
+/// Measures a stream in the client's own dialect: unknown members are removed, the rest passes unchanged.
 fn filter(c: &mut Criterion) {
     let ask =
         penstock_request_validation::chat(conversation(PROSE, 1 << 10), &RequestLimits::default()).unwrap();
@@ -175,7 +174,7 @@ fn filter(c: &mut Criterion) {
     group.finish();
 }
 
-/// A client of the messages dialect before a chat provider, both ways.
+/// Measures a client of the messages dialect with a chat provider, in both directions.
 fn translate(c: &mut Criterion) {
     let limits = RequestLimits::default();
     let messages = |body| {
@@ -199,7 +198,7 @@ fn translate(c: &mut Criterion) {
     group.finish();
 }
 
-/// The order in which twenty offers are asked.
+/// Measures the ordering of twenty offers.
 fn order(c: &mut Criterion) {
     let offers = candidates(20);
     let mut group = c.benchmark_group("plan");
@@ -216,7 +215,7 @@ fn order(c: &mut Criterion) {
     group.finish();
 }
 
-/// Footprint, price and both objects of an answer.
+/// Measures the footprint, the price and both objects of an answer.
 fn bill(c: &mut Criterion) {
     let grid = grid::parse_table(include_str!("../conf/grid/eu-2025.csv")).unwrap();
     let card = EnergyProfile {
@@ -225,8 +224,8 @@ fn bill(c: &mut Criterion) {
         ..EnergyProfile::new(ModelKind::Chat)
     };
     let row = grid.get("FR").unwrap();
-    let place = ServiceSite { pue: Some("1.16".parse().unwrap()), ..ServiceSite::on_grid(row) };
-    let prepared = OfferFactors::new(&card, &place).unwrap();
+    let site = ServiceSite { pue: Some("1.16".parse().unwrap()), ..ServiceSite::on_grid(row) };
+    let prepared = OfferFactors::new(&card, &site).unwrap();
     let tariff = Tariff {
         input: Some("0.05".parse().unwrap()),
         output: Some("0.15".parse().unwrap()),
@@ -288,7 +287,7 @@ fn bill(c: &mut Criterion) {
     group.finish();
 }
 
-/// A model at a provider, as a configuration says it.
+/// Configuration of one model at one provider.
 const OFFER: &str = r#"
 [[models]]
 id = "m"
@@ -306,8 +305,8 @@ base_url = "http://127.0.0.1:9/v1"
 model = "m"
 "#;
 
-/// What money adds to a request: the most it may come to, set aside; its charge,
-/// settled. The writing behind it is another thread's.
+/// Measures the billing of a request: reservation of its maximum price and settlement of its charge. The write to the
+/// disk is done by another thread.
 fn money(c: &mut Criterion) {
     let loaded = load_text("bench.toml", OFFER, ResolveEnv { env: &|_| None }).unwrap();
     let settings = loaded.settings;
@@ -339,7 +338,7 @@ fn money(c: &mut Criterion) {
                     hold.settle(bill.settlement(black_box(&settled), &done, false));
                 }
                 took += begun.elapsed();
-                // So that the queue stays as short as it is between requests.
+                // Keeps the queue as short as it is between requests.
                 while ledger.state().waiting > 0 {
                     std::thread::yield_now();
                 }
@@ -350,10 +349,10 @@ fn money(c: &mut Criterion) {
     group.finish();
 }
 
-/// Requests between two pauses in which the writer catches up.
+/// Number of requests between two pauses in which the writer catches up.
 const PORTION: u64 = 256;
 
-/// An exact count of a prompt's tokens.
+/// Measures the exact token count of a prompt.
 fn count(c: &mut Criterion) {
     let counter = TokenCounter::o200k_harmony();
     let mut group = c.benchmark_group("count");

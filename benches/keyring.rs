@@ -1,8 +1,8 @@
-//! What many keys cost, and what limits cost a request: `cargo bench --bench keyring`.
+//! Benchmark of many keys, and of the limits of a request: `cargo bench --bench keyring`.
 //!
-//! 100,000 keys with limits and model lists are made in a store and loaded as at
-//! a start: in under a second, for less than 100 MiB. Then one request's way
-//! through its limits is measured: pass, settle, and the headers of an answer.
+//! 100,000 keys with limits and model lists are created in a store and loaded as at a start: in less than one second,
+//! and with less than 100 MiB. Then the limit checks of one request are measured: reservation, settlement, and the
+//! headers of a response.
 #![allow(missing_docs, reason = "the macros of the harness make items without docs")]
 #![allow(clippy::unwrap_used, reason = "what is made up here is well-formed")]
 #![allow(clippy::print_stdout, reason = "figures are for whoever runs this")]
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 const KEYS: u32 = 100_000;
 const ACCOUNTS: u32 = 500;
-/// Most seconds and bytes that they may cost.
+/// Maximum load time, and maximum memory in bytes.
 const WITHIN: Duration = Duration::from_secs(1);
 const BYTES: u64 = 100 << 20;
 
@@ -53,7 +53,7 @@ fn key(number: u32) -> KeyRecord {
     }
 }
 
-/// Makes the keys: one the usual way, the rest as copies of its row, many to a commit.
+/// Creates the keys: one as usual, the others as copies of its row, many per commit.
 fn fill(vault: &Stores) {
     let said = AuditedChange {
         at: 1,
@@ -86,20 +86,20 @@ fn fill(vault: &Stores) {
     vault.store.apply(accounts).unwrap();
 }
 
-/// Bytes of memory that this process holds.
+/// Returns the resident memory of this process, bytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// Time that the processor gave to this thread: on a busy machine the clock on the wall tells nothing.
+/// Returns the processor time of this thread: on a busy machine wall-clock time is meaningless.
 fn cpu() -> Duration {
     let figures = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(figures.split(' ').next().unwrap().parse().unwrap())
 }
 
-/// Measures by [`cpu`] instead of by the wall.
+/// Measures by [`cpu`] instead of wall-clock time.
 fn bench(c: &mut Criterion, name: &str, mut work: impl FnMut()) {
     c.bench_function(name, |b| {
         b.iter_custom(|times| {
@@ -107,7 +107,7 @@ fn bench(c: &mut Criterion, name: &str, mut work: impl FnMut()) {
             for _ in 0..times {
                 work();
             }
-            // The scheduler's figure may be a few milliseconds old, which is nothing over many samples.
+            // The scheduler's figure may be a few milliseconds old, which is negligible over many samples.
             cpu().saturating_sub(began).max(Duration::from_nanos(1))
         });
     });
@@ -118,7 +118,7 @@ fn measure(c: &mut Criterion) {
     let storage = StorageSettings { path: folder.path().to_owned(), ballast_bytes: 0, pepper: None };
     let vault = Stores::open(&storage).unwrap();
     fill(&vault);
-    // Read once before, so that the store's own cache is not counted as the keyring's.
+    // Read once before, so that the store's own cache is not counted as memory of the key cache.
     let mut after = None;
     loop {
         let page = vault.keys.list(None, after.as_deref(), 1_000).unwrap();

@@ -1,10 +1,9 @@
-//! Lines of a batch beside requests of clients: `cargo bench --bench lines`.
+//! Benchmark of batch lines compared with client requests: `cargo bench --bench lines`.
 //!
-//! One gateway, one provider that answers at once, both in this process. First
-//! clients ask over connections that they keep, then lines are asked, their
-//! answers appended to a file and synced, their charges entered with a row of
-//! progress. Lines are to reach 60 % of the requests' number and 2,000 a second,
-//! on the disk.
+//! One gateway and one provider that answers at once, both in this process. First clients send requests over persistent
+//! connections; then batch lines are executed, their answers appended to a file and synced, and their charges recorded
+//! with a row of progress. Lines should reach 60 % of the number of requests per second, and 2,000 per second on the
+//! disk.
 #![allow(missing_docs, reason = "a program, not a library")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "what is made up here is well-formed")]
 #![allow(clippy::print_stdout, reason = "figures are for whoever runs this")]
@@ -70,7 +69,7 @@ async fn run() {
     gateway.stop(Duration::from_secs(5)).await;
 }
 
-/// A provider that answers each request with the same bytes.
+/// Runs a provider that answers each request with the same bytes.
 async fn provider() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -91,7 +90,7 @@ async fn provider() -> SocketAddr {
     address
 }
 
-/// Reads one message with its length.
+/// Reads one message with `content-length`.
 async fn read(socket: &mut TcpStream) -> Option<()> {
     let mut bytes = Vec::with_capacity(4096);
     loop {
@@ -108,20 +107,20 @@ async fn read(socket: &mut TcpStream) -> Option<()> {
     }
 }
 
-/// Requests a second over kept connections.
+/// Returns the requests per second over persistent connections.
 async fn requests(gateway: SocketAddr, key: &str) -> f64 {
     let ask = format!(
         "POST {PATH} HTTP/1.1\r\nhost: b\r\nauthorization: Bearer {key}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{ASK}",
         ASK.len()
     );
-    let (until, count) = (Instant::now() + Duration::from_secs(SECONDS), Arc::new(AtomicU64::new(0)));
+    let (deadline, count) = (Instant::now() + Duration::from_secs(SECONDS), Arc::new(AtomicU64::new(0)));
     let clients: Vec<_> = (0..AT_ONCE)
         .map(|_| {
             let (ask, count) = (ask.clone(), count.clone());
             tokio::spawn(async move {
                 let mut socket = TcpStream::connect(gateway).await.unwrap();
                 socket.set_nodelay(true).unwrap();
-                while Instant::now() < until {
+                while Instant::now() < deadline {
                     socket.write_all(ask.as_bytes()).await.unwrap();
                     read(&mut socket).await.expect("an answer");
                     count.fetch_add(1, Ordering::Relaxed);
@@ -135,16 +134,16 @@ async fn requests(gateway: SocketAddr, key: &str) -> f64 {
     count.load(Ordering::Relaxed) as f64 / SECONDS as f64
 }
 
-/// Lines a second, counted when they are on the disk.
+/// Returns the lines per second, counted when they are on the disk.
 async fn lines(app: &Arc<AppState>, key: &str, file: &std::path::Path) -> f64 {
     let principal = app.key_cache.find_principal(key.get(7..23).unwrap()).unwrap();
     let (done, ended) = mpsc::channel(AT_ONCE * 4);
     let began = Instant::now();
-    let until = began + Duration::from_secs(SECONDS);
+    let deadline = began + Duration::from_secs(SECONDS);
     for _ in 0..AT_ONCE {
         let (app, principal, done) = (app.clone(), principal.clone(), done.clone());
         tokio::spawn(async move {
-            while Instant::now() < until {
+            while Instant::now() < deadline {
                 let cancel = CancellationToken::default();
                 let ask = LineAsk {
                     principal: principal.clone(),
@@ -162,7 +161,7 @@ async fn lines(app: &Arc<AppState>, key: &str, file: &std::path::Path) -> f64 {
     count as f64 / began.elapsed().as_secs_f64()
 }
 
-/// Writes answers and charges down, group by group.
+/// Writes answers and charges to the disk, group by group.
 async fn keep(app: Arc<AppState>, mut ended: mpsc::Receiver<LineDone>, file: File) -> u64 {
     let (mut count, mut bytes, file) = (0, 0, Arc::new(file));
     let mut group = Vec::new();
@@ -186,7 +185,7 @@ async fn keep(app: Arc<AppState>, mut ended: mpsc::Receiver<LineDone>, file: Fil
         let progress = [count.to_le_bytes(), bytes.to_le_bytes()].concat();
         let row = RowWrite { table: StoreTable::Batches, key: b"bench".to_vec(), value: Some(progress) };
         ticket = app.ledger.record_outcomes(ends, vec![row]).map_err(|_| "too much").unwrap();
-        // Lets a group gather while the disk is at the last one.
+        // Collects the next group while the disk writes the last one.
         assert!(app.ledger.wait_durable(ticket).await);
     }
     assert!(app.ledger.wait_durable(ticket).await);

@@ -1,5 +1,6 @@
-//! Cost of a plan from a pool: `cargo bench --bench pools`. A plan is the whole order of a request's candidates, failover
-//! included: figures and circuit breakers are read, offers scored, and the order taken from the selector of the flavor.
+//! Benchmark of a plan from a pool: `cargo bench --bench pools`. A plan is the complete order of a request's
+//! candidates, failover included: figures and circuit breakers are read, offers scored, and the order taken from the
+//! selector of the flavor.
 //!
 //! A plan over eight offers costs at most 2 µs. Plans are measured by processor time: other work on the machine counts
 //! only as far as it shares the core.
@@ -21,7 +22,7 @@ use tokio::runtime::Runtime;
 
 const NOW: Duration = Duration::from_secs(1_763_800_000);
 
-/// Models that are each offered by these many providers.
+/// Returns a configuration of models that each have this number of providers.
 fn configuration(models: usize, providers: usize) -> String {
     let mut text = String::from(
         "[listen]\nhttp = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n[storage]\npath = \"data\"\n",
@@ -63,7 +64,7 @@ fn live(models: usize, providers: usize) -> ConfigSnapshot {
     ConfigSnapshot::build(loaded.settings, None, &ConnectionPools::default(), 0).unwrap()
 }
 
-/// Answers of a provider that is in use: some good, one bad.
+/// Records answers of a provider in use: several successes and one failure.
 fn used(live: &ConfigSnapshot) {
     for (number, offer) in (1..).zip(&live.offers) {
         for answer in 0..6_u32 {
@@ -78,13 +79,13 @@ fn used(live: &ConfigSnapshot) {
     }
 }
 
-/// Processor time of this thread.
+/// Returns the processor time of this thread.
 fn processor() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(stat.split_whitespace().next().unwrap().parse().unwrap())
 }
 
-/// Processor time of so many plans.
+/// Returns the processor time of this number of plans.
 fn timed<T>(rounds: u64, mut plan: impl FnMut() -> T) -> Duration {
     let begun = processor();
     for _ in 0..rounds {
@@ -156,7 +157,7 @@ fn plan(c: &mut Criterion) {
     group.finish();
 }
 
-/// Publication of a configuration's pools, as at a reload.
+/// Measures the publication of a configuration's pools, as at a reload.
 fn publish(c: &mut Criterion) {
     let mut group = c.benchmark_group("pool publish");
     let runtime = Runtime::new().unwrap();

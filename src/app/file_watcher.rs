@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_known_to_have_changed() {
+    fn an_unreadable_file_does_not_count_as_changed() {
         let folder = tempfile::tempdir().unwrap();
         let unreadable = folder.path().to_owned();
         let why = digest_files(std::slice::from_ref(&unreadable)).unwrap_err();

@@ -29,7 +29,7 @@ type FastMap<K, V> = HashMap<K, V, ahash::RandomState>;
 /// Public id as a map key.
 type PublicKeyId = [u8; 16];
 
-/// All keys and accounts.
+/// Cache of all keys and accounts.
 pub struct KeyCache {
     principals: RwLock<FastMap<PublicKeyId, Arc<Principal>>>,
     accounts: RwLock<FastMap<Box<str>, Arc<CachedAccount>>>,
@@ -39,7 +39,7 @@ pub struct KeyCache {
     clock: SteadyClock,
 }
 
-/// Spends of keys and accounts, to be written.
+/// Spends of keys and accounts that have to be written.
 pub struct SpendDelta {
     due: Vec<Arc<Principal>>,
     rows: Vec<(SpendOwner, SpendRecord)>,
@@ -51,12 +51,12 @@ impl KeyCache {
     /// # Errors
     /// Returns the error of the store.
     pub fn load(vault: &Stores, clock: SteadyClock) -> Result<Self, String> {
-        let told = |error: penstock_storage::StoreError| error.to_string();
+        let to_text = |error: penstock_storage::StoreError| error.to_string();
         let mut spends: HashMap<SpendOwner, SpendRecord, ahash::RandomState> = HashMap::default();
         let keep = |spender, spend| {
             spends.insert(spender, spend);
         };
-        vault.spends.for_each(keep).map_err(told)?;
+        vault.spends.for_each(keep).map_err(to_text)?;
         let ring = Self {
             principals: RwLock::default(),
             accounts: RwLock::default(),
@@ -66,7 +66,7 @@ impl KeyCache {
         };
         let mut after: Option<String> = None;
         loop {
-            let page = vault.accounts.list(after.as_deref(), PAGE_ROWS).map_err(told)?;
+            let page = vault.accounts.list(after.as_deref(), PAGE_ROWS).map_err(to_text)?;
             let mut accounts = ring.accounts.write();
             for record in &page.accounts {
                 let spent = spends.get(&SpendOwner::Account(record.id.clone()));
@@ -81,7 +81,7 @@ impl KeyCache {
         let written: Vec<Box<str>> = ring.accounts.read().keys().cloned().collect();
         let mut after: Option<String> = None;
         loop {
-            let page = vault.keys.list(None, after.as_deref(), PAGE_ROWS).map_err(told)?;
+            let page = vault.keys.list(None, after.as_deref(), PAGE_ROWS).map_err(to_text)?;
             for record in &page.keys {
                 ring.insert_key(record, spends.get(&SpendOwner::Key(record.id.clone())));
             }
@@ -95,7 +95,7 @@ impl KeyCache {
         Ok(ring)
     }
 
-    /// Writes accounts that only keys of earlier versions name. A store that cannot be written now does not prevent the
+    /// Stores accounts that only keys of earlier versions name. A store that cannot be written now does not prevent the
     /// start: the next start retries.
     fn persist_implicit_accounts(&self, vault: &Stores, written: &[Box<str>]) {
         let now = self.clock.unix_seconds();
@@ -124,7 +124,7 @@ impl KeyCache {
         }
     }
 
-    /// Returns the grant of the request's headers. Of several keys the first valid one counts.
+    /// Returns the principal of the request's headers. If there are several keys, the first valid one is used.
     ///
     /// # Errors
     /// Returns an error if none is valid, without the reason.
@@ -138,7 +138,7 @@ impl KeyCache {
         for text in penstock_auth::presented_keys(authorization, api_key) {
             offered = true;
             let Ok(key) = ApiKey::parse(text) else { continue };
-            // An unknown id takes as long as a wrong secret, so that timing reveals nothing.
+            // An unknown id takes as long as an invalid secret, so that timing reveals nothing.
             let principal = self.find_principal(key.public_id()).unwrap_or_else(Principal::unauthenticated);
             let digest = penstock_auth::key_digest(&self.pepper.0, &key);
             // The digest of an unknown id never matches.
@@ -150,7 +150,7 @@ impl KeyCache {
         Err(if offered { ApiError::new(ErrorCode::InvalidKey) } else { missing_key() })
     }
 
-    /// Returns the grant of a public id.
+    /// Returns the principal of a public id.
     #[must_use]
     pub fn find_principal(&self, public_id: &str) -> Option<Arc<Principal>> {
         let id: PublicKeyId = public_id.as_bytes().try_into().ok()?;
@@ -196,7 +196,7 @@ impl KeyCache {
         grants.insert(id, Arc::new(Principal::from_record(record, account, live)));
     }
 
-    /// Returns the account that a key names. Keys of earlier versions may name an account that was never created.
+    /// Returns the account of a key. Keys of earlier versions may name an account that was never created.
     fn account_or_insert(&self, id: &str) -> Arc<CachedAccount> {
         if let Some(account) = self.account(id) {
             return account;
@@ -230,7 +230,7 @@ impl KeyCache {
         self.write(self.take_spends(), spends);
     }
 
-    /// Takes the spends since the last call, to be written.
+    /// Takes the spends since the last call, which have to be written.
     #[must_use]
     pub fn take_spends(&self) -> SpendDelta {
         let due = std::mem::take(&mut *self.spenders.lock());

@@ -1,4 +1,4 @@
-//! Limits of one key or one account, and their use.
+//! Limits of one key or one account, and their usage.
 
 use parking_lot::Mutex;
 use penstock_limits::{BudgetPeriod, LimitStatus, SpendTotals, UsageLimits, UsageMeter};
@@ -7,7 +7,7 @@ use penstock_storage::spend::SpendRecord;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
-/// Limits of one key or one account, and their use.
+/// Limits of one key or one account, and their usage.
 #[derive(Debug, Default)]
 pub struct KeyUsage(pub(crate) Mutex<LimiterState>);
 
@@ -29,7 +29,7 @@ impl KeyUsage {
         }))
     }
 
-    /// Replaces the limits; the use stays.
+    /// Replaces the limits; the recorded usage stays.
     pub fn set(&self, limits: &KeyLimits) {
         self.0.lock().limits = limits_of(limits);
     }
@@ -52,8 +52,8 @@ impl KeyUsage {
     #[must_use]
     pub fn now(&self, now: Duration) -> (u32, u64, LimitStatus) {
         let inner = self.0.lock();
-        let standing = inner.meter.limit_status(&inner.limits, now);
-        (inner.meter.working(), inner.meter.debt(&inner.limits, now), standing)
+        let status = inner.meter.limit_status(&inner.limits, now);
+        (inner.meter.working(), inner.meter.debt(&inner.limits, now), status)
     }
 }
 

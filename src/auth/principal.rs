@@ -20,7 +20,7 @@ pub struct Principal {
     pub public_id: Arc<str>,
     /// Account that pays.
     pub account: Arc<CachedAccount>,
-    /// Hash of key and account, by which breakers tell clients apart.
+    /// Hash of key and account, by which circuit breakers distinguish clients.
     pub client: BreakerClient,
     digest: [u8; 32],
     /// Digest of the secret before the last rotation, and its expiry.
@@ -43,7 +43,7 @@ pub(super) struct KeyState {
     pub(super) spend_due: AtomicBool,
 }
 
-/// Account in use.
+/// Account in the cache.
 #[derive(Debug, Default)]
 pub struct CachedAccount {
     /// Id of the account.
@@ -72,11 +72,11 @@ fn hash_name(name: &str) -> u64 {
 }
 
 impl Principal {
-    /// Returns a grant without permissions, for an exchange whose key is not known yet.
+    /// Returns a principal without permissions, for an exchange whose key is not known yet.
     #[must_use]
     pub fn unauthenticated() -> Arc<Self> {
-        static NOBODY: OnceLock<Arc<Principal>> = OnceLock::new();
-        NOBODY
+        static UNAUTHENTICATED: OnceLock<Arc<Principal>> = OnceLock::new();
+        UNAUTHENTICATED
             .get_or_init(|| {
                 Arc::new(Principal {
                     public_id: "".into(),
@@ -109,7 +109,7 @@ impl Principal {
         }
     }
 
-    /// Returns the limits of the key and their use.
+    /// Returns the limits of the key and their usage.
     #[must_use]
     pub fn limiter(&self) -> &KeyUsage {
         &self.live.limiter
@@ -124,7 +124,7 @@ impl Principal {
     /// Checks that the key has a scope.
     ///
     /// # Errors
-    /// Names the missing scope.
+    /// Returns a refusal that names the missing scope.
     pub fn require_scope(&self, scope: KeyScope) -> Result<(), ApiError> {
         self.scopes.require(scope)
     }

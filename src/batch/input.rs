@@ -175,7 +175,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn what_cannot_be_read_for_a_moment_costs_no_line() {
+    fn a_temporary_read_error_fails_no_line() {
         let folder = tempfile::tempdir().unwrap();
         let settings = settings::FileSettings {
             path: folder.path().to_owned(),

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_longer_than_all_there_is_goes_alone_and_who_leaves_holds_up_nobody() {
+    fn a_line_over_the_whole_budget_runs_alone_and_a_cancelled_one_blocks_no_other() {
         let lines = LargeLineMemory::default();
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
         let mut huge = pin!(lines.acquire(&a, 1_000, 100));

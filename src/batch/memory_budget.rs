@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_shares_together_are_within_what_there_is() {
+    fn all_shares_add_up_to_at_most_the_total() {
         for (memory, accounts) in [
             (32 << 20, vec![1]),
             (32 << 20, vec![20]),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_many_batches_takes_nothing_from_who_has_one() {
+    fn an_account_with_many_batches_does_not_starve_one_with_a_single_batch() {
         let (sharers, memory) = (MemoryBudgets::default(), 32 << 20);
         sharers.add("b");
         let alone = sharers.budget(memory, "b");

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn one_alone_has_everything_and_gives_half_of_it_to_who_comes() {
+    fn a_single_account_has_all_capacity_and_yields_half_to_a_second() {
         let turns = FairScheduler::default();
         let first = turns.place("a");
         let mut held: VecDeque<RunPermit> = std::iter::from_fn(|| first.try_acquire(8, false)).collect();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_waits_no_longer_and_gives_back_what_it_had() {
+    fn a_disconnect_ends_the_wait_and_releases_the_permits() {
         let turns = FairScheduler::default();
         let (one, two) = (turns.place("a"), turns.place("b"));
         let held = one.try_acquire(1, false).unwrap();

@@ -1,4 +1,5 @@
-//! Balance of an account in memory: total and available amount, changed without a lock. The difference is held.
+//! Balance of an account in memory: the total and the available amount, changed without a lock. The difference is held
+//! by reservations.
 
 use penstock_ledger::{AccountBalances, Wallet, WalletBalance};
 use std::sync::Arc;
@@ -21,9 +22,9 @@ pub(super) struct AccountBalance {
 
 impl AccountBalance {
     pub(super) fn new(name: &str, credits: i64, energy: i64) -> Self {
-        let pocket =
+        let wallet_balance =
             |amount| AtomicBalance { balance: AtomicI64::new(amount), available: AtomicI64::new(amount) };
-        Self { name: name.into(), credits: pocket(credits), energy: pocket(energy) }
+        Self { name: name.into(), credits: wallet_balance(credits), energy: wallet_balance(energy) }
     }
 
     const fn wallet_balance(&self, wallet: Wallet) -> &AtomicBalance {
@@ -50,27 +51,27 @@ impl AccountBalance {
 
     /// Ends a hold and charges `spent`, which may exceed it.
     pub(super) fn release(&self, wallet: Wallet, held: i64, spent: i64) {
-        let pocket = self.wallet_balance(wallet);
-        add_saturating(&pocket.available, held.saturating_sub(spent));
-        add_saturating(&pocket.balance, spent.saturating_neg());
+        let wallet_balance = self.wallet_balance(wallet);
+        add_saturating(&wallet_balance.available, held.saturating_sub(spent));
+        add_saturating(&wallet_balance.balance, spent.saturating_neg());
     }
 
     /// Adds a grant or the refund of a correction.
     pub(super) fn credit(&self, wallet: Wallet, amount: i64) {
-        let pocket = self.wallet_balance(wallet);
-        add_saturating(&pocket.balance, amount);
-        add_saturating(&pocket.available, amount);
+        let wallet_balance = self.wallet_balance(wallet);
+        add_saturating(&wallet_balance.balance, amount);
+        add_saturating(&wallet_balance.available, amount);
     }
 
     pub(super) fn available(&self, wallet: Wallet) -> i64 {
         self.wallet_balance(wallet).available.load(Ordering::Acquire)
     }
 
-    /// Balances for the API: held amounts count until they are settled.
+    /// Returns the balances for the API: held amounts count until they are settled.
     pub(super) fn snapshot(&self) -> AccountBalances {
-        let balance = |pocket: &AtomicBalance| {
-            let available = pocket.available.load(Ordering::Acquire);
-            let amount = pocket.balance.load(Ordering::Acquire);
+        let balance = |wallet_balance: &AtomicBalance| {
+            let available = wallet_balance.available.load(Ordering::Acquire);
+            let amount = wallet_balance.balance.load(Ordering::Acquire);
             WalletBalance { amount, held: amount.saturating_sub(available).max(0) }
         };
         AccountBalances { credits: balance(&self.credits), energy: balance(&self.energy) }
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sixty_four_at_once_never_take_more_than_there_is_nor_less() {
+    fn sixty_four_threads_hold_exactly_the_balance() {
         let account_balance = AccountBalance::new("a", 10_000, 0);
         let taken: usize = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..64)
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_gives_back_what_was_not_spent_and_debt_stays() {
+    fn a_reserve_returns_the_unspent_amount_and_debt_stays() {
         let account_balance = AccountBalance::new("a", 100, 0);
         account_balance.hold(Wallet::Credits, 60, true).unwrap();
         assert_eq!(account_balance.hold(Wallet::Credits, 41, true), Err(40));
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_may_come_back_and_what_is_spent_may_not() {
+    fn reserves_may_be_returned_and_spent_amounts_may_not() {
         let account_balance = AccountBalance::new("a", 100, 10);
         account_balance.hold(Wallet::Credits, 80, true).unwrap();
         assert_eq!(account_balance.hold(Wallet::Credits, 100, true), Err(20));

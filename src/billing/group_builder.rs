@@ -9,15 +9,15 @@ use penstock_storage::ledger::{
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Number of sheets per group with the preferred size; all further ones have the maximum size.
-pub(super) const SMALL_SHEETS: usize = 100;
+/// Number of blocks per group with the preferred size; all further ones have the maximum size.
+pub(super) const SMALL_BLOCKS: usize = 100;
 /// Bytes of an entry without its names.
 pub(super) const ENTRY_OVERHEAD: usize = 1_024;
 
 /// Group that is being built.
 #[derive(Default)]
 pub(super) struct GroupBuilder {
-    pub(super) sheets: Vec<EntryBlock>,
+    pub(super) blocks: Vec<EntryBlock>,
     pub(super) bytes: usize,
     pub(super) balances: BTreeMap<String, BalanceRecord>,
     pub(super) names: Vec<(String, u64)>,
@@ -36,27 +36,28 @@ impl GroupBuilder {
     /// Returns true if all of an operation fits; operations are never split.
     pub(super) fn fits(&self, op: &WriteOp) -> bool {
         let (bytes, rows, row_bytes) = max_size(op);
-        let own = self.sheets.len() + self.balances.len() + self.names.len() + self.rows.len();
-        // A sheet ends one maximum line before its limit, and a last one is started.
-        let sheets = SMALL_SHEETS + bytes / (MAX_BLOCK_BYTES - MAX_LINE_BYTES) + 2;
+        let own = self.blocks.len() + self.balances.len() + self.names.len() + self.rows.len();
+        // A block ends one maximum line before its limit, and a last block is started.
+        let blocks = SMALL_BLOCKS + bytes / (MAX_BLOCK_BYTES - MAX_LINE_BYTES) + 2;
         self.bytes + bytes <= MAX_COMMIT_BYTES
-            && own + rows + sheets <= MAX_COMMIT_ROWS
+            && own + rows + blocks <= MAX_COMMIT_ROWS
             && self.row_bytes + row_bytes <= MAX_EXTRA_ROW_BYTES
     }
 }
 
-/// Upper limits of an operation: bytes of entries, rows without sheets, and bytes of additional rows.
+/// Returns the upper limits of an operation: bytes of entries, rows without blocks, and bytes of additional rows.
 fn max_size(op: &WriteOp) -> (usize, usize, usize) {
     match op {
-        WriteOp::Action(deed) => (
-            max_action_bytes(deed) + deed.terms.as_ref().map_or(0, |terms| max_line_bytes(terms.text.len())),
+        WriteOp::Action(action) => (
+            max_action_bytes(action)
+                + action.terms.as_ref().map_or(0, |terms| max_line_bytes(terms.text.len())),
             2,
             0,
         ),
         WriteOp::Adjustment(order) => (MAX_LINE_BYTES, 1 + order.names.len(), 0),
         WriteOp::Outcomes(lines) => {
-            let accounts: HashSet<&str> = lines.actions.iter().map(|deed| &*deed.account).collect();
-            let terms = lines.actions.iter().filter_map(|deed| deed.terms.as_ref());
+            let accounts: HashSet<&str> = lines.actions.iter().map(|action| &*action.account).collect();
+            let terms = lines.actions.iter().filter_map(|action| action.terms.as_ref());
             let terms: HashMap<&str, usize> =
                 terms.map(|terms| (&*terms.id, max_line_bytes(terms.text.len()))).collect();
             let bytes =
@@ -67,9 +68,9 @@ fn max_size(op: &WriteOp) -> (usize, usize, usize) {
     }
 }
 
-/// Upper limit of an action in bytes, without the terms that may precede it.
-fn max_action_bytes(deed: &LedgerAction) -> usize {
-    let names = match &deed.act {
+/// Returns the upper limit of an action in bytes, without the terms that may precede it.
+fn max_action_bytes(action: &LedgerAction) -> usize {
+    let names = match &action.act {
         EntryKind::Settle { request, key, sale, .. } => {
             request.len() + key.len() + sale.model.len() + sale.provider.len() + sale.terms.len()
         }
@@ -78,10 +79,10 @@ fn max_action_bytes(deed: &LedgerAction) -> usize {
         }
         EntryKind::Grant { .. } | EntryKind::Correct { .. } | EntryKind::Terms { .. } => MAX_LINE_BYTES,
     };
-    max_line_bytes(deed.account.len() + names)
+    max_line_bytes(action.account.len() + names)
 }
 
-/// Upper limit of an entry in bytes with names of this length: a character takes up to six bytes.
+/// Returns the upper limit of an entry in bytes with names of this length: a character takes up to six bytes.
 const fn max_line_bytes(names: usize) -> usize {
     let bytes = ENTRY_OVERHEAD + 6 * names;
     if bytes < MAX_LINE_BYTES { bytes } else { MAX_LINE_BYTES }

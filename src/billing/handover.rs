@@ -1,5 +1,5 @@
-//! Ledger during an upgrade: the old process stops writing and sends the actions of its remaining exchanges; the new
-//! one, which has the store, records each of them once, and voids what was never ended.
+//! Ledger during an upgrade: the old process stops writing and sends the actions of its remaining exchanges. The new
+//! process, which has the store, records each of them once, and voids reservations that are never ended.
 
 use super::hold::{Hold, Settlement};
 use super::write_op::{AdjustmentError, LedgerAction, TermsText, WriteOp};
@@ -34,7 +34,7 @@ pub struct ChargeEvent {
 pub struct InheritedHolds(HashMap<Arc<str>, Hold>);
 
 impl InheritedHolds {
-    /// Number of open reservations.
+    /// Returns the number of open reservations.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -46,26 +46,26 @@ impl InheritedHolds {
         self.0.is_empty()
     }
 
-    /// Voids them because their process is gone: unreported work is not charged.
+    /// Voids the reservations because their process is gone: unreported work is not charged.
     pub fn void(mut self) {
         self.0.drain().for_each(|(_, hold)| hold.void("crash", RequestFootprint::default()));
     }
 }
 
-/// A process that fails before it has taken over leaves the reservations to the one that continues.
+/// If this process fails before it has taken over, it leaves the reservations to the one that continues.
 impl Drop for InheritedHolds {
     fn drop(&mut self) {
         self.0.drain().for_each(|(_, hold)| hold.release_unrecorded());
     }
 }
 
-/// Encodes an act for the process that writes.
-fn sent(deed: LedgerAction, counted: bool) -> Option<SentState> {
-    let terms = deed.terms.map(|terms| (terms.id.to_string(), terms.text.to_string()));
-    let entry = LedgerEntry { seq: 1, at: deed.at, account: deed.account, kind: deed.act };
+/// Encodes an action for the process that writes.
+fn sent(action: LedgerAction, counted: bool) -> Option<SentState> {
+    let terms = action.terms.map(|terms| (terms.id.to_string(), terms.text.to_string()));
+    let entry = LedgerEntry { seq: 1, at: action.at, account: action.account, kind: action.act };
     let mut line = Vec::new();
     HashChain::default().append(&entry, &mut line).ok()?;
-    Some(SentState { line: String::from_utf8(line).ok()?, terms, eur: deed.exposed, counted })
+    Some(SentState { line: String::from_utf8(line).ok()?, terms, eur: action.exposed, counted })
 }
 
 impl Ledger {
@@ -128,7 +128,7 @@ impl Ledger {
         }
     }
 
-    /// Ticket to wait for until everything pushed so far is on the disk.
+    /// Returns the ticket of the last pushed operation: once it is written, everything pushed so far is on the disk.
     #[must_use]
     pub fn current_ticket(&self) -> u64 {
         self.queue.pushed()
@@ -150,11 +150,11 @@ impl Ledger {
     /// # Errors
     /// Returns a sentence for the operator if the ledger cannot be used.
     pub fn restart_writer(&self) -> Result<(), String> {
-        let said = |error: StoreError| format!("The ledger cannot be used: {error}.");
-        self.store.update_replica().map_err(said)?;
-        let tip = self.store.tip().map_err(said)?;
-        let balances = self.store.balances().map_err(said)?;
-        let open = super::recovery::open_reservations(&self.store).map_err(said)?;
+        let to_message = |error: StoreError| format!("The ledger cannot be used: {error}.");
+        self.store.update_replica().map_err(to_message)?;
+        let tip = self.store.tip().map_err(to_message)?;
+        let balances = self.store.balances().map_err(to_message)?;
+        let open = super::recovery::open_reservations(&self.store).map_err(to_message)?;
         let writer = writer::start_writer(self.store.clone(), tip, balances, open, self.queue.clone())?;
         *self.writer.lock() = Some(writer);
         Ok(())
@@ -179,14 +179,15 @@ impl Ledger {
                 let bytes = ops.iter().map(WriteOp::size_estimate).sum();
                 let numbers = last + 1 - ops.len() as u64..;
                 let numbered = ops.into_iter().zip(numbers);
-                let deeds: Vec<(LedgerAction, bool)> = numbered
+                let actions: Vec<(LedgerAction, bool)> = numbered
                     .flat_map(|(op, number)| {
-                        actions_of(op).into_iter().map(move |deed| (deed, number <= counted))
+                        actions_of(op).into_iter().map(move |action| (action, number <= counted))
                     })
                     .collect();
-                let exposed = deeds.iter().map(|(deed, _)| deed.exposed).sum();
-                let count = deeds.len();
-                if !send(deeds.into_iter().filter_map(|(deed, counted)| sent(deed, counted)).collect()) {
+                let exposed = actions.iter().map(|(action, _)| action.exposed).sum();
+                let count = actions.len();
+                if !send(actions.into_iter().filter_map(|(action, counted)| sent(action, counted)).collect())
+                {
                     log::event(log::error(), "handover_lost", &[("acts", &count.to_string())]);
                 }
                 let (open, entries) = (queue.open(), queue.entries());
@@ -207,10 +208,10 @@ fn log_unmatched() -> Option<Hold> {
     None
 }
 
-/// Actions of an operation. Administrative adjustments are refused: the writing process accepts them.
+/// Returns the actions of an operation. Administrative adjustments are refused: the writing process accepts them.
 fn actions_of(op: WriteOp) -> Vec<LedgerAction> {
     match op {
-        WriteOp::Action(deed) => vec![deed],
+        WriteOp::Action(action) => vec![action],
         WriteOp::Outcomes(lines) => lines.actions,
         WriteOp::Adjustment(order) => {
             order.reply.send(Err(AdjustmentError::StoreFailing)).ok();

@@ -61,8 +61,8 @@ impl Hold {
 
     /// Settles the reservation with a charge; returns the ticket to wait for if the charge must be on the disk.
     pub fn settle(mut self, charge: Settlement) -> u64 {
-        let deed = self.settle_action(charge);
-        self.ledger.queue.push(WriteOp::Action(deed))
+        let action = self.settle_action(charge);
+        self.ledger.queue.push(WriteOp::Action(action))
     }
 
     /// Voids the reservation without a charge.
@@ -104,8 +104,8 @@ impl Hold {
     }
 
     fn push_void(&mut self, why: &str, drawn: RequestFootprint) {
-        let deed = self.void_action(why, drawn);
-        self.ledger.queue.push(WriteOp::Action(deed));
+        let action = self.void_action(why, drawn);
+        self.ledger.queue.push(WriteOp::Action(action));
     }
 
     fn void_action(&mut self, why: &str, drawn: RequestFootprint) -> LedgerAction {

@@ -76,8 +76,8 @@ pub struct Ledger {
     backlog_limit: AtomicU64,
     /// Duration of a write in milliseconds above which the store counts as failing.
     slow: AtomicU64,
-    /// True if the last request was refused because of the unwritten amount: the rest of the limit is
-    /// less than a request.
+    /// True if the last request was refused because of the unwritten amount: the remaining limit is less than one
+    /// request.
     refused_last: AtomicBool,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
@@ -118,7 +118,7 @@ impl Ledger {
         Duration::from_millis(self.slow.load(Ordering::Relaxed))
     }
 
-    /// Status of the ledger.
+    /// Returns the status of the ledger.
     #[must_use]
     pub fn state(&self) -> DurabilitySnapshot {
         DurabilitySnapshot {
@@ -141,7 +141,7 @@ impl Ledger {
     }
 
     /// Records reservation ends and additional rows in one commit, in queue order. If the store fails temporarily,
-    /// they are written later. Returns the ticket for [`Ledger::kept`].
+    /// they are written later. Returns the ticket for [`Ledger::wait_durable`].
     ///
     /// # Errors
     /// Returns the data if it exceeds [`MAX_OUTCOMES`], [`MAX_EXTRA_ROWS`] or [`MAX_EXTRA_ROW_BYTES`], or if a
@@ -162,7 +162,7 @@ impl Ledger {
         self.queue.wait_durable(ticket).await
     }
 
-    /// Balance of an account, and the amount held by open reservations.
+    /// Returns the balance of an account, and the amount held by open reservations.
     #[must_use]
     pub fn balance(&self, account: &str) -> penstock_ledger::AccountBalances {
         self.balances
@@ -172,7 +172,7 @@ impl Ledger {
             .unwrap_or_default()
     }
 
-    /// Names of the accounts with a balance.
+    /// Returns the names of the accounts with a balance.
     #[must_use]
     pub fn accounts(&self) -> Vec<Arc<str>> {
         let mut names: Vec<Arc<str>> =

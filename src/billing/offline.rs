@@ -1,4 +1,4 @@
-//! Checks and repairs of the ledger of a store that no gateway has open.
+//! Checks and repairs of the ledger of a store that no process has open.
 
 use super::report;
 use crate::config::settings::StorageSettings;
@@ -6,24 +6,24 @@ use crate::storage::stores::{LEDGER_FOLDER, STORE_FOLDER, open_error, open_exist
 use penstock_storage::StoreOptions;
 use penstock_storage::ledger::LedgerStore;
 
-/// Writes the ledger of a store again from its second copy; returns its entries.
+/// Rebuilds the ledger of a store from its replica files; returns the number of entries.
 ///
 /// # Errors
-/// One sentence that says what is in the way.
+/// Returns one sentence with the cause.
 pub fn rebuild(storage: &StorageSettings) -> Result<u64, String> {
     let options = StoreOptions { ballast_bytes: storage.ballast_bytes, ..StoreOptions::default() };
-    let said = |error: penstock_storage::StoreError| to_sentence(&error.to_string());
-    let store = penstock_storage::open(&storage.path.join(STORE_FOLDER), options).map_err(said)?;
+    let to_message = |error: penstock_storage::StoreError| to_sentence(&error.to_string());
+    let store = penstock_storage::open(&storage.path.join(STORE_FOLDER), options).map_err(to_message)?;
     let copies = storage.path.join(LEDGER_FOLDER);
     let entries = super::rebuild::rebuild_ledger(&store, &copies).map_err(|failed| failed.0)?;
     LedgerStore::open(store, Some(&copies)).map_err(|error| open_error(&copies, &error))?;
     Ok(entries)
 }
 
-/// Recomputes the ledger of a store and compares its second copy; nothing is written.
+/// Verifies the ledger of a store and compares its replica files; nothing is written.
 ///
 /// # Errors
-/// One sentence that says what is in the way.
+/// Returns one sentence with the cause.
 pub fn verify_ledger(storage: &StorageSettings) -> Result<report::LedgerVerification, String> {
     let store = open_existing(storage)?;
     let store = store.ok_or_else(|| {

@@ -29,9 +29,9 @@ pub fn rebuild_ledger(store: &Arc<dyn Store>, copies: &Path) -> Result<u64, Repo
     let (mut fold, mut draft, mut tip) = (ReplicaFold::default(), LedgerCommit::default(), None);
     for_each_line(&files, |month, line| {
         let entry = fold.add_line(line)?;
-        add_to_sheet(&mut draft, month, line, &entry);
+        add_to_block(&mut draft, month, line, &entry);
         add_balance(&mut draft, &entry, &fold.books);
-        let bytes: usize = draft.blocks.iter().map(|sheet| sheet.text.len()).sum();
+        let bytes: usize = draft.blocks.iter().map(|block| block.text.len()).sum();
         let rows = draft.blocks.len() + draft.balances.len() + draft.names.len();
         if bytes + 2 * MAX_LINE_BYTES > MAX_COMMIT_BYTES || rows + 8 > MAX_COMMIT_ROWS {
             write_group(&ledger, &mut draft, &mut tip, &fold)?;
@@ -52,26 +52,26 @@ struct ReplicaFold {
 impl ReplicaFold {
     fn add_line(&mut self, line: &[u8]) -> Result<LedgerEntry, ReportError> {
         let number = self.chain.seq + 1;
-        let wrong =
+        let invalid =
             |why: EntryError| ReportError(format!("Entry {number} of the second copy does not fit: {why}."));
-        let entry = self.chain.verify_next(line).map_err(wrong)?;
-        self.books.apply(&entry).map_err(wrong)?;
+        let entry = self.chain.verify_next(line).map_err(invalid)?;
+        self.books.apply(&entry).map_err(invalid)?;
         self.at = entry.at;
         Ok(entry)
     }
 }
 
-fn add_to_sheet(draft: &mut LedgerCommit, month: &str, line: &[u8], entry: &LedgerEntry) {
-    let room = |sheet: &EntryBlock| {
-        sheet.text.len() < TARGET_BLOCK_BYTES && sheet.text.len() + line.len() <= MAX_BLOCK_BYTES
+fn add_to_block(draft: &mut LedgerCommit, month: &str, line: &[u8], entry: &LedgerEntry) {
+    let has_space = |block: &EntryBlock| {
+        block.text.len() < TARGET_BLOCK_BYTES && block.text.len() + line.len() <= MAX_BLOCK_BYTES
     };
-    let fits = |sheet: &EntryBlock| sheet.month == month && room(sheet);
+    let fits = |block: &EntryBlock| block.month == month && has_space(block);
     if !draft.blocks.last().is_some_and(fits) {
         draft.blocks.push(EntryBlock { month: month.to_owned(), last: entry.seq, text: Vec::new() });
     }
-    if let Some(sheet) = draft.blocks.last_mut() {
-        sheet.text.extend_from_slice(line);
-        sheet.last = entry.seq;
+    if let Some(block) = draft.blocks.last_mut() {
+        block.text.extend_from_slice(line);
+        block.last = entry.seq;
     }
 }
 
@@ -118,12 +118,12 @@ fn write_group(
 
 /// Replica files by month, sorted.
 fn replica_files(copies: &Path) -> Result<Vec<(String, PathBuf)>, ReportError> {
-    let unread = |error: std::io::Error| {
+    let read_error = |error: std::io::Error| {
         ReportError(format!("The second copy of the ledger in {} cannot be read: {error}.", copies.display()))
     };
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(copies).map_err(unread)? {
-        let path = entry.map_err(unread)?.path();
+    for entry in std::fs::read_dir(copies).map_err(read_error)? {
+        let path = entry.map_err(read_error)?.path();
         let month =
             path.file_stem().and_then(|stem| stem.to_str()).filter(|stem| UtcMonth::parse(stem).is_some());
         if let Some(month) = month.filter(|_| path.extension().is_some_and(|kind| kind == "jsonl")) {
@@ -140,15 +140,15 @@ fn for_each_line(
     mut take: impl FnMut(&str, &[u8]) -> Result<(), ReportError>,
 ) -> Result<(), ReportError> {
     for (month, path) in files {
-        let unread = |error: std::io::Error| {
+        let read_error = |error: std::io::Error| {
             ReportError(format!("The file {} cannot be read: {error}.", path.display()))
         };
-        let mut file = BufReader::new(File::open(path).map_err(unread)?);
+        let mut file = BufReader::new(File::open(path).map_err(read_error)?);
         let mut line = Vec::new();
         loop {
             line.clear();
             let most = MAX_LINE_BYTES as u64;
-            if std::io::Read::take(&mut file, most).read_until(b'\n', &mut line).map_err(unread)? == 0 {
+            if std::io::Read::take(&mut file, most).read_until(b'\n', &mut line).map_err(read_error)? == 0 {
                 break;
             }
             take(month, &line)?;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::time::Duration;
 
-/// Value of `ledger.ahead` from which on any date is accepted.
+/// Minimum value of `ledger.ahead` for which any date is accepted.
 const ANY_DATE: Duration = Duration::from_secs(366 * 86_400);
 
 impl Ledger {
@@ -54,18 +54,18 @@ impl Ledger {
         clock: SteadyClock,
         taken_over: bool,
     ) -> Result<(Arc<Self>, OpenReserves), String> {
-        let said = |error: StoreError| format!("The ledger cannot be used: {error}.");
+        let to_message = |error: StoreError| format!("The ledger cannot be used: {error}.");
         for what in store.take_repairs() {
             log::event(log::error(), "ledger_copy_healed", &[("what", &what)]);
         }
-        let tip = store.tip().map_err(said)?;
+        let tip = store.tip().map_err(to_message)?;
         check_last_date(tip, settings.ahead, clock.unix_seconds())?;
-        let balances = store.balances().map_err(said)?;
+        let balances = store.balances().map_err(to_message)?;
         let purses = balances.iter().map(|(account, balance)| {
             (account.as_str().into(), Arc::new(AccountBalance::new(account, balance.credits, balance.energy)))
         });
         let purses = RwLock::new(purses.collect::<HashMap<_, _, ahash::RandomState>>());
-        let open = open_reservations(&store).map_err(said)?;
+        let open = open_reservations(&store).map_err(to_message)?;
         let queue = Arc::new(WriteQueue::new(settings.window, tip.map_or(0, |tip| tip.seq)));
         let theirs = if taken_over { open.clone() } else { OpenReserves::default() };
         for (request, hold) in open.iter().filter(|_| !taken_over) {
@@ -123,9 +123,9 @@ pub(super) fn open_reservations(store: &LedgerStore) -> Result<OpenReserves, Sto
     let Some(tip) = store.tip()? else { return Ok(open) };
     let damaged = |what: &str| StoreError::Corrupt { what: what.to_owned() };
     let mut last = HashChain::default();
-    // At least the last sheet is read, since it has to end at the tip.
-    store.for_each_block(tip.first_open.min(tip.seq).saturating_sub(1), |sheet| {
-        for line in lines(&sheet.text) {
+    // At least the last block is read, since it has to end at the tip.
+    store.for_each_block(tip.first_open.min(tip.seq).saturating_sub(1), |block| {
+        for line in lines(&block.text) {
             let (entry, chain) =
                 HashChain::parse_unverified(line).map_err(|_| damaged("an entry of the ledger"))?;
             open.apply(&entry);

@@ -32,7 +32,7 @@ impl ReplicaLagLog {
         if copied {
             return std::mem::take(&mut self.is_behind);
         }
-        if self.logged.is_some_and(|told| now.saturating_duration_since(told) < REPEAT_INTERVAL) {
+        if self.logged.is_some_and(|logged_at| now.saturating_duration_since(logged_at) < REPEAT_INTERVAL) {
             return false;
         }
         self.logged = Some(now);
@@ -48,13 +48,13 @@ mod tests {
     #[test]
     fn a_lagging_replica_is_logged_once_a_minute() {
         let (mut behind, start) = (ReplicaLagLog::default(), Instant::now());
-        let mut told = Vec::new();
+        let mut logged_at = Vec::new();
         for quarter in 0..500 {
             if behind.is_due(false, start + Duration::from_millis(250 * quarter)) {
-                told.push(quarter);
+                logged_at.push(quarter);
             }
         }
-        assert_eq!(told, [0, 240, 480]);
+        assert_eq!(logged_at, [0, 240, 480]);
         let end = start + Duration::from_secs(126);
         assert!(behind.is_due(true, end) && !behind.is_due(true, end));
         assert!(!behind.is_due(false, end) && !behind.is_due(true, end), "it comes and goes");

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Maximum number of findings.
 const MAX_FINDINGS: usize = 100;
-/// Tries to read a balance that changes meanwhile.
+/// Maximum number of tries to read a balance that changes meanwhile.
 const MAX_REREADS: u32 = 1_000;
 
 /// Error of a report, as a sentence.
@@ -47,7 +47,7 @@ impl LedgerVerification {
         self.invalid_entry.is_none() && self.balances.is_empty() && self.copy.is_empty()
     }
 
-    /// JSON form of the result.
+    /// Returns the result as JSON.
     #[must_use]
     pub fn to_json(&self) -> Value {
         json!({
@@ -67,14 +67,14 @@ impl LedgerVerification {
 struct VerifiedFold<'a> {
     chain: HashChain,
     books: BalanceFold,
-    /// Callback with the number of entries of each valid sheet.
+    /// Callback with the number of entries of each valid block.
     on_entries: Option<&'a mut dyn FnMut(u64)>,
 }
 
 impl VerifiedFold<'_> {
-    fn add_sheet(&mut self, sheet: &EntryBlock) -> Result<(), (u64, String)> {
-        let (month, before) = (&sheet.month, self.chain.seq);
-        for line in lines(&sheet.text) {
+    fn add_block(&mut self, block: &EntryBlock) -> Result<(), (u64, String)> {
+        let (month, before) = (&block.month, self.chain.seq);
+        for line in lines(&block.text) {
             let number = self.chain.seq + 1;
             let fits =
                 self.chain.verify_next(line).and_then(|entry| self.books.apply(&entry).map(|()| entry.at));
@@ -86,10 +86,10 @@ impl VerifiedFold<'_> {
         if let Some(read) = &mut self.on_entries {
             read(self.chain.seq - before);
         }
-        if sheet.last == self.chain.seq {
+        if block.last == self.chain.seq {
             Ok(())
         } else {
-            Err((sheet.last, "its sheet is incomplete".to_owned()))
+            Err((block.last, "its block is incomplete".to_owned()))
         }
     }
 
@@ -104,7 +104,7 @@ impl VerifiedFold<'_> {
                 Self::Store(error)
             }
         }
-        match store.for_each_block(self.chain.seq, |sheet| self.add_sheet(sheet).map_err(Stop::Misfit)) {
+        match store.for_each_block(self.chain.seq, |block| self.add_block(block).map_err(Stop::Misfit)) {
             Ok(()) => Ok(None),
             Err(Stop::Misfit(misfit)) => Ok(Some(misfit)),
             Err(Stop::Store(error)) => Err(error.into()),
@@ -211,9 +211,9 @@ fn stable_balance(store: &LedgerStore, name: &str) -> Result<StableBalance, Stor
 /// Returns an error if the store cannot be read.
 pub fn find(store: &LedgerStore, number: u64) -> Result<Option<LedgerEntry>, ReportError> {
     for month in store.months()? {
-        let (mut sheets, _) = store.month_blocks(&month, number.saturating_sub(1))?;
-        let Some(sheet) = sheets.next().transpose()? else { continue };
-        for line in lines(&sheet.text) {
+        let (mut blocks, _) = store.month_blocks(&month, number.saturating_sub(1))?;
+        let Some(block) = blocks.next().transpose()? else { continue };
+        for line in lines(&block.text) {
             let entry = parse_entry(line)?;
             if entry.seq == number {
                 return Ok(Some(entry));
@@ -235,8 +235,8 @@ pub(super) fn for_each_entry(
     month: UtcMonth,
     mut take: impl FnMut(LedgerEntry) -> Result<(), ReportError>,
 ) -> Result<(), ReportError> {
-    store.for_each_block_in_month(&month.to_string(), 0, |sheet| {
-        lines(&sheet.text).try_for_each(|line| take(parse_entry(line)?))
+    store.for_each_block_in_month(&month.to_string(), 0, |block| {
+        lines(&block.text).try_for_each(|line| take(parse_entry(line)?))
     })
 }
 
@@ -248,12 +248,12 @@ pub fn page_text(store: &LedgerStore, after: u64) -> Result<Option<(Vec<u8>, u64
     /// Approximate page size in bytes.
     const PAGE: usize = 512 * 1024;
     for month in store.months()? {
-        let (sheets, _) = store.month_blocks(&month, after)?;
+        let (blocks, _) = store.month_blocks(&month, after)?;
         let mut text = Vec::new();
         let mut last = after;
-        for sheet in sheets {
-            let sheet = sheet?;
-            for line in lines(&sheet.text) {
+        for block in blocks {
+            let block = block?;
+            for line in lines(&block.text) {
                 let entry = parse_entry(line)?;
                 if entry.seq > after {
                     text.extend_from_slice(line);
@@ -271,7 +271,7 @@ pub fn page_text(store: &LedgerStore, after: u64) -> Result<Option<(Vec<u8>, u64
     Ok(None)
 }
 
-/// Model of the charge that an entry corrects.
+/// Returns the model of the charge that an entry corrects.
 fn corrected_model(store: &LedgerStore, entry: &LedgerEntry) -> Result<Option<Arc<str>>, ReportError> {
     let EntryKind::Correct { of, .. } = &entry.kind else { return Ok(None) };
     Ok(find(store, *of)?.and_then(|found| match found.kind {

@@ -29,7 +29,7 @@ pub struct RecalculatedDay {
 }
 
 impl RecalculatedDay {
-    /// JSON form of the result.
+    /// Returns the result as JSON.
     #[must_use]
     pub fn to_json(&self, day: UtcDay) -> Value {
         let sums = |credits: i128, energy: i128, eur: Decimal| {
@@ -101,7 +101,7 @@ pub fn recalculate_day(store: &LedgerStore, day: UtcDay) -> Result<RecalculatedD
     Ok(sums)
 }
 
-/// Price of a micro-credit or a nano-kWh in EUR, under the terms of a charge.
+/// Returns the price of a micro-credit or a nano-kWh in EUR, under the terms of a charge.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read, or if the terms are missing.

@@ -55,8 +55,8 @@ impl Ledger {
     }
 }
 
-/// Selects the wallet that pays, and the amount to hold: energy if it covers the request or need not
-/// (postpaid), else credits.
+/// Selects the wallet that pays, and the amount to hold: energy if it covers the request, or if the account is
+/// postpaid; else credits.
 fn choose_wallet(
     account_balance: &AccountBalance,
     need: ReserveRequest,

@@ -5,7 +5,7 @@ use penstock_pricing::BilledWork;
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 
-/// EUR in 1e-8, as a debt is counted.
+/// Converts EUR to units of 1e-8 EUR, in which a debt is counted.
 #[must_use]
 pub fn eur8(eur: Decimal) -> i64 {
     eur.saturating_mul(Decimal::ONE_HUNDRED)
@@ -15,7 +15,7 @@ pub fn eur8(eur: Decimal) -> i64 {
         .unwrap_or(i64::MAX)
 }
 
-/// Returns the billed work: what was done, where it can be counted.
+/// Returns the billed work, as far as it can be counted.
 pub fn sold(done: &WorkDone) -> BilledWork {
     match done {
         WorkDone::Tokens(usage) => BilledWork::Tokens(*usage),

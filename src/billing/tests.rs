@@ -79,7 +79,7 @@ fn settled(ledger: &Ledger) -> report::LedgerVerification {
 }
 
 #[test]
-fn what_is_granted_is_spent_once_and_no_more() {
+fn a_grant_is_spent_exactly_once() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     assert_eq!(
@@ -104,7 +104,7 @@ fn what_is_granted_is_spent_once_and_no_more() {
 }
 
 #[test]
-fn a_grant_is_made_once_for_its_id() {
+fn a_grant_is_recorded_once_per_id() {
     let ledger = open(&Flaky::over(open_in_memory()), QUICK);
     let first = grant(&ledger, "invoice-7", 100).unwrap();
     assert_eq!(grant(&ledger, "invoice-7", 100), Err(AdjustmentError::Duplicate(first)));
@@ -115,7 +115,7 @@ fn a_grant_is_made_once_for_its_id() {
 }
 
 #[test]
-fn while_the_store_is_full_requests_go_on_up_to_the_debt_and_grants_are_refused() {
+fn while_the_store_is_full_requests_continue_up_to_the_debt_limit_and_grants_are_refused() {
     let store = Flaky::over(open_in_memory());
     // 0.001 EUR: 100,000 of 1e-8 EUR.
     let ledger = open(&store, QUICK);
@@ -149,7 +149,7 @@ fn while_the_store_is_full_requests_go_on_up_to_the_debt_and_grants_are_refused(
 }
 
 #[test]
-fn a_slow_store_counts_as_failing_and_holds_no_request_up() {
+fn a_slow_store_counts_as_failing_and_delays_no_request() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 1_000_000).unwrap();
@@ -189,7 +189,7 @@ fn a_commit_whose_answer_is_lost_is_not_written_twice() {
 }
 
 #[test]
-fn sixty_four_at_once_spend_exactly_what_there_is() {
+fn sixty_four_concurrent_requests_spend_exactly_the_balance() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, "[ledger]\nwindow = \"1ms\"\n");
     grant(&ledger, "g1", 64_000).unwrap();
@@ -214,7 +214,7 @@ fn sixty_four_at_once_spend_exactly_what_there_is() {
 }
 
 #[test]
-fn the_energy_wallet_pays_while_it_lasts_then_credits_do() {
+fn the_energy_wallet_pays_first_and_then_credits() {
     let ledger = open(&Flaky::over(open_in_memory()), QUICK);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(ledger.grant("acme", "kwh", Wallet::Energy, 100, ("", "me"))).unwrap();
@@ -235,7 +235,7 @@ fn the_energy_wallet_pays_while_it_lasts_then_credits_do() {
 }
 
 #[test]
-fn an_order_is_answered_though_the_store_hangs_and_is_made_once() {
+fn an_adjustment_is_answered_while_the_store_hangs_and_recorded_once() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     store.stalls.store(true, Ordering::Release);
@@ -248,7 +248,7 @@ fn an_order_is_answered_though_the_store_hangs_and_is_made_once() {
 }
 
 #[test]
-fn a_charge_that_no_balance_holds_ends_its_reserve_on_the_disk_without_one() {
+fn a_charge_that_overflows_the_balance_ends_its_reservation_without_a_charge() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     let charges = ["r1", "r2"].map(|request| {

@@ -17,13 +17,13 @@ pub struct TermsText {
 /// Error of a grant or a correction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdjustmentError {
-    /// The store rejects writes at the moment.
+    /// Store that rejects writes at the moment.
     StoreFailing,
-    /// The ID was used, or the entry was corrected, by the entry of this number.
+    /// ID that was used, or entry that was corrected, by the entry with this number.
     Duplicate(u64),
     /// Invalid amount.
     InvalidAmount,
-    /// The store failed meanwhile, so the outcome is unknown. A retry with the same ID is safe.
+    /// Unknown outcome, since the store failed meanwhile. A retry with the same ID is safe.
     OutcomeUnknown,
 }
 
@@ -67,7 +67,7 @@ impl WriteOp {
     /// Approximate size on the disk and in memory, in bytes.
     pub(super) fn size_estimate(&self) -> u64 {
         match self {
-            Self::Action(deed) => deed.bytes(),
+            Self::Action(action) => action.bytes(),
             Self::Outcomes(lines) => {
                 let rows: usize = lines.rows.iter().map(RowWrite::bytes).sum();
                 lines.actions.iter().map(LedgerAction::bytes).sum::<u64>() + rows as u64

@@ -157,8 +157,8 @@ impl WriteQueue {
         Some(DrainedOps { ops, last: waiting.pushed - left as u64, is_complete: whole })
     }
 
-    /// Collects operations for the same write until they fill a piece, the group is [`FULL`] or its time is up: the
-    /// window, or [`HURRY`] after a caller waits. Returns true if the group is complete.
+    /// Collects operations for the same write until they fill a piece, the group has [`GROUP_SIZE`] operations, or its
+    /// time is up: the window, or [`WAITER_WINDOW`] after a caller waits. Returns true if the group is complete.
     fn wait_for_more(&self, waiting: &mut MutexGuard<'_, QueueState>) -> bool {
         let window = Duration::from_micros(self.window_us.load(Ordering::Relaxed));
         let mut until = waiting.until.unwrap_or_else(|| Instant::now() + window);
@@ -185,14 +185,14 @@ impl WriteQueue {
     /// Shortens the window because a caller waits.
     fn shorten_window(&self) {
         let mut waiting = self.waiting.lock();
-        let news = !std::mem::replace(&mut waiting.has_waiter, true) && waiting.gathering;
+        let must_notify = !std::mem::replace(&mut waiting.has_waiter, true) && waiting.gathering;
         drop(waiting);
-        if news {
+        if must_notify {
             self.wake.notify_one();
         }
     }
 
-    /// Waits before the next try; returns false if the queue is closed.
+    /// Waits before the next try. Returns false if the queue is closed.
     pub(super) fn pause(&self, pause: Duration) -> bool {
         let mut waiting = self.waiting.lock();
         if !waiting.closing {
@@ -234,7 +234,7 @@ impl WriteQueue {
         u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
     }
 
-    /// Duration of the current write.
+    /// Returns the duration of the current write.
     pub(super) fn busy_for(&self) -> Duration {
         match self.busy_since.load(Ordering::Acquire) {
             0 => Duration::ZERO,

@@ -1,8 +1,8 @@
-//! Writer thread of the ledger: operations become entries, entries become sheets, and a group of sheets is one
-//! commit. A group that the store rejects is retried with the same bytes, except for rows that it never accepts
-//! (`foreign`), until it is known to be committed: so nothing is written twice or out of order.
+//! Writer thread of the ledger: operations become entries, entries become blocks, and a group of blocks is one commit.
+//! A group that the store rejects is retried with the same bytes, except for rows that it never accepts (`side_rows`),
+//! until it is known to be committed: so no entry is written twice or out of order.
 
-use super::group_builder::{ENTRY_OVERHEAD, GroupBuilder, SMALL_SHEETS};
+use super::group_builder::{ENTRY_OVERHEAD, GroupBuilder, SMALL_BLOCKS};
 use super::replica_lag::ReplicaLagLog;
 use super::side_rows;
 use super::write_op::{AdjustmentError, AdminAdjustment, LedgerAction, WriteOp};
@@ -83,7 +83,7 @@ impl LedgerWriter {
             self.queue.collect(MAX_OPS, self.store.replica_sync_due())
         {
             if ops.is_empty() && self.draft.queued_bytes == 0 {
-                // Nothing arrived for a while: the replica is synced now.
+                // No operation arrived for a while: the replica is synced now.
                 self.queue.set_copied(self.store.sync_replica());
                 continue;
             }
@@ -105,19 +105,19 @@ impl LedgerWriter {
 
     fn add_op(&mut self, op: WriteOp) {
         match op {
-            WriteOp::Action(deed) => self.add_action(deed),
+            WriteOp::Action(action) => self.add_action(action),
             WriteOp::Outcomes(lines) => {
-                lines.actions.into_iter().for_each(|deed| self.add_action(deed));
+                lines.actions.into_iter().for_each(|action| self.add_action(action));
                 self.draft.row_bytes += lines.rows.iter().map(RowWrite::bytes).sum::<usize>();
                 self.draft.rows_per_op.push(lines.rows.len());
                 self.draft.rows.extend(lines.rows);
             }
-            WriteOp::Adjustment(order) => self.add_adjustment(*order),
+            WriteOp::Adjustment(adjustment) => self.add_adjustment(*adjustment),
         }
     }
 
-    fn add_action(&mut self, deed: LedgerAction) {
-        let LedgerAction { at, account, act, terms, exposed } = deed;
+    fn add_action(&mut self, action: LedgerAction) {
+        let LedgerAction { at, account, act, terms, exposed } = action;
         if let Some(terms) = terms.filter(|terms| !self.known_terms.contains(&terms.id)) {
             self.add_terms(at, &terms.id, &terms.text);
         }
@@ -135,8 +135,8 @@ impl LedgerWriter {
     /// Records terms before the first charge that refers to them.
     fn add_terms(&mut self, at: u64, id: &Arc<str>, text: &Arc<str>) {
         let name = format!("terms {id}");
-        let there = self.store.entry_number(&name).is_ok_and(|number| number.is_some());
-        if there {
+        let exists = self.store.entry_number(&name).is_ok_and(|number| number.is_some());
+        if exists {
             self.known_terms.insert(id.clone());
             return;
         }
@@ -147,30 +147,32 @@ impl LedgerWriter {
         }
     }
 
-    fn add_adjustment(&mut self, order: AdminAdjustment) {
-        let mut own = self.draft.names.iter().filter(|(known, _)| order.names.contains(known));
-        // It counts as repeated once the first one is durable.
+    fn add_adjustment(&mut self, adjustment: AdminAdjustment) {
+        let mut own = self.draft.names.iter().filter(|(known, _)| adjustment.names.contains(known));
+        // The adjustment counts as repeated once the first one is durable.
         if let Some(seq) = own.next().map(|(_, seq)| *seq) {
-            self.draft.duplicates.push((order, seq));
+            self.draft.duplicates.push((adjustment, seq));
             return;
         }
-        let used = order.names.iter().find_map(|name| self.store.entry_number(name).transpose());
+        let used = adjustment.names.iter().find_map(|name| self.store.entry_number(name).transpose());
         match used {
             Some(Ok(seq)) => {
-                order.reply.send(Err(AdjustmentError::Duplicate(seq))).ok();
+                adjustment.reply.send(Err(AdjustmentError::Duplicate(seq))).ok();
             }
             Some(Err(_)) => {
-                order.reply.send(Err(AdjustmentError::StoreFailing)).ok();
+                adjustment.reply.send(Err(AdjustmentError::StoreFailing)).ok();
             }
-            None => match self.append_entry(order.at, &order.balance.name, order.act.clone()) {
-                Some(seq) => {
-                    self.draft.names.extend(order.names.iter().map(|name| (name.clone(), seq)));
-                    self.draft.adjustments.push((order, seq));
+            None => {
+                match self.append_entry(adjustment.at, &adjustment.balance.name, adjustment.act.clone()) {
+                    Some(seq) => {
+                        self.draft.names.extend(adjustment.names.iter().map(|name| (name.clone(), seq)));
+                        self.draft.adjustments.push((adjustment, seq));
+                    }
+                    None => {
+                        adjustment.reply.send(Err(AdjustmentError::InvalidAmount)).ok();
+                    }
                 }
-                None => {
-                    order.reply.send(Err(AdjustmentError::InvalidAmount)).ok();
-                }
-            },
+            }
         }
     }
 
@@ -185,42 +187,42 @@ impl LedgerWriter {
             self.month = (Some(month), month.to_string());
         }
         let month = &self.month.1;
-        let long = if self.draft.sheets.len() < SMALL_SHEETS {
+        let long = if self.draft.blocks.len() < SMALL_BLOCKS {
             TARGET_BLOCK_BYTES
         } else {
             MAX_BLOCK_BYTES - MAX_LINE_BYTES
         };
-        let last = self.draft.sheets.last();
-        let fits = last.is_some_and(|sheet| sheet.month == *month && sheet.text.len() < long);
+        let last = self.draft.blocks.last();
+        let fits = last.is_some_and(|block| block.month == *month && block.text.len() < long);
         if !fits {
-            self.draft.sheets.push(EntryBlock {
+            self.draft.blocks.push(EntryBlock {
                 month: month.clone(),
                 last: entry.seq,
                 text: Vec::with_capacity(TARGET_BLOCK_BYTES + ENTRY_OVERHEAD),
             });
         }
-        let sheet = self.draft.sheets.last_mut()?;
-        let length = sheet.text.len();
-        if self.chain.append(&entry, &mut sheet.text).is_err() {
+        let block = self.draft.blocks.last_mut()?;
+        let length = block.text.len();
+        if self.chain.append(&entry, &mut block.text).is_err() {
             if length == 0 {
-                self.draft.sheets.pop();
+                self.draft.blocks.pop();
             }
             return None;
         }
-        sheet.last = entry.seq;
-        self.draft.bytes += sheet.text.len() - length;
+        block.last = entry.seq;
+        self.draft.bytes += block.text.len() - length;
         self.at = entry.at;
         self.open.apply(&entry);
         if let Some(after) = after {
             // An existing account needs no copy of its name.
             match self.balances.get_mut(account) {
-                Some(there) => *there = after,
+                Some(known) => *known = after,
                 None => {
                     self.balances.insert(account.to_owned(), after);
                 }
             }
             match self.draft.balances.get_mut(account) {
-                Some(there) => *there = after,
+                Some(known) => *known = after,
                 None => {
                     self.draft.balances.insert(account.to_owned(), after);
                 }
@@ -239,12 +241,12 @@ impl LedgerWriter {
             first_open: self.open.oldest_seq().unwrap_or(self.chain.seq + 1),
         };
         let mut copied = true;
-        let moved = !draft.sheets.is_empty();
+        let moved = !draft.blocks.is_empty();
         if moved || !draft.rows.is_empty() {
             let mut group = LedgerCommit {
                 previous_tip: self.tip,
                 new_tip: if moved { after } else { self.tip.unwrap_or_default() },
-                blocks: draft.sheets,
+                blocks: draft.blocks,
                 balances: draft.balances.into_iter().collect(),
                 names: draft.names,
                 extra_rows: draft.rows,
@@ -265,17 +267,17 @@ impl LedgerWriter {
             open: self.open.len() as u64,
             entries: after.seq,
         });
-        for (order, seq) in draft.adjustments {
-            apply_adjustment(&order);
-            order.reply.send(Ok(seq)).ok();
+        for (adjustment, seq) in draft.adjustments {
+            apply_adjustment(&adjustment);
+            adjustment.reply.send(Ok(seq)).ok();
         }
-        for (order, seq) in draft.duplicates {
-            order.reply.send(Err(AdjustmentError::Duplicate(seq))).ok();
+        for (adjustment, seq) in draft.duplicates {
+            adjustment.reply.send(Err(AdjustmentError::Duplicate(seq))).ok();
         }
         true
     }
 
-    /// Retries until the store has the group; returns whether the replica has it too.
+    /// Retries until the store has committed the group. Returns true if the replica has it too.
     fn append_group(
         &mut self,
         group: &mut LedgerCommit,
@@ -283,7 +285,7 @@ impl LedgerWriter {
         asked: &mut [&mut Vec<(AdminAdjustment, u64)>],
     ) -> Option<bool> {
         let mut tries = LAST_TRIES;
-        let mut told = false;
+        let mut logged = false;
         self.queue.set_busy(true);
         loop {
             let why = match self.store.append(group) {
@@ -303,13 +305,15 @@ impl LedgerWriter {
             self.queue.set_failing();
             // Callers of adjustments get an error now; the adjustments stay in the group and count once
             // it is written.
-            for (order, _) in asked.iter_mut().flat_map(|orders| orders.iter_mut()) {
-                let (nobody, _) = std::sync::mpsc::channel();
-                std::mem::replace(&mut order.reply, nobody).send(Err(AdjustmentError::OutcomeUnknown)).ok();
+            for (adjustment, _) in asked.iter_mut().flat_map(|adjustments| adjustments.iter_mut()) {
+                let (dropped_reply, _) = std::sync::mpsc::channel();
+                std::mem::replace(&mut adjustment.reply, dropped_reply)
+                    .send(Err(AdjustmentError::OutcomeUnknown))
+                    .ok();
             }
-            if !told {
+            if !logged {
                 log::event(log::error(), "ledger_not_written", &[("why", &why)]);
-                told = true;
+                logged = true;
             }
             if !self.queue.pause(RETRY_PAUSE) {
                 tries -= 1;
@@ -330,7 +334,7 @@ fn replacement_void(act: &EntryKind) -> Option<EntryKind> {
     Some(EntryKind::Void { request, key, wallet: *wallet, held: *held, why, drawn: *drawn })
 }
 
-/// Balance after an action; `Some(None)` if it is unchanged, `None` if the action is invalid.
+/// Returns the balance after an action; `Some(None)` if it is unchanged, `None` if the action is invalid.
 fn changed_balance(balance: BalanceRecord, act: &EntryKind) -> Option<Option<BalanceRecord>> {
     let (wallet, change) = match act {
         EntryKind::Grant { wallet, amount, .. } => (wallet, Some(*amount).filter(|amount| *amount > 0)?),
@@ -345,7 +349,7 @@ fn changed_balance(balance: BalanceRecord, act: &EntryKind) -> Option<Option<Bal
     }))
 }
 
-/// Refund of a correction.
+/// Returns the refund of a correction.
 fn corrected_amount(act: &EntryKind) -> Option<i64> {
     let EntryKind::Correct { what, was, instead, .. } = act else { return None };
     match what {
@@ -355,11 +359,11 @@ fn corrected_amount(act: &EntryKind) -> Option<i64> {
 }
 
 /// Applies a committed adjustment to the balance in memory.
-fn apply_adjustment(order: &AdminAdjustment) {
-    match &order.act {
-        EntryKind::Grant { wallet, amount, .. } => order.balance.credit(*wallet, *amount),
+fn apply_adjustment(adjustment: &AdminAdjustment) {
+    match &adjustment.act {
+        EntryKind::Grant { wallet, amount, .. } => adjustment.balance.credit(*wallet, *amount),
         act @ EntryKind::Correct { wallet, .. } => {
-            order.balance.credit(*wallet, corrected_amount(act).unwrap_or(0))
+            adjustment.balance.credit(*wallet, corrected_amount(act).unwrap_or(0))
         }
         _ => {}
     }

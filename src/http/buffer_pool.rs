@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_much_too_long_or_too_much_is_not_kept() {
+    fn too_small_too_large_and_excess_buffers_are_not_pooled() {
         let buffers = Arc::<BufferPool>::default();
         drop(body(&buffers, MIN_POOLED_BYTES - 1));
         assert_eq!(kept_by(&buffers), 0);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_needs_is_let_go() {
+    fn idle_buffers_are_released() {
         let buffers = Arc::<BufferPool>::default();
         let begun = Instant::now();
         drop(body(&buffers, MIN_POOLED_BYTES));

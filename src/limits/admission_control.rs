@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_finds_it_full_waits_a_moment_and_is_told_when_to_come_back() {
+    async fn a_full_gateway_answers_503_with_retry_after() {
         let control = control(1, 1);
         let (permit, waited) = control.acquire(&account("a"), 10, WAIT).await;
         assert!(waited.is_none());
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_place_that_is_given_back_goes_to_who_waits() {
+    async fn a_released_permit_goes_to_a_waiter() {
         let control = control(1, 4);
         let first = control.acquire(&account("a"), 1 << 20, WAIT).await.0.unwrap();
         let theirs = control.clone();
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_gives_up_waits_no_longer_and_loses_no_place() {
+    async fn a_cancelled_wait_loses_no_permit() {
         let control = control(1, 4);
         let first = control.acquire(&account("a"), 0, WAIT).await.0.unwrap();
         let account = account("b");

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn accounts_count_in_turn_and_who_leaves_delays_nobody() {
+    async fn accounts_count_fairly_and_a_cancelled_count_delays_no_other() {
         let permits = TokenizerPermits::new(1);
         let first = permits.acquire(&account("busy"), 100, WAIT).await.unwrap();
         let left: Vec<_> = (0..10).map(|_| wanted(&permits, "busy", WAIT)).collect();
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_queue_has_an_end_and_a_permit_that_nobody_takes_goes_on() {
+    async fn the_queue_is_bounded_and_an_unclaimed_permit_moves_on() {
         let permits = TokenizerPermits::new(1);
         let first = permits.acquire(&account("a"), 100, WAIT).await.unwrap();
         assert_eq!(permits.acquire(&account("b"), 0, WAIT).await.err(), Some(ShedReason::QueueFull));

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn others_have_their_turn_after_so_many_steps_or_bytes() {
+    async fn a_task_yields_after_a_number_of_steps_or_bytes() {
         assert!(turns(100, 0).await <= 2, "a short exchange is not interrupted");
         assert!((9..=12).contains(&turns(1_280, BYTES_PER_UNIT - 1).await), "128 steps are a turn");
         assert!((90..=120).contains(&turns(100, 64 << 10).await), "a large piece is one");

@@ -1,5 +1,6 @@
-//! Batch line as one exchange: the same phases of Pingora's proxy as a client's request, without a socket. Its charge
-//! is returned with its response instead of recorded here, so that both are written together or neither.
+//! Execution of a batch line as one exchange: it passes the same phases of Pingora's proxy as a client's request,
+//! without a socket. Its charge is returned with its response instead of recorded here, so that both are written
+//! together or neither.
 
 use crate::batch::{LineAsk, LineDone, LineExecutor};
 use crate::proxy::downstream::{LineDownstream, LineReport};
@@ -18,7 +19,7 @@ use tokio::sync::watch;
 /// Default time before a failed line is retried.
 const DEFAULT_RETRY: Duration = Duration::from_secs(1);
 
-/// Executes lines through the proxy.
+/// Executor of batch lines through the proxy.
 pub struct BatchLineExecutor {
     app: Weak<AppState>,
     proxy: GatewayProxy,
@@ -67,7 +68,7 @@ async fn execute(proxy: &GatewayProxy, ask: LineAsk) -> LineDone {
     }
 }
 
-/// Refusal of a line that ended without a response; `None` if it was cancelled.
+/// Returns the refusal of a line that ended without a response; `None` if it was cancelled.
 pub(crate) fn left(line: &LineDownstream, state: &ExchangeState, now: u64) -> Option<ApiError> {
     if line.is_cancelled() {
         None

@@ -9,7 +9,7 @@ use crate::upstream::config_snapshot::ModelState;
 use crate::upstream::offer::OfferState;
 use crate::upstream::tokenize;
 use bytes::Bytes;
-use penstock_core::{ApiError, Dialect, EmbeddingInputs, EmbeddingTask, InferenceRequest, InferenceTask};
+use penstock_core::{ApiError, EmbeddingInputs, EmbeddingTask, InferenceRequest, InferenceTask, RequestForm};
 use penstock_dialect::DEFAULT_MAX_TOKENS;
 use penstock_tokens::{
     CountBudget, CountMethod, ReadError, TokenCount, TokenCounter, TokenizedConversation, estimate_within,
@@ -20,16 +20,16 @@ use std::sync::atomic::AtomicBool;
 
 /// Maximum number of tokens of one image without an image rule.
 const MAX_IMAGE_TOKENS: u64 = 16_384;
-/// Tokens that are counted in any case, so that a refusal at a small window has the exact number: tens of milliseconds
-/// of work at most. A count ends at the larger of this number and the window.
+/// Number of tokens that are always counted, so that a refusal at a small window states the exact number: tens of
+/// milliseconds of work at most. A count ends at the larger of this number and the window.
 const MIN_EXACT_TOKENS: u64 = 32_768;
 
-/// Tokens that a window leaves for an answer that may be longer.
+/// Number of tokens that a context window leaves for the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextBudget {
     /// Number of tokens that may be requested.
     pub left: u64,
-    /// Number of tokens that certainly fit, if `left` is an estimate: for a provider that takes no more.
+    /// Number of tokens that certainly fit if `left` is an estimate; sent to a provider that refuses a larger number.
     pub certain_tokens: Option<u64>,
 }
 
@@ -141,7 +141,7 @@ fn longest_token_count(counter: &TokenCounter, task: &InferenceTask, window: u64
         | InferenceTask::Transcribe(_)
         | InferenceTask::Metered(_) => 0,
         InferenceTask::Embed(EmbeddingTask { inputs: EmbeddingInputs::TokenIds(_), .. }) => 0,
-        // Arrays of token ids are no strings, and count as zero.
+        // Arrays of token ids are not strings and count as zero.
         InferenceTask::Embed(embed) => longest(embed.inputs.values(), 0, 0),
         InferenceTask::Rerank(rerank) => {
             let query = count(&rerank.query);
@@ -169,7 +169,7 @@ async fn check_conversation(
     match Box::pin(count_exactly(counting, model, ask, wide)).await? {
         Some(count) if count.tokens >= wide => Err(context_exceeded(wide, count.tokens)),
         Some(count) => Ok(Some(count)),
-        // Offers have equal windows, and the provider limits the answer to what is left.
+        // All offers have equal windows, and the provider limits the answer to the remaining tokens.
         None if wanted.is_none() && narrow == wide => Ok(None),
         None => Box::pin(estimate_tokens(counting, ask, wide)).await.map(Some),
     }
@@ -196,16 +196,17 @@ fn minimum_tokens(count: &TokenCount) -> u64 {
     }
 }
 
-/// Returns the maximum answer length requested from an offer, if it has one: the client's own number, or the default
-/// that the offer's dialect requires.
+/// Returns the maximum answer length that an offer is sent, if any: the client's own number, or the default that the
+/// offer's dialect requires.
 pub fn wanted(ask: &InferenceRequest, offer: &OfferState) -> Option<u64> {
-    let needs = || offer.dialect_for(ask.dialect) == Some(Dialect::Messages);
-    ask.max_tokens.or_else(|| needs().then_some(DEFAULT_MAX_TOKENS))
+    let requires_cap =
+        || offer.dialect_for(ask.dialect).is_some_and(|dialect| dialect.spec().requires_max_tokens);
+    ask.max_tokens.or_else(|| requires_cap().then_some(DEFAULT_MAX_TOKENS))
 }
 
 /// Returns the tokens that a window leaves after the prompt, if they are fewer than requested. Near the end of a window
-/// an estimate would leave a tenth of the actual tokens, or none, and cut the answer off: there the request asks for as
-/// many as there may be, and the provider refuses if that is too much.
+/// an estimate could leave a tenth of the actual tokens, or none, and the answer would be cut: there the largest
+/// possible number is requested, and the provider refuses it if it does not fit.
 pub fn remaining_tokens(window: u64, count: &TokenCount, wanted: u64) -> Option<ContextBudget> {
     let left = window.saturating_sub(count.tokens);
     if wanted <= left {
@@ -225,15 +226,15 @@ pub fn remaining_tokens(window: u64, count: &TokenCount, wanted: u64) -> Option<
         }
         CountMethod::Exact | CountMethod::Engine => ContextBudget { left, certain_tokens: None },
     };
-    // If no tokens are left, the request is sent unchanged, and the provider reports the mistake.
+    // If no tokens are left, the request is sent unchanged, and the provider reports the error.
     Some(room).filter(|room| room.left > 0)
 }
 
-/// Counts the tokens of a request's prompt: by the model's own tokenizer, else by an engine that serves it, else by an
-/// estimate that is not too low.
+/// Counts the tokens of a request's prompt: with the model's own tokenizer, else by an engine that serves it, else by
+/// an estimate that is not too low.
 ///
 /// # Errors
-/// Returns a refusal if the body is no conversation, if the prompt is so far beyond the window that counting was
+/// Returns a refusal if the body is not a conversation, if the prompt is so far beyond the window that counting was
 /// stopped, if too many other counts are waiting, or on an internal error.
 pub async fn count(
     counting: &TokenCountQueue,
@@ -315,15 +316,15 @@ async fn count_conversation(
     ask: &InferenceRequest,
     count: impl FnOnce(TokenizedConversation, &AtomicBool) -> Option<TokenCount> + Send + 'static,
 ) -> Result<Option<TokenCount>, ApiError> {
-    let (body, dialect) = (ask.body.clone(), ask.dialect);
+    let (body, form) = (ask.body.clone(), ask.dialect.request_form());
     let quick = body.len() <= INLINE_COUNT_BYTES;
     let work = move |stop: &AtomicBool| {
         if !TokenizedConversation::is_readable(&body) {
             return Ok(None);
         }
-        match dialect {
-            Dialect::Chat => TokenizedConversation::from_chat(&body),
-            Dialect::Messages => TokenizedConversation::from_messages(&body),
+        match form {
+            RequestForm::Chat => TokenizedConversation::from_chat(&body),
+            RequestForm::Messages => TokenizedConversation::from_messages(&body),
         }
         .map(|conversation| count(conversation, stop))
     };
@@ -336,26 +337,26 @@ async fn count_conversation(
 mod tests {
     use super::*;
 
-    fn room_of(window: u64, tokens: u64, method: CountMethod, wanted: u64) -> Option<(u64, Option<u64>)> {
+    fn budget_of(window: u64, tokens: u64, method: CountMethod, wanted: u64) -> Option<(u64, Option<u64>)> {
         remaining_tokens(window, &TokenCount { tokens, method }, wanted)
             .map(|room| (room.left, room.certain_tokens))
     }
 
     #[test]
-    fn a_count_leaves_what_is_left() {
-        assert_eq!(room_of(131_072, 87_347, CountMethod::Exact, 32_000), None);
-        assert_eq!(room_of(131_072, 120_000, CountMethod::Engine, 32_000), Some((11_072, None)));
-        assert_eq!(room_of(4_096, 4_096, CountMethod::Exact, 1), None, "the provider says");
+    fn a_count_determines_the_remaining_tokens() {
+        assert_eq!(budget_of(131_072, 87_347, CountMethod::Exact, 32_000), None);
+        assert_eq!(budget_of(131_072, 120_000, CountMethod::Engine, 32_000), Some((11_072, None)));
+        assert_eq!(budget_of(4_096, 4_096, CountMethod::Exact, 1), None, "the provider says");
     }
 
     #[test]
-    fn an_estimate_near_the_end_of_a_window_takes_nothing_from_the_answer() {
+    fn an_estimate_close_to_the_context_window_truncates_no_answer() {
         // A short prompt: the error of the estimate is small compared to the window.
-        assert_eq!(room_of(32_768, 2_400, CountMethod::Estimate, 64_000), Some((30_368, None)));
+        assert_eq!(budget_of(32_768, 2_400, CountMethod::Estimate, 64_000), Some((30_368, None)));
         // 83,695, 87,347 and 88,717 tokens by the tokenizer.
-        assert_eq!(room_of(131_072, 124_905, CountMethod::Estimate, 32_000), Some((32_000, Some(6_167))));
-        assert_eq!(room_of(131_072, 130_350, CountMethod::Estimate, 32_000), Some((32_000, Some(722))));
-        assert_eq!(room_of(131_072, 132_388, CountMethod::Estimate, 32_000), Some((32_000, None)));
-        assert_eq!(room_of(131_072, 209_800, CountMethod::Estimate, 32_000), None, "the provider says");
+        assert_eq!(budget_of(131_072, 124_905, CountMethod::Estimate, 32_000), Some((32_000, Some(6_167))));
+        assert_eq!(budget_of(131_072, 130_350, CountMethod::Estimate, 32_000), Some((32_000, Some(722))));
+        assert_eq!(budget_of(131_072, 132_388, CountMethod::Estimate, 32_000), Some((32_000, None)));
+        assert_eq!(budget_of(131_072, 209_800, CountMethod::Estimate, 32_000), None, "the provider says");
     }
 }

@@ -1,5 +1,5 @@
-//! The caller of an exchange: a client over its connection, or a line of a batch, which has its body already and keeps
-//! its response. Pingora's session reads and writes for both.
+//! Downstream side of an exchange: a client on its connection, or a batch line, whose body is already known and whose
+//! response is stored. Pingora's session reads and writes for both.
 
 mod batch_line;
 #[cfg(test)]
@@ -26,38 +26,38 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Bytes of a body that nobody wanted, which are read so that the connection can serve another request.
+/// Largest unread request body that is discarded so that the connection can serve another request, bytes.
 const DISCARDED: usize = 16 << 10;
 
-/// The session of an exchange, and where it came from.
+/// Session of an exchange, and the origin of its request.
 pub struct Downstream<'a> {
     session: &'a mut ServerSession,
     origin: Option<RequestOrigin>,
-    /// Response head that leaves with the first bytes of its body.
+    /// Response head, sent together with the first bytes of its body.
     head: Option<Box<ResponseHeader>>,
 }
 
 impl<'a> Downstream<'a> {
-    /// The caller of a session; an administrator's has no origin.
+    /// Wraps a session; requests of the admin listener have no origin.
     pub const fn new(session: &'a mut ServerSession, origin: Option<RequestOrigin>) -> Self {
         Self { session, origin, head: None }
     }
 }
 
 impl Downstream<'_> {
-    /// The line of a batch, or the choice of a request for several.
+    /// Returns the batch line, or the choice of a request for several choices.
     #[must_use]
     pub fn line(&self) -> Option<&Arc<LineDownstream>> {
         self.origin.as_ref().and_then(RequestOrigin::line)
     }
 
-    /// The method of the request.
+    /// Returns the method of the request.
     #[must_use]
     pub fn method(&self) -> &Method {
         &self.session.req_header().method
     }
 
-    /// The path, without the query.
+    /// Returns the path without the query.
     #[must_use]
     pub fn path(&self) -> &str {
         match self.session.req_header().uri.path() {
@@ -66,13 +66,13 @@ impl Downstream<'_> {
         }
     }
 
-    /// The query of the target, without its question mark.
+    /// Returns the query of the target, without its question mark.
     #[must_use]
     pub fn query(&self) -> Option<&str> {
         self.session.req_header().uri.query()
     }
 
-    /// The host that was asked, and perhaps the port.
+    /// Returns the requested host, with its port if the client sent one.
     #[must_use]
     pub fn authority(&self) -> Option<&str> {
         let head = self.session.req_header();
@@ -80,7 +80,7 @@ impl Downstream<'_> {
         asked.or_else(|| head.headers.get(header::HOST)?.to_str().ok())
     }
 
-    /// The first header field of this name, in lower case.
+    /// Returns the first header field with this name, which is in lower case.
     #[must_use]
     pub fn field(&self, name: impl AsHeaderName) -> Option<&[u8]> {
         self.session.req_header().headers.get(name).map(HeaderValue::as_bytes)
@@ -92,32 +92,32 @@ impl Downstream<'_> {
         self.session.digest().is_some_and(|digest| digest.ssl_digest.is_some())
     }
 
-    /// Returns true unless the client or the process wants no other request on the connection.
+    /// Returns true if the connection may serve another request: neither the client nor the process closes it.
     #[must_use]
     pub fn may_keep(&self) -> bool {
         self.session.as_http1().is_none_or(|_| self.session.get_keepalive().is_some())
     }
 
-    /// The next piece of the request's body, `None` at its end. Ends the turn of its task when that has read enough.
+    /// Reads the next piece of the request body; `None` at its end. Yields the task when its read budget is used up.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidData`] for unsound chunks, else the body was cut short.
+    /// Returns [`ErrorKind::InvalidData`] for invalid chunks, and another kind if the body was truncated.
     pub async fn read_request_body(&mut self) -> Result<Option<Bytes>> {
         loop {
             read_budget::consume_step().await;
             let piece = self.session.read_request_body().await.map_err(failed)?;
             read_budget::charge_bytes(piece.as_ref().map_or(0, Bytes::len));
-            // The end of a chunked body may come with an empty piece before it.
+            // An empty piece may precede the end of a chunked body.
             if piece.as_ref().is_none_or(|piece| !piece.is_empty()) {
                 return Ok(piece);
             }
         }
     }
 
-    /// Appends more of it to `body`; returns how many bytes, 0 at its end.
+    /// Appends the next piece of the request body to `body`. Returns its number of bytes, 0 at the end.
     ///
     /// # Errors
-    /// As [`Caller::read_request_body`].
+    /// Same as for [`Self::read_request_body`].
     pub async fn read_into(&mut self, body: &mut BytesMut) -> Result<usize> {
         let piece = self.read_request_body().await?.unwrap_or_default();
         body.extend_from_slice(&piece);
@@ -129,36 +129,36 @@ impl Downstream<'_> {
         self.session.is_body_done()
     }
 
-    /// Notes whether a long body is read: the window of its HTTP/2 connection makes room for it.
+    /// Marks a long body as being read, or not; meanwhile its HTTP/2 connection has a wider receive window.
     pub fn reads(&mut self, read: bool) {
         if let Some(RequestOrigin::Http2(stream)) = &self.origin {
             stream.set_reading(read);
         }
     }
 
-    /// Bounds how long a client may leave what is written from now on waiting. Sockets of HTTP/1.1 bound it themselves.
+    /// Sets the write timeout of an HTTP/2 stream from now on. HTTP/1.1 sockets have their own.
     pub fn hurry(&mut self, within: Duration) {
         if self.session.is_http2() {
             self.session.set_write_timeout(Some(within));
         }
     }
 
-    /// Ends only when the caller is gone.
+    /// Waits until the client disconnects or the batch line is ended.
     pub async fn gone(&mut self) {
-        // A body that is still to be read is not looked behind.
+        // While an HTTP/1.1 body is unread, a disconnect cannot be seen behind it.
         if !self.session.is_body_done() && !self.session.is_http2() {
             return pending().await;
         }
         self.session.read_body_or_idle(true).await.ok();
     }
 
-    /// The signal that asks a line to give its permit to a request at once.
+    /// Returns the signal that asks a line to give up its permit to an interactive request.
     #[must_use]
     pub fn asked_back(&self) -> Option<CancellationToken> {
         self.line().and_then(|line| line.asked_back())
     }
 
-    /// Tells a client that waits for it to send its body. HTTP/1.0 has no interim responses (RFC 9110 §10.1.1).
+    /// Sends `100 Continue`. HTTP/1.0 has no interim responses (RFC 9110 §10.1.1).
     pub async fn write_continue_response(&mut self) {
         let version = self.session.req_header().version;
         if self.session.as_http1().is_some() && version != Version::HTTP_10 {
@@ -166,21 +166,21 @@ impl Downstream<'_> {
         }
     }
 
-    /// Notes whether the connection may serve another request.
+    /// Sets whether the connection may serve another request.
     pub fn keep(&mut self, keep: bool) {
         self.session.set_keepalive(keep.then_some(0));
     }
 
-    /// Returns true where a response without a length is sent in chunks.
+    /// Returns true if a response without a length is sent with chunked encoding.
     #[must_use]
     pub fn in_chunks(&self) -> bool {
         self.session.as_http1().is_some() && self.session.req_header().version != Version::HTTP_10
     }
 
-    /// Takes the head of the response. It leaves with what is written next, or with [`Caller::flush`].
+    /// Stores the response head, which is sent with the next write or by [`Self::flush`].
     ///
     /// # Errors
-    /// The client is gone.
+    /// Returns an error if the client is gone.
     pub async fn write_response_header(&mut self, head: ResponseHead) -> Result<()> {
         let last = match &self.origin {
             Some(RequestOrigin::Http1(connection)) => connection.is_stopping(),
@@ -188,7 +188,7 @@ impl Downstream<'_> {
         };
         self.discard_body().await;
         let head = head.into_response();
-        // A body that ends with the connection is the last on it.
+        // A body without framing ends with the connection, so the connection serves no other request.
         let unframed = self.session.as_http1().is_some()
             && !head.headers.contains_key(header::CONTENT_LENGTH)
             && !head.headers.contains_key(header::TRANSFER_ENCODING)
@@ -200,8 +200,8 @@ impl Downstream<'_> {
         Ok(())
     }
 
-    /// Reads and drops a short body that nobody wanted, as far as it has arrived: behind an unread one no other request
-    /// can be served.
+    /// Reads and drops the part of a short unread body that has arrived: the connection cannot serve another request
+    /// before the body is consumed.
     async fn discard_body(&mut self) {
         let length = self.session.get_header_bytes(header::CONTENT_LENGTH);
         let length = std::str::from_utf8(length).ok().and_then(|length| length.parse::<usize>().ok());
@@ -217,10 +217,10 @@ impl Downstream<'_> {
         }
     }
 
-    /// Sends the head, if that has not left.
+    /// Sends the response head, unless it has been sent.
     ///
     /// # Errors
-    /// The client is gone.
+    /// Returns an error if the client is gone.
     pub async fn flush(&mut self) -> Result<()> {
         match self.head.take() {
             Some(head) => self.session.write_response_header(head).await.map_err(failed),
@@ -228,10 +228,10 @@ impl Downstream<'_> {
         }
     }
 
-    /// Sends some of the body; `end` with its last bytes, which may be none.
+    /// Sends a piece of the response body; `end` is true with its last bytes, which may be empty.
     ///
     /// # Errors
-    /// The client is gone.
+    /// Returns an error if the client is gone.
     pub async fn write_response_body(&mut self, piece: Bytes, end: bool) -> Result<()> {
         if self.head.is_some() {
             self.cork(!piece.is_empty() || end);
@@ -242,10 +242,10 @@ impl Downstream<'_> {
         self.session.write_response_body(piece, end).await.map_err(failed)
     }
 
-    /// Sends a short body at once.
+    /// Sends a short response body in one write.
     ///
     /// # Errors
-    /// The client is gone.
+    /// Returns an error if the client is gone.
     pub async fn write_response_whole(&mut self, pieces: &[Bytes]) -> Result<()> {
         match pieces {
             [piece] => self.write_response_body(piece.clone(), true).await,
@@ -253,14 +253,14 @@ impl Downstream<'_> {
         }
     }
 
-    /// Keeps back what an HTTP/1.1 session flushes.
+    /// Holds back the bytes that an HTTP/1.1 session flushes, or releases them.
     fn cork(&self, corked: bool) {
         if let Some(RequestOrigin::Http1(connection)) = &self.origin {
             connection.cork(corked);
         }
     }
 
-    /// Keeps what one choice used for the request that wants several; gives it back where there is none.
+    /// Stores the usage of one choice for the request for all choices; returns it if this request is not a choice.
     pub(crate) fn keep_part(&mut self, part: Part) -> std::result::Result<(), Part> {
         match self.line() {
             Some(line) => line.keep_part(part),
@@ -268,35 +268,35 @@ impl Downstream<'_> {
         }
     }
 
-    /// Notes which provider sends the first content of a choice, and at which attempt.
+    /// Records the provider that sends the first content of a choice, and the number of its attempt.
     pub(crate) fn note_provider(&mut self, provider: &str, number: u32) {
         if let Some(line) = self.line() {
             line.note_provider(provider, number);
         }
     }
 
-    /// Notes why a choice ended.
+    /// Records the finish reason of a choice.
     pub(crate) fn note_finish(&mut self, finish: Option<FinishReason>) {
         if let Some(line) = self.line() {
             line.note_finish(finish);
         }
     }
 
-    /// Returns true once there is a response head, sent or not.
+    /// Returns true if there is a response head, sent or not.
     #[must_use]
     pub fn answered(&self) -> bool {
         let written = self.session.response_written();
         self.head.is_some() || written.is_some_and(|head| !head.status.is_informational())
     }
 
-    /// Bytes of the response body so far.
+    /// Returns the number of response body bytes sent so far.
     #[must_use]
     pub fn body_bytes_sent(&self) -> usize {
         self.session.body_bytes_sent()
     }
 }
 
-/// The error of a session as one of input and output.
+/// Converts the error of a session to an I/O error.
 #[allow(clippy::boxed_local)]
 fn failed(error: Box<SessionError>) -> Error {
     match error.etype() {

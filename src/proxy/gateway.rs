@@ -1,12 +1,12 @@
-//! Phases of a request, in Pingora's names and order.
+//! Phases of a request, with Pingora's names and in Pingora's order.
 //!
-//! Endpoints answer inside `request_filter`, and those of inference call the failover driver (`crate::proxy::failover`) there.
-//! The driver connects to providers itself, for two reasons: the loop of pingora-proxy 0.9 replays no request body
-//! above 64 KiB, and it sends the response head before the first token is known, after which no other provider can
-//! answer. It calls the hooks of a response in Pingora's order, by the same functions as [`Gateway`]:
+//! Endpoints respond inside `request_filter`; those of inference call the failover driver (`crate::proxy::failover`)
+//! there. The driver connects to providers itself, for two reasons: the loop of pingora-proxy 0.9 replays no request
+//! body above 64 KiB, and it sends the response head before the first token is known, after which no other provider can
+//! answer. The driver calls the hooks of a response in Pingora's order, through the same functions as [`Gateway`]:
 //! [`filters::response_filter`] for the head, then [`filters::response_body_filter`] for each piece of the body, with
-//! `end_of_stream` at its end. Its `upstream_peer`, `fail_to_connect` and `error_while_proxy` do what Pingora's hooks
-//! of these names decide.
+//! `end_of_stream` at its end. Its `upstream_peer`, `fail_to_connect` and `error_while_proxy` make the decisions of the
+//! Pingora hooks with these names.
 
 use super::RequestOrigin;
 use super::filters::{self, RequestFilterChain, RequestFilters, ResponseContext, ResponseUsage};
@@ -35,7 +35,7 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
-/// Gateway, as Pingora's proxy runs it.
+/// Gateway: the implementation of Pingora's proxy hooks.
 pub struct Gateway {
     app: Weak<AppState>,
 }
@@ -63,7 +63,7 @@ impl RequestContext {
         Self { app, origin: None, state, route: None, refusal: None, write_outcome: None }
     }
 
-    /// The exchange of this request in a phase.
+    /// Returns the exchange of this request in a phase.
     fn exchange<'a>(&'a mut self, session: &'a mut ServerSession) -> Exchange<'a> {
         let caller = Downstream::new(session, self.origin.clone());
         Exchange { app: &self.app, caller, state: &mut self.state }
@@ -76,7 +76,7 @@ impl RequestContext {
         error
     }
 
-    /// Ends the phases of a request whose client has left.
+    /// Ends the phases of a request whose client has disconnected.
     fn disconnected(&mut self) -> Box<Error> {
         self.write_outcome = Some(WriteOutcome::Disconnected);
         Error::new_down(ErrorType::ConnectionClosed)
@@ -85,7 +85,7 @@ impl RequestContext {
 
 #[async_trait]
 impl ProxyHttp for Gateway {
-    /// Boxed, because Pingora's future of a request holds it several times; `None` while the process is dropped.
+    /// Boxed, because Pingora's future of a request holds it several times; `None` during process shutdown.
     type CTX = Option<Box<RequestContext>>;
 
     fn new_ctx(&self) -> Self::CTX {
@@ -95,7 +95,8 @@ impl ProxyHttp for Gateway {
     /// Pingora's compression of responses is not used.
     fn init_downstream_modules(&self, _: &mut HttpModules) {}
 
-    /// Takes over the connection, also on its first request: the guard hands it to the session.
+    /// Reads the origin of the request from the connection, also on its first request: the guard passes it to the
+    /// session.
     fn on_connection_reuse(&self, _: &mut Session, ctx: &mut Self::CTX, origin: Box<dyn Any + Send + Sync>) {
         if let (Some(ctx), Ok(origin)) = (ctx, origin.downcast::<RequestOrigin>()) {
             ctx.origin = Some(*origin);
@@ -106,7 +107,7 @@ impl ProxyHttp for Gateway {
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Self::CTX) -> Result<()> {
         let ctx = ctx.as_mut().ok_or_else(shutdown_error)?;
         let session = session.as_downstream_mut();
-        // Reads have deadlines of their own.
+        // Each read has its own deadline.
         session.set_read_timeout(None);
         if ctx.origin.is_none() {
             ctx.origin = session.req_header_mut().extensions_mut().remove();
@@ -134,14 +135,14 @@ impl ProxyHttp for Gateway {
         }
     }
 
-    /// Answers by the endpoint; an inference request passes the request filters and the failover driver.
+    /// Runs the endpoint's handler; an inference request passes the request filters and the failover driver.
     async fn request_filter(&self, session: &mut Session, ctx: &mut Self::CTX) -> Result<bool> {
         let ctx = ctx.as_mut().ok_or_else(shutdown_error)?;
         let Some(route) = ctx.route.take() else {
             return Err(ctx.refuse(ApiError::new(ErrorCode::Internal)));
         };
         let mut exchange = ctx.exchange(session.as_downstream_mut());
-        // The handler's resources are dropped before a panic is answered.
+        // The handler's resources are dropped before the response to a panic is written.
         let served = panics::catch_panic(pin!(exchange.handle_route(route))).await;
         let served = served.unwrap_or_else(|| Err(exchange.record_panic()));
         let answered = exchange.caller.answered();
@@ -160,7 +161,7 @@ impl ProxyHttp for Gateway {
                 }
             }
             Err(refusal) if answered => {
-                // A stream that has begun is cut: no refusal can be sent any more.
+                // A stream that has begun is cut: a refusal can no longer be sent.
                 ctx.state.record.refused(&refusal);
                 ctx.refusal = Some(refusal);
                 Err(ctx.disconnected())
@@ -170,7 +171,7 @@ impl ProxyHttp for Gateway {
     }
 
     /// Returns an error: the failover driver connects to providers inside `request_filter`, so that Pingora's own loop
-    /// is never entered. The hooks below would let nothing of a provider pass there.
+    /// is never entered. The hooks below would let no byte of a provider pass there.
     async fn upstream_peer(&self, _: &mut Session, _: &mut Self::CTX) -> Result<Box<HttpPeer>> {
         Err(Error::new(ErrorType::InternalError))
     }
@@ -213,7 +214,7 @@ impl ProxyHttp for Gateway {
         }
         let written = ctx.write_outcome == Some(WriteOutcome::Complete);
         if !written {
-            // A response that breaks off does not look like one that ended.
+            // A truncated response must not look complete.
             session.as_downstream_mut().shutdown_with_reason(h2::Reason::CANCEL);
         }
         FailToProxy { error_code: ctx.state.record.status, can_reuse_downstream: written }
@@ -241,7 +242,7 @@ impl ProxyHttp for Gateway {
     }
 }
 
-/// Response of Pingora's own loop. It has no translation and no reservation, so the filters let nothing pass.
+/// Response of Pingora's own loop. It has no translation and no reservation, so the filters let no byte pass.
 impl ResponseContext for RequestContext {
     type Error = UpstreamError;
 
@@ -283,7 +284,7 @@ async fn is_reset(session: &mut ServerSession) -> bool {
     poll_fn(|cx| Poll::Ready(Pin::new(&mut idle).poll(cx).is_ready())).await
 }
 
-/// The error of a request that comes while the process is dropped.
+/// Returns the error of a request that arrives during process shutdown.
 fn shutdown_error() -> Box<Error> {
     Error::new(ErrorType::InternalError)
 }

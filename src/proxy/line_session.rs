@@ -1,4 +1,4 @@
-//! Pingora session of a batch line: its body is known from the start, and its response is stored instead of sent.
+//! Pingora session of a batch line: the body is known from the start, and the response is stored instead of sent.
 
 use super::RequestOrigin;
 use crate::proxy::downstream::LineDownstream;
@@ -16,7 +16,7 @@ use pingora_http::{RequestHeader, ResponseHeader};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Session of a line.
+/// Session of a batch line.
 pub struct LineSession {
     line: Arc<LineDownstream>,
     head: RequestHeader,
@@ -30,7 +30,7 @@ impl LineSession {
     /// Creates a session that posts `body` to `path`.
     ///
     /// # Errors
-    /// The path is not a request target.
+    /// Returns an error if the path is not a request target.
     pub fn start(line: Arc<LineDownstream>, path: &str, body: Bytes) -> Result<ServerSession> {
         let mut head = RequestHeader::build_no_case(Method::POST, path.as_bytes(), None)?;
         head.extensions_mut().insert(RequestOrigin::Line(line.clone()));
@@ -39,7 +39,7 @@ impl LineSession {
         Ok(ServerSession::new_custom(Box::new(session)))
     }
 
-    /// Creates the session of one choice, whose request was parsed with that for all choices.
+    /// Creates the session of one choice, whose request was parsed together with the request for all choices.
     #[must_use]
     pub fn of_choice(line: Arc<LineDownstream>) -> ServerSession {
         let (mut parts, ()) = http::Request::new(()).into_parts();
@@ -109,7 +109,7 @@ impl Session for LineSession {
         Ok(ended)
     }
 
-    // A line has no socket, so that no timeout applies here.
+    // A line has no socket, so no timeout applies.
     fn set_read_timeout(&mut self, _timeout: Option<Duration>) {}
 
     fn get_read_timeout(&self) -> Option<Duration> {
@@ -150,7 +150,7 @@ impl Session for LineSession {
         self.read == 0 && self.body.is_none()
     }
 
-    /// Ends when the batch or an interactive request ends the line.
+    /// Waits until the batch or an interactive request ends the line.
     async fn read_body_or_idle(&mut self, no_body_expected: bool) -> Result<Option<Bytes>> {
         if !no_body_expected && self.body.is_some() {
             return self.read_body_bytes().await;

@@ -1,6 +1,6 @@
-//! Pingora's proxy as this gateway uses it: [`Gateway`] implements its phases, and every request of a client and
-//! every line of a batch enters through [`HttpProxy::process_new_http`]. The guard (`crate::server`) reads and checks
-//! heads before that, and `crate::proxy::batch_line` wraps lines as sessions.
+//! Pingora's proxy in this gateway: [`Gateway`] implements its phases, and every client request and every batch line
+//! enters through [`HttpProxy::process_new_http`]. Before that, the connection guard (`crate::server`) reads and checks
+//! request heads, and `crate::proxy::batch_line` wraps lines as sessions.
 //!
 //! [`HttpProxy::process_new_http`]: pingora_core::apps::HttpServerApp::process_new_http
 
@@ -27,10 +27,10 @@ use pingora_core::apps::HttpServerOptions;
 use pingora_core::server::configuration::ServerConf;
 use std::sync::{Arc, Weak};
 
-/// The proxy of a process.
+/// Proxy of the process.
 pub type GatewayProxy = Arc<HttpProxy<Gateway>>;
 
-/// Starts Pingora's proxy, and makes it the executor of lines of batches.
+/// Starts Pingora's proxy, and installs it as the executor of batch lines.
 pub fn install(app: &Arc<AppState>) -> GatewayProxy {
     let proxy = start(Arc::downgrade(app));
     let executor = batch_line::BatchLineExecutor::new(Arc::downgrade(app), proxy.clone());
@@ -38,12 +38,12 @@ pub fn install(app: &Arc<AppState>) -> GatewayProxy {
     proxy
 }
 
-/// Starts Pingora's proxy. Its own client is not used: the failover driver has connections of its own.
+/// Starts Pingora's proxy. Its HTTP client is not used: the failover driver has its own connections.
 fn start(app: Weak<AppState>) -> GatewayProxy {
     let conf = ServerConf { threads: 1, upstream_keepalive_pool_size: 1, ..ServerConf::default() };
     let mut proxy = http_proxy(&Arc::new(conf), Gateway::new(app));
     let mut options = HttpServerOptions::default();
-    // CONNECT is refused by the router, in the dialect of its caller.
+    // CONNECT is refused by the router, in the client's dialect.
     options.allow_connect_method_proxying = true;
     proxy.server_options = Some(options);
     Arc::new(proxy)

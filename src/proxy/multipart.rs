@@ -1,5 +1,5 @@
-//! Upload of an audio file as a multipart form: parts in any order, the audio to a spool, with constant
-//! memory for any size.
+//! Upload of an audio file as a multipart form: the parts come in any order, the audio is spooled, and memory is
+//! constant for any size.
 
 use crate::http::STREAM_WINDOW;
 use crate::proxy::exchange::{Exchange, body_read_refusal, body_too_large};
@@ -16,14 +16,14 @@ impl Exchange<'_> {
     /// Reads a complete form within its limits.
     ///
     /// # Errors
-    /// No form, too large, too slow, cut short, or what is wrong with a part.
+    /// Returns a refusal if the body is not a form, too large, too slow or truncated, or if a part is invalid.
     pub async fn read_audio_form(&mut self) -> Result<(Box<str>, InferenceTask, SpooledData), ApiError> {
         self.require_identity_encoding()?;
         let kind = self.caller.field(header::CONTENT_TYPE).unwrap_or_default();
         let upload = TranscriptionUpload::new(std::str::from_utf8(kind).unwrap_or_default())?;
         let limits = &self.config.settings.limits;
         let (cap, within) = (limits.audio_body, limits.upload);
-        // Memory of the spool, and the receive window while the disk is slow.
+        // Memory of the spool, and the receive window in case the disk is slow.
         let held = self.config.settings.spool.memory + STREAM_WINDOW as usize;
         self.admit_body(cap, Some(held)).await?;
         let read = timeout(within, self.read_form(upload, cap)).await;

@@ -1,4 +1,4 @@
-//! Origin of a request: the connection, the stream or the batch line that it came from.
+//! Origin of a request: its connection, HTTP/2 stream or batch line.
 
 use crate::http::ConnectionReuse;
 use crate::http::receive_window::WindowReservation;
@@ -40,7 +40,7 @@ impl Http2Stream {
         self.body.lock().reads(read);
     }
 
-    /// Records whether the client reset the stream.
+    /// Sets whether the client reset the stream.
     pub fn set_reset_by_client(&self, given_up: bool) {
         *self.reset_by_client.lock() = given_up;
     }
@@ -62,7 +62,7 @@ impl RequestOrigin {
         }
     }
 
-    /// Returns the line of a batch.
+    /// Returns the batch line, or the choice of a request for several.
     #[must_use]
     pub const fn line(&self) -> Option<&Arc<LineDownstream>> {
         match self {

@@ -11,18 +11,19 @@ use std::time::Instant;
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
-/// Answers a head that is wrong, or late where it is not, and ends the connection.
+/// Writes the refusal of an invalid head, or status 408 if `error` is `None` because the head did not arrive in time,
+/// and closes the connection.
 pub(super) async fn refuse_head(
-    front: &PublicServer,
+    server: &PublicServer,
     mut stream: Stream,
     dialect: Dialect,
-    wrong: Option<HeadError>,
+    error: Option<HeadError>,
 ) {
     let (started, id) = (Instant::now(), RequestId::random());
-    let limits = front.limits();
-    let late = wrong.is_none();
+    let limits = server.limits();
+    let late = error.is_none();
     let refusal =
-        wrong.map_or_else(|| ApiError::new(ErrorCode::RequestTimeout), |wrong| api_error(wrong, &limits));
+        error.map_or_else(|| ApiError::new(ErrorCode::RequestTimeout), |error| api_error(error, &limits));
     let row = refusal.spec();
     let body = penstock_http_wire::error::error_envelope(dialect, &refusal, id.as_str());
     let (status, length, id_text) = (row.status, body.len(), id.as_str());
@@ -38,36 +39,36 @@ pub(super) async fn refuse_head(
         stream.write_all(&answer).await?;
         stream.flush().await
     });
-    let left = !matches!(written.await, Ok(Ok(())));
+    let disconnected = !matches!(written.await, Ok(Ok(())));
     let mut record = AccessRecord::new(id, dialect);
     record.refused(&refusal);
-    record.end(left, if left { 0 } else { body.len() });
-    front.app.record_exchange(&record, started);
-    if !left {
+    record.end(disconnected, if disconnected { 0 } else { body.len() });
+    server.app.record_exchange(&record, started);
+    if !disconnected {
         linger_close(stream, late).await;
     }
 }
 
-/// Records a request over HTTP/2 that the library has refused, without its head.
-pub(super) fn record_unsent(front: &PublicServer) {
+/// Records an HTTP/2 request that the h2 library rejected as malformed; its head is unknown.
+pub(super) fn record_malformed(server: &PublicServer) {
     let mut record = AccessRecord::new(RequestId::random(), Dialect::Chat);
-    let why = "The request's head is not valid HTTP/2.";
-    record.refused(&ApiError::with_message(ErrorCode::InvalidRequest, why));
+    let message = "The request's head is not valid HTTP/2.";
+    record.refused(&ApiError::with_message(ErrorCode::InvalidRequest, message));
     record.end(false, 0);
-    front.app.record_exchange(&record, Instant::now());
+    server.app.record_exchange(&record, Instant::now());
 }
 
-/// The dialect that a head is answered in, by the path alone.
+/// Returns the dialect of the error response, from the path of the request target.
 pub(super) fn dialect_of_path(head: &[u8]) -> Dialect {
     endpoint::error_dialect(request_target(head).split('?').next().unwrap_or_default(), false)
 }
 
-/// The refusal of a head that is wrong.
-pub(super) fn api_error(wrong: HeadError, limits: &crate::config::settings::LimitSettings) -> ApiError {
-    match wrong {
-        HeadError::Malformed(why) => ApiError::with_message(
+/// Returns the refusal of an invalid head.
+pub(super) fn api_error(error: HeadError, limits: &crate::config::settings::LimitSettings) -> ApiError {
+    match error {
+        HeadError::Malformed(message) => ApiError::with_message(
             ErrorCode::InvalidRequest,
-            format!("The request's head is not valid HTTP: {why}."),
+            format!("The request's head is not valid HTTP: {message}."),
         ),
         HeadError::TargetTooLong => {
             limit_exceeded(ErrorCode::TargetTooLong, "target", limits.target, "bytes")

@@ -1,6 +1,5 @@
-//! Places for connections: so many in the gateway, so many for each client. A
-//! client is an IPv4 address or an IPv6 network of 64 bits, which is what one
-//! subscriber has.
+//! Limits on open connections: one for the process, and one for each client. A client is an IPv4 address or an IPv6
+//! network of 64 bits, the size that one subscriber gets.
 
 use parking_lot::Mutex;
 use prometheus::IntGauge;
@@ -8,24 +7,24 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// Connections that are open, by client.
+/// Counter of open connections, in total and by client.
 #[derive(Debug)]
 pub struct ConnectionLimit {
-    taken: Mutex<ConnectionCounts>,
+    counts: Mutex<ConnectionCounts>,
     /// Gauge of open connections.
     open: IntGauge,
 }
 
 #[derive(Debug, Default)]
 struct ConnectionCounts {
-    all: usize,
-    by: HashMap<ClientNetwork, usize, ahash::RandomState>,
+    total: usize,
+    by_client: HashMap<ClientNetwork, usize, ahash::RandomState>,
 }
 
-/// One client; none where all clients of a proxy on this machine would look alike.
+/// Key of a client; `None` for loopback addresses, since all clients of a proxy on this machine share one.
 type ClientNetwork = Option<u64>;
 
-/// A place, until it is dropped.
+/// Permit of one connection, released on drop.
 #[derive(Debug)]
 pub struct ConnectionPermit {
     connection_limit: Arc<ConnectionLimit>,
@@ -35,9 +34,9 @@ pub struct ConnectionPermit {
 /// Limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionRefusal {
-    /// The gateway.
-    House,
-    /// Connections of one client address.
+    /// Limit on all connections of the process.
+    Process,
+    /// Limit on the connections of one client.
     Client,
 }
 
@@ -46,44 +45,44 @@ impl ConnectionRefusal {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::House => "process",
+            Self::Process => "process",
             Self::Client => "client",
         }
     }
 }
 
 impl ConnectionLimit {
-    /// All free.
+    /// Creates a counter without connections.
     #[must_use]
     pub fn new(open: IntGauge) -> Arc<Self> {
-        Arc::new(Self { taken: Mutex::default(), open })
+        Arc::new(Self { counts: Mutex::default(), open })
     }
 
-    /// Takes a place, of at most so many in all and for each client.
+    /// Acquires a permit, of at most `max_total` in total and `max_per_client` per client.
     ///
     /// # Errors
-    /// There is none left.
+    /// Returns the limit that is reached.
     pub fn try_acquire(
         self: &Arc<Self>,
         from: IpAddr,
-        most: usize,
-        each: usize,
+        max_total: usize,
+        max_per_client: usize,
     ) -> Result<ConnectionPermit, ConnectionRefusal> {
         let client = client_network(from);
-        let mut taken = self.taken.lock();
-        if taken.all >= most {
-            return Err(ConnectionRefusal::House);
+        let mut counts = self.counts.lock();
+        if counts.total >= max_total {
+            return Err(ConnectionRefusal::Process);
         }
         if client.is_some() {
-            let own = taken.by.entry(client).or_default();
-            // Nobody has an entry of zero: whoever finds none left has some.
-            if *own >= each.max(1) {
+            let count = counts.by_client.entry(client).or_default();
+            // An entry is never zero, so a refusal leaves no new entry behind: `max_per_client` is at least 1.
+            if *count >= max_per_client.max(1) {
                 return Err(ConnectionRefusal::Client);
             }
-            *own += 1;
+            *count += 1;
         }
-        taken.all += 1;
-        drop(taken);
+        counts.total += 1;
+        drop(counts);
         self.open.inc();
         Ok(ConnectionPermit { connection_limit: self.clone(), client })
     }
@@ -92,12 +91,12 @@ impl ConnectionLimit {
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.connection_limit.open.dec();
-        let mut taken = self.connection_limit.taken.lock();
-        taken.all = taken.all.saturating_sub(1);
-        if let Some(own) = taken.by.get_mut(&self.client) {
-            *own = own.saturating_sub(1);
-            if *own == 0 {
-                taken.by.remove(&self.client);
+        let mut counts = self.connection_limit.counts.lock();
+        counts.total = counts.total.saturating_sub(1);
+        if let Some(count) = counts.by_client.get_mut(&self.client) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                counts.by_client.remove(&self.client);
             }
         }
     }
@@ -107,7 +106,7 @@ impl Drop for ConnectionPermit {
 fn client_network(from: IpAddr) -> ClientNetwork {
     match from.to_canonical() {
         IpAddr::V4(Ipv4Addr::LOCALHOST) | IpAddr::V6(Ipv6Addr::LOCALHOST) => None,
-        // No network begins with these 32 bits, so the two kinds do not meet.
+        // No IPv6 network starts with 32 zero bits, so IPv4 and IPv6 keys never collide.
         IpAddr::V4(address) => Some(u64::from(u32::from(address))),
         IpAddr::V6(address) => Some((u128::from(address) >> 64) as u64),
     }
@@ -118,7 +117,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn places() -> Arc<ConnectionLimit> {
+    fn unlimited() -> Arc<ConnectionLimit> {
         ConnectionLimit::new(IntGauge::new("open", "Open.").unwrap())
     }
 
@@ -128,45 +127,44 @@ mod tests {
 
     #[test]
     fn a_client_has_a_limit_and_gets_a_permit_back() {
-        let places = places();
-        let first = places.try_acquire(at("192.0.2.1"), 10, 2).unwrap();
-        let _second = places.try_acquire(at("::ffff:192.0.2.1"), 10, 2).unwrap();
-        assert_eq!(places.try_acquire(at("192.0.2.1"), 10, 2).unwrap_err(), ConnectionRefusal::Client);
-        let _other = places.try_acquire(at("192.0.2.2"), 10, 2).unwrap();
+        let limit = unlimited();
+        let first = limit.try_acquire(at("192.0.2.1"), 10, 2).unwrap();
+        let _second = limit.try_acquire(at("::ffff:192.0.2.1"), 10, 2).unwrap();
+        assert_eq!(limit.try_acquire(at("192.0.2.1"), 10, 2).unwrap_err(), ConnectionRefusal::Client);
+        let _other = limit.try_acquire(at("192.0.2.2"), 10, 2).unwrap();
         drop(first);
-        let _again = places.try_acquire(at("192.0.2.1"), 10, 2).unwrap();
-        assert_eq!(places.open.get(), 3);
+        let _again = limit.try_acquire(at("192.0.2.1"), 10, 2).unwrap();
+        assert_eq!(limit.open.get(), 3);
     }
 
     #[test]
     fn an_ipv6_client_is_its_network() {
-        let places = places();
-        let _one = places.try_acquire(at("2001:db8:0:1::1"), 10, 1).unwrap();
+        let limit = unlimited();
+        let _one = limit.try_acquire(at("2001:db8:0:1::1"), 10, 1).unwrap();
         assert_eq!(
-            places.try_acquire(at("2001:db8:0:1:ffff::2"), 10, 1).unwrap_err(),
+            limit.try_acquire(at("2001:db8:0:1:ffff::2"), 10, 1).unwrap_err(),
             ConnectionRefusal::Client
         );
-        let _next = places.try_acquire(at("2001:db8:0:2::1"), 10, 1).unwrap();
+        let _next = limit.try_acquire(at("2001:db8:0:2::1"), 10, 1).unwrap();
     }
 
     #[test]
     fn the_total_limit_holds_for_all_clients() {
-        let places = places();
-        let held: Vec<_> = (0..5)
-            .map(|number| places.try_acquire(at(&format!("192.0.2.{number}")), 5, 9).unwrap())
-            .collect();
+        let limit = unlimited();
+        let held: Vec<_> =
+            (0..5).map(|number| limit.try_acquire(at(&format!("192.0.2.{number}")), 5, 9).unwrap()).collect();
         for address in ["192.0.2.9", "127.0.0.1", "::1"] {
-            assert_eq!(places.try_acquire(at(address), 5, 9).unwrap_err(), ConnectionRefusal::House);
+            assert_eq!(limit.try_acquire(at(address), 5, 9).unwrap_err(), ConnectionRefusal::Process);
         }
         drop(held);
-        assert_eq!((places.open.get(), places.taken.lock().by.len()), (0, 0));
+        assert_eq!((limit.open.get(), limit.counts.lock().by_client.len()), (0, 0));
     }
 
     #[test]
     fn loopback_is_not_limited_as_one_client() {
-        let places = places();
-        let _held: Vec<_> = (0..5).map(|_| places.try_acquire(at("127.0.0.1"), 9, 1).unwrap()).collect();
-        let _one = places.try_acquire(at("127.0.0.2"), 9, 1).unwrap();
-        assert_eq!(places.try_acquire(at("127.0.0.2"), 9, 1).unwrap_err(), ConnectionRefusal::Client);
+        let limit = unlimited();
+        let _held: Vec<_> = (0..5).map(|_| limit.try_acquire(at("127.0.0.1"), 9, 1).unwrap()).collect();
+        let _one = limit.try_acquire(at("127.0.0.2"), 9, 1).unwrap();
+        assert_eq!(limit.try_acquire(at("127.0.0.2"), 9, 1).unwrap_err(), ConnectionRefusal::Client);
     }
 }

@@ -1,8 +1,7 @@
-//! The frames that an HTTP/2 client sends, counted as they come in: those that
-//! carry nothing (pings, settings, priorities, resets, windows, empty data,
-//! unknown ones) cost the client little and the gateway as much as others.
-//! More of them than anyone needs end the connection. And the end of one that the
-//! gateway leaves: what its client still sends is taken until that has closed too.
+//! Flood guard of an HTTP/2 connection: counts the received frames that carry no request data (pings, settings,
+//! priorities, resets, window updates, empty data, unknown types). Such frames are cheap for the client, but cost the
+//! gateway as much as others; too many of them end the connection. After a graceful shutdown the guard also reads and
+//! discards the client's remaining bytes until the client closes its side.
 
 use super::http2::StreamCounts;
 use super::{LINGER_IDLE, LINGER_TIMEOUT};
@@ -24,34 +23,34 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// The time that a limit is for.
+/// Interval to which the frame limit applies.
 const COUNT_WINDOW: Duration = Duration::from_secs(1);
-/// Bytes of answers that explain one frame more: their client opens windows for them.
+/// Number of response bytes that allow one more frame, since the client sends window updates for them.
 const FRAMES_PER_STREAM: u64 = 64;
-/// Bytes that are read at once of what nobody looks at.
+/// Number of bytes per read while remaining input is discarded.
 const LINGER_READ: usize = 4 << 10;
 
-/// A connection whose frames are counted.
+/// Stream of an HTTP/2 connection that counts the received frames.
 #[derive(Debug)]
 pub(super) struct FloodGuardStream {
     stream: Stream,
     streams: Arc<StreamCounts>,
-    most: u64,
+    max_frames: u64,
     count: FrameCounter,
     written: u64,
-    since: Instant,
-    parting: Option<LingeringClose>,
+    window_start: Instant,
+    linger: Option<LingeringClose>,
 }
 
-/// All is said, and the client may close its side too.
+/// State of a connection whose write side is closed, until the client closes its side.
 #[derive(Debug)]
 struct LingeringClose {
-    /// Timer of silence on the connection.
-    silence: Pin<Box<Sleep>>,
-    until: Instant,
+    /// Timer that fires after [`LINGER_IDLE`] without input.
+    idle_timer: Pin<Box<Sleep>>,
+    deadline: Instant,
 }
 
-/// Frames that carried nothing.
+/// Counter of frames without request data.
 #[derive(Debug)]
 struct FrameCounter {
     heads: FrameHeadReader,
@@ -59,20 +58,28 @@ struct FrameCounter {
 }
 
 impl FloodGuardStream {
-    /// Counts the frames of a connection that has just begun.
-    pub(super) fn new(stream: Stream, streams: Arc<StreamCounts>, most: usize) -> Self {
+    /// Creates the guard of a new connection, which allows `max_frames` frames without request data per second.
+    pub(super) fn new(stream: Stream, streams: Arc<StreamCounts>, max_frames: usize) -> Self {
         let count = FrameCounter::new();
-        Self { stream, streams, most: most as u64, count, written: 0, since: Instant::now(), parting: None }
+        Self {
+            stream,
+            streams,
+            max_frames: max_frames as u64,
+            count,
+            written: 0,
+            window_start: Instant::now(),
+            linger: None,
+        }
     }
 
     /// Returns true if there were too many frames within the interval.
     fn is_flooded(&mut self) -> bool {
-        if self.count.empty <= self.most + self.written / FRAMES_PER_STREAM {
+        if self.count.empty <= self.max_frames + self.written / FRAMES_PER_STREAM {
             return false;
         }
         let now = Instant::now();
-        let flooded = now - self.since < COUNT_WINDOW;
-        self.since = now;
+        let flooded = now - self.window_start < COUNT_WINDOW;
+        self.window_start = now;
         self.count.empty = 0;
         self.written = 0;
         flooded
@@ -87,14 +94,14 @@ impl FrameCounter {
     fn push(&mut self, bytes: &[u8]) {
         let empty = &mut self.empty;
         self.heads.push(bytes, |head| {
-            let carries = match head.kind {
-                // Data, but for nothing that does not end anything.
+            let has_data = match head.kind {
+                // A data frame carries something if it has bytes or ends the stream.
                 0 => head.length > 0 || head.flags & 1 == 1,
-                // Headers: what they open is limited as streams are.
+                // Headers count as data here: the streams that they open have a limit of their own.
                 1 => true,
                 _ => false,
             };
-            *empty += u64::from(!carries);
+            *empty += u64::from(!has_data);
         });
     }
 }
@@ -125,13 +132,13 @@ impl AsyncWrite for FloodGuardStream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        let Self { stream, streams, parting, .. } = &mut *self;
-        let parting = match parting {
-            Some(parting) => parting,
+        let Self { stream, streams, linger, .. } = &mut *self;
+        let linger = match linger {
+            Some(linger) => linger,
             None => {
                 ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
-                let until = Instant::now() + LINGER_TIMEOUT;
-                parting.insert(LingeringClose { silence: Box::pin(sleep(LINGER_IDLE)), until })
+                let deadline = Instant::now() + LINGER_TIMEOUT;
+                linger.insert(LingeringClose { idle_timer: Box::pin(sleep(LINGER_IDLE)), deadline })
             }
         };
         if !streams.is_abandoned() {
@@ -141,13 +148,13 @@ impl AsyncWrite for FloodGuardStream {
         loop {
             let mut piece = ReadBuf::new(&mut bytes);
             match Pin::new(&mut *stream).poll_read(cx, &mut piece) {
-                // One that sends without a pause is not waited for longer either: no alarm would be heard beside it.
-                Poll::Ready(Ok(())) if !piece.filled().is_empty() && Instant::now() < parting.until => {
-                    let silence = Instant::now() + LINGER_IDLE;
-                    parting.silence.as_mut().reset(silence.min(parting.until));
+                // The deadline is checked here, since the timer is not polled while the client sends without a pause.
+                Poll::Ready(Ok(())) if !piece.filled().is_empty() && Instant::now() < linger.deadline => {
+                    let idle_deadline = Instant::now() + LINGER_IDLE;
+                    linger.idle_timer.as_mut().reset(idle_deadline.min(linger.deadline));
                 }
                 Poll::Ready(_) => return Poll::Ready(Ok(())),
-                Poll::Pending => return parting.silence.as_mut().poll(cx).map(Ok),
+                Poll::Pending => return linger.idle_timer.as_mut().poll(cx).map(Ok),
             }
         }
     }
@@ -167,7 +174,7 @@ impl AsyncWrite for FloodGuardStream {
     }
 }
 
-// All else is the connection's own.
+// All other traits delegate to the inner stream.
 
 #[async_trait]
 impl Shutdown for FloodGuardStream {

@@ -1,25 +1,24 @@
-//! Heads of HTTP/2 requests that are in memory at the same time. A connection
-//! over HTTP/1.1 has one; over HTTP/2 it might have one for each of its streams,
-//! long before anybody knows who asks. So each connection may have one, like
-//! those over HTTP/1.1, and all further ones share a bound.
+//! Memory limit on the request heads of HTTP/2 streams. A connection over HTTP/1.1 has one head in memory; over HTTP/2
+//! it may have one for each stream, before the client is authenticated. So the first stream of each connection is free,
+//! as over HTTP/1.1, and all others share one budget.
 
 use crate::config::settings::Settings;
 use pingora_http::RequestHeader;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes counted for each field beside its own (RFC 9113 §10.5.1).
+/// Bytes counted for each field in addition to its name and value (RFC 9113 §10.5.1).
 const FIELD_OVERHEAD: usize = 32;
-/// A stream with an empty head weighs this part of the largest head.
+/// Divisor of the head size limit: that part is counted for a stream besides its head.
 const STREAM_OVERHEAD: usize = 4;
 
-/// The further heads of all connections.
+/// Bytes that the additional heads of all connections hold.
 #[derive(Debug, Default)]
 pub(super) struct HeaderBudget {
     held: AtomicUsize,
 }
 
-/// One that is counted, until it is dropped.
+/// Reservation of one head, released on drop.
 #[derive(Debug)]
 pub(super) struct HeaderReservation {
     heads: Arc<HeaderBudget>,
@@ -27,7 +26,7 @@ pub(super) struct HeaderReservation {
 }
 
 impl HeaderBudget {
-    /// Counts a head of so many bytes, unless all of them would exceed `most`.
+    /// Reserves `bytes`, unless the total would exceed `most`.
     pub(super) fn try_reserve(self: &Arc<Self>, bytes: usize, most: usize) -> Option<HeaderReservation> {
         let more = |held: usize| held.checked_add(bytes).filter(|sum| *sum <= most);
         self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
@@ -41,14 +40,14 @@ impl Drop for HeaderReservation {
     }
 }
 
-/// Bytes of further heads at most: as many of the largest as there may be requests at work or waiting. One of usual
-/// size weighs less than half of that, so who is in or waits finds room.
+/// Returns the limit on the bytes of additional heads: the largest head for each request that may be active or queued.
+/// A head of usual size costs less than half of that, so active and queued requests always fit.
 pub(super) fn budget_limit(settings: &Settings) -> usize {
     let requests = settings.overload.requests.saturating_add(settings.overload.queue);
     requests.saturating_mul(settings.limits.head)
 }
 
-/// The size of a head, as clients count it too.
+/// Returns the size of a head as RFC 9113 defines it, in bytes.
 pub(super) fn header_bytes(head: &RequestHeader) -> usize {
     let fields = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD_OVERHEAD);
     head.raw_path().len() + fields.sum::<usize>()

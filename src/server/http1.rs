@@ -1,5 +1,5 @@
-//! The guard of an HTTP/1.1 connection. It reads each head within its limits and its deadline, refuses one that could
-//! be read in two ways, and hands the same bytes to Pingora's session, which parses and serves the request.
+//! Guard of an HTTP/1.1 connection: reads each request head within its limits and its deadline, refuses an ambiguous
+//! head, and passes the same bytes to Pingora's session, which parses and serves the request.
 
 use super::{PublicServer, bad_request, drain_grace, linger_close};
 use crate::config::settings::LimitSettings;
@@ -19,59 +19,60 @@ use std::sync::Arc;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout_at;
 
-/// Bytes that most heads fit in.
+/// Initial size of the read buffer, bytes: most heads fit.
 const INITIAL_BUFFER: usize = 4096;
-/// Bytes of a head that tell the dialect of its path.
+/// Number of leading bytes of a head that are stored: enough to determine the dialect of its path.
 const START_LEN: usize = 64;
-/// Room below which a buffer is made longer.
+/// Minimum spare capacity of the read buffer, bytes; below it the buffer grows.
 const MIN_SPARE: usize = 1024;
 
 /// Outcome of reading a head; the bytes of an incomplete one are in the buffer.
 enum HeadRead {
-    /// The head is complete.
-    Whole(RequestFraming),
-    /// The head is refused.
+    /// Complete head, with its framing.
+    Complete(RequestFraming),
+    /// Refused head.
     Refused(HeadError),
-    /// The head did not arrive in time.
+    /// Head that did not arrive in time.
     Late,
-    /// There is nobody to answer.
-    Over,
+    /// Connection that is closed, or was idle for too long.
+    Closed,
 }
 
-pub(super) async fn serve(front: &Arc<PublicServer>, mut stream: Stream, mut stop: ShutdownWatch) {
+pub(super) async fn serve(server: &Arc<PublicServer>, mut stream: Stream, mut stop: ShutdownWatch) {
     let connection = ReplayStream::new(stop.clone());
     let mut buffer = BytesMut::new();
     let mut reused = false;
     loop {
-        let limits = front.limits();
+        let limits = server.limits();
         let framing = match read_head(&mut stream, &mut buffer, &limits, reused, &mut stop).await {
-            HeadRead::Whole(framing) => framing,
-            HeadRead::Over => return,
-            HeadRead::Refused(wrong) => {
+            HeadRead::Complete(framing) => framing,
+            HeadRead::Closed => return,
+            HeadRead::Refused(error) => {
                 return bad_request::refuse_head(
-                    front,
+                    server,
                     stream,
                     bad_request::dialect_of_path(&buffer),
-                    Some(wrong),
+                    Some(error),
                 )
                 .await;
             }
             HeadRead::Late => {
-                return bad_request::refuse_head(front, stream, bad_request::dialect_of_path(&buffer), None)
+                return bad_request::refuse_head(server, stream, bad_request::dialect_of_path(&buffer), None)
                     .await;
             }
         };
         let start = request_start(&buffer);
-        let may_reuse = run_proxy(front, &connection, stream, framing, buffer, &stop).await;
+        let may_reuse = run_proxy(server, &connection, stream, framing, buffer, &stop).await;
         let (Some(returned), after) = (connection.take_returned(), connection.take_after()) else { return };
         stream = returned.stream;
         if !connection.take_admitted() {
-            let wrong = Some(HeadError::Malformed("its target or its Host is not valid"));
-            return bad_request::refuse_head(front, stream, bad_request::dialect_of_path(&start), wrong)
+            let error = Some(HeadError::Malformed("its target or its Host is not valid"));
+            return bad_request::refuse_head(server, stream, bad_request::dialect_of_path(&start), error)
                 .await;
         }
         match after {
-            // Without the end that the framing of the response has for a good one; HTTP/1.0 in clear text has none.
+            // The response lacks the end that its framing requires, so the client sees that it was cut; only HTTP/1.0
+            // in clear text has no such end.
             ConnectionReuse::Cut => return,
             ConnectionReuse::Reuse if may_reuse && returned.reusable => {}
             _ if returned.reusable && returned.ahead.is_empty() => return stream.shutdown().await,
@@ -79,7 +80,7 @@ pub(super) async fn serve(front: &Arc<PublicServer>, mut stream: Stream, mut sto
         }
         buffer = returned.ahead;
         reused = true;
-        // Between two requests nothing but the socket is bound to a thread.
+        // Between two requests only the socket is bound to a thread.
         if buffer.is_empty() && BufferedSocket::is_idle_plain(&stream) && executor::yield_and_migrate().await
         {
             let Ok(moved) = BufferedSocket::register_moved(stream) else { return };
@@ -88,16 +89,16 @@ pub(super) async fn serve(front: &Arc<PublicServer>, mut stream: Stream, mut sto
     }
 }
 
-/// The first bytes of a head, which tell the dialect of its path.
+/// Returns the first bytes of a head, which determine the dialect of its path.
 fn request_start(head: &[u8]) -> [u8; START_LEN] {
     let mut start = [0; START_LEN];
     start.iter_mut().zip(head).for_each(|(to, from)| *to = *from);
     start
 }
 
-/// Lets Pingora's proxy serve one request; whether its session allows another one on the connection.
+/// Serves one request through Pingora's proxy. Returns true if the session allows another request on the connection.
 async fn run_proxy(
-    front: &PublicServer,
+    server: &PublicServer,
     connection: &Arc<ReplayStream>,
     stream: Stream,
     framing: RequestFraming,
@@ -108,15 +109,16 @@ async fn run_proxy(
     let mut session = ServerSession::new_http1(Box::new(stream));
     session.set_pipelined_prefix(prefix);
     session.set_connection_user_context(Some(Box::new(RequestOrigin::Http1(connection.clone()))));
-    let _open = front.app.track_exchange();
-    front.proxy.process_new_http(session, stop).await.is_some()
+    let _open = server.app.track_exchange();
+    server.proxy.process_new_http(session, stop).await.is_some()
 }
 
 const fn framing(head: usize, scan: &HeadParser) -> RequestFraming {
     RequestFraming { head, body: scan.body_length(), interim: !scan.is_http10() }
 }
 
-/// Reads the head of the next request, until the moment by which it has to be there.
+/// Reads the head of the next request before its deadline: the keep-alive timeout until its first byte on a reused
+/// connection, then the head timeout.
 async fn read_head(
     stream: &mut Stream,
     buffer: &mut BytesMut,
@@ -124,16 +126,16 @@ async fn read_head(
     reused: bool,
     stop: &mut ShutdownWatch,
 ) -> HeadRead {
-    let caps = HeadLimits { bytes: limits.head, target: limits.target, fields: limits.head_fields };
-    let mut until = clock::cached_now() + if reused { limits.keep_alive } else { limits.request_head };
+    let head_limits = HeadLimits { bytes: limits.head, target: limits.target, fields: limits.head_fields };
+    let mut deadline = clock::cached_now() + if reused { limits.keep_alive } else { limits.request_head };
     let mut scan = HeadParser::default();
-    // Bytes of a pipelined request are there already.
+    // The buffer has the first bytes of a pipelined request.
     if !buffer.is_empty() {
-        until = clock::cached_now() + limits.request_head;
-        match scan.push(buffer, caps) {
-            Ok(Some(size)) => return HeadRead::Whole(framing(size, &scan)),
+        deadline = clock::cached_now() + limits.request_head;
+        match scan.push(buffer, head_limits) {
+            Ok(Some(size)) => return HeadRead::Complete(framing(size, &scan)),
             Ok(None) => {}
-            Err(wrong) => return HeadRead::Refused(wrong),
+            Err(error) => return HeadRead::Refused(error),
         }
     }
     loop {
@@ -143,21 +145,21 @@ async fn read_head(
         }
         let read = tokio::select! {
             biased;
-            read = timeout_at(until.into(), stream.read_buf(buffer)) => read,
+            read = timeout_at(deadline.into(), stream.read_buf(buffer)) => read,
             // An idle connection ends when the process stops; a request that has begun is served.
-            () = drain_grace(stop), if reused && !begun => return HeadRead::Over,
+            () = drain_grace(stop), if reused && !begun => return HeadRead::Closed,
         };
         let read = match read {
-            Ok(Ok(1..)) => scan.push(buffer, caps),
+            Ok(Ok(1..)) => scan.push(buffer, head_limits),
             Err(_) if begun => return HeadRead::Late,
-            _ => return HeadRead::Over,
+            _ => return HeadRead::Closed,
         };
         match read {
-            Ok(Some(size)) => return HeadRead::Whole(framing(size, &scan)),
+            Ok(Some(size)) => return HeadRead::Complete(framing(size, &scan)),
             Ok(None) if begun => {}
             // An idle connection may wait longer for its next head than a head may take.
-            Ok(None) => until = clock::cached_now() + limits.request_head,
-            Err(wrong) => return HeadRead::Refused(wrong),
+            Ok(None) => deadline = clock::cached_now() + limits.request_head,
+            Err(error) => return HeadRead::Refused(error),
         }
     }
 }

@@ -1,6 +1,5 @@
-//! A connection that speaks HTTP/2: streams beside each other, each an exchange.
-//! What the library beneath leaves open is bounded here: the time of the preface,
-//! an idle connection, streams that are begun only to be given up.
+//! HTTP/2 connection: concurrent streams, one exchange each. It adds the limits that the h2 library does not have: the
+//! preface timeout, the idle timeout, and the number of streams that a client opens and resets.
 
 use super::h2_flood_guard::FloodGuardStream;
 use super::header_budget::{self, HeaderReservation};
@@ -28,60 +27,61 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-/// The same of all bodies on a connection while none of them is read: the protocol's own, which is the least. Whoever
-/// has a place in the gateway and reads a long body makes it wider …
+/// Receive window of a connection while no body is read: the initial window of the protocol, its minimum. Each body
+/// that an admitted request reads widens it …
 pub const CONNECTION_WINDOW: u32 = (64 << 10) - 1;
-/// … as so many do at most.
+/// … up to this number of bodies.
 const WIDENED_BODIES: usize = 8;
-/// The biggest frame a client may send.
+/// Largest frame that a client may send, bytes.
 const MAX_FRAME: u32 = 64 << 10;
-/// Bytes of an answer that wait for their client to read, for each stream.
+/// Limit on the buffered response bytes of one stream, which its client has not read yet.
 pub const SEND_BUFFER: usize = 64 << 10;
-/// Data frames of less than 256 bytes weigh what they lack of that, for their bookkeeping, while they are not read. A
-/// connection's whole window of frames of 32 bytes may wait for its turn.
+/// Budget for the overhead of unread data frames: a frame of less than 256 bytes costs the difference to 256. A whole
+/// connection window of frames of 32 bytes fits.
 pub const SMALL_FRAMES: usize = 512 << 10;
-/// Time for the last word to a client that is sent away.
+/// Time to send GOAWAY to a client before its connection is closed.
 const GOAWAY_GRACE: Duration = Duration::from_secs(1);
 
-/// The streams of one connection.
+/// Stream counters of one connection.
 #[derive(Debug)]
 pub(super) struct StreamCounts {
     open: AtomicUsize,
-    /// A stream ended, or the client went too far.
-    news: Notify,
-    /// Streams that were given up, less those that were answered.
+    /// Signal that a stream has ended or that the client is marked as abusive.
+    changed: Notify,
+    /// Number of streams that the client reset, minus the number of streams that were answered.
     wasted: AtomicUsize,
     most_wasted: usize,
     abused: AtomicBool,
-    left: AtomicBool,
+    going_away: AtomicBool,
 }
 
 impl StreamCounts {
     fn new(most_wasted: usize) -> Self {
         Self {
             open: AtomicUsize::new(0),
-            news: Notify::new(),
+            changed: Notify::new(),
             wasted: AtomicUsize::new(0),
             most_wasted,
             abused: AtomicBool::new(false),
-            left: AtomicBool::new(false),
+            going_away: AtomicBool::new(false),
         }
     }
 
-    /// The gateway leaves the connection, whose client has done no wrong. It may still read the last answer, and opens
-    /// windows while it does; a connection that is closed over unread bytes is reset, and takes with it what its client
-    /// has not read.
+    /// Returns true if the gateway closes the connection of a client that is not abusive. The client may still read the
+    /// last response and send window updates for it: a connection that is closed with unread bytes is reset, and the
+    /// client loses the part of the response that it has not read.
     pub(super) fn is_abandoned(&self) -> bool {
-        self.left.load(Ordering::Relaxed) && !self.is_abused()
+        self.going_away.load(Ordering::Relaxed) && !self.is_abused()
     }
 
-    /// The client went too far: the connection ends.
+    /// Marks the client as abusive, which ends the connection.
     pub(super) fn mark_abuse(&self) {
         self.abused.store(true, Ordering::Relaxed);
-        self.news.notify_waiters();
+        self.changed.notify_waiters();
     }
 
-    /// A stream was given up, or answered. Clients that change their mind now and then are answered too.
+    /// Counts a stream that the client reset (`given_up`) or that was answered. Each answered stream compensates one
+    /// reset.
     fn stream_ended(&self, given_up: bool) {
         if !given_up {
             let less = |wasted: usize| wasted.checked_sub(1);
@@ -91,16 +91,16 @@ impl StreamCounts {
         }
     }
 
-    /// Ends when it is so. All who wait look at each piece of news.
+    /// Waits until the condition `is` holds; it is checked again after each change.
     async fn wait_until(&self, is: impl Fn(&Self) -> bool) {
         loop {
-            let news = self.news.notified();
-            tokio::pin!(news);
-            news.as_mut().enable();
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
             if is(self) {
                 return;
             }
-            news.await;
+            changed.await;
         }
     }
 
@@ -112,14 +112,14 @@ impl StreamCounts {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Ends when there was no stream for so long. A new one begins it anew.
+    /// Waits until no stream is open, then for `within`. A new stream restarts the wait.
     async fn wait_idle(&self, within: Duration) {
         self.wait_until(|streams| streams.open() == 0).await;
         sleep(within).await;
     }
 }
 
-/// One open stream, with its head where it is not the only one of its connection.
+/// Guard of one open stream, with the reservation of its head unless it is the only stream of its connection.
 struct OpenStream(
     Arc<StreamCounts>,
     #[expect(dead_code, reason = "it counts until it is dropped")] Option<HeaderReservation>,
@@ -135,12 +135,12 @@ impl OpenStream {
 impl Drop for OpenStream {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
-        self.0.news.notify_waiters();
+        self.0.changed.notify_waiters();
     }
 }
 
-pub(super) async fn serve(front: &Arc<PublicServer>, stream: Stream, mut stop: ShutdownWatch) {
-    let limits = front.limits();
+pub(super) async fn serve(server: &Arc<PublicServer>, stream: Stream, mut stop: ShutdownWatch) {
+    let limits = server.limits();
     let digest = Arc::new(Digest {
         ssl_digest: stream.get_ssl_digest(),
         timing_digest: stream.get_timing_digest(),
@@ -149,20 +149,20 @@ pub(super) async fn serve(front: &Arc<PublicServer>, stream: Stream, mut stop: S
     });
     let streams = Arc::new(StreamCounts::new(limits.h2_resets));
     let counted: Stream = Box::new(FloodGuardStream::new(stream, streams.clone(), limits.h2_frames));
-    let opened = timeout(limits.request_head, handshake(counted, Some(h2_options(&limits)))).await;
-    let Ok(Ok(mut connection)) = opened else { return };
-    let (mut begun, mut stopping, mut idle) = (false, false, limits.keep_alive);
+    let handshake_result = timeout(limits.request_head, handshake(counted, Some(h2_options(&limits)))).await;
+    let Ok(Ok(mut connection)) = handshake_result else { return };
+    let (mut had_stream, mut stopping, mut idle) = (false, false, limits.keep_alive);
     let (bodies, mut read) = (Arc::new(WindowBudget::default()), 0);
     loop {
         let accepted = tokio::select! {
             biased;
             () = streams.wait_until(StreamCounts::is_abused) => {
-                front.app.metrics.connection_refused("h2_abuse");
+                server.app.metrics.connection_refused("h2_abuse");
                 connection.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
                 timeout(GOAWAY_GRACE, poll_fn(|cx| connection.poll_closed(cx))).await.ok();
                 return;
             }
-            () = goaway_due(&mut stop, begun), if !stopping => {
+            () = goaway_due(&mut stop, had_stream), if !stopping => {
                 close_connection(&mut connection, &streams);
                 stopping = true;
                 continue;
@@ -177,7 +177,8 @@ pub(super) async fn serve(front: &Arc<PublicServer>, stream: Stream, mut stop: S
                 if stopping {
                     return;
                 }
-                // A request that is on its way would be lost, and its client could not know whether it was.
+                // With an immediate close, a request in transit would be lost, and its client could not know if it was
+                // processed.
                 close_connection(&mut connection, &streams);
                 (stopping, idle) = (true, GOAWAY_GRACE);
                 continue;
@@ -185,13 +186,13 @@ pub(super) async fn serve(front: &Arc<PublicServer>, stream: Stream, mut stop: S
         };
         match accepted {
             Ok(Some(H2Accept::Session(session))) => {
-                begun = true;
-                start_stream(front, session, &stop, &streams, &bodies);
+                had_stream = true;
+                start_stream(server, session, &stop, &streams, &bodies);
             }
-            // It was malformed, and the library has said so; that counts like one that was given up.
+            // The library has answered the malformed request; it counts like a stream that the client reset.
             Ok(Some(H2Accept::Rejected)) => {
-                front.app.metrics.connection_refused("h2_malformed");
-                bad_request::record_unsent(front);
+                server.app.metrics.connection_refused("h2_malformed");
+                bad_request::record_malformed(server);
                 streams.stream_ended(true);
             }
             Ok(None) | Err(_) => return,
@@ -199,25 +200,25 @@ pub(super) async fn serve(front: &Arc<PublicServer>, stream: Stream, mut stop: S
     }
 }
 
-/// Serves a stream in a task of its own, or refuses it if there is no space for its head.
+/// Serves a stream in its own task, or refuses it if the budget has no memory for its head.
 fn start_stream(
-    front: &Arc<PublicServer>,
+    server: &Arc<PublicServer>,
     mut session: HttpSession,
     stop: &ShutdownWatch,
     streams: &Arc<StreamCounts>,
     bodies: &Arc<WindowBudget>,
 ) {
-    let Some(open) = front.opened(&session, streams) else {
-        front.app.metrics.connection_refused("heads");
+    let Some(open) = server.admit_stream(&session, streams) else {
+        server.app.metrics.connection_refused("heads");
         session.shutdown_with_reason(h2::Reason::REFUSED_STREAM);
         return;
     };
     let window = WindowReservation::new(bodies);
-    tokio::spawn(serve_stream(front.clone(), session, stop.clone(), open, window));
+    tokio::spawn(serve_stream(server.clone(), session, stop.clone(), open, window));
 }
 
-/// The next stream, `None` when the connection is over. Those beyond the streams that a client may have at a time were
-/// given up: their ends come first, and the others go on meanwhile.
+/// Accepts the next stream; `None` at the end of the connection. Above `most` open streams none is accepted: the client
+/// has reset the excess ones, so their tasks have to end first, while the other streams continue.
 async fn next_stream(
     connection: &mut h2::server::Connection<Stream, Bytes>,
     streams: &StreamCounts,
@@ -233,37 +234,37 @@ async fn next_stream(
 }
 
 impl PublicServer {
-    /// A stream that is taken, unless there are too many heads in memory.
-    fn opened(&self, session: &HttpSession, streams: &Arc<StreamCounts>) -> Option<OpenStream> {
+    /// Counts an accepted stream; `None` if the request heads in memory exceed their limit.
+    fn admit_stream(&self, session: &HttpSession, streams: &Arc<StreamCounts>) -> Option<OpenStream> {
         if streams.open() == 0 {
             return Some(OpenStream::new(streams, None));
         }
         let live = self.app.live();
         let weight = header_budget::header_cost(session.req_header(), live.settings.limits.head);
-        let held = self.heads.try_reserve(weight, header_budget::budget_limit(&live.settings))?;
+        let held = self.header_budget.try_reserve(weight, header_budget::budget_limit(&live.settings))?;
         Some(OpenStream::new(streams, Some(held)))
     }
 }
 
-/// Returns the receive window of a connection: bytes of bodies that may be sent before they are read, while `read`
-/// bodies are.
+/// Returns the receive window of a connection, that is, the bytes of bodies that the client may send before they are
+/// read, while `read` bodies are being read.
 const fn window_size(read: usize) -> u32 {
     let wider = if read < WIDENED_BODIES { read } else { WIDENED_BODIES };
     CONNECTION_WINDOW + STREAM_WINDOW * wider as u32
 }
 
-/// Says that no more streams are taken. Those that the client may have begun before it reads that still are; once it
-/// has, the connection ends with the last of them.
+/// Sends GOAWAY. Streams that the client opened before it received the frame are still served; after that the
+/// connection ends with the last of them.
 fn close_connection(connection: &mut h2::server::Connection<Stream, Bytes>, streams: &StreamCounts) {
     connection.graceful_shutdown();
-    streams.left.store(true, Ordering::Relaxed);
+    streams.going_away.store(true, Ordering::Relaxed);
 }
 
-/// Ends when it is time to say that no more streams are taken: at once when the gateway starts to drain, and a moment
-/// later where none has begun yet. A connection is opened for a request, which may be on its way; many clients take it
-/// for a failure to be sent away from one that is new.
-async fn goaway_due(stop: &mut ShutdownWatch, begun: bool) {
-    if begun { drain_started(stop).await } else { drain_grace(stop).await }
+/// Waits until GOAWAY is due: at once when the gateway starts to drain, or after [`DRAIN_IDLE`](super::DRAIN_IDLE) if
+/// the connection has had no stream yet. The first request of a new connection may be in transit, and many clients
+/// report a failure if a new connection is closed.
+async fn goaway_due(stop: &mut ShutdownWatch, had_stream: bool) {
+    if had_stream { drain_started(stop).await } else { drain_grace(stop).await }
 }
 
 fn h2_options(limits: &LimitSettings) -> H2Options {
@@ -280,9 +281,9 @@ fn h2_options(limits: &LimitSettings) -> H2Options {
     options
 }
 
-/// One stream to its end.
+/// Serves one stream until it ends.
 async fn serve_stream(
-    front: Arc<PublicServer>,
+    server: Arc<PublicServer>,
     mut session: HttpSession,
     stop: ShutdownWatch,
     open: OpenStream,
@@ -291,12 +292,12 @@ async fn serve_stream(
     if client_gave_up(&mut session).await {
         return open.0.stream_ended(true);
     }
-    let _counted = front.app.track_exchange();
-    let refusal = malformed_request(&session, &front.limits());
+    let _counted = server.app.track_exchange();
+    let refusal = malformed_request(&session, &server.limits());
     let link = Http2Stream::new(body, refusal);
     let mut session = ServerSession::new_http2(session);
     session.req_header_mut().extensions_mut().insert(RequestOrigin::Http2(link.clone()));
-    front.proxy.process_new_http(session, &stop).await;
+    server.proxy.process_new_http(session, &stop).await;
     open.0.stream_ended(link.was_reset_by_client());
 }
 
@@ -304,26 +305,26 @@ async fn serve_stream(
 fn malformed_request(session: &HttpSession, limits: &LimitSettings) -> Option<ApiError> {
     let head = session.req_header();
     let target = head.raw_path().len();
-    // The library takes any scheme, none too; over HTTP/1.1 a target with another is refused as well.
+    // The library accepts any scheme, or none. HTTP/1.1 targets with another scheme are refused as well.
     let foreign = |scheme: &str| !["http", "https"].iter().any(|known| known.eq_ignore_ascii_case(scheme));
     let no_host = |host: &[u8]| !penstock_http_wire::http1_request::is_host(host);
     let named = head.uri.authority().map(|authority| authority.as_str().as_bytes());
     let fields = head.headers.get_all(http::header::HOST).iter().map(http::HeaderValue::as_bytes);
-    let wrong = if named.into_iter().chain(fields).any(no_host) {
+    let error = if named.into_iter().chain(fields).any(no_host) {
         HeadError::Malformed("its Host is not a host and port")
     } else if head.uri.scheme_str().is_some_and(foreign) {
         HeadError::Malformed("its scheme is not http or https")
     } else if target > limits.target {
         HeadError::TargetTooLong
     } else if header_budget::header_bytes(head) > limits.head {
-        // The library would take twice as much: it refuses what it does not take without a word.
+        // The library's own limit is twice as high, because it refuses larger heads without a response.
         HeadError::TooLarge
     } else if head.headers.len() > limits.head_fields {
         HeadError::TooManyFields
     } else {
         return None;
     };
-    Some(bad_request::api_error(wrong, limits))
+    Some(bad_request::api_error(error, limits))
 }
 
 /// Returns true if the client reset the stream.

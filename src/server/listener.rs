@@ -1,5 +1,5 @@
-//! Listening sockets of the gateway. Binding them here makes a port in use one clear sentence. Connections of the
-//! public listeners are accepted here and distributed to the threads that serve them.
+//! Listening sockets of the gateway. They are bound here, so that a port in use is reported in one clear sentence.
+//! Connections of the public listeners are accepted here and distributed to the threads that serve them.
 
 use crate::config::settings::Settings;
 use crate::net::KEEP_ALIVE;
@@ -28,10 +28,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Pause after accepting a connection failed.
+/// Pause after a failed accept.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
-/// Backlog of connections that wait to be accepted; the system has a limit of its own.
+/// Backlog of connections that wait to be accepted; the operating system limits it too.
 const BACKLOG: i32 = 4096;
 
 /// Returns the TCP keep-alive of a client, with `patience` as the limit on unacknowledged data. The system closes at
@@ -173,19 +173,20 @@ impl PublicListeners {
     ) -> Result<(Vec<JoinHandle<()>>, Arc<WorkerThreads>), String> {
         let threads = WorkerThreads::start(app.live().settings.threads)
             .map_err(|error| format!("The threads for requests cannot be started: {error}."))?;
-        let (threads, front) = (Arc::new(threads), Arc::new(PublicServer::new(app.clone(), proxy.clone())));
-        let mut doors = Vec::new();
+        let (threads, server) = (Arc::new(threads), Arc::new(PublicServer::new(app.clone(), proxy.clone())));
+        let mut listeners = Vec::new();
         for bound in self.plain {
-            doors.push((bound.into_tokio()?, false));
+            listeners.push((bound.into_tokio()?, false));
         }
         if let Some(bound) = self.tls {
-            doors.push((bound.into_tokio()?, true));
+            listeners.push((bound.into_tokio()?, true));
         }
         let open = |(listener, tls)| {
-            let door = AcceptLoop { state: app.clone(), server: front.clone(), tls, stop: stop.clone() };
-            tokio::spawn(door.accept(listener, threads.clone()))
+            let accept_loop =
+                AcceptLoop { state: app.clone(), server: server.clone(), tls, stop: stop.clone() };
+            tokio::spawn(accept_loop.accept(listener, threads.clone()))
         };
-        Ok((doors.into_iter().map(open).collect(), threads.clone()))
+        Ok((listeners.into_iter().map(open).collect(), threads.clone()))
     }
 }
 
@@ -210,17 +211,17 @@ impl AcceptLoop {
             // The socket is registered with the thread that serves it, not with this one.
             let probed = accepted.and_then(|(socket, client)| {
                 // A client without a connection permit gets no answer: the socket closes here.
-                let Some(place) = self.server.admit_connection(client.ip()) else { return Ok(None) };
+                let Some(permit) = self.server.admit_connection(client.ip()) else { return Ok(None) };
                 let patience = self.server.limits().client_write;
                 // Image generation may take a minute in which nothing is sent: probes keep the connection open. A
                 // client that does not acknowledge sent data within `patience` counts as gone.
                 set_tcp_keepalive(&socket, &client_keepalive(patience)).ok();
-                Ok(Some((socket.into_std()?, place, patience)))
+                Ok(Some((socket.into_std()?, permit, patience)))
             });
             match probed {
                 Ok(None) => {}
-                Ok(Some((socket, place, patience))) => {
-                    let connection = self.clone().serve_connection(socket, patience, place);
+                Ok(Some((socket, permit, patience))) => {
+                    let connection = self.clone().serve_connection(socket, patience, permit);
                     // A TLS connection stays on its first thread.
                     if self.tls {
                         threads.spawn_pinned(connection)
@@ -229,8 +230,8 @@ impl AcceptLoop {
                     }
                 }
                 Err(error) => {
-                    static TOLD: ThrottledLog = ThrottledLog::new();
-                    TOLD.log(Instant::now(), |times| {
+                    static ACCEPT_LOG: ThrottledLog = ThrottledLog::new();
+                    ACCEPT_LOG.log(Instant::now(), |times| {
                         let members = [("reason", &*error.to_string()), ("times", times)];
                         log::event(log::error(), "accept_failed", &members);
                     });
@@ -248,7 +249,7 @@ impl AcceptLoop {
         self,
         socket: std::net::TcpStream,
         patience: Duration,
-        _place: ConnectionPermit,
+        _permit: ConnectionPermit,
     ) {
         let Ok(socket) = BufferedSocket::new(socket, self.tls, patience) else { return };
         let stream: Stream = if self.tls {

@@ -1,7 +1,6 @@
-//! The front door: takes a connection to its end. What comes before an exchange
-//! is here, and all of it is bounded by a setting: how many connections there
-//! are, how long and how large a head may be, how many streams a connection has
-//! and how often it may think better of them.
+//! Public HTTP server: serves a connection from accept to close. It enforces the limits that apply before an exchange
+//! exists, each from a setting: number of connections, time and size of request heads, streams per connection, and
+//! streams that a client resets.
 
 mod bad_request;
 pub mod connection_limit;
@@ -24,40 +23,40 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// Bytes that are read of a refused body, so that its client receives the reason …
+/// Maximum number of bytes that are read and discarded of a refused body, so that its client receives the refusal …
 const MAX_LINGER_BYTES: usize = 64 << 20;
-/// … how long that may take …
+/// … the time limit for that …
 const LINGER_TIMEOUT: Duration = Duration::from_secs(10);
-/// … and how long nothing may come meanwhile; for a client that was refused for being slow, all of it.
+/// … and its idle timeout, which is also the time limit for a client that was refused for being slow.
 const LINGER_IDLE: Duration = Duration::from_secs(2);
-/// Time in which an idle connection may still begin a request after the drain began.
+/// Time in which an idle connection may still start a request after the drain began.
 pub const DRAIN_IDLE: Duration = Duration::from_secs(1);
-/// Bytes of it that are read at once.
+/// Number of bytes per read of a discarded body.
 const LINGER_BUFFER: usize = 16 << 10;
 
-/// HTTP server: takes connections to their end.
+/// HTTP server of the public listeners.
 pub struct PublicServer {
     app: Arc<AppState>,
     proxy: GatewayProxy,
-    places: Arc<ConnectionLimit>,
-    heads: Arc<HeaderBudget>,
+    connection_limit: Arc<ConnectionLimit>,
+    header_budget: Arc<HeaderBudget>,
 }
 
 impl PublicServer {
-    /// A front door of this gateway.
+    /// Creates the server of a gateway.
     #[must_use]
     pub fn new(app: Arc<AppState>, proxy: GatewayProxy) -> Self {
-        let places = ConnectionLimit::new(app.metrics.connections());
-        Self { app, proxy, places, heads: Arc::default() }
+        let connection_limit = ConnectionLimit::new(app.metrics.connections());
+        Self { app, proxy, connection_limit, header_budget: Arc::default() }
     }
 
-    /// A place for a connection from this address, if there is one.
+    /// Returns a permit for a connection from this address, if its limits allow one.
     #[must_use]
     pub fn admit_connection(&self, client: IpAddr) -> Option<ConnectionPermit> {
         let live = self.app.live();
         let limits = &live.settings.limits;
-        match self.places.try_acquire(client, limits.connections, limits.connections_per_client) {
-            Ok(place) => Some(place),
+        match self.connection_limit.try_acquire(client, limits.connections, limits.connections_per_client) {
+            Ok(permit) => Some(permit),
             Err(full) => {
                 self.app.metrics.connection_refused(full.name());
                 None
@@ -71,7 +70,7 @@ impl PublicServer {
         self.app.live().settings.limits.clone()
     }
 
-    /// One connection to its end.
+    /// Serves one connection until it closes.
     pub async fn serve(self: Arc<Self>, stream: Stream, stop: ShutdownWatch) {
         if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
             Box::pin(http2::serve(&self, stream, stop)).await;
@@ -81,34 +80,34 @@ impl PublicServer {
     }
 }
 
-/// Ends a connection whose client may still be sending what nobody wants. A connection that is closed over unread
-/// bytes is reset, and a reset takes the answer with it before the client has read it: so the answer is ended
-/// first, and what comes is read and thrown away for a while. Who has had its time already gets little more: it
-/// holds the place of another.
+/// Closes a connection whose client may still be sending a refused body. A socket that is closed with unread bytes is
+/// reset, and the client may then lose the response. So the write side is closed first, and further input is read and
+/// discarded for a limited time. With `late`, for a client that has already exceeded a timeout, that time is short,
+/// since the connection holds a permit.
 async fn linger_close(mut stream: Stream, late: bool) {
-    let unwanted = async {
+    let discard = async {
         if !matches!(timeout(LINGER_IDLE, AsyncWriteExt::shutdown(&mut stream)).await, Ok(Ok(()))) {
             return;
         }
-        let mut piece = vec![0; LINGER_BUFFER];
-        let mut left = MAX_LINGER_BYTES;
-        while left > 0
-            && let Ok(Ok(read @ 1..)) = timeout(LINGER_IDLE, stream.read(&mut piece)).await
+        let mut buffer = vec![0; LINGER_BUFFER];
+        let mut remaining = MAX_LINGER_BYTES;
+        while remaining > 0
+            && let Ok(Ok(read @ 1..)) = timeout(LINGER_IDLE, stream.read(&mut buffer)).await
         {
-            left = left.saturating_sub(read);
+            remaining = remaining.saturating_sub(read);
         }
     };
-    timeout(if late { LINGER_IDLE } else { LINGER_TIMEOUT }, unwanted).await.ok();
+    timeout(if late { LINGER_IDLE } else { LINGER_TIMEOUT }, discard).await.ok();
 }
 
-/// Ends a moment after the gateway starts to drain: a request that its client was just sending is still answered,
-/// and told that it is the last of its connection.
+/// Waits until [`DRAIN_IDLE`] after the gateway starts to drain: a request that its client is just sending is still
+/// answered, with the notice that it is the last of its connection.
 async fn drain_grace(stop: &mut ShutdownWatch) {
     drain_started(stop).await;
     tokio::time::sleep(DRAIN_IDLE).await;
 }
 
-/// Ends when the gateway starts to drain.
+/// Waits until the gateway starts to drain.
 async fn drain_started(stop: &mut ShutdownWatch) {
     if stop.wait_for(|stop| *stop).await.is_err() {
         std::future::pending::<()>().await;

@@ -222,7 +222,7 @@ mod tests {
         assert!(shelf.get(&large, LIFE).is_some() && shelf.len() == 1);
     }
     #[tokio::test]
-    async fn who_draws_many_lets_the_images_of_others_be() {
+    async fn one_accounts_images_do_not_evict_those_of_others() {
         let folder = tempfile::tempdir().unwrap();
         let spools = SpoolFactory::new(folder.path().to_owned(), 4, 100_000);
         let shelf = ImageCache::default();

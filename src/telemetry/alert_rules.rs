@@ -155,7 +155,7 @@ fn unknown_names(known: &KnownMetrics, expression: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_alert_rules_ask_for_what_is_there() {
+fn the_alert_rules_use_existing_metrics() {
     let known = known_metrics();
     let expressions = expressions(RULES);
     assert_eq!(expressions.len(), RULES.matches("- alert:").count());
@@ -166,7 +166,7 @@ fn the_alert_rules_ask_for_what_is_there() {
 }
 
 #[test]
-fn what_the_page_for_operators_says_to_watch_has_an_alert() {
+fn every_metric_in_the_operations_page_has_an_alert() {
     // An operator who stops a gateway reads it by hand.
     const BY_HAND: &str = "penstock_requests_open";
     let asked: Vec<ExprToken> = expressions(RULES).iter().flat_map(|expression| tokens(expression)).collect();
@@ -201,7 +201,7 @@ fn a_rule_that_cannot_fire_is_found() {
 }
 
 #[test]
-fn what_an_alert_waits_for_is_there_before_it_happens_and_has_its_alert() {
+fn every_alerting_metric_exists_from_the_start_and_has_an_alert() {
     let metrics = MetricsRegistry::new().unwrap();
     metrics.create_series("here");
     let text = String::from_utf8(metrics.encode()).unwrap();

@@ -99,7 +99,7 @@ mod tests {
     use pingora_error::ErrorType;
 
     #[test]
-    fn too_few_are_told_with_what_sets_them() {
+    fn too_few_descriptors_are_reported_with_the_setting() {
         let settings = ConfigSource::Demo.load().unwrap().settings;
         let wanted = needed_descriptors(&settings);
         assert_eq!(insufficient_reason(&settings, Some(wanted)), None);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn having_none_left_is_known_however_deep_it_is_told() {
+    fn exhausted_descriptors_are_recognised_at_any_error_depth() {
         let gone = || io::Error::from_raw_os_error(24);
         assert!(is_fd_exhaustion(&gone()) && is_fd_exhaustion(&io::Error::from_raw_os_error(23)));
         assert!(!is_fd_exhaustion(&io::Error::from_raw_os_error(111)));

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_nobody_asks_is_healthy_again_by_a_check_unless_requests_failed_while_checks_passed() {
+    fn an_idle_provider_recovers_by_a_health_check_unless_requests_failed_meanwhile() {
         let offers = OfferMetrics::new(&Registry::new()).unwrap();
         let settings = BreakerSettings::default();
         let mut breaker = CircuitBreaker::new(settings);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_offers_of_a_model_the_better_one_is_told() {
+    fn the_better_of_two_offers_of_a_model_is_listed() {
         let offers = OfferMetrics::new(&Registry::new()).unwrap();
         let of = |healthy, failing| OfferStatus { provider: "p", model: "m", asked: true, healthy, failing };
         for both in [[of(true, 0.25), of(false, 1.0)], [of(false, 1.0), of(true, 0.25)]] {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn offers_that_nobody_asked_are_told_only_beside_one_that_is_broken() {
+    fn unused_offers_are_reported_only_beside_a_broken_one() {
         let offers = OfferMetrics::new(&Registry::new()).unwrap();
         let of =
             |provider, model, asked, healthy| OfferStatus { provider, model, asked, healthy, failing: 0.0 };

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_is_told_at_once_and_the_others_together_a_second_later() {
+    fn the_first_event_is_logged_at_once_and_the_others_together_after_a_second() {
         let (seldom, start, mut told) = (ThrottledLog::new(), Instant::now(), Vec::new());
         for millis in [0, 1, 500, 999, 1_000, 1_001, 5_000] {
             let now = start + Duration::from_millis(millis);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_pause_is_kept() {
+    fn a_longer_cooldown_is_retained() {
         let (seldom, start, mut told) =
             (ThrottledLog::with_interval(Duration::from_secs(300)), Instant::now(), Vec::new());
         for seconds in [0, 1, 299, 300, 301] {

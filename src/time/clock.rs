@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_do_not_go_back_and_that_is_told_once() {
+    fn dates_never_decrease_and_the_correction_is_reported_once() {
         const HOUR: Duration = Duration::from_secs(3_600);
         let clock = SteadyClock::start();
         let before = clock.calendar_now();

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_as_go_writes_them_and_never_too_short() {
+    fn durations_are_in_go_format_and_never_too_brief() {
         let of = |nanos| format_duration(Duration::from_nanos(nanos));
         assert_eq!(of(0), "0s");
         assert_eq!(of(1), "1ms");
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_to_a_date_is_whole_seconds_and_never_negative() {
+    fn the_time_to_a_date_is_whole_seconds_and_never_negative() {
         let left = |date: &str, now| until(date, Duration::from_millis(now));
         let date = "Sun, 06 Nov 1994 08:49:37 GMT";
         assert_eq!(left(date, 784_111_770_000), Some(7));

@@ -1,4 +1,4 @@
-//! Connection of the old process to the one that took over.
+//! Control connection of the old process to the new one.
 
 use super::messages::SentState;
 use super::messages::{self, NewToOld, OldToNew};
@@ -18,7 +18,7 @@ pub struct ControlChannel {
     lost: AtomicBool,
 }
 
-/// Event that the other process sends unasked.
+/// Event that the other process sends without a request.
 pub enum PeerEvent {
     /// Change of a key.
     KeyChanged(String),
@@ -39,19 +39,19 @@ impl ControlChannel {
             next: AtomicU64::new(1),
             lost: AtomicBool::new(false),
         });
-        let heard = link.clone();
+        let reader = link.clone();
         std::thread::Builder::new().name("handover".to_owned()).spawn(move || {
             while let Ok(frame) = messages::read::<NewToOld>(&mut from) {
                 match frame {
-                    NewToOld::Kept(number) => heard.on_response(number, None),
-                    NewToOld::Answer(number, answer) => heard.on_response(number, Some(answer)),
+                    NewToOld::Kept(number) => reader.on_response(number, None),
+                    NewToOld::Answer(number, answer) => reader.on_response(number, Some(answer)),
                     NewToOld::Key(id) => news(PeerEvent::KeyChanged(id)),
                     NewToOld::Account(id) => news(PeerEvent::AccountChanged(id)),
                     NewToOld::Prepared | NewToOld::Ready => {}
                 }
             }
-            heard.lost.store(true, Ordering::Release);
-            heard.pending.lock().clear();
+            reader.lost.store(true, Ordering::Release);
+            reader.pending.lock().clear();
         })?;
         Ok(link)
     }
@@ -79,7 +79,7 @@ impl ControlChannel {
         self.request(|number| OldToNew::Call { number, call }).flatten()
     }
 
-    /// Sends ledger actions and waits until they are on the disk; false if they never will be.
+    /// Sends ledger actions and waits until they are on the disk. Returns false if they never will be.
     pub fn send(&self, acts: Vec<SentState>) -> bool {
         self.request(|number| OldToNew::Acts { number, acts }).is_some()
     }

@@ -63,7 +63,7 @@ mod tests {
     use std::net::TcpStream;
 
     #[test]
-    fn a_socket_that_was_handed_over_has_the_connections_that_wait() {
+    fn a_passed_socket_has_the_waiting_connections() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let waiting = TcpStream::connect(address).unwrap();

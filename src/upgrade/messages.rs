@@ -8,7 +8,7 @@ use std::io::{Error, ErrorKind, Read, Result, Write};
 /// Maximum message size in bytes; a page of rows is the largest.
 const MAX_MESSAGE: usize = 64 << 20;
 
-/// An act on its way to the process that writes.
+/// Ledger action that is sent to the process that writes.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SentState {
     /// Ledger entry, as JSON.
@@ -17,7 +17,7 @@ pub struct SentState {
     pub terms: Option<(String, String)>,
     /// Amount in 1e-8 EUR.
     pub eur: i64,
-    /// The spends that were noted for the process that writes have it in them.
+    /// True if the spends that the writing process has read include the action.
     #[serde(default)]
     pub counted: bool,
 }

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest time of the new process for each step.
+/// Timeout of the new process for each step.
 const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Program path and arguments of this process.
@@ -23,15 +23,15 @@ pub struct LaunchCommand {
 }
 
 impl LaunchCommand {
-    /// Reads them now, since the file may be replaced later.
+    /// Reads the program path and the arguments now, since the file may be replaced later.
     ///
     /// # Errors
     /// Returns a sentence if the path is unknown.
     pub fn current() -> Result<Self, String> {
         let mut arguments = std::env::args_os();
-        // The path may be a symbolic link, which leads to the new binary later.
-        let called = arguments.next().map(PathBuf::from).filter(|path| path.components().count() > 1);
-        let path = called.map_or_else(std::env::current_exe, std::path::absolute);
+        // The path may be a symbolic link, which may point to a new binary later.
+        let program_path = arguments.next().map(PathBuf::from).filter(|path| path.components().count() > 1);
+        let path = program_path.map_or_else(std::env::current_exe, std::path::absolute);
         let path = path.map_err(|error| format!("The path of this program is not known: {error}."))?;
         Ok(Self { path, arguments: arguments.collect() })
     }
@@ -50,15 +50,15 @@ impl Successor {
     /// Returns a sentence for the operator; the new process has ended then.
     pub fn start(program: &LaunchCommand, listeners: &[TcpListener]) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("The new process cannot be started: {error}.");
-        let (line, theirs) = UnixStream::pair().map_err(failed)?;
-        line.set_read_timeout(Some(STEP_TIMEOUT)).map_err(failed)?;
+        let (own_end, theirs) = UnixStream::pair().map_err(failed)?;
+        own_end.set_read_timeout(Some(STEP_TIMEOUT)).map_err(failed)?;
         let child = Command::new(&program.path)
             .args(&program.arguments)
             .env(VARIABLE, "stdin")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .spawn()
             .map_err(failed)?;
-        let mut new = Self { child, stream: line };
+        let mut new = Self { child, stream: own_end };
         let sent = new.send_sockets(listeners);
         if sent.is_ok() && matches!(messages::read(&mut new.stream), Ok(NewToOld::Prepared)) {
             return Ok(new);
@@ -72,13 +72,13 @@ impl Successor {
         fd_passing::send(&self.stream, listeners)
     }
 
-    /// Process ID.
+    /// Returns the process ID.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Gives up the store and waits until the new process serves. Blocks.
+    /// Hands over the store and waits until the new process serves. Blocks.
     ///
     /// # Errors
     /// Returns a sentence for the operator; the new process has ended then.
@@ -86,18 +86,18 @@ impl Successor {
         mut self,
         news: impl FnMut(PeerEvent) + Send + 'static,
     ) -> Result<Arc<ControlChannel>, String> {
-        let told = messages::write(&mut self.stream, &OldToNew::Yours);
-        if told.is_err() || !matches!(messages::read(&mut self.stream), Ok(NewToOld::Ready)) {
+        let sent = messages::write(&mut self.stream, &OldToNew::Yours);
+        if sent.is_err() || !matches!(messages::read(&mut self.stream), Ok(NewToOld::Ready)) {
             return Err(self.kill("did not take over"));
         }
-        let line = self.stream.try_clone().and_then(|line| {
-            line.set_read_timeout(None)?;
-            ControlChannel::start(line, news)
+        let channel = self.stream.try_clone().and_then(|stream| {
+            stream.set_read_timeout(None)?;
+            ControlChannel::start(stream, news)
         });
-        line.map_err(|error| format!("{} ({error})", self.kill("cannot be reached")))
+        channel.map_err(|error| format!("{} ({error})", self.kill("cannot be reached")))
     }
 
-    /// Kills the process, so that it does not hold the store.
+    /// Kills the new process, so that it does not hold the store.
     fn kill(mut self, what: &str) -> String {
         let ended = self.child.try_wait().ok().flatten();
         self.child.kill().ok();
@@ -106,7 +106,7 @@ impl Successor {
         format!("The new process {what}{how}; the old process continues.")
     }
 
-    /// Kills the process, because this one continues.
+    /// Kills the new process because this one continues.
     pub fn cancel(self) {
         self.kill("is not needed");
     }

@@ -1,4 +1,4 @@
-//! Store that may be in this process or in the one that took it over. Calls during the handover wait.
+//! Store that is in this process, or in the one that took it over. Calls during the handover wait.
 
 use crate::upgrade::control_channel::ControlChannel;
 use parking_lot::RwLock;
@@ -67,7 +67,7 @@ pub enum StoreResponse {
 }
 
 impl HandoverStore {
-    /// Returns a store of this process.
+    /// Creates a store of this process.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self(RwLock::new(StoreLocation::Local(store)))
@@ -83,18 +83,18 @@ impl HandoverStore {
         taken: impl FnOnce() -> Result<Arc<ControlChannel>, String>,
         back: impl FnOnce() -> Result<Arc<dyn Store>, String>,
     ) -> Result<Arc<ControlChannel>, String> {
-        let mut place = self.0.write();
-        *place = StoreLocation::Lost;
+        let mut location = self.0.write();
+        *location = StoreLocation::Lost;
         let why = match taken() {
             Ok(link) => {
-                *place = StoreLocation::Remote(link.clone());
+                *location = StoreLocation::Remote(link.clone());
                 return Ok(link);
             }
             Err(why) => why,
         };
         match back() {
             Ok(store) => {
-                *place = StoreLocation::Local(store);
+                *location = StoreLocation::Local(store);
                 Err(why)
             }
             Err(worse) => Err(format!("{why} {worse}")),
@@ -107,12 +107,12 @@ impl HandoverStore {
         there: impl FnOnce() -> StoreRequest,
         read: impl FnOnce(StoreResponse) -> Option<T>,
     ) -> Result<T, StoreError> {
-        let place = self.0.read();
-        match &*place {
+        let location = self.0.read();
+        match &*location {
             StoreLocation::Local(store) => here(&**store),
             StoreLocation::Remote(link) => {
                 let link = link.clone();
-                drop(place);
+                drop(location);
                 match link.store_request(there()).ok_or_else(remote_error)? {
                     StoreResponse::Guard(step) => Err(StoreError::Guard { step }),
                     StoreResponse::Full => Err(StoreError::Full),
@@ -165,11 +165,11 @@ impl Store for HandoverStore {
     }
 
     fn apply(&self, batch: Transaction) -> Result<(), StoreError> {
-        let place = self.0.read();
-        if let StoreLocation::Local(store) = &*place {
+        let location = self.0.read();
+        if let StoreLocation::Local(store) = &*location {
             return store.apply(batch);
         }
-        drop(place);
+        drop(location);
         let changes =
             || StoreRequest::Apply(batch.operations().iter().map(StoreOp::from_operation).collect());
         self.dispatch(
@@ -196,7 +196,7 @@ impl Store for HandoverStore {
         }
     }
 
-    /// Health of the store. Never blocks, because it is called from async tasks.
+    /// Returns the health of the store. Never blocks, because it is called from async tasks.
     fn health(&self) -> StoreHealth {
         match self.0.try_read().as_deref() {
             Some(StoreLocation::Local(store)) => store.health(),
@@ -242,7 +242,7 @@ fn space_of_tag(tag: u8) -> Option<StoreTable> {
 }
 
 impl StoreRequest {
-    /// Returns true if the request writes a batch, which this process then has to run.
+    /// Returns true if the request writes a batch, which the process with the store then has to run.
     #[must_use]
     pub fn writes_batches(&self) -> bool {
         let batches = |change: &StoreOp| {
@@ -263,17 +263,20 @@ impl StoreRequest {
     }
 
     fn try_execute(self, store: &dyn Store) -> Result<StoreResponse, Option<StoreError>> {
-        let told = |page: RowPage| {
+        let page_response = |page: RowPage| {
             StoreResponse::Page(page.rows.into_iter().map(|row| (row.key, row.value)).collect(), page.more)
         };
         Ok(match self {
             Self::Get(tag, key) => StoreResponse::Row(store.get(space_of_tag(tag).ok_or(None)?, &key)?),
             Self::Scan(tag, prefix, after, limit) => {
-                told(store.scan(space_of_tag(tag).ok_or(None)?, &prefix, after.as_deref(), limit)?)
+                page_response(store.scan(space_of_tag(tag).ok_or(None)?, &prefix, after.as_deref(), limit)?)
             }
-            Self::ScanBack(tag, prefix, before, limit) => {
-                told(store.scan_back(space_of_tag(tag).ok_or(None)?, &prefix, before.as_deref(), limit)?)
-            }
+            Self::ScanBack(tag, prefix, before, limit) => page_response(store.scan_back(
+                space_of_tag(tag).ok_or(None)?,
+                &prefix,
+                before.as_deref(),
+                limit,
+            )?),
             Self::Apply(changes) => {
                 let added =
                     changes.into_iter().try_fold(Transaction::new(), |batch, change| change.add_to(batch));

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_closed_or_speaks_is_passed_over() {
+    async fn closed_or_readable_connections_are_skipped() {
         let idle = IdlePool::new(8, LONG);
         let mut first = put_idle(&idle, 1);
         drop(put_idle(&idle, 1));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn there_is_room_for_so_many_and_again_after_a_sweep() {
+    async fn the_idle_pool_is_bounded_and_a_sweep_frees_entries() {
         let idle = IdlePool::new(2, LONG);
         let (_one, two, three) = (put_idle(&idle, 1), put_idle(&idle, 2), put_idle(&idle, 3));
         assert!(idle.take(3).is_none());
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_borrowed_goes_home_and_lenders_are_not_asked_for_ever() {
+    async fn borrowed_connections_return_to_their_thread_and_borrowing_is_bounded() {
         let idle = IdlePool::new(8, LONG);
         let (_far, home) = std::thread::scope(|scope| {
             scope.spawn(|| (put_idle(&idle, 1), ThreadPoolIndex::current())).join().unwrap()

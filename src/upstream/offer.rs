@@ -102,7 +102,9 @@ impl OfferState {
         let heads = offer
             .dialects
             .iter()
-            .map(|dialect| Ok((*dialect, build_request_head(&offer, *dialect, dialect_path(*dialect))?)))
+            .map(|dialect| {
+                Ok((*dialect, build_request_head(&offer, *dialect, dialect.spec().provider_path)?))
+            })
             .collect::<pingora_error::Result<Vec<_>>>()
             .map_err(wrong)?;
         let chat_head = |path| build_request_head(&offer, Dialect::Chat, path).map_err(wrong);
@@ -291,7 +293,7 @@ impl OfferState {
     /// is configured or has shown that it returns no more.
     pub fn returns_single_choice(&self, ask: &InferenceRequest, now: impl FnOnce() -> Duration) -> bool {
         ask.has_separable_choices()
-            && (self.dialect_for(ask.dialect) == Some(Dialect::Messages)
+            && (self.dialect_for(ask.dialect).is_some_and(|dialect| !dialect.spec().has_choices)
                 || !self.offer.abilities.supports_choices(ask.n)
                 || self.learned.returns_single_choice(now))
     }
@@ -339,14 +341,7 @@ fn missing_capability(
 ) -> Option<ApiError> {
     let accepts = |parameter: &str| offer.abilities.accepts_parameter(parameter);
     let reads = |kind: &str| offer.model.card.input_modalities.iter().any(|modality| modality == kind);
-    let messages = match client {
-        Dialect::Chat => "messages",
-        Dialect::Messages => "messages.content",
-    };
-    let format = match client {
-        Dialect::Chat => "response_format",
-        Dialect::Messages => "output_config.format",
-    };
+    let (messages, format) = (client.spec().content_member, client.spec().format_member);
     let says = |param: &str, sentence: &'static str| Some(ApiError::unsupported(param, sentence));
     if needs.tools && !accepts("tools") {
         return says("tools", "This model does not take tools.");
@@ -373,14 +368,6 @@ fn missing_capability(
         return says("logit_bias", "This model does not take a bias of tokens.");
     }
     None
-}
-
-/// The path of a dialect below a provider's base URL.
-const fn dialect_path(dialect: Dialect) -> &'static str {
-    match dialect {
-        Dialect::Chat => "/chat/completions",
-        Dialect::Messages => "/messages",
-    }
 }
 
 /// Builds the fields of every request to this offer.

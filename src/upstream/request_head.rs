@@ -3,7 +3,7 @@
 
 use crate::config::settings::{BaseUrl, Provider};
 use http::{HeaderName, HeaderValue, header};
-use penstock_core::Dialect;
+use penstock_core::{Dialect, KeyHeader};
 use pingora_http::RequestHeader;
 
 /// A head for any host: nothing in it is secret.
@@ -29,19 +29,20 @@ pub fn signed(
     dialect: Dialect,
     path: &str,
 ) -> pingora_error::Result<RequestHeader> {
+    let conventions = dialect.spec().http;
     let mut head = bare(method, &provider.base_url, path)?;
     if let Some(key) = &provider.api_key {
-        match dialect {
-            Dialect::Chat => {
+        match conventions.key_header {
+            KeyHeader::Bearer => {
                 head.insert_header(header::AUTHORIZATION, secret(&format!("Bearer {}", key.reveal()))?)?;
             }
-            Dialect::Messages => {
+            KeyHeader::ApiKey => {
                 head.insert_header(HeaderName::from_static("x-api-key"), secret(key.reveal())?)?;
             }
         }
     }
-    if dialect == Dialect::Messages {
-        head.insert_header(HeaderName::from_static("anthropic-version"), "2023-06-01")?;
+    if let Some((name, value)) = conventions.version_header {
+        head.insert_header(HeaderName::from_static(name), value)?;
     }
     for (name, value) in &provider.headers {
         head.insert_header(name.to_string(), secret(value.reveal())?)?;

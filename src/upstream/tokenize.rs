@@ -11,7 +11,7 @@ use crate::upstream::config_snapshot::ModelState;
 use bytes::{Bytes, BytesMut};
 use http::header;
 use parking_lot::Mutex;
-use penstock_core::{Dialect, InferenceRequest, UpstreamErrorKind};
+use penstock_core::{Dialect, InferenceRequest, RequestForm, UpstreamErrorKind};
 use penstock_tokens::TokenizedConversation;
 use penstock_tokens::engine::{
     self, CountInput, CountProgress, EngineCall, EngineError, MAX_ANSWER_BYTES, TokenizeApi,
@@ -108,15 +108,15 @@ async fn first(
     shape: TokenizeApi,
     ask: &InferenceRequest,
 ) -> Option<EngineCall> {
-    let (body, dialect, offer) = (ask.body.clone(), ask.dialect, offer.offer.clone());
+    let (body, form, offer) = (ask.body.clone(), ask.dialect.request_form(), offer.offer.clone());
     let quick = body.len() <= INLINE_COUNT_BYTES;
     let work = move |_: &AtomicBool| {
         if !TokenizedConversation::is_readable(&body) {
             return None;
         }
-        let input = match dialect {
-            Dialect::Chat => CountInput::Chat(&body),
-            Dialect::Messages => CountInput::Messages(&body),
+        let input = match form {
+            RequestForm::Chat => CountInput::Chat(&body),
+            RequestForm::Messages => CountInput::Messages(&body),
         };
         engine::build_call(shape, &offer.name, input).ok()
     };

@@ -1,8 +1,7 @@
-//! Accounts and keys at run time over the admin listener: done whole or not at
-//! all, told in the audit log, in force from the next request on.
+//! Management of accounts and keys over the admin listener: atomic, audited, and in force from the next request on.
 
-use crate::harness::bench::Running;
-use crate::harness::script::{Act, sse, text};
+use crate::harness::gateway::Running;
+use crate::harness::script::{ScriptStep, sse, text};
 use crate::harness::{Answer, Bench, Client, Provider, within};
 use penstock::auth::key_cache::KeyCache;
 use penstock_storage::audit::AuditLog;
@@ -74,7 +73,7 @@ async fn suspending_an_account_cuts_the_streams_of_its_keys() {
     let admin = running.admin();
     admin.post("/admin/accounts", &json!({"id": "acme"})).await;
     let (key, _) = client(&running, &admin.post("/admin/keys", &json!({"account": "acme"})).await.json());
-    provider.then(vec![sse(), text("Begun"), Act::Hang]);
+    provider.then(vec![sse(), text("Begun"), ScriptStep::Hang]);
     let mut open = key.stream_until(CHAT, &running.ask_stream(), "Begun").await;
     patch(&admin, "/admin/accounts/acme", &json!({"state": "suspended"})).await;
     let answer = within("the stream to be cut", open.finish()).await;
@@ -83,7 +82,7 @@ async fn suspending_an_account_cuts_the_streams_of_its_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_key_may_do_changes_with_the_next_request() {
+async fn changed_permissions_of_a_key_apply_to_the_next_request() {
     let (_provider, running) = bench().await;
     let admin = running.admin();
     let (key, path) = client(&running, &admin.post("/admin/keys", &json!({"name": "first"})).await.json());
@@ -229,7 +228,7 @@ async fn bad_input_names_its_field_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wrong_admin_tokens_have_a_rate_limit_of_their_own() {
+async fn invalid_admin_tokens_have_a_separate_rate_limit() {
     let (_provider, running) = bench().await;
     let wrong = Client { address: running.gateway.admin, key: "guess".to_owned() };
     let mut told = Vec::new();
@@ -244,7 +243,7 @@ async fn wrong_admin_tokens_have_a_rate_limit_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_change_is_told_with_who_and_what_and_without_secrets() {
+async fn every_change_is_audited_with_actor_and_subject_and_without_secrets() {
     let (_provider, running) = bench().await;
     let admin = running.admin();
     admin.post("/admin/accounts", &json!({"id": "acme", "name": "ACME"})).await;
@@ -301,7 +300,7 @@ async fn changes_at_once_leave_memory_and_store_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn limits_that_match_nothing_are_told() {
+async fn limits_that_match_nothing_are_reported() {
     let (_provider, running) = bench().await;
     let admin = running.admin();
     admin.post("/admin/accounts", &json!({"id": "empty", "limits": {"requests_per_minute": 5}})).await;

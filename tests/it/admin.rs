@@ -27,7 +27,7 @@ async fn health_readiness_and_status_need_no_token() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readiness_falls_while_draining_and_not_for_what_providers_do() {
+async fn readiness_falls_while_draining_and_not_for_provider_failures() {
     let provider = Provider::start().await;
     provider.always(status(503));
     let settings = "[routing.breaker]\nconsecutive = 2\nrest = \"1h\"\nrest_max = \"1h\"";
@@ -141,7 +141,8 @@ async fn metrics_tell_requests_attempts_tokens_and_energy() {
     let running = Bench::new().provider("a", &provider).start().await;
     assert_eq!(running.chat().await.status, 503);
     assert_eq!(running.chat().await.status, 200);
-    crate::harness::until("the exchange to be told", || running.gateway.app.in_flight_exchanges() == 0).await;
+    crate::harness::until("the exchange to be logged", || running.gateway.app.in_flight_exchanges() == 0)
+        .await;
     let metrics = Client { address: running.gateway.admin, key: String::new() }.get("/metrics").await.text();
     for line in [
         "penstock_requests_total{endpoint=\"chat\",model=\"m\",outcome=\"ok\",status=\"200\",work=\"request\"} 1",

@@ -1,6 +1,6 @@
-//! Batches and files of all accounts on the admin listener: listed, shown, cancelled, deleted, and recorded.
+//! Batches and files of all accounts on the admin listener: listed, shown, cancelled, deleted and audited.
 
-use crate::harness::jobs::{batch, ended, lines, uploaded, when};
+use crate::harness::batch_jobs::{batch, ended, lines, uploaded, when};
 use crate::harness::script::held;
 use crate::harness::{Bench, Provider};
 use serde_json::{Value, json};

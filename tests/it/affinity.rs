@@ -2,7 +2,7 @@
 //! that report the cached tokens of prefixes they have seen.
 
 use crate::harness::Bench;
-use crate::harness::bench::Running;
+use crate::harness::gateway::Running;
 use penstock_simulator::{SimulatedServer, SimulatorOptions};
 use serde_json::{Value, json};
 

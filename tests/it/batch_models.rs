@@ -1,7 +1,7 @@
-//! Models of a batch's lines: names that fit a pattern, flavors, and filters, as for requests.
+//! Models of batch lines: patterns, flavors and filters apply as for requests.
 
-use crate::harness::bench::PATIENT;
-use crate::harness::jobs::{batch, ended, line_with, results};
+use crate::harness::batch_jobs::{batch, ended, line_with, results};
+use crate::harness::gateway::PATIENT;
 use crate::harness::script::plain;
 use crate::harness::{Bench, Provider};
 use serde_json::{Value, json};

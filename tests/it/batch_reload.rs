@@ -1,7 +1,7 @@
-//! The configuration changes while a batch runs: lines at work end with the old one, the others are asked as the
-//! new one says.
+//! Configuration changes while a batch runs: lines in flight end with the old configuration, later ones use the new
+//! one.
 
-use crate::harness::jobs::{batch, ended, let_go, line_with, results, when};
+use crate::harness::batch_jobs::{batch, ended, let_go, line_with, results, when};
 use crate::harness::script::{held, plain};
 use crate::harness::{Bench, Provider};
 use serde_json::{Value, json};

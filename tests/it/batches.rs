@@ -1,10 +1,10 @@
-//! Batches through a whole gateway: their life, what is kept of it, who comes when.
+//! Batches through a whole gateway: states, results and scheduling.
 
-use crate::harness::jobs::{
+use crate::harness::batch_jobs::{
     CHAT, batch, cancel, content, create, ended, let_go, line, line_with, lines, results, retrieve, uploaded,
     when,
 };
-use crate::harness::script::{Act, held, plain, status};
+use crate::harness::script::{ScriptStep, held, plain, status};
 use crate::harness::{Bench, Provider, until, within};
 use penstock_storage::batches::{BatchStore, record_rows};
 use penstock_storage::{StoreOptions, Transaction, open};
@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 const QUICK: &str = "[batches]\nretry_first = \"20ms\"\nretry_most = \"50ms\"\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_batch_is_worked_off_to_its_last_line() {
+async fn a_batch_runs_to_its_last_line() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("p", &provider).start().await;
     let client = &running.client;
@@ -93,7 +93,7 @@ async fn results_are_there_from_the_first_one_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_line_that_fails_keeps_its_place() {
+async fn a_failed_line_retains_its_position() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("p", &provider).start().await;
     let text = [
@@ -130,7 +130,7 @@ async fn a_failure_that_passes_is_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_never_passes_is_a_result_after_so_many_tries() {
+async fn a_line_that_never_succeeds_gets_an_error_result_after_its_retries() {
     let provider = Provider::start().await;
     provider.always(status(503));
     let settings = format!("{QUICK}retries = 2\n");
@@ -145,9 +145,9 @@ async fn what_never_passes_is_a_result_after_so_many_tries() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cancelled_batch_keeps_what_it_has_and_asks_nobody_more() {
+async fn a_cancelled_batch_retains_its_results_and_sends_no_more_requests() {
     let provider = Provider::start().await;
-    provider.then(plain("first")).always(vec![Act::Hang]);
+    provider.then(plain("first")).always(vec![ScriptStep::Hang]);
     let running =
         Bench::new().settings("[batches]\nconcurrency = 4\n").provider("p", &provider).start().await;
     let client = &running.client;
@@ -173,7 +173,7 @@ async fn a_cancelled_batch_keeps_what_it_has_and_asks_nobody_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_has_ended_cannot_be_cancelled() {
+async fn an_ended_batch_cannot_be_cancelled() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("p", &provider).start().await;
     let end = ended(&running.client, &batch(&running.client, &lines(1)).await).await;
@@ -187,7 +187,7 @@ async fn what_has_ended_cannot_be_cancelled() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deleting_the_input_of_a_running_batch_fails_it() {
     let provider = Provider::start().await;
-    provider.then(plain("first")).always(vec![Act::Hang]);
+    provider.then(plain("first")).always(vec![ScriptStep::Hang]);
     let running = Bench::new().provider("p", &provider).start().await;
     let client = &running.client;
     let made = batch(client, &lines(5)).await;
@@ -212,7 +212,7 @@ async fn a_start_goes_on_where_the_stop_left_it() {
     for _ in 0..7 {
         provider.then(plain("before"));
     }
-    provider.always(vec![Act::Hang]);
+    provider.always(vec![ScriptStep::Hang]);
     let bench = || Bench::new().settings("[batches]\nconcurrency = 5\n").provider("p", &provider);
     let running = bench().start().await;
     let made = batch(&running.client, &lines(30)).await;
@@ -245,9 +245,9 @@ async fn a_start_goes_on_where_the_stop_left_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_window_that_is_over_fails_the_batch_once_and_keeps_what_is_done() {
+async fn an_expired_window_fails_the_batch_once_and_retains_its_results() {
     let provider = Provider::start().await;
-    provider.then(plain("in time")).always(vec![Act::Hang]);
+    provider.then(plain("in time")).always(vec![ScriptStep::Hang]);
     let bench = || Bench::new().provider("p", &provider);
     let running = bench().start().await;
     let made = batch(&running.client, &lines(4)).await;
@@ -293,7 +293,7 @@ async fn a_window_that_is_over_fails_the_batch_once_and_keeps_what_is_done() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revoked_key_ends_its_batches() {
     let provider = Provider::start().await;
-    provider.always(vec![Act::Hang]);
+    provider.always(vec![ScriptStep::Hang]);
     let running = Bench::new().provider("p", &provider).start().await;
     let other = running.key(&json!({"name": "short", "account": "default"})).await;
     let made = batch(&other, &lines(3)).await;
@@ -312,7 +312,7 @@ async fn a_revoked_key_ends_its_batches() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn accounts_take_turns() {
+async fn accounts_are_served_round_robin() {
     let (provider, go) = (Provider::start().await, Arc::new(Notify::new()));
     provider.always(held(&go, "Hello"));
     let running =

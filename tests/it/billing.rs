@@ -1,13 +1,13 @@
-//! The billing law, a test a row: who pays what when an answer fails, breaks off,
-//! moves on, tells no usage, or nobody waits for it.
+//! Billing rules, one test for each: charges when an answer fails, breaks off, fails over, reports no usage, or its
+//! client disconnects.
 
-mod broken_off;
-mod overstated;
-mod wallets;
+mod balances;
+mod implausible_usage;
+mod interruptions;
 
-use crate::harness::bench::Running;
+use crate::harness::gateway::Running;
 use crate::harness::script::{
-    Act, Script, completion, delta, done, event, finish, json_answer, plain, role, sse, text, usage,
+    Script, ScriptStep, completion, delta, done, event, finish, json_answer, plain, role, sse, text, usage,
 };
 use crate::harness::{Bench, Provider, until};
 use penstock::billing::report;
@@ -42,7 +42,7 @@ async fn of(running: &Running, act: &str) -> Vec<Value> {
     entries(running).await.into_iter().filter(|entry| entry["act"] == act).collect()
 }
 
-/// What the account has, in micro-credits.
+/// Balance of the account, in micro-credits.
 fn balance(running: &Running) -> i64 {
     running.gateway.app.ledger.balance("default").credits.amount
 }
@@ -63,7 +63,7 @@ async fn one(script: Script) -> (Provider, Running) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_is_charged_once_what_it_says_it_costs() {
+async fn an_answer_is_charged_once_with_the_cost_it_reports() {
     let (_provider, running) = one(plain("Hello")).await;
     let answer = running.chat().await;
     let charges = of(&running, "settle").await;
@@ -113,7 +113,7 @@ async fn missing_usage_is_counted_and_marked() {
 async fn a_usage_of_nothing_is_not_replaced_by_a_guess() {
     let mut body = completion("Hello");
     body["usage"] = json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0});
-    let streamed = vec![sse(), role(), text("Hello"), finish("stop"), usage(0, 0), done(), Act::End];
+    let streamed = vec![sse(), role(), text("Hello"), finish("stop"), usage(0, 0), done(), ScriptStep::End];
     for (script, stream) in [(json_answer(200, &body), false), (streamed, true)] {
         let (_provider, running) = one(script).await;
         if stream {
@@ -133,7 +133,7 @@ async fn usage_in_any_chunk_counts_and_the_last_one_wins() {
     let mut early = delta(json!({"content": "Hel"}), None);
     early["usage"] = json!({"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2});
     let script =
-        vec![sse(), role(), event(&early), text("lo"), finish("stop"), usage(11, 7), done(), Act::End];
+        vec![sse(), role(), event(&early), text("lo"), finish("stop"), usage(11, 7), done(), ScriptStep::End];
     let (_provider, running) = one(script).await;
     running.chat_stream().await;
     assert_eq!(of(&running, "settle").await[0]["amount"], 2_500);
@@ -166,7 +166,7 @@ async fn prices_change_on_their_day() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_read_from_the_ledger_agrees_with_the_answers() {
+async fn the_ledger_agrees_with_the_answers() {
     let (_provider, running) = one(plain("Hello")).await;
     for _ in 0..3 {
         running.chat().await;

@@ -1,4 +1,4 @@
-//! Budgets hold what a request may come to: many at once do not overdraw them, and what is only held is not spent.
+//! Budgets reserve the possible cost of a request: concurrent requests never overdraw, and a reserve is not spent.
 
 use crate::harness::script::held;
 use crate::harness::{Bench, Provider};
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 const CHAT: &str = "/v1/chat/completions";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_answers_without_a_cap_usually_cost_is_held_of_a_budget() {
+async fn a_request_without_a_cap_reserves_the_usual_cost() {
     let (provider, running) = bench().await;
     far_from_midnight(&running).await;
     let client = limited(&running, json!({"budget_per_day": "45"})).await;
@@ -76,7 +76,7 @@ async fn a_budget_covers_what_credits_pay_for_a_model_billed_in_energy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_budget_that_only_work_in_hand_holds_is_worth_a_short_wait() {
+async fn a_budget_held_by_requests_in_flight_is_waited_for() {
     let (provider, running) = bench().await;
     far_from_midnight(&running).await;
     let client = limited(&running, json!({"budget_per_day": "1"})).await;

@@ -1,18 +1,18 @@
-//! A hundred secrets and two hundred pieces of content on every way through the gateway, and through its failures:
-//! afterwards none of them is in a log, metric, status, error, store, archive, spool or temporary file. What the
-//! contract keeps, contents of files, is below `files/` alone, and goes with the file.
+//! Search for a hundred secrets and two hundred pieces of content after requests of every kind and failure: none is in
+//! a log, metric, status, error, store, archive, spool or temporary file. Contents of files are below `files/` only,
+//! and are deleted with the file.
 
-mod ways;
+mod traffic;
 
+use crate::harness::certificates::Certified;
 use crate::harness::process::{Home, Process, SECRET, address, catalogue, complaint};
 use crate::harness::script::*;
-use crate::harness::secure::Certified;
-use crate::harness::{Client, Provider, jobs};
+use crate::harness::{Client, Provider, batch_jobs};
 use serde_json::json;
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::path::Path;
-use ways::{Planted, Turn, failed, served};
+use traffic::{ClientRotation, PlantedContent, failed, served};
 
 /// Keys, which with two secrets of providers make a hundred.
 const KEYS: usize = 98;
@@ -68,7 +68,7 @@ async fn run(home: &Home) -> Process {
     .await
 }
 
-/// What each file below a folder holds.
+/// Contents of each file below a folder.
 fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().map(Result::unwrap) {
         if entry.path().is_dir() {
@@ -111,8 +111,8 @@ async fn a_hundred_secrets_and_all_content_leave_no_trace() {
         secrets.push(key["sk-svc-".len() + 16..][..40].to_owned());
         clients.push(Client { address: home.http, key });
     }
-    let turn = Turn { clients, next: Cell::new(0), https, certified };
-    let planted = Planted::default();
+    let turn = ClientRotation { clients, next: Cell::new(0), https, certified };
+    let planted = PlantedContent::default();
     let (mut refused, mut got) = (Vec::new(), 0);
     for round in 0..ROUNDS {
         got += served(&turn, &first, &planted).await.len();
@@ -124,12 +124,12 @@ async fn a_hundred_secrets_and_all_content_leave_no_trace() {
     words.extend(secrets.iter().cloned());
 
     // A batch: its input and its results are kept, and nowhere but in its files.
-    let kept = Planted { next: Cell::new(5_000), ..Planted::default() };
+    let kept = PlantedContent { next: Cell::new(5_000), ..PlantedContent::default() };
     first.always(plain(&kept.answer()));
-    let lines: String = (0..5).map(|_| jobs::line(&kept.word("id"), &kept.prompt()) + "\n").collect();
+    let lines: String = (0..5).map(|_| batch_jobs::line(&kept.word("id"), &kept.prompt()) + "\n").collect();
     // Files are their key's own.
     let client = turn.next();
-    let batch = jobs::ended(client, &jobs::batch(client, &lines).await).await;
+    let batch = batch_jobs::ended(client, &batch_jobs::batch(client, &lines).await).await;
     assert_eq!(batch["request_counts"]["completed"], 5, "{batch}");
     let kept = kept.words.take();
 

@@ -1,4 +1,4 @@
-//! A chat request from key to bill.
+//! Chat requests from authentication to billing.
 
 use crate::harness::script::{completion, json_answer, stream};
 use crate::harness::{Bench, Provider};

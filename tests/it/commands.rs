@@ -1,5 +1,5 @@
-//! `penstock accounts`, `keys` and `audit` as they are typed: on the store when
-//! no gateway runs, through the gateway when one does, with the same words.
+//! Command line `penstock accounts`, `keys` and `audit`: on the store without a running gateway, through the gateway
+//! with one, with the same output.
 
 use crate::harness::process::{Home, complaint};
 use crate::harness::{Client, Provider};
@@ -8,7 +8,7 @@ use std::process::Output;
 
 const CHAT: &str = "/v1/chat/completions";
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     assert!(output.status.success(), "{}", complaint(output));
     String::from_utf8(output.stdout.clone()).unwrap()
 }
@@ -31,31 +31,39 @@ fn ask() -> Value {
 /// Makes an account and a key, changes both, and rotates the key: what is printed, and both secrets.
 fn all_the_words(home: &Home, account: &str) -> (String, String) {
     let limits = ["--requests-per-minute", "50", "--budget-per-month", "12.50"];
-    let made =
-        said(&home.command(&[&["accounts", "create", account, "--name", "A B"], &limits[..]].concat()));
+    let made = output_text(
+        &home.command(&[&["accounts", "create", account, "--name", "A B"], &limits[..]].concat()),
+    );
     assert_eq!(made, format!("Account {account} is created: 50 req/min, 12.5 credits/month.\n"));
     let made = home.command(&["keys", "create", "--account", account, "--concurrent", "5", "--name", "ci"]);
-    let old = said(&made).trim().to_owned();
+    let old = output_text(&made).trim().to_owned();
     let id = old[7..23].to_owned();
-    let changed =
-        said(&home.command(&["keys", "change", &id, "--concurrent", "none", "--tokens-per-minute", "90000"]));
+    let changed = output_text(&home.command(&[
+        "keys",
+        "change",
+        &id,
+        "--concurrent",
+        "none",
+        "--tokens-per-minute",
+        "90000",
+    ]));
     assert_eq!(changed, format!("Key {id} is changed: it may use inference.*, 90000 tok/min.\n"));
     let rotated = home.command(&["keys", "rotate", &id, "--overlap", "1h"]);
-    let new = said(&rotated).trim().to_owned();
+    let new = output_text(&rotated).trim().to_owned();
     assert!(new != old && new[7..23] == id, "the id stays");
     assert!(complaint(&rotated).contains("the old one is valid until 20"), "{}", complaint(&rotated));
-    let listed = said(&home.command(&["keys", "list", "--account", account]));
+    let listed = output_text(&home.command(&["keys", "list", "--account", account]));
     assert!(
         listed.contains(&id) && listed.contains("90000 tok/min") && listed.lines().count() == 2,
         "{listed}"
     );
-    let shown: Value = serde_json::from_str(&said(&home.command(&["keys", "show", &id]))).unwrap();
+    let shown: Value = serde_json::from_str(&output_text(&home.command(&["keys", "show", &id]))).unwrap();
     assert_eq!((&shown["name"], &shown["account"]), (&json!("ci"), &json!(account)));
-    let audit = said(&home.command(&["audit", "--target", &id]));
+    let audit = output_text(&home.command(&["audit", "--target", &id]));
     for what in ["key.create", "key.change", "key.rotate", "cli:"] {
         assert!(audit.contains(what), "{audit}");
     }
-    let nothing = said(&home.command(&["audit", "--target", "nobody"]));
+    let nothing = output_text(&home.command(&["audit", "--target", "nobody"]));
     assert_eq!(
         nothing,
         "No changes of nobody are recorded, neither of an account nor of a key with this id.\n"
@@ -63,11 +71,11 @@ fn all_the_words(home: &Home, account: &str) -> (String, String) {
     for secret in [&old[23..], &new[23..]] {
         assert!(!listed.contains(secret) && !audit.contains(secret) && !shown.to_string().contains(secret));
     }
-    assert!(said(&home.command(&["audit", "--verify"])).contains("entries is intact"));
+    assert!(output_text(&home.command(&["audit", "--verify"])).contains("entries is intact"));
     (old, new)
 }
 
-/// What is wrong is named, in the same words with and without a gateway.
+/// Errors are named, in the same words with and without a gateway.
 fn all_the_mistakes(home: &Home) {
     for (line, named) in [
         (&["keys", "create", "--requests-per-minute", "0"][..], "limits.requests_per_minute has to be"),
@@ -96,10 +104,10 @@ async fn the_commands_do_the_same_on_the_store_and_through_the_gateway() {
     let provider = Provider::start().await;
     let home = home(&provider);
     let (old, new) = all_the_words(&home, "offline");
-    said(&home.command(&["keys", "create"]));
+    output_text(&home.command(&["keys", "create"]));
     all_the_mistakes(&home);
     assert_eq!(
-        said(&home.command(&["accounts", "suspend", "offline"])),
+        output_text(&home.command(&["accounts", "suspend", "offline"])),
         "Account offline is suspended: 50 req/min, 12.5 credits/month.\n"
     );
     assert!(refused(&home.command(&["accounts", "check"])).contains("requires a running gateway"));
@@ -107,7 +115,7 @@ async fn the_commands_do_the_same_on_the_store_and_through_the_gateway() {
 
     let _running = home.run().await;
     assert_eq!(client(&new).post(CHAT, &ask()).await.status, 401);
-    said(&home.command(&["accounts", "resume", "offline"]));
+    output_text(&home.command(&["accounts", "resume", "offline"]));
     for key in [&old, &new] {
         assert_eq!(client(key).post(CHAT, &ask()).await.status, 200);
     }
@@ -116,11 +124,11 @@ async fn the_commands_do_the_same_on_the_store_and_through_the_gateway() {
         assert_eq!(client(key).post(CHAT, &ask()).await.status, 200);
     }
     all_the_mistakes(&home);
-    let listed = said(&home.command(&["accounts", "list"]));
+    let listed = output_text(&home.command(&["accounts", "list"]));
     assert!(["default", "offline", "online"].iter().all(|account| listed.contains(account)), "{listed}");
     // Everything has met a request by now, but for a limit that is made for nobody.
-    assert!(said(&home.command(&["accounts", "check"])).contains("match something"));
-    said(&home.command(&["accounts", "create", "nobody", "--concurrent", "1"]));
+    assert!(output_text(&home.command(&["accounts", "check"])).contains("match something"));
+    output_text(&home.command(&["accounts", "create", "nobody", "--concurrent", "1"]));
     let check = home.command(&["accounts", "check"]);
     let text = String::from_utf8(check.stdout.clone()).unwrap();
     assert!(!check.status.success() && text.contains("account  nobody  limits match nothing"), "{text}");

@@ -1,6 +1,6 @@
-//! Habits of other services that `[compatibility]` switches on: each by itself, and off by default.
+//! Behaviours of other services that `[compatibility]` enables: each by itself, off by default.
 
-use crate::harness::jobs::{batch, content, ended, line, line_with};
+use crate::harness::batch_jobs::{batch, content, ended, line, line_with};
 use crate::harness::script::json_answer;
 use crate::harness::{Bench, Provider};
 use rust_decimal::Decimal;
@@ -89,7 +89,7 @@ async fn a_preset_can_choose_the_flavor_of_a_request_that_names_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn images_can_be_inline_where_nothing_is_said() {
+async fn images_are_inline_where_configured_as_the_default() {
     let provider = Provider::start().await;
     provider.always(json_answer(200, &json!({"created": 1, "data": [{"b64_json": "iVBORw0KGgo="}]})));
     for (settings, inline) in [("", false), ("[compatibility]\nimages = \"b64_json\"\n", true)] {

@@ -1,6 +1,6 @@
 //! `POST /v1/completions`: a whole gateway in front of simulated engines.
 
-use crate::harness::bench::Running;
+use crate::harness::gateway::Running;
 use crate::harness::{Answer, Bench, Provider};
 use penstock_simulator::{SimulatedFault, SimulatedServer, SimulatorOptions};
 use serde_json::{Value, json};

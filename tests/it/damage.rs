@@ -1,36 +1,37 @@
-//! A storage folder whose bytes are no longer those that were written: it is found out and said, nothing wrong is
-//! given, and what is left is saved.
+//! Damaged storage folders: damage is detected and reported, no false value is returned, and the rest is recovered.
 
-use crate::harness::jobs::{assert_charged, content, create, ended, line, lines, results, uploaded, when};
+use crate::harness::batch_jobs::{
+    assert_charged, content, create, ended, line, lines, results, uploaded, when,
+};
 use crate::harness::process::{Home, Process, catalogue, complaint};
-use crate::harness::script::{Act, plain};
+use crate::harness::script::{ScriptStep, plain};
 use crate::harness::{Client, Provider};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Turns one bit of a file over.
+/// Flips one bit of a file.
 fn flip(path: &Path, at: usize) {
     let mut bytes = fs::read(path).unwrap();
     bytes[at] ^= 1;
     fs::write(path, bytes).unwrap();
 }
 
-/// A gateway that was killed amid a batch of which some lines have their result.
-struct Left {
+/// Storage of a gateway killed amid a batch with some results.
+struct KilledGateway {
     home: Home,
     provider: Provider,
     client: Client,
     batch: Value,
 }
 
-impl Left {
+impl KilledGateway {
     async fn with(text: &str, done: u64) -> Self {
         let provider = Provider::start().await;
         for _ in 0..done {
             provider.then(plain("before"));
         }
-        provider.always(vec![Act::Hang]);
+        provider.always(vec![ScriptStep::Hang]);
         let home = Home::new();
         home.write(&format!("[batches]\nconcurrency = 4\n{}", catalogue(&provider, "")));
         let process = home.run().await;
@@ -84,11 +85,11 @@ impl Left {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_input_fails_its_batch_and_what_is_done_stays() {
+async fn a_damaged_input_fails_its_batch_and_retains_its_results() {
     // So long that its end is read when its first lines are over.
     let text: String =
         (0..400).map(|number| line(&format!("line-{number}"), &"x".repeat(2_000)) + "\n").collect();
-    let left = Left::with(&text, 5).await;
+    let left = KilledGateway::with(&text, 5).await;
     flip(&left.path("input_file_id"), text.len() - 3_000);
     let process = left.home.run().await;
     let end = left.failed("invalid_input_file").await;
@@ -103,7 +104,7 @@ async fn a_damaged_input_fails_its_batch_and_what_is_done_stays() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn damaged_results_are_not_given_and_their_batch_fails() {
-    let left = Left::with(&lines(30), 12).await;
+    let left = KilledGateway::with(&lines(30), 12).await;
     let path = left.path("output_file_id");
     let sound = fs::read_to_string(&path).unwrap();
     flip(&path, sound.len() / 2);
@@ -130,8 +131,8 @@ async fn damaged_results_are_not_given_and_their_batch_fails() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn results_that_are_damaged_while_they_grow_or_when_they_are_whole_are_not_given() {
-    let left = Left::with(&lines(30), 12).await;
-    left.provider.always(vec![Act::Hang]);
+    let left = KilledGateway::with(&lines(30), 12).await;
+    left.provider.always(vec![ScriptStep::Hang]);
     let calls = left.provider.calls();
     let process = left.home.run().await;
     // It has opened its results once it asks for more.
@@ -153,8 +154,8 @@ async fn results_that_are_damaged_while_they_grow_or_when_they_are_whole_are_not
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_store_is_not_opened_and_what_is_left_of_it_is_saved() {
-    let left = Left::with(&lines(30), 12).await;
+async fn a_damaged_store_is_not_opened_and_its_readable_rows_are_recovered() {
+    let left = KilledGateway::with(&lines(30), 12).await;
     let db = left.home.storage().join("store/sled/db");
     let sound = fs::read(&db).unwrap();
     // Where rows are: a record of the batch among them.

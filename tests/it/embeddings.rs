@@ -1,7 +1,7 @@
 //! `POST /v1/embeddings`: a whole gateway in front of scripted providers.
 
-use crate::harness::bench::Running;
-use crate::harness::script::{Act, cut, json_answer, retry_after, status, vectors};
+use crate::harness::gateway::Running;
+use crate::harness::script::{ScriptStep, cut, json_answer, retry_after, status, vectors};
 use crate::harness::{Answer, Bench, Provider};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -135,7 +135,7 @@ async fn a_part_that_fails_fails_over_whole_and_is_paid_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_a_provider_does_wrong_moves_to_the_next() {
+async fn every_provider_failure_moves_to_the_next_provider() {
     let bad_answers = [
         status(500),
         status(401),
@@ -145,8 +145,14 @@ async fn whatever_a_provider_does_wrong_moves_to_the_next() {
         json_answer(200, &json!({"data": []})),
         vectors(TWO, 3),
         vectors(&[&[]], 3),
-        vec![Act::Head(200, vec![("content-type", "text/html".into())]), Act::Body(b"<html>".to_vec())],
-        vec![Act::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 999\r\n\r\n{\"data\":[{".to_vec()), Act::Cut],
+        vec![
+            ScriptStep::Head(200, vec![("content-type", "text/html".into())]),
+            ScriptStep::Body(b"<html>".to_vec()),
+        ],
+        vec![
+            ScriptStep::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 999\r\n\r\n{\"data\":[{".to_vec()),
+            ScriptStep::Cut,
+        ],
     ];
     for script in bad_answers {
         let (bad, good) = (Provider::start().await, Provider::start().await);
@@ -164,7 +170,7 @@ async fn whatever_a_provider_does_wrong_moves_to_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_nobody_answers_it_is_a_503_with_the_attempts() {
+async fn without_an_answer_the_client_gets_503_with_the_attempts() {
     let provider = Provider::start().await;
     provider.always(vectors(TWO, 3));
     let running = bench().provider("a", &provider).start().await;
@@ -200,7 +206,7 @@ async fn the_cheapest_is_asked_unless_a_flavor_says_otherwise() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scopes_and_kinds_are_kept_apart() {
+async fn scopes_and_kinds_are_separate() {
     let provider = Provider::start().await;
     provider.always(vectors(ONE, 3));
     let running = bench().provider("a", &provider).start().await;
@@ -263,7 +269,7 @@ async fn token_ids_become_the_text_that_they_stand_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn token_ids_are_what_the_model_says_they_are() {
+async fn token_ids_match_the_model() {
     for (setting, sent) in [
         ("o200k_base", Some(json!(["Hello world"]))),
         ("native", Some(json!([[13225, 2375]]))),
@@ -318,11 +324,14 @@ async fn each_text_has_the_window_to_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn other_shapes_are_asked_in_their_own_way() {
+async fn other_provider_shapes_get_requests_of_their_own_form() {
     let provider = Provider::start().await;
     provider.always(vec![
-        Act::Head(200, vec![("content-type", "application/json".into()), ("x-compute-tokens", "21".into())]),
-        Act::Body(b"[[0.5,-0.25],[0.125,1.0]]".to_vec()),
+        ScriptStep::Head(
+            200,
+            vec![("content-type", "application/json".into()), ("x-compute-tokens", "21".into())],
+        ),
+        ScriptStep::Body(b"[[0.5,-0.25],[0.125,1.0]]".to_vec()),
     ]);
     let base = format!("http://{}", provider.address);
     let running = bench().provider_at("a", &base, "", "shape = \"tei\"").start().await;
@@ -336,7 +345,7 @@ async fn other_shapes_are_asked_in_their_own_way() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_silent_provider_used_is_counted_and_marked() {
+async fn missing_usage_is_counted_by_the_gateway_and_marked() {
     let provider = Provider::start().await;
     provider.always(json_answer(200, &json!({"data": [{"index": 0, "embedding": [1, 2]}]})));
     let running = bench().provider("a", &provider).start().await;
@@ -346,10 +355,10 @@ async fn what_a_silent_provider_used_is_counted_and_marked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_long_answer_is_read_aside_and_comes_whole() {
+async fn a_long_result_is_read_in_the_background_and_is_complete() {
     let server = SimulatedServer::start(SimulatorOptions::default()).await.unwrap();
     let base = format!("http://{}/v1", server.address);
-    let running = bench().provider_at("a", &base, crate::harness::bench::PATIENT, "").start().await;
+    let running = bench().provider_at("a", &base, crate::harness::gateway::PATIENT, "").start().await;
     let texts: Vec<String> = (0..60).map(|index| format!("text number {index}")).collect();
     let ask = |format: &str| json!({"model": "m", "input": texts, "encoding_format": format});
     let numbers = running.client.post(PATH, &ask("float")).await;

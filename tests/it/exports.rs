@@ -1,7 +1,7 @@
-//! Archives that a gateway makes of itself while it works: whole, restorable, without what was deleted, and no
-//! outage when they fail.
+//! Archives that a gateway makes of itself while it runs: complete, restorable, without deleted files, and no outage on
+//! failure.
 
-use crate::harness::jobs::{content, create, ended, lines, results, retrieve, uploaded};
+use crate::harness::batch_jobs::{content, create, ended, lines, results, retrieve, uploaded};
 use crate::harness::process::{Home, Process, catalogue, complaint};
 use crate::harness::script::{held, plain};
 use crate::harness::{Client, Provider, until, within};
@@ -49,7 +49,7 @@ async fn stopped(mut process: Process) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_saves_itself_while_it_works_and_goes_on_from_what_it_saved() {
+async fn a_gateway_archives_itself_while_it_runs_and_continues_from_the_archive() {
     let (provider, go) = (Provider::start().await, Arc::new(Notify::new()));
     let home = Home::new();
     home.write(&format!("{}{}", every(1, "keep = 2"), catalogue(&provider, "")));
@@ -144,10 +144,10 @@ async fn a_file_is_in_no_archive_after_its_deletion_although_a_reload_named_anot
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_archive_that_cannot_be_made_is_told_and_is_no_outage() {
+async fn a_failed_archive_is_reported_and_is_no_outage() {
     let provider = Provider::start().await;
     let home = Home::new();
-    // A place where not even root makes a folder.
+    // A path at which not even root can create a folder.
     home.write(&format!("{}{}", every(1, "path = \"/proc/penstock-archives\""), catalogue(&provider, "")));
     let (client, _) = home.key();
     let process = home.run().await;
@@ -160,7 +160,7 @@ async fn an_archive_that_cannot_be_made_is_told_and_is_no_outage() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_deleted_after_an_archive_was_made_is_not_restored() {
+async fn files_deleted_after_an_archive_are_not_restored() {
     let provider = Provider::start().await;
     let home = Home::new();
     home.write(&format!("{}{}", every(0, ""), catalogue(&provider, "")));

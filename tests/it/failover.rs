@@ -1,6 +1,6 @@
-//! Before the first content token a failure is invisible.
+//! Failover before the first content token is invisible to the client.
 
-use crate::harness::script::Act;
+use crate::harness::script::ScriptStep;
 use crate::harness::script::{cut, role, silent, sse, status};
 use crate::harness::{Bench, Provider};
 
@@ -21,7 +21,7 @@ async fn a_failing_status_moves_to_the_next_provider() {
 async fn a_cut_before_the_head_and_one_after_it_are_invisible() {
     let (bad, good) = (Provider::start().await, Provider::start().await);
     bad.then(cut()).then(cut()).then(cut()).then(cut());
-    bad.always(vec![sse(), role(), Act::Cut]);
+    bad.always(vec![sse(), role(), ScriptStep::Cut]);
     let running = Bench::new().provider("bad", &bad).provider("good", &good).start().await;
     for _ in 0..6 {
         let answer = running.chat_stream().await;
@@ -41,7 +41,7 @@ async fn a_silent_provider_is_left_and_never_asked_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_nobody_answers_it_is_a_true_503_with_the_attempts() {
+async fn without_an_answer_the_client_gets_status_503_with_the_attempts() {
     let (one, two) = (Provider::start().await, Provider::start().await);
     one.always(status(500));
     two.always(status(529));

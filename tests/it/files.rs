@@ -1,7 +1,7 @@
-//! Files over real sockets: uploaded in any order and any cut, listed, given whole or in ranges, deleted; what is
-//! wrong with one named by its line; nothing left of those that were refused.
+//! Files over real sockets: uploaded in any part order and at any split, listed, read whole or in ranges, deleted;
+//! errors name the line, and rejected files leave nothing behind.
 
-use crate::harness::bench::Running;
+use crate::harness::gateway::Running;
 use crate::harness::{Answer, Bench, Client};
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -222,7 +222,7 @@ async fn pages_hold_while_their_files_are_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_line_among_many_is_named_and_nothing_is_left() {
+async fn an_invalid_line_among_many_is_named_and_nothing_is_stored() {
     let running = Bench::new().settings("[batches]\nline = \"1MiB\"\n").start().await;
     let client = &running.client;
     let mut all: Vec<String> = (0..50_000).map(|i| line(&i.to_string())).collect();
@@ -267,7 +267,7 @@ async fn a_wrong_line_among_many_is_named_and_nothing_is_left() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn forms_that_are_wrong_are_refused_by_the_name_of_their_part() {
+async fn an_invalid_form_is_rejected_with_the_name_of_its_part() {
     let running = Bench::new().settings("[files]\nupload = \"64KiB\"").start().await;
     let client = &running.client;
     let good = lines(2);

@@ -1,6 +1,6 @@
-//! Constraints on the provider are honoured or refused by name, and stay with the gateway.
+//! Provider filters are honoured or rejected by name, and are not sent to providers.
 
-use crate::harness::bench::{PATIENT, Running};
+use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::{Answer, Bench, Provider};
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ async fn filters_choose_the_provider_in_both_dialects_and_are_not_passed_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_nobody_can_serve_is_told_which_filter_and_nobody_is_asked() {
+async fn an_unsatisfiable_filter_is_named_without_a_provider_call() {
     let (france, finland, running) = running().await;
     for (path, error) in [(CHAT, "/error/param"), (MESSAGES, "/error/details/param")] {
         for (filters, param) in [
@@ -78,7 +78,7 @@ async fn who_nobody_can_serve_is_told_which_filter_and_nobody_is_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_honoured_is_refused_by_name() {
+async fn an_unsupported_parameter_is_rejected_by_name() {
     let (france, finland, running) = running().await;
     for (path, error) in [(CHAT, "/error/param"), (MESSAGES, "/error/details/param")] {
         for (members, param) in [

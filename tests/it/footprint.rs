@@ -1,10 +1,10 @@
-//! What an answer draws and costs, from what its provider says to what its client reads.
+//! Energy and cost of an answer, from the provider's report to the client's metadata.
 
 use crate::billing::entries;
-use crate::harness::bench::PATIENT;
+use crate::harness::gateway::PATIENT;
 use crate::harness::script::{
-    Act, Script, completion, delta, done, event, finish, json_answer, plain, role, sse, status, stream, text,
-    usage,
+    Script, ScriptStep, completion, delta, done, event, finish, json_answer, plain, role, sse, status,
+    stream, text, usage,
 };
 use crate::harness::{Answer, Bench, Provider};
 use rust_decimal::Decimal;
@@ -65,7 +65,7 @@ async fn energy_at_the_root_of_an_answer_is_taken_over_the_formula() {
     is_measured(&answered(Bench::new(), with("energy", energy.clone())).await);
     let mut last = delta(json!({}), Some("stop"));
     last["energy"] = energy;
-    let script = vec![sse(), role(), text("Hello"), event(&last), usage(11, 1), done(), Act::End];
+    let script = vec![sse(), role(), text("Hello"), event(&last), usage(11, 1), done(), ScriptStep::End];
     is_measured(&streamed(Bench::new(), script).await);
 }
 
@@ -75,7 +75,7 @@ async fn energy_in_an_impact_object_is_taken_over_the_formula() {
     is_measured(&answered(Bench::new(), with("impact", impact.clone())).await);
     let counted = json!({"id": "prov-1", "object": "chat.completion.chunk", "created": 1, "model": "theirs",
         "choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 1, "total_tokens": 12}, "impact": impact});
-    let script = vec![sse(), role(), text("Hello"), finish("stop"), event(&counted), done(), Act::End];
+    let script = vec![sse(), role(), text("Hello"), finish("stop"), event(&counted), done(), ScriptStep::End];
     is_measured(&streamed(Bench::new(), script).await);
 }
 
@@ -83,7 +83,7 @@ async fn energy_in_an_impact_object_is_taken_over_the_formula() {
 async fn energy_in_a_comment_of_the_stream_is_taken_over_the_formula() {
     let comment = format!(": energy {}\n\n", json!({"energy_joules": JOULES, "duration_seconds": 0.13}));
     let mut script = vec![sse(), role(), text("Hello"), finish("stop"), usage(11, 1)];
-    script.extend([Act::Chunk(comment.into_bytes()), done(), Act::End]);
+    script.extend([ScriptStep::Chunk(comment.into_bytes()), done(), ScriptStep::End]);
     is_measured(&streamed(Bench::new(), script).await);
 }
 
@@ -128,12 +128,12 @@ async fn after(bad: Script) -> Answer {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_failed_attempt_drew_is_told_and_not_charged() {
+async fn energy_of_a_failed_attempt_is_reported_and_not_charged() {
     let alone = answered(Bench::new(), plain("Hello")).await;
     assert!(kwh(&alone) > Decimal::ZERO);
     let refused = after(status(503)).await.events().last().unwrap().clone();
     // It had read the prompt and begun to work before it broke.
-    let broken = after(vec![sse(), role(), Act::Cut]).await.events().last().unwrap().clone();
+    let broken = after(vec![sse(), role(), ScriptStep::Cut]).await.events().last().unwrap().clone();
     assert!(kwh(&broken) > kwh(&refused), "{broken}\n{refused}");
     assert_eq!(broken["billing_cost"]["credits"], refused["billing_cost"]["credits"]);
     assert_eq!(broken["environment_impact"]["provider_id"], "good");
@@ -165,14 +165,14 @@ const WHILE: Duration = Duration::from_millis(300);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_time_alone_tells_the_time_of_failed_attempts_counts() {
     let (bad, good) = (Provider::start().await, Provider::start().await);
-    let slow = |end: Vec<Act>| [vec![sse(), role(), Act::Pause(WHILE)], end].concat();
-    good.streams(slow(vec![text("Hello"), finish("stop"), usage(11, 1), done(), Act::End]));
+    let slow = |end: Vec<ScriptStep>| [vec![sse(), role(), ScriptStep::Pause(WHILE)], end].concat();
+    good.streams(slow(vec![text("Hello"), finish("stop"), usage(11, 1), done(), ScriptStep::End]));
     let began = Instant::now();
     let one = by_time(&[("good", &good)]).start().await.client.post(CHAT, &ask_by_time()).await;
     let one = one.events().last().unwrap().clone();
     let took = began.elapsed();
     assert_eq!(one["environment_impact"]["provenance"]["method"], "latency_proxy", "{one}");
-    bad.streams(slow(vec![Act::Cut]));
+    bad.streams(slow(vec![ScriptStep::Cut]));
     good.streams(stream(&["Hello"]));
     let running = by_time(&[("bad", &bad), ("good", &good)]).start().await;
     let both = running.client.post(CHAT, &ask_by_time()).await;
@@ -187,7 +187,7 @@ async fn where_time_alone_tells_the_time_of_failed_attempts_counts() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_time_alone_tells_a_stream_that_is_left_has_drawn() {
     let provider = Provider::start().await;
-    provider.streams(vec![sse(), role(), text("Hello"), Act::Hang]);
+    provider.streams(vec![sse(), role(), text("Hello"), ScriptStep::Hang]);
     let running = by_time(&[("a", &provider)]).start().await;
     drop(running.client.stream_until(CHAT, &ask_by_time(), "Hello").await);
     provider.until_left(1).await;
@@ -201,7 +201,7 @@ async fn where_time_alone_tells_a_stream_that_is_left_has_drawn() {
 async fn rescued(second: Script) -> Value {
     let long = "x".repeat(40_000);
     let (first, between, good) = (Provider::start().await, Provider::start().await, Provider::start().await);
-    first.always(vec![sse(), role(), text(&long), Act::Cut]);
+    first.always(vec![sse(), role(), text(&long), ScriptStep::Cut]);
     between.always(second);
     good.always(stream(&[&long, " end"]));
     let running = Bench::new()
@@ -218,14 +218,14 @@ async fn rescued(second: Script) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rescuer_that_refuses_has_drawn_nothing_for_what_others_said() {
+async fn a_refusing_failover_provider_has_no_energy_for_others_output() {
     // One that was not worked at does not count at all.
     let (refused, full) = (rescued(status(503)).await, rescued(status(429)).await);
     let (refused, alone) = (kwh(&refused), kwh(&full));
     assert!(refused > alone, "it may have read the prompt");
     assert!((refused - alone) * Decimal::from(100) < alone, "{refused} {alone}");
     // One that said half of it again has drawn for that half.
-    let half = vec![sse(), role(), text(&"x".repeat(20_000)), Act::Cut];
+    let half = vec![sse(), role(), text(&"x".repeat(20_000)), ScriptStep::Cut];
     let again = kwh(&rescued(half).await) - alone;
     assert!(again * Decimal::from(3) > alone / Decimal::from(4) && again < alone, "{again} {alone}");
 }
@@ -254,12 +254,12 @@ async fn a_model_billed_by_energy_is_paid_with_energy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_that_nobody_counted_are_counted_by_the_gateway_and_marked() {
+async fn uncounted_tokens_are_counted_by_the_gateway_and_marked() {
     let mut silent = completion("Hello, this is an answer of some length.");
     silent.as_object_mut().unwrap().remove("usage");
     let plain_body = answered(Bench::new(), json_answer(200, &silent)).await;
     let words = ["Hello, this is an ", "answer of some length."];
-    let script = vec![sse(), role(), text(words[0]), text(words[1]), finish("stop"), done(), Act::End];
+    let script = vec![sse(), role(), text(words[0]), text(words[1]), finish("stop"), done(), ScriptStep::End];
     let stream_body = streamed(Bench::new(), script).await;
     for body in [plain_body, stream_body] {
         let impact = &body["environment_impact"];
@@ -272,7 +272,7 @@ async fn tokens_that_nobody_counted_are_counted_by_the_gateway_and_marked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_tells_and_costs_what_a_plain_answer_does() {
+async fn a_stream_reports_and_charges_the_same_as_a_plain_response() {
     let mut whole = completion("Hello");
     whole["usage"] = json!({"prompt_tokens": 11, "completion_tokens": 2, "total_tokens": 13});
     let whole = answered(Bench::new(), json_answer(200, &whole)).await;

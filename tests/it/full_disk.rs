@@ -1,5 +1,4 @@
-//! A disk that is full, for real: the storage folder on a small disk of its own,
-//! in a mount namespace that only this test's process sees.
+//! Full disks: the storage folder is on a small disk of its own, in a mount namespace of this process.
 
 use crate::harness::process::{Home, Process, catalogue, complaint};
 use crate::harness::{Answer, Client, Provider, within};
@@ -15,7 +14,7 @@ use std::time::Duration;
 /// Set in the process that has a mount namespace of its own.
 const INSIDE: &str = "PENSTOCK_IT_NAMESPACE";
 const CHAT: &str = "/v1/chat/completions";
-/// What the script's answer costs: 11 tokens at 1 EUR and 7 at 2 EUR a million, a credit a cent.
+/// Cost of the script's answer: 11 tokens at 1 EUR and 7 at 2 EUR a million, a credit a cent.
 const ANSWER: f64 = 0.0025;
 
 /// Runs a test of this binary again, in a mount namespace of its own: as root, or as the root of a user
@@ -46,7 +45,7 @@ pub fn inside(test: &str) -> bool {
     false
 }
 
-/// A disk of so many MiB in the place of a folder.
+/// Mounts a disk of the given MiB over a folder.
 pub fn mount(folder: &Path, mib: u32) {
     std::fs::create_dir_all(folder).unwrap();
     let size = format!("size={mib}m");
@@ -55,7 +54,7 @@ pub fn mount(folder: &Path, mib: u32) {
     assert!(mounted.status.success(), "{}", complaint(&mounted));
 }
 
-/// Takes all the room there is, to the last block; again and again, since the store gives its ballast up.
+/// Fills the disk to the last block; again and again, since the store gives its ballast up.
 pub fn fill(path: &Path) {
     let mut file = File::options().create(true).append(true).open(path).unwrap();
     for size in [1 << 20, 4_096, 1] {
@@ -163,7 +162,7 @@ async fn on_a_full_disk_requests_go_on_within_the_debt_and_nothing_is_lost() {
     answered.extend(owed);
     while_full(&told, &process, &filler).await;
 
-    // Room again: it goes on by itself.
+    // With free space it continues by itself.
     std::fs::remove_file(&filler).unwrap();
     told.until("the ledger to be written", |ready, status| {
         ready.text() == "ready\n" && status["ledger"]["unwritten_bytes"] == 0

@@ -1,8 +1,10 @@
-//! A disk that fills up under a batch at work, for real: what is new is refused, the batch waits, and once there is
-//! room again it goes on to its end, each line once and charged once.
+//! Disks that fill up during a batch: new work is rejected, the batch waits and completes once there is space, each
+//! line sent once and charged once.
 
 use crate::full_disk::{fill, inside, mount};
-use crate::harness::jobs::{CHAT, assert_charged, create, ended, lines, results, retrieve, upload, uploaded};
+use crate::harness::batch_jobs::{
+    CHAT, assert_charged, create, ended, lines, results, retrieve, upload, uploaded,
+};
 use crate::harness::process::{Home, catalogue, complaint};
 use crate::harness::script::{held, plain};
 use crate::harness::{Client, Provider, within};
@@ -14,17 +16,17 @@ use tokio::sync::Notify;
 
 const LINES: usize = 400;
 const AT_ONCE: usize = 4;
-/// Longer than a block of the disk, so that the room ends amid a result.
+/// Longer than a block of the disk, so that the disk fills up amid a result.
 const LONG: usize = 6_000;
 
-/// A batch whose record is long, so that the store soon needs room for it.
+/// A batch whose record is long, so that the store soon needs space for it.
 fn large_batch(file: &str) -> Value {
     let pairs = (0..16).map(|number| (format!("pair-{number}"), Value::from("x".repeat(500))));
     let metadata: serde_json::Map<String, Value> = pairs.collect();
     json!({"input_file_id": file, "endpoint": CHAT, "metadata": metadata})
 }
 
-/// Asks until this is refused for want of room; what was made before that.
+/// Repeats a request until the disk is full; returns the objects created before.
 async fn refused(client: &Client, filler: &Path, file: Option<&str>) -> Vec<Value> {
     let mut made = Vec::new();
     within("a refusal", async {
@@ -97,7 +99,7 @@ async fn on_a_full_disk_a_batch_waits_and_loses_nothing() {
     .await;
     refused(&client, &filler, None).await;
 
-    // It waits: nobody is asked for what cannot be kept.
+    // The batch waits: no provider is called for results that cannot be stored.
     let calls = provider.calls();
     for _ in 0..100 {
         fill(&filler);
@@ -109,7 +111,7 @@ async fn on_a_full_disk_a_batch_waits_and_loses_nothing() {
     assert_eq!(retrieve(&client, &batch).await["status"], "in_progress");
     let mut batches = refused(&client, &filler, Some(&small)).await;
 
-    // Room again: it goes on by itself.
+    // With free space it continues by itself.
     provider.always(plain(&text));
     std::fs::remove_file(&filler).unwrap();
     batches.push(batch);

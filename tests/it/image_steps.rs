@@ -1,4 +1,4 @@
-//! Diffusion steps of an image: passed on and counted where the offer takes them.
+//! Diffusion steps of an image: forwarded and counted where the offer supports them.
 
 use crate::harness::script::json_answer;
 use crate::harness::{Bench, Provider};

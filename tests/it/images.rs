@@ -1,8 +1,8 @@
-//! Drawings: both forms whatever the provider gives, addresses that are the
-//! gateway's own, and nothing fetched from where nobody said it might be.
+//! Images: both response formats for any provider format, addresses of the gateway itself, and downloads from
+//! configured hosts only.
 
-use crate::harness::bench::PATIENT;
-use crate::harness::script::{Act, Script, cut, json_answer, status};
+use crate::harness::gateway::PATIENT;
+use crate::harness::script::{Script, ScriptStep, cut, json_answer, status};
 use crate::harness::{Answer, Bench, Client, Provider, within};
 use penstock::net::fault_injection::InjectionPoint;
 use serde_json::{Value, json};
@@ -43,9 +43,9 @@ fn inside(count: usize) -> Script {
     drawn(&vec![json!({"b64_json": PNG64}); count])
 }
 
-/// What a GET for an image is answered.
+/// Response to a GET for an image.
 fn image() -> Script {
-    vec![Act::Head(200, vec![("content-type", "text/html".into())]), Act::Body(PNG.to_vec())]
+    vec![ScriptStep::Head(200, vec![("content-type", "text/html".into())]), ScriptStep::Body(PNG.to_vec())]
 }
 
 pub fn ask(more: &Value) -> Value {
@@ -232,7 +232,7 @@ async fn a_provider_that_fails_is_followed_by_the_next() {
         .settings("[routing.breaker]\nconsecutive = 1000\nminimum = 100000")
         .start()
         .await;
-    let garbage = vec![Act::Head(200, Vec::new()), Act::Body(b"<html>".to_vec())];
+    let garbage = vec![ScriptStep::Head(200, Vec::new()), ScriptStep::Body(b"<html>".to_vec())];
     let gone = drawn(&[json!({"url": "/gone.png"})]);
     let failures = [status(503), cut(), garbage, drawn(&[]), drawn(&[json!({"b64_json": "?"})]), gone];
     bad.gets(status(404));
@@ -288,7 +288,7 @@ async fn more_images_than_one_call_takes_are_drawn_in_several() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_is_refused_by_its_name() {
+async fn an_invalid_image_parameter_is_rejected_by_name() {
     let provider = Provider::start().await;
     let running = draws(&[("a", &provider, "")]).start().await;
     for (more, field) in [
@@ -349,14 +349,14 @@ async fn a_connection_that_was_closed_while_idle_is_no_failure_of_a_fetch() {
     let running = draws(&[("a", &provider, "")]).start().await;
     // The fetch takes the connection of the answer, which ends at that very moment.
     provider.then(drawn(&[json!({"url": "/files/1.png"})]));
-    provider.get_then(vec![Act::Cut]).get_then(image());
+    provider.get_then(vec![ScriptStep::Cut]).get_then(image());
     let answer = running.client.post(PATH, &ask(&json!({"response_format": "b64_json"}))).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answer.json()["data"][0]["b64_json"], PNG64);
     let gets = || provider.seen().iter().filter(|seen| seen.method == "GET").count();
     assert_eq!((provider.calls(), gets()), (1, 2));
     // On a connection of its own it is one.
-    provider.always(drawn(&[json!({"url": "/files/1.png"})])).gets(vec![Act::Cut]);
+    provider.always(drawn(&[json!({"url": "/files/1.png"})])).gets(vec![ScriptStep::Cut]);
     error(&running.client.post(PATH, &ask(&json!({}))).await, 503, "INFERENCE_3103");
 }
 

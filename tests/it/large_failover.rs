@@ -1,10 +1,9 @@
-//! A request of 5 MiB is answered by the next provider, however it came and however the first one failed: Pingora's own
-//! retry buffer ends at 64 KiB.
+//! Failover of requests of 5 MiB for each framing and each failure: Pingora's own retry buffer ends at 64 KiB.
 
-use crate::harness::bench::{PATIENT, Running};
-use crate::harness::h2::H2;
-use crate::harness::script::{Act, Script, cut, event, plain, role, silent, sse, status, stream};
-use crate::harness::secure::{Certified, connect};
+use crate::harness::certificates::{Certified, connect};
+use crate::harness::gateway::{PATIENT, Running};
+use crate::harness::h2_client::H2;
+use crate::harness::script::{Script, ScriptStep, cut, event, plain, role, silent, sse, status, stream};
 use crate::harness::{Answer, Bench, Provider};
 use serde_json::{Value, json};
 
@@ -15,17 +14,17 @@ const LONG: usize = 5 << 20;
 const SECOND: &str = "price = { input = 50.0, output = 50.0 }";
 
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum UploadFraming {
     Length,
     Chunked,
     Http2,
 }
 
-async fn ask(running: &Running, certified: &Certified, way: Way, body: &Value) -> Answer {
+async fn ask(running: &Running, certified: &Certified, way: UploadFraming, body: &Value) -> Answer {
     let text = body.to_string();
     match way {
-        Way::Length => running.client.post(CHAT, body).await,
-        Way::Chunked => {
+        UploadFraming::Length => running.client.post(CHAT, body).await,
+        UploadFraming::Chunked => {
             let mut chunks = Vec::new();
             for piece in text.as_bytes().chunks(100_000) {
                 chunks.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
@@ -35,7 +34,7 @@ async fn ask(running: &Running, certified: &Certified, way: Way, body: &Value) -
             chunks.extend_from_slice(b"0\r\n\r\n");
             running.client.send("POST", CHAT, &[("transfer-encoding", "chunked")], &chunks).await
         }
-        Way::Http2 => {
+        UploadFraming::Http2 => {
             let socket = connect(running.gateway.https_address.unwrap(), &certified.root, &["h2"]).await;
             H2::over(socket, &running.client.key).await.post(CHAT, body).await
         }
@@ -49,8 +48,8 @@ fn failures() -> Vec<(&'static str, Script, bool)> {
         ("500", status(500), false),
         ("cut", cut(), false),
         ("silent", silent(), false),
-        ("an error in its stream", vec![sse(), error, Act::Cut], true),
-        ("a head, then nothing", vec![sse(), role(), Act::Cut], true),
+        ("an error in its stream", vec![sse(), error, ScriptStep::Cut], true),
+        ("a head, then nothing", vec![sse(), role(), ScriptStep::Cut], true),
     ]
 }
 
@@ -72,7 +71,9 @@ async fn a_long_request_is_answered_by_the_next_provider() {
         let mut body = if streamed { running.ask_stream() } else { running.ask() };
         body["model"] = json!("m:price");
         body["messages"][0]["content"] = json!(text);
-        for (times, way) in [Way::Length, Way::Chunked, Way::Http2].into_iter().enumerate() {
+        for (times, way) in
+            [UploadFraming::Length, UploadFraming::Chunked, UploadFraming::Http2].into_iter().enumerate()
+        {
             let answer = ask(&running, &certified, way, &body).await;
             assert_eq!(answer.status, 200, "{name}, {way:?}: {}", answer.text());
             assert_eq!(answer.header("x-penstock-provider"), Some("good"), "{name}, {way:?}");

@@ -1,5 +1,5 @@
-//! The ledger of the real binary: killed in the middle of charged requests, read
-//! and proven by the command line, with a gateway and without one.
+//! Ledger of the real binary: killed amid charged requests, then read and verified by the command line, with and
+//! without a running gateway.
 
 use crate::harness::process::{Home, catalogue, complaint};
 use crate::harness::{Client, Provider, until, within};
@@ -11,19 +11,19 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const CHAT: &str = "/v1/chat/completions";
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     assert!(output.status.success(), "{}", complaint(output));
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
 /// Every entry, as the command line exports it.
 fn entries(home: &Home) -> Vec<Value> {
-    let text = said(&home.command(&["credits", "export"]));
+    let text = output_text(&home.command(&["credits", "export"]));
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn credits(home: &Home, account: &str) -> f64 {
-    let text = said(&home.command(&["credits", "balance", account, "--json"]));
+    let text = output_text(&home.command(&["credits", "balance", account, "--json"]));
     let told: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(told["data"][0]["credits"]["reserved"].as_f64(), Some(0.0), "{told}");
     told["data"][0]["credits"]["balance"].as_f64().unwrap()
@@ -75,8 +75,8 @@ fn requests() -> usize {
 /// provider was asked for, and the balance is what was granted less the charges.
 fn charged(home: &Home, provider: &Provider, granted: f64) -> BTreeSet<String> {
     // Verifying changes nothing: what a kill left reserved is voided by whatever takes the ledger up next.
-    said(&home.command(&["credits", "balance"]));
-    let proof = said(&home.command(&["credits", "verify"]));
+    output_text(&home.command(&["credits", "balance"]));
+    let proof = output_text(&home.command(&["credits", "verify"]));
     assert!(proof.contains(", 0 open reserves"), "{proof}");
     let mut ends: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut charged = 0;
@@ -107,7 +107,7 @@ async fn killed_in_the_middle_of_charged_requests_nothing_is_charged_twice_and_n
     let prepaid =
         "[billing]\ncredit = \"prepaid\"\n[ledger]\nsync = \"answer\"\nwindow = \"2ms\"\nslow = \"25s\"\n";
     home.write(&format!("{prepaid}{}", catalogue(&provider, "")));
-    said(&home.command(&["credits", "grant", "default", "--credits", "100000", "--id", "invoice-1"]));
+    output_text(&home.command(&["credits", "grant", "default", "--credits", "100000", "--id", "invoice-1"]));
     let (client, _) = home.key();
     let mut answered = BTreeSet::new();
     for _ in 0..3 {
@@ -129,7 +129,7 @@ async fn killed_while_charges_are_written_behind_only_the_last_of_them_are_forgo
     let home = Home::new();
     let prepaid = "[billing]\ncredit = \"prepaid\"\n[ledger]\nsync = \"behind\"\nwindow = \"20ms\"\n";
     home.write(&format!("{prepaid}{}", catalogue(&provider, "")));
-    said(&home.command(&["credits", "grant", "default", "--credits", "100000", "--id", "invoice-1"]));
+    output_text(&home.command(&["credits", "grant", "default", "--credits", "100000", "--id", "invoice-1"]));
     let (client, _) = home.key();
     let (mut kept, mut last) = (BTreeSet::new(), Vec::new());
     for _ in 0..3 {
@@ -183,7 +183,15 @@ async fn the_command_line_does_the_same_with_a_gateway_and_without() {
     // With one.
     let mut process = home.run().await;
     assert_eq!(client.post(CHAT, &ask).await.status, 200);
-    said(&home.command(&["credits", "grant", "default", "--kwh", "0.25", "--note", "a present, for once"]));
+    output_text(&home.command(&[
+        "credits",
+        "grant",
+        "default",
+        "--kwh",
+        "0.25",
+        "--note",
+        "a present, for once",
+    ]));
     for wrong in [
         &["credits", "grant", "default", "--credits=-1"][..],
         &["credits", "grant", "default", "--credits", "0.0000001"],
@@ -203,7 +211,7 @@ async fn the_command_line_does_the_same_with_a_gateway_and_without() {
     until("the charge", || entries(&home).iter().any(|entry| entry["act"] == "settle")).await;
     let charge = entries(&home).into_iter().find(|entry| entry["act"] == "settle").unwrap();
     let number = charge["seq"].to_string();
-    said(&home.command(&["credits", "correct", &number, "--credits", "0.001", "--note", "a test"]));
+    output_text(&home.command(&["credits", "correct", &number, "--credits", "0.001", "--note", "a test"]));
     let twice = home.command(&["credits", "correct", &number, "--credits", "0"]);
     let says = "0.001 credits in place of entry ";
     assert!(complaint(&twice).contains("was corrected before"), "{}", complaint(&twice));
@@ -218,7 +226,7 @@ async fn the_command_line_does_the_same_with_a_gateway_and_without() {
     std::fs::remove_dir_all(home.storage().join("store")).unwrap();
     let refused = home.command(&["credits", "verify"]);
     assert!(complaint(&refused).contains("rebuild"), "{}", complaint(&refused));
-    let rebuilt = said(&home.command(&["credits", "rebuild"]));
+    let rebuilt = output_text(&home.command(&["credits", "rebuild"]));
     assert!(rebuilt.contains("entries"), "{rebuilt}");
     assert_eq!(read(&home, &id, &charge), with);
     assert_eq!(credits(&home, "default"), 0.499);
@@ -231,21 +239,21 @@ fn read(home: &Home, key: &str, charge: &Value) -> Vec<String> {
     let (of, month) = (day(charge), day(charge)[..7].to_owned());
     let all = entries(home);
     let correction = all.iter().find(|entry| entry["act"] == "correct").unwrap();
-    let proof = said(&home.command(&["credits", "verify"]));
+    let proof = output_text(&home.command(&["credits", "verify"]));
     assert!(proof.contains("Every entry follows"), "{proof}");
-    let csv = said(&home.command(&["credits", "export", "--format", "csv"]));
+    let csv = output_text(&home.command(&["credits", "export", "--format", "csv"]));
     assert!(csv.starts_with("seq,at,act,account,key,") && csv.contains("\"a present, for once\""), "{csv}");
-    let text = said(&home.command(&["statement", "--month", &month]));
+    let text = output_text(&home.command(&["statement", "--month", &month]));
     for word in [key, "Methodology:", "Grid:", "Paris, France", "scope 3"] {
         assert!(text.contains(word), "{word} is missing in\n{text}");
     }
-    let rows = said(&home.command(&["statement", "--month", &month, "--format", "csv"]));
+    let rows = output_text(&home.command(&["statement", "--month", &month, "--format", "csv"]));
     let header: Vec<&str> = rows.lines().next().unwrap().split(',').collect();
     assert!(rows.lines().all(|row| row.split(',').count() == header.len()), "{rows}");
     // Each kind of row adds up to the whole bill; what a row is of tells them apart.
     let kinds: Vec<&str> = rows.lines().filter_map(|row| row.split(',').nth(1)).collect();
     assert_eq!(kinds, ["of", "account", "key", "model"], "{rows}");
-    let json = said(&home.command(&["statement", "--month", &month, "--format", "json"]));
+    let json = output_text(&home.command(&["statement", "--month", &month, "--format", "json"]));
     let json: Value = serde_json::from_str(&json).unwrap();
     let credits = if day(correction).starts_with(&month) { "0.001" } else { "0.0025" };
     let account = &json["accounts"][0];
@@ -253,7 +261,7 @@ fn read(home: &Home, key: &str, charge: &Value) -> Vec<String> {
         assert_eq!(row["credits"], credits, "the correction counts: {json}");
     }
     assert_eq!(account["models"][0]["model"], "m");
-    let rated = said(&home.command(&["credits", "rerate", "--day", &of]));
+    let rated = output_text(&home.command(&["credits", "rerate", "--day", &of]));
     assert!(rated.contains("\"same\": true") && rated.contains("\"charges\": 1"), "{rated}");
     vec![proof, csv, text, rows, json.to_string(), rated]
 }

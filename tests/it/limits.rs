@@ -1,8 +1,8 @@
-//! Limits and budgets over real sockets: refused before anything is sent, told
-//! in the caller's dialect, settled with what was used.
+//! Limits and budgets over real sockets: enforced before a provider call, reported in the client's dialect, settled
+//! with the actual usage.
 
-use crate::harness::bench::Running;
-use crate::harness::script::{Act, completion, held, json_answer, message, role, sse, status, text};
+use crate::harness::gateway::Running;
+use crate::harness::script::{ScriptStep, completion, held, json_answer, message, role, sse, status, text};
 use crate::harness::{Answer, Bench, Client, Provider, until, within};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub fn number(answer: &Answer, name: &str) -> u64 {
     value.parse().unwrap()
 }
 
-pub fn answer_using(input: u64, output: u64) -> Vec<Act> {
+pub fn answer_using(input: u64, output: u64) -> Vec<ScriptStep> {
     // A token has at least one byte.
     let mut answer = completion(&"x".repeat(usize::try_from(output).unwrap()));
     answer["usage"] =
@@ -47,7 +47,7 @@ pub fn answer_using(input: u64, output: u64) -> Vec<Act> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_without_limits_is_told_of_none() {
+async fn a_key_without_limits_gets_no_rate_limit_headers() {
     let (_provider, running) = bench().await;
     let answer = running.chat().await;
     assert_eq!(answer.status, 200);
@@ -157,7 +157,7 @@ async fn tokens_are_reserved_by_max_tokens_and_over_use_is_debt() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_prompt_over_the_limit_is_told_that_no_wait_helps() {
+async fn a_prompt_over_the_limit_gets_an_error_without_retry_after() {
     let (provider, running) = bench().await;
     let client = limited(&running, json!({"tokens_per_minute": 100})).await;
     let long = json!({"model": "m", "messages": [{"role": "user", "content": "word ".repeat(400)}]});
@@ -171,7 +171,7 @@ async fn a_prompt_over_the_limit_is_told_that_no_wait_helps() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_came_to_nothing_gives_its_tokens_back() {
+async fn a_failed_request_returns_its_tokens() {
     let (provider, running) = bench().await;
     let client = limited(&running, json!({"tokens_per_minute": 600})).await;
     let mut ask = running.ask();
@@ -185,10 +185,10 @@ async fn what_came_to_nothing_gives_its_tokens_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_received_of_a_broken_stream_was_used_though_it_is_not_charged() {
+async fn output_of_a_broken_stream_counts_as_used_and_is_not_charged() {
     let (provider, running) = bench().await;
     let client = limited(&running, json!({"tokens_per_minute": 600})).await;
-    provider.always(vec![sse(), role(), text(&"word ".repeat(400)), Act::Cut]);
+    provider.always(vec![sse(), role(), text(&"word ".repeat(400)), ScriptStep::Cut]);
     let broken = client.post(CHAT, &running.ask_stream()).await;
     assert!(broken.text().contains("INFERENCE_3103"), "{}", broken.text());
     until("the exchange to end", || running.gateway.app.in_flight_exchanges() == 0).await;
@@ -208,7 +208,7 @@ async fn a_key_over_its_limits_is_refused_before_any_work_is_put_into_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_has_as_many_requests_at_once_as_it_may_and_gets_its_places_back() {
+async fn the_concurrency_limit_of_a_key_is_enforced_and_released() {
     let (provider, running) = bench().await;
     let client = limited(&running, json!({"concurrent": 2})).await;
     let go = Arc::new(Notify::new());
@@ -239,7 +239,7 @@ async fn a_key_has_as_many_requests_at_once_as_it_may_and_gets_its_places_back()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_heard_the_last_word_may_ask_again_at_once() {
+async fn a_client_may_send_again_once_its_response_has_ended() {
     let (provider, running) = bench().await;
     let client = limited(&running, json!({"concurrent": 1})).await;
     for turn in 0..20 {
@@ -344,7 +344,7 @@ async fn a_number_that_only_the_dialect_needs_takes_no_more_of_a_budget() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_spent_outlives_a_restart() {
+async fn spending_survives_a_restart() {
     let (_provider, running) = bench().await;
     far_from_midnight(&running).await;
     let client = limited(&running, json!({"budget_per_month": "100"})).await;

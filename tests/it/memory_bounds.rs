@@ -1,4 +1,4 @@
-//! `penstock check` and the memory that a configuration may need at most.
+//! Memory bound of a configuration as printed by `penstock check`.
 
 use crate::harness::Provider;
 use crate::harness::process::{Home, catalogue, complaint};

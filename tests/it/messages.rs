@@ -1,8 +1,8 @@
-//! The messages dialect, over providers that speak chat, and over their own.
+//! Messages dialect, over providers that speak chat and over its own.
 
 use crate::harness::script::{
-    Act, Script, cut, delta, done, event, finish, json_answer, message, role, sse, status, stream, text,
-    usage,
+    Script, ScriptStep, cut, delta, done, event, finish, json_answer, message, role, sse, status, stream,
+    text, usage,
 };
 use crate::harness::{Answer, Bench, Provider};
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ async fn a_stream_with_tools_over_a_chat_provider() {
         finish("tool_calls"),
         usage(20, 9),
         done(),
-        Act::End,
+        ScriptStep::End,
     ];
     provider.always(script);
     let running = Bench::new().provider("a", &provider).start().await;
@@ -105,7 +105,7 @@ async fn a_stream_with_tools_over_a_chat_provider() {
 async fn a_messages_stream_fails_over_and_is_rescued() {
     let (bad, good) = (Provider::start().await, Provider::start().await);
     bad.then(status(503)).then(cut()).then(cut()).then(cut()).then(cut());
-    bad.always(vec![sse(), role(), text("One "), Act::Cut]);
+    bad.always(vec![sse(), role(), text("One "), ScriptStep::Cut]);
     good.always(stream(&["One ", "two"]));
     let running = Bench::new()
         .provider_with("bad", &bad, "", "price = { input = 0.1, output = 0.1 }")
@@ -122,9 +122,9 @@ async fn a_messages_stream_fails_over_and_is_rescued() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_that_nobody_can_save_ends_with_an_error_event() {
+async fn a_stream_without_a_failover_provider_ends_with_an_error_event() {
     let provider = Provider::start().await;
-    provider.always(vec![sse(), role(), text("One "), Act::Cut]);
+    provider.always(vec![sse(), role(), text("One "), ScriptStep::Cut]);
     let running = Bench::new().provider("a", &provider).start().await;
     let answer = running.client.post("/v1/messages", &ask(true)).await;
     let text = answer.text();
@@ -159,7 +159,7 @@ async fn a_chat_client_reaches_a_provider_that_only_speaks_messages() {
     assert!(provider.last().json()["max_tokens"].is_u64());
 }
 
-/// What a provider of the messages dialect would refuse is asked of one that speaks chat, if there is one.
+/// A request that a provider of the messages dialect would reject goes to one that speaks chat, if there is one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_chat_client_hears_which_field_no_provider_takes() {
     let (messages, chat) = (Provider::start().await, Provider::start().await);
@@ -287,7 +287,7 @@ fn assert_empty(end: &Value) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_does_not_fit_the_window_is_told_before_anybody_is_asked() {
+async fn a_prompt_over_the_context_window_is_rejected_before_any_provider_call() {
     let provider = Provider::start().await;
     let running = Bench::new()
         .model("context_length = 2000\ntokenizer = { builtin = \"o200k_harmony\" }")

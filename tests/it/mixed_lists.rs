@@ -1,4 +1,4 @@
-//! Lists whose elements may have two forms, and hold both.
+//! Lists whose elements may have two forms, and contain both.
 
 use crate::harness::Provider;
 use crate::harness::script::{scores, vectors};

@@ -1,7 +1,7 @@
-//! Content in both of its forms, a string and a list, and lists of texts and images, in messages and in results of
-//! tools: each dialect with providers of each.
+//! Content as a string and as a list, and lists of texts and images, in messages and tool results: each dialect with
+//! providers of each.
 
-use crate::harness::bench::{PATIENT, Running};
+use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::script::{completion, json_answer, message};
 use crate::harness::{Bench, Provider};
 use serde_json::{Value, json};
@@ -110,7 +110,7 @@ async fn chat_providers_get_texts_and_images_in_order_and_results_as_they_take_t
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn messages_providers_get_texts_and_images_in_order_and_results_inside_the_users_turn() {
+async fn messages_providers_get_texts_and_images_in_order_and_results_in_the_user_message() {
     for (path, history) in [(CHAT, chat()), (MESSAGES, messages())] {
         let messages = sent("messages", "", path, history).await;
         let first = &of_role(&messages, "user", 0)["content"];
@@ -130,7 +130,7 @@ async fn messages_providers_get_texts_and_images_in_order_and_results_inside_the
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_element_of_the_wrong_form_is_named_with_its_number() {
+async fn an_element_of_an_invalid_form_is_named_with_its_index() {
     for dialect in ["chat", "messages"] {
         let (provider, running) = running(dialect, "").await;
         for (path, content, param) in [

@@ -1,9 +1,9 @@
-//! The catalogue over the wire.
+//! Model catalog over HTTP.
 
 use crate::harness::{Bench, Provider};
 use serde_json::json;
 
-async fn running() -> (Provider, crate::harness::bench::Running) {
+async fn running() -> (Provider, crate::harness::gateway::Running) {
     let provider = Provider::start().await;
     let block = format!(
         "\n[[models]]\nid = \"org/big\"\nname = \"Big\"\nkind = \"chat\"\ncreated = 1800000000\ncontext_length = 4000\n\
@@ -42,7 +42,7 @@ async fn the_list_is_sorted_filtered_and_paged() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn popularity_follows_what_was_asked() {
+async fn popularity_follows_the_requests() {
     let (_provider, running) = running().await;
     let mut ask = running.ask();
     ask["model"] = json!("org/big");
@@ -126,7 +126,7 @@ async fn a_key_sees_the_models_that_it_may_use_and_no_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn meta_and_the_owner_are_told() {
+async fn the_meta_object_and_the_owner_are_given() {
     let (_provider, running) = running().await;
     let get = async |path: &str| running.client.get(path).await.json();
     for item in get("/v1/models?include_meta=true").await["data"].as_array().unwrap() {
@@ -146,7 +146,7 @@ async fn meta_and_the_owner_are_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_model_without_a_date_is_as_old_as_its_place_in_the_list() {
+async fn an_undated_model_takes_its_age_from_its_list_position() {
     let provider = Provider::start().await;
     let undated = "[[models]]\nid = \"undated\"\nkind = \"chat\"\ncontext_length = 4000";
     let bench = Bench::new().provider("a", &provider).more(undated);

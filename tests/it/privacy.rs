@@ -1,8 +1,7 @@
-//! What was said, and with which key, is nowhere but on the way: not in logs, metrics,
-//! status, errors or files, at the most talkative level.
+//! Privacy: prompts, completions and keys are in no log, metric, status, error or file, at the most verbose level.
 
 use crate::harness::process::{Home, SECRET, catalogue};
-use crate::harness::script::{Act, completion, json_answer, plain, role, sse, status, stream, text};
+use crate::harness::script::{ScriptStep, completion, json_answer, plain, role, sse, status, stream, text};
 use crate::harness::{Answer, Client, Provider};
 use serde_json::{Value, json};
 use std::os::unix::fs::{MetadataExt, chown};
@@ -67,10 +66,15 @@ async fn fail(client: &Client, provider: &Provider) -> Vec<Answer> {
         provider.clear();
     }
     for script in [
-        vec![Act::Cut],
-        vec![Act::Raw(format!("HTTP/1.1 {PROMPT}\r\n\r\n").into_bytes()), Act::Cut],
-        vec![sse(), role(), Act::Chunk(format!("data: {{{COMPLETION}\n\n").into_bytes()), Act::End],
-        vec![sse(), role(), Act::Chunk(format!("data: {echo}\n\n").into_bytes()), Act::End],
+        vec![ScriptStep::Cut],
+        vec![ScriptStep::Raw(format!("HTTP/1.1 {PROMPT}\r\n\r\n").into_bytes()), ScriptStep::Cut],
+        vec![
+            sse(),
+            role(),
+            ScriptStep::Chunk(format!("data: {{{COMPLETION}\n\n").into_bytes()),
+            ScriptStep::End,
+        ],
+        vec![sse(), role(), ScriptStep::Chunk(format!("data: {echo}\n\n").into_bytes()), ScriptStep::End],
         status(503),
     ] {
         provider.always(script);
@@ -95,7 +99,7 @@ async fn fail(client: &Client, provider: &Provider) -> Vec<Answer> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn planted_words_are_in_no_log_metric_status_error_or_file() {
+async fn planted_secrets_are_in_no_log_metric_status_error_or_file() {
     let provider = Provider::start().await;
     let home = home(&provider);
     let mut running = home.run().await;
@@ -107,7 +111,7 @@ async fn planted_words_are_in_no_log_metric_status_error_or_file() {
     provider.then(stream(&[COMPLETION, " and more"]));
     assert!(client.post(CHAT, &ask(true)).await.text().contains(COMPLETION));
     // It left in the middle.
-    provider.then(vec![sse(), role(), text(COMPLETION), Act::Hang]);
+    provider.then(vec![sse(), role(), text(COMPLETION), ScriptStep::Hang]);
     drop(client.stream_until(CHAT, &ask(true), COMPLETION).await);
     provider.until_left(1).await;
     let seen = provider.last();
@@ -152,7 +156,7 @@ async fn files_with_secrets_are_for_their_owner_alone() {
     }
 }
 
-/// What the kernel says of a process and core dumps.
+/// Core dump limits of a process, as the kernel reports them.
 fn dumps(process: &str) -> String {
     let text = std::fs::read_to_string(format!("/proc/{process}/limits")).unwrap();
     let line = text.lines().find(|line| line.starts_with("Max core file size")).unwrap();
@@ -185,7 +189,7 @@ async fn a_crash_leaves_no_memory_on_disk_unless_it_is_allowed() {
 /// Nobody in particular.
 const NOBODY: u32 = 65_534;
 
-/// Whether somebody with the same user may look into this process. To root, who may anyway, the kernel says it by the
+/// Checks whether another process of the user may attach to this one. To root, who may anyway, the kernel says it by the
 /// owner of what it shows.
 fn is_open(process: u32, root: bool) -> bool {
     let environment = format!("/proc/{process}/environ");
@@ -210,7 +214,7 @@ fn as_nobody(home: &Home, command: &mut Command) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_of_the_same_user_looks_into_the_process_unless_it_is_allowed() {
+async fn a_process_of_the_same_user_cannot_attach_unless_allowed() {
     let provider = Provider::start().await;
     let root = rustix::process::geteuid().is_root();
     for (lines, open) in [("", false), ("[process]\ncore_dumps = true\n", true)] {

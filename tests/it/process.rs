@@ -1,8 +1,8 @@
-//! The binary as an operator meets it: what it says, how it starts, how it ends.
+//! The binary for operators: messages, start and exit status.
 
+use crate::harness::certificates::Certified;
 use crate::harness::process::{Home, address, catalogue, complaint, ended, penstock};
-use crate::harness::script::{Act, done, finish, role, sse, text};
-use crate::harness::secure::Certified;
+use crate::harness::script::{ScriptStep, done, finish, role, sse, text};
 use crate::harness::{Client, Provider, until, within};
 use serde_json::{Value, json};
 use std::process::Output;
@@ -15,7 +15,7 @@ fn ask() -> Value {
     json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]})
 }
 
-/// It ended with 1, and this is what it said.
+/// Asserts exit status 1 and returns the output.
 fn refused(output: &Output) -> String {
     ended_with(1, output)
 }
@@ -120,14 +120,14 @@ fn every_certificate_with_another_ones_key_is_a_mistake_of_the_configuration() {
 }
 
 #[test]
-fn the_unit_leaves_alone_what_cannot_start() {
+fn the_systemd_unit_does_not_restart_an_invalid_configuration() {
     let unit = include_str!("../../conf/systemd/penstock.service");
     assert!(unit.contains("\nRestartPreventExitStatus=78\n"), "{unit}");
     assert!(!unit.contains("\nExecStartPre="), "its exit status is none of the main process");
 }
 
 #[test]
-fn check_says_what_a_good_configuration_would_run() {
+fn check_lists_the_contents_of_a_valid_configuration() {
     let home = Home::new();
     home.write(&block("FR", OFFER));
     let good = home.command(&["check"]);
@@ -206,7 +206,7 @@ async fn hangup_swaps_a_good_configuration_in_and_keeps_the_old_one_otherwise() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_reload_cannot_change_is_told_each_time() {
+async fn settings_that_need_a_restart_are_reported_at_each_reload() {
     let provider = Provider::start().await;
     let home = Home::new();
     let threads = |count: u8| format!("[process]\nthreads = {count}\n{}", catalogue(&provider, ""));
@@ -268,7 +268,7 @@ async fn a_reload_does_or_names_all_that_is_new() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_odd_about_a_reload_is_an_event_and_told_to_whoever_asked_for_it() {
+async fn reload_warnings_are_logged_and_returned_to_the_caller() {
     let provider = Provider::start().await;
     let home = Home::new();
     home.write(&catalogue(&provider, ""));
@@ -297,8 +297,8 @@ async fn what_is_odd_about_a_reload_is_an_event_and_told_to_whoever_asked_for_it
 async fn terminate_lets_an_open_stream_end_and_exits_with_zero() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
-    let mut script = vec![sse(), role(), text("One "), Act::Wait(go.clone()), text("two")];
-    script.extend([finish("stop"), done(), Act::End]);
+    let mut script = vec![sse(), role(), text("One "), ScriptStep::Wait(go.clone()), text("two")];
+    script.extend([finish("stop"), done(), ScriptStep::End]);
     provider.always(script);
     let home = Home::new();
     home.write(&catalogue(&provider, ""));
@@ -357,7 +357,7 @@ async fn a_simulated_provider_is_a_server_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn check_warns_of_what_keys_name_and_the_configuration_has_not() {
+async fn check_warns_of_unknown_names_in_keys() {
     let provider = Provider::start().await;
     let home = Home::new();
     home.write(&catalogue(&provider, ""));
@@ -376,7 +376,7 @@ async fn check_warns_of_what_keys_name_and_the_configuration_has_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_attempt_has_a_line_for_whoever_asks_for_it() {
+async fn an_attempt_has_a_line_when_requested() {
     let provider = Provider::start().await;
     for (level, told) in [("debug", true), ("info", false)] {
         let home = Home::new();

@@ -1,7 +1,7 @@
 //! `POST /v1/rerank`: a whole gateway in front of scripted providers.
 
-use crate::harness::bench::Running;
-use crate::harness::script::{Act, json_answer, scores, status};
+use crate::harness::gateway::Running;
+use crate::harness::script::{ScriptStep, json_answer, scores, status};
 use crate::harness::{Answer, Bench, Provider};
 use serde_json::{Value, json};
 
@@ -73,7 +73,7 @@ async fn strings_and_objects_top_n_and_documents() {
 }
 
 /// The same scores, as each family of providers tells them.
-fn told(shape: &str) -> (Vec<Act>, &'static str) {
+fn scores_answer(shape: &str) -> (Vec<ScriptStep>, &'static str) {
     let results =
         |name: &str| json!([{"index": 1, name: 0.02}, {"index": 2, name: 0.91}, {"index": 0, name: 0.4}]);
     let answer = match shape {
@@ -86,7 +86,7 @@ fn told(shape: &str) -> (Vec<Act>, &'static str) {
         _ => json!({"results": results("relevance_score"), "usage": {"total_tokens": 31}}),
     };
     let headers = vec![("content-type", "application/json".into()), ("x-compute-tokens", "31".into())];
-    (vec![Act::Head(200, headers), Act::Body(answer.to_string().into_bytes())], "/v1/rerank")
+    (vec![ScriptStep::Head(200, headers), ScriptStep::Body(answer.to_string().into_bytes())], "/v1/rerank")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -94,7 +94,7 @@ async fn every_shape_gives_the_same_answer() {
     let mut answers = Vec::new();
     for shape in ["vllm", "jina", "cohere_v1", "cohere_v2", "infinity", "tei"] {
         let provider = Provider::start().await;
-        let (script, path) = told(shape);
+        let (script, path) = scores_answer(shape);
         provider.always(script);
         let offer = format!("shape = \"{shape}\"");
         let running = bench().provider_with("a", &provider, "", &offer).start().await;

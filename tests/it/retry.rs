@@ -1,6 +1,6 @@
-//! Whom to ask again, when, and how often.
+//! Retries: targets, delays and number.
 
-use crate::harness::script::{Act, json_answer, plain, retry_after, silent, status};
+use crate::harness::script::{ScriptStep, json_answer, plain, retry_after, silent, status};
 use crate::harness::{Bench, Provider, until};
 use serde_json::json;
 use std::time::{Duration, SystemTime};
@@ -39,9 +39,9 @@ async fn a_silent_provider_is_never_asked_twice() {
 
 /// In seconds or as a date. A 503 that asks for no rest is asked again at once, a 429 is not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rest_that_was_asked_for_is_kept() {
+async fn a_requested_cooldown_is_respected() {
     let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(60));
-    let until = vec![Act::Head(503, vec![("retry-after", date)]), Act::Body(b"{}".to_vec())];
+    let until = vec![ScriptStep::Head(503, vec![("retry-after", date)]), ScriptStep::Body(b"{}".to_vec())];
     for script in [retry_after(429, 60), retry_after(503, 60), until] {
         let (busy, other) = (Provider::start().await, Provider::start().await);
         busy.always(script);
@@ -58,7 +58,7 @@ async fn a_rest_that_was_asked_for_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_nobody_else_left_a_short_rest_is_waited_for() {
+async fn without_another_provider_a_brief_cooldown_is_awaited() {
     let provider = Provider::start().await;
     provider.then(retry_after(429, 1));
     let running = Bench::new().provider("a", &provider).start().await;
@@ -66,7 +66,7 @@ async fn with_nobody_else_left_a_short_rest_is_waited_for() {
     assert_eq!(answer.status, 200);
     assert_eq!(provider.calls(), 2);
     // It is the provider's time and not the gateway's.
-    until("the exchange to be told", || running.gateway.app.in_flight_exchanges() == 0).await;
+    until("the exchange to be logged", || running.gateway.app.in_flight_exchanges() == 0).await;
     let metrics = running.admin().get("/metrics").await.text();
     let own = metrics
         .lines()
@@ -106,7 +106,7 @@ async fn the_callers_own_fault_is_passed_on_and_not_routed_around() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_providers_word_on_the_window_is_told_with_both_numbers() {
+async fn a_providers_context_window_error_has_both_numbers() {
     let provider = Provider::start().await;
     let said = "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens \
         (9000 in the messages, 0 in the completion). Please reduce the length.";
@@ -158,7 +158,7 @@ async fn an_error_in_an_encoding_that_is_not_read_keeps_its_status() {
     let provider = Provider::start().await;
     let unread = |code| {
         let headers = vec![("content-type", "application/json".into()), ("content-encoding", "br".into())];
-        vec![Act::Head(code, headers), Act::Body(b"\x8b\x02\x80{}\x03".to_vec())]
+        vec![ScriptStep::Head(code, headers), ScriptStep::Body(b"\x8b\x02\x80{}\x03".to_vec())]
     };
     let running = Bench::new().settings("[routing]\nattempts = 1").provider("a", &provider).start().await;
     provider.then(unread(400)).then(unread(429)).then(unread(200));

@@ -1,4 +1,4 @@
-//! Who is asked first, under which flavor.
+//! Order of the offers for each flavor.
 
 use crate::harness::script::status;
 use crate::harness::{Bench, Provider, until};
@@ -7,7 +7,7 @@ use serde_json::json;
 const CHEAP: &str = "price = { input = 0.1, output = 0.1 }";
 const DEAR: &str = "price = { input = 9.0, output = 9.0 }";
 
-async fn ask(running: &crate::harness::bench::Running, model: &str) -> (Option<String>, Option<String>) {
+async fn ask(running: &crate::harness::gateway::Running, model: &str) -> (Option<String>, Option<String>) {
     let mut ask = running.ask();
     ask["model"] = json!(model);
     let answer = running.client.post("/v1/chat/completions", &ask).await;
@@ -164,7 +164,7 @@ async fn a_fallback_model_answers_under_its_own_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_preset_fills_in_what_the_client_left_out() {
+async fn a_preset_fills_in_absent_members() {
     let provider = Provider::start().await;
     let running = Bench::new()
         .model("presets = { reasoning = { temperature = 0.6, top_p = 0.95 } }")
@@ -240,7 +240,7 @@ async fn balanced_is_advised_only_where_another_flavor_was_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_client_s_repeated_failures_take_the_provider_from_nobody_else() {
+async fn repeated_failures_of_one_client_eject_the_provider_for_no_other() {
     let provider = Provider::start().await;
     let settings = "[routing]\nquick_retry = \"1ms\"\n[routing.breaker]\nconsecutive = 3\nrest = \"1h\"\nrest_max = \"1h\"";
     let running = Bench::new().settings(settings).provider("a", &provider).start().await;

@@ -1,4 +1,4 @@
-//! Members that would move state to the server: refused by name, and what the provider receives is the whole history.
+//! Parameters for server-side state are rejected by name, and providers get the whole history.
 
 use crate::harness::{Bench, Provider};
 use penstock_core::Dialect;
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// Turns as the current client libraries send them: the thread's first request, and the same without the thread.
-fn turn(thread: Option<Value>) -> Value {
+fn thread_request(thread: Option<Value>) -> Value {
     let mut body = json!({"model": "m", "max_tokens": 100, "system": "Be brief.",
         "tools": [{"name": "look", "input_schema": {"type": "object"}}],
         "messages": [{"role": "user", "content": "Look."},
@@ -29,7 +29,7 @@ async fn a_thread_is_refused_and_the_whole_history_reaches_the_provider() {
     for path in ["/v1/messages?beta=true", "/v1/messages/count_tokens"] {
         for thread in [json!({"type": "create"}), json!({"type": "continue", "previous_message_id": "msg_1"})]
         {
-            let answer = running.client.post(path, &turn(Some(thread))).await;
+            let answer = running.client.post(path, &thread_request(Some(thread))).await;
             let error = answer.json()["error"].clone();
             assert_eq!(answer.status, 400, "{}", answer.text());
             assert_eq!(error["type"], "invalid_request_error");
@@ -41,7 +41,7 @@ async fn a_thread_is_refused_and_the_whole_history_reaches_the_provider() {
     }
     assert_eq!(provider.calls(), 0);
     for thread in [None, Some(Value::Null)] {
-        let answer = running.client.post("/v1/messages", &turn(thread)).await;
+        let answer = running.client.post("/v1/messages", &thread_request(thread)).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         let sent = provider.last().json();
         assert_eq!(sent.get("thread"), None);
@@ -83,13 +83,17 @@ What happens to each member of a request, and to the parameters of engines. This
 `plugins/request-validation/src/members.rs` and `plugins/dialect/src/parameters.rs`; do not edit it. The test \
 `the_page_of_parameters_is_current` fails when they differ, and writes it anew when `PENSTOCK_BLESS` is set.\n\n\
 A member that stands in no table is dropped for chat, and for messages unless it belongs to the dialect, so that clients \
-with a new beta go on working. What is refused is refused with 400, `INFERENCE_3202` and its name, and only where its \
+with a new beta go on working. For responses it is treated as a member of chat. What is refused is refused with 400, `INFERENCE_3202` and its name, and only where its \
 value asks for something: `null`, `false` and empty values pass.\n";
 
 /// The page as the tables say it.
 fn page() -> String {
     let mut page = PAGE.to_owned();
-    for (dialect, title) in [(Dialect::Chat, "Chat completions"), (Dialect::Messages, "Messages")] {
+    for (dialect, title) in [
+        (Dialect::Chat, "Chat completions"),
+        (Dialect::Messages, "Messages"),
+        (Dialect::Responses, "Responses"),
+    ] {
         write!(page, "\n## {title}\n\n| Member | What happens | Why |\n|---|---|---|\n").unwrap();
         for member in KNOWN_MEMBERS.iter().filter(|member| member.dialect == dialect) {
             let happens = match member.treatment {
@@ -106,6 +110,7 @@ fn page() -> String {
                     "refused unless `bill_to` is `self`"
                 }
                 MemberTreatment::Refused(RefusedValues::ModeNotOff) => "refused unless `mode` is `off`",
+                MemberTreatment::Refused(RefusedValues::SeveralChoices) => "refused unless it is 1",
                 MemberTreatment::Refused(RefusedValues::Present | RefusedValues::NonEmpty) => "refused",
             };
             writeln!(page, "| `{}` | {happens} | {} |", member.name, member.description).unwrap();

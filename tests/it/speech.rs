@@ -1,7 +1,7 @@
 //! `POST /v1/audio/speech` and `POST /v1/moderations`: a whole gateway in front of scripted providers.
 
-use crate::harness::bench::Running;
-use crate::harness::script::{Act, Script, json_answer, status};
+use crate::harness::gateway::Running;
+use crate::harness::script::{Script, ScriptStep, json_answer, status};
 use crate::harness::{Answer, Bench, Provider};
 use crate::sounds;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ const SPEECH: &str = "/v1/audio/speech";
 const PRICE: &str = "price = { minute = 0.6 }";
 
 fn audio(content_type: &str, bytes: Vec<u8>) -> Script {
-    vec![Act::Head(200, vec![("content-type", content_type.to_owned())]), Act::Body(bytes)]
+    vec![ScriptStep::Head(200, vec![("content-type", content_type.to_owned())]), ScriptStep::Body(bytes)]
 }
 
 async fn speak(running: &Running, members: Value) -> Answer {

@@ -1,9 +1,8 @@
-//! Open streams: what each takes of the gateway's memory, and that it is given
-//! back to the system soon after they have closed. The long form, with thousands
-//! and an event a second each, is `./x load --streams 9500`.
+//! Memory of open streams, and its return to the system soon after they close. `./x load --streams 9500` is the long
+//! form, with an event a second for each stream.
 
 use crate::harness::process::{Home, catalogue};
-use crate::harness::script::{Act, plain, role, sse, text};
+use crate::harness::script::{ScriptStep, plain, role, sse, text};
 use crate::harness::{Client, Provider, until, within};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,10 +13,10 @@ const STREAMS: u64 = 300;
 /// Memory of a stream at most, in KiB: a third more than the 51 measured, of which Pingora's session and its future
 /// are 25.
 const EACH: u64 = 68;
-/// What may stay of what they took together. A third does, which the first ones of anything leave behind.
+/// Allowed remainder of their memory together. A third does, which the first ones of anything leave behind.
 const STAYS: f64 = 0.6;
 
-/// A stream that has said its first word.
+/// Stream whose first token was sent.
 async fn open(client: &Client) -> TcpStream {
     let mut socket = TcpStream::connect(client.address).await.unwrap();
     let body =
@@ -46,7 +45,7 @@ async fn open(client: &Client) -> TcpStream {
 async fn an_open_stream_is_small_and_its_memory_is_given_back() {
     let provider = Provider::start().await;
     provider.always(plain("Hello"));
-    provider.streams(vec![sse(), role(), text("One "), Act::Hang]);
+    provider.streams(vec![sse(), role(), text("One "), ScriptStep::Hang]);
     let home = Home::new();
     home.write(&format!("[log]\nlevel = \"error\"\n{}", catalogue(&provider, "")));
     let process = home.run().await;

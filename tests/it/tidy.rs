@@ -1,4 +1,4 @@
-//! The gateway rules that a compiler does not hold.
+//! Rules of the source tree that the compiler does not enforce.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -127,13 +127,13 @@ fn imports_point_to_lower_folders() {
                 let used = used.split(|byte: char| !byte.is_ascii_alphanumeric() && byte != '_').next();
                 let used = used.filter(|used| !used.is_empty()).unwrap_or(folder);
                 let other = level(used).unwrap_or_else(|| panic!("{name}: {used} is not in LAYERS"));
-                assert!(other >= own, "{name} imports {used}, which stands above it: {line}");
+                assert!(other >= own, "{name} imports {used}, which is above it: {line}");
             }
         }
     }
 }
 
-/// How a file opens that is compiled for tests alone.
+/// First line of a file that is compiled for tests only.
 const TESTS_ONLY: &str = "//! Tests only:";
 
 #[test]
@@ -154,7 +154,7 @@ fn plugins_read_no_clock_no_environment_and_no_disk() {
 }
 
 #[test]
-fn every_file_has_a_header_and_is_short() {
+fn every_file_has_a_header_and_at_most_400_lines_of_code() {
     for (path, text) in sources(&["src", "plugins", "simulator", "tests/it"]) {
         let name = path.display();
         let first = text.lines().next().unwrap_or_default();

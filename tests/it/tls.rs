@@ -1,8 +1,8 @@
-//! Over TLS and HTTP/2, on both sides, everything is as over plain HTTP/1.1.
+//! TLS and HTTP/2 on both sides behave as plain HTTP/1.1.
 
-use crate::harness::bench::{PATIENT, Running};
-use crate::harness::h2::H2;
-use crate::harness::secure::{Certified, agreed, at, connect};
+use crate::harness::certificates::{Certified, agreed, at, connect};
+use crate::harness::gateway::{PATIENT, Running};
+use crate::harness::h2_client::H2;
 use crate::harness::{Bench, Provider, until, within};
 use penstock_simulator::{FaultRule, SimulatedFault, SimulatedServer, SimulatorControl, SimulatorOptions};
 use serde_json::json;
@@ -149,7 +149,7 @@ async fn five_mebibytes_fail_over_whole_on_h2() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn streams_flow_over_h2_both_ways() {
+async fn streams_flow_over_h2_in_both_directions() {
     let certified = Certified::make();
     let server = simulated(Some(&certified)).await;
     let running = Bench::new()

@@ -1,9 +1,9 @@
-//! Transcripts: forms in, forms out, whatever their order and size; the sound
-//! goes to the next provider byte for byte, and nothing of it stays.
+//! Transcriptions: forms in any part order and size; the audio reaches the next provider byte for byte and is not
+//! stored.
 
-mod forms;
+mod multipart;
 
-use crate::harness::bench::{PATIENT, Running};
+use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::provider::Seen;
 use crate::harness::script::{Script, json_answer};
 use crate::harness::{Answer, Bench, Provider, until, within};
@@ -63,7 +63,7 @@ fn parts(seen: &Seen) -> Vec<(String, Vec<u8>)> {
         .collect()
 }
 
-fn said() -> Script {
+fn transcription() -> Script {
     json_answer(
         200,
         &json!({"task": "transcribe", "language": "de", "duration": 2.0, "text": " Guten Tag. Ja.",
@@ -81,7 +81,7 @@ fn error(answer: &Answer, status: u16, code: &str) -> Value {
     body["error"].clone()
 }
 
-/// Nothing of an upload is left: no room taken, no name in the folder.
+/// Asserts that nothing of an upload is left: no quota used, no name in the folder.
 pub async fn nothing_is_left(running: &Running) {
     until("the spool to be empty", || running.gateway.app.spools.used() == 0).await;
     let folder = running.storage().join("spool");
@@ -91,7 +91,7 @@ pub async fn nothing_is_left(running: &Running) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sound_comes_back_as_text_with_both_objects() {
     let provider = Provider::start().await;
-    provider.then(said());
+    provider.then(transcription());
     let running = hears(&[("a", &provider, "")]).start().await;
     let wav = sounds::wav(2000);
     let sent: [Part<'_>; 4] = [
@@ -129,9 +129,9 @@ async fn a_sound_comes_back_as_text_with_both_objects() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sound_of_unknown_length_takes_of_a_budget_what_its_bytes_may_hold() {
+async fn audio_of_unknown_duration_reserves_the_most_its_bytes_may_hold() {
     let provider = Provider::start().await;
-    provider.always(said());
+    provider.always(transcription());
     let running = hears(&[("a", &provider, "")]).start().await;
     let flac = sounds::flac(44_100 * 3600 * 10);
     let sent = form(&[("model", false, b"w"), ("file", true, &flac)]);
@@ -148,7 +148,7 @@ async fn a_sound_of_unknown_length_takes_of_a_budget_what_its_bytes_may_hold() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn text_and_subtitles_carry_both_objects_as_headers() {
     let provider = Provider::start().await;
-    provider.always(said());
+    provider.always(transcription());
     let running = hears(&[("a", &provider, "")]).start().await;
     let mp3 = sounds::mp3(80);
     for (format, kind, body) in [
@@ -182,7 +182,7 @@ async fn text_and_subtitles_carry_both_objects_as_headers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_minutes_draw_what_the_published_vector_says() {
+async fn ten_minutes_use_the_energy_of_the_published_vector() {
     let provider = Provider::start().await;
     provider.then(json_answer(200, &json!({"text": "a"})));
     let running = hears(&[("a", &provider, "")]).start().await;
@@ -201,14 +201,14 @@ async fn ten_minutes_draw_what_the_published_vector_says() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_shape_of_provider_is_asked_in_its_way() {
+async fn every_provider_shape_gets_requests_of_its_own_form() {
     for (shape, path, field) in [
         ("openai-transcription-text", "/v1/audio/transcriptions", ("response_format", "json")),
         ("mistral-transcription", "/v1/audio/transcriptions", ("timestamp_granularities", "segment")),
         ("whisper-cpp", "/v1/inference", ("response_format", "verbose_json")),
     ] {
         let provider = Provider::start().await;
-        provider.then(said());
+        provider.then(transcription());
         let offer = format!("shape = \"{shape}\"");
         let running = hears(&[("a", &provider, &offer)]).start().await;
         let wav = sounds::wav(2000);

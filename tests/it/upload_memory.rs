@@ -1,5 +1,4 @@
-//! A large upload goes through a gateway that stays small: in from its client, to
-//! the disk, to a provider that fails and to the next.
+//! Memory of the gateway during a large upload: from its client to the disk, to a failing provider and to the next.
 
 use crate::harness::process::Home;
 use crate::harness::within;
@@ -12,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// Bytes of the sound, a little below what the default takes.
 const BYTES: usize = 199 << 20;
-/// How much the process may grow by, in KiB.
+/// Allowed growth of the process, in KiB.
 const GROWTH: u64 = 32 << 10;
 
 /// A provider that counts what it is sent and keeps nothing of it.

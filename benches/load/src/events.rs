@@ -1,4 +1,4 @@
-//! A provider whose streams do not end: an event a second, each with the time at which it was sent.
+//! Mock provider with endless streams: one event per second, each with the time at which it was sent.
 
 use crate::mock::{answers, chunk, content_length, streamed};
 use crate::streams::{MARK, runtime, stamp};
@@ -17,7 +17,7 @@ pub fn serve(listen: SocketAddr) -> Result<(), String> {
         loop {
             let Ok((socket, _)) = listener.accept().await else { continue };
             let answers = answers.clone();
-            // A client that leaves ends its task; nobody else needs to know.
+            // A client that disconnects ends its task; the error is not needed.
             tokio::spawn(async move {
                 drop(connection(socket, &answers.plain, &answers.models, &answers.first).await)
             });
@@ -57,14 +57,14 @@ async fn connection(mut socket: TcpStream, plain: &[u8], models: &[u8], first: &
 async fn tell(mut socket: TcpStream) -> std::io::Result<()> {
     let mark = String::from_utf8_lossy(MARK);
     let (mut piece, second) = ([0; 64], Duration::from_secs(1));
-    // Each stream has its own moment in the second and keeps it. If events were a second after the one before, all that
-    // were due while the machine did something else would stay together from then on, and the longer it goes the more.
+    // Each stream has a fixed offset within the second. With a fixed delay after the previous event, all events that
+    // are due during a pause of the machine would stay synchronized from then on, more and more over time.
     let mut due = interval_at(Instant::now() + second, second);
     due.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         tokio::select! {
             _ = due.tick() => {}
-            // Nothing is to come: it has left.
+            // Clients send nothing more, so a read means that the client has disconnected.
             _ = socket.read(&mut piece) => return Ok(()),
         }
         let event = chunk(&format!(

@@ -1,8 +1,8 @@
-//! The client side: requests at a fixed rate over connections that stay open.
+//! Client side: requests at a fixed rate over persistent connections.
 //!
-//! A request's time counts from the moment it was due, so a slow answer cannot
-//! hide the wait of those behind it. A connection that was idle at that moment
-//! counts from its own waking: the clock of this program is not under test.
+//! A request's time counts from the moment at which it was due, so that a slow answer cannot hide the wait of later
+//! requests. For a connection that was idle at that moment it counts from the thread's wake-up, since the timer of this
+//! program is not under test.
 
 use crate::mock::{content_length, head};
 use std::io::{Read, Write};
@@ -11,30 +11,30 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long an answer may take.
+/// Timeout of an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What to send, how often, for how long.
+/// Plan of one measurement: request, rate and duration.
 pub struct Plan<'a> {
     pub to: SocketAddr,
     pub request: &'a [u8],
     pub connections: usize,
-    /// Requests a second; infinite: each connection asks again as soon as it is answered.
+    /// Requests per second; if infinite, each connection sends the next request as soon as it is answered.
     pub rate: f64,
     pub seconds: f64,
 }
 
-/// Times of good answers, in nanoseconds.
+/// Times of successful answers, in nanoseconds.
 #[derive(Default)]
 pub struct Times {
-    /// Until the answer's last byte.
+    /// Times until the last byte of the answer.
     pub whole: Vec<u64>,
-    /// Until the first content token of a stream.
+    /// Times until the first content token of a stream.
     pub first: Vec<u64>,
     pub failed: usize,
 }
 
-/// A connection and its buffers.
+/// Connection and its buffers.
 pub struct Connection {
     to: SocketAddr,
     stream: Option<TcpStream>,
@@ -42,17 +42,17 @@ pub struct Connection {
     buffer: Vec<u8>,
 }
 
-/// One answer.
+/// Answer of a target.
 pub struct Answer {
     pub status: u16,
-    /// In small letters.
+    /// Head in lower case.
     pub head: String,
     pub body: Vec<u8>,
-    /// When the first content token was there.
+    /// Time of the first content token.
     first: Option<Instant>,
 }
 
-/// A whole request for `POST /v1/chat/completions`.
+/// Returns a complete request for `POST /v1/chat/completions`.
 pub fn request(to: SocketAddr, key: Option<&str>, body: &str) -> Vec<u8> {
     let key = key.map_or(String::new(), |key| format!("authorization: Bearer {key}\r\n"));
     let length = body.len();
@@ -63,9 +63,9 @@ pub fn request(to: SocketAddr, key: Option<&str>, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Sends at the rate and waits for the last answer.
+/// Sends requests at the rate and waits for the last answer.
 pub fn run(plan: &Plan<'_>) -> Times {
-    // Without an end if the rate is infinite.
+    // Unlimited if the rate is infinite.
     let total = (plan.rate * plan.seconds) as usize;
     let next = AtomicUsize::new(0);
     let begin = Instant::now() + Duration::from_millis(20);
@@ -126,7 +126,7 @@ impl Connection {
         self.read = answer.body;
     }
 
-    /// Sends a request and reads its answer whole.
+    /// Sends a request and reads the complete answer.
     pub fn ask(&mut self, request: &[u8]) -> std::io::Result<Answer> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
@@ -154,7 +154,7 @@ impl Connection {
             }
             let whole = match size {
                 Some(size) => read.len() >= size,
-                // Events have no CR, so this is the last chunk and nothing else.
+                // Events have no CR, so this is always the last chunk.
                 None => read == b"0\r\n\r\n" || read.ends_with(b"\r\n0\r\n\r\n"),
             };
             if whole {
@@ -174,7 +174,7 @@ impl Connection {
     }
 }
 
-/// Whether these bytes hold that word.
+/// Returns true if the bytes contain the word.
 pub fn holds(bytes: &[u8], word: &[u8]) -> bool {
     bytes.windows(word.len()).any(|part| part == word)
 }

@@ -1,18 +1,17 @@
-//! What Penstock costs beside nginx and beside a Pingora that only passes on:
+//! Load test of Penstock compared with nginx and with a plain Pingora proxy:
 //!
 //! ```text
 //! cargo build --release
 //! cargo run --release --manifest-path benches/load/Cargo.toml -- target/release/penstock
 //! ```
 //!
-//! Options: `--rounds 3`, `--seconds 3` for each sample, `--rate 1` as a factor of
-//! the built-in rates, `--only TEXT` for the rows whose title holds it, `--streams 9500` for so many open streams instead,
-//! with `--alone` nobody's but Penstock's, `--check` to fail where a goal is missed. A mock provider and everyone before
-//! it run on loopback, take turns under the same fixed rate, and end with this program.
+//! Options: `--rounds 3`, `--seconds 3` for each sample, `--rate 1` as a factor of the built-in rates, `--only TEXT`
+//! for the rows whose title contains the text, `--streams 9500` for that number of open streams instead, with `--alone`
+//! only for Penstock, `--check` to fail if a goal is missed. A mock provider and the proxies run on loopback, are
+//! measured one after the other at the same fixed rate, and end with this program.
 //!
-//! Processor time of everyone's own process is the figure to trust: other work on
-//! the machine moves it least. Times are medians over the rounds; what is added is
-//! added to the provider asked directly in the same round.
+//! Processor time of each process is the most reliable figure, since other work on the machine changes it least. Times
+//! are medians over the rounds; added times are relative to direct requests to the provider in the same round.
 
 mod events;
 mod goals;
@@ -42,27 +41,27 @@ struct Options {
     seconds: f64,
     rate: f64,
     only: String,
-    /// So many streams open at once instead of requests.
+    /// Number of streams open at once, instead of requests.
     streams: Option<usize>,
-    /// Streams of nobody else.
+    /// True if only Penstock is measured with streams.
     alone: bool,
-    /// A goal that is missed is a failure.
+    /// True if a missed goal is a failure.
     check: bool,
 }
 
-/// A kind of request.
+/// Kind of request, and its load.
 struct Scenario {
     name: &'static str,
     body: String,
-    /// Requests a second.
+    /// Requests per second.
     rate: f64,
     connections: usize,
-    /// Processor time beside that of the bare Pingora, at most.
+    /// Maximum ratio of processor time to that of plain Pingora.
     goal: f64,
 }
 
 impl Scenario {
-    /// What its table is called.
+    /// Returns the title of the scenario's table.
     fn title(&self) -> String {
         match self.rate.is_finite() {
             true => format!("{}, {:.0} a second", self.name, self.rate),
@@ -82,7 +81,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// This program is also the provider and the pass-through, each in a process of its own.
+/// Runs the role that the arguments name: this program is also the mock provider and the pass-through proxy, each in a
+/// separate process.
 fn role(given: &[String]) -> Option<Result<(), String>> {
     let address = |at: usize| given.get(at).and_then(|text| text.parse::<SocketAddr>().ok());
     match given.first()?.as_str() {
@@ -150,7 +150,7 @@ fn compare(options: &Options) -> Result<(), String> {
     let bench = Bench::start(&options.penstock)?;
     for scenario in chosen {
         let mut rows: Vec<Row> = bench.targets.iter().map(|target| Row::new(target.name)).collect();
-        // Pools are filled and pages are touched before anything counts.
+        // Warm-up: fills pools and touches pages before the measurement.
         bench.targets.iter().for_each(|target| drop(sample(target, &scenario, 0.5)));
         for round in 0..options.rounds {
             for turn in 0..rows.len() {
@@ -160,33 +160,33 @@ fn compare(options: &Options) -> Result<(), String> {
             }
         }
         reach(&scenario, &rows, &mut goals);
-        println!("{}{}", report::table(&scenario.title(), &rows), goals.told());
+        println!("{}{}", report::table(&scenario.title(), &rows), goals.take_text());
     }
     goals.verdict(options.check)
 }
 
-/// Holds a scenario's rows against what they have to be.
+/// Checks a scenario's rows against the goals.
 fn reach(scenario: &Scenario, rows: &[Row], goals: &mut Goals) {
     let row = |name: &str| rows.iter().find(|row| row.name == name);
     let ratio = |of: Option<f64>, to: Option<f64>| Some(of? / to?);
     let (own, bare, nginx, direct) = (row("Penstock"), row("bare Pingora"), row("nginx"), row("direct"));
     let cpu = ratio(own.and_then(Row::cpu), bare.and_then(Row::cpu));
-    goals.most("processor time beside the bare Pingora", cpu, scenario.goal);
-    goals.most("failed", own.map(|row| row.failed() as f64), 0.0);
+    goals.check_max("processor time beside the bare Pingora", cpu, scenario.goal);
+    goals.check_max("failed", own.map(|row| row.failed() as f64), 0.0);
     if scenario.rate.is_finite() && scenario.rate >= 3_000.0 {
         let p99 = own.and_then(Row::p99);
         let added = p99.zip(direct.and_then(Row::p99)).map(|(own, direct)| own - direct);
-        goals.either(
+        goals.check_either(
             ("added p99, ms", added, goals::ADDED_P99),
             ("beside nginx", ratio(p99, nginx.and_then(Row::p99)), goals::P99_BESIDE_NGINX),
         );
     }
 }
 
-/// One target under load for some seconds.
+/// Measures one target under load for some seconds.
 fn sample(target: &Target, scenario: &Scenario, seconds: f64) -> Sample {
     let request = request(target.address, target.key.as_deref(), &scenario.body);
-    // A server that hung would be found here, and not as a queue of late answers.
+    // A server that hangs is found here, and not as a queue of late answers.
     let alive = Connection::new(target.address).ask(&request).is_ok();
     let before = target.process.as_ref().map(process::Process::spent);
     let (connections, rate) = (scenario.connections, scenario.rate);

@@ -1,7 +1,6 @@
-//! A provider that answers from prebuilt bytes, a thread for each connection, so
-//! that what is measured is what stands before it. A plain request gets an answer
-//! of a few hundred bytes; a streamed one its head and first token in one write,
-//! then a token at a time.
+//! Mock provider that answers from prebuilt bytes, with one thread per connection, so that only the proxy before it is
+//! measured. A plain request gets an answer of a few hundred bytes; a streamed one gets its head and first token in one
+//! write, then one token at a time.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,15 +8,15 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Content tokens of a stream.
+/// Number of content tokens of a stream.
 pub const TOKENS: usize = 64;
-/// From one token to the next.
+/// Interval between tokens.
 const PACE: Duration = Duration::from_millis(2);
 
 pub struct Answers {
     pub plain: Vec<u8>,
     pub models: Vec<u8>,
-    /// The head with the first content token.
+    /// Head with the first content token.
     pub first: Vec<u8>,
     token: Vec<u8>,
     /// Finish reason, usage, `[DONE]`, the last chunk.
@@ -30,7 +29,7 @@ pub fn serve(listen: SocketAddr) -> Result<(), String> {
     let answers = Arc::new(answers());
     for stream in listener.incoming().flatten() {
         let answers = answers.clone();
-        // A client that leaves ends its thread; nobody else needs to know.
+        // A client that disconnects ends its thread; the error is not needed.
         thread::spawn(move || drop(connection(stream, &answers)));
     }
     Ok(())
@@ -62,7 +61,7 @@ fn connection(mut stream: TcpStream, answers: &Answers) -> std::io::Result<()> {
     }
 }
 
-/// Reads until a head is whole; its length, or `None` where the connection ends.
+/// Reads until the head is complete. Returns its length, or `None` if the connection ends.
 pub fn head(stream: &mut TcpStream, read: &mut Vec<u8>, buffer: &mut [u8]) -> std::io::Result<Option<usize>> {
     loop {
         if let Some(at) = read.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -76,15 +75,15 @@ pub fn head(stream: &mut TcpStream, read: &mut Vec<u8>, buffer: &mut [u8]) -> st
     }
 }
 
-/// The number in `content-length` of a head in lower case.
+/// Returns the value of `content-length` of a head in lower case.
 pub fn content_length(head: &str) -> Option<usize> {
     head.lines().find_map(|line| line.strip_prefix("content-length:"))?.trim().parse().ok()
 }
 
-/// `"stream":true` stands near either end of the bodies of this program.
+/// Returns true for a streamed request: `"stream":true` is within 512 bytes of either end of this program's bodies.
 pub fn streamed(body: &[u8]) -> bool {
-    let near = body.len().min(512);
-    let ends = [body.get(..near), body.get(body.len() - near..)];
+    let edge = body.len().min(512);
+    let ends = [body.get(..edge), body.get(body.len() - edge..)];
     ends.iter().flatten().any(|end| end.windows(13).any(|part| part == b"\"stream\":true"))
 }
 
@@ -99,7 +98,7 @@ fn tell(stream: &mut TcpStream, answers: &Answers) -> std::io::Result<()> {
     stream.write_all(&answers.last)
 }
 
-/// What it says.
+/// Builds the prebuilt answers.
 pub fn answers() -> Answers {
     let usage =
         format!("{{\"prompt_tokens\":40,\"completion_tokens\":{TOKENS},\"total_tokens\":{}}}", 40 + TOKENS);
@@ -136,7 +135,7 @@ pub fn answers() -> Answers {
     }
 }
 
-/// A chunk of a chunked body.
+/// Encodes a chunk of a chunked body.
 pub fn chunk(text: &str) -> String {
     format!("{:x}\r\n{text}\r\n", text.len())
 }

@@ -1,4 +1,4 @@
-//! The floor: a Pingora proxy that inspects nothing and changes nothing.
+//! Baseline: a Pingora proxy that inspects and changes nothing.
 
 use async_trait::async_trait;
 use pingora_core::server::Server;

@@ -1,5 +1,5 @@
-//! A process of this run: started, measured from `/proc`, ended with its handle.
-//! Nothing else on the machine is touched.
+//! Child process of this run: started, measured from `/proc`, and ended by its handle. No other process on the machine
+//! is affected.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -7,14 +7,14 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a process may take to end in order.
+/// Time limit of a graceful end.
 const END: Duration = Duration::from_secs(5);
 
-/// A started process; it ends when this is dropped.
+/// Started process; it ends when this is dropped.
 pub struct Process(Child);
 
 impl Process {
-    /// Starts a command; what it says goes to a file.
+    /// Starts a command; its output goes to a file.
     pub fn start(command: &mut Command, log: &Path) -> Result<Self, String> {
         let program = command.get_program().to_string_lossy().into_owned();
         let file = File::create(log).map_err(|why| format!("{}: {why}", log.display()))?;
@@ -24,12 +24,12 @@ impl Process {
         Ok(Self(child))
     }
 
-    /// Whether it has ended by itself.
+    /// Returns true if the process has ended by itself.
     pub fn ended(&mut self) -> bool {
         !matches!(self.0.try_wait(), Ok(None))
     }
 
-    /// It and its children: nginx works in children.
+    /// Returns the ids of the process and its children: nginx works in child processes.
     fn family(&self) -> Vec<u32> {
         let mut family = vec![self.0.id()];
         let all = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -40,7 +40,7 @@ impl Process {
         family
     }
 
-    /// Nanoseconds on a processor, by thread.
+    /// Returns the processor time in nanoseconds, by thread.
     pub fn spent(&self) -> Spent {
         let mut threads = BTreeMap::new();
         for pid in self.family() {
@@ -54,7 +54,7 @@ impl Process {
         Spent(threads)
     }
 
-    /// Resident memory in KiB.
+    /// Returns the resident memory in KiB.
     pub fn resident_kib(&self) -> u64 {
         let resident = |pid| {
             let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -69,7 +69,7 @@ impl Process {
 pub struct Spent(BTreeMap<std::ffi::OsString, u64>);
 
 impl Spent {
-    /// Nanoseconds since `before`. What a thread spent that has ended since is lost.
+    /// Returns the nanoseconds since `before`, without threads that have ended since.
     pub fn since(&self, before: &Self) -> u64 {
         let one = |(thread, now): (_, &u64)| now.saturating_sub(before.0.get(thread).copied().unwrap_or(0));
         self.0.iter().map(one).sum()
@@ -78,7 +78,7 @@ impl Spent {
 
 fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before may hold anything, a closing bracket too.
+    // The name before it may contain anything, even a closing bracket.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
@@ -86,8 +86,8 @@ impl Drop for Process {
     fn drop(&mut self) {
         // SIGTERM first, so that nginx ends its workers; the standard library has only SIGKILL.
         let asked = Command::new("kill").arg(self.0.id().to_string()).status();
-        let until = Instant::now() + END;
-        while asked.is_ok() && Instant::now() < until && !self.ended() {
+        let deadline = Instant::now() + END;
+        while asked.is_ok() && Instant::now() < deadline && !self.ended() {
             std::thread::sleep(Duration::from_millis(20));
         }
         if !self.ended() {

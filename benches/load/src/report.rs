@@ -1,17 +1,17 @@
-//! Samples to a table.
+//! Tables of the measured samples.
 
 use crate::load::Times;
 use std::fmt::Write;
 
-/// What one target did in one round.
+/// Measurement of one target in one round.
 pub struct Sample {
     pub times: Times,
-    /// Processor time in nanoseconds; none for the provider.
+    /// Processor time in nanoseconds; `None` for the provider.
     pub spent: Option<u64>,
     pub resident_kib: Option<u64>,
 }
 
-/// A target's samples of one scenario.
+/// Samples of one target in one scenario.
 pub struct Row {
     pub name: &'static str,
     pub samples: Vec<Sample>,
@@ -22,19 +22,19 @@ impl Row {
         Self { name, samples: Vec::new() }
     }
 
-    /// Processor time for each good answer, in microseconds, over all rounds.
+    /// Returns the processor time per successful answer, in microseconds, over all rounds.
     pub fn cpu(&self) -> Option<f64> {
         let spent: u64 = self.samples.iter().map(|sample| sample.spent).sum::<Option<u64>>()?;
         let served: usize = self.samples.iter().map(|sample| sample.times.whole.len()).sum();
         (served > 0).then(|| spent as f64 / served as f64 / 1e3)
     }
 
-    /// A share of answers was there after so many milliseconds, round by round.
+    /// Returns the quantile of the times for each round, in milliseconds.
     fn quantile(&self, share: f64, of: impl Fn(&Times) -> &Vec<u64>) -> Vec<Option<f64>> {
         self.samples.iter().map(|sample| quantile(of(&sample.times), share)).collect()
     }
 
-    /// The median of the rounds' slowest hundredths, in milliseconds.
+    /// Returns the median of the rounds' p99, in milliseconds.
     pub fn p99(&self) -> Option<f64> {
         median(self.quantile(0.99, |times| &times.whole))
     }
@@ -48,7 +48,7 @@ impl Row {
     }
 }
 
-/// The value that this share of the values does not exceed, in milliseconds.
+/// Returns the value that this share of the values does not exceed, in milliseconds.
 fn quantile(values: &[u64], share: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
@@ -62,12 +62,12 @@ fn median(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     sorted.get(sorted.len() / 2).copied()
 }
 
-/// What `row` has more than `direct`, taken round by round.
+/// Returns the median difference of `row` to `direct`, round by round.
 fn added(row: &[Option<f64>], direct: &[Option<f64>]) -> Option<f64> {
     median(row.iter().zip(direct).map(|(row, direct)| Some((*row)? - (*direct)?)))
 }
 
-/// The table of one scenario; the first row is the provider asked directly.
+/// Formats the table of one scenario; the first row is the provider without a proxy.
 pub fn table(title: &str, rows: &[Row]) -> String {
     let mut text = format!(
         "{title}\n{:14} {:>11} {:>9} {:>9} {:>11} {:>18} {:>9} {:>7}\n",

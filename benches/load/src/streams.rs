@@ -1,5 +1,5 @@
-//! Many streams open at once, an event a second each: what one costs in memory and processor time, how much later its
-//! events come, and whether the memory is given back when all have ended.
+//! Test with many open streams, one event per second each: memory and processor time per stream, delay of events, and
+//! whether the memory is released when all have ended.
 
 use crate::Options;
 use crate::goals::{self, Goals};
@@ -15,85 +15,85 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 
-/// New streams a second.
+/// Number of new streams per second.
 const OPENED: usize = 500;
-/// Whether memory was given back is looked at until then.
+/// Time after which the released memory is measured, and timeout of opening the streams.
 const AFTER: Duration = Duration::from_secs(60);
-/// What stands before the time of an event in it, and nowhere else in an answer.
+/// Byte before the time of an event, which occurs nowhere else in an answer.
 pub const MARK: &[u8] = b"~";
-/// How the time is told: in so few letters that an event's text is not much longer than a token's.
-const LETTERS: u32 = 6;
-/// Microseconds after which such times begin anew: half an hour.
-const ROUND: u64 = 36_u64.pow(LETTERS);
-/// How a chunked body ends.
+/// Number of base-36 digits of a time: so few that an event's text is not much longer than a token's.
+const DIGITS: u32 = 6;
+/// Microseconds after which these times wrap around: about half an hour.
+const WRAP_MICROS: u64 = 36_u64.pow(DIGITS);
+/// End of a chunked body.
 const LAST: &[u8] = b"\r\n0\r\n\r\n";
 
-/// Microseconds of the clock: provider and client are processes of one machine.
+/// Returns the microseconds of the clock: provider and client run on one machine.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or_default() % ROUND
+    u64::try_from(since.as_micros()).unwrap_or_default() % WRAP_MICROS
 }
 
-/// The time as an event tells it.
+/// Returns the current time as an event states it.
 pub fn stamp() -> String {
     let now = now();
-    (0..LETTERS)
+    (0..DIGITS)
         .rev()
-        .filter_map(|place| char::from_digit((now / 36_u64.pow(place) % 36) as u32, 36))
+        .filter_map(|digit| char::from_digit((now / 36_u64.pow(digit) % 36) as u32, 36))
         .collect()
 }
 
-/// How long ago that was, in microseconds.
-fn since(told: &[u8]) -> Option<u64> {
-    let told = std::str::from_utf8(told).ok().and_then(|told| u64::from_str_radix(told, 36).ok())?;
-    Some((now() + ROUND - told) % ROUND)
+/// Returns the microseconds since a stated time.
+fn since(digits: &[u8]) -> Option<u64> {
+    let then = std::str::from_utf8(digits).ok().and_then(|text| u64::from_str_radix(text, 36).ok())?;
+    Some((now() + WRAP_MICROS - then) % WRAP_MICROS)
 }
 
-/// Events that one may lack: its moment in the second may just be missed at either end.
-const LACKING: f64 = 2.0;
+/// Number of events that a stream may lack: one may be just missed at either end of the measurement.
+const MISSING_EVENTS: f64 = 2.0;
 
-/// What one stream has said. Told beside its task, which waits for ever where nothing comes.
+/// State of one stream, shared with its task, which waits forever if no event comes.
 #[derive(Default)]
-struct Told {
-    /// Its answer has begun.
+struct StreamState {
+    /// True if the answer has begun.
     opened: AtomicBool,
-    /// Its events while they counted.
+    /// Number of events during the measurement.
     events: AtomicUsize,
-    /// It is over before its time.
+    /// True if the stream ended too early.
     ended: AtomicBool,
 }
 
-impl Told {
+impl StreamState {
     fn is_open(&self) -> bool {
         self.opened.load(Ordering::Relaxed)
     }
 
-    /// Whether nobody need wait for it to open: it did, or it never will.
+    /// Returns true if the stream has opened, or ended before.
     fn is_settled(&self) -> bool {
         self.is_open() || self.ended.load(Ordering::Relaxed)
     }
 
-    /// Whether it ended, or said less than so many events: a stream that stands still is no stream.
+    /// Returns true if the stream ended, or sent fewer than `least` events: a stalled stream counts as broken.
     fn is_broken(&self, least: usize) -> bool {
         self.ended.load(Ordering::Relaxed) || self.events.load(Ordering::Relaxed) < least
     }
 }
 
 #[derive(Default)]
-struct Seen {
-    streams: Vec<Told>,
-    /// Events count.
+struct SharedState {
+    streams: Vec<StreamState>,
+    /// True during the measurement, while events are counted.
     counts: AtomicBool,
     over: AtomicBool,
     /// Delays of events, in microseconds.
     delays: Mutex<Vec<u32>>,
 }
 
-/// What one of them did.
+/// Results of one target.
 struct Figures {
-    /// Hundredths of one processor.
+    /// Processor time in percent of one processor.
     cpu: f64,
-    /// Memory before, with all of them open and a minute after, in MiB.
+    /// Memory before, with all streams open, and one minute after, in MiB.
     memory: [f64; 3],
     kib_each: f64,
     p50: f64,
@@ -101,7 +101,7 @@ struct Figures {
     broken: usize,
 }
 
-/// Measures everyone but the provider, one after the other, and holds Penstock against its goals.
+/// Measures all targets except the provider, one after the other, and checks Penstock against its goals.
 pub fn compare(options: &Options, streams: usize) -> Result<Goals, String> {
     let bench = Bench::streams(&options.penstock, streams, options.alone)?;
     let runtime = runtime()?;
@@ -133,23 +133,23 @@ pub fn compare(options: &Options, streams: usize) -> Result<Goals, String> {
             bare = Some(of.cpu);
         }
     }
-    print!("{}", goals.told());
+    print!("{}", goals.take_text());
     Ok(goals)
 }
 
 fn reach(of: &Figures, bare: Option<f64>, goals: &mut Goals) {
     let [idle, _, after] = of.memory;
     if let Some(bare) = bare {
-        goals.most("processor time beside the bare Pingora", Some(of.cpu / bare), goals::STREAMS_CPU);
+        goals.check_max("processor time beside the bare Pingora", Some(of.cpu / bare), goals::STREAMS_CPU);
     }
-    goals.most("memory before, MiB", Some(idle), goals::IDLE_MIB);
-    goals.most("memory of each, KiB", Some(of.kib_each), goals::STREAM_KIB);
-    goals.most("delay p99, ms", Some(of.p99).filter(|p99| p99.is_finite()), goals::DELAY_P99);
-    goals.most("memory a minute after, MiB", Some(after), goals::AFTER_MIB);
-    goals.most("broken", Some(of.broken as f64), 0.0);
+    goals.check_max("memory before, MiB", Some(idle), goals::IDLE_MIB);
+    goals.check_max("memory of each, KiB", Some(of.kib_each), goals::STREAM_KIB);
+    goals.check_max("delay p99, ms", Some(of.p99).filter(|p99| p99.is_finite()), goals::DELAY_P99);
+    goals.check_max("memory a minute after, MiB", Some(after), goals::AFTER_MIB);
+    goals.check_max("broken", Some(of.broken as f64), 0.0);
 }
 
-/// The runtime of the client and of the provider.
+/// Creates the runtime of the client and of the provider.
 pub fn runtime() -> Result<Runtime, String> {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(|why| why.to_string())
 }
@@ -162,34 +162,34 @@ fn one(
     seconds: f64,
 ) -> Result<Figures, String> {
     let mib = || process.resident_kib() as f64 / 1024.0;
-    let told = (0..streams).map(|_| Told::default()).collect();
-    let (idle, seen) = (mib(), Arc::new(Seen { streams: told, ..Seen::default() }));
+    let states = (0..streams).map(|_| StreamState::default()).collect();
+    let (idle, shared) = (mib(), Arc::new(SharedState { streams: states, ..SharedState::default() }));
     let body = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"Tell me."}]}"#;
     let request: Arc<[u8]> = request(target.address, target.key.as_deref(), body).into();
     for number in 0..streams {
-        runtime.spawn(stream(number, target.address, request.clone(), seen.clone()));
+        runtime.spawn(stream(number, target.address, request.clone(), shared.clone()));
         if number % 10 == 9 {
             sleep(Duration::from_secs(10) / u32::try_from(OPENED).unwrap_or(u32::MAX));
         }
     }
     let patience = Instant::now();
-    while !seen.streams.iter().all(Told::is_settled) {
+    while !shared.streams.iter().all(StreamState::is_settled) {
         if patience.elapsed() > AFTER {
-            let opened = seen.streams.iter().filter(|told| told.is_open()).count();
+            let opened = shared.streams.iter().filter(|state| state.is_open()).count();
             return Err(format!("{}: only {opened} streams opened", target.name));
         }
         sleep(Duration::from_millis(100));
     }
     sleep(Duration::from_secs(2));
-    seen.counts.store(true, Ordering::Relaxed);
+    shared.counts.store(true, Ordering::Relaxed);
     let (before, begun) = (process.spent(), Instant::now());
     sleep(Duration::from_secs_f64(seconds));
     let spent = process.spent().since(&before) as f64 / begun.elapsed().as_nanos() as f64 * 100.0;
     let open = mib();
-    seen.over.store(true, Ordering::Relaxed);
-    let least = (seconds - LACKING).max(0.0) as usize;
-    let broken = seen.streams.iter().filter(|told| told.is_broken(least)).count();
-    let mut delays = seen.delays.lock().map(|mut delays| std::mem::take(&mut *delays)).unwrap_or_default();
+    shared.over.store(true, Ordering::Relaxed);
+    let least = (seconds - MISSING_EVENTS).max(0.0) as usize;
+    let broken = shared.streams.iter().filter(|state| state.is_broken(least)).count();
+    let mut delays = shared.delays.lock().map(|mut delays| std::mem::take(&mut *delays)).unwrap_or_default();
     delays.sort_unstable();
     let share = |share: f64| {
         let at = (delays.len().saturating_sub(1) as f64 * share).round() as usize;
@@ -206,20 +206,20 @@ fn one(
     })
 }
 
-/// One stream, until all are over.
-async fn stream(number: usize, to: SocketAddr, request: Arc<[u8]>, seen: Arc<Seen>) {
-    let Some(told) = seen.streams.get(number) else { return };
-    if read(to, &request, &seen, told).await.is_none() && !seen.over.load(Ordering::Relaxed) {
-        told.ended.store(true, Ordering::Relaxed);
+/// Runs one stream until the measurement is over.
+async fn stream(number: usize, to: SocketAddr, request: Arc<[u8]>, shared: Arc<SharedState>) {
+    let Some(state) = shared.streams.get(number) else { return };
+    if read(to, &request, &shared, state).await.is_none() && !shared.over.load(Ordering::Relaxed) {
+        state.ended.store(true, Ordering::Relaxed);
     }
 }
 
-async fn read(to: SocketAddr, request: &[u8], seen: &Seen, own: &Told) -> Option<()> {
+async fn read(to: SocketAddr, request: &[u8], shared: &SharedState, state: &StreamState) -> Option<()> {
     let mut socket = TcpStream::connect(to).await.ok()?;
     socket.set_nodelay(true).ok()?;
     socket.write_all(request).await.ok()?;
     let (mut piece, mut first) = (vec![0; 4096], true);
-    while !seen.over.load(Ordering::Relaxed) {
+    while !shared.over.load(Ordering::Relaxed) {
         let count = socket.read(&mut piece).await.ok().filter(|count| *count > 0)?;
         let read = piece.get(..count)?;
         let at = read.windows(MARK.len()).position(|window| window == MARK);
@@ -227,20 +227,20 @@ async fn read(to: SocketAddr, request: &[u8], seen: &Seen, own: &Told) -> Option
             if !read.starts_with(b"HTTP/1.1 200") {
                 return None;
             }
-            own.opened.store(true, Ordering::Relaxed);
+            state.opened.store(true, Ordering::Relaxed);
         }
-        // Its provider goes on: whoever ends it ends it early.
+        // The provider's streams are endless, so any end is too early.
         if read.ends_with(LAST) {
             return None;
         }
-        let Some(at) = at.filter(|_| seen.counts.load(Ordering::Relaxed)) else { continue };
+        let Some(at) = at.filter(|_| shared.counts.load(Ordering::Relaxed)) else { continue };
         let events = read.windows(MARK.len()).filter(|window| *window == MARK).count();
-        own.events.fetch_add(events, Ordering::Relaxed);
-        let told = read.get(at + MARK.len()..)?;
-        // Cut in two by the wire: one delay fewer.
-        let Some(late) = told.get(..LETTERS as usize).and_then(since) else { continue };
+        state.events.fetch_add(events, Ordering::Relaxed);
+        let digits = read.get(at + MARK.len()..)?;
+        // Split across two reads: this delay is not counted.
+        let Some(late) = digits.get(..DIGITS as usize).and_then(since) else { continue };
         let late = u32::try_from(late).unwrap_or(u32::MAX);
-        if let Ok(mut delays) = seen.delays.lock() {
+        if let Ok(mut delays) = shared.delays.lock() {
             delays.push(late);
         }
     }

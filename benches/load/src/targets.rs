@@ -1,4 +1,4 @@
-//! Who is measured: the provider itself, and what stands before it, each with two threads.
+//! Measured targets: the provider itself and the proxies before it, each with two threads.
 
 use crate::load::{Connection, holds, request};
 use crate::process::Process;
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Threads of everyone.
+/// Number of threads of each target.
 pub const THREADS: usize = 2;
-/// Limits of the key, each so high that it is looked at and counted down and never reached.
+/// Limits of the key, each so high that it is checked and counted but never reached.
 const LIMITS: [&str; 8] = [
     "--requests-per-minute",
     "1000000000",
@@ -21,21 +21,21 @@ const LIMITS: [&str; 8] = [
     "--budget-per-day",
     "1000000000",
 ];
-/// Credits of the account, which pays in advance.
+/// Credits of the prepaid account.
 const CREDITS: &str = "1000000000";
-/// How long a start may take.
+/// Timeout of a start.
 const START: Duration = Duration::from_secs(30);
 
-/// One of those who are measured.
+/// Measured target.
 pub struct Target {
     pub name: &'static str,
     pub address: SocketAddr,
     pub key: Option<String>,
-    /// None for the provider, which is not measured for itself.
+    /// Process of the target; `None` for the provider, which is not measured itself.
     pub process: Option<Process>,
 }
 
-/// Everyone, and the provider behind them, which has to outlive them.
+/// All targets, and the provider behind them, which has to outlive them.
 pub struct Bench {
     pub targets: Vec<Target>,
     folder: PathBuf,
@@ -50,7 +50,7 @@ impl Drop for Bench {
 }
 
 impl Bench {
-    /// Starts all of them and waits until each has answered.
+    /// Starts all targets and waits until each has answered.
     pub fn start(penstock: &Path) -> Result<Self, String> {
         let (mut bench, provider) = Self::before("mock")?;
         bench.targets.push(Target { name: "direct", address: provider, key: None, process: None });
@@ -60,7 +60,7 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Those who are measured with so many streams open, or Penstock alone.
+    /// Starts the targets for this number of open streams, or Penstock alone.
     pub fn streams(penstock: &Path, streams: usize, alone: bool) -> Result<Self, String> {
         let (mut bench, provider) = Self::before("events")?;
         if !alone {
@@ -70,13 +70,13 @@ impl Bench {
         Ok(bench)
     }
 
-    /// A folder and the provider, which is this program in that role.
+    /// Creates a folder and starts the provider, which is this program in that role.
     fn before(role: &str) -> Result<(Self, SocketAddr), String> {
         let folder = std::env::temp_dir().join(format!("penstock-load-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
         let provider = free()?;
-        let own = std::env::current_exe().map_err(|why| why.to_string())?;
-        let mut command = Command::new(own);
+        let program = std::env::current_exe().map_err(|why| why.to_string())?;
+        let mut command = Command::new(program);
         let mut mock = Process::start(command.args([role, &provider.to_string()]), &folder.join("mock.log"))?;
         await_answer("the mock provider", provider, None, &mut mock)?;
         Ok((Self { targets: Vec::new(), folder, _mock: mock }, provider))
@@ -84,8 +84,8 @@ impl Bench {
 
     fn pass(&mut self, provider: SocketAddr) -> Result<(), String> {
         let address = free()?;
-        let own = std::env::current_exe().map_err(|why| why.to_string())?;
-        let mut pass = Command::new(own);
+        let program = std::env::current_exe().map_err(|why| why.to_string())?;
+        let mut pass = Command::new(program);
         pass.args(["pass", &address.to_string(), &provider.to_string(), &THREADS.to_string()]);
         self.add("bare Pingora", address, None, &mut pass)
     }
@@ -128,14 +128,14 @@ impl Bench {
         self.add("nginx", address, None, &mut nginx)
     }
 
-    /// With everything on: a key with limits of each kind and a budget, of an account that pays in advance, two
-    /// providers with checks, footprint and price, a log line a request.
-    fn penstock(&mut self, binary: &Path, provider: SocketAddr, seats: usize) -> Result<(), String> {
+    /// Starts Penstock with all features: a key with limits of each kind and a budget, of a prepaid account, two
+    /// providers with health checks, footprint and price, and a log line per request.
+    fn penstock(&mut self, binary: &Path, provider: SocketAddr, max_in_flight: usize) -> Result<(), String> {
         let (address, admin) = (free()?, free()?);
         let file = self.folder.join("penstock.toml");
-        let text = configuration(&self.folder, address, admin, provider, seats);
+        let text = configuration(&self.folder, address, admin, provider, max_in_flight);
         fs::write(&file, text).map_err(|why| format!("{}: {why}", file.display()))?;
-        let told = |words: &[&str]| {
+        let run_cli = |words: &[&str]| {
             let mut command = Command::new(binary);
             let done = command.args(words).arg("--config").arg(&file).output();
             let done = done.map_err(|why| format!("{}: {why}", binary.display()))?;
@@ -144,37 +144,37 @@ impl Bench {
                 false => Err(format!("{}: {}", words.join(" "), String::from_utf8_lossy(&done.stderr))),
             }
         };
-        let key = told(&[&["keys", "create", "--name", "load"], &LIMITS[..]].concat())?;
-        told(&["credits", "grant", "--credits", CREDITS, "default"])?;
+        let key = run_cli(&[&["keys", "create", "--name", "load"], &LIMITS[..]].concat())?;
+        run_cli(&["credits", "grant", "--credits", CREDITS, "default"])?;
         let mut run = Command::new(binary);
         run.args(["run", "--config"]).arg(&file);
         self.add("Penstock", address, Some(key), &mut run)
     }
 }
 
-/// The window is one that 200 KiB of bytes cannot exceed: what counting costs is
-/// measured by `benches/hot.rs`.
+/// Returns the configuration of Penstock. The context window is one that 200 KiB of bytes cannot exceed: token counting
+/// is measured by `benches/hot.rs`.
 fn configuration(
     folder: &Path,
     http: SocketAddr,
     admin: SocketAddr,
     provider: SocketAddr,
-    seats: usize,
+    max_in_flight: usize,
 ) -> String {
     let providers = ["a", "b"].map(|id| {
         format!(
             "[[providers]]\nid = \"{id}\"\noperator = \"Load\"\ncountry = \"FR\"\ncity = \"Paris\"\n\
-             base_url = \"http://{provider}/v1\"\npue = 1.16\nwue = 0.2\nmax_in_flight = {seats}\n\
+             base_url = \"http://{provider}/v1\"\npue = 1.16\nwue = 0.2\nmax_in_flight = {max_in_flight}\n\
              health = {{ path = \"/models\", interval = \"1s\" }}\ntimeouts = {{ total = \"1h\" }}\n\
              [[providers.offers]]\nmodel = \"m\"\nname = \"theirs\"\n"
         )
     });
     let storage = folder.join("data");
-    // All load is of one account, which gets seven eighths of the places at most.
-    let places = (seats * 2).max(10_000);
+    // All load is of one account, which gets at most seven eighths of the permits.
+    let max_requests = (max_in_flight * 2).max(10_000);
     format!(
         "[listen]\nhttp = \"{http}\"\nadmin = \"{admin}\"\n[storage]\npath = {storage:?}\nballast = \"0B\"\n\
-         [process]\nthreads = {THREADS}\ndrain = \"1s\"\n[overload]\nrequests = {places}\n[routing]\ntotal = \"1h\"\n\
+         [process]\nthreads = {THREADS}\ndrain = \"1s\"\n[overload]\nrequests = {max_requests}\n[routing]\ntotal = \"1h\"\n\
          [billing]\ncredit = \"prepaid\"\n\
          [[models]]\nid = \"m\"\nname = \"M\"\nkind = \"chat\"\ncreated = 1700000000\ncontext_length = 262144\n\
          input_modalities = [\"text\", \"image\"]\nsupported_parameters = [\"temperature\", \"stream\", \"max_tokens\"]\n\
@@ -184,13 +184,13 @@ fn configuration(
     )
 }
 
-/// A loopback address with a port that nobody uses now.
+/// Returns a loopback address with a free port.
 fn free() -> Result<SocketAddr, String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     listener.map_err(|why| format!("no free port: {why}"))
 }
 
-/// Waits until it answers a request well, and Penstock as only Penstock does.
+/// Waits until a target answers a request correctly, and for Penstock with its own members.
 fn await_answer(
     name: &str,
     address: SocketAddr,
@@ -198,9 +198,9 @@ fn await_answer(
     process: &mut Process,
 ) -> Result<(), String> {
     let hello = request(address, key, r#"{"model":"m","messages":[{"role":"user","content":"Hi"}]}"#);
-    let until = Instant::now() + START;
+    let deadline = Instant::now() + START;
     let mut last = String::from("it did not answer");
-    while Instant::now() < until {
+    while Instant::now() < deadline {
         if process.ended() {
             return Err(format!("{name} ended by itself"));
         }

@@ -101,7 +101,7 @@ fn swapped_neighbours_are_refused() {
 }
 
 #[test]
-fn what_is_no_key_is_refused() {
+fn an_invalid_key_is_rejected() {
     let good = key(9);
     let good = good.reveal();
     let wrong = [

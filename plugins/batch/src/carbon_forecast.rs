@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn several_places_count_by_their_mean() {
+    fn several_locations_count_by_their_mean() {
         let (one, mut other) = (night(), night());
         other.typical.as_mut().unwrap()[3] = 900;
         let plan = plan_start(&[&one, &other], EVENING, EVENING + 86_400, HOUR_SECONDS, 100).unwrap();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_its_line() {
+    fn a_mistake_is_reported_with_its_line_number() {
         for (text, line) in [
             ("FR,2024-02-29T14:00Z", 1),
             ("\nFR,2024-02-29T14:30Z,31", 2),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_that_the_calendar_lacks_is_told_with_its_line_and_what_was_expected() {
+    fn a_nonexistent_hour_is_reported_with_its_line_and_the_expected_form() {
         for hour in [
             "2026-02-31T14:00Z",
             "2026-02-29T14:00Z",

@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_window_is_told_what_one_is() {
+    fn an_invalid_window_gets_an_error_with_the_expected_form() {
         for wrong in [
             "",
             "h",

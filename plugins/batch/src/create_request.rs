@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_is_a_day_unless_told() {
+    fn the_default_window_is_a_day() {
         let create = read(&good()).unwrap();
         assert_eq!((create.completion_window.as_str(), create.window_seconds), ("24h", 86_400));
         assert!(create.metadata.is_empty());

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_names_its_part() {
+    fn an_invalid_part_is_named() {
         let (purpose, file) = (part("purpose", "batch"), file("a", "x"));
         let seconds = part(SECONDS, "3600");
         let cases: [(Vec<String>, &str); 10] = [

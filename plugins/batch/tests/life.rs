@@ -64,7 +64,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn every_order_of_events_gives_what_the_model_says(events in proptest::collection::vec(event(), 0..24)) {
+    fn every_order_of_events_matches_the_model(events in proptest::collection::vec(event(), 0..24)) {
         let (mut life, mut model) = (BatchLifecycle::default(), Model::default());
         for (now, event) in (1u64..).zip(events) {
             let before = life;

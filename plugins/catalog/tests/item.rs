@@ -90,7 +90,7 @@ fn max_tokens_is_the_window_when_nothing_else_is_known() {
 }
 
 #[test]
-fn lifecycle_is_one_of_three_words() {
+fn lifecycle_is_one_of_three_values() {
     for (lifecycle, word) in [
         (LifecycleStage::Active, "active"),
         (LifecycleStage::Deprecated, "deprecated"),
@@ -125,7 +125,7 @@ fn created_at_is_right_on_leap_days_and_at_the_ends_of_centuries() {
 }
 
 #[test]
-fn meta_says_what_a_model_is_and_costs() {
+fn meta_describes_a_model_and_its_cost() {
     let model = CatalogModel {
         supported_parameters: ["tools", "response_format"].map(str::to_owned).to_vec(),
         ..llama()

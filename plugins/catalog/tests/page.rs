@@ -336,7 +336,7 @@ proptest! {
 }
 
 #[test]
-fn what_a_key_may_not_see_is_not_counted_and_no_cursor() {
+fn objects_hidden_from_a_key_are_neither_counted_nor_cursors() {
     let only = |query: &str, id: &'static str| {
         let query = CatalogQuery::parse(query)?;
         catalog().page(&query, &|model| model.id == id, &figures)

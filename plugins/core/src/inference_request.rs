@@ -1,8 +1,10 @@
 //! Validated inference request that still refers to the bytes of its body.
 
+use crate::dialect::Dialect;
 use crate::inference_task::InferenceTask;
-use crate::model_kind::{Dialect, ModelKind};
+use crate::model_kind::ModelKind;
 use crate::offer_filters::OfferFilters;
+use crate::responses_details::ResponsesDetails;
 use crate::traits::AttemptTarget;
 use crate::usage::{TokenUsage, UsageBounds};
 use bytes::Bytes;
@@ -107,7 +109,7 @@ pub struct InferenceRequest {
     pub dialect: Dialect,
     /// Kind of model that serves the request.
     pub kind: ModelKind,
-    /// Body exactly as received.
+    /// Body exactly as received, or converted to the form of [`Dialect::request_form`].
     pub body: Bytes,
     /// Top-level members of the body.
     pub members: BodyMembers,
@@ -138,6 +140,8 @@ pub struct InferenceRequest {
     pub filters: Option<Box<OfferFilters>>,
     /// Display of thinking.
     pub thinking: ThinkingDisplay,
+    /// Responses dialect: parts of the request that the converted body does not have.
+    pub responses: Option<Box<ResponsesDetails>>,
     /// Bytes of prompt text (messages, system, tools) without inline media: an upper bound of the text's tokens.
     pub prompt_bytes: usize,
     /// Number of inline and linked images in the prompt.
@@ -175,6 +179,7 @@ impl InferenceRequest {
             required: RequiredCapabilities::default(),
             filters: None,
             thinking: ThinkingDisplay::Off,
+            responses: None,
             prompt_bytes: 0,
             images: 0,
             said: HistoryFeatures::default(),

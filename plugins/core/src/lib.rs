@@ -6,6 +6,7 @@
 
 mod api_error;
 pub mod calendar;
+mod dialect;
 mod error_catalog;
 pub mod hex;
 mod inference_request;
@@ -16,12 +17,18 @@ mod offer_filters;
 pub mod percent;
 mod quantity;
 mod request_adjustment;
+mod responses_details;
+mod sealed_reasoning;
 mod traits;
 mod unary_adapter;
 mod upstream_error;
 mod usage;
 
 pub use api_error::ApiError;
+pub use dialect::{
+    AnswerModel, DIALECTS, Dialect, DialectSpec, ErrorEnvelope, HttpConventions, KeyHeader, RequestForm,
+    ResetFormat,
+};
 pub use error_catalog::{ErrorCode, ErrorSpec};
 pub use inference_request::{
     BodyEdit, BodyMember, BodyMembers, HistoryFeatures, InferenceRequest, RequiredCapabilities,
@@ -33,13 +40,15 @@ pub use inference_task::{
 pub use media::{
     AudioInput, GeneratedImage, ImageRequest, ImageSize, ImageSource, TranscriptFormat, TranscriptionRequest,
 };
-pub use model_kind::{Dialect, FootprintModel, KINDS, KindSpec, ModelKind, WorkUnit};
+pub use model_kind::{FootprintModel, KINDS, KindSpec, ModelKind, WorkUnit};
 pub use offer_filters::{OfferFacts, OfferFilter, OfferFilters};
 pub use quantity::{MicroCredits, NanoKwh};
 pub use request_adjustment::{
     ChoiceSelection, EXTRA_MEMBERS, ExtraMember, ExtraMembers, OfferObservation, ReasoningName,
     RequestAdjustment,
 };
+pub use responses_details::{ClientTool, ReasoningDisplay, ResponsesDetails};
+pub use sealed_reasoning::{open_reasoning, seal_reasoning};
 pub use traits::{
     AttemptTarget, BufferedResponse, ContinuationMethod, OfferCapabilities, OutputBuffer, PrefillMethod,
     RescueMode, ScoreTransform, StreamProgress, StreamTranslation, Translator,

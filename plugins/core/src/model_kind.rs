@@ -1,24 +1,4 @@
-//! Dialects and kinds of models.
-
-/// Request format on the wire, of the client or of the provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Dialect {
-    /// Chat completions (`/v1/chat/completions`).
-    Chat,
-    /// Messages (`/v1/messages`).
-    Messages,
-}
-
-impl Dialect {
-    /// Name in the configuration, logs and metrics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Chat => "chat",
-            Self::Messages => "messages",
-        }
-    }
-}
+//! Kinds of models.
 
 /// Kind of model. A request of one kind is never sent to a model of another kind.
 ///

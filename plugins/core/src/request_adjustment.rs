@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_member_has_a_bit_of_its_own_and_a_word_that_names_it() {
+    fn each_member_has_its_own_bit_and_name() {
         let mut all = ExtraMembers::NONE;
         for (extra, words) in EXTRA_MEMBERS {
             assert!(!all.contains(*extra), "{extra:?} twice");

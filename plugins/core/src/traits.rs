@@ -1,9 +1,9 @@
 //! Interfaces between the gateway and the dialect translators.
 
 use crate::api_error::ApiError;
+use crate::dialect::Dialect;
 use crate::inference_request::InferenceRequest;
 use crate::media::GeneratedImage;
-use crate::model_kind::Dialect;
 use crate::request_adjustment::{ExtraMember, OfferObservation, ReasoningName, RequestAdjustment};
 use crate::upstream_error::UpstreamError;
 use crate::usage::{FinishReason, MeasuredEnergy, TokenUsage, WorkDone};

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_word_replaces_its_half_alone() {
+    fn a_later_override_replaces_only_its_own_half() {
         let first = ReportedUsage { input: Some(7), cached: 2, output: Some(1), reasoning: 0 };
         let later = ReportedUsage { output: Some(9), reasoning: 4, ..ReportedUsage::default() };
         let both = ReportedUsage { input: Some(7), cached: 2, output: Some(9), reasoning: 4 };

@@ -31,6 +31,7 @@ fn build_request() -> InferenceRequest {
         filters: None,
         required: RequiredCapabilities::default(),
         thinking: ThinkingDisplay::Off,
+        responses: None,
         prompt_bytes: 0,
         images: 0,
         said: penstock_core::HistoryFeatures::default(),

@@ -45,6 +45,7 @@ fn build_request(dialect: Dialect, body: String) -> InferenceRequest {
         filters: None,
         required: RequiredCapabilities::default(),
         thinking: ThinkingDisplay::Off,
+        responses: None,
         images: 0,
         said,
     }

@@ -30,6 +30,7 @@ mod partial_json;
 mod pending_tool_calls;
 mod reasoning_effort;
 mod response_constraints;
+mod responses_any;
 mod stream_translator;
 mod structured_output;
 #[cfg(test)]
@@ -52,6 +53,8 @@ pub const TRANSLATORS: &[&dyn Translator] = &[
     &chat_messages::TRANSLATOR,
     &messages_chat::TRANSLATOR,
     &messages_messages::TRANSLATOR,
+    &responses_any::CHAT,
+    &responses_any::MESSAGES,
 ];
 
 /// Returns the translator from a client's dialect to a provider's dialect and back.

@@ -5,7 +5,7 @@ use super::*;
 use proptest::prelude::*;
 
 #[test]
-fn long_stretches_of_the_source_are_shared_and_short_ones_copied() {
+fn long_source_ranges_are_shared_and_brief_ones_copied() {
     let source = Bytes::from(vec![b'x'; 5000]);
     let mut pieces = BodyBuilder::with_source(&source);
     pieces.push_str("<");

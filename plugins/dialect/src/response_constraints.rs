@@ -6,8 +6,8 @@ use crate::decode::chat::generate_call_id;
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
 use penstock_core::{
-    AttemptTarget, Dialect, EXTRA_MEMBERS, ExtraMember, FinishReason, InferenceRequest, InferenceTask,
-    OfferCapabilities,
+    AttemptTarget, EXTRA_MEMBERS, ExtraMember, FinishReason, InferenceRequest, InferenceTask,
+    OfferCapabilities, RequestForm,
 };
 
 /// Filter that enforces the constraints of a request on the events of one provider.
@@ -217,7 +217,7 @@ pub(crate) fn wants_logprobs(ask: &InferenceRequest) -> bool {
     let wanted = ask.member_value("logprobs");
     match ask.task {
         InferenceTask::Complete(_) => wanted.is_some(),
-        _ => ask.dialect == Dialect::Chat && wanted == Some(b"true"),
+        _ => ask.dialect.request_form() == RequestForm::Chat && wanted == Some(b"true"),
     }
 }
 

@@ -114,3 +114,11 @@ pub(crate) fn stream_as_messages(
         write::messages::MessagesStreamWriter::new(write::messages::WriterOptions::from_request(ask, target)),
     )
 }
+
+/// Creates a translation of a stream of any provider to the responses dialect.
+pub(crate) fn stream_as_responses(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+) -> Box<dyn StreamTranslation> {
+    crate::new_stream_translation(ask, target, write::responses::ResponsesStreamWriter::new(ask, target))
+}

@@ -68,7 +68,7 @@ fn every_golden_is_met_at_both_ends_of_its_range() {
 }
 
 #[test]
-fn a_size_becomes_joules_with_six_places() {
+fn a_size_becomes_joules_with_six_decimals() {
     let model = EcologitsModel { active_b: 24.0, total_b: 24.0, weight_bits: 16.0, batch: 64.0 };
     assert_eq!(ecologits::joules_per_output_token(&model).unwrap().to_string(), "0.195103");
     let four_gpus = EcologitsModel { total_b: 117.0, ..model };

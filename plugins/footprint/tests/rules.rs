@@ -46,7 +46,7 @@ fn kwh(joules: &str) -> Decimal {
 }
 
 #[test]
-fn failed_attempts_are_summed_before_rounding_each_with_its_own_place() {
+fn failed_attempts_are_summed_before_rounding_each_with_its_own_location() {
     let clean = offer(&chat());
     let dirty = OfferFactors::new(&chat(), &ServiceSite { g_per_kwh: decimal("500"), ..place() }).unwrap();
     let mut all = clean.attempt_energy(&tokens(0, 0, 300), None);
@@ -59,7 +59,7 @@ fn failed_attempts_are_summed_before_rounding_each_with_its_own_place() {
 }
 
 #[test]
-fn each_boundary_adds_what_its_meter_does_not_see() {
+fn each_boundary_adds_its_unmetered_energy() {
     let measured = |boundary| {
         let measured = MeasuredEnergy { joules: decimal("3600000"), boundary: Some(boundary) };
         offer(&chat()).attempt_energy(&tokens(1, 0, 1), Some(measured)).footprint()
@@ -194,7 +194,7 @@ fn an_unpublished_building_has_the_defaults_and_is_flagged() {
 }
 
 #[test]
-fn every_mistake_of_a_card_and_a_place_is_named_at_once() {
+fn every_mistake_of_a_card_and_a_location_is_named_at_once() {
     let card = EnergyProfile {
         active_params_b: Some(decimal("8")),
         total_params_b: Some(decimal("7")),
@@ -222,7 +222,7 @@ fn every_method_is_found_by_its_name_and_its_range_holds_the_figure() {
 }
 
 #[test]
-fn a_measurement_of_many_times_what_the_work_draws_is_none_of_it() {
+fn an_implausibly_large_energy_measurement_is_ignored() {
     let card =
         EnergyProfile { joules_per_output_token: Some(Decimal::ONE), ..EnergyProfile::new(ModelKind::Chat) };
     let card = EnergyProfile { joules_per_input_token: Some(Decimal::ONE), ..card };

@@ -26,7 +26,7 @@ fn the_shipped_grid_table_has_exactly_the_27_member_states() {
 }
 
 #[test]
-fn a_row_has_the_figures_of_its_line_and_a_short_source() {
+fn a_row_has_the_figures_of_its_line_and_an_abbreviated_source() {
     let table = grid::parse_table(GRID).unwrap();
     let france = table.get("FR").unwrap();
     assert_eq!(france.g_per_kwh, decimal("31"));
@@ -41,7 +41,7 @@ fn a_row_has_the_figures_of_its_line_and_a_short_source() {
 }
 
 #[test]
-fn who_is_not_a_member_has_no_name() {
+fn an_unknown_member_has_no_name() {
     assert_eq!(country::member("GR"), Some("Greece"));
     for stranger in ["CH", "NO", "GB", "IS", "US", "EL", "fr", "", "EU"] {
         assert_eq!(country::member(stranger), None, "{stranger}");

@@ -1,30 +1,37 @@
-//! Error envelopes of both dialects, in the form that client libraries expect: `code` is always a string, `param` a
+//! Error envelopes of all dialects, in the form that client libraries expect: `code` is always a string, `param` a
 //! string or null, and wording that frameworks search for is inside `message`.
 
-use penstock_core::{ApiError, Dialect, ErrorCode};
+use penstock_core::{ApiError, Dialect, ErrorCode, ErrorEnvelope};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
 /// Returns the error envelope of a dialect.
 #[must_use]
 pub fn error_envelope(dialect: Dialect, refusal: &ApiError, request_id: &str) -> Vec<u8> {
-    match dialect {
-        Dialect::Chat => chat_envelope(refusal, request_id),
-        Dialect::Messages => messages_envelope(refusal, request_id),
+    match dialect.spec().http.error_envelope {
+        ErrorEnvelope::Chat => {
+            let param = refusal.param.as_deref().map(|param| dialect.member_name(param));
+            envelope_with_param(refusal, param, request_id)
+        }
+        ErrorEnvelope::Messages => messages_envelope(refusal, request_id),
     }
 }
 
 /// `{"error":{"message","type","code","param","details":{"name"}},"request_id"}`.
 #[must_use]
 pub fn chat_envelope(refusal: &ApiError, request_id: &str) -> Vec<u8> {
+    envelope_with_param(refusal, refusal.param.as_deref(), request_id)
+}
+
+fn envelope_with_param(refusal: &ApiError, param: Option<&str>, request_id: &str) -> Vec<u8> {
     let row = refusal.spec();
     let details = error_details(refusal, Map::new());
     json!({
         "error": {
-            "message": error_message(Dialect::Chat, refusal),
+            "message": error_message(ErrorEnvelope::Chat, refusal),
             "type": row.chat_type,
             "code": row.code,
-            "param": refusal.param,
+            "param": param,
             "details": details,
         },
         "request_id": request_id,
@@ -48,7 +55,7 @@ pub fn messages_envelope(refusal: &ApiError, request_id: &str) -> Vec<u8> {
         "type": "error",
         "error": {
             "type": row.messages_type,
-            "message": error_message(Dialect::Messages, refusal),
+            "message": error_message(ErrorEnvelope::Messages, refusal),
             "code": row.code,
             "details": details,
         },
@@ -58,7 +65,7 @@ pub fn messages_envelope(refusal: &ApiError, request_id: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Members of `details`: the given ones, the error's name, which is the same in both dialects, and the context of the
+/// Members of `details`: the given ones, the error's name, which is the same in all dialects, and the context of the
 /// error.
 fn error_details(refusal: &ApiError, mut members: Map<String, Value>) -> Map<String, Value> {
     members.insert("name".to_owned(), Value::from(refusal.spec().chat_type));
@@ -68,21 +75,21 @@ fn error_details(refusal: &ApiError, mut members: Map<String, Value>) -> Map<Str
 
 /// Public error message. The frameworks of each dialect recognise a full context window by specific wording, and only
 /// in `message`.
-fn error_message(dialect: Dialect, refusal: &ApiError) -> Cow<'_, str> {
+fn error_message(envelope: ErrorEnvelope, refusal: &ApiError) -> Cow<'_, str> {
     let number = |name: &str| refusal.details.get(name).and_then(Value::as_u64);
     let numbers = number("context_length").zip(number("input_tokens"));
-    match (refusal.code, dialect, numbers) {
-        (ErrorCode::ContextLength, Dialect::Chat, Some((window, input))) => Cow::Owned(format!(
+    match (refusal.code, envelope, numbers) {
+        (ErrorCode::ContextLength, ErrorEnvelope::Chat, Some((window, input))) => Cow::Owned(format!(
             "This model's maximum context length is {window} tokens. However, your messages resulted in \
              {input} tokens. (context_length_exceeded)"
         )),
-        (ErrorCode::ContextLength, Dialect::Chat, None) => {
+        (ErrorCode::ContextLength, ErrorEnvelope::Chat, None) => {
             Cow::Borrowed("The input exceeds this model's maximum context length. (context_length_exceeded)")
         }
-        (ErrorCode::ContextLength, Dialect::Messages, Some((window, input))) => {
+        (ErrorCode::ContextLength, ErrorEnvelope::Messages, Some((window, input))) => {
             Cow::Owned(format!("prompt is too long: {input} tokens > {window} maximum"))
         }
-        (ErrorCode::ContextLength, Dialect::Messages, None) => {
+        (ErrorCode::ContextLength, ErrorEnvelope::Messages, None) => {
             Cow::Borrowed("prompt is too long: it exceeds this model's context window")
         }
         _ => Cow::Borrowed(&refusal.message),

@@ -74,7 +74,7 @@ fn preamble_and_epilogue_are_skipped() {
 }
 
 #[test]
-fn a_form_cut_short_is_truncated_wherever() {
+fn a_truncated_form_is_detected_at_every_byte() {
     let bytes = form(&[("model", false, b"m"), ("file", true, b"abc")]);
     for end in 0..bytes.len() - 4 {
         assert_eq!(parse_form(&[&bytes[..end]]), Err(MultipartError::Truncated), "ends at {end}");

@@ -295,7 +295,7 @@ fn an_end_has_to_be_that_of_its_reserve() {
 }
 
 #[test]
-fn what_cannot_be_changes_nothing() {
+fn an_impossible_entry_changes_nothing() {
     let mut books = BalanceFold::default();
     let grant = |amount| EntryKind::Grant {
         id: "g".into(),

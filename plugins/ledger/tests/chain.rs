@@ -110,7 +110,7 @@ fn every_kind_of_entry_comes_back() {
 }
 
 #[test]
-fn a_hash_is_what_the_documentation_says() {
+fn a_hash_follows_the_documentation() {
     let text = text();
     let first = lines(&text).next().unwrap();
     let words = std::str::from_utf8(first).unwrap();

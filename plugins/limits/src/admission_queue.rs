@@ -86,34 +86,34 @@ impl<W> AdmissionQueue<W> {
     /// yield.
     #[must_use]
     pub fn is_under_pressure(&self) -> bool {
-        let near = |taken: usize, most: usize| taken >= most - most / 8;
+        let is_near_limit = |taken: usize, most: usize| taken >= most - most / 8;
         !self.queue.is_empty()
-            || near(self.requests, self.capacity.requests)
-            || near(self.bytes, self.capacity.bytes)
+            || is_near_limit(self.requests, self.capacity.requests)
+            || is_near_limit(self.bytes, self.capacity.bytes)
     }
 
     /// Admits a request with a body of this many bytes if it fits; returns true if so.
-    pub fn try_admit(&mut self, whose: &Arc<str>, bytes: usize) -> bool {
-        let fits = self.fits(whose, bytes);
+    pub fn try_admit(&mut self, account: &Arc<str>, bytes: usize) -> bool {
+        let fits = self.fits(account, bytes);
         if fits {
-            self.record_admission(whose, bytes);
+            self.record_admission(account, bytes);
         }
         fits
     }
 
     /// Queues a request that did not fit.
-    pub fn join(&mut self, whose: &Arc<str>, bytes: usize, waiter: W) -> QueueOutcome<W> {
-        match self.queue.join(whose, (bytes, waiter), self.capacity.queue) {
-            EnqueueOutcome::Waiting(number, gone) => {
-                QueueOutcome::Waiting(number, gone.map(|(_, waiter)| waiter))
+    pub fn join(&mut self, account: &Arc<str>, bytes: usize, waiter: W) -> QueueOutcome<W> {
+        match self.queue.join(account, (bytes, waiter), self.capacity.queue) {
+            EnqueueOutcome::Waiting(number, evicted) => {
+                QueueOutcome::Waiting(number, evicted.map(|(_, waiter)| waiter))
             }
             EnqueueOutcome::Full => QueueOutcome::Full,
         }
     }
 
     /// Removes a request from the queue, if it is still queued.
-    pub fn cancel(&mut self, whose: &Arc<str>, number: u64) {
-        self.queue.remove(whose, number);
+    pub fn cancel(&mut self, account: &Arc<str>, number: u64) {
+        self.queue.remove(account, number);
     }
 
     /// Admits the next queued request that fits. Callers repeat this until it returns `None`.
@@ -121,16 +121,16 @@ impl<W> AdmissionQueue<W> {
         let mut found = None;
         let (ceiling, requests, held, own) =
             (self.capacity, self.requests, self.bytes, &self.requests_by_account);
-        let (bytes, waiter) = self.queue.pop_if(|whose, (bytes, _)| {
-            let fits = has_capacity(ceiling, requests, held, own.get(whose).copied().unwrap_or(0), *bytes);
+        let (bytes, waiter) = self.queue.pop_if(|account, (bytes, _)| {
+            let fits = has_capacity(ceiling, requests, held, own.get(account).copied().unwrap_or(0), *bytes);
             if fits {
-                found = Some(whose.clone());
+                found = Some(account.clone());
             }
             fits
         })?;
-        let whose = found?;
-        self.record_admission(&whose, bytes);
-        Some((whose, bytes, waiter))
+        let account = found?;
+        self.record_admission(&account, bytes);
+        Some((account, bytes, waiter))
     }
 
     /// Adds bytes to an admitted request if they fit; returns true if so.
@@ -148,28 +148,28 @@ impl<W> AdmissionQueue<W> {
     }
 
     /// Releases an admitted request with all its bytes.
-    pub fn release(&mut self, whose: &Arc<str>, bytes: usize) {
+    pub fn release(&mut self, account: &Arc<str>, bytes: usize) {
         self.requests = self.requests.saturating_sub(1);
         self.shrink(bytes);
-        if let Some(own) = self.requests_by_account.get_mut(whose) {
+        if let Some(own) = self.requests_by_account.get_mut(account) {
             *own = own.saturating_sub(1);
             if *own == 0 {
-                self.requests_by_account.remove(whose);
+                self.requests_by_account.remove(account);
             }
         }
     }
 
-    fn fits(&self, whose: &Arc<str>, bytes: usize) -> bool {
-        let own = self.requests_by_account.get(whose).copied().unwrap_or(0);
+    fn fits(&self, account: &Arc<str>, bytes: usize) -> bool {
+        let own = self.requests_by_account.get(account).copied().unwrap_or(0);
         has_capacity(self.capacity, self.requests, self.bytes, own, bytes)
     }
 
-    fn record_admission(&mut self, whose: &Arc<str>, bytes: usize) {
+    fn record_admission(&mut self, account: &Arc<str>, bytes: usize) {
         self.requests += 1;
         self.bytes = self.bytes.saturating_add(bytes);
-        match self.requests_by_account.get_mut(whose) {
+        match self.requests_by_account.get_mut(account) {
             Some(own) => *own += 1,
-            None => drop(self.requests_by_account.insert(whose.clone(), 1)),
+            None => drop(self.requests_by_account.insert(account.clone(), 1)),
         }
     }
 }
@@ -183,7 +183,7 @@ const fn has_capacity(
     bytes: usize,
 ) -> bool {
     let eighth = ceiling.requests / 8;
-    let places = requests < ceiling.requests - eighth || (requests < ceiling.requests && own < eighth);
+    let has_permit = requests < ceiling.requests - eighth || (requests < ceiling.requests && own < eighth);
     let most = if bytes > LARGE_BODY { ceiling.bytes - ceiling.bytes / 4 } else { ceiling.bytes };
-    places && held.saturating_add(bytes) <= most
+    has_permit && held.saturating_add(bytes) <= most
 }

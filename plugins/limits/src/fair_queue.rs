@@ -44,54 +44,54 @@ impl<W> FairQueue<W> {
 
     /// Queues a waiter behind those of its account. If the queue has `most` waiters, the newest of the account with the
     /// most waiters is evicted, provided that this account still has at least as many as the new waiter's.
-    pub fn join(&mut self, whose: &Arc<str>, waiter: W, most: usize) -> EnqueueOutcome<W> {
-        let mut gone = None;
+    pub fn join(&mut self, account: &Arc<str>, waiter: W, most: usize) -> EnqueueOutcome<W> {
+        let mut evicted = None;
         if self.waiting >= most {
-            gone = self.evict_newest(whose);
-            if gone.is_none() {
+            evicted = self.evict_newest(account);
+            if evicted.is_none() {
                 return EnqueueOutcome::Full;
             }
         }
         self.last_number += 1;
         self.waiting += 1;
-        let line = self.queues.entry(whose.clone()).or_default();
+        let line = self.queues.entry(account.clone()).or_default();
         if line.is_empty() {
-            self.ring.push_back(whose.clone());
+            self.ring.push_back(account.clone());
         }
         line.push_back((self.last_number, waiter));
-        EnqueueOutcome::Waiting(self.last_number, gone)
+        EnqueueOutcome::Waiting(self.last_number, evicted)
     }
 
     /// Removes the next waiter for which `may` returns true: accounts round-robin, within an account first in, first
     /// out. If the first waiter of an account may not proceed, its other waiters are skipped.
     pub fn pop_if(&mut self, mut may: impl FnMut(&Arc<str>, &W) -> bool) -> Option<W> {
         let lines = &self.queues;
-        let at = self.ring.iter().position(|whose| {
-            lines.get(whose).and_then(VecDeque::front).is_some_and(|(_, waiter)| may(whose, waiter))
+        let at = self.ring.iter().position(|account| {
+            lines.get(account).and_then(VecDeque::front).is_some_and(|(_, waiter)| may(account, waiter))
         })?;
-        let whose = self.ring.remove(at)?;
-        let line = self.queues.get_mut(&whose)?;
+        let account = self.ring.remove(at)?;
+        let line = self.queues.get_mut(&account)?;
         let (_, waiter) = line.pop_front()?;
         self.waiting -= 1;
         if line.is_empty() {
-            self.queues.remove(&whose);
+            self.queues.remove(&account);
         } else {
-            self.ring.push_back(whose);
+            self.ring.push_back(account);
         }
         Some(waiter)
     }
 
     /// Removes a waiter; `None` if it is no longer queued.
-    pub fn remove(&mut self, whose: &Arc<str>, number: u64) -> Option<W> {
-        let line = self.queues.get_mut(whose)?;
+    pub fn remove(&mut self, account: &Arc<str>, number: u64) -> Option<W> {
+        let line = self.queues.get_mut(account)?;
         let at = line.binary_search_by_key(&number, |(known, _)| *known).ok()?;
         let (_, waiter) = line.remove(at)?;
-        self.on_removed(whose);
+        self.on_removed(account);
         Some(waiter)
     }
 
-    fn evict_newest(&mut self, whose: &Arc<str>) -> Option<W> {
-        let own = self.queues.get(whose).map_or(0, VecDeque::len);
+    fn evict_newest(&mut self, account: &Arc<str>) -> Option<W> {
+        let own = self.queues.get(account).map_or(0, VecDeque::len);
         let (longest, _) =
             self.queues.iter().filter(|(_, line)| line.len() > own + 1).max_by_key(|(_, line)| line.len())?;
         let longest = longest.clone();
@@ -101,11 +101,11 @@ impl<W> FairQueue<W> {
     }
 
     /// Updates the counts after a waiter of an account was removed.
-    fn on_removed(&mut self, whose: &Arc<str>) {
+    fn on_removed(&mut self, account: &Arc<str>) {
         self.waiting -= 1;
-        if self.queues.get(whose).is_some_and(VecDeque::is_empty) {
-            self.queues.remove(whose);
-            self.ring.retain(|other| other != whose);
+        if self.queues.get(account).is_some_and(VecDeque::is_empty) {
+            self.queues.remove(account);
+            self.ring.retain(|other| other != account);
         }
     }
 }

@@ -28,8 +28,8 @@ impl OutputLengthStats {
     /// Records the length of an answer.
     pub fn record(&mut self, tokens: u64) {
         let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
-        let (place, count) = (usize::from(self.next), usize::from(self.count));
-        let Some(oldest) = self.recent.get_mut(place) else { return };
+        let (index, count) = (usize::from(self.next), usize::from(self.count));
+        let Some(oldest) = self.recent.get_mut(index) else { return };
         let oldest = std::mem::replace(oldest, tokens);
         // Index of the oldest length, which is removed; the new one is inserted at `into`.
         let out =

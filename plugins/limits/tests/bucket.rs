@@ -78,7 +78,7 @@ proptest! {
 
     /// The number of passing requests never exceeds the limit, for any number and timing of requests.
     #[test]
-    fn a_limit_lets_through_what_it_says(
+    fn a_limit_admits_its_configured_amount(
         most in 1..600_u64,
         pauses in proptest::collection::vec(0..2_000_u64, 1..200),
     ) {

@@ -76,7 +76,7 @@ fn tokens_and_money_pass_up_to_the_limit_and_not_one_fewer() {
 }
 
 #[test]
-fn seats_are_never_more_than_there_are_and_are_all_given_back() {
+fn permits_never_exceed_the_limit_and_are_all_released() {
     let limits = UsageLimits { concurrent: NonZeroU32::new(5), ..UsageLimits::default() };
     let (at_work, most) = (AtomicU64::new(0), AtomicU64::new(0));
     let passed = crowd(&limits, &UsageLimits::default(), &CostEstimate::default(), 200, || {

@@ -13,7 +13,7 @@ fn account(number: usize) -> Arc<str> {
 }
 
 #[test]
-fn accounts_take_turns_however_many_each_has_waiting() {
+fn accounts_are_served_round_robin_for_any_queue_lengths() {
     let mut queue = FairQueue::default();
     let (greedy, modest) = (account(0), account(1));
     for number in 0..100 {
@@ -40,7 +40,7 @@ fn a_full_queue_sends_the_youngest_of_the_greediest_away() {
 }
 
 #[test]
-fn who_leaves_is_passed_over_and_who_may_not_go_holds_up_its_own_account_alone() {
+fn a_cancelled_waiter_is_skipped_and_a_blocked_one_delays_only_its_account() {
     let mut queue = FairQueue::default();
     let (one, two) = (account(1), account(2));
     let EnqueueOutcome::Waiting(first, None) = queue.join(&one, 'a', 9) else { panic!() };
@@ -55,7 +55,7 @@ fn who_leaves_is_passed_over_and_who_may_not_go_holds_up_its_own_account_alone()
 const SMALL: AdmissionCapacity = AdmissionCapacity { requests: 16, bytes: 8 * LARGE_BODY, queue: 8 };
 
 #[test]
-fn the_last_eighth_is_for_those_who_have_little() {
+fn the_last_eighth_is_reserved_for_accounts_with_few_requests() {
     let mut app: AdmissionQueue<()> = AdmissionQueue::new(SMALL);
     let (greedy, modest) = (account(0), account(1));
     assert_eq!((0..20).filter(|_| app.try_admit(&greedy, 10)).count(), 14);
@@ -67,7 +67,7 @@ fn the_last_eighth_is_for_those_who_have_little() {
 }
 
 #[test]
-fn long_bodies_leave_a_quarter_of_the_bytes_to_short_ones() {
+fn large_bodies_leave_a_quarter_of_the_bytes_to_small_ones() {
     let mut app: AdmissionQueue<&str> = AdmissionQueue::new(SMALL);
     let (long, short) = (account(0), account(1));
     assert_eq!((0..9).filter(|_| app.try_admit(&long, LARGE_BODY + 1)).count(), 5);
@@ -106,7 +106,7 @@ proptest! {
     /// Comparison with a plain list of admitted and waiting requests: the capacity is respected, every waiter gets
     /// exactly one result, and no request that fits stays queued.
     #[test]
-    fn nobody_is_lost_and_nothing_is_over_the_ceiling(steps in prop::collection::vec(step(), 1..300)) {
+    fn no_waiter_is_lost_and_the_limit_is_never_exceeded(steps in prop::collection::vec(step(), 1..300)) {
         let mut app: AdmissionQueue<u64> = AdmissionQueue::new(SMALL);
         let mut inside: Vec<(Arc<str>, usize)> = Vec::new();
         let mut waiting: BTreeMap<u64, (Arc<str>, usize, u64)> = BTreeMap::new();

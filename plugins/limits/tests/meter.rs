@@ -193,7 +193,7 @@ fn a_refused_ask_takes_from_neither_the_key_nor_the_account() {
 }
 
 #[test]
-fn who_is_looked_at_has_a_seat_and_a_request_and_gives_both_back() {
+fn a_validated_request_takes_and_releases_its_permits() {
     let limits = UsageLimits { requests: some(2), concurrent: NonZeroU32::new(1), ..UsageLimits::default() };
     let remaining = |key: &UsageMeter| key.limit_status(&limits, NOON).requests.unwrap().remaining;
     let mut key = UsageMeter::default();
@@ -320,7 +320,7 @@ fn a_budget_begins_anew_when_its_window_ends() {
 }
 
 #[test]
-fn what_was_spent_before_a_restart_counts_within_its_window_only() {
+fn spending_before_a_restart_counts_within_its_window_only() {
     let spend = SpendTotals::restored(70, 900, NOON);
     assert_eq!((spend.within(BudgetPeriod::Day, NOON), spend.within(BudgetPeriod::Month, NOON)), (70, 900));
     let tomorrow = NOON + Duration::from_secs(86_400);

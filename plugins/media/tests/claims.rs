@@ -164,7 +164,7 @@ fn frames_of_another_kind_count() {
 }
 
 #[test]
-fn what_is_reserved_and_charged_is_never_nothing_and_never_what_a_provider_claims_beyond_the_bytes() {
+fn reserves_and_charges_are_positive_and_bounded_by_the_bytes() {
     let heard = |seconds: Option<Decimal>, bytes| AudioInput {
         extension: "m4a",
         content_type: "audio/mp4",

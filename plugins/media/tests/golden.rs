@@ -97,7 +97,7 @@ fn answered(whole: Result<BufferedResponse, UpstreamError>) -> Vec<u8> {
 }
 
 #[test]
-fn every_case_is_what_it_says() {
+fn every_case_matches_its_expectation() {
     let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
     let mut count = 0;
     for shape in form_shapes() {

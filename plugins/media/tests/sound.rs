@@ -135,7 +135,7 @@ fn a_tag_amid_noise_is_noise_at_every_cut() {
 }
 
 #[test]
-fn what_arrived_counts_and_not_what_was_announced() {
+fn received_bytes_count_and_not_the_announced_ones() {
     let wav = sounds::wav(1000);
     assert_eq!(measure(&[&wav[..wav.len() - 8000]]).unwrap().seconds, seconds("0.5"));
     let mut open = sounds::wav(1000);
@@ -160,7 +160,7 @@ fn noise_between_frames_is_passed_over() {
 }
 
 #[test]
-fn what_is_no_sound_says_so() {
+fn a_non_audio_file_is_reported() {
     assert_eq!(measure(&[]), Err(AudioError::Empty));
     assert_eq!(measure(&[b""]), Err(AudioError::Empty));
     for text in

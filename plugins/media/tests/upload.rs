@@ -90,7 +90,7 @@ fn every_field_is_read_and_an_empty_one_is_absent() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn each_invalid_field_is_named() {
     let wav = sounds::wav(100);
     let file: FormPart<'_> = ("file", Some("a.wav"), &wav);
     let model: FormPart<'_> = ("model", None, b"m");
@@ -158,7 +158,7 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
-fn a_part_cut_short_is_named() {
+fn a_truncated_part_is_named() {
     let wav = sounds::wav(100);
     let bytes = form(&[("model", None, b"m"), ("file", Some("a.wav"), &wav)]);
     let cut = |end: usize| {
@@ -187,7 +187,7 @@ fn a_field_without_end_is_not_held() {
 }
 
 #[test]
-fn what_is_no_form_says_so() {
+fn a_non_form_body_is_reported() {
     assert_eq!(
         TranscriptionUpload::new("application/json").unwrap_err().code,
         ErrorCode::UnsupportedMediaType

@@ -50,7 +50,7 @@ fn a_batch_costs_half_in_credits_and_in_energy() {
 }
 
 #[test]
-fn the_energy_wallet_pays_only_what_is_billed_in_energy() {
+fn the_energy_balance_pays_only_models_billed_in_energy() {
     let ours = compute_charge(
         &chat(),
         &tokens(500, 0, 300),

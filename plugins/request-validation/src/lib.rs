@@ -4,7 +4,7 @@
 //! rules of the dialect are then checked on these positions. Content is never deserialised or copied, and no error
 //! message repeats it: messages name fields, types and bounds.
 //!
-//! Rules in both dialects: `null` counts as absent for every optional field; unknown fields are ignored, except those
+//! Rules in all dialects: `null` counts as absent for every optional field; unknown fields are ignored, except those
 //! that would choose the provider; keys must be unique in the body and in each object that is read.
 
 mod base64;
@@ -22,6 +22,7 @@ pub mod members;
 mod messages;
 mod metered;
 mod read;
+mod responses;
 mod scalars;
 mod vectors;
 
@@ -31,4 +32,5 @@ pub use images::{validate_images, validate_images_with};
 pub use limits::RequestLimits;
 pub use messages::{MessagesPurpose, count, validate_messages_request};
 pub use metered::{validate_moderation, validate_speech};
+pub use responses::{ResponsesPurpose, validate_responses_request};
 pub use vectors::{validate_embeddings, validate_rerank};

@@ -38,6 +38,8 @@ pub enum RefusedValues {
     ThirdPartyPayment,
     /// Object whose `mode` is not `off`.
     ModeNotOff,
+    /// Any value but `null` and 1.
+    SeveralChoices,
 }
 
 /// Known top-level member.
@@ -61,8 +63,14 @@ const fn messages(name: &'static str, treatment: MemberTreatment, about: &'stati
     KnownMember { name, dialect: Dialect::Messages, treatment, description: about }
 }
 
+const fn responses(name: &'static str, treatment: MemberTreatment, about: &'static str) -> KnownMember {
+    KnownMember { name, dialect: Dialect::Responses, treatment, description: about }
+}
+
 use MemberTreatment::{Engine, Harmless, Honoured, Refused};
-use RefusedValues::{ContextEdits, ModeNotOff, NonEmpty, OutsideEu, Present, ThirdPartyPayment};
+use RefusedValues::{
+    ContextEdits, ModeNotOff, NonEmpty, OutsideEu, Present, SeveralChoices, ThirdPartyPayment,
+};
 
 /// All listed members, sorted by dialect and name.
 #[rustfmt::skip]
@@ -156,6 +164,46 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     messages("top_p", Honoured, "sampling"),
     messages("user_profile_id", Harmless, "sent as a header"),
     messages("workspace_id", Harmless, "sent as a header"),
+    responses("access_programs", Harmless, "access programme of the vendor"),
+    responses("background", Refused(NonEmpty), "background responses are not supported; use a batch"),
+    responses("background_options", Refused(NonEmpty), "background responses are not supported; use a batch"),
+    responses("client_metadata", Harmless, "never forwarded"),
+    responses("context_management", Refused(NonEmpty), "the gateway does not shorten conversations"),
+    responses("conversation", Refused(Present), "the gateway stores no conversations; send the whole history in `input`"),
+    responses("function_call", Refused(NonEmpty), "this endpoint reads `tool_choice`"),
+    responses("functions", Refused(NonEmpty), "this endpoint reads `tools`"),
+    responses("image", Harmless, "compression of the vendor"),
+    responses("include", Honoured, "`reasoning.encrypted_content` and `message.output_text.logprobs`"),
+    responses("input", Honoured, "the conversation"),
+    responses("instructions", Honoured, "the system prompt"),
+    responses("max_output_tokens", Honoured, "cap on generated tokens"),
+    responses("max_tool_calls", Harmless, "limits tools that the gateway does not run"),
+    responses("messages", Refused(NonEmpty), "this endpoint reads `input`"),
+    responses("metadata", Harmless, "repeated in the answer; never forwarded"),
+    responses("model", Honoured, "the model"),
+    responses("moderation", Refused(NonEmpty), "moderation of requests and answers is not supported"),
+    responses("n", Refused(SeveralChoices), "a response has one answer"),
+    responses("parallel_tool_calls", Honoured, "enforced by the gateway"),
+    responses("previous_response_id", Refused(Present), "the gateway stores no responses; send the whole history in `input`"),
+    responses("prompt", Refused(Present), "the gateway stores no prompt templates; send the text in `input`"),
+    responses("prompt_cache_key", Harmless, "the engine's prompt cache needs no key"),
+    responses("prompt_cache_options", Harmless, "the engine manages its prompt cache"),
+    responses("prompt_cache_retention", Harmless, "the engine manages its prompt cache"),
+    responses("reasoning", Honoured, "`effort` and `summary`"),
+    responses("response_format", Refused(NonEmpty), "this endpoint reads `text.format`"),
+    responses("safety_identifier", Harmless, "never forwarded"),
+    responses("service_tier", Harmless, "capacity class of the vendor"),
+    responses("store", Harmless, "the gateway stores no responses; the answer says `false`"),
+    responses("stream", Honoured, "server-sent events"),
+    responses("stream_options", Harmless, "the gateway adds no padding to events"),
+    responses("temperature", Honoured, "sampling"),
+    responses("text", Honoured, "`format` and `verbosity`"),
+    responses("tool_choice", Honoured, "choice of the tool"),
+    responses("tools", Honoured, "functions and custom tools; others are refused"),
+    responses("top_logprobs", Honoured, "log probabilities"),
+    responses("top_p", Honoured, "sampling"),
+    responses("truncation", Harmless, "a conversation that does not fit is refused"),
+    responses("user", Harmless, "never forwarded"),
 ];
 
 /// Returns the table row of a member.
@@ -212,6 +260,7 @@ impl RefusedValues {
             OutsideEu => !value.is_string() || !is_eu_region(&value.text()),
             ThirdPartyPayment => !is_absent_or_keyword(member(value, "bill_to"), &["self"]),
             ModeNotOff => !is_absent_or_keyword(member(value, "mode"), &["off"]),
+            SeveralChoices => value.raw() != "1",
             ContextEdits => return first_changing_edit(value, path, about),
         };
         asks.then(|| path.unsupported(about))

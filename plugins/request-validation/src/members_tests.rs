@@ -5,6 +5,7 @@
 use super::*;
 use crate::limits::RequestLimits;
 use crate::messages::MessagesPurpose;
+use crate::responses::ResponsesPurpose;
 use bytes::Bytes;
 use penstock_core::{ErrorCode, InferenceRequest};
 use std::collections::BTreeSet;
@@ -18,6 +19,13 @@ fn ask(dialect: Dialect, members: &str) -> Result<InferenceRequest, ApiError> {
     match dialect {
         Dialect::Chat => crate::chat(body, &limits),
         Dialect::Messages => crate::validate_messages_request(body, &limits, MessagesPurpose::Generate),
+        Dialect::Responses => {
+            let body = format!(
+                r#"{{"model":"m","input":"hi"{}{members}}}"#,
+                if members.is_empty() { "" } else { "," }
+            );
+            crate::validate_responses_request(Bytes::from(body), &limits, ResponsesPurpose::Generate)
+        }
     }
 }
 
@@ -34,13 +42,8 @@ fn refused(dialect: Dialect) -> impl Iterator<Item = (&'static KnownMember, Refu
 fn every_member_of_the_newest_client_libraries_has_a_fate() {
     let list = include_str!("../testdata/sdk_members.txt");
     assert!(list.lines().count() > 60);
-    let known: BTreeSet<String> = KNOWN_MEMBERS
-        .iter()
-        .map(|member| match member.dialect {
-            Dialect::Chat => format!("chat {}", member.name),
-            Dialect::Messages => format!("messages {}", member.name),
-        })
-        .collect();
+    let known: BTreeSet<String> =
+        KNOWN_MEMBERS.iter().map(|member| format!("{} {}", member.dialect.name(), member.name)).collect();
     assert_eq!(known.len(), KNOWN_MEMBERS.len(), "no member stands twice");
     assert!(
         KNOWN_MEMBERS
@@ -52,7 +55,7 @@ fn every_member_of_the_newest_client_libraries_has_a_fate() {
 }
 
 #[test]
-fn a_thread_is_refused_in_the_words_that_its_client_library_falls_back_on() {
+fn a_thread_parameter_is_rejected_in_the_words_that_trigger_the_clients_fallback() {
     for thread in [
         r#"{"type":"create"}"#,
         r#"{"type":"continue","previous_message_id":"msg_1"}"#,
@@ -71,7 +74,7 @@ fn a_thread_is_refused_in_the_words_that_its_client_library_falls_back_on() {
 }
 
 #[test]
-fn a_thread_is_refused_before_what_its_missing_history_makes_wrong() {
+fn a_thread_parameter_is_rejected_before_errors_of_its_missing_history() {
     let turn = r#"[{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"x"}]}]"#;
     for purpose in [MessagesPurpose::Generate, MessagesPurpose::Count] {
         let body = format!(r#"{{"model":"m","messages":{turn},"thread":{{"type":"create"}}}}"#);
@@ -87,9 +90,9 @@ fn every_refused_member_is_refused_by_name_and_passes_as_null() {
         ContextEdits => r#"{"edits":[{"type":"compact_20260112"}]}"#.to_owned(),
         ThirdPartyPayment => r#"{"type":"billing_policy","bill_to":"user_profile"}"#.to_owned(),
         ModeNotOff => r#"{"mode":"on"}"#.to_owned(),
-        Present | NonEmpty | OutsideEu => format!("{{\"{}\":1}}", member.name),
+        Present | NonEmpty | OutsideEu | SeveralChoices => format!("{{\"{}\":1}}", member.name),
     };
-    for dialect in [Dialect::Chat, Dialect::Messages] {
+    for dialect in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
         let mut count = 0;
         for (member, asks) in refused(dialect) {
             let refusal = ask(dialect, &format!("\"{}\":{}", member.name, strong(member, asks))).unwrap_err();
@@ -140,7 +143,7 @@ fn values_that_ask_for_nothing_pass() {
 }
 
 #[test]
-fn what_would_change_the_request_is_refused_at_its_place() {
+fn a_filter_that_would_change_the_request_is_rejected_with_its_path() {
     for (dialect, members, param) in [
         (
             Dialect::Messages,

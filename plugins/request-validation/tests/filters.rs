@@ -78,7 +78,7 @@ fn no_constraint_is_no_filter() {
 }
 
 #[test]
-fn what_cannot_be_honoured_is_refused_by_name_on_every_path() {
+fn an_unsupported_filter_is_rejected_by_name_on_every_path() {
     let long: Vec<&str> = vec!["FR"; 257];
     for (members, param) in [
         (json!({"mode": "eco"}), "mode"),

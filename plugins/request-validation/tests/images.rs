@@ -37,14 +37,14 @@ fn every_field_is_read() {
 }
 
 #[test]
-fn null_and_what_other_services_take_change_nothing() {
+fn null_and_parameters_of_other_services_change_nothing() {
     let body = r#"{"model":"m","prompt":"p","n":null,"size":"auto","response_format":null,"stream":false,
         "quality":"hd","style":"vivid","background":"auto","output_format":"webp","user":"u","moderation":"low"}"#;
     assert_eq!(draw(body), draw(r#"{"model":"m","prompt":"p"}"#));
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn each_invalid_field_is_named() {
     for (body, field, says) in [
         (r#"{"prompt":"p"}"#, "model", "expected the name of a model, but it is missing."),
         (r#"{"model":"m"}"#, "prompt", "expected a string, but it is missing."),

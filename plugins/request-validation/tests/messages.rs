@@ -31,7 +31,7 @@ const RESULT: &str =
     r#"{"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":"ok"}],"is_error":null}"#;
 
 #[test]
-fn everything_the_house_must_know_is_read() {
+fn every_member_that_the_gateway_needs_is_read() {
     let body = with(
         r#""system":[{"type":"text","text":"s","cache_control":{"type":"ephemeral"},"citations":null}],"stream":true,
         "stop_sequences":["\u0041","b"],"temperature":1,"top_k":5,"tools":[{"name":"f","input_schema":{"type":"object"},"type":null}],
@@ -165,7 +165,7 @@ fn bad_messages_are_refused_by_their_path() {
 }
 
 #[test]
-fn turns_are_what_counts_for_tool_results() {
+fn tool_results_are_matched_across_adjacent_messages() {
     for messages in [
         format!("{CALL},{}", user(RESULT)),
         format!(r#"{CALL},{{"role":"system","content":"x"}},{}"#, user(RESULT)),
@@ -229,7 +229,7 @@ fn server_tools_have_the_code_of_features_that_are_not_there() {
 }
 
 #[test]
-fn what_some_providers_do_not_take_is_seen() {
+fn parameters_that_some_providers_reject_are_detected() {
     let said = |messages: &str| taken(&conversation(messages)).said;
     let hi = user(r#"{"type":"text","text":"\"system\" \"text\":\"\""}"#);
     assert_eq!(said(&hi), HistoryFeatures::default());

@@ -5,7 +5,10 @@ mod support;
 
 use bytes::Bytes;
 use penstock_core::ErrorCode;
-use penstock_request_validation::{MessagesPurpose, RequestLimits, chat, validate_messages_request};
+use penstock_request_validation::{
+    MessagesPurpose, RequestLimits, ResponsesPurpose, chat, validate_messages_request,
+    validate_responses_request,
+};
 use proptest::prelude::*;
 use support::{DEEP, ask_chat, ask_messages, edited};
 
@@ -24,6 +27,39 @@ const MESSAGES: &str = r#"{"model":"m","max_tokens":5,"system":[{"type":"text","
  "messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AA=="}},{"type":"text","text":"é"}]},
   {"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":{"a":{"b":[]}}}]},
   {"role":"system","content":"now"},{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":"y"}]}]}]}"#;
+
+const RESPONSES: &str = r#"{"model":"m","instructions":"s","tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"custom","name":"c"}]},
+ "tools":[{"type":"function","name":"f","parameters":{"a":[1,{}]},"strict":null},{"type":"custom","name":"c","format":{"type":"grammar","syntax":"lark","definition":"a\nb"}},{"type":"namespace","name":"n","tools":[{"type":"function","name":"f"}]}],
+ "text":{"format":{"type":"json_schema","name":"n","schema":{}},"verbosity":"low"},"reasoning":{"effort":"low","summary":"auto"},"include":["reasoning.encrypted_content"],"metadata":{"a":"b"},
+ "input":[{"role":"developer","content":"\u00e9 é \ud83d\ude00"},{"type":"message","role":"user","content":[{"type":"input_text","text":"x"},{"type":"input_image","image_url":"data:image\/png;base64,AAAA"}]},
+  {"type":"reasoning","summary":[],"encrypted_content":"psr1_AAAA","content":[{"type":"reasoning_text","text":"t"}]},
+  {"type":"function_call","call_id":"a","name":"f","namespace":"n","arguments":"{}"},{"type":"custom_tool_call","call_id":"b","name":"c","input":"\"\\"},
+  {"type":"function_call_output","call_id":"a","output":"x"},{"type":"custom_tool_call_output","call_id":"b","output":[{"type":"input_text","text":"y"}]}]}"#;
+
+fn responses(body: &[u8]) -> bool {
+    let body = Bytes::copy_from_slice(body);
+    let ask = validate_responses_request(body, &RequestLimits::default(), ResponsesPurpose::Generate);
+    if let Ok(ask) = &ask {
+        edited(ask);
+        let members = &ask.responses.as_ref().unwrap().repeated_members;
+        let object = [b"{", &members[..], b"}"].concat();
+        serde_json::from_slice::<serde_json::Value>(&object).unwrap();
+    }
+    ask.is_ok()
+}
+
+#[test]
+fn a_responses_body_is_accepted_whole_and_answered_however_it_is_damaged() {
+    assert!(responses(RESPONSES.as_bytes()));
+    for end in 0..RESPONSES.len() {
+        assert!(!responses(&RESPONSES.as_bytes()[..end]), "cut at {end}");
+        for byte in [b'"', b'\\', b'{', b']', b'0', b'n', b' ', 0, 0xff] {
+            let mut body = RESPONSES.as_bytes().to_vec();
+            body[end] = byte;
+            responses(&body);
+        }
+    }
+}
 
 fn both(body: &[u8]) -> [bool; 2] {
     let limits = RequestLimits::default();
@@ -62,7 +98,7 @@ fn each_byte_replaced_by_any_other_gives_an_answer() {
 }
 
 #[test]
-fn broken_json_is_told_with_its_place() {
+fn invalid_json_is_reported_with_its_position() {
     for (body, field, says) in [
         (r#"{"model":"m",}"#, None, "something else instead of a key, at byte 13."),
         (r#"{"model":"m"} x"#, None, "more bytes after the end of the document, at byte 14."),
@@ -113,7 +149,7 @@ fn depth_size_and_number_are_bounded() {
 }
 
 #[test]
-fn no_refusal_repeats_what_the_client_wrote() {
+fn no_rejection_repeats_client_input() {
     let secret = "my secret plan";
     for body in [CHAT, MESSAGES] {
         // Each string in turn becomes the secret, as value and as key.

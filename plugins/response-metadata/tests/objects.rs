@@ -95,7 +95,7 @@ fn without_provenance_only_the_contracts_own_fields_and_the_country_stand() {
 }
 
 #[test]
-fn what_is_not_known_is_absent_and_what_was_assumed_or_counted_is_said() {
+fn unknown_values_are_absent_and_assumed_or_counted_ones_are_marked() {
     let served = SiteJson::new(&site("Paris, France", "p"));
     let known = impact(&served).provenance;
     let provenance = EnergyProvenance {

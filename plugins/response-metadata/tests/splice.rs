@@ -38,7 +38,7 @@ fn white_space_after_the_object_is_dropped() {
 }
 
 #[test]
-fn nothing_to_add_and_what_is_no_object_stay_as_they_are() {
+fn non_objects_and_empty_additions_are_left_unchanged() {
     assert_eq!(spliced(&[r#"{"id":1} "#], b""), r#"{"id":1} "#);
     for other in [&["[1]"][..], &[""], &[], &["plain text"], &[" ", "\n"]] {
         assert_eq!(spliced(other, MEMBERS), other.concat());

@@ -76,7 +76,7 @@ fn failures_of_long_ago_do_not_count_towards_the_share() {
 }
 
 #[test]
-fn the_faults_of_the_caller_and_of_the_house_never_count() {
+fn client_and_gateway_errors_never_count_as_provider_failures() {
     let mut breaker = CircuitBreaker::default();
     let caller = UpstreamError::caller(ApiError::new(ErrorCode::InvalidRequest));
     for kind in [
@@ -161,7 +161,7 @@ fn a_closing_forgets_the_backoff() {
 }
 
 #[test]
-fn a_probe_whose_client_left_gives_its_seat_back() {
+fn a_probe_releases_its_slot_when_its_client_disconnects() {
     let mut breaker = ejected();
     assert!(breaker.try_probe(at(1_000)));
     breaker.on_result(at(1_100), AttemptOutcome::Neutral);
@@ -169,7 +169,7 @@ fn a_probe_whose_client_left_gives_its_seat_back() {
 }
 
 #[test]
-fn a_lost_probe_does_not_keep_its_seat_for_ever() {
+fn a_lost_probe_releases_its_slot_eventually() {
     let mut breaker = ejected();
     assert!(breaker.try_probe(at(1_000)));
     assert!(!breaker.try_probe(at(60_999)));
@@ -268,7 +268,7 @@ fn rate_limits_without_retry_after_back_off() {
 }
 
 #[test]
-fn a_longer_rest_is_not_cut_short_by_a_shorter_one_and_none_lasts_for_ever() {
+fn a_longer_cooldown_is_retained_and_every_cooldown_is_bounded() {
     let mut breaker = CircuitBreaker::default();
     breaker.on_result(NOW, AttemptOutcome::RateLimited { rest: Some(Duration::from_secs(20)) });
     breaker.on_result(NOW, AttemptOutcome::RateLimited { rest: Some(Duration::from_secs(2)) });

@@ -16,7 +16,7 @@ fn drain(budget: &mut RetryBudget, now: Duration) -> u64 {
 }
 
 #[test]
-fn a_quiet_house_affords_three_a_second() {
+fn a_quiet_gateway_may_retry_three_times_a_second() {
     let mut budget = RetryBudget::new();
     assert_eq!(drain(&mut budget, NOW), 30);
     assert_eq!(drain(&mut budget, NOW + Duration::from_secs(9)), 0);
@@ -24,7 +24,7 @@ fn a_quiet_house_affords_three_a_second() {
 }
 
 #[test]
-fn a_busy_house_affords_a_fifth_more() {
+fn a_busy_gateway_may_retry_a_fifth_of_its_requests() {
     let mut budget = RetryBudget::new();
     for _ in 0..1_000 {
         budget.on_request(NOW);

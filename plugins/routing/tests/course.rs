@@ -124,7 +124,7 @@ fn overload_and_everything_else_earn_none() {
 }
 
 #[test]
-fn a_provider_in_bad_standing_earns_no_quick_retry() {
+fn a_failing_provider_gets_no_quick_retry() {
     let entries = [PlannedOffer { is_stable: false, ..PlannedOffer::new(0, 0) }, PlannedOffer::new(1, 1)];
     let mut course = RetryPlanner::new(entries, AttemptPolicy::default(), 1);
     course.start(NOW);
@@ -200,7 +200,7 @@ fn a_rest_within_the_patience_is_waited_for() {
 }
 
 #[test]
-fn when_nobody_else_is_left_the_soonest_rest_is_waited_for() {
+fn without_another_provider_the_earliest_cooldown_end_is_awaited() {
     let (mut course, mut budget) =
         course(2, AttemptPolicy { deadline: at(60_000), ..AttemptPolicy::default() });
     course.start(NOW);
@@ -236,7 +236,7 @@ fn the_retry_after_of_a_503_is_the_soonest_rest_within_one_to_five() {
 }
 
 #[test]
-fn who_rests_at_the_start_is_asked_last_and_not_before() {
+fn a_provider_in_cooldown_at_the_start_is_tried_last() {
     let entries =
         [PlannedOffer { cooldown_until: Some(at(500)), ..PlannedOffer::new(0, 0) }, PlannedOffer::new(1, 1)];
     let mut course = RetryPlanner::new(entries, AttemptPolicy::default(), 1);
@@ -310,7 +310,7 @@ fn a_fallback_model_at_the_only_provider_is_asked_after_a_silence_and_not_after_
 }
 
 #[test]
-fn who_may_be_asked_again_comes_before_the_provider_of_a_silent_offer() {
+fn a_retryable_provider_comes_before_a_silent_offer() {
     let entries = [PlannedOffer::new(0, 8), PlannedOffer::new(1, 7), PlannedOffer::new(2, 7)];
     let mut course = RetryPlanner::new(entries, AttemptPolicy::default(), 1);
     let mut budget = RetryBudget::new();
@@ -327,7 +327,7 @@ fn who_may_be_asked_again_comes_before_the_provider_of_a_silent_offer() {
 }
 
 #[test]
-fn wrong_credentials_move_on_and_401_takes_the_whole_provider() {
+fn rejected_credentials_fail_over_and_401_ejects_the_whole_provider() {
     for (status, next) in [(401, 2), (403, 1), (404, 1)] {
         let mut course = RetryPlanner::new(
             [PlannedOffer::new(0, 7), PlannedOffer::new(1, 7), PlannedOffer::new(2, 8)],

@@ -109,7 +109,7 @@ fn one_that_turns_out_to_be_slower_is_asked_again_every_ten_minutes_and_no_more_
 }
 
 #[test]
-fn whatever_fails_to_answer_at_most_one_request_in_fifty_explores() {
+fn at_most_one_request_in_fifty_explores_a_failing_offer() {
     // The other offers never answer, so all of them stay unmeasured.
     let mut known = Offer::new(1.0, 0.1, 100.0);
     known.answers(NOW);
@@ -136,7 +136,7 @@ fn whatever_fails_to_answer_at_most_one_request_in_fifty_explores() {
 }
 
 #[test]
-fn what_was_not_explored_is_not_saved_up() {
+fn unused_exploration_budget_does_not_accumulate() {
     let mut explorations = ExplorationBudget::new();
     (0..1_000_000).for_each(|_| explorations.on_request());
     assert!(explorations.try_explore());
@@ -144,7 +144,7 @@ fn what_was_not_explored_is_not_saved_up() {
 }
 
 #[test]
-fn only_what_is_due_well_and_idle_is_explored() {
+fn only_due_healthy_and_idle_offers_are_explored() {
     let first = Candidate {
         price: 1.0,
         predicted_seconds: Some(1.0),

@@ -36,7 +36,7 @@ fn a_prediction_is_the_first_token_plus_output_over_speed() {
 }
 
 #[test]
-fn prompt_sizes_are_kept_apart_and_an_unseen_one_borrows_from_its_nearest() {
+fn prompt_sizes_are_separate_and_an_unseen_one_uses_the_closest() {
     let mut figures = LatencyStats::new();
     figures.observe(NOW, streamed(100, 0, 0.2, 0.2));
     figures.observe(NOW, streamed(50_000, 0, 6.0, 6.0));
@@ -56,7 +56,7 @@ fn an_old_observation_counts_half_after_the_half_life() {
 }
 
 #[test]
-fn what_was_not_seen_for_long_is_forgotten() {
+fn entries_unseen_for_long_are_forgotten() {
     let mut figures = LatencyStats::new();
     figures.observe(NOW, streamed(1, 10, 1.0, 2.0));
     assert!(figures.predict_seconds(NOW + STALE_AFTER - Duration::from_secs(1), 1, 1).is_some());
@@ -144,7 +144,7 @@ fn the_last_hour_has_throughput_latency_and_popularity() {
 }
 
 #[test]
-fn an_old_slice_makes_room_for_a_new_one() {
+fn a_new_slice_replaces_an_old_one() {
     let mut hour = HourlyStats::new();
     for round in 0..100 {
         hour.observe(NOW + Duration::from_secs(round * 3_600), streamed(1, 11, 1.0, 2.0));
@@ -178,7 +178,7 @@ fn figures_move_to_another_clock_with_their_age() {
 }
 
 #[test]
-fn what_no_answer_can_have_given_is_dropped() {
+fn impossible_measurements_are_dropped() {
     let mut figures = LatencyStats::new();
     figures.observe(NOW, streamed(1, 101, 1.0, 3.0));
     let good = serde_json::to_value(&figures).unwrap();
@@ -211,7 +211,7 @@ fn what_no_answer_can_have_given_is_dropped() {
 }
 
 #[test]
-fn an_hour_moves_to_another_clock_and_drops_what_no_answers_can_have_made() {
+fn an_hour_moves_to_another_clock_without_impossible_values() {
     let mut hour = HourlyStats::new();
     assert!(hour.is_empty());
     let base = Duration::from_secs(1_800_000_000 / 300 * 300);

@@ -47,7 +47,7 @@ fn only_batch_waits_in_the_queue_and_only_eco_limits_intensity() {
 }
 
 #[test]
-fn embeddings_go_by_price_unless_told_otherwise() {
+fn embeddings_are_routed_by_price_by_default() {
     assert_eq!(default_flavor(ModelKind::Embedding), PRICE);
     assert_eq!(default_flavor(ModelKind::Chat), BALANCED);
     assert_eq!(default_flavor(ModelKind::Rerank), BALANCED);

@@ -21,7 +21,7 @@ fn three() -> [Candidate; 3] {
 }
 
 #[test]
-fn each_flavor_puts_first_what_it_cares_for() {
+fn each_flavor_ranks_by_its_own_criterion() {
     for seed in 0..50 {
         assert_eq!(plan(PRICE, &three(), seed)[0], 0);
         assert_eq!(plan(BATCH, &three(), seed)[0], 0);
@@ -85,7 +85,7 @@ fn an_offer_that_fails_fast_is_not_fast() {
 }
 
 #[test]
-fn eco_puts_more_than_twice_the_best_intensity_last_whatever_its_renewable_share() {
+fn eco_ranks_more_than_twice_the_best_intensity_last_for_any_renewable_share() {
     let grid = |offer, ci_g_per_kwh, renewable, price| Candidate {
         ci_g_per_kwh,
         renewable,
@@ -118,7 +118,7 @@ fn eco_measures_intensity_against_those_that_can_be_asked() {
 }
 
 #[test]
-fn near_equals_share_the_load_and_clear_winners_do_not() {
+fn similar_offers_share_the_load_and_clear_winners_do_not() {
     let alike = |offer, price| Candidate { price, predicted_seconds: Some(1.0), ..Candidate::new(offer) };
     let candidates = [alike(0, 1.0), alike(1, 1.01), alike(2, 1.02), alike(3, 2.0)];
     let mut first = [0_u32; 4];
@@ -130,7 +130,7 @@ fn near_equals_share_the_load_and_clear_winners_do_not() {
 }
 
 #[test]
-fn of_two_near_equals_the_less_busy_one_comes_first() {
+fn of_two_similar_offers_the_less_busy_one_is_first() {
     let alike = |offer, in_flight| Candidate {
         in_flight,
         max_in_flight: 1_000,
@@ -256,7 +256,7 @@ fn any_candidate() -> impl Strategy<Value = Candidate> {
 
 proptest! {
     #[test]
-    fn a_plan_names_everybody_once_whatever_the_numbers(
+    fn a_plan_lists_every_offer_once_for_any_numbers(
         mut candidates in proptest::collection::vec(any_candidate(), 0..24), flavor in 0..5_usize, seed: u64,
     ) {
         for (offer, candidate) in candidates.iter_mut().enumerate() {

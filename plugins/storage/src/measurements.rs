@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_kept_by_name_and_a_damaged_one_is_told_and_can_be_deleted() {
+    fn figures_are_stored_by_name_and_damaged_ones_are_reported_and_deletable() {
         let store = crate::open_in_memory();
         let figures = MeasurementStore::new(store.clone());
         let many: Vec<(String, Speed)> =

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_open_to_others_is_not_any_more_and_links_are_left_alone() {
+    fn permissions_are_tightened_and_links_are_not_followed() {
         let folder = tempfile::tempdir().unwrap();
         let (store, beside) = (folder.path().join("store"), folder.path().join("beside"));
         fs::create_dir_all(store.join("a/b")).unwrap();
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_for_its_owner_alone() {
+    fn created_files_are_readable_by_their_owner_only() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a/b");
         create_dir(&path).unwrap();

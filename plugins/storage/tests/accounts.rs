@@ -104,7 +104,7 @@ fn every_change_is_in_the_log_and_none_that_did_not_happen() {
 }
 
 #[test]
-fn writers_at_once_are_all_told_in_one_chain() {
+fn concurrent_writes_are_acknowledged_in_one_chain() {
     each_engine(|store| {
         let (accounts, log) = (AccountStore::new(store.clone()), AuditLog::new(store));
         std::thread::scope(|scope| {

@@ -40,7 +40,7 @@ fn the_newest_come_first_and_pages_hold_still() {
 }
 
 #[test]
-fn what_is_over_is_no_longer_open_and_its_lines_are_forgotten() {
+fn an_ended_batch_is_not_open_and_its_lines_are_forgotten() {
     let (store, batches) = batches();
     let mut one = record("batch_1", "key", 1);
     batches.insert(&one, Transaction::new()).unwrap();

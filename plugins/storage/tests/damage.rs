@@ -67,7 +67,7 @@ struct Tally {
 }
 
 #[test]
-fn damaged_files_never_give_a_wrong_value_nor_lack_one_in_silence() {
+fn damaged_files_give_neither_a_false_value_nor_a_silent_gap() {
     let rounds = env::var("PENSTOCK_DAMAGE_ROUNDS").map_or(16, |rounds| rounds.parse().unwrap());
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let original = dir.path().join("original");

@@ -59,7 +59,7 @@ fn a_file_is_there_from_its_insertion_to_its_deletion() {
 }
 
 #[test]
-fn lists_are_a_keys_own_and_go_both_ways() {
+fn lists_contain_only_the_keys_own_objects_in_both_orders() {
     each_engine(|files| {
         for (id, purpose) in [
             ("a", FilePurpose::Batch),
@@ -105,7 +105,7 @@ fn long_lists_come_in_full_pages() {
 }
 
 #[test]
-fn what_is_over_is_found_without_a_look_at_the_rest() {
+fn expired_files_are_found_without_a_full_scan() {
     each_engine(|files| {
         for (id, expires_at) in [("a", Some(300)), ("b", None), ("c", Some(100)), ("d", Some(200))] {
             files.add(&FileRecord { expires_at, ..file("k", id, FilePurpose::Batch) }).unwrap();
@@ -118,7 +118,7 @@ fn what_is_over_is_found_without_a_look_at_the_rest() {
 }
 
 #[test]
-fn ids_that_are_none_are_not_kept_and_rows_are_versioned() {
+fn invalid_ids_are_not_stored_and_rows_are_versioned() {
     let files = FileStore::new(open_in_memory());
     for id in ["../x", "a/b", "\0", &"a".repeat(60)] {
         assert!(

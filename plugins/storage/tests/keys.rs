@@ -181,7 +181,7 @@ fn rows_written_by_version_one_stay_readable() {
 }
 
 #[test]
-fn a_change_is_told_and_a_rotation_comes_back() {
+fn a_key_change_is_reported_and_a_rotation_returns_the_new_key() {
     each_engine(|keys, store| {
         keys.insert(&key(1, "acme"), &said(1)).unwrap();
         let changed = keys.change(&key(1, "").id, |key| {

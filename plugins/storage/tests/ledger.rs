@@ -114,7 +114,7 @@ fn rows_alone_leave_the_ledger_where_it_stands() {
 }
 
 #[test]
-fn whatever_the_copy_lacks_is_made_up_for_when_the_ledger_is_opened() {
+fn missing_rows_of_the_copy_are_restored_when_the_ledger_is_opened() {
     let dir = tempfile::tempdir().unwrap();
     let store = made(dir.path());
     let file = |month: &str| dir.path().join(format!("ledger/{month}.jsonl"));

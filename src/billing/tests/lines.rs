@@ -17,7 +17,7 @@ fn entered(ledger: &Ledger, ends: Vec<HoldEnd>, rows: Vec<RowWrite>) -> u64 {
 }
 
 #[test]
-fn ends_and_their_rows_are_one_commit_whatever_waits_beside_them() {
+fn batch_ends_and_their_rows_are_one_commit() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 10_000_000).unwrap();
@@ -80,7 +80,7 @@ fn rows_alone_are_written_in_the_order_of_all() {
 }
 
 #[test]
-fn an_end_that_is_never_entered_is_void() {
+fn an_end_that_is_never_recorded_is_a_void() {
     let ledger = open(&Flaky::over(open_in_memory()), QUICK);
     grant(&ledger, "g1", 100).unwrap();
     let end = reserve(&ledger, "r1", 60).unwrap().settle_later(charge(25));
@@ -91,7 +91,7 @@ fn an_end_that_is_never_entered_is_void() {
 }
 
 #[test]
-fn more_than_a_commit_holds_is_given_back() {
+fn data_that_exceeds_a_commit_is_returned() {
     let ledger = open(&Flaky::over(open_in_memory()), QUICK);
     let rows = |count: usize, bytes: usize| vec![row("x", Some(&vec![0; bytes])); count];
     assert!(ledger.record_outcomes(vec![], rows(MAX_EXTRA_ROWS, 10)).is_ok());
@@ -107,7 +107,7 @@ fn more_than_a_commit_holds_is_given_back() {
 }
 
 #[test]
-fn rows_that_the_store_never_takes_keep_nobody_elses_charge_from_it() {
+fn rejected_rows_delay_no_other_charge() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 10_000).unwrap();
@@ -126,13 +126,13 @@ fn rows_that_the_store_never_takes_keep_nobody_elses_charge_from_it() {
     assert!(kept(&ledger, last));
     assert_eq!((settled(&ledger).open, ledger.is_failing()), (0, false));
     assert_eq!(ledger.balance("acme").credits.amount, 10_000 - 4 * 10);
-    let there = |key: &str| store.get(StoreTable::Batches, key.as_bytes()).unwrap().is_some();
-    let all = ["before", "beside", "large", "behind"].map(there);
+    let exists = |key: &str| store.get(StoreTable::Batches, key.as_bytes()).unwrap().is_some();
+    let all = ["before", "beside", "large", "behind"].map(exists);
     assert_eq!(all, [true, false, false, true], "an op's rows are there together or not at all");
 }
 
 #[test]
-fn what_a_failing_store_never_took_is_told() {
+fn rows_lost_by_a_failing_store_are_reported() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     store.full.store(true, Ordering::Release);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_charge_is_corrected_once_and_the_proof_names_what_was_changed_by_hand() {
+fn a_charge_is_corrected_once_and_verification_finds_manual_changes() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 1_000).unwrap();
@@ -30,18 +30,18 @@ fn a_charge_is_corrected_once_and_the_proof_names_what_was_changed_by_hand() {
     assert_eq!(ledger.balance("acme").credits.amount, 970);
     settled(&ledger);
     ledger.close();
-    // One digit of one amount, in one sheet.
+    // One digit of one amount is changed, in one block.
     let row = store.scan(StoreTable::Ledger, b"", None, 1).unwrap().rows.remove(0);
     let month = ledger.store.months().unwrap().remove(0);
-    let sheet = ledger.store.month_blocks(&month, 0).unwrap().0.next().unwrap().unwrap();
-    let text = String::from_utf8(sheet.text).unwrap().replacen("\"amount\":1000", "\"amount\":9000", 1);
+    let block = ledger.store.month_blocks(&month, 0).unwrap().0.next().unwrap().unwrap();
+    let text = String::from_utf8(block.text).unwrap().replacen("\"amount\":1000", "\"amount\":9000", 1);
     store.apply(Transaction::new().put(StoreTable::Ledger, row.key, text.into_bytes())).unwrap();
     let proof = report::verify(&ledger.store).unwrap();
     assert!(!proof.good() && proof.invalid_entry.as_ref().is_some_and(|(entry, _)| *entry == 1), "{proof:?}");
 }
 
 #[test]
-fn a_balance_changed_by_hand_is_named() {
+fn a_manually_changed_balance_is_reported() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 1_000).unwrap();

@@ -25,7 +25,7 @@ fn reserves_left_open_by_a_crash_are_voided_and_charge_nothing() {
 }
 
 #[test]
-fn a_ledger_written_by_a_clock_that_was_ahead_is_not_gone_on_with_unless_that_is_allowed() {
+fn a_ledger_with_future_dates_is_not_continued_unless_allowed() {
     let store = Flaky::over(open_in_memory());
     let book = || Arc::new(LedgerStore::open_read_only(store.clone()));
     let start =

@@ -6,7 +6,7 @@ use super::*;
 const LONG: &str = "[ledger]\nwindow = \"1h\"\n";
 
 #[test]
-fn what_nobody_waits_for_waits_for_others() {
+fn rows_without_a_waiter_are_written_with_later_ones() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     // Written at once, since the caller of a grant waits for it; the writer is active then.
@@ -23,7 +23,7 @@ fn what_nobody_waits_for_waits_for_others() {
 }
 
 #[test]
-fn what_is_taken_piece_by_piece_is_written_at_once() {
+fn rows_gathered_in_pieces_are_one_write() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     // Two each, and a piece is 256.
@@ -38,7 +38,7 @@ fn what_is_taken_piece_by_piece_is_written_at_once() {
 }
 
 #[test]
-fn who_waits_for_what_was_taken_already_wakes_the_writer() {
+fn waiting_for_rows_already_taken_wakes_the_writer() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     // Two each: all of them are one piece.
@@ -52,7 +52,7 @@ fn who_waits_for_what_was_taken_already_wakes_the_writer() {
 }
 
 #[test]
-fn a_line_of_a_batch_does_not_wait_for_the_window() {
+fn a_batch_line_does_not_wait_for_the_window() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     for n in 0..3 {
@@ -66,7 +66,7 @@ fn a_line_of_a_batch_does_not_wait_for_the_window() {
 }
 
 #[test]
-fn who_waits_for_what_one_group_had_no_room_for_does_not_wait_for_the_window_either() {
+fn rows_beyond_a_full_group_do_not_wait_for_the_window() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     // Two operations each: those of the first group, and more than fit in the second, during the first write.
@@ -93,7 +93,7 @@ fn who_waits_for_what_one_group_had_no_room_for_does_not_wait_for_the_window_eit
 }
 
 #[test]
-fn a_group_is_no_longer_than_it_may_be_however_much_waits() {
+fn a_group_never_exceeds_its_limit() {
     let queue = WriteQueue::new(Duration::from_secs(3_600), 0);
     let push = |count| {
         (0..count).for_each(|_| {
@@ -110,7 +110,7 @@ fn a_group_is_no_longer_than_it_may_be_however_much_waits() {
 }
 
 #[test]
-fn two_thousand_wait_for_nobody() {
+fn two_thousand_slow_clients_block_no_other() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
     // Two each.
@@ -140,13 +140,13 @@ fn twice_at_once(ledger: &Arc<Ledger>, store: &Flaky, id: &str) -> Vec<Result<u6
 }
 
 #[test]
-fn a_grant_asked_for_twice_at_once_is_made_once_and_both_are_told_when_it_is_on_the_disk() {
+fn concurrent_identical_grants_are_made_once_and_acknowledged_when_durable() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "first", 1_000).unwrap();
-    let told = twice_at_once(&ledger, &store, "g1");
-    let made = told.iter().find_map(|told| told.ok()).unwrap();
-    assert!(told.contains(&Err(AdjustmentError::Duplicate(made))), "{told:?}");
+    let results = twice_at_once(&ledger, &store, "g1");
+    let made = results.iter().find_map(|result| result.ok()).unwrap();
+    assert!(results.contains(&Err(AdjustmentError::Duplicate(made))), "{results:?}");
     // The store commits and reports a failure: neither caller waits, and neither receives a success.
     store.passes.store(1, Ordering::Release);
     store.lies.store(1, Ordering::Release);

@@ -1,6 +1,6 @@
-//! The configuration as users write it. These types define the keys, their defaults and descriptions, the JSON Schema
-//! and its checks; `resolve` converts them to [`super::Settings`]. This file joins the blocks; each block has a file of
-//! its own or shares one with related blocks.
+//! Configuration as users write it. These types define the keys, their defaults and descriptions, the JSON Schema and
+//! its checks; `resolve` converts them to [`super::Settings`]. This file joins the blocks; each block has its own file
+//! or shares one with related blocks.
 
 mod batches;
 mod catalogue;

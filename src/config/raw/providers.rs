@@ -19,16 +19,16 @@ pub struct Provider {
     /// Company that runs the provider.
     #[schemars(length(min = 1), example = &"Scaleway SAS")]
     pub operator: String,
-    /// Country of its machines: one of the 27 member states of the EU, as two capital letters.
+    /// Country of the provider's machines: one of the 27 member states of the EU, as two capital letters.
     #[schemars(extend("format" = "country"), example = &"FR")]
     pub country: String,
-    /// City of its machines.
+    /// City of the provider's machines.
     #[schemars(length(min = 1), example = &"Paris")]
     pub city: String,
-    /// Base URL of its API, including the version.
+    /// Base URL of the provider's API, including the version.
     #[schemars(length(min = 1), example = &"https://api.example.eu/v1")]
     pub base_url: String,
-    /// API key for the provider, as a reference.
+    /// API key for the provider, as a reference to a secret.
     pub api_key: Option<SecretRef>,
     /// Dialects that the provider supports, the preferred first.
     #[serde(default = "chat")]
@@ -50,7 +50,7 @@ pub struct Provider {
     /// HTTP version of the connections.
     #[serde(default)]
     pub http: HttpVersion,
-    /// CA certificates for its certificate instead of the system's, PEM, relative to this file.
+    /// CA certificates that verify the provider's certificate, instead of the system's; PEM, relative to this file.
     #[schemars(length(min = 1), example = &"tls/own-root.pem")]
     pub ca: Option<String>,
     /// Client certificate chain that the gateway presents, PEM; its key is in `client_key`.
@@ -256,9 +256,9 @@ pub struct OfferConfig {
     /// Request format for models that are not for chat, such as `tei` for rerank; by default that of the model's kind.
     #[schemars(length(min = 1), example = &"tei")]
     pub shape: Option<String>,
-    /// Method by which it continues an answer that broke off at another provider, if it can.
+    /// Method by which the offer continues an answer that broke off at another provider, if it can.
     pub continuation: Option<ContinuationConfig>,
-    /// Method by which it accepts a final assistant message as the start of its answer, if it can.
+    /// Method by which the offer accepts a final assistant message as the start of its answer, if it can.
     #[serde(default)]
     pub prefill: PrefillConfig,
     /// True if the reasoning of earlier turns is sent back in the prompt.
@@ -281,7 +281,7 @@ pub struct OfferConfig {
     /// True if a system message may be at any position.
     #[serde(default)]
     pub system_anywhere: bool,
-    /// Maximum number of stop sequences that it accepts; the gateway enforces the others.
+    /// Maximum number of stop sequences that the offer accepts; the gateway enforces the others.
     #[schemars(range(min = 0, max = 100))]
     pub max_stop: Option<u32>,
     /// Maximum number of choices (`n`) of one request; a larger request is split into single choices. The provider's

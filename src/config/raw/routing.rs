@@ -36,10 +36,10 @@ pub struct RoutingConfig {
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct CircuitBreakerConfig {
-    /// Number of consecutive failures that ejects it.
+    /// Number of consecutive failures after which a provider is ejected.
     #[schemars(range(min = 1, max = 1000))]
     pub consecutive: u32,
-    /// Share of failures within `window` that ejects it.
+    /// Share of failures within `window` at which a provider is ejected.
     #[schemars(range(min = 0, max = 1))]
     pub error_rate: ExactDecimal,
     /// Minimum number of results within `window` for `error_rate` to apply.

@@ -1,5 +1,5 @@
-//! The configuration as the gateway uses it: defaults filled in, names resolved, secrets read, values validated.
-//! Immutable; a reload creates a new one.
+//! Resolved configuration of the gateway: defaults are filled in, names resolved, secrets read, and values validated.
+//! It is immutable; a reload creates a new one.
 
 mod compatibility;
 mod limits;
@@ -12,7 +12,7 @@ pub use limits::{LimitSettings, OverloadSettings};
 pub use offers::*;
 pub use restart_only::RestartOnlySettings;
 pub use routing::{CircuitBreakerSettings, RoutingSettings};
-// Types that are used as written.
+// Types that need no conversion.
 pub use super::raw::{
     BatchResultFormat, ClientCertificatePolicy, ContractEvidence, CostFormat, HttpVersion, ImageFormat,
     LogFormat, LogLevel, TlsVersion,
@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One complete configuration.
+/// Complete configuration.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Version of the configuration; the same text gives the same version.

@@ -52,7 +52,7 @@ pub struct ModelSettings {
 }
 
 impl ModelSettings {
-    /// Public part of the model for the catalogue.
+    /// Returns the public part of the model for the catalogue.
     #[must_use]
     pub fn card(&self) -> Card {
         self.card.clone()
@@ -66,7 +66,7 @@ pub enum TokenIdPolicy {
     Text(PublishedEncoding),
     /// Ids of the model itself, which are sent to the provider unchanged.
     Native,
-    /// Token ids are refused.
+    /// Ids that are refused.
     Refuse,
 }
 
@@ -83,9 +83,9 @@ impl std::fmt::Debug for ExactTokenizer {
 /// An operator that runs models at one location.
 #[derive(Clone, Debug)]
 pub struct Provider {
-    /// Index in [`BreakerSettings::providers`](super::Settings::providers).
+    /// Index in [`Settings::providers`](super::Settings::providers).
     pub index: usize,
-    /// Unique name; `environment_impact.provider_id`.
+    /// Unique name of the provider, which answers carry as `environment_impact.provider_id`.
     pub id: Box<str>,
     /// Company that runs the provider.
     pub operator: Box<str>,
@@ -103,7 +103,7 @@ pub struct Provider {
     pub health: Option<HealthCheckSettings>,
     /// HTTP version of the connections.
     pub http: HttpVersion,
-    /// CA certificates for its certificate instead of the system's, PEM.
+    /// CA certificates that verify its certificate instead of the system's, PEM.
     pub ca: Option<PathBuf>,
     /// Client certificate chain and key that the gateway presents, PEM.
     pub client: Option<(PathBuf, PathBuf)>,
@@ -139,9 +139,9 @@ pub struct ProviderLocation {
 }
 
 impl ProviderLocation {
-    /// Renewable share, 0 to 1, by which `:eco` ranks: `R + (1 - R) * c * q`, where R is the grid's share, c the
-    /// contract's, and q the weight of its evidence: 1 on site or matched by the hour, 0.5 matched by the year, 0 for
-    /// certificates alone. Answers show the grid's share only.
+    /// Returns the renewable share, 0 to 1, by which `:eco` ranks: `R + (1 - R) * c * q`, where R is the grid's share,
+    /// c the contract's, and q the weight of its evidence: 1 on site or matched by the hour, 0.5 matched by the year, 0
+    /// for certificates alone. Answers show the grid's share only.
     #[must_use]
     pub fn eco_share(&self) -> Decimal {
         let grid = self.grid.renewable_percent / Decimal::ONE_HUNDRED;
@@ -212,7 +212,7 @@ pub struct HealthCheckSettings {
 /// One model at one provider.
 #[derive(Clone, Debug)]
 pub struct OfferSettings {
-    /// Index in [`BreakerSettings::offers`](super::Settings::offers).
+    /// Index in [`Settings::offers`](super::Settings::offers).
     pub index: usize,
     /// Provider of the offer.
     pub provider: Arc<Provider>,

@@ -1,4 +1,4 @@
-//! Settings that a reload cannot change: a process opens its sockets and folders and starts its threads once.
+//! Settings that a reload cannot change: a process opens its sockets and folders and starts its threads only once.
 
 use super::{
     ExportSettings, FileSettings, LedgerSettings, ListenSettings, Settings, SpoolSettings, StorageSettings,

@@ -19,7 +19,7 @@ fn an_invalid_day_is_a_mistake() {
 }
 
 #[test]
-fn a_preset_says_only_what_a_request_may_say() {
+fn a_preset_has_only_members_of_a_request() {
     let preset = |members: &str| with("", &format!("presets = {{ reasoning = {{ {members} }} }}"), "", "");
     let key = |name: &str| format!("models.m1.presets.reasoning.{name}");
     tells(&preset("temperature = \"hot\""), &key("temperature"), "expected a number", "a request may set");
@@ -45,7 +45,7 @@ fn limits_admit_a_request() {
 }
 
 #[test]
-fn what_grows_does_not_begin_above_its_end() {
+fn an_initial_value_above_its_maximum_is_rejected() {
     let breaker = |lines: &str| with(&format!("[routing.breaker]\n{lines}"), "", "", "");
     let key = "routing.breaker.rest";
     tells(&breaker("rest = \"2m\"\nrest_max = \"1m\""), key, "longer than `rest_max`, 1m", "lengthen");

@@ -238,7 +238,7 @@ fn base_urls_are_whole_and_hold_no_secret() {
 }
 
 #[test]
-fn what_is_not_toml_tells_every_line_that_is_not() {
+fn invalid_toml_is_reported_with_every_bad_line() {
     let found = mistakes("[listen\nhttp = 1\nadmin = \n[x]\ny = \"\n");
     assert!(found.len() >= 2, "{found:#?}");
     assert!(found.iter().all(|m| m.why.starts_with("This is not TOML") && m.line.is_some()));

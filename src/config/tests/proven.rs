@@ -28,7 +28,7 @@ fn the_demo_has_no_mistake_and_no_warning() {
 }
 
 #[test]
-fn an_offer_takes_from_its_model_what_it_does_not_say() {
+fn an_offer_inherits_absent_settings_from_its_model() {
     let text =
         with("", "max_output = 512\nsupported_parameters = [\"tools\"]", "", "price = { output = 0.9 }");
     let offer = load(&text).unwrap().settings.offers.remove(0);
@@ -226,7 +226,7 @@ fn a_base_url_is_taken_apart() {
 }
 
 #[test]
-fn eco_ranks_by_the_grid_and_by_what_a_contract_is_worth() {
+fn eco_ranks_by_grid_and_contract() {
     let share = |contract: &str| {
         let line = format!("contractual_renewable = {{ {contract} }}");
         let place = load(&with("", "", &line, "")).unwrap().settings.providers.remove(0).place.clone();
@@ -239,7 +239,7 @@ fn eco_ranks_by_the_grid_and_by_what_a_contract_is_worth() {
 }
 
 #[test]
-fn the_version_is_that_of_what_is_in_effect() {
+fn the_version_is_that_of_the_configuration_in_effect() {
     let version = |text: &str| load(text).unwrap().settings.version;
     let plain = version(&with("", "", "", ""));
     assert_eq!(plain.0.len(), 12);
@@ -248,7 +248,7 @@ fn the_version_is_that_of_what_is_in_effect() {
 }
 
 #[test]
-fn settings_say_what_the_file_says() {
+fn settings_match_the_file() {
     let top = "[routing]\npatience = \"0\"\ntotal = \"90s\"\n[process]\nthreads = 3\ndrain = \"0\"\n[limits]\njson_body = 1000";
     let settings =
         load(&with(top, "presets = { reasoning = { temperature = 0.6 } }", "", "")).unwrap().settings;

@@ -71,7 +71,7 @@ fn headers_hold_no_open_secret_and_none_of_ours() {
 }
 
 #[test]
-fn files_are_relative_to_the_file_that_names_them_and_hold_what_they_should() {
+fn file_paths_are_relative_to_the_naming_file_and_contents_are_checked() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("penstock.toml");
     let load = |text: &str| {

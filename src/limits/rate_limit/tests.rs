@@ -12,7 +12,7 @@ fn refused(limit: LimitKind, wait: RetryAfter) -> ApiError {
 }
 
 #[test]
-fn a_short_wait_is_told_in_seconds_and_a_long_one_by_its_end() {
+fn a_brief_wait_is_given_in_seconds_and_a_long_one_as_a_date() {
     for (wait, said, at) in [
         (Duration::from_millis(500), "Try again in 1 s.", "2026-11-27T12:00:01Z"),
         (Duration::from_secs(60), "Try again in 60 s.", "2026-11-27T12:01:01Z"),

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_ends_with_them() {
+    fn tasks_end_with_their_worker_threads() {
         let threads = WorkerThreads::start(1).unwrap();
         let (alive, gone) = mpsc::channel::<()>();
         threads.spawn_pinned(async move {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_move_is_gathered_while_its_thread_has_time() {
+    fn movable_connections_are_collected_while_their_thread_is_idle() {
         let threads = unmeasured();
         let (tell, told) = mpsc::channel();
         let stay = Arc::new(tokio::sync::Semaphore::new(0));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn one_alone_stays_and_so_does_who_has_no_other_thread() {
+    fn a_single_connection_stays_and_so_does_one_without_another_thread() {
         let threads = unmeasured();
         let moves = |threads: &WorkerThreads, idlers: usize| {
             let _stay = idle(threads, idlers);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn who_moves_is_counted_once() {
+    fn a_moved_connection_is_counted_once() {
         let threads = unmeasured();
         let stay = idle(&threads, 2);
         threads.workers[0].load.record_tick(1_000, 0);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_no_connection_of_a_thread_stays() {
+    fn a_task_outside_the_worker_threads_stays() {
         let runtime = Builder::new_current_thread().build().unwrap();
         assert!(!runtime.block_on(eased()));
     }

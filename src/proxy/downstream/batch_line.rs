@@ -1,4 +1,4 @@
-//! A line of a batch, or one choice of a request for several: no socket, and no headers either way.
+//! Downstream of a batch line, or of one choice of a request for several: without a socket and without headers.
 
 use crate::auth::key_cache::Principal;
 use crate::billing::HoldEnd;
@@ -12,25 +12,25 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc::Sender;
 use tokio_util::sync::CancellationToken;
 
-/// A line.
+/// Batch line, or one choice of a request for several.
 #[derive(Default)]
 pub struct LineDownstream {
     cancel: CancellationToken,
     asked_back: CancellationToken,
-    /// The key that a line of a batch is asked with.
+    /// Principal of a batch line, whose key the batch uses.
     principal: Option<Arc<Principal>>,
     /// Destination of the response, for one choice of a request for several.
     choice: Option<LineChoice>,
     result: Mutex<LineResult>,
 }
 
-/// Destination of the response of one choice: the exchange of the request for several.
+/// Destination of the response of one choice: the exchange of the request for several choices.
 struct LineChoice {
-    /// Pieces of a stream; a whole response is kept.
+    /// Channel for the pieces of a stream; a buffered response is stored instead.
     pieces: Option<Sender<Bytes>>,
-    /// The provider that sends the first content of all choices, and at which attempt.
+    /// Provider that sends the first content of all choices, and the number of its attempt.
     first: Arc<OnceLock<(Box<str>, u32)>>,
-    /// The signal that asks the request to leave, where that is a line of a batch.
+    /// Signal that asks the request to give up its permit, if that request is a batch line.
     back: Option<CancellationToken>,
 }
 
@@ -38,7 +38,7 @@ struct LineChoice {
 #[derive(Default)]
 struct LineResult {
     sent: Vec<Bytes>,
-    /// End of the credit reserve; entered together with the response.
+    /// End of the credit reservation; written together with the response.
     end: Option<HoldEnd>,
     /// Usage of a choice, and its finish reason.
     part: Option<Part>,
@@ -54,23 +54,24 @@ pub struct LineReport {
     pub status: u16,
     /// Tokens that it used.
     pub usage: Option<TokenUsage>,
-    /// The refusal, if it was refused.
+    /// Refusal, if the line was refused.
     pub refusal: Option<ApiError>,
-    /// The line is asked again: it gave up its permit, got none, or lacked credits that others hold.
+    /// True if the line is executed again: it gave up its permit, got none, or lacked credits that are reserved
+    /// elsewhere.
     pub yielded: bool,
-    /// The line was cancelled before it had a response.
+    /// True if the line was cancelled before it had a response.
     pub cancelled: bool,
 }
 
 impl LineDownstream {
-    /// A line of a batch, asked with this key until `cancel` is given.
+    /// Creates a batch line that uses this key; `cancel` cancels it.
     #[must_use]
     pub fn of_batch(principal: Arc<Principal>, cancel: CancellationToken) -> Arc<Self> {
         Arc::new(Self { principal: Some(principal), cancel, ..Self::default() })
     }
 
-    /// One choice of a request for several, until `cancel` is given. `pieces` takes a stream, `first` the provider of
-    /// the first content, and `back` asks the request to leave.
+    /// Creates one choice of a request for several; `cancel` cancels it. `pieces` receives a stream, `first` the
+    /// provider of the first content, and `back` asks the request to give up its permit.
     pub(crate) fn of_choice(
         cancel: CancellationToken,
         pieces: Option<Sender<Bytes>>,
@@ -81,25 +82,25 @@ impl LineDownstream {
         Arc::new(Self { choice, cancel, ..Self::default() })
     }
 
-    /// The key of a batch line.
+    /// Returns the principal of a batch line.
     #[must_use]
     pub const fn principal(&self) -> Option<&Arc<Principal>> {
         self.principal.as_ref()
     }
 
-    /// Returns true once the batch has cancelled the line.
+    /// Returns true if the batch has cancelled the line.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
     }
 
-    /// Returns true once a client's request needs the permit of the line.
+    /// Returns true if a client's request needs the permit of the line.
     #[must_use]
     pub fn was_asked_back(&self) -> bool {
         self.asked_back.is_cancelled()
     }
 
-    /// The signal that asks it to give its permit to a request at once.
+    /// Returns the signal that asks the line to give up its permit to an interactive request.
     #[must_use]
     pub fn asked_back(&self) -> Option<CancellationToken> {
         match &self.choice {
@@ -108,7 +109,7 @@ impl LineDownstream {
         }
     }
 
-    /// Ends when the line has to.
+    /// Waits until the line is cancelled or asked to give up its permit.
     pub async fn left(&self) {
         tokio::select! {
             biased;
@@ -117,10 +118,10 @@ impl LineDownstream {
         }
     }
 
-    /// Takes more of its response.
+    /// Adds a piece of the response.
     ///
     /// # Errors
-    /// The request that wants the choice is gone.
+    /// Returns an error if the request for the choices has ended.
     pub async fn push(&self, piece: Bytes) -> Result<()> {
         if piece.is_empty() {
             return Ok(());
@@ -140,23 +141,23 @@ impl LineDownstream {
         std::mem::take(&mut self.result.lock().sent)
     }
 
-    /// Notes how its reserve ends.
+    /// Sets the end of the credit reservation.
     pub fn set_end(&self, end: HoldEnd) {
         self.result.lock().end = Some(end);
     }
 
-    /// The end of its reserve.
+    /// Takes the end of the credit reservation.
     #[must_use]
     pub fn take_end(&self) -> Option<HoldEnd> {
         self.result.lock().end.take()
     }
 
-    /// Notes how it ended.
+    /// Sets the report of the line's end.
     pub fn set_report(&self, report: LineReport) {
         self.result.lock().report = Some(report);
     }
 
-    /// The report of its end, once.
+    /// Takes the report of the line's end.
     #[must_use]
     pub fn take_report(&self) -> Option<LineReport> {
         self.result.lock().report.take()
@@ -172,7 +173,7 @@ impl LineDownstream {
 
     pub(super) fn note_provider(&self, provider: &str, number: u32) {
         if let Some(choice) = &self.choice {
-            // The first of all choices counts.
+            // Only the first choice to get here is recorded.
             let _ = choice.first.set((provider.into(), number));
         }
     }
@@ -183,7 +184,7 @@ impl LineDownstream {
         }
     }
 
-    /// Usage of a choice, and its finish reason.
+    /// Takes the usage of a choice and its finish reason.
     pub(crate) fn take_part(&self) -> (Option<Part>, Option<FinishReason>) {
         let mut result = self.result.lock();
         (result.part.take(), result.finish)

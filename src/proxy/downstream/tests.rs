@@ -1,5 +1,5 @@
-//! Tests only: requests and responses of HTTP/1.1 over a pipe, through the guard's stream and Pingora's session; cut at
-//! each byte, cut short, framed in every way.
+//! Tests of HTTP/1.1 requests and responses over a pipe, through the guard's stream and Pingora's session: split at
+//! each byte, truncated, and with every kind of framing.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::*;
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 const CAPS: HeadLimits = HeadLimits { bytes: 8192, target: 200, fields: 50 };
 
-/// A request whose head was read, and the client's end of its connection.
+/// Request whose head has been read, and the client's end of its connection.
 struct Request {
     session: ServerSession,
     connection: Arc<ReplayStream>,
@@ -23,16 +23,16 @@ struct Request {
 }
 
 impl Request {
-    /// A request with this head; `behind` came with it.
+    /// Creates a request with this head; the bytes `behind` arrive together with it.
     async fn begin(head: &str, behind: &[u8], width: usize) -> Self {
-        let (near, client) = duplex(width);
+        let (server_end, client) = duplex(width);
         let (mut scan, bytes) =
             (HeadParser::default(), BytesMut::from(&[head.as_bytes(), behind].concat()[..]));
         let size = scan.push(&bytes, CAPS).unwrap().unwrap();
         let (stop, stopping) = watch::channel(false);
         let connection = ReplayStream::new(stopping);
         let framing = RequestFraming { head: size, body: scan.body_length(), interim: true };
-        let (stream, prefix) = RequestStream::new(Box::new(near), framing, bytes, connection.clone());
+        let (stream, prefix) = RequestStream::new(Box::new(server_end), framing, bytes, connection.clone());
         connection.admit();
         let mut session = ServerSession::new_http1(Box::new(stream));
         session.set_pipelined_prefix(prefix);
@@ -48,7 +48,7 @@ impl Request {
         Downstream::new(&mut self.session, Some(RequestOrigin::Http1(self.connection.clone())))
     }
 
-    /// Answers, and ends the session as the proxy does.
+    /// Sends the response, and ends the session as the proxy does.
     async fn answer(mut self, head: ResponseHead, pieces: &[&[u8]]) -> TestResponse {
         let mut caller = self.caller();
         let keep = caller.may_keep();
@@ -72,13 +72,13 @@ impl Request {
         self.client.read_to_end(&mut text).await.unwrap();
         let end = text.windows(4).position(|four| four == b"\r\n\r\n").map_or(text.len(), |at| at + 4);
         let body = text.split_off(end);
-        // Names of fields are the same in any case.
+        // Field names are case-insensitive.
         let head = String::from_utf8(text).unwrap().to_ascii_lowercase();
         TestResponse { head, body, sound, reused, ahead }
     }
 }
 
-/// A response as the client received it, and the state of its connection.
+/// Response as the client received it, and the state of its connection.
 struct TestResponse {
     head: String,
     body: Vec<u8>,
@@ -91,7 +91,7 @@ fn head(status: u16) -> ResponseHead {
     ResponseHead::new(status, &RequestId::random())
 }
 
-/// The body of a request of which `ahead` bytes come with the head, the rest byte by byte.
+/// Reads a request body of which `ahead` bytes arrive with the head, and the rest byte by byte.
 async fn body(fields: &str, sent: &[u8], ahead: usize) -> Result<Vec<u8>> {
     let head = format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
     let (behind, later) = sent.split_at(ahead);
@@ -115,7 +115,7 @@ async fn body(fields: &str, sent: &[u8], ahead: usize) -> Result<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn a_body_is_the_same_however_it_is_cut() {
+async fn a_body_is_the_same_at_every_split() {
     let plain = b"{\"model\":\"m\",\"messages\":[]}";
     let length = format!("Content-Length: {}\r\n", plain.len());
     let chunked = b"a\r\n{\"model\":\"\r\n11\r\nm\",\"messages\":[]}\r\n0\r\n\r\n";
@@ -146,7 +146,7 @@ async fn long_trailers_are_refused() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_cut_short_is_none() {
+async fn a_truncated_body_is_not_forwarded() {
     for ahead in 0..5 {
         assert!(body("Content-Length: 6\r\n", b"hello", ahead).await.is_err());
     }
@@ -164,7 +164,7 @@ async fn a_body_that_is_cut_short_is_none() {
 }
 
 #[tokio::test]
-async fn a_response_of_a_length_is_its_head_and_its_bytes() {
+async fn a_response_with_a_length_is_its_head_and_its_bytes() {
     let long = vec![b'x'; 100_000];
     for pieces in [&[&b"{}"[..]][..], &[b"{", b"", b"}"], &[&long[..]], &[b"1", &long, b"2"]] {
         let length: usize = pieces.iter().map(|piece| piece.len()).sum();
@@ -181,7 +181,7 @@ async fn a_response_of_a_length_is_its_head_and_its_bytes() {
 }
 
 #[tokio::test]
-async fn a_response_that_is_not_as_long_as_it_says_ends_the_connection() {
+async fn a_response_of_another_length_than_announced_ends_the_connection() {
     for pieces in [&[&b"a"[..]][..], &[b"a", b""]] {
         let of = head(200).with_length("text/plain", 2);
         let answered = Request::of("GET / HTTP/1.1", "").await.answer(of, pieces).await;
@@ -231,7 +231,7 @@ async fn a_head_without_a_body_has_none() {
 }
 
 #[tokio::test]
-async fn nothing_behind_a_request_is_read_as_part_of_it() {
+async fn bytes_after_a_request_are_not_read_as_its_body() {
     let whole = || head(200).with_length("text/plain", 1);
     let next = b"GET / HTTP/1.1\r\n";
     let plain = "POST / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -240,7 +240,7 @@ async fn nothing_behind_a_request_is_read_as_part_of_it() {
     for (head, behind, reused, ahead) in [
         (plain, &b""[..], true, &b""[..]),
         (plain, next, true, next),
-        // A body that is there and unwanted is passed over.
+        // An unread body that has arrived is discarded.
         (long, b"ab", true, b""),
         (long, b"abGET / HTTP/1.1\r\n", true, next),
         (long, b"a", false, b""),
@@ -257,7 +257,7 @@ async fn nothing_behind_a_request_is_read_as_part_of_it() {
 }
 
 #[tokio::test]
-async fn bytes_of_the_next_request_are_kept_wherever_they_are_cut() {
+async fn bytes_of_the_next_request_are_retained_at_every_split() {
     let (body, next) = (b"0123456789", b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n");
     let all = [&body[..], next].concat();
     for cut in 0..=all.len() {
@@ -277,7 +277,7 @@ async fn bytes_of_the_next_request_are_kept_wherever_they_are_cut() {
 }
 
 #[tokio::test]
-async fn a_process_that_stops_says_so_with_each_response() {
+async fn a_stopping_process_announces_the_close_in_each_response() {
     let request = Request::of("GET / HTTP/1.1", "").await;
     request.stop.send(true).unwrap();
     let answered = request.answer(head(200).with_length("text/plain", 1), &[b"x"]).await;
@@ -285,7 +285,7 @@ async fn a_process_that_stops_says_so_with_each_response() {
 }
 
 #[tokio::test]
-async fn the_old_version_has_no_interim_response() {
+async fn http_1_0_has_no_interim_response() {
     for (version, expected) in [("1.1", "HTTP/1.1 100 Continue\r\n\r\n"), ("1.0", "")] {
         let mut request = Request::of(&format!("POST / HTTP/{version}"), "Expect: 100-continue\r\n").await;
         request.caller().write_continue_response().await;
@@ -311,7 +311,7 @@ async fn over(work: impl Future<Output = ()>) -> bool {
 }
 
 #[tokio::test]
-async fn who_sends_ahead_is_not_gone_and_who_closes_is() {
+async fn pipelined_bytes_are_no_disconnect_and_a_close_is_one() {
     let mut request = Request::of("POST / HTTP/1.1", "").await;
     assert!(!over(request.caller().gone()).await);
     request.client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
@@ -334,7 +334,7 @@ async fn who_sends_ahead_is_not_gone_and_who_closes_is() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_still_to_be_read_is_not_thrown_away() {
+async fn an_unread_body_is_not_discarded() {
     let mut request = Request::of("POST / HTTP/1.1", "Content-Length: 600000\r\n").await;
     request.client.write_all(&[b'x'; 600_000]).await.unwrap();
     let mut caller = request.caller();
@@ -347,7 +347,7 @@ async fn a_body_that_is_still_to_be_read_is_not_thrown_away() {
 }
 
 #[tokio::test]
-async fn a_head_that_waits_leaves_with_the_body_or_when_flushed() {
+async fn a_stored_head_is_sent_with_the_body_or_when_flushed() {
     let mut request = Request::of("POST / HTTP/1.1", "").await;
     let mut caller = request.caller();
     caller.write_response_header(head(200).event_stream(true)).await.unwrap();
@@ -366,7 +366,7 @@ async fn a_head_that_waits_leaves_with_the_body_or_when_flushed() {
 }
 
 #[tokio::test]
-async fn a_value_that_would_end_the_head_is_left_out() {
+async fn a_header_value_that_would_end_the_head_is_left_out() {
     let head = head(429).with("retry-after", "7").with("x-bad", "a\r\nx-evil: b").with_number("x-n", 12);
     let head = head.into_response();
     assert_eq!(head.status.as_u16(), 429);

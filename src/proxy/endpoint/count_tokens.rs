@@ -8,8 +8,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_core::ApiError;
+use penstock_core::{ApiError, InferenceRequest};
 use penstock_limits::CostEstimate;
+use penstock_tokens::TokenCount;
 
 /// Endpoint of token counts.
 pub struct CountTokens;
@@ -39,20 +40,36 @@ impl Endpoint for CountTokens {
             &x.config.admission,
             x.config.settings.default_models.count_tokens.as_deref(),
         )?;
-        let (entry, _) = x.acquire_provisional()?;
-        let (name, _) = penstock_routing::split_flavor(&ask.model);
-        let model = model_for_request(x, &ask, name)?;
-        // It counts for the request limits of its key and account, and uses none of their tokens.
-        x.reserve_limits(entry, &CostEstimate::default())?;
-        let counting = x.counting();
-        let count = tokio::select! {
-            biased;
-            count = context_window::count(&counting, &model, &ask) => count?,
-            () = x.caller.gone() => return Ok(WriteOutcome::Disconnected),
-        };
-        x.record.status = 200;
-        let head = x.response_head(200).with("x-token-count-method", count.method.name());
+        let Some(count) = count_prompt(x, &ask).await? else { return Ok(WriteOutcome::Disconnected) };
         let body = format!("{{\"input_tokens\":{}}}", count.tokens);
-        Ok(ended(head.json(&mut x.caller, vec![Bytes::from(body)]).await))
+        Ok(write_count(x, &count, body).await)
     }
+}
+
+/// Counts the tokens of a prompt; `None` if the client left. The request counts for the request limits of its key and
+/// account, and uses none of their tokens.
+///
+/// # Errors
+/// Returns a refusal of the limits, of an unknown model, or of the count.
+pub(super) async fn count_prompt(
+    x: &mut Exchange<'_>,
+    ask: &InferenceRequest,
+) -> Result<Option<TokenCount>, ApiError> {
+    let (entry, _) = x.acquire_provisional()?;
+    let (name, _) = penstock_routing::split_flavor(&ask.model);
+    let model = model_for_request(x, ask, name)?;
+    x.reserve_limits(entry, &CostEstimate::default())?;
+    let counting = x.counting();
+    tokio::select! {
+        biased;
+        count = context_window::count(&counting, &model, ask) => count.map(Some),
+        () = x.caller.gone() => Ok(None),
+    }
+}
+
+/// Writes a count with its method in the head.
+pub(super) async fn write_count(x: &mut Exchange<'_>, count: &TokenCount, body: String) -> WriteOutcome {
+    x.record.status = 200;
+    let head = x.response_head(200).with("x-token-count-method", count.method.name());
+    ended(head.json(&mut x.caller, vec![Bytes::from(body)]).await)
 }

@@ -47,13 +47,13 @@ impl Endpoint for GenerateImages {
     }
 }
 
-/// Parses the body; the configuration fills in the model and the format where the client names none.
+/// Parses the body; the configuration provides the model and the format if the client names none.
 fn parse(body: Bytes, live: &ConfigSnapshot) -> Result<InferenceRequest, ApiError> {
     let default = live.settings.default_models.images.as_deref();
     let mut ask = penstock_request_validation::validate_images_with(body, &live.admission, default)?;
-    let unsaid = ask.member_value("response_format").is_none_or(|format| format == b"null");
+    let is_absent = ask.member_value("response_format").is_none_or(|format| format == b"null");
     if let InferenceTask::GenerateImages(draw) = &mut ask.task
-        && unsaid
+        && is_absent
     {
         draw.as_base64 |= live.settings.compatibility.images == ImageFormat::B64Json;
     }
@@ -87,28 +87,28 @@ impl Endpoint for GetImage {
 
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
         let now = x.app.clock.steady_now();
-        let gone = || {
+        let not_found = || {
             ApiError::with_message(ErrorCode::NotFound, "There is no image at this URL, or it has expired.")
         };
-        let kept = x.app.image_cache.get(tail, now).ok_or_else(gone)?;
+        let stored = x.app.image_cache.get(tail, now).ok_or_else(not_found)?;
         // Read before the response head is sent, so that a disk error is an error and not a truncated image.
-        let first = kept.image.read(0).await.map_err(|error| crate::storage::files::disk(&error))?;
+        let first = stored.image.read(0).await.map_err(|error| crate::storage::files::disk(&error))?;
         x.reserve_memory(first.len())?;
         x.record.status = 200;
-        let left = kept.until.saturating_sub(now);
-        let head = image_head(x, left);
-        let sent = head.send_head(&mut x.caller, kept.kind, kept.image.len()).await.is_ok();
+        let remaining = stored.until.saturating_sub(now);
+        let head = image_head(x, remaining);
+        let sent = head.send_head(&mut x.caller, stored.kind, stored.image.len()).await.is_ok();
         let silent = *x.caller.method() == Method::HEAD;
         if !sent || silent || first.is_empty() {
             return Ok(if sent { WriteOutcome::Complete } else { WriteOutcome::Disconnected });
         }
-        Ok(send_image(x, &kept.image, first).await)
+        Ok(send_image(x, &stored.image, first).await)
     }
 }
 
 /// Headers that keep a browser from interpreting an image as anything else.
-fn image_head(x: &Exchange<'_>, left: Duration) -> ResponseHead {
-    let age = format!("private, max-age={}", left.as_secs());
+fn image_head(x: &Exchange<'_>, remaining: Duration) -> ResponseHead {
+    let age = format!("private, max-age={}", remaining.as_secs());
     x.response_head(200)
         .with(header::CACHE_CONTROL, age)
         .with(header::X_CONTENT_TYPE_OPTIONS, "nosniff")

@@ -12,6 +12,7 @@ mod metered;
 mod models;
 pub mod openapi;
 mod rerank;
+mod responses;
 mod service;
 mod transcriptions;
 mod unknown;
@@ -26,7 +27,7 @@ use http::Method;
 use penstock_auth::KeyScope;
 use penstock_core::{ApiError, Dialect};
 
-/// One method on one path.
+/// Endpoint: one method on one path.
 #[async_trait]
 pub trait Endpoint: Sync {
     /// Name in metrics and logs.
@@ -65,12 +66,14 @@ impl Route for dyn Endpoint {
     }
 }
 
-/// Every endpoint. Error messages list those that accept batch lines in this order.
+/// Table of all endpoints. Error messages list those that accept batch lines in this order.
 const ENDPOINTS: &[&dyn Endpoint] = &[
     &chat::ChatCompletions,
     &completions::TextCompletions,
     &messages::CreateMessage,
     &count_tokens::CountTokens,
+    &responses::CreateResponse,
+    &responses::CountInputTokens,
     &embeddings::Embeddings,
     &rerank::RerankDocuments("/v1/rerank"),
     &rerank::RerankDocuments("/v2/rerank"),
@@ -96,23 +99,19 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
     &service::OpenApiDocument,
 ];
 
-/// Dialect of a path's errors: the messages dialect for `/v1/messages*` and, for clients that send
-/// `anthropic-version`, for the model list; otherwise the chat dialect. On unknown paths the header of the client
+/// Dialect of a path's errors: the dialect whose paths begin in this way; for clients that send `anthropic-version`,
+/// the messages dialect for the model list; otherwise the chat dialect. On unknown paths the header of the client
 /// decides, or the path that it probably meant.
 #[must_use]
 pub fn error_dialect(path: &str, anthropic: bool) -> Dialect {
     let path = normalize_path(path);
-    let messages = |path: &str| path.starts_with("/v1/messages");
-    if messages(path) || (anthropic && path.starts_with("/v1/models")) {
+    let is_known = unknown::is_endpoint_path(path);
+    if anthropic && (!is_known || path.starts_with("/v1/models")) {
         return Dialect::Messages;
     }
-    if unknown::is_endpoint_path(path) {
-        return Dialect::Chat;
-    }
-    if anthropic || unknown::suggested_path(path).is_some_and(messages) {
-        return Dialect::Messages;
-    }
-    Dialect::Chat
+    let own = Dialect::of_path(path);
+    let meant = || unknown::suggested_path(path).filter(|_| !is_known).and_then(Dialect::of_path);
+    own.or_else(meant).unwrap_or(Dialect::Chat)
 }
 
 /// Finds the endpoint of a method and a path, and the text that its `*` matched. HEAD uses the endpoint of GET.
@@ -165,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn a_doubled_version_and_a_last_slash_are_forgiven() {
+    fn a_doubled_version_and_a_trailing_slash_are_accepted() {
         assert_eq!(find(&Method::POST, "/v1/v1/messages").unwrap().0.name(), "messages");
         assert_eq!(find(&Method::GET, "/v1/models/").unwrap().0.name(), "models");
         assert_eq!(find(&Method::POST, "/v1/v2/rerank").unwrap().0.name(), "rerank");
     }
 
     #[test]
-    fn what_stands_behind_an_id_is_no_part_of_it() {
+    fn a_path_after_an_id_is_not_part_of_the_id() {
         let (endpoint, tail) = find(&Method::GET, "/v1/files/file-1/content").unwrap();
         assert_eq!((endpoint.name(), tail), ("file_content", "file-1"));
         let (endpoint, tail) = find(&Method::HEAD, "/v1/files/file-1/").unwrap();
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_an_unknown_path_follow_the_client_or_what_it_meant() {
+    fn errors_of_an_unknown_path_follow_the_clients_dialect() {
         assert_eq!(error_dialect("/anything", true), Dialect::Messages);
         assert_eq!(error_dialect("/anything", false), Dialect::Chat);
         assert_eq!(error_dialect("/models", true), Dialect::Messages);
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_endpoints_that_take_lines_are_those_that_a_batch_may_name_and_no_others() {
+    fn the_endpoints_that_accept_lines_are_those_that_a_batch_may_name() {
         for endpoint in ENDPOINTS {
             let body =
                 serde_json::json!({"input_file_id": "file-1", "endpoint": endpoint.path()}).to_string();
@@ -239,21 +238,34 @@ mod tests {
         let refusal = CreateBatchRequest::parse(body, BATCH_PATHS).unwrap_err();
         assert_eq!(
             refusal.message,
-            "endpoint: expected one of /v1/chat/completions, /v1/messages, /v1/embeddings, /v1/rerank, \
-             /v1/images/generations"
+            "endpoint: expected one of /v1/chat/completions, /v1/messages, /v1/responses, /v1/embeddings, \
+             /v1/rerank, /v1/images/generations"
         );
         let line = br#"{"custom_id": "a", "method": "POST", "url": "/v2/rerank", "body": {}}"#;
         assert_eq!(
             penstock_batch::jsonl::line(line, BATCH_PATHS).unwrap_err().message,
-            "expected /v1/chat/completions, /v1/messages, /v1/embeddings, /v1/rerank or \
+            "expected /v1/chat/completions, /v1/messages, /v1/responses, /v1/embeddings, /v1/rerank or \
              /v1/images/generations, got \"/v2/rerank\""
         );
     }
 
     #[test]
-    fn an_unknown_path_says_what_to_use() {
-        let refusal = find(&Method::POST, "/v1/responses").err().unwrap();
+    fn an_unknown_path_gets_the_path_to_use() {
+        let refusal = find(&Method::POST, "/v1/completions").err().unwrap();
         assert_eq!(refusal.code, ErrorCode::NotFound);
         assert!(refusal.message.contains("/v1/chat/completions"));
+    }
+
+    #[test]
+    fn responses_are_created_and_not_stored() {
+        assert_eq!(find(&Method::POST, "/v1/responses").unwrap().0.name(), "responses");
+        assert_eq!(find(&Method::POST, "/v1/responses/input_tokens").unwrap().0.name(), "input_tokens");
+        assert_eq!(find(&Method::GET, "/v1/responses").err().unwrap().code, ErrorCode::MethodNotAllowed);
+        for path in ["/v1/responses/resp_1", "/v1/responses/resp_1/input_items", "/v1/responses/compact"] {
+            let refusal = find(&Method::GET, path).err().unwrap();
+            assert_eq!(refusal.code, ErrorCode::NotFound);
+            assert!(refusal.message.contains("not stored"), "{}", refusal.message);
+            assert_eq!(error_dialect(path, false), Dialect::Responses);
+        }
     }
 }

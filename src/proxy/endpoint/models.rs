@@ -10,8 +10,8 @@ use penstock_auth::KeyScope;
 use penstock_catalog::{CatalogModel, CatalogQuery, LiveFigures};
 use penstock_core::ApiError;
 
-/// Returns true if a key may list a model, that is, use it. A key without any inference scope lists all models that
-/// its model list allows.
+/// Returns true if a key may use a model, and so list it. A key without any inference scope lists all models that its
+/// model list allows.
 fn may_list(principal: &Principal, model: &CatalogModel) -> bool {
     let scope = KeyScope::from_name(model.kind.spec().scope);
     let reader = || !INFERENCE_SCOPES.iter().any(|scope| principal.has_scope(*scope));

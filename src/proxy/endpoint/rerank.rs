@@ -32,7 +32,7 @@ impl Endpoint for RerankDocuments {
         KeyScope::Rerank
     }
 
-    /// The second path is only for clients with a fixed path; batch lines use the first.
+    /// Returns true for the first path. The second is only for clients with a fixed path.
     fn accepts_batch_lines(&self) -> bool {
         self.0 == "/v1/rerank"
     }

@@ -13,7 +13,7 @@ const PREFIXES: &[&str] =
 
 /// Names that other services use for endpoints, the path here, and an additional sentence.
 const ALIASES: &[(&str, &str, &str)] = &[
-    ("responses", "/v1/chat/completions", ""),
+    ("response", "/v1/responses", ""),
     ("completion", "/v1/completions", ""),
     ("chat", "/v1/chat/completions", ""),
     ("generate", "/v1/chat/completions", ""),
@@ -58,9 +58,19 @@ const NOT_OFFERED: &[(&str, &str)] = &[
     ("organization", "Administration is not offered at this address."),
 ];
 
+/// Sentence for paths below `/v1/responses/`.
+const STORED_RESPONSES: &str =
+    "Responses are not stored; send the whole history to /v1/responses with each request.";
+
 /// Returns the 404 of an unknown path.
 pub(super) fn not_found(path: &str) -> ApiError {
     let segments = significant_segments(path);
+    if let [first, id, ..] = segments.as_slice()
+        && first.eq_ignore_ascii_case("responses")
+        && !id.eq_ignore_ascii_case("responses")
+    {
+        return ApiError::with_message(ErrorCode::NotFound, STORED_RESPONSES);
+    }
     if let Some(sentence) = not_offered(&segments) {
         return ApiError::with_message(ErrorCode::NotFound, sentence);
     }
@@ -160,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_path_is_named() {
+    fn the_suggested_path_is_named() {
         for (path, right) in [
             ("/models", "/v1/models"),
             ("//v1/models", "/v1/models"),
@@ -175,7 +185,8 @@ mod tests {
             ("/v1/v1/v1/models", "/v1/models"),
             ("/api/v1/models", "/v1/models"),
             ("/openai/deployments/d/chat/completions", "/v1/chat/completions"),
-            ("/v1/responses", "/v1/chat/completions"),
+            ("/responses", "/v1/responses"),
+            ("/v1/responses/responses", "/v1/responses"),
             ("/v1/completion", "/v1/completions"),
             ("/completions", "/v1/completions"),
             ("/v1/reranking", "/v1/rerank"),
@@ -212,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_the_clients_own_is_not_repeated() {
+    fn a_path_of_the_client_is_not_repeated() {
         for path in ["/", "//", "/v1", "/v1/", "/secret-word", "/v1/secret-word/x", &"/a".repeat(10_000)] {
             let (named, message) = suggestion(path);
             assert_eq!((named, message.as_str()), (None, ErrorCode::NotFound.spec().message), "{path}");

@@ -1,4 +1,4 @@
-//! Request body: admission of it, its limits, and reading it into one buffer.
+//! Request body: admission, size limits, and the read into one buffer.
 
 use super::Exchange;
 use crate::http::buffer_pool::BufferPool;
@@ -19,14 +19,14 @@ use tokio::time::{timeout, timeout_at};
 const MAX_DRAINED_BODY: usize = 1 << 20;
 /// Timeout of that read.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
-/// Longest body that needs no wider window of its HTTP/2 connection, bytes.
+/// Longest body that does not widen the receive window of its HTTP/2 connection, bytes.
 const MAX_BRIEF_BODY: usize = 4 << 10;
 
 impl Exchange<'_> {
     /// Reads the JSON body within its limits.
     ///
     /// # Errors
-    /// Wrong content type, too large, too slow, cut short.
+    /// Returns a refusal if the content type is wrong, or if the body is too large, too slow or truncated.
     pub async fn json_body(&mut self) -> Result<Bytes, ApiError> {
         self.require_json()?;
         let limits = &self.config.settings.limits;
@@ -52,11 +52,11 @@ impl Exchange<'_> {
         Ok(body)
     }
 
-    /// Admits the body and sends `100 Continue` to a client that waits for it; returns the announced length. Of a body
-    /// that goes to the disk at most `held` bytes are in memory; they count from the start.
+    /// Admits the body and sends `100 Continue` to a client that waits for it; returns the announced length. At most
+    /// `held` bytes of a body that is spooled to the disk are in memory; they count from the start.
     ///
     /// # Errors
-    /// A body larger than `cap`, or no permit of admission control.
+    /// Returns a refusal if the body is larger than `cap`, or if admission control has no permit.
     pub(crate) async fn admit_body(
         &mut self,
         cap: usize,
@@ -77,25 +77,25 @@ impl Exchange<'_> {
         Ok(announced)
     }
 
-    /// Takes a permit of admission control, or waits a moment for one. A line of a batch takes none.
+    /// Acquires a permit of admission control, waiting a moment if none is free. A batch line needs none.
     async fn acquire_admission(&mut self, bytes: usize) -> Result<(), ApiError> {
         if self.work == WorkClass::BatchLine {
             return Ok(());
         }
         let wait = self.config.settings.overload.wait;
-        let (place, waited) = self.app.admission.acquire(&self.principal.account.id, bytes, wait).await;
+        let (permit, waited) = self.app.admission.acquire(&self.principal.account.id, bytes, wait).await;
         if let Some(waited) = waited {
             self.record.queued += waited;
             self.app.metrics.record_wait("process", waited);
         }
-        self.admission_permit = Some(place?);
+        self.admission_permit = Some(permit?);
         Ok(())
     }
 
     /// Counts more bytes of memory until the end of the exchange.
     ///
     /// # Errors
-    /// 503 if all requests together hold too many.
+    /// Returns a 503 if all requests together hold too much memory.
     pub fn reserve_memory(&mut self, bytes: usize) -> Result<(), ApiError> {
         let overload = &self.app.admission;
         self.admission_permit.get_or_insert_with(|| overload.line()).reserve_bytes(bytes)
@@ -108,11 +108,11 @@ impl Exchange<'_> {
         ApiError::new(ErrorCode::Internal)
     }
 
-    /// Ends the read of a body; `whole` is true if it is complete.
-    pub(crate) fn finish_body(&mut self, whole: bool) {
+    /// Ends the read of a body. Without a `complete` body the connection serves no other request.
+    pub(crate) fn finish_body(&mut self, complete: bool) {
         self.caller.reads(false);
         // The interim response marks the connection for closing while a body is unread.
-        if !whole {
+        if !complete {
             self.keep_alive = false;
         }
         self.caller.keep(self.keep_alive);
@@ -180,7 +180,7 @@ pub(crate) fn body_too_large(cap: usize) -> ApiError {
         .with_detail("limit_bytes", cap)
 }
 
-/// Refusal of a body that was not read to its end: too slow, or cut short.
+/// Returns the refusal of a body that was not read completely: too slow, or truncated.
 pub(crate) fn body_read_refusal(error: &std::io::Error) -> ApiError {
     match error.kind() {
         ErrorKind::TimedOut => ApiError::new(ErrorCode::RequestTimeout),
@@ -201,13 +201,13 @@ async fn read_to_buffer(
     buffers: &Arc<BufferPool>,
     announced: Option<usize>,
     (cap, idle): (usize, Duration),
-    mut place: Option<&mut AdmissionPermit>,
+    mut permit: Option<&mut AdmissionPermit>,
 ) -> Result<Bytes, ApiError> {
-    let whole = caller.line().is_some();
+    let complete = caller.line().is_some();
     let Some(first) = with_idle_timeout(idle, caller.read_request_body()).await? else {
         return Ok(Bytes::new());
     };
-    if announced == Some(first.len()) || (whole && first.len() <= cap) {
+    if announced == Some(first.len()) || (complete && first.len() <= cap) {
         return Ok(first);
     }
     let mut body = buffers.take(announced.unwrap_or(first.len() * 2).min(cap));
@@ -218,8 +218,8 @@ async fn read_to_buffer(
         if body.len() > cap {
             return Err(body_too_large(cap));
         }
-        if let Some(place) = place.as_deref_mut().filter(|_| announced.is_none()) {
-            place.reserve_bytes(read)?;
+        if let Some(permit) = permit.as_deref_mut().filter(|_| announced.is_none()) {
+            permit.reserve_bytes(read)?;
         }
         read = with_idle_timeout(idle, caller.read_into(&mut body)).await?;
     }

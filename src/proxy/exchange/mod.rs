@@ -29,7 +29,8 @@ use std::time::{Duration, Instant};
 
 /// Status of a request that did not arrive in time.
 const REQUEST_TIMEOUT_STATUS: u16 = 408;
-/// Bytes of an own response that are not counted as memory: finished work is not refused for lack of memory.
+/// Largest response of the gateway itself that does not count as memory, bytes: finished work is not refused for lack
+/// of memory.
 const UNCOUNTED_RESPONSE: usize = 16 << 10;
 /// Write timeout of a refusal.
 const REFUSAL_WRITE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -56,7 +57,7 @@ pub struct ExchangeState {
     pub dialect: Dialect,
     /// Principal of the API key; set before any endpoint runs.
     pub principal: Arc<Principal>,
-    /// Class of work, which selects the limits: a line of a batch is only subject to the budgets.
+    /// Class of work, which selects the limits: a batch line is subject to the budgets only.
     pub work: WorkClass,
     /// Permit of admission control, once a body is expected, with the memory that the request holds.
     admission_permit: Option<AdmissionPermit>,
@@ -66,7 +67,7 @@ pub struct ExchangeState {
     pub record: AccessRecord,
     /// True if the connection may serve another request.
     pub keep_alive: bool,
-    /// Origin of the web page that sends the request, if one does.
+    /// Origin of the web page that sends the request, if any.
     pub origin: CrossOrigin,
 }
 
@@ -149,7 +150,7 @@ impl Exchange<'_> {
     /// Finds the endpoint of the request.
     ///
     /// # Errors
-    /// No such path or method.
+    /// Returns a refusal if the path is unknown or does not support the method.
     pub(crate) fn find_route(&mut self) -> Result<RequestRoute, ApiError> {
         #[cfg(feature = "inject")]
         self.app.inject.trigger(crate::net::fault_injection::InjectionPoint::Route);
@@ -163,10 +164,10 @@ impl Exchange<'_> {
         Ok(RequestRoute::Endpoint(found, tail))
     }
 
-    /// Answers the request.
+    /// Runs the handler of the request.
     ///
     /// # Errors
-    /// It is refused.
+    /// Returns the refusal of the request.
     pub(crate) async fn handle_route(&mut self, route: RequestRoute) -> Result<WriteOutcome, ApiError> {
         match route {
             RequestRoute::Preflight => Ok(self.write_preflight().await),
@@ -186,7 +187,7 @@ impl Exchange<'_> {
 }
 
 impl Exchange<'_> {
-    /// Finds the key of a request whose refusal needs none, so that its response carries the state of the limits.
+    /// Finds the key of a request that is refused without one, so that the response carries the status of its limits.
     fn find_key(&mut self) {
         if let Ok(principal) = self.authenticate() {
             self.record.key = Some(principal.public_id.clone());
@@ -194,10 +195,10 @@ impl Exchange<'_> {
         }
     }
 
-    /// The grant of the request's headers.
+    /// Returns the principal of the API key in the request headers.
     ///
     /// # Errors
-    /// No API key, or none that is valid.
+    /// Returns a refusal if the API key is missing or invalid.
     pub(crate) fn authenticate(&self) -> Result<Arc<Principal>, ApiError> {
         let (authorization, api_key) =
             (self.caller.field(header::AUTHORIZATION), self.caller.field("x-api-key"));
@@ -209,18 +210,18 @@ impl Exchange<'_> {
     /// that [`Exchange::settle_limits`] reports.
     ///
     /// # Errors
-    /// 429 for a limit, 402 for a budget.
+    /// Returns a 429 for a limit and a 402 for a budget.
     pub fn reserve_limits(&mut self, entry: ProvisionalPermit, cost: &CostEstimate) -> Result<(), ApiError> {
         let pass = rate_limit::reserve_limits(entry, cost);
         self.limits_permit = Some(pass.map_err(|hit| self.limit_refusal(hit))?);
         Ok(())
     }
 
-    /// Takes a provisional permit of the limits before any work; a request that no cost could pass is refused. Also
-    /// returns the usual usage of the key.
+    /// Acquires a provisional permit of the limits before any work; a request that would be refused at any cost is
+    /// refused here. Also returns the usual usage of the key.
     ///
     /// # Errors
-    /// As [`Exchange::reserve_limits`].
+    /// Same as for [`Exchange::reserve_limits`].
     pub fn acquire_provisional(&self) -> Result<(ProvisionalPermit, UsageProfile), ApiError> {
         rate_limit::acquire_provisional(&self.principal, self.work, self.app.clock)
             .map_err(|hit| self.limit_refusal(hit))
@@ -240,7 +241,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Returns the permits and handles that a count for this exchange needs.
+    /// Returns the permits and handles that counting tokens for this exchange needs.
     pub(crate) fn counting(&self) -> TokenCountQueue {
         let wait = match self.work {
             WorkClass::Request => Some(self.config.settings.overload.wait),
@@ -256,8 +257,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// Returns the scheme and host of the gateway as this client reaches it: as configured, else the host of the
-    /// request if that is known to be the gateway, else an empty string, so that an address is a path.
+    /// Returns the public scheme and host of the gateway: as configured, else the host of the request if that is known
+    /// to be the gateway, else an empty string, so that URLs become paths.
     pub fn public_url(&self) -> String {
         let listen = &self.config.settings.listen;
         if let Some(url) = &listen.public_url {
@@ -292,7 +293,7 @@ impl Exchange<'_> {
         head.cors_headers(&self.origin)
     }
 
-    /// Answers with a JSON body of the gateway itself. A long one counts as memory until the client has read it.
+    /// Sends a JSON body of the gateway itself. A long one counts as memory until the client has read it.
     pub async fn answer(&mut self, status: u16, body: Vec<u8>) -> WriteOutcome {
         if body.len() > UNCOUNTED_RESPONSE
             && let Err(refusal) = self.reserve_memory(body.len())
@@ -318,9 +319,9 @@ impl Exchange<'_> {
             self.caller.keep(false);
             self.keep_alive = false;
         }
-        // Its memory is no longer counted, and a short refusal fits any window.
+        // The memory is no longer counted, and a short refusal fits any window.
         self.caller.hurry(REFUSAL_WRITE_TIMEOUT);
-        // Before the client gets the refusal, so that a retry finds the permit free.
+        // Released before the client receives the refusal, so that a retry finds a free permit.
         self.limits_permit = None;
         self.admission_permit = None;
         let now = self.app.clock.calendar_now();

@@ -1,4 +1,5 @@
-//! Permit of the provider that is to be asked: it is free, waited for, or given up by a line of a batch.
+//! Permit of a provider before an attempt: a free permit, a permit after a wait, or the permit of a batch line that
+//! yields.
 
 use super::attempt::AttemptError;
 use super::wait::WaitOutcome;
@@ -11,7 +12,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest wait of an interactive request for the permit of a line that was asked to give it up.
+/// Longest wait of an interactive request for the permit of a batch line that has been asked to yield.
 const RECLAIM_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timer of a wait without a deadline.
 const UNBOUNDED_WAIT: Duration = Duration::from_secs(3_600);
@@ -22,17 +23,18 @@ const CROWDED_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 pub(super) enum AcquireOutcome {
     /// Permit.
     Permit(OfferPermit),
-    /// Provider that must not be asked, or batch work that has waited too long.
+    /// Provider that must not be called, or batch work that has waited too long.
     Unavailable,
-    /// Provider that must not be asked before this time.
+    /// Provider that must not be called before this time.
     RetryAt(Duration),
     /// Provider at its limit.
     Full,
 }
 
 impl FailoverRun<'_, '_> {
-    /// Acquires a permit of the provider if its breaker allows a request: the one that is `kept` already, or another.
-    /// Batch work waits in the queue; other requests get the permit of a line, or move on from a provider that is full.
+    /// Acquires a permit of the provider if its breaker allows a request: the given permit `kept`, or another. Batch
+    /// work waits in the queue; other requests get the permit of a batch line, or continue with the next provider if
+    /// this one is full.
     pub(super) async fn acquire_permit(
         &mut self,
         offer: &Arc<OfferState>,
@@ -57,7 +59,7 @@ impl FailoverRun<'_, '_> {
             Some(Ok(permit)) => return Ok(AcquireOutcome::Permit(permit)),
             Some(Err(waiting)) => Some(waiting),
         };
-        // A probe that is not made is given back.
+        // A probe that is not sent is returned to the breaker.
         offer.record_refusal(self.now(), AttemptOutcome::Neutral, None, None);
         let Some(waiting) = waiting else { return Ok(AcquireOutcome::Full) };
         let began = Instant::now();
@@ -65,7 +67,7 @@ impl FailoverRun<'_, '_> {
         let waited = began.elapsed();
         self.exchange.record.queued += waited;
         if batch {
-            // The queue of batch work is not the provider's time.
+            // Waiting in the batch queue does not count as the provider's time.
             self.deadline += waited;
             course.extend_deadline(waited);
         }
@@ -76,7 +78,7 @@ impl FailoverRun<'_, '_> {
         })
     }
 
-    /// Waits a moment for a permit of any of the providers that are full, in turn with other accounts.
+    /// Waits a moment for a permit of any full provider, in fair order with other accounts.
     pub(super) async fn wait_in_queue(
         &mut self,
         course: &RetryPlanner,
@@ -103,12 +105,12 @@ impl FailoverRun<'_, '_> {
         Ok(permit)
     }
 
-    /// Returns the reason why the provider must not be asked now, permit or not: its failures during the wait count
-    /// too. `None` allows a request, which is a probe if the breaker is half open.
+    /// Returns the reason why the provider must not be called now, whether there is a permit or not: its failures
+    /// during the wait count too. `None` allows a request, which is a probe if the breaker is half open.
     fn blocked_by_breaker(&self, offer: &OfferState) -> Option<AcquireOutcome> {
         let (now, mut breaker) = (self.now(), offer.breaker.lock());
-        if let Some(until) = breaker.cooldown_until(now) {
-            return Some(AcquireOutcome::RetryAt(until));
+        if let Some(retry_at) = breaker.cooldown_until(now) {
+            return Some(AcquireOutcome::RetryAt(retry_at));
         }
         (!breaker.try_probe(now) && !self.candidates.all_ejected).then_some(AcquireOutcome::Unavailable)
     }
@@ -122,39 +124,40 @@ impl FailoverRun<'_, '_> {
         }
     }
 
-    /// Waits for a permit, at most `patience`. A stream that waits long is opened and kept alive meanwhile; if it fails
-    /// then, it ends with an error event instead of a status.
+    /// Waits for a permit, at most `patience`. During a long wait a stream is started and gets heartbeats; if it fails
+    /// later, it ends with an error event instead of a status.
     async fn wait_for_permit(
         &mut self,
         mut waiting: OfferWaiters,
         patience: Duration,
     ) -> Result<Option<OfferPermit>, AttemptError> {
         let now = Instant::now();
-        let until = match self.exchange.work {
+        let wait_deadline = match self.exchange.work {
             _ if self.candidates.batch => now.checked_add(patience),
             WorkClass::BatchLine | WorkClass::Request => Some((now + patience).min(self.deadline)),
         };
-        let beat = now + self.exchange.config.settings.limits.heartbeat;
-        let in_the_way = self.candidates.batch && self.exchange.work == WorkClass::Request;
+        let heartbeat_due = now + self.exchange.config.settings.limits.heartbeat;
+        let blocks_requests = self.candidates.batch && self.exchange.work == WorkClass::Request;
         loop {
-            if in_the_way && self.exchange.app.admission.is_almost_full() {
+            if blocks_requests && self.exchange.app.admission.is_almost_full() {
                 self.exchange.app.admission.refused(ShedReason::Batch);
                 return Ok(None);
             }
-            let end = until.unwrap_or_else(|| Instant::now() + UNBOUNDED_WAIT);
-            // After its head, each wait of a stream sends heartbeats.
-            let unheard = self.request.stream && !self.progress.has_head();
-            let alarm = if unheard { end.min(beat) } else { end };
-            let alarm = if in_the_way { alarm.min(Instant::now() + CROWDED_CHECK_INTERVAL) } else { alarm };
+            let end = wait_deadline.unwrap_or_else(|| Instant::now() + UNBOUNDED_WAIT);
+            // Once its head is sent, each wait of a stream sends heartbeats.
+            let needs_head = self.request.stream && !self.progress.has_head();
+            let alarm = if needs_head { end.min(heartbeat_due) } else { end };
+            let alarm =
+                if blocks_requests { alarm.min(Instant::now() + CROWDED_CHECK_INTERVAL) } else { alarm };
             let permit = pin!(waiting.acquire());
             match self.watch.wait_for(&mut self.exchange.caller, permit, alarm).await {
                 WaitOutcome::Ready(permit) => return Ok(permit),
                 WaitOutcome::Disconnected => return Err(AttemptError::Disconnected),
                 WaitOutcome::Revoked => return Err(AttemptError::Revoked),
-                WaitOutcome::Deadline if until.is_some_and(|until| Instant::now() >= until) => {
+                WaitOutcome::Deadline if wait_deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
                     return Ok(None);
                 }
-                WaitOutcome::Deadline if unheard && Instant::now() >= beat => {
+                WaitOutcome::Deadline if needs_head && Instant::now() >= heartbeat_due => {
                     streaming::write_heartbeat(self).await?
                 }
                 WaitOutcome::Deadline => {}

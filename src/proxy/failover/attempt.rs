@@ -25,13 +25,13 @@ use std::time::{Duration, Instant};
 
 /// Failure of an attempt.
 pub enum AttemptError {
-    /// Fault of the provider, or of the caller as the provider reports it.
+    /// Error of the provider, or error of the client as the provider reports it.
     Fault(UpstreamError),
-    /// Request that cannot be sent to this offer; another may take it.
+    /// Request that cannot be sent to this offer; another offer may accept it.
     Incompatible(ApiError),
-    /// Refusal that may be due to the number of choices: each choice is requested separately.
+    /// Refusal that may be due to the number of choices: each choice is then requested separately.
     SeparateChoices,
-    /// Error of the gateway with the response: no other provider is asked, since it would occur again.
+    /// Error of the gateway while processing the response: no other provider is called, since it would occur again.
     Internal(ApiError),
     /// Client that has left.
     Disconnected,
@@ -55,12 +55,12 @@ pub struct UpstreamResponse {
     pub until: Instant,
 }
 
-/// Most bytes of an error body that are read.
+/// Maximum number of bytes of an error body that are read.
 const MAX_ERROR_BODY: usize = 64 * 1024;
 /// Timeout of reading an error body.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Returns the translator of an offer that is asked for a stream.
+/// Returns the stream translator of an offer.
 pub fn translator(
     run: &FailoverRun<'_, '_>,
     offer: &OfferState,
@@ -105,11 +105,11 @@ pub async fn open_response(
     first_byte: Duration,
 ) -> Result<UpstreamResponse, AttemptError> {
     let until = run.deadline.min(clock::cached_now() + offer.offer.provider.timeouts.total);
-    let mut again = 0;
+    let mut retries = 0;
     loop {
         match try_connection(run, offer, wire_format, call, first_byte, until).await {
             // The provider closed the idle connection while it was taken from the pool.
-            Err((_, most)) if again < most => again += 1,
+            Err((_, most)) if retries < most => retries += 1,
             Err((stop, _)) => return Err(stop),
             Ok(answering) => return Ok(answering),
         }
@@ -144,7 +144,7 @@ async fn try_connection(
         run.watch.wait_for(&mut run.exchange.caller, exchange, alarm).await
     };
     let (upstream, status) = match asked {
-        WaitOutcome::Ready(sent) => sent.map_err(|(fault, again)| (AttemptError::Fault(fault), again))?,
+        WaitOutcome::Ready(sent) => sent.map_err(|(fault, retries)| (AttemptError::Fault(fault), retries))?,
         woken => return Err((woken.stop(UpstreamErrorKind::FirstByteTimeout, run.deadline), 0)),
     };
     let cap = run.exchange.config.settings.limits.response_buffer;
@@ -170,7 +170,7 @@ async fn send(
     without: ExtraMembers,
     (upload, trace): (Option<&SpooledData>, Option<&TraceContext>),
 ) -> Result<(UpstreamExchange, u16), (UpstreamError, usize)> {
-    let reset = |again| (UpstreamError::new(UpstreamErrorKind::Reset), again);
+    let reset = |retries| (UpstreamError::new(UpstreamErrorKind::Reset), retries);
     let head = wire_format.head(offer).ok_or_else(|| reset(0))?;
     let shortened = (without.headers().next().is_some()).then(|| head.without(without.headers()));
     let written = match upstream.send(shortened.as_ref().unwrap_or(head), call, upload, trace).await {
@@ -182,7 +182,7 @@ async fn send(
         }
     };
     match upstream.read_head().await {
-        // After a failed write only an error status counts.
+        // After a failed write only an error status is used.
         Ok(200) if !written => Err(reset(0)),
         Ok(status) => Ok((upstream, status)),
         Err(TransportError::Malformed) => Err((UpstreamError::new(UpstreamErrorKind::Malformed), 0)),
@@ -190,7 +190,8 @@ async fn send(
     }
 }
 
-/// Reads the body of a status other than 200 and classifies the fault. In an unknown encoding only the status counts.
+/// Reads the body of a status other than 200 and classifies the error. If its content encoding is unknown, only the
+/// status is used.
 async fn read_error(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
@@ -263,7 +264,7 @@ pub fn log_provider_refusal(run: &FailoverRun<'_, '_>, offer: &OfferState, refus
     log::event(LogLevel::Info, "refused_by_provider", &fields);
 }
 
-/// Returns a `Retry-After` in seconds: a date becomes the time until then, since the plugins have no clock.
+/// Returns a `Retry-After` in seconds: a date is converted to the time until then, since the plugins have no clock.
 fn retry_after_seconds(said: String, now: Duration) -> String {
     format::until(&said, now).map_or(said, |seconds| seconds.to_string())
 }
@@ -273,7 +274,7 @@ pub fn text(value: &[u8]) -> Option<String> {
     std::str::from_utf8(value).ok().map(|value| value.trim().to_owned())
 }
 
-/// Reads the next bytes of a response body until `alarm`; `None` at its end.
+/// Reads the next bytes of a response body, at most until `alarm`; `None` at its end.
 pub async fn read(
     run: &mut FailoverRun<'_, '_>,
     answering: &mut UpstreamResponse,
@@ -298,7 +299,7 @@ pub async fn read(
 }
 
 impl<T> WaitOutcome<T> {
-    /// Converts a wait without a result to the failure of an attempt.
+    /// Converts a wait without a result into the failure of an attempt.
     pub fn stop(self, silent: UpstreamErrorKind, deadline: Instant) -> AttemptError {
         match self {
             Self::Disconnected => AttemptError::Disconnected,

@@ -1,5 +1,5 @@
-//! Buffered response: it is read to its end, passes the response body filters, and is sent with its exact length. Long
-//! lists may take several calls to one provider.
+//! Buffered response: it is read completely, passes the response body filters, and is sent with its exact length. Long
+//! lists may need several calls to one provider.
 
 use super::FailoverRun;
 use super::attempt::{self, AttemptError, UpstreamResponse};
@@ -21,8 +21,8 @@ use penstock_core::{
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Largest response of a shape that is translated on the thread of its request, bytes; longer ones are translated on
-/// another.
+/// Largest response of a shape that is translated on the thread of its request, bytes; longer ones are translated on a
+/// blocking thread.
 const MAX_INLINE_TRANSLATION: usize = 256 * 1024;
 
 /// Makes one attempt at a buffered response.
@@ -31,7 +31,7 @@ pub async fn attempt_buffered(
     offer: &Arc<OfferState>,
     number: u32,
 ) -> Result<WriteOutcome, AttemptError> {
-    // Time before the attempt is not the provider's.
+    // Time before the attempt does not count as the provider's.
     let asked = Instant::now();
     let created = run.received_at;
     let wire_format = attempt::wire_format(run, offer)?;
@@ -61,7 +61,7 @@ pub async fn send(
     ended(head.send_body(&mut run.exchange.caller, kind, body).await)
 }
 
-/// Type of a response that is no JSON.
+/// Returns the content type of a response that is not JSON.
 fn content_type(run: &FailoverRun<'_, '_>) -> Option<&'static str> {
     match &run.request.task {
         InferenceTask::Transcribe(task) => penstock_media::speech::content_type(task.script),
@@ -119,7 +119,7 @@ impl ResponseContext for BufferedDelivery<'_, '_, '_> {
     }
 }
 
-/// Makes the calls one after the other: an attempt has one permit.
+/// Makes the calls one after the other, since an attempt has one permit.
 async fn call_provider(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
@@ -128,13 +128,13 @@ async fn call_provider(
 ) -> Result<Vec<UpstreamAnswer>, AttemptError> {
     let timeouts = offer.offer.provider.timeouts;
     let mut answers = Vec::with_capacity(calls.len());
-    let mut room = run.exchange.config.settings.limits.response_buffer;
+    let mut remaining_bytes = run.exchange.config.settings.limits.response_buffer;
     for call in calls {
-        // The head comes when the response is complete; some providers send white space until then.
+        // The head arrives when the response is complete; some providers send white space until then.
         let due = clock::cached_now() + timeouts.plain;
         let mut answering = attempt::open_response(run, offer, wire_format, call, timeouts.plain).await?;
-        let body = read_body(run, &mut answering, (due, timeouts.idle), room).await?;
-        room = room.saturating_sub(body.len());
+        let body = read_body(run, &mut answering, (due, timeouts.idle), remaining_bytes).await?;
+        remaining_bytes = remaining_bytes.saturating_sub(body.len());
         let headers = response_headers(&answering, wire_format);
         answering.exchange.release().await;
         answers.push(UpstreamAnswer { body, headers });
@@ -148,8 +148,8 @@ fn response_headers(answering: &UpstreamResponse, wire_format: WireFormat) -> Ve
     wire_format.response_headers().iter().map(value).collect()
 }
 
-/// Reads the body, at most `cap` bytes. The first byte other than white space must come before `due`; after that white
-/// space does not count as progress.
+/// Reads the body, at most `cap` bytes. The first byte other than white space must arrive before `due`; after that,
+/// white space does not count as progress.
 pub async fn read_body(
     run: &mut FailoverRun<'_, '_>,
     answering: &mut UpstreamResponse,
@@ -187,7 +187,7 @@ pub async fn read_body(
     Ok(only.unwrap_or_else(|| body.freeze()))
 }
 
-/// Translates the response. Long vectors are read on a thread outside the async runtime, which has streams to serve.
+/// Translates the response. Long vectors are translated on a thread outside the async runtime, which serves streams.
 async fn translate(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,

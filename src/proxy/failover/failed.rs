@@ -1,4 +1,4 @@
-//! Failure of an attempt: its cause, the next step, and the energy that it used.
+//! Handling of a failed attempt: its cause, the next step, and the energy that it used.
 
 use super::attempt::{self, AttemptError};
 use super::fan::SeparateChoices;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl FailoverRun<'_, '_> {
-    /// Chooses the next step after an attempt that had no connection to its provider, as Pingora's `fail_to_connect`
+    /// Chooses the next step after an attempt without a connection to its provider, as Pingora's `fail_to_connect`
     /// decides on a retry.
     pub(super) fn fail_to_connect(
         &mut self,
@@ -23,7 +23,7 @@ impl FailoverRun<'_, '_> {
         if fault.kind != UpstreamErrorKind::NoDescriptors {
             return self.next_after_fault(offer, fault, rescue, course);
         }
-        // The process has too many open files: another provider may have an idle connection.
+        // The process has no free file descriptor: another provider may have an idle connection.
         let now = self.now();
         offer.record_refusal(now, AttemptOutcome::Neutral, None, None);
         self.had_unavailable = true;
@@ -34,7 +34,7 @@ impl FailoverRun<'_, '_> {
     }
 
     /// Chooses the next step after an attempt that failed on its connection, as Pingora's `error_while_proxy` decides
-    /// on a retry; `None` if the client has left.
+    /// on a retry; `None` if the client has disconnected.
     pub(super) fn error_while_proxy(
         &mut self,
         offer: &Arc<OfferState>,
@@ -71,7 +71,7 @@ impl FailoverRun<'_, '_> {
                 self.refusal = Some(refusal);
                 Some(PlannerStep::ReturnError)
             }
-            // An error of the caller if no context window is larger; another offer or a fallback may have a larger one.
+            // A client error if no context window is larger; another offer or a fallback may have a larger one.
             AttemptError::Fault(UpstreamError { api_error: Some(refusal), .. })
                 if !self.progress.has_content() && refusal.code == ErrorCode::ContextLength =>
             {
@@ -101,7 +101,7 @@ impl FailoverRun<'_, '_> {
         self.record_outcome(offer, fault, now);
         self.record_failure(offer, fault, rescue, now);
         if fault.kind == UpstreamErrorKind::ModelOutput {
-            // It was delivered, and no other provider could write it either.
+            // The output was delivered, and no other provider could write it either.
             settle::left(self);
         }
         let budget = &mut self.exchange.app.retry_budget.lock();
@@ -116,7 +116,7 @@ impl FailoverRun<'_, '_> {
 
     /// Records a failure for the offer, and for others of its provider.
     fn record_outcome(&self, offer: &Arc<OfferState>, fault: &UpstreamError, now: Duration) {
-        // A failed connection or a refused provider key is not due to a request.
+        // A failed connection or a refused provider key is not caused by a request.
         let client = Some(self.exchange.principal.client).filter(|_| !fault.kind.is_provider_wide());
         offer.record_refusal(now, AttemptOutcome::from(fault), client, None);
         if fault.kind.is_connection_error() {
@@ -133,9 +133,9 @@ impl FailoverRun<'_, '_> {
         now: Duration,
     ) {
         self.had_unavailable = true;
-        // Output used energy, whatever followed it.
-        let said = self.translation.as_deref().is_some_and(|reply| reply.attempt_usage().output > 0);
-        if said || (fault.api_error.is_none() && settle::reached_provider(fault.kind)) {
+        // Output used energy even if the attempt failed after it.
+        let had_output = self.translation.as_deref().is_some_and(|reply| reply.attempt_usage().output > 0);
+        if had_output || (fault.api_error.is_none() && settle::reached_provider(fault.kind)) {
             self.record_failed_energy(offer);
         }
         if let Some(refusal) = &fault.api_error {

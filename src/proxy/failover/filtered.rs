@@ -1,4 +1,4 @@
-//! Refusal of a request whose filters no offer of the model meets: it names the filter and the available values.
+//! Refusal of a request if no offer of the model meets its filters: it names the filter and the available values.
 
 use penstock_core::{ApiError, OfferFacts, OfferFilter, OfferFilters};
 use rust_decimal::Decimal;
@@ -7,8 +7,8 @@ use serde_json::Value;
 
 /// Returns the refusal for offers with these facts, none of which meets all filters.
 pub fn no_offer_meets(filters: &OfferFilters, facts: &[OfferFacts<'_>]) -> ApiError {
-    let hopeless = |filter: &&OfferFilter| !facts.iter().any(|facts| filters.meets(**filter, facts));
-    if let Some(filter) = OfferFilter::ALL.iter().find(hopeless) {
+    let is_unmet = |filter: &&OfferFilter| !facts.iter().any(|facts| filters.meets(**filter, facts));
+    if let Some(filter) = OfferFilter::ALL.iter().find(is_unmet) {
         let (what, available) = available(*filter, facts);
         let sentence = format!("{filter}: no provider of this model {what}.");
         let refusal = ApiError::unsupported(filter.to_string(), sentence);
@@ -20,7 +20,7 @@ pub fn no_offer_meets(filters: &OfferFilters, facts: &[OfferFacts<'_>]) -> ApiEr
     ApiError::unsupported("filters", sentence)
 }
 
-/// Describes the property that no offer has, and the values that they have.
+/// Describes the property that no offer has, and the values that the offers have.
 fn available(filter: OfferFilter, facts: &[OfferFacts<'_>]) -> (&'static str, Value) {
     match filter {
         OfferFilter::Countries => {
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_filter_that_nobody_meets_is_named_with_what_there_is() {
+    fn an_unsatisfied_filter_is_named_with_the_available_values() {
         let all = [facts("FI", 5, 40.0), facts("DE", 9, 80.04), facts("FI", 7, 10.0)];
         let cheap = OfferFilters { max_input_cost: Some(Decimal::new(4, 2)), ..OfferFilters::default() };
         let clean =
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_that_only_together_leave_nobody_are_named_together() {
+    fn filters_that_exclude_all_offers_in_combination_are_named_together() {
         let filters = OfferFilters { max_input_cost: Some(Decimal::new(6, 2)), ..in_country("DE") };
         let refusal = no_offer_meets(&filters, &[facts("FI", 5, 40.0), facts("DE", 9, 80.0)]);
         assert_eq!(refusal.param.as_deref(), Some("filters"));

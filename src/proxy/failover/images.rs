@@ -1,6 +1,6 @@
-//! Generated images: they are embedded in the response, or stored under an address of the gateway. An address of a
-//! provider never reaches a client. Images are fetched only from hosts that the configuration names; of the provider's
-//! address only the path is used.
+//! Generated images: they are embedded in the response, or stored under a URL of the gateway. A URL of a provider never
+//! reaches a client. Images are fetched only from hosts that the configuration names; of the provider's URL only the
+//! path is used.
 
 use super::attempt::{AttemptError, UpstreamResponse};
 use super::wait::WaitOutcome;
@@ -25,10 +25,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Path of stored images below the host.
+/// Path prefix of stored images.
 pub const CONTENT: &str = "/v1/images/content/";
 
-/// Number of images.
+/// Returns the number of images.
 pub fn count(whole: &BufferedResponse) -> u32 {
     u32::try_from(whole.images.len()).unwrap_or(u32::MAX)
 }
@@ -41,10 +41,10 @@ pub async fn build_response(
     pictures: Vec<GeneratedImage>,
     created: u64,
 ) -> Result<Vec<Bytes>, AttemptError> {
-    let mut room = run.exchange.config.settings.limits.response_buffer;
-    // The response of a batch is read after an address has expired.
+    let mut remaining_bytes = run.exchange.config.settings.limits.response_buffer;
+    // A batch response is read after the URL of a stored image has expired.
     let inside = draw.as_base64 || run.exchange.work == WorkClass::BatchLine;
-    let mut shown = Vec::with_capacity(pictures.len());
+    let mut delivered = Vec::with_capacity(pictures.len());
     for picture in pictures {
         let image = match (picture.source, inside) {
             (ImageSource::Base64(text), true) => DeliveredImage::Base64(text),
@@ -55,8 +55,8 @@ pub async fn build_response(
                 store_image(run, &image).await?
             }
             (ImageSource::Url(url), inside) => {
-                let image = fetch_image(run, offer, &url, room).await?;
-                room = room.saturating_sub(image.len());
+                let image = fetch_image(run, offer, &url, remaining_bytes).await?;
+                remaining_bytes = remaining_bytes.saturating_sub(image.len());
                 if inside {
                     DeliveredImage::Base64(
                         off_thread(&run.exchange.app.blocking, move || image::encode(&image)).await?,
@@ -66,16 +66,16 @@ pub async fn build_response(
                 }
             }
         };
-        shown.push((image, picture.revised_prompt));
+        delivered.push((image, picture.revised_prompt));
     }
-    Ok(image::answer(created, shown))
+    Ok(image::answer(created, delivered))
 }
 
 fn malformed() -> AttemptError {
     AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::Malformed))
 }
 
-/// Converts megabytes on a thread outside the async runtime.
+/// Runs a conversion of megabytes on a thread outside the async runtime.
 async fn off_thread<T: Send + 'static>(
     handles: &BlockingHandles,
     work: impl FnOnce() -> T + Send + 'static,
@@ -90,20 +90,20 @@ async fn store_image(run: &mut FailoverRun<'_, '_>, image: &[u8]) -> Result<Deli
     let account = &*run.exchange.principal.account.id;
     let kind = image::content_type(image);
     let label = ImageMetadata { account, kind, now: app.clock.steady_now(), lifetime: images.lifetime };
-    let kept = app.image_cache.insert(&app.spools, image, label, images.keep).await;
+    let stored = app.image_cache.insert(&app.spools, image, label, images.keep).await;
     // A full disk is not the provider's fault, and another provider would not help.
-    let (name, gone) = kept
+    let (name, gone) = stored
         .map_err(|error| AttemptError::Fault(UpstreamError::caller(crate::storage::files::disk(&error))))?;
     app.metrics.images_gone(gone);
     Ok(DeliveredImage::Url(format!("{}{CONTENT}{name}", run.exchange.public_url())))
 }
 
-/// Fetches an image from the address of its provider.
+/// Fetches an image from its URL at the provider.
 async fn fetch_image(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
     url: &str,
-    room: usize,
+    remaining_bytes: usize,
 ) -> Result<Bytes, AttemptError> {
     let provider = &offer.provider;
     let (route, path) = route(&provider.route, &provider.image_routes, url).ok_or_else(malformed)?;
@@ -112,10 +112,11 @@ async fn fetch_image(
         image_request(route.base(), &path, own.then_some(&provider.provider)).map_err(|_| malformed())?;
     let timeouts = provider.provider.timeouts;
     let until = run.deadline.min(Instant::now() + timeouts.total);
-    let mut stale = 0;
+    let mut stale_retries = 0;
     let answering = loop {
         let asked = {
-            let exchange = pin!(send_image_request(route, head.clone(), timeouts.first_byte, room));
+            let exchange =
+                pin!(send_image_request(route, head.clone(), timeouts.first_byte, remaining_bytes));
             run.watch
                 .wait_for(&mut run.exchange.caller, exchange, until.min(Instant::now() + timeouts.first_byte))
                 .await
@@ -124,9 +125,9 @@ async fn fetch_image(
             WaitOutcome::Ready(Ok(answering)) => break answering,
             // The provider closed the idle connection while it was taken from the pool.
             WaitOutcome::Ready(Err((fault, true)))
-                if fault.kind == UpstreamErrorKind::Reset && stale < MAX_STALE_RETRIES =>
+                if fault.kind == UpstreamErrorKind::Reset && stale_retries < MAX_STALE_RETRIES =>
             {
-                stale += 1
+                stale_retries += 1
             }
             WaitOutcome::Ready(Err((fault, _))) => return Err(fault.into()),
             woken => return Err(woken.stop(UpstreamErrorKind::FirstByteTimeout, run.deadline)),
@@ -134,12 +135,12 @@ async fn fetch_image(
     };
     let mut answering = UpstreamResponse { until, ..answering };
     let due = Instant::now() + timeouts.idle;
-    let image = buffered::read_body(run, &mut answering, (due, timeouts.idle), room).await?;
+    let image = buffered::read_body(run, &mut answering, (due, timeouts.idle), remaining_bytes).await?;
     answering.exchange.release().await;
     if image.is_empty() { Err(malformed()) } else { Ok(image) }
 }
 
-/// Returns the route to an address, and its path, if the configuration allows the host.
+/// Returns the route to a URL, and its path, if the configuration allows the host.
 fn route<'r>(
     own: &'r UpstreamRoute,
     others: &'r [UpstreamRoute],
@@ -168,7 +169,7 @@ fn route<'r>(
     Some((found, path.to_owned()))
 }
 
-/// Builds the request. The credentials of a provider go to its own host only.
+/// Builds the request. The credentials of a provider are sent to its own host only.
 fn image_request(
     base: &BaseUrl,
     path: &str,
@@ -183,8 +184,8 @@ fn image_request(
     Ok(head)
 }
 
-/// Sends the request; any status other than 200, a redirect too, is a fault. An error comes with true if the connection
-/// was from the pool.
+/// Sends the request; any status other than 200, including a redirect, is an error. The error comes with true if the
+/// connection was from the pool.
 async fn send_image_request(
     route: &UpstreamRoute,
     head: RequestHeader,

@@ -1,6 +1,6 @@
-//! Parts of a request that a provider refuses though no client sent them: members and headers of the gateway's own,
-//! several choices at once, and too high a cap on tokens. The provider is asked again without them, and the refusal is
-//! remembered for its offer.
+//! Parts of a request that the gateway adds or changes and that a provider refuses: own members and headers, several
+//! choices at once, and too high a cap on tokens. The request is sent again without them, and the refusal is stored for
+//! the offer.
 
 use super::FailoverRun;
 use super::attempt::{self, AttemptError};
@@ -18,7 +18,7 @@ use penstock_routing::{PlannerStep, RetryPlanner};
 use std::sync::Arc;
 
 impl FailoverRun<'_, '_> {
-    /// Returns the differences of a request from the configuration of its offer.
+    /// Returns the adjustments of a request to what its offer is known to refuse.
     pub(super) fn adjust(&self, offer: &OfferState) -> RequestAdjustment {
         let named = offer.offer.abilities.reasoning_name.is_some();
         let mut adjust = offer.learned.adjust(|| self.now(), named);
@@ -27,15 +27,15 @@ impl FailoverRun<'_, '_> {
         adjust
     }
 
-    /// The cap on generated tokens to send instead of the client's own or the dialect's, if that does not fit.
+    /// Returns the cap on generated tokens to send instead of the client's own or the dialect's, if that does not fit.
     pub(super) fn max_tokens(&self, offer: &OfferState) -> Option<u64> {
         let fits = self.candidates.max_tokens(offer, self.request);
         let asked = fits.or_else(|| context_window::wanted(self.request, offer))?;
         offer.learned.max_output(|| self.now()).filter(|most| *most < asked).or(fits)
     }
 
-    /// Retries with fewer tokens if the provider refused their number. If the provider named its maximum for any input,
-    /// that is remembered after a response.
+    /// Retries with fewer tokens if the provider refused their number. If the provider reported its maximum for any
+    /// input, the maximum is stored after a response.
     pub(super) async fn retry_with_fewer_tokens(
         &mut self,
         offer: &Arc<OfferState>,
@@ -66,8 +66,8 @@ impl FailoverRun<'_, '_> {
         log::event(LogLevel::Info, "member_refused", &members);
     }
 
-    /// Retries without the own members that the provider refused, as often as it names others, and remembers them after
-    /// a response.
+    /// Retries without the gateway's own members that the provider refused, again while it names further ones, and
+    /// stores them after a response.
     pub(super) async fn retry_without_members(
         &mut self,
         offer: &Arc<OfferState>,
@@ -77,13 +77,13 @@ impl FailoverRun<'_, '_> {
         let mut first = None;
         while let Some(refused) = self.removable_members(offer, &done) {
             self.omitted_members = self.omitted_members.union(refused);
-            let again = Box::pin(self.send_request(offer, number)).await;
-            first.get_or_insert(std::mem::replace(&mut done, again));
+            let result = Box::pin(self.send_request(offer, number)).await;
+            first.get_or_insert(std::mem::replace(&mut done, result));
         }
         if let Some(first) = first {
             match &done {
                 Ok(_) => self.remember_refused(offer),
-                // The provider names a member that was not sent again: the cause is another.
+                // The provider names a member that was already left out: the cause is another.
                 Err(AttemptError::Fault(UpstreamError {
                     kind: UpstreamErrorKind::Caller,
                     named_members: named,
@@ -105,7 +105,7 @@ impl FailoverRun<'_, '_> {
         }
     }
 
-    /// Returns the members that a provider refused and that the request can be sent without.
+    /// Returns the refused members that the request can be sent without.
     fn removable_members(
         &self,
         offer: &OfferState,
@@ -132,12 +132,13 @@ impl FailoverRun<'_, '_> {
             continues || is_header() || self.calls(offer, ExtraMembers::of(*extra)) != before
         };
         let all = EXTRA_MEMBERS.iter().map(|(extra, _)| *extra).chain([ExtraMember::Reasoning]);
-        let mine = all.filter(|extra| fresh.contains(*extra)).filter(leaves);
-        let mine = mine.fold(ExtraMembers::NONE, |mine, extra| mine.union(ExtraMembers::of(extra)));
-        (!mine.is_empty()).then_some(mine)
+        let removable = all.filter(|extra| fresh.contains(*extra)).filter(leaves);
+        let removable =
+            removable.fold(ExtraMembers::NONE, |removable, extra| removable.union(ExtraMembers::of(extra)));
+        (!removable.is_empty()).then_some(removable)
     }
 
-    /// Returns true for a header that the gateway adds itself; a configured one belongs to the operator.
+    /// Returns true for a header that the gateway adds itself; a configured header belongs to the operator.
     fn sends_header(&self, offer: &OfferState, extra: ExtraMember) -> bool {
         if extra == ExtraMember::TraceContext {
             return self
@@ -157,24 +158,24 @@ impl FailoverRun<'_, '_> {
         extra.headers().iter().any(|name| headers.contains_key(*name) && !is_configured(name))
     }
 
-    /// Returns the calls to the offer without these members too.
+    /// Returns the upstream requests to the offer without these members, in addition to those omitted before.
     fn calls(&self, offer: &OfferState, without: ExtraMembers) -> Result<Vec<UpstreamRequest>, ApiError> {
-        let unsaid = || ApiError::new(ErrorCode::Unsupported);
-        let wire_format = attempt::wire_format(self, offer).map_err(|_| unsaid())?;
+        let unsupported = || ApiError::new(ErrorCode::Unsupported);
+        let wire_format = attempt::wire_format(self, offer).map_err(|_| unsupported())?;
         let mut target = attempt::translation_target(self, offer, wire_format.dialect(), self.received_at);
         target.adjustment.omitted = target.adjustment.omitted.union(without);
         wire_format.calls(self.request, &target)
     }
 
-    /// Remembers the members without which the offer has answered.
+    /// Stores the members without which the offer has answered.
     fn remember_refused(&self, offer: &OfferState) {
         let name = attempt::translation_target(self, offer, penstock_core::Dialect::Chat, self.received_at)
             .replayed_reasoning_name();
-        let news = offer.learned.record_refused_members(self.omitted_members, name, self.now());
-        news.log_names().for_each(|member| self.log_refused_member(offer, member));
+        let refused_members = offer.learned.record_refused_members(self.omitted_members, name, self.now());
+        refused_members.log_names().for_each(|member| self.log_refused_member(offer, member));
     }
 
-    /// Remembers the abilities that a response showed of its offer.
+    /// Stores the abilities of the offer that a response has shown.
     pub(super) fn record_abilities(&self, offer: &OfferState, noticed: OfferObservation) {
         offer.learned.record_observation(noticed);
         if noticed.is_miscounted {
@@ -200,7 +201,7 @@ impl FailoverRun<'_, '_> {
                 .is_some_and(|offer| offer.returns_single_choice(self.request, || self.now()))
     }
 
-    /// Switches to requests of one choice each; a stream of several that has begun is not continued so.
+    /// Switches to one request per choice; a stream of several choices that has begun is not continued in this form.
     pub(super) fn split_choices(&mut self, course: &mut RetryPlanner) -> PlannerStep {
         if self.progress.has_content() {
             return course.on_skipped(self.now());
@@ -209,8 +210,8 @@ impl FailoverRun<'_, '_> {
         PlannerStep::ReturnError
     }
 
-    /// Handles an offer that gave fewer choices than requested: a stream keeps them, and a buffered response is
-    /// requested again.
+    /// Handles an offer that returned fewer choices than requested: a stream continues with them, and a buffered
+    /// response is requested again.
     pub(super) fn handle_fewer_choices(&mut self, offer: &OfferState, whole: u32) {
         self.mark_single_choice(offer);
         if self.progress.has_content() {

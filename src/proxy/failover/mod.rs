@@ -1,4 +1,4 @@
-//! Failover driver: a loop that asks one provider after another until one answers.
+//! Failover driver: a loop that calls one provider after another until one answers.
 //!
 //! ```text
 //! request filters ─▶ course ─▶ upstream_peer ─▶ attempt ─▶ (plain | pump: response filters) ─▶ settle
@@ -59,7 +59,7 @@ const FULL_MESSAGE: &str = "Every provider of this model is at its limit; try ag
 enum ResponseProgress {
     /// No byte has been sent: a failure leads to a status or to another provider.
     Waiting,
-    /// The head has been sent: a failure leads to an error event or to another provider.
+    /// Head has been sent: a failure leads to an error event or to another provider.
     HeadSent,
     /// Content has been sent: only a rescue may follow a failure.
     ContentSent,
@@ -85,11 +85,11 @@ struct FailoverRun<'r, 'a> {
     watch: ClientWatch,
     /// Deadline of the request.
     deadline: Instant,
-    /// Translation of the stream, which lasts from one provider to the next.
+    /// Translation of the stream, which continues from one provider to the next.
     translation: Option<Box<dyn StreamTranslation>>,
     /// Offer whose stream the client is reading.
     current_offer: Option<Arc<OfferState>>,
-    /// Start of its attempt while that runs: the energy may only be known by the time.
+    /// Start of its attempt while that runs: without other data, the energy is computed from the time.
     attempt_started: Option<Instant>,
     /// Progress of a streamed response towards the client.
     progress: ResponseProgress,
@@ -103,7 +103,7 @@ struct FailoverRun<'r, 'a> {
     received_at: u64,
     /// Ledger entry to wait for if the charge has to be on the disk.
     ledger_ticket: Option<u64>,
-    /// Refusal if no provider answers: an error of the caller, once a provider reported one.
+    /// Refusal if no provider answers: a client error, once a provider reported one.
     refusal: Option<ApiError>,
     /// Refusal if no provider could have answered: an incompatible request, or one too long for all windows.
     incompatible: Option<ApiError>,
@@ -124,10 +124,10 @@ fn is_before_connection(fault: &UpstreamError) -> bool {
     fault.kind.is_connection_error() || fault.kind == UpstreamErrorKind::NoDescriptors
 }
 
-/// Answers an inference request: runs the request filters, then asks one candidate after another.
+/// Serves an inference request: runs the request filters, then calls one candidate after another.
 ///
 /// # Errors
-/// The refusal, as long as nothing has been sent.
+/// Returns the refusal, as long as nothing has been sent.
 pub async fn run(x: &mut Exchange<'_>, body: RequestBody) -> Result<WriteOutcome, ApiError> {
     let mut request = InferenceContext::new(x, body);
     if let ControlFlow::Break(ended) = RequestFilters::check(&mut request).await? {
@@ -149,7 +149,7 @@ pub async fn run(x: &mut Exchange<'_>, body: RequestBody) -> Result<WriteOutcome
     let total = x.config.settings.routing.total;
     let mut run = FailoverRun {
         watch: ClientWatch::new(x.principal.clone(), x.config.settings.limits.heartbeat),
-        // From here on: the time in which the client sent its body is not the providers' time.
+        // The deadline starts here: the time in which the client sent its body is not the providers' time.
         deadline: clock::cached_now() + total,
         exchange: x,
         request: &ask,
@@ -180,7 +180,7 @@ impl FailoverRun<'_, '_> {
     async fn run_attempts(&mut self) -> Result<WriteOutcome, ApiError> {
         let mut course = self.new_course();
         let mut next = course.start(self.now());
-        let mut kept = None;
+        let mut kept_permit = None;
         loop {
             if let Some(wanted) = self.separate_choices.take() {
                 return Box::pin(fan::run(self, wanted, &course)).await;
@@ -189,7 +189,9 @@ impl FailoverRun<'_, '_> {
                 PlannerStep::Attempt(index) if self.is_single_choice(index) => {
                     Ok(self.split_choices(&mut course))
                 }
-                PlannerStep::Attempt(index) => self.attempt_offer(index, kept.take(), &mut course).await,
+                PlannerStep::Attempt(index) => {
+                    self.attempt_offer(index, kept_permit.take(), &mut course).await
+                }
                 PlannerStep::RetrySame { after, .. } => self.wait_until(after, &mut course).await,
                 PlannerStep::WaitUntil(until) => {
                     self.wait_until(until.saturating_sub(self.now()), &mut course).await
@@ -200,7 +202,7 @@ impl FailoverRun<'_, '_> {
                             Some(permit) => course.on_permit(permit.offer().offer.index, self.now()),
                             None => course.on_permit_timeout(self.now()),
                         };
-                        kept = permit.filter(|_| matches!(next, PlannerStep::Attempt(_)));
+                        kept_permit = permit.filter(|_| matches!(next, PlannerStep::Attempt(_)));
                         Ok(next)
                     }
                     Err(_) => Err(self.client_disconnected()),
@@ -221,13 +223,13 @@ impl FailoverRun<'_, '_> {
     async fn attempt_offer(
         &mut self,
         index: usize,
-        kept: Option<OfferPermit>,
+        kept_permit: Option<OfferPermit>,
         course: &mut RetryPlanner,
     ) -> Result<PlannerStep, WriteOutcome> {
         let Some(offer) = self.exchange.config.offers.get(index).cloned() else {
             return Ok(course.on_skipped(self.now()));
         };
-        let _seat = match self.upstream_peer(&offer, kept, course).await? {
+        let _permit = match self.upstream_peer(&offer, kept_permit, course).await? {
             Ok(permit) => permit,
             Err(next) => return Ok(next),
         };
@@ -245,17 +247,17 @@ impl FailoverRun<'_, '_> {
         next.ok_or_else(|| self.client_disconnected())
     }
 
-    /// Acquires the permit of a candidate, as Pingora's `upstream_peer` returns a peer: the one that is `kept` for it,
-    /// or another. Without a permit it returns the next step; an error ends the request.
+    /// Acquires the permit of a candidate, as Pingora's `upstream_peer` returns a peer: `kept_permit` if it is valid
+    /// for the offer, or another. Without a permit it returns the next step; an error ends the request.
     async fn upstream_peer(
         &mut self,
         offer: &Arc<OfferState>,
-        kept: Option<OfferPermit>,
+        kept_permit: Option<OfferPermit>,
         course: &mut RetryPlanner,
     ) -> Result<Result<OfferPermit, PlannerStep>, WriteOutcome> {
         // A permit is valid at its own offer only.
-        let kept = kept.filter(|permit| permit.offer().offer.index == offer.offer.index);
-        Ok(match self.acquire_permit(offer, kept, course).await {
+        let kept_permit = kept_permit.filter(|permit| permit.offer().offer.index == offer.offer.index);
+        Ok(match self.acquire_permit(offer, kept_permit, course).await {
             Ok(AcquireOutcome::Permit(permit)) => Ok(permit),
             Ok(AcquireOutcome::Full) => Err(course.on_full(self.now())),
             Ok(AcquireOutcome::Unavailable) => {
@@ -282,7 +284,7 @@ impl FailoverRun<'_, '_> {
         self.exchange.app.clock.steady_now()
     }
 
-    /// Makes one attempt at an offer, from the bytes of the request to the last byte for the client.
+    /// Makes one attempt at an offer, from sending the request to the last byte for the client.
     async fn attempt(&mut self, offer: &Arc<OfferState>, number: u32) -> Result<WriteOutcome, AttemptError> {
         let begun = Instant::now();
         #[cfg(feature = "inject")]
@@ -328,7 +330,7 @@ impl FailoverRun<'_, '_> {
         }
     }
 
-    /// Waits for a provider, then continues; an error ends the request.
+    /// Waits for `span`, until a provider may be called again; an error ends the request.
     async fn wait_until(
         &mut self,
         span: Duration,
@@ -345,7 +347,8 @@ impl FailoverRun<'_, '_> {
         }
     }
 
-    /// Ends the request of a client that left or whose key was revoked. It pays for the part that it received.
+    /// Ends the request of a client that disconnected or whose key was revoked. The client pays for the part that it
+    /// received.
     fn client_disconnected(&mut self) -> WriteOutcome {
         settle::left(self);
         settle::void(self, "left");
@@ -362,8 +365,8 @@ impl FailoverRun<'_, '_> {
         settle::void(self, "failed");
         self.had_unavailable |= course.has_alternatives();
         self.all_full = course.was_permit_limited();
-        let unsaid = self.incompatible.take().filter(|_| !self.had_unavailable);
-        let refusal = self.refusal.take().or(unsaid).unwrap_or_else(|| {
+        let incompatible = self.incompatible.take().filter(|_| !self.had_unavailable);
+        let refusal = self.refusal.take().or(incompatible).unwrap_or_else(|| {
             let providers = &self.exchange.config.providers;
             let name = |index: usize| providers.get(index).map_or("", |provider| &*provider.provider.id);
             let refusal = match course.was_permit_limited() {
@@ -379,7 +382,7 @@ impl FailoverRun<'_, '_> {
         Ok(streaming::fail_stream(self, &refusal).await)
     }
 
-    /// Returns the rescue by a provider: it continues the text if it can, else it starts over.
+    /// Returns the mode of a rescue by a provider: it continues the text if it can, else it starts again.
     fn prepare_rescue(&mut self, offer: &OfferState) -> (RescueMode, Option<String>) {
         if attempt::translation_target(self, offer, penstock_core::Dialect::Chat, self.received_at)
             .continuation()

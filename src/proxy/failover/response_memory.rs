@@ -3,12 +3,12 @@
 use crate::proxy::exchange::Exchange;
 use penstock_core::UpstreamError;
 
-/// Bytes of a response that are not counted.
+/// Number of bytes of a response that are not counted.
 pub const UNCOUNTED_BYTES: usize = 64 << 10;
-/// Bytes by which the counted memory grows.
+/// Step by which the counted memory grows, bytes.
 const GROWTH_STEP: usize = 256 << 10;
 
-/// Memory of the response of one request, over all attempts. Counted bytes stay so until the end of the request.
+/// Memory of the response of one request, over all attempts. Counted bytes stay counted until the end of the request.
 #[derive(Debug)]
 pub struct ResponseMemory {
     now: usize,
@@ -16,7 +16,7 @@ pub struct ResponseMemory {
 }
 
 impl ResponseMemory {
-    /// Creates the memory of a response without bytes.
+    /// Creates the counter of an empty response.
     pub const fn new() -> Self {
         Self { now: 0, counted: UNCOUNTED_BYTES }
     }
@@ -29,7 +29,7 @@ impl ResponseMemory {
     /// Adds bytes.
     ///
     /// # Errors
-    /// All requests together hold too many.
+    /// Returns an error if all requests together hold too many bytes.
     pub fn add(&mut self, x: &mut Exchange<'_>, bytes: usize) -> Result<(), UpstreamError> {
         self.set_total(x, self.now.saturating_add(bytes))
     }
@@ -37,7 +37,7 @@ impl ResponseMemory {
     /// Sets the number of bytes.
     ///
     /// # Errors
-    /// All requests together hold too many.
+    /// Returns an error if all requests together hold too many bytes.
     pub fn set_total(&mut self, x: &mut Exchange<'_>, bytes: usize) -> Result<(), UpstreamError> {
         self.now = bytes;
         if bytes > self.counted {

@@ -1,4 +1,4 @@
-//! Candidates of a request: the offers that can serve it, in the order in which they are asked.
+//! Candidates of a request: the offers that can serve it, in the order in which they are called.
 
 use super::filtered;
 use crate::proxy::context_window::{self, ContextBudget, WindowFit};
@@ -9,7 +9,7 @@ use crate::upstream::offer::OfferState;
 use crate::upstream::pools::{ExplorationMode, OfferPlan, PlanRequest};
 use crate::upstream::sessions::SessionRecord;
 use penstock_core::{
-    ApiError, Dialect, ErrorCode, InferenceRequest, InferenceTask, OfferFacts, OfferFilters, TokenUsage,
+    AnswerModel, ApiError, ErrorCode, InferenceRequest, InferenceTask, OfferFacts, OfferFilters, TokenUsage,
     WorkUnit,
 };
 use penstock_routing::{
@@ -19,13 +19,13 @@ use penstock_tokens::TokenCount;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes per token of a prompt, for choosing among offers only.
+/// Assumed bytes per token of a prompt, used only for choosing among offers.
 const BYTES_PER_TOKEN: usize = 4;
 
 /// Largest audio file that counts as small, bytes.
 const SMALL_SOUND: u64 = 1 << 20;
 
-/// Expected tokens of a response of a model without figures.
+/// Expected number of tokens of a response if the model has no measurements.
 const DEFAULT_OUTPUT: u64 = 256;
 
 /// Candidates of one request.
@@ -33,9 +33,9 @@ const DEFAULT_OUTPUT: u64 = 256;
 pub struct CandidateSet {
     /// Offers, best first; those of fallback models come last.
     pub entries: Vec<PlannedOffer>,
-    /// True if all are ejected: the best of them is asked anyway.
+    /// True if all are ejected: the best of them is called anyway.
     pub all_ejected: bool,
-    /// True for batch work, which is cheap and may wait.
+    /// True for batch work, which prefers a low price and may wait.
     pub batch: bool,
     /// True if a broken stream is rescued.
     pub rescue: bool,
@@ -43,14 +43,14 @@ pub struct CandidateSet {
     response_name: Box<str>,
     /// Requested model.
     model: Arc<ModelState>,
-    /// Tokens of a prompt that may be too long for a window, by model of the catalogue.
+    /// Token counts of a prompt that may be too long for a window, by model of the catalogue.
     counts: Vec<(Box<str>, TokenCount)>,
-    /// Lowered caps on tokens by index of the offer: another of the same model may take more.
+    /// Lowered caps on tokens by offer index: another offer of the same model may accept more.
     lowered_caps: Vec<(usize, u64)>,
     preset: Option<Box<str>>,
     /// Session of the request, unless offers are chosen without regard to it.
     pub session: Option<SessionKey>,
-    /// True for another flavor than `:balanced`.
+    /// True for any flavor other than `:balanced`.
     is_narrow_flavor: bool,
 }
 
@@ -63,8 +63,8 @@ pub struct SelectionTime {
     pub at: u64,
 }
 
-/// Returns the expected tokens of a response of this model: the same number for each offer, so that prices are compared
-/// and not the lengths of their last responses.
+/// Returns the expected number of response tokens of this model: the same number for each offer, so that prices are
+/// compared and not the lengths of recent responses.
 fn expected_output(live: &ConfigSnapshot, model: &ModelState, ask: &InferenceRequest, now: Duration) -> u64 {
     match ask.kind.spec().unit {
         WorkUnit::GeneratedTokens => {}
@@ -78,7 +78,7 @@ fn expected_output(live: &ConfigSnapshot, model: &ModelState, ask: &InferenceReq
     ask.max_tokens.map_or(typical, |cap| typical.min(cap))
 }
 
-/// Returns true for a request that is small enough to explore with.
+/// Returns true for a request that is small enough for exploration.
 fn is_small(ask: &InferenceRequest, prompt: u64) -> bool {
     match &ask.task {
         InferenceTask::Transcribe(task) => task.audio.bytes <= SMALL_SOUND,
@@ -100,7 +100,8 @@ struct AbleOffer<'l> {
 }
 
 impl CandidateSet {
-    /// Creates a selection without offers yet. A `line` of a batch may be `given` a flavor by its client too.
+    /// Creates a selection without offers. `given` is true if the client chose the flavor, which a batch `line` may do
+    /// too.
     pub fn new(
         model: Arc<ModelState>,
         ask: &InferenceRequest,
@@ -113,10 +114,9 @@ impl CandidateSet {
             all_ejected: true,
             batch: line || flavor.name() == BATCH.name(),
             rescue: model.model.rescue,
-            // Clients of the messages dialect compare the name with the one that they sent, flavor included.
-            response_name: match ask.dialect {
-                Dialect::Chat => split_flavor(&ask.model).0.into(),
-                Dialect::Messages => ask.model.clone(),
+            response_name: match ask.dialect.spec().answer_model {
+                AnswerModel::WithoutFlavor => split_flavor(&ask.model).0.into(),
+                AnswerModel::AsSent => ask.model.clone(),
             },
             counts: Vec::new(),
             lowered_caps: Vec::new(),
@@ -128,15 +128,15 @@ impl CandidateSet {
         }
     }
 
-    /// Adds the tokens of the prompt for a model of the catalogue.
+    /// Adds the token count of the prompt for a model of the catalogue.
     pub fn add_count(&mut self, model: &str, count: TokenCount) {
         self.counts.push((model.into(), count));
     }
 
-    /// Adds a model's able offers in the flavor's order: those with room for the whole output first.
+    /// Adds the suitable offers of a model in the flavor's order: those with space for the complete output first.
     ///
     /// # Errors
-    /// None of them can do what the request asks for.
+    /// Returns a refusal if no offer supports the request.
     pub fn add_model(
         &mut self,
         live: &ConfigSnapshot,
@@ -146,17 +146,18 @@ impl CandidateSet {
         moment: SelectionTime,
     ) -> Result<(), ApiError> {
         let now = moment.now;
-        // At least one token, or all prices of the shortest request would be equal.
+        // At least one token: otherwise all prices of the shortest request would be equal.
         let prompt = u64::try_from(ask.prompt_bytes.div_ceil(BYTES_PER_TOKEN).max(1)).unwrap_or(u64::MAX);
         let output = expected_output(live, model, ask, now);
         let able = self.able_offers(live, model, ask, moment)?;
         // Without counts and filters all offers are equal.
-        let alike = able.iter().all(|one| !one.unsure && one.fit == WindowFit::Full);
+        let all_equal = able.iter().all(|one| !one.unsure && one.fit == WindowFit::Full);
         let session = self.planned_session(live, model, now);
         // An exploration would give the cached prefix up.
         let is_recorded = session.is_some_and(|session| session.record.is_some());
-        let explores = alike && self.entries.is_empty() && !self.batch && flavor.explores() && !is_recorded;
-        // In the order of the model's offers, which is that of their indices.
+        let explores =
+            all_equal && self.entries.is_empty() && !self.batch && flavor.explores() && !is_recorded;
+        // The order is that of the model's offers, that is, by index.
         let offers: Vec<usize> = able.iter().map(|one| one.offer.offer.index).collect();
         let OfferPlan { mut entries, all_ejected } = model.pool.plan(
             flavor,
@@ -178,11 +179,11 @@ impl CandidateSet {
         let known =
             |entry: &PlannedOffer| offers.binary_search(&entry.offer).ok().and_then(|at| able.get(at));
         let fit = |entry: &PlannedOffer| known(entry).map_or(WindowFit::Full, |one| one.fit);
-        // If the input surely fits no offer, all are asked, and their errors say so.
+        // If the input certainly fits no offer, all are called, and their errors state it.
         if able.iter().any(|one| one.fit != WindowFit::TooLong) {
             entries.retain(|entry| fit(entry) != WindowFit::TooLong);
         }
-        if !alike {
+        if !all_equal {
             entries.sort_by_key(|entry| (fit(entry), known(entry).is_some_and(|one| one.unsure)));
         }
         self.entries.append(&mut entries);
@@ -287,7 +288,7 @@ impl CandidateSet {
         ApiError::with_message(ErrorCode::Unavailable, sentence)
     }
 
-    /// Returns `model` of the response: the name in the request, or the fallback that answered.
+    /// Returns the value of `model` in the response: the requested name, or the fallback that answered.
     pub fn answer_model<'s>(&'s self, offer: &'s OfferState) -> &'s str {
         let answering = &offer.offer.model.card.id;
         if *answering == self.model.model.card.id { &self.response_name } else { answering }
@@ -299,7 +300,7 @@ impl CandidateSet {
         offer.offer.model.presets.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// The cap on generated tokens to send instead of the client's own or the dialect's, if that does not fit.
+    /// Returns the cap on generated tokens to send instead of the client's own or the dialect's, if that does not fit.
     pub fn max_tokens(&self, offer: &OfferState, ask: &InferenceRequest) -> Option<u64> {
         let lowered =
             self.lowered_caps.iter().rfind(|(index, _)| *index == offer.offer.index).map(|(_, left)| *left);
@@ -321,22 +322,22 @@ impl CandidateSet {
         self.counts.iter().find(|(id, _)| &**id == model).map(|(_, count)| count)
     }
 
-    /// Lowers the cap of a provider that refused it, to `said` tokens if it named a number. Returns true if it can be
-    /// asked again.
+    /// Lowers the cap for a provider that refused it, to `named_maximum` tokens if it named a number. Returns true if
+    /// the provider can be called again.
     pub fn lower_output_cap(
         &mut self,
         offer: &OfferState,
         ask: &InferenceRequest,
-        said: Option<u64>,
+        named_maximum: Option<u64>,
     ) -> bool {
         let certain = self.remaining_window(offer, ask).and_then(|room| room.certain_tokens);
         let asked = self.max_tokens(offer, ask).or_else(|| context_window::wanted(ask, offer));
-        let left = said.or(certain).filter(|left| asked.is_some_and(|asked| *left < asked));
+        let left = named_maximum.or(certain).filter(|left| asked.is_some_and(|asked| *left < asked));
         self.lowered_caps.extend(left.map(|left| (offer.offer.index, left)));
         left.is_some()
     }
 
-    /// Returns the requested model, for the figures of its last hour.
+    /// Returns the requested model, for its figures of the last hour.
     pub fn model(&self) -> &ModelState {
         &self.model
     }

@@ -1,5 +1,5 @@
-//! Settlement of a response: its usage, energy and price. Nothing is charged if nothing was delivered, and a client pays
-//! for one response once. The charge of a batch line is entered later, together with its response.
+//! Settlement of a response: its usage, energy and price. Nothing is charged if nothing was delivered, and a client
+//! pays once for one response. The charge of a batch line is entered later, together with its response.
 
 use super::{FailoverRun, Part};
 use crate::billing::Hold;
@@ -25,7 +25,7 @@ use rust_decimal::Decimal;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The header that names the flavor.
+/// Header that names the flavor.
 pub const FLAVOR_HEADER: &str = "x-penstock-flavor";
 
 /// Energy of the failed attempts of one request.
@@ -46,7 +46,7 @@ impl FailedAttemptUsage {
         self.merge(Self(Some(part.offer.bill.failed_energy(part.own, part.took))));
     }
 
-    /// Adds the energy of a failed attempt: of the prompt, and of the output that the provider sent.
+    /// Adds the energy of a failed attempt: that of the prompt, and of the output that the provider sent.
     pub fn failed(
         &mut self,
         offer: &OfferState,
@@ -59,8 +59,10 @@ impl FailedAttemptUsage {
                 offer.bill.failed_energy_within(image_work(draw.n, draw, ask, offer), took)
             }
             InferenceTask::Transcribe(task) => {
-                let heard = |seconds| WorkDone::Audio { seconds };
-                offer.bill.failed_energy_within(task.audio.seconds.map_or(WorkDone::Unknown, heard), took)
+                let audio_work = |seconds| WorkDone::Audio { seconds };
+                offer
+                    .bill
+                    .failed_energy_within(task.audio.seconds.map_or(WorkDone::Unknown, audio_work), took)
             }
             InferenceTask::Metered(task) if task.max_work.usage().is_none() => {
                 offer.bill.failed_energy_within(task.max_work, took)
@@ -81,7 +83,7 @@ impl FailedAttemptUsage {
     }
 }
 
-/// Returns true if a provider with this fault has worked on the prompt.
+/// Returns true if a provider with this error has processed the prompt.
 pub const fn reached_provider(kind: UpstreamErrorKind) -> bool {
     !matches!(
         kind,
@@ -93,8 +95,8 @@ pub const fn reached_provider(kind: UpstreamErrorKind) -> bool {
     )
 }
 
-/// Returns the work of `count` images: in the requested size or the model's own, with the steps of the request where
-/// the offer takes them, or those of the offer.
+/// Returns the work of `count` images: in the requested size or the model's own, with the steps of the request if the
+/// offer accepts them, else with those of the offer.
 pub fn image_work(count: u32, draw: &ImageRequest, ask: &InferenceRequest, offer: &OfferState) -> WorkDone {
     let size = draw.size.or_else(|| offer.offer.model.image_sizes.first().copied());
     let takes = |shape| steps_name(shape, &offer.offer.abilities).is_some();
@@ -103,7 +105,7 @@ pub fn image_work(count: u32, draw: &ImageRequest, ask: &InferenceRequest, offer
     WorkDone::Images { count, steps, pixels: size.map(ImageSize::pixels) }
 }
 
-/// Settles a response that has ended well, and records it for its offer. Returns the members that go into it.
+/// Settles a complete response, and records it for its offer. Returns the members that are injected into it.
 pub fn settle_success(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
@@ -135,8 +137,8 @@ pub fn settle_success(
     settle_usage(run, offer, metered.done, metered.own, metered.measured, took, Some(sample))
 }
 
-/// Settles a complete response: `done` is the work that is charged, `own` the work of this offer, where others did the
-/// rest. Returns the members that go into it.
+/// Settles a complete response: `done` is the work that is charged, `own` the work of this offer, if others did a part.
+/// Returns the members that are injected into it.
 pub fn settle_usage(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
@@ -150,10 +152,10 @@ pub fn settle_usage(
         run.candidates.model().hour.lock().observe(run.exchange.app.clock.steady_now(), sample);
     }
     // One choice of several is settled together with the others.
-    if let (WorkDone::Tokens(paid), WorkDone::Tokens(worked), ChoiceSelection::One(_)) =
+    if let (WorkDone::Tokens(paid), WorkDone::Tokens(own_tokens), ChoiceSelection::One(_)) =
         (done, own, run.choices)
     {
-        let part = Part { offer: offer.clone(), done: paid, own: worked, measured, took };
+        let part = Part { offer: offer.clone(), done: paid, own: own_tokens, measured, took };
         if run.exchange.caller.keep_part(part).is_ok() {
             return Vec::new();
         }
@@ -217,7 +219,7 @@ fn report_overstated(run: &FailoverRun<'_, '_>, offer: &OfferState, figure: &'st
     });
 }
 
-/// Settles the part that a client received before it left, or before output that cannot be translated.
+/// Settles the part that a client received before it disconnected, or before output that cannot be translated.
 pub fn left(run: &mut FailoverRun<'_, '_>) {
     let (Some(offer), Some(reply)) = (run.current_offer.clone(), run.translation.take()) else { return };
     if !run.progress.has_content() {
@@ -227,8 +229,8 @@ pub fn left(run: &mut FailoverRun<'_, '_>) {
     // The provider's usage so far may be less or more than the delivered part.
     let delivered = UsageBounds::delivered(0, reply.output_bytes(), 0).max(count.output);
     let usage = match reply.usage() {
-        Some(said) if (count.output..=delivered).contains(&said.output) => said,
-        Some(said) => TokenUsage { output: count.output, source: UsageSource::Gateway, ..said },
+        Some(reported) if (count.output..=delivered).contains(&reported.output) => reported,
+        Some(reported) => TokenUsage { output: count.output, source: UsageSource::Gateway, ..reported },
         None => count,
     };
     let (own, measured, took) = match run.attempt_started {

@@ -1,5 +1,5 @@
-//! Streamed response: events go to the client as they come. The head is sent with the first content token; from then on
-//! a broken stream is rescued or ends with an error event, never with an end that looks like success.
+//! Streamed response: events are sent to the client as they arrive. The head is sent with the first content token; from
+//! then on a broken stream is rescued or ends with an error event, never with an end that looks like success.
 
 mod times;
 
@@ -25,11 +25,11 @@ use std::sync::Arc;
 use std::time::Instant;
 use times::{END_TIMEOUT, StreamTimes};
 
-/// Most consecutive bytes of a stream without progress (comments, pings, empty deltas), without those of an incomplete
-/// event. Real keep-alives are some bytes a second.
+/// Maximum number of consecutive bytes of a stream without progress (comments, pings, empty deltas), without those of
+/// an incomplete event. Real keep-alives are some bytes a second.
 const MAX_BYTES_WITHOUT_PROGRESS: usize = 4 << 20;
 
-/// Makes one attempt at a stream, or at the rest of one.
+/// Makes one attempt at a stream, or at the remainder of a broken one.
 pub async fn attempt_stream(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
@@ -44,9 +44,9 @@ pub async fn attempt_stream(
     let mut target = attempt::translation_target(run, offer, dialect, created);
     if let Some(text) = &delivered {
         // The delivered text counts towards the client's cap.
-        let had = run.request.estimate_usage(text.len()).output;
+        let delivered_tokens = run.request.estimate_usage(text.len()).output;
         let cap = target.max_tokens.or(run.request.max_tokens);
-        target.max_tokens = cap.map(|cap| cap.saturating_sub(had).max(1));
+        target.max_tokens = cap.map(|cap| cap.saturating_sub(delivered_tokens).max(1));
     }
     let body = match &delivered {
         Some(text) => translator.build_continuation(run.request, &target, text),
@@ -80,7 +80,7 @@ pub async fn attempt_stream(
     finish_stream(run, offer, answering, &mut times).await
 }
 
-/// Reads, filters and writes until the end of the provider's stream.
+/// Reads, filters and writes events until the end of the provider's stream.
 async fn copy_stream(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
@@ -94,21 +94,21 @@ async fn copy_stream(
         if progress == StreamProgress::Ended {
             return Ok(());
         }
-        let heard = read_event(run, offer, answering, times, progress).await?;
-        let over = heard.is_none();
+        let received = read_event(run, offer, answering, times, progress).await?;
+        let over = received.is_none();
         let mut response = StreamResponse { run, offer, times };
-        let fault = response_body_filter(&mut response, heard, over, &mut out).err();
+        let fault = response_body_filter(&mut response, received, over, &mut out).err();
         let Some(reply) = run.translation.as_deref() else { return Ok(()) };
-        let (kept, committed) = (reply.buffered_bytes(), reply.progress() >= StreamProgress::Committed);
+        let (buffered, committed) = (reply.buffered_bytes(), reply.progress() >= StreamProgress::Committed);
         if run.progress.has_content() || (committed && fault.is_none()) {
             let before = clock::cached_now();
             write_events(run, offer, &mut out, number).await?;
             times.add_client_delay(clock::cached_now().saturating_duration_since(before));
         }
-        match fault.or_else(|| count_memory(run, kept).err()) {
+        match fault.or_else(|| count_memory(run, buffered).err()) {
             Some(fault) => return Err(AttemptError::Fault(fault)),
             None if over => return Ok(()),
-            None if times.bytes_without_progress > kept.saturating_add(MAX_BYTES_WITHOUT_PROGRESS) => {
+            None if times.bytes_without_progress > buffered.saturating_add(MAX_BYTES_WITHOUT_PROGRESS) => {
                 return end_without_progress(run, offer, times, out).await;
             }
             None => {}
@@ -116,7 +116,8 @@ async fn copy_stream(
     }
 }
 
-/// Ends a stream whose provider sends much without progress. It is complete if it was finished before.
+/// Ends a stream whose provider sends too many bytes without progress. The stream is complete if its finish reason was
+/// received.
 async fn end_without_progress(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
@@ -131,11 +132,11 @@ async fn end_without_progress(
 }
 
 /// Counts the memory of a stream, which is bounded like a buffered response.
-fn count_memory(run: &mut FailoverRun<'_, '_>, kept: usize) -> Result<(), UpstreamError> {
-    if kept > run.exchange.config.settings.limits.response_buffer {
+fn count_memory(run: &mut FailoverRun<'_, '_>, buffered: usize) -> Result<(), UpstreamError> {
+    if buffered > run.exchange.config.settings.limits.response_buffer {
         return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
     }
-    run.memory.set_total(run.exchange, kept)
+    run.memory.set_total(run.exchange, buffered)
 }
 
 /// Reads the next bytes of the provider, `None` at its end. The deadline is checked before each read, since a read that
@@ -164,12 +165,12 @@ async fn read_event(
     };
     match woken {
         WaitOutcome::Ready(Ok(piece)) => decode_piece(answering, piece),
-        // A finished stream needs no proper end.
+        // A stream with a finish reason needs no proper end.
         WaitOutcome::Ready(Err(_)) | WaitOutcome::Deadline if progress == StreamProgress::Finished => {
             Ok(None)
         }
         WaitOutcome::Ready(Err(_)) => Err(AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::Reset))),
-        // The total time is over and the client took most of it: that is not a fault of the provider.
+        // The total time is over and the client used most of it: that is not a fault of the provider.
         WaitOutcome::Deadline
             if answering.until < limit && times.client_delay > times.started.elapsed() / 2 =>
         {
@@ -187,7 +188,7 @@ fn decode_piece(
     piece.map(|piece| answering.decoder.push(piece).map_err(broken)).transpose()
 }
 
-/// Writes the events, and before them the head if that has not been sent.
+/// Writes the events, preceded by the head if that has not been sent.
 async fn write_events(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
@@ -224,7 +225,7 @@ pub(super) async fn write_stream_head(
     head.stream(&mut run.exchange.caller).await.map_err(|_| AttemptError::Disconnected)
 }
 
-/// Sends a heartbeat before any provider was asked. Its head cannot name a provider.
+/// Sends a heartbeat before any provider was called. Its head cannot name a provider.
 pub async fn write_heartbeat(run: &mut FailoverRun<'_, '_>) -> Result<(), AttemptError> {
     let head = run
         .exchange
@@ -248,14 +249,14 @@ pub(super) fn join_pieces(out: &mut OutputBuffer) -> Bytes {
     if pieces.len() == 1 {
         return pieces.pop().unwrap_or_default();
     }
-    let mut whole = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
+    let mut joined = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
     for piece in &pieces {
-        whole.extend_from_slice(piece);
+        joined.extend_from_slice(piece);
     }
-    whole.freeze()
+    joined.freeze()
 }
 
-/// Ends a good stream: the response body filters settle it, and the last event carries usage and both objects.
+/// Ends a complete stream: the response body filters settle it, and the last event carries the usage and both objects.
 async fn finish_stream(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
@@ -314,7 +315,7 @@ impl ResponseContext for StreamResponse<'_, '_, '_> {
     }
 }
 
-/// Creates a translation for the client's dialect alone, which writes the error that no provider answered.
+/// Creates a translation that only writes in the client's dialect, for the error if no provider answered.
 pub(super) fn error_translation(run: &FailoverRun<'_, '_>) -> Option<Box<dyn StreamTranslation>> {
     let first = run.candidates.entries.first()?;
     let offer = run.exchange.config.offers.get(first.offer)?;

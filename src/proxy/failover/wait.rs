@@ -1,6 +1,6 @@
-//! Waits for a provider's bytes while the client may leave, its key may be revoked, or a timer may fire. A client that
-//! reads a stream gets heartbeats during any wait. One timer serves the whole request and is reset only for an earlier
-//! deadline.
+//! Waits for a provider's bytes while the client may disconnect, its key may be revoked, or a timer may fire. A client
+//! that reads a stream receives heartbeats during any wait. One timer serves the complete request and is reset only for
+//! an earlier deadline.
 
 use crate::auth::key_cache::Principal;
 use crate::proxy::downstream::Downstream;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
-/// Heartbeat of a stream: a comment that every client skips.
+/// Heartbeat of a stream: a comment that all clients skip.
 pub const HEARTBEAT: Bytes = Bytes::from_static(b": keep-alive\n\n");
 
 /// Outcome of a wait.
@@ -45,7 +45,7 @@ impl ClientWatch {
         Self { timer: None, armed: clock::cached_now(), revoked, heartbeat, record_write: None }
     }
 
-    /// Records that the client was sent a part of its stream: from now on it gets heartbeats.
+    /// Records that a part of the stream was sent to the client: from now on it receives heartbeats.
     pub const fn record_write(&mut self, at: Instant) {
         self.record_write = Some(at);
     }
@@ -61,9 +61,9 @@ impl ClientWatch {
     ) -> WaitOutcome<T> {
         loop {
             let now = clock::cached_now();
-            let beat = self.record_write.map(|told| told + self.heartbeat);
-            if beat.is_some_and(|beat| now >= beat) && now < alarm {
-                // Boxed: it is rare, and its state would be a part of every wait's.
+            let heartbeat_due = self.record_write.map(|last_write| last_write + self.heartbeat);
+            if heartbeat_due.is_some_and(|due| now >= due) && now < alarm {
+                // Boxed: the write is rare, and its state would be part of every wait's.
                 if Box::pin(caller.write_response_body(HEARTBEAT, false)).await.is_err() {
                     return WaitOutcome::Disconnected;
                 }
@@ -71,7 +71,7 @@ impl ClientWatch {
                 continue;
             }
             let late = now >= alarm;
-            let next = beat.map_or(alarm, |beat| beat.min(alarm));
+            let next = heartbeat_due.map_or(alarm, |due| due.min(alarm));
             let timer = arm_timer(&mut self.timer, &mut self.armed, next);
             tokio::select! {
                 biased;

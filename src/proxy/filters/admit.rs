@@ -1,11 +1,11 @@
-//! Admission: takes a provisional permit of the limits, before any work is put into a request.
+//! Admission: acquires a provisional permit of the limits before any work is done for a request.
 
 use super::request::{InferenceContext, RequestFilter};
 use crate::proxy::exchange::WriteOutcome;
 use penstock_core::ApiError;
 use std::ops::ControlFlow;
 
-/// Filter that refuses a request of a key or account that is over its limits, whatever the request costs.
+/// Filter that refuses a request if its key or account is over its limits, whatever the request costs.
 pub struct AdmitRequest;
 
 impl RequestFilter for AdmitRequest {

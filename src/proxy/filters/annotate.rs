@@ -3,8 +3,8 @@
 use super::response::{BufferedBody, ResponseBodyFilter, ResponseContext, StreamEnd};
 use std::mem::take;
 
-/// Filter that injects the objects of the settlement: into the last event of a stream, at the end of a JSON object,
-/// and into the head where the body is no JSON.
+/// Filter that injects the objects of the settlement: into the last event of a stream, at the end of a JSON object, or
+/// into the head if the body is not JSON.
 pub struct Annotate;
 
 impl ResponseBodyFilter for Annotate {

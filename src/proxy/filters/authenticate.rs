@@ -5,7 +5,7 @@ use crate::proxy::endpoint::Endpoint;
 use crate::proxy::exchange::Exchange;
 use penstock_core::{ApiError, ErrorCode};
 
-/// Filter that checks the API key, before the body is read. A line of a batch has the grant of its batch.
+/// Filter that checks the API key before the body is read. A batch line has the principal of its batch.
 pub struct Authenticate;
 
 impl RequestFilter for Authenticate {

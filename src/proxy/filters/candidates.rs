@@ -11,11 +11,11 @@ use penstock_routing::{BATCH, FLAVORS, SPEED, default_flavor, session_key, split
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Most characters of a client's name of a model that an error repeats.
+/// Maximum number of characters of a model name that an error repeats.
 const MAX_SHOWN_CHARS: usize = 100;
 
-/// Filter that selects the offers that may be asked. Where the prompt may be too long for a window, its tokens are
-/// counted on other threads, so that a client may leave meanwhile.
+/// Filter that selects the candidate offers. If the prompt may be too long for a window, its tokens are counted on
+/// other threads, so that a client may disconnect meanwhile.
 pub struct SelectCandidates;
 
 impl RequestFilter for SelectCandidates {
@@ -41,10 +41,10 @@ impl RequestFilter for SelectCandidates {
     }
 }
 
-/// Selects the candidates of a request; `None` if the client left meanwhile.
+/// Selects the candidates of a request; `None` if the client disconnected meanwhile.
 ///
 /// # Errors
-/// No such model, none that this key may use, or none that can do what the request asks for.
+/// Returns a refusal if the model is unknown, if this key may not use it, or if no offer supports the request.
 pub(super) async fn select(
     x: &mut Exchange<'_>,
     ask: &InferenceRequest,
@@ -105,7 +105,7 @@ pub(super) async fn select(
 /// Returns the model with this name, if the key may use it for the request.
 ///
 /// # Errors
-/// No such model, one for other work, or one that this key may not use.
+/// Returns a refusal if the model is unknown, of another kind, or not allowed for this key.
 pub fn model_for_request(
     x: &mut Exchange<'_>,
     ask: &InferenceRequest,
@@ -126,13 +126,13 @@ pub fn model_for_request(
 /// Returns the model with this id or alias.
 ///
 /// # Errors
-/// There is none.
+/// Returns a refusal if the model is unknown.
 pub fn model_named(live: &ConfigSnapshot, name: &str) -> Result<Arc<ModelState>, ApiError> {
     let found = live.catalog.resolve(name).and_then(|card| live.model(&card.id));
     found.cloned().ok_or_else(|| unknown_model(live, name))
 }
 
-/// Refusal of an unknown model. If the name is that of a model with an unknown suffix, it lists the flavors.
+/// Returns the refusal of an unknown model. If only the suffix of the name is unknown, it lists the flavors.
 pub fn unknown_model(live: &ConfigSnapshot, name: &str) -> ApiError {
     let shown = |text: &str| text.chars().take(MAX_SHOWN_CHARS).collect::<String>();
     let suffixed = name.rsplit_once(':').filter(|(base, _)| live.catalog.resolve(base).is_some());

@@ -1,4 +1,4 @@
-//! Limits of tokens and money: takes the most that a request may use, before anything is sent.
+//! Limits of tokens and money: reserves the maximum cost of a request before anything is sent.
 
 use super::request::{InferenceContext, RequestFilter};
 use super::reserve;
@@ -12,10 +12,10 @@ use penstock_core::{
 use penstock_limits::CostEstimate;
 use std::ops::ControlFlow;
 
-/// Tokens that an image counts as until the provider reports its usage.
+/// Number of tokens that an image counts as, until the provider reports its usage.
 const IMAGE_TOKENS: u64 = 1_024;
 
-/// Filter that reserves the limits of the key and its account, in place of the provisional permit.
+/// Filter that reserves the limits of the key and its account, in exchange for the provisional permit.
 pub struct ReserveLimits;
 
 impl RequestFilter for ReserveLimits {
@@ -31,8 +31,8 @@ impl RequestFilter for ReserveLimits {
     }
 }
 
-/// Returns the most that a request may use: the prompt as its bytes suggest, the response as long as the client allows
-/// or as this key's responses usually are, and the price of both at the most expensive candidate.
+/// Returns the maximum cost of a request: the prompt as estimated from its bytes, the response as long as the client
+/// allows or as this key's responses usually are, and the price of both at the most expensive candidate.
 fn max_cost(
     x: &Exchange<'_>,
     chosen: &CandidateSet,
@@ -45,7 +45,7 @@ fn max_cost(
         return CostEstimate { input, output, money: MicroCredits(0) };
     }
     let billing = &x.config.settings.billing;
-    // Money is reserved more carefully than tokens: as much as the reservation for a response without a cap.
+    // The estimate for money is higher than for tokens: that of a reservation for a response without a cap.
     let usual = habits.output.max(billing.reserve_output_tokens);
     let offers = || chosen.entries.iter().filter_map(|entry| x.config.offers.get(entry.offer));
     let with_credits = billing.prepaid || !offers().all(|offer| offer.bill.is_priced_by_energy(at));
@@ -56,7 +56,8 @@ fn max_cost(
     CostEstimate { input, output, money: worth.max().unwrap_or_default() }
 }
 
-/// Returns the most tokens of all choices of an offer: the client's cap or else the usual number, at most the offer's.
+/// Returns the maximum number of output tokens of all choices of an offer: the client's cap or else the usual number,
+/// limited by the offer's maximum.
 fn max_output(offer: &OfferState, chosen: &CandidateSet, ask: &InferenceRequest, usual: u64) -> u64 {
     if !ask.kind.is_generator() {
         return 0;
@@ -67,7 +68,7 @@ fn max_output(offer: &OfferState, chosen: &CandidateSet, ask: &InferenceRequest,
     ask.max_tokens.unwrap_or(usual).min(most).min(window).saturating_mul(ask.generations())
 }
 
-/// Returns the tokens of input and output. Work that is not counted in tokens uses none.
+/// Returns the maximum tokens of input and output. Work that is not counted in tokens uses none.
 fn max_tokens(ask: &InferenceRequest, usual: u64) -> (u64, u64) {
     let input = ask.estimate_usage(0).input.max(1);
     match ask.kind.spec().unit {
@@ -82,7 +83,7 @@ fn max_tokens(ask: &InferenceRequest, usual: u64) -> (u64, u64) {
     }
 }
 
-/// Returns the most work of an offer.
+/// Returns the maximum work of an offer.
 fn max_work(offer: &OfferState, ask: &InferenceRequest, input: u64, output: u64) -> WorkDone {
     match &ask.task {
         InferenceTask::Chat

@@ -5,7 +5,7 @@ use super::response::{
 };
 use penstock_core::{UpstreamError, WorkDone};
 
-/// Filter that meters a response. Its usage is the provider's where that reports it, else the gateway's own count.
+/// Filter that meters a response. The usage is that of the provider if it reports one, else the gateway's own count.
 pub struct Meter;
 
 impl ResponseBodyFilter for Meter {
@@ -22,7 +22,7 @@ impl ResponseBodyFilter for Meter {
         let usage = total.or_else(|| reply.usage()).unwrap_or_else(|| reply.estimated_usage());
         let metered = ResponseUsage {
             done: WorkDone::Tokens(usage),
-            // The beginning of a rescued response was the work of another provider.
+            // The first part of a rescued response is the work of another provider.
             own: WorkDone::Tokens(reply.attempt_usage()),
             measured: reply.measured_energy(),
             noticed: reply.observation(),

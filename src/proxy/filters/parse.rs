@@ -1,4 +1,4 @@
-//! Parsing: turns the body into a request of the gateway's own form.
+//! Parsing: converts the body into the gateway's own request type.
 
 use super::request::{InferenceContext, RequestBody, RequestFilter};
 use crate::proxy::exchange::WriteOutcome;

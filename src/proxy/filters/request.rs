@@ -12,11 +12,11 @@ use penstock_core::{ApiError, InferenceRequest, InferenceTask};
 use std::future::{Future, ready};
 use std::ops::ControlFlow;
 
-/// Step that a request passes before a provider is connected to.
+/// Step of an inference request before a provider is connected to.
 ///
-/// A filter does no I/O, and its refusal leaves nothing behind: what it takes (a permit, a reservation) is held by the
-/// request and given back when that is dropped. [`RequestFilter::check`] is async because tokens are counted on other
-/// threads; a filter that awaits nothing costs nothing for it.
+/// A filter does no I/O, and its refusal has no effect that lasts: what it acquires (a permit, a reservation) is owned
+/// by the request and released when that is dropped. [`RequestFilter::check`] is async because tokens are counted on
+/// other threads; a filter without an await has no cost for it.
 pub trait RequestFilter {
     /// Name of the filter in the documentation of the list.
     const NAME: &'static str;
@@ -24,16 +24,16 @@ pub trait RequestFilter {
     /// Checks the head of a request of any endpoint, before its body is read.
     ///
     /// # Errors
-    /// The refusal of the request.
+    /// Returns the refusal of the request.
     fn early_check(_x: &mut Exchange<'_>, _endpoint: &dyn Endpoint) -> Result<(), ApiError> {
         Ok(())
     }
 
     /// Checks an inference request, whose body has been read. `Break` ends it without a provider: the filter has
-    /// answered it, or its client has left.
+    /// answered it, or its client has disconnected.
     ///
     /// # Errors
-    /// The refusal of the request.
+    /// Returns the refusal of the request.
     fn check(
         _request: &mut InferenceContext<'_, '_>,
     ) -> impl Future<Output = Result<ControlFlow<WriteOutcome>, ApiError>> + Send {
@@ -52,7 +52,7 @@ pub enum RequestBody {
 /// Parser of an endpoint's JSON body.
 type JsonParser = fn(Bytes, &ConfigSnapshot) -> Result<InferenceRequest, ApiError>;
 
-/// Inference request on its way through the filters: each adds what it has found.
+/// Inference request between the filters: each adds its results.
 pub struct InferenceContext<'r, 'a> {
     /// Exchange of the request.
     pub exchange: &'r mut Exchange<'a>,
@@ -64,7 +64,7 @@ pub struct InferenceContext<'r, 'a> {
     pub upload: Option<SpooledData>,
     /// Provisional permit of the limits, until their reservation.
     pub entry: Option<(ProvisionalPermit, UsageProfile)>,
-    /// Offers that may be asked.
+    /// Candidate offers.
     pub candidates: Option<CandidateSet>,
     /// Time of the selection, Unix seconds: its prices apply.
     pub received_at: u64,
@@ -73,7 +73,7 @@ pub struct InferenceContext<'r, 'a> {
 }
 
 impl<'r, 'a> InferenceContext<'r, 'a> {
-    /// Creates the request of a body that no filter has seen yet.
+    /// Creates the context of a body, before the first filter.
     pub const fn new(exchange: &'r mut Exchange<'a>, body: RequestBody) -> Self {
         Self {
             exchange,
@@ -96,13 +96,13 @@ pub trait RequestFilterChain {
     /// Calls [`RequestFilter::early_check`] of each filter, up to the first refusal.
     ///
     /// # Errors
-    /// The refusal of the request.
+    /// Returns the refusal of the request.
     fn early_check(x: &mut Exchange<'_>, endpoint: &dyn Endpoint) -> Result<(), ApiError>;
 
     /// Calls [`RequestFilter::check`] of each filter, up to the first refusal or break.
     ///
     /// # Errors
-    /// The refusal of the request.
+    /// Returns the refusal of the request.
     fn check(
         request: &mut InferenceContext<'_, '_>,
     ) -> impl Future<Output = Result<ControlFlow<WriteOutcome>, ApiError>> + Send;

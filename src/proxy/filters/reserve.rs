@@ -1,4 +1,4 @@
-//! Reservation of credits: the highest possible price of a request is held before a provider is connected to.
+//! Reservation of credits: the maximum price of a request is reserved before a provider is connected to.
 //!
 //! The input is bounded by its bytes, which are at least as many as its tokens, and `max_tokens` bounds the output.
 //! Without `max_tokens` the output is an estimate (`billing.reserve_output_tokens`); the excess of a longer response
@@ -29,7 +29,7 @@ impl RequestFilter for ReserveCredits {
 /// Reserves the price of the most expensive candidate.
 ///
 /// # Errors
-/// The account has too few credits, or too much of the ledger is unwritten.
+/// Returns a refusal if the account has too few credits, or if too much of the ledger is unwritten.
 fn reserve_credits(
     x: &Exchange<'_>,
     ask: &InferenceRequest,
@@ -61,13 +61,13 @@ fn reserve_credits(
     )
 }
 
-/// Returns the most work that an offer may do for a request.
+/// Returns the maximum work of an offer for a request.
 fn max_work(offer: &OfferState, ask: &InferenceRequest, usual: u64) -> WorkDone {
     let input = ask.max_input_tokens();
     match ask.kind.spec().unit {
         WorkUnit::GeneratedTokens => {
             let window = offer.offer.context_length;
-            // Choices that are requested separately have the prompt each.
+            // Each choice that is requested separately has the complete prompt.
             let input = match ask.task {
                 // Each prompt has a window of its own.
                 InferenceTask::Complete(_) => input,
@@ -83,7 +83,7 @@ fn max_work(offer: &OfferState, ask: &InferenceRequest, usual: u64) -> WorkDone 
     }
 }
 
-/// Returns the most work of an image or audio request: images, or the measured or possible seconds of the file.
+/// Returns the maximum work of an image or audio request: images, or the measured or possible seconds of the file.
 pub(super) fn media_work(offer: &OfferState, ask: &InferenceRequest) -> WorkDone {
     match &ask.task {
         InferenceTask::GenerateImages(draw) => image_work(draw.n, draw, ask, offer),

@@ -8,19 +8,18 @@ use penstock_core::{
 };
 use std::future::{Future, ready};
 
-/// Step that a response body passes on its way to the client.
+/// Step of a response body between the provider and the client.
 ///
-/// The output does not depend on how the bytes of the provider were cut. Events that need no translation keep
-/// their bytes.
+/// The output does not depend on how the provider's bytes are split. Events that need no translation keep their bytes.
 pub trait ResponseBodyFilter {
     /// Name of the filter in the documentation of the list.
     const NAME: &'static str;
 
-    /// Filters a piece of a streamed body. After an error the filters behind run too, since the events before it still
-    /// go to the client.
+    /// Filters a piece of a streamed body. After an error the remaining filters still run, since the events before it
+    /// are sent to the client.
     ///
     /// # Errors
-    /// Error of the provider.
+    /// Returns an error of the provider.
     fn piece<C: ResponseContext>(
         _context: &mut C,
         _piece: &mut StreamPiece<'_>,
@@ -28,14 +27,14 @@ pub trait ResponseBodyFilter {
         Ok(())
     }
 
-    /// Ends a streamed body, once the provider has ended it well.
+    /// Ends a streamed body that the provider has completed.
     fn finish<C: ResponseContext>(_context: &mut C, _end: &mut StreamEnd) {}
 
-    /// Filters a body that is buffered, since it is sent with its length. Async because long ones are translated on
-    /// another thread.
+    /// Filters a buffered body, which is sent with its length. Async because long bodies are translated on another
+    /// thread.
     ///
     /// # Errors
-    /// Failure of the attempt.
+    /// Returns the failure of the attempt.
     fn buffered<C: ResponseContext>(
         _context: &mut C,
         _body: &mut BufferedBody,
@@ -82,35 +81,35 @@ pub struct BufferedBody {
     pub head_members: Vec<u8>,
 }
 
-/// Usage of a response that has ended well.
+/// Usage of a response that is complete.
 pub struct ResponseUsage {
     /// Work that is charged.
     pub done: WorkDone,
-    /// Work of this provider, where others did the rest.
+    /// Work of this provider, if others did a part.
     pub own: WorkDone,
     /// Energy that the provider measured.
     pub measured: Option<MeasuredEnergy>,
-    /// Abilities of the offer that the response showed.
+    /// Abilities of the offer that the response has shown.
     pub noticed: OfferObservation,
     /// Reason of the end.
     pub finish: Option<FinishReason>,
-    /// True if the model wrote something that cannot be translated.
+    /// True if the model generated output that cannot be translated.
     pub spoilt: bool,
 }
 
-/// Response that the filters work on: an attempt of the failover driver, choices that were asked for one by one, or
-/// the context of Pingora's own proxy loop.
+/// Response that the filters process: an attempt of the failover driver, choices that were requested one by one, or the
+/// context of Pingora's own proxy loop.
 pub trait ResponseContext: Send {
     /// Failure of an attempt.
     type Error: From<UpstreamError> + Send;
 
-    /// Translation of a streamed body, `None` where nothing may pass.
+    /// Returns the translation of a streamed body; `None` if no byte may pass.
     fn translation(&mut self) -> Option<&mut (dyn StreamTranslation + 'static)>;
 
-    /// Notes time and progress of a stream after so many bytes of the provider.
+    /// Records time and progress of a stream after this number of bytes from the provider.
     fn note(&mut self, bytes: usize);
 
-    /// Usage where the translation saw only a part of it.
+    /// Returns the usage if the translation covers only a part of it.
     fn total_usage(&self) -> Option<TokenUsage> {
         None
     }
@@ -127,7 +126,7 @@ pub trait ResponseContext: Send {
     /// Charges a response; returns the members `environment_impact` and `billing_cost`.
     fn settle(&mut self, metered: ResponseUsage) -> Vec<u8>;
 
-    /// True if the body is a JSON object.
+    /// Returns true if the body is a JSON object.
     fn is_json(&self) -> bool {
         true
     }
@@ -161,7 +160,7 @@ pub trait ResponseBodyFilterChain {
     /// Calls [`ResponseBodyFilter::piece`] of each filter.
     ///
     /// # Errors
-    /// The first fault.
+    /// Returns the first error.
     fn piece<C: ResponseContext>(context: &mut C, piece: &mut StreamPiece<'_>) -> Result<(), UpstreamError>;
 
     /// Calls [`ResponseBodyFilter::finish`] of each filter.
@@ -170,7 +169,7 @@ pub trait ResponseBodyFilterChain {
     /// Calls [`ResponseBodyFilter::buffered`] of each filter, up to the first failure.
     ///
     /// # Errors
-    /// Failure of the attempt.
+    /// Returns the failure of the attempt.
     fn buffered<C: ResponseContext>(
         context: &mut C,
         upstream: Vec<UpstreamAnswer>,

@@ -1,9 +1,9 @@
-//! Allow-list of the response head: a field of a provider does not reach a client.
+//! Allow-list of the response head: only these fields of a provider's response reach a client.
 
 use http::{HeaderMap, HeaderName};
 use pingora_http::ResponseHeader;
 
-/// Fields of such a response, without those that frame its body.
+/// Allowed fields, without those that frame the body.
 const ALLOWED: &[&str] = &[
     "access-control-allow-origin",
     "access-control-expose-headers",
@@ -27,7 +27,7 @@ pub fn response_filter(head: &mut impl ResponseFields) {
     }
 }
 
-/// Fields of a response head, of ours or of Pingora's.
+/// Fields of a response head, of the gateway's type or of Pingora's.
 pub trait ResponseFields {
     /// Returns the fields.
     fn fields(&self) -> &HeaderMap;

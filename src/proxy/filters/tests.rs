@@ -1,4 +1,4 @@
-//! Tests only: the lists in their order, and that a filter takes its behaviour with it when it is left out.
+//! Tests of the order of the filter lists, and that a removed filter takes its behaviour with it.
 #![allow(clippy::unwrap_used)]
 
 use super::response::ResponseBodyFilterChain;
@@ -25,7 +25,7 @@ const STREAM: &str = concat!(
     "data: [DONE]\n\n",
 );
 
-/// Response that charges by noting it.
+/// Response whose settlement is only recorded.
 struct TestResponse {
     reply: Option<Box<dyn StreamTranslation>>,
     noted: usize,
@@ -33,7 +33,7 @@ struct TestResponse {
 }
 
 impl TestResponse {
-    /// A response whose client and provider speak the same dialect.
+    /// Creates a response whose client and provider speak the same dialect.
     fn new(dialect: Dialect) -> Self {
         let body =
             r#"{"model":"m","stream":true,"max_tokens":9,"messages":[{"role":"user","content":"Hi"}]}"#;
@@ -41,6 +41,11 @@ impl TestResponse {
             (Bytes::from_static(body.as_bytes()), penstock_request_validation::RequestLimits::default());
         let ask: InferenceRequest = match dialect {
             Dialect::Chat => penstock_request_validation::chat(body, &limits),
+            Dialect::Responses => penstock_request_validation::validate_responses_request(
+                Bytes::from_static(br#"{"model":"m","stream":true,"input":"Hi"}"#),
+                &limits,
+                penstock_request_validation::ResponsesPurpose::Generate,
+            ),
             Dialect::Messages => penstock_request_validation::validate_messages_request(
                 body,
                 &limits,
@@ -141,7 +146,7 @@ fn the_lists_are_complete_and_in_the_documented_order() {
 }
 
 #[test]
-fn a_stream_is_the_same_however_it_was_cut() {
+fn a_stream_is_the_same_at_every_split() {
     let mut response = TestResponse::new(Dialect::Chat);
     let whole = response.stream::<ResponseBodyFilters>(STREAM.len());
     assert!(whole.contains("Hello") && whole.contains("billing_cost") && whole.ends_with("data: [DONE]\n\n"));

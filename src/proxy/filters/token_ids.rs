@@ -1,4 +1,4 @@
-//! Token ids in a request for embeddings: their text is what providers are sent, where the model's setting says so.
+//! Token ids in a request for embeddings: providers receive their text, if the model's setting says so.
 
 use super::candidates::model_named;
 use super::request::{InferenceContext, RequestFilter};
@@ -48,8 +48,8 @@ async fn replace_token_ids(
             decode_token_ids(ask, encoding)
         }
         TokenIdPolicy::Text(encoding) => {
-            // An id of a few digits may stand for 128 bytes: one account writes one such text at a time, and the text
-            // counts as a body does.
+            // An id of a few digits may stand for 128 bytes: each account decodes one such request at a time, and the
+            // text counts as memory like a body.
             let ask = x.counting().in_turn(move |_| decode_token_ids(ask, encoding)).await??;
             x.reserve_memory(ask.prompt_bytes)?;
             Ok(ask)
@@ -57,14 +57,14 @@ async fn replace_token_ids(
     }
 }
 
-/// Writes the text of each array of ids. What is a text already stays as it is.
+/// Replaces each array of ids by its text. Texts stay unchanged.
 fn decode_token_ids(
     mut ask: InferenceRequest,
     encoding: PublishedEncoding,
 ) -> Result<InferenceRequest, ApiError> {
     let InferenceTask::Embed(embed) = &mut ask.task else { return Ok(ask) };
     let arrays = embed.inputs.values();
-    // One array may be the input itself, or the only one in a list.
+    // A single array may be the input itself, or the only element of a list.
     let nested =
         ask.members.get("input").is_some_and(|input| arrays.iter().all(|ids| ids.len() < input.value.len()));
     let mut texts = Vec::with_capacity(arrays.len());
@@ -78,7 +78,7 @@ fn decode_token_ids(
         let at = if nested { format!("input[{index}]") } else { "input".to_owned() };
         let ids: Vec<u32> = serde_json::from_slice(array)
             .map_err(|_| ApiError::invalid(at.as_str(), format!("{at}: expected token ids.")))?;
-        let text = encoding.decode(&ids).map_err(|place| unknown_token(&at, place, encoding))?;
+        let text = encoding.decode(&ids).map_err(|position| unknown_token(&at, position, encoding))?;
         prompt_bytes += text.len();
         let mut json = Vec::with_capacity(text.len() + 2);
         penstock_http_wire::json::write_str(&mut json, &text);
@@ -90,8 +90,8 @@ fn decode_token_ids(
     Ok(ask)
 }
 
-fn unknown_token(at: &str, place: usize, encoding: PublishedEncoding) -> ApiError {
-    let at = format!("{at}[{place}]");
+fn unknown_token(at: &str, position: usize, encoding: PublishedEncoding) -> ApiError {
+    let at = format!("{at}[{position}]");
     let sentence = format!(
         "{at}: expected a token id of {}. Send texts to be independent of vocabularies \
          (LangChain: check_embedding_ctx_length=False).",

@@ -1,6 +1,6 @@
-//! Requests for no tokens (`max_tokens: 0`, which only the messages dialect admits): the gateway answers them itself.
-//! No provider is called, nothing is reserved or charged. Such a request counts as one, and its model and key are
-//! checked as for any other. The provider in its headers is the one that would have been asked.
+//! Requests with `max_tokens: 0`, which only the messages dialect allows: the gateway answers them itself. No provider
+//! is called, and nothing is reserved or charged. Such a request counts as one request, and its model and key are
+//! checked as usual. The provider in its headers is the one that would have been called.
 
 use super::candidates::{model_for_request, select};
 use super::request::{InferenceContext, RequestFilter};
@@ -14,7 +14,7 @@ use penstock_limits::CostEstimate;
 use penstock_routing::split_flavor;
 use std::ops::ControlFlow;
 
-/// Filter that answers a request for no tokens, and breaks the chain.
+/// Filter that answers a request for zero tokens, and ends the chain.
 pub struct AnswerZeroTokens;
 
 impl RequestFilter for AnswerZeroTokens {
@@ -30,7 +30,7 @@ impl RequestFilter for AnswerZeroTokens {
     }
 }
 
-/// Answers with an empty message.
+/// Sends an empty message.
 async fn answer_empty(x: &mut Exchange<'_>, ask: &InferenceRequest) -> Result<WriteOutcome, ApiError> {
     model_for_request(x, ask, split_flavor(&ask.model).0)?;
     let (entry, _) = x.acquire_provisional()?;

@@ -13,8 +13,7 @@ const EXPOSED: &str = "x-request-id, request-id, retry-after, x-ratelimit-limit,
      x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, anthropic-ratelimit-requests-limit, \
      anthropic-ratelimit-requests-remaining, anthropic-ratelimit-requests-reset, anthropic-ratelimit-tokens-limit, \
      anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset";
-/// Request headers that browsers may send if the preflight names none: those that the client libraries add by
-/// themselves.
+/// Request headers that browsers may send if the preflight names none: those that client libraries add automatically.
 const ALLOWED: &str = "authorization, content-type, range, user-agent, x-api-key, anthropic-version, anthropic-beta, \
      anthropic-dangerous-direct-browser-access, openai-organization, openai-project, openai-beta, \
      idempotency-key, x-stainless-arch, x-stainless-lang, x-stainless-os, x-stainless-package-version, \
@@ -116,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_headers_are_repeated() {
+    fn only_valid_header_names_are_repeated() {
         assert_eq!(join_field_names(b"x-title,http-referer , baggage"), "x-title, http-referer, baggage");
         assert_eq!(join_field_names(b"X-Fern-Language"), "X-Fern-Language");
         assert_eq!(join_field_names(b"a b,,x:y, \xff,ok,(no)"), "ok");
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_judged_by_the_setting() {
+    fn an_origin_is_checked_against_the_setting() {
         let listed = CorsPolicy::Origins(vec!["https://app.example.eu".into()]);
         let of = |origin: Option<&str>, cors: &CorsPolicy| {
             CrossOrigin::from_request(origin.map(str::as_bytes), cors)

@@ -5,32 +5,14 @@ use crate::telemetry::request_id::RequestId;
 use crate::time::format::{format_duration, format_time};
 use http::response::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use penstock_core::Dialect;
+use penstock_core::{Dialect, ResetFormat};
 use penstock_limits::LimitStatus;
 use pingora_http::ResponseHeader;
 use std::time::Duration;
 
-/// Number of fields reserved; few heads have more.
+/// Capacity of the header map; few heads have more fields.
 const USUAL_FIELDS: usize = 20;
 
-/// Header names for limit, remaining and reset of requests, by dialect.
-const REQUESTS: [[&str; 3]; 2] = [
-    ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"],
-    [
-        "anthropic-ratelimit-requests-limit",
-        "anthropic-ratelimit-requests-remaining",
-        "anthropic-ratelimit-requests-reset",
-    ],
-];
-/// Header names for limit, remaining and reset of tokens, by dialect.
-const TOKENS: [[&str; 3]; 2] = [
-    ["x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"],
-    [
-        "anthropic-ratelimit-tokens-limit",
-        "anthropic-ratelimit-tokens-remaining",
-        "anthropic-ratelimit-tokens-reset",
-    ],
-];
 /// Longest `Retry-After` that client libraries obey, in seconds.
 const MAX_RETRY_AFTER: u32 = 60;
 
@@ -57,8 +39,8 @@ impl HeaderFieldName for &'static str {
     }
 }
 
-/// A response head. Fields are added to the map of the `http` crate: Pingora's own functions copy each name for the case
-/// that it is to be sent as it was written.
+/// Response head. Fields are added directly to the map of the `http` crate, because Pingora's own functions also copy
+/// each name in its original case.
 pub struct ResponseHead {
     parts: Box<Parts>,
 }
@@ -104,8 +86,8 @@ impl ResponseHead {
         self.parts.headers.try_append(name.into_name(), value).ok();
     }
 
-    /// Tells client libraries not to retry if no wait helps, or if it would be too long: by themselves they wait at
-    /// most a minute.
+    /// Adds `x-should-retry: false` if no wait helps, or if the wait exceeds the minute that client libraries wait at
+    /// most.
     pub(super) fn without_retry(self, after: Option<u32>) -> Self {
         if after.is_some_and(|seconds| seconds <= MAX_RETRY_AFTER) {
             return self;
@@ -124,13 +106,15 @@ impl ResponseHead {
         now: Duration,
         reset: Option<u64>,
     ) -> Self {
-        for (gauge, names) in [(standing.requests, &REQUESTS), (standing.tokens, &TOKENS)] {
-            let (Some(gauge), Some(&[limit, remaining, until])) = (gauge, names.get(dialect as usize)) else {
-                continue;
-            };
-            let reset = match dialect {
-                Dialect::Chat => format_duration(gauge.reset),
-                Dialect::Messages => format_time(now + gauge.reset),
+        let conventions = dialect.spec().http;
+        for (gauge, [limit, remaining, until]) in [
+            (standing.requests, conventions.request_limit_headers),
+            (standing.tokens, conventions.token_limit_headers),
+        ] {
+            let Some(gauge) = gauge else { continue };
+            let reset = match conventions.reset_format {
+                ResetFormat::Span => format_duration(gauge.reset),
+                ResetFormat::Timestamp => format_time(now + gauge.reset),
             };
             self = self
                 .with_number(limit, gauge.limit)

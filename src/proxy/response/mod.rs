@@ -15,9 +15,9 @@ use penstock_limits::LimitStatus;
 use std::io::Result;
 use std::time::Duration;
 
-/// Size of bodies that are sent together with their head, copied once.
+/// Largest body that is copied once and sent together with its head, bytes.
 const MAX_COALESCED_BYTES: usize = 16 * 1024;
-/// Slice size for long bodies, so that a slow reader is noticed between slices.
+/// Slice size of long bodies, bytes, so that a slow reader is noticed between slices.
 const SLICE_BYTES: usize = 64 * 1024;
 
 impl ResponseHead {
@@ -63,7 +63,7 @@ impl ResponseHead {
     }
 }
 
-/// Writes pieces as one body: small neighbours are joined, long ones are sliced. For a batch line they are passed
+/// Writes pieces as one body: small neighbours are joined, and long pieces are sliced. A batch line receives them
 /// unchanged.
 async fn write_pieces(caller: &mut Downstream<'_>, body: Vec<Bytes>) -> Result<()> {
     if caller.line().is_some() {
@@ -114,7 +114,7 @@ pub async fn send_refusal(
         head = head.with_number(header::RETRY_AFTER, seconds.into());
     }
     if refusal.code == ErrorCode::Conflict {
-        // Client libraries retry a 409 by themselves; the conflict here would remain.
+        // Client libraries retry a 409 automatically, but the conflict here would remain.
         head = head.with("x-should-retry", "false");
     }
     let is_limit = refusal.code == ErrorCode::RateLimited;

@@ -111,7 +111,7 @@ async fn a_file_is_its_bytes_until_it_is_deleted() {
 }
 
 #[test]
-fn lines_come_with_their_place() {
+fn lines_come_with_their_number_and_position() {
     let place = TestDirectory::new();
     let files = place.open();
     let contents = lines(5_000);
@@ -159,7 +159,7 @@ fn damaged_bytes_are_an_error_and_the_others_are_given() {
 }
 
 #[test]
-fn what_does_not_come_to_its_end_leaves_nothing() {
+fn an_incomplete_upload_leaves_no_file() {
     let place = TestDirectory::new();
     let files = place.open();
     let mut left = files.start_upload("k1", BOUNDS).unwrap();
@@ -183,7 +183,7 @@ fn what_does_not_come_to_its_end_leaves_nothing() {
 }
 
 #[test]
-fn a_new_start_sweeps_what_has_no_record_and_nothing_else() {
+fn a_start_removes_only_files_without_a_record() {
     let place = TestDirectory::new();
     let files = place.open();
     let record = kept(&files, &lines(3));
@@ -226,7 +226,7 @@ fn a_folder_of_another_store_is_neither_used_nor_swept() {
 }
 
 #[test]
-fn an_empty_folder_in_the_place_of_files_is_noticed() {
+fn an_empty_folder_instead_of_the_files_is_noticed() {
     for noted in [true, false] {
         let place = TestDirectory::new();
         let record = kept(&place.open(), &lines(3));
@@ -250,7 +250,7 @@ fn an_empty_folder_in_the_place_of_files_is_noticed() {
 }
 
 #[test]
-fn results_grow_and_are_cut_to_what_counts() {
+fn results_grow_and_are_truncated_to_committed_lines() {
     let place = TestDirectory::new();
     let files = place.open();
     let mut record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
@@ -329,7 +329,7 @@ impl FileUsers for Running {
 }
 
 #[tokio::test]
-async fn what_is_over_is_unreadable_at_once_and_swept_when_nothing_runs_on_it() {
+async fn an_expired_file_is_unreadable_at_once_and_removed_when_unused() {
     let place = TestDirectory::new();
     let files = place.open();
     let now = NOW.as_secs();
@@ -380,7 +380,7 @@ async fn results_that_are_being_written_are_not_deleted() {
 }
 
 #[test]
-fn results_are_kept_from_their_last_line_on() {
+fn results_are_retained_from_their_last_line_on() {
     let place = TestDirectory::new();
     let files = place.open();
     let record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();

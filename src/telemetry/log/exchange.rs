@@ -84,7 +84,7 @@ mod tests {
     use penstock_core::Dialect;
 
     #[test]
-    fn the_line_of_an_exchange_can_be_told_without_an_answer() {
+    fn an_exchange_without_a_response_has_a_log_line() {
         let record = AccessRecord::new(RequestId::random(), Dialect::Chat);
         log_exchange(&record, Duration::from_millis(3));
     }

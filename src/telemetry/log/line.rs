@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_one_json_object_whatever_a_value_holds() {
+    fn a_log_line_is_one_json_object_for_any_value() {
         let mut line = LogLine::new(LogLevel::Info, "test");
         line.text("a", "x\"y\n\\z ü");
         line.number("n", 7);

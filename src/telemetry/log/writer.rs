@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_that_find_no_room_are_counted_and_those_before_stay() {
+    fn lines_dropped_from_a_full_queue_are_counted() {
         let mut waiting = LogBuffer { idle: true, ..LogBuffer::EMPTY };
         let line = [b'x'; 1_000];
         assert!(waiting.push_line(&line), "who sleeps is woken");
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_thread_a_line_is_written_by_who_made_it_and_the_next_tries_again() {
+    fn without_a_thread_a_line_is_written_by_its_producer_and_the_next_retries() {
         let mut waiting = LogBuffer::EMPTY;
         let mut line = |text: &[u8], start: io::Result<()>| {
             waiting.push_line(text);

@@ -46,7 +46,7 @@ fn batch_work_leaves_a_fifth_and_is_served_in_order() {
 }
 
 #[test]
-fn the_youngest_line_is_asked_to_leave_and_its_seat_goes_to_who_asked() {
+fn the_youngest_line_is_preempted_for_the_waiting_request() {
     let concurrency = ConcurrencyLimit::new(Some(2), 1);
     let signals: Vec<CancellationToken> = (0..4).map(|_| CancellationToken::default()).collect();
     let old = placed(concurrency.acquire_or_queue(&"a".into(), Some(signals[0].clone())));
@@ -69,7 +69,7 @@ fn the_youngest_line_is_asked_to_leave_and_its_seat_goes_to_who_asked() {
 }
 
 #[test]
-fn a_seat_handed_to_who_has_gone_goes_on_to_the_next() {
+fn a_permit_for_a_cancelled_waiter_goes_to_the_next_one() {
     let concurrency = ConcurrencyLimit::new(Some(1), 1);
     let permit = concurrency.try_acquire().unwrap();
     let (gone, mut next) = (
@@ -83,7 +83,7 @@ fn a_seat_handed_to_who_has_gone_goes_on_to_the_next() {
 }
 
 #[test]
-fn those_who_wait_a_moment_take_turns_by_account_before_all_batch_work() {
+fn queued_requests_are_served_by_account_before_all_batch_lines() {
     let concurrency = ConcurrencyLimit::new(Some(1), 1);
     let (greedy, modest): (Arc<str>, Arc<str>) = ("greedy".into(), "modest".into());
     let permit = concurrency.try_acquire().unwrap();
@@ -124,7 +124,7 @@ fn without_a_limit_lines_alone_are_bounded() {
 }
 
 #[test]
-fn batch_work_takes_turns_by_account_lines_and_requests_alike() {
+fn batch_lines_and_requests_share_slots_by_account() {
     let concurrency = ConcurrencyLimit::new(Some(1), 1);
     let (greedy, modest): (Arc<str>, Arc<str>) = ("greedy".into(), "modest".into());
     let permit = placed(concurrency.acquire_or_queue(&greedy, None));
@@ -153,7 +153,7 @@ fn batch_work_takes_turns_by_account_lines_and_requests_alike() {
 }
 
 #[test]
-fn many_threads_lose_no_seat_and_leave_nobody_waiting() {
+fn many_threads_lose_no_permit_and_leave_no_waiter() {
     let concurrency = ConcurrencyLimit::new(Some(5), 1);
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build().unwrap();

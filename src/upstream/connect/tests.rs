@@ -53,7 +53,7 @@ async fn open() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn an_address_that_is_dead_costs_nobody_a_request() {
+async fn a_dead_address_fails_no_request() {
     let ((_first, dead), alive) = (closed(), open().await);
     for addresses in [[dead, alive], [alive, dead]] {
         let route = route("", &addresses);
@@ -122,7 +122,7 @@ async fn asked(route: &UpstreamRoute, path: &str) -> UpstreamExchange {
 }
 
 #[tokio::test]
-async fn as_many_stalled_streams_as_a_connection_takes_leave_room_for_another() {
+async fn a_connection_full_of_stalled_streams_accepts_another_stream() {
     let (address, taken) = flood().await;
     let route = route("http = \"h2\"", &[address]);
     let mut stalled = Vec::new();

@@ -116,7 +116,7 @@ async fn reading_may_be_given_up_and_taken_up_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_is_waited_for_as_long_as_was_said() {
+async fn a_silent_provider_is_waited_for_up_to_its_timeout() {
     let (mut http1, _far) = pair();
     http1.set_read_timeout(Duration::from_secs(7));
     let began = tokio::time::Instant::now();

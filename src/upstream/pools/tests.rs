@@ -126,7 +126,7 @@ async fn an_ejection_disables_the_offer_in_old_and_new_pools_until_the_breaker_c
 }
 
 #[tokio::test]
-async fn exploration_takes_only_what_the_requests_have_earned() {
+async fn exploration_stays_within_the_budget_that_requests_earn() {
     let live = live(2, 1.0, None);
     live.publish().await;
     let total = Duration::from_millis(300);

@@ -8,7 +8,11 @@ use penstock_core::{
 };
 use penstock_dialect::event::AnswerEvent;
 use penstock_dialect::{ResponseConstraints, TRANSLATORS, conformance, decode, find_translator};
-use penstock_request_validation::{MessagesPurpose, RequestLimits, chat, validate_messages_request};
+use penstock_request_validation::{
+    MessagesPurpose, RequestLimits, ResponsesPurpose, chat, validate_messages_request,
+    validate_responses_request,
+};
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 const OBJECTS: &[u8] = br#""environment_impact":{"energy_kwh":0.000012},"billing_cost":{"credits":0.034}"#;
@@ -31,12 +35,23 @@ pub fn ask(client: Dialect, choice: u16) -> InferenceRequest {
             format!(r#"{{"model":"m","max_tokens":2048,"messages":[{{"role":"user","content":"x"}}],"stream":true{thinking}{stop}}}"#)
                 .replace("STOP", "stop_sequences")
         }
+        Dialect::Responses => {
+            let reasoning = if choice & 1 == 0 {
+                ""
+            } else {
+                r#","reasoning":{"summary":"auto"},"include":["reasoning.encrypted_content"]"#
+            };
+            let tools = if choice & 8 == 0 { "" } else { r#","parallel_tool_calls":false"# };
+            format!(r#"{{"model":"m","input":"x","stream":true{reasoning}{tools}{stop}}}"#)
+                .replace("STOP", "stop")
+        }
     };
     let limits = RequestLimits::default();
     let body = Bytes::from(body);
     match client {
         Dialect::Chat => chat(body, &limits),
         Dialect::Messages => validate_messages_request(body, &limits, MessagesPurpose::Generate),
+        Dialect::Responses => validate_responses_request(body, &limits, ResponsesPurpose::Generate),
     }
     .expect("a sound request")
 }
@@ -120,6 +135,47 @@ pub fn heard(events: &[AnswerEvent], n: usize) -> Vec<Said> {
     all
 }
 
+/// Texts, reasoning, refusal and tools of a response by its output.
+#[must_use]
+pub fn heard_in_response(response: &Value) -> Said {
+    let mut said = Said::default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    for item in response["output"].as_array().into_iter().flatten() {
+        match item["type"].as_str() {
+            Some("message") => {
+                for part in item["content"].as_array().into_iter().flatten() {
+                    said.text += &text(&part["text"]);
+                    said.refusal += &text(&part["refusal"]);
+                }
+            }
+            Some("reasoning") => {
+                for list in [&item["content"], &item["summary"]] {
+                    for part in list.as_array().into_iter().flatten() {
+                        said.reasoning += &text(&part["text"]);
+                    }
+                }
+            }
+            _ => {
+                said.ids.insert(text(&item["call_id"]));
+                said.tools.push((text(&item["name"]), text(&item["arguments"])));
+            }
+        }
+    }
+    said
+}
+
+/// What the client of a stream has heard of each candidate.
+#[must_use]
+pub fn heard_by(client: Dialect, out: &[u8], n: usize) -> Vec<Said> {
+    if client != Dialect::Responses {
+        return heard(&events(client, out), n);
+    }
+    let stream = String::from_utf8_lossy(out);
+    let last = stream.lines().filter_map(|line| line.strip_prefix("data: ")).next_back().unwrap_or_default();
+    let last = crate::parse(last.as_bytes()).expect("an event is JSON");
+    vec![heard_in_response(&last["response"])]
+}
+
 /// What one candidate said.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Said {
@@ -171,6 +227,7 @@ pub fn conforms(ask: &InferenceRequest, out: &[u8]) {
     let checked = match ask.dialect {
         Dialect::Chat => conformance::chat(out, ask.include_usage),
         Dialect::Messages => conformance::check_messages_stream(out),
+        Dialect::Responses => conformance::check_responses_stream(out),
     };
     if let Err(rule) = checked {
         panic!("{rule}\n{}", String::from_utf8_lossy(out));
@@ -219,7 +276,7 @@ pub fn stream(provider: Dialect, choice: u16, stream: &[u8]) {
         }
         let n = ask.n as usize;
         let said = heard(&shaped(&ask, provider, &abilities, stream), n);
-        let got = heard(&events(pair.client(), &run.out), n);
+        let got = heard_by(pair.client(), &run.out, n);
         for (said, got) in said.iter().zip(&got) {
             compare(said, got, ask.dialect, run.fault.is_none());
             if !passed {
@@ -231,21 +288,17 @@ pub fn stream(provider: Dialect, choice: u16, stream: &[u8]) {
 }
 
 fn compare(said: &Said, got: &Said, client: Dialect, whole: bool) {
-    let text = match client {
-        Dialect::Chat => said.text.clone(),
-        // The messages dialect has no place for a refusal but the text.
-        Dialect::Messages => String::new(),
-    };
-    if client == Dialect::Chat {
-        if whole {
-            assert_eq!(got.text, text, "text");
-            assert_eq!(got.reasoning, said.reasoning, "reasoning");
-            assert_eq!(got.refusal, said.refusal, "refusal");
-        } else {
-            assert!(said.text.starts_with(&got.text), "text was made up");
+    if client == Dialect::Messages {
+        // The messages dialect has no member for a refusal but the text.
+        if whole && said.refusal.is_empty() {
+            assert_eq!(got.text, said.text, "text");
         }
-    } else if whole && said.refusal.is_empty() {
+    } else if whole {
         assert_eq!(got.text, said.text, "text");
+        assert_eq!(got.reasoning, said.reasoning, "reasoning");
+        assert_eq!(got.refusal, said.refusal, "refusal");
+    } else {
+        assert!(said.text.starts_with(&got.text), "text was made up");
     }
     let names = |said: &Said| said.tools.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     if whole {
@@ -253,11 +306,16 @@ fn compare(said: &Said, got: &Said, client: Dialect, whole: bool) {
     } else {
         assert!(names(said).starts_with(&names(got)), "tools were made up");
     }
-    if whole && client == Dialect::Chat {
-        for ((_, arguments), (_, got)) in said.tools.iter().zip(&got.tools) {
-            // Clients parse the arguments of a call that is to be made; of one that was cut off nothing is made up.
-            let empty = arguments.is_empty() && said.called;
-            assert_eq!(got, if empty { "{}" } else { arguments }, "arguments");
+    for ((_, arguments), (_, got)) in said.tools.iter().zip(&got.tools).filter(|_| whole) {
+        // Clients parse the arguments of a call that is to be made; of one that was cut off nothing is made up.
+        let empty = arguments.is_empty() && said.called;
+        match client {
+            Dialect::Chat => assert_eq!(got, if empty { "{}" } else { arguments }, "arguments"),
+            // Behind a complete object nothing is an argument.
+            Dialect::Responses => {
+                assert!(arguments.starts_with(got) || (arguments.is_empty() && got == "{}"), "arguments");
+            }
+            Dialect::Messages => {}
         }
     }
 }

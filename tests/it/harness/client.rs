@@ -1,4 +1,4 @@
-//! A client over a raw socket: sees each byte, leaves when it likes.
+//! HTTP client over a raw socket that sees each byte and can disconnect at any moment.
 
 use super::within;
 use serde_json::Value;
@@ -141,7 +141,7 @@ pub trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
 
-/// An exchange whose answer is being read. Dropping it leaves.
+/// Exchange whose response is being read. Dropping it disconnects.
 pub struct Open {
     socket: Box<dyn Duplex>,
     pub bytes: Vec<u8>,

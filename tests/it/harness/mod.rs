@@ -1,20 +1,19 @@
-//! What every test stands on: scripted providers, a client that sees each byte,
-//! a gateway of its own. Nothing waits by the clock: every wait is for a
-//! condition, within a limit that only a hang can reach.
+//! Test harness: scripted providers, a client that sees each byte, a gateway per test. Nothing waits by the clock:
+//! every wait is for a condition, within a limit that only a hang can reach.
 
-pub mod bench;
+pub mod batch_jobs;
+pub mod certificates;
 pub mod client;
-pub mod endless;
-pub mod frames;
-pub mod h2;
-pub mod jobs;
+pub mod endless_provider;
+pub mod gateway;
+pub mod h2_client;
+pub mod h2_provider;
 pub mod process;
 pub mod provider;
 pub mod script;
-pub mod secure;
 
-pub use bench::Bench;
 pub use client::{Answer, Client};
+pub use gateway::Bench;
 pub use provider::Provider;
 
 use std::future::Future;
@@ -28,12 +27,12 @@ pub async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
     }
 }
 
-/// Whether tests run in their long form.
+/// Checks whether tests run in their long form.
 pub fn full() -> bool {
     std::env::var_os("PENSTOCK_FULL").is_some_and(|full| full == "1")
 }
 
-/// Asks again and again, giving others their turn, until it is so.
+/// Polls the condition until it holds, yielding in between.
 pub async fn until(what: &str, mut is: impl FnMut() -> bool) {
     within(what, async {
         while !is() {

@@ -1,6 +1,6 @@
-//! The real binary in a process of its own, ended by its own number alone.
+//! Gateway binary in a process of its own, ended by its process id.
 
-use super::secure::Certified;
+use super::certificates::Certified;
 use super::{Client, Provider, until};
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
@@ -17,7 +17,7 @@ pub fn penstock(arguments: &[&str]) -> Command {
     command
 }
 
-/// Whether that binary is an optimised one, as far as anybody can say: figures of another are told, not held.
+/// Checks whether that binary is optimised, as far as known: figures of another are printed, not enforced.
 pub fn optimised() -> bool {
     std::env::var_os("PENSTOCK_BINARY").is_some() || !cfg!(debug_assertions)
 }
@@ -27,12 +27,12 @@ pub fn ended(arguments: &[&str]) -> Output {
     penstock(arguments).output().unwrap()
 }
 
-/// What it wrote to standard error.
+/// Standard error of the command.
 pub fn complaint(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// An address that nobody else takes: of this test alone in the loopback network.
+/// Unused address of this test alone in the loopback network.
 pub fn address() -> SocketAddr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -41,7 +41,7 @@ pub fn address() -> SocketAddr {
     TcpListener::bind(SocketAddr::from((host, 0))).unwrap().local_addr().unwrap()
 }
 
-/// A folder with a configuration in it, and where its gateway listens.
+/// Folder with a configuration, and the addresses of its gateway.
 pub struct Home {
     pub http: SocketAddr,
     pub admin: SocketAddr,
@@ -163,7 +163,7 @@ pub fn limited(command: &mut Command, now: u32, most: u32) {
     *command = shell;
 }
 
-/// What `{ env = "PENSTOCK_IT_SECRET" }` is in a gateway's process.
+/// Value of `{ env = "PENSTOCK_IT_SECRET" }` in a gateway's process.
 pub const SECRET: &str = "provider-key-that-nobody-may-see";
 
 /// A model `m` and a provider `a` of it, as a whole configuration without the gateway's part.
@@ -184,7 +184,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Everything it has written so far, to either output.
+    /// Output so far, of both streams.
     pub fn said(&self) -> String {
         std::fs::read_to_string(&self.out).unwrap()
     }
@@ -223,7 +223,7 @@ impl Process {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
-    /// How it ended, if it has.
+    /// Exit status, if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
     }

@@ -1,7 +1,6 @@
-//! A provider that does what its script says, over a raw socket, and remembers
-//! what it was asked.
+//! Scripted provider over a raw socket that records its requests.
 
-use super::script::{Act, Script, plain, stream};
+use super::script::{Script, ScriptStep, plain, stream};
 use super::until;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -34,13 +33,13 @@ impl Seen {
     }
 }
 
-/// Says what is done with a request.
-pub type Pick = Box<dyn Fn(&Seen) -> Script + Send + Sync>;
+/// Chooses the script of a request.
+pub type ScriptSelector = Box<dyn Fn(&Seen) -> Script + Send + Sync>;
 
 #[derive(Default)]
 struct State {
     /// Says it for every request; none is remembered then.
-    pick: Option<Pick>,
+    pick: Option<ScriptSelector>,
     queue: Mutex<VecDeque<Script>>,
     always: Mutex<Option<Script>>,
     streams: Mutex<Option<Script>>,
@@ -62,13 +61,13 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// One that answers well unless told otherwise.
+    /// Starts a provider that answers successfully by default.
     pub async fn start() -> Self {
         Self::with(State::default()).await
     }
 
     /// One that does as this says, and remembers nothing.
-    pub async fn picking(pick: Pick) -> Self {
+    pub async fn picking(pick: ScriptSelector) -> Self {
         Self::with(State { pick: Some(pick), ..State::default() }).await
     }
 
@@ -88,42 +87,42 @@ impl Provider {
         Self { address, state, task }
     }
 
-    /// What it does with the next request that has no script yet.
+    /// Sets the script of the next request without one.
     pub fn then(&self, script: Script) -> &Self {
         self.state.queue.lock().push_back(script);
         self
     }
 
-    /// What it does with every request that has no script.
+    /// Sets the default script of requests.
     pub fn always(&self, script: Script) -> &Self {
         *self.state.always.lock() = Some(script);
         self
     }
 
-    /// What it does with every request for a stream that has no script.
+    /// Sets the default script of streamed requests.
     pub fn streams(&self, script: Script) -> &Self {
         *self.state.streams.lock() = Some(script);
         self
     }
 
-    /// What it does with every GET.
+    /// Sets the script of every GET.
     pub fn gets(&self, script: Script) -> &Self {
         *self.state.gets.lock() = Some(script);
         self
     }
 
-    /// What it does with the next GET that has no script yet.
+    /// Sets the script of the next GET without one.
     pub fn get_then(&self, script: Script) -> &Self {
         self.state.next_gets.lock().push_back(script);
         self
     }
 
-    /// Forgets the scripts that nobody came for.
+    /// Drops the scripts without a request.
     pub fn clear(&self) {
         self.state.queue.lock().clear();
     }
 
-    /// How often it was asked for an answer.
+    /// Number of requests for an answer.
     pub fn calls(&self) -> usize {
         self.state.seen.lock().iter().filter(|seen| seen.method == "POST").count()
     }
@@ -175,9 +174,9 @@ async fn serve(mut socket: TcpStream, state: &State) {
         let kept = play(&mut socket, script).await;
         state.open.fetch_sub(1, Ordering::SeqCst);
         match kept {
-            Played::Kept => {}
-            Played::Closed => return,
-            Played::Left => {
+            PlayOutcome::Kept => {}
+            PlayOutcome::Closed => return,
+            PlayOutcome::Left => {
                 state.left.fetch_add(1, Ordering::SeqCst);
                 return;
             }
@@ -186,7 +185,7 @@ async fn serve(mut socket: TcpStream, state: &State) {
 }
 
 impl Seen {
-    /// It asks for a stream.
+    /// Checks whether the request asks for a stream.
     pub fn streamed(&self) -> bool {
         self.body.windows(13).any(|window| window == b"\"stream\":true")
     }
@@ -205,17 +204,17 @@ impl State {
     }
 }
 
-enum Played {
+enum PlayOutcome {
     Kept,
     Closed,
     Left,
 }
 
-async fn play(socket: &mut TcpStream, script: Script) -> Played {
+async fn play(socket: &mut TcpStream, script: Script) -> PlayOutcome {
     let mut head = Vec::new();
     for act in script {
         let bytes = match act {
-            Act::Head(status, headers) => {
+            ScriptStep::Head(status, headers) => {
                 head = format!("HTTP/1.1 {status} Scripted\r\n").into_bytes();
                 let chunked = headers.iter().any(|(name, _)| *name == "transfer-encoding");
                 for (name, value) in headers {
@@ -227,41 +226,41 @@ async fn play(socket: &mut TcpStream, script: Script) -> Played {
                 head.extend_from_slice(b"\r\n");
                 std::mem::take(&mut head)
             }
-            Act::Body(body) => {
+            ScriptStep::Body(body) => {
                 let mut bytes = std::mem::take(&mut head);
                 bytes.extend_from_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
                 bytes.extend_from_slice(&body);
                 bytes
             }
-            Act::Chunk(data) => {
+            ScriptStep::Chunk(data) => {
                 let mut bytes = format!("{:x}\r\n", data.len()).into_bytes();
                 bytes.extend_from_slice(&data);
                 bytes.extend_from_slice(b"\r\n");
                 bytes
             }
-            Act::End => b"0\r\n\r\n".to_vec(),
-            Act::Raw(bytes) => bytes,
-            Act::Wait(go) => {
+            ScriptStep::End => b"0\r\n\r\n".to_vec(),
+            ScriptStep::Raw(bytes) => bytes,
+            ScriptStep::Wait(go) => {
                 tokio::select! {
                     () = go.notified() => continue,
-                    () = gone(socket) => return Played::Left,
+                    () = gone(socket) => return PlayOutcome::Left,
                 }
             }
-            Act::Pause(pause) => {
+            ScriptStep::Pause(pause) => {
                 tokio::time::sleep(pause).await;
                 continue;
             }
-            Act::Hang => {
+            ScriptStep::Hang => {
                 gone(socket).await;
-                return Played::Left;
+                return PlayOutcome::Left;
             }
-            Act::Cut => return Played::Closed,
+            ScriptStep::Cut => return PlayOutcome::Closed,
         };
         if socket.write_all(&bytes).await.is_err() {
-            return Played::Left;
+            return PlayOutcome::Left;
         }
     }
-    Played::Kept
+    PlayOutcome::Kept
 }
 
 /// Ends when the other side has closed.

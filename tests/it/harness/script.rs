@@ -1,13 +1,13 @@
-//! What a scripted provider does with one request, byte by byte.
+//! Script of a provider for one request, byte by byte.
 
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// One step.
+/// Step of a script.
 #[derive(Clone)]
-pub enum Act {
+pub enum ScriptStep {
     /// A response head: status and headers, framing aside.
     Head(u16, Vec<(&'static str, String)>),
     /// A whole body with its length; the head goes out with it.
@@ -29,24 +29,24 @@ pub enum Act {
 }
 
 /// All that is done with one request.
-pub type Script = Vec<Act>;
+pub type Script = Vec<ScriptStep>;
 
 /// A head that opens a stream of events.
-pub fn sse() -> Act {
-    Act::Head(
+pub fn sse() -> ScriptStep {
+    ScriptStep::Head(
         200,
         vec![("content-type", "text/event-stream".into()), ("transfer-encoding", "chunked".into())],
     )
 }
 
 /// One event of a chat stream.
-pub fn event(value: &Value) -> Act {
-    Act::Chunk(format!("data: {value}\n\n").into_bytes())
+pub fn event(value: &Value) -> ScriptStep {
+    ScriptStep::Chunk(format!("data: {value}\n\n").into_bytes())
 }
 
 /// The last word of a chat stream.
-pub fn done() -> Act {
-    Act::Chunk(b"data: [DONE]\n\n".to_vec())
+pub fn done() -> ScriptStep {
+    ScriptStep::Chunk(b"data: [DONE]\n\n".to_vec())
 }
 
 /// A chunk with this delta.
@@ -56,22 +56,22 @@ pub fn delta(delta: Value, finish: Option<&str>) -> Value {
 }
 
 /// A chunk of text.
-pub fn text(content: &str) -> Act {
+pub fn text(content: &str) -> ScriptStep {
     event(&delta(json!({"content": content}), None))
 }
 
 /// The role, as engines send it first.
-pub fn role() -> Act {
+pub fn role() -> ScriptStep {
     event(&delta(json!({"role": "assistant", "content": ""}), None))
 }
 
 /// The finish chunk.
-pub fn finish(reason: &str) -> Act {
+pub fn finish(reason: &str) -> ScriptStep {
     event(&delta(json!({}), Some(reason)))
 }
 
 /// The usage chunk.
-pub fn usage(input: u64, output: u64) -> Act {
+pub fn usage(input: u64, output: u64) -> ScriptStep {
     event(&json!({"id": "prov-1", "object": "chat.completion.chunk", "created": 1, "model": "theirs",
         "choices": [], "usage": {"prompt_tokens": input, "completion_tokens": output,
         "total_tokens": input + output}}))
@@ -81,7 +81,7 @@ pub fn usage(input: u64, output: u64) -> Act {
 pub fn stream(pieces: &[&str]) -> Script {
     let mut script = vec![sse(), role()];
     script.extend(pieces.iter().map(|piece| text(piece)));
-    script.extend([finish("stop"), usage(11, pieces.len() as u64), done(), Act::End]);
+    script.extend([finish("stop"), usage(11, pieces.len() as u64), done(), ScriptStep::End]);
     script
 }
 
@@ -128,14 +128,14 @@ pub fn plain(content: &str) -> Script {
 
 /// A plain answer that waits for the test.
 pub fn held(go: &Arc<Notify>, content: &str) -> Script {
-    [vec![Act::Wait(go.clone())], plain(content)].concat()
+    [vec![ScriptStep::Wait(go.clone())], plain(content)].concat()
 }
 
 /// Any JSON with any status.
 pub fn json_answer(status: u16, value: &Value) -> Script {
     vec![
-        Act::Head(status, vec![("content-type", "application/json".into())]),
-        Act::Body(value.to_string().into_bytes()),
+        ScriptStep::Head(status, vec![("content-type", "application/json".into())]),
+        ScriptStep::Body(value.to_string().into_bytes()),
     ]
 }
 
@@ -147,20 +147,20 @@ pub fn status(status: u16) -> Script {
 /// An error that names when to come back.
 pub fn retry_after(code: u16, seconds: u32) -> Script {
     vec![
-        Act::Head(
+        ScriptStep::Head(
             code,
             vec![("content-type", "application/json".into()), ("retry-after", seconds.to_string())],
         ),
-        Act::Body(b"{}".to_vec()),
+        ScriptStep::Body(b"{}".to_vec()),
     ]
 }
 
 /// Takes the request and never answers.
 pub fn silent() -> Script {
-    vec![Act::Hang]
+    vec![ScriptStep::Hang]
 }
 
 /// Closes without a word.
 pub fn cut() -> Script {
-    vec![Act::Cut]
+    vec![ScriptStep::Cut]
 }

@@ -1,8 +1,7 @@
-//! Hostile addresses: whatever a client or a provider writes, nothing is
-//! connected to but what the configuration names.
+//! Hostile addresses from clients and providers: connections go to configured addresses only.
 
-use crate::harness::bench::PATIENT;
-use crate::harness::script::{Act, json_answer};
+use crate::harness::gateway::PATIENT;
+use crate::harness::script::{ScriptStep, json_answer};
 use crate::harness::{Bench, Provider};
 use serde_json::json;
 use std::sync::Arc;
@@ -183,7 +182,10 @@ async fn a_providers_address_leads_nowhere_but_where_it_may() {
             provider.clear();
             draws(&provider, &format!("http://{host}/moved.png"));
             let to = format!("http://127.0.0.1:{bad}/x.png");
-            server.get_then(vec![Act::Head(status, vec![("location", to)]), Act::Body(Vec::new())]);
+            server.get_then(vec![
+                ScriptStep::Head(status, vec![("location", to)]),
+                ScriptStep::Body(Vec::new()),
+            ]);
             assert_eq!(running.client.post(path, &draw).await.status, 503, "{status} from {from}");
         }
     }
@@ -195,7 +197,7 @@ async fn a_providers_address_leads_nowhere_but_where_it_may() {
     assert!(table.len() >= 300 && refused > 300);
 }
 
-/// What a client names is passed on or refused, and never fetched.
+/// Addresses from clients are forwarded or rejected, and never fetched.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clients_address_is_never_followed() {
     let provider = Provider::start().await;

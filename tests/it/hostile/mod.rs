@@ -1,26 +1,25 @@
-//! Hostile clients: each is bounded in time and memory by a setting, and others
-//! do not notice. The short forms run in the gate; `PENSTOCK_FULL=1` chooses the
-//! long ones.
+//! Hostile clients: each is bounded in time and memory by a setting and does not affect others. `PENSTOCK_FULL=1`
+//! chooses the long forms.
 
 mod addresses;
-mod bombs;
-mod crowd;
-mod endless;
-mod endless_h2;
-mod floods;
-mod frames;
-mod heads;
-mod locked;
+mod connection_limits;
+mod dead_peers;
+mod dependency_versions;
+mod endless_h2_frames;
+mod endless_responses;
+mod h2_floods;
+mod h2_frames;
+mod h2_rejections;
 mod pipelining;
-pub mod raw2;
-mod readers;
-mod rejected;
-mod slow;
+pub mod raw_h2;
+mod rejected_slow_clients;
+mod resource_bombs;
+mod size_limits;
+mod slow_clients;
 mod smuggling;
-mod strangers;
-mod streams;
-mod stubborn;
-mod vanished;
+mod stalled_readers;
+mod stream_limits;
+mod unauthenticated_memory;
 
 use crate::harness::{Client, within};
 use std::net::SocketAddr;
@@ -30,7 +29,7 @@ use tokio::net::TcpStream;
 
 const CHAT: &str = "/v1/chat/completions";
 
-/// Whether the long form was asked for.
+/// Checks whether the long form was requested.
 pub fn full() -> bool {
     std::env::var_os("PENSTOCK_FULL").is_some_and(|value| value == "1")
 }
@@ -64,7 +63,7 @@ fn ask(text: &str) -> String {
     format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{text}"}}]}}"#)
 }
 
-/// How long honest requests took, one after the other, until `over` says so; all of them succeed.
+/// Durations of honest requests, one after the other, until `over` says so; all of them succeed.
 async fn honest(client: &Client, least: usize, mut over: impl FnMut() -> bool) -> Vec<Duration> {
     let body: serde_json::Value = serde_json::from_str(&ask("Hi")).unwrap();
     let mut took = Vec::new();

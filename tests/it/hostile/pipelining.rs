@@ -1,8 +1,8 @@
-//! Requests that share a connection: pipelined ones are answered in order wherever their bytes are cut, a half-closed
-//! connection gets its response, and a refusal is heard by a client that sends on.
+//! Pipelined requests are answered in order at every split, a half-closed connection gets its response, and a client
+//! that keeps sending receives its rejection.
 
 use super::{CHAT, ask, rest, say, statuses};
-use crate::harness::script::{Act, plain};
+use crate::harness::script::{ScriptStep, plain};
 use crate::harness::{Bench, Provider, until, within};
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
@@ -18,7 +18,7 @@ fn with_length(key: &str, text: &str) -> String {
     request(key, &format!("Content-Length: {}\r\n", body.len()), &body)
 }
 
-async fn settled(bench: Bench, provider: &Provider) -> crate::harness::bench::Running {
+async fn settled(bench: Bench, provider: &Provider) -> crate::harness::gateway::Running {
     bench.settings("[limits]\nkeep_alive = \"300ms\"").provider("a", provider).start().await
 }
 
@@ -127,7 +127,7 @@ async fn a_half_closed_connection_gets_its_response() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_closes_is_gone() {
     let provider = Provider::start().await;
-    provider.always(vec![Act::Hang]);
+    provider.always(vec![ScriptStep::Hang]);
     let running = settled(Bench::new(), &provider).await;
     for times in 1..=20 {
         let mut socket = TcpStream::connect(running.client.address).await.unwrap();

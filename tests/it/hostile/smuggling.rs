@@ -1,6 +1,5 @@
-//! Requests of two meanings: thousands, made from combinations. Whatever ends a
-//! body in two ways is 400 and the end of its connection; whatever is accepted
-//! is exactly one request to a provider, framed anew, with the body as told.
+//! Ambiguous requests, generated from combinations: an ambiguous body length gets 400 and ends the connection; an
+//! accepted request is exactly one request to a provider, framed anew, with the declared body.
 
 use crate::harness::{Bench, Client, Provider};
 use crate::hostile::{CHAT, ask, full, say, statuses};
@@ -8,18 +7,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// What a line says of the framing; `{n}` is the length of the body.
+/// Claim of a header line about the framing; `{n}` is the length of the body.
 #[derive(Clone, Copy, PartialEq)]
-enum Says {
+enum LengthClaim {
     Nothing,
     Length,
     Chunked,
     Two,
 }
-use Says::{Chunked, Length, Nothing, Two};
+use LengthClaim::{Chunked, Length, Nothing, Two};
 
 /// Lines that stand before or after another; each ends its own line, or fails to.
-const LINES: &[(&str, Says)] = &[
+const LINES: &[(&str, LengthClaim)] = &[
     ("", Nothing),
     ("X-Pad: y\r\n", Nothing),
     ("Content-Length: {n}\r\n", Length),
@@ -113,7 +112,7 @@ const FIRST: &[(&str, bool)] = &[
 ];
 
 /// One request, and whether it has one meaning; `None` where it is whole but says nothing of its body.
-struct Case {
+struct SmugglingCase {
     name: String,
     bytes: Vec<u8>,
     one: bool,
@@ -121,7 +120,13 @@ struct Case {
     good: bool,
 }
 
-fn case(key: &str, number: usize, first: (&str, bool), lines: [(&str, Says); 2], chunked: bool) -> Case {
+fn case(
+    key: &str,
+    number: usize,
+    first: (&str, bool),
+    lines: [(&str, LengthClaim); 2],
+    chunked: bool,
+) -> SmugglingCase {
     let body = ask(&format!("case-{number}"));
     let framed = match chunked {
         true => format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len()),
@@ -147,11 +152,16 @@ fn case(key: &str, number: usize, first: (&str, bool), lines: [(&str, Says); 2],
         first.0, said[0], said[1]
     );
     let name = format!("{number}: {:?} chunked={chunked}", head.replace(key, "KEY"));
-    Case { name, bytes: [head.as_bytes(), framed.as_bytes(), smuggled.as_bytes()].concat(), one, good }
+    SmugglingCase {
+        name,
+        bytes: [head.as_bytes(), framed.as_bytes(), smuggled.as_bytes()].concat(),
+        one,
+        good,
+    }
 }
 
 /// All pairs of lines with both kinds of body, and all request lines with each line.
-fn corpus(key: &str) -> Vec<Case> {
+fn corpus(key: &str) -> Vec<SmugglingCase> {
     let mut cases = Vec::new();
     let step = if full() { 1 } else { 3 };
     for (at, before) in LINES.iter().enumerate() {
@@ -175,8 +185,8 @@ fn corpus(key: &str) -> Vec<Case> {
     cases
 }
 
-/// What was heard of each, many at a time.
-async fn play(client: &Client, cases: Vec<Case>) -> Vec<(Case, Vec<u8>)> {
+/// Responses to each, many at a time.
+async fn play(client: &Client, cases: Vec<SmugglingCase>) -> Vec<(SmugglingCase, Vec<u8>)> {
     let (cases, mut work) = (Arc::new(parking_lot::Mutex::new(cases)), JoinSet::new());
     for _ in 0..64 {
         let (cases, address) = (cases.clone(), client.address);
@@ -211,7 +221,7 @@ fn sound(provider: &Provider) -> BTreeSet<usize> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_has_two_meanings_is_refused_and_what_has_one_is_asked_once() {
+async fn an_ambiguous_request_is_rejected_and_a_clear_one_is_sent_once() {
     let provider = Provider::start().await;
     let bench =
         Bench::new().settings("[limits]\nkeep_alive = \"300ms\"\nbody_idle = \"1s\"\nrequest_head = \"1s\"");
@@ -243,7 +253,7 @@ async fn what_has_two_meanings_is_refused_and_what_has_one_is_asked_once() {
     assert!(answered.len() > 30 && refused > 5000);
 }
 
-/// Whether a body can be read.
+/// Checks whether a body can be read.
 #[derive(Clone, Copy, PartialEq)]
 enum Readable {
     Yes,

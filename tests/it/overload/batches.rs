@@ -1,11 +1,11 @@
-//! All batches together stay within their memory, however many there are and
-//! however long their lines, and give way where the gateway is nearly full.
+//! Memory of all batches together is bounded for any number and line length, and batches yield when the gateway is
+//! almost full.
 
 use super::{CHAT, form, of_account, thinker};
-use crate::harness::bench::PATIENT;
+use crate::harness::gateway::PATIENT;
 use crate::harness::process::Home;
 use crate::harness::script::held;
-use crate::harness::{Bench, Provider, jobs, until};
+use crate::harness::{Bench, Provider, batch_jobs, until};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 const BATCHES: usize = 20;
 /// Bytes of a line.
 const LINE: usize = 256 << 10;
-/// What the process may grow by, in KiB; without optimisation what waits takes more.
+/// Allowed growth of the process, in KiB; unoptimised builds need more.
 const GROWTH: u64 = if cfg!(debug_assertions) { 128 << 10 } else { 64 << 10 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -30,19 +30,20 @@ async fn twenty_batches_of_long_lines_stay_within_their_memory() {
     ));
     let process = home.run().await;
     let (client, _) = home.key();
-    let warm = jobs::batch(&client, &jobs::lines(20)).await;
-    jobs::ended(&client, &warm).await;
+    let warm = batch_jobs::batch(&client, &batch_jobs::lines(20)).await;
+    batch_jobs::ended(&client, &warm).await;
     let long = "x".repeat(LINE);
-    let text: String = (0..lines).map(|number| jobs::line(&format!("l-{number}"), &long) + "\n").collect();
-    let file = jobs::uploaded(&client, &text).await;
+    let text: String =
+        (0..lines).map(|number| batch_jobs::line(&format!("l-{number}"), &long) + "\n").collect();
+    let file = batch_jobs::uploaded(&client, &text).await;
     let idle = process.memory("VmRSS");
     let mut batches = Vec::new();
     for _ in 0..BATCHES {
-        batches.push(jobs::create(&client, &file).await.json());
+        batches.push(batch_jobs::create(&client, &file).await.json());
     }
     let mut most = 0;
     for batch in &batches {
-        let watched = jobs::ended(&client, batch);
+        let watched = batch_jobs::ended(&client, batch);
         tokio::pin!(watched);
         let end = loop {
             most = most.max(process.memory("VmRSS"));
@@ -60,9 +61,9 @@ async fn twenty_batches_of_long_lines_stay_within_their_memory() {
     assert!(grown < GROWTH, "grown by {grown} KiB from {idle} KiB");
 }
 
-/// Seven of eight places taken by requests to another provider: of twenty lines one is at work at a time.
+/// Seven of eight permits taken by requests to another provider: of twenty lines one runs at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_the_house_is_nearly_full_a_batch_has_one_line_at_work() {
+async fn while_the_gateway_is_almost_full_a_batch_runs_one_line() {
     let (provider, other) = (Provider::start().await, Provider::start().await);
     let (requests, lines) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     provider.always(held(&requests, "Hello"));
@@ -75,22 +76,22 @@ async fn while_the_house_is_nearly_full_a_batch_has_one_line_at_work() {
     );
     let bench = Bench::new().settings("[overload]\nrequests = 8").provider("a", &provider).more(&elsewhere);
     let running = bench.start().await;
-    // Of an account of its own: the last place is for those who have none.
+    // Of an account of its own: the last permit is for accounts without one.
     let owner = of_account(&running, "batches").await;
     let text: String = (0..20)
         .map(|number| {
             let ask = json!({"model": "n", "messages": [{"role": "user", "content": "Hi"}]});
-            jobs::line_with(&format!("l-{number}"), ask) + "\n"
+            batch_jobs::line_with(&format!("l-{number}"), ask) + "\n"
         })
         .collect();
-    let file = jobs::uploaded(&owner, &text).await;
+    let file = batch_jobs::uploaded(&owner, &text).await;
     let mut asked = Vec::new();
     for _ in 0..7 {
         let (client, ask) = (running.client.clone(), running.ask());
         asked.push(tokio::spawn(async move { client.post(CHAT, &ask).await }));
     }
     provider.until_calls(7).await;
-    let batch = jobs::create(&owner, &file).await.json();
+    let batch = batch_jobs::create(&owner, &file).await.json();
     for line in 1..=5 {
         other.until_calls(line).await;
         lines.notify_one();
@@ -102,8 +103,8 @@ async fn while_the_house_is_nearly_full_a_batch_has_one_line_at_work() {
             assert_eq!(request.await.unwrap().status, 200);
         }
     };
-    jobs::let_go(&requests, answered).await;
+    batch_jobs::let_go(&requests, answered).await;
     until("more lines to be at work", || other.most() > 1).await;
-    let end = jobs::let_go(&lines, jobs::ended(&owner, &batch)).await;
+    let end = batch_jobs::let_go(&lines, batch_jobs::ended(&owner, &batch)).await;
     assert_eq!(end["request_counts"]["completed"], 20, "{end}");
 }

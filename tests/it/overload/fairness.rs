@@ -1,8 +1,8 @@
-//! One account asks a hundred times as much as each of the others: they hardly
-//! notice. And a backlog of batches is not felt by those who are in a hurry.
+//! Fairness: an account with a hundred times the load of each other one hardly affects them, and a backlog of batches
+//! does not delay synchronous requests.
 
 use super::{CHAT, form, full, of_account, percentile, thinker, timed};
-use crate::harness::{Bench, Client, bench::Running, jobs};
+use crate::harness::{Bench, Client, batch_jobs, gateway::Running};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ const SEATS: usize = 2;
 const THINKS: Duration = Duration::from_millis(160);
 
 async fn in_front_of(address: std::net::SocketAddr) -> Running {
-    let lines = format!("max_in_flight = {SEATS}\n{}", crate::harness::bench::PATIENT);
+    let lines = format!("max_in_flight = {SEATS}\n{}", crate::harness::gateway::PATIENT);
     Bench::new()
         .settings("[overload]\nqueue = 100")
         .provider_at("a", &format!("http://{address}/v1"), &lines, "")
@@ -21,7 +21,7 @@ async fn in_front_of(address: std::net::SocketAddr) -> Running {
         .await
 }
 
-fn short() -> Value {
+fn brief_request() -> Value {
     json!({"model": "m", "max_tokens": 4, "messages": [{"role": "user", "content": "Hi"}]})
 }
 
@@ -36,7 +36,7 @@ async fn paced(clients: &[Client], pace: Duration, lasts: Duration) -> Vec<Durat
             let mut times = Vec::new();
             for turn in 0..(lasts.as_secs_f64() / pace.as_secs_f64()) as u32 {
                 tokio::time::sleep_until((first + pace * turn).into()).await;
-                let (answer, took) = timed(client.post(CHAT, &short())).await;
+                let (answer, took) = timed(client.post(CHAT, &brief_request())).await;
                 assert_eq!(answer.status, 200, "{}", answer.text());
                 times.push(took);
             }
@@ -71,7 +71,7 @@ async fn nine_accounts_hardly_notice_a_tenth_that_takes_all_it_can() {
             tokio::time::sleep_until((began + pace / 100 * number).into()).await;
             let (client, counted) = (greedy.clone(), counted.clone());
             flood.spawn(async move {
-                let status = client.post(CHAT, &short()).await.status;
+                let status = client.post(CHAT, &brief_request()).await.status;
                 assert!([200, 503].contains(&status), "{status}");
                 counted.fetch_add(usize::from(status == 200), Ordering::Relaxed);
             });
@@ -112,11 +112,11 @@ async fn a_backlog_of_batches_is_not_felt_by_requests_at_once() {
     let server = thinker(THINKS).await;
     let running = in_front_of(server.address).await;
     let mut alone = first_tokens(&running.client, count).await;
-    let batch = jobs::batch(&running.client, &jobs::lines(lines)).await;
+    let batch = batch_jobs::batch(&running.client, &batch_jobs::lines(lines)).await;
     let provider = running.gateway.app.live().providers[0].clone();
-    crate::harness::until("the batch to have its seats", || provider.concurrency.waiting() > 5).await;
+    crate::harness::until("the batch to have its slots", || provider.concurrency.waiting() > 5).await;
     let mut beside = first_tokens(&running.client, count).await;
-    let now = jobs::retrieve(&running.client, &batch).await;
+    let now = batch_jobs::retrieve(&running.client, &batch).await;
     assert_eq!(now["status"], "in_progress", "it was at work all the while: {now}");
     assert!(now["request_counts"]["completed"].as_u64().unwrap() > 0, "and was not starved");
     let (half, other) = (percentile(&mut alone, 50), percentile(&mut beside, 50));
@@ -124,5 +124,5 @@ async fn a_backlog_of_batches_is_not_felt_by_requests_at_once() {
     eprintln!("backlog: first token p50 {half:?} alone, {other:?} beside it; p99 {most:?}, {others:?}");
     let (before, after) = if full() { (most, others) } else { (half, other) };
     assert!(after.as_secs_f64() <= before.as_secs_f64() * form(1.5, 1.1), "{before:?} became {after:?}");
-    jobs::cancel(&running.client, &batch).await;
+    batch_jobs::cancel(&running.client, &batch).await;
 }

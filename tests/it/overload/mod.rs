@@ -1,25 +1,24 @@
-//! More to do than can be done: who waits, who is refused and how fast, what
-//! stays bounded meanwhile, and what a mistake of our own costs.
+//! Overload: queueing, rejection times, bounded memory, and the isolation of panics.
 
+mod admission;
 mod batches;
-mod ceiling;
-mod clocks;
-mod events;
+mod buffered_events;
+mod client_disconnects;
 mod fairness;
-mod leavers;
+mod gateway_overload;
 mod panics;
-mod rush;
-mod storms;
-mod surge;
+mod provider_failures;
+mod provider_overload;
+mod provider_timeouts;
 
-use crate::harness::{Bench, Client, Provider, bench::Running};
+use crate::harness::{Bench, Client, Provider, gateway::Running};
 use penstock_simulator::{SimulatedServer, SimulatorOptions};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
 pub const CHAT: &str = "/v1/chat/completions";
 
-/// Whether the long form was asked for.
+/// Checks whether the long form was requested.
 pub fn full() -> bool {
     std::env::var_os("PENSTOCK_FULL").is_some()
 }
@@ -48,9 +47,9 @@ pub async fn thinker(first_token: Duration) -> SimulatedServer {
     SimulatedServer::start(options).await.unwrap()
 }
 
-/// A gateway in front of one provider with so many seats.
+/// Gateway in front of one provider with a concurrency limit.
 pub fn seats(provider: &Provider, seats: usize) -> Bench {
-    let lines = format!("max_in_flight = {seats}\n{}", crate::harness::bench::PATIENT);
+    let lines = format!("max_in_flight = {seats}\n{}", crate::harness::gateway::PATIENT);
     Bench::new().provider_with("a", provider, &lines, "")
 }
 
@@ -80,7 +79,7 @@ pub async fn until_empty(running: &Running) {
     .await;
 }
 
-/// How long something took.
+/// Duration of a future.
 pub async fn timed<T>(work: impl Future<Output = T>) -> (T, Duration) {
     let began = Instant::now();
     (work.await, began.elapsed())

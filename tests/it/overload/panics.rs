@@ -1,10 +1,9 @@
-//! A mistake of our own, put there on purpose: it costs the request that met it,
-//! and nothing of that request is left.
+//! Injected panics: only the request itself fails, and its resources are released.
 
 use super::{CHAT, form, full, until_empty};
-use crate::harness::bench::Running;
+use crate::harness::gateway::Running;
 use crate::harness::script::stream;
-use crate::harness::{Bench, Provider, jobs, until};
+use crate::harness::{Bench, Provider, batch_jobs, until};
 use penstock::net::fault_injection::InjectionPoint;
 use serde_json::json;
 use std::process::Command;
@@ -14,14 +13,14 @@ const ALONE: &str = "PENSTOCK_IT_PANICS";
 /// Descriptors that may be open or not at any time: connections kept to the provider, both ends of each, one of the
 /// store's files.
 const COMING_AND_GOING: usize = 12;
-/// What nine thousand of them may leave in memory, in KiB: less than one each.
+/// Allowed growth of memory after nine thousand of them, in KiB: less than one each.
 const GROWTH: u64 = 8 << 10;
 
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// What of this process is in memory, in KiB.
+/// Resident memory of this process, in KiB.
 fn memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -29,11 +28,11 @@ fn memory() -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_panic_ends_its_own_request_and_gives_back_what_that_had() {
+async fn a_panic_ends_only_its_own_request_and_releases_its_resources() {
     let each = form(10, 3_400);
     let provider = Provider::start().await;
     provider.always(stream(&["One ", "two ", "three "]));
-    let lines = format!("max_in_flight = 2\n{}", crate::harness::bench::PATIENT);
+    let lines = format!("max_in_flight = 2\n{}", crate::harness::gateway::PATIENT);
     let running = Bench::new().provider_with("a", &provider, &lines, "").start().await;
     let app = running.gateway.app.clone();
     for at in InjectionPoint::STREAM_POINTS {
@@ -106,14 +105,14 @@ async fn a_line_of_a_batch_that_panics_is_asked_again_and_is_not_asked_for_ever(
     let settings = "[batches]\nretries = 2\nretry_first = \"1ms\"\nretry_most = \"2ms\"";
     let running = Bench::new().settings(settings).provider("a", &provider).start().await;
     running.gateway.app.inject.arm(InjectionPoint::Attempt, 2);
-    let batch = jobs::batch(&running.client, &jobs::lines(3)).await;
-    let end = jobs::ended(&running.client, &batch).await;
+    let batch = batch_jobs::batch(&running.client, &batch_jobs::lines(3)).await;
+    let end = batch_jobs::ended(&running.client, &batch).await;
     assert_eq!(end["request_counts"]["completed"], 3, "{end}");
     running.gateway.app.inject.arm(InjectionPoint::Attempt, 1_000);
-    let batch = jobs::batch(&running.client, &jobs::lines(2)).await;
-    let end = jobs::ended(&running.client, &batch).await;
+    let batch = batch_jobs::batch(&running.client, &batch_jobs::lines(2)).await;
+    let end = batch_jobs::ended(&running.client, &batch).await;
     assert_eq!(end["request_counts"]["failed"], 2, "{end}");
-    for result in jobs::results(&running.client, &end).await.values() {
+    for result in batch_jobs::results(&running.client, &end).await.values() {
         assert_eq!(result["status_code"], json!(500));
     }
     running.gateway.app.inject.arm(InjectionPoint::Attempt, 0);
@@ -137,7 +136,7 @@ fn again(test: &str) {
     said.lines().filter(|line| line.starts_with("panics: ")).for_each(|line| eprintln!("{line}"));
 }
 
-/// Requests that panic, at each place in turn, until there were so many in all.
+/// Requests that panic, at each injection point in rotation, up to the given number.
 async fn panics(running: &Running, all: std::ops::Range<usize>) {
     for number in all {
         running

@@ -1,25 +1,25 @@
-//! Power cuts under files and batches: a gateway works while a preloaded shim records its every call to the disk;
-//! then disks are made up as a cut at some moment could have left them, and a gateway starts on each. What a
-//! client was told must be so, nothing is there in part, and batches go on to their end, each line charged once.
+//! Power cuts during files and batches: a gateway runs while a preloaded shim records its disk calls; then disks are
+//! built as a cut at some moment could have left them, and a gateway starts on each. Acknowledged state must be
+//! present, nothing may be partial, and batches complete with each line charged once.
 //!
 //! `PENSTOCK_POWERCUT_ROUNDS=20 cargo test --test it power_cut` is the long form.
 
-mod judge;
-mod story;
+mod recorded_client;
+mod verification;
 
 use crate::disk::{POLICIES, Policy, image};
 use crate::harness::Provider;
 use crate::harness::process::{Home, catalogue};
 use crate::trace::{Event, read_placed};
-use judge::Judge;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use recorded_client::{Acknowledgement, RecordedActions};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use story::{Fact, Story};
 use tokio::task::JoinSet;
+use verification::StateVerifier;
 
 /// Cut points a round; each is tried under every policy.
 const CUTS: usize = 12;
@@ -44,12 +44,12 @@ pub fn shim(into: &Path) -> PathBuf {
     library
 }
 
-/// What a gateway does with a disk while a story is played to it.
+/// Disk calls of a gateway while the recorded client uses it.
 struct Recorded {
     events: Vec<Event>,
-    /// Where each event ends in the log: by this the story is told.
+    /// End of each event in the trace.
     ends: Vec<u64>,
-    story: Story,
+    story: RecordedActions,
     settings: String,
 }
 
@@ -68,7 +68,7 @@ async fn recorded(provider: &Provider) -> (Home, Recorded) {
             command.env("LD_PRELOAD", library).env("SHIM_ROOT", home.storage()).env("SHIM_LOG", &log);
         })
         .await;
-    let story = Story::play(&home, &log).await;
+    let story = RecordedActions::play(&home, &log).await;
     process.signal("TERM");
     assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.said());
     let (ends, events) = read_placed(&log, &home.storage()).into_iter().unzip();
@@ -94,8 +94,8 @@ fn cuts(recorded: &Recorded, random: &mut StdRng) -> Vec<usize> {
     let mut since = None;
     for (at, fact) in &recorded.story.facts {
         match fact {
-            Fact::Created { .. } => since = Some(behind(*at)),
-            Fact::Ended { .. } => works.extend(since.take().map(|since| since..behind(*at))),
+            Acknowledgement::Created { .. } => since = Some(behind(*at)),
+            Acknowledgement::Ended { .. } => works.extend(since.take().map(|since| since..behind(*at))),
             _ => {}
         }
     }
@@ -161,7 +161,7 @@ async fn try_all(recorded: Arc<Recorded>, round: u64) {
                 image(&recorded.events, cut, policy, &mut random, &home.storage());
                 home.write(&recorded.settings);
                 let place = recorded.ends[..cut].last().copied().unwrap_or(0);
-                let judge = Judge { home, story: &recorded.story, place };
+                let judge = StateVerifier { home, story: &recorded.story, place };
                 if let Err(why) = judge.judge().await {
                     failures.push(format!("cut {cut} of {}, {policy:?}: {why}", recorded.events.len()));
                 }
@@ -186,12 +186,12 @@ async fn contents_that_are_not_synced_are_missed() {
     home.write(&settings);
     let mut random = StdRng::seed_from_u64(0);
     image(&events, events.len(), Policy::LoseUnsynced, &mut random, &home.storage());
-    let judged = Judge { home, story: &story, place: u64::MAX }.judge().await;
+    let judged = StateVerifier { home, story: &story, place: u64::MAX }.judge().await;
     assert!(judged.unwrap_err().contains("file "));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_judge_tells_what_is_lost_or_not_so() {
+async fn the_verification_detects_lost_and_false_state() {
     let provider = Provider::start().await;
     let (home, recorded) = recorded(&provider).await;
     let Recorded { story, settings, .. } = recorded;
@@ -204,11 +204,11 @@ async fn the_judge_tells_what_is_lost_or_not_so() {
         harm(&other.storage().join("files"));
         other
     };
-    let judged = async |home: Home| Judge { home, story: &story, place: u64::MAX }.judge().await;
+    let judged = async |home: Home| StateVerifier { home, story: &story, place: u64::MAX }.judge().await;
     judged(copy(&|_| {})).await.unwrap();
     let gone = |file: &str| story.deletes.iter().any(|(id, _)| id == file);
-    let kept = |fact: &Fact| matches!(fact, Fact::Uploaded { id } if !gone(id));
-    let Some((_, Fact::Uploaded { id })) = story.facts.iter().find(|(_, fact)| kept(fact)) else {
+    let kept = |fact: &Acknowledgement| matches!(fact, Acknowledgement::Uploaded { id } if !gone(id));
+    let Some((_, Acknowledgement::Uploaded { id })) = story.facts.iter().find(|(_, fact)| kept(fact)) else {
         panic!("nothing was uploaded")
     };
     assert!(files.join(id).exists());

@@ -1,8 +1,8 @@
-//! Clients of all kinds at a steady rate: those who read to the end, those who leave, those who ask for nonsense,
-//! and one who makes batch after batch. Each notes what it was given.
+//! Clients of the soak test at a steady rate: complete readers, disconnecting ones, invalid requests, and a client with
+//! batch after batch. Each records its responses.
 
 use crate::harness::Client;
-use crate::harness::jobs::{CHAT, cancel, create, ended, lines, upload};
+use crate::harness::batch_jobs::{CHAT, cancel, create, ended, lines, upload};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What clients saw.
+/// Responses seen by clients.
 #[derive(Default)]
 pub struct Seen {
     /// Requests of whole, good answers.
@@ -25,7 +25,7 @@ pub struct Seen {
     pub untried: AtomicU64,
     /// Nonsense that was refused, as it should be.
     pub refused: AtomicU64,
-    /// What was neither given nor refused as it should be.
+    /// Responses that are neither complete nor a proper rejection.
     pub odd: Mutex<Vec<String>>,
     pub batches: AtomicU64,
     pub asked: AtomicU64,
@@ -94,7 +94,7 @@ async fn whole(client: &Client, seen: &Seen, path: &str, ask: &Value) {
     }
 }
 
-/// Whether a refusal tells of an attempt.
+/// Checks whether a rejection reports an attempt.
 fn tried(refusal: &str) -> bool {
     let refusal: Value = serde_json::from_str(refusal).unwrap_or_default();
     refusal["error"]["details"]["attempts"].as_array().is_some_and(|attempts| !attempts.is_empty())
@@ -121,7 +121,7 @@ async fn refused(client: &Client, seen: &Seen, path: &str, ask: &Value, status: 
     }
 }
 
-/// Makes batches until told to end; every third is called off.
+/// Creates batches until stopped; every third is cancelled.
 pub async fn batches(client: Client, seen: Arc<Seen>, over: Arc<AtomicBool>) {
     while !over.load(Ordering::Relaxed) {
         let begun = Instant::now();

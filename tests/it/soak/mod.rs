@@ -1,17 +1,18 @@
-//! Mixed work for a long time, with providers that fail and go away, clients that leave, reloads and archives: memory
-//! and descriptors stay flat, and client, provider, gateway and ledger count the same at the end.
+//! Soak test: mixed load with failing providers, disconnects, reloads and archives. Memory and descriptors stay flat,
+//! and the counts of client, provider, gateway and ledger agree at the end.
 //!
-//! 15 seconds in the short form; `PENSTOCK_FULL=1` is an hour. `PENSTOCK_SOAK_SECONDS` and `PENSTOCK_SOAK_RATE` say
-//! otherwise, `PENSTOCK_BINARY` names an optimised build.
+//! 15 seconds in the brief form, an hour with `PENSTOCK_FULL=1`. `PENSTOCK_SOAK_SECONDS` and `PENSTOCK_SOAK_RATE`
+//! override it, `PENSTOCK_BINARY` names an optimised build.
 
 mod clients;
-mod faulty;
-mod watch;
+mod faulty_provider;
+mod resource_usage;
 
 use crate::harness::process::{Home, Process, complaint};
 use crate::harness::{Client, Provider, full, until};
 use clients::{Seen, batches, one};
-use faulty::Tally;
+use faulty_provider::ResponseCounts;
+use resource_usage::ResourceMonitor;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,11 +20,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval};
-use watch::Watch;
 
 /// Requests at the same time, at most.
 const AT_ONCE: usize = 500;
-/// What memory may grow from the middle to the end: in an hour what a machine under load moves by itself; before,
+/// Allowed growth of memory from the middle to the end: in an hour the amount that a machine under load moves by itself; before,
 /// what is made once for each thread, and the page cache of the store (8 MiB), are still being filled.
 const GROWTH_KIB: u64 = 24 << 10;
 const GROWTH_SHORT_KIB: u64 = 64 << 10;
@@ -33,7 +33,7 @@ fn setting(name: &str, short: u64, long: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |number| number.parse().unwrap())
 }
 
-fn configuration(providers: &[(Provider, Arc<Tally>)], every: u64) -> String {
+fn configuration(providers: &[(Provider, Arc<ResponseCounts>)], every: u64) -> String {
     let mut text = format!(
         "[storage.export]\nevery = \"{every}s\"\nkeep = 2\n[log]\nlevel = \"error\"\n[billing]\ncredit = \"prepaid\"\n\
          [batches]\nconcurrency = 8\nretry_first = \"20ms\"\nretry_most = \"1s\"\n[files]\nkeep_free = \"0B\"\n\
@@ -51,17 +51,18 @@ fn configuration(providers: &[(Provider, Arc<Tally>)], every: u64) -> String {
     text
 }
 
-/// A look at the process.
-struct Mark {
+/// Memory and descriptors of the process at a moment.
+struct ProcessSnapshot {
     resident: u64,
     descriptors: usize,
     series: usize,
 }
 
-async fn mark(home: &Home, process: &Process, seen: &Seen, begun: Instant) -> Mark {
+async fn mark(home: &Home, process: &Process, seen: &Seen, begun: Instant) -> ProcessSnapshot {
     let metrics = home.admin().get("/metrics").await.text();
     let series = metrics.lines().filter(|line| !line.starts_with('#')).count();
-    let mark = Mark { resident: process.memory("VmRSS"), descriptors: process.descriptors(), series };
+    let mark =
+        ProcessSnapshot { resident: process.memory("VmRSS"), descriptors: process.descriptors(), series };
     eprintln!(
         "{:>5} s: {} asked, {} good, {} broken off, {} failed, {} batches, {} results; {:.1} MiB, {} descriptors, \
          {series} series",
@@ -78,7 +79,7 @@ async fn mark(home: &Home, process: &Process, seen: &Seen, begun: Instant) -> Ma
     mark
 }
 
-/// Asks at a steady rate until told to end, and waits for the last answer. The most requests at one time.
+/// Sends requests at a steady rate until stopped, and waits for the last answer. Returns the peak concurrency.
 async fn load(client: Client, seen: Arc<Seen>, rate: u64, over: Arc<AtomicBool>, busiest: Arc<AtomicUsize>) {
     let places = Arc::new(Semaphore::new(AT_ONCE));
     let mut ticks = interval(Duration::from_secs(1) / u32::try_from(rate).unwrap());
@@ -99,7 +100,7 @@ async fn load(client: Client, seen: Arc<Seen>, rate: u64, over: Arc<AtomicBool>,
 }
 
 /// One provider after the other is away for a while, and the configuration is read again.
-async fn weather(process: &Process, tallies: &[Arc<Tally>], turn: usize) {
+async fn weather(process: &Process, tallies: &[Arc<ResponseCounts>], turn: usize) {
     for (number, tally) in tallies.iter().enumerate() {
         tally.away.store(turn % 4 == number, Ordering::Relaxed);
     }
@@ -112,8 +113,9 @@ async fn weather(process: &Process, tallies: &[Arc<Tally>], turn: usize) {
 async fn an_hour_of_everything_leaves_no_trace_and_every_side_counts_the_same() {
     let (seconds, rate) =
         (setting("PENSTOCK_SOAK_SECONDS", 15, 3_600), setting("PENSTOCK_SOAK_RATE", 60, 150));
-    let providers = [faulty::start().await, faulty::start().await, faulty::start().await];
-    let tallies: Vec<Arc<Tally>> = providers.iter().map(|(_, tally)| tally.clone()).collect();
+    let providers =
+        [faulty_provider::start().await, faulty_provider::start().await, faulty_provider::start().await];
+    let tallies: Vec<Arc<ResponseCounts>> = providers.iter().map(|(_, tally)| tally.clone()).collect();
     let home = Home::new();
     home.write(&configuration(&providers, (seconds / 12).max(2)));
     let granted = home.command(&["credits", "grant", "default", "--credits", "1000000"]);
@@ -123,7 +125,7 @@ async fn an_hour_of_everything_leaves_no_trace_and_every_side_counts_the_same() 
     let (seen, over) = (Arc::new(Seen::default()), Arc::new(AtomicBool::new(false)));
     let begun = Instant::now();
     let busiest = Arc::new(AtomicUsize::new(0));
-    let mut watch = Watch::new(&process, begun);
+    let mut watch = ResourceMonitor::new(&process, begun);
     let work = tokio::spawn(load(client.clone(), seen.clone(), rate, over.clone(), busiest.clone()));
     let jobs = tokio::spawn(batches(client.clone(), seen.clone(), over.clone()));
     let mut marks = Vec::new();
@@ -192,7 +194,7 @@ fn no_fault_of_its_own(metrics: &str) {
 }
 
 /// Gateway and providers count what the client does.
-fn counts(metrics: &str, seen: &Seen, tallies: &[Arc<Tally>]) {
+fn counts(metrics: &str, seen: &Seen, tallies: &[Arc<ResponseCounts>]) {
     let ok = |endpoint: &str| {
         sum(metrics, "penstock_requests_total", &[endpoint, "outcome=\"ok\"", "status=\"200\""])
     };

@@ -1,8 +1,11 @@
-// The Vercel AI SDK over both dialects: its providers check every field, and report what they do not know.
+// The Vercel AI SDK over all dialects: its providers check every field, and report what they do not know.
 
 import { createAnthropic } from '@ai-sdk/anthropic';
+import { createOpenAI } from '@ai-sdk/openai';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
-import { APICallError, Output, RetryError, generateText, stepCountIs, streamText, tool } from 'ai';
+import {
+  APICallError, Output, RetryError, defaultSettingsMiddleware, generateText, stepCountIs, streamText, tool, wrapLanguageModel,
+} from 'ai';
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { z } from 'zod';
@@ -14,6 +17,11 @@ const made = (apiKey = KEY, fetch = globalThis.fetch) => ({
   chat: createOpenAICompatible({ name: 'penstock', baseURL: `${URL}/v1`, apiKey, fetch, includeUsage: true, supportsStructuredOutputs: true }),
   // This one keeps /v1 in its base address, unlike the dialect's own clients.
   messages: createAnthropic({ baseURL: `${URL}/v1`, apiKey, fetch }),
+  // The default of this one is the responses dialect. Nothing is stored, so the items go back themselves.
+  responses: (name) => wrapLanguageModel({
+    model: createOpenAI({ baseURL: `${URL}/v1`, apiKey, fetch })(name),
+    middleware: defaultSettingsMiddleware({ settings: { providerOptions: { openai: { store: false } } } }),
+  }),
 });
 const providers = made();
 const TOOLS = {
@@ -25,7 +33,7 @@ const TOOLS = {
   ping: tool({ description: 'Nothing.', inputSchema: z.object({}), execute: async () => 'pong' }),
 };
 
-for (const dialect of ['chat', 'messages']) {
+for (const dialect of ['chat', 'messages', 'responses']) {
   const model = (name, from = providers) => from[dialect](name);
   const good = dialect === 'chat' ? ['small-chat', 'messy'] : ['small-chat', 'messy', 'native'];
 
@@ -81,10 +89,11 @@ for (const dialect of ['chat', 'messages']) {
   });
 
   test(`${dialect}: reasoning is shown as reasoning`, async () => {
-    const providerOptions =
-      dialect === 'chat'
-        ? { penstock: { reasoningEffort: 'low' } }
-        : { anthropic: { thinking: { type: 'enabled', budgetTokens: 1024 } } };
+    const providerOptions = {
+      chat: { penstock: { reasoningEffort: 'low' } },
+      messages: { anthropic: { thinking: { type: 'enabled', budgetTokens: 1024 } } },
+      responses: { openai: { forceReasoning: true, reasoningEffort: 'low', reasoningSummary: 'auto' } },
+    }[dialect];
     const plain = await generateText({ model: model('thinker'), prompt: 'Hello', providerOptions });
     assert.match(plain.reasoningText, /reasoning/);
     const parts = await all(streamText({ model: model('thinker'), prompt: 'Hello', providerOptions }).fullStream);

@@ -72,3 +72,10 @@ def test_messages_give_the_object():
             model="small-chat", response_model=Event, messages=ASK, max_tokens=500, max_retries=0
         )
         assert isinstance(made, Event), mode
+
+
+def test_the_mode_of_responses_gives_the_object():
+    made = chat(Mode.RESPONSES_TOOLS).responses.create(
+        model="small-chat", response_model=Event, input="An event", max_retries=0
+    )
+    assert isinstance(made, Event)

@@ -99,3 +99,21 @@ def test_a_rate_limit_is_waited_off():
 
 def test_a_stream_that_breaks_raises():
     assert raises(openai.APIError, lambda: list(chat("cut").stream("Hello"))).code == "INFERENCE_3103"
+
+
+def test_the_responses_dialect_answers_streams_and_calls_tools():
+    model = chat(use_responses_api=True)
+    answer = model.invoke("Hello")
+    assert "simulated" in answer.text and answer.usage_metadata["total_tokens"] > 0
+    chunks = list(model.stream("Hello"))
+    whole = chunks[0]
+    for chunk in chunks[1:]:
+        whole = whole + chunk
+    assert "simulated" in whole.text and whole.usage_metadata["output_tokens"] > 0
+    bound = model.bind_tools([get_weather, get_time])
+    called = bound.invoke("Use the tools")
+    assert [call["name"] for call in called.tool_calls] == ["get_weather", "get_time"]
+    results = [ToolMessage("21 degrees", tool_call_id=call["id"]) for call in called.tool_calls]
+    again = bound.invoke([HumanMessage("Use the tools"), called, *results])
+    assert "simulated" in again.text
+    assert isinstance(model.with_structured_output(Event).invoke("An event"), Event)

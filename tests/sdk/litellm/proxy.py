@@ -44,3 +44,11 @@ def test_the_router_falls_back_to_another_model():
     )
     answer = router.completion(model="first", messages=HELLO)
     assert "simulated" in answer.choices[0].message.content
+
+
+def test_responses_are_answered_and_streamed():
+    base = {"model": "openai/small-chat", "api_base": f"{URL}/v1", "api_key": KEY, "input": "Hello"}
+    answer = litellm.responses(**base)
+    assert "simulated" in answer.output[0].content[0].text and answer.usage.output_tokens > 0
+    kinds = [event.type for event in litellm.responses(stream=True, **base)]
+    assert kinds[0] == "response.created" and kinds[-1] == "response.completed", kinds

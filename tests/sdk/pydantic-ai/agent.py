@@ -1,4 +1,4 @@
-"""Pydantic AI over both dialects: text, tools, structured output, streams with usage."""
+"""Pydantic AI over all dialects: text, tools, structured output, streams with usage."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from house import KEY, URL
 from pydantic import BaseModel
 from pydantic_ai import Agent
 from pydantic_ai.models.anthropic import AnthropicModel
-from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
@@ -20,6 +20,7 @@ class Event(BaseModel):
 
 def models():
     yield OpenAIChatModel("small-chat", provider=OpenAIProvider(base_url=f"{URL}/v1", api_key=KEY))
+    yield OpenAIResponsesModel("small-chat", provider=OpenAIProvider(base_url=f"{URL}/v1", api_key=KEY))
     yield AnthropicModel("small-chat", provider=AnthropicProvider(base_url=URL, api_key=KEY))
 
 

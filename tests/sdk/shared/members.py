@@ -3,7 +3,7 @@
     members.py PYTHON-OF-OPENAI PYTHON-OF-ANTHROPIC LIST            compares with the checked-in list
     members.py PYTHON-OF-OPENAI PYTHON-OF-ANTHROPIC LIST --write    writes it anew
 
-Members of the vendor's responses endpoint count as members of chat: clients send them there. What the gateway does with
+Members of the vendor's responses endpoint count as members of chat too: clients send them there. What the gateway does with
 each member stands in `plugins/request-validation/src/members.rs`, whose tests read the list: a new member has to be given a fate.
 """
 
@@ -18,6 +18,8 @@ names = set(chat.CompletionCreateParamsStreaming.__annotations__)
 for base in (chat.CompletionCreateParamsBase, responses.ResponseCreateParamsBase):
     names |= set(base.__annotations__)
 print("\\n".join(f"chat {name}" for name in names))
+own = set(responses.ResponseCreateParamsBase.__annotations__) | {"stream"}
+print("\\n".join(f"responses {name}" for name in own))
 """
 MESSAGES = """
 from anthropic.types import message_create_params as stable

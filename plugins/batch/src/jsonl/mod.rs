@@ -25,8 +25,14 @@ pub const MAX_CUSTOM_ID_BYTES: usize = 512;
 pub const MAX_REPORTED_ERRORS: usize = 20;
 
 /// Paths that lines of batches may ask, in the order in which errors list them.
-pub const BATCH_PATHS: AllowedUrls =
-    &["/v1/chat/completions", "/v1/messages", "/v1/embeddings", "/v1/rerank", "/v1/images/generations"];
+pub const BATCH_PATHS: AllowedUrls = &[
+    "/v1/chat/completions",
+    "/v1/messages",
+    "/v1/responses",
+    "/v1/embeddings",
+    "/v1/rerank",
+    "/v1/images/generations",
+];
 
 /// List of paths that a line may ask.
 pub type AllowedUrls = &'static [&'static str];

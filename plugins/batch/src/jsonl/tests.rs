@@ -164,7 +164,7 @@ fn a_mark_crlf_and_blank_lines_at_the_end_are_forgiven_and_others_are_not() {
 }
 
 #[test]
-fn what_is_no_utf8_or_nests_too_deeply_is_no_line() {
+fn invalid_utf8_and_deep_nesting_are_rejected_as_lines() {
     let bad = [good("a").as_bytes(), b"\n{\"custom_id\":\"\xff\"}\n"].concat();
     let mistakes = check(&bad).unwrap_err();
     assert_eq!((mistakes.first[0].line, mistakes.first[0].code), (2, "invalid_utf8"));
@@ -191,7 +191,7 @@ fn lines_have_a_longest_and_files_a_most() {
 }
 
 #[test]
-fn the_first_mistakes_are_told_and_the_rest_counted() {
+fn the_first_mistakes_are_listed_and_the_rest_counted() {
     let file = "{}\n".repeat(70);
     let mistakes = check(file.as_bytes()).unwrap_err();
     assert_eq!((mistakes.count, mistakes.first.len()), (70, MAX_REPORTED_ERRORS));
@@ -215,7 +215,7 @@ fn memory_is_bounded_by_a_line() {
 }
 
 #[test]
-fn a_line_that_is_too_long_is_wrong_before_it_ends_and_endless_after_a_while() {
+fn a_long_line_is_invalid_before_its_end_and_endless_beyond_a_bound() {
     let mut lines = FileValidator::new(URLS, MOST_LINE);
     lines.push(&vec![b'x'; MOST_LINE]);
     assert!(!lines.has_error(), "it may end now");

@@ -80,7 +80,7 @@ fn a_month_has_its_days_and_none_more() {
 }
 
 #[test]
-fn what_is_no_day_or_month_is_none() {
+fn an_invalid_day_or_month_is_rejected() {
     for none in [
         "",
         "x",
@@ -110,7 +110,7 @@ fn what_is_no_day_or_month_is_none() {
 }
 
 #[test]
-fn what_is_no_moment_is_none() {
+fn an_invalid_timestamp_is_rejected() {
     assert_eq!(parse_rfc3339("1970-01-01T00:00Z"), Some(0));
     for none in [
         "2026-02-31T14:00Z",

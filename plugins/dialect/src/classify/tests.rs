@@ -17,7 +17,7 @@ fn refused(status: u16, body: &str) -> ApiError {
 }
 
 #[test]
-fn a_full_window_is_told_with_both_numbers_in_every_engines_words() {
+fn both_numbers_of_a_full_context_window_are_read_from_every_engines_message() {
     let sentences = [
         r#"{"error":{"message":"This model's maximum context length is 4096 tokens. However, you requested 5100 tokens (5000 in the messages, 100 in the completion).","code":"context_length_exceeded"}}"#,
         r#"{"object":"error","message":"This model's maximum context length is 4096 tokens. However, your request has 5000 input tokens. Please reduce the length.","code":400}"#,
@@ -39,7 +39,7 @@ fn a_full_window_is_told_with_both_numbers_in_every_engines_words() {
 }
 
 #[test]
-fn without_numbers_the_catalogues_window_is_told() {
+fn without_numbers_the_catalog_context_window_is_reported() {
     let refusal = refused(400, r#"{"error":{"code":"context_length_exceeded","message":"too many"}}"#);
     assert_eq!(refusal.code, ErrorCode::ContextLength);
     assert_eq!(refusal.details["context_length"], 8192);
@@ -84,7 +84,7 @@ fn other_refusals_name_the_field_and_nothing_of_the_provider() {
 }
 
 #[test]
-fn the_most_tokens_that_a_model_gives_are_read_in_every_engines_words() {
+fn the_maximum_output_tokens_are_read_from_every_engines_message() {
     for text in [
         "max_tokens: 8192 > 4096, which is the maximum allowed number of output tokens for claude-3-opus-20240229",
         "The maximum tokens you requested exceeds the model limit of 4096. Try again with a maximum tokens value that is lower than 4096.",
@@ -131,7 +131,7 @@ fn keys_and_names_are_the_operators_affair() {
 }
 
 #[test]
-fn what_another_provider_may_not_repeat_is_a_status_with_its_rest() {
+fn a_status_that_forbids_a_retry_elsewhere_passes_with_its_cooldown() {
     for status in [408, 409, 425, 429, 500, 502, 503, 504, 529, 302, 101] {
         let fault = classify_error(Dialect::Chat, status, Some("7"), b"", 1, b"{}");
         assert_eq!(
@@ -179,7 +179,7 @@ fn a_bound_of_the_input_is_no_count_of_it() {
 
 #[test]
 #[rustfmt::skip]
-fn too_long_is_too_long_whatever_the_status_and_the_counts_are_told() {
+fn an_oversized_prompt_is_recognised_with_any_status_and_its_counts() {
     let (window, input) = ("context_length", "input_tokens");
     for (text, known, counts) in [
         ("prompt length (40000) exceeds max_input_len (32768)", 32_768, vec![(window, 32_768), (input, 40_000)]),
@@ -215,7 +215,7 @@ fn too_long_is_too_long_whatever_the_status_and_the_counts_are_told() {
 }
 
 #[test]
-fn an_engine_that_fails_for_itself_is_to_blame_whatever_it_speaks_of() {
+fn an_internal_engine_failure_is_a_provider_failure_for_any_message() {
     for text in [
         "Internal Server Error",
         "CUDA out of memory while the KV cache for the maximum context length was allocated",
@@ -250,7 +250,7 @@ fn a_history_that_a_template_does_not_take_is_the_callers() {
 }
 
 #[test]
-fn a_call_that_was_cut_short_in_the_history_is_the_callers_where_an_engine_fails() {
+fn a_truncated_tool_call_in_the_history_that_fails_an_engine_is_a_client_error() {
     let request = |arguments: &str| {
         let call = serde_json::json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}});
         serde_json::json!({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [call]}]}).to_string()
@@ -279,7 +279,7 @@ fn a_call_that_was_cut_short_in_the_history_is_the_callers_where_an_engine_fails
 
 #[test]
 #[rustfmt::skip]
-fn the_providers_own_sentence_is_passed_on_without_what_is_no_business_of_the_client() {
+fn a_providers_message_is_passed_on_without_internal_details() {
     let said = |status: u16, body: &str| refused(status, body).message.into_owned();
     let lead = "The model's provider does not accept this request";
     for (body, sentence) in [
@@ -304,7 +304,7 @@ fn the_providers_own_sentence_is_passed_on_without_what_is_no_business_of_the_cl
 }
 
 #[test]
-fn words_without_blanks_between_them_are_compared_by_their_letters() {
+fn words_without_spaces_are_compared_by_letters() {
     let request = "{\"messages\":[{\"role\":\"user\",\"content\":\"\u{6211}\u{7684}\u{79d8}\u{5bc6}\u{8ba1}\u{5212}\"}]}";
     let said = |text: &str| {
         let fault = classify_error(Dialect::Chat, 400, None, text.as_bytes(), 1, request.as_bytes());

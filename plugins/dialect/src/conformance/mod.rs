@@ -2,6 +2,8 @@
 
 mod chat;
 mod messages;
+mod responses;
 
 pub use chat::chat;
 pub use messages::check_messages_stream;
+pub use responses::{check_response, check_responses_stream};

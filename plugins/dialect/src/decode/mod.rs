@@ -9,7 +9,7 @@ pub(crate) use body_format::{BodyFormat, is_event_stream};
 
 use crate::event::AnswerEvent;
 use bytes::Bytes;
-use penstock_core::{Dialect, ReasoningName, UpstreamError, UpstreamErrorKind};
+use penstock_core::{Dialect, ReasoningName, RequestForm, UpstreamError, UpstreamErrorKind};
 use penstock_http_wire::json;
 
 /// Maximum bytes of a server-sent event from a provider.
@@ -49,9 +49,9 @@ pub trait DialectDecoder: Send {
 /// ids.
 #[must_use]
 pub fn new_decoder(provider: Dialect, id: &str) -> Box<dyn DialectDecoder> {
-    match provider {
-        Dialect::Chat => Box::new(chat::ChatDecoder::new(id)),
-        Dialect::Messages => Box::new(messages::MessagesDecoder::new()),
+    match provider.request_form() {
+        RequestForm::Chat => Box::new(chat::ChatDecoder::new(id)),
+        RequestForm::Messages => Box::new(messages::MessagesDecoder::new()),
     }
 }
 
@@ -78,9 +78,9 @@ pub fn decode_buffered(
     if json::value_end(document, 0) != Some(document.len()) || std::str::from_utf8(document).is_err() {
         return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
     }
-    match provider {
-        Dialect::Chat => chat::decode_completion(body, id, events),
-        Dialect::Messages => messages::decode_message(body, events).map(|()| None),
+    match provider.request_form() {
+        RequestForm::Chat => chat::decode_completion(body, id, events),
+        RequestForm::Messages => messages::decode_message(body, events).map(|()| None),
     }
 }
 

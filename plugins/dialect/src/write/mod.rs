@@ -3,6 +3,7 @@
 pub mod chat;
 pub mod completions;
 pub mod messages;
+pub mod responses;
 
 use crate::event::AnswerEvent;
 use penstock_core::{ApiError, AttemptTarget, FinishReason, TokenUsage};

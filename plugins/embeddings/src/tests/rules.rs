@@ -160,7 +160,7 @@ fn vectors_that_fit_are_the_providers_own_bytes() {
 }
 
 #[test]
-fn what_is_no_vector_is_the_providers_fault() {
+fn an_invalid_vector_is_a_provider_failure() {
     let data = |data: &str| openai(&embed(2, true), format!(r#"{{"data":{data}}}"#)).map(drop);
     let one = r#"{"index":0,"embedding":[1,2]}"#;
     for bad in [
@@ -203,7 +203,7 @@ fn vectors_of_another_length_than_asked_are_refused() {
 }
 
 #[test]
-fn a_logit_is_never_taken_for_a_probability_nor_the_other_way() {
+fn logits_and_probabilities_are_never_confused() {
     let ask = ask(ModelKind::Rerank, r#"{"model":"m","query":"q","documents":["a","b"]}"#);
     let whole = |score: ScoreTransform, body: &str| {
         let abilities = OfferCapabilities { score_transform: score, ..OfferCapabilities::default() };

@@ -32,7 +32,7 @@ fn the_messages_envelope_has_the_code_where_its_clients_look_for_it() {
 }
 
 #[test]
-fn a_full_window_is_said_in_the_words_that_frameworks_search_for() {
+fn a_full_context_window_is_reported_in_the_words_that_frameworks_search_for() {
     let refusal = ApiError::context_length(4096, 5000);
     let chat = parsed(Dialect::Chat, &refusal);
     assert_eq!(

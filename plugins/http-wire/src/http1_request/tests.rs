@@ -29,7 +29,7 @@ fn a_good_head_ends_where_its_empty_line_does() {
 }
 
 #[test]
-fn whatever_ends_a_body_in_two_ways_is_refused() {
+fn an_ambiguous_body_length_is_rejected() {
     for fields in [
         "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
         "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
@@ -141,7 +141,7 @@ fn a_head_received_byte_by_byte_is_complete_at_its_last_byte() {
 }
 
 #[test]
-fn a_request_line_has_three_words_and_a_known_version() {
+fn a_request_line_has_three_parts_and_a_known_version() {
     for line in [
         "GET /\r\n",
         "GET  / HTTP/1.1\r\n",
@@ -265,7 +265,7 @@ fn a_connection_persists_unless_the_client_closes_it() {
 }
 
 #[test]
-fn a_wrong_head_still_says_its_target() {
+fn an_invalid_head_still_yields_its_target() {
     assert_eq!(request_target(b"POST /v1/messages HTTP/9.9\nx"), "/v1/messages");
     assert_eq!(request_target(b"nonsense"), "");
 }
@@ -290,7 +290,7 @@ proptest! {
     }
 
     #[test]
-    fn what_passes_is_what_a_strict_parser_reads(bytes in prop::collection::vec(prop::sample::select(
+    fn accepted_input_equals_that_of_a_strict_parser(bytes in prop::collection::vec(prop::sample::select(
         b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 15\tTransfer-Encoding:chunked,\0\x7f".to_vec()), 0..120)) {
         let head = [b"GET / HTTP/1.1\r\nHost: a\r\n", &bytes[..], b"\r\n\r\n"].concat();
         if let Ok(Some(end)) = HeadParser::default().push(&head, HeadLimits { bytes: 4096, target: 40, fields: 100 }) {

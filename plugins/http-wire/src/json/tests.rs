@@ -166,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn the_scanner_takes_what_a_parser_takes(
+    fn the_scanner_accepts_the_same_json_as_a_parser(
         parts in prop::collection::vec(prop::sample::select(vec![
             "{", "}", "[", "]", ",", ":", "\"a\"", "\"", "1", "-", "0", ".", "e", "true", "null", " ", "\\", "\\u0041", "é",
         ]), 0..14),

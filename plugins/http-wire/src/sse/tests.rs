@@ -97,7 +97,7 @@ fn an_event_over_the_cap_is_refused_once_and_nothing_follows() {
 }
 
 #[test]
-fn frames_are_what_the_decoder_reads() {
+fn frames_match_the_decoder() {
     let stream = [data_event(b"{}"), named_event("ping", b"{\"a\":1}")].concat();
     let expected = [event(None, "{}", None), event(Some("ping"), "{\"a\":1}", None)];
     assert_eq!(decode([&stream[..]], 100).0, expected);

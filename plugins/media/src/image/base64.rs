@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_of_writing_gives_the_same_bytes() {
+    fn every_form_of_writing_gives_the_same_bytes() {
         for text in ["aGVsbG8h", "aGVs\nbG8h\r\n", " aGVsbG8h "] {
             assert_eq!(decode(text.as_bytes()).as_deref(), Some(&b"hello!"[..]), "{text}");
         }
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_needs_no_mending_passes() {
+    fn only_valid_messages_pass_unchanged() {
         assert!(is_canonical(b"aGVsbG8=") && is_canonical(b"aGVsbG8h"));
         for mend in [&b""[..], b"aGVsbG8", b"aGVs\nbG8", b"====", b"aGV-bG8_"] {
             assert!(!is_canonical(mend));

@@ -103,6 +103,7 @@ fn validate_request(body: &[u8], limits: &RequestLimits) -> Result<InferenceRequ
         required: found.needs,
         filters,
         thinking: ThinkingDisplay::Off,
+        responses: None,
         prompt_bytes: text_bytes.saturating_sub(found.media),
         images: found.images,
         said: found.said,

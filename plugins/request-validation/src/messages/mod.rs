@@ -118,6 +118,7 @@ fn validate_request(
         required: found.needs,
         filters,
         thinking,
+        responses: None,
         prompt_bytes: text_bytes.saturating_sub(found.media),
         images: found.images,
         said: found.said,

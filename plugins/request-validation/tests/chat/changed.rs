@@ -10,7 +10,7 @@ pub fn canonical(messages: &str) -> Value {
 }
 
 #[test]
-fn an_answer_of_ours_comes_back_without_what_engines_reject() {
+fn a_returned_answer_loses_the_members_that_engines_reject() {
     let echo = r#"{"role":"assistant","content":"Hi","refusal":null,"annotations":[],"audio":null,"function_call":null,
         "tool_calls":null,"name":null,"reasoning_content":"because","odd":{"x":[1]}}"#;
     assert_eq!(

@@ -27,7 +27,7 @@ fn taken(body: &str) -> InferenceRequest {
 const CALL: &str = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]}"#;
 
 #[test]
-fn everything_the_house_must_know_is_read() {
+fn every_member_that_the_gateway_needs_is_read() {
     let body = with(
         r#""max_tokens":5,"max_completion_tokens":7,"temperature":0.5,"top_p":1,"top_k":-1,"seed":-3,"n":2,"stream":true,
         "stream_options":{"include_usage":true,"include_obfuscation":false},"stop":["a\n","b"],"preset":"reasoning",
@@ -96,7 +96,7 @@ fn null_is_absent_for_every_optional_field() {
 }
 
 #[test]
-fn what_some_providers_do_not_take_is_seen() {
+fn parameters_that_some_providers_reject_are_detected() {
     let said = |messages: &str| taken(&conversation(messages)).said;
     let user = r#"{"role":"user","content":"\"reasoning\" \"tool_call_id\" \"system\""}"#;
     let system = r#"{"role":"system","content":"s"}"#;
@@ -118,7 +118,7 @@ fn what_some_providers_do_not_take_is_seen() {
 }
 
 #[test]
-fn a_prefill_is_one_only_when_it_is_said_to_be() {
+fn a_prefill_has_to_be_marked_as_one() {
     let last = r#"{"role":"user","content":"a"},{"role":"assistant","content":"b"}"#;
     assert!(!taken(&conversation(last)).required.prefill);
     let marked = last.replace(r#""b""#, r#""b","prefix":true"#);

@@ -6,7 +6,7 @@ use penstock_core::ErrorCode;
 
 #[test]
 #[rustfmt::skip]
-fn bad_values_are_refused_by_name_with_what_was_expected_and_what_came() {
+fn an_invalid_value_is_rejected_with_field_expectation_and_value() {
     for (members, field, says) in [
         (r#""temperature":2.1"#, "temperature", "expected a number from 0 to 2, got a number out of range."),
         (r#""temperature":-0.1"#, "temperature", "expected a number from 0 to 2, got a number out of range."),

@@ -1,9 +1,12 @@
-//! Helpers shared by the tests of both dialects.
+//! Helpers shared by the tests of all dialects.
 #![allow(dead_code, clippy::unwrap_used, clippy::indexing_slicing)]
 
 use bytes::Bytes;
 use penstock_core::{ApiError, InferenceRequest};
-use penstock_request_validation::{MessagesPurpose, RequestLimits, chat, validate_messages_request};
+use penstock_request_validation::{
+    MessagesPurpose, RequestLimits, ResponsesPurpose, chat, validate_messages_request,
+    validate_responses_request,
+};
 
 /// Nesting deeper than `max_depth` and than a recursive parser's stack.
 pub const DEEP: usize = 10_000;
@@ -17,6 +20,14 @@ pub fn ask_messages(body: &str) -> Result<InferenceRequest, ApiError> {
         Bytes::from(body.to_owned()),
         &RequestLimits::default(),
         MessagesPurpose::Generate,
+    )
+}
+
+pub fn ask_responses(body: &str) -> Result<InferenceRequest, ApiError> {
+    validate_responses_request(
+        Bytes::from(body.to_owned()),
+        &RequestLimits::default(),
+        ResponsesPurpose::Generate,
     )
 }
 

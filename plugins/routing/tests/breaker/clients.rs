@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn one_client_s_repeated_request_ejects_nobody_while_others_are_answered() {
+fn a_repeated_failing_request_of_one_client_ejects_no_provider() {
     for (poison, other) in [(10, 20), (10, 11)] {
         let mut breaker = CircuitBreaker::default();
         // A hundred failures a second for a minute; another client succeeds every nine seconds.
@@ -71,7 +71,7 @@ fn an_outage_with_several_clients_is_found_when_the_second_fails_or_the_last_goo
 }
 
 #[test]
-fn failures_that_no_request_can_cause_count_whoever_is_answered() {
+fn failures_that_no_request_can_cause_always_count() {
     let mut breaker = CircuitBreaker::default();
     breaker.on_client_result(NOW, AttemptOutcome::Success, client(20));
     for _ in 0..5 {
@@ -145,7 +145,7 @@ fn a_check_is_enough_to_be_well_and_a_failure_after_it_is_the_end_of_that() {
 
 proptest! {
     #[test]
-    fn whatever_happened_thirty_quiet_seconds_later_a_probe_is_let_in(
+    fn a_probe_is_admitted_after_thirty_quiet_seconds(
         events in proptest::collection::vec((0..10_u8, 0..5_000_u64), 0..200),
     ) {
         let mut breaker = CircuitBreaker::default();

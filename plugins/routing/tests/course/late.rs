@@ -54,13 +54,13 @@ fn passing_over_an_offer_is_no_attempt() {
 }
 
 #[test]
-fn an_answer_to_nobody_s_question_gives_up() {
+fn a_failure_without_an_attempt_gives_up() {
     let (mut course, mut budget) = course(2, AttemptPolicy::default());
     assert!(is_give_up(course.on_failure(&fault(UpstreamErrorKind::Connect), NOW, &mut budget)));
 }
 
 #[test]
-fn the_full_are_waited_for_when_nobody_else_is_left() {
+fn full_providers_are_waited_for_when_no_other_is_left() {
     let (mut course, mut budget) = course(3, AttemptPolicy::default());
     assert_eq!(course.start(NOW), PlannerStep::Attempt(0));
     assert_eq!(course.on_full(NOW), PlannerStep::Attempt(1));
@@ -81,7 +81,7 @@ fn the_full_are_waited_for_when_nobody_else_is_left() {
 }
 
 #[test]
-fn a_rest_that_others_learnt_of_is_kept_and_costs_no_attempt() {
+fn a_cooldown_learned_by_other_requests_costs_no_attempt() {
     let (mut course, _) = course(2, AttemptPolicy::default());
     assert_eq!(course.start(NOW), PlannerStep::Attempt(0));
     assert_eq!(course.on_cooldown(at(30_000), NOW), PlannerStep::Attempt(1));
@@ -96,7 +96,7 @@ fn a_rest_that_others_learnt_of_is_kept_and_costs_no_attempt() {
 }
 
 #[test]
-fn who_would_answer_as_another_did_is_neither_waited_for_nor_missed() {
+fn a_provider_with_the_same_refusal_is_not_waited_for() {
     let resting = PlannedOffer { cooldown_until: Some(at(500)), ..PlannedOffer::new(2, 2) };
     let plan = [PlannedOffer::new(0, 0), PlannedOffer::new(1, 1), resting];
     let mut course = RetryPlanner::new(plan, AttemptPolicy::default(), 1);
@@ -116,7 +116,7 @@ fn a_rest_beyond_the_deadline_is_not_waited_for() {
 }
 
 #[test]
-fn who_waits_in_vain_was_asked_nothing() {
+fn an_unsuccessful_wait_sends_no_request() {
     let (mut course, _) = course(2, AttemptPolicy::default());
     course.start(NOW);
     course.on_full(NOW);

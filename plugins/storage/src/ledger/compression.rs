@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_is_read_as_it_was() {
+    fn compressed_rows_are_read_unchanged() {
         for count in 0..200 {
             let text = lines(count);
             assert_eq!(decompress(compress(&text)).unwrap(), text, "{count} lines");
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn many_lines_take_half_the_room_and_what_cannot_be_packed_no_more_than_it_is() {
+    fn compression_halves_many_lines_and_never_grows_incompressible_ones() {
         let text = lines(60);
         assert!(compress(&text).len() * 2 < text.len(), "{} of {}", compress(&text).len(), text.len());
         for plain in [&b""[..], b"{}\n", b"{\"seq\":7}\n"] {

@@ -16,7 +16,7 @@ fn fill(store: &dyn Store, rows: u32) {
 }
 
 #[test]
-fn a_second_opener_is_told_that_the_store_is_locked() {
+fn a_second_opener_gets_an_error_that_the_store_is_locked() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path(), small()).unwrap();
     let path = dir.path().canonicalize().unwrap();
@@ -48,7 +48,7 @@ fn a_left_over_of_a_snapshot_does_not_keep_the_store_from_opening() {
 }
 
 #[test]
-fn left_overs_of_building_aside_are_cleared_and_a_finished_one_takes_over() {
+fn unfinished_copies_are_removed_and_a_finished_one_takes_over() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     fill(&*open(dir.path(), small()).unwrap(), 3);
@@ -68,7 +68,7 @@ fn left_overs_of_building_aside_are_cleared_and_a_finished_one_takes_over() {
 }
 
 #[test]
-fn compaction_keeps_every_row_and_gives_room_back() {
+fn compaction_retains_every_row_and_frees_disk_space() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path(), small()).unwrap();
     fill(&*store, 40);

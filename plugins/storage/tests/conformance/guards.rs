@@ -74,7 +74,7 @@ fn the_caps_hold_at_the_byte() {
 }
 
 #[test]
-fn of_many_who_claim_a_key_exactly_one_gets_it() {
+fn concurrent_claims_of_a_key_have_one_winner() {
     each_engine(|store| {
         for round in 0..20_u8 {
             let won = AtomicU32::new(0);

@@ -43,7 +43,7 @@ fn keys(
 }
 
 #[test]
-fn what_is_put_is_got_and_what_is_deleted_is_gone() {
+fn stored_values_are_read_and_deleted_ones_are_gone() {
     each_engine(|store| {
         assert_eq!(store.get(StoreTable::Keys, b"a").unwrap(), None);
         store
@@ -74,7 +74,7 @@ fn spaces_do_not_see_each_other() {
 }
 
 #[test]
-fn random_batches_leave_what_a_plain_map_says() {
+fn random_write_batches_match_a_plain_map() {
     each_engine(|store| {
         let mut random = StdRng::seed_from_u64(7);
         let mut model: BTreeMap<(StoreTable, Vec<u8>), Vec<u8>> = BTreeMap::new();

@@ -174,7 +174,7 @@ fn grown(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
 
 #[test]
 #[ignore = "run by other tests as a child process"]
-fn child_that_has_no_room_to_compact() {
+fn child_process_without_disk_space_to_compact() {
     let Some(root) = as_child() else { return };
     let path = root.join("store");
     let store = open(&path, StoreOptions { compact_over_bytes: 1, ..options() }).unwrap();
@@ -184,13 +184,13 @@ fn child_that_has_no_room_to_compact() {
 }
 
 #[test]
-fn a_compaction_that_finds_no_room_leaves_the_store_as_it_was() {
+fn a_compaction_on_a_full_disk_leaves_the_store_unchanged() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = dir.path().join("root/store");
     let rows = grown(&path);
     // Space for a part of the copy.
     let quota = size(&dir.path().join("root")) + ROOM;
-    let mut command = child(dir.path(), "faults::child_that_has_no_room_to_compact");
+    let mut command = child(dir.path(), "faults::child_process_without_disk_space_to_compact");
     command.env("SHIM_QUOTA", quota.to_string());
     finish(command);
     let store = open(&path, options()).unwrap();

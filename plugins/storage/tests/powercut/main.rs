@@ -296,7 +296,7 @@ fn try_cuts(
 }
 
 #[test]
-fn the_same_cuts_take_what_sled_alone_acknowledged() {
+fn the_same_power_cuts_lose_writes_that_sled_alone_acknowledged() {
     let Recorded { events, .. } = record("child_that_trusts_the_flush_of_sled");
     let images = scratch();
     let mut random = StdRng::seed_from_u64(1);

@@ -50,7 +50,7 @@ fn the_two_dialects_give_one_conversation() {
 }
 
 #[test]
-fn a_trailing_assistant_turn_is_continued_in_messages_only() {
+fn a_trailing_assistant_message_is_continued_in_the_messages_dialect_only() {
     let body = json!({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]});
     assert!(messages(&body).unwrap().continues);
     assert!(!chat(&body).unwrap().continues);

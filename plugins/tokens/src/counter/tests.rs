@@ -104,7 +104,7 @@ fn both_dialects_count_the_same() {
 }
 
 #[test]
-fn what_cannot_be_counted_exactly_is_an_error() {
+fn an_inexact_count_is_an_error() {
     let image = TokenizedConversation::from_chat(cases()["image"].to_string().as_bytes()).unwrap();
     assert_eq!(TokenCounter::o200k_harmony().count(&image), Err(CountError::NoImageRule));
     let sound =
@@ -191,7 +191,7 @@ fn a_count_ends_one_beyond_its_budget_however_long_the_text_is() {
 }
 
 #[test]
-fn a_count_that_nobody_waits_for_ends() {
+fn a_token_count_ends_when_its_client_disconnects() {
     let stop = std::sync::atomic::AtomicBool::new(true);
     let budget = CountBudget { max_tokens: u64::MAX, stop: &stop };
     let chat = TokenizedConversation {
@@ -206,7 +206,7 @@ fn a_count_that_nobody_waits_for_ends() {
 }
 
 #[test]
-fn templates_that_copy_turn_after_turn_are_not_run_on_many() {
+fn quadratic_templates_are_not_run_on_many_messages() {
     let turns = |role: SpeakerRole, count: usize, bytes: usize| TokenizedConversation {
         messages: vec![PromptMessage::text(role, "x".repeat(bytes)); count],
         ..TokenizedConversation::default()

@@ -18,7 +18,7 @@ fn tokens(shape: TokenizeApi, answer: &Value) -> u64 {
 }
 
 #[test]
-fn only_what_makes_the_prompt_is_sent() {
+fn only_members_of_the_prompt_are_sent() {
     let sent = json!({"model": "org/m", "messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": true});
     assert_eq!(call(TokenizeApi::Vllm, CountInput::Chat(CHAT)), ("/tokenize", sent.clone()));
     assert_eq!(call(TokenizeApi::Tgi, CountInput::Chat(CHAT)), ("/chat_tokenize", sent.clone()));
@@ -29,7 +29,7 @@ fn only_what_makes_the_prompt_is_sent() {
 }
 
 #[test]
-fn a_turn_to_be_continued_is_not_followed_by_another() {
+fn a_message_to_be_continued_is_not_followed_by_another() {
     let body = br#"{"messages":[],"continue_final_message":true}"#;
     let (_, sent) = call(TokenizeApi::Vllm, CountInput::Chat(body));
     assert_eq!(sent["add_generation_prompt"], false);
@@ -82,7 +82,7 @@ fn llama_cpp_counts_in_two_calls() {
 }
 
 #[test]
-fn what_an_engine_cannot_do_or_say_is_an_error() {
+fn capabilities_missing_in_an_engine_are_errors() {
     let none = |shape, input| build_call(shape, "m", input).err();
     assert_eq!(none(TokenizeApi::Sglang, CountInput::Chat(CHAT)), Some(EngineError::Unsupported));
     assert_eq!(none(TokenizeApi::Tei, CountInput::Messages(CHAT)), Some(EngineError::Unsupported));

@@ -53,7 +53,7 @@ fn prose_is_at_most_a_half_more_than_it_is() {
 }
 
 #[test]
-fn what_broke_it_once_does_not_again() {
+fn regression_inputs_pass() {
     for text in ["\u{200d}या°F", "या°F", "Zwölf°F", "A\u{200d}B\u{301}C", "»Wort«“x”"] {
         never_below(text);
     }
@@ -74,7 +74,7 @@ fn whole_conversations_are_never_below_the_exact_count() {
 }
 
 #[test]
-fn what_nobody_knows_costs_a_lot() {
+fn an_unknown_size_has_a_high_cost() {
     let body =
         br#"{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://a/b"}},
         {"type":"file","file":{"file_id":"f"}},{"type":"input_audio","input_audio":{"data":"AAAA"}}]}]}"#;
@@ -98,14 +98,14 @@ proptest! {
     }
 
     #[test]
-    fn any_words_marks_and_spaces_are_never_below(
+    fn words_marks_and_spaces_are_never_undercounted(
         text in "([a-zA-Z]{1,14}|[ \t\r\n]{1,6}|[0-9]{1,7}|[!-/:-@\\[-`{-~]{1,9}|[à-žА-яα-ωא-תا-ي]{1,9}|[一-鿿]{1,5}|[ぁ-ヿ가-힣]{1,5}|[ऀ-ॿก-๛]{1,5}){0,40}",
     ) {
         never_below(&text);
     }
 
     #[test]
-    fn any_word_of_the_vocabulary_is_never_below(ranks in proptest::collection::vec(0..199_998_u32, 1..20)) {
+    fn a_vocabulary_word_is_never_undercounted(ranks in proptest::collection::vec(0..199_998_u32, 1..20)) {
         let bytes: Vec<u8> = ranks.iter().flat_map(|rank| references()[0].decode_bytes(&[*rank]).unwrap()).collect();
         never_below(&String::from_utf8_lossy(&bytes));
     }

@@ -56,7 +56,7 @@ fn the_date_does_not_change_the_count() {
 }
 
 #[test]
-fn a_turn_to_be_continued_stays_open_and_adds_no_other() {
+fn a_message_to_be_continued_stays_open_and_adds_no_other() {
     let body = br#"{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Well"}]}"#;
     let conversation = TokenizedConversation::from_messages(body).unwrap();
     assert!(prompt(&conversation).ends_with("<|start|>assistant<|channel|>final<|message|>Well"));

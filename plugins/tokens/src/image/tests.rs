@@ -80,7 +80,7 @@ fn tiles_follow_the_shape_and_add_the_whole() {
 }
 
 #[test]
-fn an_unknown_size_costs_what_is_configured() {
+fn an_unknown_size_has_the_configured_cost() {
     let images =
         ImageTokenSettings { rule: ImageRule::Fixed { tokens: 256 }, placeholder: None, unknown: Some(7) };
     assert_eq!(images.tokens(PromptImage::unknown()), 7);

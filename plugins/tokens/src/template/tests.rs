@@ -77,7 +77,7 @@ const STRICT: &str = "{% for m in messages %}{% if m.role == 'system' and not lo
     {{ raise_exception('no system here') }}{% endif %}[{{ m.role }}]{{ m.content }}{% endfor %}";
 
 #[test]
-fn a_later_system_turn_is_said_by_the_user_where_the_template_refuses_it() {
+fn a_later_system_message_becomes_a_user_message_where_the_template_rejects_it() {
     let body = &cases()["middle"];
     let prompt = template(STRICT).render(&conversation(body), None).unwrap();
     assert_eq!(
@@ -87,7 +87,7 @@ fn a_later_system_turn_is_said_by_the_user_where_the_template_refuses_it() {
 }
 
 #[test]
-fn a_later_system_turn_is_not_lost_where_the_template_skips_it() {
+fn a_later_system_message_survives_a_template_that_skips_it() {
     let skipping = "{% for m in messages %}{% if m.role != 'system' or loop.first %}{{ m.content }}|{% endif %}{% endfor %}";
     let prompt = template(skipping).render(&conversation(&cases()["middle"]), None).unwrap();
     assert!(prompt.contains("The user is in a hurry."), "{prompt}");
@@ -101,7 +101,7 @@ fn a_template_without_system_role_gets_the_text_from_the_user() {
 }
 
 #[test]
-fn a_refusal_that_no_shape_helps_against_keeps_the_template_s_words() {
+fn a_template_error_that_no_message_shape_avoids_retains_its_text() {
     let never = "{{ raise_exception('Only on Sundays!') }}";
     assert_eq!(
         template(never).render(&conversation(&cases()["system"]), None),
@@ -116,7 +116,7 @@ fn an_error_in_a_template_shows_no_content() {
 }
 
 #[test]
-fn a_turn_to_be_continued_ends_the_prompt() {
+fn a_message_to_be_continued_ends_the_prompt() {
     let body = br#"{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Well "}]}"#;
     let chat = TokenizedConversation::from_messages(body).unwrap();
     let source = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}<end>{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";

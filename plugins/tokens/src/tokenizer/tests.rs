@@ -104,7 +104,7 @@ fn a_file_that_cannot_be_used_says_why_in_one_sentence() {
 
 /// Words of several windows, with and without characters that the vocabulary lacks.
 #[test]
-fn long_words_count_as_a_whole() {
+fn a_long_word_is_counted_as_a_whole() {
     use crate::windows::{PieceEncoder, WINDOW};
     let parts = |unknown: bool, fused: bool, fallback: bool| {
         let tokens = ["a", "b", "ab", "ba", "aba", "<unk>"].map(str::to_owned).into_iter();
@@ -151,7 +151,7 @@ fn likeliest(tokens: &[(String, f64)], word: &str) -> u64 {
 }
 
 #[test]
-fn long_words_of_the_unigram_model_count_as_a_whole_and_end_with_their_budget() {
+fn a_long_unigram_word_is_counted_as_a_whole_within_its_budget() {
     let tokens = [("a", -2.0), ("b", -2.5), ("ab", -3.0), ("aba", -4.0), ("bbaab", -5.5), ("aaaaaaaa", -7.0)];
     let tokens: Vec<_> = tokens.iter().map(|(token, score)| (token.to_string(), *score)).collect();
     let unigram = UnigramModel::new(unigram::UnigramParams {

@@ -20,7 +20,7 @@ const BATCHES_PATH: &str = "/v1/batches";
 const BATCH_PATH: &str = "/v1/batches/*";
 const CANCEL_PATH: &str = "/v1/batches/*/cancel";
 
-/// `POST /v1/batches`.
+/// Endpoint `POST /v1/batches`.
 pub struct CreateBatch;
 
 #[async_trait]
@@ -76,7 +76,7 @@ fn check_input(file: &FileRecord, asked: &CreateBatchRequest) -> Result<(), ApiE
     }
 }
 
-/// `GET /v1/batches`.
+/// Endpoint `GET /v1/batches`.
 pub struct ListBatches;
 
 #[async_trait]
@@ -112,7 +112,7 @@ impl Endpoint for ListBatches {
     }
 }
 
-/// `GET /v1/batches/{id}`.
+/// Endpoint `GET /v1/batches/{id}`.
 pub struct GetBatch;
 
 #[async_trait]
@@ -139,7 +139,7 @@ impl Endpoint for GetBatch {
     }
 }
 
-/// `POST /v1/batches/{id}/cancel`.
+/// Endpoint `POST /v1/batches/{id}/cancel`.
 pub struct CancelBatch;
 
 #[async_trait]

@@ -46,12 +46,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_read_and_its_limit_held() {
+    fn a_page_is_parsed_and_its_limit_checked() {
         assert_eq!(BatchListQuery::parse("").unwrap(), BatchListQuery { after: None, limit: 20 });
         let query = BatchListQuery::parse("limit=100&after=batch%5F1&order=desc&after").unwrap();
         assert_eq!(query, BatchListQuery { after: Some("batch_1".into()), limit: 100 });
-        for wrong in ["limit=0", "limit=101", "limit=-1", "limit=x", "limit=", "limit=%", "limit=%+5"] {
-            assert_eq!(BatchListQuery::parse(wrong).unwrap_err().param.as_deref(), Some("limit"), "{wrong}");
+        for invalid in ["limit=0", "limit=101", "limit=-1", "limit=x", "limit=", "limit=%", "limit=%+5"] {
+            assert_eq!(
+                BatchListQuery::parse(invalid).unwrap_err().param.as_deref(),
+                Some("limit"),
+                "{invalid}"
+            );
         }
     }
 }

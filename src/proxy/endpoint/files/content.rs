@@ -82,7 +82,7 @@ fn requested_range(x: &Exchange<'_>, etag: &str, bytes: u64) -> RangeRequest {
     parse_range(x.caller.field(header::RANGE).unwrap_or_default(), bytes)
 }
 
-/// A complete file is identified by its SHA-256, a growing one by its ID and size.
+/// Returns the ETag: the SHA-256 of a complete file; the ID and size of a growing one.
 fn etag(file: &FileRecord) -> String {
     match &file.sha256 {
         Some(sum) => format!("\"{sum}\""),
@@ -134,12 +134,12 @@ fn download_head(
     head.with(header::CONTENT_RANGE, part)
 }
 
-/// `Content-Disposition` with the name twice: ASCII for old clients, UTF-8 for the others.
+/// Returns `Content-Disposition` with the name twice: ASCII for old clients, UTF-8 for the others.
 fn content_disposition(name: &str) -> String {
     let plain = |letter: char| (letter.is_ascii_graphic() || letter == ' ') && !"\"\\%".contains(letter);
     let ascii: String = name.chars().map(|letter| if plain(letter) { letter } else { '_' }).collect();
-    let whole = percent::encode(name, percent::HEADER_PARAMETER);
-    format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{whole}")
+    let encoded = percent::encode(name, percent::HEADER_PARAMETER);
+    format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{encoded}")
 }
 
 async fn send_contents(
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_go_out_plain_and_whole() {
+    fn file_names_are_sent_in_ascii_and_in_utf_8() {
         assert_eq!(
             content_disposition("a b.jsonl"),
             "attachment; filename=\"a b.jsonl\"; filename*=UTF-8''a%20b.jsonl"

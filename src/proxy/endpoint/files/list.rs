@@ -59,26 +59,26 @@ fn parse_query(key: &str, text: &str) -> Result<FileListQuery, ApiError> {
     let mut query =
         FileListQuery { key: key.into(), purpose: None, after: None, ascending: false, limit: MAX_LIMIT };
     for (name, value) in query_parameters(text) {
-        let wrong = |name: &str, expected: &str| {
+        let invalid = |name: &str, expected: &str| {
             Err(ApiError::invalid(name, format!("{name}: expected {expected}.")))
         };
         match &*name {
             _ if value.is_empty() => {}
             "limit" => match value.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit)) {
                 Some(limit) => query.limit = limit,
-                None => return wrong(&name, "a whole number from 1 to 10000"),
+                None => return invalid(&name, "a whole number from 1 to 10000"),
             },
             "order" => match &*value {
                 "asc" => query.ascending = true,
                 "desc" => query.ascending = false,
-                _ => return wrong(&name, "\"asc\" or \"desc\""),
+                _ => return invalid(&name, "\"asc\" or \"desc\""),
             },
             "purpose" => match FilePurpose::ALL.into_iter().find(|purpose| purpose.name() == value) {
                 Some(purpose) => query.purpose = Some(purpose),
-                None => return wrong(&name, "\"batch\" or \"batch_output\""),
+                None => return invalid(&name, "\"batch\" or \"batch_output\""),
             },
             "after" if object_id::is_valid(FILE_ID_PREFIX, &value) => query.after = Some(value.into_owned()),
-            "after" => return wrong(&name, "the id of a file"),
+            "after" => return invalid(&name, "the id of a file"),
             _ => {}
         }
     }

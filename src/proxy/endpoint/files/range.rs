@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_as_clients_write_them() {
+    fn ranges_are_parsed_as_clients_write_them() {
         for (header, expected) in [
             ("bytes=0-9", RangeRequest::Part(0..10)),
             ("bytes=5-", RangeRequest::Part(5..100)),

@@ -64,8 +64,8 @@ impl Endpoint for UploadFile {
         let within = x.config.settings.limits.upload;
         let read = timeout(within, receive_form(x, form, cap)).await;
         let read = read.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::RequestTimeout)));
-        let whole = x.caller.is_body_done();
-        x.finish_body(whole);
+        let body_done = x.caller.is_body_done();
+        x.finish_body(body_done);
         let (writer, said) = read?;
         let record = store_file(x, writer, said).await?;
         let body = file_object(&record, x.app.expiry_check()).to_string();
@@ -122,11 +122,11 @@ async fn store_file(
     writer.flush().await?;
     let incoming = writer.finish_write().await?;
     let (app, principal) = (x.app.clone(), x.principal.clone());
-    let kept = spawn_blocking(move || {
+    let stored = spawn_blocking(move || {
         let owner = FileOwner { key: &principal.public_id, account: &principal.account.id };
         app.files.store_upload(incoming, owner, said, app.clock.calendar_now())
     });
-    Ok(kept.await.unwrap_or(Err(FileError::ThreadEnded))?)
+    Ok(stored.await.unwrap_or(Err(FileError::ThreadEnded))?)
 }
 
 /// Writer that fills one slice while another is written to the disk.

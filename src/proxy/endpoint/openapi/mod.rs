@@ -5,7 +5,7 @@ mod operations;
 
 use super::{ENDPOINTS, Endpoint, error_dialect};
 use operations::{OPERATIONS, OperationRow, codes, parameter};
-use penstock_core::{Dialect, ErrorCode};
+use penstock_core::ErrorCode;
 use serde_json::{Map, Value, json};
 use std::sync::OnceLock;
 
@@ -34,8 +34,8 @@ pub fn document() -> Value {
             "title": "Penstock",
             "version": env!("CARGO_PKG_VERSION"),
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
-            "description": "Open-weight models at providers in the European Union, in the chat-completions and the \
-                messages dialect. The key is sent as `Authorization: Bearer` or as `x-api-key`. Members of a request \
+            "description": "Open-weight models at providers in the European Union, in the chat-completions, the \
+                messages and the responses dialect. The key is sent as `Authorization: Bearer` or as `x-api-key`. Members of a request \
                 that are not listed are ignored where the answer does not depend on them. Every error has a stable \
                 `code`.",
         },
@@ -126,11 +126,11 @@ fn responses(
     codes.reverse();
     while let Some(code) = codes.pop() {
         let status = code.spec().status;
-        let mut said = vec![describe_code(code)];
+        let mut descriptions = vec![describe_code(code)];
         while let Some(next) = codes.pop_if(|next| next.spec().status == status) {
-            said.push(self::describe_code(next));
+            descriptions.push(self::describe_code(next));
         }
-        let answer = json!({ "description": said.join(" "), "headers": request_id,
+        let answer = json!({ "description": descriptions.join(" "), "headers": request_id,
             "content": { "application/json": { "schema": schema } } });
         responses.insert(status.to_string(), errors.reference(status, answer));
     }
@@ -164,13 +164,12 @@ fn describe_code(code: ErrorCode) -> String {
 
 /// Schema of a path's error body.
 fn error_schema(path: &str) -> Value {
-    match (error_dialect(path, false), error_dialect(path, true)) {
-        (Dialect::Messages, _) => schema_reference("MessagesError"),
-        (Dialect::Chat, Dialect::Chat) => schema_reference("ChatError"),
-        (Dialect::Chat, Dialect::Messages) => {
-            json!({ "anyOf": [schema_reference("ChatError"), schema_reference("MessagesError")] })
-        }
+    let [plain, versioned] =
+        [false, true].map(|anthropic| error_dialect(path, anthropic).spec().http.error_schema);
+    if plain == versioned {
+        return schema_reference(plain);
     }
+    json!({ "anyOf": [schema_reference(plain), schema_reference(versioned)] })
 }
 
 #[cfg(test)]

@@ -68,6 +68,8 @@ pub const OPERATIONS: &[OperationRow] = &[
     operation_row("completions", "Chat", WorkKind::Model, "Continues a prompt without roles", &[(200, &[(JSON, "Completion"), EVENTS])]).with_body(JSON, "CompletionRequest"),
     operation_row("messages", "Messages", WorkKind::Model, "Answers a conversation, in the messages dialect", &[(200, &[(JSON, "MessagesResponse"), EVENTS])]).with_body(JSON, "MessagesRequest"),
     operation_row("count_tokens", "Messages", WorkKind::Model, "Counts the tokens of a conversation without charge", &[(200, &[(JSON, "TokenCount")])]).with_body(JSON, "CountTokensRequest"),
+    operation_row("responses", "Responses", WorkKind::Model, "Answers a conversation, in the responses dialect", &[(200, &[(JSON, "Response"), EVENTS])]).with_body(JSON, "ResponsesRequest"),
+    operation_row("input_tokens", "Responses", WorkKind::Model, "Counts the tokens of a conversation without charge", &[(200, &[(JSON, "InputTokenCount")])]).with_body(JSON, "InputTokensRequest"),
     operation_row("embeddings", "Embeddings", WorkKind::Model, "Embeds texts", &[(200, &[(JSON, "Embeddings")])]).with_body(JSON, "EmbeddingsRequest"),
     operation_row("rerank", "Rerank", WorkKind::Model, "Sorts documents by their relevance to a query", &[(200, &[(JSON, "Ranking")])]).with_body(JSON, "RerankRequest"),
     operation_row("images", "Images", WorkKind::Model, "Generates images", &[(200, &[(JSON, "Images")])]).with_body(JSON, "ImagesRequest"),

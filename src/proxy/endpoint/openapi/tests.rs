@@ -3,11 +3,11 @@
 
 use super::*;
 use bytes::Bytes;
-use penstock_request_validation::{MessagesPurpose, RequestLimits};
+use penstock_request_validation::{MessagesPurpose, RequestLimits, ResponsesPurpose};
 use std::collections::BTreeSet;
 
 #[test]
-fn the_kept_document_is_this_one() {
+fn the_committed_document_is_current() {
     let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/openapi.json");
     if std::env::var_os("PENSTOCK_BLESS").is_some() {
         std::fs::write(kept, text()).unwrap();
@@ -93,6 +93,13 @@ fn admitted(schema: &str, name: &str, value: &Value) -> bool {
         "CountTokensRequest" => {
             penstock_request_validation::validate_messages_request(body, &limits, MessagesPurpose::Count)
         }
+        "ResponsesRequest" => {
+            penstock_request_validation::validate_responses_request(body, &limits, ResponsesPurpose::Generate)
+        }
+        "InputTokensRequest" => {
+            let purpose = ResponsesPurpose::Count(Some("m"));
+            penstock_request_validation::validate_responses_request(body, &limits, purpose)
+        }
         "EmbeddingsRequest" => penstock_request_validation::validate_embeddings(body, &limits),
         "RerankRequest" => penstock_request_validation::validate_rerank(body, &limits),
         _ => penstock_request_validation::validate_images(body, &limits),
@@ -101,10 +108,12 @@ fn admitted(schema: &str, name: &str, value: &Value) -> bool {
 }
 
 /// Schemas of JSON requests to a model.
-const ASKS: [&str; 6] = [
+const ASKS: [&str; 8] = [
     "ChatRequest",
     "MessagesRequest",
     "CountTokensRequest",
+    "ResponsesRequest",
+    "InputTokensRequest",
     "EmbeddingsRequest",
     "RerankRequest",
     "ImagesRequest",

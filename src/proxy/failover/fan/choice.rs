@@ -1,4 +1,4 @@
-//! One choice of several: an exchange of its own with all attempts of a request, whose response goes to the client's
+//! One choice of several: a separate exchange with all attempts of a request, whose response goes to the client's
 //! exchange and not to the client.
 
 use super::super::select::CandidateSet;
@@ -38,9 +38,9 @@ pub(super) struct ChoiceContext<'a> {
     chosen: CandidateSet,
     deadline: Instant,
     at: u64,
-    /// Progress of the client's stream: the head alone may have been sent.
+    /// Progress of the client's stream: at most the head has been sent.
     progress: ResponseProgress,
-    /// Signal of a parent that is a line of a batch and may be asked to give up its permit.
+    /// Signal of a parent request that is a batch line and may be asked to give up its permit.
     reclaim_signal: Option<CancellationToken>,
     /// Cancels all choices.
     pub(super) cancel: CancellationToken,
@@ -59,14 +59,14 @@ pub(super) struct ChoiceOutcome {
     /// Usage of the choice, and its offer.
     pub(super) part: Option<Part>,
     pub(super) finish: Option<FinishReason>,
-    /// Completion, if it is no stream.
+    /// Completion, if it is not a stream.
     pub(super) body: Bytes,
     spent: settle::FailedAttemptUsage,
     record: AccessRecord,
 }
 
 impl<'a> ChoiceContext<'a> {
-    /// Creates the shared state of a request's choices; offers that failed are not asked again.
+    /// Creates the shared state of a request's choices, without the offers that failed.
     pub(super) fn of(run: &FailoverRun<'_, 'a>, failed: impl Fn(usize) -> bool) -> Self {
         let mut chosen = run.candidates.clone();
         chosen.entries.retain(|entry| !failed(entry.offer));
@@ -96,7 +96,7 @@ impl<'a> ChoiceContext<'a> {
         }
     }
 
-    /// Gives an exchange of a choice what it shares with the client's.
+    /// Copies the shared state of the client's exchange into the exchange of a choice.
     fn prepare_exchange(&self, x: &mut Exchange<'_>) {
         x.config = self.live.clone();
         x.dialect = self.dialect;
@@ -125,12 +125,12 @@ impl ChoiceOutcome {
         run.failed_usage.merge(std::mem::take(&mut self.spent));
         let (mine, all) = (&mut self.record, &mut run.exchange.record);
         all.attempts.append(&mut mine.attempts);
-        // Choices run at the same time.
+        // Choices run concurrently, so the longest wait counts.
         all.waited = all.waited.max(mine.waited);
         all.queued = all.queued.max(mine.queued);
     }
 
-    /// Returns the reason why no other choice is requested.
+    /// Returns the reason to request no more choices, if there is one.
     pub(super) fn stop_reason(&self) -> Option<StopReason> {
         match &self.ended {
             Ok(WriteOutcome::Complete) => None,

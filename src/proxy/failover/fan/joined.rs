@@ -1,4 +1,4 @@
-//! Response that joins choices which were asked for one by one, as the response body filters see it.
+//! Response that joins choices which were requested one by one, as the response body filters see it.
 
 use super::super::FailoverRun;
 use super::super::attempt::AttemptError;
@@ -27,7 +27,7 @@ impl ResponseContext for JoinedResponse<'_, '_, '_> {
         self.run.translation.as_deref_mut()
     }
 
-    // Each choice has noted its own progress.
+    // Each choice records its own progress.
     fn note(&mut self, _bytes: usize) {}
 
     fn total_usage(&self) -> Option<TokenUsage> {

@@ -1,9 +1,9 @@
-//! Several choices at an offer that gives one at a time: each is a request of its own, with its own attempts, permits
-//! and rescue, under the one reservation of credits and limits of the client's request.
+//! Several choices at an offer that returns one at a time: each is a separate request with its own attempts, permits
+//! and rescue, under the single reservation of credits and limits of the client's request.
 //!
-//! Streams are interleaved, each event with the number of its choice; the end (finish reasons, usage, both objects)
-//! comes once, when all choices are complete. A choice that no provider answers fails the request. The usage is the
-//! sum, so the prompt counts once for each choice, as it was computed.
+//! Streams are interleaved, each event with the index of its choice; the end (finish reasons, usage, both objects) is
+//! sent once, when all choices are complete. If no provider answers one of the choices, the request fails. The usage is
+//! the sum, so the prompt counts once for each choice, as it was computed.
 
 mod choice;
 mod joined;
@@ -30,24 +30,24 @@ use std::time::Instant;
 pub(crate) use sum::Part;
 use tokio::sync::mpsc;
 
-/// Most pieces of all choices that wait for the client.
+/// Maximum number of pieces of all choices that wait for the client.
 const MAX_PENDING_PIECES: usize = 8;
 
 /// Choices that are to be requested one by one.
 pub(super) struct SeparateChoices {
-    /// First of them; those before it are complete.
+    /// Index of the first one; those before it are complete.
     from: u32,
-    /// Offer that refused several choices, if that is not yet known of it.
+    /// Offer that may have refused several choices, if that is not yet known.
     suspect: Option<Arc<OfferState>>,
 }
 
 impl SeparateChoices {
-    /// Returns all choices; `suspect` may have refused them due to their number.
+    /// Selects all choices; `suspect` may have refused them due to their number.
     pub(super) const fn all(suspect: Option<Arc<OfferState>>) -> Self {
         Self { from: 0, suspect }
     }
 
-    /// Returns the choices from this one on.
+    /// Selects the choices from this index on.
     pub(super) const fn from(from: u32) -> Self {
         Self { from, suspect: None }
     }
@@ -57,7 +57,7 @@ impl SeparateChoices {
 enum StopReason {
     /// Client that has left.
     Disconnected,
-    /// Choice that no provider answers.
+    /// Refusal of a choice that no provider answered.
     Refused(ApiError),
 }
 
@@ -70,7 +70,7 @@ enum ChoiceEvent {
     Disconnected,
 }
 
-/// Requests choices one by one, answers with all of them, and settles.
+/// Requests the choices one by one, sends them as one response, and settles.
 pub(super) async fn run(
     run: &mut FailoverRun<'_, '_>,
     wanted: SeparateChoices,
@@ -110,8 +110,8 @@ pub(super) async fn run(
     }
 }
 
-/// Requests the choices, as many at a time as there are permits, and sends their pieces. Returns those that ended. With
-/// `first_alone` the others follow once one has begun to answer.
+/// Requests the choices, as many at a time as there are permits, and sends their pieces. Returns the choices that
+/// ended. With `first_alone` the others are requested once the first has started to answer.
 async fn run_choices(
     run: &mut FailoverRun<'_, '_>,
     seed: &ChoiceContext<'_>,
@@ -129,13 +129,13 @@ async fn run_choices(
         if active.is_empty() {
             return (ends, halt);
         }
-        let heard = tokio::select! {
+        let event = tokio::select! {
             biased;
             Some(piece) = pieces.recv() => ChoiceEvent::Piece(piece),
             end = next_end(&mut active) => ChoiceEvent::End(Box::new(end)),
             () = run.exchange.caller.gone(), if halt.is_none() => ChoiceEvent::Disconnected,
         };
-        match heard {
+        match event {
             ChoiceEvent::Piece(_) if halt.is_some() => {}
             ChoiceEvent::Piece(piece) => {
                 if write_choice_piece(run, seed, piece).await.is_err() {
@@ -151,7 +151,7 @@ async fn run_choices(
                     halt = Some(StopReason::Disconnected);
                 }
                 end.merge_into(run);
-                // The other choices have the permits: it takes the next that is free.
+                // The other choices hold the permits: this one waits for the next free permit.
                 if end.crowded && halt.is_none() && !active.is_empty() {
                     width = active.len();
                     waiting.push_front(end.index);
@@ -172,7 +172,7 @@ async fn run_choices(
     }
 }
 
-/// Waits for the first choice that ends.
+/// Waits for the next choice that ends.
 async fn next_end(active: &mut Vec<ChoiceFuture<'_>>) -> ChoiceOutcome {
     poll_fn(|cx| {
         for at in 0..active.len() {
@@ -187,7 +187,7 @@ async fn next_end(active: &mut Vec<ChoiceFuture<'_>>) -> ChoiceOutcome {
     .await
 }
 
-/// Sends the pieces that are ready: a choice may have sent its last ones just before its end.
+/// Sends the pieces that are ready: a choice may have sent its last pieces just before its end.
 async fn write_ready_pieces(
     run: &mut FailoverRun<'_, '_>,
     seed: &ChoiceContext<'_>,

@@ -1,5 +1,5 @@
-//! Usage of choices that were requested one by one, as one charge. All of it is charged at the price of the offer of
-//! the first choice; the energy of each offer is counted by its own figures.
+//! Combined charge of choices that were requested one by one. All of it is charged at the price of the first choice's
+//! offer; the energy of each offer is counted by its own figures.
 
 use super::super::{FailoverRun, settle};
 use crate::upstream::offer::OfferState;
@@ -13,7 +13,7 @@ pub(crate) struct Part {
     pub(crate) offer: Arc<OfferState>,
     /// Usage that is charged.
     pub(crate) done: TokenUsage,
-    /// Usage of this offer, where others did the rest.
+    /// Usage of this offer, if others did a part.
     pub(crate) own: TokenUsage,
     /// Energy that the provider measured.
     pub(crate) measured: Option<MeasuredEnergy>,
@@ -48,7 +48,7 @@ fn add_usage(sum: TokenUsage, more: TokenUsage) -> TokenUsage {
     }
 }
 
-/// Settles all parts; returns the members that go into the response.
+/// Settles all parts. Returns the members that are injected into the response.
 pub(super) fn settle_choices(run: &mut FailoverRun<'_, '_>, parts: Vec<Part>) -> Vec<u8> {
     let done = total_usage(&parts);
     let Some(primary) = parts.first().map(|part| part.offer.clone()) else { return Vec::new() };
@@ -66,7 +66,7 @@ pub(super) fn settle_choices(run: &mut FailoverRun<'_, '_>, parts: Vec<Part>) ->
     settle::settle_usage(run, &primary, WorkDone::Tokens(done), WorkDone::Tokens(own), measured, took, None)
 }
 
-/// Returns the energy, if it was measured for all parts at one boundary.
+/// Returns the measured energy, if it was measured for all parts at one boundary.
 fn measured(parts: &[Part]) -> Option<MeasuredEnergy> {
     let mut all = parts.iter().map(|part| part.measured);
     let first = all.next()??;

@@ -48,16 +48,16 @@ impl StreamTimes {
 
     /// Records the progress after more bytes.
     pub(super) fn record_progress(&mut self, reply: &dyn StreamTranslation, bytes: usize) {
-        let heard = (reply.generated_bytes(), reply.progress());
+        let current = (reply.generated_bytes(), reply.progress());
         let now = clock::cached_now();
         self.bytes_without_progress += bytes;
-        if heard != self.last_progress {
-            (self.last_progress, self.progressed, self.bytes_without_progress) = (heard, now, 0);
+        if current != self.last_progress {
+            (self.last_progress, self.progressed, self.bytes_without_progress) = (current, now, 0);
         }
-        if heard.1 >= StreamProgress::Committed && self.first_token.is_none() {
+        if current.1 >= StreamProgress::Committed && self.first_token.is_none() {
             self.first_token = Some(now.saturating_duration_since(self.started));
         }
-        if heard.1 >= StreamProgress::Finished {
+        if current.1 >= StreamProgress::Finished {
             self.end_deadline.get_or_insert(now + END_TIMEOUT);
         }
     }

@@ -1,10 +1,10 @@
 //! Whole plain answers of chat providers: sound JSON in the client's dialect, in which everything stands that was said.
 
-use crate::stream::{ask, heard};
+use crate::stream::{ask, heard, heard_in_response};
 use crate::{choice, json, target};
 use bytes::Bytes;
 use penstock_core::{Dialect, OfferCapabilities};
-use penstock_dialect::{DecodedAnswer, TRANSLATORS, decode};
+use penstock_dialect::{DecodedAnswer, TRANSLATORS, conformance, decode};
 use penstock_response_metadata::insert_members;
 
 pub fn check(bytes: &[u8]) {
@@ -27,14 +27,19 @@ pub fn check(bytes: &[u8]) {
         assert_eq!(annotated["billing_cost"]["credits"].as_f64(), Some(0.034));
         let answer =
             DecodedAnswer::decode(&ask, &target, body.clone()).expect("what is translated can be read");
-        let mut events = Vec::new();
-        let read =
-            decode::decode_buffered(pair.client(), Bytes::from(whole.body.concat()), "4b8e", &mut events);
-        assert!(read.is_ok(), "{value}");
-        let got = heard(&events, ask.n as usize);
+        let got = if pair.client() == Dialect::Responses {
+            assert_eq!(conformance::check_response(&value), Ok(()));
+            vec![heard_in_response(&value)]
+        } else {
+            let mut events = Vec::new();
+            let read =
+                decode::decode_buffered(pair.client(), Bytes::from(whole.body.concat()), "4b8e", &mut events);
+            assert!(read.is_ok(), "{value}");
+            heard(&events, ask.n as usize)
+        };
         for (candidate, got) in answer.choices.iter().zip(&got) {
             let text: String = candidate.text.iter().map(|text| text.decoded().into_owned()).collect();
-            if pair.client() == Dialect::Chat || candidate.refusal.is_empty() {
+            if pair.client() != Dialect::Messages || candidate.refusal.is_empty() {
                 assert_eq!(got.text, text, "{value}");
             }
             let names: Vec<String> =

@@ -21,6 +21,7 @@ pub mod provider_error;
 pub mod query;
 pub mod range;
 pub mod rescue;
+pub mod responses_request;
 pub mod sound;
 pub mod splice;
 pub mod sse;
@@ -34,7 +35,7 @@ pub mod upload;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const ALL: [Target; 28] = [
+pub const ALL: [Target; 29] = [
     ("answer", answer::check),
     ("answer_head", answer_head::check),
     ("batch", batch::check),
@@ -55,6 +56,7 @@ pub const ALL: [Target; 28] = [
     ("query", query::check),
     ("range", range::check),
     ("rescue", rescue::check),
+    ("responses_request", responses_request::check),
     ("sound", sound::check),
     ("splice", splice::check),
     ("sse", sse::check),

@@ -1,6 +1,6 @@
 //! A stream that breaks and is rescued by another provider's: no text twice, and what the client has is the second's.
 
-use crate::stream::{ask, conforms, events, feed, finish, heard, shaped};
+use crate::stream::{ask, conforms, feed, finish, heard, heard_by, shaped};
 use crate::{choice, however_cut, pieces, target};
 use penstock_core::{Dialect, OfferCapabilities, OutputBuffer, RescueMode, StreamProgress};
 
@@ -10,7 +10,8 @@ pub fn check(bytes: &[u8]) {
     let (first, second) = bytes.split_at(cut);
     let second = second.strip_prefix(b"\0").unwrap_or(second);
     let dialect = |bit: u16| if choice >> bit & 1 == 0 { Dialect::Chat } else { Dialect::Messages };
-    let (client, one, other) = (dialect(8), dialect(9), dialect(10));
+    let client = if choice >> 11 & 1 == 0 { dialect(8) } else { Dialect::Responses };
+    let (one, other) = (dialect(9), dialect(10));
     let ask = ask(client, choice);
     let abilities = OfferCapabilities::default();
     let Some(pair) = penstock_dialect::find_translator(client, one) else { return };
@@ -29,15 +30,15 @@ pub fn check(bytes: &[u8]) {
     });
     let Some(run) = rescued else { return };
     // Where the dialects are the same, bytes pass: what comes out is as good as what came in.
-    if client == Dialect::Chat || (one == Dialect::Chat && other == Dialect::Chat) {
+    if client != Dialect::Messages || (one == Dialect::Chat && other == Dialect::Chat) {
         conforms(&ask, &run.out);
     }
     if run.fault.is_none() {
         let n = ask.n as usize;
         let said = heard(&shaped(&ask, other, &abilities, second), n);
-        let got = heard(&events(client, &run.out), n);
+        let got = heard_by(client, &run.out, n);
         for (said, got) in said.iter().zip(&got) {
-            if client == Dialect::Chat || said.refusal.is_empty() {
+            if client != Dialect::Messages || said.refusal.is_empty() {
                 assert_eq!(got.text, said.text, "what the client has is what the second said");
             }
         }

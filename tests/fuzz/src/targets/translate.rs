@@ -4,11 +4,14 @@
 use crate::spoken::Spoken;
 use crate::{abilities, choice, json, target};
 use bytes::Bytes;
-use penstock_core::{ApiError, Dialect, InferenceRequest};
+use penstock_core::{ApiError, Dialect, InferenceRequest, RequestForm};
 use penstock_dialect::write::ResponseIdentity;
 use penstock_dialect::write::messages::write_empty_message;
 use penstock_dialect::{TRANSLATORS, conformance};
-use penstock_request_validation::{MessagesPurpose, RequestLimits, chat, validate_messages_request};
+use penstock_request_validation::{
+    MessagesPurpose, RequestLimits, ResponsesPurpose, chat, validate_messages_request,
+    validate_responses_request,
+};
 use serde_json::Value;
 
 fn admit(dialect: Dialect, body: Bytes) -> Result<InferenceRequest, ApiError> {
@@ -16,6 +19,7 @@ fn admit(dialect: Dialect, body: Bytes) -> Result<InferenceRequest, ApiError> {
     match dialect {
         Dialect::Chat => chat(body, &limits),
         Dialect::Messages => validate_messages_request(body, &limits, MessagesPurpose::Generate),
+        Dialect::Responses => validate_responses_request(body, &limits, ResponsesPurpose::Generate),
     }
 }
 
@@ -55,8 +59,12 @@ fn says_the_same(ask: &InferenceRequest, sent: &[u8], provider: Dialect) {
     let (Some(asked), Some(sent)) = (read(&ask.body), read(sent)) else { return };
     // Of the tools only some were allowed.
     let some = !asked["tool_choice"]["allowed_tools"].is_null();
-    if ask.dialect != provider && !some {
-        Spoken::read(ask.dialect, &asked).assert_in(&Spoken::read(provider, &sent));
+    let form = match ask.dialect.request_form() {
+        RequestForm::Chat => Dialect::Chat,
+        RequestForm::Messages => Dialect::Messages,
+    };
+    if form != provider && !some {
+        Spoken::read(form, &asked).assert_in(&Spoken::read(provider, &sent));
     }
 }
 

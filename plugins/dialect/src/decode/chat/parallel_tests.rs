@@ -57,6 +57,13 @@ fn read(client: Dialect, events: impl Iterator<Item = Value>) -> Calls {
                     calls[at].1.push_str(call["function"]["arguments"].as_str().unwrap());
                 }
             }
+            Dialect::Responses => {
+                let item = &event["item"];
+                if event["type"] == "response.output_item.done" && item["type"] == "function_call" {
+                    let text = |name: &str| item[name].as_str().unwrap().to_owned();
+                    calls.push((text("name"), text("arguments")));
+                }
+            }
             Dialect::Messages => {
                 if event["content_block"]["type"] == "tool_use" {
                     calls.push((event["content_block"]["name"].as_str().unwrap().to_owned(), String::new()));
@@ -98,7 +105,7 @@ fn plain(calls: &[(&str, &str, &str)]) -> Calls {
 }
 
 #[test]
-fn calls_under_one_index_are_told_apart_as_in_the_plain_answer() {
+fn calls_with_the_same_index_are_distinguished_as_in_a_plain_answer() {
     let (a, b, f, g, none) = (json!("call_a"), json!("call_b"), json!("f"), json!("g"), Value::Null);
     let (one, two, empty) = (json!(r#"{"x":1}"#), json!(r#"{"y":2}"#), json!(""));
     let two_f: Expected = &[("call_a", "f", r#"{"x":1}"#), ("call_b", "f", r#"{"y":2}"#)];
@@ -261,7 +268,7 @@ fn calls_under_one_index_are_told_apart_as_in_the_plain_answer() {
             &[("a", "f", r#"{"x":1}"#)],
         ),
     ];
-    for client in [Dialect::Chat, Dialect::Messages] {
+    for client in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
         for (what, chunks, calls) in &cases {
             assert_eq!(streamed(client, chunks), plain(calls), "{what}, {client:?}");
         }
@@ -269,7 +276,7 @@ fn calls_under_one_index_are_told_apart_as_in_the_plain_answer() {
 }
 
 #[test]
-fn keys_and_names_are_compared_as_what_they_say() {
+fn json_keys_and_names_are_compared_unescaped() {
     let stream = concat!(
         r#"data: {"choi\u0063es":[{"ind\u0065x":0,"delta":{"tool_c\u0061lls":[{"ind\u0065x":0,"\u0069d":"c\u0061","functi\u006fn":{"n\u0061me":"f","argum\u0065nts":"{\"x\":1"}}]}}]}"#,
         "\n\n",

@@ -180,7 +180,7 @@ fn wrong_choices() -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn a_member_of_a_wrong_type_is_malformed() {
+fn a_member_of_an_invalid_type_is_malformed() {
     for choice in wrong_choices() {
         let body = json!({"choices": [choice]}).to_string();
         let stream = format!("data: {body}\n\n");
@@ -210,7 +210,7 @@ fn a_member_of_a_wrong_type_is_malformed() {
 }
 
 #[test]
-fn what_is_null_or_left_out_is_not_malformed() {
+fn null_and_absent_members_are_not_malformed() {
     for choice in [
         json!({"delta": {"content": "a"}}),
         json!({"index": null, "delta": {"content": "a", "refusal": null, "tool_calls": null}, "logprobs": null}),

@@ -114,7 +114,7 @@ fn a_whole_message_gives_the_events_of_its_stream() {
 }
 
 #[test]
-fn what_breaks_the_grammar_is_malformed_and_an_error_event_is_in_band() {
+fn invalid_syntax_is_malformed_and_an_error_event_is_in_band() {
     let start = r#"{"type":"message_start","message":{"usage":{"input_tokens":1,"output_tokens":1}}}"#;
     let open = r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
     let cases: &[(&[&str], UpstreamErrorKind)] = &[
@@ -262,7 +262,7 @@ fn wrong_events() -> Vec<Vec<Value>> {
 }
 
 #[test]
-fn a_wrong_type_an_unknown_index_and_a_wrong_order_are_malformed_however_they_are_cut() {
+fn invalid_types_indices_and_orders_are_malformed_at_every_split() {
     let data = |event: &Value| format!("data: {event}\n\n");
     for events in wrong_events() {
         let stream = data(&json!({"type":"message_start","message":{}}))
@@ -284,7 +284,7 @@ fn a_wrong_type_an_unknown_index_and_a_wrong_order_are_malformed_however_they_ar
 }
 
 #[test]
-fn a_whole_message_with_a_wrong_type_is_malformed() {
+fn a_whole_message_with_an_invalid_type_is_malformed() {
     let message =
         |content: Value, reason: Value| json!({"type":"message","content":content,"stop_reason":reason});
     let block = |block: Value| message(json!([block]), json!("end_turn"));

@@ -31,7 +31,7 @@ fn energy_measured_by_a_native_provider_is_recorded() {
     let abilities = OfferCapabilities::default();
     let joules =
         |measured: Option<MeasuredEnergy>| measured.map(|measured| measured.joules.normalize().to_string());
-    for client in [Dialect::Chat, Dialect::Messages] {
+    for client in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
         let pair = find_translator(client, Dialect::Messages).unwrap();
         let target = test_support::sample_target(Dialect::Messages, &abilities);
         let ask = admitted_request(client, br#"{"model":"m","max_tokens":9,"messages":[],"stream":true}"#);

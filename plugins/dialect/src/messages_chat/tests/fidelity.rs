@@ -10,21 +10,23 @@ use std::path::Path;
 
 const INTRODUCTION: &str = "# How fields are translated\n\n\
 Generated from the golden cases in `plugins/dialect/testdata`; do not edit. Each row is shown by the case it \
-names: the test `the_table_of_fidelity_is_what_the_cases_show` fails when the table and the cases differ, and \
+names: the test `the_fidelity_table_matches_the_cases` fails when the table and the cases differ, and \
 rewrites the table when `PENSTOCK_BLESS` is set.\n\n\
 *kept*: passed on as it is, or as its exact counterpart. *changed*: expressed as closely as the other dialect \
 allows. *left out*: has no influence on the answer, or is advice that the other dialect cannot take. *refused*: a \
 request is answered with 400 and the field's name; a provider's answer counts as failed. *made*: added by the \
 gateway.\n";
 
-const PAIRS: [(&str, &str); 3] = [
+const PAIRS: [(&str, &str); 5] = [
     ("messages_chat", "Messages client, chat-completions provider"),
     ("chat_messages", "Chat-completions client, messages provider"),
     ("messages_messages", "Messages client, messages provider"),
+    ("responses_chat", "Responses client, chat-completions provider"),
+    ("responses_messages", "Responses client, messages provider"),
 ];
 
 #[test]
-fn the_table_of_fidelity_is_what_the_cases_show() {
+fn the_fidelity_table_matches_the_cases() {
     let mut table = INTRODUCTION.to_owned();
     for (pair, title) in PAIRS {
         write!(table, "\n## {title}\n\n| Field | Fate | What becomes of it | Case |\n|---|---|---|---|\n")

@@ -85,6 +85,7 @@ fn streams_follow_the_grammar_at_every_split() {
                 let checked = match client {
                     Dialect::Chat => conformance::chat(&run.out, case.ask.include_usage),
                     Dialect::Messages => conformance::check_messages_stream(&run.out),
+                    Dialect::Responses => conformance::check_responses_stream(&run.out),
                 };
                 assert_eq!(checked, Ok(()), "{}\n{}", folder.display(), String::from_utf8_lossy(&run.out));
             }

@@ -1,0 +1,254 @@
+//! Dialects of clients and providers, and the table of their properties.
+
+/// Request format on the wire, of the client or of the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Dialect {
+    /// Chat completions (`/v1/chat/completions`).
+    Chat,
+    /// Messages (`/v1/messages`).
+    Messages,
+    /// Responses (`/v1/responses`), a dialect of clients: providers are asked in another one.
+    Responses,
+}
+
+/// Form of a validated request body. Dialects of clients without a form of their own are converted when they are
+/// validated, so that counting, translation and constraints exist once for each form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestForm {
+    /// Body of chat completions.
+    Chat,
+    /// Body of messages.
+    Messages,
+}
+
+/// Form of an error body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorEnvelope {
+    /// `{"error":{"message","type","code","param"}}`.
+    Chat,
+    /// `{"type":"error","error":{"type","message"}}`.
+    Messages,
+}
+
+/// Format of the time at which a limit is fully restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResetFormat {
+    /// Span such as `6m0s`.
+    Span,
+    /// Timestamp of RFC 3339.
+    Timestamp,
+}
+
+/// Header that carries the key to a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyHeader {
+    /// `Authorization: Bearer …`.
+    Bearer,
+    /// `x-api-key`.
+    ApiKey,
+}
+
+/// Model name in an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerModel {
+    /// Name without the flavor.
+    WithoutFlavor,
+    /// Name as sent: clients compare it with their own.
+    AsSent,
+}
+
+/// HTTP conventions that a family of dialects shares.
+#[derive(Debug)]
+pub struct HttpConventions {
+    /// Header of the key towards providers.
+    pub key_header: KeyHeader,
+    /// Further header that providers expect, with its value.
+    pub version_header: Option<(&'static str, &'static str)>,
+    /// Form of error bodies.
+    pub error_envelope: ErrorEnvelope,
+    /// Schema of error bodies in the OpenAPI document.
+    pub error_schema: &'static str,
+    /// Header names for limit, remaining and reset of requests.
+    pub request_limit_headers: [&'static str; 3],
+    /// Header names for limit, remaining and reset of tokens.
+    pub token_limit_headers: [&'static str; 3],
+    /// Format of the reset headers.
+    pub reset_format: ResetFormat,
+}
+
+/// Properties of a dialect.
+#[derive(Debug)]
+pub struct DialectSpec {
+    /// The dialect.
+    pub dialect: Dialect,
+    /// Name in the configuration, logs and metrics.
+    pub name: &'static str,
+    /// Start of the paths of its endpoints; errors on these paths follow the dialect.
+    pub client_path: &'static str,
+    /// Path below a provider's base URL.
+    pub provider_path: &'static str,
+    /// Form of validated bodies.
+    pub request_form: RequestForm,
+    /// Conventions of headers and errors.
+    pub http: &'static HttpConventions,
+    /// Model name in answers.
+    pub answer_model: AnswerModel,
+    /// True if a request may ask for several choices.
+    pub has_choices: bool,
+    /// True if a request needs a cap on generated tokens.
+    pub requires_max_tokens: bool,
+    /// Member that errors name for the content of the conversation.
+    pub content_member: &'static str,
+    /// Member that errors name for the format of the answer.
+    pub format_member: &'static str,
+    /// Members of the request form and the client's names for them, where they differ.
+    pub member_names: &'static [(&'static str, &'static str)],
+}
+
+const CHAT_CONVENTIONS: HttpConventions = HttpConventions {
+    key_header: KeyHeader::Bearer,
+    version_header: None,
+    error_envelope: ErrorEnvelope::Chat,
+    error_schema: "ChatError",
+    request_limit_headers: [
+        "x-ratelimit-limit-requests",
+        "x-ratelimit-remaining-requests",
+        "x-ratelimit-reset-requests",
+    ],
+    token_limit_headers: [
+        "x-ratelimit-limit-tokens",
+        "x-ratelimit-remaining-tokens",
+        "x-ratelimit-reset-tokens",
+    ],
+    reset_format: ResetFormat::Span,
+};
+
+const MESSAGES_CONVENTIONS: HttpConventions = HttpConventions {
+    key_header: KeyHeader::ApiKey,
+    version_header: Some(("anthropic-version", "2023-06-01")),
+    error_envelope: ErrorEnvelope::Messages,
+    error_schema: "MessagesError",
+    request_limit_headers: [
+        "anthropic-ratelimit-requests-limit",
+        "anthropic-ratelimit-requests-remaining",
+        "anthropic-ratelimit-requests-reset",
+    ],
+    token_limit_headers: [
+        "anthropic-ratelimit-tokens-limit",
+        "anthropic-ratelimit-tokens-remaining",
+        "anthropic-ratelimit-tokens-reset",
+    ],
+    reset_format: ResetFormat::Timestamp,
+};
+
+const CHAT: DialectSpec = DialectSpec {
+    dialect: Dialect::Chat,
+    name: "chat",
+    client_path: "/v1/chat",
+    provider_path: "/chat/completions",
+    request_form: RequestForm::Chat,
+    http: &CHAT_CONVENTIONS,
+    answer_model: AnswerModel::WithoutFlavor,
+    has_choices: true,
+    requires_max_tokens: false,
+    content_member: "messages",
+    format_member: "response_format",
+    member_names: &[],
+};
+
+const MESSAGES: DialectSpec = DialectSpec {
+    dialect: Dialect::Messages,
+    name: "messages",
+    client_path: "/v1/messages",
+    provider_path: "/messages",
+    request_form: RequestForm::Messages,
+    http: &MESSAGES_CONVENTIONS,
+    answer_model: AnswerModel::AsSent,
+    has_choices: false,
+    requires_max_tokens: true,
+    content_member: "messages.content",
+    format_member: "output_config.format",
+    member_names: &[],
+};
+
+const RESPONSES: DialectSpec = DialectSpec {
+    dialect: Dialect::Responses,
+    name: "responses",
+    client_path: "/v1/responses",
+    provider_path: "/responses",
+    request_form: RequestForm::Chat,
+    http: &CHAT_CONVENTIONS,
+    answer_model: AnswerModel::WithoutFlavor,
+    has_choices: false,
+    requires_max_tokens: false,
+    content_member: "input",
+    format_member: "text.format",
+    member_names: &[
+        ("messages", "input"),
+        ("response_format", "text.format"),
+        ("reasoning_effort", "reasoning.effort"),
+        ("verbosity", "text.verbosity"),
+        ("max_completion_tokens", "max_output_tokens"),
+        ("max_tokens", "max_output_tokens"),
+        ("logprobs", "include"),
+    ],
+};
+
+/// Every dialect, in the order of [`Dialect`].
+pub const DIALECTS: &[&DialectSpec] = &[&CHAT, &MESSAGES, &RESPONSES];
+
+impl Dialect {
+    /// Returns the properties of the dialect.
+    #[must_use]
+    pub const fn spec(self) -> &'static DialectSpec {
+        match self {
+            Self::Chat => &CHAT,
+            Self::Messages => &MESSAGES,
+            Self::Responses => &RESPONSES,
+        }
+    }
+
+    /// Returns the name in the configuration, logs and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.spec().name
+    }
+
+    /// Returns the form of validated bodies.
+    #[must_use]
+    pub const fn request_form(self) -> RequestForm {
+        self.spec().request_form
+    }
+
+    /// Returns the client's name for a member of the request form, given by a path into it.
+    #[must_use]
+    pub fn member_name<'p>(self, path: &'p str) -> &'p str {
+        let root = path.split(['[', '.']).next().unwrap_or(path);
+        self.spec().member_names.iter().find(|(name, _)| *name == root).map_or(path, |(_, own)| own)
+    }
+
+    /// Returns the dialect of the endpoint at a path.
+    #[must_use]
+    pub fn of_path(path: &str) -> Option<Self> {
+        DIALECTS.iter().find(|row| path.starts_with(row.client_path)).map(|row| row.dialect)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_dialect_has_one_row_with_its_own_name_and_path() {
+        for (at, row) in DIALECTS.iter().enumerate() {
+            assert_eq!((row.dialect as usize, row.dialect.spec().name), (at, row.name));
+            assert_eq!(Dialect::of_path(row.client_path), Some(row.dialect));
+            assert!(DIALECTS.iter().skip(at + 1).all(|other| other.name != row.name));
+        }
+        assert_eq!(Dialect::Responses.member_name("messages[3].content"), "input");
+        assert_eq!(Dialect::Responses.member_name("input[0].content[1].type"), "input[0].content[1].type");
+        assert_eq!(Dialect::Chat.member_name("messages[3].content"), "messages[3].content");
+        assert_eq!(Dialect::of_path("/v1/models"), None);
+        assert_eq!(Dialect::of_path("/v1/messages/count_tokens"), Some(Dialect::Messages));
+    }
+}

@@ -1,0 +1,53 @@
+//! Parts of a request of the responses dialect that its chat form does not have, and that its answer needs.
+
+use bytes::Bytes;
+
+/// Display of reasoning in an answer of the responses dialect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReasoningDisplay {
+    /// Content of the reasoning item (`reasoning_text`).
+    #[default]
+    Content,
+    /// Summary of the reasoning item (`summary_text`), for clients that ask for summaries: open models give their
+    /// reasoning itself.
+    Summary,
+}
+
+/// Tool whose calls are not written as calls of a function with the name that the provider knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientTool {
+    /// Name of the function that the provider is given.
+    pub function_name: Box<str>,
+    /// Name of the tool in its namespace.
+    pub name: Box<str>,
+    /// Namespace of the tool, if it has one.
+    pub namespace: Option<Box<str>>,
+    /// True for a custom tool: its input is text, which the provider writes as the member [`ClientTool::INPUT`].
+    pub is_custom: bool,
+}
+
+impl ClientTool {
+    /// Member of the arguments that holds the input of a custom tool.
+    pub const INPUT: &str = "input";
+}
+
+/// Parts of a request of the responses dialect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResponsesDetails {
+    /// Members that the response object repeats: JSON text without the braces of an object.
+    pub repeated_members: Bytes,
+    /// Custom tools, and tools in a namespace.
+    pub tools: Vec<ClientTool>,
+    /// Display of reasoning.
+    pub reasoning: ReasoningDisplay,
+    /// True if reasoning items carry their text in `encrypted_content` too.
+    pub seals_reasoning: bool,
+}
+
+impl ResponsesDetails {
+    /// Returns the custom or namespaced tool behind the name of a function.
+    #[must_use]
+    pub fn tool(&self, function_name: &str) -> Option<&ClientTool> {
+        self.tools.iter().find(|tool| *tool.function_name == *function_name)
+    }
+}

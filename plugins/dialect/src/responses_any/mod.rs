@@ -1,0 +1,32 @@
+//! Translators for a responses client, and a chat or a messages provider.
+//!
+//! The request has the chat form already, so that it is built as that of a chat client. The answer is decoded into
+//! neutral events and written in the responses dialect.
+
+#[cfg(test)]
+mod tests;
+
+use crate::translator_def::{self, TranslatorDef};
+use crate::write::responses;
+use crate::{chat_chat, chat_messages};
+use penstock_core::Dialect;
+
+/// Definition of the translator for chat providers.
+pub(crate) const CHAT: TranslatorDef = TranslatorDef {
+    client_dialect: Dialect::Responses,
+    provider_dialect: Dialect::Chat,
+    path: chat_chat::TRANSLATOR.path,
+    build_request: chat_chat::TRANSLATOR.build_request,
+    translate_buffered: responses::translate_buffered,
+    translate_stream: translator_def::stream_as_responses,
+};
+
+/// Definition of the translator for messages providers.
+pub(crate) const MESSAGES: TranslatorDef = TranslatorDef {
+    client_dialect: Dialect::Responses,
+    provider_dialect: Dialect::Messages,
+    path: chat_messages::TRANSLATOR.path,
+    build_request: chat_messages::TRANSLATOR.build_request,
+    translate_buffered: responses::translate_buffered,
+    translate_stream: translator_def::stream_as_responses,
+};

@@ -1,0 +1,74 @@
+//! Tool call of a response: its arguments, or the text of a custom tool.
+
+use super::custom_input::CustomInput;
+use super::item::ItemStatus;
+use crate::event::EscapedText;
+use crate::partial_json::{JsonState, PartialJson};
+use penstock_core::ClientTool;
+use std::io::Write as _;
+
+/// Call of a tool.
+#[derive(Debug)]
+pub(super) struct CallState {
+    /// Number of the call in the answer.
+    pub(super) number: u32,
+    call_id: EscapedText,
+    /// Name of the client's tool, as the body of a JSON string.
+    pub(super) name: Vec<u8>,
+    namespace: Option<Vec<u8>>,
+    /// Reader of the input, for a custom tool.
+    pub(super) custom: Option<CustomInput>,
+    pub(super) json: PartialJson,
+    /// Arguments, or the input of a custom tool, as the body of a JSON string.
+    pub(super) text: Vec<u8>,
+}
+
+impl CallState {
+    /// Creates a call; `tool` is set for custom tools and tools in a namespace.
+    pub(super) fn new(
+        number: u32,
+        call_id: EscapedText,
+        name: &EscapedText,
+        tool: Option<&ClientTool>,
+    ) -> Self {
+        let escaped = |text: &str| EscapedText::new(text).escaped().to_vec();
+        Self {
+            number,
+            call_id,
+            name: tool.map_or_else(|| name.escaped().to_vec(), |tool| escaped(&tool.name)),
+            namespace: tool.and_then(|tool| tool.namespace.as_deref()).map(escaped),
+            custom: tool.filter(|tool| tool.is_custom).map(|_| CustomInput::new()),
+            json: PartialJson::new(),
+            text: Vec::new(),
+        }
+    }
+
+    /// Returns true if the arguments are complete.
+    pub(super) fn is_complete(&self) -> bool {
+        match &self.custom {
+            Some(input) => input.is_complete(),
+            None => self.json.state() == JsonState::Complete,
+        }
+    }
+
+    /// Writes the members of a call behind its id.
+    pub(super) fn write(&self, status: ItemStatus, out: &mut Vec<u8>) {
+        let (kind, text) = match self.custom {
+            Some(_) => ("custom_tool_call", "input"),
+            None => ("function_call", "arguments"),
+        };
+        let _ = write!(out, r#"","type":"{kind}","status":"{}","call_id":""#, status.name());
+        out.extend_from_slice(self.call_id.escaped());
+        out.extend_from_slice(br#"","name":""#);
+        out.extend_from_slice(&self.name);
+        if let Some(namespace) = &self.namespace {
+            out.extend_from_slice(br#"","namespace":""#);
+            out.extend_from_slice(namespace);
+        }
+        let _ = write!(out, r#"","{text}":""#);
+        if status != ItemStatus::Open {
+            out.extend_from_slice(&self.text);
+        }
+        out.extend_from_slice(b"\"}");
+    }
+}

@@ -1,0 +1,134 @@
+//! Response object: its members around the output, and the events that carry it.
+
+use crate::write::ResponseIdentity;
+use bytes::Bytes;
+use penstock_core::{AttemptTarget, ErrorCode, InferenceRequest, TokenUsage};
+use penstock_http_wire::json;
+use std::io::Write as _;
+
+/// Status of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ResponseStatus<'a> {
+    /// Response without its end.
+    InProgress,
+    /// Complete response.
+    Completed,
+    /// Response that ended early, with the reason.
+    Incomplete(&'static str),
+    /// Response that broke off, with code and message of the error.
+    Failed(&'static str, &'a str),
+}
+
+impl ResponseStatus<'_> {
+    /// Returns the name of the status.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::InProgress => "in_progress",
+            Self::Completed => "completed",
+            Self::Incomplete(_) => "incomplete",
+            Self::Failed(..) => "failed",
+        }
+    }
+}
+
+/// Parts of the response object that do not depend on the answer.
+#[derive(Clone, Debug)]
+pub(super) struct ResponseFrame {
+    /// Unique part of all ids.
+    pub(super) id: String,
+    model: String,
+    created: u64,
+    repeated_members: Bytes,
+}
+
+impl ResponseFrame {
+    /// Returns the frame for the response of a target.
+    pub(super) fn new(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Self {
+        let ResponseIdentity { id, model, created } = ResponseIdentity::from_target(target);
+        let details = ask.responses.as_ref();
+        let repeated_members = details.map(|details| details.repeated_members.clone()).unwrap_or_default();
+        Self { id, model, created, repeated_members }
+    }
+
+    /// Writes the object up to and including `"output":`.
+    pub(super) fn write_start(&self, status: ResponseStatus<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(br#"{"id":"resp_"#);
+        out.extend_from_slice(self.id.as_bytes());
+        // Writing to a Vec cannot fail.
+        let _ = write!(
+            out,
+            r#"","object":"response","created_at":{},"status":"{}","error":"#,
+            self.created,
+            status.name()
+        );
+        match status {
+            ResponseStatus::Failed(code, message) => {
+                let _ = write!(out, r#"{{"code":"{code}","message":"#);
+                json::write_str(out, message);
+                out.push(b'}');
+            }
+            _ => out.extend_from_slice(b"null"),
+        }
+        out.extend_from_slice(br#","incomplete_details":"#);
+        match status {
+            ResponseStatus::Incomplete(reason) => {
+                let _ = write!(out, r#"{{"reason":"{reason}"}}"#);
+            }
+            _ => out.extend_from_slice(b"null"),
+        }
+        out.extend_from_slice(br#","model":"#);
+        json::write_str(out, &self.model);
+        if !self.repeated_members.is_empty() {
+            out.push(b',');
+            out.extend_from_slice(&self.repeated_members);
+        }
+        out.extend_from_slice(br#","output":"#);
+    }
+}
+
+/// Returns the code of an error in a failed response. Clients act on these codes of the dialect: they wait, shorten the
+/// conversation, or retry.
+pub(super) const fn failure_code(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::RateLimited | ErrorCode::Overloaded => "rate_limit_exceeded",
+        ErrorCode::ContextLength => "context_length_exceeded",
+        ErrorCode::InsufficientCredits | ErrorCode::BudgetExceeded => "insufficient_quota",
+        ErrorCode::InvalidRequest | ErrorCode::Unsupported | ErrorCode::ContentRefused => "invalid_prompt",
+        _ => "server_error",
+    }
+}
+
+/// Writes the usage object; its input includes cached tokens.
+pub(super) fn write_usage(usage: &TokenUsage, out: &mut Vec<u8>) {
+    let _ = write!(
+        out,
+        r#"{{"input_tokens":{},"input_tokens_details":{{"cached_tokens":{},"cache_write_tokens":0}},"output_tokens":{},"output_tokens_details":{{"reasoning_tokens":{}}},"total_tokens":{}}}"#,
+        usage.input,
+        usage.cached,
+        usage.output,
+        usage.reasoning,
+        usage.input.saturating_add(usage.output),
+    );
+}
+
+/// Numbers the events of a stream and writes them.
+#[derive(Debug, Default)]
+pub(super) struct EventSequence {
+    next: u64,
+}
+
+impl EventSequence {
+    /// Writes the start of an event: its type and its number.
+    pub(super) fn start(&mut self, kind: &str, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"event: ");
+        out.extend_from_slice(kind.as_bytes());
+        out.extend_from_slice(b"\ndata: {\"type\":\"");
+        out.extend_from_slice(kind.as_bytes());
+        out.extend_from_slice(b"\",\"sequence_number\":");
+        out.extend_from_slice(itoa::Buffer::new().format(self.next).as_bytes());
+        self.next += 1;
+    }
+}
+
+/// End of an event.
+pub(super) const EVENT_END: &[u8] = b"}\n\n";

@@ -1,0 +1,366 @@
+//! Output item of a response while it is written: its events, and the item itself.
+
+use super::call::CallState;
+use super::custom_input::CustomInput;
+use super::frame::{EVENT_END, EventSequence};
+use super::part::MessagePart;
+use crate::event::EscapedText;
+use penstock_core::{ReasoningDisplay, seal_reasoning};
+use penstock_http_wire::json;
+use std::io::Write as _;
+
+/// Content of an item.
+#[derive(Debug)]
+pub(super) enum ItemBody {
+    /// Message with its parts; only the last part is open.
+    Message(Vec<MessagePart>),
+    /// Reasoning, as the body of a JSON string.
+    Reasoning { text: Vec<u8>, display: ReasoningDisplay, is_sealed: bool },
+    /// Tool call.
+    Call(CallState),
+}
+
+/// Status of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ItemStatus {
+    Open,
+    Completed,
+    Incomplete,
+}
+
+impl ItemStatus {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Open => "in_progress",
+            Self::Completed => "completed",
+            Self::Incomplete => "incomplete",
+        }
+    }
+}
+
+/// Output item.
+#[derive(Debug)]
+pub(super) struct OutputItem {
+    /// Id with the prefix of its type.
+    id: String,
+    /// Position in the output.
+    index: usize,
+    pub(super) status: ItemStatus,
+    pub(super) body: ItemBody,
+}
+
+impl OutputItem {
+    /// Creates an open item; `id` is the unique part of the response's id.
+    pub(super) fn new(id: &str, index: usize, body: ItemBody) -> Self {
+        let prefix = match &body {
+            ItemBody::Message(_) => "msg",
+            ItemBody::Reasoning { .. } => "rs",
+            ItemBody::Call(CallState { custom: Some(_), .. }) => "ctc",
+            ItemBody::Call(_) => "fc",
+        };
+        Self { id: format!("{prefix}_{id}_{index}"), index, status: ItemStatus::Open, body }
+    }
+
+    /// Returns true if a later item may close this one: a call whose arguments are incomplete remains open.
+    pub(super) fn may_close(&self) -> bool {
+        match &self.body {
+            ItemBody::Message(_) | ItemBody::Reasoning { .. } => true,
+            ItemBody::Call(call) => call.is_complete(),
+        }
+    }
+
+    /// Returns the buffered bytes.
+    pub(super) fn buffered_bytes(&self) -> usize {
+        match &self.body {
+            ItemBody::Message(parts) => parts.iter().map(|part| part.text.len() + part.logprobs.len()).sum(),
+            ItemBody::Reasoning { text, .. } => text.len(),
+            ItemBody::Call(call) => {
+                call.text.len() + call.custom.as_ref().map_or(0, CustomInput::pending_bytes)
+            }
+        }
+    }
+
+    /// Writes `response.output_item.added`.
+    pub(super) fn write_added(&self, events: &mut EventSequence, out: &mut Vec<u8>) {
+        self.write_item_event("response.output_item.added", events, out);
+        if let ItemBody::Reasoning { display, .. } = &self.body {
+            match display {
+                ReasoningDisplay::Content => self.start(events, "response.content_part.added", out),
+                ReasoningDisplay::Summary => {
+                    self.start(events, "response.reasoning_summary_part.added", out);
+                }
+            }
+            self.write_reasoning_part(b"", out);
+        }
+    }
+
+    fn write_item_event(&self, kind: &str, events: &mut EventSequence, out: &mut Vec<u8>) {
+        events.start(kind, out);
+        let _ = write!(out, r#","output_index":{},"item":"#, self.index);
+        self.write_item(out);
+        out.extend_from_slice(EVENT_END);
+    }
+
+    /// Writes the start of an event about this item.
+    fn start(&self, events: &mut EventSequence, kind: &str, out: &mut Vec<u8>) {
+        events.start(kind, out);
+        out.extend_from_slice(br#","item_id":""#);
+        out.extend_from_slice(self.id.as_bytes());
+        out.extend_from_slice(br#"","output_index":"#);
+        out.extend_from_slice(itoa::Buffer::new().format(self.index).as_bytes());
+    }
+
+    /// Appends text to a message, in a part of its kind.
+    pub(super) fn push_message_text(
+        &mut self,
+        text: &EscapedText,
+        logprobs: Option<&[u8]>,
+        is_refusal: bool,
+        events: &mut EventSequence,
+        out: &mut Vec<u8>,
+    ) {
+        let other_kind = |part: &MessagePart| part.is_refusal != is_refusal;
+        if let ItemBody::Message(parts) = &self.body
+            && parts.last().is_none_or(other_kind)
+        {
+            self.close_part(events, out);
+            self.open_part(is_refusal, events, out);
+        }
+        let kind = if is_refusal { "response.refusal.delta" } else { "response.output_text.delta" };
+        self.start(events, kind, out);
+        let ItemBody::Message(parts) = &mut self.body else { return };
+        let at = parts.len().saturating_sub(1);
+        let Some(part) = parts.last_mut() else { return };
+        let _ = write!(out, r#","content_index":{at},"delta":""#);
+        out.extend_from_slice(text.escaped());
+        out.push(b'"');
+        part.text.extend_from_slice(text.escaped());
+        if !is_refusal {
+            out.extend_from_slice(br#","logprobs":["#);
+            part.push_logprobs(logprobs, out);
+            out.push(b']');
+        }
+        out.extend_from_slice(EVENT_END);
+    }
+
+    /// Opens a part of a message.
+    pub(super) fn open_part(&mut self, is_refusal: bool, events: &mut EventSequence, out: &mut Vec<u8>) {
+        let ItemBody::Message(parts) = &mut self.body else { return };
+        let at = parts.len();
+        parts.push(MessagePart { is_refusal, ..MessagePart::default() });
+        self.start(events, "response.content_part.added", out);
+        let _ = write!(out, r#","content_index":{at},"part":"#);
+        MessagePart { is_refusal, ..MessagePart::default() }.write(out);
+        out.extend_from_slice(EVENT_END);
+    }
+
+    /// Closes the last part of a message.
+    fn close_part(&self, events: &mut EventSequence, out: &mut Vec<u8>) {
+        let ItemBody::Message(parts) = &self.body else { return };
+        let Some(part) = parts.last() else { return };
+        let at = parts.len() - 1;
+        let (kind, key) = if part.is_refusal {
+            ("response.refusal.done", "refusal")
+        } else {
+            ("response.output_text.done", "text")
+        };
+        self.start(events, kind, out);
+        let _ = write!(out, r#","content_index":{at},"{key}":""#);
+        out.extend_from_slice(&part.text);
+        out.push(b'"');
+        if !part.is_refusal {
+            out.extend_from_slice(br#","logprobs":["#);
+            out.extend_from_slice(&part.logprobs);
+            out.push(b']');
+        }
+        out.extend_from_slice(EVENT_END);
+        self.start(events, "response.content_part.done", out);
+        let _ = write!(out, r#","content_index":{at},"part":"#);
+        part.write(out);
+        out.extend_from_slice(EVENT_END);
+    }
+
+    /// Appends reasoning.
+    pub(super) fn push_reasoning(
+        &mut self,
+        text: &EscapedText,
+        events: &mut EventSequence,
+        out: &mut Vec<u8>,
+    ) {
+        let ItemBody::Reasoning { text: all, display, .. } = &mut self.body else { return };
+        all.extend_from_slice(text.escaped());
+        let (kind, position) = match display {
+            ReasoningDisplay::Content => ("response.reasoning_text.delta", "content_index"),
+            ReasoningDisplay::Summary => ("response.reasoning_summary_text.delta", "summary_index"),
+        };
+        self.start(events, kind, out);
+        let _ = write!(out, r#","{position}":0,"delta":""#);
+        out.extend_from_slice(text.escaped());
+        out.push(b'"');
+        out.extend_from_slice(EVENT_END);
+    }
+
+    /// Appends a fragment of arguments.
+    pub(super) fn push_arguments(
+        &mut self,
+        fragment: &EscapedText,
+        events: &mut EventSequence,
+        out: &mut Vec<u8>,
+    ) {
+        let ItemBody::Call(call) = &mut self.body else { return };
+        let start = call.text.len();
+        match &mut call.custom {
+            Some(input) => input.push(&fragment.decoded(), &mut call.text),
+            None => {
+                call.json.push(&fragment.decoded());
+                call.text.extend_from_slice(fragment.escaped());
+            }
+        }
+        self.write_call_delta(start, events, out);
+    }
+
+    /// Writes the text of a call from this position.
+    fn write_call_delta(&self, from: usize, events: &mut EventSequence, out: &mut Vec<u8>) {
+        let ItemBody::Call(call) = &self.body else { return };
+        let text = call.text.get(from..).unwrap_or_default();
+        if text.is_empty() {
+            return;
+        }
+        let kind = match call.custom {
+            Some(_) => "response.custom_tool_call_input.delta",
+            None => "response.function_call_arguments.delta",
+        };
+        self.start(events, kind, out);
+        out.extend_from_slice(br#","delta":""#);
+        out.extend_from_slice(text);
+        out.push(b'"');
+        out.extend_from_slice(EVENT_END);
+    }
+
+    /// Closes the item with a status, and writes its last events. `fills_arguments`: a call without arguments gets an
+    /// empty object, since clients parse them.
+    pub(super) fn close(
+        &mut self,
+        status: ItemStatus,
+        fills_arguments: bool,
+        events: &mut EventSequence,
+        out: &mut Vec<u8>,
+    ) {
+        let call_start = self.finish_call(fills_arguments);
+        self.write_call_delta(call_start, events, out);
+        match &self.body {
+            ItemBody::Message(_) => self.close_part(events, out),
+            ItemBody::Reasoning { text, display, .. } => {
+                let (done, position, part_done) = match display {
+                    ReasoningDisplay::Content => {
+                        ("response.reasoning_text.done", "content_index", "response.content_part.done")
+                    }
+                    ReasoningDisplay::Summary => (
+                        "response.reasoning_summary_text.done",
+                        "summary_index",
+                        "response.reasoning_summary_part.done",
+                    ),
+                };
+                self.start(events, done, out);
+                let _ = write!(out, r#","{position}":0,"text":""#);
+                out.extend_from_slice(text);
+                out.push(b'"');
+                out.extend_from_slice(EVENT_END);
+                self.start(events, part_done, out);
+                self.write_reasoning_part(text, out);
+            }
+            ItemBody::Call(call) => {
+                match call.custom {
+                    Some(_) => {
+                        self.start(events, "response.custom_tool_call_input.done", out);
+                        out.extend_from_slice(br#","input":""#);
+                    }
+                    None => {
+                        self.start(events, "response.function_call_arguments.done", out);
+                        out.extend_from_slice(br#","name":""#);
+                        out.extend_from_slice(&call.name);
+                        out.extend_from_slice(br#"","arguments":""#);
+                    }
+                }
+                out.extend_from_slice(&call.text);
+                out.push(b'"');
+                out.extend_from_slice(EVENT_END);
+            }
+        }
+        self.status = status;
+        self.write_item_event("response.output_item.done", events, out);
+    }
+
+    /// Ends the arguments of a call; returns the position from which they are not written yet.
+    fn finish_call(&mut self, fills_arguments: bool) -> usize {
+        let ItemBody::Call(call) = &mut self.body else { return 0 };
+        let start = call.text.len();
+        match &mut call.custom {
+            Some(input) => input.finish(&mut call.text),
+            None if call.text.is_empty() && fills_arguments => call.text.extend_from_slice(b"{}"),
+            None => {}
+        }
+        start
+    }
+
+    fn write_reasoning_part(&self, text: &[u8], out: &mut Vec<u8>) {
+        let ItemBody::Reasoning { display, .. } = &self.body else { return };
+        let (position, kind) = match display {
+            ReasoningDisplay::Content => ("content_index", "reasoning_text"),
+            ReasoningDisplay::Summary => ("summary_index", "summary_text"),
+        };
+        let _ = write!(out, r#","{position}":0,"part":{{"type":"{kind}","text":""#);
+        out.extend_from_slice(text);
+        out.extend_from_slice(b"\"}");
+        out.extend_from_slice(EVENT_END);
+    }
+
+    /// Writes the item as it is now; an open one without its content.
+    pub(super) fn write_item(&self, out: &mut Vec<u8>) {
+        let is_open = self.status == ItemStatus::Open;
+        out.extend_from_slice(br#"{"id":""#);
+        out.extend_from_slice(self.id.as_bytes());
+        match &self.body {
+            ItemBody::Message(parts) => {
+                let _ = write!(
+                    out,
+                    r#"","type":"message","status":"{}","role":"assistant","content":["#,
+                    self.status.name()
+                );
+                for (at, part) in parts.iter().enumerate() {
+                    if at > 0 {
+                        out.push(b',');
+                    }
+                    part.write(out);
+                }
+                out.extend_from_slice(b"]}");
+            }
+            ItemBody::Reasoning { text, display, is_sealed } => {
+                out.extend_from_slice(br#"","type":"reasoning","summary":["#);
+                if !is_open && *display == ReasoningDisplay::Summary {
+                    write_text_part("summary_text", text, out);
+                }
+                out.push(b']');
+                if *display == ReasoningDisplay::Content {
+                    out.extend_from_slice(br#","content":["#);
+                    if !is_open {
+                        write_text_part("reasoning_text", text, out);
+                    }
+                    out.push(b']');
+                }
+                if *is_sealed && !is_open {
+                    let sealed = seal_reasoning(&json::unescape(text).unwrap_or_default());
+                    let _ = write!(out, r#","encrypted_content":"{sealed}""#);
+                }
+                let _ = write!(out, r#","status":"{}"}}"#, self.status.name());
+            }
+            ItemBody::Call(call) => call.write(self.status, out),
+        }
+    }
+}
+
+fn write_text_part(kind: &str, text: &[u8], out: &mut Vec<u8>) {
+    let _ = write!(out, r#"{{"type":"{kind}","text":""#);
+    out.extend_from_slice(text);
+    out.extend_from_slice(b"\"}");
+}

@@ -1,0 +1,261 @@
+//! Writer of the responses dialect.
+//!
+//! Items have the order in which they start. A message or reasoning ends where another item starts; a call remains open
+//! until its arguments are complete, so that parallel calls may be interleaved.
+
+mod buffered;
+mod call;
+mod custom_input;
+mod frame;
+mod item;
+mod part;
+
+pub(crate) use buffered::translate_buffered;
+
+use crate::event::{AnswerEvent, EscapedText};
+use call::CallState;
+use frame::{EVENT_END, EventSequence, ResponseFrame, ResponseStatus};
+use item::{ItemBody, ItemStatus, OutputItem};
+use penstock_core::{ApiError, AttemptTarget, FinishReason, InferenceRequest, ResponsesDetails, TokenUsage};
+use penstock_http_wire::json;
+
+/// Writer of one streamed answer.
+pub struct ResponsesStreamWriter {
+    frame: ResponseFrame,
+    details: ResponsesDetails,
+    events: EventSequence,
+    has_started: bool,
+    items: Vec<OutputItem>,
+    finish_reason: Option<FinishReason>,
+}
+
+impl ResponsesStreamWriter {
+    /// Creates a writer at the start of an answer.
+    #[must_use]
+    pub fn new(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Self {
+        Self {
+            frame: ResponseFrame::new(ask, target),
+            details: ask.responses.as_deref().cloned().unwrap_or_default(),
+            events: EventSequence::default(),
+            has_started: false,
+            items: Vec::new(),
+            finish_reason: None,
+        }
+    }
+
+    fn write_created(&mut self, out: &mut Vec<u8>) {
+        if std::mem::replace(&mut self.has_started, true) {
+            return;
+        }
+        for kind in ["response.created", "response.in_progress"] {
+            self.events.start(kind, out);
+            out.extend_from_slice(br#","response":"#);
+            self.frame.write_start(ResponseStatus::InProgress, out);
+            out.extend_from_slice(br#"[],"usage":null}"#);
+            out.extend_from_slice(EVENT_END);
+        }
+    }
+
+    /// Closes the items that another one may follow.
+    fn close_finished(&mut self, out: &mut Vec<u8>) {
+        let open = self.items.iter_mut().filter(|item| item.status == ItemStatus::Open && item.may_close());
+        open.for_each(|item| item.close(ItemStatus::Completed, true, &mut self.events, out));
+    }
+
+    fn open_item(&mut self, body: ItemBody, out: &mut Vec<u8>) {
+        self.close_finished(out);
+        let item = OutputItem::new(&self.frame.id, self.items.len(), body);
+        item.write_added(&mut self.events, out);
+        self.items.push(item);
+    }
+
+    /// Returns the last item if it is open and of this kind.
+    fn open_last(&mut self, fits: fn(&ItemBody) -> bool) -> Option<&mut OutputItem> {
+        self.items.last_mut().filter(|item| item.status == ItemStatus::Open && fits(&item.body))
+    }
+
+    fn write_text(
+        &mut self,
+        text: &EscapedText,
+        logprobs: Option<&[u8]>,
+        is_refusal: bool,
+        out: &mut Vec<u8>,
+    ) {
+        let fits = |body: &ItemBody| matches!(body, ItemBody::Message(_));
+        if text.is_empty() && logprobs.is_none() {
+            return;
+        }
+        if self.open_last(fits).is_none() {
+            self.open_item(ItemBody::Message(Vec::new()), out);
+        }
+        if let Some(item) = self.items.last_mut() {
+            item.push_message_text(text, logprobs, is_refusal, &mut self.events, out);
+        }
+    }
+
+    fn write_reasoning(&mut self, text: &EscapedText, out: &mut Vec<u8>) {
+        let fits = |body: &ItemBody| matches!(body, ItemBody::Reasoning { .. });
+        if text.is_empty() {
+            return;
+        }
+        if self.open_last(fits).is_none() {
+            let (display, is_sealed) = (self.details.reasoning, self.details.seals_reasoning);
+            self.open_item(ItemBody::Reasoning { text: Vec::new(), display, is_sealed }, out);
+        }
+        if let Some(item) = self.items.last_mut() {
+            item.push_reasoning(text, &mut self.events, out);
+        }
+    }
+
+    fn start_call(&mut self, number: u32, id: &EscapedText, name: &EscapedText, out: &mut Vec<u8>) {
+        let tool = self.details.tool(&name.decoded());
+        let call = CallState::new(number, id.clone(), name, tool);
+        self.open_item(ItemBody::Call(call), out);
+    }
+
+    /// Writes arguments of a call. Behind complete arguments only white space can follow, which is dropped.
+    fn write_arguments(&mut self, number: u32, fragment: &EscapedText, out: &mut Vec<u8>) {
+        let is_call =
+            |item: &&mut OutputItem| matches!(&item.body, ItemBody::Call(call) if call.number == number);
+        let call = self.items.iter_mut().rev().find(is_call);
+        if let Some(item) = call.filter(|item| item.status == ItemStatus::Open) {
+            item.push_arguments(fragment, &mut self.events, out);
+        }
+    }
+
+    /// Closes all items. Those of an answer that was cut are incomplete.
+    fn close_items(&mut self, cut: bool, out: &mut Vec<u8>) {
+        let status = if cut { ItemStatus::Incomplete } else { ItemStatus::Completed };
+        let open = self.items.iter_mut().filter(|item| item.status == ItemStatus::Open);
+        open.for_each(|item| item.close(status, !cut, &mut self.events, out));
+    }
+
+    /// Writes the last event: the response with its whole output.
+    fn write_response(
+        &mut self,
+        status: ResponseStatus<'_>,
+        usage: Option<&TokenUsage>,
+        objects: &[u8],
+        out: &mut Vec<u8>,
+    ) {
+        self.events.start(&format!("response.{}", status.name()), out);
+        out.extend_from_slice(br#","response":"#);
+        write_response(&self.frame, status, &self.items, usage, out);
+        if !objects.is_empty() {
+            out.push(b',');
+            out.extend_from_slice(objects);
+        }
+        out.push(b'}');
+        out.extend_from_slice(EVENT_END);
+    }
+}
+
+/// Writes a response without its last brace.
+fn write_response(
+    frame: &ResponseFrame,
+    status: ResponseStatus<'_>,
+    items: &[OutputItem],
+    usage: Option<&TokenUsage>,
+    out: &mut Vec<u8>,
+) {
+    frame.write_start(status, out);
+    out.push(b'[');
+    for (at, item) in items.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        item.write_item(out);
+    }
+    out.extend_from_slice(br#"],"usage":"#);
+    match usage {
+        Some(usage) => frame::write_usage(usage, out),
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+/// Returns the status of a response that ended for this reason.
+const fn final_status(reason: FinishReason) -> ResponseStatus<'static> {
+    match reason {
+        FinishReason::Stop | FinishReason::ToolCalls => ResponseStatus::Completed,
+        FinishReason::Length | FinishReason::ContextWindow => ResponseStatus::Incomplete("max_output_tokens"),
+        FinishReason::ContentFilter => ResponseStatus::Incomplete("content_filter"),
+    }
+}
+
+impl super::DialectWriter for ResponsesStreamWriter {
+    fn write(&mut self, event: &AnswerEvent, out: &mut Vec<u8>) {
+        if event.choice().is_some_and(|choice| choice > 0) {
+            return;
+        }
+        if event.is_content() {
+            self.write_created(out);
+        }
+        match event {
+            AnswerEvent::Reasoning { text, .. } => self.write_reasoning(text, out),
+            AnswerEvent::Text { text, logprobs, .. } => {
+                self.write_text(text, logprobs.as_deref(), false, out);
+            }
+            AnswerEvent::Refusal { text, .. } => self.write_text(text, None, true, out),
+            AnswerEvent::ToolCallStart { tool, id, name, .. } => self.start_call(*tool, id, name, out),
+            AnswerEvent::ToolCallArguments { tool, fragment, .. } => {
+                self.write_arguments(*tool, fragment, out)
+            }
+            AnswerEvent::Finish { reason, .. } => self.finish_reason = Some(*reason),
+            AnswerEvent::Start
+            | AnswerEvent::Usage(_)
+            | AnswerEvent::Energy(_)
+            | AnswerEvent::Ping
+            | AnswerEvent::End => {}
+        }
+    }
+
+    fn write_start(&mut self, out: &mut Vec<u8>) {
+        self.write_created(out);
+    }
+
+    fn record_choice_finish(&mut self, choice: u32, finish: FinishReason) {
+        if choice == 0 {
+            self.finish_reason = Some(finish);
+        }
+    }
+
+    fn shows_reasoning(&self) -> bool {
+        true
+    }
+
+    fn buffered_bytes(&self) -> usize {
+        self.items.iter().map(|item| size_of::<OutputItem>() + item.buffered_bytes()).sum()
+    }
+
+    fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut Vec<u8>) {
+        self.write_created(out);
+        if self.items.is_empty() {
+            // Quickstarts read `output[0].content[0].text`.
+            self.open_item(ItemBody::Message(Vec::new()), out);
+            if let Some(item) = self.items.last_mut() {
+                item.open_part(false, &mut self.events, out);
+            }
+        }
+        let status = final_status(self.finish_reason.unwrap_or(FinishReason::Stop));
+        self.close_items(status != ResponseStatus::Completed, out);
+        self.write_response(status, Some(usage), objects, out);
+    }
+
+    /// Ends a started response as failed. Before its start there is no response, and the event `error` says why.
+    fn write_error(&mut self, refusal: &ApiError, _request_id: &str, out: &mut Vec<u8>) {
+        let code = frame::failure_code(refusal.code);
+        if self.has_started {
+            for item in self.items.iter_mut().filter(|item| item.status == ItemStatus::Open) {
+                item.status = ItemStatus::Incomplete;
+            }
+            return self.write_response(ResponseStatus::Failed(code, &refusal.message), None, b"", out);
+        }
+        self.events.start("error", out);
+        out.extend_from_slice(br#","code":""#);
+        out.extend_from_slice(code.as_bytes());
+        out.extend_from_slice(br#"","message":"#);
+        json::write_str(out, &refusal.message);
+        out.extend_from_slice(br#","param":null"#);
+        out.extend_from_slice(EVENT_END);
+    }
+}

@@ -1,0 +1,49 @@
+//! Part of a message in a response.
+
+use crate::json_cursor;
+
+/// Part of a message: text, or text that declines to answer.
+#[derive(Debug, Default)]
+pub(super) struct MessagePart {
+    pub(super) is_refusal: bool,
+    /// Body of a JSON string.
+    pub(super) text: Vec<u8>,
+    /// Log probabilities, as the elements of a JSON array.
+    pub(super) logprobs: Vec<u8>,
+}
+
+impl MessagePart {
+    /// Writes the part.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        if self.is_refusal {
+            out.extend_from_slice(br#"{"type":"refusal","refusal":""#);
+            out.extend_from_slice(&self.text);
+            out.extend_from_slice(b"\"}");
+        } else {
+            out.extend_from_slice(br#"{"type":"output_text","annotations":[],"logprobs":["#);
+            out.extend_from_slice(&self.logprobs);
+            out.extend_from_slice(br#"],"text":""#);
+            out.extend_from_slice(&self.text);
+            out.extend_from_slice(b"\"}");
+        }
+    }
+
+    /// Appends the log probabilities of a text to those of the part and to `out`, as elements of an array.
+    pub(super) fn push_logprobs(&mut self, logprobs: Option<&[u8]>, out: &mut Vec<u8>) {
+        let list = logprobs.and_then(|object| json_cursor::member_value(object, "content"));
+        let start = out.len();
+        for token in list.into_iter().flat_map(json_cursor::elements) {
+            if out.len() > start {
+                out.push(b',');
+            }
+            out.extend_from_slice(token);
+        }
+        let tokens = out.get(start..).unwrap_or_default();
+        if !tokens.is_empty() {
+            if !self.logprobs.is_empty() {
+                self.logprobs.push(b',');
+            }
+            self.logprobs.extend_from_slice(tokens);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Writer of the chat form.
+
+use super::settings::ResponseSettings;
+use crate::body::RootObject;
+
+/// Members that have no counterpart under the same name in the chat form: they are converted, or only repeated in the
+/// answer.
+const CONVERTED: &[&str] = &[
+    "access_programs",
+    "background",
+    "background_options",
+    "client_metadata",
+    "context_management",
+    "conversation",
+    "image",
+    "include",
+    "input",
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "model",
+    "moderation",
+    "n",
+    "previous_response_id",
+    "prompt",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "reasoning",
+    "safety_identifier",
+    "service_tier",
+    "store",
+    "stream_options",
+    "text",
+    "tool_choice",
+    "tools",
+    "top_logprobs",
+    "truncation",
+    "user",
+];
+
+/// Body of a chat request while it is written.
+#[derive(Debug)]
+pub(super) struct ChatBody {
+    out: Vec<u8>,
+}
+
+impl ChatBody {
+    /// Starts the body; `size` is that of the original one.
+    pub(super) fn new(size: usize) -> Self {
+        let mut out = Vec::with_capacity(size + size / 8 + 256);
+        out.push(b'{');
+        Self { out }
+    }
+
+    /// Writes the key of a member.
+    pub(super) fn key(&mut self, name: &str) {
+        if self.out.len() > 1 {
+            self.out.push(b',');
+        }
+        self.string(name);
+        self.out.push(b':');
+    }
+
+    /// Writes a member whose value is JSON text.
+    pub(super) fn member(&mut self, name: &str, json: &str) {
+        self.key(name);
+        self.json(json);
+    }
+
+    /// Writes a member whose value is a string.
+    pub(super) fn member_string(&mut self, name: &str, text: &str) {
+        self.key(name);
+        self.string(text);
+    }
+
+    /// Appends JSON text.
+    pub(super) fn json(&mut self, json: &str) {
+        self.out.extend_from_slice(json.as_bytes());
+    }
+
+    /// Appends a string with quotes and escapes.
+    pub(super) fn string(&mut self, text: &str) {
+        self.out.push(b'"');
+        self.escaped(text);
+        self.out.push(b'"');
+    }
+
+    /// Appends text as the inside of a string. JSON text can be given to nest it in a string.
+    pub(super) fn escaped(&mut self, text: &str) {
+        for character in text.chars() {
+            match character {
+                '"' => self.out.extend_from_slice(br#"\""#),
+                '\\' => self.out.extend_from_slice(br"\\"),
+                '\n' => self.out.extend_from_slice(br"\n"),
+                '\r' => self.out.extend_from_slice(br"\r"),
+                '\t' => self.out.extend_from_slice(br"\t"),
+                control if u32::from(control) < 0x20 => {
+                    self.out.extend_from_slice(format!("\\u{:04x}", u32::from(control)).as_bytes());
+                }
+                other => self.out.extend_from_slice(other.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+    }
+
+    /// Returns the complete body.
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        self.out.push(b'}');
+        self.out
+    }
+}
+
+/// Copies the members that both dialects have, and those of engines, unless a converted member has the same name.
+pub(super) fn copy_other_members(top: &RootObject<'_>, settings: &ResponseSettings<'_>, out: &mut ChatBody) {
+    for (name, value) in top.present_members() {
+        if !CONVERTED.contains(&name) && !settings.replaces(name) {
+            out.member(name, value.raw());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_converted_members_is_sorted() {
+        assert!(CONVERTED.windows(2).all(|two| two.first() < two.last()));
+    }
+
+    #[test]
+    fn every_character_is_escaped_as_json_requires() {
+        let mut out = ChatBody::new(0);
+        out.member_string("a", "q\" b\\ n\n t\t r\r c\u{1} ü \u{1F600}");
+        let body = String::from_utf8(out.finish()).unwrap_or_default();
+        assert_eq!(body, "{\"a\":\"q\\\" b\\\\ n\\n t\\t r\\r c\\u0001 ü \u{1F600}\"}");
+    }
+}

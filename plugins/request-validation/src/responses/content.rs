@@ -1,0 +1,143 @@
+//! Content of messages and tool outputs: a string, or parts of text, images and audio.
+
+use super::chat_body::ChatBody;
+use crate::field_path::FieldPath;
+use crate::json::JsonValue;
+use crate::{media, read};
+use penstock_core::ApiError;
+
+/// Content parts allowed in an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AllowedParts {
+    /// Text, in messages of the roles `system` and `developer`.
+    Text,
+    /// Text and refusals, in messages of the role `assistant`.
+    TextOrRefusal,
+    /// Text and images, in tool outputs.
+    TextAndImages,
+    /// Text, images and audio, in messages of the role `user`.
+    Media,
+}
+
+impl AllowedParts {
+    const fn type_names(self) -> &'static [&'static str] {
+        match self {
+            Self::Text => &["input_text", "output_text"],
+            Self::TextOrRefusal => &["output_text", "input_text", "refusal"],
+            Self::TextAndImages => &["input_text", "input_image", "output_text"],
+            Self::Media => &["input_text", "input_image", "input_audio", "output_text"],
+        }
+    }
+}
+
+/// Validated part.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ContentPart<'d> {
+    /// Text, as a JSON string.
+    Text(JsonValue<'d>),
+    /// Image with its URL and its level of detail.
+    Image { url: JsonValue<'d>, detail: Option<JsonValue<'d>> },
+    /// Audio, as an object with `data` and `format`.
+    Audio(JsonValue<'d>),
+}
+
+/// Validates content; a string is one part of text.
+pub(super) fn read_parts<'d>(
+    content: JsonValue<'d>,
+    at: &FieldPath<'_>,
+    allowed: AllowedParts,
+) -> Result<Vec<ContentPart<'d>>, ApiError> {
+    if content.is_string() {
+        return Ok(vec![ContentPart::Text(content)]);
+    }
+    if !content.is_array() {
+        return Err(at.unexpected_type("a string or an array of content parts", content.kind()));
+    }
+    let parts = content.items().enumerate().map(|(index, part)| read_part(part, &at.index(index), allowed));
+    parts.collect()
+}
+
+fn read_part<'d>(
+    part: JsonValue<'d>,
+    at: &FieldPath<'_>,
+    allowed: AllowedParts,
+) -> Result<ContentPart<'d>, ApiError> {
+    let [kind, text, refusal, audio] = read::object(part, at, ["type", "text", "refusal", "input_audio"])?;
+    let path = at.key("type");
+    let kind = read::required(kind, &path, read::QuotedAlternatives(allowed.type_names()))?;
+    if kind.is_text("input_file") {
+        return Err(path.unsupported("files are not read here; send their text"));
+    }
+    match read::one_of(kind, &path, allowed.type_names())? {
+        "input_image" => read_image(part, at),
+        "input_audio" => {
+            let path = at.key("input_audio");
+            read_audio(read::required(audio, &path, "an object")?, &path)
+        }
+        "refusal" => {
+            let path = at.key("refusal");
+            read::string(read::required(refusal, &path, "a string")?, &path).map(ContentPart::Text)
+        }
+        _ => {
+            let path = at.key("text");
+            read::string(read::required(text, &path, "a string")?, &path).map(ContentPart::Text)
+        }
+    }
+}
+
+fn read_image<'d>(part: JsonValue<'d>, at: &FieldPath<'_>) -> Result<ContentPart<'d>, ApiError> {
+    let [url, detail, file] = read::object(part, at, ["image_url", "detail", "file_id"])?;
+    if file.is_some() {
+        return Err(at.key("file_id").unsupported("files by id are not supported; send `image_url`"));
+    }
+    let path = at.key("image_url");
+    let url = read::required(url, &path, "a URL")?;
+    media::validate_image_url(url, &path)?;
+    detail
+        .map(|detail| read::one_of(detail, &at.key("detail"), &["auto", "low", "high", "original"]))
+        .transpose()?;
+    Ok(ContentPart::Image { url, detail })
+}
+
+fn read_audio<'d>(audio: JsonValue<'d>, at: &FieldPath<'_>) -> Result<ContentPart<'d>, ApiError> {
+    let [sound, format] = read::object(audio, at, ["data", "format"])?;
+    let path = at.key("format");
+    read::one_of(read::required(format, &path, "\"wav\" or \"mp3\"")?, &path, &["wav", "mp3"])?;
+    let path = at.key("data");
+    media::validate_base64(read::string(read::required(sound, &path, "base64")?, &path)?, &path, 0)?;
+    Ok(ContentPart::Audio(audio))
+}
+
+/// Writes parts as content of a chat message: a single text as a string.
+pub(super) fn write_parts(parts: &[ContentPart<'_>], out: &mut ChatBody) {
+    if let [ContentPart::Text(text)] = parts {
+        return out.json(text.raw());
+    }
+    out.json("[");
+    for (at, part) in parts.iter().enumerate() {
+        if at > 0 {
+            out.json(",");
+        }
+        match part {
+            ContentPart::Text(text) => {
+                out.json(r#"{"type":"text","text":"#);
+                out.json(text.raw());
+            }
+            ContentPart::Image { url, detail } => {
+                out.json(r#"{"type":"image_url","image_url":{"url":"#);
+                out.json(url.raw());
+                if let Some(detail) = detail {
+                    out.json(r#","detail":"#);
+                    out.json(detail.raw());
+                }
+                out.json("}");
+            }
+            ContentPart::Audio(audio) => {
+                out.json(r#"{"type":"input_audio","input_audio":"#);
+                out.json(audio.raw());
+            }
+        }
+        out.json("}");
+    }
+    out.json("]");
+}

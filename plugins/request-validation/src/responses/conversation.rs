@@ -1,0 +1,166 @@
+//! Conversation in the chat form: items of one answer of the model are joined to one assistant message.
+
+use super::chat_body::ChatBody;
+use super::content::{ContentPart, write_parts};
+use crate::json::JsonValue;
+use penstock_core::ClientTool;
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+/// Tool call of an earlier answer.
+#[derive(Debug)]
+pub(super) struct EarlierCall<'d> {
+    pub(super) id: JsonValue<'d>,
+    /// Name of the function that the provider is given.
+    pub(super) function_name: Cow<'d, str>,
+    pub(super) arguments: CallArguments<'d>,
+}
+
+/// Arguments of a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum CallArguments<'d> {
+    /// String with JSON text.
+    Json(JsonValue<'d>),
+    /// String with the input of a custom tool.
+    Input(JsonValue<'d>),
+}
+
+/// Items of one answer.
+#[derive(Debug, Default)]
+struct AssistantMessage<'d> {
+    reasoning: Vec<Cow<'d, str>>,
+    texts: Vec<JsonValue<'d>>,
+    calls: Vec<EarlierCall<'d>>,
+}
+
+/// Writer of `messages`.
+#[derive(Debug)]
+pub(super) struct ConversationWriter<'d, 'o> {
+    out: &'o mut ChatBody,
+    is_empty: bool,
+    assistant: AssistantMessage<'d>,
+    call_ids: HashSet<Cow<'d, str>>,
+}
+
+impl<'d, 'o> ConversationWriter<'d, 'o> {
+    /// Starts the list of messages.
+    pub(super) fn new(out: &'o mut ChatBody) -> Self {
+        out.member("messages", "[");
+        Self { out, is_empty: true, assistant: AssistantMessage::default(), call_ids: HashSet::new() }
+    }
+
+    /// Adds reasoning of the next answer.
+    pub(super) fn push_reasoning(&mut self, text: Cow<'d, str>) {
+        if !text.is_empty() {
+            self.assistant.reasoning.push(text);
+        }
+    }
+
+    /// Adds text of an answer.
+    pub(super) fn push_answer(&mut self, parts: &[ContentPart<'d>]) {
+        let text = |part: &ContentPart<'d>| match part {
+            ContentPart::Text(text) => Some(*text),
+            ContentPart::Image { .. } | ContentPart::Audio(_) => None,
+        };
+        self.assistant.texts.extend(parts.iter().filter_map(text));
+    }
+
+    /// Adds a tool call of an answer.
+    pub(super) fn push_call(&mut self, call: EarlierCall<'d>) {
+        self.call_ids.insert(call.id.text());
+        self.assistant.calls.push(call);
+    }
+
+    /// Returns true if a call of this id precedes.
+    pub(super) fn has_call(&self, id: JsonValue<'d>) -> bool {
+        self.call_ids.contains(&id.text())
+    }
+
+    /// Writes the output of a tool.
+    pub(super) fn write_output(&mut self, call_id: JsonValue<'d>, parts: &[ContentPart<'d>]) {
+        self.flush();
+        self.start_message("tool");
+        self.out.json(r#","tool_call_id":"#);
+        self.out.json(call_id.raw());
+        self.write_content(parts);
+    }
+
+    /// Writes a message of the roles `user` and `system`.
+    pub(super) fn write_message(&mut self, role: &str, parts: &[ContentPart<'d>]) {
+        self.flush();
+        self.start_message(role);
+        self.write_content(parts);
+    }
+
+    fn write_content(&mut self, parts: &[ContentPart<'d>]) {
+        self.out.json(r#","content":"#);
+        write_parts(parts, self.out);
+        self.out.json("}");
+    }
+
+    fn start_message(&mut self, role: &str) {
+        self.out.json(if self.is_empty { "" } else { "," });
+        self.is_empty = false;
+        self.out.json(r#"{"role":""#);
+        self.out.json(role);
+        self.out.json("\"");
+    }
+
+    /// Writes the items of an answer. Reasoning alone is dropped: its answer was broken off.
+    fn flush(&mut self) {
+        let AssistantMessage { reasoning, texts, calls } = std::mem::take(&mut self.assistant);
+        if texts.is_empty() && calls.is_empty() {
+            return;
+        }
+        self.start_message("assistant");
+        if texts.is_empty() {
+            self.out.json(r#","content":null"#);
+        } else {
+            self.out.json(r#","content":""#);
+            texts.iter().for_each(|text| self.out.json(text.inner_text()));
+            self.out.json("\"");
+        }
+        if !reasoning.is_empty() {
+            self.out.json(r#","reasoning_content":""#);
+            for (at, text) in reasoning.iter().enumerate() {
+                self.out.json(if at == 0 { "" } else { r"\n" });
+                self.out.escaped(text);
+            }
+            self.out.json("\"");
+        }
+        if !calls.is_empty() {
+            self.out.json(r#","tool_calls":["#);
+            for (at, call) in calls.iter().enumerate() {
+                self.out.json(if at == 0 { "" } else { "," });
+                write_call(call, self.out);
+            }
+            self.out.json("]");
+        }
+        self.out.json("}");
+    }
+
+    /// Ends the list.
+    pub(super) fn finish(mut self) {
+        self.flush();
+        self.out.json("]");
+    }
+}
+
+fn write_call(call: &EarlierCall<'_>, out: &mut ChatBody) {
+    out.json(r#"{"id":"#);
+    out.json(call.id.raw());
+    out.json(r#","type":"function","function":{"name":"#);
+    out.string(&call.function_name);
+    out.json(r#","arguments":"#);
+    match call.arguments {
+        CallArguments::Json(arguments) => out.json(arguments.raw()),
+        CallArguments::Input(input) => {
+            out.json(r#""{\""#);
+            out.json(ClientTool::INPUT);
+            out.json(r#"\":"#);
+            out.escaped(input.raw());
+            out.json(r#"}""#);
+        }
+    }
+    out.json("}}");
+}

@@ -1,0 +1,231 @@
+//! Validation of `instructions` and `input`, and their conversion to messages.
+
+use super::chat_body::ChatBody;
+use super::content::{AllowedParts, ContentPart, read_parts};
+use super::conversation::{CallArguments, ConversationWriter, EarlierCall};
+use super::tools::DeclaredTools;
+use crate::body::RootObject;
+use crate::field_path::{FieldPath, quotable_name};
+use crate::json::JsonValue;
+use crate::read;
+use penstock_core::{ApiError, open_reasoning};
+use std::borrow::Cow;
+
+const ROLES: &[&str] = &["user", "assistant", "system", "developer"];
+const EXPECTED: &str = "a string or an array of input items";
+const STORED: &str = "the gateway stores no items; send the item itself (clients do so with `store: false`)";
+
+/// Validates the conversation and writes it as `messages`.
+pub(super) fn write_messages<'d>(
+    top: &RootObject<'d>,
+    tools: &DeclaredTools<'d>,
+    out: &mut ChatBody,
+) -> Result<(), ApiError> {
+    let mut messages = ConversationWriter::new(out);
+    if let Some(instructions) = top.get("instructions") {
+        let instructions = read::string(instructions, &top.path("instructions"))?;
+        if !instructions.string_bytes().is_empty() {
+            messages.write_message("system", &[ContentPart::Text(instructions)]);
+        }
+    }
+    let path = top.path("input");
+    let input = read::required(top.get("input"), &path, EXPECTED)?;
+    if input.is_string() {
+        messages.write_message("user", &[ContentPart::Text(input)]);
+        messages.finish();
+        return Ok(());
+    }
+    if !input.is_array() {
+        return Err(path.unexpected_type(EXPECTED, input.kind()));
+    }
+    if input.is_empty_value() {
+        return Err(path.invalid("expected at least one item"));
+    }
+    for (index, item) in input.items().enumerate() {
+        write_item(item, &path.index(index), tools, &mut messages)?;
+    }
+    messages.finish();
+    Ok(())
+}
+
+/// Members of an item that are read.
+struct InputItem<'d, 'p> {
+    path: &'p FieldPath<'p>,
+    role: Option<JsonValue<'d>>,
+    content: Option<JsonValue<'d>>,
+    call_id: Option<JsonValue<'d>>,
+    name: Option<JsonValue<'d>>,
+    namespace: Option<JsonValue<'d>>,
+    arguments: Option<JsonValue<'d>>,
+    input: Option<JsonValue<'d>>,
+    output: Option<JsonValue<'d>>,
+    summary: Option<JsonValue<'d>>,
+    encrypted_content: Option<JsonValue<'d>>,
+}
+
+fn write_item<'d>(
+    item: JsonValue<'d>,
+    at: &FieldPath<'_>,
+    tools: &DeclaredTools<'d>,
+    messages: &mut ConversationWriter<'d, '_>,
+) -> Result<(), ApiError> {
+    let names = [
+        "type",
+        "role",
+        "content",
+        "call_id",
+        "name",
+        "namespace",
+        "arguments",
+        "input",
+        "output",
+        "summary",
+        "encrypted_content",
+    ];
+    let [kind, role, content, call_id, name, namespace, arguments, input, output, summary, encrypted_content] =
+        read::object(item, at, names)?;
+    let item = InputItem {
+        path: at,
+        role,
+        content,
+        call_id,
+        name,
+        namespace,
+        arguments,
+        input,
+        output,
+        summary,
+        encrypted_content,
+    };
+    let path = at.key("type");
+    let Some(kind) = kind.map(|kind| read::string(kind, &path)).transpose()? else {
+        // Items without a type are messages, or references to stored items.
+        return if role.is_some() { item.write_message(messages) } else { Err(item.missing_type(&path)) };
+    };
+    match &*kind.text() {
+        "message" => item.write_message(messages),
+        "function_call" => item.push_function_call(tools, messages),
+        "custom_tool_call" => item.push_custom_call(tools, messages),
+        "function_call_output" | "custom_tool_call_output" => item.write_output(messages),
+        "reasoning" => item.push_reasoning(messages),
+        "item_reference" => Err(path.unsupported(STORED)),
+        _ => Err(match quotable_name(&kind) {
+            Some(name) => path.unsupported(format_args!("items of type \"{name}\" are not supported")),
+            None => path.unsupported("items of this type are not supported"),
+        }),
+    }
+}
+
+impl<'d> InputItem<'d, '_> {
+    fn missing_type(&self, path: &FieldPath<'_>) -> ApiError {
+        match self.content {
+            None => path.missing("the type of an item"),
+            Some(_) => self.path.key("role").missing(read::QuotedAlternatives(ROLES)),
+        }
+    }
+
+    fn write_message(&self, messages: &mut ConversationWriter<'d, '_>) -> Result<(), ApiError> {
+        let path = self.path.key("role");
+        let role =
+            read::one_of(read::required(self.role, &path, read::QuotedAlternatives(ROLES))?, &path, ROLES)?;
+        let path = self.path.key("content");
+        let content = read::required(self.content, &path, "a string or an array of content parts")?;
+        let allowed = match role {
+            "user" => AllowedParts::Media,
+            "assistant" => AllowedParts::TextOrRefusal,
+            _ => AllowedParts::Text,
+        };
+        let parts = read_parts(content, &path, allowed)?;
+        match role {
+            "assistant" => messages.push_answer(&parts),
+            _ if parts.is_empty() => return Err(path.invalid("expected at least one content part")),
+            "user" => messages.write_message("user", &parts),
+            _ => messages.write_message("system", &parts),
+        }
+        Ok(())
+    }
+
+    fn push_function_call(
+        &self,
+        tools: &DeclaredTools<'d>,
+        messages: &mut ConversationWriter<'d, '_>,
+    ) -> Result<(), ApiError> {
+        let path = self.path.key("arguments");
+        let arguments = read::string(read::required(self.arguments, &path, "a string")?, &path)?;
+        self.push_call(CallArguments::Json(arguments), tools, messages)
+    }
+
+    fn push_custom_call(
+        &self,
+        tools: &DeclaredTools<'d>,
+        messages: &mut ConversationWriter<'d, '_>,
+    ) -> Result<(), ApiError> {
+        let path = self.path.key("input");
+        let input = read::string(read::required(self.input, &path, "a string")?, &path)?;
+        self.push_call(CallArguments::Input(input), tools, messages)
+    }
+
+    fn push_call(
+        &self,
+        arguments: CallArguments<'d>,
+        tools: &DeclaredTools<'d>,
+        messages: &mut ConversationWriter<'d, '_>,
+    ) -> Result<(), ApiError> {
+        let id = read::required_text(self.call_id, &self.path.key("call_id"))?;
+        let name = read::required_text(self.name, &self.path.key("name"))?;
+        let path = self.path.key("namespace");
+        let namespace = self.namespace.map(|namespace| read::string(namespace, &path)).transpose()?;
+        let function_name = tools.function_name(namespace, name);
+        messages.push_call(EarlierCall { id, function_name, arguments });
+        Ok(())
+    }
+
+    fn write_output(&self, messages: &mut ConversationWriter<'d, '_>) -> Result<(), ApiError> {
+        let path = self.path.key("call_id");
+        let id = read::required_text(self.call_id, &path)?;
+        if !messages.has_call(id) {
+            return Err(path.invalid("expected the `call_id` of a tool call earlier in `input`"));
+        }
+        let path = self.path.key("output");
+        let output = read::required(self.output, &path, "a string or an array of content parts")?;
+        let parts = read_parts(output, &path, AllowedParts::TextAndImages)?;
+        messages.write_output(id, &parts);
+        Ok(())
+    }
+
+    /// Adds reasoning: the sealed text, if there is a sealed value; otherwise the content, or the summary, in which the
+    /// gateway gives the reasoning on request. A value that another vendor encrypted is dropped.
+    fn push_reasoning(&self, messages: &mut ConversationWriter<'d, '_>) -> Result<(), ApiError> {
+        let path = self.path.key("encrypted_content");
+        let content = self.reasoning_texts(self.content, "content")?;
+        let summary = self.reasoning_texts(self.summary, "summary")?;
+        match self.encrypted_content {
+            Some(sealed) => {
+                if let Some(text) = open_reasoning(&read::string(sealed, &path)?.text()) {
+                    messages.push_reasoning(Cow::Owned(text));
+                }
+            }
+            None if content.is_empty() => summary.into_iter().for_each(|text| messages.push_reasoning(text)),
+            None => content.into_iter().for_each(|text| messages.push_reasoning(text)),
+        }
+        Ok(())
+    }
+
+    /// Reads a list of `{type, text}`.
+    fn reasoning_texts(
+        &self,
+        list: Option<JsonValue<'d>>,
+        name: &'static str,
+    ) -> Result<Vec<Cow<'d, str>>, ApiError> {
+        let path = self.path.key(name);
+        let Some(list) = list else { return Ok(Vec::new()) };
+        let mut texts = Vec::new();
+        for (index, part) in read::array(list, &path)?.items().enumerate() {
+            let at = path.index(index);
+            let [text] = read::object(part, &at, ["text"])?;
+            let at = at.key("text");
+            texts.push(read::string(read::required(text, &at, "a string")?, &at)?.text());
+        }
+        Ok(texts)
+    }
+}

@@ -1,0 +1,107 @@
+//! Validation of requests of the responses dialect, and their conversion to the chat form.
+//!
+//! Every member is validated under its own path. The body is then rewritten as a chat body, from slices of the client's
+//! bytes, and admitted as such: counting, constraints and translation are those of the chat form. What an answer needs
+//! beyond that is in [`ResponsesDetails`](penstock_core::ResponsesDetails).
+
+mod chat_body;
+mod content;
+mod conversation;
+mod input;
+mod repeated;
+mod settings;
+mod tool_choice;
+mod tools;
+
+use crate::body::{RootObject, validate_body};
+use crate::field_path::PathStyle;
+use crate::json::JsonTape;
+use crate::limits::RequestLimits;
+use crate::members;
+use crate::{read, scalars};
+use bytes::Bytes;
+use penstock_core::{ApiError, Dialect, InferenceRequest, ResponsesDetails};
+
+/// Purpose of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponsesPurpose<'m> {
+    /// `/v1/responses`.
+    Generate,
+    /// `/v1/responses/input_tokens`, with the default model: `model` is optional.
+    Count(Option<&'m str>),
+}
+
+/// Validates a request of `/v1/responses` or `/v1/responses/input_tokens`.
+///
+/// The returned body has the chat form. Members of no row of the table are those of the chat dialect (`top_k`, `seed`,
+/// `filters` …), and are validated as there.
+///
+/// # Errors
+/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
+pub fn validate_responses_request(
+    body: Bytes,
+    limits: &RequestLimits,
+    purpose: ResponsesPurpose<'_>,
+) -> Result<InferenceRequest, ApiError> {
+    let converted = convert(&body, limits, purpose)?;
+    drop(body);
+    let mut ask = crate::chat(Bytes::from(converted.body), &chat_limits(limits))?;
+    ask.dialect = Dialect::Responses;
+    ask.responses = Some(Box::new(converted.details));
+    Ok(ask)
+}
+
+/// Request in the chat form.
+struct ConvertedRequest {
+    body: Vec<u8>,
+    details: ResponsesDetails,
+}
+
+fn convert(
+    body: &[u8],
+    limits: &RequestLimits,
+    purpose: ResponsesPurpose<'_>,
+) -> Result<ConvertedRequest, ApiError> {
+    let (text, nodes) = validate_body(body, limits, PathStyle::Brackets)?;
+    let tape = JsonTape { text, nodes: &nodes };
+    let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
+    // Checked first, because other errors may result from a missing history.
+    members::refuse_unsupported(&top, Dialect::Responses)?;
+    let model = match purpose {
+        ResponsesPurpose::Generate => scalars::model(&top)?,
+        ResponsesPurpose::Count(default) => scalars::model_or(&top, default)?,
+    };
+    let settings = settings::read_settings(&top)?;
+    let tools = tools::read_tools(&top, limits)?;
+    let choice = tool_choice::read_tool_choice(&top, &tools)?;
+    let mut out = chat_body::ChatBody::new(body.len());
+    out.member_string("model", &model);
+    input::write_messages(&top, &tools, &mut out)?;
+    tools.write(&mut out);
+    choice.write(&mut out);
+    settings.write(&mut out);
+    chat_body::copy_other_members(&top, &settings, &mut out);
+    let details = ResponsesDetails {
+        repeated_members: repeated::members(&top, &settings),
+        tools: tools.client_tools(),
+        reasoning: settings.reasoning_display,
+        seals_reasoning: settings.seals_reasoning,
+    };
+    Ok(ConvertedRequest { body: out.finish(), details })
+}
+
+/// Limits of the converted body, whose size the limits of the original one bound already.
+fn chat_limits(limits: &RequestLimits) -> RequestLimits {
+    RequestLimits {
+        max_body: u32::MAX as usize,
+        max_depth: limits.max_depth.saturating_add(8),
+        max_fields: limits.max_fields.saturating_add(16),
+        max_values: limits.max_values.saturating_mul(8),
+        ..*limits
+    }
+}
+
+/// Checks that a member is a string.
+fn check_string(top: &RootObject<'_>, name: &str) -> Result<(), ApiError> {
+    top.get(name).map(|value| read::string(value, &top.path(name))).transpose().map(|_| ())
+}

@@ -1,0 +1,96 @@
+//! Members of the request that the response object repeats.
+
+use super::settings::ResponseSettings;
+use crate::body::RootObject;
+use crate::json::{JsonValue, ValueKind};
+use bytes::Bytes;
+
+/// Members that are repeated as they are, with their values if they are absent.
+const AS_SENT: &[(&str, &str)] = &[
+    ("instructions", "null"),
+    ("max_output_tokens", "null"),
+    ("max_tool_calls", "null"),
+    ("metadata", "{}"),
+    ("parallel_tool_calls", "true"),
+    ("prompt_cache_key", "null"),
+    ("safety_identifier", "null"),
+    ("temperature", "null"),
+    ("tool_choice", "\"auto\""),
+    ("top_logprobs", "0"),
+    ("top_p", "null"),
+    ("user", "null"),
+];
+
+/// Members that are the same in every answer: the gateway keeps no response, and shortens no conversation.
+const CONSTANT: &str = r#""background":false,"previous_response_id":null,"prompt":null,"service_tier":"default","store":false,"truncation":"disabled""#;
+
+/// Returns the members as JSON text without braces, with a comma between them.
+pub(super) fn members(top: &RootObject<'_>, settings: &ResponseSettings<'_>) -> Bytes {
+    let mut out =
+        String::with_capacity(512 + top.value_bytes(&["tools", "instructions", "text", "metadata"]));
+    out.push_str(CONSTANT);
+    for (name, absent) in AS_SENT {
+        push_key(&mut out, name);
+        out.push_str(top.get(name).map_or(absent, |value| value.raw()));
+    }
+    push_key(&mut out, "reasoning");
+    let word = |word: Option<&str>| word.map_or("null".to_owned(), |word| format!("\"{word}\""));
+    out.push_str(&format!(
+        "{{\"effort\":{},\"summary\":{}}}",
+        word(settings.effort),
+        word(settings.summary.filter(|word| *word != "none"))
+    ));
+    push_key(&mut out, "text");
+    push_completed(&mut out, top.get("text"), &[("format", r#"{"type":"text"}"#)]);
+    push_key(&mut out, "tools");
+    out.push('[');
+    for (at, tool) in top.get("tools").iter().flat_map(JsonValue::items).enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        let is_function = tool.members().any(|(key, kind)| key.is_text("type") && kind.is_text("function"));
+        let required: &[_] = if is_function { &[("parameters", "null"), ("strict", "null")] } else { &[] };
+        push_completed(&mut out, Some(tool), required);
+    }
+    out.push(']');
+    // A server-sent event has one line; line breaks are outside strings, where JSON does not allow them.
+    out.retain(|character| !matches!(character, '\n' | '\r'));
+    Bytes::from(out)
+}
+
+fn push_key(out: &mut String, name: &str) {
+    out.push_str(",\"");
+    out.push_str(name);
+    out.push_str("\":");
+}
+
+/// Writes an object with the required members that it lacks.
+fn push_completed(out: &mut String, object: Option<JsonValue<'_>>, required: &[(&str, &str)]) {
+    let members: Vec<(JsonValue<'_>, JsonValue<'_>)> = object.iter().flat_map(JsonValue::members).collect();
+    out.push('{');
+    let start = out.len();
+    for (key, value) in &members {
+        let required = required.iter().find(|(name, _)| key.is_text(name));
+        let value = match (required, value.kind()) {
+            (Some((_, absent)), ValueKind::Null) => absent,
+            _ => value.raw(),
+        };
+        push_comma(out, start);
+        out.push_str(key.raw());
+        out.push(':');
+        out.push_str(value);
+    }
+    for (name, value) in required {
+        if !members.iter().any(|(key, _)| key.is_text(name)) {
+            push_comma(out, start);
+            out.push_str(&format!("\"{name}\":{value}"));
+        }
+    }
+    out.push('}');
+}
+
+fn push_comma(out: &mut String, start: usize) {
+    if out.len() > start {
+        out.push(',');
+    }
+}

@@ -1,0 +1,176 @@
+//! Settings of a response: format, reasoning, limits, and members that the gateway answers without acting on them.
+
+use super::chat_body::ChatBody;
+use super::check_string;
+use crate::body::RootObject;
+use crate::{read, scalars};
+use penstock_core::{ApiError, ReasoningDisplay};
+
+const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+const SUMMARIES: &[&str] = &["auto", "concise", "detailed", "none"];
+const VERBOSITIES: &[&str] = &["low", "medium", "high"];
+const FORMATS: &[&str] = &["text", "json_object", "json_schema"];
+/// Strings that are only repeated in the response object.
+const STRINGS: &[&str] = &["prompt_cache_key", "safety_identifier", "service_tier", "user"];
+/// Value of `include` for log probabilities of the text.
+const LOGPROBS: &str = "message.output_text.logprobs";
+/// Value of `include` for reasoning that the client sends back.
+const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
+
+/// Validated settings.
+#[derive(Debug, Default)]
+pub(super) struct ResponseSettings<'d> {
+    /// `text.format`, unless it is plain text.
+    format: Option<ResponseFormat<'d>>,
+    verbosity: Option<&'static str>,
+    pub(super) effort: Option<&'static str>,
+    pub(super) summary: Option<&'static str>,
+    pub(super) reasoning_display: ReasoningDisplay,
+    pub(super) seals_reasoning: bool,
+    max_output_tokens: Option<&'d str>,
+    wants_logprobs: bool,
+    top_logprobs: Option<&'d str>,
+}
+
+#[derive(Debug)]
+enum ResponseFormat<'d> {
+    JsonObject,
+    /// Members of `json_schema`, in the form of the chat dialect.
+    JsonSchema(Vec<(&'static str, &'d str)>),
+}
+
+/// Validates the settings.
+pub(super) fn read_settings<'d>(top: &RootObject<'d>) -> Result<ResponseSettings<'d>, ApiError> {
+    let mut settings = ResponseSettings::default();
+    read_text(top, &mut settings)?;
+    read_reasoning(top, &mut settings)?;
+    read_include(top, &mut settings)?;
+    scalars::token_count(top, "max_output_tokens", 1)?;
+    settings.max_output_tokens = top.get("max_output_tokens").map(|value| value.raw());
+    if let Some(count) = top.get("top_logprobs") {
+        let most = read::integer(count, &top.path("top_logprobs"), 0, 20)?;
+        settings.top_logprobs = (most > 0).then(|| count.raw());
+    }
+    if let Some(count) = top.get("max_tool_calls") {
+        read::integer(count, &top.path("max_tool_calls"), 1, i64::MAX)?;
+    }
+    scalars::keyword(top, "truncation", &["auto", "disabled"])?;
+    for name in ["store", "background", "parallel_tool_calls"] {
+        scalars::bool_or_false(top, name)?;
+    }
+    STRINGS.iter().try_for_each(|name| check_string(top, name))?;
+    top.get("metadata").map(|value| read::check_object(value, &top.path("metadata"))).transpose()?;
+    if let Some(options) = top.get("stream_options") {
+        let path = top.path("stream_options");
+        let [obfuscation] = read::object(options, &path, ["include_obfuscation"])?;
+        read::optional_bool(obfuscation, &path.key("include_obfuscation"))?;
+    }
+    Ok(settings)
+}
+
+fn read_text<'d>(top: &RootObject<'d>, settings: &mut ResponseSettings<'d>) -> Result<(), ApiError> {
+    let Some(text) = top.get("text") else { return Ok(()) };
+    let path = top.path("text");
+    let [format, verbosity] = read::object(text, &path, ["format", "verbosity"])?;
+    settings.verbosity =
+        verbosity.map(|word| read::one_of(word, &path.key("verbosity"), VERBOSITIES)).transpose()?;
+    let Some(format) = format else { return Ok(()) };
+    let path = path.key("format");
+    let [kind, name, schema, strict, description] =
+        read::object(format, &path, ["type", "name", "schema", "strict", "description"])?;
+    let kind_path = path.key("type");
+    let kind = read::required(kind, &kind_path, read::QuotedAlternatives(FORMATS))?;
+    match read::one_of(kind, &kind_path, FORMATS)? {
+        "json_object" => settings.format = Some(ResponseFormat::JsonObject),
+        "json_schema" => {
+            let name = read::required_text(name, &path.key("name"))?;
+            let schema_path = path.key("schema");
+            let schema = read::required(schema, &schema_path, "a JSON schema")?;
+            read::check_object(schema, &schema_path)?;
+            read::optional_bool(strict, &path.key("strict"))?;
+            description.map(|text| read::string(text, &path.key("description"))).transpose()?;
+            let members = [
+                ("name", Some(name)),
+                ("description", description),
+                ("schema", Some(schema)),
+                ("strict", strict),
+            ];
+            let members = members.into_iter().filter_map(|(name, value)| Some((name, value?.raw())));
+            settings.format = Some(ResponseFormat::JsonSchema(members.collect()));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn read_reasoning<'d>(top: &RootObject<'d>, settings: &mut ResponseSettings<'d>) -> Result<(), ApiError> {
+    let Some(reasoning) = top.get("reasoning") else { return Ok(()) };
+    let path = top.path("reasoning");
+    let [effort, summary, older] = read::object(reasoning, &path, ["effort", "summary", "generate_summary"])?;
+    settings.effort = effort.map(|word| read::one_of(word, &path.key("effort"), EFFORTS)).transpose()?;
+    settings.summary = summary.map(|word| read::one_of(word, &path.key("summary"), SUMMARIES)).transpose()?;
+    let older = older.map(|word| read::one_of(word, &path.key("generate_summary"), SUMMARIES)).transpose()?;
+    settings.summary = settings.summary.or(older);
+    if settings.summary.is_some_and(|word| word != "none") {
+        settings.reasoning_display = ReasoningDisplay::Summary;
+    }
+    Ok(())
+}
+
+/// Reads `include`. Values for the output of tools that the gateway does not run have no effect.
+fn read_include<'d>(top: &RootObject<'d>, settings: &mut ResponseSettings<'d>) -> Result<(), ApiError> {
+    let Some(include) = top.get("include") else { return Ok(()) };
+    let path = top.path("include");
+    for (index, item) in read::array(include, &path)?.items().enumerate() {
+        let item = read::string(item, &path.index(index))?;
+        settings.wants_logprobs |= item.is_text(LOGPROBS);
+        settings.seals_reasoning |= item.is_text(ENCRYPTED_REASONING);
+    }
+    Ok(())
+}
+
+impl ResponseSettings<'_> {
+    /// Returns true if the settings write this member of the chat form.
+    pub(super) fn replaces(&self, name: &str) -> bool {
+        match name {
+            "response_format" => self.format.is_some(),
+            "verbosity" => self.verbosity.is_some(),
+            "reasoning_effort" => self.effort.is_some(),
+            "max_tokens" | "max_completion_tokens" => self.max_output_tokens.is_some(),
+            "logprobs" => self.wants_logprobs || self.top_logprobs.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Writes the members of the chat form.
+    pub(super) fn write(&self, out: &mut ChatBody) {
+        match &self.format {
+            None => {}
+            Some(ResponseFormat::JsonObject) => out.member("response_format", r#"{"type":"json_object"}"#),
+            Some(ResponseFormat::JsonSchema(members)) => {
+                out.member("response_format", r#"{"type":"json_schema","json_schema":{"#);
+                for (at, (name, value)) in members.iter().enumerate() {
+                    out.json(if at == 0 { "\"" } else { ",\"" });
+                    out.json(name);
+                    out.json("\":");
+                    out.json(value);
+                }
+                out.json("}}");
+            }
+        }
+        for (name, word) in [("verbosity", self.verbosity), ("reasoning_effort", self.effort)] {
+            if let Some(word) = word {
+                out.member_string(name, word);
+            }
+        }
+        if let Some(cap) = self.max_output_tokens {
+            out.member("max_completion_tokens", cap);
+        }
+        if self.wants_logprobs || self.top_logprobs.is_some() {
+            out.member("logprobs", "true");
+        }
+        if let Some(count) = self.top_logprobs {
+            out.member("top_logprobs", count);
+        }
+    }
+}

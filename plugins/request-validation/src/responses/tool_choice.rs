@@ -1,0 +1,118 @@
+//! Validation of `tool_choice` in all its forms.
+
+use super::chat_body::ChatBody;
+use super::tools::DeclaredTools;
+use crate::body::RootObject;
+use crate::field_path::{FieldPath, quotable_name};
+use crate::json::JsonValue;
+use crate::read;
+use penstock_core::ApiError;
+use std::borrow::Cow;
+
+const WORDS: &[&str] = &["auto", "none", "required"];
+
+/// Validated choice.
+#[derive(Debug)]
+pub(super) enum ToolChoice<'d> {
+    /// No choice in the request.
+    Absent,
+    /// `auto`, `none` or `required`.
+    Word(&'static str),
+    /// One tool, by the name of its function.
+    Tool(Cow<'d, str>),
+    /// Some of the tools, of which the model may or must call one.
+    Allowed { mode: &'static str, functions: Vec<Cow<'d, str>> },
+}
+
+/// Validates the choice.
+pub(super) fn read_tool_choice<'d>(
+    top: &RootObject<'d>,
+    tools: &DeclaredTools<'d>,
+) -> Result<ToolChoice<'d>, ApiError> {
+    let path = top.path("tool_choice");
+    let Some(choice) = top.get("tool_choice") else { return Ok(ToolChoice::Absent) };
+    if choice.is_string() {
+        let word = read::one_of(choice, &path, WORDS)?;
+        if word == "required" && tools.is_empty() {
+            return Err(path.invalid("\"required\" needs `tools`"));
+        }
+        return Ok(ToolChoice::Word(word));
+    }
+    if !choice.is_object() {
+        let expected = format_args!("{} or an object", read::QuotedAlternatives(WORDS)).to_string();
+        return Err(path.unexpected_type(expected, choice.kind()));
+    }
+    let [kind, mode, allowed] = read::object(choice, &path, ["type", "mode", "tools"])?;
+    if !kind.is_some_and(|kind| kind.is_text("allowed_tools")) {
+        return read_named_tool(choice, &path, tools).map(ToolChoice::Tool);
+    }
+    let (mode_path, modes) = (path.key("mode"), &["auto", "required"]);
+    let mode = read::required(mode, &mode_path, read::QuotedAlternatives(modes))?;
+    let mode = read::one_of(mode, &mode_path, modes)?;
+    let path = path.key("tools");
+    let list = read::array(read::required(allowed, &path, "an array of tools")?, &path)?;
+    let functions: Vec<Cow<'d, str>> = list
+        .items()
+        .enumerate()
+        .map(|(index, tool)| read_named_tool(tool, &path.index(index), tools))
+        .collect::<Result<_, _>>()?;
+    if functions.is_empty() {
+        return Err(path.invalid("expected at least one tool"));
+    }
+    Ok(ToolChoice::Allowed { mode, functions })
+}
+
+/// Validates `{type, name}`; returns the name of the function.
+fn read_named_tool<'d>(
+    value: JsonValue<'d>,
+    at: &FieldPath<'_>,
+    tools: &DeclaredTools<'d>,
+) -> Result<Cow<'d, str>, ApiError> {
+    let [kind, namespace, name] = read::object(value, at, ["type", "namespace", "name"])?;
+    let path = at.key("type");
+    let kind = read::string(read::required(kind, &path, "\"function\" or \"custom\"")?, &path)?;
+    let is_custom = kind.is_text("custom");
+    if !is_custom && !kind.is_text("function") {
+        return Err(match quotable_name(&kind) {
+            Some(name) => path.unsupported(format_args!("the tool \"{name}\" is not offered")),
+            None => path.unsupported("expected \"function\", \"custom\" or \"allowed_tools\""),
+        });
+    }
+    let path = at.key("name");
+    let name = read::required_text(name, &path)?;
+    let tool = tools.find(namespace, name).filter(|tool| tool.is_custom() == is_custom);
+    match tool {
+        Some(tool) => Ok(tool.function_name()),
+        None => Err(path.invalid("expected the name of one of the declared tools of this type")),
+    }
+}
+
+impl ToolChoice<'_> {
+    /// Writes `tool_choice` of the chat form.
+    pub(super) fn write(&self, out: &mut ChatBody) {
+        match self {
+            Self::Absent => {}
+            Self::Word(word) => out.member_string("tool_choice", word),
+            Self::Tool(name) => {
+                out.key("tool_choice");
+                write_function(name, out);
+            }
+            Self::Allowed { mode, functions } => {
+                out.member("tool_choice", r#"{"type":"allowed_tools","allowed_tools":{"mode":""#);
+                out.json(mode);
+                out.json(r#"","tools":["#);
+                for (at, name) in functions.iter().enumerate() {
+                    out.json(if at == 0 { "" } else { "," });
+                    write_function(name, out);
+                }
+                out.json("]}}");
+            }
+        }
+    }
+}
+
+fn write_function(name: &str, out: &mut ChatBody) {
+    out.json(r#"{"type":"function","function":{"name":"#);
+    out.string(name);
+    out.json("}}");
+}

@@ -1,0 +1,246 @@
+//! Validation of `tools`: functions, custom tools, and namespaces of them. Tools that run on the servers of a vendor are
+//! refused by name.
+
+use super::chat_body::ChatBody;
+use crate::body::RootObject;
+use crate::field_path::{FieldPath, quotable_name};
+use crate::json::JsonValue;
+use crate::limits::RequestLimits;
+use crate::read;
+use penstock_core::{ApiError, ClientTool};
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// Maximum length of a tool name, in bytes.
+const MAX_NAME: usize = 256;
+/// Text between a namespace and the name of its tool, in the name of the function.
+const SEPARATOR: &str = "__";
+
+/// Tool that the client runs.
+#[derive(Debug)]
+pub(super) struct DeclaredTool<'d> {
+    pub(super) namespace: Option<JsonValue<'d>>,
+    pub(super) name: JsonValue<'d>,
+    description: Option<JsonValue<'d>>,
+    pub(super) kind: ToolKind<'d>,
+}
+
+/// Kind of tool.
+#[derive(Debug)]
+pub(super) enum ToolKind<'d> {
+    /// Function with the members of its schema that are present.
+    Function { parameters: Option<JsonValue<'d>>, strict: Option<JsonValue<'d>> },
+    /// Tool whose input is text, in the syntax and of the definition of a grammar if it has one.
+    Custom { grammar: Option<(&'static str, JsonValue<'d>)> },
+}
+
+/// Declared tools.
+#[derive(Debug, Default)]
+pub(super) struct DeclaredTools<'d> {
+    /// Tools in order.
+    list: Vec<DeclaredTool<'d>>,
+    /// Positions in the list, by the name of the function.
+    positions: HashMap<Cow<'d, str>, usize>,
+}
+
+/// Validates the tools.
+pub(super) fn read_tools<'d>(
+    top: &RootObject<'d>,
+    limits: &RequestLimits,
+) -> Result<DeclaredTools<'d>, ApiError> {
+    let mut tools = DeclaredTools::default();
+    let path = top.path("tools");
+    let Some(list) = top.get("tools") else { return Ok(tools) };
+    for (index, tool) in read::array(list, &path)?.items().enumerate() {
+        tools.read_tool(tool, &path.index(index), None)?;
+        if tools.list.len() > limits.max_tools {
+            return Err(path.invalid(format_args!("expected at most {} tools", limits.max_tools)));
+        }
+    }
+    Ok(tools)
+}
+
+impl<'d> DeclaredTools<'d> {
+    fn read_tool(
+        &mut self,
+        tool: JsonValue<'d>,
+        at: &FieldPath<'_>,
+        namespace: Option<JsonValue<'d>>,
+    ) -> Result<(), ApiError> {
+        let names = ["type", "name", "description", "parameters", "strict", "format", "tools"];
+        let [kind, name, description, parameters, strict, format, tools] = read::object(tool, at, names)?;
+        let path = at.key("type");
+        let kind = read::string(read::required(kind, &path, "\"function\" or \"custom\"")?, &path)?;
+        let is_namespace = kind.is_text("namespace") && namespace.is_none();
+        if !is_namespace && !kind.is_text("function") && !kind.is_text("custom") {
+            return Err(unsupported_type(&kind, &path));
+        }
+        let path = at.key("name");
+        let name = read::required_text(name, &path)?;
+        if name.string_bytes().len() > MAX_NAME {
+            return Err(path.invalid(format_args!("expected a string of at most {MAX_NAME} bytes")));
+        }
+        description.map(|text| read::string(text, &at.key("description"))).transpose()?;
+        if is_namespace {
+            let path = at.key("tools");
+            let tools = read::array(read::required(tools, &path, "an array of tools")?, &path)?;
+            for (index, tool) in tools.items().enumerate() {
+                self.read_tool(tool, &path.index(index), Some(name))?;
+            }
+            return Ok(());
+        }
+        let kind = if kind.is_text("custom") {
+            ToolKind::Custom { grammar: read_grammar(format, &at.key("format"))? }
+        } else {
+            parameters.map(|schema| read::check_object(schema, &at.key("parameters"))).transpose()?;
+            read::optional_bool(strict, &at.key("strict"))?;
+            ToolKind::Function { parameters, strict }
+        };
+        let tool = DeclaredTool { namespace, name, description, kind };
+        if self.positions.insert(tool.function_name(), self.list.len()).is_some() {
+            return Err(path.invalid("another tool has the same name"));
+        }
+        self.list.push(tool);
+        Ok(())
+    }
+
+    /// Returns the tool of this name.
+    pub(super) fn find(
+        &self,
+        namespace: Option<JsonValue<'d>>,
+        name: JsonValue<'d>,
+    ) -> Option<&DeclaredTool<'d>> {
+        self.list.get(*self.positions.get(&*join_name(namespace, name))?)
+    }
+
+    /// Returns the name of the function that the provider is given for a tool.
+    pub(super) fn function_name(
+        &self,
+        namespace: Option<JsonValue<'d>>,
+        name: JsonValue<'d>,
+    ) -> Cow<'d, str> {
+        join_name(namespace, name)
+    }
+
+    /// Returns true if there are no tools.
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Returns the tools whose calls are not calls of a plain function.
+    pub(super) fn client_tools(&self) -> Vec<ClientTool> {
+        let special = |tool: &&DeclaredTool<'d>| tool.namespace.is_some() || tool.is_custom();
+        let convert = |tool: &DeclaredTool<'d>| ClientTool {
+            function_name: tool.function_name().into(),
+            name: tool.name.text().into(),
+            namespace: tool.namespace.map(|namespace| namespace.text().into()),
+            is_custom: tool.is_custom(),
+        };
+        self.list.iter().filter(special).map(convert).collect()
+    }
+
+    /// Writes `tools` of the chat form.
+    pub(super) fn write(&self, out: &mut ChatBody) {
+        if self.list.is_empty() {
+            return;
+        }
+        out.member("tools", "[");
+        for (at, tool) in self.list.iter().enumerate() {
+            out.json(if at == 0 { "" } else { "," });
+            tool.write(out);
+        }
+        out.json("]");
+    }
+}
+
+/// Returns the name of a function: namespace and name.
+fn join_name<'d>(namespace: Option<JsonValue<'d>>, name: JsonValue<'d>) -> Cow<'d, str> {
+    match namespace {
+        Some(namespace) => Cow::Owned(format!("{}{SEPARATOR}{}", namespace.text(), name.text())),
+        None => name.text(),
+    }
+}
+
+fn unsupported_type(kind: &JsonValue<'_>, path: &FieldPath<'_>) -> ApiError {
+    match quotable_name(kind) {
+        Some(name) => path.unsupported(format_args!(
+            "the tool \"{name}\" is not offered; declare a tool of type \"function\" or \"custom\" and run it yourself"
+        )),
+        None => path.unsupported("expected a tool of type \"function\" or \"custom\""),
+    }
+}
+
+/// Validates `format` of a custom tool; returns the syntax and the definition of its grammar.
+fn read_grammar<'d>(
+    format: Option<JsonValue<'d>>,
+    at: &FieldPath<'_>,
+) -> Result<Option<(&'static str, JsonValue<'d>)>, ApiError> {
+    let Some(format) = format else { return Ok(None) };
+    let [kind, syntax, definition] = read::object(format, at, ["type", "syntax", "definition"])?;
+    let (path, words) = (at.key("type"), &["text", "grammar"]);
+    let kind = read::required(kind, &path, read::QuotedAlternatives(words))?;
+    if read::one_of(kind, &path, words)? == "text" {
+        return Ok(None);
+    }
+    let (path, words) = (at.key("syntax"), &["lark", "regex"]);
+    let syntax = read::one_of(read::required(syntax, &path, read::QuotedAlternatives(words))?, &path, words)?;
+    let path = at.key("definition");
+    let definition = read::string(read::required(definition, &path, "a string")?, &path)?;
+    Ok(Some((syntax, definition)))
+}
+
+impl<'d> DeclaredTool<'d> {
+    /// Returns the name of the function that the provider is given.
+    pub(super) fn function_name(&self) -> Cow<'d, str> {
+        join_name(self.namespace, self.name)
+    }
+
+    /// Returns true for a custom tool.
+    pub(super) const fn is_custom(&self) -> bool {
+        matches!(self.kind, ToolKind::Custom { .. })
+    }
+
+    fn write(&self, out: &mut ChatBody) {
+        out.json(r#"{"type":"function","function":{"name":"#);
+        out.string(&self.function_name());
+        match &self.kind {
+            ToolKind::Function { parameters, strict } => {
+                let members =
+                    [("description", self.description), ("parameters", *parameters), ("strict", *strict)];
+                for (name, value) in members {
+                    if let Some(value) = value {
+                        out.key(name);
+                        out.json(value.raw());
+                    }
+                }
+            }
+            ToolKind::Custom { grammar } => self.write_custom(*grammar, out),
+        }
+        out.json("}}");
+    }
+
+    /// Writes a custom tool as a function with one string. Engines apply no grammar to a member of the arguments: the
+    /// model reads it in the description.
+    fn write_custom(&self, grammar: Option<(&'static str, JsonValue<'d>)>, out: &mut ChatBody) {
+        out.key("description");
+        out.json("\"");
+        if let Some(description) = self.description {
+            out.json(description.inner_text());
+            out.json(r"\n\n");
+        }
+        out.json("The member `");
+        out.json(ClientTool::INPUT);
+        out.json("` holds the whole input of this tool as plain text.");
+        if let Some((syntax, definition)) = grammar {
+            out.json(r"\nThe text must match this grammar (");
+            out.json(syntax);
+            out.json(r"):\n");
+            out.json(definition.inner_text());
+        }
+        out.json(r#"","parameters":{"type":"object","properties":{""#);
+        out.json(ClientTool::INPUT);
+        out.json(r#"":{"type":"string"}},"required":[""#);
+        out.json(ClientTool::INPUT);
+        out.json(r#""],"additionalProperties":false}"#);
+    }
+}

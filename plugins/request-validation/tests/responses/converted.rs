@@ -1,0 +1,180 @@
+//! Tests of the chat form of a request.
+
+use crate::{accepted, member, with};
+use penstock_core::{ReasoningDisplay, seal_reasoning};
+use serde_json::{Value, json};
+
+fn messages(input: &Value) -> Value {
+    member(&accepted(&with(&format!(r#""input":{input}"#))), "messages")
+}
+
+#[test]
+fn instructions_come_first_and_empty_ones_are_left_out() {
+    let ask =
+        accepted(&with(r#""instructions":"Be \"brief\".","input":[{"role":"developer","content":"More"}]"#));
+    assert_eq!(
+        member(&ask, "messages"),
+        json!([{"role": "system", "content": "Be \"brief\"."}, {"role": "system", "content": "More"}])
+    );
+    let ask = accepted(&with(r#""instructions":"","input":"Hi""#));
+    assert_eq!(member(&ask, "messages"), json!([{"role": "user", "content": "Hi"}]));
+}
+
+#[test]
+fn parts_become_parts_of_chat() {
+    let input = json!([{"type": "message", "role": "user", "content": [
+        {"type": "input_text", "text": "See \u{e9}\n"},
+        {"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "low", "file_id": null},
+        {"type": "input_image", "image_url": "https://example.org/a.png"},
+        {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}]}]);
+    let ask = accepted(&with(&format!(r#""input":{input}"#)));
+    assert_eq!(
+        (ask.images, ask.required.images, ask.required.image_urls, ask.required.audio),
+        (2, true, true, true)
+    );
+    assert_eq!(
+        member(&ask, "messages"),
+        json!([{"role": "user", "content": [
+            {"type": "text", "text": "See \u{e9}\n"},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}},
+            {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
+            {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}]}])
+    );
+}
+
+#[test]
+fn items_of_one_answer_become_one_message() {
+    let input = json!([
+        {"role": "user", "content": "Go"},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "A\"b"}]},
+        {"type": "message", "role": "assistant", "id": "msg_1", "status": "completed",
+            "content": [{"type": "output_text", "text": "Let ", "annotations": []},
+                {"type": "refusal", "refusal": "me."}]},
+        {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": "{\"a\":\"\\\"\"}"},
+        {"type": "custom_tool_call", "call_id": "c2", "name": "g", "input": "x\n\"y\" \\ \u{e9}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "1"},
+        {"type": "custom_tool_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "2"}]},
+        {"type": "message", "role": "assistant", "content": "Done"},
+    ]);
+    let input_of_g = json!({"input": "x\n\"y\" \\ \u{e9}"}).to_string();
+    assert_eq!(
+        messages(&input),
+        json!([
+            {"role": "user", "content": "Go"},
+            {"role": "assistant", "content": "Let me.", "reasoning_content": "A\"b", "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"a\":\"\\\"\"}"}},
+                {"id": "c2", "type": "function", "function": {"name": "g", "arguments": input_of_g}}]},
+            {"role": "tool", "tool_call_id": "c1", "content": "1"},
+            {"role": "tool", "tool_call_id": "c2", "content": "2"},
+            {"role": "assistant", "content": "Done"},
+        ])
+    );
+}
+
+#[test]
+fn reasoning_is_read_from_its_sealed_form_its_content_or_its_summary() {
+    let answer = |reasoning: Value| {
+        let mut item = json!({"type": "reasoning", "id": "rs_1"});
+        item.as_object_mut().unwrap().extend(reasoning.as_object().unwrap().clone());
+        messages(&json!([item, {"role": "assistant", "content": "x"}]))[0]["reasoning_content"].clone()
+    };
+    let sealed = seal_reasoning("sealed \u{1F600}");
+    let text = |kind: &str, text: &str| json!([{"type": kind, "text": text}]);
+    let summary = text("summary_text", "summary");
+    assert_eq!(answer(json!({"summary": summary, "encrypted_content": sealed})), "sealed \u{1F600}");
+    assert_eq!(answer(json!({"summary": summary, "content": text("reasoning_text", "content")})), "content");
+    assert_eq!(answer(json!({"summary": summary, "content": null, "encrypted_content": null})), "summary");
+    // What another vendor encrypted no model can read, and its summary is of another model.
+    assert_eq!(answer(json!({"summary": summary, "encrypted_content": "gAAAA"})), Value::Null);
+    // Reasoning whose answer was broken off.
+    assert_eq!(
+        messages(&json!([{"type": "reasoning", "summary": [], "content": text("reasoning_text", "a")},
+            {"role": "user", "content": "Go"}])),
+        json!([{"role": "user", "content": "Go"}])
+    );
+}
+
+#[test]
+fn tools_become_functions() {
+    let tools = json!([
+        {"type": "function", "name": "f", "description": "F", "parameters": {"type": "object"}, "strict": true},
+        {"type": "custom", "name": "g", "description": "G", "format": {"type": "text"}},
+        {"type": "custom", "name": "h", "format": {"type": "grammar", "syntax": "regex", "definition": "\\d+\n"}},
+        {"type": "namespace", "name": "ns", "description": "N", "tools": [{"type": "function", "name": "f"}]},
+    ]);
+    let ask = accepted(&with(&format!(r#""input":"Hi","tools":{tools}"#)));
+    let tools = member(&ask, "tools");
+    assert_eq!(
+        tools[0],
+        json!({"type": "function", "function": {"name": "f", "description": "F", "parameters": {"type": "object"},
+            "strict": true}})
+    );
+    let schema = json!({"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"],
+        "additionalProperties": false});
+    assert_eq!(tools[1]["function"]["parameters"], schema);
+    let description = tools[1]["function"]["description"].as_str().unwrap();
+    assert!(description.starts_with("G\n\n") && description.contains("`input`"), "{description}");
+    assert!(tools[2]["function"]["description"].as_str().unwrap().ends_with("(regex):\n\\d+\n"));
+    assert_eq!(tools[3], json!({"type": "function", "function": {"name": "ns__f"}}));
+    let details = ask.responses.unwrap();
+    assert!(details.tool("f").is_none());
+    assert!(details.tool("g").unwrap().is_custom);
+    let in_namespace = details.tool("ns__f").unwrap();
+    assert_eq!((in_namespace.namespace.as_deref(), &*in_namespace.name), (Some("ns"), "f"));
+}
+
+#[test]
+fn a_tool_choice_has_the_form_of_chat() {
+    let tools =
+        r#"[{"type":"function","name":"f"},{"type":"function","name":"g"},{"type":"custom","name":"c"}]"#;
+    let function = |name: &str| json!({"type": "function", "function": {"name": name}});
+    for (choice, converted) in [
+        (json!("none"), json!("none")),
+        (json!({"type": "function", "name": "f"}), function("f")),
+        (json!({"type": "custom", "name": "c"}), function("c")),
+    ] {
+        let ask = accepted(&with(&format!(r#""input":"Hi","tools":{tools},"tool_choice":{choice}"#)));
+        assert_eq!(member(&ask, "tool_choice"), converted);
+    }
+    let allowed = json!({"type": "allowed_tools", "mode": "required",
+        "tools": [{"type": "function", "name": "g"}, {"type": "custom", "name": "c"}]});
+    let ask = accepted(&with(&format!(r#""input":"Hi","tools":{tools},"tool_choice":{allowed}"#)));
+    let body = crate::support::edited(&ask);
+    assert_eq!(body["tool_choice"], "required");
+    let names: Vec<&str> = body["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["function"]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["g", "c"]);
+}
+
+#[test]
+fn formats_and_reasoning_have_the_form_of_chat() {
+    let format = json!({"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": true,
+        "description": "d"});
+    let ask = accepted(&with(&format!(r#""input":"Hi","text":{{"format":{format},"verbosity":"low"}}"#)));
+    assert!(ask.required.json_schema);
+    assert_eq!(
+        member(&ask, "response_format"),
+        json!({"type": "json_schema", "json_schema":
+            {"name": "n", "description": "d", "schema": {"type": "object"}, "strict": true}})
+    );
+    assert_eq!(member(&ask, "verbosity"), "low");
+    let ask = accepted(&with(r#""input":"Hi","text":{"format":{"type":"json_object"}}"#));
+    assert!(ask.required.json_object);
+    for (reasoning, display) in [
+        (r#"{"effort":"low"}"#, ReasoningDisplay::Content),
+        (r#"{"summary":"none"}"#, ReasoningDisplay::Content),
+        (r#"{"summary":"detailed"}"#, ReasoningDisplay::Summary),
+        (r#"{"generate_summary":"concise"}"#, ReasoningDisplay::Summary),
+    ] {
+        let ask = accepted(&with(&format!(r#""input":"Hi","reasoning":{reasoning}"#)));
+        assert_eq!(ask.responses.unwrap().reasoning, display, "{reasoning}");
+    }
+    let ask =
+        accepted(&with(r#""input":"Hi","top_logprobs":2,"include":["message.output_text.logprobs","x"]"#));
+    assert!(ask.required.logprobs);
+    assert_eq!((member(&ask, "logprobs"), member(&ask, "top_logprobs")), (json!(true), json!(2)));
+}

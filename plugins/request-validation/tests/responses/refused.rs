@@ -1,0 +1,119 @@
+//! Tests of refusals: each names the path of the field, the expected and the actual value.
+
+use crate::support::{ask_responses, assert_refused};
+use crate::{accepted, with};
+use bytes::Bytes;
+use penstock_core::ErrorCode;
+use penstock_request_validation::{RequestLimits, ResponsesPurpose, validate_responses_request};
+
+#[test]
+#[rustfmt::skip]
+fn bad_members_are_refused_by_name() {
+    for (members, field, says) in [
+        (r#""model":"m""#, "input", "expected a string or an array of input items, but it is missing."),
+        (r#""input":null"#, "input", "expected a string or an array of input items, but it is missing."),
+        (r#""input":5"#, "input", "expected a string or an array of input items, got a number."),
+        (r#""input":[]"#, "input", "expected at least one item."),
+        (r#""input":"x","instructions":["x"]"#, "instructions", "expected a string, got an array."),
+        (r#""input":"x","max_output_tokens":0"#, "max_output_tokens", "expected an integer of at least 1, got a number out of range."),
+        (r#""input":"x","temperature":3"#, "temperature", "expected a number from 0 to 2, got a number out of range."),
+        (r#""input":"x","top_logprobs":21"#, "top_logprobs", "expected an integer from 0 to 20, got a number out of range."),
+        (r#""input":"x","max_tool_calls":0"#, "max_tool_calls", "expected an integer of at least 1, got a number out of range."),
+        (r#""input":"x","truncation":"middle""#, "truncation", r#"expected "auto" or "disabled", got another string."#),
+        (r#""input":"x","store":"no""#, "store", "expected a boolean, got a string."),
+        (r#""input":"x","metadata":["a"]"#, "metadata", "expected an object, got an array."),
+        (r#""input":"x","include":["a",5]"#, "include[1]", "expected a string, got a number."),
+        (r#""input":"x","reasoning":{"effort":"huge"}"#, "reasoning.effort", r#"expected "none", "minimal", "low", "medium", "high", "xhigh" or "max", got another string."#),
+        (r#""input":"x","reasoning":{"summary":"long"}"#, "reasoning.summary", r#"expected "auto", "concise", "detailed" or "none", got another string."#),
+        (r#""input":"x","text":{"verbosity":"huge"}"#, "text.verbosity", r#"expected "low", "medium" or "high", got another string."#),
+        (r#""input":"x","text":{"format":{"type":"xml"}}"#, "text.format.type", r#"expected "text", "json_object" or "json_schema", got another string."#),
+        (r#""input":"x","text":{"format":{"type":"json_schema","name":"n"}}"#, "text.format.schema", "expected a JSON schema, but it is missing."),
+        (r#""input":"x","prompt_cache_key":5"#, "prompt_cache_key", "expected a string, got a number."),
+        (r#""input":"x","stream_options":{"include_obfuscation":1}"#, "stream_options.include_obfuscation", "expected a boolean, got a number."),
+        (r#""input":"x","tools":[{"name":"f"}]"#, "tools[0].type", r#"expected "function" or "custom", but it is missing."#),
+        (r#""input":"x","tools":[{"type":"function"}]"#, "tools[0].name", "expected a string, but it is missing."),
+        (r#""input":"x","tools":[{"type":"function","name":"f","parameters":[]}]"#, "tools[0].parameters", "expected an object, got an array."),
+        (r#""input":"x","tools":[{"type":"function","name":"f"},{"type":"custom","name":"f"}]"#, "tools[1].name", "another tool has the same name."),
+        (r#""input":"x","tools":[{"type":"custom","name":"f","format":{"type":"grammar","syntax":"ebnf","definition":""}}]"#, "tools[0].format.syntax", r#"expected "lark" or "regex", got another string."#),
+        (r#""input":"x","tools":[{"type":"namespace","name":"n","tools":[{"type":"web_search"}]}]"#, "tools[0].tools[0].type", r#"the tool "web_search" is not offered; declare a tool of type "function" or "custom" and run it yourself."#),
+        (r#""input":"x","tool_choice":"some""#, "tool_choice", r#"expected "auto", "none" or "required", got another string."#),
+        (r#""input":"x","tool_choice":"required""#, "tool_choice", "\"required\" needs `tools`."),
+        (r#""input":"x","tool_choice":{"type":"function","name":"g"}"#, "tool_choice.name", "expected the name of one of the declared tools of this type."),
+        (r#""input":"x","tools":[{"type":"function","name":"f"}],"tool_choice":{"type":"custom","name":"f"}"#, "tool_choice.name", "expected the name of one of the declared tools of this type."),
+        (r#""input":"x","tool_choice":{"type":"file_search"}"#, "tool_choice.type", r#"the tool "file_search" is not offered."#),
+        (r#""input":"x","tool_choice":{"type":"allowed_tools","mode":"auto","tools":[]}"#, "tool_choice.tools", "expected at least one tool."),
+    ] {
+        let body = with(members);
+        let body = if members.starts_with(r#""model""#) { r#"{"model":"m"}"#.to_owned() } else { body };
+        assert_refused(ask_responses(&body), field, says, &body);
+    }
+}
+
+#[test]
+#[rustfmt::skip]
+fn bad_items_are_refused_by_their_path() {
+    for (item, field, says) in [
+        (r#""x""#, "", "expected an object, got a string."),
+        (r#"{"type":"message","content":"x"}"#, ".role", r#"expected "user", "assistant", "system" or "developer", but it is missing."#),
+        (r#"{"role":"robot","content":"x"}"#, ".role", r#"expected "user", "assistant", "system" or "developer", got another string."#),
+        (r#"{"role":"user"}"#, ".content", "expected a string or an array of content parts, but it is missing."),
+        (r#"{"role":"user","content":[]}"#, ".content", "expected at least one content part."),
+        (r#"{"role":"user","content":[{"type":"input_text","text":"a"},{"type":"video"}]}"#, ".content[1].type", r#"expected "input_text", "input_image", "input_audio" or "output_text", got another string."#),
+        (r#"{"role":"user","content":[{"type":"input_text"}]}"#, ".content[0].text", "expected a string, but it is missing."),
+        (r#"{"role":"user","content":[{"type":"input_file","file_data":"x"}]}"#, ".content[0].type", "files are not read here; send their text."),
+        (r#"{"role":"user","content":[{"type":"input_image","file_id":"f"}]}"#, ".content[0].file_id", "files by id are not supported; send `image_url`."),
+        (r#"{"role":"user","content":[{"type":"input_image","image_url":"file:///etc"}]}"#, ".content[0].image_url", "expected a data: URL of an image or an https: URL, got a string that is neither."),
+        (r#"{"role":"system","content":[{"type":"input_image","image_url":"https://a/b"}]}"#, ".content[0].type", r#"expected "input_text" or "output_text", got another string."#),
+        (r#"{"type":"function_call","call_id":"c","name":"f"}"#, ".arguments", "expected a string, but it is missing."),
+        (r#"{"type":"function_call","name":"f","arguments":"{}"}"#, ".call_id", "expected a string, but it is missing."),
+        (r#"{"type":"custom_tool_call","call_id":"c","name":"f"}"#, ".input", "expected a string, but it is missing."),
+        (r#"{"type":"function_call_output","call_id":"c","output":"x"}"#, ".call_id", "expected the `call_id` of a tool call earlier in `input`."),
+        (r#"{"type":"reasoning","summary":[{"type":"summary_text"}]}"#, ".summary[0].text", "expected a string, but it is missing."),
+        (r#"{"type":"item_reference","id":"msg_1"}"#, ".type", "the gateway stores no items; send the item itself (clients do so with `store: false`)."),
+        (r#"{"id":"msg_1"}"#, ".type", "expected the type of an item, but it is missing."),
+        (r#"{"type":"web_search_call","id":"ws_1"}"#, ".type", r#"items of type "web_search_call" are not supported."#),
+        (r#"{"role":"user","role":"user","content":"x"}"#, ".role", "the key occurs more than once."),
+    ] {
+        let body = with(&format!(r#""input":[{{"role":"user","content":"Hi"}},{item}]"#));
+        assert_refused(ask_responses(&body), &format!("input[1]{field}"), says, &body);
+    }
+}
+
+#[test]
+fn tools_that_run_elsewhere_are_refused_by_name() {
+    for kind in ["web_search", "file_search", "code_interpreter", "mcp", "image_generation", "local_shell"] {
+        let body = with(&format!(r#""input":"x","tools":[{{"type":"{kind}"}}]"#));
+        let refusal = ask_responses(&body).unwrap_err();
+        assert_eq!((refusal.code, refusal.param.as_deref()), (ErrorCode::Unsupported, Some("tools[0].type")));
+        assert!(refusal.message.contains(kind), "{}", refusal.message);
+    }
+}
+
+#[test]
+fn a_stored_response_is_refused_with_what_to_send() {
+    for (member, value) in [("previous_response_id", r#""resp_1""#), ("conversation", r#"{"id":"conv_1"}"#)] {
+        let refusal = ask_responses(&with(&format!(r#""input":"x","{member}":{value}"#))).unwrap_err();
+        assert_eq!((refusal.code, refusal.param.as_deref()), (ErrorCode::Unsupported, Some(member)));
+        assert!(refusal.message.contains("send the whole history"), "{}", refusal.message);
+    }
+    accepted(&with(
+        r#""input":"x","previous_response_id":null,"conversation":null,"background":false,"prompt":null"#,
+    ));
+}
+
+#[test]
+fn the_size_of_the_chat_form_is_that_of_the_body() {
+    // Each byte of a custom tool's input is escaped twice.
+    let quotes = r#"\""#.repeat(10_000);
+    let call = format!(r#"{{"type":"custom_tool_call","call_id":"c","name":"f","input":"{quotes}"}}"#);
+    let body = with(&format!(r#""input":[{call}]"#));
+    let size = body.len();
+    let limits = RequestLimits { max_body: size, ..RequestLimits::default() };
+    let ask = validate_responses_request(Bytes::from(body), &limits, ResponsesPurpose::Generate).unwrap();
+    assert!(ask.body.len() < 3 * size, "{} of {size}", ask.body.len());
+    let limits = RequestLimits { max_body: size - 1, ..limits };
+    let body = with(&format!(r#""input":[{call}]"#));
+    let refusal =
+        validate_responses_request(Bytes::from(body), &limits, ResponsesPurpose::Generate).unwrap_err();
+    assert_eq!(refusal.code, ErrorCode::TooLarge);
+}

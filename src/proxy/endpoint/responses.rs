@@ -1,0 +1,79 @@
+//! `POST /v1/responses`: a request in the responses dialect, handled by the relay; and
+//! `POST /v1/responses/input_tokens`, which counts its tokens without a charge.
+
+use super::Endpoint;
+use super::count_tokens::{count_prompt, write_count};
+use crate::proxy::exchange::{Exchange, WriteOutcome};
+use crate::proxy::failover;
+use crate::proxy::filters::RequestBody;
+use crate::upstream::config_snapshot::ConfigSnapshot;
+use async_trait::async_trait;
+use http::Method;
+use penstock_auth::KeyScope;
+use penstock_core::ApiError;
+use penstock_request_validation::{ResponsesPurpose, validate_responses_request};
+
+/// Endpoint of responses.
+pub struct CreateResponse;
+
+#[async_trait]
+impl Endpoint for CreateResponse {
+    fn name(&self) -> &'static str {
+        "responses"
+    }
+
+    fn method(&self) -> Method {
+        Method::POST
+    }
+
+    fn path(&self) -> &'static str {
+        "/v1/responses"
+    }
+
+    fn scope(&self) -> KeyScope {
+        KeyScope::Chat
+    }
+
+    fn accepts_batch_lines(&self) -> bool {
+        true
+    }
+
+    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
+        let body = x.json_body().await?;
+        let parse = |body, live: &ConfigSnapshot| {
+            validate_responses_request(body, &live.admission, ResponsesPurpose::Generate)
+        };
+        failover::run(x, RequestBody::Json(body, parse)).await
+    }
+}
+
+/// Endpoint of token counts.
+pub struct CountInputTokens;
+
+#[async_trait]
+impl Endpoint for CountInputTokens {
+    fn name(&self) -> &'static str {
+        "input_tokens"
+    }
+
+    fn method(&self) -> Method {
+        Method::POST
+    }
+
+    fn path(&self) -> &'static str {
+        "/v1/responses/input_tokens"
+    }
+
+    fn scope(&self) -> KeyScope {
+        KeyScope::Chat
+    }
+
+    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
+        let body = x.json_body().await?;
+        let default = x.config.settings.default_models.count_tokens.as_deref();
+        let ask = validate_responses_request(body, &x.config.admission, ResponsesPurpose::Count(default))?;
+        let Some(count) = count_prompt(x, &ask).await? else { return Ok(WriteOutcome::Disconnected) };
+        let body = format!("{{\"object\":\"response.input_tokens\",\"input_tokens\":{}}}", count.tokens);
+        Ok(write_count(x, &count, body).await)
+    }
+}

@@ -1,0 +1,152 @@
+//! Balances: nothing is sent without funds, concurrent requests never overdraw, and energy is paid from the energy
+//! balance first.
+
+use super::{CHAT, PREPAID, balance, entries, grant, of, one};
+use crate::harness::script::{completion, json_answer, plain};
+use crate::harness::{Bench, Provider};
+use penstock_ledger::Wallet;
+use rust_decimal::Decimal;
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_account_without_enough_gets_402_before_anything_is_sent() {
+    let provider = Provider::start().await;
+    let running = Bench::new().settings(PREPAID).provider("a", &provider).start().await;
+    for path in [CHAT, "/v1/messages"] {
+        for streamed in [false, true] {
+            let mut ask = if streamed { running.ask_stream() } else { running.ask() };
+            ask["max_tokens"] = json!(100);
+            let refused = running.client.post(path, &ask).await;
+            assert_eq!(refused.status, 402, "{}", refused.text());
+            let error = &refused.json()["error"];
+            let details = &error["details"];
+            assert_eq!(details["wallet"], "credits", "{}", refused.text());
+            assert_eq!(details["available"].as_f64(), Some(0.0));
+            assert!(details["required"].as_f64().unwrap() > 0.02, "100 tokens of output at 2 EUR a million");
+            assert!(refused.text().contains("BILLING_4001"));
+            assert!(refused.header("retry-after").is_none());
+        }
+    }
+    assert_eq!((provider.calls(), entries(&running).await.len()), (0, 0));
+    grant(&running, "1").await;
+    let mut ask = running.ask();
+    ask["max_tokens"] = json!(100);
+    assert_eq!(running.client.post(CHAT, &ask).await.status, 200);
+    entries(&running).await;
+    assert_eq!(balance(&running), 1_000_000 - 2_500);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_billed_in_energy_is_paid_from_the_energy_wallet_then_in_credits() {
+    let provider = Provider::start().await;
+    let running =
+        Bench::new().settings(PREPAID).model("billing = \"energy\"").provider("a", &provider).start().await;
+    let mut ask = running.ask();
+    ask["max_tokens"] = json!(10);
+    let refused = running.client.post(CHAT, &ask).await;
+    assert_eq!(refused.status, 402);
+    assert!(refused.json()["error"]["details"]["energy"]["required_kwh"].as_f64().unwrap() > 0.0);
+    let made =
+        running.admin().post("/admin/credits/grant", &json!({"account": "default", "kwh": "0.001"})).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let paid = running.client.post(CHAT, &ask).await.json();
+    assert_eq!(paid["billing_cost"]["paid_with"], "energy");
+    assert_eq!(paid["billing_cost"]["credits"].as_f64(), Some(0.0));
+    entries(&running).await;
+    let energy = running.gateway.app.ledger.balance("default").energy.amount;
+    assert!(energy < 1_000_000 && energy > 0, "{energy}");
+    // Emptied by the operator, so that credits have to pay.
+    let grants = of(&running, "grant").await;
+    let correct = json!({"entry": grants[0]["seq"], "kwh": "0"});
+    assert_eq!(running.admin().post("/admin/credits/correct", &correct).await.status, 201);
+    grant(&running, "5").await;
+    let paid = running.client.post(CHAT, &ask).await.json();
+    assert_eq!(paid["billing_cost"]["paid_with"], "credits");
+    entries(&running).await;
+    assert!(balance(&running) < 5_000_000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_free_charge_is_corrected_at_its_terms() {
+    for (model, member, amount) in [("", "credits", json!(5)), ("billing = \"energy\"", "kwh", json!("0.2"))]
+    {
+        let provider = Provider::start().await;
+        let mut body = completion("Hello");
+        body["usage"] = json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0});
+        provider.always(json_answer(200, &body));
+        let running = Bench::new()
+            .settings("[billing]\neur_per_kwh = 0.25\n")
+            .model(model)
+            .provider("a", &provider)
+            .start()
+            .await;
+        let there = json!({"account": "default", "kwh": "1"});
+        assert_eq!(running.admin().post("/admin/credits/grant", &there).await.status, 201);
+        assert_eq!(running.chat().await.status, 200);
+        let charges = of(&running, "settle").await;
+        assert_eq!(charges[0]["amount"], 0, "{charges:?}");
+        let correct = json!({"entry": charges[0]["seq"], member: amount});
+        let made = running.admin().post("/admin/credits/correct", &correct).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+        // 5 credits at a cent, 0.2 kWh at a quarter of a EUR: taken, so less than nothing is given back.
+        let corrected = of(&running, "correct").await;
+        let eur: Decimal = corrected[0]["eur"].as_str().unwrap().parse().unwrap();
+        assert_eq!(eur, Decimal::new(-5, 2), "{corrected:?}");
+        let statement = running.admin().get("/admin/statement").await.json();
+        assert!(statement.to_string().contains("0.05"), "{statement}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_at_once_never_spend_more_than_there_is() {
+    let provider = Provider::start().await;
+    let running = Bench::new().settings(PREPAID).provider("a", &provider).start().await;
+    grant(&running, "0.5").await;
+    let mut ask = running.ask();
+    ask["max_tokens"] = json!(7);
+    let tasks: Vec<_> = (0..64)
+        .map(|_| {
+            let (client, ask) = (running.client.clone(), ask.clone());
+            tokio::spawn(async move {
+                let mut served = 0;
+                for _ in 0..5 {
+                    let status = client.post(CHAT, &ask).await.status;
+                    assert!(status == 200 || status == 402, "{status}");
+                    served += i64::from(status == 200);
+                }
+                served
+            })
+        })
+        .collect();
+    let mut served = 0;
+    for task in tasks {
+        served += task.await.unwrap();
+    }
+    let charges = of(&running, "settle").await;
+    assert_eq!(charges.len() as i64, served);
+    assert_eq!(balance(&running), 500_000 - 2_500 * served);
+    assert!(balance(&running) >= 0 && served > 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_an_account_that_is_there_is_granted_anything() {
+    let (_provider, running) = one(plain("Hello")).await;
+    let admin = running.admin();
+    for name in ["defualt", "a b", "x"] {
+        let refused =
+            admin.post("/admin/credits/grant", &json!({"account": name, "credits": 1, "id": "g"})).await;
+        assert_eq!((refused.status, &refused.json()["error"]["param"]), (404, &json!("account")), "{name}");
+    }
+    let nobody = admin.post("/admin/credits/grant", &json!({"account": "", "credits": 1})).await;
+    assert_eq!((nobody.status, &nobody.json()["error"]["param"]), (400, &json!("account")));
+    assert_eq!(entries(&running).await.len(), 0);
+    admin.post("/admin/accounts", &json!({"id": "acme"})).await;
+    let made = admin.post("/admin/credits/grant", &json!({"account": "acme", "credits": 1, "id": "g"})).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    // An account that earlier versions gave something, and that was never made: what it has can be taken back.
+    let ledger = &running.gateway.app.ledger;
+    let number = ledger.grant("typo", "old", Wallet::Credits, 5_000_000, ("", "me")).await.unwrap();
+    let back = admin.post("/admin/credits/correct", &json!({"entry": number, "credits": 0})).await;
+    assert_eq!((back.status, &back.json()["account"]), (201, &json!("typo")), "{}", back.text());
+    assert_eq!(ledger.balance("typo").credits.amount, 0);
+}

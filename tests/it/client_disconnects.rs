@@ -1,0 +1,88 @@
+//! Disconnects are noticed at once on both sides.
+
+use crate::harness::script::{ScriptStep, role, sse, text};
+use crate::harness::{Bench, Provider, until};
+use serde_json::json;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_leaves_cancels_the_providers_work() {
+    let provider = Provider::start().await;
+    provider.always(vec![sse(), role(), text("One "), ScriptStep::Hang]);
+    let running = Bench::new().provider("a", &provider).start().await;
+    let open = running.client.stream_until("/v1/chat/completions", &running.ask_stream(), "One ").await;
+    drop(open);
+    provider.until_left(1).await;
+    until("the exchange to end", || running.gateway.app.in_flight_exchanges() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_leaves_before_the_first_token_does_too() {
+    let provider = Provider::start().await;
+    provider.always(vec![ScriptStep::Hang]);
+    let running = Bench::new().provider("a", &provider).start().await;
+    let body = running.ask().to_string();
+    let open = running.client.open("POST", "/v1/chat/completions", &[], body.as_bytes()).await;
+    provider.until_calls(1).await;
+    drop(open);
+    provider.until_left(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revoked_keys_stream_is_cut() {
+    let provider = Provider::start().await;
+    provider.always(vec![sse(), role(), text("One "), ScriptStep::Hang]);
+    let running = Bench::new().provider("a", &provider).start().await;
+    let made = running.admin().post("/admin/keys", &json!({"name": "short-lived"})).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let made = made.json();
+    let mut client = running.client.clone();
+    client.key = made["key"].as_str().unwrap().to_owned();
+    let mut open = client.stream_until("/v1/chat/completions", &running.ask_stream(), "One ").await;
+    let revoked = running
+        .admin()
+        .post(&format!("/admin/keys/{}/revoke", made["id"].as_str().unwrap()), &json!({}))
+        .await;
+    assert_eq!(revoked.status, 200);
+    let answer = crate::harness::within("the cut", open.finish()).await;
+    assert!(!answer.text().contains("[DONE]"));
+    provider.until_left(1).await;
+    let next = client.post("/v1/chat/completions", &running.ask()).await;
+    assert_eq!((next.status, next.json()["error"]["code"].as_str()), (401, Some("AUTH_1001")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stopping_lets_an_open_stream_end() {
+    let provider = Provider::start().await;
+    let go = Arc::new(Notify::new());
+    let mut script = vec![sse(), role(), text("One "), ScriptStep::Wait(go.clone()), text("two")];
+    script.extend([crate::harness::script::finish("stop"), crate::harness::script::done(), ScriptStep::End]);
+    provider.always(script);
+    let running = Bench::new().provider("a", &provider).start().await;
+    let mut open = running.client.stream_until("/v1/chat/completions", &running.ask_stream(), "One ").await;
+    let app = running.gateway.app.clone();
+    let stopping = tokio::spawn(running.stop());
+    until("the drain", || app.is_draining()).await;
+    go.notify_one();
+    let answer = crate::harness::within("the end", open.finish()).await;
+    assert_eq!(answer.streamed(), "One two");
+    stopping.await.unwrap();
+}
+
+/// Pipelined bytes of a client do not hide its disconnect.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disconnect_is_noticed_behind_unread_bytes() {
+    for ahead in [1, 16 << 10, (16 << 10) + 1, 4 << 20] {
+        let provider = Provider::start().await;
+        provider.always(vec![ScriptStep::Hang]);
+        let running = Bench::new().provider("a", &provider).start().await;
+        let body = running.ask().to_string();
+        let mut open = running.client.open("POST", "/v1/chat/completions", &[], body.as_bytes()).await;
+        provider.until_calls(1).await;
+        open.send(&vec![b'x'; ahead]).await;
+        drop(open);
+        provider.until_left(1).await;
+        until("the exchange to end", || running.gateway.app.in_flight_exchanges() == 0).await;
+    }
+}

@@ -1,0 +1,55 @@
+//! Requests that the HTTP/2 library rejects by itself: no exchange begins, and each is logged.
+
+use super::CHAT;
+use super::raw_h2::{END_HEADERS, END_STREAM, HEADERS, Raw, field, frame};
+use crate::harness::Provider;
+use crate::harness::certificates::Certified;
+use crate::harness::process::{Home, catalogue};
+use crate::harness::until;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Lines of the access log with this status.
+fn lines(said: &str, status: u64) -> Vec<Value> {
+    let lines = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines.filter(|line| line["status"] == status).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_rejected_request_has_a_line_with_an_id_of_its_own() {
+    let provider = Provider::start().await;
+    let (mut home, certified) = (Home::new(), Certified::make());
+    let address = home.secure(&certified);
+    home.write(&catalogue(&provider, ""));
+    let running = home.run().await;
+    let [method, scheme, path, authority] =
+        [(":method", "POST"), (":scheme", "https"), (":path", CHAT), (":authority", "localhost")]
+            .map(|(name, value)| field(name, value));
+    let wrong = [
+        [&method[..], &scheme, &path].concat(),
+        [&method[..], &scheme, &path, &authority, &field("host", "other")].concat(),
+        [&method[..], &scheme, &path, &authority, &field("host", "user@localhost")].concat(),
+    ];
+    let mut raw = Raw::begun(address, &certified.root).await;
+    for (number, block) in wrong.iter().enumerate() {
+        let stream = 2 * u32::try_from(number).unwrap() + 1;
+        raw.send(&frame(HEADERS, END_HEADERS | END_STREAM, stream, block)).await;
+        let told = loop {
+            let heard = raw.hear().await.expect("the connection goes on");
+            if heard.stream == stream {
+                break heard;
+            }
+        };
+        assert_eq!(told.kind, HEADERS, "it is answered: {told:?}");
+    }
+    until("a line for each", || lines(&running.said(), 400).len() == wrong.len()).await;
+    let lines = lines(&running.said(), 400);
+    let ids: BTreeSet<&str> = lines.iter().map(|line| line["id"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), wrong.len(), "{lines:?}");
+    for line in &lines {
+        assert!(line["id"].as_str().unwrap().starts_with("req_"), "{line}");
+        assert_eq!(line["code"], "INFERENCE_3201", "{line}");
+    }
+    assert_eq!(provider.calls(), 0);
+    running.kill().await;
+}

@@ -1,0 +1,75 @@
+//! Slow clients that keep sending after their rejection: they hold their permit for a moment only, not for the time
+//! that clients get that were still sending.
+
+use crate::harness::within;
+use crate::hostile::slow_clients::{begun, start};
+use crate::hostile::{full, statuses};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+/// Time that a slow client gets after its rejection.
+const SILENCE: Duration = Duration::from_secs(2);
+/// Allowed delay of its end on a busy machine. Others would get ten seconds in all.
+const LATE: Duration = Duration::from_secs(6);
+/// Between two bytes: well below any silence that ends something.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Sends `begin` and then byte by byte, before its refusal and after it, until nobody takes them. The refusal, and how
+/// long the connection was there behind it.
+async fn drips(mut socket: TcpStream, begin: &[u8], byte: u8) -> (Vec<u16>, Duration) {
+    socket.write_all(begin).await.unwrap();
+    let (mut read, mut write) = socket.split();
+    let mut heard = Vec::new();
+    let mut refused = None;
+    let dripping = async {
+        loop {
+            tokio::time::sleep(PAUSE).await;
+            if write.write_all(&[byte]).await.is_err() {
+                return;
+            }
+        }
+    };
+    let reading = async {
+        let mut piece = [0; 4096];
+        while let Ok(length @ 1..) = read.read(&mut piece).await {
+            heard.extend_from_slice(&piece[..length]);
+        }
+        refused = Some(Instant::now());
+    };
+    within("a client that drips on to be cut off", async { tokio::join!(dripping, reading) }).await;
+    (statuses(&heard), refused.unwrap().elapsed())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_sends_on_after_a_rejection_holds_no_permit() {
+    let settings = "[limits]\nrequest_head = \"400ms\"\nbody_idle = \"500ms\"\nbody = \"900ms\"";
+    let (provider, _certified, running) = start(settings).await;
+    let mut work = JoinSet::new();
+    let key = &running.client.key;
+    // A head, a long body, and one that is short enough to be read to its end were it only refused.
+    let kinds = [
+        ("POST / HTTP/1.1\r\nHost: a\r\nx: ".to_owned(), b'y'),
+        (begun(key, 8 << 20), b' '),
+        (begun(key, 1 << 10), b' '),
+    ];
+    for _ in 0..if full() { 100 } else { 3 } {
+        for (begin, byte) in kinds.clone() {
+            let address = running.client.address;
+            work.spawn(async move {
+                let socket = TcpStream::connect(address).await.unwrap();
+                let (heard, after) = drips(socket, begin.as_bytes(), byte).await;
+                assert_eq!(heard, [408]);
+                after
+            });
+        }
+    }
+    let after = work.join_all().await;
+    let longest = after.iter().max().unwrap();
+    eprintln!("{} that dripped on: the last was cut off {longest:.1?} after its refusal", after.len());
+    assert!(*longest < SILENCE + LATE, "{longest:?}");
+    let open = running.gateway.app.metrics.connections();
+    crate::harness::until("the permits to be free", || open.get() == 0).await;
+    assert_eq!(provider.calls(), 0);
+}

@@ -1,0 +1,107 @@
+//! Kept-alive HTTP/1.1 connections at a stop.
+
+use crate::harness::script::{ScriptStep, done, finish, role, sse, stream, text};
+use crate::harness::{Bench, Client, Provider, until, within};
+use serde_json::Value;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+/// The end of a body without a length.
+const END: &str = "\r\n0\r\n\r\n";
+
+/// Keep-alive connection of a client.
+struct PersistentConnection {
+    socket: TcpStream,
+    key: String,
+    /// Bytes read since the last request.
+    said: String,
+}
+
+impl PersistentConnection {
+    async fn to(client: &Client) -> Self {
+        let socket = TcpStream::connect(client.address).await.unwrap();
+        Self { socket, key: client.key.clone(), said: String::new() }
+    }
+
+    async fn ask(&mut self, body: &Value) {
+        let (key, body) = (&self.key, body.to_string());
+        let request = format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {key}\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        self.said.clear();
+        self.socket.write_all(request.as_bytes()).await.unwrap();
+    }
+
+    async fn until(&mut self, marker: &str) {
+        let mut piece = [0; 4096];
+        while !self.said.contains(marker) {
+            let read = within(marker, self.socket.read(&mut piece)).await.unwrap();
+            assert!(read > 0, "closed without {marker:?}: {}", self.said);
+            self.said.push_str(std::str::from_utf8(&piece[..read]).unwrap());
+        }
+    }
+
+    /// Checks whether the last response announces the end of the connection.
+    fn is_last(&self) -> bool {
+        let (head, _) = self.said.split_once("\r\n\r\n").unwrap();
+        head.to_ascii_lowercase().contains("connection: close")
+    }
+
+    /// The gateway closes it, and nothing comes before that.
+    async fn closed(&mut self) {
+        assert_eq!(within("its end", self.socket.read(&mut [0; 16])).await.unwrap(), 0);
+    }
+}
+
+/// Sends requests until the connection has to end.
+fn held(go: &Arc<Notify>) -> Vec<ScriptStep> {
+    vec![sse(), role(), text("One"), ScriptStep::Wait(go.clone()), finish("stop"), done(), ScriptStep::End]
+}
+
+/// A moment's grace counts from the last exchange, not from the signal: one connection after the other is idle for
+/// that long here, so that the last answer ends when a grace that began with the signal is long over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_keep_alive_connection_may_make_a_last_request_after_a_stop() {
+    let (provider, earlier, later) = (Provider::start().await, Arc::default(), Arc::default());
+    let scripts = [stream(&["One"]), held(&earlier), held(&later), stream(&["Last"])];
+    for script in scripts {
+        provider.then(script);
+    }
+    let running = Bench::new().provider("a", &provider).start().await;
+    let (client, admin, ask) = (running.client.clone(), running.admin(), running.ask_stream());
+    let (mut idle, mut second, mut third) = (
+        PersistentConnection::to(&client).await,
+        PersistentConnection::to(&client).await,
+        PersistentConnection::to(&client).await,
+    );
+    for (connection, marker) in [(&mut idle, END), (&mut second, "One"), (&mut third, "One")] {
+        connection.ask(&ask).await;
+        connection.until(marker).await;
+        assert!(!connection.is_last(), "{}", connection.said);
+    }
+    let app = running.gateway.app.clone();
+    let stopping = tokio::spawn(running.stop());
+    until("the drain", || app.is_draining()).await;
+    idle.closed().await;
+    earlier.notify_one();
+    second.until(END).await;
+    second.closed().await;
+
+    later.notify_one();
+    third.until(END).await;
+    // A client that thinks for a moment, and a gateway that does not go away meanwhile.
+    for _ in 0..20 {
+        assert_eq!(admin.get("/readyz").await.status, 503);
+    }
+    assert!(!stopping.is_finished());
+    third.ask(&ask).await;
+    third.until(END).await;
+    assert!(third.said.starts_with("HTTP/1.1 200") && third.said.contains("Last"), "{}", third.said);
+    assert!(third.is_last(), "{}", third.said);
+    third.closed().await;
+    within("the stop", stopping).await.unwrap();
+}

@@ -1,0 +1,269 @@
+//! GOAWAY at a stop, and the streams that it still allows.
+
+use super::load_clients::{charges, log_text};
+use super::open_streams::{ask, waits};
+use super::transports::{CHAT, GatewayListeners};
+use super::upgrade::two;
+use crate::harness::batch_jobs::let_go;
+use crate::harness::h2_client::is_unheard;
+use crate::harness::process::{Home, Process};
+use crate::harness::script::{plain, text};
+use crate::harness::{Client, Provider, until, within};
+use crate::hostile::raw_h2::{
+    ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PREFACE, RST, Raw, SETTINGS, WINDOW, field,
+    frame, get, pseudo, setting,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+/// Last stream id of a GOAWAY that still accepts any stream.
+const ANY: u32 = 0x7fff_ffff;
+/// Bytes of an answer that exceed all buffers between two sockets.
+const LONG: usize = 1 << 20;
+/// Windows of a client that accept a whole answer.
+const WIDE: u32 = 16 << 20;
+
+/// Connection, and the frames received on it.
+struct ObservedConnection {
+    raw: Raw,
+    /// Bodies of answers, by stream.
+    bodies: BTreeMap<u32, String>,
+    /// Streams that ended as they should.
+    ended: BTreeSet<u32>,
+    /// The last streams that farewells named.
+    farewells: Vec<u32>,
+    /// A ping that waits for its answer.
+    ping: Option<Vec<u8>>,
+    closed: bool,
+}
+
+impl ObservedConnection {
+    /// One with a window so large that an answer need not wait for it.
+    async fn on(doors: &GatewayListeners) -> Self {
+        let mut raw = Raw::connect(doors.https, &doors.files.root).await;
+        let (of_streams, of_all) = (setting(4, WIDE), WIDE.to_be_bytes());
+        let opening = [PREFACE, &frame(SETTINGS, 0, 0, &of_streams), &frame(WINDOW, 0, 0, &of_all)];
+        assert!(raw.send(&opening.concat()).await);
+        let (bodies, ended, farewells) = Default::default();
+        Self { raw, bodies, ended, farewells, ping: None, closed: false }
+    }
+
+    async fn ask(&mut self, stream: u32, model: &str, streamed: bool, client: &Client) {
+        let key = field("authorization", &format!("Bearer {}", client.key));
+        let fields = [pseudo("POST", CHAT), key, field("content-type", "application/json")].concat();
+        let body = ask(model, streamed).to_string();
+        let head = frame(HEADERS, END_HEADERS, stream, &fields);
+        assert!(self.raw.send(&[head, frame(DATA, END_STREAM, stream, body.as_bytes())].concat()).await);
+    }
+
+    /// Answers the ping that came with the farewell: from here on nothing is on its way any more.
+    async fn answer(&mut self) {
+        let ping = self.ping.take().expect("a ping");
+        self.raw.send(&frame(PING, ACK, 0, &ping)).await;
+    }
+
+    async fn until(&mut self, is: impl Fn(&Self) -> bool) {
+        while !is(self) {
+            assert!(!self.closed, "closed: {:?} ended, {:?}", self.ended, self.bodies);
+            self.hear().await;
+        }
+    }
+
+    async fn hear(&mut self) {
+        let Some(heard) = self.raw.hear().await else {
+            self.closed = true;
+            return;
+        };
+        match heard.kind {
+            DATA => {
+                let body = self.bodies.entry(heard.stream).or_default();
+                body.push_str(std::str::from_utf8(&heard.payload).unwrap());
+            }
+            GOAWAY => {
+                assert_eq!(heard.code(), 0, "no error");
+                self.farewells.push(u32::from_be_bytes(heard.payload[..4].try_into().unwrap()) & ANY);
+            }
+            PING if heard.flags & ACK == 0 => self.ping = Some(heard.payload),
+            RST => panic!("stream {} was reset: {}", heard.stream, heard.code()),
+            _ => {}
+        }
+        if [DATA, HEADERS].contains(&heard.kind) && heard.flags & END_STREAM != 0 {
+            self.ended.insert(heard.stream);
+        }
+    }
+
+    fn has(&self, stream: u32, words: &str) -> bool {
+        self.bodies.get(&stream).is_some_and(|body| body.contains(words))
+    }
+}
+
+/// A gateway with a model `m` that answers at once and a model `s` whose streams wait.
+struct TestGateway {
+    home: Home,
+    doors: GatewayListeners,
+    running: Process,
+    client: Client,
+    go: Arc<Notify>,
+    _quick: Provider,
+    slow: Provider,
+}
+
+impl TestGateway {
+    async fn set() -> Self {
+        Self::with("").await
+    }
+
+    /// One with these settings.
+    async fn with(settings: &str) -> Self {
+        let (quick, slow, go) = (Provider::start().await, Provider::start().await, Arc::default());
+        quick.always(plain("Hello"));
+        slow.always(waits(&go));
+        let mut home = Home::new();
+        let doors = GatewayListeners::of(&mut home);
+        home.write(&format!("{settings}\n{}", two(&quick, &slow)));
+        let running = home.run().await;
+        let (client, _) = home.key();
+        Self { home, doors, running, client, go, _quick: quick, slow }
+    }
+
+    /// Tells it to stop, and waits until it has begun to.
+    async fn stop(&self) {
+        self.running.signal("TERM");
+        within("the drain", async { while self.home.admin().get("/readyz").await.status != 503 {} }).await;
+    }
+
+    /// Its end; how long it took from this moment on.
+    async fn ends(&mut self) -> Duration {
+        let since = Instant::now();
+        assert_eq!(self.running.until_ended().await.code(), Some(0));
+        assert!(log_text(&self.home).contains("\"cut\":\"0\""), "{}", log_text(&self.home));
+        since.elapsed()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_complete_after_goaway_and_requests_in_transit_are_accepted() {
+    let mut stage = TestGateway::set().await;
+    let mut heard = ObservedConnection::on(&stage.doors).await;
+    for stream in [1, 3] {
+        heard.ask(stream, "s", true, &stage.client).await;
+        heard.until(|heard| heard.has(stream, "One ")).await;
+    }
+    stage.stop().await;
+    heard.until(|heard| heard.ping.is_some()).await;
+    assert_eq!(heard.farewells, [ANY], "no stream is refused that the client may have begun already");
+    // It was sent before the client read the GOAWAY, as far as the gateway can know.
+    heard.ask(5, "m", false, &stage.client).await;
+    heard.answer().await;
+    heard.until(|heard| heard.farewells.len() == 2 && heard.ended.contains(&5)).await;
+    assert_eq!(heard.farewells, [ANY, 5], "now it is said which was the last");
+    assert!(heard.has(5, "Hello"), "{:?}", heard.bodies);
+    assert!(stage.running.ended().is_none(), "it waits for its streams");
+    assert!(!heard.ended.contains(&1) && !heard.ended.contains(&3));
+    let_go(&stage.go, heard.until(|heard| heard.closed)).await;
+    assert_eq!(heard.ended, BTreeSet::from([1, 3, 5]));
+    for stream in [1, 3] {
+        assert!(heard.has(stream, "two") && heard.has(stream, "data: [DONE]\n\n"), "{:?}", heard.bodies);
+    }
+    drop(heard);
+    let took = stage.ends().await;
+    eprintln!("the process ended {took:?} after the last stream");
+    assert!(took <= Duration::from_secs(1), "{took:?}");
+    assert_eq!(charges(&stage.home), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_connection_gets_goaway_at_once_and_delays_no_stop() {
+    for answers in [true, false] {
+        let mut stage = TestGateway::set().await;
+        let mut idle = ObservedConnection::on(&stage.doors).await;
+        idle.raw.send(&get(1)).await;
+        idle.until(|idle| idle.ended.contains(&1)).await;
+        let begun = Instant::now();
+        stage.running.signal("TERM");
+        idle.until(|idle| idle.ping.is_some()).await;
+        assert_eq!(idle.farewells, [ANY]);
+        if answers {
+            idle.answer().await;
+            idle.until(|idle| idle.closed).await;
+            assert_eq!(idle.farewells, [ANY, 1]);
+            // As any client closes what was closed.
+            drop(idle);
+        }
+        stage.ends().await;
+        let took = begun.elapsed();
+        eprintln!("stopped after {took:?} with an idle connection that answers: {answers}");
+        // Who does not answer is not known to have heard: it has the moment that any idle connection has.
+        assert!(took <= Duration::from_secs(if answers { 1 } else { 3 }), "{took:?}");
+    }
+}
+
+/// Clients that are sent away from a connection which they have just opened take it for a failure.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_connection_may_make_its_first_request() {
+    let mut stage = TestGateway::set().await;
+    // Taken before the next one, whose handshake says that it was taken.
+    let socket = TcpStream::connect(stage.doors.https).await.unwrap();
+    let h2 = stage.doors.h2(&stage.client.key).await.unwrap();
+    stage.stop().await;
+    let body = ask("m", false).to_string().into_bytes();
+    let first = h2.begin(CHAT, "application/json", body.clone()).await.unwrap().finish().await;
+    assert_eq!((first.status, first.whole), (200, true), "{}", first.text());
+    let late = stage.doors.over(socket).await.unwrap();
+    let answer = stage.client.open_over(late, "POST", CHAT, &[], &body).await.finish().await;
+    assert_eq!((answer.status, answer.whole), (200, true), "{}", answer.text());
+    // The farewell comes before the first answer.
+    let second = h2.begin(CHAT, "application/json", body).await;
+    assert!(second.is_err_and(|why| is_unheard(&why)));
+    stage.ends().await;
+    assert_eq!(charges(&stage.home), 2);
+}
+
+/// A client that reads more slowly than it is answered opens its windows all the while: a connection that is closed
+/// over what it sends would be reset, and the end of the answer lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_long_answer_reaches_a_client_that_reads_it_late() {
+    let mut stage = TestGateway::set().await;
+    let mut script = waits(&stage.go);
+    script.insert(4, text(&"word ".repeat(LONG / 5)));
+    stage.slow.always(script);
+    let mut heard = ObservedConnection::on(&stage.doors).await;
+    heard.ask(1, "s", true, &stage.client).await;
+    heard.until(|heard| heard.has(1, "One ")).await;
+    stage.stop().await;
+    heard.until(|heard| heard.ping.is_some()).await;
+    heard.answer().await;
+    heard.until(|heard| heard.farewells == [ANY, 1]).await;
+    let written =
+        until("the answer to be written", || log_text(&stage.home).contains("\"event\":\"request\""));
+    let_go(&stage.go, written).await;
+    for _ in 0..10 {
+        heard.raw.send(&frame(WINDOW, 0, 0, &1_u32.to_be_bytes())).await;
+        heard.hear().await;
+    }
+    heard.until(|heard| heard.ended.contains(&1)).await;
+    assert!(heard.bodies[&1].len() > LONG && heard.has(1, "data: [DONE]\n\n"));
+    heard.until(|heard| heard.closed).await;
+    drop(heard);
+    stage.ends().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_connection_gets_goaway_before_it_is_closed() {
+    let mut stage = TestGateway::with("[limits]\nkeep_alive = \"300ms\"").await;
+    let mut idle = ObservedConnection::on(&stage.doors).await;
+    idle.ask(1, "m", false, &stage.client).await;
+    idle.until(|idle| idle.ping.is_some()).await;
+    assert_eq!((&idle.farewells[..], idle.ended.contains(&1)), (&[ANY][..], true));
+    idle.ask(3, "m", false, &stage.client).await;
+    idle.answer().await;
+    idle.until(|idle| idle.closed).await;
+    assert_eq!((&idle.farewells[..], idle.has(3, "Hello")), (&[ANY, 3][..], true));
+    drop(idle);
+    stage.running.signal("TERM");
+    stage.ends().await;
+    assert_eq!(charges(&stage.home), 2);
+}

@@ -1,0 +1,214 @@
+//! Load generators over kept-alive and new connections that count failures, and successive processes observed by their
+//! log.
+
+use super::transports::{Connection, GatewayListeners, Request, RequestFailure, Transport, WAYS};
+use crate::harness::process::Home;
+use crate::harness::{until, within};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
+
+/// Outcomes of the requests.
+#[derive(Default)]
+pub struct RequestOutcomes {
+    pub answered: AtomicUsize,
+    pub refused: AtomicUsize,
+    /// Requests over HTTP/2 that were begun anew: their connection had been told that it takes no more.
+    pub anew: AtomicUsize,
+    /// The first that went wrong.
+    pub wrong: parking_lot::Mutex<Vec<String>>,
+    pub slowest_us: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl RequestOutcomes {
+    pub fn answered(&self) -> usize {
+        self.answered.load(Ordering::SeqCst)
+    }
+}
+
+/// Running clients.
+pub struct ClientLoad {
+    pub tally: Arc<RequestOutcomes>,
+    clients: Vec<JoinHandle<()>>,
+    rate: u32,
+    begun: Instant,
+}
+
+impl ClientLoad {
+    /// So many clients, each with so many requests a second. They take each way in turn; every second one keeps its
+    /// connection.
+    pub fn start(doors: &GatewayListeners, key: &str, body: &Value, clients: usize, rate: u32) -> Self {
+        let (tally, request) = (Arc::<RequestOutcomes>::default(), Arc::new(Request::new(key, body)));
+        let client = |number: usize| {
+            let (tally, request, doors) = (tally.clone(), request.clone(), doors.clone());
+            let (way, keeps) = (WAYS[number % WAYS.len()], number.is_multiple_of(2));
+            tokio::spawn(async move { ask(&doors, way, &request, &tally, keeps, rate).await })
+        };
+        let clients = (0..clients).map(client).collect();
+        Self { tally, clients, rate, begun: Instant::now() }
+    }
+
+    /// Requests that they would have made by now if nobody had to wait.
+    pub fn due(&self) -> usize {
+        (self.begun.elapsed().as_secs_f64() * f64::from(self.rate) * self.clients.len() as f64) as usize
+    }
+
+    /// Lets each end its request.
+    pub async fn stop(self) -> Arc<RequestOutcomes> {
+        self.tally.stop.store(true, Ordering::SeqCst);
+        for client in self.clients {
+            within("a client to end", client).await.unwrap();
+        }
+        self.tally
+    }
+}
+
+async fn ask(
+    doors: &GatewayListeners,
+    way: Transport,
+    request: &Request,
+    tally: &RequestOutcomes,
+    keeps: bool,
+    rate: u32,
+) {
+    let mut pace = tokio::time::interval(Duration::from_secs(1) / rate);
+    pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut kept: Option<Connection> = None;
+    while !tally.stop.load(Ordering::SeqCst) {
+        pace.tick().await;
+        let begun = Instant::now();
+        let again = kept.is_some();
+        let mut done = once(doors, way, request, kept.take()).await;
+        if again && matches!(done, Err(RequestFailure::Unheard)) {
+            tally.anew.fetch_add(1, Ordering::SeqCst);
+            done = once(doors, way, request, None).await;
+        }
+        let wrong = match done {
+            Ok((200, connection)) => {
+                tally.answered.fetch_add(1, Ordering::SeqCst);
+                kept = connection.filter(|_| keeps);
+                None
+            }
+            Ok((status, _)) => Some(format!("status {status}")),
+            Err(RequestFailure::Wrong(why)) => Some(why),
+            Err(RequestFailure::Unheard) => Some("sent away unheard".to_owned()),
+        };
+        if let Some(why) = wrong {
+            tally.refused.fetch_add(1, Ordering::SeqCst);
+            tally.wrong.lock().push(format!("{why}, {way:?}, kept: {again}"));
+        }
+        let took = u64::try_from(begun.elapsed().as_micros()).unwrap();
+        tally.slowest_us.fetch_max(took, Ordering::SeqCst);
+    }
+}
+
+async fn once(
+    doors: &GatewayListeners,
+    way: Transport,
+    request: &Request,
+    kept: Option<Connection>,
+) -> Result<(u16, Option<Connection>), RequestFailure> {
+    let connection = match kept {
+        Some(connection) => connection,
+        None => Connection::open(doors, way, request).await?,
+    };
+    connection.ask(request).await
+}
+
+/// A process that the test did not start itself; ended with it.
+pub struct SpawnedProcess(pub u32);
+
+impl SpawnedProcess {
+    pub fn signal(&self, name: &str) {
+        signal(self.0, name);
+    }
+
+    pub async fn until_gone(&self) {
+        within("a process to end", async {
+            while !is_gone(self.0) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+    }
+}
+
+impl Drop for SpawnedProcess {
+    fn drop(&mut self) {
+        if !is_gone(self.0) {
+            let line = format!("kill -KILL {}", self.0);
+            Command::new("sh").args(["-c", &line]).stderr(std::process::Stdio::null()).status().ok();
+        }
+    }
+}
+
+pub fn signal(process: u32, name: &str) {
+    let line = format!("kill -{name} {process}");
+    assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
+}
+
+/// Ended, whether somebody has asked how or not.
+pub fn is_gone(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+    stat.map_or(true, |stat| stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))
+}
+
+/// Everything that all processes of a home have written.
+pub fn log_text(home: &Home) -> String {
+    std::fs::read_to_string(home.path().join("said")).unwrap()
+}
+
+/// The processes that have listened there, in order.
+pub fn processes(home: &Home) -> Vec<u32> {
+    let lines = log_text(home);
+    let listening = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    listening
+        .filter(|line| line["event"] == "listening")
+        .map(|line| line["process"].as_str().unwrap().parse().unwrap())
+        .collect()
+}
+
+/// Tells the process that serves to upgrade; the next one, once it serves and the other knows.
+pub async fn upgrade(home: &Home) -> SpawnedProcess {
+    // It may answer a moment before its log says so.
+    until("the line of who serves", || !processes(home).is_empty()).await;
+    let before = processes(home);
+    let told = log_text(home).matches("\"handed_over\"").count();
+    let failed = log_text(home).matches("upgrade_failed").count();
+    signal(*before.last().unwrap(), "USR2");
+    until("the next process to serve", || {
+        let lines = log_text(home);
+        assert_eq!(lines.matches("upgrade_failed").count(), failed, "{lines}");
+        processes(home).len() > before.len() && lines.matches("\"handed_over\"").count() > told
+    })
+    .await;
+    SpawnedProcess(*processes(home).last().unwrap())
+}
+
+/// The acts of the ledger's second copy, by request.
+pub fn acts(home: &Home) -> BTreeMap<String, Vec<String>> {
+    let mut acts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for file in std::fs::read_dir(home.storage().join("ledger")).unwrap() {
+        for line in std::fs::read_to_string(file.unwrap().path()).unwrap().lines() {
+            let line: Value = serde_json::from_str(line).unwrap();
+            if let Some(request) = line["request"].as_str() {
+                acts.entry(request.to_owned()).or_default().push(line["act"].as_str().unwrap().to_owned());
+            }
+        }
+    }
+    acts
+}
+
+/// Each request reserved once and ended once; how many were charged.
+pub fn charges(home: &Home) -> usize {
+    let acts = acts(home);
+    for (request, acts) in &acts {
+        assert!(acts.len() == 2 && acts[0] == "reserve", "{request}: {acts:?}");
+    }
+    acts.values().filter(|acts| acts[1] == "settle").count()
+}

@@ -1,0 +1,24 @@
+//! Upgrades, reloads and stops under load, certificates and credentials that change, rejected locations.
+//! `PENSTOCK_FULL=1` runs the full sizes.
+
+mod certificates;
+mod descriptor_limit;
+mod draining;
+mod failed_upgrades;
+mod goaway;
+mod load_clients;
+mod open_streams;
+mod provider_countries;
+mod reload;
+mod startup;
+mod transports;
+mod upgrade;
+
+/// The goal's size, or a small one.
+pub fn size(full: usize, short: usize) -> usize {
+    if is_full() { full } else { short }
+}
+
+pub fn is_full() -> bool {
+    std::env::var_os("PENSTOCK_FULL").is_some()
+}
