@@ -266,6 +266,7 @@ fn bill(c: &mut Criterion) {
                 embodied_g_co2: Some(drawn.embodied_g),
                 assumed: drawn.assumed.names(),
                 counted_by_gateway: false,
+                cache: None,
             };
             let impact = EnvironmentImpact {
                 energy_kwh: drawn.energy_kwh,

@@ -9,10 +9,12 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use penstock::config::{ResolveEnv, load_text};
+use penstock::upstream::cache_affinity::PlannedSession;
 use penstock::upstream::config_snapshot::ConfigSnapshot;
 use penstock::upstream::connection_pool::ConnectionPools;
 use penstock::upstream::pools::{ExplorationMode, PlanRequest};
-use penstock_routing::{AttemptOutcome, FLAVORS, LatencySample, SPEED};
+use penstock::upstream::sessions::SessionRecord;
+use penstock_routing::{AttemptOutcome, FLAVORS, LatencySample, SPEED, SessionKey};
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::Duration;
@@ -107,6 +109,7 @@ fn plan(c: &mut Criterion) {
             output_tokens: 256,
             seed: 0,
             exploration: ExplorationMode::Denied,
+            session: None,
             offers: &model.offers,
         };
         let mut seed = 0;
@@ -131,8 +134,23 @@ fn plan(c: &mut Criterion) {
                 })
             });
         });
+        // A session that an offer has answered is the dearest case: the offers are scored with and without its saving.
+        let offer = live.offers.first().unwrap().cache.identity();
+        for record in [None, Some(SessionRecord { offer, tokens: 400 })] {
+            let name = if record.is_some() { "known" } else { "new" };
+            group.bench_function(format!("{providers} offers, speed, {name} session"), |bencher| {
+                bencher.iter_custom(|rounds| {
+                    timed(rounds, || {
+                        seed += 1;
+                        let session = Some(PlannedSession { key: SessionKey(seed), record });
+                        model.pool.plan(SPEED, &PlanRequest { seed, session, ..black_box(request) })
+                    })
+                });
+            });
+        }
         group.bench_function(format!("{providers} offers, state alone"), |bencher| {
-            let read = || live.offers.iter().map(|offer| offer.candidate(NOW, 500, 256)).collect::<Vec<_>>();
+            let read =
+                || live.offers.iter().map(|offer| offer.candidate(NOW, 500, 256, None)).collect::<Vec<_>>();
             bencher.iter_custom(|rounds| timed(rounds, read));
         });
     }

@@ -7,6 +7,7 @@
 
 mod answer;
 mod chat;
+mod completions;
 pub mod control;
 mod energy;
 mod error_body;
@@ -17,6 +18,7 @@ mod http_request;
 mod image;
 mod listener;
 mod messages;
+mod metered;
 mod parsed_request;
 mod playback;
 mod prompt;

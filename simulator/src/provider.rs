@@ -1,6 +1,7 @@
 //! Processing of one request from its parsing to its outcome.
 
 use super::answer::answers;
+use super::completions::{CompletedText, CompletionRequest};
 use super::control::{PlaybackOutcome, SimulatorControl};
 use super::fault::{RetryAfterValue, SimulatedFault};
 use super::http_request::HttpRequest;
@@ -13,7 +14,7 @@ use super::rule::ModelSuffix;
 use super::script::{HeadAction, ResponseScript};
 use super::shaping::{self, AnswerOptions};
 use super::token_pacing::TokenPacing;
-use super::{SimulatorOptions, chat, error_body, image, messages, transcription, vectors};
+use super::{SimulatorOptions, chat, error_body, image, messages, metered, transcription, vectors};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -79,6 +80,8 @@ impl SimulatedProvider {
         match route {
             SimulatorRoute::Images | SimulatorRoute::Transcriptions => return self.media(route, request),
             SimulatorRoute::Embeddings | SimulatorRoute::Rerank => return self.vectors(route, request),
+            SimulatorRoute::Completions => return self.completions(route, request),
+            SimulatorRoute::Speech | SimulatorRoute::Moderations => return self.metered(route, request),
             _ => {}
         }
         let asked = match route {
@@ -132,6 +135,42 @@ impl SimulatedProvider {
             Err(wrong) => bad_request(route, &wrong),
             Ok((_, tokens, Ok(answer))) => shaping::plain(answer.to_string(), tokens, &faults, false),
             Ok((_, _, Err(text))) => ResponseScript::plain(200, "text/plain; charset=utf-8", text),
+        };
+        let script = faults.iter().find_map(|fault| replacement(fault, route)).unwrap_or(good);
+        shaping::apply_byte_faults(script, &faults)
+    }
+
+    /// Answers requests for speech and moderation.
+    fn metered(&self, route: SimulatorRoute, request: &HttpRequest) -> ResponseScript {
+        let faults = self.control.take_faults(request.path_only(), route.generates(), "");
+        let made = match route {
+            SimulatorRoute::Speech => metered::speech(&request.body),
+            _ => metered::moderation(&request.body),
+        };
+        let good = made.unwrap_or_else(|mistake| bad_request(route, &mistake));
+        let script = faults.iter().find_map(|fault| replacement(fault, route)).unwrap_or(good);
+        shaping::apply_byte_faults(script, &faults)
+    }
+
+    /// Answers text completions.
+    fn completions(&self, route: SimulatorRoute, request: &HttpRequest) -> ResponseScript {
+        let asked = CompletionRequest::read(&request.body);
+        let model = asked.as_ref().map_or("", |asked| asked.model.as_str());
+        let faults = self.control.take_faults(request.path_only(), route.generates(), model);
+        let voice = AnswerOptions::of(&faults);
+        let good = match &asked {
+            Err(mistake) => bad_request(route, mistake),
+            Ok(asked) => {
+                let texts = asked.texts(&self.options.name, self.options.seed);
+                match asked.stream {
+                    true => shaping::stream(asked.write_stream(&texts, voice), &faults, false),
+                    false => {
+                        let longest = texts.iter().map(CompletedText::tokens).max().unwrap_or(0);
+                        let body = asked.write_plain(&texts, voice);
+                        shaping::plain(body, u32::try_from(longest).unwrap_or(u32::MAX), &faults, false)
+                    }
+                }
+            }
         };
         let script = faults.iter().find_map(|fault| replacement(fault, route)).unwrap_or(good);
         shaping::apply_byte_faults(script, &faults)

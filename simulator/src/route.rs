@@ -5,6 +5,8 @@
 pub(super) enum SimulatorRoute {
     /// `POST …/chat/completions`
     Chat,
+    /// `POST …/completions`
+    Completions,
     /// `POST …/messages`
     Messages,
     /// `POST …/messages/count_tokens`
@@ -19,6 +21,10 @@ pub(super) enum SimulatorRoute {
     Images,
     /// `POST …/audio/transcriptions`, `POST …/inference`
     Transcriptions,
+    /// `POST …/audio/speech`
+    Speech,
+    /// `POST …/moderations`
+    Moderations,
     /// `GET /simulated-images/…`: an image from an answer's URL.
     Image,
     /// `GET …/models`
@@ -44,6 +50,7 @@ impl SimulatorRoute {
         }
         let post = [
             ("/chat/completions", Self::Chat),
+            ("/completions", Self::Completions),
             ("/messages/count_tokens", Self::CountTokens),
             ("/messages", Self::Messages),
             ("/embeddings", Self::Embeddings),
@@ -53,6 +60,8 @@ impl SimulatorRoute {
             ("/images/generations", Self::Images),
             ("/audio/transcriptions", Self::Transcriptions),
             ("/inference", Self::Transcriptions),
+            ("/audio/speech", Self::Speech),
+            ("/moderations", Self::Moderations),
         ];
         let get = [("/models", Self::Models), ("/health", Self::Health), ("/ping", Self::Health)];
         let among =
@@ -70,11 +79,14 @@ impl SimulatorRoute {
         matches!(
             self,
             Self::Chat
+                | Self::Completions
                 | Self::Messages
                 | Self::Embeddings
                 | Self::Rerank
                 | Self::Images
                 | Self::Transcriptions
+                | Self::Speech
+                | Self::Moderations
         )
     }
 

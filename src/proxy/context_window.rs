@@ -62,7 +62,11 @@ pub async fn check_window(
             Box::pin(check_texts(counting, model, ask)).await.map(|()| None)
         }
         // The engine truncates an image prompt that is too long; audio has no window.
-        InferenceTask::GenerateImages(_) | InferenceTask::Transcribe(_) => Ok(None),
+        // The provider of a text completion knows better: a prompt may be token ids.
+        InferenceTask::Complete(_)
+        | InferenceTask::GenerateImages(_)
+        | InferenceTask::Transcribe(_)
+        | InferenceTask::Metered(_) => Ok(None),
     }
 }
 
@@ -91,7 +95,11 @@ async fn check_texts(
 fn longest_text(task: &InferenceTask) -> usize {
     let most = |texts: &[Bytes]| texts.iter().map(Bytes::len).max().unwrap_or(0);
     match task {
-        InferenceTask::Chat | InferenceTask::GenerateImages(_) | InferenceTask::Transcribe(_) => 0,
+        InferenceTask::Chat
+        | InferenceTask::Complete(_)
+        | InferenceTask::GenerateImages(_)
+        | InferenceTask::Transcribe(_)
+        | InferenceTask::Metered(_) => 0,
         InferenceTask::Embed(embed) => most(embed.inputs.values()),
         InferenceTask::Rerank(rerank) => rerank.query.len().saturating_add(most(&rerank.documents)),
     }
@@ -127,7 +135,11 @@ fn longest_token_count(counter: &TokenCounter, task: &InferenceTask, window: u64
         most
     };
     match task {
-        InferenceTask::Chat | InferenceTask::GenerateImages(_) | InferenceTask::Transcribe(_) => 0,
+        InferenceTask::Chat
+        | InferenceTask::Complete(_)
+        | InferenceTask::GenerateImages(_)
+        | InferenceTask::Transcribe(_)
+        | InferenceTask::Metered(_) => 0,
         InferenceTask::Embed(EmbeddingTask { inputs: EmbeddingInputs::TokenIds(_), .. }) => 0,
         // Arrays of token ids are not strings and count as zero.
         InferenceTask::Embed(embed) => longest(embed.inputs.values(), 0, 0),

@@ -7,6 +7,7 @@ use crate::telemetry::request_id::RequestId;
 use penstock_core::{ApiError, Dialect, WorkDone};
 use penstock_footprint::AnswerFootprint;
 use penstock_pricing::RequestCharge;
+use penstock_response_metadata::CacheProvenance;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -122,6 +123,33 @@ pub struct AccessRecord {
     pub footprint: Option<AnswerFootprint>,
     /// Charge.
     pub charge: Option<RequestCharge>,
+    /// Saving by the provider's prefix cache.
+    pub cache: Option<CacheProvenance>,
+    /// Whether the session of the request stayed; `None` without a session.
+    pub session: Option<SessionOutcome>,
+}
+
+/// Offer that answered a session, compared with its last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionOutcome {
+    /// No earlier answer is known.
+    New,
+    /// Same offer as before.
+    Stayed,
+    /// Another offer: the last one was ejected or too loaded, or the other was better.
+    Moved,
+}
+
+impl SessionOutcome {
+    /// Name in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Stayed => "stayed",
+            Self::Moved => "moved",
+        }
+    }
 }
 
 impl AccessRecord {
@@ -151,6 +179,8 @@ impl AccessRecord {
             done: None,
             footprint: None,
             charge: None,
+            cache: None,
+            session: None,
         }
     }
 

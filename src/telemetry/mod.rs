@@ -20,5 +20,5 @@ mod series_cache;
 pub mod throttle;
 mod trace;
 
-pub use access_record::{AccessRecord, AttemptRecord, ExchangeOutcome, HEALTH_ENDPOINT};
+pub use access_record::{AccessRecord, AttemptRecord, ExchangeOutcome, HEALTH_ENDPOINT, SessionOutcome};
 pub use trace::TraceContext;

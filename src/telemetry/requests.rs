@@ -16,6 +16,7 @@ pub(super) struct RequestMetrics {
     overhead: HistogramVec,
     attempts: IntCounterVec,
     limited: IntCounterVec,
+    sessions: IntCounterVec,
 }
 
 impl RequestMetrics {
@@ -52,6 +53,12 @@ impl RequestMetrics {
                 "Requests refused by a limit or a budget, by its name and its owner.",
                 &["limit", "of"],
             )?,
+            sessions: counter(
+                r,
+                "penstock_session_requests_total",
+                "Answered requests of conversations by model and outcome: new, stayed (at the offer that answered last) or moved.",
+                &["model", "outcome"],
+            )?,
         })
     }
 
@@ -66,6 +73,9 @@ impl RequestMetrics {
         }
         let own = record.own(took).as_secs_f64();
         self.overhead.with_label_values(&[record.endpoint]).observe(own);
+        if let Some(session) = record.session {
+            self.sessions.with_label_values(&[model, session.name()]).inc();
+        }
         for note in &record.attempts {
             self.attempts.with_label_values(&[&*note.provider, note.outcome]).inc();
         }

@@ -38,6 +38,9 @@ pub struct SeriesCache {
     images: CounterVec,
     audio: CounterVec,
     charged_kwh: CounterVec,
+    cached_tokens: CounterVec,
+    saved_kwh: CounterVec,
+    saved_credits: CounterVec,
     counted: IntCounterVec,
     hasher: ahash::RandomState,
     known: RwLock<HashMap<u64, Vec<CachedSeries>, ahash::RandomState>>,
@@ -63,6 +66,9 @@ pub struct MetricSeries {
     images: OnceLock<FloatCounter>,
     audio: OnceLock<FloatCounter>,
     charged_kwh: OnceLock<FloatCounter>,
+    cached_tokens: OnceLock<FloatCounter>,
+    saved_kwh: OnceLock<FloatCounter>,
+    saved_credits: OnceLock<FloatCounter>,
     counted: OnceLock<prometheus::IntCounter>,
 }
 
@@ -114,6 +120,15 @@ impl SeriesCache {
             images: sum("penstock_images_total", "Images delivered.")?,
             audio: sum("penstock_audio_seconds_total", "Seconds of audio transcribed.")?,
             charged_kwh: sum("penstock_energy_charged_kwh_total", "Energy charged to energy wallets, kWh.")?,
+            cached_tokens: sum(
+                "penstock_cached_tokens_total",
+                "Prompt tokens that providers read from their cache.",
+            )?,
+            saved_kwh: sum(
+                "penstock_cache_saved_kwh_total",
+                "Energy that cached tokens saved, kWh, by the formula.",
+            )?,
+            saved_credits: sum("penstock_cache_saved_credits_total", "Credits that cached tokens saved.")?,
             counted: counter(
                 r,
                 "penstock_usage_counted_by_gateway_total",
@@ -160,6 +175,9 @@ impl SeriesCache {
             images: OnceLock::new(),
             audio: OnceLock::new(),
             charged_kwh: OnceLock::new(),
+            cached_tokens: OnceLock::new(),
+            saved_kwh: OnceLock::new(),
+            saved_credits: OnceLock::new(),
             counted: OnceLock::new(),
         });
         let known = (endpoint, model.into(), provider.into(), series.clone());
@@ -216,6 +234,11 @@ impl MetricSeries {
             if !kwh.is_zero() {
                 sum(&self.charged_kwh, &keeper.charged_kwh, kwh);
             }
+        }
+        if let Some(cache) = &record.cache {
+            sum(&self.cached_tokens, &keeper.cached_tokens, cache.tokens.into());
+            sum(&self.saved_kwh, &keeper.saved_kwh, cache.energy_kwh_saved);
+            sum(&self.saved_credits, &keeper.saved_credits, cache.credits_saved);
         }
     }
 }

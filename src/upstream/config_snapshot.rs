@@ -6,6 +6,7 @@ use crate::upstream::connection_pool::ConnectionPools;
 use crate::upstream::offer::OfferState;
 use crate::upstream::pools::{self, ModelPool};
 use crate::upstream::provider_state::{PreviousState, ProviderState};
+use crate::upstream::sessions::SessionTable;
 use parking_lot::Mutex;
 use penstock_catalog::{Catalog, CatalogModel as Card};
 use penstock_routing::{CircuitBreaker, ExplorationBudget, HourlyStats};
@@ -31,6 +32,8 @@ pub struct ConfigSnapshot {
     pub offers: Vec<Arc<OfferState>>,
     /// Providers by index.
     pub providers: Vec<Arc<ProviderState>>,
+    /// Recent sessions, which configurations share.
+    pub sessions: Arc<SessionTable>,
     models: HashMap<Box<str>, Arc<ModelState>, ahash::RandomState>,
     /// Indexes of the offers of each provider.
     by_provider: Vec<Vec<usize>>,
@@ -120,7 +123,8 @@ impl ConfigSnapshot {
             max_depth: limits.json_depth,
             ..penstock_request_validation::RequestLimits::default()
         };
-        Ok(Self { catalog, admission, offers, providers, models, by_provider, settings })
+        let sessions = old.map(|old| old.sessions.clone()).unwrap_or_default();
+        Ok(Self { catalog, admission, offers, providers, sessions, models, by_provider, settings })
     }
 
     /// Returns the model with this catalogue id.

@@ -1,6 +1,7 @@
 //! Providers and their offers at run time: connections and exchanges, health and latency, concurrency limits, prices,
 //! and the pools that order the offers of a request.
 
+pub mod cache_affinity;
 pub mod concurrency_limit;
 pub mod config_snapshot;
 pub mod connect;
@@ -18,6 +19,7 @@ pub mod pricing;
 pub mod provider_state;
 pub mod request_head;
 pub mod send;
+pub mod sessions;
 pub mod tariff_version;
 pub mod tokenize;
 pub mod upstream_exchange;

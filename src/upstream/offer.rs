@@ -5,6 +5,7 @@ mod permit;
 
 pub use permit::{OfferPermit, OfferWaiters};
 
+use super::cache_affinity::{CacheAffinity, PlannedSession};
 use super::concurrency_limit::{AcquireOutcome, ConcurrencyPermit};
 use super::learned::LearnedBehavior;
 use super::notice::{self, FailureLogs};
@@ -16,9 +17,10 @@ use super::tokenize::TokenizeEndpoint;
 use crate::config::settings::{BillingSettings, OfferSettings};
 use parking_lot::Mutex;
 use penstock_core::{
-    ApiError, Dialect, ImageRequest, ImageSize, InferenceRequest, InferenceTask, ModelKind, OfferFacts,
+    ApiError, Dialect, ImageRequest, ImageSize, InferenceRequest, InferenceTask, OfferFacts,
     RequiredCapabilities,
 };
+use penstock_dialect::completions;
 use penstock_routing::{
     AttemptOutcome, BreakerClient, Candidate, CircuitBreaker, LatencySample, LatencyStats, PlannedOffer,
     estimate_price,
@@ -49,6 +51,8 @@ pub struct OfferState {
     pub(super) engine: Arc<TokenizeEndpoint>,
     /// Properties learned from its answers; a reload forgets them.
     pub learned: LearnedBehavior,
+    /// Prefix cache, for conversations that stay.
+    pub cache: CacheAffinity,
     /// Prices and footprint of its answers.
     pub bill: OfferPricing,
     /// Log throttles of its failures.
@@ -60,6 +64,7 @@ pub struct OfferState {
     grid_factors: (f64, f64),
     heads: Vec<(Dialect, RequestHead)>,
     adapter_head: Option<RequestHead>,
+    completions_head: Option<RequestHead>,
 }
 
 /// Head of every request to an offer, without the headers for type and length of the body.
@@ -102,17 +107,14 @@ impl OfferState {
             })
             .collect::<pingora_error::Result<Vec<_>>>()
             .map_err(header_error)?;
-        let shaped = offer.shape.map(|shape| build_request_head(&offer, Dialect::Chat, shape.path()));
-        let shaped = shaped.transpose().map_err(header_error)?;
+        let chat_head = |path| build_request_head(&offer, Dialect::Chat, path).map_err(header_error);
+        let shaped = offer.shape.map(|shape| chat_head(shape.path())).transpose()?;
+        let completes = offer.abilities.completions.then_some(completions::COMPLETIONS_PATH);
+        let completions_head = completes.map(chat_head).transpose()?;
         Ok(Self {
             price: {
                 let tariff = &offer.tariff;
-                // The output price is that of the unit in which the model kind is sold.
-                let output = match offer.model.kind {
-                    ModelKind::Image => tariff.image,
-                    ModelKind::Transcription => tariff.minute,
-                    ModelKind::Chat | ModelKind::Embedding | ModelKind::Rerank => tariff.output,
-                };
+                let output = tariff.output_price(offer.model.kind);
                 (number(tariff.input.unwrap_or_default()), number(output.unwrap_or_default()))
             },
             grid_factors: (number(site.grid.g_per_kwh), number(site.eco_share())),
@@ -123,11 +125,13 @@ impl OfferState {
             memberships: Arc::default(),
             engine: Arc::default(),
             learned: LearnedBehavior::default(),
+            cache: CacheAffinity::new(&offer),
             bill: OfferPricing::new(&offer, money),
             attempts: Arc::default(),
             in_flight: Arc::default(),
             heads,
             adapter_head: shaped,
+            completions_head,
             offer,
             provider,
         })
@@ -143,19 +147,27 @@ impl OfferState {
         self.breaker = known.breaker.clone();
         self.memberships = known.memberships.clone();
         self.engine = known.engine.clone();
+        self.cache.inherit(&known.cache);
         self.attempts = known.attempts.clone();
         self.in_flight = known.in_flight.clone();
         self
     }
 
     /// Returns the current state of the offer, as a candidate for scores and as an entry of the plan.
-    pub fn candidate(&self, now: Duration, prompt_tokens: u64, output: u64) -> (Candidate, PlannedOffer) {
-        let (seconds, measured, known) = {
+    pub fn candidate(
+        &self,
+        now: Duration,
+        prompt_tokens: u64,
+        output: u64,
+        session: Option<PlannedSession>,
+    ) -> (Candidate, PlannedOffer) {
+        let (seconds, measured, known, session) = {
             let mut figures = self.figures.lock();
             (
                 figures.predict_seconds(now, prompt_tokens, output),
                 figures.age(now),
                 figures.mark_available(now),
+                session.map(|session| self.cache.to_session(session, &figures, now, (prompt_tokens, output))),
             )
         };
         let breaker = self.breaker.lock();
@@ -177,6 +189,7 @@ impl OfferState {
             ci_g_per_kwh: self.grid_factors.0,
             renewable: self.grid_factors.1,
             health: breaker.health(now),
+            session,
         };
         (candidate, entry)
     }
@@ -198,6 +211,11 @@ impl OfferState {
         self.heads.iter().find(|(spoken, _)| *spoken == dialect).map(|(_, head)| head)
     }
 
+    /// Returns the request head of text completions.
+    pub fn completions_head(&self) -> Option<&RequestHead> {
+        self.completions_head.as_ref()
+    }
+
     /// Returns the request head of the provider adapter.
     pub fn shaped(&self) -> Option<&RequestHead> {
         self.adapter_head.as_ref()
@@ -213,6 +231,14 @@ impl OfferState {
                 Some(ApiError::unsupported("dimensions", sentence))
             }
             InferenceTask::GenerateImages(draw) => unsupported_size(&self.offer.model.image_sizes, draw),
+            InferenceTask::Complete(_) if !self.offer.dialects.contains(&Dialect::Chat) => {
+                Some(ApiError::unsupported("model", "This model has no text completions; use /v1/messages."))
+            }
+            InferenceTask::Complete(task) => {
+                let abilities = &self.offer.abilities;
+                completions::missing_capability(task, ask, abilities)
+                    .or_else(|| missing_capability(&self.offer, &ask.required, ask.dialect))
+            }
             _ => missing_capability(&self.offer, &ask.required, ask.dialect),
         }
     }
@@ -268,8 +294,7 @@ impl OfferState {
     /// Returns true if the choices of this request are requested one by one: the dialect has one choice, or the offer
     /// is configured or has shown that it returns no more.
     pub fn returns_single_choice(&self, ask: &InferenceRequest, now: impl FnOnce() -> Duration) -> bool {
-        ask.n > 1
-            && ask.kind == ModelKind::Chat
+        ask.has_separable_choices()
             && (self.dialect_for(ask.dialect).is_some_and(|dialect| !dialect.spec().has_choices)
                 || !self.offer.abilities.supports_choices(ask.n)
                 || self.learned.returns_single_choice(now))

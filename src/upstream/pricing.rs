@@ -12,7 +12,8 @@ use penstock_footprint::{
 use penstock_ledger::{RequestFootprint, SaleDetails};
 use penstock_pricing::{BillingUnit, PaymentSource, RequestCharge, compute_charge};
 use penstock_response_metadata::{
-    AmountFormat, BillingCost, DataCentreInfo, EnergyProvenance, EnvironmentImpact, GridInfo, SiteJson,
+    AmountFormat, BillingCost, CacheProvenance, DataCentreInfo, EnergyProvenance, EnvironmentImpact,
+    GridInfo, SiteJson,
 };
 use rust_decimal::Decimal;
 use std::sync::Arc;
@@ -42,6 +43,8 @@ pub struct PricedAnswer {
     pub billable_kwh: Option<Decimal>,
     /// Terms of the tariff.
     pub terms: Arc<TermsText>,
+    /// Saving by the provider's prefix cache.
+    pub cache: Option<CacheProvenance>,
     /// `environment_impact` and `billing_cost` as JSON members, without braces.
     pub members: Vec<u8>,
 }
@@ -209,10 +212,38 @@ impl OfferPricing {
         let charge =
             compute_charge(&rate.tariff, &sold, terms.wallet, terms.batch, billable, terms.eur_per_credit);
         let counted = done.usage().is_some_and(|usage| usage.source.is_gateway());
-        let members = self.response_members(&footprint, &charge, counted, &terms);
+        let cache = self.saved_by_cache(&done, &charge, rate, &terms);
+        let members = self.response_members(&footprint, &charge, counted, cache, &terms);
         let in_energy = rate.tariff.billing == BillingUnit::Energy;
         let billable_kwh = in_energy.then_some(billable);
-        PricedAnswer { footprint, charge, billable_kwh, terms: rate.terms.clone(), members }
+        PricedAnswer { footprint, charge, billable_kwh, terms: rate.terms.clone(), cache, members }
+    }
+
+    /// Compares the work with the same work without cached tokens; `None` if none were cached.
+    fn saved_by_cache(
+        &self,
+        done: &WorkDone,
+        charge: &RequestCharge,
+        rate: &TariffVersion,
+        terms: &ChargeTerms,
+    ) -> Option<CacheProvenance> {
+        let usage = done.usage().filter(|usage| usage.cached > 0)?;
+        let uncached = WorkDone::Tokens(TokenUsage { cached: 0, ..*usage });
+        let kwh = |done| self.prepared.billable_kwh(&AttemptWork::new(done, Duration::ZERO), None);
+        let uncached_kwh = kwh(uncached);
+        let full = compute_charge(
+            &rate.tariff,
+            &sold(&uncached),
+            charge.paid_with,
+            terms.batch,
+            uncached_kwh,
+            terms.eur_per_credit,
+        );
+        Some(CacheProvenance {
+            tokens: usage.cached,
+            energy_kwh_saved: uncached_kwh.saturating_sub(kwh(*done)),
+            credits_saved: MicroCredits(full.credits.0.saturating_sub(charge.credits.0)).credits(),
+        })
     }
 
     /// Returns `environment_impact` and `billing_cost` with zero amounts, as JSON members, for an answer without an
@@ -271,6 +302,7 @@ impl OfferPricing {
         footprint: &AnswerFootprint,
         charge: &RequestCharge,
         counted: bool,
+        cache: Option<CacheProvenance>,
         terms: &ChargeTerms,
     ) -> Vec<u8> {
         let impact = EnvironmentImpact {
@@ -286,6 +318,7 @@ impl OfferPricing {
                 embodied_g_co2: Some(footprint.embodied_g),
                 assumed: footprint.assumed.names(),
                 counted_by_gateway: counted,
+                cache,
             },
         };
         let cost = BillingCost {

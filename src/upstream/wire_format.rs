@@ -3,9 +3,10 @@
 
 use super::offer::{OfferState, RequestHead};
 use penstock_core::{
-    ApiError, AttemptTarget, BufferedResponse, Dialect, InferenceRequest, ModelKind, ProviderAdapter,
+    ApiError, AttemptTarget, BufferedResponse, Dialect, InferenceRequest, InferenceTask, ProviderAdapter,
     Translator, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
+use penstock_dialect::completions::{COMPLETIONS_PATH, completion_translator};
 
 /// Wire format of one request to an offer.
 #[derive(Clone, Copy)]
@@ -23,7 +24,10 @@ impl WireFormat {
         if let Some(shape) = offer.offer.shape {
             return (shape.kind() == ask.kind).then_some(Self::Shape(shape));
         }
-        let dialect = offer.dialect_for(ask.dialect).filter(|_| ask.kind == ModelKind::Chat)?;
+        if matches!(ask.task, InferenceTask::Complete(_)) {
+            return Some(Self::Dialects(completion_translator(offer.offer.abilities.completions)));
+        }
+        let dialect = offer.dialect_for(ask.dialect).filter(|_| ask.kind.is_generator())?;
         penstock_dialect::find_translator(ask.dialect, dialect).map(Self::Dialects)
     }
 
@@ -40,6 +44,7 @@ impl WireFormat {
     #[must_use]
     pub fn head(self, offer: &OfferState) -> Option<&RequestHead> {
         match self {
+            Self::Dialects(translator) if translator.path() == COMPLETIONS_PATH => offer.completions_head(),
             Self::Dialects(translator) => offer.request_head(translator.provider()),
             Self::Shape(_) => offer.shaped(),
         }

@@ -283,7 +283,7 @@ async fn an_unknown_path_gets_the_right_one_in_the_clients_dialect() {
         assert_eq!(error(&answer, 404, "RESOURCE_5001")["details"]["path"], right);
         assert_eq!(answer.json()["type"], "error", "{path}");
     }
-    let told = error(&running.client.send("POST", "/v1/moderations", &[], b"{}").await, 404, "RESOURCE_5001");
+    let told = error(&running.client.send("POST", "/v1/assistants", &[], b"{}").await, 404, "RESOURCE_5001");
     assert!(told["message"].as_str().unwrap().contains("not offered"));
     // One doubled version and the second path of rerank are served.
     assert_eq!(running.client.get("/v1/v1/models").await.status, 200);

@@ -42,6 +42,12 @@ impl KeyScope {
         }
     }
 
+    /// Scope with this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.name() == name)
+    }
+
     const fn bit(self) -> u16 {
         1 << self as u16
     }

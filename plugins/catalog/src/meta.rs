@@ -2,7 +2,6 @@
 
 use crate::model::{CatalogModel, CatalogPrice};
 use crate::object::JsonObject;
-use penstock_core::ModelKind;
 use rust_decimal::Decimal;
 
 /// Level of detail of an item: with or without `_meta`.
@@ -24,7 +23,7 @@ pub(crate) fn with_meta(item: &str, meta: &str) -> String {
 /// Serializes the `_meta` object of a model.
 pub(crate) fn meta_json(model: &CatalogModel, display: &str, most: u64) -> String {
     let mut object = JsonObject::new();
-    object.text_member("type", kind(model.kind));
+    object.text_member("type", model.kind.spec().catalog_type);
     object.text_member("display_name", display);
     object.list_member("input_modalities", &model.input_modalities);
     object.list_member("output_modalities", &model.output_modalities);
@@ -39,18 +38,8 @@ pub(crate) fn meta_json(model: &CatalogModel, display: &str, most: u64) -> Strin
     object.finish()
 }
 
-const fn kind(kind: ModelKind) -> &'static str {
-    match kind {
-        ModelKind::Chat => "chat",
-        ModelKind::Embedding => "embeddings",
-        ModelKind::Rerank => "rerank",
-        ModelKind::Image => "image",
-        ModelKind::Transcription => "audio",
-    }
-}
-
 fn capabilities(model: &CatalogModel) -> String {
-    let chat = model.kind == ModelKind::Chat;
+    let chat = model.kind.is_generator();
     let takes = |name: &str| chat && model.supported_parameters.iter().any(|parameter| parameter == name);
     let reads = |name: &str| model.input_modalities.iter().any(|modality| modality == name);
     let formats = takes("response_format");
@@ -69,7 +58,7 @@ fn capabilities(model: &CatalogModel) -> String {
 /// model that does not reason.
 fn reasoning(model: &CatalogModel) -> Option<&'static str> {
     let takes = |name: &str| model.supported_parameters.iter().any(|parameter| parameter == name);
-    if model.kind != ModelKind::Chat {
+    if !model.kind.is_generator() {
         None
     } else if takes("reasoning_effort") {
         Some("effort")

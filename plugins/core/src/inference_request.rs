@@ -202,9 +202,12 @@ impl InferenceRequest {
         let text = match &self.task {
             // Audio and files are in the body; the number of their bytes bounds their tokens.
             InferenceTask::Chat if self.required.audio || self.required.files => of(self.body.len()),
-            InferenceTask::Chat | InferenceTask::GenerateImages(_) | InferenceTask::Transcribe(_) => {
-                of(self.prompt_bytes)
-            }
+            InferenceTask::Chat
+            | InferenceTask::GenerateImages(_)
+            | InferenceTask::Transcribe(_)
+            | InferenceTask::Metered(_) => of(self.prompt_bytes),
+            // Each prompt may get tokens of its own, such as one at its start.
+            InferenceTask::Complete(task) => of(self.prompt_bytes).saturating_add(each(task.prompts.len())),
             InferenceTask::Embed(embed) => {
                 of(self.body.len().max(self.prompt_bytes)).saturating_add(each(embed.inputs.len()))
             }
@@ -224,14 +227,41 @@ impl InferenceRequest {
         let window = target.capabilities.context_length.unwrap_or(TokenUsage::MAX_TOKENS);
         let most = target.capabilities.max_output.unwrap_or(window).min(window);
         let cap = target.max_tokens.or(self.max_tokens).unwrap_or(most).min(most);
-        let output = cap.saturating_mul(u64::from(self.n.max(1)));
+        let output = cap.saturating_mul(self.generations());
         // Each input of an embedding request and each document has its own context window.
-        let input = if self.kind == ModelKind::Chat {
+        let input = if matches!(self.task, InferenceTask::Chat) {
             self.max_input_tokens().min(window)
         } else {
             self.max_input_tokens()
         };
         UsageBounds { input, output, delivered: u64::MAX }
+    }
+
+    /// Number of texts that the request generates, at least 1.
+    #[must_use]
+    pub fn generations(&self) -> u64 {
+        match &self.task {
+            InferenceTask::Complete(task) => task.generations().max(1),
+            _ => u64::from(self.n.max(1)),
+        }
+    }
+
+    /// True if several choices are requested that may also be requested one by one.
+    #[must_use]
+    pub const fn has_separable_choices(&self) -> bool {
+        self.n > 1 && matches!(self.task, InferenceTask::Chat)
+    }
+
+    /// Number of times that providers may read the prompt: choices that are requested one by one have it each.
+    #[must_use]
+    pub fn prompt_repetitions(&self) -> u64 {
+        if self.has_separable_choices() { u64::from(self.n) } else { 1 }
+    }
+
+    /// True if the text of the answer begins with the prompt.
+    #[must_use]
+    pub const fn echoes_prompt(&self) -> bool {
+        matches!(&self.task, InferenceTask::Complete(task) if task.echo)
     }
 
     /// Number of diffusion steps of an image request.

@@ -1,6 +1,7 @@
 //! Task of a request: the parameters of one kind of work, read once by admission as slices of the body.
 
 use crate::media::{ImageRequest, TranscriptionRequest};
+use crate::usage::WorkDone;
 use bytes::Bytes;
 
 /// Task of a request, by kind.
@@ -9,6 +10,8 @@ pub enum InferenceTask {
     /// Chat answer; translators read the messages from the body.
     #[default]
     Chat,
+    /// Text that continues prompts without roles; translators read the prompts from the task.
+    Complete(CompletionTask),
     /// Embedding vectors of texts.
     Embed(EmbeddingTask),
     /// Relevance scores of documents for a query.
@@ -17,6 +20,43 @@ pub enum InferenceTask {
     GenerateImages(ImageRequest),
     /// Transcribed speech.
     Transcribe(TranscriptionRequest),
+    /// Work that passes to the provider as it came and is accounted for.
+    Metered(MeteredTask),
+}
+
+/// Parameters of work whose request the gateway does not change, except for the model: kinds whose answers are not
+/// streamed and have no form of their own here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeteredTask {
+    /// Texts of the request, JSON strings with their quotes.
+    pub texts: Vec<Bytes>,
+    /// Most work that the request may take, which is reserved; an answer is never charged more.
+    pub max_work: WorkDone,
+    /// Content type of the answer, if it is not JSON; both objects are headers then.
+    pub content_type: Option<&'static str>,
+}
+
+/// Parameters of a text completion.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CompletionTask {
+    /// Prompts in order, each a JSON string with its quotes or an array of token ids; never empty.
+    pub prompts: Vec<Bytes>,
+    /// True if a prompt is an array of token ids.
+    pub has_token_ids: bool,
+    /// True if each text begins with its prompt.
+    pub echo: bool,
+    /// Number of choices of each prompt (`n`).
+    pub choices_per_prompt: u32,
+    /// Number of texts generated for each prompt (`best_of`), at least the number of its choices.
+    pub candidates_per_prompt: u32,
+}
+
+impl CompletionTask {
+    /// Number of texts that the request generates.
+    #[must_use]
+    pub fn generations(&self) -> u64 {
+        (self.prompts.len() as u64).saturating_mul(u64::from(self.candidates_per_prompt))
+    }
 }
 
 /// Parameters of an embedding request.

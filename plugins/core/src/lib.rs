@@ -34,11 +34,13 @@ pub use inference_request::{
     BodyEdit, BodyMember, BodyMembers, HistoryFeatures, InferenceRequest, RequiredCapabilities,
     ThinkingDisplay,
 };
-pub use inference_task::{EmbeddingInputs, EmbeddingTask, InferenceTask, RerankTask};
+pub use inference_task::{
+    CompletionTask, EmbeddingInputs, EmbeddingTask, InferenceTask, MeteredTask, RerankTask,
+};
 pub use media::{
     AudioInput, GeneratedImage, ImageRequest, ImageSize, ImageSource, TranscriptFormat, TranscriptionRequest,
 };
-pub use model_kind::ModelKind;
+pub use model_kind::{FootprintModel, KINDS, KindSpec, ModelKind, WorkUnit};
 pub use offer_filters::{OfferFacts, OfferFilter, OfferFilters};
 pub use quantity::{MicroCredits, NanoKwh};
 pub use request_adjustment::{

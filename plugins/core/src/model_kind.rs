@@ -1,6 +1,9 @@
 //! Kinds of models.
 
 /// Kind of model. A request of one kind is never sent to a model of another kind.
+///
+/// What distinguishes the kinds is in the rows of [`KINDS`]; a new kind is a variant, a row, and the files of its
+/// request and its adapters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ModelKind {
     /// Generates text from messages, in either dialect.
@@ -13,18 +16,231 @@ pub enum ModelKind {
     Image,
     /// Transcribes speech.
     Transcription,
+    /// Speaks a text.
+    Speech,
+    /// Classifies a text by the harm that it may do.
+    Moderation,
 }
 
+/// Unit in which the work of a kind is counted, limited and sold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkUnit {
+    /// Tokens read and generated; prices `input` and `output`.
+    GeneratedTokens,
+    /// Tokens read; price `input`.
+    InputTokens,
+    /// Images; price `image`.
+    Images,
+    /// Seconds of audio; price `minute`.
+    AudioSeconds,
+}
+
+/// Formula of the energy of a kind, with the figures that it uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FootprintModel {
+    /// Joules per token read and generated; prompts cost more the longer they are.
+    Generator,
+    /// Joules per token read.
+    Encoder,
+    /// Joules per image.
+    Images,
+    /// Joules per second of audio.
+    Audio,
+}
+
+/// Everything that distinguishes one kind of model from the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KindSpec {
+    /// Kind of the row.
+    pub kind: ModelKind,
+    /// Name in the configuration, logs and metrics.
+    pub name: &'static str,
+    /// Name in `_meta.type` of the catalogue.
+    pub catalog_type: &'static str,
+    /// Paths of its endpoints, for the error of a request to another one.
+    pub paths: &'static str,
+    /// Scope that a key needs.
+    pub scope: &'static str,
+    /// Usual input modality.
+    pub input: &'static str,
+    /// Usual output modality.
+    pub output: &'static str,
+    /// Parameters that requests may set where the configuration lists none.
+    pub parameters: &'static [&'static str],
+    /// Unit of work.
+    pub unit: WorkUnit,
+    /// Formula of its energy.
+    pub footprint: FootprintModel,
+    /// Flavor of requests that name none.
+    pub flavor: &'static str,
+}
+
+/// Parameters that engines of chat models (vLLM, SGLang, llama.cpp, TGI and hosted ones) usually accept.
+const CHAT_PARAMETERS: &[&str] = &[
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "top_k",
+    "frequency_penalty",
+    "presence_penalty",
+    "seed",
+    "stop",
+    "stream",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "response_format",
+    "logprobs",
+    "top_logprobs",
+];
+
+/// All kinds, in the order of [`ModelKind`].
+pub const KINDS: [KindSpec; 7] = [
+    KindSpec {
+        kind: ModelKind::Chat,
+        name: "chat",
+        catalog_type: "chat",
+        paths: "/v1/chat/completions or /v1/messages",
+        scope: "inference.chat",
+        input: "text",
+        output: "text",
+        parameters: CHAT_PARAMETERS,
+        unit: WorkUnit::GeneratedTokens,
+        footprint: FootprintModel::Generator,
+        flavor: "balanced",
+    },
+    KindSpec {
+        kind: ModelKind::Embedding,
+        name: "embedding",
+        catalog_type: "embeddings",
+        paths: "/v1/embeddings",
+        scope: "inference.embeddings",
+        input: "text",
+        output: "embeddings",
+        parameters: &["encoding_format"],
+        unit: WorkUnit::InputTokens,
+        footprint: FootprintModel::Encoder,
+        flavor: "price",
+    },
+    KindSpec {
+        kind: ModelKind::Rerank,
+        name: "rerank",
+        catalog_type: "rerank",
+        paths: "/v1/rerank",
+        scope: "inference.rerank",
+        input: "text",
+        output: "scores",
+        parameters: &["top_n", "return_documents"],
+        unit: WorkUnit::InputTokens,
+        footprint: FootprintModel::Encoder,
+        flavor: "balanced",
+    },
+    KindSpec {
+        kind: ModelKind::Image,
+        name: "image",
+        catalog_type: "image",
+        paths: "/v1/images/generations",
+        scope: "inference.images",
+        input: "text",
+        output: "image",
+        parameters: &["n", "size", "response_format"],
+        unit: WorkUnit::Images,
+        footprint: FootprintModel::Images,
+        flavor: "balanced",
+    },
+    KindSpec {
+        kind: ModelKind::Transcription,
+        name: "transcription",
+        catalog_type: "audio",
+        paths: "/v1/audio/transcriptions",
+        scope: "inference.audio",
+        input: "audio",
+        output: "text",
+        parameters: &["language", "prompt", "response_format"],
+        unit: WorkUnit::AudioSeconds,
+        footprint: FootprintModel::Audio,
+        flavor: "balanced",
+    },
+    KindSpec {
+        kind: ModelKind::Speech,
+        name: "speech",
+        catalog_type: "speech",
+        paths: "/v1/audio/speech",
+        scope: "inference.audio",
+        input: "text",
+        output: "audio",
+        parameters: &["voice", "response_format", "speed", "instructions"],
+        unit: WorkUnit::AudioSeconds,
+        footprint: FootprintModel::Audio,
+        flavor: "balanced",
+    },
+    KindSpec {
+        kind: ModelKind::Moderation,
+        name: "moderation",
+        catalog_type: "moderation",
+        paths: "/v1/moderations",
+        scope: "inference.chat",
+        input: "text",
+        output: "scores",
+        parameters: &[],
+        unit: WorkUnit::InputTokens,
+        footprint: FootprintModel::Encoder,
+        flavor: "price",
+    },
+];
+
 impl ModelKind {
+    /// Names of all kinds, in their order.
+    pub const NAMES: [&'static str; KINDS.len()] = {
+        let mut names = [""; KINDS.len()];
+        let mut at = 0;
+        while at < KINDS.len() {
+            #[allow(clippy::indexing_slicing, reason = "in a constant: the compiler sees the bounds")]
+            {
+                names[at] = KINDS[at].name;
+            }
+            at += 1;
+        }
+        names
+    };
+
+    /// Row of the kind.
+    #[must_use]
+    pub const fn spec(self) -> &'static KindSpec {
+        // Unreachable: the test `rows_have_the_order_of_the_kinds` compares the table with the enum.
+        #[allow(clippy::indexing_slicing, reason = "the table has a row for each variant")]
+        &KINDS[self as usize]
+    }
+
     /// Name in the configuration, logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Chat => "chat",
-            Self::Embedding => "embedding",
-            Self::Rerank => "rerank",
-            Self::Image => "image",
-            Self::Transcription => "transcription",
+        self.spec().name
+    }
+
+    /// Kind with this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        KINDS.iter().find(|row| row.name == name).map(|row| row.kind)
+    }
+
+    /// True for models that generate tokens.
+    #[must_use]
+    pub const fn is_generator(self) -> bool {
+        matches!(self.spec().unit, WorkUnit::GeneratedTokens)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_have_the_order_of_the_kinds() {
+        for (at, row) in KINDS.iter().enumerate() {
+            assert_eq!((row.kind as usize, row.kind.spec()), (at, row));
+            assert_eq!(ModelKind::from_name(row.name), Some(row.kind));
         }
+        assert_eq!(ModelKind::from_name("video"), None);
     }
 }

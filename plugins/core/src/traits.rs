@@ -64,6 +64,8 @@ pub struct OfferCapabilities {
     pub tool_images: bool,
     /// True if a `system` message may have any position.
     pub system_anywhere: bool,
+    /// True if the provider has `/completions` for text completions; otherwise it is asked in chat.
+    pub completions: bool,
     /// Maximum number of stop sequences; the gateway enforces further ones.
     pub max_stop: Option<usize>,
     /// Maximum number of choices per request; if absent, `parameters` decides.

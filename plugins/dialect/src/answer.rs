@@ -107,11 +107,14 @@ impl DecodedAnswer {
         if answer.choices.iter().any(|candidate| candidate.finish_reason.is_none()) {
             read?;
             return Err(UpstreamError {
-                completed_choices: answer.complete_choice_count(),
+                completed_choices: answer.complete_choice_count().filter(|_| ask.has_separable_choices()),
                 ..UpstreamError::new(UpstreamErrorKind::Truncated)
             });
         }
-        let sizes: Vec<usize> = answer.choices.iter().map(AnswerChoice::output_bytes).collect();
+        let mut sizes: Vec<usize> = answer.choices.iter().map(AnswerChoice::output_bytes).collect();
+        if ask.echoes_prompt() {
+            sizes.clear();
+        }
         if let Some(usage) = answer.usage.as_mut() {
             answer.observation = OfferObservation {
                 reasoning_name: reasoning,

@@ -21,6 +21,7 @@ mod chat_chat;
 mod chat_messages;
 mod choices;
 mod classify;
+pub mod completions;
 mod delivered;
 mod json_cursor;
 mod messages_chat;

@@ -190,6 +190,7 @@ pub const DIALECT_MEMBERS: &[&str] = &[
     "stream",
     "stream_options",
     "style",
+    "suffix",
     "system",
     "temperature",
     "thinking",

@@ -6,7 +6,8 @@ use crate::decode::chat::generate_call_id;
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
 use penstock_core::{
-    AttemptTarget, EXTRA_MEMBERS, ExtraMember, FinishReason, InferenceRequest, OfferCapabilities, RequestForm,
+    AttemptTarget, EXTRA_MEMBERS, ExtraMember, FinishReason, InferenceRequest, InferenceTask,
+    OfferCapabilities, RequestForm,
 };
 
 /// Filter that enforces the constraints of a request on the events of one provider.
@@ -213,7 +214,11 @@ pub(crate) fn upstream_stop_sequences<'a>(stop: &'a [String], target: &AttemptTa
 
 /// Returns true if the answer must contain log probabilities. A logit bias requires similar offers but does not count.
 pub(crate) fn wants_logprobs(ask: &InferenceRequest) -> bool {
-    ask.dialect.request_form() == RequestForm::Chat && ask.member_value("logprobs") == Some(b"true")
+    let wanted = ask.member_value("logprobs");
+    match ask.task {
+        InferenceTask::Complete(_) => wanted.is_some(),
+        _ => ask.dialect.request_form() == RequestForm::Chat && wanted == Some(b"true"),
+    }
 }
 
 /// Returns true if a sampling parameter may be sent: any if the catalogue has no list for the model, otherwise those

@@ -103,7 +103,8 @@ impl StreamTranslator {
             reported_usage: None,
             prompt_bytes: ask.prompt_bytes,
             usage_bounds: ask.usage_bounds(target),
-            choice_bytes: if n > 1 { vec![0; n] } else { Vec::new() },
+            // An echo of the prompt is text without generated tokens.
+            choice_bytes: if n > 1 && !ask.echoes_prompt() { vec![0; n] } else { Vec::new() },
             measured_energy: None,
             output_bytes: 0,
             attempt_bytes: 0,

@@ -12,6 +12,7 @@ mod cursor;
 mod embeddings;
 mod floats;
 mod json_text;
+mod moderation;
 mod rerank;
 #[cfg(test)]
 mod tests;
@@ -28,4 +29,5 @@ pub const SHAPES: &[&dyn ProviderAdapter] = &[
     &rerank::standard::COHERE_V2,
     &rerank::standard::INFINITY,
     &rerank::tei::TeiRerank,
+    &moderation::OpenAiModeration,
 ];

@@ -34,6 +34,11 @@ pub(super) fn ask(kind: ModelKind, body: &str) -> InferenceRequest {
             as_base64: value["encoding_format"] == "base64",
             dimensions: value["dimensions"].as_u64().map(|length| u32::try_from(length).unwrap()),
         }),
+        ModelKind::Moderation => InferenceTask::Metered(MeteredTask {
+            texts: list("input"),
+            max_work: WorkDone::Tokens(TokenUsage { input: 1_000, ..TokenUsage::default() }),
+            content_type: None,
+        }),
         _ => InferenceTask::Rerank(RerankTask {
             query: json(&value["query"]),
             documents: value["documents"]

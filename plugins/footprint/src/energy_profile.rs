@@ -1,7 +1,7 @@
 //! Energy card of a model: its known energy figures, and the coefficients derived from them.
 
 use crate::{constants, ecologits, method::EnergyMethod};
-use penstock_core::ModelKind;
+use penstock_core::{FootprintModel, ModelKind};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 
@@ -113,17 +113,17 @@ impl EnergyProfile {
     /// Returns the coefficients and their origin. `None`: energy can only be derived from time.
     pub(crate) fn coefficients(&self) -> Option<(EnergyCoefficients, EnergyMethod)> {
         let stated = self.method.unwrap_or(EnergyMethod::Benchmark);
-        match self.kind {
-            ModelKind::Chat => self.generative(stated),
-            ModelKind::Embedding | ModelKind::Rerank => self.encoder(stated),
-            ModelKind::Image => Some(match self.joules_per_image {
+        match self.kind.spec().footprint {
+            FootprintModel::Generator => self.generative(stated),
+            FootprintModel::Encoder => self.encoder(stated),
+            FootprintModel::Images => Some(match self.joules_per_image {
                 Some(each) => (EnergyCoefficients::Images { each, steps: self.image_steps }, stated),
                 None => (
                     EnergyCoefficients::Images { each: constants::IMAGE_JOULES, steps: None },
                     EnergyMethod::ClassDefault,
                 ),
             }),
-            ModelKind::Transcription => Some(match self.joules_per_audio_second {
+            FootprintModel::Audio => Some(match self.joules_per_audio_second {
                 Some(second) => (EnergyCoefficients::Audio { second }, stated),
                 None => (
                     EnergyCoefficients::Audio { second: constants::AUDIO_JOULES },

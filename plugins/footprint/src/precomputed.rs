@@ -90,6 +90,16 @@ impl OfferFactors {
         self.coefficients.is_some()
     }
 
+    /// Returns the joules of GPU energy per uncached token of input and per token of output, where the model is a
+    /// generator with known figures.
+    #[must_use]
+    pub fn joules_per_token(&self) -> Option<(Decimal, Decimal)> {
+        match self.coefficients? {
+            (EnergyCoefficients::Tokens { input, output, .. }, _) => Some((input, output)),
+            (EnergyCoefficients::Images { .. } | EnergyCoefficients::Audio { .. }, _) => None,
+        }
+    }
+
     /// Returns the energy of one attempt: measured if a valid measurement (more than zero joules) is given, by formula
     /// otherwise.
     #[must_use]

@@ -1,6 +1,6 @@
 //! Tariff: the prices of one model at one offer.
 
-use penstock_core::ModelKind;
+use penstock_core::{ModelKind, WorkUnit};
 use rust_decimal::Decimal;
 
 /// Default price of a credit in EUR: one cent.
@@ -64,17 +64,27 @@ impl Default for Tariff {
 }
 
 impl Tariff {
+    /// Returns the price of what comes out of a model of this kind: the one by which its offers are compared.
+    #[must_use]
+    pub fn output_price(&self, kind: ModelKind) -> Option<Decimal> {
+        match kind.spec().unit {
+            WorkUnit::GeneratedTokens | WorkUnit::InputTokens => self.output,
+            WorkUnit::Images => self.image,
+            WorkUnit::AudioSeconds => self.minute,
+        }
+    }
+
     /// Returns the name of a missing price that a model of this kind requires. A model billed in energy requires none.
     #[must_use]
     pub fn missing_price(&self, kind: ModelKind) -> Option<&'static str> {
         if self.billing == BillingUnit::Energy {
             return None;
         }
-        let needed: &[(&'static str, Option<Decimal>)] = match kind {
-            ModelKind::Chat => &[("input", self.input), ("output", self.output)],
-            ModelKind::Embedding | ModelKind::Rerank => &[("input", self.input)],
-            ModelKind::Image => &[("image", self.image)],
-            ModelKind::Transcription => &[("minute", self.minute)],
+        let needed: &[(&'static str, Option<Decimal>)] = match kind.spec().unit {
+            WorkUnit::GeneratedTokens => &[("input", self.input), ("output", self.output)],
+            WorkUnit::InputTokens => &[("input", self.input)],
+            WorkUnit::Images => &[("image", self.image)],
+            WorkUnit::AudioSeconds => &[("minute", self.minute)],
         };
         needed.iter().find(|(_, price)| price.is_none()).map(|(name, _)| *name)
     }

@@ -6,7 +6,7 @@
 use crate::body::RootObject;
 use crate::field_path::{FieldPath, quotable_name};
 use crate::read;
-use penstock_core::{ApiError, ModelKind, OfferFilter, OfferFilters};
+use penstock_core::{ApiError, ModelKind, OfferFilter, OfferFilters, WorkUnit};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::FromPrimitive;
 
@@ -68,10 +68,10 @@ pub(crate) fn read_filters(
 
 /// Refuses filters that do not apply to this kind of model.
 fn check_applicable(filters: &OfferFilters, kind: ModelKind, path: &FieldPath<'_>) -> Result<(), ApiError> {
-    if filters.min_speed_tps.is_some() && kind != ModelKind::Chat {
+    if filters.min_speed_tps.is_some() && !kind.is_generator() {
         return Err(path.key("min_speed_tps").unsupported("this endpoint generates no tokens"));
     }
-    if filters.max_input_cost.is_some() && kind == ModelKind::Image {
+    if filters.max_input_cost.is_some() && kind.spec().unit == WorkUnit::Images {
         return Err(path.key("max_input_cost").unsupported("images are not paid by their input"));
     }
     Ok(())

@@ -13,7 +13,7 @@ mod splice;
 
 pub use json::write_number;
 pub use objects::{
-    AmountFormat, BILLING_HEADER, BillingCost, DataCentreInfo, EnergyProvenance, EnvironmentImpact, GridInfo,
-    IMPACT_HEADER, SiteJson, annotation_members, headers, zero_members,
+    AmountFormat, BILLING_HEADER, BillingCost, CacheProvenance, DataCentreInfo, EnergyProvenance,
+    EnvironmentImpact, GridInfo, IMPACT_HEADER, SiteJson, annotation_members, headers, zero_members,
 };
 pub use splice::insert_members;

@@ -92,6 +92,19 @@ pub struct EnergyProvenance<'a> {
     pub assumed: &'a [&'a str],
     /// True if the gateway counted the tokens, because the provider did not.
     pub counted_by_gateway: bool,
+    /// Saving by the provider's prefix cache; omitted without cached tokens.
+    pub cache: Option<CacheProvenance>,
+}
+
+/// What the tokens that a provider read from its cache saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheProvenance {
+    /// Prompt tokens from the cache.
+    pub tokens: u64,
+    /// Energy that reading them anew would have taken in addition, kWh.
+    pub energy_kwh_saved: Decimal,
+    /// Credits that they would have cost in addition.
+    pub credits_saved: Decimal,
 }
 
 /// Footprint of one answer.
@@ -213,6 +226,15 @@ fn write_provenance(out: &mut Vec<u8>, provenance: &EnergyProvenance<'_>, served
     }
     if provenance.counted_by_gateway {
         out.extend_from_slice(b",\"usage_source\":\"gateway\"");
+    }
+    if let Some(cache) = &provenance.cache {
+        out.extend_from_slice(b",\"cache\":{\"tokens\":");
+        write_number(out, Decimal::from(cache.tokens));
+        write_key(out, "energy_kwh_saved");
+        write_number(out, cache.energy_kwh_saved);
+        write_key(out, "credits_saved");
+        write_number(out, cache.credits_saved);
+        out.push(b'}');
     }
     out.push(b'}');
 }

@@ -39,6 +39,7 @@ fn impact(served: &SiteJson) -> EnvironmentImpact<'_> {
             embodied_g_co2: Some(decimal("0.001017377")),
             assumed: &[],
             counted_by_gateway: false,
+            cache: None,
         },
     }
 }
@@ -102,6 +103,7 @@ fn unknown_values_are_absent_and_assumed_or_counted_ones_are_marked() {
         embodied_g_co2: None,
         assumed: &["pue", "wue"],
         counted_by_gateway: true,
+        cache: None,
         ..known
     };
     let all = text(annotation_members(&EnvironmentImpact { provenance, ..impact(&served) }, &COST, true));

@@ -4,6 +4,7 @@
 //! - [`split_flavor`] and [`FLAVORS`]: flavor suffix of a model name and its weights;
 //! - [`plan`]: ranks candidates, best first;
 //! - [`choose_exploration()`]: directs a small share of the requests to offers without recent measurements;
+//! - [`affinity`] and [`session_key()`]: conversations that stay where their prefix is cached;
 //! - [`latency`]: recent latency of an offer, and statistics of a model's last hour;
 //! - [`breaker`]: ejection, cooldown and probing of offers;
 //! - [`budget`]: retry budget of the gateway;
@@ -17,6 +18,7 @@
 //!
 //! **Floating point** is used to rank offers only, never for money or billed energy.
 
+pub mod affinity;
 pub mod breaker;
 pub mod budget;
 mod explore;
@@ -26,7 +28,9 @@ mod plan;
 pub mod retry;
 mod rng;
 mod score;
+mod session;
 
+pub use affinity::{CacheSaving, SessionAffinity, SessionKey, load_limit, rendezvous_weight, stable_hash};
 pub use breaker::{AttemptOutcome, BreakerClient, BreakerState, CircuitBreaker, OfferHealth};
 pub use budget::RetryBudget;
 pub use explore::{
@@ -39,3 +43,4 @@ pub use flavor::{
 pub use latency::{HourlyRates, HourlyStats, LatencySample, LatencyStats};
 pub use plan::{Candidate, TIE_MARGIN, estimate_price, plan};
 pub use retry::{AttemptPolicy, FailedAttempt, PlannedOffer, PlannerStep, RetryPlanner};
+pub use session::{SESSION_HEADERS, session_key};

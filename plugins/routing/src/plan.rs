@@ -5,9 +5,11 @@
 //! dropped.
 //!
 //! Offers with similar scores share the load by the power of two choices: of those within [`NEAR`] of the best
-//! remaining score, two are drawn at random and the less loaded one comes first. So a flavor does not send everything
+//! remaining score, the one that the request's session prefers comes first ([`affinity`](crate::affinity)). Without a
+//! session, two are drawn at random and the less loaded one comes first. So a flavor does not send everything
 //! to one provider for a tiny advantage, and two gateways with the same statistics do not act in step.
 
+use crate::affinity::{SessionAffinity, within_load};
 use crate::breaker::OfferHealth;
 use crate::flavor::Flavor;
 use crate::rng::SplitMix64;
@@ -45,6 +47,8 @@ pub struct Candidate {
     pub renewable: f64,
     /// Health according to its breaker ([`CircuitBreaker::health`](crate::CircuitBreaker::health)).
     pub health: OfferHealth,
+    /// Relation to the session of the request; `None` if it has no session.
+    pub session: Option<SessionAffinity>,
 }
 
 impl Candidate {
@@ -63,6 +67,7 @@ impl Candidate {
             ci_g_per_kwh: 0.0,
             renewable: 0.0,
             health: OfferHealth::Healthy,
+            session: None,
         }
     }
 }
@@ -78,7 +83,11 @@ pub fn estimate_price(input: f64, output: f64, prompt_tokens: u64, output_tokens
 /// Returns all offers of `candidates`, best first.
 #[must_use]
 pub fn plan(flavor: &dyn Flavor, candidates: &[Candidate], seed: u64) -> Vec<usize> {
-    let mut ranked = score::score_candidates(flavor, candidates);
+    let mut ranked = if candidates.iter().any(|one| one.session.is_some()) {
+        score_with_session(flavor, candidates)
+    } else {
+        score::score_candidates(flavor, candidates)
+    };
     ranked.sort_unstable_by(|a, b| {
         a.rank.cmp(&b.rank).then(a.score.total_cmp(&b.score)).then(a.offer.cmp(&b.offer))
     });
@@ -92,12 +101,38 @@ pub fn plan(flavor: &dyn Flavor, candidates: &[Candidate], seed: u64) -> Vec<usi
     ranked.iter().map(|one| one.offer).collect()
 }
 
-/// Reorders a sorted slice so that offers with similar scores come in random order.
+/// Scores the candidates for a session: the saving counts at an offer that is within its bound of load.
+fn score_with_session(flavor: &dyn Flavor, candidates: &[Candidate]) -> Vec<ScoredOffer> {
+    let mut cold: Vec<Candidate> = candidates.to_vec();
+    for one in &mut cold {
+        one.session = None;
+    }
+    let mut scored = score::score_candidates(flavor, &cold);
+    let within = within_load(candidates, &scored, TIE_MARGIN);
+    let mut has_saving = false;
+    for ((cold, one), within) in cold.iter_mut().zip(candidates).zip(&within) {
+        cold.session = one.session.filter(|_| *within);
+        has_saving |= cold.session.is_some_and(|session| session.saving.is_some());
+    }
+    if has_saving {
+        scored = score::score_candidates(flavor, &cold);
+    }
+    for (scored, one) in scored.iter_mut().zip(&cold) {
+        scored.session = one.session;
+    }
+    scored
+}
+
+/// Reorders a sorted slice so that offers with similar scores come in the order of the session, or else at random.
 fn shuffle_ties(mut run: &mut [ScoredOffer], dice: &mut SplitMix64) {
     while let Some(best) = run.first() {
         let limit = best.score + TIE_MARGIN;
         let near = run.iter().take_while(|one| one.score <= limit).count();
-        let chosen = if near > 1 { pick_less_loaded(run, near, dice) } else { 0 };
+        let chosen = match preferred(run.get(..near).unwrap_or_default()) {
+            Some(preferred) => preferred,
+            None if near > 1 => pick_less_loaded(run, near, dice),
+            None => 0,
+        };
         // The other offers keep their order by score.
         if let Some(head) = run.get_mut(..=chosen) {
             head.rotate_right(1);
@@ -105,6 +140,12 @@ fn shuffle_ties(mut run: &mut [ScoredOffer], dice: &mut SplitMix64) {
         let Some((_, rest)) = run.split_first_mut() else { return };
         run = rest;
     }
+}
+
+/// Index of the offer that answered the session last, or else of the one with the highest weight for it.
+fn preferred(tied: &[ScoredOffer]) -> Option<usize> {
+    let sessions = tied.iter().enumerate().filter_map(|(at, one)| Some((at, one.session?)));
+    sessions.max_by_key(|(_, session)| (session.saving.is_some(), session.weight)).map(|(at, _)| at)
 }
 
 /// Index of the less loaded of two random offers among the first `near`.

@@ -8,10 +8,14 @@
 //!   not a fast provider.)
 //! - `environment = (1 - best / own of g/kWh) / 2 + (best renewable share - own) / 2`.
 //!
+//! If the offer has the prefix of the conversation in its cache, the expected saving is subtracted from its price, its
+//! seconds and its grams (the limit of a flavor's intensity compares the grids themselves).
+//!
 //! The terms are ratios to the best offer, not ranks: two offers that differ by one percent get scores that differ by
 //! one percent. "Best" covers the usable offers only, so that a cheap but unavailable offer does not make the others
 //! look equal.
 
+use crate::affinity::{CacheSaving, SessionAffinity};
 use crate::breaker::OfferHealth;
 use crate::flavor::Flavor;
 use crate::latency::HALF_LIFE;
@@ -19,7 +23,7 @@ use crate::plan::Candidate;
 use std::time::Duration;
 
 /// Assumed capacity of an offer without a configured one.
-const DEFAULT_MAX_IN_FLIGHT: u32 = 32;
+pub(crate) const DEFAULT_MAX_IN_FLIGHT: u32 = 32;
 /// Upper limit of the failure ratio in a score.
 const MAX_FAILURE_RATIO: f64 = 0.9;
 
@@ -40,6 +44,8 @@ pub(crate) struct ScoredOffer {
     pub(crate) score: f64,
     /// Requests in flight divided by the capacity.
     pub(crate) load: f64,
+    /// Relation to the session, if the offer may take it.
+    pub(crate) session: Option<SessionAffinity>,
 }
 
 pub(crate) fn score_candidates(flavor: &dyn Flavor, candidates: &[Candidate]) -> Vec<ScoredOffer> {
@@ -54,6 +60,7 @@ pub(crate) fn score_candidates(flavor: &dyn Flavor, candidates: &[Candidate]) ->
                 rank: rank(&one.health),
                 score: expected_seconds(one, load, &peers),
                 load,
+                session: None,
             }
         })
         .collect();
@@ -62,10 +69,10 @@ pub(crate) fn score_candidates(flavor: &dyn Flavor, candidates: &[Candidate]) ->
     let limit = flavor.max_intensity_ratio().map_or(f64::INFINITY, |times| times * best.ci);
     for (place, one) in scored.iter_mut().zip(candidates) {
         let environment = f64::midpoint(
-            distance_to_best(best.ci, one.ci_g_per_kwh),
+            distance_to_best(best.carbon, expected_carbon(one)),
             (best.renewable - renewable_share(one)).max(0.0),
         );
-        place.score = weights.price * distance_to_best(best.price, one.price)
+        place.score = weights.price * distance_to_best(best.price, expected_price(one))
             + weights.speed * distance_to_best(best.time, place.score)
             + weights.environment * environment;
         let unknown = one.ci_g_per_kwh.is_nan() && limit.is_finite();
@@ -90,7 +97,10 @@ fn rank(health: &OfferHealth) -> u128 {
 struct BestTerms {
     price: f64,
     time: f64,
+    /// Of the grid.
     ci: f64,
+    /// Of the grid, times the share of the energy that a cached prefix leaves.
+    carbon: f64,
     renewable: f64,
 }
 
@@ -98,14 +108,21 @@ impl BestTerms {
     /// Best values of the usable offers, or of all if none is usable.
     fn from_candidates(candidates: &[Candidate], times: &[ScoredOffer]) -> Self {
         let none = times.iter().all(|one| one.rank != RANK_WITHIN_CARBON_LIMIT);
-        let start = Self { price: f64::INFINITY, time: f64::INFINITY, ci: f64::INFINITY, renewable: 0.0 };
+        let start = Self {
+            price: f64::INFINITY,
+            time: f64::INFINITY,
+            ci: f64::INFINITY,
+            carbon: f64::INFINITY,
+            renewable: 0.0,
+        };
         let counted =
             candidates.iter().zip(times).filter(|(_, one)| none || one.rank == RANK_WITHIN_CARBON_LIMIT);
         counted.fold(start, |best, (one, timed)| Self {
             // `min` and `max` ignore NaN.
-            price: best.price.min(one.price),
+            price: best.price.min(expected_price(one)),
             time: best.time.min(timed.score),
             ci: best.ci.min(one.ci_g_per_kwh),
+            carbon: best.carbon.min(expected_carbon(one)),
             renewable: best.renewable.max(renewable_share(one)),
         })
     }
@@ -137,9 +154,31 @@ fn load_ratio(one: &Candidate) -> f64 {
     f64::from(one.in_flight) / f64::from(seats)
 }
 
+/// Saving at an offer; a number that is no amount counts as zero.
+fn saving(one: &Candidate) -> CacheSaving {
+    let amount = |number: f64| if number.is_finite() { number.max(0.0) } else { 0.0 };
+    let saving = one.session.and_then(|session| session.saving).unwrap_or_default();
+    CacheSaving {
+        price: amount(saving.price),
+        seconds: amount(saving.seconds),
+        energy: amount(saving.energy).min(1.0),
+    }
+}
+
+fn expected_price(one: &Candidate) -> f64 {
+    let saving = saving(one).price;
+    // `max` would turn an unknown price into zero.
+    if saving > one.price { 0.0 } else { one.price - saving }
+}
+
+fn expected_carbon(one: &Candidate) -> f64 {
+    one.ci_g_per_kwh * (1.0 - saving(one).energy)
+}
+
 fn expected_seconds(one: &Candidate, load: f64, peers: &PeerLatency) -> f64 {
     let measured = one.predicted_seconds.filter(|seconds| seconds.is_finite());
-    let seconds = LATENCY_OFFSET + measured.unwrap_or_else(|| peers.initial_seconds(one.known_for));
+    let seconds = measured.unwrap_or_else(|| peers.initial_seconds(one.known_for));
+    let seconds = LATENCY_OFFSET + (seconds - saving(one).seconds).max(0.0);
     let failing =
         if one.failure_ratio.is_nan() { 0.0 } else { one.failure_ratio.clamp(0.0, MAX_FAILURE_RATIO) };
     seconds * (1.0 + load) / (1.0 - failing)

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_routing::{
-    BALANCED, BATCH, Candidate, ECO, FLAVORS, OfferHealth, PRICE, SPEED, TIE_MARGIN, choose_exploration,
-    estimate_price, plan,
+    BALANCED, BATCH, CacheSaving, Candidate, ECO, FLAVORS, OfferHealth, PRICE, SPEED, SessionAffinity,
+    TIE_MARGIN, choose_exploration, estimate_price, plan,
 };
 use proptest::prelude::*;
 use std::time::Duration;
@@ -227,7 +227,7 @@ fn any_candidate() -> impl Strategy<Value = Candidate> {
     )
         .prop_map(
             |(price, seconds, in_flight, seats, failing, ci_g_per_kwh, renewable, health, (age, known))| {
-                let measured = age.map(Duration::from_millis);
+                let measured: Option<Duration> = age.map(Duration::from_millis);
                 let known = Duration::from_millis(known);
                 Candidate {
                     offer: 0,
@@ -241,6 +241,14 @@ fn any_candidate() -> impl Strategy<Value = Candidate> {
                     ci_g_per_kwh,
                     renewable,
                     health,
+                    session: age.map(|age| SessionAffinity {
+                        weight: age,
+                        saving: (age % 2 == 0).then_some(CacheSaving {
+                            price,
+                            seconds: price,
+                            energy: renewable,
+                        }),
+                    }),
                 }
             },
         )

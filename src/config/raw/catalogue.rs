@@ -1,9 +1,12 @@
 //! Models as written in a configuration.
 
 use super::ExactDecimal;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use penstock_core::ModelKind;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 
 /// Models for requests that name none. Without an entry here, such a request is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -101,23 +104,46 @@ pub struct ModelConfig {
     /// True if another provider continues a stream that breaks.
     #[serde(default = "yes")]
     pub rescue: bool,
+    /// True if a conversation goes to the provider that has its beginning cached, as long as that is worth it.
+    #[serde(default = "yes")]
+    pub affinity: bool,
 }
 
 const fn yes() -> bool {
     true
 }
 
-/// Kind of work that a model does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-#[allow(missing_docs)]
-pub enum ModelKindConfig {
-    Chat,
-    Embedding,
-    Rerank,
-    Image,
-    Transcription,
+/// Kind of work that a model does, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelKindConfig(pub ModelKind);
+
+impl Serialize for ModelKindConfig {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for ModelKindConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        ModelKind::from_name(&name)
+            .map(Self)
+            .ok_or_else(|| D::Error::unknown_variant(&name, &ModelKind::NAMES))
+    }
+}
+
+impl JsonSchema for ModelKindConfig {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "ModelKind".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "enum": ModelKind::NAMES })
+    }
 }
 
 /// Scale of reranking scores.

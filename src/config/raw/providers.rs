@@ -269,6 +269,9 @@ pub struct OfferConfig {
     /// True if `chat_template_kwargs.enable_thinking` turns reasoning on and off.
     #[serde(default)]
     pub thinking_switch: bool,
+    /// True if the provider has `/completions` for text completions; otherwise it is asked in chat.
+    #[serde(default)]
+    pub completions: bool,
     /// True if tool call ids must have nine letters or digits.
     #[serde(default)]
     pub short_tool_ids: bool,

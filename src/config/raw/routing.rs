@@ -25,6 +25,8 @@ pub struct RoutingConfig {
     /// Maximum number of batch lines in flight at a provider without `max_in_flight`.
     #[schemars(range(min = 1, max = 10_000))]
     pub batch_lines: u32,
+    /// Time after its last answer for which a conversation goes to the provider that has its beginning cached.
+    pub session_lifetime: NonZeroDuration,
     /// Circuit breaker: conditions for ejecting a provider for a while.
     pub breaker: CircuitBreakerConfig,
 }
@@ -60,6 +62,7 @@ impl Default for RoutingConfig {
             quick_retry: DurationOrZero(Duration::from_millis(50)),
             batch_wait: NonZeroDuration::seconds(600),
             batch_lines: 64,
+            session_lifetime: NonZeroDuration::seconds(600),
             breaker: CircuitBreakerConfig::default(),
         }
     }

@@ -7,7 +7,7 @@ use super::fallbacks::FallbackGraph;
 use super::key_path::KeyPath;
 use super::{SettingsResolver, parameters};
 use penstock_catalog::{AliasPattern, CatalogModel as Card, CatalogPrice, LifecycleStage};
-use penstock_core::{ImageSize, ModelKind, ScoreTransform};
+use penstock_core::{ImageSize, ModelKind, ScoreTransform, WorkUnit};
 use penstock_ledger::UtcDay;
 use penstock_pricing::{BillingUnit, Tariff};
 use penstock_tokens::PublishedEncoding;
@@ -124,6 +124,7 @@ impl SettingsResolver<'_> {
             kind,
             fallbacks: raw.fallbacks.iter().map(|id| id.as_str().into()).collect(),
             rescue: raw.rescue,
+            affinity: raw.affinity,
             max_n: raw.max_n,
             score: convert_score(raw.score),
             token_ids: convert_token_ids(raw.token_ids),
@@ -142,7 +143,7 @@ impl SettingsResolver<'_> {
         kind: ModelKind,
         spot: &KeyPath<'_>,
     ) -> Option<Vec<ImageSize>> {
-        if !raw.image_sizes.is_empty() && kind != ModelKind::Image {
+        if !raw.image_sizes.is_empty() && kind.spec().unit != WorkUnit::Images {
             self.report_mistake(spot, "Only models of kind `image` have image sizes.", "Take it out.");
             return None;
         }
@@ -208,8 +209,8 @@ impl SettingsResolver<'_> {
             Some(id.as_str().into())
         };
         DefaultModelIds {
-            count_tokens: of(&defaults.count_tokens, "count_tokens", raw::ModelKindConfig::Chat),
-            images: of(&defaults.images, "images", raw::ModelKindConfig::Image),
+            count_tokens: of(&defaults.count_tokens, "count_tokens", raw::ModelKindConfig(ModelKind::Chat)),
+            images: of(&defaults.images, "images", raw::ModelKindConfig(ModelKind::Image)),
         }
     }
 
@@ -250,13 +251,7 @@ fn comparison_key(name: &str) -> String {
 }
 
 pub const fn kind(raw: raw::ModelKindConfig) -> ModelKind {
-    match raw {
-        raw::ModelKindConfig::Chat => ModelKind::Chat,
-        raw::ModelKindConfig::Embedding => ModelKind::Embedding,
-        raw::ModelKindConfig::Rerank => ModelKind::Rerank,
-        raw::ModelKindConfig::Image => ModelKind::Image,
-        raw::ModelKindConfig::Transcription => ModelKind::Transcription,
-    }
+    raw.0
 }
 
 pub const fn convert_score(raw: raw::ScoreConfig) -> ScoreTransform {
@@ -300,16 +295,10 @@ pub fn merge_tariff(raw: &raw::PriceConfig, other: &Tariff) -> Tariff {
 }
 
 fn catalog_model(raw: &raw::ModelConfig, kind: ModelKind, tariff: &Tariff) -> Card {
-    let (goes_in, comes_out) = match kind {
-        ModelKind::Chat => (ModalityConfig::Text, ModalityConfig::Text),
-        ModelKind::Embedding => (ModalityConfig::Text, ModalityConfig::Embeddings),
-        ModelKind::Rerank => (ModalityConfig::Text, ModalityConfig::Scores),
-        ModelKind::Image => (ModalityConfig::Text, ModalityConfig::Image),
-        ModelKind::Transcription => (ModalityConfig::Audio, ModalityConfig::Text),
-    };
-    let names = |written: &Option<Vec<ModalityConfig>>, usual: ModalityConfig| {
-        let all = written.clone().unwrap_or_else(|| vec![usual]);
-        all.into_iter().map(|modality| modality.name().to_owned()).collect()
+    let spec = kind.spec();
+    let names = |written: &Option<Vec<ModalityConfig>>, usual: &str| match written {
+        Some(all) => all.iter().map(|modality| modality.name().to_owned()).collect(),
+        None => vec![usual.to_owned()],
     };
     let priced = [tariff.input, tariff.output, tariff.image, tariff.minute].iter().any(Option::is_some);
     let input = tariff.input.unwrap_or_default();
@@ -336,8 +325,8 @@ fn catalog_model(raw: &raw::ModelConfig, kind: ModelKind, tariff: &Tariff) -> Ca
         created: raw.created,
         owned_by: raw.owned_by.clone(),
         supported_parameters: parameters::model_parameters(raw, kind),
-        input_modalities: names(&raw.input_modalities, goes_in),
-        output_modalities: names(&raw.output_modalities, comes_out),
+        input_modalities: names(&raw.input_modalities, spec.input),
+        output_modalities: names(&raw.output_modalities, spec.output),
     }
 }
 

@@ -229,6 +229,7 @@ fn offer_abilities(raw: &raw::OfferConfig, model: &ModelSettings, provider: &Pro
         }),
         max_n: raw.max_n.or(provider.max_n).or(model.max_n),
         thinking_switch: raw.thinking_switch,
+        completions: raw.completions,
         short_tool_ids: raw.short_tool_ids,
         tool_images: raw.tool_images,
         system_anywhere: raw.system_anywhere,

@@ -5,31 +5,8 @@ use super::super::raw;
 use super::super::suggest;
 use super::SettingsResolver;
 use super::key_path::KeyPath;
-use penstock_core::ModelKind;
+use penstock_core::{KINDS, ModelKind};
 use rust_decimal::Decimal;
-
-/// Parameters that engines of chat models (vLLM, SGLang, llama.cpp, TGI and hosted ones) usually accept.
-const CHAT: &[&str] = &[
-    "max_tokens",
-    "temperature",
-    "top_p",
-    "top_k",
-    "frequency_penalty",
-    "presence_penalty",
-    "seed",
-    "stop",
-    "stream",
-    "tools",
-    "tool_choice",
-    "parallel_tool_calls",
-    "response_format",
-    "logprobs",
-    "top_logprobs",
-];
-const EMBEDDING: &[&str] = &["encoding_format"];
-const RERANK: &[&str] = &["top_n", "return_documents"];
-const IMAGE: &[&str] = &["n", "size", "response_format"];
-const TRANSCRIPTION: &[&str] = &["language", "prompt", "response_format"];
 
 /// More parameter names that clients send or engines document.
 const OTHER_PARAMETERS: &[&str] = &[
@@ -77,22 +54,12 @@ const MIN_PLAUSIBLE_PRICE: Decimal = Decimal::from_parts(1, 0, 0, false, 3);
 
 /// Parameters of a model: as written, or the usual ones of its kind.
 pub fn model_parameters(raw: &raw::ModelConfig, kind: ModelKind) -> Vec<String> {
-    let usual = || default_parameters(kind).iter().map(|name| (*name).to_owned()).collect();
+    let usual = || kind.spec().parameters.iter().map(|name| (*name).to_owned()).collect();
     raw.supported_parameters.clone().unwrap_or_else(usual)
 }
 
-const fn default_parameters(kind: ModelKind) -> &'static [&'static str] {
-    match kind {
-        ModelKind::Chat => CHAT,
-        ModelKind::Embedding => EMBEDDING,
-        ModelKind::Rerank => RERANK,
-        ModelKind::Image => IMAGE,
-        ModelKind::Transcription => TRANSCRIPTION,
-    }
-}
-
 fn known_parameters() -> impl Iterator<Item = &'static str> {
-    [CHAT, EMBEDDING, RERANK, IMAGE, TRANSCRIPTION, OTHER_PARAMETERS].into_iter().flatten().copied()
+    KINDS.iter().flat_map(|row| row.parameters).chain(OTHER_PARAMETERS).copied()
 }
 
 impl SettingsResolver<'_> {
@@ -106,8 +73,8 @@ impl SettingsResolver<'_> {
     ) {
         let spot = spot.key("supported_parameters");
         let Some(written) = written else {
-            if model && kind == ModelKind::Chat {
-                let names = CHAT.join(", ");
+            if model && kind.is_generator() {
+                let names = kind.spec().parameters.join(", ");
                 let why = format!("It is left out, so what engines usually take is assumed: {names}.");
                 self.report_warning(&spot, why, "List what this model's engine takes.");
             }

@@ -109,6 +109,7 @@ pub fn routing_settings(raw: &ConfigFile) -> RoutingSettings {
         quick_retry: routing.quick_retry.0,
         batch_wait: routing.batch_wait.0,
         batch_lines: usize::try_from(routing.batch_lines).unwrap_or(usize::MAX),
+        session_lifetime: routing.session_lifetime.0,
         breaker: CircuitBreakerSettings {
             consecutive: breaker.consecutive,
             error_rate: breaker.error_rate.0.to_f64().unwrap_or(1.0),

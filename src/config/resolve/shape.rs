@@ -30,7 +30,7 @@ impl SettingsResolver<'_> {
             let names: Vec<&str> = shapes_of_kind(model.kind).map(|shape| shape.name()).collect();
             let kind = model.kind.name();
             let (why, fix) = match suggest::most_similar(name, names.iter().copied()) {
-                _ if model.kind == ModelKind::Chat => (
+                _ if model.kind.is_generator() => (
                     "The model is for chat, which uses dialects.".to_owned(),
                     "Remove `shape`; `dialects` sets the request format.".to_owned(),
                 ),

@@ -29,6 +29,8 @@ pub struct ModelSettings {
     pub fallbacks: Vec<Box<str>>,
     /// True if broken streams are rescued.
     pub rescue: bool,
+    /// True if conversations go to the offer that has their beginning cached.
+    pub affinity: bool,
     /// Maximum number of choices of one request to a provider.
     pub max_n: Option<u32>,
     /// Scale of its scores (rerank).

@@ -17,6 +17,8 @@ pub struct RoutingSettings {
     pub batch_wait: Duration,
     /// Maximum number of batch lines in flight at a provider without a limit of its own.
     pub batch_lines: usize,
+    /// Time after its last answer for which the offer of a session is known.
+    pub session_lifetime: Duration,
     /// Circuit breaker of a provider.
     pub breaker: CircuitBreakerSettings,
 }

@@ -2,11 +2,13 @@
 
 mod batches;
 mod chat;
+mod completions;
 mod count_tokens;
 mod embeddings;
 mod files;
 mod images;
 mod messages;
+mod metered;
 mod models;
 pub mod openapi;
 mod rerank;
@@ -67,6 +69,7 @@ impl Route for dyn Endpoint {
 /// Table of all endpoints. Error messages list those that accept batch lines in this order.
 const ENDPOINTS: &[&dyn Endpoint] = &[
     &chat::ChatCompletions,
+    &completions::TextCompletions,
     &messages::CreateMessage,
     &count_tokens::CountTokens,
     &responses::CreateResponse,
@@ -77,6 +80,8 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
     &images::GenerateImages,
     &images::GetImage,
     &transcriptions::CreateTranscription,
+    &metered::SPEECH,
+    &metered::MODERATIONS,
     &batches::CreateBatch,
     &batches::ListBatches,
     &batches::GetBatch,

@@ -8,20 +8,14 @@ use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
 use penstock_catalog::{CatalogModel, CatalogQuery, LiveFigures};
-use penstock_core::{ApiError, ModelKind};
+use penstock_core::ApiError;
 
 /// Returns true if a key may use a model, and so list it. A key without any inference scope lists all models that its
 /// model list allows.
 fn may_list(principal: &Principal, model: &CatalogModel) -> bool {
-    let scope = match model.kind {
-        ModelKind::Chat => KeyScope::Chat,
-        ModelKind::Embedding => KeyScope::Embeddings,
-        ModelKind::Rerank => KeyScope::Rerank,
-        ModelKind::Image => KeyScope::Images,
-        ModelKind::Transcription => KeyScope::Audio,
-    };
+    let scope = KeyScope::from_name(model.kind.spec().scope);
     let reader = || !INFERENCE_SCOPES.iter().any(|scope| principal.has_scope(*scope));
-    principal.may_use_model(&model.id) && (principal.has_scope(scope) || reader())
+    principal.may_use_model(&model.id) && (scope.is_some_and(|scope| principal.has_scope(scope)) || reader())
 }
 
 /// Scopes that allow inference.

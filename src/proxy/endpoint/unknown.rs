@@ -14,8 +14,7 @@ const PREFIXES: &[&str] =
 /// Names that other services use for endpoints, the path here, and an additional sentence.
 const ALIASES: &[(&str, &str, &str)] = &[
     ("response", "/v1/responses", ""),
-    ("completions", "/v1/chat/completions", ""),
-    ("completion", "/v1/chat/completions", ""),
+    ("completion", "/v1/completions", ""),
     ("chat", "/v1/chat/completions", ""),
     ("generate", "/v1/chat/completions", ""),
     ("complete", "/v1/messages", ""),
@@ -41,8 +40,6 @@ const ALIASES: &[(&str, &str, &str)] = &[
 
 /// Features of other services that are not offered.
 const NOT_OFFERED: &[(&str, &str)] = &[
-    ("moderations", "Moderation is not offered."),
-    ("audio/speech", "Speech synthesis is not offered."),
     ("assistants", "Assistants and threads are not offered."),
     ("threads", "Assistants and threads are not offered."),
     ("conversations", "Stored conversations are not offered."),
@@ -190,7 +187,8 @@ mod tests {
             ("/openai/deployments/d/chat/completions", "/v1/chat/completions"),
             ("/responses", "/v1/responses"),
             ("/v1/responses/responses", "/v1/responses"),
-            ("/v1/completions", "/v1/chat/completions"),
+            ("/v1/completion", "/v1/completions"),
+            ("/completions", "/v1/completions"),
             ("/v1/reranking", "/v1/rerank"),
             ("/rerank", "/v1/rerank"),
             ("/v2/v2/rerank", "/v1/rerank"),

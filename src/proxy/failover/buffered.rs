@@ -65,7 +65,9 @@ pub async fn send(
 fn content_type(run: &FailoverRun<'_, '_>) -> Option<&'static str> {
     match &run.request.task {
         InferenceTask::Transcribe(task) => penstock_media::speech::content_type(task.script),
+        InferenceTask::Metered(task) => task.content_type,
         InferenceTask::Chat
+        | InferenceTask::Complete(_)
         | InferenceTask::Embed(_)
         | InferenceTask::Rerank(_)
         | InferenceTask::GenerateImages(_) => None,

@@ -54,7 +54,7 @@ impl FailoverRun<'_, '_> {
                 Some(PlannerStep::ReturnError)
             }
             AttemptError::Fault(UpstreamError { completed_choices: Some(whole), .. })
-                if self.request.n > 1 =>
+                if self.request.has_separable_choices() =>
             {
                 offer.record_refusal(now, AttemptOutcome::Neutral, None, None);
                 self.handle_fewer_choices(offer, whole);

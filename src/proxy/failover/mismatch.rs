@@ -192,7 +192,7 @@ impl FailoverRun<'_, '_> {
 
     /// Returns true if the choices of this request are requested from the offer one by one.
     pub(super) fn is_single_choice(&self, index: usize) -> bool {
-        self.request.n > 1
+        self.request.has_separable_choices()
             && self
                 .exchange
                 .config

@@ -300,7 +300,9 @@ impl FailoverRun<'_, '_> {
         let outcome = match &done {
             Ok(_) => "ok",
             Err(AttemptError::Fault(fault)) if fault.kind == UpstreamErrorKind::NoDescriptors => return done,
-            Err(AttemptError::Fault(fault)) if self.request.n > 1 && fault.completed_choices.is_some() => {
+            Err(AttemptError::Fault(fault))
+                if self.request.has_separable_choices() && fault.completed_choices.is_some() =>
+            {
                 "ok"
             }
             Err(AttemptError::SeparateChoices) => UpstreamErrorKind::Caller.name(),

@@ -2,13 +2,19 @@
 
 use super::filtered;
 use crate::proxy::context_window::{self, ContextBudget, WindowFit};
+use crate::telemetry::SessionOutcome;
+use crate::upstream::cache_affinity::PlannedSession;
 use crate::upstream::config_snapshot::{ConfigSnapshot, ModelState};
 use crate::upstream::offer::OfferState;
 use crate::upstream::pools::{ExplorationMode, OfferPlan, PlanRequest};
+use crate::upstream::sessions::SessionRecord;
 use penstock_core::{
-    AnswerModel, ApiError, ErrorCode, InferenceRequest, InferenceTask, ModelKind, OfferFacts, OfferFilters,
+    AnswerModel, ApiError, ErrorCode, InferenceRequest, InferenceTask, OfferFacts, OfferFilters, TokenUsage,
+    WorkUnit,
 };
-use penstock_routing::{BALANCED, BATCH, Flavor, MAX_PROMPT, PlannedOffer, split_flavor};
+use penstock_routing::{
+    BALANCED, BATCH, Flavor, MAX_PROMPT, PlannedOffer, SessionKey, split_flavor, stable_hash,
+};
 use penstock_tokens::TokenCount;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +48,8 @@ pub struct CandidateSet {
     /// Lowered caps on tokens by offer index: another offer of the same model may accept more.
     lowered_caps: Vec<(usize, u64)>,
     preset: Option<Box<str>>,
+    /// Session of the request, unless offers are chosen without regard to it.
+    pub session: Option<SessionKey>,
     /// True for any flavor other than `:balanced`.
     is_narrow_flavor: bool,
 }
@@ -58,11 +66,11 @@ pub struct SelectionTime {
 /// Returns the expected number of response tokens of this model: the same number for each offer, so that prices are
 /// compared and not the lengths of recent responses.
 fn expected_output(live: &ConfigSnapshot, model: &ModelState, ask: &InferenceRequest, now: Duration) -> u64 {
-    match ask.kind {
-        ModelKind::Chat => {}
-        ModelKind::Embedding | ModelKind::Rerank => return 0,
+    match ask.kind.spec().unit {
+        WorkUnit::GeneratedTokens => {}
+        WorkUnit::InputTokens => return 0,
         // Only the prices per image or minute are compared.
-        ModelKind::Image | ModelKind::Transcription => return 1,
+        WorkUnit::Images | WorkUnit::AudioSeconds => return 1,
     }
     let offers = model.offers.iter().filter_map(|index| live.offers.get(*index));
     let typical = offers.filter_map(|offer| offer.figures.lock().typical_output(now)).max();
@@ -75,9 +83,11 @@ fn is_small(ask: &InferenceRequest, prompt: u64) -> bool {
     match &ask.task {
         InferenceTask::Transcribe(task) => task.audio.bytes <= SMALL_SOUND,
         InferenceTask::Chat
+        | InferenceTask::Complete(_)
         | InferenceTask::Embed(_)
         | InferenceTask::Rerank(_)
-        | InferenceTask::GenerateImages(_) => prompt <= MAX_PROMPT,
+        | InferenceTask::GenerateImages(_)
+        | InferenceTask::Metered(_) => prompt <= MAX_PROMPT,
     }
 }
 
@@ -111,6 +121,7 @@ impl CandidateSet {
             counts: Vec::new(),
             lowered_caps: Vec::new(),
             preset: ask.preset.clone(),
+            session: None,
             // The default flavor of a batch's lines is no choice of the client.
             is_narrow_flavor: flavor != BALANCED && (given || !line),
             model,
@@ -141,7 +152,11 @@ impl CandidateSet {
         let able = self.able_offers(live, model, ask, moment)?;
         // Without counts and filters all offers are equal.
         let all_equal = able.iter().all(|one| !one.unsure && one.fit == WindowFit::Full);
-        let explores = all_equal && self.entries.is_empty() && !self.batch && flavor.explores();
+        let session = self.planned_session(live, model, now);
+        // An exploration would give the cached prefix up.
+        let is_recorded = session.is_some_and(|session| session.record.is_some());
+        let explores =
+            all_equal && self.entries.is_empty() && !self.batch && flavor.explores() && !is_recorded;
         // The order is that of the model's offers, that is, by index.
         let offers: Vec<usize> = able.iter().map(|one| one.offer.offer.index).collect();
         let OfferPlan { mut entries, all_ejected } = model.pool.plan(
@@ -156,6 +171,7 @@ impl CandidateSet {
                 } else {
                     ExplorationMode::Denied
                 },
+                session,
                 offers: &offers,
             },
         );
@@ -172,6 +188,42 @@ impl CandidateSet {
         }
         self.entries.append(&mut entries);
         Ok(())
+    }
+
+    /// Returns the session at a model, with its last answer there.
+    fn planned_session(
+        &self,
+        live: &ConfigSnapshot,
+        model: &ModelState,
+        now: Duration,
+    ) -> Option<PlannedSession> {
+        let session = self.session.filter(|_| model.model.affinity && model.offers.len() > 1)?;
+        let key = SessionKey(stable_hash(session.0, model.model.card.id.as_bytes()));
+        let record = live.sessions.get(key, now, live.settings.routing.session_lifetime);
+        Some(PlannedSession { key, record })
+    }
+
+    /// Records that an offer has answered the session, and learns from the cached tokens that it reports.
+    pub fn record_session(
+        &self,
+        live: &ConfigSnapshot,
+        offer: &OfferState,
+        usage: &TokenUsage,
+        now: Duration,
+    ) -> Option<SessionOutcome> {
+        let model = live.model(&offer.offer.model.card.id)?;
+        let PlannedSession { key, record } = self.planned_session(live, model, now)?;
+        let outcome = match record {
+            None => SessionOutcome::New,
+            Some(record) if record.offer == offer.cache.identity() => {
+                offer.cache.learn(record, usage);
+                SessionOutcome::Stayed
+            }
+            Some(_) => SessionOutcome::Moved,
+        };
+        let tokens = u32::try_from(usage.input.saturating_add(usage.output)).unwrap_or(u32::MAX);
+        live.sessions.put(key, SessionRecord { offer: offer.cache.identity(), tokens }, now);
+        Some(outcome)
     }
 
     /// Returns the offers of a model that can serve the request.

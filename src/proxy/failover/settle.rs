@@ -64,7 +64,14 @@ impl FailedAttemptUsage {
                     .bill
                     .failed_energy_within(task.audio.seconds.map_or(WorkDone::Unknown, audio_work), took)
             }
-            InferenceTask::Chat | InferenceTask::Embed(_) | InferenceTask::Rerank(_) => {
+            InferenceTask::Metered(task) if task.max_work.usage().is_none() => {
+                offer.bill.failed_energy_within(task.max_work, took)
+            }
+            InferenceTask::Chat
+            | InferenceTask::Complete(_)
+            | InferenceTask::Metered(_)
+            | InferenceTask::Embed(_)
+            | InferenceTask::Rerank(_) => {
                 let usage = reply.map_or_else(|| ask.estimate_usage(0), StreamTranslation::attempt_usage);
                 offer.bill.failed_energy(usage, took)
             }
@@ -108,7 +115,8 @@ pub fn settle_success(
 ) -> Vec<u8> {
     let own = metered.own.usage();
     let sample = LatencySample {
-        prompt_tokens: own.map_or(0, |usage| usage.input),
+        // Cached tokens take next to no time.
+        prompt_tokens: own.map_or(0, |usage| usage.input.saturating_sub(usage.cached)),
         output_tokens: own.map_or(0, |usage| usage.output),
         first_token,
         total: took,
@@ -120,6 +128,11 @@ pub fn settle_success(
         Some(sample),
     );
     run.record_abilities(offer, metered.noticed);
+    if let Some(own) = own {
+        let now = run.now();
+        let outcome = run.candidates.record_session(&run.exchange.config, offer, own, now);
+        run.exchange.record.session = outcome;
+    }
     run.exchange.caller.note_finish(metered.finish);
     settle_usage(run, offer, metered.done, metered.own, metered.measured, took, Some(sample))
 }
@@ -175,6 +188,7 @@ pub fn settle_usage(
     record.done = Some(done);
     record.footprint = Some(settled.footprint);
     record.charge = Some(settled.charge);
+    record.cache = settled.cache;
     settled.members
 }
 

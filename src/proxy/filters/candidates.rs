@@ -5,9 +5,9 @@ use crate::proxy::context_window;
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover::{CandidateSet, SelectionTime};
 use crate::upstream::config_snapshot::{ConfigSnapshot, ModelState};
-use penstock_core::{ApiError, ErrorCode, InferenceRequest, ModelKind};
+use penstock_core::{ApiError, ErrorCode, InferenceRequest};
 use penstock_limits::{CostEstimate, WorkClass};
-use penstock_routing::{BATCH, FLAVORS, SPEED, default_flavor, split_flavor};
+use penstock_routing::{BATCH, FLAVORS, SPEED, default_flavor, session_key, split_flavor};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -62,6 +62,10 @@ pub(super) async fn select(
     });
     x.record.flavor = Some(flavor.name());
     let mut selection = CandidateSet::new(model.clone(), ask, flavor, line, given);
+    if model.model.affinity && !line {
+        let header = |name: &'static str| x.caller.field(name);
+        selection.session = session_key(&x.principal.account.id, ask, header);
+    }
     let moment = SelectionTime { now: x.app.clock.steady_now(), at: x.app.clock.unix_seconds() };
     let mut refusal = None;
     let fallbacks = model.model.fallbacks.iter().filter_map(|id| live.model(id).cloned());
@@ -153,12 +157,6 @@ pub fn unknown_model(live: &ConfigSnapshot, name: &str) -> ApiError {
 }
 
 fn model_kind_mismatch(model: &ModelState) -> ApiError {
-    let path = match model.model.kind {
-        ModelKind::Chat => "/v1/chat/completions or /v1/messages",
-        ModelKind::Embedding => "/v1/embeddings",
-        ModelKind::Rerank => "/v1/rerank",
-        ModelKind::Image => "/v1/images/generations",
-        ModelKind::Transcription => "/v1/audio/transcriptions",
-    };
+    let path = model.model.kind.spec().paths;
     ApiError::unsupported("model", format!("This model is used at {path}."))
 }

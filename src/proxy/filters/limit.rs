@@ -7,7 +7,7 @@ use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover::CandidateSet;
 use crate::upstream::offer::OfferState;
 use penstock_core::{
-    ApiError, InferenceRequest, InferenceTask, MicroCredits, ModelKind, TokenUsage, WorkDone,
+    ApiError, InferenceRequest, InferenceTask, MicroCredits, TokenUsage, WorkDone, WorkUnit,
 };
 use penstock_limits::CostEstimate;
 use std::ops::ControlFlow;
@@ -59,36 +59,39 @@ fn max_cost(
 /// Returns the maximum number of output tokens of all choices of an offer: the client's cap or else the usual number,
 /// limited by the offer's maximum.
 fn max_output(offer: &OfferState, chosen: &CandidateSet, ask: &InferenceRequest, usual: u64) -> u64 {
-    if ask.kind != ModelKind::Chat {
+    if !ask.kind.is_generator() {
         return 0;
     }
     let window = offer.offer.context_length;
     let most =
         chosen.max_tokens(offer, ask).into_iter().chain(offer.offer.max_output).min().unwrap_or(window);
-    ask.max_tokens.unwrap_or(usual).min(most).min(window).saturating_mul(u64::from(ask.n))
+    ask.max_tokens.unwrap_or(usual).min(most).min(window).saturating_mul(ask.generations())
 }
 
 /// Returns the maximum tokens of input and output. Work that is not counted in tokens uses none.
 fn max_tokens(ask: &InferenceRequest, usual: u64) -> (u64, u64) {
     let input = ask.estimate_usage(0).input.max(1);
-    match ask.kind {
-        ModelKind::Chat => {
+    match ask.kind.spec().unit {
+        WorkUnit::GeneratedTokens => {
             let images = u64::from(ask.images).saturating_mul(IMAGE_TOKENS);
             let each = ask.max_tokens.unwrap_or(usual);
-            let input = input.saturating_add(images).saturating_mul(u64::from(ask.n));
-            (input, each.saturating_mul(u64::from(ask.n)))
+            let input = input.saturating_add(images).saturating_mul(ask.prompt_repetitions());
+            (input, each.saturating_mul(ask.generations()))
         }
-        ModelKind::Embedding | ModelKind::Rerank => (input, 0),
-        ModelKind::Image | ModelKind::Transcription => (0, 0),
+        WorkUnit::InputTokens => (input, 0),
+        WorkUnit::Images | WorkUnit::AudioSeconds => (0, 0),
     }
 }
 
 /// Returns the maximum work of an offer.
 fn max_work(offer: &OfferState, ask: &InferenceRequest, input: u64, output: u64) -> WorkDone {
     match &ask.task {
-        InferenceTask::Chat | InferenceTask::Embed(_) | InferenceTask::Rerank(_) => {
-            WorkDone::Tokens(TokenUsage { input, output, ..TokenUsage::default() })
+        InferenceTask::Chat
+        | InferenceTask::Complete(_)
+        | InferenceTask::Embed(_)
+        | InferenceTask::Rerank(_) => WorkDone::Tokens(TokenUsage { input, output, ..TokenUsage::default() }),
+        InferenceTask::GenerateImages(_) | InferenceTask::Transcribe(_) | InferenceTask::Metered(_) => {
+            reserve::media_work(offer, ask)
         }
-        InferenceTask::GenerateImages(_) | InferenceTask::Transcribe(_) => reserve::media_work(offer, ask),
     }
 }

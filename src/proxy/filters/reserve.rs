@@ -9,7 +9,7 @@ use crate::billing::{Hold, ReserveRequest};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover::{CandidateSet, image_work};
 use crate::upstream::offer::OfferState;
-use penstock_core::{ApiError, InferenceRequest, InferenceTask, ModelKind, TokenUsage, WorkDone};
+use penstock_core::{ApiError, InferenceRequest, InferenceTask, TokenUsage, WorkDone, WorkUnit};
 use std::ops::ControlFlow;
 
 /// Filter that reserves the price of the most expensive candidate.
@@ -64,20 +64,22 @@ fn reserve_credits(
 /// Returns the maximum work of an offer for a request.
 fn max_work(offer: &OfferState, ask: &InferenceRequest, usual: u64) -> WorkDone {
     let input = ask.max_input_tokens();
-    match ask.kind {
-        ModelKind::Chat => {
+    match ask.kind.spec().unit {
+        WorkUnit::GeneratedTokens => {
             let window = offer.offer.context_length;
             // Each choice that is requested separately has the complete prompt.
-            let input = input.min(window).saturating_mul(u64::from(ask.n));
+            let input = match ask.task {
+                // Each prompt has a window of its own.
+                InferenceTask::Complete(_) => input,
+                _ => input.min(window).saturating_mul(ask.prompt_repetitions()),
+            };
             let cap =
                 ask.max_tokens.unwrap_or(usual).min(offer.offer.max_output.unwrap_or(window)).min(window);
-            let output = cap.saturating_mul(u64::from(ask.n));
+            let output = cap.saturating_mul(ask.generations());
             WorkDone::Tokens(TokenUsage { input, output, ..TokenUsage::default() })
         }
-        ModelKind::Embedding | ModelKind::Rerank => {
-            WorkDone::Tokens(TokenUsage { input, ..TokenUsage::default() })
-        }
-        ModelKind::Image | ModelKind::Transcription => media_work(offer, ask),
+        WorkUnit::InputTokens => WorkDone::Tokens(TokenUsage { input, ..TokenUsage::default() }),
+        WorkUnit::Images | WorkUnit::AudioSeconds => media_work(offer, ask),
     }
 }
 
@@ -86,6 +88,10 @@ pub(super) fn media_work(offer: &OfferState, ask: &InferenceRequest) -> WorkDone
     match &ask.task {
         InferenceTask::GenerateImages(draw) => image_work(draw.n, draw, ask, offer),
         InferenceTask::Transcribe(task) => WorkDone::Audio { seconds: task.audio.max_seconds() },
-        InferenceTask::Chat | InferenceTask::Embed(_) | InferenceTask::Rerank(_) => WorkDone::Unknown,
+        InferenceTask::Metered(task) => task.max_work,
+        InferenceTask::Chat
+        | InferenceTask::Complete(_)
+        | InferenceTask::Embed(_)
+        | InferenceTask::Rerank(_) => WorkDone::Unknown,
     }
 }

@@ -22,7 +22,7 @@ impl RequestFilter for AnswerZeroTokens {
 
     async fn check(request: &mut InferenceContext<'_, '_>) -> Result<ControlFlow<WriteOutcome>, ApiError> {
         match &request.ask {
-            Some(ask) if ask.max_tokens == Some(0) => {
+            Some(ask) if ask.max_tokens == Some(0) && !ask.echoes_prompt() => {
                 Ok(ControlFlow::Break(answer_empty(request.exchange, ask).await?))
             }
             _ => Ok(ControlFlow::Continue(())),

@@ -4,10 +4,12 @@
 //! the scores, and the candidate offers.
 
 use super::discovery::offer_index;
+use crate::upstream::cache_affinity::PlannedSession;
 use crate::upstream::offer::OfferState;
+use crate::upstream::sessions::SessionRecord;
 use parking_lot::Mutex;
 use penstock_routing::{
-    BALANCED, Candidate, ExplorationBudget, Flavor, PlannedOffer, choose_exploration, plan,
+    BALANCED, Candidate, ExplorationBudget, Flavor, PlannedOffer, SessionKey, choose_exploration, plan,
 };
 use pingora_load_balancing::selection::{BackendIter, BackendSelection};
 use pingora_load_balancing::{Backend, Extensions};
@@ -28,6 +30,8 @@ pub struct PlanRequest<'a> {
     pub seed: u64,
     /// Permission to explore an offer with too few measurements.
     pub exploration: ExplorationMode,
+    /// Session of the request; `None` where offers with similar scores share the load at random.
+    pub session: Option<PlannedSession>,
     /// Indexes of the candidates, ascending.
     pub offers: &'a [usize],
 }
@@ -45,7 +49,7 @@ pub enum ExplorationMode {
 }
 
 /// Number of 64-bit words in a key before the candidates.
-const HEADER: usize = 6;
+const HEADER: usize = 9;
 
 impl PlanRequest<'_> {
     /// Encodes the request as the key of a selection.
@@ -55,7 +59,9 @@ impl PlanRequest<'_> {
             ExplorationMode::Allowed { seed } => (1, seed),
         };
         let now = u64::try_from(self.now.as_nanos()).unwrap_or(u64::MAX);
-        let header: [u64; HEADER] = [now, self.prompt_tokens, self.output_tokens, self.seed, allowed, seed];
+        let [kind, session, offer] = encode_session(self.session);
+        let header: [u64; HEADER] =
+            [now, self.prompt_tokens, self.output_tokens, self.seed, allowed, seed, kind, session, offer];
         let mut key = Vec::with_capacity((HEADER + self.offers.len()) * size_of::<u64>());
         for word in header {
             key.extend_from_slice(&word.to_le_bytes());
@@ -65,6 +71,23 @@ impl PlanRequest<'_> {
         }
         key
     }
+}
+
+/// Words of a session: its kind, with the tokens of the record above the lowest two bits; its key; offer of the record.
+fn encode_session(session: Option<PlannedSession>) -> [u64; 3] {
+    match session {
+        None => [0; 3],
+        Some(PlannedSession { key, record: None }) => [1, key.0, 0],
+        Some(PlannedSession { key, record: Some(record) }) => {
+            [2 | u64::from(record.tokens) << 2, key.0, record.offer]
+        }
+    }
+}
+
+fn decode_session([kind, key, offer]: [u64; 3]) -> Option<PlannedSession> {
+    let tokens = u32::try_from(kind >> 2).unwrap_or(u32::MAX);
+    let record = (kind & 2 != 0).then_some(SessionRecord { offer, tokens });
+    (kind != 0).then_some(PlannedSession { key: SessionKey(key), record })
 }
 
 /// Decoded key of a selection. A key that is no plan request yields an empty order.
@@ -134,12 +157,13 @@ impl BackendSelection for FlavorSelection {
 impl FlavorSelection {
     /// Returns the entries of the candidates, best first.
     fn order(&self, key: &SelectionKey<'_>) -> Vec<PlannedOffer> {
-        let [now, prompt, output, seed, explores, explore_seed] = key.header;
+        let [now, prompt, output, seed, explores, explore_seed, session @ ..] = key.header;
+        let session = decode_session(session);
         let now = Duration::from_nanos(now);
         let mut candidates = Vec::with_capacity(key.offers.len());
         let mut entries = Vec::with_capacity(key.offers.len());
         for member in key.offers().filter_map(|index| self.member(index)) {
-            let (candidate, entry) = member.offer.candidate(now, prompt, output);
+            let (candidate, entry) = member.offer.candidate(now, prompt, output, session);
             candidates.push(Candidate { offer: entries.len(), ..candidate });
             entries.push(entry);
         }

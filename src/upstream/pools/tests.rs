@@ -36,7 +36,7 @@ fn live(providers: usize, price: f64, old: Option<&ConfigSnapshot>) -> ConfigSna
 
 fn request(offers: &[usize], seed: u64) -> PlanRequest<'_> {
     let exploration = ExplorationMode::Denied;
-    PlanRequest { now: NOW, prompt_tokens: 500, output_tokens: 200, seed, exploration, offers }
+    PlanRequest { now: NOW, prompt_tokens: 500, output_tokens: 200, seed, exploration, session: None, offers }
 }
 
 fn order(pool: &ModelPool, flavor: &'static dyn Flavor, request: &PlanRequest<'_>) -> Vec<usize> {
@@ -79,7 +79,7 @@ async fn a_plan_is_that_of_the_routing_rules_and_drops_no_candidate() {
         for offers in [vec![0, 1, 2, 3, 4, 5, 6, 7], vec![2, 3, 5, 7], vec![2, 5], vec![6]] {
             for (flavor, seed) in FLAVORS.iter().flat_map(|flavor| (0..50).map(move |seed| (*flavor, seed))) {
                 let candidates: Vec<Candidate> =
-                    offers.iter().map(|at| live.offers[*at].candidate(NOW, 500, 200).0).collect();
+                    offers.iter().map(|at| live.offers[*at].candidate(NOW, 500, 200, None).0).collect();
                 let expected = penstock_routing::plan(flavor, &candidates, seed);
                 let plan = pool.plan(flavor, &request(&offers, seed));
                 let found: Vec<usize> = plan.entries.iter().map(|entry| entry.offer).collect();

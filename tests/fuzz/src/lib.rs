@@ -82,6 +82,7 @@ pub fn abilities(choice: u16) -> OfferCapabilities {
         },
         replay_reasoning: bit(choice, 5),
         thinking_switch: bit(choice, 6),
+        completions: bit(choice, 13),
         short_tool_ids: bit(choice, 7),
         tool_images: bit(choice, 8),
         system_anywhere: bit(choice, 9),

@@ -28,6 +28,18 @@ def test_llama_index_speaks_to_its_model():
 
     model = OpenAILike(model="small-chat", api_base=f"{URL}/v1", api_key=KEY, is_chat_model=True)
     assert "simulated" in model.complete("Hello").text
+
+
+def test_llama_index_completes_texts_by_default():
+    if not LLAMA:
+        return
+    from llama_index.llms.openai_like import OpenAILike
+
+    # Its default is `/v1/completions`. `small-chat` has no such endpoint at its providers, and is asked in chat.
+    for name in ["base", "small-chat"]:
+        model = OpenAILike(model=name, api_base=f"{URL}/v1", api_key=KEY, max_tokens=32)
+        assert model.complete("Hello").text, name
+        assert "".join(piece.delta for piece in model.stream_complete("Hello")), name
     assert "simulated" in "".join(piece.delta for piece in model.stream_complete("Hello"))
 
 

@@ -12,8 +12,7 @@ pub use buffered::{plain, write_completion};
 
 use super::ResponseIdentity;
 use crate::event::{AnswerEvent, EscapedText};
-pub(crate) use common_members::write_usage;
-use common_members::{finish_reason_name, write_number};
+pub(crate) use common_members::{finish_reason_name, write_number, write_penstock_objects, write_usage};
 use penstock_core::{ApiError, ChoiceSelection, FinishReason, TokenUsage};
 use penstock_http_wire::error;
 

@@ -1,6 +1,7 @@
 //! Writers that serialize events for the client; one per dialect.
 
 pub mod chat;
+pub mod completions;
 pub mod messages;
 pub mod responses;
 

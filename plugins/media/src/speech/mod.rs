@@ -4,6 +4,7 @@
 mod fields;
 mod language;
 mod shape;
+mod synthesis;
 mod transcript;
 mod upload;
 mod write;

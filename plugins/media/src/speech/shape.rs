@@ -30,6 +30,7 @@ pub const SHAPES: &[&dyn ProviderAdapter] = &[
         path: "/audio/transcriptions",
         voice: FormDialect::Mistral,
     },
+    &super::synthesis::SpeechShape,
     &TranscriptionShape { name: "whisper-cpp", path: "/inference", voice: FormDialect::Verbose },
 ];
 

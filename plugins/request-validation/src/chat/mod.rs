@@ -115,7 +115,8 @@ fn candidate_count(top: &RootObject<'_>) -> u32 {
     top.get("n").and_then(|n| n.raw().parse().ok()).unwrap_or(1)
 }
 
-fn include_usage(top: &RootObject<'_>) -> Result<bool, ApiError> {
+/// Reads `stream_options.include_usage`.
+pub(crate) fn include_usage(top: &RootObject<'_>) -> Result<bool, ApiError> {
     let path = top.path("stream_options");
     let Some(options) = top.get("stream_options") else { return Ok(false) };
     let [include_usage] = read::object(options, &path, ["include_usage"])?;

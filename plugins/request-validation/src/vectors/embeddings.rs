@@ -129,7 +129,7 @@ fn read_mixed_list(
 }
 
 /// Validates an array of at least one token id; returns their number.
-fn count_token_ids(array: JsonValue<'_>, at: &FieldPath<'_>) -> Result<usize, ApiError> {
+pub(crate) fn count_token_ids(array: JsonValue<'_>, at: &FieldPath<'_>) -> Result<usize, ApiError> {
     let mut count = 0;
     for (index, id) in array.items().enumerate() {
         read::integer(id, &at.index(index), 0, i64::from(u32::MAX))?;

@@ -3,6 +3,7 @@
 mod embeddings;
 mod rerank;
 
+pub(crate) use embeddings::count_token_ids;
 pub use embeddings::validate_embeddings;
 pub use rerank::validate_rerank;
 
@@ -18,7 +19,7 @@ fn text_range(value: JsonValue<'_>, at: &FieldPath<'_>) -> Result<Range<usize>, 
 }
 
 /// Checks that an array has 1 to `most` items.
-fn bounded_array<'d>(
+pub(crate) fn bounded_array<'d>(
     value: JsonValue<'d>,
     at: &FieldPath<'_>,
     most: usize,

@@ -91,11 +91,9 @@ pub fn split_flavor(name: &str) -> (&str, Option<&'static dyn Flavor>) {
     found.unwrap_or((name, None))
 }
 
-/// Flavor of a request that names none: `price` for embeddings, else `balanced`.
+/// Flavor of a request that names none.
 #[must_use]
 pub fn default_flavor(kind: ModelKind) -> &'static dyn Flavor {
-    match kind {
-        ModelKind::Embedding => PRICE,
-        ModelKind::Chat | ModelKind::Rerank | ModelKind::Image | ModelKind::Transcription => BALANCED,
-    }
+    let named = FLAVORS.iter().find(|flavor| flavor.name() == kind.spec().flavor);
+    named.copied().unwrap_or(BALANCED)
 }

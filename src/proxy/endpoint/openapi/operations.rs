@@ -65,6 +65,7 @@ impl OperationRow {
 #[rustfmt::skip]
 pub const OPERATIONS: &[OperationRow] = &[
     operation_row("chat", "Chat", WorkKind::Model, "Answers a conversation", &[(200, &[(JSON, "ChatCompletion"), EVENTS])]).with_body(JSON, "ChatRequest"),
+    operation_row("completions", "Chat", WorkKind::Model, "Continues a prompt without roles", &[(200, &[(JSON, "Completion"), EVENTS])]).with_body(JSON, "CompletionRequest"),
     operation_row("messages", "Messages", WorkKind::Model, "Answers a conversation, in the messages dialect", &[(200, &[(JSON, "MessagesResponse"), EVENTS])]).with_body(JSON, "MessagesRequest"),
     operation_row("count_tokens", "Messages", WorkKind::Model, "Counts the tokens of a conversation without charge", &[(200, &[(JSON, "TokenCount")])]).with_body(JSON, "CountTokensRequest"),
     operation_row("responses", "Responses", WorkKind::Model, "Answers a conversation, in the responses dialect", &[(200, &[(JSON, "Response"), EVENTS])]).with_body(JSON, "ResponsesRequest"),
@@ -74,6 +75,8 @@ pub const OPERATIONS: &[OperationRow] = &[
     operation_row("images", "Images", WorkKind::Model, "Generates images", &[(200, &[(JSON, "Images")])]).with_body(JSON, "ImagesRequest"),
     operation_row("image_content", "Images", WorkKind::Direct, "A generated image, by the URL of its response", &[(200, &[("image/png", "Bytes"), ("image/jpeg", "Bytes"), ("image/webp", "Bytes"), ("image/gif", "Bytes"), ("application/octet-stream", "Bytes")])]),
     operation_row("transcriptions", "Audio", WorkKind::Model, "Transcribes speech", &[(200, &[(JSON, "Transcription"), ("text/plain", "Text"), ("application/x-subrip", "Text"), ("text/vtt", "Text")])]).with_body(FORM, "TranscriptionRequest"),
+    operation_row("speech", "Audio", WorkKind::Model, "Speaks a text", &[(200, &[("audio/mpeg", "Bytes"), ("audio/ogg", "Bytes"), ("audio/aac", "Bytes"), ("audio/flac", "Bytes"), ("audio/wav", "Bytes"), ("audio/pcm", "Bytes")])]).with_body(JSON, "SpeechRequest"),
+    operation_row("moderations", "Moderation", WorkKind::Model, "Classifies texts by the harm that they may do", &[(200, &[(JSON, "Moderation")])]).with_body(JSON, "ModerationRequest"),
     operation_row("batches_create", "Batches", WorkKind::Store, "Creates a batch", &[(200, &[(JSON, "Batch")])]).with_body(JSON, "BatchRequest"),
     operation_row("batches", "Batches", WorkKind::Store, "Lists the batches of the account", &[(200, &[(JSON, "BatchList")])]).with_query(&["after", "limit 1 100 20"]),
     operation_row("batch", "Batches", WorkKind::Store, "A batch", &[(200, &[(JSON, "Batch")])]),

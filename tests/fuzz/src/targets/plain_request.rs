@@ -1,9 +1,12 @@
-//! Requests for embeddings, rerank and images: what is taken can be asked of every shape of provider, in sound JSON.
+//! Requests for embeddings, rerank, images, speech and moderation: what is taken can be asked of every shape of provider, in sound JSON.
 
 use crate::{abilities, choice, json, target};
 use bytes::Bytes;
 use penstock_core::Dialect;
-use penstock_request_validation::{RequestLimits, validate_embeddings, validate_images, validate_rerank};
+use penstock_request_validation::{
+    RequestLimits, validate_embeddings, validate_images, validate_moderation, validate_rerank,
+    validate_speech,
+};
 
 pub fn check(bytes: &[u8]) {
     let Some((choice, body)) = choice(bytes) else { return };
@@ -12,12 +15,15 @@ pub fn check(bytes: &[u8]) {
     let asks = [
         validate_embeddings(body.clone(), &limits),
         validate_rerank(body.clone(), &limits),
+        validate_speech(body.clone(), &limits),
+        validate_moderation(body.clone(), &limits),
         validate_images(body, &limits),
     ];
     let abilities = abilities(choice);
     for ask in asks.into_iter().flatten() {
         let target = target(Dialect::Chat, &abilities);
-        for shape in penstock_embeddings::SHAPES.iter().chain(penstock_media::image::SHAPES) {
+        let all = penstock_embeddings::SHAPES.iter().chain(penstock_media::image::SHAPES);
+        for shape in all.chain(penstock_media::speech::SHAPES) {
             if shape.kind() != ask.kind {
                 continue;
             }

@@ -15,8 +15,8 @@ use std::convert::Infallible;
 use std::ops::Range;
 use text_emitter::TextEmitter;
 
-/// Maximum number of choices, above the limit of a request.
-const MAX_CHOICES: u64 = 16;
+/// Maximum number of choices, the limit of a text completion with many prompts.
+const MAX_CHOICES: u64 = 1024;
 
 /// Range of the only text of a chunk, without its quotes.
 pub(super) struct TextSpan(pub(super) Range<usize>);

@@ -86,7 +86,7 @@ fn more_candidates_are_malformed_and_more_tools_or_longer_names_the_models_words
     let stream: String = (0..MAX_TOOLS).map(call).collect();
     assert_eq!(decode(&stream).1, None);
     assert_eq!(
-        decode("data: {\"choices\":[{\"index\":16,\"delta\":{}}]}\n\n").1,
+        decode("data: {\"choices\":[{\"index\":1024,\"delta\":{}}]}\n\n").1,
         Some(UpstreamErrorKind::Malformed)
     );
     for (length, fault) in [(MAX_NAME, None), (MAX_NAME + 1, Some(UpstreamErrorKind::ModelOutput))] {

@@ -19,7 +19,7 @@ pub(super) fn write_identity(out: &mut Vec<u8>, face: &ResponseIdentity, object:
 }
 
 /// Returns the finish reason's name, one of the dialect's four.
-pub(super) const fn finish_reason_name(finish: FinishReason) -> &'static [u8] {
+pub(crate) const fn finish_reason_name(finish: FinishReason) -> &'static [u8] {
     match finish {
         FinishReason::Stop => b"stop",
         FinishReason::Length | FinishReason::ContextWindow => b"length",
@@ -46,7 +46,7 @@ pub(crate) fn write_usage(out: &mut Vec<u8>, usage: &TokenUsage) {
 }
 
 /// Writes the Penstock objects as further members.
-pub(super) fn write_penstock_objects(out: &mut Vec<u8>, objects: &[u8]) {
+pub(crate) fn write_penstock_objects(out: &mut Vec<u8>, objects: &[u8]) {
     if !objects.is_empty() {
         out.push(b',');
         out.extend_from_slice(objects);
@@ -54,7 +54,7 @@ pub(super) fn write_penstock_objects(out: &mut Vec<u8>, objects: &[u8]) {
 }
 
 /// Writes an integer in decimal digits.
-pub(super) fn write_number(value: u64, out: &mut Vec<u8>) {
+pub(crate) fn write_number(value: u64, out: &mut Vec<u8>) {
     if let Ok(small @ 0..=9) = u8::try_from(value) {
         out.push(b'0' + small);
     } else {

@@ -1,0 +1,59 @@
+//! Text completions: a client of `/v1/completions`, and a provider that serves the same endpoint or chat alone.
+//!
+//! Engines of the chat dialect answer both endpoints in nearly the same format, so the decoder of chat reads their
+//! answers. A provider without the endpoint is asked in chat, with the prompt as the message of a user; what depends on
+//! the prompt's tokens (echo, log probabilities, token ids, a suffix) is refused then.
+
+mod request;
+#[cfg(test)]
+mod tests;
+
+use crate::answer::DecodedAnswer;
+use crate::translator_def::TranslatorDef;
+use crate::write::ResponseIdentity;
+use crate::write::completions::{CompletionStreamWriter, write_buffered};
+use bytes::Bytes;
+use penstock_core::{
+    AttemptTarget, BufferedResponse, Dialect, InferenceRequest, StreamTranslation, Translator, UpstreamError,
+};
+
+pub use request::missing_capability;
+
+const NATIVE: TranslatorDef = TranslatorDef {
+    client_dialect: Dialect::Chat,
+    provider_dialect: Dialect::Chat,
+    path: COMPLETIONS_PATH,
+    build_request: request::build_native,
+    translate_buffered,
+    translate_stream,
+};
+
+const AS_CHAT: TranslatorDef =
+    TranslatorDef { path: "/chat/completions", build_request: request::build_chat, ..NATIVE };
+
+/// Path of the endpoint below a provider's base URL.
+pub const COMPLETIONS_PATH: &str = "/completions";
+
+/// Returns the translator for an offer that has the endpoint, or only chat.
+#[must_use]
+pub fn completion_translator(has_endpoint: bool) -> &'static dyn Translator {
+    if has_endpoint { &NATIVE } else { &AS_CHAT }
+}
+
+fn translate_buffered(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    body: Bytes,
+) -> Result<BufferedResponse, UpstreamError> {
+    let answer = DecodedAnswer::decode(ask, target, body)?;
+    Ok(write_buffered(&answer, &ResponseIdentity::from_target(target)))
+}
+
+fn translate_stream(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Box<dyn StreamTranslation> {
+    let identity = ResponseIdentity::from_target(target);
+    crate::new_stream_translation(
+        ask,
+        target,
+        CompletionStreamWriter::new(&identity, ask.n, ask.include_usage),
+    )
+}

@@ -1,0 +1,100 @@
+//! Request `POST /moderations` of hosts that classify texts. The results pass as the provider wrote them, since the
+//! categories are the model's own.
+
+use crate::answer_usage::AnswerUsage;
+use crate::cursor::AnswerCursor;
+use crate::json_text::{list, quoted};
+use bytes::Bytes;
+use penstock_core::{
+    ApiError, AttemptTarget, BufferedResponse, FinishReason, InferenceRequest, InferenceTask, MeteredTask,
+    ModelKind, OfferObservation, ProviderAdapter, UpstreamAnswer, UpstreamError, UpstreamErrorKind,
+    UpstreamRequest, WorkDone,
+};
+
+/// Shape of the OpenAI API.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenAiModeration;
+
+fn task(ask: &InferenceRequest) -> Option<&MeteredTask> {
+    match &ask.task {
+        InferenceTask::Metered(task) => Some(task),
+        _ => None,
+    }
+}
+
+impl ProviderAdapter for OpenAiModeration {
+    fn kind(&self) -> ModelKind {
+        ModelKind::Moderation
+    }
+
+    fn name(&self) -> &'static str {
+        "openai"
+    }
+
+    fn path(&self) -> &'static str {
+        "/moderations"
+    }
+
+    fn calls(
+        &self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+    ) -> Result<Vec<UpstreamRequest>, ApiError> {
+        let task = task(ask).ok_or_else(|| ApiError::invalid("input", "input: expected texts."))?;
+        let mut body = vec![Bytes::from([br#"{"model":"#, quoted(target.model).as_slice()].concat())];
+        body.push(Bytes::from_static(br#","input":"#));
+        list(&task.texts, &mut body);
+        body.push(Bytes::from_static(b"}"));
+        Ok(vec![UpstreamRequest::json(body)])
+    }
+
+    fn translate(
+        &self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+        mut answers: Vec<UpstreamAnswer>,
+    ) -> Result<BufferedResponse, UpstreamError> {
+        let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
+        let task = task(ask).ok_or_else(malformed)?;
+        let answer = answers.pop().map(|answer| answer.body).ok_or_else(malformed)?;
+        let mut reported = AnswerUsage::default();
+        let (mut results, mut count, mut error) = (None, 0, false);
+        let mut cursor = AnswerCursor::new(&answer);
+        let read = cursor.object(|key, cursor| {
+            match key {
+                "results" if results.is_none() => {
+                    let start = cursor.at();
+                    cursor.array(|cursor| {
+                        count += 1;
+                        cursor.bytes().filter(|result| result.first() == Some(&b'{')).map(|_| ())
+                    })?;
+                    results = Some(start..cursor.at());
+                }
+                "error" => error |= cursor.bytes()? != b"null",
+                _ => reported.read(key, cursor.bytes()?),
+            }
+            Some(())
+        });
+        if error {
+            return Err(UpstreamError::new(UpstreamErrorKind::InBandError));
+        }
+        let results = read.filter(|()| cursor.is_done()).and(results).ok_or_else(malformed)?;
+        if count != task.texts.len() {
+            return Err(malformed());
+        }
+        let usage = reported.to_usage(ask, target);
+        let model = quoted(target.answer_model);
+        let head: [&[u8]; 5] =
+            [br#"{"id":"modr-"#, target.id.as_bytes(), br#"","model":"#, &model, br#","results":"#];
+        let tail = format!(r#","usage":{{"prompt_tokens":{0},"total_tokens":{0}}}}}"#, usage.input);
+        Ok(BufferedResponse {
+            body: vec![Bytes::from(head.concat()), answer.slice(results), Bytes::from(tail)],
+            work: Some(WorkDone::Tokens(usage)),
+            measured_energy: reported.measured,
+            finish_reason: FinishReason::Stop,
+            output_bytes: 0,
+            images: Vec::new(),
+            observation: OfferObservation::default(),
+        })
+    }
+}

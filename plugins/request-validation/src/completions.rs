@@ -1,0 +1,156 @@
+//! Validation of text completion requests: a prompt without roles, as text or token ids.
+
+use crate::body::{RootObject, validate_body};
+use crate::field_path::{FieldPath, PathStyle};
+use crate::filters::read_filters;
+use crate::json::{JsonTape, JsonValue, ValueKind};
+use crate::limits::RequestLimits;
+use crate::scalars::{self, IntegerRanges, NumberRanges};
+use crate::vectors::{bounded_array, count_token_ids};
+use crate::{chat, read};
+use bytes::Bytes;
+use penstock_core::{
+    ApiError, CompletionTask, Dialect, InferenceRequest, InferenceTask, ModelKind, RequiredCapabilities,
+};
+use std::ops::Range;
+
+const NUMBERS: NumberRanges = &[
+    ("temperature", 0.0, 2.0),
+    ("top_p", 0.0, 1.0),
+    ("min_p", 0.0, 1.0),
+    ("frequency_penalty", -2.0, 2.0),
+    ("presence_penalty", -2.0, 2.0),
+    ("repetition_penalty", 0.0, 10.0),
+];
+const INTEGERS: IntegerRanges = &[
+    ("top_k", -1, i64::MAX),
+    ("seed", i64::MIN, i64::MAX),
+    ("n", 1, 10),
+    ("best_of", 1, 20),
+    ("logprobs", 0, 20),
+];
+const BOOLEANS: &[&str] = &["stream", "echo"];
+
+/// Maximum number of choices of one request: prompts times `n`.
+const MAX_CHOICES: usize = 1024;
+/// Tokens of an answer without `max_tokens`, as clients of this endpoint expect.
+const DEFAULT_MAX_TOKENS: u64 = 16;
+/// Assumed bytes of text per token id, while its text is unknown.
+const BYTES_PER_ID: usize = 4;
+
+const EXPECTED: &str = "a string, an array of strings, or token ids";
+
+/// Prompts as ranges of the body.
+#[derive(Default)]
+struct FoundPrompts {
+    values: Vec<Range<usize>>,
+    bytes: usize,
+    has_token_ids: bool,
+}
+
+/// Validates a request of `/v1/completions`.
+///
+/// # Errors
+/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
+pub fn validate_completion(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
+    let (text, nodes) = validate_body(&body, limits, PathStyle::Brackets)?;
+    let tape = JsonTape { text, nodes: &nodes };
+    let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
+    let model = scalars::model(&top)?;
+    let path = top.path("prompt");
+    let prompts = read_prompts(read::required(top.get("prompt"), &path, EXPECTED)?, &path)?;
+    scalars::validate(&top, NUMBERS, INTEGERS, BOOLEANS)?;
+    top.get("suffix").map(|suffix| read::string(suffix, &top.path("suffix"))).transpose()?;
+    let echo = scalars::bool_or_false(&top, "echo")?;
+    let stream = scalars::bool_or_false(&top, "stream")?;
+    let number = |name| top.get(name).and_then(|value| value.raw().parse::<u32>().ok());
+    let n = number("n").unwrap_or(1);
+    let best_of = number("best_of");
+    check_best_of(&top, n, best_of, stream)?;
+    let choices = prompts.values.len().saturating_mul(usize::try_from(n).unwrap_or(usize::MAX));
+    if choices > MAX_CHOICES {
+        return Err(path.invalid(format_args!("expected at most {MAX_CHOICES} prompts times `n`")));
+    }
+    let max_tokens = match top.get("max_tokens") {
+        Some(value) if value.raw() == "-1" => None,
+        _ => Some(scalars::token_count(&top, "max_tokens", 0)?.unwrap_or(DEFAULT_MAX_TOKENS)),
+    };
+    if max_tokens == Some(0) && !echo {
+        return Err(top.path("max_tokens").invalid("expected at least 1; 0 needs `echo`"));
+    }
+    let required = RequiredCapabilities {
+        logprobs: top.get("logprobs").is_some(),
+        logit_bias: top.get("logit_bias").is_some_and(|bias| !bias.is_empty_value()),
+        ..RequiredCapabilities::default()
+    };
+    let task = InferenceTask::Complete(CompletionTask {
+        prompts: prompts.values.into_iter().map(|range| body.slice(range)).collect(),
+        has_token_ids: prompts.has_token_ids,
+        echo,
+        choices_per_prompt: n,
+        candidates_per_prompt: n.max(best_of.unwrap_or(n)),
+    });
+    Ok(InferenceRequest {
+        dialect: Dialect::Chat,
+        stream,
+        include_usage: chat::include_usage(&top)?,
+        max_tokens,
+        n: u32::try_from(choices).unwrap_or(u32::MAX),
+        stop: scalars::stop_sequences(&top, "stop", true, limits)?,
+        required,
+        filters: read_filters(&top, ModelKind::Chat)?,
+        prompt_bytes: prompts.bytes,
+        ..InferenceRequest::buffered(ModelKind::Chat, body.clone(), top.fields(), model, task)
+    })
+}
+
+/// Candidates of which the best are returned: at least as many, and not in a stream, which cannot be chosen from later.
+fn check_best_of(top: &RootObject<'_>, n: u32, best_of: Option<u32>, stream: bool) -> Result<(), ApiError> {
+    match best_of {
+        Some(best_of) if best_of < n => {
+            Err(top.path("best_of").invalid(format_args!("expected at least `n`, which is {n}")))
+        }
+        Some(best_of) if best_of > n && stream => {
+            Err(top.path("best_of").unsupported("the best of several answers cannot be streamed"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn read_prompts(prompt: JsonValue<'_>, at: &FieldPath<'_>) -> Result<FoundPrompts, ApiError> {
+    let mut found = FoundPrompts::default();
+    if prompt.is_string() {
+        found.add_text(prompt);
+        return Ok(found);
+    }
+    if !prompt.is_array() {
+        return Err(at.unexpected_type(EXPECTED, prompt.kind()));
+    }
+    if prompt.items().next().is_some_and(|first| first.kind() == ValueKind::Number) {
+        found.add_ids(prompt, at)?;
+        return Ok(found);
+    }
+    for (index, item) in bounded_array(prompt, at, MAX_CHOICES, "prompt")?.items().enumerate() {
+        let path = at.index(index);
+        if item.is_array() {
+            found.add_ids(item, &path)?;
+        } else {
+            found.add_text(read::string(item, &path)?);
+        }
+    }
+    Ok(found)
+}
+
+impl FoundPrompts {
+    fn add_text(&mut self, text: JsonValue<'_>) {
+        self.bytes += text.string_bytes().len();
+        self.values.push(text.range());
+    }
+
+    fn add_ids(&mut self, ids: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
+        self.bytes += count_token_ids(ids, at)? * BYTES_PER_ID;
+        self.has_token_ids = true;
+        self.values.push(ids.range());
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! Validation of requests that pass to the provider as they came: speech and moderation.
+
+use crate::body::{RootObject, validate_body};
+use crate::field_path::PathStyle;
+use crate::filters::read_filters;
+use crate::json::{JsonTape, JsonValue};
+use crate::limits::RequestLimits;
+use crate::read;
+use crate::scalars;
+use crate::vectors::bounded_array;
+use bytes::Bytes;
+use penstock_core::{
+    ApiError, InferenceRequest, InferenceTask, MeteredTask, ModelKind, TokenUsage, UsageBounds, WorkDone,
+};
+use rust_decimal::Decimal;
+use std::ops::Range;
+
+/// Maximum characters of a text to be spoken.
+const MAX_CHARACTERS: usize = 100_000;
+/// Formats of speech with their content types, the default first.
+const SPEECH_FORMATS: [(&str, &str); 6] = [
+    ("mp3", "audio/mpeg"),
+    ("opus", "audio/ogg"),
+    ("aac", "audio/aac"),
+    ("flac", "audio/flac"),
+    ("wav", "audio/wav"),
+    ("pcm", "audio/pcm"),
+];
+/// Characters of the slowest plausible second of speech at speed 1, and seconds in addition.
+const SLOWEST_CHARACTERS_PER_SECOND: u64 = 2;
+const PAUSE_SECONDS: u64 = 5;
+
+/// Validates a request of `/v1/audio/speech`.
+///
+/// # Errors
+/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
+pub fn validate_speech(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
+    let (text, nodes) = validate_body(&body, limits, PathStyle::Brackets)?;
+    let tape = JsonTape { text, nodes: &nodes };
+    let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
+    let model = scalars::model(&top)?;
+    let path = top.path("input");
+    let input = read::required_text(top.get("input"), &path)?;
+    let characters = input.text().chars().count();
+    if characters > MAX_CHARACTERS {
+        return Err(path.invalid(format_args!("expected at most {MAX_CHARACTERS} characters")));
+    }
+    scalars::validate(&top, &[("speed", 0.25, 4.0)], &[], &[])?;
+    if let Some(voice) = top.get("voice").filter(|voice| !voice.is_object()) {
+        read::non_empty_string(voice, &top.path("voice"))?;
+    }
+    top.get("instructions").map(|value| read::string(value, &top.path("instructions"))).transpose()?;
+    let names = SPEECH_FORMATS.map(|(name, _)| name);
+    let format = match top.get("response_format") {
+        Some(value) => read::one_of(value, &top.path("response_format"), &names)?,
+        None => SPEECH_FORMATS.first().map_or("mp3", |(name, _)| name),
+    };
+    if top.get("stream_format").is_some_and(|format| format.is_text("sse")) {
+        return Err(top.path("stream_format").unsupported("speech is not sent as events; use \"audio\""));
+    }
+    let speed = top.get("speed").and_then(|speed| speed.raw().parse().ok()).unwrap_or(Decimal::ONE);
+    let slowest = speed.saturating_mul(Decimal::from(SLOWEST_CHARACTERS_PER_SECOND));
+    let longest = Decimal::from(characters as u64).checked_div(slowest).unwrap_or(Decimal::from(86_400));
+    let task = MeteredTask {
+        texts: vec![body.slice(input.range())],
+        max_work: WorkDone::Audio {
+            seconds: longest.saturating_add(Decimal::from(PAUSE_SECONDS)).round_dp(3),
+        },
+        content_type: SPEECH_FORMATS.iter().find(|(name, _)| *name == format).map(|(_, kind)| *kind),
+    };
+    Ok(InferenceRequest {
+        filters: read_filters(&top, ModelKind::Speech)?,
+        prompt_bytes: characters,
+        ..InferenceRequest::buffered(
+            ModelKind::Speech,
+            body.clone(),
+            top.fields(),
+            model,
+            InferenceTask::Metered(task),
+        )
+    })
+}
+
+/// Validates a request of `/v1/moderations`.
+///
+/// # Errors
+/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
+pub fn validate_moderation(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
+    let (text, nodes) = validate_body(&body, limits, PathStyle::Brackets)?;
+    let tape = JsonTape { text, nodes: &nodes };
+    let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
+    let model = scalars::model(&top)?;
+    let path = top.path("input");
+    const EXPECTED: &str = "a string or an array of strings";
+    let input = read::required(top.get("input"), &path, EXPECTED)?;
+    let texts: Vec<Range<usize>> = if input.is_string() {
+        vec![input.range()]
+    } else if input.is_array() {
+        let text = |(index, item): (usize, JsonValue<'_>)| {
+            let path = path.index(index);
+            if item.is_object() {
+                return Err(
+                    path.unsupported("expected a string; parts of images and texts are not supported")
+                );
+            }
+            read::string(item, &path).map(|item| item.range())
+        };
+        bounded_array(input, &path, limits.max_inputs, "text")?
+            .items()
+            .enumerate()
+            .map(text)
+            .collect::<Result<_, _>>()?
+    } else {
+        return Err(path.unexpected_type(EXPECTED, input.kind()));
+    };
+    let bytes = texts.iter().map(Range::len).sum::<usize>();
+    let of = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+    let most = of(bytes)
+        .saturating_add(of(texts.len()).saturating_mul(UsageBounds::TOKENS_PER_INPUT))
+        .saturating_add(UsageBounds::TEMPLATE_TOKENS);
+    let task = MeteredTask {
+        texts: texts.into_iter().map(|range| body.slice(range)).collect(),
+        max_work: WorkDone::Tokens(TokenUsage { input: most, ..TokenUsage::default() }),
+        content_type: None,
+    };
+    Ok(InferenceRequest {
+        filters: read_filters(&top, ModelKind::Moderation)?,
+        prompt_bytes: bytes,
+        ..InferenceRequest::buffered(
+            ModelKind::Moderation,
+            body.clone(),
+            top.fields(),
+            model,
+            InferenceTask::Metered(task),
+        )
+    })
+}

@@ -1,0 +1,85 @@
+//! Tests of text completion requests.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use bytes::Bytes;
+use penstock_core::{CompletionTask, InferenceRequest, InferenceTask};
+use penstock_request_validation::{RequestLimits, validate_completion};
+use serde_json::{Value, json};
+
+fn validate(body: &Value) -> Result<InferenceRequest, String> {
+    let body = Bytes::from(body.to_string());
+    validate_completion(body, &RequestLimits::default())
+        .map_err(|refusal| format!("{} {}", refusal.spec().status, refusal.message))
+}
+
+fn task(body: &Value) -> (InferenceRequest, CompletionTask) {
+    let ask = validate(body).unwrap();
+    let InferenceTask::Complete(task) = ask.task.clone() else { panic!() };
+    (ask, task)
+}
+
+#[test]
+fn a_prompt_is_a_text_a_list_or_token_ids() {
+    for (prompt, count, ids) in [
+        (json!("Once"), 1, false),
+        (json!(""), 1, false),
+        (json!(["Once", "upon"]), 2, false),
+        (json!([1, 2, 3]), 1, true),
+        (json!([[1, 2], [3]]), 2, true),
+        (json!(["Once", [3]]), 2, true),
+    ] {
+        let (ask, task) = task(&json!({"model": "m", "prompt": prompt}));
+        assert_eq!((task.prompts.len(), task.has_token_ids), (count, ids), "{prompt}");
+        assert_eq!((ask.n as usize, ask.max_tokens), (count, Some(16)), "the endpoint's own default");
+    }
+}
+
+#[test]
+fn the_work_of_all_candidates_is_bounded() {
+    let body =
+        json!({"model": "m", "prompt": ["a", "b"], "n": 2, "best_of": 5, "max_tokens": 7, "logprobs": 0});
+    let (ask, task) = task(&body);
+    assert_eq!((ask.n, ask.generations(), task.candidates_per_prompt), (4, 10, 5));
+    assert!(ask.required.logprobs && !ask.has_separable_choices());
+    let many = json!({"model": "m", "prompt": vec!["a"; 600], "n": 2});
+    assert!(validate(&many).unwrap_err().starts_with("400 prompt: expected at most 1024 prompts times `n`"));
+}
+
+#[test]
+fn invalid_fields_are_named() {
+    for (members, message) in [
+        (json!({"prompt": null}), "400 prompt: expected a string, an array of strings, or token ids"),
+        (
+            json!({"prompt": {}}),
+            "400 prompt: expected a string, an array of strings, or token ids, got an object",
+        ),
+        (json!({"prompt": []}), "400 prompt: expected at least one prompt, got an empty array"),
+        (json!({"prompt": [[]]}), "400 prompt[0]: expected at least one token id, got an empty array"),
+        (json!({"prompt": [-1]}), "400 prompt[0]: expected an integer from 0 to 4294967295"),
+        (json!({"prompt": ["a", 1]}), "400 prompt[1]: expected a string, got a number"),
+        (json!({"n": 0}), "400 n: expected an integer from 1 to 10"),
+        (json!({"n": 11}), "400 n: expected an integer from 1 to 10"),
+        (json!({"n": 3, "best_of": 2}), "400 best_of: expected at least `n`, which is 3"),
+        (
+            json!({"best_of": 2, "stream": true}),
+            "400 best_of: the best of several answers cannot be streamed",
+        ),
+        (json!({"max_tokens": 0}), "400 max_tokens: expected at least 1; 0 needs `echo`"),
+        (json!({"max_tokens": -2}), "400 max_tokens: expected an integer of at least 0"),
+        (json!({"logprobs": true}), "400 logprobs: expected an integer from 0 to 20, got a boolean"),
+        (json!({"suffix": 1}), "400 suffix: expected a string, got a number"),
+        (json!({"echo": "yes"}), "400 echo: expected a boolean, got a string"),
+    ] {
+        let mut body = json!({"model": "m", "prompt": "Once"});
+        body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        let got = validate(&body).unwrap_err();
+        assert!(got.starts_with(message), "{members}: {got}");
+    }
+}
+
+#[test]
+fn an_echo_of_no_tokens_is_a_request() {
+    let (ask, task) = task(&json!({"model": "m", "prompt": "Once", "max_tokens": 0, "echo": true}));
+    assert_eq!((ask.max_tokens, task.echo), (Some(0), true));
+    assert_eq!(validate(&json!({"model": "m", "prompt": "a", "max_tokens": -1})).unwrap().max_tokens, None);
+}

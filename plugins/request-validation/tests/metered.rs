@@ -1,0 +1,78 @@
+//! Tests of requests for speech and moderation.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use bytes::Bytes;
+use penstock_core::{ApiError, InferenceRequest, InferenceTask, MeteredTask, WorkDone};
+use penstock_request_validation::{RequestLimits, validate_moderation, validate_speech};
+use rust_decimal::Decimal;
+use serde_json::{Value, json};
+
+type Validate = fn(Bytes, &RequestLimits) -> Result<InferenceRequest, ApiError>;
+
+fn check(validate: Validate, body: &Value) -> Result<MeteredTask, String> {
+    match validate(Bytes::from(body.to_string()), &RequestLimits::default()) {
+        Ok(InferenceRequest { task: InferenceTask::Metered(task), .. }) => Ok(task),
+        Ok(_) => panic!("another task"),
+        Err(refusal) => Err(refusal.message.into_owned()),
+    }
+}
+
+#[test]
+fn the_seconds_of_speech_are_bounded_by_its_text_and_speed() {
+    let most = |members: Value| {
+        let mut body = json!({"model": "m", "input": "x".repeat(100)});
+        body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        match check(validate_speech, &body).unwrap().max_work {
+            WorkDone::Audio { seconds } => seconds,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(most(json!({})), Decimal::from(55));
+    assert_eq!(most(json!({"speed": 0.25})), Decimal::from(205));
+    assert_eq!(most(json!({"speed": 4})), Decimal::new(175, 1));
+    assert_eq!(most(json!({"input": "\u{1f600}"})), Decimal::new(55, 1), "a character of four bytes is one");
+}
+
+#[test]
+fn the_content_type_follows_the_format() {
+    let kind = |format: Value| {
+        let body = json!({"model": "m", "input": "a", "response_format": format});
+        check(validate_speech, &body).unwrap().content_type
+    };
+    assert_eq!(kind(Value::Null), Some("audio/mpeg"));
+    assert_eq!(kind(json!("opus")), Some("audio/ogg"));
+    assert_eq!(kind(json!("pcm")), Some("audio/pcm"));
+}
+
+#[test]
+fn invalid_speech_is_named() {
+    for (body, message) in [
+        (json!({"model": "m"}), "input: "),
+        (json!({"model": "m", "input": "x".repeat(100_001)}), "input: expected at most 100000 characters"),
+        (json!({"model": "m", "input": "a", "speed": 0.2}), "speed: "),
+        (json!({"model": "m", "input": "a", "response_format": "mid"}), "response_format: "),
+        (json!({"model": "m", "input": "a", "stream_format": "sse"}), "stream_format: "),
+        (json!({"input": "a"}), "model: "),
+    ] {
+        let got = check(validate_speech, &body).unwrap_err();
+        assert!(got.starts_with(message), "{got}");
+    }
+}
+
+#[test]
+fn moderation_takes_a_text_or_texts() {
+    let texts = |input: Value| {
+        check(validate_moderation, &json!({"model": "m", "input": input})).map(|task| task.texts.len())
+    };
+    assert_eq!(texts(json!("a")), Ok(1));
+    assert_eq!(texts(json!(["a", "b"])), Ok(2));
+    for (input, message) in [
+        (json!([]), "input: expected at least one text"),
+        (json!([1]), "input[0]: expected a string, got a number"),
+        (json!([{"type": "text", "text": "a"}]), "input[0]: "),
+        (json!({}), "input: expected a string or an array of strings, got an object"),
+    ] {
+        let got = texts(input).unwrap_err();
+        assert!(got.starts_with(message), "{got}");
+    }
+}

@@ -1,0 +1,177 @@
+//! Session of a request: what its client says of it, or else the beginning of the conversation.
+
+use crate::affinity::{SessionKey, stable_hash};
+use penstock_core::{InferenceRequest, InferenceTask};
+use penstock_http_wire::json;
+
+/// Headers with which clients name a conversation, lower case, in the order in which they are looked for.
+///
+/// Headers that change with each request (`x-client-request-id`, `x-conversation-request-id`) are not among them.
+pub const SESSION_HEADERS: &[&str] = &[
+    // Claude Code.
+    "x-claude-code-session-id",
+    // Codex, pi; the form with an underscore is that of their earlier versions.
+    "session-id",
+    "session_id",
+    // opencode, pi, Cloudflare Workers AI, Fireworks.
+    "x-session-affinity",
+    // opencode, OpenRouter's clients.
+    "x-session-id",
+    "x-opencode-session",
+    // Qwen Code, CodeBuddy, earlier versions of Codex.
+    "x-qwen-code-session-id",
+    "x-conversation-id",
+    "conversation_id",
+    // Observability headers that many applications set.
+    "x-litellm-session-id",
+    "helicone-session-id",
+];
+
+/// Members of `metadata` that name a conversation.
+const METADATA_NAMES: [&[u8]; 3] = [b"session_id", b"conversation_id", b"thread_id"];
+/// Members with what the model reads first, apart from the messages.
+const INSTRUCTION_NAMES: [&str; 2] = ["system", "instructions"];
+/// Members with the messages.
+const MESSAGES_NAMES: [&str; 2] = ["messages", "input"];
+
+/// Bytes at the start and at the end of a text that distinguish it; its length does too.
+const MAX_HASHED: usize = 2048;
+/// Longest value of a header or member that names a session; a longer one is cut.
+const MAX_NAME: usize = 1024;
+
+/// Kinds of names, so that equal values of two kinds are two sessions.
+mod source {
+    pub(super) const CACHE_KEY: u64 = 1;
+    pub(super) const PREVIOUS: u64 = 2;
+    pub(super) const HEADER: u64 = 3;
+    pub(super) const METADATA: u64 = 4;
+    pub(super) const USER: u64 = 5;
+    pub(super) const BEGINNING: u64 = 6;
+}
+
+/// Key of the session that a request belongs to; `None` for work without a prefix that could be cached, and for a
+/// conversation that nothing distinguishes.
+///
+/// `scope` is the id of the account: equal names of two accounts are two sessions. `header` returns the value of a
+/// header of the request.
+///
+/// In order: `prompt_cache_key`, `previous_response_id`, [`SESSION_HEADERS`], a session in `metadata` or at the top of
+/// the body, `metadata.user_id`, and last a hash of the system prompt and the first message of the user.
+#[must_use]
+pub fn session_key<'h>(
+    scope: &str,
+    request: &InferenceRequest,
+    header: impl Fn(&'static str) -> Option<&'h [u8]>,
+) -> Option<SessionKey> {
+    if !matches!(request.task, InferenceTask::Chat) {
+        return None;
+    }
+    let scope = stable_hash(0, scope.as_bytes());
+    let named = |source: u64, name: &[u8]| {
+        let name = name.get(..MAX_NAME).unwrap_or(name);
+        Some(SessionKey(stable_hash(scope ^ source, name)))
+    };
+    if let Some(key) = string_member(request, "prompt_cache_key") {
+        return named(source::CACHE_KEY, key);
+    }
+    if let Some(id) = string_member(request, "previous_response_id") {
+        return named(source::PREVIOUS, id);
+    }
+    if let Some(value) =
+        SESSION_HEADERS.iter().find_map(|name| header(name).filter(|value| !value.is_empty()))
+    {
+        return named(source::HEADER, value);
+    }
+    let (session, user) = metadata(request);
+    if let Some(session) = session.or_else(|| string_member(request, "session_id")) {
+        return named(source::METADATA, session);
+    }
+    let user = user.and_then(|user| named(source::USER, user));
+    let beginning = hash_beginning(request);
+    match (user, beginning) {
+        (Some(user), Some(beginning)) => Some(SessionKey(stable_hash(user.0, &beginning.to_le_bytes()))),
+        (None, Some(beginning)) => named(source::BEGINNING, &beginning.to_le_bytes()),
+        (user, None) => user,
+    }
+}
+
+/// Content of a top-level string, with its escapes; `None` if it is absent, empty or no string.
+fn string_member<'r>(request: &'r InferenceRequest, name: &str) -> Option<&'r [u8]> {
+    request.member_value(name).and_then(string_content)
+}
+
+fn string_content(value: &[u8]) -> Option<&[u8]> {
+    value.strip_prefix(b"\"")?.strip_suffix(b"\"").filter(|content| !content.is_empty())
+}
+
+/// Session and user of `metadata`. The user of Claude Code names a session too, in the same string: it then counts as
+/// the session. Any other user may have several conversations.
+fn metadata(request: &InferenceRequest) -> (Option<&[u8]>, Option<&[u8]>) {
+    let Some(metadata) = request.member_value("metadata") else { return (None, None) };
+    let mut members = json::members(metadata);
+    let (mut session, mut user) = (None, None);
+    while let Some((name, value)) = members.next_pair() {
+        if METADATA_NAMES.contains(&name) {
+            session = session.or_else(|| string_content(value));
+        } else if name == b"user_id" {
+            user = string_content(value);
+        }
+    }
+    match user {
+        Some(user) if session.is_none() && user.windows(b"session".len()).any(|word| word == b"session") => {
+            (Some(user), None)
+        }
+        user => (session, user),
+    }
+}
+
+/// Hash of the instructions and of all messages up to the first of the user; `None` without such a message.
+fn hash_beginning(request: &InferenceRequest) -> Option<u64> {
+    let instructions = INSTRUCTION_NAMES.iter().find_map(|name| request.member_value(name));
+    let start = instructions.map_or(0, |value| hash_content(0, value));
+    let messages = MESSAGES_NAMES.iter().find_map(|name| request.member_value(name))?;
+    if string_content(messages).is_some() {
+        return Some(hash_content(start, messages));
+    }
+    let mut hash = start;
+    for range in json::elements(messages) {
+        let message = messages.get(range)?;
+        let mut members = json::members(message);
+        let mut is_user = false;
+        while let Some((name, value)) = members.next_pair() {
+            match name {
+                b"role" => is_user = value == b"\"user\"",
+                b"content" => hash = hash_content(hash, value),
+                _ => {}
+            }
+        }
+        if is_user {
+            return Some(hash);
+        }
+    }
+    None
+}
+
+/// Hash of a text, or of the parts of a content. Marks of the cache move from message to message as a conversation
+/// grows, so they do not count, and a text is the same whether it is a string or the only part.
+fn hash_content(seed: u64, content: &[u8]) -> u64 {
+    if content.first() != Some(&b'[') {
+        return hash_ends(seed, content);
+    }
+    let mut hash = seed;
+    for range in json::elements(content) {
+        let mut members = json::members(content.get(range).unwrap_or_default());
+        while let Some((name, value)) = members.next_pair() {
+            if !matches!(name, b"type" | b"cache_control") {
+                hash = hash_ends(hash, value);
+            }
+        }
+    }
+    hash
+}
+
+fn hash_ends(seed: u64, text: &[u8]) -> u64 {
+    let first = text.get(..MAX_HASHED).unwrap_or(text);
+    let last = text.get(text.len().saturating_sub(MAX_HASHED).max(first.len())..).unwrap_or_default();
+    stable_hash(stable_hash(seed ^ text.len() as u64, first), last)
+}

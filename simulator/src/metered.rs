@@ -1,0 +1,61 @@
+//! Simulated speech and moderation: a silent recording as long as its text, and results that flag nothing but the word
+//! `harm`.
+
+use super::parsed_request::RequestError;
+use super::script::ResponseScript;
+use serde_json::{Value, json};
+
+/// Sample rate of the recording, 16 bits and one channel.
+const RATE: u32 = 8_000;
+/// Characters of a second of speech.
+const CHARACTERS_PER_SECOND: usize = 15;
+/// Limit on the seconds of a recording.
+const MOST: usize = 3_600;
+
+fn parse(body: &[u8]) -> Result<(Value, String), RequestError> {
+    let body: Value = serde_json::from_slice(body)?;
+    let required = |field| RequestError { message: format!("Field required: {field}"), field: Some(field) };
+    let model = body.get("model").and_then(Value::as_str).ok_or_else(|| required("model"))?.to_owned();
+    body.get("input").ok_or_else(|| required("input"))?;
+    Ok((body, model))
+}
+
+/// Speaks a text: a WAV file, whatever format was asked for.
+pub(super) fn speech(body: &[u8]) -> Result<ResponseScript, RequestError> {
+    let (body, _) = parse(body)?;
+    let characters = body.get("input").and_then(Value::as_str).unwrap_or_default().chars().count();
+    let seconds = characters.div_ceil(CHARACTERS_PER_SECOND).clamp(1, MOST);
+    let samples = u32::try_from(seconds).unwrap_or(1) * RATE * 2;
+    let mut wav = Vec::with_capacity(44 + samples as usize);
+    wav.extend_from_slice(b"RIFF");
+    wav.extend_from_slice(&(36 + samples).to_le_bytes());
+    wav.extend_from_slice(b"WAVEfmt \x10\0\0\0\x01\0\x01\0");
+    wav.extend_from_slice(&RATE.to_le_bytes());
+    wav.extend_from_slice(&(RATE * 2).to_le_bytes());
+    wav.extend_from_slice(b"\x02\0\x10\0data");
+    wav.extend_from_slice(&samples.to_le_bytes());
+    wav.resize(44 + samples as usize, 0);
+    Ok(ResponseScript::plain(200, "audio/wav", wav))
+}
+
+/// Classifies texts.
+pub(super) fn moderation(body: &[u8]) -> Result<ResponseScript, RequestError> {
+    let (body, model) = parse(body)?;
+    let texts: Vec<&str> = match body.get("input") {
+        Some(Value::Array(all)) => all.iter().map(|text| text.as_str().unwrap_or_default()).collect(),
+        Some(one) => vec![one.as_str().unwrap_or_default()],
+        None => Vec::new(),
+    };
+    let result = |text: &&str| {
+        let flagged = text.contains("harm");
+        let score = if flagged { 0.9 } else { 0.01 };
+        json!({ "flagged": flagged, "categories": { "violence": flagged }, "category_scores": { "violence": score } })
+    };
+    let tokens: u64 = texts.iter().map(|text| super::prompt::token_count(text)).sum();
+    let results: Vec<Value> = texts.iter().map(result).collect();
+    let answer = json!({
+        "id": "modr-simulated", "model": model, "results": results,
+        "usage": { "prompt_tokens": tokens, "total_tokens": tokens },
+    });
+    Ok(ResponseScript::json(200, &answer))
+}

@@ -1,0 +1,60 @@
+//! Endpoints of kinds whose requests pass to the provider as they came: a row each.
+
+use super::Endpoint;
+use crate::proxy::exchange::{Exchange, WriteOutcome};
+use crate::proxy::failover;
+use crate::proxy::filters::RequestBody;
+use crate::upstream::config_snapshot::ConfigSnapshot;
+use async_trait::async_trait;
+use http::Method;
+use penstock_auth::KeyScope;
+use penstock_core::{ApiError, InferenceRequest};
+use penstock_request_validation as validation;
+
+/// Endpoint with a JSON body and a buffered answer.
+pub struct MeteredEndpoint {
+    name: &'static str,
+    path: &'static str,
+    scope: KeyScope,
+    parse: fn(bytes::Bytes, &ConfigSnapshot) -> Result<InferenceRequest, ApiError>,
+}
+
+/// `POST /v1/audio/speech`: a text, spoken.
+pub const SPEECH: MeteredEndpoint = MeteredEndpoint {
+    name: "speech",
+    path: "/v1/audio/speech",
+    scope: KeyScope::Audio,
+    parse: |body, live| validation::validate_speech(body, &live.admission),
+};
+
+/// `POST /v1/moderations`: texts, classified.
+pub const MODERATIONS: MeteredEndpoint = MeteredEndpoint {
+    name: "moderations",
+    path: "/v1/moderations",
+    scope: KeyScope::Chat,
+    parse: |body, live| validation::validate_moderation(body, &live.admission),
+};
+
+#[async_trait]
+impl Endpoint for MeteredEndpoint {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn method(&self) -> Method {
+        Method::POST
+    }
+
+    fn path(&self) -> &'static str {
+        self.path
+    }
+
+    fn scope(&self) -> KeyScope {
+        self.scope
+    }
+
+    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
+        let body = x.json_body().await?;
+        failover::run(x, RequestBody::Json(body, self.parse)).await
+    }
+}

@@ -1,0 +1,121 @@
+//! Recent sessions: which offer answered a conversation last, and how long a prefix it has cached.
+//!
+//! The table has a fixed number of entries, in small buckets with a lock each; a full bucket loses its oldest entry. It
+//! is allocated with the first session. Losing an entry costs a cached prefix and nothing else.
+
+use parking_lot::Mutex;
+use penstock_routing::SessionKey;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// Number of buckets: with [`WAYS`] entries of 24 bytes each, 1.6 MB.
+const BUCKETS: usize = 8192;
+/// Entries of a bucket.
+const WAYS: usize = 8;
+
+/// Last answer of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionRecord {
+    /// Hash of the offer's identity ([`OfferState::identity`](super::offer::OfferState::identity)).
+    pub offer: u64,
+    /// Tokens of its prompt and its output: the prefix of the next request.
+    pub tokens: u32,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    key: u64,
+    record: SessionRecord,
+    /// Second of the steady clock at which it was written, plus one; 0 for an empty entry.
+    written: u32,
+}
+
+/// Table of recent sessions.
+#[derive(Default)]
+pub struct SessionTable {
+    buckets: OnceLock<Box<[Mutex<[Entry; WAYS]>]>>,
+}
+
+impl SessionTable {
+    /// Returns the record of a session, unless it is older than `lifetime`.
+    #[must_use]
+    pub fn get(&self, session: SessionKey, now: Duration, lifetime: Duration) -> Option<SessionRecord> {
+        let entries = self.buckets.get()?.get(bucket(session))?.lock();
+        let entry = entries.iter().find(|entry| entry.written > 0 && entry.key == session.0)?;
+        let age = stamp(now).saturating_sub(entry.written);
+        (u64::from(age) <= lifetime.as_secs()).then_some(entry.record)
+    }
+
+    /// Records the last answer of a session.
+    pub fn put(&self, session: SessionKey, record: SessionRecord, now: Duration) {
+        let buckets =
+            self.buckets.get_or_init(|| (0..BUCKETS).map(|_| Mutex::new([Entry::default(); WAYS])).collect());
+        let Some(bucket) = buckets.get(bucket(session)) else { return };
+        let mut entries = bucket.lock();
+        let known = entries.iter().position(|entry| entry.written > 0 && entry.key == session.0);
+        let oldest = || entries.iter().enumerate().min_by_key(|(_, entry)| entry.written).map(|(at, _)| at);
+        if let Some(entry) = known.or_else(oldest).and_then(|at| entries.get_mut(at)) {
+            *entry = Entry { key: session.0, record, written: stamp(now) };
+        }
+    }
+}
+
+/// Bucket of a key, which is a hash.
+fn bucket(session: SessionKey) -> usize {
+    usize::try_from(session.0 >> 32).unwrap_or(0) % BUCKETS
+}
+
+fn stamp(now: Duration) -> u32 {
+    u32::try_from(now.as_secs()).unwrap_or(u32::MAX - 1).saturating_add(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIFETIME: Duration = Duration::from_secs(600);
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_session_is_known_until_its_time_is_over() {
+        let table = SessionTable::default();
+        let (key, record) = (SessionKey(7 << 40), SessionRecord { offer: 3, tokens: 9 });
+        assert_eq!(table.get(key, at(0), LIFETIME), None);
+        table.put(key, record, at(100));
+        assert_eq!(table.get(key, at(700), LIFETIME), Some(record));
+        assert_eq!(table.get(key, at(701), LIFETIME), None);
+        assert_eq!(table.get(SessionKey(8 << 40), at(100), LIFETIME), None);
+        let moved = SessionRecord { offer: 4, tokens: 12 };
+        table.put(key, moved, at(701));
+        assert_eq!(table.get(key, at(702), LIFETIME), Some(moved));
+    }
+
+    #[test]
+    fn a_full_bucket_loses_its_oldest_session() {
+        let table = SessionTable::default();
+        // Keys of one bucket.
+        let key = |number: u64| SessionKey(number);
+        for number in 0..9 {
+            table.put(key(number), SessionRecord { offer: number, tokens: 1 }, at(number));
+        }
+        assert_eq!(table.get(key(0), at(9), LIFETIME), None);
+        for number in 1..9 {
+            assert_eq!(table.get(key(number), at(9), LIFETIME).map(|record| record.offer), Some(number));
+        }
+    }
+
+    #[test]
+    fn the_table_does_not_grow_with_the_number_of_sessions() {
+        let table = SessionTable::default();
+        for number in 0..1_000_000_u64 {
+            let key = SessionKey(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            table.put(key, SessionRecord::default(), at(number / 1000));
+        }
+        let entries = table.buckets.get().map_or(0, |buckets| buckets.len() * WAYS);
+        assert_eq!(entries, 65_536);
+        assert!(size_of::<Mutex<[Entry; WAYS]>>() <= 200, "a bucket is 200 bytes at most");
+    }
+}

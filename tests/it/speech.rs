@@ -1,0 +1,142 @@
+//! `POST /v1/audio/speech` and `POST /v1/moderations`: a whole gateway in front of scripted providers.
+
+use crate::harness::gateway::Running;
+use crate::harness::script::{Script, ScriptStep, json_answer, status};
+use crate::harness::{Answer, Bench, Provider};
+use crate::sounds;
+use serde_json::{Value, json};
+
+const SPEECH: &str = "/v1/audio/speech";
+const PRICE: &str = "price = { minute = 0.6 }";
+
+fn audio(content_type: &str, bytes: Vec<u8>) -> Script {
+    vec![ScriptStep::Head(200, vec![("content-type", content_type.to_owned())]), ScriptStep::Body(bytes)]
+}
+
+async fn speak(running: &Running, members: Value) -> Answer {
+    let mut body = json!({"model": "m", "input": "A penstock is a pipe that leads water.", "voice": "alloy"});
+    body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    running.client.post(SPEECH, &body).await
+}
+
+fn header(answer: &Answer, name: &str) -> Value {
+    serde_json::from_str(answer.header(name).unwrap()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn speech_is_the_provider_s_audio_and_is_charged_by_its_length() {
+    let provider = Provider::start().await;
+    let sound = sounds::wav(4_000);
+    provider.always(audio("audio/mpeg", sound.clone()));
+    let running = Bench::new().kind("speech").provider_with("a", &provider, "", PRICE).start().await;
+    let answer =
+        speak(&running, json!({"response_format": "wav", "speed": 1.5, "stream_format": "audio"})).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.body, sound);
+    assert_eq!(answer.header("content-type"), Some("audio/wav"));
+    // Four seconds at 0.60 euro a minute are four credits.
+    assert_eq!(header(&answer, "x-billing-cost")["credits"].as_f64(), Some(4.0));
+    let joules = 2.0 * 4.0 * 1.30 * 1.12 * 1.16;
+    let energy = header(&answer, "x-environment-impact")["energy_kwh"].as_f64().unwrap();
+    assert!((energy - joules / 3.6e6).abs() < 1e-12, "{energy}");
+    let call = provider.last();
+    assert_eq!(call.path, "/v1/audio/speech");
+    assert_eq!(
+        call.json(),
+        json!({"model": "theirs", "input": "A penstock is a pipe that leads water.", "voice": "alloy",
+            "response_format": "wav", "speed": 1.5})
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn speech_is_never_charged_beyond_what_its_text_can_be() {
+    let provider = Provider::start().await;
+    let running = Bench::new().kind("speech").provider_with("a", &provider, "", PRICE).start().await;
+    provider.always(audio("audio/pcm", vec![0; 48_000 * 60]));
+    let answer = speak(&running, json!({"input": "ten chars.", "response_format": "pcm"})).await;
+    assert_eq!(answer.header("content-type"), Some("audio/pcm"));
+    // Ten characters take at most ten seconds here: five, and five for pauses.
+    assert_eq!(header(&answer, "x-billing-cost")["credits"].as_f64(), Some(10.0));
+    // What cannot be measured is estimated by the text.
+    provider.clear();
+    provider.always(audio("audio/aac", vec![0xff; 1_000]));
+    let answer = speak(&running, json!({"input": "x".repeat(150), "response_format": "aac"})).await;
+    assert_eq!(header(&answer, "x-billing-cost")["credits"].as_f64(), Some(10.0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_without_audio_is_replaced() {
+    let (silent, broken, good) = (Provider::start().await, Provider::start().await, Provider::start().await);
+    silent.always(json_answer(200, &json!({"error": "no voice"})));
+    broken.always(status(503));
+    good.always(audio("audio/wav", sounds::wav(1_000)));
+    let running = Bench::new()
+        .kind("speech")
+        .settings("[routing]\nquick_retry = \"0s\"")
+        .provider_with("silent", &silent, "", "price = { minute = 0.1 }")
+        .provider_with("broken", &broken, "", "price = { minute = 0.2 }")
+        .provider_with("good", &good, "", PRICE)
+        .start()
+        .await;
+    let answer = speak(&running, json!({"model": "m:price"})).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.header("x-penstock-provider"), Some("good"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_invalid_speech_request_names_the_field() {
+    let provider = Provider::start().await;
+    let running = Bench::new().kind("speech").provider_with("a", &provider, "", PRICE).start().await;
+    for (members, field) in [
+        (json!({"input": ""}), "input"),
+        (json!({"input": 1}), "input"),
+        (json!({"speed": 5}), "speed"),
+        (json!({"voice": 1}), "voice"),
+        (json!({"response_format": "ogg"}), "response_format"),
+        (json!({"stream_format": "sse"}), "stream_format"),
+    ] {
+        let answer = speak(&running, members.clone()).await;
+        assert_eq!(
+            (answer.status, answer.json()["error"]["param"].as_str()),
+            (400, Some(field)),
+            "{members}"
+        );
+    }
+    let chat = running.client.post("/v1/chat/completions", &running.ask()).await;
+    assert!(chat.text().contains("This model is used at /v1/audio/speech."), "{}", chat.text());
+    assert_eq!(provider.calls(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn moderation_passes_the_results_and_accounts_for_the_tokens() {
+    let provider = Provider::start().await;
+    let result = |flagged: bool| json!({"flagged": flagged, "categories": {"hate": flagged}, "category_scores": {"hate": 0.5}});
+    provider.always(json_answer(
+        200,
+        &json!({"id": "x", "model": "theirs", "results": [result(true), result(false)], "usage": {"prompt_tokens": 12}}),
+    ));
+    let running = Bench::new()
+        .kind("moderation")
+        .provider_with("a", &provider, "", "price = { input = 1 }")
+        .start()
+        .await;
+    let answer =
+        running.client.post("/v1/moderations", &json!({"model": "m", "input": ["one", "two"]})).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let body = answer.json();
+    assert_eq!((&body["model"], &body["results"]), (&json!("m"), &json!([result(true), result(false)])));
+    assert_eq!(body["usage"]["prompt_tokens"], 12);
+    assert_eq!(body["billing_cost"]["credits"].to_string(), "0.0012");
+    assert!(body["environment_impact"]["energy_kwh"].as_f64().unwrap() > 0.0);
+    assert_eq!(provider.last().json(), json!({"model": "theirs", "input": ["one", "two"]}));
+    // Fewer results than texts are a provider's fault, and absurd usage is not believed.
+    let one = running.client.post("/v1/moderations", &json!({"model": "m", "input": "one"})).await;
+    assert_eq!(one.status, 503, "{}", one.text());
+    provider.clear();
+    provider.always(json_answer(
+        200,
+        &json!({"results": [result(false)], "usage": {"prompt_tokens": 1_000_000_000}}),
+    ));
+    let one = running.client.post("/v1/moderations", &json!({"model": "m", "input": "four"})).await;
+    assert_eq!(one.json()["usage"]["prompt_tokens"], 2, "{}", one.text());
+}
