@@ -300,7 +300,14 @@ impl OfferPricing {
 /// A footprint as the ledger keeps it.
 #[must_use]
 pub const fn request_footprint(footprint: &AnswerFootprint) -> RequestFootprint {
-    RequestFootprint { kwh: footprint.energy_kwh, carbon_g: footprint.carbon_g, water_l: footprint.water_l }
+    RequestFootprint {
+        kwh: footprint.energy_kwh,
+        carbon_g: footprint.carbon_g,
+        carbon_low_g: footprint.carbon_low_g,
+        carbon_high_g: footprint.carbon_high_g,
+        water_l: footprint.water_l,
+        failed_kwh: footprint.failed_kwh,
+    }
 }
 
 /// A charge in credits, whatever pays for it: what it takes from a budget.
