@@ -41,8 +41,7 @@ impl GroupBuilder {
     /// Returns true if all of an operation fits; operations are never split.
     pub(super) fn fits(&self, op: &WriteOp) -> bool {
         let (bytes, rows, row_bytes) = max_size(op);
-        let own =
-            self.sheets.len() + self.balances.len() + self.names.len() + self.rows.len() + self.rollups;
+        let own = self.sheets.len() + self.balances.len() + self.names.len() + self.rows.len() + self.rollups;
         // A sheet ends one maximum line before its limit, and a last one is started.
         let sheets = SMALL_SHEETS + bytes / (MAX_BLOCK_BYTES - MAX_LINE_BYTES) + 2;
         self.bytes + bytes <= MAX_COMMIT_BYTES

@@ -3,9 +3,9 @@
 //! (`foreign`), until it is known to be committed: so nothing is written twice or out of order.
 
 use super::group_builder::{ENTRY_OVERHEAD, GroupBuilder, SMALL_SHEETS};
+use super::replica_lag::ReplicaLagLog;
 use super::report::ReportError;
 use super::rerate::load_terms_text;
-use super::replica_lag::ReplicaLagLog;
 use super::rollups::cache::RollupCache;
 use super::rollups::rebuild::corrected_work;
 use super::side_rows;

@@ -28,7 +28,10 @@ pub enum UsageGrouping {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GroupError {
     /// Unknown or repeated dimension, or too many.
-    #[error("group_by: expected up to three different names of {}, with commas between them", UsageGrouping::names())]
+    #[error(
+        "group_by: expected up to three different names of {}, with commas between them",
+        UsageGrouping::names()
+    )]
     Name,
     /// More groups than an answer may have.
     #[error("group_by: the answer would have more than {0} rows; expected fewer days or dimensions")]
@@ -37,15 +40,8 @@ pub enum GroupError {
 
 impl UsageGrouping {
     /// All dimensions.
-    pub const ALL: [Self; 7] = [
-        Self::Day,
-        Self::Hour,
-        Self::Model,
-        Self::Key,
-        Self::Provider,
-        Self::Location,
-        Self::Outcome,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Day, Self::Hour, Self::Model, Self::Key, Self::Provider, Self::Location, Self::Outcome];
 
     /// Returns the name in queries, and of the member in answers.
     #[must_use]

@@ -179,7 +179,8 @@ pub fn decode(key: &[u8], value: &[u8]) -> Result<(RollupCell, UsageSums), RowEr
     if row.v != VERSION {
         return Err(RowError::Version);
     }
-    let integer = |text: &str| if text.is_empty() { Ok(0) } else { text.parse().map_err(|_| RowError::Format) };
+    let integer =
+        |text: &str| if text.is_empty() { Ok(0) } else { text.parse().map_err(|_| RowError::Format) };
     let cell = RollupCell {
         account: account.into(),
         hour,

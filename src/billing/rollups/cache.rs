@@ -78,9 +78,11 @@ impl RollupCache {
             if cached.stored.is_none() {
                 cached.stored = Some(match store.rollup(&cached.key)? {
                     None => UsageSums::default(),
-                    Some(value) => penstock_usage::decode(&cached.key, &value)
-                        .map_err(|error| StoreError::Corrupt { what: error.to_string() })?
-                        .1,
+                    Some(value) => {
+                        penstock_usage::decode(&cached.key, &value)
+                            .map_err(|error| StoreError::Corrupt { what: error.to_string() })?
+                            .1
+                    }
                 });
             }
             let mut sums = cached.stored.clone().unwrap_or_default();

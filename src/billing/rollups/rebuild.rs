@@ -96,7 +96,9 @@ fn for_each_hour(
     store.for_each_block(0, |block| {
         for line in lines(&block.text) {
             let (entry, _) = HashChain::parse_unverified(line).map_err(|_| {
-                ReportError("An entry of the ledger cannot be read; `penstock credits verify` names it.".into())
+                ReportError(
+                    "An entry of the ledger cannot be read; `penstock credits verify` names it.".into(),
+                )
             })?;
             add(entry)?;
         }
@@ -116,8 +118,7 @@ pub fn rebuild(store: &LedgerStore) -> Result<RollupCheck, ReportError> {
     let mut done = RollupCheck::default();
     done.entries = for_each_hour(store, tip.seq, |_, cells| {
         done.rollups += cells.len() as u64;
-        let rows: Vec<_> =
-            cells.into_iter().map(|(key, (cell, sums))| (key, encode(&cell, &sums))).collect();
+        let rows: Vec<_> = cells.into_iter().map(|(key, (cell, sums))| (key, encode(&cell, &sums))).collect();
         Ok(store.write_rollups(&rows)?)
     })?;
     store.complete_rollups(tip)?;

@@ -3,6 +3,7 @@
 mod batches;
 mod chat;
 mod count_tokens;
+mod credits;
 mod embeddings;
 mod files;
 mod images;
@@ -14,6 +15,7 @@ mod service;
 mod transcriptions;
 mod unknown;
 mod url_decoding;
+mod usage;
 
 pub use url_decoding::{decode_segment, query_parameters};
 
@@ -85,6 +87,8 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
     &files::DeleteFile,
     &models::ListModels,
     &models::GetModel,
+    &usage::GetUsage,
+    &credits::GetCredits,
     &service::ServiceIndex,
     &service::HealthStatus("/health"),
     &service::HealthStatus("/healthz"),
