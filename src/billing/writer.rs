@@ -293,7 +293,7 @@ impl LedgerWriter {
                 None => return false,
             }
             if moved {
-                self.tip = Some(after);
+                self.tip = Some(group.new_tip);
                 self.rollups.mark_written();
             }
         }
@@ -327,6 +327,8 @@ impl LedgerWriter {
         loop {
             let appended = self.rollups.changed_values(&self.store).and_then(|rows| {
                 group.rollups = rows;
+                // A start rebuilds rollups that are not complete.
+                group.new_tip.rollups &= !self.rollups.is_damaged();
                 self.store.append(group)
             });
             let why = match appended {

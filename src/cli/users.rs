@@ -90,24 +90,24 @@ pub fn run(users: &UsersArgs) -> Result<(), String> {
                 .map_err(|error| format!("The password cannot be read from standard input: {error}."))?;
             let password = password.trim_end_matches(['\r', '\n']);
             let body = json!({ "name": user.name, "role": user.role.name(), "password": password });
-            backend.ask(&Method::POST, "/admin/users", &[], Some(&body))?;
+            backend.send(&Method::POST, "/admin/users", &[], Some(&body))?;
             print_stdout(&format!("The user {} may sign in.\n", user.name))
         }
         UsersCommand::Invite(user) => {
-            let known = backend.ask(&Method::GET, "/admin/users", &[], None)?;
+            let known = backend.send(&Method::GET, "/admin/users", &[], None)?;
             let exists = answer_rows(&known).iter().any(|row| table_cell(row, "name") == user.name);
             let invited = if exists {
-                backend.ask(&Method::POST, &user_path(&user.name, "/invite"), &[], Some(&json!({})))?
+                backend.send(&Method::POST, &user_path(&user.name, "/invite"), &[], Some(&json!({})))?
             } else {
                 let body = json!({ "name": user.name, "role": user.role.name() });
-                backend.ask(&Method::POST, "/admin/users", &[], Some(&body))?
+                backend.send(&Method::POST, "/admin/users", &[], Some(&body))?
             };
             print_stderr("Valid once, for 72 hours:\n");
             let token = table_cell(&invited, "invitation");
             print_stdout(&format!("{}\n", invitation_url(&reach.admin.to_string(), &token)))
         }
         UsersCommand::List { output } => {
-            let answer = backend.ask(&Method::GET, "/admin/users", &[], None)?;
+            let answer = backend.send(&Method::GET, "/admin/users", &[], None)?;
             let rows = answer_rows(&answer).iter().map(|row| {
                 let created = row.get("created").and_then(Value::as_u64).map(format_rfc3339);
                 let cell = |name: &str| table_cell(row, name);
@@ -123,12 +123,12 @@ pub fn run(users: &UsersArgs) -> Result<(), String> {
 
 fn set_disabled(backend: &AdminBackend, name: &str, disabled: &str) -> Result<(), String> {
     let body = json!({ "disabled": disabled });
-    let user = backend.ask(&Method::PATCH, &user_path(name, ""), &[], Some(&body))?;
+    let user = backend.send(&Method::PATCH, &user_path(name, ""), &[], Some(&body))?;
     print_stdout(&format!("{}: {}\n", table_cell(&user, "name"), table_cell(&user, "state")))
 }
 
 fn user_path(name: &str, rest: &str) -> String {
-    format!("/admin/users/{}{rest}", percent::encode(name, b"._-@"))
+    format!("/admin/users/{}{rest}", percent::encode(name, percent::PATH_SEGMENT))
 }
 
 /// Link with which an invited person chooses a password.

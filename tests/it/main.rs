@@ -41,6 +41,7 @@ mod client_disconnects;
 mod coding_agent;
 mod commands;
 mod compatibility;
+mod console;
 mod context_window;
 mod crash_recovery;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

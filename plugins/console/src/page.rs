@@ -99,6 +99,11 @@ mod tests {
         assert!(html.len() > 2_000, "{html}");
         assert!(!html.contains("<script>"), "{html}");
         assert!(!html.contains("\"'>"), "{html}");
+        // Words that are next to each other in a template stay apart.
+        for text in ["class=\"notice error\"", "class=\"tile bad\"", "(admin)"] {
+            assert!(html.contains(text), "{text} in {html}");
+        }
+        assert!(!html.contains(";(admin)"), "{html}");
         for inline in [" style=", " onclick=", "javascript:"] {
             assert!(!html.contains(inline), "{inline}");
         }

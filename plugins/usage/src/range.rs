@@ -73,7 +73,7 @@ impl UsageRange {
 
     /// Returns the number of days.
     #[must_use]
-    pub const fn days(self) -> u64 {
+    pub fn days(self) -> u64 {
         (self.to.start().saturating_sub(self.from.start())) / DAY_SECONDS + 1
     }
 

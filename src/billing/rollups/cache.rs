@@ -20,6 +20,8 @@ pub struct RollupCache {
     locations: HashMap<Arc<str>, Arc<str>, ahash::RandomState>,
     /// Hour of the last entry.
     hour: UsageHour,
+    /// True if a row in the store was unreadable: its sums are lost until the rollups are rebuilt.
+    is_damaged: bool,
 }
 
 #[derive(Default)]
@@ -67,7 +69,13 @@ impl RollupCache {
         self.changed.len()
     }
 
-    /// Returns the changed rows with their new values. A repetition returns the same bytes.
+    /// Returns true if a row in the store was unreadable.
+    pub const fn is_damaged(&self) -> bool {
+        self.is_damaged
+    }
+
+    /// Returns the changed rows with their new values. A repetition returns the same bytes. An unreadable row counts as
+    /// empty, since a damaged sum must not keep charges from being written.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read; then nothing of the commit was written.
@@ -76,14 +84,14 @@ impl RollupCache {
         for cell in &self.changed {
             let Some(cached) = self.cells.get_mut(cell) else { continue };
             if cached.stored.is_none() {
-                cached.stored = Some(match store.rollup(&cached.key)? {
-                    None => UsageSums::default(),
-                    Some(value) => {
-                        penstock_usage::decode(&cached.key, &value)
-                            .map_err(|error| StoreError::Corrupt { what: error.to_string() })?
-                            .1
-                    }
-                });
+                let stored = match store.rollup(&cached.key) {
+                    Ok(None) => Some(UsageSums::default()),
+                    Ok(Some(value)) => penstock_usage::decode(&cached.key, &value).ok().map(|(_, sums)| sums),
+                    Err(StoreError::Corrupt { .. } | StoreError::Format { .. }) => None,
+                    Err(error) => return Err(error),
+                };
+                self.is_damaged |= stored.is_none();
+                cached.stored = Some(stored.unwrap_or_default());
             }
             let mut sums = cached.stored.clone().unwrap_or_default();
             if let Some(added) = &cached.added {

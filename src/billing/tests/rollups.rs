@@ -19,13 +19,15 @@ const TERMS: [(&str, &str); 2] =
 struct Operations {
     random: StdRng,
     at: u64,
+    /// Upper limit of the seconds between two requests, exclusive.
+    step: u64,
     requests: u64,
     adjustments: u64,
 }
 
 impl Operations {
     fn new(seed: u64) -> Self {
-        Self { random: StdRng::seed_from_u64(seed), at: START, requests: 0, adjustments: 0 }
+        Self { random: StdRng::seed_from_u64(seed), at: START, step: 2_400, requests: 0, adjustments: 0 }
     }
 
     fn pick<'a>(&mut self, names: &[&'a str]) -> &'a str {
@@ -48,7 +50,7 @@ impl Operations {
 
     /// Pushes a request: its reserve, and its charge or void.
     fn push_request(&mut self, ledger: &Ledger) {
-        self.at += self.random.random_range(0..2_400);
+        self.at += self.random.random_range(0..self.step);
         self.requests += 1;
         let request: Arc<str> = format!("r{}-{}", self.at, self.requests).into();
         let (account, key) = (self.pick(&["acme", "b", "c c"]), self.pick(&["k1", "k2"]));
@@ -228,6 +230,30 @@ fn a_store_without_rollups_gets_them_at_its_start() {
     assert!(!rebuild::verify(&book).unwrap().good());
     let ledger = open(&store, QUICK);
     (0..30).for_each(|_| operations.push_request(&ledger));
+    ledger.close();
+    assert_equal_to_ledger(&book);
+}
+
+#[test]
+fn an_unreadable_row_keeps_no_charge_from_being_written() {
+    let store = Flaky::over(open_in_memory());
+    let mut operations = Operations::new(7);
+    operations.step = 1;
+    let ledger = open(&store, QUICK);
+    operations.push_request(&ledger);
+    ledger.close();
+    for row in store.scan(StoreTable::Usage, b"", None, 100).unwrap().rows {
+        store.apply(Transaction::new().put(StoreTable::Usage, row.key, b"damaged".to_vec())).unwrap();
+    }
+    let ledger = open(&store, QUICK);
+    (0..200).for_each(|_| operations.push_request(&ledger));
+    ledger.close();
+    assert_eq!(ledger.state().waiting, 0);
+    let book = LedgerStore::open_read_only(store.clone());
+    assert!(report::verify(&book).unwrap().good());
+    assert!(!rebuild::verify(&book).unwrap().good());
+    let ledger = open(&store, QUICK);
+    operations.push_request(&ledger);
     ledger.close();
     assert_equal_to_ledger(&book);
 }

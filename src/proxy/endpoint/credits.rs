@@ -30,7 +30,7 @@ impl Endpoint for GetCredits {
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
-        let account = &x.grant.account.id;
+        let account = &x.principal.account.id;
         let mut answer = format::account(account, &x.app.ledger.balance(account));
         if let Some(members) = answer.as_object_mut() {
             members.insert("object".to_owned(), "balance".into());

@@ -38,9 +38,9 @@ impl Endpoint for GetUsage {
         let value = |name: &str| pairs.iter().find(|(known, _)| *known == *name).map(|(_, value)| &**value);
         let mut query = UsageQuery::parse(value, x.app.clock.unix_seconds())?;
         if query.key.as_deref() == Some(OWN_KEY) {
-            query.key = Some(x.grant.public_id.to_string());
+            query.key = Some(x.principal.public_id.to_string());
         }
-        let (store, account) = (x.app.ledger.store.clone(), x.grant.account.id.clone());
+        let (store, account) = (x.app.ledger.store.clone(), x.principal.account.id.clone());
         let work = move || read_usage(&store, &account, &query).map(|report| usage_json(&query, &report));
         let answer = tokio::task::spawn_blocking(work).await;
         let answer = answer.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)));

@@ -72,5 +72,5 @@ fn next_page(value: &Value, path: &str) -> Option<String> {
 
 /// Percent-encodes a segment of a path or a value of a query.
 pub fn encode(text: &str) -> String {
-    penstock_core::percent::encode(text, b"._-~")
+    penstock_core::percent::encode(text, penstock_core::percent::PATH_SEGMENT)
 }
