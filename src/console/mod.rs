@@ -134,6 +134,7 @@ impl Console {
     async fn active_session(&self, request: &ConsoleRequest) -> Result<Option<ActiveSession>, ApiError> {
         let Some(id) = request.session_id() else { return Ok(None) };
         let (stores, now) = (self.app.stores.clone(), self.app.clock.unix_seconds());
-        session::blocking(move || session::find(&stores, &id, now)).await
+        let extends = !request.is_update;
+        session::blocking(move || session::find(&stores, &id, now, extends)).await
     }
 }

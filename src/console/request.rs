@@ -29,6 +29,8 @@ pub struct ConsoleRequest {
     pub form: Vec<(String, String)>,
     /// Address of the client.
     pub address: String,
+    /// True if a page updates itself: nobody did anything, so the session is not extended.
+    pub is_update: bool,
     cookie: Option<String>,
     fetch_site: Option<String>,
     origin: Option<String>,
@@ -54,6 +56,7 @@ pub async fn read(session: &mut ServerSession) -> Result<ConsoleRequest, ApiErro
         query: pairs(head.uri.query().unwrap_or_default()),
         form: Vec::new(),
         address: String::new(),
+        is_update: text(header::HeaderName::from_static("hx-request")).is_some(),
         cookie: find_cookie(cookies),
         fetch_site: text(header::HeaderName::from_static("sec-fetch-site")),
         origin: text(header::ORIGIN),

@@ -39,11 +39,11 @@ pub fn is_over(session: &SessionRecord, now: u64) -> bool {
     now >= session.seen.saturating_add(IDLE_SECONDS) || now >= session.created.saturating_add(MAX_SECONDS)
 }
 
-/// Returns the session of an id, if it and its person are valid.
+/// Returns the session of an id, if it and its person are valid. `extends` postpones its end.
 ///
 /// # Errors
 /// Returns the error of the store.
-pub fn find(stores: &Stores, id: &str, now: u64) -> Result<Option<ActiveSession>, ApiError> {
+pub fn find(stores: &Stores, id: &str, now: u64, extends: bool) -> Result<Option<ActiveSession>, ApiError> {
     let digest: [u8; 32] = Sha256::digest(id.as_bytes()).into();
     let Some(mut record) = stores.sessions.get(&digest).map_err(refusal)? else { return Ok(None) };
     let user = stores.users.get(&record.user).map_err(refusal)?;
@@ -52,7 +52,7 @@ pub fn find(stores: &Stores, id: &str, now: u64) -> Result<Option<ActiveSession>
         stores.sessions.remove(&digest).map_err(refusal)?;
         return Ok(None);
     };
-    if now >= record.seen.saturating_add(SEEN_SECONDS) {
+    if extends && now >= record.seen.saturating_add(SEEN_SECONDS) {
         record.seen = now;
         stores.sessions.touch(&digest, &record).map_err(refusal)?;
     }

@@ -2,7 +2,7 @@
 //! public and the admin API.
 
 use crate::billing::entries;
-use crate::harness::bench::Running;
+use crate::harness::gateway::Running;
 use crate::harness::{Answer, Bench, Client, Provider};
 use penstock_core::percent;
 use serde_json::{Value, json};

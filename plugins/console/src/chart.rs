@@ -4,7 +4,7 @@ use crate::format::{decimal, quantity};
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 200.0;
-const LEFT: f64 = 56.0;
+const LEFT: f64 = 84.0;
 const BOTTOM: f64 = 24.0;
 const TOP: f64 = 8.0;
 /// Number of colours in the style sheet.

@@ -46,7 +46,7 @@ pub fn batches_blocks(batches: &Value, may_change: bool) -> Vec<Block> {
             "Lines",
             "Created",
             "Ended",
-            "",
+            "Action",
         ],
         rows: rows(batches).iter().map(row).collect(),
         empty: "There are no batches.",
@@ -148,7 +148,7 @@ pub fn users_blocks(users: &Value) -> Vec<Block> {
     };
     vec![Block::Table(Table {
         title: "Users".to_owned(),
-        headings: vec!["Name", "Role", "State", "Created", "Invitation until", "", ""],
+        headings: vec!["Name", "Role", "State", "Created", "Invitation until", "Invitation", "Access"],
         rows: rows(users).iter().map(row).collect(),
         empty: "There are no users.",
         next: None,
