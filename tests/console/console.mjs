@@ -120,12 +120,12 @@ try {
     const form = page.locator("form.fields", { hasText: "New key" });
     await form.locator("input[name=name]").fill("<b>browser</b>");
     await form.getByRole("button", { name: "Create" }).click();
-    const secret = await page.locator(".secret code").innerText();
+    const secret = await page.locator("p[role=status] code").innerText();
     assert.match(secret, /^sk-svc-/);
     assert.equal(await ask(secret), 200);
     const row = page.locator("tr", { hasText: "<b>browser</b>" });
     await row.getByRole("button", { name: "Revoke" }).click();
-    await page.locator(".notice", { hasText: "was revoked" }).waitFor();
+    await page.locator("p[role=status]", { hasText: "was revoked" }).waitFor();
     assert.equal(await ask(secret), 401);
     await page.goto(`${root}accounts/default`);
     assert.ok(!(await page.content()).includes(secret));

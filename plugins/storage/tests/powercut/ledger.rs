@@ -37,6 +37,7 @@ pub fn group(n: u64) -> LedgerCommit {
         blocks: sheets,
         balances: vec![("acme".to_owned(), BalanceRecord { credits: i64::try_from(n).unwrap(), energy: 1 })],
         names: vec![(format!("name {n}"), n)],
+        rollups: Vec::new(),
         extra_rows: rows(n),
     }
 }
