@@ -57,6 +57,7 @@ pub mod batch;
 pub mod billing;
 pub mod cli;
 pub mod config;
+pub mod console;
 pub mod http;
 pub mod limits;
 pub mod net;

@@ -23,7 +23,7 @@ pub(super) async fn check_account(vault: &Stores, account: &str) -> Result<(), A
 }
 
 /// Returns the account of the query, if it names one. An account with ledger entries always counts as existing.
-async fn requested_account(
+pub(super) async fn requested_account(
     vault: &Stores,
     ledger: &Ledger,
     asked: &AdminRequest,

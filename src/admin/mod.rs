@@ -18,8 +18,11 @@ pub mod routes;
 mod runtime_fields;
 mod schema;
 mod status;
+mod usage;
+pub mod users;
 
 use crate::config::ConfigReader;
+use crate::console::{BackendRequest, Console, ConsoleAnswer, ConsoleBackend};
 use crate::proxy::downstream::Downstream;
 use crate::proxy::endpoint::query_parameters;
 use crate::proxy::response::cors::CrossOrigin;
@@ -66,7 +69,12 @@ pub fn serve(
     crate::server::listener::serve_app(
         bound,
         "admin",
-        AdminListener { app: app.clone(), source, failed_auth: auth_throttle::FailedAuthThrottle::default() },
+        AdminListener {
+            app: app.clone(),
+            source,
+            failed_auth: auth_throttle::FailedAuthThrottle::default(),
+            console: Console::new(app.clone()),
+        },
         stop,
     )
 }
@@ -75,6 +83,7 @@ struct AdminListener {
     app: Arc<AppState>,
     source: ConfigReader,
     failed_auth: auth_throttle::FailedAuthThrottle,
+    console: Console,
 }
 
 /// Request header that names the person on whose behalf a client acts, for the audit log.
@@ -105,6 +114,11 @@ impl HttpServerApp for AdminListener {
         let _served = AdminRequestGuard::new(&self.app);
         let id = RequestId::random();
         let accepts = accepts_gzip(session.get_header_bytes(header::ACCEPT_ENCODING));
+        if Console::has_path(session.req_header().uri.path()) {
+            self.answer_console(&mut session, &id, accepts).await;
+            session.finish().await.ok();
+            return None;
+        }
         let answer = self.answer(&mut session).await;
         let caller = &mut Downstream::new(&mut session, None);
         match answer {
@@ -151,7 +165,63 @@ impl Drop for AdminRequestGuard<'_> {
     }
 }
 
+#[async_trait]
+impl ConsoleBackend for AdminListener {
+    async fn call(&self, request: BackendRequest<'_>) -> Result<Value, ApiError> {
+        if request.path == "/status" {
+            return Ok(status::status(&self.app));
+        }
+        let BackendRequest { method, path, query, body, actor } = request;
+        let (route, id) = routes::find(&method, &path)?;
+        self.check_store()?;
+        let now = self.app.clock.unix_seconds();
+        let asked = AdminRequest { id, query, body, actor: actor.to_owned(), now };
+        match route.handler {
+            RouteHandler::Runtime(work) => work(&self.app, &self.source, &asked).await,
+            RouteHandler::Ledger(work) => match work(&self.app.stores, &self.app.ledger, &asked).await? {
+                LedgerReply::Json(_, value) => Ok(value),
+                LedgerReply::Lines(_) => Err(ApiError::new(ErrorCode::Unsupported)),
+            },
+            RouteHandler::Store(work) => Ok(run_store_request(&self.app, work, asked).await?.answer),
+        }
+    }
+}
+
 impl AdminListener {
+    /// Answers a request for a page of the console.
+    async fn answer_console(&self, session: &mut ServerSession, id: &RequestId, accepts: bool) {
+        let answer = match self.check_host(session.req_header()).and_then(|()| self.check_store()) {
+            Ok(()) => self.console.answer(self, session).await,
+            Err(refusal) => ConsoleAnswer::refusal(&refusal),
+        };
+        let ConsoleAnswer { status, kind, cache, location, cookie, body } = answer;
+        let mut head =
+            ResponseHead::new(status, id).with("vary", "accept-encoding").with("cache-control", cache);
+        for (name, value) in crate::console::HEADERS {
+            head = head.with(name, value);
+        }
+        if let Some(location) = location {
+            head = head.with("location", location);
+        }
+        if let Some(cookie) = cookie {
+            head = head.with("set-cookie", cookie);
+        }
+        let (head, body) = match (accepts && body.len() >= COMPRESSIBLE).then(|| gzip(&body)).flatten() {
+            Some(compressed) => (head.with("content-encoding", "gzip"), compressed),
+            None => (head, body),
+        };
+        head.send_body(&mut Downstream::new(session, None), kind, vec![Bytes::from(body)]).await.ok();
+    }
+
+    /// Checks that the store belongs to this process.
+    fn check_store(&self) -> Result<(), ApiError> {
+        if self.app.is_store_handed_over() {
+            let message = "Another process is taking over; try again.";
+            return Err(ApiError::with_message(ErrorCode::Unavailable, message).retry_after(1));
+        }
+        Ok(())
+    }
+
     async fn answer(&self, session: &mut ServerSession) -> Result<HttpAnswer, ApiError> {
         let head = session.req_header();
         self.check_host(head)?;
@@ -214,10 +284,7 @@ impl AdminListener {
     ) -> Result<HttpAnswer, ApiError> {
         let (route, id) = routes::find(method, path)?;
         let app = &self.app;
-        if app.is_store_handed_over() {
-            let message = "Another process is taking over; try again.";
-            return Err(ApiError::with_message(ErrorCode::Unavailable, message).retry_after(1));
-        }
+        self.check_store()?;
         match route.handler {
             RouteHandler::Runtime(work) => {
                 let asked = self.read_request(session, id).await?;

@@ -110,6 +110,11 @@ fn parameter_schema(name: &str) -> Value {
             json!({ "type": "string", "description": "UTC month such as 2026-11; by default the current one." })
         }
         "day" => json!({ "type": "string", "description": "UTC day such as 2026-11-22; by default today." }),
+        "from" | "to" => json!({ "type": "string", "format": "date",
+            "description": "UTC day, included; the range ends today and has 30 days by default, and at most 366." }),
+        "group_by" => json!({ "type": "string", "default": "day",
+            "description": "Up to three of day, hour, model, key, provider, location and outcome, with commas." }),
+        "key" => json!({ "type": "string", "description": "Only this key, by its public id." }),
         "target" => json!({ "type": "string", "description": "Only changes of this account or key." }),
         _ => json!({}),
     }
@@ -190,6 +195,8 @@ fn schemas() -> Value {
         "Granted": answer_schema(&["account", "credits", "energy_kwh", "id", "entry"]),
         "Batch": answer_schema(&batches::BATCH),
         "File": answer_schema(&files::FILE),
+        "User": answer_schema(&super::users::USER),
+        "InvitedUser": answer_schema(&super::users::INVITED),
         "Limits": limits,
         "Now": answer_schema(&NOW),
         "Error": { "type": "object", "properties": { "error": { "type": "object", "properties": {

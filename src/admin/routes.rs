@@ -3,7 +3,8 @@
 
 use super::request::{AdminRequest, AdminResponse, LedgerReply};
 use super::{
-    accounts, adjustments, audit, batches, credits, dangling_references, files, keys, reload, status,
+    accounts, adjustments, audit, batches, credits, dangling_references, files, keys, reload, status, usage,
+    users,
 };
 use crate::billing::Ledger;
 use crate::config::ConfigReader;
@@ -172,6 +173,8 @@ const ROUTES: &[&[AdminRoute]] = &[
     dangling_references::ROUTES,
     credits::ROUTES,
     adjustments::ROUTES,
+    usage::ROUTES,
+    users::ROUTES,
     batches::ROUTES,
     files::ROUTES,
     reload::ROUTES,

@@ -6,6 +6,7 @@ use crate::app::sd_notify;
 use crate::config::ConfigReader;
 use crate::config::LoadedConfig;
 use crate::config::settings::Settings;
+use crate::state::AppState;
 use crate::storage::stores::DEMO_FILE;
 use crate::telemetry::fd_limit;
 use crate::telemetry::{log, panics};
@@ -78,8 +79,9 @@ pub fn run_demo(settings: Settings, source: ConfigReader) -> Result<(), String> 
         fd_limit::log_if_insufficient(&gateway.app.live().settings);
         let key = admin::keys::create_demo(&gateway.app).await?;
         admin::adjustments::grant_demo(&gateway.app.ledger).await?;
+        let invitation = invite_demo_admin(&gateway.app).await?;
         mark_demo_folder(&gateway.app.live().settings.storage.path)?;
-        print_demo_help(&gateway, &key, &model)?;
+        print_demo_help(&gateway, &key, &model, &invitation)?;
         while signals.next_action(&gateway, &source).await == SignalAction::Upgrade {
             log::event(log::error(), "upgrade_failed", &[("why", "The demo cannot be upgraded.")]);
         }
@@ -207,13 +209,21 @@ fn log_listening(gateway: &RunningGateway) {
     );
 }
 
-fn print_demo_help(gateway: &RunningGateway, key: &str, model: &str) -> Result<(), String> {
+/// Invites the demo's administrator to the console; returns the token.
+async fn invite_demo_admin(app: &Arc<AppState>) -> Result<String, String> {
+    let (stores, now) = (app.stores.clone(), app.clock.unix_seconds());
+    let invite = move || admin::users::invite_demo_admin(&stores, now).map_err(|refusal| refusal.message);
+    crate::storage::stores::run_blocking(invite).await
+}
+
+fn print_demo_help(gateway: &RunningGateway, key: &str, model: &str, invitation: &str) -> Result<(), String> {
     let address = gateway.http_addresses.first().map(ToString::to_string).unwrap_or_default();
     print_stdout(&format!(
         "Penstock {version}, the demo: every answer is simulated.\n\n\
          \x20 base URL   http://{address}/v1\n\
          \x20 API key    {key}\n\
-         \x20 admin      http://{admin}/status\n\n\
+         \x20 admin      http://{admin}/status\n\
+         \x20 console    http://{admin}/console/invitation/{invitation}\n\n\
          Try it:\n\n\
          curl http://{address}/v1/chat/completions \\\n\
          \x20 -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \\\n\

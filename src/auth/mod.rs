@@ -3,4 +3,5 @@
 pub mod account_json;
 pub mod key_cache;
 pub mod key_limiter;
+pub mod password;
 pub mod principal;

@@ -12,7 +12,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// Number of blocks per group with the preferred size; all further ones have the maximum size.
 pub(super) const SMALL_BLOCKS: usize = 100;
 /// Bytes of an entry without its names.
-pub(super) const ENTRY_OVERHEAD: usize = 1_024;
+pub(super) const ENTRY_OVERHEAD: usize = 1_280;
+
+/// Maximum number of usage rollups that an entry changes: that of its account and that of the whole gateway.
+const ROLLUPS_PER_ENTRY: usize = 2;
 
 /// Group that is being built.
 #[derive(Default)]
@@ -28,6 +31,8 @@ pub(super) struct GroupBuilder {
     /// Number of rows of each operation, in order.
     pub(super) rows_per_op: Vec<usize>,
     pub(super) row_bytes: usize,
+    /// Number of changed usage rollups.
+    pub(super) rollups: usize,
     pub(super) queued_bytes: u64,
     pub(super) exposed: i64,
 }
@@ -36,7 +41,7 @@ impl GroupBuilder {
     /// Returns true if all of an operation fits; operations are never split.
     pub(super) fn fits(&self, op: &WriteOp) -> bool {
         let (bytes, rows, row_bytes) = max_size(op);
-        let own = self.blocks.len() + self.balances.len() + self.names.len() + self.rows.len();
+        let own = self.blocks.len() + self.balances.len() + self.names.len() + self.rows.len() + self.rollups;
         // A block ends one maximum line before its limit, and a last block is started.
         let blocks = SMALL_BLOCKS + bytes / (MAX_BLOCK_BYTES - MAX_LINE_BYTES) + 2;
         self.bytes + bytes <= MAX_COMMIT_BYTES
@@ -51,10 +56,10 @@ fn max_size(op: &WriteOp) -> (usize, usize, usize) {
         WriteOp::Action(action) => (
             max_action_bytes(action)
                 + action.terms.as_ref().map_or(0, |terms| max_line_bytes(terms.text.len())),
-            2,
+            2 + ROLLUPS_PER_ENTRY,
             0,
         ),
-        WriteOp::Adjustment(order) => (MAX_LINE_BYTES, 1 + order.names.len(), 0),
+        WriteOp::Adjustment(order) => (MAX_LINE_BYTES, 1 + order.names.len() + ROLLUPS_PER_ENTRY, 0),
         WriteOp::Outcomes(lines) => {
             let accounts: HashSet<&str> = lines.actions.iter().map(|action| &*action.account).collect();
             let terms = lines.actions.iter().filter_map(|action| action.terms.as_ref());
@@ -63,7 +68,8 @@ fn max_size(op: &WriteOp) -> (usize, usize, usize) {
             let bytes =
                 lines.actions.iter().map(max_action_bytes).sum::<usize>() + terms.values().sum::<usize>();
             let row_bytes = lines.rows.iter().map(RowWrite::bytes).sum();
-            (bytes, lines.rows.len() + accounts.len() + terms.len(), row_bytes)
+            let rollups = ROLLUPS_PER_ENTRY * lines.actions.len();
+            (bytes, lines.rows.len() + accounts.len() + terms.len() + rollups, row_bytes)
         }
     }
 }

@@ -24,6 +24,7 @@ mod replica_lag;
 pub mod report;
 pub mod rerate;
 mod reserve;
+pub mod rollups;
 pub mod sale;
 mod side_rows;
 #[cfg(test)]

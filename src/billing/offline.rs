@@ -1,6 +1,7 @@
 //! Checks and repairs of the ledger of a store that no process has open.
 
 use super::report;
+use super::rollups::rebuild::{self, RollupCheck};
 use crate::config::settings::StorageSettings;
 use crate::storage::stores::{LEDGER_FOLDER, STORE_FOLDER, open_error, open_existing, to_sentence};
 use penstock_storage::StoreOptions;
@@ -18,6 +19,18 @@ pub fn rebuild(storage: &StorageSettings) -> Result<u64, String> {
     let entries = super::rebuild::rebuild_ledger(&store, &copies).map_err(|failed| failed.0)?;
     LedgerStore::open(store, Some(&copies)).map_err(|error| open_error(&copies, &error))?;
     Ok(entries)
+}
+
+/// Writes the usage rollups of a store again from its ledger, and compares them with it.
+///
+/// # Errors
+/// Returns a sentence that tells the operator what prevents it.
+pub fn rebuild_rollups(storage: &StorageSettings) -> Result<RollupCheck, String> {
+    let store = open_existing(storage)?;
+    let store = store.ok_or_else(|| format!("There is no store in {}.", storage.path.display()))?;
+    let ledger = LedgerStore::open_read_only(store);
+    let check = || rebuild::rebuild(&ledger).and_then(|_| rebuild::verify(&ledger));
+    check().map_err(|failed| failed.0)
 }
 
 /// Verifies the ledger of a store and compares its replica files; nothing is written.

@@ -39,6 +39,7 @@ pub fn rebuild_ledger(store: &Arc<dyn Store>, copies: &Path) -> Result<u64, Repo
         Ok(())
     })?;
     write_group(&ledger, &mut draft, &mut tip, &fold)?;
+    super::rollups::rebuild::rebuild(&ledger)?;
     Ok(fold.chain.seq)
 }
 
@@ -110,7 +111,9 @@ fn write_group(
     let mut group = std::mem::take(draft);
     let low = fold.books.open().oldest_seq().unwrap_or(fold.chain.seq + 1);
     group.previous_tip = *tip;
-    group.new_tip = LedgerTip { seq: fold.chain.seq, hash: fold.chain.hash, at: fold.at, first_open: low };
+    let (seq, hash) = (fold.chain.seq, fold.chain.hash);
+    // The rollups are rebuilt when the ledger is complete.
+    group.new_tip = LedgerTip { seq, hash, at: fold.at, first_open: low, rollups: false };
     ledger.append(&group)?;
     *tip = Some(group.new_tip);
     Ok(())

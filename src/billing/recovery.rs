@@ -60,6 +60,7 @@ impl Ledger {
         }
         let tip = store.tip().map_err(to_message)?;
         check_last_date(tip, settings.ahead, clock.unix_seconds())?;
+        let tip = complete_rollups(&store, tip)?;
         let balances = store.balances().map_err(to_message)?;
         let purses = balances.iter().map(|(account, balance)| {
             (account.as_str().into(), Arc::new(AccountBalance::new(account, balance.credits, balance.energy)))
@@ -99,6 +100,17 @@ impl Ledger {
         ledger.configure(settings);
         Ok((Arc::new(ledger), theirs))
     }
+}
+
+/// Adds the usage rollups up from the ledger if they are incomplete, which those of a version without rollups are.
+fn complete_rollups(store: &LedgerStore, tip: Option<LedgerTip>) -> Result<Option<LedgerTip>, String> {
+    if tip.is_none_or(|tip| tip.rollups) {
+        return Ok(tip);
+    }
+    let done = super::rollups::rebuild::rebuild(store).map_err(|failed| failed.0)?;
+    let (entries, rollups) = (done.entries.to_string(), done.rollups.to_string());
+    log::event(log::info(), "usage_rebuilt", &[("entries", &entries), ("rollups", &rollups)]);
+    store.tip().map_err(|error| format!("The ledger cannot be used: {error}."))
 }
 
 /// Checks the date of the last entry. Entries are never dated before their predecessor: after an entry from the

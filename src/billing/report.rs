@@ -290,11 +290,27 @@ pub struct MonthlyStatement {
     pub terms: BTreeMap<Arc<str>, Value>,
 }
 
-/// Computes the statement of a month, for one account or all.
+/// Computes the statement of a month from its rollups, for one account or all; from its entries if the rollups are
+/// incomplete.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
 pub fn monthly_statement(
+    store: &LedgerStore,
+    month: UtcMonth,
+    account: Option<&str>,
+) -> Result<MonthlyStatement, ReportError> {
+    if store.tip()?.is_some_and(|tip| tip.rollups) {
+        return super::rollups::query::monthly_statement(store, month, account);
+    }
+    statement_of_entries(store, month, account)
+}
+
+/// Computes the statement of a month from its entries, for one account or all.
+///
+/// # Errors
+/// Returns an error if the store cannot be read.
+pub fn statement_of_entries(
     store: &LedgerStore,
     month: UtcMonth,
     account: Option<&str>,

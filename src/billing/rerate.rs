@@ -136,10 +136,18 @@ fn parse_tariff(terms: &Value) -> Result<(Tariff, Decimal), ReportError> {
 }
 
 pub(super) fn load_terms(store: &LedgerStore, id: &str) -> Result<Value, ReportError> {
-    let missing = || ReportError(format!("The terms {id} that a charge refers to are not in the ledger."));
+    serde_json::from_str(&load_terms_text(store, id)?).map_err(|_| missing_terms(id))
+}
+
+fn missing_terms(id: &str) -> ReportError {
+    ReportError(format!("The terms {id} that a charge refers to are not in the ledger."))
+}
+
+pub(super) fn load_terms_text(store: &LedgerStore, id: &str) -> Result<Arc<str>, ReportError> {
+    let missing = || missing_terms(id);
     let number = store.entry_number(&format!("terms {id}"))?.ok_or_else(missing)?;
     match find(store, number)?.ok_or_else(missing)?.kind {
-        EntryKind::Terms { terms, .. } => serde_json::from_str(&terms).map_err(|_| missing()),
+        EntryKind::Terms { terms, .. } => Ok(terms),
         _ => Err(missing()),
     }
 }

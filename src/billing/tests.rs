@@ -4,6 +4,7 @@
 mod flaky;
 mod lines;
 mod proof;
+mod rollups;
 mod starts;
 mod waits;
 

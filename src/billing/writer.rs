@@ -4,6 +4,10 @@
 
 use super::group_builder::{ENTRY_OVERHEAD, GroupBuilder, SMALL_BLOCKS};
 use super::replica_lag::ReplicaLagLog;
+use super::report::ReportError;
+use super::rerate::load_terms_text;
+use super::rollups::cache::RollupCache;
+use super::rollups::rebuild::corrected_work;
 use super::side_rows;
 use super::write_op::{AdjustmentError, AdminAdjustment, LedgerAction, WriteOp};
 use super::write_queue::{CommittedGroup, DrainedOps, WriteQueue};
@@ -15,6 +19,7 @@ use penstock_storage::ledger::{
     BalanceRecord, EntryBlock, LedgerCommit, LedgerStore, LedgerTip, MAX_BLOCK_BYTES, RowWrite,
     TARGET_BLOCK_BYTES,
 };
+use penstock_usage::SoldWork;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -48,6 +53,7 @@ pub(super) fn start_writer(
         known_terms: HashSet::new(),
         draft: GroupBuilder::default(),
         lag_log: ReplicaLagLog::default(),
+        rollups: RollupCache::default(),
     };
     std::thread::Builder::new()
         .name("ledger".to_owned())
@@ -70,6 +76,7 @@ struct LedgerWriter {
     known_terms: HashSet<Arc<str>>,
     draft: GroupBuilder,
     lag_log: ReplicaLagLog,
+    rollups: RollupCache,
 }
 
 impl LedgerWriter {
@@ -118,16 +125,19 @@ impl LedgerWriter {
 
     fn add_action(&mut self, action: LedgerAction) {
         let LedgerAction { at, account, act, terms, exposed } = action;
+        if let Some(terms) = &terms {
+            self.rollups.learn_terms(&terms.id, &terms.text);
+        }
         if let Some(terms) = terms.filter(|terms| !self.known_terms.contains(&terms.id)) {
             self.add_terms(at, &terms.id, &terms.text);
         }
         self.draft.exposed = self.draft.exposed.saturating_add(exposed);
         let end = replacement_void(&act);
-        if self.append_entry(at, &account, act).is_none() {
+        if self.append_entry(at, &account, act, None).is_none() {
             log::event(log::error(), "ledger_entry_lost", &[("account", &account)]);
             // The reservation still ends on the disk, so the next start does not void it.
             if let Some(end) = end {
-                self.append_entry(at, &account, end);
+                self.append_entry(at, &account, end, None);
             }
         }
     }
@@ -140,8 +150,8 @@ impl LedgerWriter {
             self.known_terms.insert(id.clone());
             return;
         }
-        if let Some(seq) = self.append_entry(at, "", EntryKind::Terms { id: id.clone(), terms: text.clone() })
-        {
+        let act = EntryKind::Terms { id: id.clone(), terms: text.clone() };
+        if let Some(seq) = self.append_entry(at, "", act, None) {
             self.draft.names.push((name, seq));
             self.known_terms.insert(id.clone());
         }
@@ -162,22 +172,49 @@ impl LedgerWriter {
             Some(Err(_)) => {
                 adjustment.reply.send(Err(AdjustmentError::StoreFailing)).ok();
             }
+            None => self.append_adjustment(adjustment),
+        }
+    }
+
+    fn append_adjustment(&mut self, adjustment: AdminAdjustment) {
+        let Ok(corrected) = self.find_corrected_work(&adjustment.act) else {
+            adjustment.reply.send(Err(AdjustmentError::StoreFailing)).ok();
+            return;
+        };
+        match self.append_entry(
+            adjustment.at,
+            &adjustment.balance.name,
+            adjustment.act.clone(),
+            corrected.as_ref(),
+        ) {
+            Some(seq) => {
+                self.draft.names.extend(adjustment.names.iter().map(|name| (name.clone(), seq)));
+                self.draft.adjustments.push((adjustment, seq));
+            }
             None => {
-                match self.append_entry(adjustment.at, &adjustment.balance.name, adjustment.act.clone()) {
-                    Some(seq) => {
-                        self.draft.names.extend(adjustment.names.iter().map(|name| (name.clone(), seq)));
-                        self.draft.adjustments.push((adjustment, seq));
-                    }
-                    None => {
-                        adjustment.reply.send(Err(AdjustmentError::InvalidAmount)).ok();
-                    }
-                }
+                adjustment.reply.send(Err(AdjustmentError::InvalidAmount)).ok();
             }
         }
     }
 
+    /// Finds the work of the charge that an adjustment corrects; its usage counts in the same model.
+    fn find_corrected_work(&mut self, act: &EntryKind) -> Result<Option<SoldWork>, ReportError> {
+        let corrected = corrected_work(&self.store, act)?;
+        if let Some(work) = &corrected {
+            let terms = load_terms_text(&self.store, &work.terms)?;
+            self.rollups.learn_terms(&work.terms, &terms);
+        }
+        Ok(corrected)
+    }
+
     /// Appends an entry to the draft; `None` if it is invalid.
-    fn append_entry(&mut self, at: u64, account: &str, act: EntryKind) -> Option<u64> {
+    fn append_entry(
+        &mut self,
+        at: u64,
+        account: &str,
+        act: EntryKind,
+        corrected: Option<&SoldWork>,
+    ) -> Option<u64> {
         let entry =
             LedgerEntry { seq: self.chain.seq + 1, at: at.max(self.at), account: account.into(), kind: act };
         let before = self.balances.get(account).copied().unwrap_or_default();
@@ -213,6 +250,8 @@ impl LedgerWriter {
         self.draft.bytes += block.text.len() - length;
         self.at = entry.at;
         self.open.apply(&entry);
+        self.rollups.add(&entry, corrected);
+        self.draft.rollups = self.rollups.changed_rows();
         if let Some(after) = after {
             // An existing account needs no copy of its name.
             match self.balances.get_mut(account) {
@@ -239,6 +278,7 @@ impl LedgerWriter {
             hash: self.chain.hash,
             at: self.at,
             first_open: self.open.oldest_seq().unwrap_or(self.chain.seq + 1),
+            rollups: true,
         };
         let mut copied = true;
         let moved = !draft.blocks.is_empty();
@@ -249,6 +289,7 @@ impl LedgerWriter {
                 blocks: draft.blocks,
                 balances: draft.balances.into_iter().collect(),
                 names: draft.names,
+                rollups: Vec::new(),
                 extra_rows: draft.rows,
             };
             let asked = &mut [&mut draft.adjustments, &mut draft.duplicates];
@@ -257,7 +298,8 @@ impl LedgerWriter {
                 None => return false,
             }
             if moved {
-                self.tip = Some(after);
+                self.tip = Some(group.new_tip);
+                self.rollups.mark_written();
             }
         }
         self.queue.on_committed(&CommittedGroup {
@@ -288,7 +330,13 @@ impl LedgerWriter {
         let mut logged = false;
         self.queue.set_busy(true);
         loop {
-            let why = match self.store.append(group) {
+            let appended = self.rollups.changed_values(&self.store).and_then(|rows| {
+                group.rollups = rows;
+                // A start rebuilds rollups that are not complete.
+                group.new_tip.rollups &= !self.rollups.is_damaged();
+                self.store.append(group)
+            });
+            let why = match appended {
                 Ok(appended) => {
                     self.queue.set_busy(false);
                     self.lag_log.log_change(appended.copied, &self.store);

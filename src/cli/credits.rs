@@ -3,7 +3,7 @@
 mod backend;
 mod export;
 
-pub use backend::LedgerBackend;
+pub use backend::{LedgerBackend, ledger_storage};
 
 use super::ConfigArgs;
 use super::client::{AdminClientError, Client, admin_target};

@@ -24,6 +24,8 @@ mod store;
 mod table;
 #[cfg(test)]
 mod tests;
+mod usage;
+mod users;
 
 use crate::config::ConfigSource;
 use clap::{Args, Parser, Subcommand};
@@ -106,6 +108,14 @@ enum CliCommand {
     ///
     /// Through the running gateway, or directly in its store when none runs.
     Statement(statement::StatementArgs),
+    /// Invites, creates, lists and disables the persons who may sign in to the console
+    ///
+    /// Through the running gateway, or directly in its store when none runs.
+    Users(users::UsersArgs),
+    /// Adds up usage by day, model or key; verifies and rebuilds the rollups behind it
+    ///
+    /// Through the running gateway, or directly in its store when none runs.
+    Usage(usage::UsageArgs),
     /// Verifies, exports, imports and repairs all stored data, while no gateway runs
     Store(store::StoreArgs),
     /// Lists the models of the running gateway and the providers that offer them
@@ -247,6 +257,8 @@ fn run_cli(cli: Cli) -> Result<(), CommandError> {
         Some(CliCommand::Openapi { public: false }) => output::print_stdout(&crate::admin::openapi::text())?,
         Some(CliCommand::Credits(credits)) => credits::run(credits)?,
         Some(CliCommand::Statement(monthly)) => statement::run(&monthly)?,
+        Some(CliCommand::Users(users)) => users::run(&users)?,
+        Some(CliCommand::Usage(usage)) => usage::run(&usage)?,
         Some(CliCommand::Store(store)) => store::run(&store)?,
         Some(CliCommand::Models(asked)) => status::models(&asked.reached.source()?, asked.output)?,
         Some(CliCommand::Providers(asked)) => status::providers(&asked.reached.source()?, asked.output)?,

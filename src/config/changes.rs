@@ -21,6 +21,13 @@ impl ConfigDocument {
         Self(text.into())
     }
 
+    /// Returns the document with line breaks and indentation.
+    #[must_use]
+    pub fn pretty_text(&self) -> String {
+        let value: serde_json::Value = serde_json::from_slice(&self.0).unwrap_or_default();
+        serde_json::to_string_pretty(&value).unwrap_or_default()
+    }
+
     fn parse(&self) -> ConfigTree<'_> {
         serde_json::from_slice(&self.0).unwrap_or(ConfigTree::Null)
     }

@@ -12,7 +12,9 @@ use penstock_storage::audit::AuditLog;
 use penstock_storage::keys::KeyStore;
 use penstock_storage::ledger::LedgerStore;
 use penstock_storage::measurements::MeasurementStore;
+use penstock_storage::sessions::SessionStore;
 use penstock_storage::spend::SpendStore;
+use penstock_storage::users::UserStore;
 use penstock_storage::{Store, StoreError, StoreOptions};
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -35,6 +37,10 @@ pub struct Stores {
     pub spends: SpendStore,
     /// Measured latency statistics.
     pub figures: MeasurementStore,
+    /// Persons who may sign in to the console.
+    pub users: UserStore,
+    /// Sessions of signed-in persons.
+    pub sessions: SessionStore,
     /// Audit log of administrative changes.
     pub audit: AuditLog,
     /// Ledger and its replica files.
@@ -97,6 +103,8 @@ impl Stores {
             accounts: AccountStore::new(store.clone()),
             spends: SpendStore::new(store.clone()),
             figures: MeasurementStore::new(store.clone()),
+            users: UserStore::new(store.clone()),
+            sessions: SessionStore::new(store.clone()),
             audit: AuditLog::new(store.clone()),
             ledger: Arc::new(ledger),
             store,

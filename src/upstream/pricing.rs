@@ -334,7 +334,14 @@ impl OfferPricing {
 /// Converts a footprint to the form that the ledger stores.
 #[must_use]
 pub const fn request_footprint(footprint: &AnswerFootprint) -> RequestFootprint {
-    RequestFootprint { kwh: footprint.energy_kwh, carbon_g: footprint.carbon_g, water_l: footprint.water_l }
+    RequestFootprint {
+        kwh: footprint.energy_kwh,
+        carbon_g: footprint.carbon_g,
+        carbon_low_g: footprint.carbon_low_g,
+        carbon_high_g: footprint.carbon_high_g,
+        water_l: footprint.water_l,
+        failed_kwh: footprint.failed_kwh,
+    }
 }
 
 /// Returns a charge in credits, as it counts against a budget, for either wallet.

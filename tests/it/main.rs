@@ -43,6 +43,7 @@ mod coding_agent;
 mod commands;
 mod compatibility;
 mod completions;
+mod console;
 mod context_window;
 mod crash_recovery;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

@@ -21,12 +21,22 @@ pub enum KeyScope {
     Models,
     /// Files and batches. Every inference scope includes it; creating a batch also requires the scope of its endpoint.
     Batches,
+    /// Usage and balance of the account.
+    AccountRead,
 }
 
 impl KeyScope {
     /// All scopes.
-    pub const ALL: [Self; 7] =
-        [Self::Chat, Self::Embeddings, Self::Rerank, Self::Images, Self::Audio, Self::Models, Self::Batches];
+    pub const ALL: [Self; 8] = [
+        Self::Chat,
+        Self::Embeddings,
+        Self::Rerank,
+        Self::Images,
+        Self::Audio,
+        Self::Models,
+        Self::Batches,
+        Self::AccountRead,
+    ];
 
     /// Name of the scope in keys and error responses.
     #[must_use]
@@ -39,6 +49,7 @@ impl KeyScope {
             Self::Audio => "inference.audio",
             Self::Models => "inference.models",
             Self::Batches => "inference.batches",
+            Self::AccountRead => "account.read",
         }
     }
 
@@ -64,9 +75,28 @@ impl KeyScope {
                     | Self::Images.bit()
                     | Self::Audio.bit()
             }
-            Self::Chat | Self::Embeddings | Self::Rerank | Self::Images | Self::Audio | Self::Models => {
-                self.bit()
-            }
+            Self::Chat
+            | Self::Embeddings
+            | Self::Rerank
+            | Self::Images
+            | Self::Audio
+            | Self::Models
+            | Self::AccountRead => self.bit(),
+        }
+    }
+
+    /// Bits of the wildcards that include this scope.
+    const fn wildcards(self) -> u16 {
+        match self {
+            // A key for inference does not read the account's figures.
+            Self::AccountRead => EVERYTHING.1,
+            Self::Chat
+            | Self::Embeddings
+            | Self::Rerank
+            | Self::Images
+            | Self::Audio
+            | Self::Models
+            | Self::Batches => INFERENCE.1 | EVERYTHING.1,
         }
     }
 }
@@ -125,13 +155,13 @@ impl KeyScopes {
     /// Returns true if the set allows the scope: by name, by wildcard, or by another scope that includes it.
     #[must_use]
     pub const fn allows(self, scope: KeyScope) -> bool {
-        self.0 & (scope.allowed_by() | INFERENCE.1 | EVERYTHING.1) != 0
+        self.0 & (scope.allowed_by() | scope.wildcards()) != 0
     }
 
     /// Returns true if the set contains the scope by its own name or by a wildcard.
     #[must_use]
     pub const fn contains(self, scope: KeyScope) -> bool {
-        self.0 & (scope.bit() | INFERENCE.1 | EVERYTHING.1) != 0
+        self.0 & (scope.bit() | scope.wildcards()) != 0
     }
 
     /// Requires a scope.

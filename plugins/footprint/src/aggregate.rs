@@ -20,6 +20,12 @@ pub struct AttemptEnergy {
     pub(crate) gpu: Decimal,
     pub(crate) low: Decimal,
     pub(crate) high: Decimal,
+    /// Lower limit of `carbon`.
+    pub(crate) carbon_low: Decimal,
+    /// Upper limit of `carbon`.
+    pub(crate) carbon_high: Decimal,
+    /// Joules of failed attempts, part of `facility`.
+    pub(crate) failed: Decimal,
     pub(crate) method: EnergyMethod,
     pub(crate) boundary: MeterBoundary,
     pub(crate) assumed: Assumptions,
@@ -38,6 +44,12 @@ pub struct AnswerFootprint {
     pub energy_kwh_low: Decimal,
     /// Upper limit of `energy_kwh`.
     pub energy_kwh_high: Decimal,
+    /// Lower limit of `carbon_g`.
+    pub carbon_low_g: Decimal,
+    /// Upper limit of `carbon_g`.
+    pub carbon_high_g: Decimal,
+    /// Energy of failed attempts, kWh, twelve places; part of `energy_kwh`.
+    pub failed_kwh: Decimal,
     /// Grams of making the hardware, the share of this answer, nine places; not in `carbon_g`.
     pub embodied_g: Decimal,
     /// Method by which the energy of the successful attempt was determined.
@@ -58,6 +70,9 @@ impl AttemptEnergy {
         self.gpu = self.gpu.saturating_add(failed.gpu);
         self.low = self.low.saturating_add(failed.low);
         self.high = self.high.saturating_add(failed.high);
+        self.carbon_low = self.carbon_low.saturating_add(failed.carbon_low);
+        self.carbon_high = self.carbon_high.saturating_add(failed.carbon_high);
+        self.failed = self.failed.saturating_add(failed.facility);
     }
 
     /// Rounds each figure once, half-even.
@@ -69,6 +84,9 @@ impl AttemptEnergy {
             water_l: per_kwh(self.water, 9),
             energy_kwh_low: per_kwh(self.low, 12),
             energy_kwh_high: per_kwh(self.high, 12),
+            carbon_low_g: per_kwh(self.carbon_low, 9),
+            carbon_high_g: per_kwh(self.carbon_high, 9),
+            failed_kwh: if self.failed.is_zero() { Decimal::ZERO } else { per_kwh(self.failed, 12) },
             embodied_g: divide_rounded(self.gpu.saturating_mul(constants::EMBODIED_G_PER_WH), 3600, 9),
             method: self.method,
             boundary: self.boundary,

@@ -212,13 +212,17 @@ fn energy_of(
     assumed: Assumptions,
 ) -> AttemptEnergy {
     let facility = joules.saturating_mul(factors.facility);
+    let carbon = joules.saturating_mul(factors.carbon);
     AttemptEnergy {
         facility,
-        carbon: joules.saturating_mul(factors.carbon),
+        carbon,
         water: joules.saturating_mul(factors.water),
         gpu: joules.saturating_mul(factors.gpu),
         low: facility.saturating_mul(range.low),
         high: facility.saturating_mul(range.high),
+        carbon_low: carbon.saturating_mul(range.low),
+        carbon_high: carbon.saturating_mul(range.high),
+        failed: Decimal::ZERO,
         method,
         boundary,
         assumed,

@@ -63,8 +63,14 @@ pub struct RequestFootprint {
     pub kwh: Decimal,
     /// CO2 equivalent, grams, location-based.
     pub carbon_g: Decimal,
+    /// Lower limit of `carbon_g`; zero in entries of versions that did not record the range.
+    pub carbon_low_g: Decimal,
+    /// Upper limit of `carbon_g`; zero in entries of versions that did not record the range.
+    pub carbon_high_g: Decimal,
     /// Water in litres.
     pub water_l: Decimal,
+    /// Energy of the failed attempts, part of `kwh`. A void records none, since all of its energy is of failed attempts.
+    pub failed_kwh: Decimal,
 }
 
 /// Kind of the corrected entry.

@@ -2,7 +2,7 @@
 //!
 //! EUR amounts are added exactly and rounded once, to cents, where a row is displayed ([`StatementSums::rounded_eur`]).
 
-use crate::entry::{CorrectedKind, EntryKind, LedgerEntry, RequestFootprint, SaleDetails, Wallet};
+use crate::entry::{CorrectedKind, EntryKind, LedgerEntry, SaleDetails, Wallet};
 use rust_decimal::Decimal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -53,10 +53,10 @@ impl StatementSums {
         cents
     }
 
-    fn add_footprint(&mut self, drawn: &RequestFootprint) {
-        self.kwh = self.kwh.saturating_add(drawn.kwh);
-        self.carbon_g = self.carbon_g.saturating_add(drawn.carbon_g);
-        self.water_l = self.water_l.saturating_add(drawn.water_l);
+    fn add_footprint(&mut self, kwh: Decimal, carbon_g: Decimal, water_l: Decimal) {
+        self.kwh = self.kwh.saturating_add(kwh);
+        self.carbon_g = self.carbon_g.saturating_add(carbon_g);
+        self.water_l = self.water_l.saturating_add(water_l);
     }
 
     fn add_sale(&mut self, sale: &SaleDetails) {
@@ -90,17 +90,18 @@ impl StatementSums {
         *self == Self::default()
     }
 
-    fn add_entry(&mut self, act: &EntryKind) {
+    /// Adds the movement of an entry.
+    pub fn add_entry(&mut self, act: &EntryKind) {
         match act {
             EntryKind::Grant { wallet, amount, .. } => self.add_grant(*wallet, i128::from(*amount)),
             EntryKind::Settle { wallet, amount, sale, drawn, .. } => {
                 self.add_sale(sale);
-                self.add_footprint(drawn);
+                self.add_footprint(drawn.kwh, drawn.carbon_g, drawn.water_l);
                 self.add_charge(*wallet, i128::from(*amount));
             }
             EntryKind::Void { drawn, .. } => {
                 self.uncharged += 1;
-                self.add_footprint(drawn);
+                self.add_footprint(drawn.kwh, drawn.carbon_g, drawn.water_l);
             }
             EntryKind::Correct { what, wallet, was, instead, eur, .. } => {
                 let change = i128::from(*instead) - i128::from(*was);
@@ -160,6 +161,22 @@ impl Statement {
             let of_model = (correction.account.clone(), model.clone());
             self.models.entry(of_model).or_default().add_entry(&correction.kind);
         }
+    }
+
+    /// Adds sums of several entries of one account and key. `model` is that of charges and of their corrections, `terms`
+    /// is the id of the terms of charges.
+    pub fn add_sums(
+        &mut self,
+        (account, key): (&Arc<str>, &Arc<str>),
+        model: Option<&Arc<str>>,
+        terms: Option<&Arc<str>>,
+        sums: &StatementSums,
+    ) {
+        self.rows.entry((account.clone(), key.clone())).or_default().add(sums);
+        if let Some(model) = model {
+            self.models.entry((account.clone(), model.clone())).or_default().add(sums);
+        }
+        self.terms.extend(terms.cloned());
     }
 
     /// Returns a row for each key of each account, by name.
@@ -227,11 +244,7 @@ impl StatementSums {
         self.output = self.output.saturating_add(other.output);
         self.images += other.images;
         self.seconds = self.seconds.saturating_add(other.seconds);
-        self.add_footprint(&RequestFootprint {
-            kwh: other.kwh,
-            carbon_g: other.carbon_g,
-            water_l: other.water_l,
-        });
+        self.add_footprint(other.kwh, other.carbon_g, other.water_l);
         self.credits += other.credits;
         self.energy += other.energy;
         self.eur = self.eur.saturating_add(other.eur);

@@ -71,6 +71,12 @@ struct EntryLine<'a> {
     g_co2: Decimal,
     #[serde(skip_serializing_if = "Decimal::is_zero", serialize_with = "exact")]
     litres: Decimal,
+    #[serde(skip_serializing_if = "Decimal::is_zero", serialize_with = "exact")]
+    g_co2_low: Decimal,
+    #[serde(skip_serializing_if = "Decimal::is_zero", serialize_with = "exact")]
+    g_co2_high: Decimal,
+    #[serde(skip_serializing_if = "Decimal::is_zero", serialize_with = "exact")]
+    failed_kwh: Decimal,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     why: Option<Cow<'a, str>>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
@@ -194,12 +200,21 @@ impl<'a> EntryLine<'a> {
 
     fn drawn(&mut self, drawn: &RequestFootprint) {
         (self.kwh, self.g_co2, self.litres) = (drawn.kwh, drawn.carbon_g, drawn.water_l);
+        (self.g_co2_low, self.g_co2_high) = (drawn.carbon_low_g, drawn.carbon_high_g);
+        self.failed_kwh = drawn.failed_kwh;
     }
 
     fn to_entry(&self) -> Option<LedgerEntry> {
         let text = |text: &Option<Cow<'a, str>>| text.as_deref().map(Arc::<str>::from);
         let wallet = || Wallet::from_name(&self.wallet);
-        let drawn = RequestFootprint { kwh: self.kwh, carbon_g: self.g_co2, water_l: self.litres };
+        let drawn = RequestFootprint {
+            kwh: self.kwh,
+            carbon_g: self.g_co2,
+            carbon_low_g: self.g_co2_low,
+            carbon_high_g: self.g_co2_high,
+            water_l: self.litres,
+            failed_kwh: self.failed_kwh,
+        };
         let act = match &*self.act {
             "grant" => EntryKind::Grant {
                 id: text(&self.id)?,

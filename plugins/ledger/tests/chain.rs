@@ -25,7 +25,10 @@ fn acts() -> Vec<EntryKind> {
     let drawn = RequestFootprint {
         kwh: Decimal::new(5, 6),
         carbon_g: Decimal::new(7, 4),
+        carbon_low_g: Decimal::new(5, 4),
+        carbon_high_g: Decimal::new(11, 4),
         water_l: Decimal::new(9, 5),
+        failed_kwh: Decimal::new(1, 6),
     };
     vec![
         EntryKind::Terms { id: "0011223344556677".into(), terms: "{\"input\":\"0.05\"}".into() },

@@ -8,6 +8,7 @@
 //! - [`files`] stores the metadata of files; their contents are plain files outside the store.
 //! - [`keys`] and [`accounts`] store API keys and accounts, [`audit`] the log of changes to them, [`spend`] their
 //!   spending across restarts, [`batches`] the batches, [`measurements`] measured speeds.
+//! - [`users`] stores the persons who may sign in to the console, [`sessions`] their sessions.
 //! - Rows on disk are versioned and checksummed.
 //!
 //! Every call blocks: callers on an async runtime run them on blocking threads. The current time is an argument.
@@ -24,11 +25,13 @@ pub mod measurements;
 mod memory;
 mod permissions;
 mod row;
+pub mod sessions;
 mod sled;
 pub mod spend;
 mod store;
 mod table;
 mod transaction;
+pub mod users;
 mod versioned_json;
 
 pub use self::sled::{CompactionOutcome, RepairOutcome, StoreOptions, compact, open, repair, repair_with};

@@ -35,11 +35,17 @@ pub enum StoreTable {
     Spend = 17,
     /// Measured speeds of offers and models, restored after a restart.
     Figures = 18,
+    /// Hourly sums of the ledger's entries.
+    Usage = 19,
+    /// Persons who may sign in to the console, and their invitations.
+    Users = 20,
+    /// Sessions of signed-in persons.
+    Sessions = 21,
 }
 
 impl StoreTable {
     /// All tables, by ascending tag.
-    pub const ALL: [StoreTable; 14] = [
+    pub const ALL: [StoreTable; 17] = [
         StoreTable::Meta,
         StoreTable::Keys,
         StoreTable::AccountKeys,
@@ -54,6 +60,9 @@ impl StoreTable {
         StoreTable::Audit,
         StoreTable::Spend,
         StoreTable::Figures,
+        StoreTable::Usage,
+        StoreTable::Users,
+        StoreTable::Sessions,
     ];
 
     /// Returns the byte that identifies the table on disk.
@@ -86,6 +95,9 @@ impl StoreTable {
             StoreTable::Audit => "audit",
             StoreTable::Spend => "spend",
             StoreTable::Figures => "figures",
+            StoreTable::Usage => "usage",
+            StoreTable::Users => "users",
+            StoreTable::Sessions => "sessions",
         }
     }
 

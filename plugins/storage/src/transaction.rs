@@ -7,9 +7,9 @@ pub const MAX_KEY_BYTES: usize = 512;
 /// Maximum value length, in bytes. sled stores values over 128 KiB in files that it never syncs.
 pub const MAX_VALUE_BYTES: usize = 64 * 1024;
 /// Maximum number of operations of one transaction, guards included.
-pub const MAX_OPERATIONS: usize = 1_000;
+pub const MAX_OPERATIONS: usize = 5_000;
 /// Maximum bytes of keys and values in one transaction.
-pub const MAX_TRANSACTION_BYTES: usize = 4 * 1024 * 1024;
+pub const MAX_TRANSACTION_BYTES: usize = 6 * 1024 * 1024;
 
 /// Guard or write of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]

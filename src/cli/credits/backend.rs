@@ -115,7 +115,7 @@ impl LedgerBackend {
     }
 }
 
-pub(super) fn ledger_storage(reach: &AdminTarget) -> Result<settings::StorageSettings, String> {
+pub fn ledger_storage(reach: &AdminTarget) -> Result<settings::StorageSettings, String> {
     reach.storage.clone().map_err(|mistakes| {
         let report = Diagnostics { mistakes, warnings: Vec::new() };
         configuration::format_refusal(&report, "the store cannot be opened")

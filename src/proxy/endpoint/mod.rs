@@ -4,6 +4,7 @@ mod batches;
 mod chat;
 mod completions;
 mod count_tokens;
+mod credits;
 mod embeddings;
 mod files;
 mod images;
@@ -17,6 +18,7 @@ mod service;
 mod transcriptions;
 mod unknown;
 mod url_decoding;
+mod usage;
 
 pub use url_decoding::{decode_segment, query_parameters};
 
@@ -93,6 +95,8 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
     &files::DeleteFile,
     &models::ListModels,
     &models::GetModel,
+    &usage::GetUsage,
+    &credits::GetCredits,
     &service::ServiceIndex,
     &service::HealthStatus("/health"),
     &service::HealthStatus("/healthz"),

@@ -15,7 +15,7 @@ use penstock_core::{
     StreamTranslation, TokenUsage, UpstreamErrorKind, UsageBounds, UsageSource, WorkDone,
 };
 use penstock_footprint::AttemptEnergy;
-use penstock_ledger::Wallet;
+use penstock_ledger::{RequestFootprint, Wallet};
 use penstock_limits::ActualCost;
 use penstock_media::image::steps_name;
 use penstock_pricing::PaymentSource;
@@ -257,7 +257,11 @@ pub fn count_broken(run: &mut FailoverRun<'_, '_>) {
 pub fn void(run: &mut FailoverRun<'_, '_>, why: &'static str) {
     if let Some(hold) = run.hold.take() {
         let footprint = run.failed_usage.0.as_ref().map(AttemptEnergy::footprint);
-        let drawn = footprint.as_ref().map(request_footprint).unwrap_or_default();
+        // All of its energy is of failed attempts, which a void does not repeat.
+        let drawn = RequestFootprint {
+            failed_kwh: Decimal::ZERO,
+            ..footprint.as_ref().map(request_footprint).unwrap_or_default()
+        };
         match run.exchange.caller.line() {
             None => hold.void(why, drawn),
             Some(line) => line.set_end(hold.void_later(why, drawn)),

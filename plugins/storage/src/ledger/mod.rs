@@ -21,6 +21,7 @@ mod key;
 mod reading;
 mod record;
 mod replica;
+mod rollups;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,11 +47,11 @@ pub const MAX_BLOCK_BYTES: usize = MAX_VALUE_BYTES;
 /// rows.
 pub const TARGET_BLOCK_BYTES: usize = 6 * 1024;
 /// Maximum bytes of the blocks of one commit.
-pub const MAX_COMMIT_BYTES: usize = MAX_TRANSACTION_BYTES / 2;
-/// Maximum number of blocks, balances, names and further rows of one commit together.
+pub const MAX_COMMIT_BYTES: usize = MAX_TRANSACTION_BYTES / 3;
+/// Maximum number of blocks, balances, names, rollups and further rows of one commit together.
 pub const MAX_COMMIT_ROWS: usize = MAX_OPERATIONS / 2;
 /// Maximum bytes of the further rows of one commit.
-pub const MAX_EXTRA_ROW_BYTES: usize = MAX_TRANSACTION_BYTES / 4;
+pub const MAX_EXTRA_ROW_BYTES: usize = MAX_TRANSACTION_BYTES / 6;
 
 /// Block of entries that are added together, all of one month.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +103,8 @@ pub struct LedgerCommit {
     pub balances: Vec<(String, BalanceRecord)>,
     /// Names used by the entries, with the number of each entry, see [`LedgerStore::entry_number`].
     pub names: Vec<(String, u64)>,
+    /// Keys and values of the changed usage rollups.
+    pub rollups: Vec<(Vec<u8>, Vec<u8>)>,
     /// Further rows written with the commit, in order.
     pub extra_rows: Vec<RowWrite>,
 }
@@ -236,6 +239,9 @@ impl LedgerStore {
         for (name, number) in &group.names {
             batch = batch.put(StoreTable::Idempotency, name_key(name), number.to_le_bytes());
         }
+        for (key, value) in &group.rollups {
+            batch = batch.put(StoreTable::Usage, key.as_slice(), value.as_slice());
+        }
         for row in &group.extra_rows {
             batch = match &row.value {
                 Some(value) => batch.put(row.table, row.key.as_slice(), value.as_slice()),
@@ -303,6 +309,7 @@ impl LedgerStore {
         let mut batch = Transaction::new().delete(StoreTable::Meta, TIP_KEY);
         for (space, prefix) in [
             (StoreTable::Ledger, &b""[..]),
+            (StoreTable::Usage, b""),
             (StoreTable::Balances, b""),
             (StoreTable::Meta, b"ledger/"),
             (StoreTable::Idempotency, NAME_PREFIX),

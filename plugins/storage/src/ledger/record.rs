@@ -18,6 +18,8 @@ pub struct LedgerTip {
     pub at: u64,
     /// Number of an entry before which every reserve has ended: after a crash, open reserves are searched from it on.
     pub first_open: u64,
+    /// True if the usage rollups contain every entry. Versions without rollups write false.
+    pub rollups: bool,
 }
 
 /// Sum of the entries of an account; open reserves are not subtracted.
@@ -36,6 +38,8 @@ struct TipRow {
     hash: String,
     at: u64,
     low: u64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    rollups: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -47,8 +51,8 @@ struct BalanceRow {
 
 impl LedgerTip {
     pub(crate) fn to_row(self) -> Result<Vec<u8>, StoreError> {
-        let LedgerTip { seq, hash, at, first_open: low } = self;
-        encode(&TipRow { v: VERSION, seq, hash: hex(&hash), at, low })
+        let LedgerTip { seq, hash, at, first_open: low, rollups } = self;
+        encode(&TipRow { v: VERSION, seq, hash: hex(&hash), at, low, rollups })
     }
 
     pub(crate) fn from_row(row: &[u8]) -> Result<LedgerTip, StoreError> {
@@ -56,7 +60,7 @@ impl LedgerTip {
         check_version(tip.v)?;
         let hash = unhex(&tip.hash).and_then(|hash| hash.try_into().ok());
         let hash = hash.ok_or_else(|| StoreError::corrupt("the tip of the ledger has no hash"))?;
-        Ok(LedgerTip { seq: tip.seq, hash, at: tip.at, first_open: tip.low })
+        Ok(LedgerTip { seq: tip.seq, hash, at: tip.at, first_open: tip.low, rollups: tip.rollups })
     }
 }
 

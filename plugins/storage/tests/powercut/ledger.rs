@@ -11,7 +11,7 @@ use penstock_storage::{Store, StoreError, StoreTable};
 const PER_MONTH: u64 = 40;
 
 fn tip(n: u64) -> LedgerTip {
-    LedgerTip { seq: n * 2, hash: [u8::try_from(n % 251).unwrap(); 32], at: n, first_open: 0 }
+    LedgerTip { seq: n * 2, hash: [u8::try_from(n % 251).unwrap(); 32], at: n, first_open: 0, rollups: false }
 }
 
 fn month(n: u64) -> String {
@@ -37,6 +37,7 @@ pub fn group(n: u64) -> LedgerCommit {
         blocks: sheets,
         balances: vec![("acme".to_owned(), BalanceRecord { credits: i64::try_from(n).unwrap(), energy: 1 })],
         names: vec![(format!("name {n}"), n)],
+        rollups: Vec::new(),
         extra_rows: rows(n),
     }
 }

@@ -88,6 +88,8 @@ pub const OPERATIONS: &[OperationRow] = &[
     operation_row("file_delete", "Files", WorkKind::Store, "Deletes a file", &[(200, &[(JSON, "FileDeletion")])]),
     operation_row("models", "Models", WorkKind::Direct, "Lists the models that the key may use", &[(200, &[(JSON, "ModelList")])]).with_query(&["output_modalities", "supported_parameters", "lifecycle", "sort", "offset", "limit 1 1000 100", "after_id", "before_id", "include_aliases", "include_meta"]),
     operation_row("model", "Models", WorkKind::Direct, "A model", &[(200, &[(JSON, "Model")])]).with_query(&["include_meta"]),
+    operation_row("usage", "Account", WorkKind::Direct, "Usage of the account, or of one of its keys", &[(200, &[(JSON, "Usage")])]).with_query(&["from", "to", "group_by", "key"]),
+    operation_row("credits", "Account", WorkKind::Direct, "Balance of the account", &[(200, &[(JSON, "Balance")])]),
     operation_row("root", "Service", WorkKind::Direct, "Name and links of the service", &[(200, &[(JSON, "Root")])]),
     operation_row("health", "Service", WorkKind::Direct, "200 while requests are accepted", &[(200, &[(JSON, "Health")])]),
     operation_row("openapi", "Service", WorkKind::Direct, "This document", &[(200, &[(JSON, "Document")])]),
@@ -104,6 +106,12 @@ pub fn parameter(written: &str) -> Value {
         }
         ("offset", _) => json!({ "type": "integer", "minimum": 0, "default": 0 }),
         ("include_aliases" | "include_meta", _) => json!({ "type": "boolean", "default": false }),
+        ("from" | "to", _) => json!({ "type": "string", "format": "date",
+            "description": "Day in UTC, included; the range ends today and has 30 days by default, and at most 366." }),
+        ("group_by", _) => json!({ "type": "string", "default": "day", "examples": ["day,model", "key"],
+            "description": "Up to three of day, hour, model, key, provider, location and outcome, with commas." }),
+        ("key", _) => json!({ "type": "string",
+            "description": "Only this key: its public id, or `self` for the key of the request." }),
         ("order", _) => json!({ "enum": ["asc", "desc", ""], "default": "desc" }),
         ("purpose", _) => json!({ "enum": ["batch", "batch_output", ""] }),
         ("sort", _) => {

@@ -1,0 +1,293 @@
+//! Parts of a page.
+
+use crate::chart::BarChart;
+
+/// Part of a page.
+#[derive(Clone, Debug)]
+pub enum Block {
+    /// Message about an action or a problem.
+    Notice(NoticeKind, String),
+    /// Secret that is shown once, with its label.
+    Secret(String, String),
+    /// Figures.
+    Tiles(Vec<Tile>),
+    /// Table.
+    Table(Table),
+    /// Bar chart.
+    Chart(BarChart),
+    /// Form.
+    Form(Form),
+    /// Text as it is, such as a configuration.
+    Code(String),
+}
+
+/// Kind of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticeKind {
+    /// Completed action.
+    Done,
+    /// Problem that needs attention.
+    Warning,
+    /// Refused action.
+    Error,
+}
+
+impl NoticeKind {
+    /// Class in the style sheet.
+    #[must_use]
+    pub const fn class(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// One figure with its label.
+#[derive(Clone, Debug, Default)]
+pub struct Tile {
+    /// Label.
+    pub label: String,
+    /// Figure with its unit.
+    pub value: String,
+    /// Further text.
+    pub detail: String,
+    /// Problem, if there is one.
+    pub state: CellState,
+}
+
+/// State that a cell or a figure shows, besides its text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CellState {
+    /// No state.
+    #[default]
+    None,
+    /// Good state.
+    Good,
+    /// State that needs attention.
+    Warning,
+    /// Failure.
+    Bad,
+}
+
+impl CellState {
+    /// Class in the style sheet.
+    #[must_use]
+    pub const fn class(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Good => "good",
+            Self::Warning => "warning",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+/// Cell of a table.
+#[derive(Clone, Debug, Default)]
+pub struct Cell {
+    /// Text.
+    pub text: String,
+    /// Exact value, shown on hover.
+    pub exact: String,
+    /// Link, if it is one.
+    pub href: Option<String>,
+    /// True for numbers, which are aligned to the right.
+    pub numeric: bool,
+    /// State of the cell.
+    pub state: CellState,
+    /// Button in the cell: a form without visible fields.
+    pub action: Option<Form>,
+}
+
+impl Cell {
+    /// Creates a cell with text.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// Creates a cell with a number.
+    #[must_use]
+    pub fn number(text: impl Into<String>) -> Self {
+        Self { text: text.into(), numeric: true, ..Self::default() }
+    }
+
+    /// Creates a cell with a link.
+    #[must_use]
+    pub fn link(text: impl Into<String>, href: impl Into<String>) -> Self {
+        Self { text: text.into(), href: Some(href.into()), ..Self::default() }
+    }
+
+    /// Creates a cell with a button.
+    #[must_use]
+    pub fn button(action: Form) -> Self {
+        Self { action: Some(action), ..Self::default() }
+    }
+
+    /// Sets the state.
+    #[must_use]
+    pub fn with_state(mut self, state: CellState) -> Self {
+        self.state = state;
+        self
+    }
+
+    /// Sets the exact value.
+    #[must_use]
+    pub fn with_exact(mut self, exact: impl Into<String>) -> Self {
+        self.exact = exact.into();
+        self
+    }
+}
+
+/// Row of a table.
+pub type Row = Vec<Cell>;
+
+/// Table.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// Title.
+    pub title: String,
+    /// Headings of the columns.
+    pub headings: Vec<&'static str>,
+    /// Rows.
+    pub rows: Vec<Row>,
+    /// Text instead of an empty table.
+    pub empty: &'static str,
+    /// Link to the next page.
+    pub next: Option<String>,
+}
+
+/// Form that is sent with POST, or with GET for a query.
+#[derive(Clone, Debug, Default)]
+pub struct Form {
+    /// Path.
+    pub action: String,
+    /// True for a query, which changes nothing and carries no token.
+    pub is_query: bool,
+    /// Title; empty for a button in a table.
+    pub title: String,
+    /// Fields.
+    pub fields: Vec<Field>,
+    /// Text of the button.
+    pub submit: String,
+    /// True if the action cannot be undone.
+    pub is_final: bool,
+}
+
+impl Form {
+    /// Creates a form.
+    #[must_use]
+    pub fn new(action: impl Into<String>, title: impl Into<String>, submit: impl Into<String>) -> Self {
+        Self { action: action.into(), title: title.into(), submit: submit.into(), ..Self::default() }
+    }
+
+    /// Adds a field.
+    #[must_use]
+    pub fn with(mut self, field: Field) -> Self {
+        self.fields.push(field);
+        self
+    }
+
+    /// Sets the values that were sent, and the message beside the refused field.
+    pub fn restore(&mut self, values: &[(String, String)], refused: Option<(&str, &str)>) {
+        for field in &mut self.fields {
+            let sent = values.iter().find(|(name, _)| name == field.name);
+            if let (Some((_, value)), false) = (sent, matches!(field.kind, FieldKind::Password)) {
+                field.value.clone_from(value);
+            }
+            if let Some((_, why)) = refused.filter(|(name, _)| *name == field.name) {
+                why.clone_into(&mut field.error);
+            }
+        }
+    }
+}
+
+/// Kind of a field.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum FieldKind {
+    /// One line of text.
+    #[default]
+    Text,
+    /// Password.
+    Password,
+    /// Day.
+    Date,
+    /// Several lines of text.
+    Lines,
+    /// Choice of values and their names.
+    Choice(Vec<(&'static str, &'static str)>),
+    /// Value that is sent and not shown.
+    Hidden,
+}
+
+/// Field of a form.
+#[derive(Clone, Debug, Default)]
+pub struct Field {
+    /// Name in the request.
+    pub name: &'static str,
+    /// Label.
+    pub label: &'static str,
+    /// Kind.
+    pub kind: FieldKind,
+    /// Value.
+    pub value: String,
+    /// Explanation of the expected value.
+    pub help: &'static str,
+    /// Reason of the refusal.
+    pub error: String,
+    /// True if a value is required.
+    pub required: bool,
+    /// Hint for password managers.
+    pub autocomplete: &'static str,
+}
+
+impl Field {
+    /// Creates an optional field of one line.
+    #[must_use]
+    pub fn new(name: &'static str, label: &'static str) -> Self {
+        Self { name, label, autocomplete: "off", ..Self::default() }
+    }
+
+    /// Creates a field that is not shown.
+    #[must_use]
+    pub fn hidden(name: &'static str, value: impl Into<String>) -> Self {
+        Self { kind: FieldKind::Hidden, value: value.into(), ..Self::new(name, "") }
+    }
+
+    /// Sets the kind.
+    #[must_use]
+    pub fn kind(mut self, kind: FieldKind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// Sets the value.
+    #[must_use]
+    pub fn value(mut self, value: impl Into<String>) -> Self {
+        self.value = value.into();
+        self
+    }
+
+    /// Sets the explanation.
+    #[must_use]
+    pub const fn help(mut self, help: &'static str) -> Self {
+        self.help = help;
+        self
+    }
+
+    /// Requires a value.
+    #[must_use]
+    pub const fn required(mut self) -> Self {
+        self.required = true;
+        self
+    }
+
+    /// Sets the hint for password managers.
+    #[must_use]
+    pub const fn autocomplete(mut self, hint: &'static str) -> Self {
+        self.autocomplete = hint;
+        self
+    }
+}

@@ -1,0 +1,220 @@
+//! Bar charts as SVG: the layout is computed here, the template writes it.
+
+use crate::format::{decimal, quantity};
+
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 200.0;
+const LEFT: f64 = 84.0;
+const BOTTOM: f64 = 24.0;
+const TOP: f64 = 8.0;
+/// Number of colours in the style sheet.
+const COLOURS: usize = 6;
+/// Maximum number of labels below the bars.
+const MAX_LABELS: usize = 8;
+
+/// Values of one name, one for each bar.
+#[derive(Clone, Debug, Default)]
+pub struct ChartSeries {
+    /// Name in the legend.
+    pub name: String,
+    /// Values, not negative.
+    pub values: Vec<f64>,
+}
+
+/// Stacked bar chart.
+#[derive(Clone, Debug, Default)]
+pub struct BarChart {
+    /// Title.
+    pub title: String,
+    /// Unit of the values.
+    pub unit: &'static str,
+    /// Labels of the bars.
+    pub labels: Vec<String>,
+    /// Series from the bottom to the top.
+    pub series: Vec<ChartSeries>,
+}
+
+/// Segment of a bar, in the units of the view box.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChartSegment {
+    /// Left edge.
+    pub x: String,
+    /// Upper edge.
+    pub y: String,
+    /// Width.
+    pub width: String,
+    /// Height.
+    pub height: String,
+    /// Number of the colour.
+    pub colour: usize,
+    /// Text on hover.
+    pub title: String,
+}
+
+/// Text or line of an axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChartMark {
+    /// Horizontal position.
+    pub x: String,
+    /// Vertical position.
+    pub y: String,
+    /// Text.
+    pub text: String,
+}
+
+impl BarChart {
+    /// Greatest sum of a bar.
+    fn maximum(&self) -> f64 {
+        let sums = (0..self.labels.len()).map(|index| self.sum(index));
+        sums.fold(0.0, f64::max)
+    }
+
+    fn sum(&self, index: usize) -> f64 {
+        self.series
+            .iter()
+            .filter_map(|series| series.values.get(index))
+            .filter(|value| value.is_finite())
+            .sum()
+    }
+
+    /// Upper end of the axis: the next of 1, 2 and 5 times a power of ten.
+    fn axis_end(&self) -> f64 {
+        let maximum = self.maximum();
+        if maximum <= 0.0 {
+            return 1.0;
+        }
+        let power = 10_f64.powf(maximum.log10().floor());
+        [1.0, 2.0, 5.0, 10.0]
+            .into_iter()
+            .map(|factor| factor * power)
+            .find(|end| *end >= maximum)
+            .unwrap_or(maximum)
+    }
+
+    /// Returns the segments of all bars; those of the value zero are left out.
+    #[must_use]
+    pub fn segments(&self) -> Vec<ChartSegment> {
+        let (end, slot) = (self.axis_end(), self.slot());
+        let gap = (slot * 0.15).min(4.0);
+        let mut segments = Vec::new();
+        for (index, label) in self.labels.iter().enumerate() {
+            let mut base = HEIGHT - BOTTOM;
+            for (number, series) in self.series.iter().enumerate() {
+                let value = series.values.get(index).copied().unwrap_or(0.0);
+                if !value.is_finite() || value <= 0.0 {
+                    continue;
+                }
+                let height = value / end * (HEIGHT - BOTTOM - TOP);
+                base -= height;
+                segments.push(ChartSegment {
+                    x: position(LEFT + slot * count(index) + gap / 2.0),
+                    y: position(base),
+                    width: position((slot - gap).max(0.5)),
+                    height: position(height),
+                    colour: number % COLOURS,
+                    title: format!("{label}, {}: {}", series.name, quantity(value, self.unit)),
+                });
+            }
+        }
+        segments
+    }
+
+    fn slot(&self) -> f64 {
+        (WIDTH - LEFT) / count(self.labels.len().max(1))
+    }
+
+    /// Returns the lines of the vertical axis with their values.
+    #[must_use]
+    pub fn lines(&self) -> Vec<ChartMark> {
+        let end = self.axis_end();
+        let mark = |part: f64| ChartMark {
+            x: position(LEFT),
+            y: position(HEIGHT - BOTTOM - part * (HEIGHT - BOTTOM - TOP)),
+            text: if self.unit.is_empty() && end < 10.0 {
+                decimal(end * part)
+            } else {
+                quantity(end * part, self.unit)
+            },
+        };
+        [0.0, 0.5, 1.0].map(mark).to_vec()
+    }
+
+    /// Returns the labels of the horizontal axis; not every bar has one.
+    #[must_use]
+    pub fn ticks(&self) -> Vec<ChartMark> {
+        let step = self.labels.len().div_ceil(MAX_LABELS).max(1);
+        let slot = self.slot();
+        let marks = self.labels.iter().enumerate().step_by(step).map(|(index, label)| ChartMark {
+            x: position(LEFT + slot * (count(index) + 0.5)),
+            y: position(HEIGHT - 6.0),
+            text: label.clone(),
+        });
+        marks.collect()
+    }
+
+    /// Returns the legend: number of the colour and name.
+    #[must_use]
+    pub fn legend(&self) -> Vec<(usize, &str)> {
+        self.series.iter().enumerate().map(|(number, series)| (number % COLOURS, &*series.name)).collect()
+    }
+
+    /// Returns a description for screen readers.
+    #[must_use]
+    pub fn description(&self) -> String {
+        let total: f64 = (0..self.labels.len()).map(|index| self.sum(index)).sum();
+        let first = self.labels.first().map_or("", String::as_str);
+        let last = self.labels.last().map_or("", String::as_str);
+        let (total, maximum) = (quantity(total, self.unit), quantity(self.maximum(), self.unit));
+        format!("{}: {total} from {first} to {last}, at most {maximum} in one bar", self.title)
+    }
+}
+
+fn position(number: f64) -> String {
+    let text = format!("{number:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a chart has few bars")]
+const fn count(number: usize) -> f64 {
+    number as f64
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+    use super::*;
+
+    fn chart(values: Vec<f64>) -> BarChart {
+        let labels = (0..values.len()).map(|index| format!("day {index}")).collect();
+        let series = vec![ChartSeries { name: "a".into(), values }];
+        BarChart { title: "Requests".into(), unit: "", labels, series }
+    }
+
+    #[test]
+    fn bars_stay_within_the_view_box() {
+        let chart = chart(vec![1.0, 0.0, 99.0, f64::NAN, f64::INFINITY, -3.0, 1e300]);
+        let segments = chart.segments();
+        assert_eq!(segments.len(), 3);
+        for segment in segments {
+            let (x, y): (f64, f64) = (segment.x.parse().unwrap(), segment.y.parse().unwrap());
+            let (width, height): (f64, f64) =
+                (segment.width.parse().unwrap(), segment.height.parse().unwrap());
+            assert!(x >= LEFT && x + width <= WIDTH + 0.01, "{segment:?}");
+            assert!(y >= TOP - 0.01 && y + height <= HEIGHT - BOTTOM + 0.01, "{segment:?}");
+        }
+    }
+
+    #[test]
+    fn an_empty_chart_has_axes_and_no_bars() {
+        let chart = chart(Vec::new());
+        assert!(chart.segments().is_empty() && chart.ticks().is_empty());
+        assert_eq!(chart.lines().len(), 3);
+    }
+
+    #[test]
+    fn the_axis_ends_at_a_round_number() {
+        for (value, end) in [(0.7, 1.0), (1.0, 1.0), (13.0, 20.0), (51.0, 100.0), (201.0, 500.0)] {
+            assert!((chart(vec![value]).axis_end() - end).abs() < 1e-9, "{value}");
+        }
+    }
+}

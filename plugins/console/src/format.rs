@@ -1,0 +1,105 @@
+//! Formats of numbers and times for people: three significant digits with a unit. Exact values are shown on hover.
+
+use penstock_core::calendar::format_rfc3339;
+use serde_json::Value;
+
+/// Significant digits of a rounded number.
+const DIGITS: i32 = 3;
+
+/// Rounds a number to three significant digits, with thousands separated by narrow spaces.
+#[must_use]
+pub fn decimal(number: f64) -> String {
+    if !number.is_finite() {
+        return "–".to_owned();
+    }
+    if number == 0.0 {
+        return "0".to_owned();
+    }
+    let magnitude = number.abs().log10().floor();
+    let places = (f64::from(DIGITS) - 1.0 - magnitude).clamp(0.0, 12.0);
+    // Between 0 and 12, checked above.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded above")]
+    let text = format!("{number:.*}", places as usize);
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    let fraction = fraction.trim_end_matches('0');
+    let whole = group_thousands(whole);
+    if fraction.is_empty() { whole } else { format!("{whole}.{fraction}") }
+}
+
+fn group_thousands(whole: &str) -> String {
+    let (sign, digits) = whole.strip_prefix('-').map_or(("", whole), |digits| ("-", digits));
+    let mut out = sign.to_owned();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            out.push('\u{202f}');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Formats an amount with its unit, with the prefix that leaves one to three digits before the decimal point: `1.25 MWh`
+/// for 1 250 kWh.
+#[must_use]
+pub fn quantity(number: f64, unit: &str) -> String {
+    let scales: &[(f64, &str)] = match unit {
+        "kWh" => &[(1e6, "GWh"), (1e3, "MWh"), (1.0, "kWh"), (1e-3, "Wh"), (1e-6, "mWh")],
+        "g" => &[(1e6, "t"), (1e3, "kg"), (1.0, "g"), (1e-3, "mg")],
+        "l" => &[(1e3, "m³"), (1.0, "l"), (1e-3, "ml")],
+        "" => &[(1e9, "G"), (1e6, "M"), (1e4, "k"), (1.0, "")],
+        _ => &[(1.0, "")],
+    };
+    let scale = scales.iter().find(|(scale, _)| number.abs() >= *scale).or_else(|| {
+        scales.last().filter(|_| number != 0.0).or_else(|| scales.iter().find(|(scale, _)| *scale == 1.0))
+    });
+    let Some((scale, name)) = scale else { return decimal(number) };
+    let scale = if unit.is_empty() && *name == "k" { 1e3 } else { *scale };
+    let name = if name.is_empty() { if scales.len() == 1 { unit } else { "" } } else { name };
+    let text = decimal(number / scale);
+    if name.is_empty() { text } else { format!("{text}\u{202f}{name}") }
+}
+
+/// Formats a time in Unix seconds; a dash if there is none.
+#[must_use]
+pub fn time(value: Option<&Value>) -> String {
+    value.and_then(Value::as_u64).map_or_else(|| "–".to_owned(), format_rfc3339)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits() {
+        for (number, text) in [
+            (0.0, "0"),
+            (1.0, "1"),
+            (12.345, "12.3"),
+            (0.012_345, "0.0123"),
+            (1234.0, "1\u{202f}234"),
+            (1_234_567.0, "1\u{202f}234\u{202f}567"),
+            (-0.5, "-0.5"),
+            (f64::NAN, "–"),
+        ] {
+            assert_eq!(decimal(number), text);
+        }
+    }
+
+    #[test]
+    fn quantities_have_the_fitting_prefix() {
+        for (number, unit, text) in [
+            (1250.0, "kWh", "1.25\u{202f}MWh"),
+            (0.002, "kWh", "2\u{202f}Wh"),
+            (0.0, "kWh", "0\u{202f}kWh"),
+            (1e-9, "kWh", "0.001\u{202f}mWh"),
+            (2500.0, "g", "2.5\u{202f}kg"),
+            (12.0, "", "12"),
+            (9_999.0, "", "9\u{202f}999"),
+            (45_600.0, "", "45.6\u{202f}k"),
+            (4_560_000.0, "", "4.56\u{202f}M"),
+            (3.5, "EUR", "3.5\u{202f}EUR"),
+        ] {
+            assert_eq!(quantity(number, unit), text);
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Pages of the operators' console: view models, formats of numbers and times, charts, and their HTML.
+//!
+//! A page is a list of [`Block`]s that [`Page::render`] writes as HTML. All text is escaped by the templates; no function
+//! of this crate builds HTML. The pages contain no scripts and no inline styles, so that a content security policy can
+//! forbid them.
+
+mod asset;
+mod block;
+mod chart;
+mod format;
+mod page;
+pub mod pages;
+
+pub use asset::{Asset, find_asset};
+pub use block::{Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Row, Table, Tile};
+pub use chart::{BarChart, ChartSeries};
+pub use format::{decimal, quantity, time};
+pub use page::{NavLink, Page, SignedIn};

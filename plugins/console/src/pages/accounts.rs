@@ -1,0 +1,142 @@
+//! Pages of the accounts: balances, limits and keys.
+
+use super::{encode, number, quantity_cell, rows, text, text_cell, time_cell};
+use crate::block::{Block, Cell, CellState, Field, Form, Table, Tile};
+use crate::format::quantity;
+use serde_json::Value;
+
+/// Table of accounts with their balances.
+#[must_use]
+pub fn accounts_blocks(accounts: &Value, balances: &Value) -> Vec<Block> {
+    let balance_of = |id: &str| rows(balances).iter().find(|balance| text(balance, "account") == id);
+    let row = |account: &Value| {
+        let id = text(account, "id");
+        let balance = balance_of(&id).cloned().unwrap_or_default();
+        let now = account.get("now").cloned().unwrap_or_default();
+        vec![
+            Cell::link(id.clone(), format!("/console/accounts/{}", encode(&id))),
+            text_cell(account, "name"),
+            state_cell(account),
+            wallet_cell(&balance, "credits", "credits"),
+            wallet_cell(&balance, "energy_kwh", "kWh"),
+            quantity_cell(&now, "requests_at_work", ""),
+            quantity_cell(&now, "spent_this_month", "credits"),
+            time_cell(account, "created"),
+        ]
+    };
+    vec![Block::Table(Table {
+        title: "Accounts".to_owned(),
+        headings: vec![
+            "Account",
+            "Name",
+            "State",
+            "Available credits",
+            "Available energy",
+            "In flight",
+            "Spent this month",
+            "Created",
+        ],
+        rows: rows(accounts).iter().map(row).collect(),
+        empty: "There are no accounts yet.",
+        next: super::next_page(accounts, "/console/accounts"),
+    })]
+}
+
+fn state_cell(account: &Value) -> Cell {
+    let state = text(account, "state");
+    let mark = if state == "active" { CellState::Good } else { CellState::Warning };
+    Cell::text(state).with_state(mark)
+}
+
+fn wallet_cell(balance: &Value, wallet: &str, unit: &str) -> Cell {
+    let available = balance.get(wallet).cloned().unwrap_or_default();
+    let cell = quantity_cell(&available, "available", unit);
+    let is_debt = number(&available, "available").is_some_and(|amount| amount < 0.0);
+    if is_debt { cell.with_state(CellState::Bad) } else { cell }
+}
+
+/// Figures and keys of one account; `may_change` adds the buttons.
+#[must_use]
+pub fn account_blocks(account: &Value, balance: &Value, keys: &Value, may_change: bool) -> Vec<Block> {
+    let balance = rows(balance).first().cloned().unwrap_or_default();
+    let id = text(account, "id");
+    vec![
+        Block::Tiles(account_tiles(account, &balance)),
+        Block::Table(Table {
+            title: "Keys".to_owned(),
+            headings: vec![
+                "Name",
+                "Id",
+                "Scopes",
+                "State",
+                "Created",
+                "Last used",
+                "Spent this month",
+                "Rotation",
+                "Revocation",
+            ],
+            rows: rows(keys).iter().map(|key| key_row(key, &id, may_change)).collect(),
+            empty: "This account has no keys.",
+            next: super::next_page(keys, &format!("/console/accounts/{}", encode(&id))),
+        }),
+    ]
+}
+
+fn account_tiles(account: &Value, balance: &Value) -> Vec<Tile> {
+    let state = text(account, "state");
+    let wallet = |name: &str, unit: &str| {
+        let wallet = balance.get(name).cloned().unwrap_or_default();
+        let figure = |name: &str| {
+            number(&wallet, name).map_or_else(|| "–".to_owned(), |amount| quantity(amount, unit))
+        };
+        (figure("available"), format!("{} in total, {} reserved", figure("balance"), figure("reserved")))
+    };
+    let (credits, energy) = (wallet("credits", "credits"), wallet("energy_kwh", "kWh"));
+    let limits = account.get("limits").cloned().unwrap_or_default();
+    vec![
+        Tile {
+            label: "State".to_owned(),
+            state: if state == "active" { CellState::Good } else { CellState::Warning },
+            value: state,
+            detail: text(account, "name"),
+        },
+        Tile { label: "Credits".to_owned(), value: credits.0, detail: credits.1, state: CellState::None },
+        Tile { label: "Energy".to_owned(), value: energy.0, detail: energy.1, state: CellState::None },
+        Tile {
+            label: "Requests per minute".to_owned(),
+            value: text(&limits, "requests_per_minute"),
+            detail: format!("{} tokens per minute", text(&limits, "tokens_per_minute")),
+            state: CellState::None,
+        },
+    ]
+}
+
+fn key_row(key: &Value, account: &str, may_change: bool) -> Vec<Cell> {
+    let id = text(key, "id");
+    let is_revoked = key.get("revoked").is_some_and(|revoked| !revoked.is_null());
+    let now = key.get("now").cloned().unwrap_or_default();
+    let button = |path: &str, submit: &str, is_final: bool| {
+        let mut form = Form::new(format!("/console/keys/{}/{path}", encode(&id)), "", submit)
+            .with(Field::hidden("account", account));
+        form.is_final = is_final;
+        Cell::button(form)
+    };
+    let mut row = vec![
+        text_cell(key, "name"),
+        Cell::text(id.clone()),
+        text_cell(key, "scopes"),
+        match is_revoked {
+            true => Cell::text("revoked").with_state(CellState::Bad),
+            false => Cell::text("valid").with_state(CellState::Good),
+        },
+        time_cell(key, "created"),
+        time_cell(key, "last_used"),
+        quantity_cell(&now, "spent_this_month", "credits"),
+    ];
+    if may_change && !is_revoked {
+        row.extend([button("rotate", "Rotate", false), button("revoke", "Revoke", true)]);
+    } else {
+        row.extend([Cell::default(), Cell::default()]);
+    }
+    row
+}

@@ -1,0 +1,171 @@
+//! Pages that list batches, files, users and changes.
+
+use super::{encode, next_page, quantity_cell, rows, text, text_cell, time_cell};
+use crate::block::{Block, Cell, CellState, Form, NoticeKind, Table};
+use serde_json::Value;
+
+/// Table of batches; `may_change` adds the buttons.
+#[must_use]
+pub fn batches_blocks(batches: &Value, may_change: bool) -> Vec<Block> {
+    let row = |batch: &Value| {
+        let status = text(batch, "status");
+        let mark = match &*status {
+            "completed" => CellState::Good,
+            "failed" => CellState::Bad,
+            _ => CellState::None,
+        };
+        let counts = batch.get("request_counts").cloned().unwrap_or_default();
+        let is_open = matches!(&*status, "validating" | "in_progress");
+        let path = format!("/console/batches/{}/cancel", encode(&text(batch, "id")));
+        vec![
+            text_cell(batch, "id"),
+            text_cell(batch, "account"),
+            text_cell(batch, "model"),
+            Cell::text(status).with_state(mark),
+            quantity_cell(&counts, "completed", ""),
+            quantity_cell(&counts, "failed", ""),
+            quantity_cell(&counts, "total", ""),
+            time_cell(batch, "created"),
+            time_cell(batch, "ended"),
+            if may_change && is_open {
+                Cell::button(Form { is_final: true, ..Form::new(path, "", "Cancel") })
+            } else {
+                Cell::default()
+            },
+        ]
+    };
+    vec![Block::Table(Table {
+        title: "Batches".to_owned(),
+        headings: vec![
+            "Batch",
+            "Account",
+            "Model",
+            "Status",
+            "Completed",
+            "Failed",
+            "Lines",
+            "Created",
+            "Ended",
+            "Action",
+        ],
+        rows: rows(batches).iter().map(row).collect(),
+        empty: "There are no batches.",
+        next: next_page(batches, "/console/batches"),
+    })]
+}
+
+/// Table of files.
+#[must_use]
+pub fn files_blocks(files: &Value) -> Vec<Block> {
+    let row = |file: &Value| {
+        let status = text(file, "status");
+        let mark = if status == "error" { CellState::Bad } else { CellState::None };
+        vec![
+            text_cell(file, "id"),
+            text_cell(file, "account"),
+            text_cell(file, "filename"),
+            text_cell(file, "purpose"),
+            Cell::text(status).with_state(mark),
+            quantity_cell(file, "bytes", ""),
+            quantity_cell(file, "lines", ""),
+            time_cell(file, "created"),
+            time_cell(file, "expires"),
+        ]
+    };
+    vec![Block::Table(Table {
+        title: "Files".to_owned(),
+        headings: vec![
+            "File", "Account", "Name", "Purpose", "Status", "Bytes", "Lines", "Created", "Expires",
+        ],
+        rows: rows(files).iter().map(row).collect(),
+        empty: "There are no files.",
+        next: next_page(files, "/console/files"),
+    })]
+}
+
+/// State of the audit log's hash chain, and a table of its entries, the latest first.
+#[must_use]
+pub fn audit_blocks(entries: &Value, check: &Value) -> Vec<Block> {
+    let good = check.get("good") == Some(&Value::Bool(true));
+    let notice = if good {
+        Block::Notice(
+            NoticeKind::Done,
+            format!("The hash chain of all {} entries is intact.", text(check, "entries")),
+        )
+    } else {
+        let first = text(check, "first_bad");
+        Block::Notice(
+            NoticeKind::Error,
+            format!("Entry {first} does not fit the hash chain: the log was changed."),
+        )
+    };
+    let row = |entry: &Value| {
+        vec![
+            Cell::number(text(entry, "number")),
+            time_cell(entry, "at"),
+            text_cell(entry, "who"),
+            text_cell(entry, "what"),
+            text_cell(entry, "target"),
+            text_cell(entry, "change"),
+        ]
+    };
+    vec![
+        notice,
+        Block::Table(Table {
+            title: "Changes".to_owned(),
+            headings: vec!["Number", "Time", "Author", "Action", "Target", "Change"],
+            rows: rows(entries).iter().rev().map(row).collect(),
+            empty: "Nothing has been changed yet.",
+            next: None,
+        }),
+    ]
+}
+
+/// Table of the users.
+#[must_use]
+pub fn users_blocks(users: &Value) -> Vec<Block> {
+    let row = |user: &Value| {
+        let (name, state) = (text(user, "name"), text(user, "state"));
+        let mark = if state == "active" { CellState::Good } else { CellState::Warning };
+        let button = |path: &str, submit: &str, is_final: bool| {
+            let form = Form::new(format!("/console/users/{}/{path}", encode(&name)), "", submit);
+            Cell::button(Form { is_final, ..form })
+        };
+        let switch = if state == "disabled" {
+            button("enable", "Enable", false)
+        } else {
+            button("disable", "Disable", true)
+        };
+        vec![
+            Cell::text(name.clone()),
+            text_cell(user, "role"),
+            Cell::text(state).with_state(mark),
+            time_cell(user, "created"),
+            time_cell(user, "invitation_expires"),
+            button("invite", "Invite again", false),
+            switch,
+        ]
+    };
+    vec![Block::Table(Table {
+        title: "Users".to_owned(),
+        headings: vec!["Name", "Role", "State", "Created", "Invitation until", "Invitation", "Access"],
+        rows: rows(users).iter().map(row).collect(),
+        empty: "There are no users.",
+        next: None,
+    })]
+}
+
+/// Table of the changes of a reload.
+#[must_use]
+pub fn change_table(changes: &Value) -> Table {
+    let list = changes.get("changes").and_then(Value::as_array).into_iter().flatten();
+    let row =
+        |change: &Value| vec![text_cell(change, "key"), text_cell(change, "old"), text_cell(change, "new")];
+    Table {
+        title: "Changes".to_owned(),
+        headings: vec!["Key", "Before", "After"],
+        rows: list.map(row).collect(),
+        empty: "No value differs.",
+        next: None,
+    }
+}

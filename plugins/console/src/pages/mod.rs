@@ -1,0 +1,76 @@
+//! Pages from the answers of the admin API. Members that an answer lacks are shown as a dash.
+
+mod accounts;
+mod forms;
+mod lists;
+mod overview;
+mod providers;
+mod usage;
+
+pub use accounts::{account_blocks, accounts_blocks};
+pub use forms::{
+    account_form, check_form, grant_form, invitation_form, key_form, reload_form, sign_in_form, user_form,
+};
+pub use lists::{audit_blocks, batches_blocks, change_table, files_blocks, users_blocks};
+pub use overview::overview_blocks;
+pub use providers::provider_blocks;
+pub use usage::{UsageView, usage_blocks, usage_form};
+
+use crate::block::Cell;
+use crate::format;
+use serde_json::Value;
+
+/// Member as text; a dash if there is none.
+fn text(value: &Value, name: &str) -> String {
+    match value.get(name) {
+        None | Some(Value::Null) => "–".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(items)) => {
+            let items: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+            items.join(", ")
+        }
+        Some(other) => other.to_string(),
+    }
+}
+
+/// Member as a number: a JSON number or a number in text.
+fn number(value: &Value, name: &str) -> Option<f64> {
+    let member = value.get(name)?;
+    member.as_f64().or_else(|| member.as_str()?.parse().ok())
+}
+
+/// Rows of a list.
+fn rows(value: &Value) -> &[Value] {
+    value.get("data").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+fn text_cell(value: &Value, name: &str) -> Cell {
+    Cell::text(text(value, name))
+}
+
+/// Cell with a quantity, exact on hover; a dash if there is none.
+fn quantity_cell(value: &Value, name: &str, unit: &str) -> Cell {
+    match number(value, name) {
+        Some(amount) => Cell::number(format::quantity(amount, unit)).with_exact(format!("{amount} {unit}")),
+        None => Cell::number("–"),
+    }
+}
+
+fn time_cell(value: &Value, name: &str) -> Cell {
+    Cell::text(format::time(value.get(name)))
+}
+
+/// Link to the next page of a list.
+fn next_page(value: &Value, path: &str) -> Option<String> {
+    let next = match value.get("next")? {
+        Value::String(next) => next.clone(),
+        Value::Number(next) => next.to_string(),
+        _ => return None,
+    };
+    Some(format!("{path}?after={}", encode(&next)))
+}
+
+/// Percent-encodes a segment of a path or a value of a query.
+pub fn encode(text: &str) -> String {
+    penstock_core::percent::encode(text, penstock_core::percent::PATH_SEGMENT)
+}

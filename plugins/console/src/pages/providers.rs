@@ -1,0 +1,98 @@
+//! Page of the providers: health, circuit breakers, measured speeds and last failures.
+
+use super::{number, quantity_cell, rows, text, text_cell};
+use crate::block::{Block, Cell, CellState, Table};
+use crate::format::{decimal, quantity};
+use serde_json::Value;
+
+/// Blocks of the page, from the list of providers.
+#[must_use]
+pub fn provider_blocks(providers: &Value) -> Vec<Block> {
+    let provider_rows = rows(providers).iter().map(provider_row).collect();
+    let offers = rows(providers).iter().flat_map(|provider| {
+        let offers = provider.get("offers").and_then(Value::as_array).into_iter().flatten();
+        offers.map(|offer| offer_row(&text(provider, "id"), offer))
+    });
+    vec![
+        Block::Table(Table {
+            title: "Providers".to_owned(),
+            headings: vec![
+                "Provider",
+                "Operator",
+                "Location",
+                "Health check",
+                "In flight",
+                "Limit",
+                "Last failure",
+            ],
+            rows: provider_rows,
+            empty: "The configuration has no providers.",
+            next: None,
+        }),
+        Block::Table(Table {
+            title: "Offers".to_owned(),
+            headings: vec![
+                "Provider",
+                "Model",
+                "State",
+                "Back in",
+                "Failures",
+                "Attempts",
+                "In flight",
+                "First token",
+                "Tokens per second",
+            ],
+            rows: offers.collect(),
+            empty: "The providers offer no models.",
+            next: None,
+        }),
+    ]
+}
+
+fn provider_row(provider: &Value) -> Vec<Cell> {
+    let (check, state) = match provider.get("check").and_then(Value::as_str) {
+        Some("good") => ("passed", CellState::Good),
+        Some(_) => ("failed", CellState::Bad),
+        None => ("not yet", CellState::None),
+    };
+    let failure = provider.get("last_error").filter(|error| !error.is_null());
+    let failure = failure.map_or_else(
+        || Cell::text("–"),
+        |error| Cell::text(format!("{}, {} s ago", text(error, "kind"), text(error, "seconds_ago"))),
+    );
+    vec![
+        text_cell(provider, "id"),
+        text_cell(provider, "operator"),
+        Cell::text(format!("{}, {}", text(provider, "city"), text(provider, "country"))),
+        Cell::text(check).with_state(state),
+        quantity_cell(provider, "requests_in_flight", ""),
+        quantity_cell(provider, "seats", ""),
+        failure,
+    ]
+}
+
+fn offer_row(provider: &str, offer: &Value) -> Vec<Cell> {
+    let state = text(offer, "state");
+    let mark = match &*state {
+        "closed" => CellState::Good,
+        "suspect" | "half_open" => CellState::Warning,
+        _ => CellState::Bad,
+    };
+    let seconds = |name: &str| match number(offer, name) {
+        Some(seconds) => Cell::number(quantity(seconds, "s")).with_exact(format!("{seconds} s")),
+        None => Cell::number("–"),
+    };
+    let failing = number(offer, "failing")
+        .map_or_else(|| "–".to_owned(), |part| format!("{} %", decimal(part * 100.0)));
+    vec![
+        Cell::text(provider),
+        text_cell(offer, "model"),
+        Cell::text(state).with_state(mark),
+        seconds("rests_for_seconds"),
+        Cell::number(failing),
+        quantity_cell(offer, "attempts", ""),
+        quantity_cell(offer, "requests_in_flight", ""),
+        seconds("first_token_seconds"),
+        quantity_cell(offer, "tokens_per_second", ""),
+    ]
+}

@@ -1,0 +1,198 @@
+//! Page of the usage: plots by day, and the same figures as a table.
+
+use super::{number, quantity_cell, rows, text};
+use crate::block::{Block, Cell, Field, FieldKind, Form, Table};
+use crate::chart::{BarChart, ChartSeries};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Maximum number of series of a chart; the others are added up.
+const MAX_SERIES: usize = 5;
+
+/// Query of the page.
+#[derive(Clone, Debug, Default)]
+pub struct UsageView {
+    /// Path of the page.
+    pub path: String,
+    /// First day, as it was sent.
+    pub from: String,
+    /// Last day, as it was sent.
+    pub to: String,
+    /// Dimension of the series.
+    pub by: String,
+    /// True if money is shown.
+    pub with_money: bool,
+}
+
+/// Form with the range of days and the dimension.
+#[must_use]
+pub fn usage_form(view: &UsageView) -> Form {
+    let dimensions =
+        vec![("model", "Model"), ("provider", "Provider"), ("location", "Location"), ("outcome", "Outcome")];
+    let by = Field::new("by", "Grouped by").kind(FieldKind::Choice(dimensions)).value(view.by.clone());
+    let mut form = Form::new(view.path.clone(), "Range", "Show")
+        .with(Field::new("from", "First day, UTC").kind(FieldKind::Date).value(view.from.clone()))
+        .with(Field::new("to", "Last day, UTC").kind(FieldKind::Date).value(view.to.clone()))
+        .with(by);
+    form.is_query = true;
+    form
+}
+
+/// Plots and a table of usage by day and one other dimension.
+#[must_use]
+pub fn usage_blocks(usage: &Value, view: &UsageView) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut figures = vec![
+        ("Requests", "requests", ""),
+        ("Generated tokens", "output_tokens", ""),
+        ("Energy", "energy_kwh", "kWh"),
+        ("Carbon, location-based", "carbon_g_co2", "g"),
+    ];
+    if view.with_money {
+        figures.push(("Charged", "eur", "EUR"));
+    }
+    for (title, member, unit) in figures {
+        let title = format!("{title} per day by {}", view.by);
+        blocks.push(Block::Chart(chart(usage, &view.by, member, title, unit)));
+    }
+    blocks.push(Block::Table(table(usage, view)));
+    blocks
+}
+
+/// Name of a value of the dimension.
+fn group_name(row: &Value, by: &str) -> String {
+    let name = text(row, by);
+    if name.is_empty() { "not answered".to_owned() } else { name }
+}
+
+fn chart(usage: &Value, by: &str, member: &str, title: String, unit: &'static str) -> BarChart {
+    let days = days(usage);
+    let mut totals: BTreeMap<String, f64> = BTreeMap::new();
+    for row in rows(usage) {
+        *totals.entry(group_name(row, by)).or_default() += number(row, member).unwrap_or(0.0);
+    }
+    let mut names: Vec<(String, f64)> = totals.into_iter().filter(|(_, total)| *total > 0.0).collect();
+    names.sort_by(|one, other| other.1.total_cmp(&one.1));
+    let rest: BTreeSet<String> = names.iter().skip(MAX_SERIES).map(|(name, _)| name.clone()).collect();
+    let values = |is_of: &dyn Fn(&str) -> bool| {
+        let value = |day: &String| {
+            let rows =
+                rows(usage).iter().filter(|row| text(row, "day") == *day && is_of(&group_name(row, by)));
+            rows.filter_map(|row| number(row, member)).sum()
+        };
+        days.iter().map(value).collect()
+    };
+    let mut series: Vec<ChartSeries> = names
+        .iter()
+        .take(MAX_SERIES)
+        .map(|(name, _)| ChartSeries { name: name.clone(), values: values(&|of| of == name) })
+        .collect();
+    if !rest.is_empty() {
+        series.push(ChartSeries { name: "others".to_owned(), values: values(&|of| rest.contains(of)) });
+    }
+    let labels = days.iter().map(|day| day.get(5..).unwrap_or_default().to_owned()).collect();
+    BarChart { title, unit, labels, series }
+}
+
+/// All days of the range, those without usage included.
+fn days(usage: &Value) -> Vec<String> {
+    use penstock_core::calendar::UtcDay;
+    let (Some(from), Some(to)) = (UtcDay::parse(&text(usage, "from")), UtcDay::parse(&text(usage, "to")))
+    else {
+        return Vec::new();
+    };
+    let mut days = Vec::new();
+    let mut day = from;
+    while day <= to && days.len() < 366 {
+        days.push(day.to_string());
+        day = day.next();
+    }
+    days
+}
+
+fn table(usage: &Value, view: &UsageView) -> Table {
+    let mut groups: BTreeMap<String, BTreeMap<&str, f64>> = BTreeMap::new();
+    const MEMBERS: [(&str, &str); 9] = [
+        ("requests", ""),
+        ("requests_not_charged", ""),
+        ("input_tokens", ""),
+        ("output_tokens", ""),
+        ("energy_kwh", "kWh"),
+        ("failed_energy_kwh", "kWh"),
+        ("carbon_g_co2", "g"),
+        ("water_liters", "l"),
+        ("eur", "EUR"),
+    ];
+    for row in rows(usage) {
+        let sums = groups.entry(group_name(row, &view.by)).or_default();
+        for (member, _) in MEMBERS {
+            *sums.entry(member).or_default() += number(row, member).unwrap_or(0.0);
+        }
+    }
+    let shown = |member: &str| view.with_money || member != "eur";
+    let total = usage.get("total").cloned().unwrap_or_default();
+    let mut table_rows: Vec<Vec<Cell>> = groups
+        .into_iter()
+        .map(|(name, sums)| {
+            let sums = serde_json::json!(sums);
+            let cells = MEMBERS.iter().filter(|(member, _)| shown(member));
+            std::iter::once(Cell::text(name))
+                .chain(cells.map(|(member, unit)| quantity_cell(&sums, member, unit)))
+                .collect()
+        })
+        .collect();
+    if !table_rows.is_empty() {
+        let cells = MEMBERS.iter().filter(|(member, _)| shown(member));
+        let cells = cells.map(|(member, unit)| quantity_cell(&total, member, unit));
+        table_rows.push(std::iter::once(Cell::text("Total")).chain(cells).collect());
+    }
+    let mut headings = vec![
+        "Group",
+        "Requests",
+        "Without a charge",
+        "Input tokens",
+        "Output tokens",
+        "Energy",
+        "Of failed attempts",
+        "Carbon",
+        "Water",
+    ];
+    if view.with_money {
+        headings.push("Charged");
+    }
+    let title = format!("Sums by {}, {} to {}", view.by, text(usage, "from"), text(usage, "to"));
+    Table { title, headings, rows: table_rows, empty: "There is no usage in this range.", next: None }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_day_has_a_bar_and_the_smallest_groups_are_added_up() {
+        let rows: Vec<Value> = (1..=9)
+            .map(|index| json!({ "day": "2026-11-02", "model": format!("m{index}"), "requests": index }))
+            .collect();
+        let usage = json!({ "from": "2026-11-01", "to": "2026-11-03", "data": rows });
+        let chart = chart(&usage, "model", "requests", String::new(), "");
+        assert_eq!(chart.labels, ["11-01", "11-02", "11-03"]);
+        assert_eq!(chart.series.len(), MAX_SERIES + 1);
+        assert_eq!(chart.series[0].name, "m9");
+        assert_eq!(chart.series[MAX_SERIES].values, [0.0, 1.0 + 2.0 + 3.0 + 4.0, 0.0]);
+        let all: f64 = chart.series.iter().flat_map(|series| &series.values).sum();
+        assert!((all - 45.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn money_is_shown_only_to_those_who_may_see_it() {
+        let usage = json!({ "from": "2026-11-01", "to": "2026-11-01", "data": [
+            { "day": "2026-11-01", "model": "m", "requests": 1, "eur": 12.5 },
+        ], "total": { "eur": 12.5 } });
+        for with_money in [true, false] {
+            let view = UsageView { by: "model".to_owned(), with_money, ..UsageView::default() };
+            assert_eq!(format!("{:?}", usage_blocks(&usage, &view)).contains("EUR"), with_money);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Sessions of signed-in users, by the SHA-256 of their random id: a copy of the store signs nobody in.
+
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+use crate::versioned_json;
+use crate::{MAX_OPERATIONS, Store, StoreError, StoreTable, Transaction};
+
+const WHAT: &str = "a session";
+
+/// Record of a session. Times are Unix seconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionRecord {
+    /// Name of the user.
+    pub user: String,
+    /// Generation of the user at the sign-in; the session is invalid under another.
+    pub generation: u64,
+    /// Time of the sign-in.
+    pub created: u64,
+    /// Time of the last request, with an accuracy of a minute.
+    pub seen: u64,
+    /// Token that every form of the session carries.
+    pub form_token: String,
+}
+
+/// Sessions of a store.
+#[derive(Clone, Debug)]
+pub struct SessionStore {
+    store: Arc<dyn Store>,
+}
+
+impl SessionStore {
+    /// Creates a view of the sessions in `store`.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>) -> SessionStore {
+        SessionStore { store }
+    }
+
+    /// Returns the session of a digest.
+    ///
+    /// # Errors
+    /// Same as [`Store::get`].
+    pub fn get(&self, digest: &[u8; 32]) -> Result<Option<SessionRecord>, StoreError> {
+        let row = self.store.get(StoreTable::Sessions, digest)?;
+        row.map(|row| versioned_json::decode(WHAT, &row)).transpose()
+    }
+
+    /// Writes a session.
+    ///
+    /// # Errors
+    /// Same as [`Store::apply`].
+    pub fn put(&self, digest: &[u8; 32], session: &SessionRecord) -> Result<(), StoreError> {
+        let row = versioned_json::encode(WHAT, session)?;
+        self.store.apply(Transaction::new().put(StoreTable::Sessions, *digest, row))
+    }
+
+    /// Writes the time of the last request, unless the session has been removed.
+    ///
+    /// # Errors
+    /// Same as [`Store::apply`].
+    pub fn touch(&self, digest: &[u8; 32], session: &SessionRecord) -> Result<(), StoreError> {
+        let row = versioned_json::encode(WHAT, session)?;
+        let batch = Transaction::new().require_present(StoreTable::Sessions, *digest);
+        match self.store.apply(batch.put(StoreTable::Sessions, *digest, row)) {
+            Err(StoreError::Guard { .. }) => Ok(()),
+            applied => applied,
+        }
+    }
+
+    /// Removes a session.
+    ///
+    /// # Errors
+    /// Same as [`Store::apply`].
+    pub fn remove(&self, digest: &[u8; 32]) -> Result<(), StoreError> {
+        self.store.apply(Transaction::new().delete(StoreTable::Sessions, *digest))
+    }
+
+    /// Removes all sessions for which `is_over` returns true; returns the number of the others.
+    ///
+    /// # Errors
+    /// Same as [`Store::apply`].
+    pub fn remove_where(&self, is_over: impl Fn(&SessionRecord) -> bool) -> Result<usize, StoreError> {
+        let (mut rest, mut after) = (0, None::<Vec<u8>>);
+        loop {
+            let page = self.store.scan(StoreTable::Sessions, b"", after.as_deref(), MAX_OPERATIONS / 2)?;
+            let mut batch = Transaction::new();
+            for row in &page.rows {
+                // An unreadable session is over.
+                if versioned_json::decode(WHAT, &row.value).is_ok_and(|session| !is_over(&session)) {
+                    rest += 1;
+                } else {
+                    batch = batch.delete(StoreTable::Sessions, row.key.as_slice());
+                }
+            }
+            if !batch.is_empty() {
+                self.store.apply(batch)?;
+            }
+            match page.rows.into_iter().next_back() {
+                Some(row) if page.more => after = Some(row.key),
+                _ => return Ok(rest),
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Persons who may sign in to the console, with their password hashes and invitations. A change is written with its
+//! audit entry.
+
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+use crate::audit::{AuditLog, AuditedChange};
+use crate::versioned_json::{self, ChangeOutcome};
+use crate::{Store, StoreError, StoreTable, Transaction};
+
+const WHAT: &str = "a user";
+/// Maximum length of a user name, in bytes.
+pub const MAX_USER_NAME_BYTES: usize = 64;
+
+/// Role of a user: what the console shows and allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UserRole {
+    /// Everything, and the users.
+    Admin,
+    /// Providers, configuration, batches, files and the audit log.
+    Operator,
+    /// Accounts, balances, grants and statements.
+    Finance,
+    /// What operators see, without changes and without money.
+    Viewer,
+}
+
+impl UserRole {
+    /// All roles.
+    pub const ALL: [UserRole; 4] = [UserRole::Admin, UserRole::Operator, UserRole::Finance, UserRole::Viewer];
+
+    /// Returns the name of the role.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            UserRole::Admin => "admin",
+            UserRole::Operator => "operator",
+            UserRole::Finance => "finance",
+            UserRole::Viewer => "viewer",
+        }
+    }
+
+    /// Returns the role of a name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<UserRole> {
+        UserRole::ALL.into_iter().find(|role| role.name() == name)
+    }
+}
+
+/// Invitation to choose a password, valid once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Invitation {
+    /// SHA-256 of the token, hexadecimal.
+    pub digest: String,
+    /// Time after which it is invalid, Unix seconds.
+    pub expires: u64,
+}
+
+/// Record of a user. Times are Unix seconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserRecord {
+    /// Name to sign in with.
+    pub name: String,
+    /// Role of the user.
+    pub role: UserRole,
+    /// Creation time.
+    pub created: u64,
+    /// Argon2id hash of the password in PHC format; `None` until the user has chosen one.
+    #[serde(default)]
+    pub password: Option<String>,
+    /// Open invitation.
+    #[serde(default)]
+    pub invitation: Option<Invitation>,
+    /// Time at which the user was disabled.
+    #[serde(default)]
+    pub disabled: Option<u64>,
+    /// Number of changes of the password or the state; sessions of an earlier number are invalid.
+    #[serde(default)]
+    pub generation: u64,
+}
+
+/// Users of a store.
+#[derive(Clone, Debug)]
+pub struct UserStore {
+    store: Arc<dyn Store>,
+}
+
+impl UserStore {
+    /// Creates a view of the users in `store`.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>) -> UserStore {
+        UserStore { store }
+    }
+
+    /// Adds a user.
+    ///
+    /// # Errors
+    /// Returns `Guard` if a user of this name exists, and the errors of [`Store::apply`].
+    pub fn insert(&self, user: &UserRecord, change: &AuditedChange) -> Result<(), StoreError> {
+        let key = user.name.as_bytes();
+        let batch = Transaction::new().require_absent(StoreTable::Users, key).put(
+            StoreTable::Users,
+            key,
+            versioned_json::encode(WHAT, user)?,
+        );
+        AuditLog::new(self.store.clone()).apply(&batch, change)
+    }
+
+    /// Returns the user of a name.
+    ///
+    /// # Errors
+    /// Same as [`Store::get`].
+    pub fn get(&self, name: &str) -> Result<Option<UserRecord>, StoreError> {
+        let row = self.store.get(StoreTable::Users, name.as_bytes())?;
+        row.map(|row| versioned_json::decode(WHAT, &row)).transpose()
+    }
+
+    /// Returns all users by name.
+    ///
+    /// # Errors
+    /// Same as [`Store::scan`].
+    pub fn list(&self) -> Result<Vec<UserRecord>, StoreError> {
+        let (mut users, mut after) = (Vec::new(), None::<Vec<u8>>);
+        loop {
+            let page = self.store.scan(StoreTable::Users, b"", after.as_deref(), crate::MAX_PAGE_ROWS)?;
+            for row in &page.rows {
+                users.push(versioned_json::decode(WHAT, &row.value)?);
+            }
+            match page.rows.into_iter().next_back() {
+                Some(row) if page.more => after = Some(row.key),
+                _ => return Ok(users),
+            }
+        }
+    }
+
+    /// Changes a user; `change` returns the audit description, or `None` if it changed nothing. Returns the current user
+    /// and true if it was changed, or `None` if the user does not exist.
+    ///
+    /// # Errors
+    /// Same as [`Store::apply`].
+    pub fn change(
+        &self,
+        name: &str,
+        change: impl Fn(&mut UserRecord) -> Option<AuditedChange>,
+    ) -> Result<Option<(UserRecord, bool)>, StoreError> {
+        let log = AuditLog::new(self.store.clone());
+        versioned_json::change_record(&*self.store, WHAT, (StoreTable::Users, name.as_bytes()), |user| {
+            Ok(match change(user) {
+                None => ChangeOutcome::Unchanged,
+                Some(change) => ChangeOutcome::Changed(log.entry_operations(&change)?),
+            })
+        })
+    }
+}

@@ -1,0 +1,112 @@
+//! Dimensions of a rollup.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Seconds per hour.
+const HOUR_SECONDS: u64 = 3_600;
+
+/// Hour in UTC, as hours since 1970-01-01T00:00Z.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UsageHour(pub u32);
+
+impl UsageHour {
+    /// Hour of a timestamp in Unix seconds.
+    #[must_use]
+    pub fn from_unix(unix: u64) -> Self {
+        Self(u32::try_from(unix / HOUR_SECONDS).unwrap_or(u32::MAX))
+    }
+
+    /// First second of the hour, in Unix seconds.
+    #[must_use]
+    pub fn start(self) -> u64 {
+        u64::from(self.0) * HOUR_SECONDS
+    }
+}
+
+/// Outcome of the requests of a rollup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum UsageOutcome {
+    /// Requests with a charge.
+    Charged,
+    /// Requests that no provider could answer.
+    Failed,
+    /// Requests whose client left before any output.
+    Left,
+    /// Requests that ended with the process, or whose charge could not be recorded.
+    Interrupted,
+    /// Corrections of charges.
+    Corrected,
+    /// Grants and their corrections.
+    Granted,
+}
+
+impl UsageOutcome {
+    /// All outcomes.
+    pub const ALL: [Self; 6] =
+        [Self::Charged, Self::Failed, Self::Left, Self::Interrupted, Self::Corrected, Self::Granted];
+
+    /// Returns the name used in rows and answers.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Charged => "charged",
+            Self::Failed => "failed",
+            Self::Left => "left",
+            Self::Interrupted => "interrupted",
+            Self::Corrected => "corrected",
+            Self::Granted => "granted",
+        }
+    }
+
+    /// Returns the outcome of a name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|outcome| outcome.name() == name)
+    }
+
+    /// Returns the outcome of a request that ended without a charge, by the reason in its entry.
+    #[must_use]
+    pub fn of_void(why: &str) -> Self {
+        match why {
+            "failed" => Self::Failed,
+            "left" => Self::Left,
+            _ => Self::Interrupted,
+        }
+    }
+}
+
+impl fmt::Display for UsageOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Dimensions of a rollup. What an entry does not name is empty.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RollupCell {
+    /// Account; empty for the whole gateway.
+    pub account: Arc<str>,
+    /// Hour of the entries.
+    pub hour: UsageHour,
+    /// Public id of the key; empty for the whole gateway.
+    pub key: Arc<str>,
+    /// Catalogue id of the model.
+    pub model: Arc<str>,
+    /// Provider that answered.
+    pub provider: Arc<str>,
+    /// City and country of the provider's data centre.
+    pub location: Arc<str>,
+    /// Id of the pricing terms.
+    pub terms: Arc<str>,
+    /// Outcome of the requests.
+    pub outcome: UsageOutcome,
+}
+
+impl RollupCell {
+    /// Returns the cell of the whole gateway that the entries of this cell count in too.
+    #[must_use]
+    pub fn gateway(&self) -> Self {
+        Self { account: Arc::from(""), key: Arc::from(""), ..self.clone() }
+    }
+}

@@ -1,0 +1,62 @@
+//! Rollup of one entry.
+
+use crate::cell::{RollupCell, UsageHour, UsageOutcome};
+use crate::sums::UsageSums;
+use penstock_ledger::{CorrectedKind, EntryKind, LedgerEntry, SaleDetails};
+use std::sync::Arc;
+
+/// Names of sold work that a rollup is grouped by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SoldWork {
+    /// Catalogue id of the model.
+    pub model: Arc<str>,
+    /// Provider that answered.
+    pub provider: Arc<str>,
+    /// Id of the pricing terms.
+    pub terms: Arc<str>,
+}
+
+impl From<&SaleDetails> for SoldWork {
+    fn from(sale: &SaleDetails) -> Self {
+        Self { model: sale.model.clone(), provider: sale.provider.clone(), terms: sale.terms.clone() }
+    }
+}
+
+/// Returns the location that terms name; empty if they name none.
+#[must_use]
+pub fn location_of(terms: &str) -> Arc<str> {
+    let terms: Option<serde_json::Value> = serde_json::from_str(terms).ok();
+    let location = terms.as_ref().and_then(|terms| terms.get("location")?.as_str());
+    location.unwrap_or_default().into()
+}
+
+/// Returns the cell of an entry and its sums; `None` for reserves and terms, which are no usage. `corrected` is the work
+/// of the charge that a correction replaces, `location` returns the location of pricing terms by their id.
+pub fn rollup_of(
+    entry: &LedgerEntry,
+    corrected: Option<&SoldWork>,
+    location: impl FnOnce(&Arc<str>) -> Arc<str>,
+) -> Option<(RollupCell, UsageSums)> {
+    let empty = || Arc::from("");
+    let (outcome, key, work) = match &entry.kind {
+        EntryKind::Settle { key, sale, .. } => {
+            (UsageOutcome::Charged, key.clone(), Some(SoldWork::from(&**sale)))
+        }
+        EntryKind::Void { key, why, .. } => (UsageOutcome::of_void(why), key.clone(), None),
+        EntryKind::Correct { what: CorrectedKind::Settle, key, .. } => {
+            (UsageOutcome::Corrected, key.clone().unwrap_or_else(empty), corrected.cloned())
+        }
+        EntryKind::Correct { what: CorrectedKind::Grant, key, .. } => {
+            (UsageOutcome::Granted, key.clone().unwrap_or_else(empty), None)
+        }
+        EntryKind::Grant { .. } => (UsageOutcome::Granted, empty(), None),
+        EntryKind::Reserve { .. } | EntryKind::Terms { .. } => return None,
+    };
+    let location = work.as_ref().map_or_else(empty, |work| location(&work.terms));
+    let SoldWork { model, provider, terms } =
+        work.unwrap_or_else(|| SoldWork { model: empty(), provider: empty(), terms: empty() });
+    let hour = UsageHour::from_unix(entry.at);
+    let account = entry.account.clone();
+    let cell = RollupCell { account, hour, key, model, provider, location, terms, outcome };
+    Some((cell, UsageSums::of_entry(&entry.kind)))
+}

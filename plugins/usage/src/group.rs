@@ -1,0 +1,149 @@
+//! Groups of rollups: sums by day, hour, model, key, provider, location or outcome.
+
+use crate::cell::{RollupCell, UsageOutcome};
+use crate::sums::UsageSums;
+use penstock_core::calendar::{UtcDay, format_rfc3339};
+use std::collections::BTreeMap;
+
+/// Dimension that rollups are grouped by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UsageGrouping {
+    /// Day in UTC.
+    Day,
+    /// Hour in UTC.
+    Hour,
+    /// Catalogue id of the model.
+    Model,
+    /// Public id of the key.
+    Key,
+    /// Provider.
+    Provider,
+    /// City and country.
+    Location,
+    /// Outcome of the requests.
+    Outcome,
+}
+
+/// Error of a list of dimensions.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GroupError {
+    /// Unknown or repeated dimension, or too many.
+    #[error(
+        "group_by: expected up to three different names of {}, with commas between them",
+        UsageGrouping::names()
+    )]
+    Name,
+    /// More groups than an answer may have.
+    #[error("group_by: the answer would have more than {0} rows; expected fewer days or dimensions")]
+    Count(usize),
+}
+
+impl UsageGrouping {
+    /// All dimensions.
+    pub const ALL: [Self; 7] =
+        [Self::Day, Self::Hour, Self::Model, Self::Key, Self::Provider, Self::Location, Self::Outcome];
+
+    /// Returns the name in queries, and of the member in answers.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Hour => "hour",
+            Self::Model => "model",
+            Self::Key => "key",
+            Self::Provider => "provider",
+            Self::Location => "location",
+            Self::Outcome => "outcome",
+        }
+    }
+
+    fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
+
+    /// Parses names with commas between them; `day` by default.
+    ///
+    /// # Errors
+    /// Returns an error if a name is unknown or repeated, or if there are more than three.
+    pub fn parse_list(text: Option<&str>) -> Result<Vec<Self>, GroupError> {
+        let mut groupings = Vec::new();
+        for name in text.unwrap_or("day").split(',').map(str::trim) {
+            let grouping = Self::ALL.into_iter().find(|grouping| grouping.name() == name);
+            let grouping = grouping.filter(|grouping| !groupings.contains(grouping));
+            groupings.push(grouping.ok_or(GroupError::Name)?);
+        }
+        if groupings.len() > 3 { Err(GroupError::Name) } else { Ok(groupings) }
+    }
+
+    fn value(self, cell: &RollupCell) -> String {
+        match self {
+            Self::Day => UtcDay::from_unix(cell.hour.start()).to_string(),
+            Self::Hour => format_rfc3339(cell.hour.start()),
+            Self::Model => cell.model.to_string(),
+            Self::Key => cell.key.to_string(),
+            Self::Provider => cell.provider.to_string(),
+            Self::Location => cell.location.to_string(),
+            Self::Outcome => cell.outcome.name().to_owned(),
+        }
+    }
+}
+
+/// Sums of one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageGroup {
+    /// Value of each dimension, in the order of the query.
+    pub names: Vec<String>,
+    /// Sums of the group.
+    pub sums: UsageSums,
+}
+
+/// Report that groups rollups as they are read.
+#[derive(Clone, Debug)]
+pub struct UsageReport {
+    groupings: Vec<UsageGrouping>,
+    groups: BTreeMap<Vec<String>, UsageSums>,
+    total: UsageSums,
+    max_groups: usize,
+}
+
+impl UsageReport {
+    /// Creates an empty report with at most `max_groups` groups.
+    #[must_use]
+    pub fn new(groupings: Vec<UsageGrouping>, max_groups: usize) -> Self {
+        Self { groupings, groups: BTreeMap::new(), total: UsageSums::default(), max_groups }
+    }
+
+    /// Adds a rollup. Grants are no usage and are skipped.
+    ///
+    /// # Errors
+    /// Returns an error if there are too many groups.
+    pub fn add(&mut self, cell: &RollupCell, sums: &UsageSums) -> Result<(), GroupError> {
+        if cell.outcome == UsageOutcome::Granted {
+            return Ok(());
+        }
+        let names: Vec<String> = self.groupings.iter().map(|grouping| grouping.value(cell)).collect();
+        if self.groups.len() >= self.max_groups && !self.groups.contains_key(&names) {
+            return Err(GroupError::Count(self.max_groups));
+        }
+        self.groups.entry(names).or_default().add(sums);
+        self.total.add(sums);
+        Ok(())
+    }
+
+    /// Returns the dimensions of the report.
+    #[must_use]
+    pub fn groupings(&self) -> &[UsageGrouping] {
+        &self.groupings
+    }
+
+    /// Returns the sums of all groups.
+    #[must_use]
+    pub const fn total(&self) -> &UsageSums {
+        &self.total
+    }
+
+    /// Returns the groups in ascending order of their values.
+    pub fn groups(&self) -> impl Iterator<Item = UsageGroup> + '_ {
+        self.groups.iter().map(|(names, sums)| UsageGroup { names: names.clone(), sums: sums.clone() })
+    }
+}

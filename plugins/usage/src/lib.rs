@@ -1,0 +1,30 @@
+//! Usage rollups: hourly sums of the ledger's entries by account, key, model, provider, location and outcome.
+//!
+//! A rollup is a pure function of the entries of its hour ([`rollup_of`]), so that all rollups can be rebuilt from the
+//! ledger and compared with it. Each entry counts in two rollups: that of its account, and that of the whole gateway,
+//! whose account and key are empty, so that a sum over all accounts reads few rows.
+//!
+//! | entry | outcome | figures |
+//! |---|---|---|
+//! | settle | `charged` | one request, tokens, images, seconds, amounts, footprint |
+//! | void | `failed`, `left` or `interrupted` | one request without a charge, footprint of its failed attempts |
+//! | correct of a charge | `corrected` | the difference of the amounts, with the model of the charge |
+//! | grant, correct of a grant | `granted` | the granted amount |
+//!
+//! Amounts are integers and exact decimals; there are no floats.
+
+mod cell;
+mod fold;
+mod group;
+mod range;
+mod row;
+mod statement;
+mod sums;
+
+pub use cell::{RollupCell, UsageHour, UsageOutcome};
+pub use fold::{SoldWork, location_of, rollup_of};
+pub use group::{GroupError, UsageGroup, UsageGrouping, UsageReport};
+pub use range::{MAX_RANGE_DAYS, RangeError, UsageRange};
+pub use row::{RowError, account_prefix, decode, encode, hour_key, hour_of_key, row_key};
+pub use statement::add_to_statement;
+pub use sums::UsageSums;

@@ -1,0 +1,85 @@
+//! Range of a usage query: whole days in UTC.
+
+use crate::cell::UsageHour;
+use penstock_core::calendar::UtcDay;
+
+/// Maximum number of days of a query.
+pub const MAX_RANGE_DAYS: u64 = 366;
+/// Number of days of a query that names no first day, the last one included.
+const DEFAULT_DAYS: u64 = 30;
+const DAY_SECONDS: u64 = 86_400;
+
+/// Error of a range, with the parameter that is invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RangeError {
+    /// First day that is no day.
+    #[error("from: expected a day in UTC such as 2026-11-22")]
+    From,
+    /// Last day that is no day.
+    #[error("to: expected a day in UTC such as 2026-11-22")]
+    To,
+    /// Last day before the first.
+    #[error("to: expected a day that is not before from")]
+    Order,
+    /// Too many days.
+    #[error("from: expected at most {MAX_RANGE_DAYS} days up to the day in to")]
+    Length,
+}
+
+impl RangeError {
+    /// Returns the name of the invalid parameter.
+    #[must_use]
+    pub const fn parameter(self) -> &'static str {
+        match self {
+            Self::From | Self::Length => "from",
+            Self::To | Self::Order => "to",
+        }
+    }
+}
+
+/// Days of a query, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsageRange {
+    /// First day.
+    pub from: UtcDay,
+    /// Last day.
+    pub to: UtcDay,
+}
+
+impl UsageRange {
+    /// Parses the days of a query. Without a last day it ends at `now`, Unix seconds; without a first day it has 30
+    /// days.
+    ///
+    /// # Errors
+    /// Returns the invalid parameter.
+    pub fn parse(from: Option<&str>, to: Option<&str>, now: u64) -> Result<Self, RangeError> {
+        let to = match to {
+            Some(text) => UtcDay::parse(text).ok_or(RangeError::To)?,
+            None => UtcDay::from_unix(now),
+        };
+        let from = match from {
+            Some(text) => UtcDay::parse(text).ok_or(RangeError::From)?,
+            None => UtcDay::from_unix(to.start().saturating_sub((DEFAULT_DAYS - 1) * DAY_SECONDS)),
+        };
+        let range = Self { from, to };
+        if to < from {
+            return Err(RangeError::Order);
+        }
+        if range.days() > MAX_RANGE_DAYS {
+            return Err(RangeError::Length);
+        }
+        Ok(range)
+    }
+
+    /// Returns the number of days.
+    #[must_use]
+    pub fn days(self) -> u64 {
+        (self.to.start().saturating_sub(self.from.start())) / DAY_SECONDS + 1
+    }
+
+    /// Returns the first hour, and the hour after the last one.
+    #[must_use]
+    pub fn hours(self) -> (UsageHour, UsageHour) {
+        (UsageHour::from_unix(self.from.start()), UsageHour::from_unix(self.to.next().start()))
+    }
+}

@@ -1,0 +1,48 @@
+//! Figures of a rollup.
+
+use penstock_ledger::{EntryKind, StatementSums};
+use rust_decimal::Decimal;
+
+/// Sums of a rollup: those of a statement, with the range of the carbon and the energy of failed attempts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UsageSums {
+    /// Requests, tokens, amounts and footprint.
+    pub billed: StatementSums,
+    /// Lower limit of the carbon, grams.
+    pub carbon_low_g: Decimal,
+    /// Upper limit of the carbon, grams.
+    pub carbon_high_g: Decimal,
+    /// Energy of failed attempts, kWh; part of the energy.
+    pub failed_kwh: Decimal,
+}
+
+impl UsageSums {
+    /// Returns the sums of one entry.
+    #[must_use]
+    pub fn of_entry(kind: &EntryKind) -> Self {
+        let mut sums = Self::default();
+        sums.billed.add_entry(kind);
+        let (drawn, failed_kwh) = match kind {
+            EntryKind::Settle { drawn, .. } => (drawn, drawn.failed_kwh),
+            EntryKind::Void { drawn, .. } => (drawn, drawn.kwh),
+            EntryKind::Grant { .. }
+            | EntryKind::Reserve { .. }
+            | EntryKind::Correct { .. }
+            | EntryKind::Terms { .. } => return sums,
+        };
+        sums.failed_kwh = failed_kwh;
+        // Entries without a range count with the figure itself.
+        let ranged = !drawn.carbon_high_g.is_zero();
+        sums.carbon_low_g = if ranged { drawn.carbon_low_g } else { drawn.carbon_g };
+        sums.carbon_high_g = if ranged { drawn.carbon_high_g } else { drawn.carbon_g };
+        sums
+    }
+
+    /// Adds other sums.
+    pub fn add(&mut self, other: &Self) {
+        self.billed.add(&other.billed);
+        self.carbon_low_g = self.carbon_low_g.saturating_add(other.carbon_low_g);
+        self.carbon_high_g = self.carbon_high_g.saturating_add(other.carbon_high_g);
+        self.failed_kwh = self.failed_kwh.saturating_add(other.failed_kwh);
+    }
+}

@@ -1,0 +1,127 @@
+//! Rows of rollups survive a round trip, and ranges and groups have their bounds.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
+
+use penstock_ledger::StatementSums;
+use penstock_usage::{
+    GroupError, RangeError, RollupCell, RowError, UsageGrouping, UsageHour, UsageOutcome, UsageRange,
+    UsageReport, UsageSums, account_prefix, decode, encode, hour_key, row_key,
+};
+use proptest::prelude::*;
+use rust_decimal::Decimal;
+
+fn name() -> impl Strategy<Value = std::sync::Arc<str>> {
+    "[a-zé\"\\\\ /:.-]{0,12}".prop_map(|text| text.as_str().into())
+}
+
+fn cell() -> impl Strategy<Value = RollupCell> {
+    let outcome = (0..UsageOutcome::ALL.len()).prop_map(|index| UsageOutcome::ALL[index]);
+    ((name(), any::<u32>(), name(), name()), (name(), name(), name(), outcome)).prop_map(
+        |((account, hour, key, model), (provider, location, terms, outcome))| RollupCell {
+            account,
+            hour: UsageHour(hour),
+            key,
+            model,
+            provider,
+            location,
+            terms,
+            outcome,
+        },
+    )
+}
+
+fn sums() -> impl Strategy<Value = UsageSums> {
+    let decimal = || (any::<i64>(), 0..12_u32).prop_map(|(mantissa, scale)| Decimal::new(mantissa, scale));
+    (any::<[u64; 7]>(), proptest::array::uniform8(decimal()), any::<[i64; 4]>()).prop_map(
+        |(counts, decimals, amounts)| {
+            let [requests, uncharged, counted, input, cached, output, images] = counts;
+            let [seconds, kwh, carbon_g, water_l, eur, carbon_low_g, carbon_high_g, failed_kwh] = decimals;
+            let [credits, energy, granted_credits, granted_energy] =
+                amounts.map(|amount| i128::from(amount) * 1_000_000);
+            let billed = StatementSums {
+                requests,
+                uncharged,
+                counted,
+                input,
+                cached,
+                output,
+                images,
+                seconds,
+                kwh,
+                carbon_g,
+                water_l,
+                credits,
+                energy,
+                eur,
+                granted_credits,
+                granted_energy,
+            };
+            UsageSums { billed, carbon_low_g, carbon_high_g, failed_kwh }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn a_row_survives_a_round_trip(cell in cell(), sums in sums()) {
+        let (key, value) = (row_key(&cell), encode(&cell, &sums));
+        prop_assert_eq!(decode(&key, &value), Ok((cell.clone(), sums)));
+        prop_assert!(key.starts_with(&account_prefix(&cell.account)));
+        prop_assert!(key > hour_key(&cell.account, cell.hour));
+        if let Some(next) = cell.hour.0.checked_add(1) {
+            prop_assert!(key < hour_key(&cell.account, UsageHour(next)));
+        }
+    }
+
+    #[test]
+    fn a_damaged_row_is_an_error_and_no_panic(key in any::<Vec<u8>>(), value in any::<Vec<u8>>()) {
+        prop_assert!(decode(&key, &value).is_err());
+    }
+}
+
+#[test]
+fn a_row_of_a_later_version_is_refused() {
+    let key = hour_key("a", UsageHour(1)).into_iter().chain([0; 16]).collect::<Vec<u8>>();
+    assert_eq!(decode(&key, br#"{"v":2,"outcome":"charged"}"#), Err(RowError::Version));
+    assert_eq!(decode(&key, br#"{"v":1,"outcome":"other"}"#), Err(RowError::Format));
+}
+
+#[test]
+fn a_range_has_whole_days_and_bounds() {
+    let now = 1_795_651_200; // 2026-11-26T00:00:00Z
+    let parse = |from, to| UsageRange::parse(from, to, now);
+    let usual = parse(None, None).unwrap();
+    assert_eq!((usual.days(), usual.to.to_string()), (30, "2026-11-26".to_owned()));
+    assert_eq!(parse(Some("2026-11-26"), None).unwrap().days(), 1);
+    assert_eq!(parse(Some("2025-11-26"), None).unwrap().days(), 366);
+    for (from, to, error) in [
+        (Some("2025-11-25"), None, RangeError::Length),
+        (Some("2026-11-27"), None, RangeError::Order),
+        (Some("26.11.2026"), None, RangeError::From),
+        (None, Some("2026-02-30"), RangeError::To),
+    ] {
+        assert_eq!(parse(from, to), Err(error));
+    }
+}
+
+#[test]
+fn too_many_groups_are_refused_and_grants_are_no_usage() {
+    let mut report = UsageReport::new(vec![UsageGrouping::Model], 2);
+    let cell = |model: &str, outcome| RollupCell {
+        account: "a".into(),
+        hour: UsageHour(7),
+        key: "k".into(),
+        model: model.into(),
+        provider: "".into(),
+        location: "".into(),
+        terms: "".into(),
+        outcome,
+    };
+    let sums = UsageSums { failed_kwh: Decimal::ONE, ..UsageSums::default() };
+    for model in ["m1", "m2", "m1"] {
+        report.add(&cell(model, UsageOutcome::Charged), &sums).unwrap();
+    }
+    report.add(&cell("m9", UsageOutcome::Granted), &sums).unwrap();
+    assert_eq!(report.add(&cell("m3", UsageOutcome::Charged), &sums), Err(GroupError::Count(2)));
+    assert_eq!(report.groups().map(|group| group.names[0].clone()).collect::<Vec<_>>(), ["m1", "m2"]);
+    assert_eq!(report.total().failed_kwh, Decimal::from(3));
+}

@@ -1,0 +1,56 @@
+//! Admin requests for usage: sums of all accounts or of one, and the comparison of the rollups with the ledger.
+
+use super::credits::{requested_account, run_blocking};
+use super::openapi::answer_schema;
+use super::request::{AdminRequest, LedgerReply};
+use super::routes::{AdminRoute, RouteHandler};
+use crate::billing::Ledger;
+use crate::billing::rollups::answer::{UsageQuery, read_usage, usage_json};
+use crate::billing::rollups::rebuild;
+use crate::storage::stores::Stores;
+use penstock_core::{ApiError, ErrorCode};
+
+/// Query parameters of the usage.
+pub const USAGE: [&str; 5] = ["from", "to", "group_by", "account", "key"];
+/// Answer members of the usage.
+pub const USAGE_ANSWER: [&str; 6] = ["object", "from", "to", "group_by", "data", "total"];
+/// Answer members of the comparison.
+pub const CHECKED: [&str; 4] = ["good", "entries", "rollups", "differences"];
+
+/// Routes that read usage.
+pub const ROUTES: &[AdminRoute] = &[
+    AdminRoute::get(
+        "/admin/usage",
+        "usage",
+        "Adds up usage by day, model, key and other dimensions, of all accounts or of one",
+        RouteHandler::Ledger(|vault, ledger, asked| Box::pin(usage(vault, ledger, asked))),
+    )
+    .query(&USAGE)
+    .answers(200, || answer_schema(&USAGE_ANSWER)),
+    AdminRoute::get(
+        "/admin/usage/verify",
+        "verifyUsage",
+        "Compares the usage rollups with the ledger",
+        RouteHandler::Ledger(|_, ledger, _| Box::pin(verify(ledger))),
+    )
+    .answers(200, || answer_schema(&CHECKED)),
+];
+
+async fn usage(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
+    let account = requested_account(vault, ledger, asked, &USAGE).await?.unwrap_or_default();
+    let value = |name: &str| asked.query(name, &USAGE).ok().flatten();
+    let query = UsageQuery::parse(value, asked.now)?;
+    if account.is_empty() && (query.key.is_some() || query.groupings.iter().any(|by| by.name() == "key")) {
+        let expected = "account: expected an account where the usage of keys is asked for";
+        return Err(ApiError::invalid("account", expected));
+    }
+    let store = ledger.store.clone();
+    let work = move || read_usage(&store, &account, &query).map(|report| usage_json(&query, &report));
+    let answer = tokio::task::spawn_blocking(work).await;
+    Ok(LedgerReply::Json(200, answer.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))?))
+}
+
+async fn verify(ledger: &Ledger) -> Result<LedgerReply, ApiError> {
+    let store = ledger.store.clone();
+    Ok(LedgerReply::Json(200, run_blocking(move || rebuild::verify(&store)).await?.to_json()))
+}

@@ -1,0 +1,215 @@
+//! Admin requests for the persons who may sign in to the console: list, create, invite, change.
+
+use super::input::{PatchValue, RequestFields};
+use super::openapi::{list_schema, schema_ref};
+use super::request::{AdminRequest, AdminResponse, store_refusal};
+use super::routes::{AdminRoute, RouteHandler};
+use crate::auth::password;
+use crate::storage::stores::Stores;
+use penstock_core::{ApiError, ErrorCode, hex};
+use penstock_storage::StoreError;
+use penstock_storage::audit::AuditedChange;
+use penstock_storage::users::{Invitation, MAX_USER_NAME_BYTES, UserRecord, UserRole};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+/// Request members that create a user.
+pub const CREATE: [&str; 3] = ["name", "role", "password"];
+/// Request members that change a user.
+pub const CHANGE: [&str; 2] = ["role", "disabled"];
+/// Answer members of a user.
+pub const USER: [&str; 5] = ["name", "role", "created", "state", "invitation_expires"];
+/// Answer members of an invitation.
+pub const INVITED: [&str; 6] = ["name", "role", "created", "state", "invitation_expires", "invitation"];
+/// Roles by their names.
+const ROLES: [(&str, UserRole); 4] = [
+    ("admin", UserRole::Admin),
+    ("operator", UserRole::Operator),
+    ("finance", UserRole::Finance),
+    ("viewer", UserRole::Viewer),
+];
+/// Time for which an invitation is valid, in seconds.
+const INVITATION_SECONDS: u64 = 72 * 3_600;
+
+/// Routes of users.
+pub const ROUTES: &[AdminRoute] = &[
+    AdminRoute::get("/admin/users", "listUsers", "Lists the users of the console", RouteHandler::Store(list))
+        .answers(200, || list_schema(schema_ref("User"))),
+    AdminRoute::post(
+        "/admin/users",
+        "createUser",
+        "Creates a user with a password, or with an invitation to choose one",
+        RouteHandler::Store(create),
+    )
+    .body(&CREATE, &["name"])
+    .answers(201, || schema_ref("InvitedUser")),
+    AdminRoute::patch(
+        "/admin/users/{id}",
+        "changeUser",
+        "Changes the role of a user, or disables the user and ends all sessions",
+        RouteHandler::Store(change),
+    )
+    .body(&CHANGE, &[])
+    .answers(200, || schema_ref("User")),
+    AdminRoute::post(
+        "/admin/users/{id}/invite",
+        "inviteUser",
+        "Invites a user to choose a new password; the old one and all sessions stay valid until then",
+        RouteHandler::Store(invite),
+    )
+    .answers(200, || schema_ref("InvitedUser")),
+];
+
+fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+    asked.query("", &[])?;
+    let users = vault.users.list().map_err(store_refusal)?;
+    let data: Vec<Value> = users.iter().map(|user| user_json(user, asked.now)).collect();
+    Ok(AdminResponse::ok(json!({ "data": data })))
+}
+
+fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+    let fields = RequestFields::parse(&asked.body, &CREATE)?;
+    let name = fields.text("name")?.into_option().filter(|name| is_valid_name(name)).ok_or_else(|| {
+        let expected = format!(
+            "name: expected 1 to {MAX_USER_NAME_BYTES} letters, digits, `.`, `_`, `-` or `@`, the first a letter or a digit"
+        );
+        ApiError::invalid("name", expected)
+    })?;
+    let role = fields.word("role", &ROLES)?.into_option().unwrap_or(UserRole::Viewer);
+    let chosen = fields.text("password")?.into_option();
+    let hashed = chosen.as_deref().map(password::hash).transpose()?;
+    let (token, invitation) = new_invitation(asked.now);
+    let user = UserRecord {
+        name,
+        role,
+        created: asked.now,
+        invitation: hashed.is_none().then_some(invitation),
+        password: hashed,
+        disabled: None,
+        generation: 0,
+    };
+    let entry = asked.audit_entry("user.create", &user.name, user_json(&user, asked.now));
+    vault.users.insert(&user, &entry).map_err(|error| match error {
+        StoreError::Guard { .. } => {
+            ApiError::with_message(ErrorCode::Conflict, "There is a user of this name already.")
+                .with_param("name")
+        }
+        error => store_refusal(error),
+    })?;
+    let mut answer = user_json(&user, asked.now);
+    if let (Some(members), true) = (answer.as_object_mut(), user.invitation.is_some()) {
+        members.insert("invitation".to_owned(), token.into());
+    }
+    Ok(AdminResponse { status: 201, ..AdminResponse::ok(answer) })
+}
+
+fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+    let fields = RequestFields::parse(&asked.body, &CHANGE)?;
+    let role = fields.word("role", &ROLES)?.into_option();
+    let disabled = fields.word("disabled", &[("true", true), ("false", false)])?;
+    let changed = change_user(vault, &asked.id, |user| {
+        let before = user.clone();
+        user.role = role.unwrap_or(user.role);
+        match disabled {
+            PatchValue::Some(true) => {
+                user.disabled = user.disabled.or(Some(asked.now));
+                user.invitation = None;
+            }
+            PatchValue::Some(false) => user.disabled = None,
+            PatchValue::Absent | PatchValue::Null => {}
+        }
+        if before == *user {
+            return None;
+        }
+        // The sessions of the user end: a new role applies at the next sign-in.
+        user.generation += 1;
+        let change = json!({ "role": user.role.name(), "disabled": user.disabled.is_some() });
+        Some(asked.audit_entry("user.change", &user.name, change))
+    })?;
+    Ok(AdminResponse::ok(user_json(&changed, asked.now)))
+}
+
+fn invite(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+    RequestFields::parse(&asked.body, &[])?;
+    let (token, invitation) = new_invitation(asked.now);
+    let user = change_user(vault, &asked.id, |user| {
+        if user.disabled.is_some() {
+            return None;
+        }
+        user.invitation = Some(invitation.clone());
+        Some(asked.audit_entry("user.invite", &user.name, json!({})))
+    })?;
+    if user.disabled.is_some() {
+        let message = "This user is disabled; enable the user first.";
+        return Err(ApiError::with_message(ErrorCode::Conflict, message));
+    }
+    let mut answer = user_json(&user, asked.now);
+    if let Some(members) = answer.as_object_mut() {
+        members.insert("invitation".to_owned(), token.into());
+    }
+    Ok(AdminResponse::ok(answer))
+}
+
+fn change_user(
+    vault: &Stores,
+    name: &str,
+    change: impl Fn(&mut UserRecord) -> Option<AuditedChange>,
+) -> Result<UserRecord, ApiError> {
+    let changed = vault.users.change(name, change).map_err(store_refusal)?;
+    let missing = || ApiError::with_message(ErrorCode::NotFound, "There is no user of this name.");
+    Ok(changed.ok_or_else(missing)?.0)
+}
+
+/// Creates the administrator that the demo invites, or invites the same one again; returns the token.
+///
+/// # Errors
+/// Returns the error of the store.
+pub fn invite_demo_admin(vault: &Stores, now: u64) -> Result<String, ApiError> {
+    const NAME: &str = "admin";
+    let asked = AdminRequest {
+        id: NAME.to_owned(),
+        body: json!({}),
+        actor: "gateway".to_owned(),
+        now,
+        ..AdminRequest::default()
+    };
+    let invited = match vault.users.get(NAME).map_err(store_refusal)? {
+        Some(_) => invite(vault, &asked)?,
+        None => create(vault, &AdminRequest { body: json!({ "name": NAME, "role": "admin" }), ..asked })?,
+    };
+    let token = invited.answer.get("invitation").and_then(Value::as_str);
+    token.map(str::to_owned).ok_or_else(|| ApiError::new(ErrorCode::Internal))
+}
+
+/// Creates a token and its record.
+fn new_invitation(now: u64) -> (String, Invitation) {
+    let mut bytes = [0_u8; 32];
+    rand::fill(&mut bytes);
+    let token = hex::text(bytes.iter());
+    let digest = hex::text(Sha256::digest(token.as_bytes()).iter());
+    (token, Invitation { digest, expires: now + INVITATION_SECONDS })
+}
+
+fn user_json(user: &UserRecord, now: u64) -> Value {
+    let invitation = user.invitation.as_ref().filter(|invitation| invitation.expires > now);
+    let state = match (user.disabled, &user.password, invitation) {
+        (Some(_), ..) => "disabled",
+        (None, Some(_), _) => "active",
+        (None, None, Some(_)) => "invited",
+        (None, None, None) => "invitation expired",
+    };
+    json!({
+        "name": user.name,
+        "role": user.role.name(),
+        "created": user.created,
+        "state": state,
+        "invitation_expires": invitation.map(|invitation| invitation.expires),
+    })
+}
+
+fn is_valid_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@".contains(&byte);
+    name.len() <= MAX_USER_NAME_BYTES
+        && name.bytes().all(plain)
+        && name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric())
+}

@@ -1,0 +1,163 @@
+//! Usage as JSON: the query that the public API and the admin API share, and its answer.
+
+use crate::billing::format::json_number;
+use crate::billing::report::ReportError;
+use crate::billing::rollups::query::for_each_rollup;
+use penstock_core::{ApiError, ErrorCode};
+use penstock_ledger::StatementSums;
+use penstock_storage::ledger::LedgerStore;
+use penstock_usage::{GroupError, RangeError, UsageGrouping, UsageRange, UsageReport, UsageSums};
+use rust_decimal::Decimal;
+use serde_json::{Map, Value, json};
+
+/// Maximum number of rows of an answer.
+pub const MAX_GROUPS: usize = 10_000;
+/// Maximum number of rollups that a query reads.
+const MAX_ROLLUPS: usize = 250_000;
+
+/// Usage query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageQuery {
+    /// Only this key, by its public id.
+    pub key: Option<String>,
+    /// Days.
+    pub range: UsageRange,
+    /// Dimensions of the rows.
+    pub groupings: Vec<UsageGrouping>,
+}
+
+impl UsageQuery {
+    /// Parses the parameters `from`, `to`, `group_by` and `key`; `value` returns the value of a parameter.
+    ///
+    /// # Errors
+    /// Returns a refusal that names the invalid parameter.
+    pub fn parse<'a>(value: impl Fn(&str) -> Option<&'a str>, now: u64) -> Result<Self, ApiError> {
+        let range = UsageRange::parse(value("from"), value("to"), now)
+            .map_err(|error: RangeError| ApiError::invalid(error.parameter(), error.to_string()))?;
+        let groupings = UsageGrouping::parse_list(value("group_by")).map_err(invalid_grouping)?;
+        Ok(Self { key: value("key").filter(|key| !key.is_empty()).map(str::to_owned), range, groupings })
+    }
+}
+
+fn invalid_grouping(error: GroupError) -> ApiError {
+    ApiError::invalid("group_by", error.to_string())
+}
+
+/// Error of a query.
+enum QueryError {
+    Store(ReportError),
+    Refused(ApiError),
+}
+
+impl From<ReportError> for QueryError {
+    fn from(error: ReportError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// Reads the usage of an account; the empty account is the whole gateway. Blocks.
+///
+/// # Errors
+/// Returns 400 if the query reads or returns too much, or 500 if the store cannot be read.
+pub fn read_usage(store: &LedgerStore, account: &str, query: &UsageQuery) -> Result<UsageReport, ApiError> {
+    let mut report = UsageReport::new(query.groupings.clone(), MAX_GROUPS);
+    let mut count = 0;
+    let read = for_each_rollup(store, account, query.range.hours(), |cell, sums| {
+        count += 1;
+        if count > MAX_ROLLUPS {
+            let expected = "from: the period has too many different keys and models; expected fewer days";
+            return Err(QueryError::Refused(ApiError::invalid("from", expected)));
+        }
+        if query.key.as_ref().is_none_or(|key| *cell.key == **key) {
+            report.add(cell, sums).map_err(|error| QueryError::Refused(invalid_grouping(error)))?;
+        }
+        Ok(())
+    });
+    match read {
+        Ok(()) => Ok(report),
+        Err(QueryError::Refused(refusal)) => Err(refusal),
+        Err(QueryError::Store(error)) => Err(ApiError::with_message(ErrorCode::Internal, error.0)),
+    }
+}
+
+/// Answer to a query.
+#[must_use]
+pub fn usage_json(query: &UsageQuery, report: &UsageReport) -> Value {
+    let rows = report.groups().map(|group| {
+        let mut row = Map::new();
+        for (grouping, name) in query.groupings.iter().zip(&group.names) {
+            row.insert(grouping.name().to_owned(), name.as_str().into());
+        }
+        row.extend(sums_json(&group.sums));
+        Value::Object(row)
+    });
+    json!({
+        "object": "usage",
+        "from": query.range.from.to_string(),
+        "to": query.range.to.to_string(),
+        "group_by": query.groupings.iter().map(|grouping| grouping.name()).collect::<Vec<_>>(),
+        "data": rows.collect::<Vec<_>>(),
+        "total": Value::Object(sums_json(report.total())),
+    })
+}
+
+/// Figures of a row, as JSON numbers in the units of `environment_impact` and `billing_cost`.
+fn sums_json(sums: &UsageSums) -> Map<String, Value> {
+    let StatementSums { credits, energy, .. } = sums.billed;
+    let of = &sums.billed;
+    let scaled = |amount: i128, places: u32| {
+        Decimal::try_from_i128_with_scale(amount, places).map_or(Value::Null, json_number)
+    };
+    let members = [
+        ("requests", of.requests.into()),
+        ("requests_not_charged", of.uncharged.into()),
+        ("input_tokens", of.input.into()),
+        ("cached_input_tokens", of.cached.into()),
+        ("output_tokens", of.output.into()),
+        ("images", of.images.into()),
+        ("audio_seconds", json_number(of.seconds)),
+        ("energy_kwh", json_number(of.kwh)),
+        ("failed_energy_kwh", json_number(sums.failed_kwh)),
+        ("carbon_g_co2", json_number(of.carbon_g)),
+        ("carbon_g_co2_low", json_number(sums.carbon_low_g)),
+        ("carbon_g_co2_high", json_number(sums.carbon_high_g)),
+        ("water_liters", json_number(of.water_l)),
+        ("credits", scaled(credits, 6)),
+        ("charged_kwh", scaled(energy, 9)),
+        ("eur", json_number(of.eur)),
+    ];
+    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Members of a row in the schemas of both APIs, besides the dimensions.
+pub const SUMS: [&str; 16] = [
+    "requests",
+    "requests_not_charged",
+    "input_tokens",
+    "cached_input_tokens",
+    "output_tokens",
+    "images",
+    "audio_seconds",
+    "energy_kwh",
+    "failed_energy_kwh",
+    "carbon_g_co2",
+    "carbon_g_co2_low",
+    "carbon_g_co2_high",
+    "water_liters",
+    "credits",
+    "charged_kwh",
+    "eur",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_has_the_documented_members() {
+        let names: Vec<String> = sums_json(&UsageSums::default()).keys().cloned().collect();
+        let mut documented = SUMS.map(str::to_owned).to_vec();
+        documented.sort_by_key(|name| names.iter().position(|known| known == name));
+        assert_eq!(names, documented);
+    }
+}

@@ -1,0 +1,120 @@
+//! Rollups of the current hour, in the memory of the ledger's writer.
+
+use penstock_ledger::LedgerEntry;
+use penstock_storage::StoreError;
+use penstock_storage::ledger::LedgerStore;
+use penstock_usage::{RollupCell, SoldWork, UsageHour, UsageSums, location_of, rollup_of};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Maximum number of cells that stay in memory after a commit.
+const MAX_CELLS: usize = 4_096;
+
+/// Rollups that the entries of the current commit change, and those that recent ones changed.
+#[derive(Default)]
+pub struct RollupCache {
+    cells: HashMap<RollupCell, CachedCell, ahash::RandomState>,
+    /// Cells that the current commit changes.
+    changed: Vec<RollupCell>,
+    /// Locations of pricing terms by their id.
+    locations: HashMap<Arc<str>, Arc<str>, ahash::RandomState>,
+    /// Hour of the last entry.
+    hour: UsageHour,
+    /// True if a row in the store was unreadable: its sums are lost until the rollups are rebuilt.
+    is_damaged: bool,
+}
+
+#[derive(Default)]
+struct CachedCell {
+    key: Vec<u8>,
+    /// Sums in the store; `None` until they are read.
+    stored: Option<UsageSums>,
+    /// Sums of the current commit; `None` if it does not change the cell.
+    added: Option<UsageSums>,
+}
+
+impl RollupCache {
+    /// Remembers the location of pricing terms.
+    pub fn learn_terms(&mut self, id: &Arc<str>, text: &str) {
+        if !self.locations.contains_key(id) {
+            self.locations.insert(id.clone(), location_of(text));
+        }
+    }
+
+    /// Adds an entry to its cells. `corrected` is the work of the charge that it corrects.
+    pub fn add(&mut self, entry: &LedgerEntry, corrected: Option<&SoldWork>) {
+        let locations = &self.locations;
+        let location = |terms: &Arc<str>| locations.get(terms).cloned().unwrap_or_else(|| Arc::from(""));
+        let Some((cell, sums)) = rollup_of(entry, corrected, location) else { return };
+        self.hour = cell.hour;
+        self.add_sums(cell.gateway(), &sums);
+        self.add_sums(cell, &sums);
+    }
+
+    fn add_sums(&mut self, cell: RollupCell, sums: &UsageSums) {
+        if let Some(cached) = self.cells.get_mut(&cell) {
+            if cached.added.is_none() {
+                self.changed.push(cell);
+            }
+            cached.added.get_or_insert_default().add(sums);
+            return;
+        }
+        let key = penstock_usage::row_key(&cell);
+        self.changed.push(cell.clone());
+        self.cells.insert(cell, CachedCell { key, stored: None, added: Some(sums.clone()) });
+    }
+
+    /// Number of rows that the current commit changes.
+    pub const fn changed_rows(&self) -> usize {
+        self.changed.len()
+    }
+
+    /// Returns true if a row in the store was unreadable.
+    pub const fn is_damaged(&self) -> bool {
+        self.is_damaged
+    }
+
+    /// Returns the changed rows with their new values. A repetition returns the same bytes. An unreadable row counts as
+    /// empty, since a damaged sum must not keep charges from being written.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read; then nothing of the commit was written.
+    pub fn changed_values(&mut self, store: &LedgerStore) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+        let mut rows = Vec::with_capacity(self.changed.len());
+        for cell in &self.changed {
+            let Some(cached) = self.cells.get_mut(cell) else { continue };
+            if cached.stored.is_none() {
+                let stored = match store.rollup(&cached.key) {
+                    Ok(None) => Some(UsageSums::default()),
+                    Ok(Some(value)) => penstock_usage::decode(&cached.key, &value).ok().map(|(_, sums)| sums),
+                    Err(StoreError::Corrupt { .. } | StoreError::Format { .. }) => None,
+                    Err(error) => return Err(error),
+                };
+                self.is_damaged |= stored.is_none();
+                cached.stored = Some(stored.unwrap_or_default());
+            }
+            let mut sums = cached.stored.clone().unwrap_or_default();
+            if let Some(added) = &cached.added {
+                sums.add(added);
+            }
+            rows.push((cached.key.clone(), penstock_usage::encode(cell, &sums)));
+        }
+        Ok(rows)
+    }
+
+    /// Marks the changed rows as written.
+    pub fn mark_written(&mut self) {
+        for cell in self.changed.drain(..) {
+            let Some(cached) = self.cells.get_mut(&cell) else { continue };
+            if let (Some(stored), Some(added)) = (&mut cached.stored, cached.added.take()) {
+                stored.add(&added);
+            }
+        }
+        let hour = self.hour;
+        if self.cells.len() > MAX_CELLS {
+            self.cells.clear();
+        } else if self.cells.keys().any(|cell| cell.hour != hour) {
+            self.cells.retain(|cell, _| cell.hour == hour);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! `penstock usage`: sums of requests, tokens, energy and money from the hourly rollups, and their rebuild.
+
+use super::ConfigArgs;
+use super::client::{Client, admin_target};
+use super::credits::{LedgerBackend, ledger_storage};
+use super::listing::{Listing, OutputArgs};
+use super::output::print_stdout;
+use super::status::{answer_rows, table_cell};
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+/// Arguments of the command.
+#[derive(Debug, Args)]
+pub struct UsageArgs {
+    #[command(flatten)]
+    reached: ConfigArgs,
+    #[command(subcommand)]
+    command: UsageCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum UsageCommand {
+    /// Adds up usage by day, model, key and other dimensions
+    Show(ShowArgs),
+    /// Compares the rollups with the ledger; nothing is changed
+    ///
+    /// Ends with 1 if they differ.
+    Verify,
+    /// Writes the rollups again from the ledger and compares them with it
+    ///
+    /// Requires that no gateway runs. The ledger is not changed.
+    Rebuild,
+}
+
+#[derive(Debug, Args)]
+struct ShowArgs {
+    /// Only this account; by default all accounts together
+    #[arg(long)]
+    account: Option<String>,
+    /// Only this key of the account, by its id
+    #[arg(long, requires = "account")]
+    key: Option<String>,
+    /// First day in UTC, such as 2026-11-22; by default 30 days up to the last
+    #[arg(long)]
+    from: Option<String>,
+    /// Last day in UTC; by default today
+    #[arg(long)]
+    to: Option<String>,
+    /// Up to three of day, hour, model, key, provider, location and outcome, with commas
+    #[arg(long, default_value = "day")]
+    group_by: String,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Runs the command.
+pub fn run(usage: &UsageArgs) -> Result<(), String> {
+    match &usage.command {
+        UsageCommand::Rebuild => rebuild(&usage.reached),
+        UsageCommand::Verify => {
+            let answer = LedgerBackend::connect(&usage.reached)?.get("/admin/usage/verify", &[])?;
+            print_check(&answer)
+        }
+        UsageCommand::Show(show) => {
+            let optional =
+                [("account", &show.account), ("key", &show.key), ("from", &show.from), ("to", &show.to)];
+            let mut query: Vec<(&str, &str)> =
+                optional.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
+            query.push(("group_by", &show.group_by));
+            let answer = LedgerBackend::connect(&usage.reached)?.get("/admin/usage", &query)?;
+            show.output.print(&usage_table(&answer, &show.group_by), || answer.clone())
+        }
+    }
+}
+
+fn usage_table(answer: &Value, group_by: &str) -> Listing {
+    const DIMENSIONS: [(&str, &str); 7] = [
+        ("day", "DAY"),
+        ("hour", "HOUR"),
+        ("model", "MODEL"),
+        ("key", "KEY"),
+        ("provider", "PROVIDER"),
+        ("location", "LOCATION"),
+        ("outcome", "OUTCOME"),
+    ];
+    const FIGURES: [(&str, &str); 8] = [
+        ("requests", "REQUESTS"),
+        ("requests_not_charged", "FREE"),
+        ("input_tokens", "INPUT"),
+        ("output_tokens", "OUTPUT"),
+        ("energy_kwh", "KWH"),
+        ("carbon_g_co2", "G CO2E"),
+        ("credits", "CREDITS"),
+        ("eur", "EUR"),
+    ];
+    let dimensions: Vec<&str> = group_by.split(',').map(str::trim).collect();
+    let columns: Vec<&str> = dimensions.iter().copied().chain(FIGURES.map(|(name, _)| name)).collect();
+    let heading: Vec<&'static str> = dimensions
+        .iter()
+        .map(|name| DIMENSIONS.iter().find(|(known, _)| known == name).map_or("GROUP", |(_, title)| title))
+        .chain(FIGURES.map(|(_, title)| title))
+        .collect();
+    let rows = answer_rows(answer)
+        .iter()
+        .map(|row| columns.iter().map(|column| table_cell(row, column)).collect::<Vec<_>>());
+    Listing::new(&heading).with_rows(rows)
+}
+
+fn rebuild(reached: &ConfigArgs) -> Result<(), String> {
+    let reach = admin_target(&reached.source()?)?;
+    if Client::new(&reach).is_ok() {
+        return Err("The gateway is running: stop it first.".to_owned());
+    }
+    let storage = ledger_storage(&reach)?;
+    super::drop_privileges::become_folder_owner(&storage.path)?;
+    print_check(&crate::billing::offline::rebuild_rollups(&storage)?.to_json())
+}
+
+/// Prints the result of a comparison.
+///
+/// # Errors
+/// Returns the differences.
+fn print_check(check: &Value) -> Result<(), String> {
+    print_stdout(&format!(
+        "{} entries, {} rollups.\n",
+        table_cell(check, "entries"),
+        table_cell(check, "rollups")
+    ))?;
+    if check.get("good") == Some(&Value::Bool(true)) {
+        return print_stdout("The rollups are equal to the ledger.\n");
+    }
+    let differences = check.get("differences").and_then(Value::as_array).into_iter().flatten();
+    let mut why: String =
+        differences.filter_map(Value::as_str).map(|difference| format!("{difference}\n")).collect();
+    why.push_str("Stop the gateway and run `penstock usage rebuild`.");
+    Err(why)
+}

@@ -1,0 +1,85 @@
+//! Answers of the console, and the headers that all of them have.
+
+use penstock_console::{Block, NoticeKind, Page};
+use penstock_core::{ApiError, ErrorCode};
+
+/// Policy of every page: files of this listener, nothing inline, no frame.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+    connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// Headers of every answer.
+pub const HEADERS: [(&str, &str); 6] = [
+    ("content-security-policy", CONTENT_SECURITY_POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "same-origin"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+];
+
+const HTML: &str = "text/html; charset=utf-8";
+
+/// Answer of the console.
+#[derive(Debug)]
+pub struct ConsoleAnswer {
+    /// HTTP status.
+    pub status: u16,
+    /// Content type.
+    pub kind: &'static str,
+    /// Value of `cache-control`.
+    pub cache: &'static str,
+    /// Value of `location`.
+    pub location: Option<String>,
+    /// Value of `set-cookie`.
+    pub cookie: Option<String>,
+    /// Body.
+    pub body: Vec<u8>,
+}
+
+impl ConsoleAnswer {
+    /// Creates a page with a refusal, for persons who are not signed in.
+    #[must_use]
+    pub fn refusal(refusal: &ApiError) -> Self {
+        plain_refusal(refusal)
+    }
+
+    /// Adds a cookie.
+    #[must_use]
+    pub fn with_cookie(mut self, cookie: String) -> Self {
+        self.cookie = Some(cookie);
+        self
+    }
+}
+
+/// Page with its status.
+pub fn page(status: u16, page: &Page) -> ConsoleAnswer {
+    let body = page.to_html().into_bytes();
+    ConsoleAnswer { status, kind: HTML, cache: "no-store", location: None, cookie: None, body }
+}
+
+/// Redirect with GET to a path of the console.
+pub fn redirect(path: &str) -> ConsoleAnswer {
+    let location = Some(path.to_owned());
+    ConsoleAnswer { status: 303, kind: HTML, cache: "no-store", location, cookie: None, body: Vec::new() }
+}
+
+/// Static file.
+///
+/// # Errors
+/// Returns 404 if there is no file of this name.
+pub fn asset(name: &str) -> Result<ConsoleAnswer, ApiError> {
+    let asset = penstock_console::find_asset(name).ok_or_else(|| ApiError::new(ErrorCode::NotFound))?;
+    let (kind, body) = (asset.kind, asset.body.to_vec());
+    Ok(ConsoleAnswer { status: 200, kind, cache: "public, max-age=300", location: None, cookie: None, body })
+}
+
+/// Page with a refusal, for persons who are not signed in.
+pub fn plain_refusal(refusal: &ApiError) -> ConsoleAnswer {
+    let notice = Block::Notice(NoticeKind::Error, refusal.message.to_string());
+    let title = match refusal.code {
+        ErrorCode::NotFound => "Not found",
+        _ => "Refused",
+    };
+    let of = Page { title: title.to_owned(), nav: Vec::new(), user: None, live: None, blocks: vec![notice] };
+    page(refusal.code.spec().status, &of)
+}

@@ -1,0 +1,167 @@
+//! Request to the console: path, query, cookie and form; and the checks that it comes from the console's own pages.
+
+use crate::proxy::endpoint::query_parameters;
+use bytes::BytesMut;
+use http::{Method, header};
+use penstock_core::{ApiError, ErrorCode};
+use pingora_core::protocols::http::ServerSession;
+use std::time::Duration;
+use subtle::ConstantTimeEq;
+use tokio::time::timeout;
+
+/// Name of the session's cookie.
+pub const COOKIE: &str = "penstock_session";
+/// Maximum size of a form, in bytes.
+const MAX_FORM_BYTES: usize = 512 * 1024;
+/// Timeout of a form.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Request to the console.
+#[derive(Debug, Default)]
+pub struct ConsoleRequest {
+    /// Method.
+    pub method: Method,
+    /// Path, percent-encoded.
+    pub path: String,
+    /// Names and values of the query.
+    pub query: Vec<(String, String)>,
+    /// Names and values of the form.
+    pub form: Vec<(String, String)>,
+    /// Address of the client.
+    pub address: String,
+    /// True if a page updates itself: nobody did anything, so the session is not extended.
+    pub is_update: bool,
+    cookie: Option<String>,
+    fetch_site: Option<String>,
+    origin: Option<String>,
+    host: String,
+}
+
+/// Reads a request.
+///
+/// # Errors
+/// Returns 413 or 408 if the form is too large or too slow, 415 if it is no form.
+pub async fn read(session: &mut ServerSession) -> Result<ConsoleRequest, ApiError> {
+    let head = session.req_header();
+    let text = |name: header::HeaderName| {
+        head.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+    };
+    let cookies = head.headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let pairs = |text: &str| {
+        query_parameters(text).map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
+    };
+    let mut request = ConsoleRequest {
+        method: head.method.clone(),
+        path: head.uri.path().to_owned(),
+        query: pairs(head.uri.query().unwrap_or_default()),
+        form: Vec::new(),
+        address: String::new(),
+        is_update: text(header::HeaderName::from_static("hx-request")).is_some(),
+        cookie: find_cookie(cookies),
+        fetch_site: text(header::HeaderName::from_static("sec-fetch-site")),
+        origin: text(header::ORIGIN),
+        host: text(header::HOST).unwrap_or_default(),
+    };
+    let kind = text(header::CONTENT_TYPE).unwrap_or_default();
+    request.address = session.client_addr().map(ToString::to_string).unwrap_or_default();
+    if request.method == Method::POST {
+        if !kind.starts_with("application/x-www-form-urlencoded") {
+            return Err(ApiError::new(ErrorCode::UnsupportedMediaType));
+        }
+        let body = read_form(session).await?;
+        request.form = pairs(&body);
+    }
+    Ok(request)
+}
+
+async fn read_form(session: &mut ServerSession) -> Result<String, ApiError> {
+    let read = async {
+        let mut body = BytesMut::new();
+        let cut = |_| ApiError::with_message(ErrorCode::InvalidRequest, "The form ended before its length.");
+        while let Some(piece) = session.read_request_body().await.map_err(cut)? {
+            if body.len() + piece.len() > MAX_FORM_BYTES {
+                return Err(ApiError::new(ErrorCode::TooLarge));
+            }
+            body.extend_from_slice(&piece);
+        }
+        Ok(body)
+    };
+    let body = timeout(READ_TIMEOUT, read).await.map_err(|_| ApiError::new(ErrorCode::RequestTimeout))??;
+    String::from_utf8(body.to_vec())
+        .map_err(|_| ApiError::with_message(ErrorCode::InvalidRequest, "The form is not UTF-8."))
+}
+
+/// Returns the value of the session's cookie: 64 hexadecimal digits.
+fn find_cookie<'a>(fields: impl Iterator<Item = &'a str>) -> Option<String> {
+    let mut pairs = fields.flat_map(|field| field.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let (_, value) = pairs.find(|(name, _)| *name == COOKIE)?;
+    let plain = value.len() == 64 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
+    plain.then(|| value.to_owned())
+}
+
+impl ConsoleRequest {
+    /// Session id of the cookie.
+    pub fn session_id(&self) -> Option<String> {
+        self.cookie.clone()
+    }
+
+    /// Value of a form field; empty if it is absent.
+    pub fn field(&self, name: &str) -> &str {
+        self.form.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str()).unwrap_or_default()
+    }
+
+    /// Value of a query parameter that is not empty.
+    pub fn query(&self, name: &str) -> Option<&str> {
+        let found = self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+        found.filter(|value| !value.is_empty())
+    }
+
+    /// Checks that a form comes from a page of this listener. Browsers send `Sec-Fetch-Site` to HTTPS and loopback
+    /// addresses, and `Origin` to others.
+    ///
+    /// # Errors
+    /// Returns 403.
+    pub fn check_origin(&self) -> Result<(), ApiError> {
+        let is_own = match (&self.fetch_site, &self.origin) {
+            (Some(site), _) => site == "same-origin",
+            (None, Some(origin)) => {
+                let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+                host.is_some_and(|host| !host.is_empty() && host == self.host)
+            }
+            (None, None) => false,
+        };
+        if is_own {
+            return Ok(());
+        }
+        let message = "This form was sent by another site, so nothing was changed.";
+        Err(ApiError::with_message(ErrorCode::InsufficientScope, message))
+    }
+
+    /// Checks the token of the session's forms.
+    ///
+    /// # Errors
+    /// Returns 403.
+    pub fn check_form_token(&self, token: &str) -> Result<(), ApiError> {
+        let given = self.field("form_token");
+        if !token.is_empty() && bool::from(given.as_bytes().ct_eq(token.as_bytes())) {
+            return Ok(());
+        }
+        let message = "This form is of another session, so nothing was changed; go back and reload the page.";
+        Err(ApiError::with_message(ErrorCode::InsufficientScope, message))
+    }
+
+    #[cfg(test)]
+    pub fn with_origin(fetch_site: Option<&str>, origin: Option<&str>, host: &str) -> Self {
+        Self {
+            fetch_site: fetch_site.map(str::to_owned),
+            origin: origin.map(str::to_owned),
+            host: host.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    #[cfg(test)]
+    pub fn cookie_of(fields: &[&str]) -> Option<String> {
+        find_cookie(fields.iter().copied())
+    }
+}

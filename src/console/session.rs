@@ -1,0 +1,105 @@
+//! Sessions of signed-in persons. All functions but [`blocking`] block.
+
+use crate::storage::stores::Stores;
+use penstock_core::{ApiError, ErrorCode, hex};
+use penstock_storage::StoreError;
+use penstock_storage::sessions::SessionRecord;
+use penstock_storage::users::UserRecord;
+use sha2::{Digest, Sha256};
+
+/// Time without a request after which a session ends, in seconds.
+pub const IDLE_SECONDS: u64 = 30 * 60;
+/// Time after the sign-in at which a session ends, in seconds.
+pub const MAX_SECONDS: u64 = 12 * 3_600;
+/// Accuracy of the time of the last request, in seconds.
+const SEEN_SECONDS: u64 = 60;
+/// Maximum number of sessions of all persons.
+const MAX_SESSIONS: usize = 10_000;
+
+/// Valid session and its person.
+#[derive(Clone, Debug)]
+pub struct ActiveSession {
+    /// SHA-256 of the id.
+    pub digest: [u8; 32],
+    /// Record of the session.
+    pub record: SessionRecord,
+    /// Person.
+    pub user: UserRecord,
+}
+
+impl ActiveSession {
+    /// Author of changes in the audit log.
+    pub fn actor(&self, address: &str) -> String {
+        format!("{} from {address}", self.user.name)
+    }
+}
+
+/// Returns true if the session has ended.
+pub fn is_over(session: &SessionRecord, now: u64) -> bool {
+    now >= session.seen.saturating_add(IDLE_SECONDS) || now >= session.created.saturating_add(MAX_SECONDS)
+}
+
+/// Returns the session of an id, if it and its person are valid. `extends` postpones its end.
+///
+/// # Errors
+/// Returns the error of the store.
+pub fn find(stores: &Stores, id: &str, now: u64, extends: bool) -> Result<Option<ActiveSession>, ApiError> {
+    let digest: [u8; 32] = Sha256::digest(id.as_bytes()).into();
+    let Some(mut record) = stores.sessions.get(&digest).map_err(refusal)? else { return Ok(None) };
+    let user = stores.users.get(&record.user).map_err(refusal)?;
+    let valid = user.filter(|user| user.disabled.is_none() && user.generation == record.generation);
+    let Some(user) = valid.filter(|_| !is_over(&record, now)) else {
+        stores.sessions.remove(&digest).map_err(refusal)?;
+        return Ok(None);
+    };
+    if extends && now >= record.seen.saturating_add(SEEN_SECONDS) {
+        record.seen = now;
+        stores.sessions.touch(&digest, &record).map_err(refusal)?;
+    }
+    Ok(Some(ActiveSession { digest, record, user }))
+}
+
+/// Starts a session with a new id; returns the id.
+///
+/// # Errors
+/// Returns 503 if there are too many sessions, or the error of the store.
+pub fn start(stores: &Stores, user: &UserRecord, now: u64) -> Result<String, ApiError> {
+    let open = stores.sessions.remove_where(|session| is_over(session, now)).map_err(refusal)?;
+    if open >= MAX_SESSIONS {
+        return Err(ApiError::new(ErrorCode::Overloaded).retry_after(60));
+    }
+    let (id, form_token) = (random_text(), random_text());
+    let record = SessionRecord {
+        user: user.name.clone(),
+        generation: user.generation,
+        created: now,
+        seen: now,
+        form_token,
+    };
+    stores.sessions.put(&Sha256::digest(id.as_bytes()).into(), &record).map_err(refusal)?;
+    Ok(id)
+}
+
+fn random_text() -> String {
+    let mut bytes = [0_u8; 32];
+    rand::fill(&mut bytes);
+    hex::text(bytes.iter())
+}
+
+/// Refusal for an error of the store.
+pub fn refusal(error: StoreError) -> ApiError {
+    match error {
+        StoreError::Full => ApiError::new(ErrorCode::StorageFull),
+        error => ApiError::with_message(ErrorCode::Internal, error.to_string()),
+    }
+}
+
+/// Runs a call that blocks on a blocking thread.
+///
+/// # Errors
+/// Returns the error of the call.
+pub async fn blocking<T: Send + 'static>(
+    call: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    tokio::task::spawn_blocking(call).await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
+}

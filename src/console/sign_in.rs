@@ -1,0 +1,162 @@
+//! Sign-in with a name and a password, invitations, and sign-out.
+
+use super::answer::{self, ConsoleAnswer};
+use super::request::{COOKIE, ConsoleRequest};
+use super::session::{self, ActiveSession, blocking};
+use super::{Console, ROOT};
+use crate::auth::password;
+use crate::storage::stores::Stores;
+use http::Method;
+use penstock_console::pages::{invitation_form, sign_in_form};
+use penstock_console::{Block, Form, NoticeKind, Page};
+use penstock_core::{ApiError, ErrorCode, hex};
+use penstock_storage::audit::AuditedChange;
+use penstock_storage::users::UserRecord;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use std::net::SocketAddr;
+
+/// Page to sign in, with the reason of a refusal.
+pub fn page(refused: Option<&ApiError>) -> ConsoleAnswer {
+    form_page(sign_in_form(), refused)
+}
+
+fn form_page(form: Form, refused: Option<&ApiError>) -> ConsoleAnswer {
+    let notice = refused.map(|refusal| Block::Notice(NoticeKind::Error, refusal.message.to_string()));
+    let blocks = notice.into_iter().chain([Block::Form(form)]).collect();
+    let page = Page { title: "Console".to_owned(), nav: Vec::new(), user: None, live: None, blocks };
+    answer::page(refused.map_or(200, |refusal| refusal.code.spec().status), &page)
+}
+
+/// Cookie of a session. It is not sent to other paths, other sites and scripts.
+fn cookie(id: &str, seconds: u64) -> String {
+    format!("{COOKIE}={id}; Path=/console; HttpOnly; SameSite=Strict; Max-Age={seconds}")
+}
+
+/// Address without the port, which differs in each connection.
+fn client_host(address: &str) -> String {
+    address.parse::<SocketAddr>().map_or_else(|_| address.to_owned(), |address| address.ip().to_string())
+}
+
+impl Console {
+    /// Signs a person in. A session that the browser had before ends.
+    pub(super) async fn sign_in(&self, request: &ConsoleRequest) -> Result<ConsoleAnswer, ApiError> {
+        let (name, given) = (request.field("name").to_owned(), request.field("password").to_owned());
+        let host = client_host(&request.address);
+        if let Err(refusal) = self.throttle.attempt(&name, &host, self.app.clock.steady_now()) {
+            return Ok(page(Some(&refusal)));
+        }
+        let (stores, lookup) = (self.app.stores.clone(), name.clone());
+        let user = blocking(move || stores.users.get(&lookup).map_err(session::refusal)).await?;
+        let user = user.filter(|user| user.disabled.is_none());
+        let known = user.as_ref().and_then(|user| user.password.clone());
+        let _permit = self.hashes.acquire().await;
+        let matches = blocking(move || Ok(password::verify(&given, known.as_deref()))).await?;
+        let Some(user) = user.filter(|_| matches) else {
+            let message = "This name and this password do not belong together.";
+            return Ok(page(Some(&ApiError::with_message(ErrorCode::InvalidKey, message))));
+        };
+        self.throttle.succeed(&name, &host);
+        self.start_session(request, user, "user.sign_in").await
+    }
+
+    async fn start_session(
+        &self,
+        request: &ConsoleRequest,
+        user: UserRecord,
+        what: &'static str,
+    ) -> Result<ConsoleAnswer, ApiError> {
+        let (stores, now) = (self.app.stores.clone(), self.app.clock.unix_seconds());
+        let entry = audit_entry(&user, &request.address, now, what);
+        let previous = request.session_id();
+        let id = blocking(move || {
+            if let Some(previous) = previous {
+                let digest = Sha256::digest(previous.as_bytes()).into();
+                stores.sessions.remove(&digest).map_err(session::refusal)?;
+            }
+            let id = session::start(&stores, &user, now)?;
+            let nothing = penstock_storage::Transaction::new();
+            stores.audit.apply(&nothing, &entry).map_err(session::refusal)?;
+            Ok(id)
+        })
+        .await?;
+        Ok(answer::redirect(ROOT).with_cookie(cookie(&id, session::MAX_SECONDS)))
+    }
+
+    /// Shows the form of an invitation, or saves the chosen password and signs the person in.
+    pub(super) async fn invitation(
+        &self,
+        request: &ConsoleRequest,
+        token: &str,
+    ) -> Result<ConsoleAnswer, ApiError> {
+        let now = self.app.clock.unix_seconds();
+        let digest = hex::text(Sha256::digest(token.as_bytes()).iter());
+        let (stores, wanted) = (self.app.stores.clone(), digest.clone());
+        let Some(user) = blocking(move || find_invited(&stores, &wanted, now)).await? else {
+            let message = "This invitation was used, has expired or never existed; ask for a new one.";
+            return Err(ApiError::with_message(ErrorCode::NotFound, message));
+        };
+        if request.method != Method::POST {
+            return Ok(form_page(invitation_form(token), None));
+        }
+        let chosen = request.field("password").to_owned();
+        let checked = password::check(&chosen).and_then(|()| {
+            let expected = "again: expected the same password";
+            if request.field("again") == chosen { Ok(()) } else { Err(ApiError::invalid("again", expected)) }
+        });
+        if let Err(refusal) = checked {
+            let mut form = invitation_form(token);
+            form.restore(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
+            return Ok(form_page(form, Some(&refusal)));
+        }
+        let _permit = self.hashes.acquire().await;
+        let entry = audit_entry(&user, &request.address, now, "user.password");
+        let stores = self.app.stores.clone();
+        let saved = blocking(move || {
+            let hashed = password::hash(&chosen)?;
+            let changed = stores.users.change(&user.name, |user| {
+                let invitation = user.invitation.as_ref()?;
+                if invitation.digest != digest || invitation.expires <= now || user.disabled.is_some() {
+                    return None;
+                }
+                user.invitation = None;
+                user.password = Some(hashed.clone());
+                user.generation += 1;
+                Some(entry.clone())
+            });
+            Ok(changed.map_err(session::refusal)?.filter(|(_, changed)| *changed).map(|(user, _)| user))
+        })
+        .await?;
+        match saved {
+            Some(user) => self.start_session(request, user, "user.sign_in").await,
+            None => Err(ApiError::with_message(ErrorCode::Conflict, "This invitation was used meanwhile.")),
+        }
+    }
+
+    /// Ends a session.
+    pub(super) async fn sign_out(&self, active: &ActiveSession) -> Result<ConsoleAnswer, ApiError> {
+        let (stores, digest) = (self.app.stores.clone(), active.digest);
+        blocking(move || stores.sessions.remove(&digest).map_err(session::refusal)).await?;
+        Ok(answer::redirect("/console/sign-in").with_cookie(cookie("", 0)))
+    }
+}
+
+/// User with an open invitation of this digest.
+fn find_invited(stores: &Stores, digest: &str, now: u64) -> Result<Option<UserRecord>, ApiError> {
+    let users = stores.users.list().map_err(session::refusal)?;
+    Ok(users.into_iter().find(|user| {
+        let invitation = user.invitation.as_ref();
+        user.disabled.is_none()
+            && invitation.is_some_and(|invitation| invitation.digest == digest && invitation.expires > now)
+    }))
+}
+
+fn audit_entry(user: &UserRecord, address: &str, at: u64, what: &str) -> AuditedChange {
+    AuditedChange {
+        at,
+        who: format!("{} from {address}", user.name),
+        what: what.to_owned(),
+        target: user.name.clone(),
+        change: json!({}),
+    }
+}

@@ -1,0 +1,114 @@
+//! Tests of the console's checks. The pages are tested through a whole gateway in `tests/it/console.rs`.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+
+use super::actions::ACTIONS;
+use super::pages::{PAGES, match_path};
+use super::request::ConsoleRequest;
+use super::session::{IDLE_SECONDS, MAX_SECONDS, is_over};
+use super::throttle::SignInThrottle;
+use penstock_core::ErrorCode;
+use penstock_storage::sessions::SessionRecord;
+use penstock_storage::users::UserRole;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+#[test]
+fn a_form_of_another_site_is_refused() {
+    let host = "127.0.0.1:9090";
+    let allowed = |site: Option<&str>, origin: Option<&str>| {
+        ConsoleRequest::with_origin(site, origin, host).check_origin().is_ok()
+    };
+    assert!(allowed(Some("same-origin"), None));
+    assert!(allowed(Some("same-origin"), Some("null")));
+    assert!(allowed(None, Some("http://127.0.0.1:9090")));
+    for site in ["cross-site", "same-site", "none", "", "SAME-ORIGIN"] {
+        assert!(!allowed(Some(site), Some("http://127.0.0.1:9090")), "{site}");
+    }
+    for origin in ["null", "", "http://", "http://127.0.0.1", "http://evil.example", "ftp://127.0.0.1:9090"] {
+        assert!(!allowed(None, Some(origin)), "{origin}");
+    }
+    assert!(!allowed(None, None));
+    assert!(ConsoleRequest::with_origin(None, Some("http://"), "").check_origin().is_err());
+}
+
+#[test]
+fn a_form_needs_the_token_of_its_session() {
+    let with = |token: &str| {
+        let mut request = ConsoleRequest::default();
+        request.form.push(("form_token".to_owned(), token.to_owned()));
+        request
+    };
+    assert!(with("abc").check_form_token("abc").is_ok());
+    for (given, token) in [("", "abc"), ("abd", "abc"), ("abcd", "abc"), ("", "")] {
+        assert!(with(given).check_form_token(token).is_err(), "{given:?} {token:?}");
+    }
+    assert!(ConsoleRequest::default().check_form_token("abc").is_err());
+}
+
+#[test]
+fn a_cookie_is_read_only_in_its_own_form() {
+    let id = "0123456789abcdef".repeat(4);
+    let good = format!("other=1; penstock_session={id}; x=y");
+    assert_eq!(ConsoleRequest::cookie_of(&["a=b", &good]).as_deref(), Some(&*id));
+    for bad in ["penstock_session=", "penstock_session=abc", "penstock_sessions=1", ""] {
+        assert_eq!(ConsoleRequest::cookie_of(&[bad]), None, "{bad}");
+    }
+    assert_eq!(ConsoleRequest::cookie_of(&[&format!("penstock_session={}g", &id[1..])]), None);
+}
+
+#[test]
+fn a_session_ends_after_its_idle_time_and_after_its_absolute_time() {
+    let session = |created, seen| SessionRecord {
+        user: "a".to_owned(),
+        generation: 0,
+        created,
+        seen,
+        form_token: String::new(),
+    };
+    let start = 1_000_000;
+    assert!(!is_over(&session(start, start), start + IDLE_SECONDS - 1));
+    assert!(is_over(&session(start, start), start + IDLE_SECONDS));
+    let last = start + MAX_SECONDS - 1;
+    assert!(!is_over(&session(start, last), last));
+    assert!(is_over(&session(start, last), last + 1));
+}
+
+#[test]
+fn failed_attempts_are_limited_by_name_and_for_all() {
+    let (throttle, now) = (SignInThrottle::default(), Duration::from_secs(1_000));
+    for _ in 0..5 {
+        throttle.attempt("eve", "10.0.0.1", now).unwrap();
+    }
+    assert_eq!(throttle.attempt("eve", "10.0.0.1", now).unwrap_err().code, ErrorCode::RateLimited);
+    assert!(throttle.attempt("eve", "10.0.0.2", now).is_ok(), "the person at another address may sign in");
+    throttle.succeed("eve", "10.0.0.1");
+    assert!(throttle.attempt("eve", "10.0.0.1", now).is_ok());
+    let refused =
+        (0..1_000).filter(|n| throttle.attempt(&format!("user{n}"), "10.0.0.3", now).is_err()).count();
+    assert!(refused > 900, "{refused}");
+    assert!(throttle.attempt("later", "10.0.0.3", now + Duration::from_secs(61)).is_ok());
+}
+
+#[test]
+fn pages_and_forms_have_distinct_paths_and_an_administrator() {
+    let mut paths = BTreeSet::new();
+    for page in PAGES {
+        assert!(paths.insert(page.path), "{}", page.path);
+        assert!(page.roles.contains(&UserRole::Admin), "{}", page.path);
+        assert!(super::Console::has_path(page.path));
+    }
+    let mut forms = BTreeSet::new();
+    for action in ACTIONS {
+        assert!(forms.insert(action.path), "{}", action.path);
+        assert!(action.roles.contains(&UserRole::Admin) && !action.roles.contains(&UserRole::Viewer));
+    }
+}
+
+#[test]
+fn one_segment_stands_for_an_id() {
+    assert_eq!(match_path("/console/accounts/{id}", "/console/accounts/a%2Fb"), Some("a%2Fb"));
+    for path in ["/console/accounts/", "/console/accounts/a/b", "/console/accounts"] {
+        assert_eq!(match_path("/console/accounts/{id}", path), None, "{path}");
+    }
+    assert_eq!(match_path("/console/", "/console/"), Some(""));
+}

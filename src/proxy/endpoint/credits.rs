@@ -1,0 +1,40 @@
+//! `GET /v1/credits`: balance of the account. The key needs the scope `account.read`.
+
+use super::Endpoint;
+use crate::billing::format;
+use crate::proxy::exchange::{Exchange, WriteOutcome};
+use async_trait::async_trait;
+use http::Method;
+use penstock_auth::KeyScope;
+use penstock_core::ApiError;
+
+/// Endpoint of the account's balance.
+pub struct GetCredits;
+
+#[async_trait]
+impl Endpoint for GetCredits {
+    fn name(&self) -> &'static str {
+        "credits"
+    }
+
+    fn method(&self) -> Method {
+        Method::GET
+    }
+
+    fn path(&self) -> &'static str {
+        "/v1/credits"
+    }
+
+    fn scope(&self) -> KeyScope {
+        KeyScope::AccountRead
+    }
+
+    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
+        let account = &x.principal.account.id;
+        let mut answer = format::account(account, &x.app.ledger.balance(account));
+        if let Some(members) = answer.as_object_mut() {
+            members.insert("object".to_owned(), "balance".into());
+        }
+        Ok(x.answer(200, answer.to_string().into_bytes()).await)
+    }
+}

@@ -1,0 +1,179 @@
+// Cases of the console in a browser. Each case ends the run if it fails.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { chromium } from "playwright-core";
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const { PENSTOCK_URL: url, PENSTOCK_KEY: key, PENSTOCK_SCREENSHOTS: folder } = process.env;
+const PASSWORD = "correct horse battery";
+const PAGES = ["", "providers", "usage", "accounts", "accounts/default", "batches", "files", "configuration", "audit", "users"];
+
+const problems = [];
+let passed = 0;
+
+async function check(name, work) {
+  await work();
+  passed += 1;
+  console.log(`ok ${name}`);
+}
+
+/** Reports console errors, failed scripts, and violations of the content security policy. */
+function watch(page) {
+  page.on("console", (message) => {
+    // A refusal is answered with its status, which the browser reports too.
+    if (message.type() === "error" && !message.text().includes("status of 4")) problems.push(message.text());
+  });
+  page.on("pageerror", (error) => problems.push(String(error)));
+}
+
+/** Names of the accessibility rules that the page breaks. */
+async function violations(page) {
+  await page.evaluate(axe);
+  const result = await page.evaluate(() => window.axe.run());
+  return result.violations.map((rule) => `${rule.id}: ${rule.nodes.map((node) => node.html).join(" | ").slice(0, 300)}`);
+}
+
+async function ask(secret, count = 1) {
+  let status = 0;
+  for (let index = 0; index < count; index += 1) {
+    const body = JSON.stringify({ model: "llama-3.1-8b-instruct", messages: [{ role: "user", content: "Hello" }] });
+    const headers = { authorization: `Bearer ${secret}`, "content-type": "application/json" };
+    const answer = await fetch(`${url}/v1/chat/completions`, { method: "POST", headers, body });
+    await answer.text();
+    status = answer.status;
+  }
+  return status;
+}
+
+async function choosePassword(page, link) {
+  await page.goto(link);
+  await page.locator("input[name=password]").fill(PASSWORD);
+  await page.locator("input[name=again]").fill(PASSWORD);
+  await page.getByRole("button", { name: "Save and sign in" }).click();
+  await page.waitForURL("**/console/");
+}
+
+const browser = await chromium.launch({ executablePath: process.env.PENSTOCK_CHROMIUM, args: ["--no-sandbox"] });
+try {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
+  const page = await context.newPage();
+  watch(page);
+  const root = `${new URL(process.env.PENSTOCK_INVITATION).origin}/console/`;
+
+  await check("requests are answered", async () => assert.equal(await ask(key, 12), 200));
+  await check("an invited person chooses a password and is signed in", async () => {
+    await choosePassword(page, process.env.PENSTOCK_INVITATION);
+    assert.match(await page.locator("header").innerText(), /ada\s*\(admin\)/);
+  });
+  await check("a refused password is explained beside its field", async () => {
+    const other = await (await browser.newContext()).newPage();
+    await other.goto(process.env.PENSTOCK_VIEWER);
+    await other.locator("input[name=password]").fill("short");
+    await other.locator("input[name=again]").fill("short");
+    await other.getByRole("button", { name: "Save and sign in" }).click();
+    assert.match(await other.locator("label .error").innerText(), /12 characters/);
+    await other.context().close();
+  });
+  for (const scheme of ["light", "dark"]) {
+    for (const width of [1280, 390]) {
+      await check(`every page, ${scheme}, ${width} pixels wide`, async () => {
+        await page.emulateMedia({ colorScheme: scheme });
+        await page.setViewportSize({ width, height: 800 });
+        for (const name of PAGES) {
+          const answer = await page.goto(root + name);
+          assert.equal(answer.status(), 200, name);
+          assert.deepEqual(await violations(page), [], name);
+          const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+          assert.ok(overflow <= 0, `${name} is ${overflow} pixels too wide`);
+          const file = `${folder}/${name.replace("/", "-") || "overview"}-${scheme}-${width}.png`;
+          await page.screenshot({ path: file, fullPage: true });
+        }
+      });
+    }
+  }
+  await check("the overview is updated by itself", async () => {
+    await page.setViewportSize({ width: 1280, height: 800 });
+    await page.goto(root);
+    const figure = () => page.locator(".tile", { hasText: "Requests, 24 hours" }).locator("dd").innerText();
+    const before = await figure();
+    await ask(key, 3);
+    // `waitForFunction` evaluates text in the page, which the policy forbids.
+    for (let left = 100; (await figure()) === before; left -= 1) {
+      assert.ok(left > 0, `the figure is still ${before}`);
+      await page.waitForTimeout(200);
+    }
+  });
+  await check("a page has at most 100 KB with everything", async () => {
+    const fresh = await browser.newContext({ storageState: await context.storageState() });
+    const visitor = await fresh.newPage();
+    let bytes = 0;
+    const session = await fresh.newCDPSession(visitor);
+    await session.send("Network.enable");
+    session.on("Network.loadingFinished", (event) => { bytes += event.encodedDataLength; });
+    await visitor.goto(root, { waitUntil: "networkidle" });
+    assert.ok(bytes > 1_000 && bytes <= 100_000, `${bytes} bytes`);
+    await fresh.close();
+  });
+  await check("a key is created in the page, used, and revoked in the page", async () => {
+    await page.goto(`${root}accounts/default`);
+    const form = page.locator("form.fields", { hasText: "New key" });
+    await form.locator("input[name=name]").fill("<b>browser</b>");
+    await form.getByRole("button", { name: "Create" }).click();
+    const secret = await page.locator("p[role=status] code").innerText();
+    assert.match(secret, /^sk-svc-/);
+    assert.equal(await ask(secret), 200);
+    const row = page.locator("tr", { hasText: "<b>browser</b>" });
+    await row.getByRole("button", { name: "Revoke" }).click();
+    await page.locator("p[role=status]", { hasText: "was revoked" }).waitFor();
+    assert.equal(await ask(secret), 401);
+    await page.goto(`${root}accounts/default`);
+    assert.ok(!(await page.content()).includes(secret));
+  });
+  await check("a refused form keeps what was typed", async () => {
+    await page.goto(`${root}accounts`);
+    await page.locator("input[name=id]").fill("no/such id");
+    await page.locator("input[name=name]").fill("Kept");
+    await page.getByRole("button", { name: "Create" }).click();
+    const form = page.locator("form.fields").first();
+    assert.equal(await form.locator("input[name=id]").inputValue(), "no/such id");
+    assert.equal(await form.locator("input[name=name]").inputValue(), "Kept");
+    assert.match(await form.locator(".error").innerText(), /id has to be/);
+  });
+  await check("a page of another site cannot frame or post to the console", async () => {
+    const evil = await browser.newPage();
+    const action = `${root}accounts`;
+    await evil.setContent(`<iframe src="${root}"></iframe><form method=post action="${action}"><input name=id value=evil></form>`);
+    const posted = evil.waitForNavigation();
+    await evil.evaluate(() => document.forms[0].submit());
+    assert.equal((await posted).status(), 403);
+    await evil.close();
+  });
+  await check("a sign-out ends the session on the server", async () => {
+    const state = await context.storageState();
+    await page.goto(root);
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.waitForURL("**/console/sign-in");
+    assert.deepEqual(await violations(page), []);
+    await page.screenshot({ path: `${folder}/sign-in.png` });
+    const old = await browser.newContext({ storageState: state });
+    const again = await old.newPage();
+    await again.goto(root);
+    assert.ok(again.url().endsWith("/console/sign-in"));
+    await old.close();
+  });
+  await check("a viewer sees no money and no accounts", async () => {
+    const visitor = await (await browser.newContext()).newPage();
+    watch(visitor);
+    await choosePassword(visitor, process.env.PENSTOCK_VIEWER);
+    assert.ok(!(await visitor.content()).includes("EUR"));
+    await visitor.goto(`${root}usage`);
+    assert.ok(!(await visitor.content()).includes("EUR"));
+    assert.equal((await visitor.goto(`${root}accounts`)).status(), 403);
+    assert.deepEqual(await violations(visitor), []);
+  });
+  await check("no script failed and no policy was violated", async () => assert.deepEqual(problems, []));
+  console.log(`console: ${passed} passed, 0 failed`);
+} finally {
+  await browser.close();
+}

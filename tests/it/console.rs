@@ -1,0 +1,306 @@
+//! The operators' console over real sockets: invitation, sign-in, sessions, roles, forms and their refusals; usage by the
+//! public and the admin API.
+
+use crate::billing::entries;
+use crate::harness::gateway::Running;
+use crate::harness::{Answer, Bench, Client, Provider};
+use penstock_core::percent;
+use serde_json::{Value, json};
+
+const CHAT: &str = "/v1/chat/completions";
+const PASSWORD: &str = "correct horse battery";
+
+/// Browser with at most one cookie.
+struct Browser {
+    admin: Client,
+    cookie: String,
+}
+
+impl Browser {
+    fn new(running: &Running) -> Self {
+        Self { admin: Client { address: running.admin().address, key: String::new() }, cookie: String::new() }
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.admin.send("GET", path, &[("cookie", &self.cookie)], b"").await
+    }
+
+    /// Sends a form as a page of the console does, and remembers the cookie of the answer.
+    async fn post(&mut self, path: &str, form: &[(&str, &str)]) -> Answer {
+        let answer = self.post_from("same-origin", path, form).await;
+        if let Some(cookie) = answer.header("set-cookie") {
+            self.cookie = cookie.split(';').next().unwrap().to_owned();
+        }
+        answer
+    }
+
+    async fn post_from(&self, site: &str, path: &str, form: &[(&str, &str)]) -> Answer {
+        let encode = |text: &str| percent::encode(text, percent::PATH_SEGMENT);
+        let fields: Vec<String> =
+            form.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect();
+        let kind = "application/x-www-form-urlencoded";
+        let headers = [("cookie", self.cookie.as_str()), ("sec-fetch-site", site), ("content-type", kind)];
+        self.admin.send("POST", path, &headers, fields.join("&").as_bytes()).await
+    }
+
+    /// Token of the forms on a page.
+    async fn token(&self, path: &str) -> String {
+        between(&self.get(path).await.text(), "name=\"form_token\" value=\"", "\"")
+    }
+}
+
+fn between(text: &str, start: &str, end: &str) -> String {
+    let rest = text.split_once(start).unwrap_or_else(|| panic!("{start} is missing in {text}")).1;
+    rest.split_once(end).unwrap().0.to_owned()
+}
+
+async fn bench() -> (Provider, Running) {
+    let provider = Provider::start().await;
+    let running = Bench::new().provider("a", &provider).start().await;
+    (provider, running)
+}
+
+/// Invites a person and lets the person choose a password.
+async fn signed_in(running: &Running, name: &str, role: &str) -> Browser {
+    let invited = running.admin().post("/admin/users", &json!({"name": name, "role": role})).await;
+    assert_eq!(invited.status, 201, "{}", invited.text());
+    let path = format!("/console/invitation/{}", invited.json()["invitation"].as_str().unwrap());
+    let mut browser = Browser::new(running);
+    assert_eq!(browser.get(&path).await.status, 200);
+    let chosen = browser.post(&path, &[("password", PASSWORD), ("again", PASSWORD)]).await;
+    assert_eq!((chosen.status, chosen.header("location")), (303, Some("/console/")), "{}", chosen.text());
+    assert_eq!(browser.get(&path).await.status, 404, "an invitation is valid once");
+    browser
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_invited_person_chooses_a_password_and_signs_in_and_out() {
+    let (_provider, running) = bench().await;
+    let mut browser = signed_in(&running, "ada", "admin").await;
+    let page = browser.get("/console/").await;
+    assert_eq!(page.status, 200);
+    assert!(page.text().contains("ada (admin)"));
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(
+        policy.starts_with("default-src 'none';") && policy.contains("frame-ancestors 'none'"),
+        "{policy}"
+    );
+    assert_eq!(page.header("cache-control"), Some("no-store"));
+    let first = browser.cookie.clone();
+    let again = browser.post("/console/sign-in", &[("name", "ada"), ("password", PASSWORD)]).await;
+    assert_eq!(again.status, 303, "{}", again.text());
+    let cookie = again.header("set-cookie").unwrap();
+    for attribute in ["HttpOnly", "SameSite=Strict", "Path=/console"] {
+        assert!(cookie.contains(attribute), "{cookie}");
+    }
+    assert_ne!(browser.cookie, first, "a sign-in gives a new session id");
+    let old = Browser { admin: browser.admin.clone(), cookie: first };
+    assert_eq!(old.get("/console/").await.header("location"), Some("/console/sign-in"));
+    let token = browser.token("/console/").await;
+    let (cookie, signed_out) =
+        (browser.cookie.clone(), browser.post("/console/sign-out", &[("form_token", &token)]).await);
+    assert_eq!(signed_out.header("location"), Some("/console/sign-in"));
+    browser.cookie = cookie;
+    assert_eq!(browser.get("/console/").await.status, 303, "the session ended on the server");
+    let log = running.admin().get("/admin/audit").await.json();
+    let what: Vec<&str> =
+        log["data"].as_array().unwrap().iter().filter_map(|row| row["what"].as_str()).collect();
+    for expected in ["user.create", "user.password", "user.sign_in"] {
+        assert!(what.contains(&expected), "{what:?}");
+    }
+    assert!(!log.to_string().contains("argon2") && !log.to_string().contains(PASSWORD));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_password_and_an_unknown_name_get_the_same_answer_and_a_limit() {
+    let (_provider, running) = bench().await;
+    let mut browser = signed_in(&running, "ada", "viewer").await;
+    browser.cookie.clear();
+    let refused = |answer: &Answer| between(&answer.text(), "role=\"status\">", "<");
+    let wrong = browser.post("/console/sign-in", &[("name", "ada"), ("password", "wrong password")]).await;
+    let unknown = browser.post("/console/sign-in", &[("name", "eve"), ("password", PASSWORD)]).await;
+    assert_eq!((wrong.status, unknown.status), (401, 401));
+    assert_eq!(refused(&wrong), refused(&unknown));
+    // An attempt comes back every twelve seconds.
+    let mut statuses = Vec::new();
+    for _ in 0..12 {
+        let again =
+            browser.post("/console/sign-in", &[("name", "ada"), ("password", "wrong password")]).await;
+        assert_eq!(again.header("set-cookie"), None);
+        statuses.push(again.status);
+    }
+    assert!(statuses.contains(&429), "{statuses:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_form_of_another_site_or_another_session_changes_nothing() {
+    let (_provider, running) = bench().await;
+    let browser = signed_in(&running, "ada", "admin").await;
+    let other = signed_in(&running, "bob", "admin").await;
+    let (own, foreign) = (browser.token("/console/").await, other.token("/console/").await);
+    let form = |token: &'static str| vec![("form_token", token), ("id", "acme")];
+    let (own, foreign): (&'static str, &'static str) = (own.leak(), foreign.leak());
+    for (site, token) in [
+        ("cross-site", own),
+        ("same-site", own),
+        ("none", own),
+        ("same-origin", foreign),
+        ("same-origin", ""),
+    ] {
+        let refused = browser.post_from(site, "/console/accounts", &form(token)).await;
+        assert_eq!(refused.status, 403, "{site}");
+    }
+    assert_eq!(running.admin().get("/admin/accounts/acme").await.status, 404);
+    let created = browser.post_from("same-origin", "/console/accounts", &form(own)).await;
+    assert_eq!(created.status, 200, "{}", created.text());
+    assert_eq!(running.admin().get("/admin/accounts/acme").await.status, 200);
+    let log = running.admin().get("/admin/audit?target=acme").await.json();
+    assert!(log["data"][0]["who"].as_str().unwrap().starts_with("ada from 127.0.0.1"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_of_the_console_is_shown_once_used_and_revoked() {
+    let (_provider, running) = bench().await;
+    let mut browser = signed_in(&running, "ada", "admin").await;
+    running.admin().post("/admin/accounts", &json!({"id": "acme"})).await;
+    let page = "/console/accounts/acme";
+    let token = browser.token(page).await;
+    let attack = "<script>alert(1)</script>";
+    let fields =
+        [("form_token", token.as_str()), ("name", attack), ("scopes", "inference.chat, account.read")];
+    let created = browser.post(&format!("{page}/keys"), &fields).await;
+    assert_eq!(created.status, 200, "{}", created.text());
+    let key = between(&created.text(), "<code>", "</code>");
+    assert!(key.starts_with("sk-svc-") && !created.text().contains(attack), "{key}");
+    assert!(!browser.get(page).await.text().contains(&key), "a key is shown once");
+    let client = Client { address: running.client.address, key: key.clone() };
+    assert_eq!(client.post(CHAT, &running.ask()).await.status, 200);
+    let id = &key["sk-svc-".len()..][..16];
+    let path = format!("/console/keys/{id}/revoke");
+    let revoked = browser.post(&path, &[("form_token", &token), ("account", "acme")]).await;
+    assert_eq!(revoked.status, 200, "{}", revoked.text());
+    assert_eq!(client.post(CHAT, &running.ask()).await.status, 401);
+    let refused =
+        browser.post(&format!("{page}/keys"), &[("form_token", &token), ("scopes", "nonsense")]).await;
+    assert_eq!(refused.status, 400);
+    assert!(refused.text().contains("nonsense"), "what was typed stays: {}", refused.text());
+    assert_eq!(browser.get("/console/accounts/nobody").await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_role_sees_its_pages_and_no_others() {
+    let (_provider, running) = bench().await;
+    let pages = ["", "providers", "usage", "accounts", "batches", "files", "configuration", "audit", "users"];
+    let allowed = |role: &str| match role {
+        "admin" => vec![200; 9],
+        "operator" => vec![200, 200, 200, 403, 200, 200, 200, 200, 403],
+        "finance" => vec![200, 200, 200, 200, 403, 403, 403, 403, 403],
+        _ => vec![200, 200, 200, 403, 200, 200, 403, 200, 403],
+    };
+    for role in ["admin", "operator", "finance", "viewer"] {
+        let mut browser = signed_in(&running, role, role).await;
+        let mut statuses = Vec::new();
+        for page in pages {
+            let answer = browser.get(&format!("/console/{page}")).await;
+            statuses.push(answer.status);
+            assert!(
+                !answer.text().contains(" style=") && !answer.text().contains("<script>"),
+                "{role} {page}"
+            );
+        }
+        assert_eq!(statuses, allowed(role), "{role}");
+        let token = browser.token("/console/").await;
+        let reload = browser.post("/console/configuration/reload", &[("form_token", &token)]).await;
+        assert_eq!(reload.status == 403, ["finance", "viewer"].contains(&role), "{role}: {}", reload.status);
+        let invite = browser.post("/console/users", &[("form_token", &token), ("name", "eve")]).await;
+        assert_eq!(invite.status == 403, role != "admin", "{role}");
+    }
+    let browser = signed_in(&running, "zoe", "operator").await;
+    let body = json!({"disabled": "true"}).to_string();
+    running.admin().send("PATCH", "/admin/users/zoe", &[], body.as_bytes()).await;
+    assert_eq!(browser.get("/console/").await.status, 303, "a disabled person is signed out");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pasted_configuration_is_validated_and_compared() {
+    let (_provider, running) = bench().await;
+    let mut browser = signed_in(&running, "ops", "operator").await;
+    let token = browser.token("/console/configuration").await;
+    let path = "/console/configuration/check";
+    let wrong = browser.post(path, &[("form_token", &token), ("text", "[listen]\nhtpp = 1\n")]).await;
+    assert_eq!(wrong.status, 400);
+    assert!(wrong.text().contains("pasted:2") && wrong.text().contains("htpp"), "{}", wrong.text());
+    let valid = browser.post(path, &[("form_token", &token), ("text", penstock::config::DEMO_CONFIG)]).await;
+    assert_eq!(valid.status, 200, "{}", valid.text());
+    assert!(valid.text().contains("The configuration is valid"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn usage_and_credits_are_those_of_the_account_and_equal_to_the_ledger() {
+    let (_provider, running) = bench().await;
+    let admin = running.admin();
+    let mut clients = Vec::new();
+    for (account, scopes) in
+        [("acme", json!(["*"])), ("other", json!(["*"])), ("acme", json!(["inference.*"]))]
+    {
+        admin.post("/admin/accounts", &json!({"id": account})).await;
+        let made = admin.post("/admin/keys", &json!({"account": account, "scopes": scopes})).await.json();
+        let key = made["key"].as_str().unwrap().to_owned();
+        clients.push(Client { address: running.client.address, key });
+    }
+    for (client, requests) in clients.iter().zip([3, 2, 1]) {
+        for _ in 0..requests {
+            assert_eq!(client.post(CHAT, &running.ask()).await.status, 200);
+        }
+    }
+    let charged: Vec<Value> = entries(&running)
+        .await
+        .into_iter()
+        .filter(|entry| entry["act"] == "settle" && entry["account"] == "acme")
+        .collect();
+    let usage = clients[0].get("/v1/usage?group_by=day,model,outcome").await;
+    assert_eq!(usage.status, 200, "{}", usage.text());
+    let usage = usage.json();
+    assert_eq!(usage["total"]["requests"], 4);
+    let sum = |name: &str| charged.iter().filter_map(|entry| entry[name].as_u64()).sum::<u64>();
+    assert_eq!(usage["total"]["input_tokens"], sum("input"));
+    assert_eq!(usage["total"]["output_tokens"], sum("output"));
+    let eur: f64 = charged.iter().map(|entry| entry["eur"].as_str().unwrap().parse::<f64>().unwrap()).sum();
+    assert!((usage["total"]["eur"].as_f64().unwrap() - eur).abs() < 1e-12, "{usage}");
+    assert!(usage["total"]["carbon_g_co2_low"].as_f64() <= usage["total"]["carbon_g_co2"].as_f64());
+    assert!(usage["total"]["carbon_g_co2"].as_f64() <= usage["total"]["carbon_g_co2_high"].as_f64());
+    assert_eq!(usage["data"][0]["outcome"], "charged");
+    let own = clients[0].get("/v1/usage?key=self&group_by=key").await.json();
+    assert_eq!((own["total"]["requests"].as_u64(), own["data"].as_array().unwrap().len()), (Some(3), 1));
+    let foreign = own["data"][0]["key"].as_str().unwrap();
+    let other = clients[1].get(&format!("/v1/usage?key={foreign}")).await.json();
+    assert_eq!(other["total"]["requests"], 0, "a key of another account has no usage here");
+    assert_eq!(clients[1].get("/v1/credits").await.json()["account"], "other");
+    let refused = clients[2].get("/v1/usage").await;
+    assert_eq!(
+        (refused.status, &refused.json()["error"]["details"]["required_scope"]),
+        (403, &json!("account.read"))
+    );
+    for (query, field) in [
+        ("from=yesterday", "from"),
+        ("to=2026-02-30", "to"),
+        ("from=2026-11-02&to=2026-11-01", "to"),
+        ("from=2020-01-01&to=2026-01-01", "from"),
+        ("group_by=week", "group_by"),
+        ("group_by=day,day", "group_by"),
+        ("group_by=day,hour,model,key", "group_by"),
+    ] {
+        let refused = clients[0].get(&format!("/v1/usage?{query}")).await;
+        assert_eq!(
+            (refused.status, refused.json()["error"]["param"].as_str()),
+            (400, Some(field)),
+            "{query}"
+        );
+    }
+    let all = admin.get("/admin/usage?group_by=model").await.json();
+    assert_eq!(all["total"]["requests"], 6);
+    let check = admin.get("/admin/usage/verify").await.json();
+    assert_eq!((&check["good"], &check["differences"]), (&json!(true), &json!([])), "{check}");
+    let page = signed_in(&running, "fin", "finance").await.get("/console/accounts/acme").await;
+    assert!(page.status == 200 && page.text().contains("<svg"), "{}", page.text());
+}
