@@ -1,9 +1,9 @@
 //! The responses dialect, over providers that speak chat and over those that speak messages.
 
-use crate::harness::jobs::{ended, results, uploaded};
+use crate::harness::batch_jobs::{ended, results, uploaded};
 use crate::harness::script::{
-    Act, Script, cut, delta, done, event, finish, json_answer, message, plain, role, sse, status, stream,
-    text, usage,
+    Script, ScriptStep, cut, delta, done, event, finish, json_answer, message, plain, role, sse, status,
+    stream, text, usage,
 };
 use crate::harness::{Answer, Bench, Provider};
 use penstock_dialect::conformance;
@@ -90,7 +90,7 @@ async fn a_stream_has_its_items_and_the_objects_in_the_last_event() {
         finish("tool_calls"),
         usage(20, 9),
         done(),
-        Act::End,
+        ScriptStep::End,
     ];
     provider.always(script);
     let running = Bench::new().provider("a", &provider).start().await;
@@ -123,7 +123,7 @@ async fn a_stream_has_its_items_and_the_objects_in_the_last_event() {
 async fn a_stream_fails_over_and_is_rescued() {
     let (bad, good) = (Provider::start().await, Provider::start().await);
     bad.then(status(503)).then(cut()).then(cut()).then(cut()).then(cut());
-    bad.always(vec![sse(), role(), text("One "), Act::Cut]);
+    bad.always(vec![sse(), role(), text("One "), ScriptStep::Cut]);
     good.always(stream(&["One ", "two"]));
     let running = Bench::new()
         .provider_with("bad", &bad, "", "price = { input = 0.1, output = 0.1 }")
@@ -143,7 +143,7 @@ async fn a_stream_fails_over_and_is_rescued() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_nobody_can_continue_ends_as_failed() {
     let provider = Provider::start().await;
-    provider.always(vec![sse(), role(), text("One "), Act::Cut]);
+    provider.always(vec![sse(), role(), text("One "), ScriptStep::Cut]);
     let running = Bench::new().provider("a", &provider).start().await;
     let answer = running.client.post(RESPONSES, &ask(true)).await;
     assert!(answer.whole);
