@@ -45,5 +45,5 @@ pub use store::{
 pub use table::StoreTable;
 pub use transaction::{
     MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, RowOperation, Transaction,
-    TransactionOp,
+    TransactionOp, counter_row, parse_counter,
 };
