@@ -39,7 +39,13 @@ pub enum StoreHealth {
         /// Milliseconds spent so far.
         milliseconds: u64,
     },
-    /// Store whose disk failed. After a failed sync no write is acknowledged any more and the process should restart;
+    /// Database that has not answered for this many milliseconds. The store resumes by itself; what is in memory remains
+    /// usable, so neither a restart nor another process would help.
+    Unreachable {
+        /// Milliseconds since the last answer.
+        milliseconds: u64,
+    },
+    /// Store whose disk failed, or whose database another process took over. After a failed sync no write is acknowledged any more and the process should restart;
     /// after other failures the store resumes by itself once the disk works again.
     Failed,
 }

@@ -143,7 +143,9 @@ fn a_counter_adds_up_within_its_bounds_only() {
         let count = |store: &Arc<dyn Store>| parse_counter(store.get(at, b"n").unwrap().as_deref());
         assert_eq!(count(store), Ok(0));
         store.apply(Transaction::new().add(at, b"n", 5, Some(5), Some(5)).put(at, b"beside", b"1")).unwrap();
-        store.apply(Transaction::new().add(at, b"n", -8, None, None).add(at, b"n", 1, Some(-2), None)).unwrap();
+        store
+            .apply(Transaction::new().add(at, b"n", -8, None, None).add(at, b"n", 1, Some(-2), None))
+            .unwrap();
         assert_eq!(count(store), Ok(-2));
         let refused = [
             Transaction::new().add(at, b"n", -1, Some(-2), None),
@@ -171,7 +173,8 @@ fn counters_of_many_threads_lose_nothing_and_stay_in_bounds() {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..25 {
-                        match store.apply(Transaction::new().add(StoreTable::Meta, b"n", 3, None, Some(200))) {
+                        match store.apply(Transaction::new().add(StoreTable::Meta, b"n", 3, None, Some(200)))
+                        {
                             Ok(()) => drop(done.fetch_add(1, Ordering::Relaxed)),
                             Err(StoreError::Guard { step: 0 }) => {}
                             Err(other) => panic!("{other}"),
