@@ -7,7 +7,7 @@ use super::progress::{Progress, ProgressUnit};
 use super::throttle::Throttle;
 use super::verify::for_each_file;
 use super::{BackupReport, DataPaths, manifest, store_error_message};
-use crate::storage::stores::{LEDGER_FOLDER, PEPPER_FILE};
+use crate::storage::stores::{LEDGER_FOLDER, PEPPER_FILE, database_options};
 use penstock_storage::StoreError;
 use penstock_storage::files::FileStore;
 use std::collections::HashSet;
@@ -26,7 +26,7 @@ pub fn import_archive(place: &DataPaths, from: &Path, progress: &Progress) -> Re
     let folder = &place.storage.path;
     let failed = |error: std::io::Error| format!("{} cannot be restored to: {error}.", folder.display());
     let said = |error: StoreError| store_error_message(&error);
-    if place.store_path().exists() {
+    if database_options(&place.storage).is_none() && place.store_path().exists() {
         return Err(format!("There is a store in {} already: restore to an empty folder.", folder.display()));
     }
     let files = manifest::read(from, progress)?;
@@ -58,10 +58,16 @@ pub fn import_archive(place: &DataPaths, from: &Path, progress: &Progress) -> Re
         file_copy::sync_dir(folder).map_err(failed)?;
     }
     let aside = folder.join("store.import");
-    if aside.exists() {
-        fs::remove_dir_all(&aside).map_err(failed)?;
-    }
-    let store = penstock_storage::open(&aside, place.store_options()).map_err(said)?;
+    let database = database_options(&place.storage);
+    let store = match &database {
+        Some(options) => penstock_storage::begin_import(options).map_err(said)?,
+        None => {
+            if aside.exists() {
+                fs::remove_dir_all(&aside).map_err(failed)?;
+            }
+            penstock_storage::open(&aside, place.store_options()).map_err(said)?
+        }
+    };
     let rows = from.join(manifest::ROWS_FILE);
     progress.begin("Rows", ProgressUnit::Bytes, Some(file_copy::total_size([&rows])));
     let rows = ProgressReader { inner: File::open(rows).map_err(failed)?, progress };
@@ -70,7 +76,10 @@ pub fn import_archive(place: &DataPaths, from: &Path, progress: &Progress) -> Re
     progress.finish();
     let gone = delete_missing(&FileStore::new(store.clone()), &files).map_err(said)?;
     drop(store);
-    fs::rename(&aside, place.store_path()).map_err(failed)?;
+    match &database {
+        Some(options) => penstock_storage::finish_import(options).map_err(said)?,
+        None => fs::rename(&aside, place.store_path()).map_err(failed)?,
+    }
     file_copy::sync_dir(folder).map_err(failed)?;
     Ok(BackupReport { gone, ..backup_report(rows, &files) })
 }

@@ -1,7 +1,8 @@
 //! Settings that a reload cannot change: a process opens its sockets and folders and starts its threads only once.
 
 use super::{
-    ExportSettings, FileSettings, LedgerSettings, ListenSettings, Settings, SpoolSettings, StorageSettings,
+    DatabasePassword, ExportSettings, FileSettings, LedgerSettings, ListenSettings, Settings, SpoolSettings,
+    StorageEngine, StorageSettings,
 };
 use sha2::{Digest, Sha256};
 
@@ -16,7 +17,7 @@ impl Settings {
     pub fn restart_only(&self) -> RestartOnlySettings {
         let Self {
             listen: ListenSettings { http, https, public_url: _, hosts: _, cors: _, documentation: _, admin },
-            storage: StorageSettings { path: storage, ballast_bytes, pepper },
+            storage: StorageSettings { path: storage, ballast_bytes, engine, pepper },
             exports: ExportSettings { path: exports, every: _, keep: _ },
             spool: SpoolSettings { path: spool, memory, disk },
             files: FileSettings { path: files, upload: _, disk: _, per_key: _, keep_free: _, retention: _ },
@@ -53,12 +54,25 @@ impl Settings {
         let simulated = simulators.iter().map(|one| {
             (&one.name, one.address.ip(), one.seed, one.first_token, one.tokens_per_second.to_bits())
         });
+        let (database, password) = match engine {
+            StorageEngine::Embedded => (None, None),
+            StorageEngine::Postgres(database) => {
+                let password = database.password.as_ref().map(|password| match password {
+                    DatabasePassword::Text(text) => format!("{:?}", Sha256::digest(text.reveal())),
+                    DatabasePassword::File(path) => path.display().to_string(),
+                });
+                (Some(Sha256::digest(database.url.reveal())), password)
+            }
+        };
         RestartOnlySettings(vec![
             ("listen.http", format!("{http:?}")),
             ("listen.https", format!("{https:?}")),
             ("listen.admin", admin.to_string()),
             ("storage.path", storage.display().to_string()),
             ("storage.ballast", ballast_bytes.to_string()),
+            ("storage.engine", database.is_some().to_string()),
+            ("storage.url", format!("{database:?}")),
+            ("storage.password", format!("{password:?}")),
             ("storage.pepper", format!("{pepper:?}")),
             ("storage.export.path", exports.display().to_string()),
             ("spool.path", spool.display().to_string()),
