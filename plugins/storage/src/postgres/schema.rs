@@ -72,7 +72,9 @@ impl TableNames {
 /// Checks the server, and creates the tables if they are missing.
 pub(super) async fn prepare(client: &mut Client, names: &TableNames) -> Result<ImportState, DatabaseError> {
     check_server(client).await?;
-    if let Some(state) = read_version(client, names).await? {
+    if let Some(state) = read_version(client, names).await?
+        && !is_table_missing(client, names).await?
+    {
         return Ok(state);
     }
     let transaction = client.transaction().await?;
@@ -85,6 +87,13 @@ pub(super) async fn prepare(client: &mut Client, names: &TableNames) -> Result<I
     transaction.batch_execute(&fill).await?;
     transaction.commit().await?;
     read_version(client, names).await.map(|state| state.unwrap_or(ImportState::Complete))
+}
+
+/// Returns true if a table of this program does not exist: tables of an older program lack those that came later.
+async fn is_table_missing(client: &Client, names: &TableNames) -> Result<bool, DatabaseError> {
+    let tables: Vec<String> = StoreTable::ALL.iter().map(|table| names.rows(*table)).collect();
+    let missing = "select exists(select from unnest($1::text[]) as name where to_regclass(name) is null)";
+    Ok(client.query_typed_one(missing, &[(&tables, Type::TEXT_ARRAY)]).await?.try_get(0)?)
 }
 
 /// Checks the version of the server and of existing tables, and creates nothing. Returns `None` for a database without

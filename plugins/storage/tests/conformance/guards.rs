@@ -2,8 +2,8 @@
 
 use crate::{each_engine, keys};
 use penstock_storage::{
-    MAX_KEY_BYTES, MAX_OPERATIONS, MAX_VALUE_BYTES, Store, StoreError, StoreTable, Transaction, counter_row,
-    parse_counter,
+    MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, Store, StoreError, StoreTable,
+    Transaction, counter_row, parse_counter,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -67,7 +67,9 @@ fn the_caps_hold_at_the_byte() {
             Transaction::new().put(at, b"k", vec![1; MAX_VALUE_BYTES + 1]),
             Transaction::new().require_value(at, b"k", vec![1; MAX_VALUE_BYTES + 1]),
             steps(MAX_OPERATIONS + 1),
-            (0..65_u8).fold(Transaction::new(), |batch, n| batch.put(at, [n], vec![1; MAX_VALUE_BYTES])),
+            (0..=MAX_TRANSACTION_BYTES / MAX_VALUE_BYTES).fold(Transaction::new(), |batch, n| {
+                batch.put(at, n.to_be_bytes(), vec![1; MAX_VALUE_BYTES])
+            }),
         ];
         for batch in over {
             let refused = store.apply(batch.put(at, b"beside", b""));

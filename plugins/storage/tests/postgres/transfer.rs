@@ -95,3 +95,17 @@ fn a_damaged_row_is_found_and_not_returned() {
     let verified = store.verify().unwrap();
     assert_eq!((verified.rows, verified.damaged), (1, 1));
 }
+
+#[test]
+fn a_table_that_came_later_is_added_to_an_older_database() {
+    let server = PostgresServer::start();
+    let folder = tempfile::tempdir().unwrap();
+    let options = elsewhere(&server.options(), &folder);
+    let store = open_postgres(&options).unwrap();
+    store.apply(Transaction::new().put(StoreTable::Keys, b"a", b"1")).unwrap();
+    drop(store);
+    server.execute(&format!("drop table {}.figures", options.schema));
+    let store = open_postgres(&options).unwrap();
+    store.apply(Transaction::new().put(StoreTable::Figures, b"b", b"2")).unwrap();
+    assert_eq!(store.verify().unwrap().rows, 2);
+}
