@@ -1,7 +1,10 @@
 //! Atomicity of a transaction: guards, size limits and concurrency.
 
 use crate::{each_engine, keys};
-use penstock_storage::{MAX_KEY_BYTES, MAX_OPERATIONS, MAX_VALUE_BYTES, StoreError, StoreTable, Transaction};
+use penstock_storage::{
+    MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, StoreError, StoreTable,
+    Transaction,
+};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
@@ -63,7 +66,9 @@ fn the_caps_hold_at_the_byte() {
             Transaction::new().put(at, b"k", vec![1; MAX_VALUE_BYTES + 1]),
             Transaction::new().require_value(at, b"k", vec![1; MAX_VALUE_BYTES + 1]),
             steps(MAX_OPERATIONS + 1),
-            (0..65_u8).fold(Transaction::new(), |batch, n| batch.put(at, [n], vec![1; MAX_VALUE_BYTES])),
+            (0..=MAX_TRANSACTION_BYTES / MAX_VALUE_BYTES).fold(Transaction::new(), |batch, n| {
+                batch.put(at, n.to_be_bytes(), vec![1; MAX_VALUE_BYTES])
+            }),
         ];
         for batch in over {
             let refused = store.apply(batch.put(at, b"beside", b""));
