@@ -7,7 +7,7 @@ use super::parsed_request::{ParsedRequest, RequestError};
 use super::prompt::PromptSize;
 use super::shaping::{AnswerOptions, EventKind, StreamEvent};
 use super::text::{fold_hash, split_words};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Request for text completions.
 #[derive(Debug, Default)]
@@ -169,12 +169,12 @@ impl CompletionRequest {
             offsets.push(offset);
             offset += token.chars().count();
             probabilities.push(if known(at) { json!(likely(token)) } else { Value::Null });
-            let mut others = json!({ token.as_str(): likely(token) });
+            let mut others = Map::from_iter([(token.as_str().to_owned(), json!(likely(token)))]);
             for rank in 1..top {
                 let less = f64::from(u32::try_from(rank).unwrap_or(0));
-                others[format!(" simulated{rank}")] = json!(likely(token) - less);
+                others.insert(format!(" simulated{rank}"), json!(likely(token) - less));
             }
-            alternatives.push(if known(at) { others } else { Value::Null });
+            alternatives.push(if known(at) { Value::Object(others) } else { Value::Null });
         }
         json!({
             "tokens": tokens, "token_logprobs": probabilities, "top_logprobs": alternatives,

@@ -14,6 +14,7 @@ pub mod keys;
 pub mod openapi;
 pub mod reload;
 pub mod request;
+mod request_head;
 pub mod routes;
 mod runtime_fields;
 mod schema;
@@ -24,7 +25,6 @@ pub mod users;
 use crate::config::ConfigReader;
 use crate::console::{BackendRequest, Console, ConsoleAnswer, ConsoleBackend};
 use crate::proxy::downstream::Downstream;
-use crate::proxy::endpoint::query_parameters;
 use crate::proxy::response::cors::CrossOrigin;
 use crate::proxy::response::head::ResponseHead;
 use crate::server::listener::BoundListener;
@@ -32,8 +32,6 @@ use crate::state::AppState;
 use crate::telemetry::request_id::RequestId;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use http::uri::Authority;
 use http::{Method, header};
 use penstock_core::{ApiError, Dialect, ErrorCode};
@@ -43,13 +41,12 @@ use pingora_core::protocols::http::ServerSession;
 use pingora_core::server::ShutdownWatch;
 use pingora_http::RequestHeader;
 use request::{AdminRequest, AdminResponse, CacheUpdate, LedgerReply};
+use request_head::{accepts_gzip, caller_name, gzip, has_token, query_pairs};
 use routes::{RouteHandler, StoreHandler};
 use serde_json::{Value, json};
-use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use subtle::ConstantTimeEq;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -355,49 +352,6 @@ pub async fn run_store_request(
         Ok(done)
     };
     tokio::task::spawn_blocking(turn).await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
-}
-
-/// Returns true if the client accepts gzip: `accept-encoding` names it, or every encoding, with a weight above zero
-/// (RFC 9110 §12.5.3).
-fn accepts_gzip(accepted: &[u8]) -> bool {
-    let accepted = String::from_utf8_lossy(accepted).to_ascii_lowercase();
-    let weight = |wanted: &str| {
-        accepted.split(',').find_map(|coding| {
-            let (name, parameters) = coding.split_once(';').unwrap_or((coding, ""));
-            let weight = parameters.trim().strip_prefix("q=").map_or(Some(1.0), |q| q.trim().parse().ok());
-            (name.trim() == wanted).then_some(weight.unwrap_or(0.0_f32))
-        })
-    };
-    weight("gzip").or_else(|| weight("*")).is_some_and(|weight| weight > 0.0)
-}
-
-fn gzip(body: &[u8]) -> Option<Vec<u8>> {
-    let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 8), Compression::fast());
-    encoder.write_all(body).ok()?;
-    encoder.finish().ok()
-}
-
-/// Returns true if an `authorization` header has this token. An empty token never matches.
-fn has_token(authorization: &[u8], token: &str) -> bool {
-    let given = authorization.strip_prefix(b"Bearer ").filter(|given| !given.is_empty());
-    given.is_some_and(|given| given.ct_eq(token.as_bytes()).into())
-}
-
-/// Describes the caller for the audit log: the name in the `x-penstock-actor` header, and the client address.
-fn caller_name(session: &ServerSession) -> String {
-    let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"\\<>".contains(byte);
-    let given = session.get_header_bytes(ACTOR);
-    let name = std::str::from_utf8(given)
-        .ok()
-        .filter(|name| !name.is_empty() && name.len() <= ACTOR_BYTES && name.as_bytes().iter().all(plain));
-    let address = session.client_addr().map(ToString::to_string).unwrap_or_default();
-    format!("{} from {address}", name.unwrap_or("admin"))
-}
-
-/// Names and values of the query string, decoded.
-fn query_pairs(session: &ServerSession) -> Vec<(String, String)> {
-    let query = session.req_header().uri.query().unwrap_or_default();
-    query_parameters(query).map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
 }
 
 fn json_answer(status: u16, value: &Value) -> HttpAnswer {

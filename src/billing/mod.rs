@@ -13,6 +13,7 @@
 //!   complete response is lost.
 
 mod balance;
+mod entry_effects;
 pub mod format;
 mod group_builder;
 pub mod handover;

@@ -2,6 +2,7 @@
 //! A group that the store rejects is retried with the same bytes, except for rows that it never accepts (`side_rows`),
 //! until it is known to be committed: so no entry is written twice or out of order.
 
+use super::entry_effects::{changed_balance, corrected_amount, replacement_void};
 use super::group_builder::{ENTRY_OVERHEAD, GroupBuilder, SMALL_BLOCKS};
 use super::replica_lag::ReplicaLagLog;
 use super::report::ReportError;
@@ -12,9 +13,7 @@ use super::side_rows;
 use super::write_op::{AdjustmentError, AdminAdjustment, LedgerAction, WriteOp};
 use super::write_queue::{CommittedGroup, DrainedOps, WriteQueue};
 use crate::telemetry::log;
-use penstock_ledger::{
-    CorrectedKind, EntryKind, HashChain, LedgerEntry, MAX_LINE_BYTES, OpenReserves, UtcMonth, Wallet,
-};
+use penstock_ledger::{EntryKind, HashChain, LedgerEntry, MAX_LINE_BYTES, OpenReserves, UtcMonth};
 use penstock_storage::ledger::{
     BalanceRecord, EntryBlock, LedgerCommit, LedgerStore, LedgerTip, MAX_BLOCK_BYTES, RowWrite,
     TARGET_BLOCK_BYTES,
@@ -211,6 +210,23 @@ impl LedgerWriter {
         Ok(corrected)
     }
 
+    /// Stores the balance of an account, in memory and in the draft.
+    fn store_balance(&mut self, account: &str, after: BalanceRecord) {
+        // An existing account needs no copy of its name.
+        match self.balances.get_mut(account) {
+            Some(known) => *known = after,
+            None => {
+                self.balances.insert(account.to_owned(), after);
+            }
+        }
+        match self.draft.balances.get_mut(account) {
+            Some(known) => *known = after,
+            None => {
+                self.draft.balances.insert(account.to_owned(), after);
+            }
+        }
+    }
+
     /// Appends an entry to the draft; `None` if it is invalid.
     fn append_entry(
         &mut self,
@@ -257,19 +273,7 @@ impl LedgerWriter {
         self.rollups.add(&entry, corrected);
         self.draft.rollups = self.rollups.changed_rows();
         if let Some(after) = after {
-            // An existing account needs no copy of its name.
-            match self.balances.get_mut(account) {
-                Some(known) => *known = after,
-                None => {
-                    self.balances.insert(account.to_owned(), after);
-                }
-            }
-            match self.draft.balances.get_mut(account) {
-                Some(known) => *known = after,
-                None => {
-                    self.draft.balances.insert(account.to_owned(), after);
-                }
-            }
+            self.store_balance(account, after);
         }
         Some(entry.seq)
     }
@@ -377,37 +381,6 @@ impl LedgerWriter {
                 }
             }
         }
-    }
-}
-
-/// Returns the void that replaces a charge that cannot be recorded.
-fn replacement_void(act: &EntryKind) -> Option<EntryKind> {
-    let EntryKind::Settle { request, key, wallet, held, drawn, .. } = act else { return None };
-    let (request, key, why) = (request.clone(), key.clone(), "unwritable".into());
-    Some(EntryKind::Void { request, key, wallet: *wallet, held: *held, why, drawn: *drawn })
-}
-
-/// Returns the balance after an action; `Some(None)` if it is unchanged, `None` if the action is invalid.
-fn changed_balance(balance: BalanceRecord, act: &EntryKind) -> Option<Option<BalanceRecord>> {
-    let (wallet, change) = match act {
-        EntryKind::Grant { wallet, amount, .. } => (wallet, Some(*amount).filter(|amount| *amount > 0)?),
-        EntryKind::Settle { wallet, amount, .. } => (wallet, amount.checked_neg()?),
-        EntryKind::Correct { wallet, .. } => (wallet, corrected_amount(act)?),
-        EntryKind::Reserve { .. } | EntryKind::Void { .. } | EntryKind::Terms { .. } => return Some(None),
-    };
-    let BalanceRecord { credits, energy } = balance;
-    Some(Some(match wallet {
-        Wallet::Credits => BalanceRecord { credits: credits.checked_add(change)?, energy },
-        Wallet::Energy => BalanceRecord { credits, energy: energy.checked_add(change)? },
-    }))
-}
-
-/// Returns the refund of a correction.
-fn corrected_amount(act: &EntryKind) -> Option<i64> {
-    let EntryKind::Correct { what, was, instead, .. } = act else { return None };
-    match what {
-        CorrectedKind::Settle => was.checked_sub(*instead),
-        CorrectedKind::Grant => instead.checked_sub(*was),
     }
 }
 

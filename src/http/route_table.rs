@@ -76,7 +76,7 @@ pub fn match_pattern<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
     };
     let Some((before, after)) = split else { return (pattern == path).then_some("") };
     let text = path.strip_prefix(before)?.strip_suffix(after)?;
-    (!text.is_empty() && !(segment && text.contains('/'))).then_some(text)
+    (!text.is_empty() && (!segment || !text.contains('/'))).then_some(text)
 }
 
 #[cfg(test)]

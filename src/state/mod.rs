@@ -1,4 +1,4 @@
-//! State of the process that requests share. It is built once at startup. A reload builds a new [`Live`] snapshot
+//! State of the process that requests share. It is built once at startup. A reload builds a new [`ConfigSnapshot`] snapshot
 //! beside the old one and swaps it in; exchanges in flight keep the snapshot with which they began.
 
 pub mod latency_records;

@@ -120,14 +120,8 @@ impl SeriesCache {
             images: sum("penstock_images_total", "Images delivered.")?,
             audio: sum("penstock_audio_seconds_total", "Seconds of audio transcribed.")?,
             charged_kwh: sum("penstock_energy_charged_kwh_total", "Energy charged to energy wallets, kWh.")?,
-            cached_tokens: sum(
-                "penstock_cached_tokens_total",
-                "Prompt tokens that providers read from their cache.",
-            )?,
-            saved_kwh: sum(
-                "penstock_cache_saved_kwh_total",
-                "Energy that cached tokens saved, kWh, by the formula.",
-            )?,
+            cached_tokens: sum("penstock_cached_tokens_total", "Prompt tokens read from providers' caches.")?,
+            saved_kwh: sum("penstock_cache_saved_kwh_total", "Energy that cached tokens saved, kWh.")?,
             saved_credits: sum("penstock_cache_saved_credits_total", "Credits that cached tokens saved.")?,
             counted: counter(
                 r,

@@ -16,7 +16,7 @@ const WAYS: usize = 8;
 /// Last answer of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionRecord {
-    /// Hash of the offer's identity ([`OfferState::identity`](super::offer::OfferState::identity)).
+    /// Hash of the offer's identity (its provider, address and model).
     pub offer: u64,
     /// Tokens of its prompt and its output: the prefix of the next request.
     pub tokens: u32,
@@ -25,7 +25,8 @@ pub struct SessionRecord {
 #[derive(Clone, Copy, Default)]
 struct Entry {
     key: u64,
-    record: SessionRecord,
+    offer: u64,
+    tokens: u32,
     /// Second of the steady clock at which it was written, plus one; 0 for an empty entry.
     written: u32,
 }
@@ -43,7 +44,8 @@ impl SessionTable {
         let entries = self.buckets.get()?.get(bucket(session))?.lock();
         let entry = entries.iter().find(|entry| entry.written > 0 && entry.key == session.0)?;
         let age = stamp(now).saturating_sub(entry.written);
-        (u64::from(age) <= lifetime.as_secs()).then_some(entry.record)
+        let record = SessionRecord { offer: entry.offer, tokens: entry.tokens };
+        (u64::from(age) <= lifetime.as_secs()).then_some(record)
     }
 
     /// Records the last answer of a session.
@@ -55,7 +57,8 @@ impl SessionTable {
         let known = entries.iter().position(|entry| entry.written > 0 && entry.key == session.0);
         let oldest = || entries.iter().enumerate().min_by_key(|(_, entry)| entry.written).map(|(at, _)| at);
         if let Some(entry) = known.or_else(oldest).and_then(|at| entries.get_mut(at)) {
-            *entry = Entry { key: session.0, record, written: stamp(now) };
+            let SessionRecord { offer, tokens } = record;
+            *entry = Entry { key: session.0, offer, tokens, written: stamp(now) };
         }
     }
 }

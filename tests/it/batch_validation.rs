@@ -29,7 +29,7 @@ async fn every_mistake_of_a_creation_names_its_field() {
         ("input_file_id", Value::Null, 400, "expected the id of a file"),
         ("input_file_id", json!("file-nobody"), 404, "no file of this id"),
         ("input_file_id", output, 400, "purpose \"batch\""),
-        ("endpoint", json!("/v1/responses"), 400, "/v1/embeddings"),
+        ("endpoint", json!("/v1/batches"), 400, "/v1/embeddings"),
         ("endpoint", json!("/v1/embeddings"), 400, "expected /v1/chat/completions"),
         ("completion_window", json!("soon"), 400, "such as \"24h\""),
         ("completion_window", json!("8d"), 400, "such as \"24h\""),

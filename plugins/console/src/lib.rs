@@ -1,6 +1,6 @@
 //! Pages of the operators' console: view models, formats of numbers and times, charts, and their HTML.
 //!
-//! A page is a list of [`Block`]s that [`Page::render`] writes as HTML. All text is escaped by the templates; no function
+//! A page is a list of [`Block`]s that [`Page::to_html`] writes as HTML. All text is escaped by the templates; no function
 //! of this crate builds HTML. The pages contain no scripts and no inline styles, so that a content security policy can
 //! forbid them.
 

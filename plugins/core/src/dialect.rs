@@ -222,7 +222,7 @@ impl Dialect {
 
     /// Returns the client's name for a member of the request form, given by a path into it.
     #[must_use]
-    pub fn member_name<'p>(self, path: &'p str) -> &'p str {
+    pub fn member_name(self, path: &str) -> &str {
         let root = path.split(['[', '.']).next().unwrap_or(path);
         self.spec().member_names.iter().find(|(name, _)| *name == root).map_or(path, |(_, own)| own)
     }

@@ -204,17 +204,21 @@ impl<'a> EntryLine<'a> {
         self.failed_kwh = drawn.failed_kwh;
     }
 
-    fn to_entry(&self) -> Option<LedgerEntry> {
-        let text = |text: &Option<Cow<'a, str>>| text.as_deref().map(Arc::<str>::from);
-        let wallet = || Wallet::from_name(&self.wallet);
-        let drawn = RequestFootprint {
+    fn footprint(&self) -> RequestFootprint {
+        RequestFootprint {
             kwh: self.kwh,
             carbon_g: self.g_co2,
             carbon_low_g: self.g_co2_low,
             carbon_high_g: self.g_co2_high,
             water_l: self.litres,
             failed_kwh: self.failed_kwh,
-        };
+        }
+    }
+
+    fn to_entry(&self) -> Option<LedgerEntry> {
+        let text = |text: &Option<Cow<'a, str>>| text.as_deref().map(Arc::<str>::from);
+        let wallet = || Wallet::from_name(&self.wallet);
+        let drawn = self.footprint();
         let act = match &*self.act {
             "grant" => EntryKind::Grant {
                 id: text(&self.id)?,

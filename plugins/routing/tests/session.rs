@@ -1,5 +1,5 @@
 //! Tests of the session of a request.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use bytes::Bytes;
 use penstock_core::{BodyMember, BodyMembers, InferenceRequest, InferenceTask, ModelKind};
@@ -112,7 +112,7 @@ fn equal_names_of_two_accounts_are_two_sessions() {
 fn work_without_a_conversation_has_no_session() {
     assert_eq!(key(r#"{"messages":[]}"#, &[]), None);
     assert_eq!(key(r#"{"messages":[{"role":"system","content":"Be brief."}]}"#, &[]), None);
-    assert_eq!(key(r#"{"prompt_cache_key":null,"metadata":null,"messages":"x"}"#, &[]).is_some(), true);
+    assert!(key(r#"{"prompt_cache_key":null,"metadata":null,"messages":"x"}"#, &[]).is_some());
     let embed = InferenceTask::Rerank(penstock_core::RerankTask {
         query: Bytes::new(),
         documents: Vec::new(),

@@ -18,7 +18,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 fn testdata(name: &str) -> PathBuf {
-    Path::new(file!()).with_file_name("").join("../testdata").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/testdata").join(name)
 }
 
 async fn open<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S) -> SendRequest<Bytes> {

@@ -7,6 +7,9 @@ use penstock_usage::{RollupCell, SoldWork, UsageHour, UsageSums, location_of, ro
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// Key and value of a row.
+type KeyedRow = (Vec<u8>, Vec<u8>);
+
 /// Maximum number of cells that stay in memory after a commit.
 const MAX_CELLS: usize = 4_096;
 
@@ -79,7 +82,7 @@ impl RollupCache {
     ///
     /// # Errors
     /// Returns an error if the store cannot be read; then nothing of the commit was written.
-    pub fn changed_values(&mut self, store: &LedgerStore) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+    pub fn changed_values(&mut self, store: &LedgerStore) -> Result<Vec<KeyedRow>, StoreError> {
         let mut rows = Vec::with_capacity(self.changed.len());
         for cell in &self.changed {
             let Some(cached) = self.cells.get_mut(cell) else { continue };

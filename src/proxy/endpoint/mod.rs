@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn an_unknown_path_gets_the_path_to_use() {
-        let refusal = find(&Method::POST, "/v1/completions").err().unwrap();
+        let refusal = find(&Method::POST, "/v1/generate").err().unwrap();
         assert_eq!(refusal.code, ErrorCode::NotFound);
         assert!(refusal.message.contains("/v1/chat/completions"));
     }

@@ -41,6 +41,7 @@ struct AddedTokenEntry {
 }
 
 #[derive(serde::Deserialize)]
+#[serde(expecting = "an object")]
 struct ModelEntry {
     #[serde(rename = "type")]
     kind: Option<String>,

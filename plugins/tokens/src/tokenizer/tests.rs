@@ -73,7 +73,7 @@ fn a_file_that_cannot_be_used_says_why_in_one_sentence() {
     let cases = [
         (
             json!({"model": 1}),
-            "tokenizer.json: does not parse (invalid type: integer `1`, expected struct ModelFile at line 1 column 10)",
+            "tokenizer.json: does not parse (invalid type: integer `1`, expected an object at line 1 column 10)",
         ),
         (
             json!({"model": {"type": "WordPiece", "vocab": {"a": 0}}}),

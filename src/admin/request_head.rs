@@ -1,0 +1,53 @@
+//! Fields of an admin request's head: accepted encodings, token, caller, query; and the compression that they select.
+
+use super::{ACTOR, ACTOR_BYTES};
+use crate::proxy::endpoint::query_parameters;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use pingora_core::protocols::http::ServerSession;
+use std::io::Write;
+use subtle::ConstantTimeEq;
+
+/// Returns true if the client accepts gzip: `accept-encoding` names it, or every encoding, with a weight above zero
+/// (RFC 9110 §12.5.3).
+pub(super) fn accepts_gzip(accepted: &[u8]) -> bool {
+    let accepted = String::from_utf8_lossy(accepted).to_ascii_lowercase();
+    let weight = |wanted: &str| {
+        accepted.split(',').find_map(|coding| {
+            let (name, parameters) = coding.split_once(';').unwrap_or((coding, ""));
+            let weight = parameters.trim().strip_prefix("q=").map_or(Some(1.0), |q| q.trim().parse().ok());
+            (name.trim() == wanted).then_some(weight.unwrap_or(0.0_f32))
+        })
+    };
+    weight("gzip").or_else(|| weight("*")).is_some_and(|weight| weight > 0.0)
+}
+
+/// Compresses a body; `None` if that fails.
+pub(super) fn gzip(body: &[u8]) -> Option<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 8), Compression::fast());
+    encoder.write_all(body).ok()?;
+    encoder.finish().ok()
+}
+
+/// Returns true if an `authorization` header has this token. An empty token never matches.
+pub(super) fn has_token(authorization: &[u8], token: &str) -> bool {
+    let given = authorization.strip_prefix(b"Bearer ").filter(|given| !given.is_empty());
+    given.is_some_and(|given| given.ct_eq(token.as_bytes()).into())
+}
+
+/// Describes the caller for the audit log: the name in the `x-penstock-actor` header, and the client address.
+pub(super) fn caller_name(session: &ServerSession) -> String {
+    let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"\\<>".contains(byte);
+    let given = session.get_header_bytes(ACTOR);
+    let name = std::str::from_utf8(given)
+        .ok()
+        .filter(|name| !name.is_empty() && name.len() <= ACTOR_BYTES && name.as_bytes().iter().all(plain));
+    let address = session.client_addr().map(ToString::to_string).unwrap_or_default();
+    format!("{} from {address}", name.unwrap_or("admin"))
+}
+
+/// Names and values of the query string, decoded.
+pub(super) fn query_pairs(session: &ServerSession) -> Vec<(String, String)> {
+    let query = session.req_header().uri.query().unwrap_or_default();
+    query_parameters(query).map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
+}

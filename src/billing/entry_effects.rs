@@ -1,0 +1,35 @@
+//! Effects of ledger entries: the balance after an action, the refund of a correction, the replacement of a charge.
+
+use penstock_ledger::{CorrectedKind, EntryKind, Wallet};
+use penstock_storage::ledger::BalanceRecord;
+
+/// Returns the void that replaces a charge that cannot be recorded.
+pub(super) fn replacement_void(act: &EntryKind) -> Option<EntryKind> {
+    let EntryKind::Settle { request, key, wallet, held, drawn, .. } = act else { return None };
+    let (request, key, why) = (request.clone(), key.clone(), "unwritable".into());
+    Some(EntryKind::Void { request, key, wallet: *wallet, held: *held, why, drawn: *drawn })
+}
+
+/// Returns the balance after an action; `Some(None)` if it is unchanged, `None` if the action is invalid.
+pub(super) fn changed_balance(balance: BalanceRecord, act: &EntryKind) -> Option<Option<BalanceRecord>> {
+    let (wallet, change) = match act {
+        EntryKind::Grant { wallet, amount, .. } => (wallet, Some(*amount).filter(|amount| *amount > 0)?),
+        EntryKind::Settle { wallet, amount, .. } => (wallet, amount.checked_neg()?),
+        EntryKind::Correct { wallet, .. } => (wallet, corrected_amount(act)?),
+        EntryKind::Reserve { .. } | EntryKind::Void { .. } | EntryKind::Terms { .. } => return Some(None),
+    };
+    let BalanceRecord { credits, energy } = balance;
+    Some(Some(match wallet {
+        Wallet::Credits => BalanceRecord { credits: credits.checked_add(change)?, energy },
+        Wallet::Energy => BalanceRecord { credits, energy: energy.checked_add(change)? },
+    }))
+}
+
+/// Returns the refund of a correction.
+pub(super) fn corrected_amount(act: &EntryKind) -> Option<i64> {
+    let EntryKind::Correct { what, was, instead, .. } = act else { return None };
+    match what {
+        CorrectedKind::Settle => was.checked_sub(*instead),
+        CorrectedKind::Grant => instead.checked_sub(*was),
+    }
+}
