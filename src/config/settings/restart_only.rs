@@ -1,8 +1,8 @@
 //! Settings that a reload cannot change: a process opens its sockets and folders and starts its threads only once.
 
 use super::{
-    DatabasePassword, ExportSettings, FileSettings, LedgerSettings, ListenSettings, Settings, SpoolSettings,
-    StorageEngine, StorageSettings,
+    DatabasePassword, ExportSettings, FileSettings, LedgerSettings, ListenSettings, Settings,
+    SimulatorSettings, SpoolSettings, StorageEngine, StorageSettings,
 };
 use sha2::{Digest, Sha256};
 
@@ -50,20 +50,7 @@ impl Settings {
         let https = https.as_ref().map(|https| https.address);
         // Digest of the secret, to detect a change.
         let pepper = pepper.as_ref().map(|pepper| Sha256::digest(pepper.reveal()));
-        // The port is left out: 0 stands for a port that was free at the start.
-        let simulated = simulators.iter().map(|one| {
-            (&one.name, one.address.ip(), one.seed, one.first_token, one.tokens_per_second.to_bits())
-        });
-        let (database, password) = match engine {
-            StorageEngine::Embedded => (None, None),
-            StorageEngine::Postgres(database) => {
-                let password = database.password.as_ref().map(|password| match password {
-                    DatabasePassword::Text(text) => format!("{:?}", Sha256::digest(text.reveal())),
-                    DatabasePassword::File(path) => path.display().to_string(),
-                });
-                (Some(Sha256::digest(database.url.reveal())), password)
-            }
-        };
+        let (database, password) = database_digests(engine);
         RestartOnlySettings(vec![
             ("listen.http", format!("{http:?}")),
             ("listen.https", format!("{https:?}")),
@@ -83,7 +70,7 @@ impl Settings {
             ("process.threads", threads.to_string()),
             ("process.drain", format!("{drain:?}")),
             ("process.core_dumps", core_dumps.to_string()),
-            ("simulated", format!("{:?}", simulated.collect::<Vec<_>>())),
+            ("simulated", simulated_providers(simulators)),
         ])
     }
 }
@@ -95,4 +82,23 @@ impl RestartOnlySettings {
         let pairs = self.0.iter().zip(fresh.restart_only().0);
         pairs.filter(|(now, then)| now.1 != then.1).map(|(now, _)| now.0).collect()
     }
+}
+
+/// Returns digests of the database's URL and password, to detect a change; `None` for the embedded store.
+fn database_digests(engine: &StorageEngine) -> (Option<String>, Option<String>) {
+    let StorageEngine::Postgres(database) = engine else { return (None, None) };
+    let digest = |text: &str| format!("{:?}", Sha256::digest(text));
+    let password = database.password.as_ref().map(|password| match password {
+        DatabasePassword::Text(text) => digest(text.reveal()),
+        DatabasePassword::File(path) => path.display().to_string(),
+    });
+    (Some(digest(database.url.reveal())), password)
+}
+
+/// Describes the simulated providers without their ports: 0 stands for a port that was free at the start.
+fn simulated_providers(simulators: &[SimulatorSettings]) -> String {
+    let simulated = simulators
+        .iter()
+        .map(|one| (&one.name, one.address.ip(), one.seed, one.first_token, one.tokens_per_second.to_bits()));
+    format!("{:?}", simulated.collect::<Vec<_>>())
 }
