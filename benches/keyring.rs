@@ -9,7 +9,7 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use penstock::auth::key_cache::KeyCache;
-use penstock::config::settings::StorageSettings;
+use penstock::config::settings::{StorageEngine, StorageSettings};
 use penstock::limits::rate_limit;
 use penstock::proxy::response::head::ResponseHead;
 use penstock::storage::stores::Stores;
@@ -115,7 +115,8 @@ fn bench(c: &mut Criterion, name: &str, mut work: impl FnMut()) {
 
 fn measure(c: &mut Criterion) {
     let folder = tempfile::tempdir().unwrap();
-    let storage = StorageSettings { path: folder.path().to_owned(), ballast_bytes: 0, pepper: None };
+    let engine = StorageEngine::Embedded;
+    let storage = StorageSettings { path: folder.path().to_owned(), ballast_bytes: 0, engine, pepper: None };
     let vault = Stores::open(&storage).unwrap();
     fill(&vault);
     // Read once before, so that the store's own cache is not counted as memory of the key cache.

@@ -41,7 +41,8 @@ pub fn not_ready(app: &AppState) -> Option<&'static str> {
         return Some("draining");
     }
     match app.stores.store.health() {
-        StoreHealth::Ready | StoreHealth::Full => {}
+        // Every gateway of a database would leave its load balancer at once, while requests can go on.
+        StoreHealth::Ready | StoreHealth::Full | StoreHealth::Unreachable { .. } => {}
         StoreHealth::Stuck { .. } => return Some("the store is stuck"),
         StoreHealth::Failed => return Some("the store failed"),
     }
@@ -53,6 +54,9 @@ pub fn not_ready(app: &AppState) -> Option<&'static str> {
 
 /// Returns a problem that exists although requests are taken, if there is one.
 pub fn degraded(app: &AppState) -> Option<Cow<'static, str>> {
+    if matches!(app.stores.store.health(), StoreHealth::Unreachable { .. }) {
+        return Some("the database cannot be reached".into());
+    }
     if app.ledger.is_failing() {
         return Some("charges cannot be written at the moment".into());
     }

@@ -10,6 +10,7 @@ use crate::time::clock::{self, ClockAdjustment, SteadyClock};
 use crate::upstream::provider_state::resolve_all;
 use penstock_storage::StoreHealth;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -72,7 +73,13 @@ pub fn start(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandl
                 delete_expired_files(&app).await;
             }
         }),
-        spawn_periodic(STORE_CHECK_INTERVAL, stop, app, |app| async move { abort_if_store_stuck(&app) }),
+        spawn_periodic(STORE_CHECK_INTERVAL, stop, app, {
+            let is_logged = Arc::new(AtomicBool::new(false));
+            move |app| {
+                let is_logged = is_logged.clone();
+                async move { log_store_outage(&app, &is_logged) }
+            }
+        }),
         spawn_periodic(CLOCK_INTERVAL, stop, app, |app| async move { follow_clock(app.clock) }),
         spawn_periodic(
             EXPORT_CHECK_INTERVAL,
@@ -86,18 +93,29 @@ pub fn start(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandl
     ]
 }
 
-/// Milliseconds after which a stuck store does not recover. A slow disk may take some seconds; requests go on meanwhile
-/// within the limit of unwritten charges.
-const MAX_STUCK_MILLIS: u64 = 30_000;
+/// Milliseconds after which a stuck or unreachable store is logged. A slow disk may take some seconds.
+const STUCK_MILLIS: u64 = 30_000;
 
-/// Aborts the process if the store is stuck. Waiting could lose what it still acknowledges; the next start recovers.
-fn abort_if_store_stuck(app: &AppState) {
-    if let StoreHealth::Stuck { milliseconds: milliseconds @ MAX_STUCK_MILLIS.. } = app.stores.store.health()
-    {
-        let since = milliseconds.to_string();
-        log::event(log::error(), "store_stuck", &[("milliseconds", &since)]);
-        log::flush();
-        std::process::abort();
+/// Logs once that the store is stuck or unreachable, and once that it answers again. The process goes on: requests are
+/// served within the limit of unwritten charges, and what is in memory would be lost with it.
+fn log_store_outage(app: &AppState, is_logged: &AtomicBool) {
+    let health = app.stores.store.health();
+    match health {
+        StoreHealth::Stuck { milliseconds: milliseconds @ STUCK_MILLIS.. }
+        | StoreHealth::Unreachable { milliseconds: milliseconds @ STUCK_MILLIS.. } => {
+            if !is_logged.swap(true, Ordering::Relaxed) {
+                let name = if matches!(health, StoreHealth::Stuck { .. }) {
+                    "store_stuck"
+                } else {
+                    "database_unreachable"
+                };
+                log::event(log::error(), name, &[("milliseconds", &milliseconds.to_string())]);
+            }
+        }
+        StoreHealth::Ready if is_logged.swap(false, Ordering::Relaxed) => {
+            log::event(log::info(), "store_answers", &[]);
+        }
+        _ => {}
     }
 }
 

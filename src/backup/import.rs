@@ -7,13 +7,14 @@ use super::progress::{Progress, ProgressUnit};
 use super::throttle::Throttle;
 use super::verify::for_each_file;
 use super::{BackupReport, DataPaths, manifest, store_error_message};
-use crate::storage::stores::{LEDGER_FOLDER, PEPPER_FILE};
-use penstock_storage::StoreError;
+use crate::storage::stores::{LEDGER_FOLDER, PEPPER_FILE, database_options};
 use penstock_storage::files::FileStore;
+use penstock_storage::{PostgresOptions, Store, StoreError};
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Read buffer of the rows, in bytes.
 const READ_BUFFER: usize = 256 << 10;
@@ -26,7 +27,7 @@ pub fn import_archive(place: &DataPaths, from: &Path, progress: &Progress) -> Re
     let folder = &place.storage.path;
     let failed = |error: std::io::Error| format!("{} cannot be restored to: {error}.", folder.display());
     let said = |error: StoreError| store_error_message(&error);
-    if place.store_path().exists() {
+    if database_options(&place.storage).is_none() && place.store_path().exists() {
         return Err(format!("There is a store in {} already: restore to an empty folder.", folder.display()));
     }
     let files = manifest::read(from, progress)?;
@@ -57,22 +58,60 @@ pub fn import_archive(place: &DataPaths, from: &Path, progress: &Progress) -> Re
     for folder in [&place.ledger_path(), &place.files] {
         file_copy::sync_dir(folder).map_err(failed)?;
     }
-    let aside = folder.join("store.import");
-    if aside.exists() {
-        fs::remove_dir_all(&aside).map_err(failed)?;
-    }
-    let store = penstock_storage::open(&aside, place.store_options()).map_err(said)?;
+    let import = TargetStore::open(place)?;
     let rows = from.join(manifest::ROWS_FILE);
     progress.begin("Rows", ProgressUnit::Bytes, Some(file_copy::total_size([&rows])));
     let rows = ProgressReader { inner: File::open(rows).map_err(failed)?, progress };
     let mut rows = BufReader::with_capacity(READ_BUFFER, rows);
-    let rows = penstock_storage::import(&*store, &mut rows).map_err(said)?;
+    let rows = penstock_storage::import(&*import.store, &mut rows).map_err(said)?;
     progress.finish();
-    let gone = delete_missing(&FileStore::new(store.clone()), &files).map_err(said)?;
-    drop(store);
-    fs::rename(&aside, place.store_path()).map_err(failed)?;
+    let gone = delete_missing(&FileStore::new(import.store.clone()), &files).map_err(said)?;
+    import.finish(place)?;
     file_copy::sync_dir(folder).map_err(failed)?;
     Ok(BackupReport { gone, ..backup_report(rows, &files) })
+}
+
+/// Store that an import writes to.
+struct TargetStore {
+    store: Arc<dyn Store>,
+    kind: TargetKind,
+}
+
+/// Kind of a store that an import writes to.
+enum TargetKind {
+    /// Embedded store in this folder, which is renamed when it is complete.
+    Embedded(PathBuf),
+    /// Database, which is marked as complete.
+    Database(PostgresOptions),
+}
+
+impl TargetStore {
+    fn open(place: &DataPaths) -> Result<Self, String> {
+        let said = |error: StoreError| store_error_message(&error);
+        if let Some(options) = database_options(&place.storage) {
+            let store = penstock_storage::begin_import(&options).map_err(said)?;
+            return Ok(Self { store, kind: TargetKind::Database(options) });
+        }
+        let folder = place.storage.path.join("store.import");
+        if folder.exists() {
+            fs::remove_dir_all(&folder)
+                .map_err(|error| format!("{} cannot be removed: {error}.", folder.display()))?;
+        }
+        let store = penstock_storage::open(&folder, place.store_options()).map_err(said)?;
+        Ok(Self { store, kind: TargetKind::Embedded(folder) })
+    }
+
+    /// Closes the store and marks it as complete.
+    fn finish(self, place: &DataPaths) -> Result<(), String> {
+        drop(self.store);
+        match self.kind {
+            TargetKind::Database(options) => {
+                penstock_storage::finish_import(&options).map_err(|error| store_error_message(&error))
+            }
+            TargetKind::Embedded(folder) => fs::rename(&folder, place.store_path())
+                .map_err(|error| format!("{} cannot be renamed: {error}.", folder.display())),
+        }
+    }
 }
 
 /// Checks that the files that are there already are those of the archive.

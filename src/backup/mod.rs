@@ -21,7 +21,7 @@ pub use repair::{RepairReport, repair_store};
 pub use verify::{VerifyReport, verify};
 
 use crate::config::settings::StorageSettings;
-use crate::storage::stores::{LEDGER_FOLDER, PEPPER_FILE, STORE_FOLDER};
+use crate::storage::stores::{LEDGER_FOLDER, PEPPER_FILE, STORE_FOLDER, database_options};
 use penstock_storage::{Store, StoreError, StoreOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,11 +67,19 @@ impl DataPaths {
 
     /// Opens the store, which must exist.
     fn open_store(&self) -> Result<Arc<dyn Store>, String> {
-        let store = self.store_path();
-        if !store.is_dir() {
-            return Err(format!("There is no store in {}.", self.storage.path.display()));
+        let Some(options) = database_options(&self.storage) else {
+            let store = self.store_path();
+            if !store.is_dir() {
+                return Err(format!("There is no store in {}.", self.storage.path.display()));
+            }
+            return penstock_storage::open(&store, self.store_options())
+                .map_err(|error| store_error_message(&error));
+        };
+        let said = |error: StoreError| store_error_message(&error);
+        if !penstock_storage::check_postgres(&options).map_err(said)?.has_tables {
+            return Err("There is no store in the database yet.".to_owned());
         }
-        penstock_storage::open(&store, self.store_options()).map_err(|error| store_error_message(&error))
+        penstock_storage::open_postgres(&options).map_err(said)
     }
 
     /// Returns the same paths below another folder, with the file contents in it.

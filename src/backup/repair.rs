@@ -7,6 +7,7 @@ use super::throttle::Throttle;
 use super::verify::{VerifyReport, for_each_file, verify};
 use super::{DataPaths, store_error_message};
 use crate::billing::{rebuild, report};
+use crate::storage::stores::database_options;
 use penstock_storage::files::FileStore;
 use penstock_storage::ledger::LedgerStore;
 use penstock_storage::{RepairOutcome, Store, StoreError};
@@ -32,6 +33,9 @@ pub struct RepairReport {
 /// Returns a sentence for the operator if nothing of the store could be read or the target cannot be written.
 pub fn repair_store(place: &DataPaths, to: &Path, progress: &Progress) -> Result<RepairReport, String> {
     let failed = |error: std::io::Error| format!("{} cannot be written: {error}.", to.display());
+    if database_options(&place.storage).is_some() {
+        return Err("A store in PostgreSQL is not repaired: restore the database from its backup.".to_owned());
+    }
     if !file_copy::is_empty_dir(to).map_err(failed)? {
         return Err(format!("{} is not empty: the repaired data needs a folder of its own.", to.display()));
     }

@@ -324,7 +324,10 @@ fn output_rows(results: &FileRecord, fresh: bool) -> Vec<RowWrite> {
     let rows = operations.filter_map(|operation| match &operation.op {
         TransactionOp::Put(value) => Some((operation, Some(value.clone()))),
         TransactionOp::Delete => Some((operation, None)),
-        TransactionOp::Absent | TransactionOp::Present | TransactionOp::Equals(_) => None,
+        TransactionOp::Absent
+        | TransactionOp::Present
+        | TransactionOp::Equals(_)
+        | TransactionOp::Add { .. } => None,
     });
     rows.map(|(operation, value)| RowWrite { table: operation.table, key: operation.key.clone(), value })
         .collect()

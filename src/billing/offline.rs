@@ -3,8 +3,7 @@
 use super::report;
 use super::rollups::rebuild::{self, RollupCheck};
 use crate::config::settings::StorageSettings;
-use crate::storage::stores::{LEDGER_FOLDER, STORE_FOLDER, open_error, open_existing, to_sentence};
-use penstock_storage::StoreOptions;
+use crate::storage::stores::{LEDGER_FOLDER, open_engine, open_error, open_existing};
 use penstock_storage::ledger::LedgerStore;
 
 /// Rebuilds the ledger of a store from its replica files; returns the number of entries.
@@ -12,9 +11,7 @@ use penstock_storage::ledger::LedgerStore;
 /// # Errors
 /// Returns one sentence with the cause.
 pub fn rebuild(storage: &StorageSettings) -> Result<u64, String> {
-    let options = StoreOptions { ballast_bytes: storage.ballast_bytes, ..StoreOptions::default() };
-    let to_message = |error: penstock_storage::StoreError| to_sentence(&error.to_string());
-    let store = penstock_storage::open(&storage.path.join(STORE_FOLDER), options).map_err(to_message)?;
+    let store = open_engine(storage)?;
     let copies = storage.path.join(LEDGER_FOLDER);
     let entries = super::rebuild::rebuild_ledger(&store, &copies).map_err(|failed| failed.0)?;
     LedgerStore::open(store, Some(&copies)).map_err(|error| open_error(&copies, &error))?;

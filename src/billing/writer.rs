@@ -144,14 +144,18 @@ impl LedgerWriter {
     /// Records terms before the first charge that refers to them.
     fn add_terms(&mut self, at: u64, id: &Arc<str>, text: &Arc<str>) {
         let name = format!("terms {id}");
-        let exists = self.store.entry_number(&name).is_ok_and(|number| number.is_some());
-        if exists {
+        let known = self.store.entry_number(&name);
+        if matches!(known, Ok(Some(_))) {
             self.known_terms.insert(id.clone());
             return;
         }
         let act = EntryKind::Terms { id: id.clone(), terms: text.clone() };
         if let Some(seq) = self.append_entry(at, "", act, None) {
-            self.draft.names.push((name, seq));
+            // A name that cannot be looked up may be in use, and would then fail the commit. Without it, the next start
+            // may record the terms again, which changes nothing.
+            if known.is_ok() {
+                self.draft.names.push((name, seq));
+            }
             self.known_terms.insert(id.clone());
         }
     }
@@ -294,6 +298,7 @@ impl LedgerWriter {
                 balances: draft.balances.into_iter().collect(),
                 names: draft.names,
                 rollups: Vec::new(),
+                fences: Vec::new(),
                 extra_rows: draft.rows,
             };
             let asked = &mut [&mut draft.adjustments, &mut draft.duplicates];

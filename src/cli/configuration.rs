@@ -33,13 +33,15 @@ pub(super) fn demo() -> Result<(), CommandError> {
 }
 
 /// `penstock check`.
-pub(super) fn check(source: &ConfigSource, strict: bool) -> Result<(), CommandError> {
+pub(super) fn check(source: &ConfigSource, strict: bool, reach: bool) -> Result<(), CommandError> {
     let loaded = load_or_refuse(source, WOULD_NOT_START)?;
     let mut others = check_certificates(&loaded.settings, WOULD_NOT_START)?;
     let name = match source {
         ConfigSource::Demo => "The demo".to_owned(),
         ConfigSource::File(path) => path.display().to_string(),
     };
+    let database = stores::check_database(&loaded.settings.storage, reach);
+    others.extend(database.map_err(|why| CommandError { why, code: MISCONFIGURED })?);
     let (matchless, note) = unmatched_warnings(&loaded.settings, &name);
     others.extend(matchless);
     others.extend(fd_limit::insufficient_reason(&loaded.settings, fd_limit::max_descriptors()));
@@ -76,6 +78,13 @@ fn check_certificates(settings: &Settings, consequence: &str) -> Result<Vec<Stri
 /// Returns warnings about limits and models of keys and accounts that match nothing under this configuration. If the
 /// store cannot be read, returns a note instead.
 fn unmatched_warnings(settings: &Settings, name: &str) -> (Vec<String>, String) {
+    if stores::database_options(&settings.storage).is_some() {
+        let note = format!(
+            "note: limits that match nothing were not searched for in the database. With the gateway running, run: \
+             penstock accounts check --config {name}\n\n"
+        );
+        return (Vec::new(), note);
+    }
     let now = super::backend::unix_now();
     let looked = drop_privileges::become_folder_owner(&settings.storage.path)
         .and_then(|()| stores::open_existing(&settings.storage));

@@ -67,7 +67,7 @@ enum CliCommand {
     Run(RunArgs),
     /// Reports every mistake of a configuration at once, or shows what it would run
     ///
-    /// Reads the files and environment variables that it refers to, as at a real start; does not use the network. Ends
+    /// Reads the files and environment variables that it refers to, as at a real start; uses the network with `--reach` only. Ends
     /// with 78 if there is a mistake; with `--strict` also if there is a warning.
     Check(CheckArgs),
     /// Prints the JSON Schema of the configuration
@@ -161,6 +161,9 @@ struct CheckArgs {
     /// Fail on warnings, too
     #[arg(long)]
     strict: bool,
+    /// Connect to the PostgreSQL database of the store, and check its version, rights and settings
+    #[arg(long)]
+    reach: bool,
 }
 
 /// Arguments of a command that only needs the address of the gateway.
@@ -245,7 +248,7 @@ fn run_cli(cli: Cli) -> Result<(), CommandError> {
         Some(CliCommand::Check(checked)) => {
             // clap requires one of the two.
             let path = checked.config.or(checked.file).unwrap_or_default();
-            configuration::check(&ConfigSource::File(path), checked.strict)?;
+            configuration::check(&ConfigSource::File(path), checked.strict, checked.reach)?;
         }
         Some(CliCommand::Schema) => output::print_stdout(&crate::config::schema_text())?,
         Some(CliCommand::Accounts(accounts)) => accounts::run(accounts)?,

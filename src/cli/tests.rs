@@ -113,7 +113,7 @@ fn a_bad_configuration_is_refused_with_all_its_mistakes_and_their_number() {
 
 #[test]
 fn a_good_configuration_is_summed_up() {
-    check(&ConfigSource::Demo, false).unwrap();
+    check(&ConfigSource::Demo, false, false).unwrap();
     let settings = ConfigSource::Demo.load().unwrap().settings;
     let text = settings_summary(&settings);
     let offers = format!("3 with {} offers", settings.offers.len());

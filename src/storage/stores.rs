@@ -1,5 +1,6 @@
 //! Persistent state: the store, and the pepper of the key digests. All calls block; async callers use [`run_blocking`].
 
+mod database;
 mod pepper;
 
 use crate::config::settings::StorageSettings;
@@ -22,13 +23,15 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use database::{check_database, database_options};
+
 /// Open store and its secrets.
 #[derive(Clone)]
 pub struct Stores {
     /// Store.
     pub store: Arc<dyn Store>,
-    /// Same store for a handover; its folder and options.
-    handover: (Arc<HandoverStore>, PathBuf, StoreOptions),
+    /// Same store for a handover, and its settings.
+    handover: (Arc<HandoverStore>, StorageSettings),
     /// API keys.
     pub keys: KeyStore,
     /// Accounts.
@@ -86,10 +89,7 @@ impl Stores {
             .mode(0o700)
             .create(folder)
             .map_err(|error| format!("The storage folder {} cannot be made: {error}.", folder.display()))?;
-        let options = StoreOptions { ballast_bytes: storage.ballast_bytes, ..StoreOptions::default() };
-        let place = folder.join(STORE_FOLDER);
-        let handed = penstock_storage::open(&place, options).map(|store| Arc::new(HandoverStore::new(store)));
-        let handed = handed.map_err(|error| open_error(&place, &error))?;
+        let handed = Arc::new(HandoverStore::new(open_engine(storage)?));
         let store: Arc<dyn Store> = handed.clone();
         let copies = folder.join(LEDGER_FOLDER);
         let ledger =
@@ -108,7 +108,7 @@ impl Stores {
             audit: AuditLog::new(store.clone()),
             ledger: Arc::new(ledger),
             store,
-            handover: (handed, place, options),
+            handover: (handed, storage.clone()),
             pepper,
             admin_token: admin_token.into(),
         })
@@ -124,10 +124,8 @@ impl Stores {
         &self,
         taken: impl FnOnce() -> Result<Arc<ControlChannel>, String>,
     ) -> Result<Arc<ControlChannel>, String> {
-        let (handed, place, options) = &self.handover;
-        handed.hand_over(taken, || {
-            penstock_storage::open(place, *options).map_err(|error| open_error(place, &error))
-        })
+        let (handed, storage) = &self.handover;
+        handed.hand_over(taken, || open_engine(storage))
     }
 }
 
@@ -150,12 +148,27 @@ pub fn check_admin_token(storage: &StorageSettings) -> Result<(), String> {
 /// # Errors
 /// Returns a sentence for the operator if the store cannot be opened.
 pub fn open_existing(storage: &StorageSettings) -> Result<Option<Arc<dyn Store>>, String> {
-    let folder = storage.path.join(STORE_FOLDER);
-    if !folder.is_dir() {
-        return Ok(None);
+    let exists = match database_options(storage) {
+        None => storage.path.join(STORE_FOLDER).is_dir(),
+        Some(options) => {
+            let report = penstock_storage::check_postgres(&options);
+            report.map_err(|error| to_sentence(&error.to_string()))?.has_tables
+        }
+    };
+    if exists { open_engine(storage).map(Some) } else { Ok(None) }
+}
+
+/// Opens the store with the configured engine, and creates it if it is missing.
+///
+/// # Errors
+/// Returns a sentence for the operator if the store cannot be opened.
+pub fn open_engine(storage: &StorageSettings) -> Result<Arc<dyn Store>, String> {
+    if let Some(options) = database_options(storage) {
+        return penstock_storage::open_postgres(&options).map_err(|error| to_sentence(&error.to_string()));
     }
     let options = StoreOptions { ballast_bytes: storage.ballast_bytes, ..StoreOptions::default() };
-    penstock_storage::open(&folder, options).map(Some).map_err(|error| open_error(&folder, &error))
+    let folder = storage.path.join(STORE_FOLDER);
+    penstock_storage::open(&folder, options).map_err(|error| open_error(&folder, &error))
 }
 
 /// Restores missing parts of the replica files from the store; returns a sentence for each month.
@@ -320,7 +333,7 @@ mod tests {
     #[test]
     fn a_store_that_cannot_be_opened_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let storage = StorageSettings { path: folder.path().to_owned(), ballast_bytes: 0, pepper: None };
+        let storage = StorageSettings::embedded(folder.path());
         let store = folder.path().join(STORE_FOLDER);
         // A folder in place of the file is unreadable; a file without permissions would be readable for root.
         fs::create_dir_all(store.join("lock")).unwrap();
@@ -331,7 +344,7 @@ mod tests {
     #[test]
     fn an_admin_token_that_can_be_guessed_is_refused_and_its_file_named() {
         let folder = tempfile::tempdir().unwrap();
-        let storage = StorageSettings { path: folder.path().to_owned(), ballast_bytes: 0, pepper: None };
+        let storage = StorageSettings::embedded(folder.path());
         let path = folder.path().join(ADMIN_TOKEN_FILE);
         check_admin_token(&storage).unwrap();
         for token in ["", " \n", "0123456789abcdef0123456789abcde\n"] {

@@ -45,6 +45,7 @@ enum StoreOpKind {
     Is(Vec<u8>),
     Put(Vec<u8>),
     Delete,
+    Add(i64, Option<i64>, Option<i64>),
 }
 
 /// Response of the store in the other process.
@@ -220,6 +221,7 @@ impl StoreOp {
             TransactionOp::Equals(row) => StoreOpKind::Is(row.clone()),
             TransactionOp::Put(row) => StoreOpKind::Put(row.clone()),
             TransactionOp::Delete => StoreOpKind::Delete,
+            TransactionOp::Add { by, min, max } => StoreOpKind::Add(*by, *min, *max),
         };
         Self(operation.table.tag(), operation.key.clone(), kind)
     }
@@ -233,6 +235,7 @@ impl StoreOp {
             StoreOpKind::Is(row) => batch.require_value(space, key, row),
             StoreOpKind::Put(row) => batch.put(space, key, row),
             StoreOpKind::Delete => batch.delete(space, key),
+            StoreOpKind::Add(by, min, max) => batch.add(space, key, by, min, max),
         })
     }
 }

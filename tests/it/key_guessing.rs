@@ -1,7 +1,7 @@
 //! Cost of checking a key: low, and the same whether its id exists or not.
 
 use penstock::auth::key_cache::KeyCache;
-use penstock::config::settings::StorageSettings;
+use penstock::config::settings::{StorageEngine, StorageSettings};
 use penstock::storage::stores::Stores;
 use penstock::time::clock::SteadyClock;
 use penstock_auth::ApiKey;
@@ -44,7 +44,12 @@ fn record(vault: &Stores, key: &ApiKey) -> KeyRecord {
 
 /// A keyring of a thousand keys, one of which is given.
 fn ring(folder: &std::path::Path) -> (KeyCache, ApiKey) {
-    let storage = StorageSettings { path: folder.to_owned(), ballast_bytes: 0, pepper: None };
+    let storage = StorageSettings {
+        path: folder.to_owned(),
+        ballast_bytes: 0,
+        engine: StorageEngine::Embedded,
+        pepper: None,
+    };
     let vault = Stores::open(&storage).unwrap();
     let ring = KeyCache::load(&vault, SteadyClock::start()).unwrap();
     let keys: Vec<ApiKey> = (0..1_000).map(|start| ApiKey::generate(&mut source(start))).collect();

@@ -15,6 +15,8 @@ mod damage;
 #[path = "../../plugins/storage/tests/powercut/disk.rs"]
 mod disk;
 mod harness;
+#[path = "../../plugins/storage/tests/support/server.rs"]
+mod postgres_server;
 #[path = "../../plugins/media/tests/sounds/mod.rs"]
 mod sounds;
 #[path = "../../plugins/storage/tests/powercut/trace.rs"]
@@ -46,6 +48,7 @@ mod completions;
 mod console;
 mod context_window;
 mod crash_recovery;
+mod database;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod disk_errors;
 mod embeddings;

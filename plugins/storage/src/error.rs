@@ -50,6 +50,27 @@ pub enum StoreError {
     /// Timeout of the writer. The outcome of the transaction is unknown.
     #[error("the store has not answered in time")]
     Stuck,
+    /// Database that cannot be reached; nothing was written.
+    #[error("the database cannot be reached at the moment ({what})")]
+    Unreachable {
+        /// Description of the failure, without the address and credentials.
+        what: String,
+    },
+    /// Database that another live process uses. A process that lost its database to another one gets this error for
+    /// every write.
+    #[error(
+        "the database is in use by another gateway ({holder}), and several gateways cannot share one yet: stop that one first"
+    )]
+    InUse {
+        /// Name of the other process: its host and process id.
+        holder: String,
+    },
+    /// Database that refuses a statement or a connection: missing rights, wrong version, invalid address.
+    #[error("the database cannot be used: {what}")]
+    Database {
+        /// Description of the refusal, without contents and credentials.
+        what: String,
+    },
     /// Directory or export in a format that this version does not read.
     #[error("the store's format is unknown to this version ({what})")]
     Format {

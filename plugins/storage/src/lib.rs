@@ -1,7 +1,7 @@
 //! Embedded durable store for small state, as rows in typed tables behind the [`Store`] trait.
 //!
 //! - [`Store`] is the interface: `get`, `scan` and `apply` of atomic guarded transactions, durable when they return.
-//! - [`open`] opens the durable engine (`sled/`), [`memory`] creates one that lives as long as the process.
+//! - [`open`] opens the embedded durable engine (`sled/`), [`open_postgres`] a PostgreSQL database, [`memory`] creates one that lives as long as the process.
 //! - [`export`] and [`import`] move rows between stores, [`compact`] frees disk space, [`repair`] recovers the readable
 //!   rows of a damaged store.
 //! - [`ledger`] stores the blocks of ledger entries, and a replica of them in monthly files.
@@ -24,6 +24,7 @@ pub mod ledger;
 pub mod measurements;
 mod memory;
 mod permissions;
+mod postgres;
 mod row;
 pub mod sessions;
 mod sled;
@@ -31,6 +32,7 @@ pub mod spend;
 mod store;
 mod table;
 mod transaction;
+mod transaction_group;
 pub mod users;
 mod versioned_json;
 
@@ -39,11 +41,15 @@ pub use error::StoreError;
 pub use export::{export, import};
 pub use memory::open_in_memory;
 pub use permissions::restrict_permissions;
+pub use postgres::{
+    DatabaseReport, PasswordSource, PostgresOptions, begin_import, check_postgres, check_postgres_options,
+    finish_import, open_postgres,
+};
 pub use store::{
     MAX_PAGE_BYTES, MAX_PAGE_ROWS, RowPage, SnapshotRow, Store, StoreHealth, StoredRow, VerifyOutcome,
 };
 pub use table::StoreTable;
 pub use transaction::{
     MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, RowOperation, Transaction,
-    TransactionOp,
+    TransactionOp, counter_row, parse_counter,
 };

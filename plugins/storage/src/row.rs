@@ -46,7 +46,7 @@ pub(crate) fn decode<'a>(disk_key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8], 
 
 /// Computes the CRC32C over `key length (4 bytes, little-endian) | key | value`: with the length, bytes cannot move
 /// between key and value undetected.
-fn checksum(disk_key: &[u8], value: &[u8]) -> u32 {
+pub(crate) fn checksum(disk_key: &[u8], value: &[u8]) -> u32 {
     let length = u32::try_from(disk_key.len()).unwrap_or(u32::MAX);
     let sum = crc32c::crc32c(&length.to_le_bytes());
     crc32c::crc32c_append(crc32c::crc32c_append(sum, disk_key), value)

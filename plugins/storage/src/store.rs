@@ -39,7 +39,13 @@ pub enum StoreHealth {
         /// Milliseconds spent so far.
         milliseconds: u64,
     },
-    /// Store whose disk failed. After a failed sync no write is acknowledged any more and the process should restart;
+    /// Database that has not answered for this many milliseconds. The store resumes by itself; what is in memory remains
+    /// usable, so neither a restart nor another process would help.
+    Unreachable {
+        /// Milliseconds since the last answer.
+        milliseconds: u64,
+    },
+    /// Store whose disk failed, or whose database another process took over. After a failed sync no write is acknowledged any more and the process should restart;
     /// after other failures the store resumes by itself once the disk works again.
     Failed,
 }
@@ -78,6 +84,15 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// Returns `Corrupt` if the row is damaged, `Io` if the disk fails.
     fn get(&self, space: StoreTable, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// Returns the values of several rows of a table, in the order of `keys`; each row as by [`Store::get`], not all at one
+    /// instant.
+    ///
+    /// # Errors
+    /// Same as `get`.
+    fn get_many(&self, space: StoreTable, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        keys.iter().map(|key| self.get(space, key)).collect()
+    }
 
     /// Returns the rows whose key starts with `prefix` and is greater than `after`, in ascending key order: at most
     /// `limit`, at most [`MAX_PAGE_ROWS`], and fewer if they hold more than [`MAX_PAGE_BYTES`].

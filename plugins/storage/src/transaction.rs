@@ -1,5 +1,7 @@
 //! Transaction of guards and writes that are applied together or not at all.
 
+use std::borrow::Cow;
+
 use crate::{StoreError, StoreTable};
 
 /// Maximum key length, in bytes.
@@ -24,6 +26,32 @@ pub enum TransactionOp {
     Put(Vec<u8>),
     /// Write that removes the row, if it exists.
     Delete,
+    /// Write that adds to a counter, see [`counter_row`]; also a guard that the row is a counter or missing, and that the
+    /// sum is within the bounds and 64 bits.
+    Add {
+        /// Difference to add.
+        by: i64,
+        /// Minimum of the sum, if there is one.
+        min: Option<i64>,
+        /// Maximum of the sum, if there is one.
+        max: Option<i64>,
+    },
+}
+
+/// Encodes a counter as a row: 8 bytes, little-endian.
+#[must_use]
+pub fn counter_row(count: i64) -> [u8; 8] {
+    count.to_le_bytes()
+}
+
+/// Decodes a counter; a missing row is 0.
+///
+/// # Errors
+/// Returns `Corrupt` if the row is not of 8 bytes.
+pub fn parse_counter(row: Option<&[u8]>) -> Result<i64, StoreError> {
+    let Some(row) = row else { return Ok(0) };
+    let bytes = row.try_into().map_err(|_| StoreError::corrupt("a counter is not of 8 bytes"))?;
+    Ok(i64::from_le_bytes(bytes))
 }
 
 /// Operation of a transaction with its row.
@@ -86,6 +114,20 @@ impl Transaction {
         self.push(space, key.into(), TransactionOp::Delete)
     }
 
+    /// Adds `by` to a counter and requires that the sum is at least `min` and at most `max`, where given. A missing row
+    /// counts as 0.
+    #[must_use]
+    pub fn add(
+        self,
+        space: StoreTable,
+        key: impl Into<Vec<u8>>,
+        by: i64,
+        min: Option<i64>,
+        max: Option<i64>,
+    ) -> Transaction {
+        self.push(space, key.into(), TransactionOp::Add { by, min, max })
+    }
+
     /// Adds all operations of another transaction.
     #[must_use]
     pub fn append(mut self, other: Transaction) -> Transaction {
@@ -141,40 +183,48 @@ impl Transaction {
         mut read: impl FnMut(StoreTable, &[u8]) -> Result<Option<Vec<u8>>, StoreError>,
         mut write: impl FnMut(StoreTable, &[u8], Option<&[u8]>),
     ) -> Result<(), StoreError> {
-        let mut written = Vec::new();
+        let mut written: Vec<(&RowOperation, Option<Cow<'_, [u8]>>)> = Vec::new();
         for (index, operation) in self.operations.iter().enumerate() {
-            let held = match &operation.op {
-                TransactionOp::Put(value) => {
-                    written.push((operation, Some(value.as_slice())));
-                    continue;
-                }
-                TransactionOp::Delete => {
-                    written.push((operation, None));
-                    continue;
-                }
+            let write = match &operation.op {
+                TransactionOp::Put(value) => Some(Some(Cow::Borrowed(value.as_slice()))),
+                TransactionOp::Delete => Some(None),
                 guard => {
                     let own = written.iter().rev().find(|(earlier, _)| earlier.is_same_row(operation));
-                    match own {
-                        Some((_, value)) => guard.is_satisfied(*value),
-                        None => guard.is_satisfied(read(operation.table, &operation.key)?.as_deref()),
+                    let current = match own {
+                        Some((_, value)) => value.clone(),
+                        None => read(operation.table, &operation.key)?.map(Cow::Owned),
+                    };
+                    match guard {
+                        TransactionOp::Add { by, min, max } => {
+                            let sum = bounded_sum(current.as_deref(), *by, *min, *max);
+                            let sum = sum.ok_or(StoreError::Guard { step: index })?;
+                            Some(Some(Cow::Owned(counter_row(sum).to_vec())))
+                        }
+                        guard if guard.is_satisfied(current.as_deref()) => None,
+                        _ => return Err(StoreError::Guard { step: index }),
                     }
                 }
             };
-            if !held {
-                return Err(StoreError::Guard { step: index });
-            }
+            written.extend(write.map(|value| (operation, value)));
         }
         for (operation, value) in written {
-            write(operation.table, &operation.key, value);
+            write(operation.table, &operation.key, value.as_deref());
         }
         Ok(())
     }
+}
+
+/// Returns the sum of a counter and `by`, if the row is a counter and the sum is within the bounds.
+fn bounded_sum(row: Option<&[u8]>, by: i64, min: Option<i64>, max: Option<i64>) -> Option<i64> {
+    let sum = parse_counter(row).ok()?.checked_add(by)?;
+    Some(sum).filter(|sum| min.is_none_or(|min| *sum >= min) && max.is_none_or(|max| *sum <= max))
 }
 
 impl RowOperation {
     fn size(&self) -> usize {
         let value = match &self.op {
             TransactionOp::Put(value) | TransactionOp::Equals(value) => value.len(),
+            TransactionOp::Add { .. } => size_of::<i64>(),
             TransactionOp::Absent | TransactionOp::Present | TransactionOp::Delete => 0,
         };
         self.key.len() + value
@@ -191,7 +241,7 @@ impl TransactionOp {
             TransactionOp::Absent => row.is_none(),
             TransactionOp::Present => row.is_some(),
             TransactionOp::Equals(value) => row == Some(value.as_slice()),
-            TransactionOp::Put(_) | TransactionOp::Delete => true,
+            TransactionOp::Put(_) | TransactionOp::Delete | TransactionOp::Add { .. } => true,
         }
     }
 }

@@ -8,9 +8,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use penstock_storage::ledger::{LedgerCommit, LedgerStore, LedgerTip, MAX_BLOCK_BYTES, RowWrite};
+use penstock_storage::ledger::{LedgerCommit, LedgerStore, LedgerTip, MAX_BLOCK_BYTES, RowFence, RowWrite};
 use penstock_storage::{
-    MAX_VALUE_BYTES, Store, StoreError, StoreOptions, StoreTable, export, import, open, open_in_memory,
+    MAX_VALUE_BYTES, Store, StoreError, StoreOptions, StoreTable, Transaction, export, import, open,
+    open_in_memory,
 };
 
 use self::workload::{check, group, work};
@@ -111,6 +112,36 @@ fn rows_alone_leave_the_ledger_where_it_stands() {
     }
     ledger.append(&group(2)).unwrap();
     check(&store, dir.path(), 2).unwrap();
+}
+
+#[test]
+fn a_name_in_use_and_a_fence_that_fell_fail_the_whole_commit() {
+    let store = open_in_memory();
+    let ledger = LedgerStore::open(store.clone(), None).unwrap();
+    ledger.append(&group(1)).unwrap();
+    let fence = |value: Option<&[u8]>| RowFence {
+        table: StoreTable::Files,
+        key: b"owner".to_vec(),
+        value: value.map(<[u8]>::to_vec),
+    };
+    let mut repeated = group(2);
+    repeated.names = group(1).names;
+    let mut fenced = group(2);
+    fenced.fences = vec![fence(Some(b"7"))];
+    for refused in [&repeated, &fenced] {
+        assert!(matches!(ledger.append(refused), Err(StoreError::Guard { .. })));
+        assert_eq!(ledger.tip().unwrap(), Some(group(1).new_tip));
+        assert_eq!(ledger.entry_number("name 1").unwrap(), Some(1));
+    }
+    store.apply(Transaction::new().put(StoreTable::Files, b"owner", b"7")).unwrap();
+    ledger.append(&fenced).unwrap();
+    let mut taken = group(3);
+    taken.fences = vec![fence(None)];
+    assert!(matches!(ledger.append(&taken), Err(StoreError::Guard { .. })), "the row exists");
+    taken.fences = vec![fence(Some(b"7"))];
+    ledger.append(&taken).unwrap();
+    ledger.append(&taken).unwrap();
+    assert_eq!(ledger.tip().unwrap(), Some(group(3).new_tip));
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub use routing::{CircuitBreakerConfig, RoutingConfig};
 pub use scalars::{
     ByteSize, DurationOrZero, ExactDecimal, HeaderValue, NonZeroDuration, OneOrMany, SecretRef,
 };
-pub use storage::{ExportConfig, StorageConfig};
+pub use storage::{ExportConfig, StorageConfig, StorageEngineName};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

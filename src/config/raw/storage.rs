@@ -15,10 +15,30 @@ pub struct StorageConfig {
     pub path: String,
     /// Disk space held in reserve. It is freed when the disk is full, so that running work can end in an orderly way.
     pub ballast: ByteSize,
+    /// Engine of the store: `embedded` in the folder, or `postgres` in a PostgreSQL database (version 15 or newer). The
+    /// folder remains in use for files, the ledger's second copy and the secrets.
+    pub engine: StorageEngineName,
+    /// URL of the PostgreSQL database, such as
+    /// `postgresql://penstock@db.example.eu/penstock?sslmode=verify-full&sslrootcert=/etc/ca.pem`.
+    pub url: Option<SecretRef>,
+    /// Password of the database's user, if the URL has none. A file is read for every connection.
+    pub password: Option<SecretRef>,
     /// Pepper of the key digests, 64 hexadecimal digits. Without it the gateway creates one in the folder.
     pub pepper: Option<SecretRef>,
     /// Periodic archives of the store, created while the gateway runs.
     pub export: ExportConfig,
+}
+
+/// Engine of the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum StorageEngineName {
+    /// Embedded store in the folder.
+    #[default]
+    Embedded,
+    /// PostgreSQL database.
+    Postgres,
 }
 
 /// Periodic archives of all persistent data, created while the gateway runs.
@@ -39,7 +59,15 @@ pub struct ExportConfig {
 impl Default for StorageConfig {
     fn default() -> Self {
         let ballast = ByteSize(64 << 20);
-        Self { path: "data".into(), ballast, pepper: None, export: ExportConfig::default() }
+        Self {
+            path: "data".into(),
+            ballast,
+            engine: StorageEngineName::Embedded,
+            url: None,
+            password: None,
+            pepper: None,
+            export: ExportConfig::default(),
+        }
     }
 }
 

@@ -20,6 +20,7 @@ mod provider;
 mod secrets;
 mod server;
 mod shape;
+mod storage;
 mod tokenizer;
 mod url;
 

@@ -4,7 +4,7 @@ use super::super::raw::{self, ConfigFile};
 use super::super::settings::{
     BatchSettings, BillingSettings, CircuitBreakerSettings, CompatibilitySettings, FileSettings,
     ImageSettings, ImpactSettings, LedgerSettings, LimitSettings, LogSettings, OverloadSettings,
-    RoutingSettings, SimulatorSettings, SpoolSettings, StorageSettings,
+    RoutingSettings, SimulatorSettings, SpoolSettings,
 };
 use super::SettingsResolver;
 use super::key_path::KeyPath;
@@ -206,35 +206,6 @@ impl SettingsResolver<'_> {
             self.check_creatable(&path, &spot);
         }
         Some(path)
-    }
-
-    pub fn storage(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<StorageSettings> {
-        let spot = top.key("storage");
-        let path = spot.key("path").file(&raw.storage.path);
-        if path.exists() && !path.is_dir() {
-            self.report_mistake(
-                &spot.key("path"),
-                "It is a file, and must be a folder.",
-                "Write the path of a folder, or of one to be made.",
-            );
-        }
-        if !path.exists() || path.is_dir() {
-            self.check_creatable(&path, &spot.key("path"));
-        }
-        let at = spot.key("pepper");
-        let pepper = raw.storage.pepper.as_ref().map(|reference| self.read_secret(reference, &at));
-        if let Some(Some(pepper)) = &pepper {
-            let text = pepper.reveal();
-            if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-                self.report_secret_mistake(
-                    &at,
-                    "It must be 64 hexadecimal digits (32 bytes).",
-                    "Generate one with `openssl rand -hex 32` and keep it: without it no key is valid any more.",
-                );
-            }
-        }
-        let pepper = pepper.map_or(Some(None), |pepper| pepper.map(Some))?;
-        Some(StorageSettings { path, ballast_bytes: raw.storage.ballast.0, pepper })
     }
 
     pub fn resolve_simulators(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Vec<SimulatorSettings> {

@@ -6,12 +6,14 @@ mod limits;
 mod offers;
 mod restart_only;
 mod routing;
+mod storage;
 
 pub use compatibility::CompatibilitySettings;
 pub use limits::{LimitSettings, OverloadSettings};
 pub use offers::*;
 pub use restart_only::RestartOnlySettings;
 pub use routing::{CircuitBreakerSettings, RoutingSettings};
+pub use storage::{DatabasePassword, DatabaseSettings, ExportSettings, StorageEngine, StorageSettings};
 // Types that need no conversion.
 pub use super::raw::{
     BatchResultFormat, ClientCertificatePolicy, ContractEvidence, CostFormat, HttpVersion, ImageFormat,
@@ -19,7 +21,6 @@ pub use super::raw::{
 };
 
 use super::changes::ConfigDocument;
-use super::secret::SecretText;
 use penstock_http_wire::host::KnownHosts;
 use rust_decimal::Decimal;
 use std::net::SocketAddr;
@@ -138,28 +139,6 @@ pub struct HttpsSettings {
     pub client_certificate: ClientCertificatePolicy,
     /// Minimum TLS version.
     pub min_tls: TlsVersion,
-}
-
-/// Settings of the store.
-#[derive(Clone, Debug)]
-pub struct StorageSettings {
-    /// Folder of the store; created at the first start.
-    pub path: PathBuf,
-    /// Disk space held in reserve, in bytes; freed when the disk is full so that work can end in an orderly way.
-    pub ballast_bytes: u64,
-    /// Pepper of the key digests, 32 bytes; `None`: the gateway creates one in the folder.
-    pub pepper: Option<SecretText>,
-}
-
-/// Periodic archives of the persistent data.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExportSettings {
-    /// Folder of the archives; created with the first.
-    pub path: PathBuf,
-    /// Interval between archives; `None` for never.
-    pub every: Option<Duration>,
-    /// Number of archives to retain.
-    pub keep: usize,
 }
 
 /// Temporary storage in unlinked files.

@@ -1,7 +1,8 @@
 //! Settings that a reload cannot change: a process opens its sockets and folders and starts its threads only once.
 
 use super::{
-    ExportSettings, FileSettings, LedgerSettings, ListenSettings, Settings, SpoolSettings, StorageSettings,
+    DatabasePassword, ExportSettings, FileSettings, LedgerSettings, ListenSettings, Settings,
+    SimulatorSettings, SpoolSettings, StorageEngine, StorageSettings,
 };
 use sha2::{Digest, Sha256};
 
@@ -16,7 +17,7 @@ impl Settings {
     pub fn restart_only(&self) -> RestartOnlySettings {
         let Self {
             listen: ListenSettings { http, https, public_url: _, hosts: _, cors: _, documentation: _, admin },
-            storage: StorageSettings { path: storage, ballast_bytes, pepper },
+            storage: StorageSettings { path: storage, ballast_bytes, engine, pepper },
             exports: ExportSettings { path: exports, every: _, keep: _ },
             spool: SpoolSettings { path: spool, memory, disk },
             files: FileSettings { path: files, upload: _, disk: _, per_key: _, keep_free: _, retention: _ },
@@ -49,16 +50,16 @@ impl Settings {
         let https = https.as_ref().map(|https| https.address);
         // Digest of the secret, to detect a change.
         let pepper = pepper.as_ref().map(|pepper| Sha256::digest(pepper.reveal()));
-        // The port is left out: 0 stands for a port that was free at the start.
-        let simulated = simulators.iter().map(|one| {
-            (&one.name, one.address.ip(), one.seed, one.first_token, one.tokens_per_second.to_bits())
-        });
+        let (database, password) = database_digests(engine);
         RestartOnlySettings(vec![
             ("listen.http", format!("{http:?}")),
             ("listen.https", format!("{https:?}")),
             ("listen.admin", admin.to_string()),
             ("storage.path", storage.display().to_string()),
             ("storage.ballast", ballast_bytes.to_string()),
+            ("storage.engine", database.is_some().to_string()),
+            ("storage.url", format!("{database:?}")),
+            ("storage.password", format!("{password:?}")),
             ("storage.pepper", format!("{pepper:?}")),
             ("storage.export.path", exports.display().to_string()),
             ("spool.path", spool.display().to_string()),
@@ -69,7 +70,7 @@ impl Settings {
             ("process.threads", threads.to_string()),
             ("process.drain", format!("{drain:?}")),
             ("process.core_dumps", core_dumps.to_string()),
-            ("simulated", format!("{:?}", simulated.collect::<Vec<_>>())),
+            ("simulated", simulated_providers(simulators)),
         ])
     }
 }
@@ -81,4 +82,23 @@ impl RestartOnlySettings {
         let pairs = self.0.iter().zip(fresh.restart_only().0);
         pairs.filter(|(now, then)| now.1 != then.1).map(|(now, _)| now.0).collect()
     }
+}
+
+/// Returns digests of the database's URL and password, to detect a change; `None` for the embedded store.
+fn database_digests(engine: &StorageEngine) -> (Option<String>, Option<String>) {
+    let StorageEngine::Postgres(database) = engine else { return (None, None) };
+    let digest = |text: &str| format!("{:?}", Sha256::digest(text));
+    let password = database.password.as_ref().map(|password| match password {
+        DatabasePassword::Text(text) => digest(text.reveal()),
+        DatabasePassword::File(path) => path.display().to_string(),
+    });
+    (Some(digest(database.url.reveal())), password)
+}
+
+/// Describes the simulated providers without their ports: 0 stands for a port that was free at the start.
+fn simulated_providers(simulators: &[SimulatorSettings]) -> String {
+    let simulated = simulators
+        .iter()
+        .map(|one| (&one.name, one.address.ip(), one.seed, one.first_token, one.tokens_per_second.to_bits()));
+    format!("{:?}", simulated.collect::<Vec<_>>())
 }

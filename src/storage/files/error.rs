@@ -34,7 +34,9 @@ impl FileError {
             ),
             Self::Disk(error) => disk(error),
             Self::Store(StoreError::Full) => ApiError::new(ErrorCode::StorageFull),
-            Self::Store(StoreError::Io { .. } | StoreError::Stuck) => store_unavailable(),
+            Self::Store(StoreError::Io { .. } | StoreError::Stuck | StoreError::Unreachable { .. }) => {
+                store_unavailable()
+            }
             Self::Store(_) | Self::ThreadEnded => ApiError::new(ErrorCode::Internal),
         }
     }

@@ -139,7 +139,7 @@ mod tests {
     const ID: &str = "0123456789abcdef";
 
     fn storage(folder: &std::path::Path) -> StorageSettings {
-        StorageSettings { path: folder.to_owned(), ballast_bytes: 0, pepper: None }
+        StorageSettings::embedded(folder)
     }
 
     fn open(storage: &StorageSettings) -> Result<Pepper, String> {

@@ -194,7 +194,9 @@ pub async fn upgrade(home: &Home) -> SpawnedProcess {
 pub fn acts(home: &Home) -> BTreeMap<String, Vec<String>> {
     let mut acts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for file in std::fs::read_dir(home.storage().join("ledger")).unwrap() {
-        for line in std::fs::read_to_string(file.unwrap().path()).unwrap().lines() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        // The last line may be half written.
+        for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
             let line: Value = serde_json::from_str(line).unwrap();
             if let Some(request) = line["request"].as_str() {
                 acts.entry(request.to_owned()).or_default().push(line["act"].as_str().unwrap().to_owned());

@@ -90,6 +90,18 @@ impl RowWrite {
     }
 }
 
+/// Required state of a row of another module, checked with a commit: the proof that the writer still owns the work that
+/// the commit is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowFence {
+    /// Table of the row.
+    pub table: StoreTable,
+    /// Key of the row.
+    pub key: Vec<u8>,
+    /// Required value of the row; `None` if the row must not exist.
+    pub value: Option<Vec<u8>>,
+}
+
 /// Commit to the ledger. Without blocks the tip does not change: `before` and `after` are the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerCommit {
@@ -101,10 +113,13 @@ pub struct LedgerCommit {
     pub blocks: Vec<EntryBlock>,
     /// Changed balances, by account.
     pub balances: Vec<(String, BalanceRecord)>,
-    /// Names used by the entries, with the number of each entry, see [`LedgerStore::entry_number`].
+    /// Names used by the entries, with the number of each entry, see [`LedgerStore::entry_number`]. A name that is in use
+    /// already fails the commit.
     pub names: Vec<(String, u64)>,
     /// Keys and values of the changed usage rollups.
     pub rollups: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Rows that must have a given state; otherwise the commit fails.
+    pub fences: Vec<RowFence>,
     /// Further rows written with the commit, in order.
     pub extra_rows: Vec<RowWrite>,
 }
@@ -180,7 +195,7 @@ impl LedgerStore {
     /// a commit that was stored after all is detected, and one without blocks writes the same rows again.
     ///
     /// # Errors
-    /// Returns `Guard` if the ledger has another tip, `TooLarge`, and the errors of [`Store::apply`].
+    /// Returns `Guard` if the ledger has another tip, a name is in use or a fence does not hold, `TooLarge`, and the errors of [`Store::apply`].
     pub fn append(&self, group: &LedgerCommit) -> Result<AppendOutcome, StoreError> {
         let batch = self.to_transaction(group)?;
         match self.store.apply(batch) {
@@ -217,6 +232,12 @@ impl LedgerStore {
         if !group.blocks.is_empty() {
             batch = batch.put(StoreTable::Meta, TIP_KEY, group.new_tip.to_row()?);
         }
+        for fence in &group.fences {
+            batch = match &fence.value {
+                Some(value) => batch.require_value(fence.table, fence.key.as_slice(), value.as_slice()),
+                None => batch.require_absent(fence.table, fence.key.as_slice()),
+            };
+        }
         let mut months: Vec<(&str, u64)> = Vec::new();
         for sheet in &group.blocks {
             batch = batch.put(
@@ -237,7 +258,12 @@ impl LedgerStore {
             batch = batch.put(StoreTable::Balances, account.as_bytes(), balance.to_row()?);
         }
         for (name, number) in &group.names {
-            batch = batch.put(StoreTable::Idempotency, name_key(name), number.to_le_bytes());
+            let key = name_key(name);
+            batch = batch.require_absent(StoreTable::Idempotency, key.as_slice()).put(
+                StoreTable::Idempotency,
+                key,
+                number.to_le_bytes(),
+            );
         }
         for (key, value) in &group.rollups {
             batch = batch.put(StoreTable::Usage, key.as_slice(), value.as_slice());

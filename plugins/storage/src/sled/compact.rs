@@ -4,9 +4,10 @@ use std::path::Path;
 
 use super::StoreOptions;
 use super::directory::{StoreDir, remove_all, sync_tree};
-use super::engine::{KeyedWrites, SledEngine};
+use super::engine::SledEngine;
 use super::handle::{SEGMENT_BYTES, SledHandle};
 use super::scan::for_each_row;
+use crate::transaction_group::KeyedWrites;
 use crate::{StoreError, row};
 
 /// Maximum ratio of log size to row size.

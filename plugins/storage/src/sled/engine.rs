@@ -11,13 +11,11 @@ use super::commit_marker::{self, CommitMarker, GroupNumberFile, fingerprint};
 use super::directory::StoreDir;
 use super::handle::SledHandle;
 use super::reserve_file::ReserveFile;
+use crate::transaction_group::KeyedWrites;
 use crate::{StoreError, StoreHealth, row};
 
 /// Minimum interval between attempts to reopen a store that a failure closed.
 pub(crate) const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Writes by disk key; `None` removes the row.
-pub(crate) type KeyedWrites = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 /// State of an open store.
 pub(crate) struct SledEngine {

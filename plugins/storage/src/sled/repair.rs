@@ -7,8 +7,9 @@ use std::path::Path;
 use super::StoreOptions;
 use super::commit_marker::{self, CommitMarker, fingerprint, is_caller_row};
 use super::directory::{StoreDir, remove_all};
-use super::engine::KeyedWrites;
+
 use super::handle::SledHandle;
+use crate::transaction_group::KeyedWrites;
 use crate::{StoreError, StoreTable, permissions, row};
 
 /// Number of bytes written per sled batch.

@@ -4,15 +4,13 @@
 //! There is one thread because sled 0.34 can deadlock when flushes run concurrently; there is one sync for many callers
 //! because the sync dominates the cost of a commit.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Instant;
 
-use super::engine::{CommitError, KeyedWrites, RETRY_INTERVAL, SledEngine, WriteMode};
-use super::handle::SledHandle;
-use crate::{StoreError, Transaction, row};
+use super::engine::{CommitError, RETRY_INTERVAL, SledEngine, WriteMode};
+use crate::transaction_group::evaluate_group;
+use crate::{StoreError, Transaction};
 
 /// Capacity of the transaction queue; further callers block.
 pub(crate) const QUEUE_CAPACITY: usize = 1_024;
@@ -71,7 +69,8 @@ fn check_writable(engine: &SledEngine, looked: &mut Option<Instant>) -> Result<(
 
 fn commit_group(engine: &SledEngine, group: &[WriteJob]) -> Vec<Result<(), StoreError>> {
     let _writing = engine.write_lock.lock();
-    let evaluated = engine.with_sled(|live| Ok(evaluate_group(live, group)));
+    let transactions = group.iter().map(|job| &job.batch);
+    let evaluated = engine.with_sled(|live| Ok(evaluate_group(transactions, |key| live.get(key))));
     let (mut answers, writes) = match evaluated {
         Ok(evaluated) => evaluated,
         Err(error) => return vec![Err(error); group.len()],
@@ -86,41 +85,6 @@ fn commit_group(engine: &SledEngine, group: &[WriteJob]) -> Vec<Result<(), Store
         }
     }
     answers
-}
-
-/// Evaluates each transaction against the store and the earlier transactions of the group.
-fn evaluate_group(live: &SledHandle, group: &[WriteJob]) -> (Vec<Result<(), StoreError>>, KeyedWrites) {
-    let mut order: KeyedWrites = Vec::new();
-    let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
-    let mut answers = Vec::with_capacity(group.len());
-    for job in group {
-        let mut writes: KeyedWrites = Vec::new();
-        let answer = job.batch.evaluate(
-            |space, key| {
-                let key = row::disk_key(space, key);
-                match places.get(&key).and_then(|place| order.get(*place)) {
-                    Some((_, value)) => Ok(value.clone()),
-                    None => live.get(&key),
-                }
-            },
-            |space, key, value| writes.push((row::disk_key(space, key), value.map(<[u8]>::to_vec))),
-        );
-        for (key, value) in writes {
-            match places.entry(key) {
-                Entry::Occupied(place) => {
-                    if let Some(earlier) = order.get_mut(*place.get()) {
-                        earlier.1 = value;
-                    }
-                }
-                Entry::Vacant(place) => {
-                    order.push((place.key().clone(), value));
-                    place.insert(order.len() - 1);
-                }
-            }
-        }
-        answers.push(answer);
-    }
-    (answers, order)
 }
 
 /// Discards the state in memory after a failed commit, since memory and disk may differ. Returns the error for the

@@ -2,9 +2,10 @@
 
 use crate::{each_engine, keys};
 use penstock_storage::{
-    MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, StoreError, StoreTable,
-    Transaction,
+    MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, Store, StoreError, StoreTable,
+    Transaction, counter_row, parse_counter,
 };
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
@@ -134,5 +135,69 @@ fn guarded_increments_of_many_threads_lose_none() {
         });
         let sum = store.get(StoreTable::Accounts, b"sum").unwrap().unwrap();
         assert_eq!(sum, 100_u64.to_be_bytes());
+    });
+}
+
+#[test]
+fn a_counter_adds_up_within_its_bounds_only() {
+    each_engine(|store| {
+        let at = StoreTable::Meta;
+        let count = |store: &Arc<dyn Store>| parse_counter(store.get(at, b"n").unwrap().as_deref());
+        assert_eq!(count(store), Ok(0));
+        store.apply(Transaction::new().add(at, b"n", 5, Some(5), Some(5)).put(at, b"beside", b"1")).unwrap();
+        store
+            .apply(Transaction::new().add(at, b"n", -8, None, None).add(at, b"n", 1, Some(-2), None))
+            .unwrap();
+        assert_eq!(count(store), Ok(-2));
+        let refused = [
+            Transaction::new().add(at, b"n", -1, Some(-2), None),
+            Transaction::new().add(at, b"n", 3, None, Some(0)),
+            Transaction::new().add(at, b"n", i64::MIN, None, None),
+            Transaction::new().add(at, b"beside", 1, None, None),
+        ];
+        for batch in refused {
+            let batch = Transaction::new().put(at, b"beside", b"2").append(batch);
+            assert_eq!(store.apply(batch), Err(StoreError::Guard { step: 1 }));
+        }
+        assert_eq!(store.get(at, b"beside").unwrap(), Some(b"1".to_vec()));
+        store.apply(Transaction::new().put(at, b"n", counter_row(i64::MAX))).unwrap();
+        let over = store.apply(Transaction::new().add(at, b"n", 1, None, None));
+        assert_eq!(over, Err(StoreError::Guard { step: 0 }));
+        assert_eq!(count(store), Ok(i64::MAX));
+    });
+}
+
+#[test]
+fn counters_of_many_threads_lose_nothing_and_stay_in_bounds() {
+    each_engine(|store| {
+        let done = AtomicU32::new(0);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..25 {
+                        match store.apply(Transaction::new().add(StoreTable::Meta, b"n", 3, None, Some(200)))
+                        {
+                            Ok(()) => drop(done.fetch_add(1, Ordering::Relaxed)),
+                            Err(StoreError::Guard { step: 0 }) => {}
+                            Err(other) => panic!("{other}"),
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(done.load(Ordering::Relaxed), 66);
+        let row = store.get(StoreTable::Meta, b"n").unwrap();
+        assert_eq!(parse_counter(row.as_deref()), Ok(198));
+    });
+}
+
+#[test]
+fn many_rows_are_read_in_the_order_of_their_keys() {
+    each_engine(|store| {
+        let at = StoreTable::Keys;
+        store.apply(Transaction::new().put(at, b"a", b"1").put(at, b"b", b"")).unwrap();
+        let rows = store.get_many(at, &[b"b", b"none", b"a", b"b"]).unwrap();
+        assert_eq!(rows, [Some(vec![]), None, Some(b"1".to_vec()), Some(vec![])]);
+        assert!(store.get_many(at, &[]).unwrap().is_empty());
     });
 }

@@ -4,16 +4,30 @@
 mod copies;
 mod guards;
 mod scans;
+#[path = "../support/server.rs"]
+mod server;
 
-use penstock_storage::{Store, StoreHealth, StoreOptions, StoreTable, Transaction, open, open_in_memory};
+use penstock_storage::{
+    Store, StoreHealth, StoreOptions, StoreTable, Transaction, open, open_in_memory, open_postgres,
+};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use tempfile::TempDir;
 
 type Make = fn() -> (Option<TempDir>, Arc<dyn Store>);
-const ENGINES: [(&str, Make); 2] = [("memory", || (None, open_in_memory())), ("sled", sled)];
+const ENGINES: [(&str, Make); 3] =
+    [("memory", || (None, open_in_memory())), ("sled", sled), ("postgres", postgres)];
+
+static SERVER: LazyLock<server::PostgresServer> = LazyLock::new(server::PostgresServer::start);
+
+fn postgres() -> (Option<TempDir>, Arc<dyn Store>) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = SERVER.options();
+    options.folder = dir.path().to_owned();
+    (Some(dir), open_postgres(&options).unwrap())
+}
 
 fn sled() -> (Option<TempDir>, Arc<dyn Store>) {
     // In memory if possible: these tests do not concern durability.

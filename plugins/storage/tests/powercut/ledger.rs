@@ -38,6 +38,7 @@ pub fn group(n: u64) -> LedgerCommit {
         balances: vec![("acme".to_owned(), BalanceRecord { credits: i64::try_from(n).unwrap(), energy: 1 })],
         names: vec![(format!("name {n}"), n)],
         rollups: Vec::new(),
+        fences: Vec::new(),
         extra_rows: rows(n),
     }
 }

@@ -1,0 +1,119 @@
+//! Connections to the server, and the classes of their errors.
+
+use std::time::Duration;
+
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::options::ConnectSettings;
+use crate::StoreError;
+
+/// Timeout of a connection including TLS and authentication.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Error of a statement or connection, by what to do about it.
+#[derive(Debug)]
+pub(super) enum DatabaseError {
+    /// Lost connection, or a server that starts or stops: a new connection may succeed.
+    Lost(String),
+    /// Transaction that was rolled back because of a concurrent one: the same transaction may succeed.
+    Conflict,
+    /// Any other error: a retry would not help.
+    Permanent(StoreError),
+}
+
+impl From<tokio_postgres::Error> for DatabaseError {
+    fn from(error: tokio_postgres::Error) -> DatabaseError {
+        let Some(state) = error.code() else {
+            return if error.is_closed() || is_io(&error) {
+                DatabaseError::Lost("the connection failed".to_owned())
+            } else {
+                DatabaseError::Permanent(StoreError::Database { what: describe(&error) })
+            };
+        };
+        let code = state.code();
+        if [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(state) {
+            return DatabaseError::Conflict;
+        }
+        // Class 08: connection; 57P01 to 57P05: shutdown, crash, start, idle session; 53300: too many connections;
+        // 25006: a standby; 25P03, 57014: timeouts.
+        if code.starts_with("08")
+            || code.starts_with("57P")
+            || ["53300", "25006", "25P03", "57014", "55P03"].contains(&code)
+        {
+            return DatabaseError::Lost(format!("SQLSTATE {code}"));
+        }
+        if *state == SqlState::DISK_FULL {
+            return DatabaseError::Permanent(StoreError::Full);
+        }
+        DatabaseError::Permanent(StoreError::Database { what: describe(&error) })
+    }
+}
+
+impl From<DatabaseError> for StoreError {
+    fn from(error: DatabaseError) -> StoreError {
+        match error {
+            DatabaseError::Lost(what) => StoreError::Unreachable { what },
+            DatabaseError::Conflict => StoreError::Unreachable { what: "a conflict".to_owned() },
+            DatabaseError::Permanent(error) => error,
+        }
+    }
+}
+
+/// Formats an error without its detail, which may have contents of rows.
+fn describe(error: &tokio_postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(refusal) => format!("{} (SQLSTATE {})", refusal.message(), refusal.code().code()),
+        None => error.to_string(),
+    }
+}
+
+fn is_io(error: &tokio_postgres::Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(current) = cause {
+        if current.is::<std::io::Error>() {
+            return true;
+        }
+        cause = current.source();
+    }
+    false
+}
+
+/// Connects to a server that takes writes.
+pub(super) async fn connect(settings: &ConnectSettings) -> Result<Client, DatabaseError> {
+    let config = settings.config().map_err(DatabaseError::Permanent)?;
+    let connecting = async {
+        match &settings.tls {
+            Some(tls) => {
+                let tls = MakeRustlsConnect::new((**tls).clone());
+                let (client, connection) = config.connect(tls).await?;
+                tokio::spawn(async move { drop(connection.await) });
+                Ok(client)
+            }
+            None => {
+                let (client, connection) = config.connect(NoTls).await?;
+                tokio::spawn(async move { drop(connection.await) });
+                Ok(client)
+            }
+        }
+    };
+    match tokio::time::timeout(HANDSHAKE_TIMEOUT, connecting).await {
+        Ok(connected) => connected.map_err(connect_error),
+        Err(_) => Err(DatabaseError::Lost("no answer to a connection attempt".to_owned())),
+    }
+}
+
+/// Classifies the error of a connection attempt: an I/O error may be a name that does not resolve, a closed port or a
+/// certificate that is not accepted; its cause says which.
+fn connect_error(error: tokio_postgres::Error) -> DatabaseError {
+    let mut cause: &(dyn std::error::Error + 'static) = &error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    let what = cause.to_string();
+    match DatabaseError::from(error) {
+        DatabaseError::Lost(_) => DatabaseError::Lost(what),
+        other => other,
+    }
+}

@@ -1,0 +1,208 @@
+//! Opening of a database: for the gateway, for an import, and for a check that changes nothing.
+
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread::Builder;
+
+use tokio::runtime::Runtime;
+use tokio_postgres::Client;
+
+use super::PostgresStore;
+use super::connection::{DatabaseError, connect};
+use super::options::{ConnectSettings, PostgresOptions, refused};
+use super::reader::Reader;
+use super::schema::{self, ImportState, TableNames};
+use super::status::DatabaseStatus;
+use super::strand::{self, IdentityFile};
+use super::writer::{GroupWriter, QUEUE_CAPACITY};
+use crate::{Store, StoreError, StoreTable};
+
+/// Heartbeats within the time after which a process counts as dead.
+const BEATS: u32 = 10;
+/// Worker threads of the runtime: one may wait for the receiver of a snapshot.
+const WORKERS: usize = 2;
+
+/// Result of [`check_postgres`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseReport {
+    /// Version of the server, such as `15.4`.
+    pub server: String,
+    /// True if the tables exist.
+    pub has_tables: bool,
+    /// Sentences about settings of the server that endanger acknowledged writes, and about a connection without TLS.
+    pub warnings: Vec<String>,
+}
+
+/// Opens the store in a database, and creates its tables if they are missing.
+///
+/// # Errors
+/// Returns `InUse` if another live process uses the database, `Locked` if one of this machine has the folder,
+/// `Unreachable` if there is no connection, `Database` for a refusal by the server, `Format` for tables of a newer version
+/// or an unfinished import.
+pub fn open_postgres(options: &PostgresOptions) -> Result<Arc<dyn Store>, StoreError> {
+    open(options, |_, _, state| async move {
+        match state {
+            ImportState::Complete => Ok(()),
+            ImportState::Unfinished => Err(DatabaseError::Permanent(StoreError::Format {
+                what: "an import into the database has not finished: repeat `penstock store import`"
+                    .to_owned(),
+            })),
+        }
+    })
+}
+
+/// Opens a database for an import. Until [`finish_import`], [`open_postgres`] refuses it; a repeated import deletes what
+/// the unfinished one wrote.
+///
+/// # Errors
+/// Same as [`open_postgres`]; `Format` if the database has rows.
+pub fn begin_import(options: &PostgresOptions) -> Result<Arc<dyn Store>, StoreError> {
+    open(options, |client, names, state| async move {
+        match state {
+            ImportState::Unfinished => schema::clear(&*client, &names).await,
+            ImportState::Complete => {
+                for table in StoreTable::ALL {
+                    let statement = format!("select from {} limit 1", names.rows(table));
+                    if client.query_typed_opt(&statement, &[]).await?.is_some() {
+                        let what = "an import needs an empty store".to_owned();
+                        return Err(DatabaseError::Permanent(StoreError::Format { what }));
+                    }
+                }
+                schema::set_import_state(&*client, &names, ImportState::Unfinished).await
+            }
+        }
+    })
+}
+
+/// Marks an import as complete. The store of [`begin_import`] may still be open.
+///
+/// # Errors
+/// Same as [`open_postgres`].
+pub fn finish_import(options: &PostgresOptions) -> Result<(), StoreError> {
+    let settings = ConnectSettings::new(options)?;
+    let names = TableNames::new(&options.schema);
+    run(&new_runtime()?, async move {
+        let client = connect(&settings).await?;
+        schema::set_import_state(&client, &names, ImportState::Complete).await
+    })
+}
+
+/// Checks the options without a connection; returns a warning for a remote server without TLS.
+///
+/// # Errors
+/// Returns `Database` with a description that does not repeat the URL.
+pub fn check_postgres_options(options: &PostgresOptions) -> Result<Option<String>, StoreError> {
+    let settings = ConnectSettings::new(options)?;
+    let is_open = settings.tls.is_none() && !settings.is_local;
+    Ok(is_open.then(|| "the connection to the database is not encrypted: use sslmode=verify-full".to_owned()))
+}
+
+/// Connects and checks the server's version, settings and rights. Writes nothing.
+///
+/// # Errors
+/// Same as [`open_postgres`].
+pub fn check_postgres(options: &PostgresOptions) -> Result<DatabaseReport, StoreError> {
+    let warning = check_postgres_options(options)?;
+    let settings = ConnectSettings::new(options)?;
+    let names = TableNames::new(&options.schema);
+    run(&new_runtime()?, async move {
+        let client = connect(&settings).await?;
+        let has_tables = schema::inspect(&client, &names).await?.is_some();
+        let mut warnings: Vec<String> = warning.into_iter().collect();
+        for (name, safe) in [("fsync", "on"), ("full_page_writes", "on")] {
+            if schema::setting(&client, name).await? != safe {
+                warnings.push(format!("{name} is off on the server: a power cut may damage the database"));
+            }
+        }
+        if schema::setting(&client, "synchronous_commit").await? == "off" {
+            warnings.push("synchronous_commit is off: a power cut may lose acknowledged writes".to_owned());
+        }
+        if !has_tables {
+            let may = "select has_database_privilege(current_database(), 'CREATE')";
+            if !client.query_typed_one(may, &[]).await?.try_get::<_, bool>(0)? {
+                return Err(DatabaseError::Permanent(refused(
+                    "its user may not create the tables: run `GRANT CREATE ON DATABASE …` for it",
+                )));
+            }
+        }
+        Ok(DatabaseReport { server: schema::setting(&client, "server_version").await?, has_tables, warnings })
+    })
+}
+
+fn new_runtime() -> Result<Runtime, StoreError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .thread_name("postgres")
+        .enable_all()
+        .build()
+        .map_err(|error| StoreError::io("start the threads of its connections", &error))
+}
+
+/// Runs a future on the runtime and blocks until it ends.
+fn run<T: Send + 'static>(
+    runtime: &Runtime,
+    work: impl Future<Output = Result<T, DatabaseError>> + Send + 'static,
+) -> Result<T, StoreError> {
+    let (reply, answered) = sync_channel(1);
+    runtime.spawn(async move { drop(reply.send(work.await)) });
+    let ended = |_| StoreError::Io { what: "connect", kind: std::io::ErrorKind::BrokenPipe };
+    Ok(answered.recv().map_err(ended)??)
+}
+
+fn open<F>(
+    options: &PostgresOptions,
+    admit: impl FnOnce(Arc<Client>, TableNames, ImportState) -> F + Send + 'static,
+) -> Result<Arc<dyn Store>, StoreError>
+where
+    F: Future<Output = Result<(), DatabaseError>> + Send,
+{
+    let settings = ConnectSettings::new(options)?;
+    let names = TableNames::new(&options.schema);
+    let mut identity = IdentityFile::lock(&options.folder)?;
+    let runtime = new_runtime()?;
+    let previous = identity.previous.clone();
+    let takeover_after = options.takeover_after;
+    let opening = {
+        let (settings, names) = (settings.clone(), names.clone());
+        async move {
+            let mut client = connect(&settings).await?;
+            let state = schema::prepare(&mut client, &names).await?;
+            let strand = strand::join(&mut client, &names, previous.as_deref(), takeover_after).await?;
+            let client = Arc::new(client);
+            if let Err(error) = admit(Arc::clone(&client), names.clone(), state).await {
+                let _ = strand.leave(&client, &names).await;
+                return Err(error);
+            }
+            Ok((strand, connect(&settings).await?))
+        }
+    };
+    let (strand, reading) = run(&runtime, opening)?;
+    identity.write(&strand.token)?;
+    let status = Arc::new(DatabaseStatus::new());
+    let writer = GroupWriter {
+        runtime: runtime.handle().clone(),
+        settings: settings.clone(),
+        names: names.clone(),
+        strand,
+        status: Arc::clone(&status),
+        heartbeat: takeover_after / BEATS,
+        client: None,
+        seq: 0,
+        unanswered: None,
+        identity,
+    };
+    let (jobs, waiting) = sync_channel(QUEUE_CAPACITY);
+    let writer = Builder::new()
+        .name("store writer".to_owned())
+        .spawn(move || writer.run(&waiting))
+        .map_err(|error| StoreError::io("start its writer thread", &error))?;
+    Ok(Arc::new(PostgresStore {
+        reader: Arc::new(Reader::new(settings, names, reading)),
+        status,
+        timeout: options.timeout,
+        fail_fast_after: options.fail_fast_after,
+        jobs: Some(jobs),
+        writer: Some(writer),
+        runtime: Some(runtime),
+    }))
+}

@@ -1,0 +1,277 @@
+//! Options of a PostgreSQL store: address, credentials and TLS.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
+
+use crate::StoreError;
+
+/// Timeout of a connection attempt.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Source of the password, if it is not in the URL.
+#[derive(Clone, Default)]
+pub enum PasswordSource {
+    /// Password of the URL, if it has one.
+    #[default]
+    Url,
+    /// Given password.
+    Text(String),
+    /// File that is read for every connection, so that the password can change while the store is open.
+    File(PathBuf),
+}
+
+/// Options of a store in a PostgreSQL database.
+#[derive(Clone)]
+pub struct PostgresOptions {
+    /// URL as for libpq: `postgresql://user@host:5432/database?sslmode=verify-full&sslrootcert=/etc/ca.pem`.
+    pub url: String,
+    /// Source of the password.
+    pub password: PasswordSource,
+    /// Schema of the tables, of lower-case letters, digits and `_`. Default `penstock`.
+    pub schema: String,
+    /// Folder of this process's lock and identity, created if missing. After a crash the next process of the folder takes
+    /// the database over at once; one of another folder waits for `takeover_after`.
+    pub folder: PathBuf,
+    /// Time without a heartbeat after which another process counts as dead. Default 10 s; a heartbeat is sent ten times as
+    /// often.
+    pub takeover_after: Duration,
+    /// Timeout of a read and of `apply`, which then returns `Stuck`. Default 30 s.
+    pub timeout: Duration,
+    /// Time without a connection after which calls fail at once. Default 5 s.
+    pub fail_fast_after: Duration,
+}
+
+impl PostgresOptions {
+    /// Creates the options of a database with their defaults.
+    #[must_use]
+    pub fn new(url: impl Into<String>, folder: impl Into<PathBuf>) -> PostgresOptions {
+        PostgresOptions {
+            url: url.into(),
+            password: PasswordSource::Url,
+            schema: "penstock".to_owned(),
+            folder: folder.into(),
+            takeover_after: Duration::from_secs(10),
+            timeout: Duration::from_secs(30),
+            fail_fast_after: Duration::from_secs(5),
+        }
+    }
+}
+
+impl fmt::Debug for PostgresOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresOptions")
+            .field("url", &"***")
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Connection settings made from the options.
+#[derive(Clone)]
+pub(super) struct ConnectSettings {
+    config: Config,
+    password: PasswordSource,
+    /// TLS configuration; `None` for connections without TLS.
+    pub(super) tls: Option<Arc<ClientConfig>>,
+    /// True if the server is on this machine.
+    pub(super) is_local: bool,
+}
+
+/// TLS parameters of a URL.
+#[derive(Default)]
+struct TlsParameters {
+    mode: Option<String>,
+    root: Option<PathBuf>,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+}
+
+impl ConnectSettings {
+    /// Parses the options.
+    ///
+    /// # Errors
+    /// Returns `Database` with a description that does not repeat the URL.
+    pub(super) fn new(options: &PostgresOptions) -> Result<ConnectSettings, StoreError> {
+        if !(options.url.starts_with("postgresql://") || options.url.starts_with("postgres://")) {
+            return Err(refused("its URL has to start with postgresql://"));
+        }
+        let schema = options.schema.as_bytes();
+        let is_name = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_';
+        if schema.is_empty() || schema.len() > 40 || !schema.iter().all(is_name) {
+            return Err(refused("its schema has to be of lower-case letters, digits and _"));
+        }
+        let (url, tls) = split_tls_parameters(&options.url);
+        let mut config: Config = url.parse().map_err(|_| {
+            refused("its URL is not of the form postgresql://user@host:5432/database?sslmode=verify-full")
+        })?;
+        if config.get_dbname().is_none_or(str::is_empty) {
+            return Err(refused("its URL has no name of a database"));
+        }
+        let is_local = config.get_hosts().iter().all(is_local_host);
+        let tls = match tls.mode.as_deref() {
+            None if is_local => None,
+            Some("disable") => None,
+            None | Some("verify-full") => Some(Arc::new(tls_config(&tls)?)),
+            Some(_) => return Err(refused("sslmode has to be verify-full, or disable")),
+        };
+        config
+            .ssl_mode(if tls.is_some() { SslMode::Require } else { SslMode::Disable })
+            .target_session_attrs(TargetSessionAttrs::ReadWrite)
+            .application_name("penstock")
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_user_timeout(options.timeout)
+            .keepalives_idle(Duration::from_secs(10));
+        Ok(ConnectSettings { config, password: options.password.clone(), tls, is_local })
+    }
+
+    /// Returns the settings of a new connection, with the current password.
+    ///
+    /// # Errors
+    /// Returns `Database` if the password file cannot be read.
+    pub(super) fn config(&self) -> Result<Config, StoreError> {
+        let mut config = self.config.clone();
+        match &self.password {
+            PasswordSource::Url => {}
+            PasswordSource::Text(password) => drop(config.password(password)),
+            PasswordSource::File(path) => {
+                let text = fs::read_to_string(path)
+                    .map_err(|error| refused(&format!("the file of its password cannot be read: {error}")))?;
+                config.password(text.trim_end_matches(['\r', '\n']));
+            }
+        }
+        Ok(config)
+    }
+}
+
+pub(super) fn refused(what: &str) -> StoreError {
+    StoreError::Database { what: what.to_owned() }
+}
+
+fn is_local_host(host: &Host) -> bool {
+    match host {
+        Host::Unix(_) => true,
+        Host::Tcp(name) => {
+            name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        }
+    }
+}
+
+/// Splits off the parameters that tokio-postgres does not know. Paths are not percent-decoded.
+fn split_tls_parameters(url: &str) -> (String, TlsParameters) {
+    let mut tls = TlsParameters::default();
+    let Some((base, query)) = url.split_once('?') else { return (url.to_owned(), tls) };
+    let mut rest = Vec::new();
+    for pair in query.split('&') {
+        match pair.split_once('=') {
+            Some(("sslmode", mode)) => tls.mode = Some(mode.to_owned()),
+            Some(("sslrootcert", path)) => tls.root = Some(path.into()),
+            Some(("sslcert", path)) => tls.certificate = Some(path.into()),
+            Some(("sslkey", path)) => tls.key = Some(path.into()),
+            _ => rest.push(pair),
+        }
+    }
+    (format!("{base}?{}", rest.join("&")), tls)
+}
+
+/// Creates the TLS configuration: the server's certificate must be valid for its host name, by the given root
+/// certificates or those of the system.
+fn tls_config(tls: &TlsParameters) -> Result<ClientConfig, StoreError> {
+    let mut roots = RootCertStore::empty();
+    let certificates = match &tls.root {
+        Some(path) => read_certificates(path)?,
+        None => rustls_native_certs::load_native_certs()
+            .map_err(|error| refused(&format!("the system's root certificates cannot be read: {error}")))?,
+    };
+    roots.add_parsable_certificates(certificates);
+    if roots.is_empty() {
+        return Err(refused("there is no root certificate to verify its certificate with"));
+    }
+    let builder = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| refused(&format!("TLS cannot be set up: {error}")))?
+        .with_root_certificates(roots);
+    match (&tls.certificate, &tls.key) {
+        (None, None) => Ok(builder.with_no_client_auth()),
+        (Some(certificate), Some(key)) => {
+            let private = PrivateKeyDer::from_pem_file(key).map_err(|_| unreadable(key))?;
+            builder
+                .with_client_auth_cert(read_certificates(certificate)?, private)
+                .map_err(|error| refused(&format!("its client certificate cannot be used: {error}")))
+        }
+        _ => Err(refused("sslcert and sslkey have to be given together")),
+    }
+}
+
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, StoreError> {
+    CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect)
+        .map_err(|_| unreadable(path))
+        .and_then(|found: Vec<_>| if found.is_empty() { Err(unreadable(path)) } else { Ok(found) })
+}
+
+fn unreadable(path: &Path) -> StoreError {
+    refused(&format!("the file {} cannot be read as PEM", path.display()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn parsed(url: &str) -> Result<ConnectSettings, String> {
+        ConnectSettings::new(&PostgresOptions::new(url, "unused")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_remote_server_is_verified_unless_tls_is_disabled() {
+        assert!(parsed("postgresql://u:p@db.example.eu/x").unwrap().tls.is_some());
+        assert!(parsed("postgresql://u@db.example.eu/x?sslmode=disable").unwrap().tls.is_none());
+        for local in
+            ["postgresql://u@127.0.0.1/x", "postgres:///x?host=/run/postgresql", "postgres://[::1]/x"]
+        {
+            let settings = parsed(local).unwrap();
+            assert!(settings.tls.is_none() && settings.is_local, "{local}");
+        }
+        assert!(parsed("postgresql://u@127.0.0.1/x?sslmode=verify-full").unwrap().tls.is_some());
+    }
+
+    #[test]
+    fn an_unsafe_or_malformed_url_is_refused_without_repeating_it() {
+        for url in [
+            "mysql://u:secret@h/x",
+            "postgresql://u:secret@h/x?sslmode=prefer",
+            "postgresql://u:secret@h/x?sslmode=require",
+            "postgresql://u:secret@h",
+            "postgresql://u:secret@h:port/x",
+            "postgresql://u:secret@h/x?sslrootcert=/none.pem",
+            "postgresql://u:secret@h/x?sslcert=/none.pem",
+        ] {
+            let error = parsed(url).map(|_| ()).unwrap_err();
+            assert!(error.starts_with("the database cannot be used: "), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_password_file_is_read_for_every_connection() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("password");
+        let mut options = PostgresOptions::new("postgresql://u@127.0.0.1/x", "unused");
+        options.password = PasswordSource::File(path.clone());
+        let settings = ConnectSettings::new(&options).unwrap();
+        assert!(settings.config().is_err());
+        for password in ["one", "two"] {
+            fs::write(&path, format!("{password}\n")).unwrap();
+            assert_eq!(settings.config().unwrap().get_password(), Some(password.as_bytes()));
+        }
+    }
+}

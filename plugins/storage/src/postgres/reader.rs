@@ -1,0 +1,62 @@
+//! Reading connection, opened again when it is lost.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Mutex;
+use tokio_postgres::Client;
+
+use super::connection::{DatabaseError, connect};
+use super::options::ConnectSettings;
+use super::schema::TableNames;
+use crate::StoreError;
+
+/// Time within which a read is tried again.
+const RETRY_TIME: Duration = Duration::from_secs(2);
+/// Maximum pause before a retry; a random part of it is waited.
+const MAX_PAUSE: Duration = Duration::from_millis(100);
+
+/// Connection that concurrent reads share.
+pub(super) struct Reader {
+    pub(super) settings: ConnectSettings,
+    pub(super) names: TableNames,
+    client: Mutex<Option<Arc<Client>>>,
+}
+
+impl Reader {
+    pub(super) fn new(settings: ConnectSettings, names: TableNames, client: Client) -> Reader {
+        Reader { settings, names, client: Mutex::new(Some(Arc::new(client))) }
+    }
+
+    /// Runs a read, again after a lost connection.
+    pub(super) async fn read<T, F>(&self, mut read: impl FnMut(Arc<Client>) -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, DatabaseError>>,
+    {
+        let started = Instant::now();
+        loop {
+            let tried = match self.client().await {
+                Ok(client) => read(client).await,
+                Err(error) => Err(error),
+            };
+            match tried {
+                Ok(value) => return Ok(value),
+                Err(error @ DatabaseError::Permanent(_)) => return Err(error.into()),
+                Err(error) if started.elapsed() >= RETRY_TIME => return Err(error.into()),
+                Err(_) => {
+                    tokio::time::sleep(MAX_PAUSE.mul_f64(rand::random_range(0.1..1.0))).await;
+                }
+            }
+        }
+    }
+
+    async fn client(&self) -> Result<Arc<Client>, DatabaseError> {
+        let mut current = self.client.lock().await;
+        if let Some(client) = current.as_ref().filter(|client| !client.is_closed()) {
+            return Ok(Arc::clone(client));
+        }
+        let client = Arc::new(connect(&self.settings).await?);
+        *current = Some(Arc::clone(&client));
+        Ok(client)
+    }
+}

@@ -1,0 +1,160 @@
+//! Tables of the database and their versions.
+
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, GenericClient};
+
+use super::connection::DatabaseError;
+use super::options::refused;
+use crate::{StoreError, StoreTable};
+
+/// Version of the tables that this program writes.
+const VERSION: i32 = 1;
+/// Oldest server version, as `server_version_num`.
+const MIN_SERVER: i32 = 150_000;
+
+/// State of the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ImportState {
+    /// Complete rows.
+    Complete,
+    /// Rows of an import that has not finished.
+    Unfinished,
+}
+
+/// Names of the tables in a schema.
+#[derive(Clone, Debug)]
+pub(super) struct TableNames {
+    schema: String,
+}
+
+impl TableNames {
+    pub(super) fn new(schema: &str) -> TableNames {
+        TableNames { schema: schema.to_owned() }
+    }
+
+    /// Returns the qualified name of a table of rows.
+    pub(super) fn rows(&self, table: StoreTable) -> String {
+        format!("{}.{}", self.schema, table.name())
+    }
+
+    /// Returns the qualified name of the table of process starts.
+    pub(super) fn strands(&self) -> String {
+        format!("{}.strands", self.schema)
+    }
+
+    fn version(&self) -> String {
+        format!("{}.schema_version", self.schema)
+    }
+
+    /// Returns the statements that create version 1.
+    fn create_statements(&self) -> String {
+        let mut statements = format!(
+            "create schema if not exists {schema};
+             create table if not exists {version} (
+                 version int not null, min_reader int not null, import_unfinished bool not null default false);
+             create table if not exists {strands} (
+                 id int primary key generated always as identity, token text not null unique, name text not null,
+                 beat bigint not null, live bool not null, seq bigint not null, version text not null);",
+            schema = self.schema,
+            version = self.version(),
+            strands = self.strands(),
+        );
+        for table in StoreTable::ALL {
+            statements += &format!(
+                "create table if not exists {} (key bytea primary key, value bytea not null, sum int not null);",
+                self.rows(table)
+            );
+        }
+        statements
+    }
+}
+
+/// Checks the server, and creates the tables if they are missing.
+pub(super) async fn prepare(client: &mut Client, names: &TableNames) -> Result<ImportState, DatabaseError> {
+    check_server(client).await?;
+    if let Some(state) = read_version(client, names).await?
+        && !is_table_missing(client, names).await?
+    {
+        return Ok(state);
+    }
+    let transaction = client.transaction().await?;
+    transaction.batch_execute(&names.create_statements()).await?;
+    let fill = format!(
+        "lock table {0} in share row exclusive mode;
+         insert into {0} (version, min_reader) select {VERSION}, {VERSION} where not exists (select from {0})",
+        names.version()
+    );
+    transaction.batch_execute(&fill).await?;
+    transaction.commit().await?;
+    read_version(client, names).await.map(|state| state.unwrap_or(ImportState::Complete))
+}
+
+/// Returns true if a table of this program does not exist: tables of an older program lack those that came later.
+async fn is_table_missing(client: &Client, names: &TableNames) -> Result<bool, DatabaseError> {
+    let tables: Vec<String> = StoreTable::ALL.iter().map(|table| names.rows(*table)).collect();
+    let missing = "select exists(select from unnest($1::text[]) as name where to_regclass(name) is null)";
+    Ok(client.query_typed_one(missing, &[(&tables, Type::TEXT_ARRAY)]).await?.try_get(0)?)
+}
+
+/// Checks the version of the server and of existing tables, and creates nothing. Returns `None` for a database without
+/// tables.
+pub(super) async fn inspect(
+    client: &Client,
+    names: &TableNames,
+) -> Result<Option<ImportState>, DatabaseError> {
+    check_server(client).await?;
+    read_version(client, names).await
+}
+
+async fn check_server(client: &Client) -> Result<(), DatabaseError> {
+    let number = setting(client, "server_version_num").await?.parse().unwrap_or(0);
+    if number >= MIN_SERVER {
+        return Ok(());
+    }
+    let what = format!("PostgreSQL {} is too old, 15 or newer is needed", number / 10_000);
+    Err(DatabaseError::Permanent(refused(&what)))
+}
+
+/// Returns a setting of the server.
+pub(super) async fn setting(client: &Client, name: &str) -> Result<String, DatabaseError> {
+    let row = client.query_typed_one("select current_setting($1)", &[(&name, Type::TEXT)]).await?;
+    Ok(row.try_get(0)?)
+}
+
+async fn read_version(client: &Client, names: &TableNames) -> Result<Option<ImportState>, DatabaseError> {
+    let table = names.version();
+    let there = client
+        .query_typed_one("select to_regclass($1) is not null", &[(&table, Type::TEXT)])
+        .await?
+        .try_get::<_, bool>(0)?;
+    if !there {
+        return Ok(None);
+    }
+    let rows = client
+        .query_typed(&format!("select version, min_reader, import_unfinished from {table}"), &[])
+        .await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let (version, min_reader): (i32, i32) = (row.try_get(0)?, row.try_get(1)?);
+    if min_reader > VERSION {
+        let what = format!("its tables are of version {version}, and this program reads up to {VERSION}");
+        return Err(DatabaseError::Permanent(StoreError::Format { what }));
+    }
+    Ok(Some(if row.try_get(2)? { ImportState::Unfinished } else { ImportState::Complete }))
+}
+
+/// Records the state of an import.
+pub(super) async fn set_import_state(
+    client: &impl GenericClient,
+    names: &TableNames,
+    state: ImportState,
+) -> Result<(), DatabaseError> {
+    let unfinished = state == ImportState::Unfinished;
+    let statement = format!("update {} set import_unfinished = {unfinished}", names.version());
+    Ok(client.batch_execute(&statement).await?)
+}
+
+/// Deletes all rows.
+pub(super) async fn clear(client: &impl GenericClient, names: &TableNames) -> Result<(), DatabaseError> {
+    let tables: Vec<String> = StoreTable::ALL.iter().map(|table| names.rows(*table)).collect();
+    Ok(client.batch_execute(&format!("truncate {}", tables.join(", "))).await?)
+}

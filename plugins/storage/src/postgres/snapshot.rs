@@ -1,0 +1,60 @@
+//! Every row of the database at one instant, page by page.
+
+use std::sync::mpsc::SyncSender;
+
+use super::connection::{DatabaseError, connect};
+use super::reader::Reader;
+use super::rows::{ScanFrom, scan_rows, unpack_row};
+use crate::{StoreError, StoreTable, StoredRow};
+
+/// Rows of a page.
+const PAGE_ROWS: usize = 256;
+/// Maximum number of findings of a verification.
+pub(super) const MAX_FINDINGS: usize = 100;
+
+/// Page of rows, each checked; `None` after the last page.
+pub(super) type SnapshotPage = Option<(StoreTable, Vec<Result<StoredRow, StoreError>>)>;
+
+/// Sends the pages of all tables. Ends early if the receiver is gone.
+pub(super) async fn send_pages(reader: &Reader, pages: &SyncSender<Result<SnapshotPage, StoreError>>) {
+    let last = read_pages(reader, pages).await.map(|()| None).map_err(StoreError::from);
+    let _ = tokio::task::block_in_place(|| pages.send(last));
+}
+
+async fn read_pages(
+    reader: &Reader,
+    pages: &SyncSender<Result<SnapshotPage, StoreError>>,
+) -> Result<(), DatabaseError> {
+    let mut client = connect(&reader.settings).await?;
+    let snapshot = client
+        .build_transaction()
+        .isolation_level(tokio_postgres::IsolationLevel::RepeatableRead)
+        .read_only(true)
+        .start()
+        .await?;
+    for table in StoreTable::ALL {
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let from = ScanFrom::After(after.take());
+            let found = scan_rows(snapshot.client(), &reader.names, table, b"", from, PAGE_ROWS).await?;
+            let is_last = found.len() <= PAGE_ROWS;
+            let rows: Vec<_> = found
+                .iter()
+                .take(PAGE_ROWS)
+                .map(|found| {
+                    let (key, value) = unpack_row(table, found)?;
+                    Ok(StoredRow { key: key.to_vec(), value: value.to_vec() })
+                })
+                .collect();
+            after = found.get(PAGE_ROWS - 1).map(|row| row.try_get::<_, Vec<u8>>(0)).transpose()?;
+            // A slow receiver must not block the worker's other tasks.
+            if tokio::task::block_in_place(|| pages.send(Ok(Some((table, rows))))).is_err() {
+                return Ok(());
+            }
+            if is_last {
+                break;
+            }
+        }
+    }
+    Ok(())
+}

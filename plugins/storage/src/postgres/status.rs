@@ -1,0 +1,82 @@
+//! State of the connection to the database, readable without a lock.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::StoreHealth;
+
+/// State that the writer publishes.
+pub(super) struct DatabaseStatus {
+    origin: Instant,
+    /// Start of the current outage or of the current group, in milliseconds after `origin` plus one; 0 for none.
+    lost_since: AtomicU64,
+    busy_since: AtomicU64,
+    /// True once another process has taken the database over.
+    is_fenced: AtomicBool,
+}
+
+impl DatabaseStatus {
+    pub(super) fn new() -> DatabaseStatus {
+        DatabaseStatus {
+            origin: Instant::now(),
+            lost_since: AtomicU64::new(0),
+            busy_since: AtomicU64::new(0),
+            is_fenced: AtomicBool::new(false),
+        }
+    }
+
+    fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
+    }
+
+    pub(super) fn mark_lost(&self) {
+        let now = self.elapsed_ms();
+        // An outage that has begun keeps its start.
+        let _ = self.lost_since.compare_exchange(0, now, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    pub(super) fn mark_answered(&self) {
+        self.lost_since.store(0, Ordering::Release);
+    }
+
+    pub(super) fn mark_busy(&self) {
+        self.busy_since.store(self.elapsed_ms(), Ordering::Release);
+    }
+
+    pub(super) fn mark_idle(&self) {
+        self.busy_since.store(0, Ordering::Release);
+    }
+
+    pub(super) fn mark_fenced(&self) {
+        self.is_fenced.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_fenced(&self) -> bool {
+        self.is_fenced.load(Ordering::Acquire)
+    }
+
+    /// Returns the length of the current outage.
+    pub(super) fn outage(&self) -> Option<Duration> {
+        self.since(&self.lost_since)
+    }
+
+    fn since(&self, start: &AtomicU64) -> Option<Duration> {
+        match start.load(Ordering::Acquire) {
+            0 => None,
+            start => Some(Duration::from_millis(self.elapsed_ms().saturating_sub(start))),
+        }
+    }
+
+    pub(super) fn health(&self, stuck_after: Duration) -> StoreHealth {
+        if self.is_fenced() {
+            return StoreHealth::Failed;
+        }
+        let busy = self.since(&self.busy_since).filter(|busy| *busy >= stuck_after);
+        match self.outage().or(busy) {
+            Some(outage) => StoreHealth::Unreachable {
+                milliseconds: u64::try_from(outage.as_millis()).unwrap_or(u64::MAX),
+            },
+            None => StoreHealth::Ready,
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Strand: the entry of a process start in the database, and the proof that no other process writes.
+//!
+//! A strand is live until its process closes the store or another process marks it as dead. It raises its `beat` with
+//! every commit and heartbeat, and its `seq` with every commit, in the same transaction: a commit of a strand that is no
+//! longer live fails, and the number tells whether a commit was applied whose answer was lost. Only one strand is live at
+//! a time. No clocks are compared: a strand counts as dead if the observer saw its beat unchanged for
+//! `takeover_after` by its own monotonic clock, or if the observer holds the lock of the folder that the strand's process
+//! held.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tokio_postgres::Client;
+use tokio_postgres::types::Type;
+
+use super::connection::DatabaseError;
+use super::schema::TableNames;
+use crate::StoreError;
+use crate::export::hex;
+
+/// Interval between looks at the beats of other strands, at most.
+const WATCH_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Lock of the process's folder, with the token of its last strand.
+pub(super) struct IdentityFile {
+    file: File,
+    /// Token of the previous process of this folder.
+    pub(super) previous: Option<String>,
+}
+
+impl IdentityFile {
+    /// Locks the folder.
+    ///
+    /// # Errors
+    /// Returns `Locked` if another process of this machine has it, `Io` if it cannot be written.
+    pub(super) fn lock(folder: &Path) -> Result<IdentityFile, StoreError> {
+        let failed = |error: &std::io::Error| StoreError::io("lock its folder", error);
+        fs::create_dir_all(folder).map_err(|error| failed(&error))?;
+        let path = folder.join("strand");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(|error| failed(&error))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(StoreError::Locked { path: folder.to_owned() }),
+            Err(TryLockError::Error(error)) => return Err(failed(&error)),
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(|error| failed(&error))?;
+        let previous = Some(text.trim().to_owned()).filter(|token| !token.is_empty());
+        Ok(IdentityFile { file, previous })
+    }
+
+    /// Writes the token of a new strand. Without it the next process of this folder waits like one of another folder.
+    pub(super) fn write(&mut self, token: &str) -> Result<(), StoreError> {
+        let written = self
+            .file
+            .rewind()
+            .and_then(|()| self.file.set_len(0))
+            .and_then(|()| self.file.write_all(token.as_bytes()))
+            .and_then(|()| self.file.sync_all());
+        written.map_err(|error| StoreError::io("write its identity", &error))
+    }
+}
+
+/// Live strand of this process.
+#[derive(Clone, Debug)]
+pub(super) struct Strand {
+    pub(super) token: String,
+}
+
+/// Outcome of one attempt to join.
+enum JoinAttempt {
+    Joined,
+    /// Beats of the live strands of other processes, by id, with the name.
+    Occupied(HashMap<i32, (i64, String)>),
+}
+
+/// Makes this process the one that writes.
+///
+/// # Errors
+/// Returns `InUse` if another process is alive.
+pub(super) async fn join(
+    client: &mut Client,
+    names: &TableNames,
+    previous: Option<&str>,
+    takeover_after: Duration,
+) -> Result<Strand, DatabaseError> {
+    let strand = Strand { token: hex(&rand::random::<[u8; 16]>()) };
+    let mut seen: HashMap<i32, (i64, Instant)> = HashMap::new();
+    loop {
+        let now = Instant::now();
+        let dead: Vec<(i32, i64)> = seen
+            .iter()
+            .filter(|(_, (_, since))| now.duration_since(*since) >= takeover_after)
+            .map(|(id, (beat, _))| (*id, *beat))
+            .collect();
+        let live = match try_join(client, names, &strand, previous, &dead).await? {
+            JoinAttempt::Joined => return Ok(strand),
+            JoinAttempt::Occupied(live) => live,
+        };
+        for (id, (beat, holder)) in live {
+            match seen.get(&id) {
+                Some((known, _)) if *known != beat => {
+                    return Err(DatabaseError::Permanent(StoreError::InUse { holder }));
+                }
+                Some(_) => {}
+                None => drop(seen.insert(id, (beat, Instant::now()))),
+            }
+        }
+        tokio::time::sleep(WATCH_INTERVAL.min(takeover_after / 5)).await;
+    }
+}
+
+async fn try_join(
+    client: &mut Client,
+    names: &TableNames,
+    strand: &Strand,
+    previous: Option<&str>,
+    dead: &[(i32, i64)],
+) -> Result<JoinAttempt, DatabaseError> {
+    let table = names.strands();
+    let transaction = client.transaction().await?;
+    // Two processes that start at the same time join one after the other.
+    let lock = format!(
+        "set local idle_in_transaction_session_timeout = '5s';
+         lock table {table} in share row exclusive mode"
+    );
+    transaction.batch_execute(&lock).await?;
+    let rows = transaction
+        .query_typed(&format!("select id, token, beat, name from {table} where live"), &[])
+        .await?;
+    let mut others = HashMap::new();
+    for row in rows {
+        let (id, token, beat): (i32, String, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        if previous == Some(token.as_str()) || dead.contains(&(id, beat)) {
+            transaction
+                .execute_typed(
+                    &format!("update {table} set live = false where id = $1"),
+                    &[(&id, Type::INT4)],
+                )
+                .await?;
+        } else {
+            others.insert(id, (beat, row.try_get(3)?));
+        }
+    }
+    if others.is_empty() {
+        let name = process_name();
+        transaction
+            .execute_typed(
+                &format!(
+                    "insert into {table} (token, name, beat, live, seq, version) values ($1, $2, 0, true, 0, $3)"
+                ),
+                &[
+                    (&strand.token, Type::TEXT),
+                    (&name, Type::TEXT),
+                    (&env!("CARGO_PKG_VERSION"), Type::TEXT),
+                ],
+            )
+            .await?;
+        transaction.commit().await?;
+        return Ok(JoinAttempt::Joined);
+    }
+    transaction.rollback().await?;
+    Ok(JoinAttempt::Occupied(others))
+}
+
+/// Returns a name for operators: host and process id.
+fn process_name() -> String {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("process {} on {}", std::process::id(), host.trim())
+}
+
+impl Strand {
+    /// Returns the number of the last commit; `None` if the strand is no longer live. Waits for a commit in flight on a
+    /// lost connection.
+    pub(super) async fn last_commit(
+        &self,
+        client: &Client,
+        names: &TableNames,
+    ) -> Result<Option<i64>, DatabaseError> {
+        let statement =
+            format!("select seq, live from {} where token = $1 for no key update", names.strands());
+        let row = client.query_typed_opt(&statement, &[(&self.token, Type::TEXT)]).await?;
+        let Some(row) = row else { return Ok(None) };
+        Ok(if row.try_get(1)? { Some(row.try_get(0)?) } else { None })
+    }
+
+    /// Raises the beat; returns false if the strand is no longer live.
+    pub(super) async fn beat(&self, client: &Client, names: &TableNames) -> Result<bool, DatabaseError> {
+        let statement = format!("update {} set beat = beat + 1 where token = $1 and live", names.strands());
+        Ok(client.execute_typed(&statement, &[(&self.token, Type::TEXT)]).await? == 1)
+    }
+
+    /// Ends the strand, so that the next process joins at once.
+    pub(super) async fn leave(&self, client: &Client, names: &TableNames) -> Result<(), DatabaseError> {
+        let statement = format!("update {} set live = false where token = $1", names.strands());
+        client.execute_typed(&statement, &[(&self.token, Type::TEXT)]).await?;
+        Ok(())
+    }
+
+    /// Returns the name of the live strand, which is another process's if this one is dead.
+    pub(super) async fn holder(client: &Client, names: &TableNames) -> Result<String, DatabaseError> {
+        let statement = format!("select name from {} where live order by id desc limit 1", names.strands());
+        let row = client.query_typed_opt(&statement, &[]).await?;
+        Ok(row.map_or_else(|| Ok("a process that ended since".to_owned()), |row| row.try_get(0))?)
+    }
+}

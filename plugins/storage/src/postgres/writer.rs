@@ -1,0 +1,305 @@
+//! Writer thread: waiting transactions are committed in groups by one database transaction, as the embedded engine does.
+//!
+//! A group is tried again after a conflict or a lost connection. A commit without an answer is resolved by the number of
+//! the strand's last commit on the next connection, so no group is applied twice.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use tokio_postgres::Client;
+use tokio_postgres::types::Type;
+
+use super::connection::{DatabaseError, connect};
+use super::options::{ConnectSettings, refused};
+use super::rows::{row_sum, unpack_row};
+use super::schema::TableNames;
+use super::status::DatabaseStatus;
+use super::strand::{IdentityFile, Strand};
+use crate::transaction_group::{KeyedWrites, evaluate_group};
+use crate::{StoreError, StoreTable, Transaction, TransactionOp, row};
+
+/// Capacity of the queue; further callers block.
+pub(super) const QUEUE_CAPACITY: usize = 1_024;
+const MAX_GROUP: usize = 256;
+/// Size in bytes from which a group takes no further transaction.
+const MAX_GROUP_BYTES: usize = 4 * 1024 * 1024;
+/// Time within which a group is tried again.
+const RETRY_TIME: Duration = Duration::from_secs(5);
+/// Timeout of one attempt, longer than the server's limits for a transaction whose connection was lost.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(12);
+/// Maximum pause before a retry; a random part of it is waited.
+const MAX_PAUSE: Duration = Duration::from_millis(250);
+
+/// Queued transaction with the reply channel of its caller.
+pub(super) struct WriteJob {
+    pub(super) transaction: Transaction,
+    pub(super) reply: SyncSender<Result<(), StoreError>>,
+}
+
+type GroupResults = Vec<Result<(), StoreError>>;
+
+/// State of the writer thread.
+pub(super) struct GroupWriter {
+    pub(super) runtime: Handle,
+    pub(super) settings: ConnectSettings,
+    pub(super) names: TableNames,
+    pub(super) strand: Strand,
+    pub(super) status: Arc<DatabaseStatus>,
+    pub(super) heartbeat: Duration,
+    /// Open connection.
+    pub(super) client: Option<Client>,
+    /// Number of the last commit.
+    pub(super) seq: i64,
+    /// Number and results of a commit whose answer was lost.
+    pub(super) unanswered: Option<(i64, GroupResults)>,
+    /// Lock of the folder, held while the thread runs.
+    pub(super) identity: IdentityFile,
+}
+
+impl GroupWriter {
+    /// Runs until every sender of `jobs` is dropped.
+    pub(super) fn run(mut self, jobs: &Receiver<WriteJob>) {
+        loop {
+            match jobs.recv_timeout(self.heartbeat) {
+                Ok(first) => self.write_group(first, jobs),
+                Err(RecvTimeoutError::Timeout) => self.send_heartbeat(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        let leaving = async {
+            if let Some(client) = &self.client {
+                let _ = self.strand.leave(client, &self.names).await;
+            }
+        };
+        let _ = self.runtime.clone().block_on(async { tokio::time::timeout(RETRY_TIME, leaving).await });
+        drop(self.identity);
+    }
+
+    fn write_group(&mut self, first: WriteJob, jobs: &Receiver<WriteJob>) {
+        let mut bytes = first.transaction.bytes();
+        let mut group = vec![first];
+        while group.len() < MAX_GROUP && bytes < MAX_GROUP_BYTES {
+            let Ok(job) = jobs.try_recv() else { break };
+            bytes += job.transaction.bytes();
+            group.push(job);
+        }
+        let transactions: Vec<&Transaction> = group.iter().map(|job| &job.transaction).collect();
+        self.status.mark_busy();
+        let runtime = self.runtime.clone();
+        let results = runtime.block_on(self.commit_with_retries(&transactions));
+        self.status.mark_idle();
+        let results = results.unwrap_or_else(|error| vec![Err(error); group.len()]);
+        for (job, result) in group.into_iter().zip(results) {
+            // The receiver is gone if the caller timed out.
+            let _ = job.reply.send(result);
+        }
+    }
+
+    fn send_heartbeat(&mut self) {
+        if self.status.is_fenced() {
+            return;
+        }
+        let runtime = self.runtime.clone();
+        let beaten = runtime.block_on(async {
+            let beating = tokio::time::timeout(ATTEMPT_TIMEOUT, self.beat());
+            beating.await.unwrap_or_else(|_| Err(no_answer()))
+        });
+        self.note(beaten.as_ref().err());
+    }
+
+    async fn beat(&mut self) -> Result<(), DatabaseError> {
+        self.ensure_connected().await?;
+        let client = self.client.as_ref().ok_or_else(not_connected)?;
+        if self.strand.beat(client, &self.names).await? { Ok(()) } else { Err(self.fence().await) }
+    }
+
+    async fn commit_with_retries(&mut self, group: &[&Transaction]) -> Result<GroupResults, StoreError> {
+        let started = Instant::now();
+        loop {
+            let tried = tokio::time::timeout(ATTEMPT_TIMEOUT, self.commit(group)).await;
+            let tried = tried.unwrap_or_else(|_| Err(no_answer()));
+            self.note(tried.as_ref().err());
+            match tried {
+                Ok(results) => return Ok(results),
+                Err(DatabaseError::Permanent(error)) => {
+                    self.unanswered = None;
+                    return Err(error);
+                }
+                Err(error) if started.elapsed() >= RETRY_TIME => {
+                    let is_unknown = self.unanswered.take().is_some();
+                    return Err(if is_unknown { StoreError::Stuck } else { error.into() });
+                }
+                Err(_) => {
+                    tokio::time::sleep(MAX_PAUSE.mul_f64(rand::random_range(0.1..1.0))).await;
+                }
+            }
+        }
+    }
+
+    /// Publishes the state of the connection after an attempt, and drops the connection after an error.
+    fn note(&mut self, error: Option<&DatabaseError>) {
+        match error {
+            None => self.status.mark_answered(),
+            Some(error) => {
+                // An open transaction ends with its connection.
+                self.client = None;
+                if matches!(error, DatabaseError::Lost(_)) {
+                    self.status.mark_lost();
+                }
+            }
+        }
+    }
+
+    /// Connects if there is no connection, and learns the number of the last commit.
+    async fn ensure_connected(&mut self) -> Result<(), DatabaseError> {
+        if self.client.as_ref().is_some_and(|client| !client.is_closed()) {
+            return Ok(());
+        }
+        self.client = None;
+        let client = connect(&self.settings).await?;
+        let last = self.strand.last_commit(&client, &self.names).await?;
+        self.client = Some(client);
+        match last {
+            Some(seq) => {
+                self.seq = seq;
+                Ok(())
+            }
+            None => Err(self.fence().await),
+        }
+    }
+
+    /// Records that another process has taken over; returns the error of all further writes.
+    async fn fence(&mut self) -> DatabaseError {
+        let holder = match &self.client {
+            Some(client) => Strand::holder(client, &self.names).await.ok(),
+            None => None,
+        };
+        self.status.mark_fenced();
+        let holder = holder.unwrap_or_else(|| "its name is unknown".to_owned());
+        DatabaseError::Permanent(StoreError::InUse { holder })
+    }
+
+    async fn commit(&mut self, group: &[&Transaction]) -> Result<GroupResults, DatabaseError> {
+        if self.status.is_fenced() {
+            return Err(self.fence().await);
+        }
+        self.ensure_connected().await?;
+        if let Some((number, results)) = self.unanswered.take()
+            && number == self.seq
+        {
+            return Ok(results);
+        }
+        let client = self.client.as_ref().ok_or_else(not_connected)?;
+        client
+            .batch_execute("begin; set local idle_in_transaction_session_timeout = '10s'; set local statement_timeout = '10s'")
+            .await?;
+        let claim = format!(
+            "update {} set seq = seq + 1, beat = beat + 1 where token = $1 and live and seq = $2",
+            self.names.strands()
+        );
+        let claimed = client
+            .execute_typed(&claim, &[(&self.strand.token, Type::TEXT), (&self.seq, Type::INT8)])
+            .await?;
+        if claimed != 1 {
+            // The next attempt reads the number again, on a new connection, or finds that the strand is dead.
+            return Err(DatabaseError::Conflict);
+        }
+        let stored = read_rows(client, &self.names, group).await?;
+        let (results, writes) = evaluate_group(group.iter().copied(), |key| match stored.get(key) {
+            Some(row) => row.clone().transpose(),
+            None => Ok(None),
+        });
+        if writes.is_empty() {
+            client.batch_execute("rollback").await?;
+            return Ok(results);
+        }
+        write_rows(client, &self.names, writes).await?;
+        self.unanswered = Some((self.seq + 1, results));
+        match client.batch_execute("commit").await.map_err(DatabaseError::from) {
+            Ok(()) => {
+                self.seq += 1;
+                Ok(self.unanswered.take().map(|(_, results)| results).unwrap_or_default())
+            }
+            Err(error @ DatabaseError::Lost(_)) => Err(error),
+            Err(error) => {
+                self.unanswered = None;
+                Err(error)
+            }
+        }
+    }
+}
+
+fn not_connected() -> DatabaseError {
+    DatabaseError::Lost("there is no connection".to_owned())
+}
+
+fn no_answer() -> DatabaseError {
+    DatabaseError::Lost("no answer in time".to_owned())
+}
+
+type StoredRows = HashMap<Vec<u8>, Option<Result<Vec<u8>, StoreError>>>;
+
+/// Reads the rows that the group's guards and counters refer to, by disk key. The strand's lock excludes other writers, so
+/// the rows are not locked one by one.
+async fn read_rows(
+    client: &Client,
+    names: &TableNames,
+    group: &[&Transaction],
+) -> Result<StoredRows, DatabaseError> {
+    let mut wanted: BTreeMap<StoreTable, BTreeSet<&[u8]>> = BTreeMap::new();
+    for operation in group.iter().flat_map(|transaction| transaction.operations()) {
+        if !matches!(operation.op, TransactionOp::Put(_) | TransactionOp::Delete) {
+            wanted.entry(operation.table).or_default().insert(&operation.key);
+        }
+    }
+    let mut stored = StoredRows::new();
+    for (table, keys) in wanted {
+        let keys: Vec<&[u8]> = keys.into_iter().collect();
+        let statement = format!("select key, value, sum from {} where key = any($1)", names.rows(table));
+        for found in client.query_typed(&statement, &[(&keys, Type::BYTEA_ARRAY)]).await? {
+            let key = row::disk_key(table, found.try_get(0)?);
+            stored.insert(key, Some(unpack_row(table, &found).map(|(_, value)| value.to_vec())));
+        }
+    }
+    Ok(stored)
+}
+
+async fn write_rows(client: &Client, names: &TableNames, writes: KeyedWrites) -> Result<(), DatabaseError> {
+    let mut puts: BTreeMap<StoreTable, BTreeMap<Vec<u8>, Vec<u8>>> = BTreeMap::new();
+    let mut deletes: BTreeMap<StoreTable, BTreeSet<Vec<u8>>> = BTreeMap::new();
+    for (key, value) in writes {
+        let split =
+            key.split_first().and_then(|(tag, key)| Some((StoreTable::from_tag(*tag)?, key.to_vec())));
+        let Some((table, key)) = split else {
+            return Err(DatabaseError::Permanent(refused("a row is of an unknown table")));
+        };
+        match value {
+            Some(value) => drop(puts.entry(table).or_default().insert(key, value)),
+            None => drop(deletes.entry(table).or_default().insert(key)),
+        }
+    }
+    for (table, keys) in deletes {
+        let keys: Vec<Vec<u8>> = keys.into_iter().collect();
+        let statement = format!("delete from {} where key = any($1)", names.rows(table));
+        client.execute_typed(&statement, &[(&keys, Type::BYTEA_ARRAY)]).await?;
+    }
+    for (table, rows) in puts {
+        let sums: Vec<i32> = rows.iter().map(|(key, value)| row_sum(table, key, value)).collect();
+        let (keys, values): (Vec<Vec<u8>>, Vec<Vec<u8>>) = rows.into_iter().unzip();
+        let statement = format!(
+            "insert into {} (key, value, sum) select * from unnest($1::bytea[], $2::bytea[], $3::int[])
+             on conflict (key) do update set value = excluded.value, sum = excluded.sum",
+            names.rows(table)
+        );
+        client
+            .execute_typed(
+                &statement,
+                &[(&keys, Type::BYTEA_ARRAY), (&values, Type::BYTEA_ARRAY), (&sums, Type::INT4_ARRAY)],
+            )
+            .await?;
+    }
+    Ok(())
+}

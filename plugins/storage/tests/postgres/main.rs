@@ -1,0 +1,36 @@
+//! PostgreSQL store beyond the conformance suite: one process at a time, lost connections, crashes of the server, imports.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod outages;
+#[path = "../support/server.rs"]
+mod server;
+mod sharing;
+mod transfer;
+
+use penstock_storage::{PostgresOptions, Store, StoreHealth, StoreTable, Transaction, parse_counter};
+use std::time::Duration;
+
+const COUNTERS: StoreTable = StoreTable::Meta;
+
+/// Time in which the tests' stores take over a database whose process does not beat.
+const TAKEOVER: Duration = Duration::from_millis(400);
+
+/// Options of a second process: the same database, another folder.
+fn elsewhere(options: &PostgresOptions, folder: &tempfile::TempDir) -> PostgresOptions {
+    PostgresOptions { folder: folder.path().to_owned(), ..options.clone() }
+}
+
+fn add_one(store: &dyn Store) -> Result<(), penstock_storage::StoreError> {
+    store.apply(Transaction::new().add(COUNTERS, b"n", 1, None, None))
+}
+
+fn count(store: &dyn Store) -> i64 {
+    parse_counter(store.get(COUNTERS, b"n").unwrap().as_deref()).unwrap()
+}
+
+/// Waits until the store has this kind of health.
+fn wait_for(store: &dyn Store, expected: fn(StoreHealth) -> bool) {
+    while !expected(store.health()) {
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,78 @@
+//! One process at a time.
+
+use crate::{TAKEOVER, add_one, count, elsewhere, server::PostgresServer, wait_for};
+use penstock_storage::{StoreError, StoreHealth, open_postgres};
+use std::process::Command;
+
+#[test]
+fn a_second_live_process_is_refused_and_one_after_it_joins() {
+    let server = PostgresServer::start();
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let mut options = server.options();
+    options.takeover_after = TAKEOVER;
+    let first = open_postgres(&elsewhere(&options, &folders[0])).unwrap();
+    add_one(&*first).unwrap();
+    let refused = open_postgres(&elsewhere(&options, &folders[1])).unwrap_err();
+    assert!(matches!(&refused, StoreError::InUse { holder } if holder.contains("process")), "{refused:?}");
+    assert!(refused.to_string().contains("several gateways cannot share one yet"), "{refused}");
+    let same_folder = open_postgres(&elsewhere(&options, &folders[0])).unwrap_err();
+    assert!(matches!(same_folder, StoreError::Locked { .. }), "{same_folder:?}");
+    add_one(&*first).unwrap();
+    drop(first);
+    let second = open_postgres(&elsewhere(&options, &folders[1])).unwrap();
+    assert_eq!(count(&*second), 2);
+}
+
+#[test]
+fn a_process_that_lost_its_strand_writes_nothing_more() {
+    let server = PostgresServer::start();
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let mut options = server.options();
+    // The first process beats once an hour, as one that is stopped does not beat at all.
+    options.takeover_after = TAKEOVER * 36_000;
+    let first = open_postgres(&elsewhere(&options, &folders[0])).unwrap();
+    add_one(&*first).unwrap();
+    options.takeover_after = TAKEOVER;
+    let second = open_postgres(&elsewhere(&options, &folders[1])).unwrap();
+    for _ in 0..2 {
+        let refused = add_one(&*first).unwrap_err();
+        assert!(matches!(refused, StoreError::InUse { .. }), "{refused:?}");
+    }
+    assert_eq!(first.health(), StoreHealth::Failed);
+    add_one(&*second).unwrap();
+    drop(first);
+    add_one(&*second).unwrap();
+    assert_eq!(count(&*second), 3);
+    assert_eq!(second.health(), StoreHealth::Ready);
+}
+
+#[test]
+fn the_folder_of_a_killed_process_takes_over_at_once() {
+    if let Ok(url) = std::env::var("PENSTOCK_TEST_CHILD") {
+        let mut options =
+            penstock_storage::PostgresOptions::new(url, std::env::var("PENSTOCK_TEST_FOLDER").unwrap());
+        options.schema = "killed".to_owned();
+        let store = open_postgres(&options).unwrap();
+        add_one(&*store).unwrap();
+        println!("written");
+        let _ = std::io::stdin().read_line(&mut String::new());
+        std::process::abort();
+    }
+    let server = PostgresServer::start();
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = elsewhere(&server.options(), &folder);
+    options.schema = "killed".to_owned();
+    // Without the folder's lock the test would wait for an hour.
+    options.takeover_after = TAKEOVER * 9_000;
+    let killed = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "sharing::the_folder_of_a_killed_process_takes_over_at_once", "--nocapture"])
+        .env("PENSTOCK_TEST_CHILD", &options.url)
+        .env("PENSTOCK_TEST_FOLDER", folder.path())
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    assert!(!killed.status.success() && String::from_utf8_lossy(&killed.stdout).contains("written"));
+    let store = open_postgres(&options).unwrap();
+    assert_eq!(count(&*store), 1);
+    wait_for(&*store, |health| health == StoreHealth::Ready);
+}

@@ -1,0 +1,78 @@
+//! `[storage]`: checks of the folder, the database and the pepper.
+
+use super::super::raw::{ConfigFile, StorageEngineName};
+use super::super::settings::{DatabasePassword, DatabaseSettings, StorageEngine, StorageSettings};
+use super::SettingsResolver;
+use super::key_path::KeyPath;
+
+impl SettingsResolver<'_> {
+    pub fn storage(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<StorageSettings> {
+        let spot = top.key("storage");
+        let path = spot.key("path").file(&raw.storage.path);
+        if path.exists() && !path.is_dir() {
+            self.report_mistake(
+                &spot.key("path"),
+                "It is a file, and must be a folder.",
+                "Write the path of a folder, or of one to be made.",
+            );
+        }
+        if !path.exists() || path.is_dir() {
+            self.check_creatable(&path, &spot.key("path"));
+        }
+        let at = spot.key("pepper");
+        let pepper = raw.storage.pepper.as_ref().map(|reference| self.read_secret(reference, &at));
+        if let Some(Some(pepper)) = &pepper {
+            let text = pepper.reveal();
+            if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                self.report_secret_mistake(
+                    &at,
+                    "It must be 64 hexadecimal digits (32 bytes).",
+                    "Generate one with `openssl rand -hex 32` and keep it: without it no key is valid any more.",
+                );
+            }
+        }
+        let engine = self.storage_engine(raw, &spot);
+        let pepper = pepper.map_or(Some(None), |pepper| pepper.map(Some))?;
+        Some(StorageSettings { path, ballast_bytes: raw.storage.ballast.0, engine: engine?, pepper })
+    }
+
+    fn storage_engine(&mut self, raw: &ConfigFile, spot: &KeyPath<'_>) -> Option<StorageEngine> {
+        let storage = &raw.storage;
+        match (storage.engine, &storage.url) {
+            (StorageEngineName::Embedded, None) if storage.password.is_none() => {
+                Some(StorageEngine::Embedded)
+            }
+            (StorageEngineName::Embedded, _) => {
+                let key = if storage.url.is_some() { "url" } else { "password" };
+                self.report_secret_mistake(
+                    &spot.key(key),
+                    "The embedded store has no database.",
+                    "Remove it, or write `engine = \"postgres\"`.",
+                );
+                None
+            }
+            (StorageEngineName::Postgres, None) => {
+                self.report_mistake(
+                    &spot.key("engine"),
+                    "A PostgreSQL store needs the URL of its database.",
+                    "Write `url = { env = \"PENSTOCK_DATABASE\" }` or `url = { file = \"…\" }`.",
+                );
+                None
+            }
+            (StorageEngineName::Postgres, Some(url)) => {
+                let url = self.read_secret(url, &spot.key("url"));
+                let at = spot.key("password");
+                let password = match &storage.password {
+                    None => Some(None),
+                    Some(reference) => self.read_secret(reference, &at).map(|text| {
+                        Some(match &reference.file {
+                            Some(file) => DatabasePassword::File(at.key("file").file(file)),
+                            None => DatabasePassword::Text(text),
+                        })
+                    }),
+                };
+                Some(StorageEngine::Postgres(DatabaseSettings { url: url?, password: password? }))
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Settings of the store and its archives.
+
+use super::super::secret::SecretText;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Settings of the store.
+#[derive(Clone, Debug)]
+pub struct StorageSettings {
+    /// Folder of the store; created at the first start.
+    pub path: PathBuf,
+    /// Disk space held in reserve, in bytes; freed when the disk is full so that work can end in an orderly way.
+    pub ballast_bytes: u64,
+    /// Engine of the store.
+    pub engine: StorageEngine,
+    /// Pepper of the key digests, 32 bytes; `None`: the gateway creates one in the folder.
+    pub pepper: Option<SecretText>,
+}
+
+#[cfg(test)]
+impl StorageSettings {
+    /// Settings of an embedded store in a folder, without a reserve file.
+    pub fn embedded(folder: &std::path::Path) -> Self {
+        Self { path: folder.to_owned(), ballast_bytes: 0, engine: StorageEngine::Embedded, pepper: None }
+    }
+}
+
+/// Engine of the store.
+#[derive(Clone, Debug, Default)]
+pub enum StorageEngine {
+    /// Embedded store in the folder.
+    #[default]
+    Embedded,
+    /// PostgreSQL database.
+    Postgres(DatabaseSettings),
+}
+
+/// Address and credentials of a database.
+#[derive(Clone, Debug)]
+pub struct DatabaseSettings {
+    /// URL of the database.
+    pub url: SecretText,
+    /// Password that is not in the URL.
+    pub password: Option<DatabasePassword>,
+}
+
+/// Password of a database.
+#[derive(Clone, Debug)]
+pub enum DatabasePassword {
+    /// Password from the environment.
+    Text(SecretText),
+    /// File that is read for every connection.
+    File(PathBuf),
+}
+
+/// Periodic archives of the persistent data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportSettings {
+    /// Folder of the archives; created with the first.
+    pub path: PathBuf,
+    /// Interval between archives; `None` for never.
+    pub every: Option<Duration>,
+    /// Number of archives to retain.
+    pub keep: usize,
+}
