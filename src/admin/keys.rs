@@ -221,14 +221,16 @@ fn rotate(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
     })
 }
 
-/// Creates the key that the demo prints, through the admin functions.
+/// Creates the key that the demo prints, through the admin functions. Returns its id and the key.
 ///
 /// # Errors
 /// Returns the error of the store.
-pub async fn create_demo(app: &Arc<AppState>) -> Result<String, String> {
+pub async fn create_demo(app: &Arc<AppState>) -> Result<(Arc<str>, String), String> {
     let made =
         create_key(app, &json!({ "name": "demo" })).await.map_err(|refusal| refusal.message.into_owned())?;
-    made.get("key").and_then(Value::as_str).map(str::to_owned).ok_or_else(|| "No key was created.".to_owned())
+    let member =
+        |name| made.get(name).and_then(Value::as_str).ok_or_else(|| "No key was created.".to_owned());
+    Ok((member("id")?.into(), member("key")?.to_owned()))
 }
 
 /// Creates a key in a running gateway, through the admin functions.

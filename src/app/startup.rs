@@ -1,6 +1,7 @@
 //! Start and stop of the process: threads, signals, the greeting of the demo.
 
 use crate::admin;
+use crate::app::demo_history;
 use crate::app::gateway::RunningGateway;
 use crate::app::sd_notify;
 use crate::config::ConfigReader;
@@ -77,7 +78,8 @@ pub fn run_demo(settings: Settings, source: ConfigReader) -> Result<(), String> 
         let mut signals = ProcessSignals::register()?;
         let gateway = RunningGateway::start(settings, source.clone()).await?;
         fd_limit::log_if_insufficient(&gateway.app.live().settings);
-        let key = admin::keys::create_demo(&gateway.app).await?;
+        let (key_id, key) = admin::keys::create_demo(&gateway.app).await?;
+        demo_history::record(&gateway.app, &key_id).await;
         admin::adjustments::grant_demo(&gateway.app.ledger).await?;
         let invitation = invite_demo_admin(&gateway.app).await?;
         mark_demo_folder(&gateway.app.live().settings.storage.path)?;

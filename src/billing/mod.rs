@@ -17,6 +17,7 @@ mod entry_effects;
 pub mod format;
 mod group_builder;
 pub mod handover;
+mod history;
 mod hold;
 pub mod offline;
 pub mod rebuild;
@@ -34,6 +35,7 @@ mod write_op;
 mod write_queue;
 mod writer;
 
+pub use history::PastCharge;
 pub use hold::{Hold, HoldEnd, Settlement};
 pub use reserve::ReserveRequest;
 pub use write_op::{AdjustmentError, TermsText};

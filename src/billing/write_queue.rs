@@ -55,7 +55,7 @@ impl QueueState {
 
 /// Write queue of the ledger.
 pub(super) struct WriteQueue {
-    waiting_count: Mutex<QueueState>,
+    state: Mutex<QueueState>,
     wake: Condvar,
     written: watch::Sender<u64>,
     /// True if nothing will be written any more.
@@ -75,7 +75,7 @@ pub(super) struct WriteQueue {
 impl WriteQueue {
     pub(super) fn new(window: Duration, entries: u64) -> Self {
         let queue = Self {
-            waiting_count: Mutex::default(),
+            state: Mutex::default(),
             wake: Condvar::new(),
             written: watch::Sender::new(0),
             is_finished: AtomicBool::new(false),
@@ -104,13 +104,13 @@ impl WriteQueue {
         self.bytes.fetch_add(op.size_estimate(), Ordering::Relaxed);
         // The caller of an adjustment waits for the result.
         let ordered = matches!(op, WriteOp::Adjustment(_));
-        let mut waiting = self.waiting_count.lock();
-        waiting.ops.push(op);
-        waiting.pushed += 1;
-        waiting.has_waiter |= ordered;
-        let (number, wake) = (waiting.pushed, waiting.idle || ordered || waiting.is_ready());
-        waiting.idle = false;
-        drop(waiting);
+        let mut state = self.state.lock();
+        state.ops.push(op);
+        state.pushed += 1;
+        state.has_waiter |= ordered;
+        let (number, wake) = (state.pushed, state.idle || ordered || state.is_ready());
+        state.idle = false;
+        drop(state);
         if wake {
             self.wake.notify_one();
         }
@@ -120,61 +120,61 @@ impl WriteQueue {
     /// Takes the next operations, at most `most`. They are empty if the current group ends without more, or if
     /// nothing arrives for `patience`; `None` after the queue is closed.
     pub(super) fn collect(&self, most: usize, patience: Option<Duration>) -> Option<DrainedOps> {
-        let mut waiting = self.waiting_count.lock();
-        while waiting.until.is_none() && (waiting.ops.is_empty() || waiting.handing_over) {
-            if waiting.closing || waiting.handing_over {
+        let mut state = self.state.lock();
+        while state.until.is_none() && (state.ops.is_empty() || state.handing_over) {
+            if state.closing || state.handing_over {
                 return None;
             }
-            waiting.idle = true;
+            state.idle = true;
             let over = match patience {
                 None => {
-                    self.wake.wait(&mut waiting);
+                    self.wake.wait(&mut state);
                     false
                 }
-                Some(patience) => self.wake.wait_for(&mut waiting, patience).timed_out(),
+                Some(patience) => self.wake.wait_for(&mut state, patience).timed_out(),
             };
-            waiting.idle = false;
-            if over && waiting.ops.is_empty() {
-                return Some(DrainedOps { ops: Vec::new(), last: waiting.pushed, is_complete: true });
+            state.idle = false;
+            if over && state.ops.is_empty() {
+                return Some(DrainedOps { ops: Vec::new(), last: state.pushed, is_complete: true });
             }
         }
-        let over = self.wait_for_more(&mut waiting);
-        let most = most.min(GROUP_SIZE - waiting.taken);
-        let left = waiting.ops.len().saturating_sub(most);
+        let over = self.wait_for_more(&mut state);
+        let most = most.min(GROUP_SIZE - state.taken);
+        let left = state.ops.len().saturating_sub(most);
         let ops = if left == 0 {
-            std::mem::take(&mut waiting.ops)
+            std::mem::take(&mut state.ops)
         } else {
-            let rest = waiting.ops.split_off(most);
-            std::mem::replace(&mut waiting.ops, rest)
+            let rest = state.ops.split_off(most);
+            std::mem::replace(&mut state.ops, rest)
         };
-        waiting.taken += ops.len();
-        let whole = over || waiting.taken >= GROUP_SIZE;
+        state.taken += ops.len();
+        let whole = over || state.taken >= GROUP_SIZE;
         if whole {
-            (waiting.until, waiting.taken) = (None, 0);
+            (state.until, state.taken) = (None, 0);
             // A waiter may wait for the remaining operations.
-            waiting.has_waiter &= left > 0;
+            state.has_waiter &= left > 0;
         }
-        Some(DrainedOps { ops, last: waiting.pushed - left as u64, is_complete: whole })
+        Some(DrainedOps { ops, last: state.pushed - left as u64, is_complete: whole })
     }
 
     /// Collects operations for the same write until they fill a piece, the group has [`GROUP_SIZE`] operations, or its
     /// time is up: the window, or [`WAITER_WINDOW`] after a caller waits. Returns true if the group is complete.
-    fn wait_for_more(&self, waiting: &mut MutexGuard<'_, QueueState>) -> bool {
+    fn wait_for_more(&self, state: &mut MutexGuard<'_, QueueState>) -> bool {
         let window = Duration::from_micros(self.window_us.load(Ordering::Relaxed));
-        let mut until = waiting.until.unwrap_or_else(|| Instant::now() + window);
+        let mut until = state.until.unwrap_or_else(|| Instant::now() + window);
         let mut hurried = false;
-        while !waiting.closing && !waiting.handing_over && waiting.taken + waiting.ops.len() < GROUP_SIZE {
-            if waiting.has_waiter && !hurried {
+        while !state.closing && !state.handing_over && state.taken + state.ops.len() < GROUP_SIZE {
+            if state.has_waiter && !hurried {
                 hurried = true;
                 until = until.min(Instant::now() + WAITER_WINDOW);
             }
-            waiting.until = Some(until);
-            if waiting.ops.len() >= PIECE_SIZE {
+            state.until = Some(until);
+            if state.ops.len() >= PIECE_SIZE {
                 return until <= Instant::now();
             }
-            waiting.gathering = true;
-            let over = self.wake.wait_until(waiting, until).timed_out();
-            waiting.gathering = false;
+            state.gathering = true;
+            let over = self.wake.wait_until(state, until).timed_out();
+            state.gathering = false;
             if over {
                 return true;
             }
@@ -184,9 +184,9 @@ impl WriteQueue {
 
     /// Shortens the window because a caller waits.
     fn shorten_window(&self) {
-        let mut waiting = self.waiting_count.lock();
-        let must_notify = !std::mem::replace(&mut waiting.has_waiter, true) && waiting.gathering;
-        drop(waiting);
+        let mut state = self.state.lock();
+        let must_notify = !std::mem::replace(&mut state.has_waiter, true) && state.gathering;
+        drop(state);
         if must_notify {
             self.wake.notify_one();
         }
@@ -194,34 +194,34 @@ impl WriteQueue {
 
     /// Waits before the next try. Returns false if the queue is closed.
     pub(super) fn pause(&self, pause: Duration) -> bool {
-        let mut waiting = self.waiting_count.lock();
-        if !waiting.closing {
-            self.wake.wait_for(&mut waiting, pause);
+        let mut state = self.state.lock();
+        if !state.closing {
+            self.wake.wait_for(&mut state, pause);
         }
-        !waiting.closing
+        !state.closing
     }
 
     pub(super) fn close(&self) {
-        self.waiting_count.lock().closing = true;
+        self.state.lock().closing = true;
         self.wake.notify_all();
     }
 
     /// Makes the writer stop after the current group, or allows another to start.
     pub(super) fn set_handing_over(&self, handing: bool) {
-        self.waiting_count.lock().handing_over = handing;
+        self.state.lock().handing_over = handing;
         self.wake.notify_all();
     }
 
     /// Number of operations of a group whose writer waits for more.
     #[cfg(test)]
     pub(super) fn gathered(&self) -> Option<usize> {
-        let waiting = self.waiting_count.lock();
-        waiting.gathering.then_some(waiting.taken)
+        let state = self.state.lock();
+        state.gathering.then_some(state.taken)
     }
 
     /// Number of the last operation that was pushed.
     pub(super) fn pushed_count(&self) -> u64 {
-        self.waiting_count.lock().pushed
+        self.state.lock().pushed
     }
 
     /// Records the start or the end of a write.
@@ -283,7 +283,7 @@ impl WriteQueue {
 
     /// Records that the writer has ended and none replaces it.
     pub(super) fn over(&self) {
-        if self.waiting_count.lock().handing_over {
+        if self.state.lock().handing_over {
             return;
         }
         self.is_finished.store(true, Ordering::Release);

@@ -125,7 +125,7 @@ impl OfferPricing {
         eur_per_credit: Decimal,
     ) -> ReserveRequest {
         let Some(rate) = self.tariff_at(at) else { return ReserveRequest::default() };
-        if let Some(need) = rate.reserve_for_fixed_work(done, batch) {
+        if let Some(need) = rate.fast_reserve(done, batch) {
             return need;
         }
         let (credits, energy) = self.highest_price(rate, done, batch, eur_per_credit);
@@ -147,7 +147,7 @@ impl OfferPricing {
         with_credits: bool,
     ) -> MicroCredits {
         let Some(rate) = self.tariff_at(at) else { return MicroCredits(0) };
-        if let Some(need) = rate.reserve_for_fixed_work(done, batch) {
+        if let Some(need) = rate.fast_reserve(done, batch) {
             return MicroCredits(need.credits);
         }
         let (credits, energy) = self.highest_price(rate, done, batch, eur_per_credit);

@@ -171,7 +171,7 @@ async fn a_reload_swaps_a_whole_configuration_or_keeps_the_old() {
     let gateway = penstock::app::gateway::RunningGateway::start(old, Arc::new(move || read.lock().clone()))
         .await
         .unwrap();
-    let key = penstock::admin::keys::create_demo(&gateway.app).await.unwrap();
+    let key = penstock::admin::keys::create_demo(&gateway.app).await.unwrap().1;
     let client = Client { address: gateway.http_addresses[0], key };
     let admin = Client { address: gateway.admin, key: gateway.app.stores.admin_token.to_string() };
     let ask = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]});

@@ -34,7 +34,7 @@ pub fn provider_blocks(providers: &Value) -> Vec<Block> {
             headings: vec![
                 "Provider",
                 "Model",
-                "State",
+                "Breaker",
                 "Back in",
                 "Failures",
                 "Attempts",

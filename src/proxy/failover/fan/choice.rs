@@ -188,22 +188,14 @@ pub(super) fn request_choice<'s>(
             exchange: &mut x,
         };
         let ended = run.run_attempts().await;
-        let (spent, crowded) = (std::mem::take(&mut run.failed_usage), run.all_full);
+        let (spent, is_provider_full) = (std::mem::take(&mut run.failed_usage), run.all_full);
         drop(run);
         let record = std::mem::replace(&mut x.record, AccessRecord::new(seed.id, seed.dialect));
         drop(x);
         let mut body = BytesMut::new();
         line.take_response().iter().for_each(|piece| body.extend_from_slice(piece));
         let (part, finish) = line.take_part();
-        ChoiceOutcome {
-            index,
-            ended,
-            is_provider_full: crowded,
-            part,
-            finish,
-            body: body.freeze(),
-            spent,
-            record,
-        }
+        let body = body.freeze();
+        ChoiceOutcome { index, ended, is_provider_full, part, finish, body, spent, record }
     })
 }

@@ -1,0 +1,105 @@
+//! Simulated usage of the demo's first week, so that its console has something to show.
+
+use crate::auth::account_json::DEFAULT as DEFAULT_ACCOUNT;
+use crate::billing::PastCharge;
+use crate::state::AppState;
+use crate::upstream::config_snapshot::ConfigSnapshot;
+use crate::upstream::offer::OfferState;
+use crate::upstream::pricing::ChargeTerms;
+use penstock_core::{ModelKind, TokenUsage, UsageSource, WorkDone};
+use penstock_pricing::PaymentSource;
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+const HOUR: u64 = 3_600;
+/// Hours of history.
+const HOURS: u64 = 7 * 24;
+/// Requests of the busiest hour of a model.
+const BUSIEST: f64 = 6.0;
+/// Generated tokens per second, for the duration of an answer.
+const TOKENS_PER_SECOND: u64 = 90;
+
+/// Records a week of simulated charges of the demo's account in a ledger without entries; otherwise does nothing.
+pub async fn record(app: &Arc<AppState>, key: &Arc<str>) {
+    let charges = charges(&app.live(), app.clock.unix_seconds());
+    app.ledger.record_history(DEFAULT_ACCOUNT, key, charges).await;
+}
+
+/// Returns charges of every chat model in ascending order of their times, most of them by day and on working days. The
+/// same hour has the same charges.
+fn charges(config: &ConfigSnapshot, now: u64) -> Vec<PastCharge> {
+    let mut charges = Vec::new();
+    for hour in (now / HOUR).saturating_sub(HOURS)..now / HOUR {
+        let mut rng = StdRng::seed_from_u64(hour);
+        let first = charges.len();
+        for model in config.models().filter(|model| model.model.card.kind == ModelKind::Chat) {
+            let offers: Vec<_> = model.offers.iter().filter_map(|index| config.offers.get(*index)).collect();
+            let expected = (BUSIEST * load_at(hour)).round() as u64;
+            for _ in 0..rng.random_range(expected / 2..=expected) {
+                let Some(offer) = offers.get(rng.random_range(0..offers.len().max(1))) else { continue };
+                let at = hour * HOUR + rng.random_range(0..HOUR);
+                charges.extend(charge(config, offer, at, &mut rng));
+            }
+        }
+        charges[first..].sort_by_key(|charge: &PastCharge| charge.at);
+    }
+    charges
+}
+
+/// Share of the busiest load in this hour since the Unix epoch (UTC): low at night, half at weekends.
+fn load_at(hour: u64) -> f64 {
+    // The epoch began on a Thursday.
+    let is_weekend = (hour / 24 + 3) % 7 >= 5;
+    let by_day = match hour % 24 {
+        0..=5 => 0.1,
+        6 | 7 | 20..=23 => 0.4,
+        12 => 0.7,
+        _ => 1.0,
+    };
+    if is_weekend { by_day / 2.0 } else { by_day }
+}
+
+/// Prices one request of the past; `None` if the offer is not billed in credits.
+fn charge(config: &ConfigSnapshot, offer: &OfferState, at: u64, rng: &mut StdRng) -> Option<PastCharge> {
+    if offer.pricing.is_priced_by_energy(at) {
+        return None;
+    }
+    let (input, output) = (rng.random_range(40..2_000), rng.random_range(20..800));
+    let usage = TokenUsage { input, cached: 0, output, reasoning: 0, source: UsageSource::Provider };
+    let done = WorkDone::Tokens(usage);
+    let settings = &config.settings;
+    let terms = ChargeTerms {
+        eur_per_credit: settings.billing.eur_per_credit,
+        provenance: settings.impact.provenance,
+        amounts: settings.compatibility.amount_format(),
+        batch: false,
+        wallet: PaymentSource::Credits,
+        at,
+    };
+    let took = Duration::from_secs(1 + output / TOKENS_PER_SECOND);
+    let priced = offer.pricing.price_answer(done, done, None, took, None, terms);
+    let request = format!("history-{at:x}-{:08x}", rng.random::<u32>());
+    Some(PastCharge {
+        at,
+        request: request.into(),
+        settlement: offer.pricing.settlement(&priced, &done, false),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// 2026-11-26T12:34:56Z, a Thursday.
+    const NOW: u64 = 1_795_696_496;
+
+    #[test]
+    fn nights_and_weekends_have_less_load() {
+        let hour = NOW / HOUR;
+        assert_eq!((load_at(hour), load_at(hour + 1), load_at(hour - 10)), (0.7, 1.0, 0.1));
+        assert_eq!(load_at(hour + 49), 0.5, "Saturday");
+    }
+}

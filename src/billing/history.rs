@@ -1,0 +1,57 @@
+//! Charges of the past for a new ledger: the history that the demo shows.
+
+use super::write_op::{BatchOutcomes, LedgerAction, WriteOp};
+use super::{Ledger, MAX_OUTCOMES, Settlement};
+use penstock_ledger::{EntryKind, Wallet};
+use std::sync::Arc;
+
+/// Charge of a request in the past, paid with credits.
+pub struct PastCharge {
+    /// Time of the charge, Unix seconds.
+    pub at: u64,
+    /// Id of the request.
+    pub request: Arc<str>,
+    /// Amounts, terms and footprint.
+    pub settlement: Settlement,
+}
+
+impl Ledger {
+    /// Records charges of the past, in ascending order of their times, if the ledger has no entries. Returns true once
+    /// they are on the disk, false if the ledger has entries or ends.
+    pub async fn record_history(&self, account: &str, key: &Arc<str>, charges: Vec<PastCharge>) -> bool {
+        if self.queue.entries() > 0 || charges.is_empty() {
+            return false;
+        }
+        let balance = self.account_balance(account);
+        let mut actions = Vec::new();
+        for PastCharge { at, request, settlement } in charges {
+            let Settlement { amount, eur, sale, terms, footprint } = settlement;
+            let wallet = Wallet::Credits;
+            balance.release(wallet, 0, amount);
+            self.queue.add_exposed(eur);
+            let reserve = EntryKind::Reserve { request: request.clone(), key: key.clone(), wallet, amount };
+            let sale = Box::new(sale);
+            let settle = EntryKind::Settle {
+                request,
+                key: key.clone(),
+                wallet,
+                amount,
+                held: amount,
+                sale,
+                footprint,
+            };
+            let account = &balance.name;
+            let action =
+                |act, terms, exposed| LedgerAction { at, account: account.clone(), act, terms, exposed };
+            actions.push(action(reserve, None, 0));
+            actions.push(action(settle, Some(terms), eur));
+        }
+        let mut ticket = 0;
+        while !actions.is_empty() {
+            let rest = actions.split_off(actions.len().min(MAX_OUTCOMES));
+            ticket = self.queue.push(WriteOp::Outcomes(BatchOutcomes { actions, rows: Vec::new() }));
+            actions = rest;
+        }
+        self.wait_durable(ticket).await
+    }
+}
