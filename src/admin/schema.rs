@@ -35,7 +35,7 @@ fn account_member(name: &str) -> Option<Value> {
     Some(match name {
         "id" => describe_member("string", "Permanent id: of a key the 16 characters after `sk-svc-`, of an account 1 to 64 letters, digits, `.`, `_` or `-`."),
         "name" => nullable_member("string", "Display name."),
-        "account" => describe_member("string", "Account that pays for the key's requests; `default` by default."),
+        "account" => nullable_member("string", "Account of a key, a batch, a file or a balance; of a user with the role `account`. A new key has `default` by default."),
         "state" => json!({ "enum": crate::auth::account_json::STATES.map(|(word, _)| word), "description": "State of the account; keys of a suspended account are refused." }),
         "scopes" => json!({ "type": ["array", "null"], "items": { "type": "string" }, "description": "Permissions of the key; `inference.*` by default." }),
         "models" => json!({ "type": ["array", "null"], "items": { "type": "string" }, "description": "Ids of the models that the key may use; `null` for all." }),
@@ -135,7 +135,7 @@ fn ledger_member(name: &str) -> Option<Value> {
         "role" => json!({ "enum": penstock_storage::users::UserRole::ALL.map(penstock_storage::users::UserRole::name), "description": "What the console shows and allows; `viewer` by default." }),
         "password" => describe_member("string", "Password of 12 characters or more; without it the answer has an invitation."),
         "disabled" => json!({ "enum": ["true", "false"], "description": "`true` ends all sessions and refuses the sign-in." }),
-        "invitation" => describe_member("string", "Token for `/console/invitation/TOKEN`, valid once and for 72 hours; shown only in this answer."),
+        "invitation" => describe_member("string", "Token for `/console/invitation/TOKEN` or, for the role `account`, `/dashboard/invitation/TOKEN`; valid once and for 72 hours; shown only in this answer."),
         "invitation_expires" => nullable_time("End of the open invitation"),
         "rollups" => describe_member("integer", "Number of hourly sums."),
         "differences" => text_list("Rollups that differ from the ledger."),

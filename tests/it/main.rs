@@ -50,6 +50,7 @@ mod context_window;
 mod crash_recovery;
 mod database;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod dashboard;
 mod disk_errors;
 mod embeddings;
 mod exports;

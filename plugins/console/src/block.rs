@@ -19,6 +19,8 @@ pub enum Block {
     Form(Form),
     /// Text as it is, such as a configuration.
     Code(String),
+    /// Links: path and text.
+    Links(Vec<(String, String)>),
 }
 
 /// Kind of a message.

@@ -5,6 +5,7 @@
 mod batches;
 mod catalogue;
 mod compatibility;
+mod console;
 mod files;
 mod limits;
 mod listen;
@@ -23,6 +24,7 @@ pub use catalogue::{
     PriceConfig, ScoreConfig, TokenIdsConfig, TokenizerConfig,
 };
 pub use compatibility::{BatchResultFormat, CompatibilityConfig, CostFormat, ImageFormat};
+pub use console::ConsoleConfig;
 pub use files::{FilesConfig, ImagesConfig, SpoolConfig};
 pub use limits::LimitsConfig;
 pub use listen::{ClientCertificatePolicy, HttpsConfig, ListenConfig, TlsVersion};
@@ -52,6 +54,8 @@ pub struct ConfigFile {
     pub include: Vec<String>,
     /// Listen addresses of the gateway.
     pub listen: ListenConfig,
+    /// Dashboard for account holders.
+    pub console: ConsoleConfig,
     /// Storage of persistent data.
     pub storage: StorageConfig,
     /// Temporary storage of uploads and images.

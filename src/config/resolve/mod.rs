@@ -3,6 +3,7 @@
 
 mod bounds;
 mod catalogue;
+mod console;
 mod country;
 mod cycles;
 mod energy;
@@ -27,7 +28,7 @@ mod url;
 use super::changes::ConfigDocument;
 use super::diagnostic::{Diagnostic, Diagnostics};
 use super::load::AdminTarget;
-use super::raw::ConfigFile;
+use super::raw::{ConfigFile, OneOrMany};
 use super::settings::{ConfigVersion, Settings};
 use super::spanned_toml::SpannedValue;
 use key_path::KeyPath;
@@ -81,12 +82,13 @@ pub fn resolve_settings(
     let mut proof =
         SettingsResolver { environment: around, names, report, watched_files: Vec::new(), unknown_models: 0 };
     let listen = proof.resolve_listen(&raw, &top);
+    let console = proof.resolve_console(&raw, &top);
     let storage = proof.storage(&raw, &top);
     let spool = proof.resolve_spool(&raw, &top);
     let files = proof.files(&raw, &top);
     let exports = proof.resolve_exports(&raw, &top, files.as_ref());
     let simulators = proof.resolve_simulators(&raw, &top);
-    proof.check_port_clashes(listen.as_ref(), &simulators, &top);
+    proof.check_port_clashes(listen.as_ref(), console.as_ref(), &simulators, &top);
     let models = proof.resolve_models(&raw, &top);
     let providers = proof.resolve_providers(&raw, &top);
     let offers = proof.resolve_offers(&raw, &models, &providers, &top);
@@ -99,6 +101,7 @@ pub fn resolve_settings(
         version: config_version(&document),
         document: ConfigDocument::new(document),
         listen: listen?,
+        console: console?,
         spool: spool?,
         files: files?,
         storage: storage?,
@@ -154,11 +157,22 @@ pub fn resolve_admin_target(
     let folder = top.key("storage").key("path").file(&raw.storage.path);
     match admin {
         Some(admin) => {
+            let dashboard = dashboard_url(&raw);
             let files = files.unwrap_or_else(|| folder.join("files"));
-            Ok(AdminTarget { admin, folder, files, storage: storage.ok_or(store_mistakes) })
+            Ok(AdminTarget { admin, dashboard, folder, files, storage: storage.ok_or(store_mistakes) })
         }
         None => Err(report.mistakes),
     }
+}
+
+/// Base URL of the dashboard: the public one, or the first address it listens on.
+fn dashboard_url(raw: &ConfigFile) -> Option<String> {
+    let first = match &raw.console.listen {
+        OneOrMany::One(one) => Some(one),
+        OneOrMany::Many(many) => many.first(),
+    }?;
+    let public = raw.console.public_url.as_ref().map(|url| url.trim_end_matches('/').to_owned());
+    Some(public.unwrap_or_else(|| format!("http://{first}")))
 }
 
 /// Mistake for a document that cannot be deserialized. This cannot happen after the schema check, but would not be

@@ -2,6 +2,7 @@
 //! It is immutable; a reload creates a new one.
 
 mod compatibility;
+mod console;
 mod limits;
 mod offers;
 mod restart_only;
@@ -9,6 +10,7 @@ mod routing;
 mod storage;
 
 pub use compatibility::CompatibilitySettings;
+pub use console::ConsoleSettings;
 pub use limits::{LimitSettings, OverloadSettings};
 pub use offers::*;
 pub use restart_only::RestartOnlySettings;
@@ -37,6 +39,8 @@ pub struct Settings {
     pub document: ConfigDocument,
     /// Listeners.
     pub listen: ListenSettings,
+    /// Dashboard for account holders.
+    pub console: ConsoleSettings,
     /// Store of persistent data.
     pub storage: StorageSettings,
     /// Periodic archives of the store.

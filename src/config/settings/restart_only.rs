@@ -1,7 +1,7 @@
 //! Settings that a reload cannot change: a process opens its sockets and folders and starts its threads only once.
 
 use super::{
-    DatabasePassword, ExportSettings, FileSettings, LedgerSettings, ListenSettings, Settings,
+    ConsoleSettings, DatabasePassword, ExportSettings, FileSettings, LedgerSettings, ListenSettings, Settings,
     SimulatorSettings, SpoolSettings, StorageEngine, StorageSettings,
 };
 use sha2::{Digest, Sha256};
@@ -17,6 +17,7 @@ impl Settings {
     pub fn restart_only(&self) -> RestartOnlySettings {
         let Self {
             listen: ListenSettings { http, https, public_url: _, hosts: _, cors: _, documentation: _, admin },
+            console: ConsoleSettings { listen: console, public_url: _, hosts: _ },
             storage: StorageSettings { path: storage, ballast_bytes, engine, pepper },
             exports: ExportSettings { path: exports, every: _, keep: _ },
             spool: SpoolSettings { path: spool, memory, disk },
@@ -62,6 +63,7 @@ impl Settings {
             ("listen.http", format!("{http:?}")),
             ("listen.https", format!("{https:?}")),
             ("listen.admin", admin.to_string()),
+            ("console.listen", format!("{console:?}")),
             ("storage.path", storage.display().to_string()),
             ("storage.ballast", ballast_bytes.to_string()),
             ("storage.engine", database.is_some().to_string()),
