@@ -12,6 +12,7 @@ pub mod dangling_references;
 mod dashboard;
 mod files;
 pub mod input;
+mod invoice;
 pub mod keys;
 pub mod openapi;
 mod pages;

@@ -18,6 +18,7 @@ pub mod format;
 mod group_builder;
 pub mod handover;
 mod hold;
+pub mod invoice;
 pub mod offline;
 pub mod rebuild;
 mod recovery;

@@ -14,6 +14,7 @@
 mod actions;
 mod answer;
 pub mod dashboard;
+mod invoice;
 pub mod operators;
 mod pages;
 mod request;

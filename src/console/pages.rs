@@ -32,7 +32,7 @@ pub struct PageRow {
 
 /// File of a site that is not a page, such as a CSV.
 pub struct DownloadRow {
-    /// Path.
+    /// Path; `{id}` stands for one segment.
     pub path: &'static str,
     /// Roles that may read it.
     pub roles: &'static [UserRole],
@@ -99,11 +99,14 @@ pub async fn answer(
     request: &ConsoleRequest,
     active: &ActiveSession,
 ) -> Result<ConsoleAnswer, ApiError> {
-    if let Some(row) = console.site.downloads.iter().find(|row| row.path == request.path) {
+    let downloads = console.site.downloads.iter();
+    let found = downloads.filter_map(|row| Some((row, match_path(row.path, &request.path)?))).next();
+    if let Some((row, id)) = found {
         if !row.roles.contains(&active.user.role) {
             return Err(forbidden(active.user.role));
         }
-        let context = PageContext { console, backend, request, active, id: String::new() };
+        let id = crate::proxy::endpoint::decode_segment(id).into_owned();
+        let context = PageContext { console, backend, request, active, id };
         return (row.load)(&context).await;
     }
     render(console, backend, request, active, &request.path, 200, Vec::new()).await

@@ -5,7 +5,7 @@ use super::dashboard::DASHBOARD;
 use super::operators::OPERATORS;
 use super::pages::match_path;
 use super::request::ConsoleRequest;
-use super::session::{IDLE_SECONDS, MAX_SECONDS, is_over};
+use super::session::{IDLE_SECONDS, MAX_SECONDS, MAX_USER_SESSIONS, ended_for, is_over};
 use super::site::ConsoleSite;
 use super::throttle::SignInThrottle;
 use penstock_core::ErrorCode;
@@ -73,6 +73,22 @@ fn a_session_ends_after_its_idle_time_and_after_its_absolute_time() {
     let last = start + MAX_SECONDS - 1;
     assert!(!is_over(&session(start, last), last));
     assert!(is_over(&session(start, last), last + 1));
+}
+
+#[test]
+fn a_person_has_a_limited_number_of_sessions() {
+    let session = |user: &str| SessionRecord {
+        user: user.to_owned(),
+        generation: 0,
+        created: 1_000,
+        seen: 1_000,
+        form_token: String::new(),
+    };
+    let ended = ended_for("eve", 1_000);
+    let removed = (0..100).filter(|_| ended(&session("eve"))).count();
+    assert_eq!(100 - removed, MAX_USER_SESSIONS - 1, "room for the new one");
+    assert!((0..100).all(|_| !ended(&session("ada"))));
+    assert!(ended_for("eve", 1_000 + IDLE_SECONDS)(&session("ada")));
 }
 
 #[test]

@@ -4,7 +4,7 @@ import { chromium } from "playwright-core";
 import { ask, check, choosePassword, inspectPages, passed, problems, violations, watch } from "./shared.mjs";
 
 const { PENSTOCK_KEY: key, PENSTOCK_SCREENSHOTS: folder } = process.env;
-const PAGES = ["", "providers", "usage", "accounts", "accounts/default", "batches", "files", "configuration", "audit", "users"];
+const PAGES = ["", "providers", "usage", "accounts", "accounts/default", "accounts/default/invoice", "batches", "files", "configuration", "audit", "users"];
 
 const browser = await chromium.launch({ executablePath: process.env.PENSTOCK_CHROMIUM, args: ["--no-sandbox"] });
 try {

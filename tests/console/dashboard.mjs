@@ -18,19 +18,19 @@ try {
     assert.match(await page.locator("header").innerText(), /eve\s*\(account\)/);
   });
   const own = key.slice("sk-svc-".length).slice(0, 16);
-  const pages = ["", "keys", `keys/${own}`, "usage", "usage?by=key", "statement", "batches", "files"];
+  const pages = ["", "keys", `keys/${own}`, "usage", "usage?by=key", "statement", "invoice", "batches", "files"];
   await inspectPages(page, root, pages, "dashboard-");
   await check("a key is created in the page, used, rotated, and revoked in the page", async () => {
     await page.setViewportSize({ width: 1280, height: 800 });
     await page.goto(`${root}keys`);
     const form = page.locator("form.fields", { hasText: "New key" });
-    await form.locator("input[name=name]").fill("<b>browser</b>");
+    await form.locator("input[name=name]").fill("<b>own</b>");
     await form.locator("input[name=budget_per_month]").fill("5");
     await form.getByRole("button", { name: "Create" }).click();
     const secret = await page.locator("p[role=status] code").innerText();
     assert.match(secret, /^sk-svc-/);
     assert.equal(await ask(secret), 200);
-    await page.getByRole("link", { name: "<b>browser</b>" }).click();
+    await page.getByRole("link", { name: "<b>own</b>" }).click();
     await page.locator("select[name=overlap_seconds]").selectOption("0");
     await page.getByRole("button", { name: "Rotate" }).click();
     const fresh = await page.locator("p[role=status] code").innerText();

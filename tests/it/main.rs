@@ -69,6 +69,7 @@ mod image_default_format;
 mod image_steps;
 mod images;
 mod invalid_requests;
+mod invoices;
 mod key_guessing;
 mod large_failover;
 mod ledger;

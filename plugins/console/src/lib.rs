@@ -15,6 +15,6 @@ pub mod pages;
 pub use asset::{Asset, find_asset};
 pub use block::{Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Row, Table, Tile};
 pub use chart::{BarChart, ChartSeries};
-pub use csv::{CsvStyle, CsvStyleError, CsvTable};
+pub use csv::{CsvColumn, CsvStyle, CsvStyleError, CsvTable};
 pub use format::{decimal, quantity, time};
 pub use page::{NavLink, Page, SignedIn};

@@ -96,6 +96,7 @@ mod tests {
                 Block::Chart(chart),
                 Block::Form(lines),
                 Block::Code(text()),
+                Block::Columns(vec![(text(), vec![text()])]),
                 Block::Links(vec![(text(), text())]),
             ],
         };

@@ -7,6 +7,7 @@ mod catalogue;
 mod compatibility;
 mod console;
 mod files;
+mod invoice;
 mod limits;
 mod listen;
 mod money;
@@ -26,6 +27,7 @@ pub use catalogue::{
 pub use compatibility::{BatchResultFormat, CompatibilityConfig, CostFormat, ImageFormat};
 pub use console::ConsoleConfig;
 pub use files::{FilesConfig, ImagesConfig, SpoolConfig};
+pub use invoice::{InvoiceConfig, InvoiceCustomerConfig};
 pub use limits::LimitsConfig;
 pub use listen::{ClientCertificatePolicy, HttpsConfig, ListenConfig, TlsVersion};
 pub use money::{BillingConfig, CreditPolicy, LedgerConfig, LedgerSync};
@@ -78,6 +80,8 @@ pub struct ConfigFile {
     pub images: ImagesConfig,
     /// Prices and credit.
     pub billing: BillingConfig,
+    /// Seller, customers and VAT on invoices.
+    pub invoice: InvoiceConfig,
     /// Recording of charges.
     pub ledger: LedgerConfig,
     /// Processing of batches.

@@ -11,6 +11,7 @@ mod exports;
 mod fallbacks;
 mod folder;
 mod grid;
+mod invoice;
 mod key_path;
 mod listen;
 mod offer;
@@ -79,8 +80,7 @@ pub fn resolve_settings(
 ) -> Option<Settings> {
     let raw = read_document(root).map_err(|mistake| report.mistakes.push(mistake)).ok()?;
     let top = KeyPath::root(root);
-    let mut proof =
-        SettingsResolver { environment: around, names, report, watched_files: Vec::new(), unknown_models: 0 };
+    let mut proof = SettingsResolver::new(around, names, report);
     let listen = proof.resolve_listen(&raw, &top);
     let console = proof.resolve_console(&raw, &top);
     let storage = proof.storage(&raw, &top);
@@ -96,6 +96,7 @@ pub fn resolve_settings(
     let grid = proof.resolve_grid(&raw, &top);
     let overload = proof.resolve_overload(&raw, &top);
     proof.check_bounds(&raw, &top);
+    let invoice = proof.resolve_invoice(&raw, &top);
     let document = serde_json::to_vec(&raw).unwrap_or_default();
     let settings = Settings {
         version: config_version(&document),
@@ -112,6 +113,7 @@ pub fn resolve_settings(
         impact: server::impact_settings(&raw),
         images: server::image_settings(&raw),
         billing: server::billing_settings(&raw),
+        invoice,
         ledger: server::ledger_settings(&raw),
         batches: server::batches(&raw),
         compatibility: server::compatibility_settings(&raw),
@@ -143,13 +145,7 @@ pub fn resolve_admin_target(
     let top = KeyPath::root(root);
     let names = DefinedNames::default();
     let mut report = Diagnostics::default();
-    let mut proof = SettingsResolver {
-        environment: around,
-        names: &names,
-        report: &mut report,
-        watched_files: Vec::new(),
-        unknown_models: 0,
-    };
+    let mut proof = SettingsResolver::new(around, &names, &mut report);
     let storage = proof.storage(&raw, &top);
     let files = proof.files(&raw, &top).map(|files| files.path);
     let store_mistakes = std::mem::take(&mut proof.report.mistakes);
@@ -202,6 +198,12 @@ struct SettingsResolver<'a> {
     watched_files: Vec<PathBuf>,
     /// Number of unknown model names so far.
     unknown_models: usize,
+}
+
+impl<'a> SettingsResolver<'a> {
+    fn new(environment: ResolveEnv<'a>, names: &'a DefinedNames, report: &'a mut Diagnostics) -> Self {
+        Self { environment, names, report, watched_files: Vec::new(), unknown_models: 0 }
+    }
 }
 
 impl SettingsResolver<'_> {

@@ -3,6 +3,7 @@
 
 mod compatibility;
 mod console;
+mod invoice;
 mod limits;
 mod offers;
 mod restart_only;
@@ -11,6 +12,7 @@ mod storage;
 
 pub use compatibility::CompatibilitySettings;
 pub use console::ConsoleSettings;
+pub use invoice::{InvoiceCustomer, InvoiceParty, InvoiceSettings};
 pub use limits::{LimitSettings, OverloadSettings};
 pub use offers::*;
 pub use restart_only::RestartOnlySettings;
@@ -61,6 +63,8 @@ pub struct Settings {
     pub images: ImageSettings,
     /// Prices and credit.
     pub billing: BillingSettings,
+    /// Seller and customers on invoices.
+    pub invoice: InvoiceSettings,
     /// Recording of charges.
     pub ledger: LedgerSettings,
     /// Processing of batches.

@@ -43,6 +43,7 @@ impl Settings {
             impact: _,
             images: _,
             billing: _,
+            invoice: _,
             batches: _,
             document: _,
             compatibility: _,

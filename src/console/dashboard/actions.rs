@@ -4,7 +4,7 @@ use super::HOLDERS;
 use crate::console::actions::{ActionRow, call, done, limits, new_key, shown_key, word};
 use crate::console::request::ConsoleRequest;
 use http::Method;
-use penstock_console::pages::{encode, key_form};
+use penstock_console::pages::{encode, key_form, key_limits_form};
 use serde_json::{Value, json};
 
 /// Every form but those of the sign-in.
@@ -26,7 +26,7 @@ pub const ACTIONS: &[ActionRow] = &[
         },
         page: |_, id| key_path(id),
         show: |answer| done(format!("The key {} was changed.", word(answer, "name"))),
-        form: None,
+        form: Some(|_, id| key_limits_form(&Value::Null, &key_path(id))),
     },
     ActionRow {
         path: "/dashboard/keys/{id}/rotate",

@@ -2,17 +2,14 @@
 
 use super::HOLDERS;
 use crate::console::answer::ConsoleAnswer;
+use crate::console::invoice::{self, csv_style, key_names};
 use crate::console::pages::{DownloadRow, PageContext, PageRow};
 use crate::console::usage::usage_of;
 use penstock_console::pages::{self as blocks, ACCOUNT_DIMENSIONS, UsageView, encode};
-use penstock_console::{Block, CsvStyle, NoticeKind};
+use penstock_console::{Block, NoticeKind};
 use penstock_core::ApiError;
 use penstock_core::calendar::UtcMonth;
 use serde_json::Value;
-use std::collections::BTreeMap;
-
-/// Number of pages of keys whose names are read.
-const NAME_PAGES: usize = 10;
 
 /// Every page.
 pub const PAGES: &[PageRow] = &[
@@ -21,6 +18,9 @@ pub const PAGES: &[PageRow] = &[
     PageRow::new("/dashboard/keys/{id}", "Key", HOLDERS, |page| Box::pin(key(page))).hidden(),
     PageRow::new("/dashboard/usage", "Usage", HOLDERS, |page| Box::pin(usage(page))),
     PageRow::new("/dashboard/statement", "Statement", HOLDERS, |page| Box::pin(statement(page))),
+    PageRow::new("/dashboard/invoice", "Invoice", HOLDERS, |page| {
+        Box::pin(invoice::show(page, account(page), "/dashboard/invoice"))
+    }),
     PageRow::new("/dashboard/batches", "Batches", HOLDERS, |page| Box::pin(batches(page))),
     PageRow::new("/dashboard/files", "Files", HOLDERS, |page| Box::pin(files(page))),
 ];
@@ -37,11 +37,20 @@ pub const DOWNLOADS: &[DownloadRow] = &[
         roles: HOLDERS,
         load: |page| Box::pin(statement_json(page)),
     },
+    DownloadRow {
+        path: "/dashboard/invoice.csv",
+        roles: HOLDERS,
+        load: |page| Box::pin(invoice::csv(page, account(page))),
+    },
+    DownloadRow {
+        path: "/dashboard/invoice.json",
+        roles: HOLDERS,
+        load: |page| Box::pin(invoice::json(page, account(page))),
+    },
 ];
 
 async fn overview(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    let id = page.active.user.account.as_deref().unwrap_or_default();
-    let account = page.get(&format!("/admin/accounts/{}", encode(id)), &[]).await?;
+    let account = page.get(&format!("/admin/accounts/{}", encode(account(page))), &[]).await?;
     let balance = page.get("/admin/credits", &[]).await?;
     let usage = page.get("/admin/usage", &[("group_by", "day,model")]).await?;
     Ok(blocks::dashboard_overview_blocks(&account, &balance, &usage))
@@ -71,7 +80,7 @@ async fn usage(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let view = UsageView {
         path: "/dashboard/usage".to_owned(),
         dimensions: ACCOUNT_DIMENSIONS,
-        key_names: key_names(page).await?,
+        key_names: key_names(page, account(page)).await?,
         with_money: true,
         ..UsageView::default()
     };
@@ -86,19 +95,9 @@ async fn files(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     Ok(blocks::files_blocks(&page.list("/admin/files").await?, "/dashboard/", true))
 }
 
-/// Names of the account's keys by their ids.
-async fn key_names(page: &PageContext<'_>) -> Result<BTreeMap<String, String>, ApiError> {
-    let (mut pages, mut after) = (Vec::new(), None::<String>);
-    for _ in 0..NAME_PAGES {
-        let query = after.iter().map(|after| ("after", after.as_str())).collect::<Vec<_>>();
-        let answer = page.get("/admin/keys", &query).await?;
-        after = answer.get("next").and_then(Value::as_str).map(str::to_owned);
-        pages.push(answer);
-        if after.is_none() {
-            break;
-        }
-    }
-    Ok(blocks::key_names(&pages))
+/// Account of the person.
+fn account<'p>(page: &'p PageContext<'_>) -> &'p str {
+    page.active.user.account.as_deref().unwrap_or_default()
 }
 
 /// Month of the query, and its statement.
@@ -114,7 +113,9 @@ async fn statement(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     match read_statement(page).await {
         Ok((month, statement)) => {
             let shown = [Block::Form(blocks::statement_form(PATH, &month))].into_iter();
-            Ok(shown.chain(blocks::statement_blocks(&statement, &key_names(page).await?, PATH)).collect())
+            Ok(shown
+                .chain(blocks::statement_blocks(&statement, &key_names(page, account(page)).await?, PATH))
+                .collect())
         }
         Err(refusal) if refusal.param.is_some() => {
             let mut form = blocks::statement_form(PATH, page.request.query("month").unwrap_or_default());
@@ -126,10 +127,9 @@ async fn statement(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 }
 
 async fn statement_csv(page: &PageContext<'_>) -> Result<ConsoleAnswer, ApiError> {
-    let style = CsvStyle::parse(page.request.query("separator"), page.request.query("decimal"))
-        .map_err(|error| ApiError::invalid(error.parameter(), error.expected()))?;
+    let style = csv_style(page)?;
     let (month, statement) = read_statement(page).await?;
-    let text = blocks::statement_csv(&statement, &key_names(page).await?, style);
+    let text = blocks::statement_csv(&statement, &key_names(page, account(page)).await?, style);
     Ok(ConsoleAnswer::file("text/csv; charset=utf-8", format!("statement-{month}.csv"), text.into_bytes()))
 }
 

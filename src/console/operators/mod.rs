@@ -15,7 +15,7 @@ pub static OPERATORS: ConsoleSite = ConsoleSite {
     roles: &[UserRole::Admin, UserRole::Operator, UserRole::Finance, UserRole::Viewer],
     other_site: "This user belongs to an account and signs in to the dashboard.",
     pages: pages::PAGES,
-    downloads: &[],
+    downloads: pages::DOWNLOADS,
     actions: actions::ACTIONS,
     attempts_per_minute: NonZeroU64::new(60).unwrap(),
 };

@@ -1,6 +1,7 @@
 //! Pages of the operators' console: one row for each, with the roles that may see it.
 
-use crate::console::pages::{PAGE_ROWS, PageContext, PageRow};
+use crate::console::invoice;
+use crate::console::pages::{DownloadRow, PAGE_ROWS, PageContext, PageRow};
 use crate::console::usage::usage_of;
 use penstock_console::pages::{self as blocks, UsageView, encode};
 use penstock_console::{Block, NoticeKind};
@@ -22,6 +23,10 @@ pub const PAGES: &[PageRow] = &[
     PageRow::new("/console/usage", "Usage", EVERYONE, |page| Box::pin(usage(page))),
     PageRow::new("/console/accounts", "Accounts", MONEY, |page| Box::pin(accounts(page))),
     PageRow::new("/console/accounts/{id}", "Account", MONEY, |page| Box::pin(account(page))).hidden(),
+    PageRow::new("/console/accounts/{id}/invoice", "Invoice of", MONEY, |page| {
+        Box::pin(account_invoice(page))
+    })
+    .hidden(),
     PageRow::new("/console/batches", "Batches", OPERATION, |page| Box::pin(batches(page))),
     PageRow::new("/console/files", "Files", OPERATION, |page| Box::pin(files(page))),
     PageRow::new("/console/configuration", "Configuration", &[Admin, Operator], |page| {
@@ -30,6 +35,24 @@ pub const PAGES: &[PageRow] = &[
     PageRow::new("/console/audit", "Audit", OPERATION, |page| Box::pin(audit(page))),
     PageRow::new("/console/users", "Users", &[Admin], |page| Box::pin(users(page))),
 ];
+
+/// Every file that is not a page.
+pub const DOWNLOADS: &[DownloadRow] = &[
+    DownloadRow {
+        path: "/console/accounts/{id}/invoice.csv",
+        roles: MONEY,
+        load: |page| Box::pin(invoice::csv(page, &page.id)),
+    },
+    DownloadRow {
+        path: "/console/accounts/{id}/invoice.json",
+        roles: MONEY,
+        load: |page| Box::pin(invoice::json(page, &page.id)),
+    },
+];
+
+async fn account_invoice(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    invoice::show(page, &page.id, &format!("/console/accounts/{}/invoice", encode(&page.id))).await
+}
 
 async fn overview(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let now = page.console.app.clock.unix_seconds();
@@ -74,7 +97,9 @@ async fn account(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     query.extend(page.request.query("after").map(|after| ("after", after)));
     let keys = page.get("/admin/keys", &query).await?;
     let is_admin = page.has_role(&[Admin]);
+    let link = (format!("/console/accounts/{}/invoice", encode(id)), "Invoice".to_owned());
     let mut shown = blocks::account_blocks(&account, &balance, &keys, is_admin);
+    shown.insert(1, Block::Links(vec![link]));
     if is_admin {
         shown.push(Block::Form(blocks::key_form(&format!("/console/accounts/{}/keys", encode(id)))));
     }

@@ -126,7 +126,7 @@ pub fn dashboard_key_blocks(key: &Value, root: &str) -> Vec<Block> {
         next: None,
     })];
     if key.get("revoked").is_none_or(Value::is_null) {
-        blocks.push(Block::Form(limits_form(key, &path)));
+        blocks.push(Block::Form(key_limits_form(key, &path)));
         let overlap = Field::new("overlap_seconds", "The previous secret stays valid for")
             .kind(FieldKind::Choice(OVERLAPS.to_vec()))
             .value("86400");
@@ -138,13 +138,15 @@ pub fn dashboard_key_blocks(key: &Value, root: &str) -> Vec<Block> {
     blocks
 }
 
-/// Form with the name and the limits of a key, as they are.
-fn limits_form(key: &Value, path: &str) -> Form {
+/// Form with the name and the limits of a key, as they are; `path` is that of the key's page.
+#[must_use]
+pub fn key_limits_form(key: &Value, path: &str) -> Form {
     let limits = key.get("limits").cloned().unwrap_or_default();
     let value = |name: &str| limits.get(name).filter(|value| !value.is_null()).map(|_| text(&limits, name));
     let field = |name, label| Field::new(name, label).value(value(name).unwrap_or_default());
+    let name = key.get("name").and_then(Value::as_str).unwrap_or_default();
     Form::new(format!("{path}/limits"), "Name and limits", "Save")
-        .with(Field::new("name", "Name").required().value(text(key, "name")))
+        .with(Field::new("name", "Name").required().value(name))
         .with(field("requests_per_minute", "Requests per minute").help("Empty for no limit."))
         .with(field("tokens_per_minute", "Tokens per minute"))
         .with(field("concurrent", "Concurrent requests"))
